@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::parsers::certificate(octets));
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::parsers::fuzz_certificate(octets));

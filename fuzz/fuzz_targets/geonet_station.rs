@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::stations::geonet_station(octets));
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::stations::fuzz_geonet_station(octets));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::stations::home_agent(octets));
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::stations::fuzz_home_agent(octets));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::stations::mobile_router(octets));
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::stations::fuzz_mobile_router(octets));

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::secured::secured(octets));
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| carnet_fuzz::secured::fuzz_secured(octets));

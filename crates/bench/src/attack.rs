@@ -20,46 +20,50 @@ use nix::sys::signal::Signal;
 use super::Effort;
 use super::cores::{Cores, process_seconds};
 use super::figures::{AttackFigure, Series};
-use super::fleet::{Fleet, identity};
-use super::flood::flood;
-use super::handover::stream;
-use super::packet::{Frame, IPV6, LINK};
+use super::fleet::{Fleet, router_identity};
+use super::flood::send_packet_flood;
+use super::handover::send_stream;
+use super::packet::{ETHERNET_HEADER_LENGTH, Frame, IPV6_HEADER_LENGTH};
 use super::path::Path;
-use super::registrations::{config, world};
-use super::sender::{BATCH, Sender};
-use super::sink::Sink;
-use super::updates::{Identity, KEY, Signer, checksum, update};
-use super::world::{CN, HOME_AGENT, Programs, World, WorldInterface, link_addresses};
-use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
+use super::registrations::{build_network, home_agent_config};
+use super::sender::{FRAMES_PER_BATCH, Sender};
+use super::sink::PacketSink;
+use super::updates::{
+    AUTHENTICATION_KEY, MessageAuthenticator, RouterIdentity, binding_update_frame, pseudo_header_checksum,
+};
+use super::world::{
+    CORRESPONDENT_ADDRESS, HOME_AGENT_ADDRESS, NodeInterface, Programs, TestNetwork, link_addresses,
+};
+use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::console;
 
 /// Number of different frames of each kind of flood. The sender repeats them in turn.
-const FRAMES: u32 = 4096;
+const ATTACK_FRAME_COUNT: u32 = 4096;
 /// Rate of the stream, as a share of the highest rate without loss.
-const SHARE: f64 = 0.3;
+const ATTACK_RATE_SHARE: f64 = 0.3;
 /// Size in octets of the stream's packets.
-const SIZE: usize = 500;
+const STREAM_FRAME_SIZE: usize = 500;
 /// Lifetime that routers request, in seconds.
-const LIFETIME: u16 = 600;
+const BINDING_LIFETIME_SECONDS: u16 = 600;
 /// Time within which the home agent has to answer a router, in nanoseconds.
-const IN_TIME: u64 = SECOND;
+const ACKNOWLEDGEMENT_TIME_LIMIT: u64 = SECOND;
 /// Time that the sender sleeps between batches, in nanoseconds.
-const TICK: u64 = 200_000;
+const SEND_INTERVAL: u64 = 200_000;
 /// Maximum number of frames that the sender makes up for after a delay. It skips all further frames.
-const DEBT: u64 = 4096;
-const E0: WorldInterface = WorldInterface { node: "mr", interface: "e0" };
-const C0: WorldInterface = WorldInterface { node: "cn", interface: "c0" };
+const MAX_FRAMES_BEHIND_SCHEDULE: u64 = 4096;
+const ROUTER_UPLINK: NodeInterface = NodeInterface { node: "mr", interface: "e0" };
+const CORRESPONDENT_INTERFACE: NodeInterface = NodeInterface { node: "cn", interface: "c0" };
 
 const PROTOCOL_ICMPV6: u8 = 58;
 const PROTOCOL_FRAGMENT: u8 = 44;
 /// ICMPv6 type of a Home Agent Address Discovery Request (RFC 6275 6.5).
-const DISCOVERY_REQUEST: u8 = 144;
+const HOME_AGENT_DISCOVERY_REQUEST: u8 = 144;
 /// The home agents' anycast address of the home prefix (RFC 2526).
-const HOME_AGENTS: &str = "2001:db8:1:0:fdff:ffff:ffff:fffe";
+const HOME_AGENTS_ANYCAST_ADDRESS: &str = "2001:db8:1:0:fdff:ffff:ffff:fffe";
 
 /// Kind of the flood.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum AttackKind {
     /// Binding Updates of the routers with a MAC that is wrong.
     Forged,
     /// Binding Updates of routers that the home agent does not know.
@@ -72,118 +76,147 @@ enum Kind {
     Fragments,
 }
 
-const KINDS: [Kind; 5] = [Kind::Forged, Kind::Unknown, Kind::Recorded, Kind::Discovery, Kind::Fragments];
+const ATTACK_KINDS: [AttackKind; 5] = [
+    AttackKind::Forged,
+    AttackKind::Unknown,
+    AttackKind::Recorded,
+    AttackKind::Discovery,
+    AttackKind::Fragments,
+];
 
-impl Kind {
+impl AttackKind {
     fn description(self) -> &'static str {
         match self {
-            Kind::Forged => "forged Binding Updates",
-            Kind::Unknown => "Binding Updates of unknown routers",
-            Kind::Recorded => "recorded Binding Updates",
-            Kind::Discovery => "discovery requests",
-            Kind::Fragments => "first fragments",
+            AttackKind::Forged => "forged Binding Updates",
+            AttackKind::Unknown => "Binding Updates of unknown routers",
+            AttackKind::Recorded => "recorded Binding Updates",
+            AttackKind::Discovery => "discovery requests",
+            AttackKind::Fragments => "first fragments",
         }
     }
 
-    fn frames(self, fleet: &Fleet) -> anyhow::Result<Vec<Frame>> {
-        let agent: Ipv6Addr = HOME_AGENT.parse()?;
-        let (right, wrong) = (Signer::new(&KEY)?, Signer::new(&[0x77; 16])?);
-        let signed = |number: u32, who: Identity, signer: &Signer| {
+    fn build_frames(self, fleet: &Fleet) -> anyhow::Result<Vec<Frame>> {
+        let agent: Ipv6Addr = HOME_AGENT_ADDRESS.parse()?;
+        let (right, wrong) =
+            (MessageAuthenticator::new(&AUTHENTICATION_KEY)?, MessageAuthenticator::new(&[0x77; 16])?);
+        let signed = |number: u32, who: RouterIdentity, signer: &MessageAuthenticator| {
             let sequence = (number as u16).wrapping_mul(257);
-            update(link_addresses(E0), agent, who, sequence, LIFETIME / 4, signer)
+            binding_update_frame(
+                link_addresses(ROUTER_UPLINK),
+                agent,
+                who,
+                sequence,
+                BINDING_LIFETIME_SECONDS / 4,
+                signer,
+            )
         };
         let frame = |number: u32| -> anyhow::Result<Vec<u8>> {
-            let from = stranger(number);
+            let from = unregistered_address(number);
             Ok(match self {
-                Kind::Forged => {
-                    let who = Identity { care_of_address: from, ..identity(number % fleet.len()) };
+                AttackKind::Forged => {
+                    let who =
+                        RouterIdentity { care_of_address: from, ..router_identity(number % fleet.len()) };
                     signed(number, who, &wrong)
                 }
-                Kind::Unknown => {
+                AttackKind::Unknown => {
                     let home_address = Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 2, 0, number as u16);
                     let (care_of_address, ipv4_prefix) = (from, None);
-                    let who = Identity { home_address, care_of_address, prefix: 7, ipv4_prefix };
-                    signed(number, who, &right)
+                    let who = RouterIdentity {
+                        home_address,
+                        care_of_address,
+                        mobile_network_prefix: 7,
+                        ipv4_prefix,
+                    };
+                    signed(number, who, &right).to_vec()
                 }
-                Kind::Recorded => fleet.recorded(number % fleet.len()),
-                Kind::Discovery => discovery_request(from, HOME_AGENTS.parse()?, number as u16),
-                Kind::Fragments => {
-                    let who = Identity { care_of_address: from, ..identity(number % fleet.len()) };
-                    first_fragment(&signed(number, who, &wrong), number)
+                AttackKind::Recorded => fleet.last_update_packet(number % fleet.len()),
+                AttackKind::Discovery => {
+                    build_discovery_request(from, HOME_AGENTS_ANYCAST_ADDRESS.parse()?, number as u16)
+                }
+                AttackKind::Fragments => {
+                    let who =
+                        RouterIdentity { care_of_address: from, ..router_identity(number % fleet.len()) };
+                    build_first_fragment(&signed(number, who, &wrong), number)
                 }
             })
         };
-        (0..FRAMES).map(|number| Ok(Frame::of(frame(number)?))).collect()
+        (0..ATTACK_FRAME_COUNT).map(|number| Ok(Frame::of_octets(frame(number)?))).collect()
     }
 }
 
 /// Returns the source address of a frame of the flood: each number gives an address in another network of
 /// `2001:dbc::/32`.
-fn stranger(number: u32) -> Ipv6Addr {
+fn unregistered_address(number: u32) -> Ipv6Addr {
     Ipv6Addr::from((0x2001_0dbc_u128 << 32 | u128::from(number)) << 64 | 1)
 }
 
 /// Returns the Ethernet and IPv6 headers of a packet that the mobile routers' network sends.
-fn headers(from: Ipv6Addr, to: Ipv6Addr, next_header: u8, length: usize) -> Vec<u8> {
-    let (own, peer) = link_addresses(E0);
+fn ipv6_header_octets(from: Ipv6Addr, to: Ipv6Addr, next_header: u8, length: usize) -> Vec<u8> {
+    let (own, peer) = link_addresses(ROUTER_UPLINK);
     let ip = [0x60, 0, 0, 0, (length >> 8) as u8, length as u8, next_header, 64];
     [&peer[..], &own, &[0x86, 0xdd], &ip, &from.octets(), &to.octets()].concat()
 }
 
-fn discovery_request(from: Ipv6Addr, to: Ipv6Addr, number: u16) -> Vec<u8> {
+fn build_discovery_request(from: Ipv6Addr, to: Ipv6Addr, number: u16) -> Vec<u8> {
     let [high, low] = number.to_be_bytes();
     // Flag R: the request is for home agents of mobile routers (RFC 3963 7.1).
-    let mut message = [DISCOVERY_REQUEST, 0, 0, 0, high, low, 0x80, 0];
-    let sum = checksum(from, to, PROTOCOL_ICMPV6, &message);
+    let mut message = [HOME_AGENT_DISCOVERY_REQUEST, 0, 0, 0, high, low, 0x80, 0];
+    let sum = pseudo_header_checksum(from, to, PROTOCOL_ICMPV6, &message);
     message[2..4].copy_from_slice(&sum.to_be_bytes());
-    [&headers(from, to, PROTOCOL_ICMPV6, message.len())[..], &message].concat()
+    [&ipv6_header_octets(from, to, PROTOCOL_ICMPV6, message.len())[..], &message].concat()
 }
 
 /// Returns the first fragment of a packet. The attacker never sends the others.
-fn first_fragment(whole: &[u8], number: u32) -> Vec<u8> {
-    let payload = &whole[LINK + IPV6..whole.len() - 8];
+fn build_first_fragment(whole: &[u8], number: u32) -> Vec<u8> {
+    let payload = &whole[ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH..whole.len() - 8];
     // The Fragment header has offset 0 and the flag M: more fragments follow.
-    let mut header = [whole[LINK + 6], 0, 0, 1, 0, 0, 0, 0];
+    let mut header = [whole[ETHERNET_HEADER_LENGTH + 6], 0, 0, 1, 0, 0, 0, 0];
     header[4..].copy_from_slice(&number.to_be_bytes());
-    let mut frame = whole[..LINK + IPV6].to_vec();
-    frame[LINK + 4..LINK + 6].copy_from_slice(&((header.len() + payload.len()) as u16).to_be_bytes());
-    frame[LINK + 6] = PROTOCOL_FRAGMENT;
+    let mut frame = whole[..ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH].to_vec();
+    frame[ETHERNET_HEADER_LENGTH + 4..ETHERNET_HEADER_LENGTH + 6]
+        .copy_from_slice(&((header.len() + payload.len()) as u16).to_be_bytes());
+    frame[ETHERNET_HEADER_LENGTH + 6] = PROTOCOL_FRAGMENT;
     [&frame[..], &header, payload].concat()
 }
 
 /// Sends frames at `rate` a second until `stop` is set. Returns the number of sent frames and the elapsed
 /// nanoseconds.
-fn send(sender: &mut Sender, frames: &[Frame], rate: f64, stop: &AtomicBool) -> anyhow::Result<(u64, u64)> {
-    let start = monotonic();
+fn send_until_stopped(
+    sender: &mut Sender,
+    frames: &[Frame],
+    rate: f64,
+    stop: &AtomicBool,
+) -> anyhow::Result<(u64, u64)> {
+    let start = monotonic_now();
     let (mut sent, mut skipped, mut at) = (0_u64, 0_u64, 0_usize);
     while !frames.is_empty() && !stop.load(Ordering::Relaxed) {
-        let now = monotonic();
+        let now = monotonic_now();
         let due = ((now - start) as f64 * rate / 1e9) as u64;
         let mut debt = due.saturating_sub(sent + skipped);
-        skipped += debt.saturating_sub(DEBT);
-        debt = debt.min(DEBT);
+        skipped += debt.saturating_sub(MAX_FRAMES_BEHIND_SCHEDULE);
+        debt = debt.min(MAX_FRAMES_BEHIND_SCHEDULE);
         while debt > 0 && !stop.load(Ordering::Relaxed) {
-            let count = (debt as usize).min(BATCH).min(frames.len() - at);
+            let count = (debt as usize).min(FRAMES_PER_BATCH).min(frames.len() - at);
             let taken = sender.send(&frames[at..], count)?;
             sent += taken as u64;
             debt -= taken.max(1) as u64;
             at = (at + taken) % frames.len();
         }
-        clock::sleep_until(now + TICK);
+        clock::sleep_until(now + SEND_INTERVAL);
     }
-    Ok((sent, monotonic() - start))
+    Ok((sent, monotonic_now() - start))
 }
 
 /// The network, the fleet and the stream of a measurement.
 struct AttackedNetwork<'a> {
     path: Path,
-    world: &'a World,
+    world: &'a TestNetwork,
     process: u32,
     fleet: Fleet,
-    stream: Sender,
-    frame: Frame,
+    legitimate_stream: Sender,
+    legitimate_frame: Frame,
     /// Packets per second of the stream.
-    rate: f64,
+    legitimate_rate: f64,
     duration: u64,
     /// Frames per second of the flood.
     attack_rate: f64,
@@ -192,95 +225,132 @@ struct AttackedNetwork<'a> {
 impl AttackedNetwork<'_> {
     /// Lets all routers renew their registrations while the stream and the flood of `frames` pass. An empty
     /// list means no flood.
-    fn under(&mut self, words: &str, frames: &[Frame]) -> anyhow::Result<AttackFigure> {
+    fn measure_under_attack(&mut self, words: &str, frames: &[Frame]) -> anyhow::Result<AttackFigure> {
         let stop = AtomicBool::new(false);
-        self.fleet.prepare();
-        let sink = Sink::numbered_at(self.world, E0)?;
+        self.fleet.prepare_next_updates();
+        let sink = PacketSink::attach_reading_numbers(self.world, ROUTER_UPLINK)?;
         let each_second = f64::from(self.fleet.len()) * 1e9 / self.duration as f64;
-        let (agent_before, start) = (process_seconds(self.process)?, monotonic());
+        let (agent_before, start) = (process_seconds(self.process)?, monotonic_now());
         let attack_rate = self.attack_rate;
         let (fleet, process, world) = (&mut self.fleet, self.process, self.world);
         let (round, attack, agent_s, steady) = std::thread::scope(|scope| {
-            let flood = scope.spawn(|| send(&mut Sender::one_by_one(world, E0)?, frames, attack_rate, &stop));
+            let flood = scope.spawn(|| {
+                send_until_stopped(
+                    &mut Sender::for_single_frames(world, ROUTER_UPLINK)?,
+                    frames,
+                    attack_rate,
+                    &stop,
+                )
+            });
             let routers = scope.spawn(|| {
-                let round = fleet.register(usize::MAX, Some(each_second));
+                let round = fleet.register_all(usize::MAX, Some(each_second));
                 let used = process_seconds(process);
                 stop.store(true, Ordering::Relaxed);
                 anyhow::Ok((round?, used?))
             });
-            let steady = stream(&mut self.stream, &sink, &self.frame, self.rate, &stop);
+            let steady = send_stream(
+                &mut self.legitimate_stream,
+                &sink,
+                &self.legitimate_frame,
+                self.legitimate_rate,
+                &stop,
+            );
             let ended = |_| anyhow!("bug: the attacker's sending thread panicked");
             let (round, used) = routers.join().map_err(ended)??;
             anyhow::Ok((round, flood.join().map_err(ended)??, used - agent_before, steady?))
         })?;
-        let elapsed = (monotonic() - start) as f64 / 1e9;
-        console::step(&format!(
+        let elapsed = (monotonic_now() - start) as f64 / 1e9;
+        console::print_step(&format!(
             "{}: {words}: {} of {} routers in time, {} of {} packets lost",
             self.path.name(),
-            round.acknowledged - round.late,
+            round.acknowledged_routers - round.late_routers,
             self.fleet.len(),
-            steady.lost,
-            steady.sent
+            steady.lost_packets,
+            steady.sent_packets
         ));
-        if let Some(complaint) = self.fleet.complaint() {
-            console::step(complaint);
+        if let Some(complaint) = self.fleet.first_error() {
+            console::print_step(complaint);
         }
         Ok(AttackFigure {
             path: self.path,
             kind: words.into(),
-            frames: attack.0 as f64 * 1e9 / attack.1.max(1) as f64,
+            attack_frames_per_second: attack.0 as f64 * 1e9 / attack.1.max(1) as f64,
             routers: self.fleet.len(),
-            acknowledged: round.acknowledged,
-            late: round.late,
-            lost: round.lost,
-            wrong: round.wrong,
-            again: round.again,
-            longest_ms: round.longest as f64 / 1e6,
-            rate: steady.rate,
-            packets: steady.sent,
-            packets_lost: steady.lost,
-            agent: agent_s / elapsed,
+            acknowledged: round.acknowledged_routers,
+            late_routers: round.late_routers,
+            lost: round.lost_routers,
+            wrong: round.wrong_acknowledgements,
+            repeated_updates: round.repeated_updates,
+            longest_ms: round.longest_acknowledgement_time as f64 / 1e6,
+            rate: steady.packets_per_second,
+            packets: steady.sent_packets,
+            packets_lost: steady.lost_packets,
+            agent_core_share: agent_s / elapsed,
         })
     }
 }
 
 /// Measures all kinds of floods on one path.
-fn one(path: Path, effort: &Effort, programs: &Programs, cores: &Cores) -> anyhow::Result<Vec<AttackFigure>> {
+fn measure_path(
+    path: Path,
+    effort: &Effort,
+    programs: &Programs,
+    cores: &Cores,
+) -> anyhow::Result<Vec<AttackFigure>> {
     let name = format!("attack-{}", path.name());
-    let config = config(&format!("{name}.ha"), path, effort.attacked, false, None);
+    let config = home_agent_config(&format!("{name}.ha"), path, effort.attacked_router_count, false, None);
     cores.pin()?;
-    let (mut world, _) = world(&name, path, &config, programs)?;
-    let process = world.daemons.last().context("bug: the process that was just started is missing")?.id();
+    let (mut world, _) = build_network(&name, path, &config, programs)?;
+    let process =
+        world.daemons.last().context("bug: the process that was just started is missing")?.process_id();
     // Ignore the error: on a machine with one core, sender and home agent share it.
     let _ = cores.avoid_measuring_core();
-    let mut fleet = Fleet::new(&world, E0, effort.attacked, false, LIFETIME)?;
-    fleet.patience = IN_TIME;
-    fleet.prepare();
-    fleet.register(usize::MAX, None)?;
-    let host = Ipv6Addr::from(u128::from(identity(0).prefix) << 64 | 2);
-    let frame = Frame::new(link_addresses(C0), None, (CN.parse()?, host), SIZE);
-    let mut stream = Sender::in_bursts(&world, C0, &frame)?;
-    let sink = Sink::counting_at(&world, E0)?;
+    let mut fleet =
+        Fleet::new(&world, ROUTER_UPLINK, effort.attacked_router_count, false, BINDING_LIFETIME_SECONDS)?;
+    fleet.retransmission_timeout = ACKNOWLEDGEMENT_TIME_LIMIT;
+    fleet.prepare_next_updates();
+    fleet.register_all(usize::MAX, None)?;
+    let host = Ipv6Addr::from(u128::from(router_identity(0).mobile_network_prefix) << 64 | 2);
+    let frame = Frame::new(
+        link_addresses(CORRESPONDENT_INTERFACE),
+        None,
+        (CORRESPONDENT_ADDRESS.parse()?, host),
+        STREAM_FRAME_SIZE,
+    );
+    let mut stream = Sender::for_bursts(&world, CORRESPONDENT_INTERFACE, &frame)?;
+    let sink = PacketSink::attach_counting(&world, ROUTER_UPLINK)?;
     let mut frames = vec![frame.clone()];
     let mut rates = Vec::new();
     for _ in 0..3 {
-        rates.push(flood(&mut stream, &sink, &mut frames, 100 * MILLISECOND, |_, _| {})?.rate());
+        rates.push(
+            send_packet_flood(&mut stream, &sink, &mut frames, 100 * MILLISECOND, |_, _| {})?
+                .packets_per_second(),
+        );
     }
     drop(sink);
-    let rate = Series::of(rates).median * SHARE;
-    let (duration, attack_rate) = (effort.attack, effort.attack_rate);
-    let mut scene =
-        AttackedNetwork { path, world: &world, process, fleet, stream, frame, rate, duration, attack_rate };
-    let mut figures = vec![scene.under("nothing", &[])?];
-    for kind in KINDS {
-        let frames = kind.frames(&scene.fleet)?;
-        figures.push(scene.under(kind.description(), &frames)?);
+    let rate = Series::of_rounds(rates).median * ATTACK_RATE_SHARE;
+    let (duration, attack_rate) = (effort.attack_duration, effort.attack_frames_per_second);
+    let mut scene = AttackedNetwork {
+        path,
+        world: &world,
+        process,
+        fleet,
+        legitimate_stream: stream,
+        legitimate_frame: frame,
+        legitimate_rate: rate,
+        duration,
+        attack_rate,
+    };
+    let mut figures = vec![scene.measure_under_attack("nothing", &[])?];
+    for kind in ATTACK_KINDS {
+        let frames = kind.build_frames(&scene.fleet)?;
+        figures.push(scene.measure_under_attack(kind.description(), &frames)?);
     }
     drop(scene);
     if let Some(mut daemon) = world.daemons.pop() {
         daemon.check_running()?;
-        daemon.signal(Signal::SIGTERM);
-        daemon.wait(60 * SECOND);
+        daemon.send_signal(Signal::SIGTERM);
+        daemon.wait_at_most(60 * SECOND);
     }
     Ok(figures)
 }
@@ -294,7 +364,7 @@ pub fn measure(
 ) -> anyhow::Result<Vec<AttackFigure>> {
     let mut figures = Vec::new();
     for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {
-        let of_path = one(path, effort, programs, cores);
+        let of_path = measure_path(path, effort, programs, cores);
         figures.extend(of_path.with_context(|| format!("a home agent under attack, path {}", path.name()))?);
     }
     cores.pin()?;
@@ -307,18 +377,31 @@ mod tests {
 
     #[test]
     fn attack_frames_match_their_kind() {
-        let agents: Ipv6Addr = HOME_AGENTS.parse().expect("an address");
-        let request = discovery_request(stranger(5), agents, 5);
-        assert_eq!(request.len(), LINK + IPV6 + 8);
-        assert_eq!(checksum(stranger(5), agents, PROTOCOL_ICMPV6, &request[LINK + IPV6..]), 0);
-        let signer = Signer::new(&KEY).expect("a key");
-        let agent: Ipv6Addr = HOME_AGENT.parse().expect("an address");
-        let whole = update(link_addresses(E0), agent, identity(1), 3, 15, &signer);
-        let fragment = first_fragment(&whole, 9);
+        let agents: Ipv6Addr = HOME_AGENTS_ANYCAST_ADDRESS.parse().expect("an address");
+        let request = build_discovery_request(unregistered_address(5), agents, 5);
+        assert_eq!(request.len(), ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH + 8);
+        assert_eq!(
+            pseudo_header_checksum(
+                unregistered_address(5),
+                agents,
+                PROTOCOL_ICMPV6,
+                &request[ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH..]
+            ),
+            0
+        );
+        let signer = MessageAuthenticator::new(&AUTHENTICATION_KEY).expect("a key");
+        let agent: Ipv6Addr = HOME_AGENT_ADDRESS.parse().expect("an address");
+        let whole =
+            binding_update_frame(link_addresses(ROUTER_UPLINK), agent, router_identity(1), 3, 15, &signer);
+        let fragment = build_first_fragment(&whole, 9);
         // RFC 8200 4.5: the length of each fragment but the last is a multiple of eight octets.
-        assert_eq!((fragment.len() - LINK - IPV6 - 8) % 8, 0);
+        assert_eq!((fragment.len() - ETHERNET_HEADER_LENGTH - IPV6_HEADER_LENGTH - 8) % 8, 0);
         assert_eq!(fragment.len(), whole.len());
-        assert_eq!(&fragment[LINK + IPV6..LINK + IPV6 + 8], &[60, 0, 0, 1, 0, 0, 0, 9]);
-        assert_eq!(stranger(0x0102_0304).to_string(), "2001:dbc:102:304::1");
+        assert_eq!(
+            &fragment[ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH
+                ..ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH + 8],
+            &[60, 0, 0, 1, 0, 0, 0, 9]
+        );
+        assert_eq!(unregistered_address(0x0102_0304).to_string(), "2001:dbc:102:304::1");
     }
 }

@@ -19,36 +19,37 @@ use serde_json::json;
 
 use super::cores::process_seconds;
 use super::figures::{BindingsFigure, Series, StartFigure};
-use super::flood::flood;
-use super::packet::{Frame, balanced};
+use super::flood::send_packet_flood;
+use super::packet::{Frame, address_with_constant_sum};
 use super::path::Path;
-use super::sender::{BATCH, Sender};
-use super::sink::Sink;
+use super::sender::{FRAMES_PER_BATCH, Sender};
+use super::sink::PacketSink;
 use super::world::{
-    CARE_OF, CN, HOME_AGENT, Programs, World, WorldInterface, link_addresses, station_config,
+    CARE_OF_ADDRESS, CORRESPONDENT_ADDRESS, HOME_AGENT_ADDRESS, NodeInterface, Programs, TestNetwork,
+    link_addresses, station_config,
 };
 use super::{Effort, Testbeds};
-use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
-use carnet_testbed::isolate::{Interrupted, RUN, has_to_stop};
-use carnet_testbed::process::{in_node, output};
+use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
+use carnet_testbed::isolate::{Interrupted, RUN_DIRECTORY, has_to_stop};
+use carnet_testbed::process::{command_in_node, run_for_output};
 use carnet_testbed::{console, topology};
 
 /// The first half of all mobile network prefixes, `2001:dba::/32`.
-const MOBILE: u32 = 0x2001_0dba;
+const MOBILE_NETWORKS_HIGH_BITS: u32 = 0x2001_0dba;
 /// The first half of all care-of addresses, `2001:dbb::/32`.
-const CARE_OF_ALL: u32 = 0x2001_0dbb;
+const CARE_OF_NETWORKS_HIGH_BITS: u32 = 0x2001_0dbb;
 /// Lifetime of the bindings in seconds.
-const LIFETIME: u64 = 72 * 3600;
+const BINDING_LIFETIME_SECONDS: u64 = 72 * 3600;
 /// Number of packets that are sent to each binding before the measured rounds.
-const VISITS: u32 = 2;
+const PACKETS_PER_BINDING: u32 = 2;
 /// Maximum duration of a start in seconds.
-const PATIENCE: u64 = 300;
+const START_TIMEOUT_SECONDS: u64 = 300;
 
-const C0: WorldInterface = WorldInterface { node: "cn", interface: "c0" };
-const E0: WorldInterface = WorldInterface { node: "mr", interface: "e0" };
+const CORRESPONDENT_INTERFACE: NodeInterface = NodeInterface { node: "cn", interface: "c0" };
+const ROUTER_UPLINK: NodeInterface = NodeInterface { node: "mr", interface: "e0" };
 
-fn prefix(number: u32) -> String {
-    let bits = u128::from(MOBILE) << 96 | u128::from(number) << 64;
+fn mobile_network_prefix(number: u32) -> String {
+    let bits = u128::from(MOBILE_NETWORKS_HIGH_BITS) << 96 | u128::from(number) << 64;
     format!("{}/64", Ipv6Addr::from(bits))
 }
 
@@ -57,7 +58,7 @@ fn home_address(number: u32) -> Ipv6Addr {
 }
 
 /// Returns the config of a home agent with `bindings` routers, whose state file is in `folder`.
-fn config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> String {
+fn home_agent_config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> String {
     let mut text = station_config(name, path).replacen(
         "[dataplane]",
         &format!("state_dir = \"{}\"\n[dataplane]", folder.display()),
@@ -65,7 +66,7 @@ fn config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> St
     );
     let _ = write!(
         text,
-        "[home_agent]\naddress = \"{HOME_AGENT}\"\nhome_prefix = \"2001:db8:1::/64\"\nmax_lifetime = \
+        "[home_agent]\naddress = \"{HOME_AGENT_ADDRESS}\"\nhome_prefix = \"2001:db8:1::/64\"\nmax_lifetime = \
          \"72h\"\n"
     );
     for number in 0..bindings {
@@ -74,86 +75,93 @@ fn config(name: &str, path: Path, bindings: u32, folder: &std::path::Path) -> St
             "[[home_agent.mobile_router]]\nhome_address = \"{}\"\nprefixes = [\"{}\"]\n\
              auth = {{ spi = 300, key = \"000102030405060708090a0b0c0d0e0f\" }}\n",
             home_address(number),
-            prefix(number)
+            mobile_network_prefix(number)
         );
     }
     text
 }
 
 /// Returns the content of the home agent's state file with this number of bindings.
-fn state(bindings: u32) -> String {
-    let expires = clock::realtime() + LIFETIME * SECOND;
+fn stored_bindings(bindings: u32) -> String {
+    let expires = clock::realtime_now() + BINDING_LIFETIME_SECONDS * SECOND;
     let one = |number: u32| {
         json!({"home_address": home_address(number), "sequence": 1, "timestamp": null, "registration": {
-            "care_of_address": Ipv6Addr::from(balanced(CARE_OF_ALL, number)),
-            "mobile_router": true, "link_local": false, "prefixes": [prefix(number)],
-            "lifetime_s": LIFETIME, "expires": expires}})
+            "care_of_address": Ipv6Addr::from(address_with_constant_sum(CARE_OF_NETWORKS_HIGH_BITS, number)),
+            "mobile_router": true, "link_local": false, "prefixes": [mobile_network_prefix(number)],
+            "lifetime_s": BINDING_LIFETIME_SECONDS, "expires": expires}})
     };
     json!({"home_agent": (0..bindings).map(one).collect::<Vec<_>>()}).to_string()
 }
 
 /// Builds a world with a plain router of `routes` routes in place of the home agent.
-fn build_plain(routes: u32) -> anyhow::Result<World> {
+fn build_plain_network(routes: u32) -> anyhow::Result<TestNetwork> {
     let name = format!("{}-{routes}", Path::Plain.name());
-    let world = World { name, stations: Vec::new(), daemons: Vec::new() };
-    world.links()?;
+    let world = TestNetwork { name, stations: Vec::new(), daemons: Vec::new() };
+    world.create_links()?;
     let mut commands = String::new();
     for number in 0..routes {
-        let _ = writeln!(commands, "route add {} via 2001:db8:f0::2", prefix(number));
+        let _ = writeln!(commands, "route add {} via 2001:db8:f0::2", mobile_network_prefix(number));
     }
-    let node = world.node("ha");
-    topology::batch(Some(&node), &commands)?;
-    output(in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"]))?;
+    let node = world.node_name("ha");
+    topology::run_ip_batch(Some(&node), &commands)?;
+    run_for_output(
+        command_in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv6/conf/all/forwarding"]),
+    )?;
     Ok(world)
 }
 
 /// Builds a world whose home agent has `bindings` bindings.
-fn build(path: Path, bindings: u32, programs: &Programs) -> anyhow::Result<(World, StartFigure)> {
+fn build_carnet_network(
+    path: Path,
+    bindings: u32,
+    programs: &Programs,
+) -> anyhow::Result<(TestNetwork, StartFigure)> {
     let name = format!("{}-{bindings}", path.name());
-    let mut world = World { name: name.clone(), stations: Vec::new(), daemons: Vec::new() };
-    world.links()?;
-    topology::batch(Some(&world.node("ha")), "route add 2001:dbb::/32 via 2001:db8:f0::2\n")?;
-    topology::batch(Some(&world.node("cn")), "route add default via 2001:db8:c::1\n")?;
-    let folder = std::path::Path::new(RUN).join(format!("state-{name}"));
+    let mut world = TestNetwork { name: name.clone(), stations: Vec::new(), daemons: Vec::new() };
+    world.create_links()?;
+    topology::run_ip_batch(Some(&world.node_name("ha")), "route add 2001:dbb::/32 via 2001:db8:f0::2\n")?;
+    topology::run_ip_batch(Some(&world.node_name("cn")), "route add default via 2001:db8:c::1\n")?;
+    let folder = std::path::Path::new(RUN_DIRECTORY).join(format!("state-{name}"));
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    let station = world.node("ha");
-    std::fs::write(folder.join(format!("{station}.json")), state(bindings))
+    let station = world.node_name("ha");
+    std::fs::write(folder.join(format!("{station}.json")), stored_bindings(bindings))
         .context("cannot write a state")?;
-    let start = monotonic();
-    world.start("ha", &config(&station, path, bindings, &folder), programs)?;
+    let start = monotonic_now();
+    world.start_station("ha", &home_agent_config(&station, path, bindings, &folder), programs)?;
     let agent = world.stations.last().context("bug: the process that was just started is missing")?;
     while !agent.is_ready() {
         world.daemons.iter_mut().try_for_each(|daemon| daemon.check_running())?;
         if has_to_stop() {
             return Err(Interrupted.into());
         }
-        if monotonic() - start > PATIENCE * SECOND {
-            bail!("the home agent's process is not ready {PATIENCE} s after its start");
+        if monotonic_now() - start > START_TIMEOUT_SECONDS * SECOND {
+            bail!("the home agent's process is not ready {START_TIMEOUT_SECONDS} s after its start");
         }
         clock::sleep(5 * MILLISECOND);
     }
-    let ready_s = (monotonic() - start) as f64 / 1e9;
-    let shown = agent.show("bindings")?;
+    let ready_s = (monotonic_now() - start) as f64 / 1e9;
+    let shown = agent.show_json("bindings")?;
     let found = shown.as_array().map_or(0, Vec::len);
     ensure!(
         found == bindings as usize,
         "the home agent holds {found} bindings, expected the {bindings} that are registered"
     );
-    let memory_mib =
-        memory(world.daemons.last().context("bug: the process that was just started is missing")?.id())
-            .unwrap_or(0.0);
+    let memory_mib = resident_memory_mib(
+        world.daemons.last().context("bug: the process that was just started is missing")?.process_id(),
+    )
+    .unwrap_or(0.0);
     Ok((world, StartFigure { path, bindings, ready_s, memory_mib }))
 }
 
 /// Waits until the stations of a world are idle, at most 20 s.
-fn settle(world: &World) -> anyhow::Result<()> {
-    let until = monotonic() + 20 * SECOND;
+fn wait_until_idle(world: &TestNetwork) -> anyhow::Result<()> {
+    let until = monotonic_now() + 20 * SECOND;
     for daemon in &world.daemons {
         let mut before = -1.0;
         loop {
-            let used = process_seconds(daemon.id())?;
+            let used = process_seconds(daemon.process_id())?;
             // The stations are idle if they used at most one tick of 10 ms.
-            if used - before < 0.015 || monotonic() > until {
+            if used - before < 0.015 || monotonic_now() > until {
                 break;
             }
             before = used;
@@ -164,7 +172,7 @@ fn settle(world: &World) -> anyhow::Result<()> {
 }
 
 /// Returns the resident memory of a process in MiB; `None` if the process has ended.
-fn memory(process: u32) -> Option<f64> {
+fn resident_memory_mib(process: u32) -> Option<f64> {
     let text = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     Some(line.split_whitespace().next()?.parse::<f64>().ok()? / 1024.0)
@@ -174,7 +182,7 @@ fn memory(process: u32) -> Option<f64> {
 struct RandomNumbers(u64);
 
 impl RandomNumbers {
-    fn below(&mut self, limit: u32) -> u32 {
+    fn next_below(&mut self, limit: u32) -> u32 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -186,82 +194,89 @@ impl RandomNumbers {
 /// Kind of packets to send.
 #[derive(Debug, Clone, Copy)]
 struct PacketKind {
-    words: &'static str,
-    from: bool,
-    random: bool,
+    description: &'static str,
+    from_mobile_network: bool,
+    random_order: bool,
 }
 
-const WHATS: [PacketKind; 4] = [
-    PacketKind { words: "to one", from: false, random: false },
-    PacketKind { words: "to random ones", from: false, random: true },
-    PacketKind { words: "from one", from: true, random: false },
-    PacketKind { words: "from random ones", from: true, random: true },
+const PACKET_KINDS: [PacketKind; 4] = [
+    PacketKind { description: "to one", from_mobile_network: false, random_order: false },
+    PacketKind { description: "to random ones", from_mobile_network: false, random_order: true },
+    PacketKind { description: "from one", from_mobile_network: true, random_order: false },
+    PacketKind { description: "from random ones", from_mobile_network: true, random_order: true },
 ];
 
 struct PathMeasurement {
     bindings: u32,
     sender: Sender,
-    sink: Sink,
+    sink: PacketSink,
     frames: Vec<Frame>,
     rates: Vec<f64>,
-    lost: u64,
+    lost_packets: u64,
 }
 
-fn one(
+fn measure_binding_count(
     path: Path,
-    worlds: &[(u32, World)],
+    worlds: &[(u32, TestNetwork)],
     what: PacketKind,
     size: usize,
     effort: &Effort,
 ) -> anyhow::Result<Vec<BindingsFigure>> {
-    let (source, end) = if what.from { (E0, C0) } else { (C0, E0) };
-    let node = Ipv6Addr::from(balanced(MOBILE, 0));
-    let frame = match what.from {
+    let (source, end) = if what.from_mobile_network {
+        (ROUTER_UPLINK, CORRESPONDENT_INTERFACE)
+    } else {
+        (CORRESPONDENT_INTERFACE, ROUTER_UPLINK)
+    };
+    let node = Ipv6Addr::from(address_with_constant_sum(MOBILE_NETWORKS_HIGH_BITS, 0));
+    let frame = match what.from_mobile_network {
         true => Frame::new(
             link_addresses(source),
-            Some((CARE_OF.parse()?, HOME_AGENT.parse()?)),
-            (node, CN.parse()?),
+            Some((CARE_OF_ADDRESS.parse()?, HOME_AGENT_ADDRESS.parse()?)),
+            (node, CORRESPONDENT_ADDRESS.parse()?),
             size,
         ),
-        false => Frame::new(link_addresses(source), None, (CN.parse()?, node), size),
+        false => Frame::new(link_addresses(source), None, (CORRESPONDENT_ADDRESS.parse()?, node), size),
     };
     let mut lanes = Vec::new();
     for (bindings, world) in worlds {
         lanes.push(PathMeasurement {
             bindings: *bindings,
-            sender: Sender::one_by_one(world, source)?,
-            sink: Sink::counting_at(world, end)?,
-            frames: vec![frame.clone(); BATCH],
+            sender: Sender::for_single_frames(world, source)?,
+            sink: PacketSink::attach_counting(world, end)?,
+            frames: vec![frame.clone(); FRAMES_PER_BATCH],
             rates: Vec::new(),
-            lost: 0,
+            lost_packets: 0,
         });
     }
     // Wait until the stations are idle: attaching a sink changes an interface, and a home agent then checks
     // all its routes.
     for (_, world) in worlds {
-        settle(world)?;
+        wait_until_idle(world)?;
     }
     let set = |frame: &mut Frame, number: u32| {
-        frame.set_inner(!what.from, balanced(MOBILE, number));
-        if what.from {
-            frame.set_outer_source(balanced(CARE_OF_ALL, number));
+        frame.set_inner_address(
+            !what.from_mobile_network,
+            address_with_constant_sum(MOBILE_NETWORKS_HIGH_BITS, number),
+        );
+        if what.from_mobile_network {
+            frame.set_outer_source(address_with_constant_sum(CARE_OF_NETWORKS_HIGH_BITS, number));
         }
     };
     for lane in &mut lanes {
         let PathMeasurement { bindings, sender, sink, frames, .. } = lane;
         let mut next = 0;
-        while what.random && next < VISITS * *bindings {
+        while what.random_order && next < PACKETS_PER_BINDING * *bindings {
             let mut prepare = |frames: &mut [Frame], _: u64| {
                 for frame in frames {
                     set(frame, next % *bindings);
                     next += 1;
                 }
             };
-            flood(sender, sink, frames, 5 * MILLISECOND, &mut prepare)?;
+            send_packet_flood(sender, sink, frames, 5 * MILLISECOND, &mut prepare)?;
         }
     }
     let mut dice = RandomNumbers(0x9e37_79b9_7f4a_7c15);
-    for round in 0..effort.rounds {
+    for round in 0..effort.round_count {
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
@@ -270,29 +285,30 @@ fn one(
             // sender's cost is the same in all cases.
             let mut prepare = |frames: &mut [Frame], _: u64| {
                 for frame in frames {
-                    let drawn = dice.below(bindings);
-                    let number = if what.random { drawn } else { 0 };
+                    let drawn = dice.next_below(bindings);
+                    let number = if what.random_order { drawn } else { 0 };
                     set(frame, number);
                 }
             };
             let (sender, sink, frames) = (&mut lane.sender, &lane.sink, &mut lane.frames);
-            flood(sender, sink, frames, 5 * MILLISECOND, &mut prepare)?;
-            let result = flood(sender, sink, frames, effort.bindings_flood, &mut prepare)?;
-            lane.rates.push(result.rate());
-            lane.lost += result.lost();
+            send_packet_flood(sender, sink, frames, 5 * MILLISECOND, &mut prepare)?;
+            let result =
+                send_packet_flood(sender, sink, frames, effort.binding_flood_duration, &mut prepare)?;
+            lane.rates.push(result.packets_per_second());
+            lane.lost_packets += result.lost_packets();
         }
     }
-    let base = lanes.iter().find(|lane| lane.bindings == 1).map(|lane| Series::of(lane.rates.clone()));
+    let base = lanes.iter().find(|lane| lane.bindings == 1).map(|lane| Series::of_rounds(lane.rates.clone()));
     let figure = |lane: PathMeasurement| {
-        let rate = Series::of(lane.rates);
+        let rate = Series::of_rounds(lane.rates);
         BindingsFigure {
             path,
-            what: what.words.into(),
+            packet_kind: what.description.into(),
             size,
             bindings: lane.bindings,
-            to_one: base.as_ref().and_then(|base| rate.ratio(base)),
+            ratio_to_one_binding: base.as_ref().and_then(|base| rate.ratio_to(base)),
             rate,
-            lost: lane.lost,
+            lost: lane.lost_packets,
         }
     };
     Ok(lanes.into_iter().map(figure).collect())
@@ -309,22 +325,22 @@ pub fn measure(
     let paths: Vec<Path> = bed.paths().filter(|path| path.is_carnet()).collect();
     // The plain router shows what many routes cost in the kernel without carnet.
     let mut worlds = Vec::new();
-    for routes in effort.bindings.iter().copied() {
-        worlds.push((routes, build_plain(routes)?));
+    for routes in effort.binding_counts.iter().copied() {
+        worlds.push((routes, build_plain_network(routes)?));
     }
-    for what in WHATS.into_iter().filter(|what| !what.from) {
-        for size in effort.bindings_sizes.iter().copied() {
-            figures.extend(one(Path::Plain, &worlds, what, size, effort)?);
+    for what in PACKET_KINDS.into_iter().filter(|what| !what.from_mobile_network) {
+        for size in effort.packet_sizes_with_bindings.iter().copied() {
+            figures.extend(measure_binding_count(Path::Plain, &worlds, what, size, effort)?);
         }
     }
     drop(worlds);
-    console::step("plain: as many routes");
+    console::print_step("plain: as many routes");
     for path in paths {
         let mut worlds = Vec::new();
-        for bindings in effort.bindings.iter().copied() {
-            let (world, start) = build(path, bindings, programs)
+        for bindings in effort.binding_counts.iter().copied() {
+            let (world, start) = build_carnet_network(path, bindings, programs)
                 .with_context(|| format!("a home agent with {bindings} bindings, path {}", path.name()))?;
-            console::step(&format!(
+            console::print_step(&format!(
                 "{}: {bindings} bindings, ready after {:.1} s, {:.0} MiB",
                 path.name(),
                 start.ready_s,
@@ -333,16 +349,16 @@ pub fn measure(
             starts.push(start);
             worlds.push((bindings, world));
         }
-        for what in WHATS {
-            for size in effort.bindings_sizes.iter().copied() {
-                figures.extend(one(path, &worlds, what, size, effort)?);
+        for what in PACKET_KINDS {
+            for size in effort.packet_sizes_with_bindings.iter().copied() {
+                figures.extend(measure_binding_count(path, &worlds, what, size, effort)?);
             }
         }
         for (_, mut world) in worlds {
             for daemon in &mut world.daemons {
-                daemon.signal(Signal::SIGTERM);
+                daemon.send_signal(Signal::SIGTERM);
                 // Kill the process after two seconds, because removing its 100,000 routes would take long.
-                daemon.wait(2 * SECOND);
+                daemon.wait_at_most(2 * SECOND);
             }
         }
         bed.check_running()?;
@@ -356,8 +372,8 @@ mod tests {
 
     #[test]
     fn each_binding_owns_the_destination_of_its_packets() {
-        assert_eq!(prefix(0x0001_86a0), "2001:dba:1:86a0::/64");
-        let address = Ipv6Addr::from(balanced(MOBILE, 0x0001_86a0));
+        assert_eq!(mobile_network_prefix(0x0001_86a0), "2001:dba:1:86a0::/64");
+        let address = Ipv6Addr::from(address_with_constant_sum(MOBILE_NETWORKS_HIGH_BITS, 0x0001_86a0));
         assert!(address.to_string().starts_with("2001:dba:1:86a0:"), "{address}");
         assert_eq!(home_address(99_999).to_string(), "2001:db8:1::1:1:869f");
     }
@@ -367,7 +383,7 @@ mod tests {
         let mut dice = RandomNumbers(1);
         let mut seen = [0; 10];
         for _ in 0..1000 {
-            seen[dice.below(10) as usize] += 1;
+            seen[dice.next_below(10) as usize] += 1;
         }
         assert!(seen.iter().all(|count| *count > 50), "{seen:?}");
     }

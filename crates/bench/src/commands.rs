@@ -51,7 +51,7 @@ impl Command {
                 Ok(ExitCode::SUCCESS)
             }
             Command::BenchTable { bench, table, with } => {
-                let (page, figures) = crate::page(bench, with)?;
+                let (page, figures) = crate::benchmark_page(bench, with)?;
                 write_file(table, page)?;
                 write_file(&table.with_extension("json"), figures)?;
                 Ok(ExitCode::SUCCESS)

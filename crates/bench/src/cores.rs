@@ -4,12 +4,12 @@ use anyhow::Context;
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::unistd::Pid;
 
-use carnet_testbed::clock::monotonic;
+use carnet_testbed::clock::monotonic_now;
 
 /// The cores that the lab may use, as the lab found them at its start.
 #[derive(Debug, Clone, Copy)]
 pub struct Cores {
-    all: CpuSet,
+    allowed_cores: CpuSet,
     /// Core on which packets are measured. It is the last core, because the first core handles most
     /// interrupts.
     pub measuring_core: usize,
@@ -21,7 +21,7 @@ impl Cores {
         let all =
             sched_getaffinity(Pid::from_raw(0)).context("cannot read which cores this process may use")?;
         let measuring = (0..CpuSet::count()).rev().find(|core| all.is_set(*core).unwrap_or(false));
-        Ok(Cores { all, measuring_core: measuring.context("there is no core to run on")? })
+        Ok(Cores { allowed_cores: all, measuring_core: measuring.context("there is no core to run on")? })
     }
 
     /// Pins this thread, and programs that it starts later, to the measuring core.
@@ -34,7 +34,7 @@ impl Cores {
     /// # Errors
     /// Fails also if the machine has no other core.
     pub fn avoid_measuring_core(&self) -> anyhow::Result<()> {
-        let mut set = self.all;
+        let mut set = self.allowed_cores;
         set.unset(self.measuring_core)?;
         sched_setaffinity(Pid::from_raw(0), &set).context("there is no other core")
     }
@@ -47,7 +47,7 @@ impl Cores {
     /// Pins a process with all its threads to the measuring core, or lets it run on any core. Process 0 is
     /// this thread.
     pub fn move_process(&self, process: u32, pinned: bool) -> anyhow::Result<()> {
-        let mut set = self.all;
+        let mut set = self.allowed_cores;
         if pinned {
             set = CpuSet::new();
             set.set(self.measuring_core)?;
@@ -69,90 +69,92 @@ impl Cores {
 }
 
 /// Clock ticks of `/proc` in a second.
-pub const TICKS: f64 = 100.0;
+pub const CLOCK_TICKS_PER_SECOND: f64 = 100.0;
 
 /// Returns the seconds that all cores were busy since the start of the machine, from `/proc/stat`.
-pub fn busy_seconds() -> anyhow::Result<f64> {
+pub fn processor_busy_seconds() -> anyhow::Result<f64> {
     let text = std::fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-    parse_busy(&text).context("/proc/stat is not as expected")
+    parse_busy_seconds(&text).context("/proc/stat is not as expected")
 }
 
 /// Parses the seconds that all cores spent in each state: user, nice, system, idle, iowait, irq, softirq and
 /// steal. `text` is the content of `/proc/stat`; returns `None` if it is invalid.
-fn parse_all_cores(text: &str) -> Option<[f64; 8]> {
+fn parse_processor_seconds(text: &str) -> Option<[f64; 8]> {
     let numbers = text.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
-    let seconds: Vec<f64> = numbers.take(8).filter_map(|n| Some(n.parse::<f64>().ok()? / TICKS)).collect();
+    let seconds: Vec<f64> =
+        numbers.take(8).filter_map(|n| Some(n.parse::<f64>().ok()? / CLOCK_TICKS_PER_SECOND)).collect();
     seconds.try_into().ok()
 }
 
-fn parse_busy(text: &str) -> Option<f64> {
-    let [user, nice, system, _, _, irq, softirq, _] = parse_all_cores(text)?;
+fn parse_busy_seconds(text: &str) -> Option<f64> {
+    let [user, nice, system, _, _, irq, softirq, _] = parse_processor_seconds(text)?;
     Some(user + nice + system + irq + softirq)
 }
 
 /// Observes the processor time of other programs on the machine during a measurement.
 #[derive(Debug)]
 pub struct ProcessorTimeWatch {
-    begin: u64,
+    started_at: u64,
     /// Seconds of user and system time at the begin: of all programs, of a hypervisor's other guests, and of
     /// this process with its ended children.
-    before: [f64; 3],
+    seconds_at_start: [f64; 3],
 }
 
 impl ProcessorTimeWatch {
     /// Begins to observe the processor time.
     pub fn begin() -> anyhow::Result<ProcessorTimeWatch> {
-        Ok(ProcessorTimeWatch { begin: monotonic(), before: spent()? })
+        Ok(ProcessorTimeWatch { started_at: monotonic_now(), seconds_at_start: spent_processor_seconds()? })
     }
 
     /// Returns the shares of all cores that other programs, and a hypervisor's other guests, had since
     /// [`Self::begin`]. The caller calls it after all programs that it started have ended. The kernel's
     /// handling of interrupts, in which it forwards packets, counts for no program.
-    pub fn shares_of_others(&self) -> anyhow::Result<[f64; 2]> {
-        let [all, stolen, own] = spent()?;
+    pub fn busy_shares_of_others(&self) -> anyhow::Result<[f64; 2]> {
+        let [all, stolen, own] = spent_processor_seconds()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from) as f64;
-        let time = (monotonic() - self.begin).max(1) as f64 / 1e9 * cores;
-        let others = all - self.before[0] - (own - self.before[2]);
-        Ok([others, stolen - self.before[1]].map(|seconds| (seconds / time).max(0.0)))
+        let time = (monotonic_now() - self.started_at).max(1) as f64 / 1e9 * cores;
+        let others = all - self.seconds_at_start[0] - (own - self.seconds_at_start[2]);
+        Ok([others, stolen - self.seconds_at_start[1]].map(|seconds| (seconds / time).max(0.0)))
     }
 }
 
-fn spent() -> anyhow::Result<[f64; 3]> {
+fn spent_processor_seconds() -> anyhow::Result<[f64; 3]> {
     let read = |file: &str| std::fs::read_to_string(file).with_context(|| format!("cannot read {file}"));
-    let [all, stolen] = parse_all(&read("/proc/stat")?).context("/proc/stat is not as expected")?;
-    let own = parse_own(&read("/proc/self/stat")?).context("/proc/self/stat is not as expected")?;
+    let [all, stolen] =
+        parse_busy_and_steal_seconds(&read("/proc/stat")?).context("/proc/stat is not as expected")?;
+    let own = parse_own_seconds(&read("/proc/self/stat")?).context("/proc/self/stat is not as expected")?;
     Ok([all, stolen, own])
 }
 
-fn parse_all(text: &str) -> Option<[f64; 2]> {
-    let [user, nice, system, _, _, _, _, steal] = parse_all_cores(text)?;
+fn parse_busy_and_steal_seconds(text: &str) -> Option<[f64; 2]> {
+    let [user, nice, system, _, _, _, _, steal] = parse_processor_seconds(text)?;
     Some([user + nice + system, steal])
 }
 
-fn parse_own(text: &str) -> Option<f64> {
+fn parse_own_seconds(text: &str) -> Option<f64> {
     // Fields utime, stime, cutime and cstime.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
-    Some((ticks(14)? + ticks(15)? + ticks(16)? + ticks(17)?) / TICKS)
+    Some((ticks(14)? + ticks(15)? + ticks(16)? + ticks(17)?) / CLOCK_TICKS_PER_SECOND)
 }
 
 /// Returns the seconds that a process ran, from `/proc/PID/stat`.
 pub fn process_seconds(process: u32) -> anyhow::Result<f64> {
     let file = format!("/proc/{process}/stat");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
-    parse_used(&text).with_context(|| format!("{file} is not as expected"))
+    parse_process_seconds(&text).with_context(|| format!("{file} is not as expected"))
 }
 
-fn parse_used(text: &str) -> Option<f64> {
+fn parse_process_seconds(text: &str) -> Option<f64> {
     // Field 2 is the name in parentheses, which may contain any character, so count from its end. Field 14 is
     // utime, field 15 stime.
     let fields: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
-    Some((ticks(14)? + ticks(15)?) / TICKS)
+    Some((ticks(14)? + ticks(15)?) / CLOCK_TICKS_PER_SECOND)
 }
 
 /// Returns the load averages over 1, 5 and 15 minutes.
-pub fn load() -> [f64; 3] {
+pub fn load_averages() -> [f64; 3] {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let mut words = text.split(' ').map(|word| word.parse().unwrap_or(0.0));
     std::array::from_fn(|_| words.next().unwrap_or(0.0))
@@ -164,12 +166,15 @@ mod tests {
 
     #[test]
     fn times_are_read_from_proc() {
-        assert_eq!(parse_busy("cpu  100 20 300 9999 50 6 7 8 0 0\ncpu0 1 2"), Some(4.33));
+        assert_eq!(parse_busy_seconds("cpu  100 20 300 9999 50 6 7 8 0 0\ncpu0 1 2"), Some(4.33));
         let line = "12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 150 0 0 20 0 1 0 9 1 1";
-        assert_eq!(parse_used(line), Some(4.0));
-        assert_eq!(parse_used("12 (x) S 1"), None);
-        assert_eq!(parse_all("cpu  100 20 300 9999 50 6 7 8 0 0\ncpu0 1 2"), Some([4.2, 0.08]));
+        assert_eq!(parse_process_seconds(line), Some(4.0));
+        assert_eq!(parse_process_seconds("12 (x) S 1"), None);
+        assert_eq!(
+            parse_busy_and_steal_seconds("cpu  100 20 300 9999 50 6 7 8 0 0\ncpu0 1 2"),
+            Some([4.2, 0.08])
+        );
         let line = "12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 250 150 75 25 20 0 1 0 9 1 1";
-        assert_eq!(parse_own(line), Some(5.0));
+        assert_eq!(parse_own_seconds(line), Some(5.0));
     }
 }

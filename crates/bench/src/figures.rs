@@ -18,8 +18,8 @@ pub struct Bench {
     /// Load averages of the machine before the run.
     pub load_before: [f64; 3],
     /// Shares of all cores that other programs, and a hypervisor's other guests, used during the run.
-    #[serde(default)]
-    pub others: [f64; 2],
+    #[serde(default, rename = "others")]
+    pub core_shares_of_others: [f64; 2],
     /// Reasons why the figures are not reliable: the machine was busy. Empty for a quiet machine.
     #[serde(default)]
     pub disturbed: Vec<String>,
@@ -71,8 +71,8 @@ pub struct Bench {
     /// Performance targets, and whether this run meets them.
     pub targets: Vec<Target>,
     /// Origin of figures from other runs: kind of the figures, time and machine of the run.
-    #[serde(default)]
-    pub others_runs: Vec<String>,
+    #[serde(default, rename = "others_runs")]
+    pub runs_of_others: Vec<String>,
 }
 
 impl Bench {
@@ -80,7 +80,7 @@ impl Bench {
     /// of these paths together, and otherwise path by path. Keeps results that are newer than those of the
     /// other run.
     pub fn merge(&mut self, mut other: Bench) {
-        self.leave_out_what_is_older(&mut other);
+        self.drop_older_figures(&mut other);
         let mut taken = Vec::new();
         // Kinds of figures whose values now all come from the other run.
         let mut replaced = Vec::new();
@@ -116,10 +116,16 @@ impl Bench {
             (self.bindings, self.starts) = (other.bindings, other.starts);
         }
         for (what, put) in [
-            ("registrations", put(&mut self.registrations, other.registrations, |figure| figure.path)),
-            ("attacks", put(&mut self.attacks, other.attacks, |figure| figure.path)),
-            ("takeovers", put(&mut self.takeovers, other.takeovers, |figure| figure.path)),
-            ("faults", put(&mut self.faults, other.faults, |figure| figure.path)),
+            (
+                "registrations",
+                replace_figures_of_paths(&mut self.registrations, other.registrations, |figure| figure.path),
+            ),
+            ("attacks", replace_figures_of_paths(&mut self.attacks, other.attacks, |figure| figure.path)),
+            (
+                "takeovers",
+                replace_figures_of_paths(&mut self.takeovers, other.takeovers, |figure| figure.path),
+            ),
+            ("faults", replace_figures_of_paths(&mut self.faults, other.faults, |figure| figure.path)),
         ] {
             taken.extend(put.map(|_| what));
             replaced.extend(put.filter(|is_all| *is_all).map(|_| what));
@@ -135,53 +141,90 @@ impl Bench {
         };
         let (what, carnet) = (taken.join(", "), &machine.carnet);
         let run = format!("{what}: {}, {carnet}{commit}{disturbed}", other.time);
-        self.others_runs.retain(|known| {
+        self.runs_of_others.retain(|known| {
             let kinds = known.split_once(": ").map_or("", |(kinds, _)| kinds);
             *known != run && !kinds.split(", ").all(|kind| replaced.contains(&kind))
         });
-        self.others_runs.push(run);
+        self.runs_of_others.push(run);
     }
 
     /// Returns the time of the newest figure of this kind.
-    fn time_of(&self, kind: &str) -> &str {
-        let runs = self.others_runs.iter().filter_map(|run| run.split_once(": "));
+    fn time_of_figures(&self, kind: &str) -> &str {
+        let runs = self.runs_of_others.iter().filter_map(|run| run.split_once(": "));
         let times = runs.filter(|(kinds, _)| kinds.split(", ").any(|it| it == kind));
         // The entries have the form "2026-11-26 02:34:35 UTC, carnet ...", so their text order is their order
         // in time.
         times.filter_map(|(_, rest)| rest.split(',').next()).max().unwrap_or(&self.time)
     }
 
-    fn leave_out_what_is_older(&self, other: &mut Bench) {
+    fn drop_older_figures(&self, other: &mut Bench) {
         let time = other.time.clone();
-        let is_older = |kind: &str| time.as_str() < self.time_of(kind);
-        leave_out(&mut other.packets, &self.packets, is_older("packets per second"), |_, _| true);
-        leave_out(&mut other.tcp, &self.tcp, is_older("TCP"), |_, _| true);
-        leave_out(&mut other.ipv4, &self.ipv4, is_older("IPv4"), |_, _| true);
-        leave_out(&mut other.ipv4_tcp, &self.ipv4_tcp, is_older("IPv4"), |_, _| true);
-        leave_out(&mut other.ruleset, &self.ruleset, is_older("ruleset"), |_, _| true);
-        leave_out(&mut other.rtt, &self.rtt, is_older("round-trip times"), |_, _| true);
-        leave_out(&mut other.cpu, &self.cpu, is_older("processor time"), |_, _| true);
-        leave_out(&mut other.handover, &self.handover, is_older("handovers"), |_, _| true);
-        leave_out(&mut other.bindings, &self.bindings, is_older("many bindings"), |_, _| true);
-        leave_out(&mut other.starts, &self.starts, is_older("many bindings"), |_, _| true);
-        leave_out(&mut other.registrations, &self.registrations, is_older("registrations"), |a, b| {
+        let is_older = |kind: &str| time.as_str() < self.time_of_figures(kind);
+        drop_figures_that_were_replaced(
+            &mut other.packets,
+            &self.packets,
+            is_older("packets per second"),
+            |_, _| true,
+        );
+        drop_figures_that_were_replaced(&mut other.tcp, &self.tcp, is_older("TCP"), |_, _| true);
+        drop_figures_that_were_replaced(&mut other.ipv4, &self.ipv4, is_older("IPv4"), |_, _| true);
+        drop_figures_that_were_replaced(&mut other.ipv4_tcp, &self.ipv4_tcp, is_older("IPv4"), |_, _| true);
+        drop_figures_that_were_replaced(&mut other.ruleset, &self.ruleset, is_older("ruleset"), |_, _| true);
+        drop_figures_that_were_replaced(&mut other.rtt, &self.rtt, is_older("round-trip times"), |_, _| true);
+        drop_figures_that_were_replaced(&mut other.cpu, &self.cpu, is_older("processor time"), |_, _| true);
+        drop_figures_that_were_replaced(
+            &mut other.handover,
+            &self.handover,
+            is_older("handovers"),
+            |_, _| true,
+        );
+        drop_figures_that_were_replaced(
+            &mut other.bindings,
+            &self.bindings,
+            is_older("many bindings"),
+            |_, _| true,
+        );
+        drop_figures_that_were_replaced(
+            &mut other.starts,
+            &self.starts,
+            is_older("many bindings"),
+            |_, _| true,
+        );
+        drop_figures_that_were_replaced(
+            &mut other.registrations,
+            &self.registrations,
+            is_older("registrations"),
+            |a, b| a.path == b.path,
+        );
+        drop_figures_that_were_replaced(&mut other.attacks, &self.attacks, is_older("attacks"), |a, b| {
             a.path == b.path
         });
-        leave_out(&mut other.attacks, &self.attacks, is_older("attacks"), |a, b| a.path == b.path);
-        leave_out(&mut other.takeovers, &self.takeovers, is_older("takeovers"), |a, b| a.path == b.path);
-        leave_out(&mut other.faults, &self.faults, is_older("faults"), |a, b| a.path == b.path);
+        drop_figures_that_were_replaced(
+            &mut other.takeovers,
+            &self.takeovers,
+            is_older("takeovers"),
+            |a, b| a.path == b.path,
+        );
+        drop_figures_that_were_replaced(&mut other.faults, &self.faults, is_older("faults"), |a, b| {
+            a.path == b.path
+        });
     }
 }
 
 /// Removes each figure from the new figures `others` that `here` already has, if `is_older` says that the new
 /// figures are older.
-fn leave_out<T>(others: &mut Vec<T>, here: &[T], is_older: bool, same: impl Fn(&T, &T) -> bool) {
+fn drop_figures_that_were_replaced<T>(
+    others: &mut Vec<T>,
+    here: &[T],
+    is_older: bool,
+    same: impl Fn(&T, &T) -> bool,
+) {
     others.retain(|other| !is_older || !here.iter().any(|figure| same(figure, other)));
 }
 
 /// Replaces the figures of each data path in `here` by the new figures `others` of the same path. Returns
 /// whether `here` now has only new figures; `None` if `others` is empty.
-fn put<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Option<bool> {
+fn replace_figures_of_paths<T>(here: &mut Vec<T>, others: Vec<T>, path: impl Fn(&T) -> Path) -> Option<bool> {
     if others.is_empty() {
         return None;
     }
@@ -197,9 +240,11 @@ pub struct PathFigure {
     /// The data path.
     pub path: Path,
     /// Description of the path.
-    pub about: String,
+    #[serde(rename = "about")]
+    pub description: String,
     /// Reason why the path was not measured; `None` if it was.
-    pub missing: Option<String>,
+    #[serde(rename = "missing")]
+    pub reason_not_measured: Option<String>,
 }
 
 /// Repeated measurements of one figure. Each repetition (round) ran together with a repetition of every
@@ -218,7 +263,7 @@ pub struct Series {
 
 impl Series {
     /// Builds a series from the values of its rounds.
-    pub fn of(rounds: Vec<f64>) -> Series {
+    pub fn of_rounds(rounds: Vec<f64>) -> Series {
         let mut sorted = rounds.clone();
         sorted.sort_by(f64::total_cmp);
         Series {
@@ -231,15 +276,15 @@ impl Series {
 
     /// Returns for each round the ratio to the same round of another series. A drift from round to round
     /// cancels out.
-    pub fn ratios(&self, base: &Series) -> Series {
+    pub fn ratios_to(&self, base: &Series) -> Series {
         let pairs = self.rounds.iter().zip(&base.rounds).filter(|(_, base)| **base > 0.0);
-        Series::of(pairs.map(|(one, base)| one / base).collect())
+        Series::of_rounds(pairs.map(|(one, base)| one / base).collect())
     }
 
     /// Returns the median of the ratios to another series. Returns `None` if the series have no round in
     /// common.
-    pub fn ratio(&self, base: &Series) -> Option<f64> {
-        let ratios = self.ratios(base);
+    pub fn ratio_to(&self, base: &Series) -> Option<f64> {
+        let ratios = self.ratios_to(base);
         (!ratios.rounds.is_empty()).then_some(ratios.median)
     }
 
@@ -278,19 +323,19 @@ pub fn median(sorted: &[f64]) -> f64 {
 
 /// Load average per core above which a machine is busy. The next constant is the maximum share of all cores
 /// that other programs may use.
-const BUSY_LOAD: f64 = 0.5;
-const BUSY_SHARE: f64 = 0.03;
+const BUSY_LOAD_PER_CORE: f64 = 0.5;
+const BUSY_SHARE_OF_OTHERS: f64 = 0.03;
 
 /// Returns the reasons why figures are not reliable, in words. `load` is the load average before the run on
 /// `cores` cores. `others` has the shares of all cores that other programs and a hypervisor's other guests
 /// used.
-pub fn disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<String> {
+pub fn describe_disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<String> {
     let mut found = Vec::new();
-    if load > BUSY_LOAD * cores.max(1) as f64 {
+    if load > BUSY_LOAD_PER_CORE * cores.max(1) as f64 {
         found.push(format!("the load was {load:.2} before, on {cores} cores"));
     }
     for (share, whose) in others.iter().zip(["other programs", "other guests of the hypervisor"]) {
-        if *share > BUSY_SHARE {
+        if *share > BUSY_SHARE_OF_OTHERS {
             found.push(format!("{whose} had {:.0} % of all cores", share * 100.0));
         }
     }
@@ -300,24 +345,31 @@ pub fn disturbances(cores: usize, load: f64, others: [f64; 2]) -> Vec<String> {
 impl Bench {
     /// Returns the reasons why the figures are not reliable, in words.
     pub fn disturbances(&self) -> Vec<String> {
-        disturbances(self.machine.cores, self.load_before[0], self.others)
+        describe_disturbances(self.machine.cores, self.load_before[0], self.core_shares_of_others)
     }
 
     /// Returns the cost of the routers alone, in nanoseconds per packet. It subtracts the cost of source and
     /// sink at the same packet size, because they share the core with the routers. Returns `None` if the run
     /// has not measured this cost, or if the figure itself is this cost.
-    pub fn net_ns(&self, figure: &PacketFigure) -> Option<f64> {
-        let alone = self.packets.iter().find(|one| one.is_alone() && one.size == figure.size)?;
-        (!figure.is_alone() && alone.ns > 0.0 && figure.ns > alone.ns).then_some(figure.ns - alone.ns)
+    pub fn nanoseconds_without_source_and_sink(&self, figure: &PacketFigure) -> Option<f64> {
+        let alone =
+            self.packets.iter().find(|one| one.is_source_and_sink_alone() && one.size == figure.size)?;
+        (!figure.is_source_and_sink_alone()
+            && alone.nanoseconds_per_packet > 0.0
+            && figure.nanoseconds_per_packet > alone.nanoseconds_per_packet)
+            .then_some(figure.nanoseconds_per_packet - alone.nanoseconds_per_packet)
     }
 
     /// Returns the ratio of the packets per second of the routers alone to those of plain routers, both
     /// without the cost of source and sink. Returns `None` if the run has not measured all of these figures.
-    pub fn net_to_plain(&self, figure: &PacketFigure) -> Option<f64> {
+    pub fn net_ratio_to_plain(&self, figure: &PacketFigure) -> Option<f64> {
         let plain = self.packets.iter().find(|one| {
             (one.path, &one.arrangement, one.size) == (Path::Plain, &figure.arrangement, figure.size)
         })?;
-        Some(self.net_ns(plain)? / self.net_ns(figure)?)
+        Some(
+            self.nanoseconds_without_source_and_sink(plain)?
+                / self.nanoseconds_without_source_and_sink(figure)?,
+        )
     }
 }
 
@@ -333,9 +385,11 @@ pub struct PacketFigure {
     /// Packets per second.
     pub rate: Series,
     /// Nanoseconds per packet, from the median rate.
-    pub ns: f64,
+    #[serde(rename = "ns")]
+    pub nanoseconds_per_packet: f64,
     /// Packet rate relative to plain forwarding in the same part of the network.
-    pub to_plain: Option<f64>,
+    #[serde(rename = "to_plain")]
+    pub ratio_to_plain: Option<f64>,
     /// Number of packets sent.
     pub sent: u64,
     /// Number of packets lost.
@@ -347,7 +401,7 @@ pub struct PacketFigure {
 
 impl PacketFigure {
     /// Whether the figure measures source and sink alone, without a router between them.
-    fn is_alone(&self) -> bool {
+    fn is_source_and_sink_alone(&self) -> bool {
         self.arrangement == SOURCE_AND_SINK
     }
 }
@@ -366,11 +420,12 @@ pub struct TcpFigure {
     /// Gbit/s of payload.
     pub gbit: Series,
     /// Ratio to plain forwarding: the median of the rounds' ratios.
-    pub to_plain: Option<f64>,
+    #[serde(rename = "to_plain")]
+    pub ratio_to_plain: Option<f64>,
     /// Limits between which the true median of the ratios to plain forwarding lies with a probability of 95
     /// %.
-    #[serde(default)]
-    pub sure: Option<[f64; 2]>,
+    #[serde(default, rename = "sure")]
+    pub ratio_confidence_limits: Option<[f64; 2]>,
     /// Number of TCP segments that were retransmitted, in all rounds.
     pub retransmits: u64,
     /// Reason why a transfer did not finish; `None` if all did.
@@ -441,7 +496,8 @@ pub struct BindingsFigure {
     /// Data path.
     pub path: Path,
     /// Kind of traffic: `to one`, `to random ones`, `from one` or `from random ones`.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub packet_kind: String,
     /// Size of the inner packet in octets.
     pub size: usize,
     /// Number of bindings.
@@ -449,7 +505,8 @@ pub struct BindingsFigure {
     /// Packets per second.
     pub rate: Series,
     /// Ratio to the rate of a home agent with one binding.
-    pub to_one: Option<f64>,
+    #[serde(rename = "to_one")]
+    pub ratio_to_one_binding: Option<f64>,
     /// Packets lost.
     pub lost: u64,
 }
@@ -478,7 +535,8 @@ pub struct RegistrationsFigure {
     #[serde(default)]
     pub has_ipv4: bool,
     /// Whether no other program of the benchmark ran on the home agent's core.
-    pub own_core: bool,
+    #[serde(rename = "own_core")]
+    pub agent_has_own_core: bool,
     /// Seconds from the start of the program, with no bindings, until its socket accepts connections.
     pub start_s: f64,
     /// Seconds from the first Binding Update of the storm to the last acknowledgement.
@@ -491,11 +549,14 @@ pub struct RegistrationsFigure {
     pub lost: u64,
     /// Number of acknowledgements whose MAC, checksum, status, sequence number, lifetime or destination is
     /// wrong.
-    pub wrong: u64,
+    #[serde(rename = "wrong")]
+    pub wrong_acknowledgements: u64,
     /// Number of Binding Updates that a router had to retransmit.
-    pub again: u64,
+    #[serde(rename = "again")]
+    pub repeated_updates: u64,
     /// Processor time of the home agent in the storm, in seconds.
-    pub agent_s: f64,
+    #[serde(rename = "agent_s")]
+    pub agent_processor_seconds: f64,
     /// Maximum time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
     /// Memory of the home agent before the storm, in MiB.
@@ -505,13 +566,15 @@ pub struct RegistrationsFigure {
     /// Memory of the home agent after the refreshes, in MiB.
     pub memory_refreshed_mib: f64,
     /// Additional octets of memory per binding.
-    pub octets_each: f64,
+    #[serde(rename = "octets_each")]
+    pub octets_per_binding: f64,
     /// The refreshes after the storm.
     pub refresh: RefreshFigure,
     /// Seconds from the restart after `kill -9` until the socket accepts connections.
     pub restart_s: f64,
     /// Acknowledged bindings that the restarted home agent does not have, or has in an older state.
-    pub missing: u64,
+    #[serde(rename = "missing")]
+    pub missing_bindings: u64,
 }
 
 /// Result of a round in which all routers renew their registrations.
@@ -523,14 +586,17 @@ pub struct RefreshFigure {
     pub acknowledged: u64,
     /// Renewals that were not acknowledged.
     pub lost: u64,
-    /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong`].
-    pub wrong: u64,
+    /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong_acknowledgements`].
+    #[serde(rename = "wrong")]
+    pub wrong_acknowledgements: u64,
     /// Processor time of the home agent during the refreshes, in seconds.
-    pub agent_s: f64,
+    #[serde(rename = "agent_s")]
+    pub agent_processor_seconds: f64,
     /// Maximum time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
     /// Share of a core that the renewals of all routers would need if each router renewed after 45 s.
-    pub share: f64,
+    #[serde(rename = "share")]
+    pub agent_core_share: f64,
 }
 
 /// Result of a flood against a home agent.
@@ -541,19 +607,23 @@ pub struct AttackFigure {
     /// Kind of the flood.
     pub kind: String,
     /// Frames per second of the flood that the sender really sent.
-    pub frames: f64,
+    #[serde(rename = "frames")]
+    pub attack_frames_per_second: f64,
     /// Routers that renewed during the flood.
     pub routers: u32,
     /// Routers that were acknowledged.
     pub acknowledged: u64,
     /// Acknowledged routers that waited longer than a second.
-    pub late: u64,
+    #[serde(rename = "late")]
+    pub late_routers: u64,
     /// Routers without an acknowledgement after all attempts.
     pub lost: u64,
-    /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong`].
+    /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong_acknowledgements`].
+    #[serde(rename = "wrong")]
     pub wrong: u64,
     /// Number of Binding Updates that a router had to retransmit.
-    pub again: u64,
+    #[serde(rename = "again")]
+    pub repeated_updates: u64,
     /// Longest time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
     /// Packets per second of the stream.
@@ -563,7 +633,8 @@ pub struct AttackFigure {
     /// Packets of the stream that were lost.
     pub packets_lost: u64,
     /// Share of the time in which the home agent's process ran on a core.
-    pub agent: f64,
+    #[serde(rename = "agent")]
+    pub agent_core_share: f64,
 }
 
 /// Result of killing each of several machines that serve as home agents together, one after the other.
@@ -596,16 +667,20 @@ pub struct TakeoverFigure {
     /// Longest silence, in milliseconds.
     pub longest_ms: f64,
     /// Longest silence of flows through machines that were not killed, in milliseconds.
-    pub others_ms: f64,
+    #[serde(rename = "others_ms")]
+    pub longest_outage_of_other_seats_ms: f64,
     /// Longest silence of a flow in milliseconds, when the restarted machine becomes leader of its home agent
     /// again.
     pub back_ms: f64,
     /// Number of acknowledged bindings that the next leader does not have.
-    pub missing: u64,
+    #[serde(rename = "missing")]
+    pub missing_bindings: u64,
     /// Number of times that two machines acknowledged for one home agent at once.
-    pub two: u64,
+    #[serde(rename = "two")]
+    pub acknowledgements_of_two_members: u64,
     /// Acknowledgements that failed a check.
-    pub wrong: u64,
+    #[serde(rename = "wrong")]
+    pub wrong_acknowledgements: u64,
 }
 
 /// Result of a series of faults at several machines that serve as home agents together.
@@ -629,19 +704,24 @@ pub struct FaultsFigure {
     pub acknowledged: u64,
     /// Number of acknowledgements that a former leader sent late: after the new leader's first
     /// acknowledgement, but for Binding Updates from before it.
-    pub late: u64,
+    #[serde(rename = "late")]
+    pub late_acknowledgements: u64,
     /// Number of times that two machines acknowledged for one home agent at once.
+    #[serde(rename = "two")]
     pub two: u64,
     /// Acknowledgements that failed a check.
+    #[serde(rename = "wrong")]
     pub wrong: u64,
     /// Number of times that another machine began to acknowledge for a home agent.
     pub changes: u64,
     /// Number of takeovers in the logs of the machines; at least `changes`.
-    pub taken: u64,
+    #[serde(rename = "taken")]
+    pub takeovers_in_logs: u64,
     /// Acknowledged bindings that the leader did not have after a fault.
     pub lost: u64,
     /// Number of faults after which a check still failed after 30 s.
-    pub broken: u64,
+    #[serde(rename = "broken")]
+    pub faults_without_recovery: u64,
     /// Packets of all flows.
     pub packets: u64,
     /// Number of packets that two machines forwarded. (The sender sends each packet to all machines.)
@@ -656,13 +736,17 @@ pub struct FaultsFigure {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Target {
     /// The measured quantity.
-    pub what: String,
+    #[serde(rename = "what")]
+    pub quantity: String,
     /// Target value, in words.
-    pub aim: String,
+    #[serde(rename = "aim")]
+    pub target_value: String,
     /// Measured value, in words.
-    pub found: String,
+    #[serde(rename = "found")]
+    pub measured_value: String,
     /// Whether the run meets the target; `None` if it was not measured.
-    pub met: Option<bool>,
+    #[serde(rename = "met")]
+    pub is_met: Option<bool>,
 }
 
 #[cfg(test)]
@@ -671,17 +755,17 @@ mod tests {
 
     #[test]
     fn ratio_is_the_median_of_the_ratios_of_rounds() {
-        let base = Series::of(vec![1.0, 2.0, 4.0]);
-        let other = Series::of(vec![2.0, 4.0, 8.0, 100.0]);
-        assert_eq!(other.ratio(&base), Some(2.0));
+        let base = Series::of_rounds(vec![1.0, 2.0, 4.0]);
+        let other = Series::of_rounds(vec![2.0, 4.0, 8.0, 100.0]);
+        assert_eq!(other.ratio_to(&base), Some(2.0));
         assert_eq!((other.median, other.lowest, other.highest), (6.0, 2.0, 100.0));
-        assert_eq!(other.ratio(&Series::of(vec![0.0])), None);
-        assert_eq!(Series::of(Vec::new()).median, 0.0);
+        assert_eq!(other.ratio_to(&Series::of_rounds(vec![0.0])), None);
+        assert_eq!(Series::of_rounds(Vec::new()).median, 0.0);
     }
 
     #[test]
     fn median_of_few_rounds_has_a_wide_interval() {
-        let of = |count: u32| Series::of((1..=count).map(f64::from).collect()).confidence_limits();
+        let of = |count: u32| Series::of_rounds((1..=count).map(f64::from).collect()).confidence_limits();
         // By the tables of the sign test at 5 %, these numbers of values leave out none, 0, 1, 3 and 6 values
         // at each end.
         assert_eq!(of(5), None);
@@ -693,11 +777,12 @@ mod tests {
 
     #[test]
     fn report_names_disturbance_by_other_programs() {
-        let mut bench = Bench { load_before: [0.9, 0.0, 0.0], others: [0.02, 0.0], ..Bench::default() };
+        let mut bench =
+            Bench { load_before: [0.9, 0.0, 0.0], core_shares_of_others: [0.02, 0.0], ..Bench::default() };
         bench.machine.cores = 2;
         assert_eq!(bench.disturbances(), Vec::<String>::new());
         bench.load_before[0] = 1.2;
-        bench.others = [0.1, 0.25];
+        bench.core_shares_of_others = [0.1, 0.25];
         let told = bench.disturbances().join("; ");
         assert_eq!(
             told,
@@ -706,23 +791,23 @@ mod tests {
         );
     }
 
-    fn attack(path: Path) -> AttackFigure {
+    fn attack_figure(path: Path) -> AttackFigure {
         let kind = String::new();
         AttackFigure {
             path,
             kind,
-            frames: 0.0,
+            attack_frames_per_second: 0.0,
             routers: 0,
             acknowledged: 0,
-            late: 0,
+            late_routers: 0,
             lost: 0,
             wrong: 0,
-            again: 0,
+            repeated_updates: 0,
             longest_ms: 0.0,
             packets: 0,
             packets_lost: 0,
             rate: 0.0,
-            agent: 0.0,
+            agent_core_share: 0.0,
         }
     }
 
@@ -731,13 +816,13 @@ mod tests {
     fn report_keeps_figures_of_earlier_runs_until_replaced() {
         let run = |time: &str, paths: &[Path]| Bench {
             time: time.into(),
-            attacks: paths.iter().copied().map(attack).collect(),
+            attacks: paths.iter().copied().map(attack_figure).collect(),
             ..Bench::default()
         };
         let mut bench = Bench::default();
         let told = |bench: &Bench| -> Vec<String> {
             bench
-                .others_runs
+                .runs_of_others
                 .iter()
                 .map(|run| run.split(", ").next().unwrap_or_default().to_owned())
                 .collect()

@@ -2,8 +2,8 @@
 //! a packet socket, and checks every acknowledgement (addresses, MAC, checksum, status, sequence number).
 //!
 //! Each router has its own home address, care-of address and prefix. All care-of addresses are behind one
-//! neighbour of the home agent. A router without an answer after [`PATIENCE`] sends a new Binding Update with
-//! the next sequence number (RFC 6275 11.8).
+//! neighbour of the home agent. A router without an answer after [`RETRANSMISSION_TIMEOUT`] sends a new
+//! Binding Update with the next sequence number (RFC 6275 11.8).
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,38 +17,41 @@ use socket2::Socket;
 use std::io::{IoSlice, IoSliceMut};
 
 use super::sender::QdiscBypass;
-use super::updates::{IPV4_LENGTH, Identity, KEY, Signer, acknowledgement, update};
-use super::world::{HOME_AGENT, World, WorldInterface, link_addresses, run_in_node};
-use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
+use super::updates::{
+    AUTHENTICATION_KEY, IPV4_LENGTH, MessageAuthenticator, RouterIdentity, binding_update_frame,
+    parse_binding_acknowledgement,
+};
+use super::world::{HOME_AGENT_ADDRESS, NodeInterface, TestNetwork, link_addresses, run_in_node};
+use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::frame_socket::packet_socket;
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
 
 /// Maximum number of frames per system call.
-const BATCH: usize = 64;
+const FRAMES_PER_BATCH: usize = 64;
 /// Size of the socket's buffer in octets, for each direction.
-const BUFFER: usize = 64 << 20;
+const SOCKET_BUFFER_SIZE: usize = 64 << 20;
 /// Default time in nanoseconds after which a router retransmits a Binding Update without acknowledgement.
-const PATIENCE: u64 = 3 * SECOND;
+const RETRANSMISSION_TIMEOUT: u64 = 3 * SECOND;
 /// Number of attempts after which a router counts as lost.
-const ATTEMPTS: u8 = 10;
+const MAX_ATTEMPTS: u8 = 10;
 /// Maximum length in octets of a received frame.
-const FRAME: usize = 2048;
+const MAX_FRAME_SIZE: usize = 2048;
 
 /// Status 135 of a Binding Acknowledgement (RFC 6275 6.1.8).
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 
 /// The first half of all mobile network prefixes, `2001:dba::/32`.
-pub(super) const MOBILE: u64 = 0x2001_0dba;
+pub(super) const MOBILE_NETWORKS_HIGH_BITS: u64 = 0x2001_0dba;
 /// The first half of all care-of addresses, `2001:dbb::/32`.
-const CARE_OF: u64 = 0x2001_0dbb;
+const CARE_OF_NETWORKS_HIGH_BITS: u64 = 0x2001_0dbb;
 
 /// Returns addresses and key of the router with this number.
-pub fn identity(number: u32) -> Identity {
+pub fn router_identity(number: u32) -> RouterIdentity {
     let network = |first: u64| first << 32 | u64::from(number);
-    Identity {
+    RouterIdentity {
         home_address: Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 1, (number >> 16) as u16, number as u16),
-        care_of_address: Ipv6Addr::from(u128::from(network(CARE_OF)) << 64 | 1),
-        prefix: network(MOBILE),
+        care_of_address: Ipv6Addr::from(u128::from(network(CARE_OF_NETWORKS_HIGH_BITS)) << 64 | 1),
+        mobile_network_prefix: network(MOBILE_NETWORKS_HIGH_BITS),
         ipv4_prefix: None,
     }
 }
@@ -59,10 +62,10 @@ fn ipv4_prefix(number: u32) -> Ipv4Addr {
 }
 
 /// Returns the config table `[[home_agent.mobile_router]]` for the router with this number.
-pub fn table(number: u32) -> String {
-    let Identity { home_address, prefix, .. } = identity(number);
+pub fn prefix_table_config(number: u32) -> String {
+    let RouterIdentity { home_address, mobile_network_prefix: prefix, .. } = router_identity(number);
     let prefix = Ipv6Addr::from(u128::from(prefix) << 64);
-    let key: String = KEY.iter().map(|octet| format!("{octet:02x}")).collect();
+    let key: String = AUTHENTICATION_KEY.iter().map(|octet| format!("{octet:02x}")).collect();
     format!(
         "[[home_agent.mobile_router]]\nhome_address = \"{home_address}\"\nprefixes = [\"{prefix}/64\"]\n\
          auth = {{ spi = {}, key = \"{key}\" }}\n",
@@ -72,78 +75,78 @@ pub fn table(number: u32) -> String {
 
 /// Returns the config table of the router with this number, which also has an IPv4 prefix.
 pub fn table_with_ipv4(number: u32) -> String {
-    table(number) + &format!("ipv4_prefixes = [\"{}/{IPV4_LENGTH}\"]\n", ipv4_prefix(number))
+    prefix_table_config(number) + &format!("ipv4_prefixes = [\"{}/{IPV4_LENGTH}\"]\n", ipv4_prefix(number))
 }
 
 #[derive(Debug, Clone)]
-struct Router {
-    frame: Vec<u8>,
+struct SimulatedRouter {
+    binding_update_frame: Vec<u8>,
     /// Sequence number of the router's last Binding Update.
-    sent: u16,
+    sent_sequence_number: u16,
     /// Sequence number of the last acknowledgement to this router.
-    acknowledged: Option<u16>,
-    waits: bool,
-    attempts: u8,
+    acknowledged_sequence_number: Option<u16>,
+    awaits_acknowledgement: bool,
+    attempt_count: u8,
     /// Time in nanoseconds of the router's first attempt in this round.
-    since: u64,
+    first_sent_at: u64,
 }
 
 /// Result of a round in which routers registered.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RegistrationRound {
     /// Number of routers that received an acknowledgement.
-    pub acknowledged: u64,
+    pub acknowledged_routers: u64,
     /// Routers without an acknowledgement after all attempts.
-    pub lost: u64,
+    pub lost_routers: u64,
     /// Number of answers that failed a check.
-    pub wrong: u64,
+    pub wrong_acknowledgements: u64,
     /// Number of Binding Updates that a router had to retransmit.
-    pub again: u64,
+    pub repeated_updates: u64,
     /// Time in nanoseconds from the first Binding Update to the last acknowledgement.
     pub elapsed: u64,
     /// Maximum time that a router waited, in nanoseconds.
-    pub longest: u64,
-    /// Routers that waited longer than [`Fleet::patience`].
-    pub late: u64,
+    pub longest_acknowledgement_time: u64,
+    /// Routers that waited longer than [`Fleet::retransmission_timeout`].
+    pub late_routers: u64,
 }
 
 /// All routers of the fleet, and the socket that they share.
 #[derive(Debug)]
 pub struct Fleet {
     socket: Socket,
-    agent: Ipv6Addr,
-    link: ([u8; 6], [u8; 6]),
-    signer: Signer,
-    lifetime: u16,
+    home_agent: Ipv6Addr,
+    link_addresses: ([u8; 6], [u8; 6]),
+    signer: MessageAuthenticator,
+    lifetime_seconds: u16,
     /// Whether each router registers an IPv4 prefix, too.
     has_ipv4: bool,
     /// Time in nanoseconds after which a router retransmits a Binding Update without acknowledgement.
-    pub patience: u64,
-    routers: Vec<Router>,
+    pub retransmission_timeout: u64,
+    routers: Vec<SimulatedRouter>,
     /// Attempts that wait for an answer, oldest first: start time, router, sequence number. An answered
-    /// attempt stays in the queue until [`Self::patience`] has passed.
-    waiting: VecDeque<(u64, u32, u16)>,
+    /// attempt stays in the queue until [`Self::retransmission_timeout`] has passed.
+    pending_updates: VecDeque<(u64, u32, u16)>,
     /// Number of routers that wait for an answer.
-    open: usize,
+    unacknowledged_count: usize,
     /// Error in the first wrong acknowledgement.
-    complaint: Option<String>,
+    first_error: Option<String>,
 }
 
 impl Fleet {
     /// Creates `number` routers at this place of a world's network. Each requests a lifetime of `lifetime`
     /// seconds. With `has_ipv4` each registers an IPv4 prefix, too.
     pub fn new(
-        world: &World,
-        place: WorldInterface,
+        world: &TestNetwork,
+        place: NodeInterface,
         number: u32,
         has_ipv4: bool,
         lifetime: u16,
     ) -> anyhow::Result<Fleet> {
-        let node = world.node(place.node);
+        let node = world.node_name(place.node);
         let socket = run_in_node(&node, || {
             let socket = packet_socket(place.interface, Some(libc::ETH_P_IPV6 as u16))?;
-            setsockopt(&socket, SndBufForce, &BUFFER)?;
-            setsockopt(&socket, RcvBufForce, &BUFFER)?;
+            setsockopt(&socket, SndBufForce, &SOCKET_BUFFER_SIZE)?;
+            setsockopt(&socket, RcvBufForce, &SOCKET_BUFFER_SIZE)?;
             setsockopt(&socket, QdiscBypass, &true)?;
             socket.set_nonblocking(true)?;
             Ok(socket)
@@ -151,34 +154,44 @@ impl Fleet {
         .with_context(|| format!("cannot open a packet socket at {} of {node}", place.interface))?;
         let mut fleet = Fleet {
             socket,
-            agent: HOME_AGENT.parse()?,
-            link: link_addresses(place),
-            signer: Signer::new(&KEY)?,
-            lifetime: lifetime / 4,
+            home_agent: HOME_AGENT_ADDRESS.parse()?,
+            link_addresses: link_addresses(place),
+            signer: MessageAuthenticator::new(&AUTHENTICATION_KEY)?,
+            lifetime_seconds: lifetime / 4,
             has_ipv4,
-            patience: PATIENCE,
+            retransmission_timeout: RETRANSMISSION_TIMEOUT,
             routers: Vec::with_capacity(number as usize),
-            waiting: VecDeque::new(),
-            open: 0,
-            complaint: None,
+            pending_updates: VecDeque::new(),
+            unacknowledged_count: 0,
+            first_error: None,
         };
         for number in 0..number {
-            let frame = fleet.frame(number, 0);
-            fleet.routers.push(Router {
-                frame,
-                sent: 0,
-                acknowledged: None,
-                waits: false,
-                attempts: 0,
-                since: 0,
+            let frame = fleet.build_update_frame(number, 0);
+            fleet.routers.push(SimulatedRouter {
+                binding_update_frame: frame,
+                sent_sequence_number: 0,
+                acknowledged_sequence_number: None,
+                awaits_acknowledgement: false,
+                attempt_count: 0,
+                first_sent_at: 0,
             });
         }
         Ok(fleet)
     }
 
-    fn frame(&self, number: u32, sequence: u16) -> Vec<u8> {
-        let who = Identity { ipv4_prefix: self.has_ipv4.then(|| ipv4_prefix(number)), ..identity(number) };
-        update(self.link, self.agent, who, sequence, self.lifetime, &self.signer)
+    fn build_update_frame(&self, number: u32, sequence: u16) -> Vec<u8> {
+        let who = RouterIdentity {
+            ipv4_prefix: self.has_ipv4.then(|| ipv4_prefix(number)),
+            ..router_identity(number)
+        };
+        binding_update_frame(
+            self.link_addresses,
+            self.home_agent,
+            who,
+            sequence,
+            self.lifetime_seconds,
+            &self.signer,
+        )
     }
 
     /// Returns the number of routers.
@@ -188,67 +201,74 @@ impl Fleet {
 
     /// Returns each router with the sequence number of its last acknowledgement; `None` for a router without
     /// an acknowledgement.
-    pub fn acknowledged(&self) -> impl Iterator<Item = (Identity, Option<u16>)> {
-        self.routers.iter().enumerate().map(|(at, router)| (identity(at as u32), router.acknowledged))
+    pub fn acknowledged_sequence_numbers(&self) -> impl Iterator<Item = (RouterIdentity, Option<u16>)> {
+        self.routers
+            .iter()
+            .enumerate()
+            .map(|(at, router)| (router_identity(at as u32), router.acknowledged_sequence_number))
     }
 
     /// Returns what was wrong in the first wrong acknowledgement; `None` if all were correct.
-    pub fn complaint(&self) -> Option<&str> {
-        self.complaint.as_deref()
+    pub fn first_error(&self) -> Option<&str> {
+        self.first_error.as_deref()
     }
 
     /// Returns the octets of a router's last Binding Update.
-    pub fn recorded(&self, number: u32) -> Vec<u8> {
-        self.routers[number as usize].frame.clone()
+    pub fn last_update_packet(&self, number: u32) -> Vec<u8> {
+        self.routers[number as usize].binding_update_frame.clone()
     }
 
     /// Encodes the next Binding Update of each router in advance, so that the measurement excludes the
     /// encoding.
-    pub fn prepare(&mut self) {
+    pub fn prepare_next_updates(&mut self) {
         for number in 0..self.len() {
-            self.next_update(number);
+            self.prepare_next_update(number);
         }
     }
 
-    fn next_update(&mut self, number: u32) {
-        let sequence = self.routers[number as usize].sent.wrapping_add(1);
-        let frame = self.frame(number, sequence);
+    fn prepare_next_update(&mut self, number: u32) {
+        let sequence = self.routers[number as usize].sent_sequence_number.wrapping_add(1);
+        let frame = self.build_update_frame(number, sequence);
         let router = &mut self.routers[number as usize];
-        (router.sent, router.frame) = (sequence, frame);
+        (router.sent_sequence_number, router.binding_update_frame) = (sequence, frame);
     }
 
-    /// Lets each router register once, with the Binding Update from [`Self::prepare`]. At most `window`
-    /// routers wait for an answer at a time. If `rate` is given, at most that number of routers begin per
-    /// second.
-    pub fn register(&mut self, window: usize, rate: Option<f64>) -> anyhow::Result<RegistrationRound> {
+    /// Lets each router register once, with the Binding Update from [`Self::prepare_next_updates`]. At most
+    /// `window` routers wait for an answer at a time. If `rate` is given, at most that number of routers
+    /// begin per second.
+    pub fn register_all(&mut self, window: usize, rate: Option<f64>) -> anyhow::Result<RegistrationRound> {
         let mut round = RegistrationRound::default();
-        let start = monotonic();
+        let start = monotonic_now();
         let total = self.len();
         let mut next = 0_u32;
-        let mut batch: Vec<u32> = Vec::with_capacity(BATCH);
-        let mut buffer = vec![0; BATCH * FRAME];
+        let mut batch: Vec<u32> = Vec::with_capacity(FRAMES_PER_BATCH);
+        let mut buffer = vec![0; FRAMES_PER_BATCH * MAX_FRAME_SIZE];
         loop {
-            let heard = self.hear(&mut buffer, &mut round)?;
-            let now = monotonic();
+            let heard = self.receive_acknowledgements(&mut buffer, &mut round)?;
+            let now = monotonic_now();
             if heard {
                 round.elapsed = now - start;
             }
             let due =
                 rate.map_or(total, |rate| ((now - start) as f64 * rate / 1e9).min(f64::from(total)) as u32);
-            let room = window.saturating_sub(self.open).min(BATCH) as u32;
+            let room = window.saturating_sub(self.unacknowledged_count).min(FRAMES_PER_BATCH) as u32;
             batch.clear();
             batch.extend(next..due.min(next + room).max(next));
             let fresh = batch.len();
-            self.repeat(now, &mut batch, &mut round);
-            let taken = self.send(now, &batch)?;
+            self.retransmit_overdue_updates(now, &mut batch, &mut round);
+            let taken = self.send_updates(now, &batch)?;
             next += taken.min(fresh) as u32;
             for number in batch.iter().skip(taken.max(fresh)) {
                 // The interface had no room for a repeated Binding Update. Make its time of sending so old
                 // that the router repeats it as soon as possible.
                 let router = &self.routers[*number as usize];
-                self.waiting.push_front((now.saturating_sub(self.patience), *number, router.sent));
+                self.pending_updates.push_front((
+                    now.saturating_sub(self.retransmission_timeout),
+                    *number,
+                    router.sent_sequence_number,
+                ));
             }
-            if next >= total && self.open == 0 {
+            if next >= total && self.unacknowledged_count == 0 {
                 return Ok(round);
             }
             if !heard && taken == 0 {
@@ -260,41 +280,44 @@ impl Fleet {
         }
     }
 
-    /// Sends again the Binding Updates of routers that have waited longer than [`Self::patience`].
-    fn repeat(&mut self, now: u64, batch: &mut Vec<u32>, round: &mut RegistrationRound) {
-        while batch.len() < BATCH
-            && let Some((since, number, sequence)) = self.waiting.front().copied()
+    /// Sends again the Binding Updates of routers that have waited longer than
+    /// [`Self::retransmission_timeout`].
+    fn retransmit_overdue_updates(&mut self, now: u64, batch: &mut Vec<u32>, round: &mut RegistrationRound) {
+        while batch.len() < FRAMES_PER_BATCH
+            && let Some((since, number, sequence)) = self.pending_updates.front().copied()
         {
             let router = &self.routers[number as usize];
-            let waits = router.waits && router.sent == sequence;
-            if waits && now - since < self.patience {
+            let waits = router.awaits_acknowledgement && router.sent_sequence_number == sequence;
+            if waits && now - since < self.retransmission_timeout {
                 return;
             }
-            self.waiting.pop_front();
+            self.pending_updates.pop_front();
             if !waits {
                 continue;
             }
-            if router.attempts >= ATTEMPTS {
-                self.routers[number as usize].waits = false;
-                self.open -= 1;
-                round.lost += 1;
+            if router.attempt_count >= MAX_ATTEMPTS {
+                self.routers[number as usize].awaits_acknowledgement = false;
+                self.unacknowledged_count -= 1;
+                round.lost_routers += 1;
                 continue;
             }
-            self.next_update(number);
-            round.again += 1;
+            self.prepare_next_update(number);
+            round.repeated_updates += 1;
             batch.push(number);
         }
     }
 
     /// Sends the Binding Updates of these routers. Returns the number of messages that the interface
     /// accepted.
-    fn send(&mut self, now: u64, batch: &[u32]) -> anyhow::Result<usize> {
+    fn send_updates(&mut self, now: u64, batch: &[u32]) -> anyhow::Result<usize> {
         if batch.is_empty() {
             return Ok(0);
         }
         let mut headers = MultiHeaders::<()>::preallocate(batch.len(), None);
-        let slices: Vec<[IoSlice<'_>; 1]> =
-            batch.iter().map(|number| [IoSlice::new(&self.routers[*number as usize].frame)]).collect();
+        let slices: Vec<[IoSlice<'_>; 1]> = batch
+            .iter()
+            .map(|number| [IoSlice::new(&self.routers[*number as usize].binding_update_frame)])
+            .collect();
         let addresses = vec![None; batch.len()];
         let sent = sendmmsg(
             self.socket.as_raw_fd(),
@@ -311,54 +334,59 @@ impl Fleet {
         };
         for number in &batch[..sent] {
             let router = &mut self.routers[*number as usize];
-            if !std::mem::replace(&mut router.waits, true) {
-                self.open += 1;
-                (router.attempts, router.since) = (0, now);
+            if !std::mem::replace(&mut router.awaits_acknowledgement, true) {
+                self.unacknowledged_count += 1;
+                (router.attempt_count, router.first_sent_at) = (0, now);
             }
-            router.attempts += 1;
-            self.waiting.push_back((now, *number, router.sent));
+            router.attempt_count += 1;
+            self.pending_updates.push_back((now, *number, router.sent_sequence_number));
         }
         Ok(sent)
     }
 
     /// Receives the waiting acknowledgements. Returns whether there were any.
-    fn hear(&mut self, buffer: &mut [u8], round: &mut RegistrationRound) -> anyhow::Result<bool> {
+    fn receive_acknowledgements(
+        &mut self,
+        buffer: &mut [u8],
+        round: &mut RegistrationRound,
+    ) -> anyhow::Result<bool> {
         let mut any = false;
         loop {
-            let lengths = match self.receive(buffer) {
+            let lengths = match self.receive_frames(buffer) {
                 Ok(lengths) => lengths,
                 Err(Errno::EAGAIN) => return Ok(any),
                 Err(error) => bail!("recvmmsg: {error}"),
             };
-            for (frame, length) in buffer.chunks(FRAME).zip(&lengths) {
-                any |= self.answer(&frame[..*length], round);
+            for (frame, length) in buffer.chunks(MAX_FRAME_SIZE).zip(&lengths) {
+                any |= self.handle_acknowledgement(&frame[..*length], round);
             }
-            if lengths.len() < BATCH {
+            if lengths.len() < FRAMES_PER_BATCH {
                 return Ok(any);
             }
         }
     }
 
     /// Receives the frames that have arrived and returns their lengths.
-    fn receive(&self, buffer: &mut [u8]) -> nix::Result<Vec<usize>> {
-        let mut headers = MultiHeaders::<()>::preallocate(BATCH, None);
+    fn receive_frames(&self, buffer: &mut [u8]) -> nix::Result<Vec<usize>> {
+        let mut headers = MultiHeaders::<()>::preallocate(FRAMES_PER_BATCH, None);
         let mut slices: Vec<[IoSliceMut<'_>; 1]> =
-            buffer.chunks_mut(FRAME).map(|chunk| [IoSliceMut::new(chunk)]).collect();
+            buffer.chunks_mut(MAX_FRAME_SIZE).map(|chunk| [IoSliceMut::new(chunk)]).collect();
         let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::MSG_DONTWAIT);
         let messages = recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None)?;
         Ok(messages.map(|message| message.bytes).collect())
     }
 
     /// Checks a received frame; true if it is an acknowledgement for a waiting router.
-    fn answer(&mut self, frame: &[u8], round: &mut RegistrationRound) -> bool {
-        let judged = acknowledgement(frame, self.agent, &self.signer).and_then(|found| {
+    fn handle_acknowledgement(&mut self, frame: &[u8], round: &mut RegistrationRound) -> bool {
+        let judged = parse_binding_acknowledgement(frame, self.home_agent, &self.signer).and_then(|found| {
             // Skip answers to the Binding Updates of a flood, whose care-of addresses are in another prefix.
-            let found =
-                found.filter(|found| found.care_of_address.octets().starts_with(&CARE_OF.to_be_bytes()[4..]));
+            let found = found.filter(|found| {
+                found.care_of_address.octets().starts_with(&CARE_OF_NETWORKS_HIGH_BITS.to_be_bytes()[4..])
+            });
             let Some(found) = found else { return Ok(None) };
             let number = (u128::from(found.home_address) & 0xffff_ffff) as u32;
             let router = self.routers.get(number as usize);
-            let router = router.filter(|_| identity(number).home_address == found.home_address);
+            let router = router.filter(|_| router_identity(number).home_address == found.home_address);
             let router = router.ok_or_else(|| {
                 anyhow!(
                     "a Binding Acknowledgement names the home address {}, which no simulated router has",
@@ -366,29 +394,30 @@ impl Fleet {
                 )
             })?;
             ensure!(
-                found.care_of_address == identity(number).care_of_address,
+                found.care_of_address == router_identity(number).care_of_address,
                 "the Binding Acknowledgement for {} went to the care-of address {}, which that router lacks",
                 found.home_address,
                 found.care_of_address
             );
             // An answer to an earlier attempt counts as late, not as wrong.
-            let age = router.sent.wrapping_sub(found.sequence);
+            let age = router.sent_sequence_number.wrapping_sub(found.sequence);
             ensure!(
-                age < u16::from(ATTEMPTS),
+                age < u16::from(MAX_ATTEMPTS),
                 "the Binding Acknowledgement has sequence number {}, expected {}",
                 found.sequence,
-                router.sent
+                router.sent_sequence_number
             );
             // The home agent rejects an attempt that arrives after a later attempt, and a replayed Binding
             // Update, with status 135.
-            let overtaken = age > 0 || (!router.waits && found.status == SEQUENCE_OUT_OF_WINDOW);
+            let overtaken =
+                age > 0 || (!router.awaits_acknowledgement && found.status == SEQUENCE_OUT_OF_WINDOW);
             ensure!(
                 found.status == 0 || overtaken,
                 "the Binding Acknowledgement has status {}, expected 0 (accepted)",
                 found.status
             );
             ensure!(
-                found.status != 0 || found.lifetime == self.lifetime,
+                found.status != 0 || found.lifetime == self.lifetime_seconds,
                 "the Binding Acknowledgement grants lifetime {}, expected the requested one",
                 found.lifetime
             );
@@ -403,22 +432,22 @@ impl Fleet {
         match judged {
             Ok(Some((number, sequence, age))) => {
                 let router = &mut self.routers[number as usize];
-                router.acknowledged = Some(sequence);
-                let done = router.waits && age == 0;
+                router.acknowledged_sequence_number = Some(sequence);
+                let done = router.awaits_acknowledgement && age == 0;
                 if done {
-                    router.waits = false;
-                    self.open -= 1;
-                    round.acknowledged += 1;
-                    let waited = monotonic() - router.since;
-                    round.longest = round.longest.max(waited);
-                    round.late += u64::from(waited > self.patience);
+                    router.awaits_acknowledgement = false;
+                    self.unacknowledged_count -= 1;
+                    round.acknowledged_routers += 1;
+                    let waited = monotonic_now() - router.first_sent_at;
+                    round.longest_acknowledgement_time = round.longest_acknowledgement_time.max(waited);
+                    round.late_routers += u64::from(waited > self.retransmission_timeout);
                 }
                 done
             }
             Ok(None) => false,
             Err(error) => {
-                round.wrong += 1;
-                self.complaint.get_or_insert_with(|| format!("{error:#}"));
+                round.wrong_acknowledgements += 1;
+                self.first_error.get_or_insert_with(|| format!("{error:#}"));
                 false
             }
         }
@@ -431,13 +460,13 @@ mod tests {
 
     #[test]
     fn each_router_has_addresses_of_its_own() {
-        let who = identity(0x0001_86a0);
+        let who = router_identity(0x0001_86a0);
         assert_eq!(who.home_address.to_string(), "2001:db8:1::1:1:86a0");
         assert_eq!(who.care_of_address.to_string(), "2001:dbb:1:86a0::1");
         assert!(
-            table(0x0001_86a0).contains("prefixes = [\"2001:dba:1:86a0::/64\"]"),
+            prefix_table_config(0x0001_86a0).contains("prefixes = [\"2001:dba:1:86a0::/64\"]"),
             "{}",
-            table(0x0001_86a0)
+            prefix_table_config(0x0001_86a0)
         );
     }
 }

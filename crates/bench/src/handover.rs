@@ -10,129 +10,137 @@ use anyhow::{Context, anyhow};
 
 use super::cores::Cores;
 use super::figures::{HandoverFigure, Series};
-use super::flood::{WINDOW, flood};
+use super::flood::{MAX_PACKETS_IN_FLIGHT, send_packet_flood};
 use super::packet::Frame;
-use super::packets::{ARRANGEMENTS, Arrangement, Part};
+use super::packets::{FLOW_ARRANGEMENTS, FlowArrangement, RoutersOnPath};
 use super::path::Path;
-use super::sender::{BATCH, Sender};
-use super::sink::{Numbers, Sink};
-use super::tcp::direction;
-use super::world::World;
+use super::sender::{FRAMES_PER_BATCH, Sender};
+use super::sink::{NumberedPacketCounts, PacketSink};
+use super::tcp::direction_name;
+use super::world::TestNetwork;
 use super::{Effort, Testbeds};
-use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
+use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::console;
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
-use carnet_testbed::process::wait_for;
+use carnet_testbed::process::wait_until;
 use carnet_testbed::station::Station;
 
 /// Size of the inner packets in octets.
-const SIZE: usize = 500;
+const PACKET_SIZE: usize = 500;
 /// Rate of the stream, as a share of the highest rate without loss.
-const SHARE: f64 = 0.7;
+const RATE_SHARE: f64 = 0.7;
 /// Time that the sender sleeps between batches, in nanoseconds.
-const TICK: u64 = 200_000;
+const SEND_INTERVAL: u64 = 200_000;
 /// Time between two handovers, in nanoseconds.
-const PAUSE: u64 = 200 * MILLISECOND;
+const PAUSE_BETWEEN_HANDOVERS: u64 = 200 * MILLISECOND;
 
 /// Counts of a stream of numbered packets at a fixed rate.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Stream {
-    pub sent: u64,
-    pub lost: u64,
-    pub numbers: Numbers,
+pub(super) struct StreamResult {
+    pub sent_packets: u64,
+    pub lost_packets: u64,
+    pub numbered_packet_counts: NumberedPacketCounts,
     /// Number of packets per second that the sender really sent.
-    pub rate: f64,
+    pub packets_per_second: f64,
 }
 
 /// Sends numbered packets at a rate until `stop` is set, and waits until the last packet has arrived.
-pub(super) fn stream(
+pub(super) fn send_stream(
     sender: &mut Sender,
-    sink: &Sink,
+    sink: &PacketSink,
     frame: &Frame,
     rate: f64,
     stop: &AtomicBool,
-) -> anyhow::Result<Stream> {
-    let mut frames = vec![frame.clone(); BATCH];
-    let start = monotonic();
+) -> anyhow::Result<StreamResult> {
+    let mut frames = vec![frame.clone(); FRAMES_PER_BATCH];
+    let start = monotonic_now();
     let (mut sent, mut skipped) = (0_u64, 0_u64);
     while !stop.load(Ordering::Relaxed) {
-        let now = monotonic();
+        let now = monotonic_now();
         let due = ((now - start) as f64 * rate / 1e9) as u64;
         let mut debt = due.saturating_sub(sent + skipped);
         // If the sender is late, it sends at most one window of packets at once, and skips the others.
-        if debt > WINDOW {
-            skipped += debt - WINDOW;
-            debt = WINDOW;
+        if debt > MAX_PACKETS_IN_FLIGHT {
+            skipped += debt - MAX_PACKETS_IN_FLIGHT;
+            debt = MAX_PACKETS_IN_FLIGHT;
         }
         while debt > 0 {
-            let count = debt.min(BATCH as u64) as usize;
+            let count = debt.min(FRAMES_PER_BATCH as u64) as usize;
             for (frame, number) in frames.iter_mut().zip(sent..).take(count) {
-                frame.number(number as u32);
+                frame.set_number(number as u32);
             }
             let taken = sender.send(&frames, count)? as u64;
             sent += taken;
             debt -= taken.max(1).min(debt);
         }
-        clock::sleep_until(now + TICK);
+        clock::sleep_until(now + SEND_INTERVAL);
     }
-    let elapsed = monotonic() - start;
-    let (mut received, mut heard) = (sink.count()?, monotonic());
-    while received < sent && monotonic() - heard < 300 * MILLISECOND {
+    let elapsed = monotonic_now() - start;
+    let (mut received, mut heard) = (sink.received_packets()?, monotonic_now());
+    while received < sent && monotonic_now() - heard < 300 * MILLISECOND {
         clock::sleep(5 * MILLISECOND);
-        let now = sink.count()?;
+        let now = sink.received_packets()?;
         if now > received {
-            (received, heard) = (now, monotonic());
+            (received, heard) = (now, monotonic_now());
         }
     }
-    let numbers = sink.numbers()?;
-    let first_arrivals = received - numbers.duplicated;
+    let numbers = sink.numbered_packet_counts()?;
+    let first_arrivals = received - numbers.duplicated_packets;
     let rate = sent as f64 * 1e9 / elapsed.max(1) as f64;
-    Ok(Stream { sent, lost: sent.saturating_sub(first_arrivals), numbers, rate })
+    Ok(StreamResult {
+        sent_packets: sent,
+        lost_packets: sent.saturating_sub(first_arrivals),
+        numbered_packet_counts: numbers,
+        packets_per_second: rate,
+    })
 }
 
 /// Moves the router to the other uplink `handovers` times. Waits each time until the router has moved.
-fn hand_over(router: &Station, handovers: usize) -> anyhow::Result<()> {
-    clock::sleep(PAUSE);
+fn perform_handovers(router: &Station, handovers: usize) -> anyhow::Result<()> {
+    clock::sleep(PAUSE_BETWEEN_HANDOVERS);
     for number in 0..handovers {
         let to = if number % 2 == 0 { "e1" } else { "e0" };
         router.handover(to, None)?;
-        let until = monotonic() + 10 * SECOND;
+        let until = monotonic_now() + 10 * SECOND;
         while router.active_uplink().as_deref() != Some(to) {
             if has_to_stop() {
                 return Err(Interrupted.into());
             }
             anyhow::ensure!(
-                monotonic() < until,
+                monotonic_now() < until,
                 "expected the mobile router {} to move to the uplink {to} within 10 s, but it did not",
                 router.node
             );
             clock::sleep(5 * MILLISECOND);
         }
-        clock::sleep(PAUSE);
+        clock::sleep(PAUSE_BETWEEN_HANDOVERS);
     }
     Ok(())
 }
 
-fn one(
+fn measure_direction(
     path: Path,
-    world: &World,
-    arrangement: &Arrangement,
+    world: &TestNetwork,
+    arrangement: &FlowArrangement,
     effort: &Effort,
     cores: &Cores,
 ) -> anyhow::Result<HandoverFigure> {
     let router = world.stations.last().context("a world of carnet has a mobile router")?;
-    let frame = arrangement.frame(path, SIZE)?;
-    let mut sender = Sender::in_bursts(world, arrangement.source, &frame)?;
-    let sink = Sink::counting_at(world, arrangement.sink)?;
+    let frame = arrangement.build_frame(path, PACKET_SIZE)?;
+    let mut sender = Sender::for_bursts(world, arrangement.source, &frame)?;
+    let sink = PacketSink::attach_counting(world, arrangement.sink)?;
     let mut frames = vec![frame.clone()];
     let mut rates = Vec::new();
     for _ in 0..3 {
-        rates.push(flood(&mut sender, &sink, &mut frames, effort.flood, |_, _| {})?.rate());
+        rates.push(
+            send_packet_flood(&mut sender, &sink, &mut frames, effort.flood_duration, |_, _| {})?
+                .packets_per_second(),
+        );
     }
     drop(sink);
-    let highest = Series::of(rates).median;
-    let mut steady = |action: &(dyn Fn() -> anyhow::Result<()> + Sync)| -> anyhow::Result<Stream> {
-        let sink = Sink::numbered_at(world, arrangement.sink)?;
+    let highest = Series::of_rounds(rates).median;
+    let mut steady = |action: &(dyn Fn() -> anyhow::Result<()> + Sync)| -> anyhow::Result<StreamResult> {
+        let sink = PacketSink::attach_reading_numbers(world, arrangement.sink)?;
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let orders = scope.spawn(|| {
@@ -140,7 +148,7 @@ fn one(
                 stop.store(true, Ordering::Relaxed);
                 result
             });
-            let stream = stream(&mut sender, &sink, &frame, highest * SHARE, &stop);
+            let stream = send_stream(&mut sender, &sink, &frame, highest * RATE_SHARE, &stop);
             // Wait for the thread that orders handovers, even if the sender has failed; it ends by itself.
             orders.join().map_err(|_| {
                 anyhow!("bug: the thread that requests handovers from the mobile router panicked")
@@ -149,21 +157,25 @@ fn one(
         })
     };
     let quiet = steady(&|| {
-        clock::sleep(effort.handovers as u64 * PAUSE);
+        clock::sleep(effort.handover_count as u64 * PAUSE_BETWEEN_HANDOVERS);
         Ok(())
     })?;
-    let moved = steady(&|| hand_over(router, effort.handovers))?;
+    let moved = steady(&|| perform_handovers(router, effort.handover_count))?;
     Ok(HandoverFigure {
         path,
-        direction: direction(arrangement.down),
+        direction: direction_name(arrangement.to_mobile_network),
         highest,
-        rate: moved.rate,
-        handovers: effort.handovers,
-        sent: moved.sent,
-        lost: moved.lost,
-        duplicated: moved.numbers.duplicated,
-        reordered: moved.numbers.reordered,
-        quiet: [quiet.lost, quiet.numbers.duplicated, quiet.numbers.reordered],
+        rate: moved.packets_per_second,
+        handovers: effort.handover_count,
+        sent: moved.sent_packets,
+        lost: moved.lost_packets,
+        duplicated: moved.numbered_packet_counts.duplicated_packets,
+        reordered: moved.numbered_packet_counts.reordered_packets,
+        quiet: [
+            quiet.lost_packets,
+            quiet.numbered_packet_counts.duplicated_packets,
+            quiet.numbered_packet_counts.reordered_packets,
+        ],
     })
 }
 
@@ -171,16 +183,16 @@ fn one(
 /// router ends on the uplink on which it began.
 pub fn measure(bed: &Testbeds, effort: &Effort, cores: &Cores) -> anyhow::Result<Vec<HandoverFigure>> {
     let mut figures = Vec::new();
-    for (path, world) in bed.worlds(Part::Both).filter(|(path, _)| path.is_carnet()) {
-        for arrangement in ARRANGEMENTS.iter().filter(|one| one.part == Part::Both) {
-            figures.push(one(path, world, arrangement, effort, cores)?);
+    for (path, world) in bed.networks(RoutersOnPath::Both).filter(|(path, _)| path.is_carnet()) {
+        for arrangement in FLOW_ARRANGEMENTS.iter().filter(|one| one.routers_on_path == RoutersOnPath::Both) {
+            figures.push(measure_direction(path, world, arrangement, effort, cores)?);
         }
         if let Some(router) = world.stations.last() {
             router.handover("auto", None)?;
-            wait_for("uplink e0", 10, &mut [], || Ok(router.active_uplink().as_deref() == Some("e0")))?;
+            wait_until("uplink e0", 10, &mut [], || Ok(router.active_uplink().as_deref() == Some("e0")))?;
         }
         bed.check_running()?;
-        console::step(&format!("handovers through {}", path.name()));
+        console::print_step(&format!("handovers through {}", path.name()));
     }
     Ok(figures)
 }

@@ -5,10 +5,12 @@
 
 use super::figures::PacketFigure;
 use super::packet::Frame;
-use super::packets::{ARRANGEMENTS, H0, I0, Part, PathMeasurement, take_turns};
+use super::packets::{
+    FLOW_ARRANGEMENTS, H0, PathMeasurement, ROUTER_LAN_INTERFACE, RoutersOnPath, take_turns,
+};
 use super::path::Path;
 use super::sender::check_frames_arrive;
-use super::world::{CN_IPV4, MNN_IPV4, WorldInterface, link_addresses};
+use super::world::{CN_IPV4, MNN_IPV4, NodeInterface, link_addresses};
 use super::{Effort, Testbeds};
 use carnet_testbed::console;
 
@@ -17,7 +19,7 @@ pub const IPV4_INSIDE: &str = "IPv4 inside";
 /// Beginning of the names of the arrangements with IPv6 that stand beside them.
 pub const IPV6_INSIDE: &str = "IPv6 inside";
 
-fn ipv4_frame(source: WorldInterface, down: bool, size: usize) -> anyhow::Result<Frame> {
+fn ipv4_frame(source: NodeInterface, down: bool, size: usize) -> anyhow::Result<Frame> {
     let (mnn, cn) = (MNN_IPV4.parse()?, CN_IPV4.parse()?);
     let ends = if down { (cn, mnn) } else { (mnn, cn) };
     Ok(Frame::ipv4(link_addresses(source), ends, size))
@@ -26,21 +28,27 @@ fn ipv4_frame(source: WorldInterface, down: bool, size: usize) -> anyhow::Result
 /// Measures packets per second of IPv4 and of IPv6 in both directions.
 pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
-    for arrangement in ARRANGEMENTS.iter().filter(|one| one.part == Part::Both) {
-        let (source, sink, down) = (arrangement.source, arrangement.sink, arrangement.down);
-        let direction = super::tcp::direction(down);
+    for arrangement in FLOW_ARRANGEMENTS.iter().filter(|one| one.routers_on_path == RoutersOnPath::Both) {
+        let (source, sink, down) = (arrangement.source, arrangement.sink, arrangement.to_mobile_network);
+        let direction = super::tcp::direction_name(down);
         let names = [IPV6_INSIDE, IPV4_INSIDE].map(|family| format!("{family}, {direction}"));
         let mut of_family = [Vec::new(), Vec::new()];
-        for size in &effort.sizes {
+        for size in &effort.packet_sizes {
             for ((name, found), is_ipv4) in names.iter().zip(&mut of_family).zip([false, true]) {
                 let mut lanes = Vec::new();
-                for (path, world) in bed.worlds(Part::Both).filter(|(path, _)| path.carries_ipv4()) {
+                for (path, world) in bed.networks(RoutersOnPath::Both).filter(|(path, _)| path.carries_ipv4())
+                {
                     let frame = match is_ipv4 {
                         true => ipv4_frame(source, down, *size)?,
-                        false => arrangement.frame(path, *size)?,
+                        false => arrangement.build_frame(path, *size)?,
                     };
                     if is_ipv4 && path == Path::Plain {
-                        check_frames_arrive(world, source, if down { H0 } else { I0 }, &frame)?;
+                        check_frames_arrive(
+                            world,
+                            source,
+                            if down { H0 } else { ROUTER_LAN_INTERFACE },
+                            &frame,
+                        )?;
                     }
                     lanes.push(PathMeasurement::new(path, world, source, sink, frame)?);
                 }
@@ -48,7 +56,7 @@ pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigu
             }
         }
         figures.extend(of_family.into_iter().flatten());
-        console::step(&format!("packets: IPv4 inside, {direction}"));
+        console::print_step(&format!("packets: IPv4 inside, {direction}"));
     }
     Ok(figures)
 }

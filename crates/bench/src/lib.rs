@@ -138,7 +138,7 @@ pub enum Part {
 
 impl Part {
     /// Returns whether the measurement builds its own networks and so needs no [`Testbeds`].
-    fn is_alone(self) -> bool {
+    fn needs_own_network(self) -> bool {
         matches!(self, Part::Registrations | Part::Attack | Part::Takeover)
     }
 }
@@ -147,74 +147,74 @@ impl Part {
 #[derive(Debug, Clone)]
 pub struct Effort {
     /// Number of rounds of packets.
-    pub rounds: usize,
+    pub round_count: usize,
     /// Duration of a round of packets, in nanoseconds.
-    pub flood: u64,
+    pub flood_duration: u64,
     /// Sizes of inner packets in octets.
-    pub sizes: Vec<usize>,
+    pub packet_sizes: Vec<usize>,
     /// Number of echoes through each path.
-    pub echoes: usize,
+    pub echo_count: usize,
     /// Number of rounds of TCP.
-    pub transfers: usize,
+    pub transfer_rounds: usize,
     /// Numbers of streams between hosts whose MTU fits the tunnel. If the list is not empty, the benchmark
     /// measures no other TCP.
-    pub streams: Vec<usize>,
+    pub stream_counts: Vec<usize>,
     /// Duration of a transfer in seconds; 0 for a fraction of a second.
-    pub transfer: u64,
+    pub transfer_seconds: u64,
     /// Number of handovers; it is even, so that the router ends on its first uplink.
-    pub handovers: usize,
+    pub handover_count: usize,
     /// Numbers of bindings.
-    pub bindings: Vec<u32>,
+    pub binding_counts: Vec<u32>,
     /// Sizes of inner packets in octets, in measurements with many bindings.
-    pub bindings_sizes: Vec<usize>,
+    pub packet_sizes_with_bindings: Vec<usize>,
     /// Duration of a round with many bindings, in nanoseconds.
-    pub bindings_flood: u64,
+    pub binding_flood_duration: u64,
     /// Numbers of routers that register.
-    pub routers: Vec<u32>,
+    pub router_counts: Vec<u32>,
     /// Number of renewals of each router.
-    pub refreshes: usize,
+    pub renewals_per_router: usize,
     /// Number of routers of a home agent that is flooded.
-    pub attacked: u32,
+    pub attacked_router_count: u32,
     /// Duration of a flood, in nanoseconds.
-    pub attack: u64,
+    pub attack_duration: u64,
     /// Number of frames per second of a flood.
-    pub attack_rate: f64,
+    pub attack_frames_per_second: f64,
     /// Number of routers of machines that are home agents together.
-    pub carried: u32,
+    pub takeover_router_count: u32,
     /// Number of times that the benchmark kills one of the machines that are home agents together.
-    pub kills: usize,
+    pub kill_count: usize,
     /// Number of routers in a series of faults; smaller, because the series takes longer.
-    pub troubled: u32,
+    pub fault_router_count: u32,
     /// Number of faults over each path.
-    pub faults: u32,
+    pub fault_count: u32,
     /// Seed of the faults.
-    pub seed: u64,
+    pub fault_seed: u64,
     /// Number of home agents. Each has another machine as its first choice.
-    pub seats: usize,
+    pub seat_count: usize,
     /// Number of etcd servers.
-    pub stores: usize,
+    pub store_server_count: usize,
 }
 
 impl Args {
     fn effort(&self) -> Effort {
         let mut effort = self.usual_effort();
         if !self.sizes.is_empty() {
-            effort.sizes.clone_from(&self.sizes);
-            effort.bindings_sizes.clone_from(&self.sizes);
+            effort.packet_sizes.clone_from(&self.sizes);
+            effort.packet_sizes_with_bindings.clone_from(&self.sizes);
         }
         if !self.bindings.is_empty() {
-            effort.bindings.clone_from(&self.bindings);
+            effort.binding_counts.clone_from(&self.bindings);
         }
         if !self.routers.is_empty() {
-            effort.routers.clone_from(&self.routers);
+            effort.router_counts.clone_from(&self.routers);
         }
         if let Some(faults) = self.faults {
-            effort.faults = faults;
+            effort.fault_count = faults;
         }
-        effort.seed = self.seed.unwrap_or_else(|| clock::realtime() % 1_000_000);
-        effort.streams = self.streams.iter().map(|streams| usize::from(*streams)).collect();
+        effort.fault_seed = self.seed.unwrap_or_else(|| clock::realtime_now() % 1_000_000);
+        effort.stream_counts = self.streams.iter().map(|streams| usize::from(*streams)).collect();
         if let Some(rounds) = self.rounds {
-            (effort.rounds, effort.transfers) = (rounds.into(), rounds.into());
+            (effort.round_count, effort.transfer_rounds) = (rounds.into(), rounds.into());
         }
         effort
     }
@@ -222,93 +222,93 @@ impl Args {
     fn usual_effort(&self) -> Effort {
         if self.smoke {
             return Effort {
-                rounds: 1,
-                flood: 20 * MILLISECOND,
-                sizes: vec![64, 1250],
-                echoes: 20,
-                transfers: 1,
-                streams: Vec::new(),
-                transfer: 0,
-                handovers: 2,
-                bindings: vec![1, 100],
-                bindings_sizes: vec![64],
-                bindings_flood: 20 * MILLISECOND,
-                routers: vec![300],
-                refreshes: 1,
-                attacked: 100,
-                attack: 300 * MILLISECOND,
+                round_count: 1,
+                flood_duration: 20 * MILLISECOND,
+                packet_sizes: vec![64, 1250],
+                echo_count: 20,
+                transfer_rounds: 1,
+                stream_counts: Vec::new(),
+                transfer_seconds: 0,
+                handover_count: 2,
+                binding_counts: vec![1, 100],
+                packet_sizes_with_bindings: vec![64],
+                binding_flood_duration: 20 * MILLISECOND,
+                router_counts: vec![300],
+                renewals_per_router: 1,
+                attacked_router_count: 100,
+                attack_duration: 300 * MILLISECOND,
                 // A rate that a debug build can handle.
-                attack_rate: 2000.0,
-                carried: 50,
-                kills: 1,
-                troubled: 50,
-                faults: 10,
-                seed: 0,
-                seats: 1,
-                stores: 1,
+                attack_frames_per_second: 2000.0,
+                takeover_router_count: 50,
+                kill_count: 1,
+                fault_router_count: 50,
+                fault_count: 10,
+                fault_seed: 0,
+                seat_count: 1,
+                store_server_count: 1,
             };
         }
         if self.quick {
             return Effort {
-                rounds: 3,
-                flood: 60 * MILLISECOND,
-                sizes: vec![64, 500, 1250],
-                echoes: 2000,
-                transfers: 1,
-                streams: Vec::new(),
-                transfer: 1,
-                handovers: 4,
-                bindings: vec![1, 10_000],
-                bindings_sizes: vec![64],
-                bindings_flood: 60 * MILLISECOND,
-                routers: vec![10_000],
-                refreshes: 1,
-                attacked: 1000,
-                attack: 2 * SECOND,
-                attack_rate: 200_000.0,
-                carried: 1000,
-                kills: 3,
-                troubled: 300,
-                faults: 20,
-                seed: 0,
-                seats: 3,
-                stores: 3,
+                round_count: 3,
+                flood_duration: 60 * MILLISECOND,
+                packet_sizes: vec![64, 500, 1250],
+                echo_count: 2000,
+                transfer_rounds: 1,
+                stream_counts: Vec::new(),
+                transfer_seconds: 1,
+                handover_count: 4,
+                binding_counts: vec![1, 10_000],
+                packet_sizes_with_bindings: vec![64],
+                binding_flood_duration: 60 * MILLISECOND,
+                router_counts: vec![10_000],
+                renewals_per_router: 1,
+                attacked_router_count: 1000,
+                attack_duration: 2 * SECOND,
+                attack_frames_per_second: 200_000.0,
+                takeover_router_count: 1000,
+                kill_count: 3,
+                fault_router_count: 300,
+                fault_count: 20,
+                fault_seed: 0,
+                seat_count: 3,
+                store_server_count: 3,
             };
         }
         Effort {
-            rounds: 5,
-            flood: 250 * MILLISECOND,
-            sizes: vec![64, 250, 500, 750, 1000, 1250],
-            echoes: 20_000,
-            transfers: 15,
-            streams: Vec::new(),
-            transfer: 1,
-            handovers: 10,
-            bindings: vec![1, 100, 10_000, 100_000],
-            bindings_sizes: vec![64, 500],
-            bindings_flood: 100 * MILLISECOND,
-            routers: vec![100_000],
-            refreshes: 1,
-            attacked: 1000,
-            attack: 10 * SECOND,
-            attack_rate: 200_000.0,
-            carried: 1000,
-            kills: 9,
-            troubled: 300,
-            faults: 200,
-            seed: 0,
-            seats: 3,
-            stores: 3,
+            round_count: 5,
+            flood_duration: 250 * MILLISECOND,
+            packet_sizes: vec![64, 250, 500, 750, 1000, 1250],
+            echo_count: 20_000,
+            transfer_rounds: 15,
+            stream_counts: Vec::new(),
+            transfer_seconds: 1,
+            handover_count: 10,
+            binding_counts: vec![1, 100, 10_000, 100_000],
+            packet_sizes_with_bindings: vec![64, 500],
+            binding_flood_duration: 100 * MILLISECOND,
+            router_counts: vec![100_000],
+            renewals_per_router: 1,
+            attacked_router_count: 1000,
+            attack_duration: 10 * SECOND,
+            attack_frames_per_second: 200_000.0,
+            takeover_router_count: 1000,
+            kill_count: 9,
+            fault_router_count: 300,
+            fault_count: 200,
+            fault_seed: 0,
+            seat_count: 3,
+            store_server_count: 3,
         }
     }
 
-    fn has(&self, part: Part) -> bool {
+    fn includes_part(&self, part: Part) -> bool {
         (self.only.is_empty() && part != Part::Takeover) || self.only.contains(&part)
     }
 }
 
 /// Programs that only the benchmark uses, each with its Debian package.
-const TOOLS: [(&str, &str); 2] = [("ethtool", "ethtool"), ("nft", "nftables")];
+const NEEDED_TOOLS: [(&str, &str); 2] = [("ethtool", "ethtool"), ("nft", "nftables")];
 
 /// Checks the arguments and tools before the run builds any network. Returns the folder for results and the
 /// carnet program.
@@ -317,13 +317,13 @@ pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<(PathBuf, PathBu
         bail!("the benchmark must load BPF programs into the kernel: run it as root");
     }
     tools::check_programs(&[])?;
-    for (program, package) in TOOLS {
+    for (program, package) in NEEDED_TOOLS {
         if tools::find_program(program).is_none() {
             bail!("cannot find the program {program}; install it with: apt-get install {package}");
         }
     }
     let carnet = tools::carnet_program(args.carnet.as_deref())?;
-    if args.has(Part::Takeover) {
+    if args.includes_part(Part::Takeover) {
         let fleet = carnet.with_file_name("carnet-fleet");
         if !fleet.is_file() {
             bail!(
@@ -331,7 +331,7 @@ pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<(PathBuf, PathBu
                 fleet.display()
             );
         }
-        if takeover::etcd().is_none() {
+        if takeover::find_etcd().is_none() {
             bail!(
                 "cannot find the program etcd; install it with: tools/setup.sh bench, or apt-get install \
                  etcd-server"
@@ -341,97 +341,97 @@ pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<(PathBuf, PathBu
     std::fs::create_dir_all(args.out.join("logs"))
         .with_context(|| format!("cannot make {}", args.out.display()))?;
     let out = args.out.canonicalize()?;
-    isolate::check_not_below_run("the output folder", &out)?;
-    isolate::check_not_below_run("the carnet program", &carnet)?;
+    isolate::check_not_below_run_directory("the output folder", &out)?;
+    isolate::check_not_below_run_directory("the carnet program", &carnet)?;
     Ok((out, carnet))
 }
 
 /// Runs the benchmark inside the lab's namespaces.
 pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
-    let begin = clock::monotonic();
+    let begin = clock::monotonic_now();
     let effort = args.effort();
     let cores = Cores::of_caller()?;
     let watch = ProcessorTimeWatch::begin()?;
     let mut bench = Bench {
         machine: machine::describe(&carnet, &std::env::current_dir()?),
-        time: clock::utc(clock::realtime()),
-        load_before: cores::load(),
+        time: clock::format_utc(clock::realtime_now()),
+        load_before: cores::load_averages(),
         quick: args.quick || args.smoke,
         core: cores.measuring_core,
-        window: flood::WINDOW,
+        window: flood::MAX_PACKETS_IN_FLIGHT,
         ..Bench::default()
     };
     for why in bench.disturbances() {
-        console::step(&format!("the figures will not be reliable: {why}"));
+        console::print_step(&format!("the figures will not be reliable: {why}"));
     }
     cores.pin()?;
-    let wanted: Vec<Path> = Path::ALL
+    let wanted: Vec<Path> = Path::ALL_PATHS
         .into_iter()
         .filter(|path| args.paths.is_empty() || *path == Path::Plain || args.paths.contains(path))
         .collect();
-    let programs = world::Programs { carnet, logs: out.join("logs") };
+    let programs = world::Programs { carnet_program: carnet, log_folder: out.join("logs") };
     // Build no bed if every selected measurement builds its own networks.
-    let others = args.only.iter().any(|part| !part.is_alone()) || args.only.is_empty();
+    let others = args.only.iter().any(|part| !part.needs_own_network()) || args.only.is_empty();
     let in_bed = if others { &wanted[..] } else { &[] };
     let bed = Testbeds::build(in_bed, &programs, &mut bench.paths)?;
     // The bed knows which paths this kernel supports.
     let alone: Vec<Path> = if others { bed.paths().collect() } else { wanted };
-    if args.has(Part::Registrations) {
+    if args.includes_part(Part::Registrations) {
         bench.registrations = registrations::measure(&alone, &effort, &programs, &cores)?;
     }
-    if args.has(Part::Attack) {
+    if args.includes_part(Part::Attack) {
         bench.attacks = attack::measure(&alone, &effort, &programs, &cores)?;
     }
-    if args.has(Part::Takeover) {
-        console::step(&format!("the seed of all faults is {}", effort.seed));
+    if args.includes_part(Part::Takeover) {
+        console::print_step(&format!("the seed of all faults is {}", effort.fault_seed));
         (bench.takeovers, bench.faults) = takeover::measure(&alone, &effort, &programs, &cores)?;
     }
-    if args.has(Part::Packets) {
+    if args.includes_part(Part::Packets) {
         bench.packets = packets::measure(&bed, &effort)?;
     }
-    if args.has(Part::Ipv4) {
+    if args.includes_part(Part::Ipv4) {
         bench.ipv4 = ipv4::measure(&bed, &effort)?;
     }
-    if args.has(Part::Ruleset) {
+    if args.includes_part(Part::Ruleset) {
         bench.ruleset = ruleset::measure(&bed, &effort)?;
     }
-    if args.has(Part::Rtt) {
+    if args.includes_part(Part::Rtt) {
         bench.rtt = rtt::measure(&bed, &effort)?;
     }
-    if args.has(Part::Handover) {
+    if args.includes_part(Part::Handover) {
         bench.handover = handover::measure(&bed, &effort, &cores)?;
     }
-    if args.has(Part::Bindings) {
+    if args.includes_part(Part::Bindings) {
         bench.bindings = bindings::measure(&bed, &effort, &programs, &mut bench.starts)?;
     }
     cores.unpin()?;
-    bed.pin(&cores, false)?;
-    if args.has(Part::Tcp) {
+    bed.pin_daemons(&cores, false)?;
+    if args.includes_part(Part::Tcp) {
         bench.tcp = tcp::measure(&bed, &effort)?;
     }
-    if args.has(Part::Ipv4) {
+    if args.includes_part(Part::Ipv4) {
         bench.ipv4_tcp = tcp::measure_ipv4(&bed, &effort)?;
     }
-    if args.has(Part::Cpu) {
-        tcp::Hosts::Fitting.set_all(&bed)?;
+    if args.includes_part(Part::Cpu) {
+        tcp::HostSetting::Fitting.apply_to_all_networks(&bed)?;
         bench.cpu = cpu::measure(&bed, &effort)?;
     }
-    bench.targets = targets::judge(&bench);
+    bench.targets = targets::judge_all(&bench);
     bed.stop();
-    bench.others = watch.shares_of_others()?;
+    bench.core_shares_of_others = watch.busy_shares_of_others()?;
     bench.disturbed = bench.disturbances();
-    bench.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
+    bench.duration_s = (clock::monotonic_now() - begin) as f64 / 1e9;
     let file = out.join("bench.json");
     std::fs::write(&file, format!("{}\n", serde_json::to_string_pretty(&bench)?))
         .with_context(|| format!("cannot write {}", file.display()))?;
-    println!("\n{}", table::text(&bench));
-    console::step(&format!("{:.0} s; {}", bench.duration_s, file.display()));
+    println!("\n{}", table::bench_report(&bench));
+    console::print_step(&format!("{:.0} s; {}", bench.duration_s, file.display()));
     Ok(())
 }
 
 /// Returns the page for a `bench.json` in the documentation. Results of the runs in `with` replace its own
 /// results. Also returns all results as one `bench.json`.
-pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<(String, String)> {
+pub fn benchmark_page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<(String, String)> {
     let read = |file: &std::path::Path| -> anyhow::Result<Bench> {
         let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
         serde_json::from_slice(&text).with_context(|| format!("{} is no bench.json", file.display()))
@@ -440,11 +440,11 @@ pub fn page(file: &std::path::Path, with: &[PathBuf]) -> anyhow::Result<(String,
     for file in with {
         bench.merge(read(file)?);
     }
-    bench.targets = targets::judge(&bench);
+    bench.targets = targets::judge_all(&bench);
     let page = format!(
         "# How fast the data paths are\n\n\
          Written by `make bench-figures` from what `make bench` and `make bench-takeover` measured.\n\n{}",
-        table::text(&bench)
+        table::bench_report(&bench)
     );
     Ok((page, serde_json::to_string(&bench)? + "\n"))
 }

@@ -3,30 +3,33 @@
 //! The paths take turns in several rounds, so that other load of the machine affects all paths equally.
 
 use super::figures::{PacketFigure, SOURCE_AND_SINK, Series};
-use super::flood::flood;
-use super::packet::{Frame, IPV6, LINK, PacketAddresses};
+use super::flood::send_packet_flood;
+use super::packet::{ETHERNET_HEADER_LENGTH, Frame, IPV6_HEADER_LENGTH, PacketAddresses};
 use super::path::Path;
 use super::sender::{Sender, check_frames_arrive};
-use super::sink::Sink;
-use super::world::{CARE_OF, CN, HOME_AGENT, MNN, SEGMENTS, World, WorldInterface, link_addresses};
+use super::sink::PacketSink;
+use super::world::{
+    CARE_OF_ADDRESS, CORRESPONDENT_ADDRESS, HOME_AGENT_ADDRESS, MOBILE_HOST_ADDRESS, NodeInterface,
+    SEGMENT_ADDRESSES, TestNetwork, link_addresses,
+};
 use super::{Effort, Testbeds};
-use carnet_testbed::clock::{MILLISECOND, monotonic};
+use carnet_testbed::clock::{MILLISECOND, monotonic_now};
 use carnet_testbed::console;
 
 /// Interface of the host in the mobile network.
-pub const M0: WorldInterface = WorldInterface { node: "mnn", interface: "m0" };
-const E0: WorldInterface = WorldInterface { node: "mr", interface: "e0" };
+pub const HOST_INTERFACE: NodeInterface = NodeInterface { node: "mnn", interface: "m0" };
+const ROUTER_UPLINK: NodeInterface = NodeInterface { node: "mr", interface: "e0" };
 /// Interface of the mobile router to the mobile network.
-pub const I0: WorldInterface = WorldInterface { node: "mr", interface: "i0" };
-const F0: WorldInterface = WorldInterface { node: "ha", interface: "f0" };
+pub const ROUTER_LAN_INTERFACE: NodeInterface = NodeInterface { node: "mr", interface: "i0" };
+const HOME_AGENT_INTERFACE: NodeInterface = NodeInterface { node: "ha", interface: "f0" };
 /// Interface of the home agent to the correspondent node.
-pub const H0: WorldInterface = WorldInterface { node: "ha", interface: "h0" };
+pub const H0: NodeInterface = NodeInterface { node: "ha", interface: "h0" };
 /// Interface of the correspondent node.
-pub const C0: WorldInterface = WorldInterface { node: "cn", interface: "c0" };
+pub const CORRESPONDENT_INTERFACE: NodeInterface = NodeInterface { node: "cn", interface: "c0" };
 
 /// The routers that the packets pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum RoutersOnPath {
     /// The mobile router and the home agent.
     Both,
     /// Only the mobile router uses the data path under test.
@@ -40,56 +43,116 @@ pub enum Part {
 
 /// A part of the network that the benchmark measures, with a source and a sink.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrangement {
+pub struct FlowArrangement {
     /// Name of the arrangement in results.
     pub name: &'static str,
     /// Routers that the packets pass.
-    pub part: Part,
+    pub routers_on_path: RoutersOnPath,
     /// Place at which the sender sends packets into the network.
-    pub source: WorldInterface,
+    pub source: NodeInterface,
     /// Place at which the sink receives the packets.
-    pub sink: WorldInterface,
+    pub sink: NodeInterface,
     /// Whether the packets go to the mobile network.
-    pub down: bool,
+    pub to_mobile_network: bool,
     /// Whether the sender sends the packets with an outer header.
-    pub outer: bool,
+    pub sends_tunnelled_packets: bool,
 }
 
 /// All arrangements.
-pub const ARRANGEMENTS: [Arrangement; 7] = [
-    arrangement(SOURCE_AND_SINK, Part::None, M0, I0, false, false),
-    arrangement("both routers, up", Part::Both, M0, C0, false, false),
-    arrangement("both routers, down", Part::Both, C0, M0, true, false),
-    arrangement("mobile router alone, up", Part::Router, M0, F0, false, false),
-    arrangement("mobile router alone, down", Part::Router, F0, M0, true, true),
-    arrangement("home agent alone, up", Part::Agent, E0, C0, false, true),
-    arrangement("home agent alone, down", Part::Agent, C0, E0, true, false),
+pub const FLOW_ARRANGEMENTS: [FlowArrangement; 7] = [
+    flow_arrangement(
+        SOURCE_AND_SINK,
+        RoutersOnPath::None,
+        HOST_INTERFACE,
+        ROUTER_LAN_INTERFACE,
+        false,
+        false,
+    ),
+    flow_arrangement(
+        "both routers, up",
+        RoutersOnPath::Both,
+        HOST_INTERFACE,
+        CORRESPONDENT_INTERFACE,
+        false,
+        false,
+    ),
+    flow_arrangement(
+        "both routers, down",
+        RoutersOnPath::Both,
+        CORRESPONDENT_INTERFACE,
+        HOST_INTERFACE,
+        true,
+        false,
+    ),
+    flow_arrangement(
+        "mobile router alone, up",
+        RoutersOnPath::Router,
+        HOST_INTERFACE,
+        HOME_AGENT_INTERFACE,
+        false,
+        false,
+    ),
+    flow_arrangement(
+        "mobile router alone, down",
+        RoutersOnPath::Router,
+        HOME_AGENT_INTERFACE,
+        HOST_INTERFACE,
+        true,
+        true,
+    ),
+    flow_arrangement(
+        "home agent alone, up",
+        RoutersOnPath::Agent,
+        ROUTER_UPLINK,
+        CORRESPONDENT_INTERFACE,
+        false,
+        true,
+    ),
+    flow_arrangement(
+        "home agent alone, down",
+        RoutersOnPath::Agent,
+        CORRESPONDENT_INTERFACE,
+        ROUTER_UPLINK,
+        true,
+        false,
+    ),
 ];
 
-const fn arrangement(
+const fn flow_arrangement(
     name: &'static str,
-    part: Part,
-    source: WorldInterface,
-    sink: WorldInterface,
+    part: RoutersOnPath,
+    source: NodeInterface,
+    sink: NodeInterface,
     down: bool,
     outer: bool,
-) -> Arrangement {
-    Arrangement { name, part, source, sink, down, outer }
+) -> FlowArrangement {
+    FlowArrangement {
+        name,
+        routers_on_path: part,
+        source,
+        sink,
+        to_mobile_network: down,
+        sends_tunnelled_packets: outer,
+    }
 }
 
-impl Arrangement {
+impl FlowArrangement {
     /// Returns the frame that the sender sends on this path.
-    pub fn frame(&self, path: Path, size: usize) -> anyhow::Result<Frame> {
+    pub fn build_frame(&self, path: Path, size: usize) -> anyhow::Result<Frame> {
         let ends =
             |from: &str, to: &str| -> anyhow::Result<PacketAddresses> { Ok((from.parse()?, to.parse()?)) };
-        let outer = match (self.outer, path, self.down) {
+        let outer = match (self.sends_tunnelled_packets, path, self.to_mobile_network) {
             (false, _, _) | (_, Path::Plain, _) => None,
-            (true, Path::Seg6, false) => Some(ends(CARE_OF, SEGMENTS[0])?),
-            (true, Path::Seg6, true) => Some(ends("2001:db8:f0::1", SEGMENTS[1])?),
-            (true, _, false) => Some(ends(CARE_OF, HOME_AGENT)?),
-            (true, _, true) => Some(ends(HOME_AGENT, CARE_OF)?),
+            (true, Path::Seg6, false) => Some(ends(CARE_OF_ADDRESS, SEGMENT_ADDRESSES[0])?),
+            (true, Path::Seg6, true) => Some(ends("2001:db8:f0::1", SEGMENT_ADDRESSES[1])?),
+            (true, _, false) => Some(ends(CARE_OF_ADDRESS, HOME_AGENT_ADDRESS)?),
+            (true, _, true) => Some(ends(HOME_AGENT_ADDRESS, CARE_OF_ADDRESS)?),
         };
-        let inner = if self.down { ends(CN, MNN)? } else { ends(MNN, CN)? };
+        let inner = if self.to_mobile_network {
+            ends(CORRESPONDENT_ADDRESS, MOBILE_HOST_ADDRESS)?
+        } else {
+            ends(MOBILE_HOST_ADDRESS, CORRESPONDENT_ADDRESS)?
+        };
         Ok(Frame::new(link_addresses(self.source), outer, inner, size))
     }
 }
@@ -97,36 +160,36 @@ impl Arrangement {
 /// A path in an arrangement, ready to be measured.
 pub struct PathMeasurement<'a> {
     path: Path,
-    world: &'a World,
+    world: &'a TestNetwork,
     /// Packets that the TUN devices of both routers had carried before.
     by_tun_before: u64,
     sender: Sender,
-    sink: Sink,
+    sink: PacketSink,
     frames: Vec<Frame>,
     rates: Vec<f64>,
-    sent: u64,
-    lost: u64,
+    sent_packets: u64,
+    lost_packets: u64,
 }
 
 impl PathMeasurement<'_> {
     /// Attaches a sender of this frame and a sink to a world.
     pub fn new(
         path: Path,
-        world: &World,
-        source: WorldInterface,
-        sink: WorldInterface,
+        world: &TestNetwork,
+        source: NodeInterface,
+        sink: NodeInterface,
         frame: Frame,
     ) -> anyhow::Result<PathMeasurement<'_>> {
         Ok(PathMeasurement {
             path,
             world,
             by_tun_before: world.packets_by_tun()?,
-            sender: Sender::in_bursts(world, source, &frame)?,
-            sink: Sink::counting_at(world, sink)?,
+            sender: Sender::for_bursts(world, source, &frame)?,
+            sink: PacketSink::attach_counting(world, sink)?,
             frames: vec![frame],
             rates: Vec::new(),
-            sent: 0,
-            lost: 0,
+            sent_packets: 0,
+            lost_packets: 0,
         })
     }
 }
@@ -135,15 +198,15 @@ impl PathMeasurement<'_> {
 fn one(
     bed: &Testbeds,
     effort: &Effort,
-    arrangement: &Arrangement,
+    arrangement: &FlowArrangement,
     size: usize,
 ) -> anyhow::Result<Vec<PacketFigure>> {
     let mut lanes = Vec::new();
-    for (path, world) in bed.worlds(arrangement.part) {
-        if arrangement.part == Part::None && path != Path::Plain {
+    for (path, world) in bed.networks(arrangement.routers_on_path) {
+        if arrangement.routers_on_path == RoutersOnPath::None && path != Path::Plain {
             continue;
         }
-        let frame = arrangement.frame(path, size)?;
+        let frame = arrangement.build_frame(path, size)?;
         lanes.push(PathMeasurement::new(path, world, arrangement.source, arrangement.sink, frame)?);
     }
     take_turns(bed, effort, arrangement.name, size, lanes)
@@ -157,46 +220,52 @@ pub fn take_turns(
     size: usize,
     mut lanes: Vec<PathMeasurement<'_>>,
 ) -> anyhow::Result<Vec<PacketFigure>> {
-    for round in 0..effort.rounds {
+    for round in 0..effort.round_count {
         // Rotate the order, so that no data path is always measured first.
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
             let (sender, sink, frames) = (&mut lane.sender, &lane.sink, &mut lane.frames);
-            flood(sender, sink, frames, 5 * MILLISECOND, |_, _| {})?;
-            let result = flood(sender, sink, frames, effort.flood, |_, _| {})?;
-            lane.rates.push(result.rate());
-            lane.sent += result.sent;
-            lane.lost += result.lost();
+            send_packet_flood(sender, sink, frames, 5 * MILLISECOND, |_, _| {})?;
+            let result = send_packet_flood(sender, sink, frames, effort.flood_duration, |_, _| {})?;
+            lane.rates.push(result.packets_per_second());
+            lane.sent_packets += result.sent_packets;
+            lane.lost_packets += result.lost_packets();
         }
         bed.check_running()?;
     }
     for lane in &lanes {
-        let found = lane.sink.octets()?;
+        let found = lane.sink.mean_frame_length()?;
         // Check that the mean frame has the size of a single packet, with or without the outer header.
         // Otherwise the sink got super packets.
         anyhow::ensure!(
-            [LINK + size, LINK + IPV6 + size].map(|octets| octets as f64).contains(&found),
+            [ETHERNET_HEADER_LENGTH + size, ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH + size]
+                .map(|octets| octets as f64)
+                .contains(&found),
             "{}, {}: packets arrive with {found} octets on the average, expected {} or {}",
             name,
             lane.path.name(),
-            LINK + size,
-            LINK + IPV6 + size
+            ETHERNET_HEADER_LENGTH + size,
+            ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH + size
         );
     }
-    let plain = lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of(lane.rates.clone()));
+    let plain =
+        lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of_rounds(lane.rates.clone()));
     let figure = |lane: PathMeasurement<'_>| {
         let by_tun = lane.world.packets_by_tun()?.saturating_sub(lane.by_tun_before);
-        let rate = Series::of(lane.rates);
+        let rate = Series::of_rounds(lane.rates);
         Ok(PacketFigure {
             arrangement: name.into(),
             size,
             path: lane.path,
-            ns: if rate.median > 0.0 { 1e9 / rate.median } else { 0.0 },
-            to_plain: plain.as_ref().filter(|_| name != SOURCE_AND_SINK).and_then(|plain| rate.ratio(plain)),
+            nanoseconds_per_packet: if rate.median > 0.0 { 1e9 / rate.median } else { 0.0 },
+            ratio_to_plain: plain
+                .as_ref()
+                .filter(|_| name != SOURCE_AND_SINK)
+                .and_then(|plain| rate.ratio_to(plain)),
             rate,
-            sent: lane.sent,
-            lost: lane.lost,
+            sent: lane.sent_packets,
+            lost: lane.lost_packets,
             by_tun,
         })
     };
@@ -206,19 +275,28 @@ pub fn take_turns(
 /// Measures packets per second in all arrangements.
 pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
-    for (_, world) in bed.worlds(Part::None).filter(|(path, _)| *path == Path::Plain) {
-        for size in &effort.sizes {
-            let [alone, .., outer, _] = &ARRANGEMENTS;
-            check_frames_arrive(world, alone.source, alone.sink, &alone.frame(Path::Bpf, *size)?)?;
-            check_frames_arrive(world, outer.source, F0, &outer.frame(Path::Bpf, *size)?)?;
+    for (_, world) in bed.networks(RoutersOnPath::None).filter(|(path, _)| *path == Path::Plain) {
+        for size in &effort.packet_sizes {
+            let [alone, .., outer, _] = &FLOW_ARRANGEMENTS;
+            check_frames_arrive(world, alone.source, alone.sink, &alone.build_frame(Path::Bpf, *size)?)?;
+            check_frames_arrive(
+                world,
+                outer.source,
+                HOME_AGENT_INTERFACE,
+                &outer.build_frame(Path::Bpf, *size)?,
+            )?;
         }
     }
-    for arrangement in &ARRANGEMENTS {
-        let start = monotonic();
-        for size in &effort.sizes {
+    for arrangement in &FLOW_ARRANGEMENTS {
+        let start = monotonic_now();
+        for size in &effort.packet_sizes {
             figures.extend(one(bed, effort, arrangement, *size)?);
         }
-        console::step(&format!("packets: {}, {:.0} s", arrangement.name, (monotonic() - start) as f64 / 1e9));
+        console::print_step(&format!(
+            "packets: {}, {:.0} s",
+            arrangement.name,
+            (monotonic_now() - start) as f64 / 1e9
+        ));
     }
     Ok(figures)
 }

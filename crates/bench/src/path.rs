@@ -25,7 +25,7 @@ pub enum Path {
 
 impl Path {
     /// All data paths.
-    pub const ALL: [Path; 6] = [Path::Plain, Path::Seg6, Path::Bpf, Path::Xdp, Path::Kernel, Path::Tun];
+    pub const ALL_PATHS: [Path; 6] = [Path::Plain, Path::Seg6, Path::Bpf, Path::Xdp, Path::Kernel, Path::Tun];
 
     /// Returns the name of the data path, as in the config.
     pub fn name(self) -> &'static str {

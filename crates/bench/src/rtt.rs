@@ -11,28 +11,28 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 
 use super::figures::{RttFigure, Series, median};
-use super::packets::Part;
+use super::packets::RoutersOnPath;
 use super::path::Path;
-use super::world::{CN, MNN, World, run_in_node};
+use super::world::{CORRESPONDENT_ADDRESS, MOBILE_HOST_ADDRESS, TestNetwork, run_in_node};
 use super::{Effort, Testbeds};
-use carnet_testbed::clock::monotonic;
+use carnet_testbed::clock::monotonic_now;
 use carnet_testbed::console;
 use carnet_testbed::traffic::stats::percentile;
 
 /// Port of the echo protocol (RFC 862).
-const PORT: u16 = 7;
+const ECHO_PORT: u16 = 7;
 /// Size of an echo's payload in octets.
-const SIZE: usize = 64;
+const ECHO_PACKET_SIZE: usize = 64;
 
-fn socket(world: &World, role: &str, address: &str, port: u16) -> anyhow::Result<UdpSocket> {
+fn open_udp_socket(world: &TestNetwork, role: &str, address: &str, port: u16) -> anyhow::Result<UdpSocket> {
     let address: Ipv6Addr = address.parse()?;
-    let socket = run_in_node(&world.node(role), || Ok(UdpSocket::bind((address, port))?))?;
+    let socket = run_in_node(&world.node_name(role), || Ok(UdpSocket::bind((address, port))?))?;
     socket.set_read_timeout(Some(Duration::from_millis(500)))?;
     Ok(socket)
 }
 
-fn answer(socket: &UdpSocket, stop: &AtomicBool) {
-    let mut buffer = [0; SIZE];
+fn answer_echoes(socket: &UdpSocket, stop: &AtomicBool) {
+    let mut buffer = [0; ECHO_PACKET_SIZE];
     while !stop.load(Ordering::Relaxed) {
         if let Ok((length, peer)) = socket.recv_from(&mut buffer) {
             let _ = socket.send_to(&buffer[..length], peer);
@@ -41,32 +41,32 @@ fn answer(socket: &UdpSocket, stop: &AtomicBool) {
 }
 
 /// Sends one echo request and returns the round-trip time in nanoseconds; `None` without an answer.
-fn echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
-    let mut buffer = [0; SIZE];
+fn measure_echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> {
+    let mut buffer = [0; ECHO_PACKET_SIZE];
     buffer[..8].copy_from_slice(&number.to_be_bytes());
-    let sent = monotonic();
+    let sent = monotonic_now();
     socket.send(&buffer)?;
     loop {
-        let mut heard = [0; SIZE];
+        let mut heard = [0; ECHO_PACKET_SIZE];
         let Ok(length) = socket.recv(&mut heard) else { return Ok(None) };
         // Skip an answer to an earlier echo, which arrives late.
-        if length == SIZE && heard == buffer {
-            return Ok(Some((monotonic() - sent) as f64));
+        if length == ECHO_PACKET_SIZE && heard == buffer {
+            return Ok(Some((monotonic_now() - sent) as f64));
         }
     }
 }
 
 /// Measures the round-trip times of all paths.
 pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
-    let (paths, worlds): (Vec<Path>, Vec<&World>) = bed.worlds(Part::Both).unzip();
-    let times = by_turns(&worlds, effort.echoes)?;
+    let (paths, worlds): (Vec<Path>, Vec<&TestNetwork>) = bed.networks(RoutersOnPath::Both).unzip();
+    let times = measure_in_turns(&worlds, effort.echo_count)?;
     bed.check_running()?;
     let lanes: Vec<(Path, Vec<f64>)> = paths.into_iter().zip(times).collect();
     let plain = lanes.iter().find(|(path, _)| *path == Path::Plain).map(|(_, times)| times.clone());
     let figures = lanes.into_iter().map(|(path, times)| {
         let added_us = plain.as_ref().map(|plain| {
             let differences = times.iter().zip(plain).map(|(time, plain)| (time - plain) / 2e3).collect();
-            Series::of(differences).median
+            Series::of_rounds(differences).median
         });
         let mut sorted = times;
         sorted.sort_by(f64::total_cmp);
@@ -81,26 +81,28 @@ pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<RttFigure>
         }
     });
     let figures = figures.collect();
-    console::step(&format!("round-trip times: {} echoes through each path", effort.echoes));
+    console::print_step(&format!("round-trip times: {} echoes through each path", effort.echo_count));
     Ok(figures)
 }
 
 /// Sends `echoes` echoes through each world by turns. Returns the round-trip times of each world in
 /// nanoseconds: times with the same index are from the same turn.
-pub fn by_turns(worlds: &[&World], echoes: usize) -> anyhow::Result<Vec<Vec<f64>>> {
+pub fn measure_in_turns(worlds: &[&TestNetwork], echoes: usize) -> anyhow::Result<Vec<Vec<f64>>> {
     let stop = AtomicBool::new(false);
     let mut servers = Vec::new();
     let mut clients: Vec<(&str, UdpSocket, Vec<f64>)> = Vec::new();
     for world in worlds {
-        servers.push(socket(world, "cn", CN, PORT)?);
-        let client = socket(world, "mnn", MNN, 0)?;
-        client.connect((CN.parse::<Ipv6Addr>()?, PORT)).context("cannot connect a socket")?;
+        servers.push(open_udp_socket(world, "cn", CORRESPONDENT_ADDRESS, ECHO_PORT)?);
+        let client = open_udp_socket(world, "mnn", MOBILE_HOST_ADDRESS, 0)?;
+        client
+            .connect((CORRESPONDENT_ADDRESS.parse::<Ipv6Addr>()?, ECHO_PORT))
+            .context("cannot connect a socket")?;
         clients.push((&world.name, client, Vec::new()));
     }
     std::thread::scope(|scope| {
         for server in &servers {
             let stop = &stop;
-            scope.spawn(move || answer(server, stop));
+            scope.spawn(move || answer_echoes(server, stop));
         }
         let result = take_turns(&mut clients, echoes);
         stop.store(true, Ordering::Relaxed);
@@ -116,7 +118,7 @@ fn take_turns(clients: &mut [(&str, UdpSocket, Vec<f64>)], echoes: usize) -> any
         number += 1;
         let mut turn = Vec::new();
         for (world, client, _) in clients.iter() {
-            match echo(client, number)? {
+            match measure_echo(client, number)? {
                 Some(time) => turn.push(time),
                 None => {
                     lost += 1;

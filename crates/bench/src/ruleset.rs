@@ -8,16 +8,18 @@
 
 use super::figures::PacketFigure;
 use super::packet::Frame;
-use super::packets::{ARRANGEMENTS, C0, M0, Part, PathMeasurement, take_turns};
+use super::packets::{
+    CORRESPONDENT_INTERFACE, FLOW_ARRANGEMENTS, HOST_INTERFACE, PathMeasurement, RoutersOnPath, take_turns,
+};
 use super::path::Path;
 use super::sender::Sender;
-use super::tcp::feed;
-use super::world::{CN, MNN, World, link_addresses};
+use super::tcp::run_with_input;
+use super::world::{CORRESPONDENT_ADDRESS, MOBILE_HOST_ADDRESS, TestNetwork, link_addresses};
 use super::{Effort, Testbeds};
 use anyhow::Context;
-use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
+use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::console;
-use carnet_testbed::process::in_node;
+use carnet_testbed::process::command_in_node;
 use carnet_testbed::tools;
 
 /// Time for which both ends send before a measurement. carnet reads changed rules within a second. Connection
@@ -34,7 +36,7 @@ const RULES: [(&str, &str); 2] = [
 ];
 
 /// Sets the rules in both routers of a world, or removes them.
-fn set_rules(world: &World, present: bool) -> anyhow::Result<()> {
+fn set_rules(world: &TestNetwork, present: bool) -> anyhow::Result<()> {
     for (role, accepted) in RULES {
         let mut rules = String::from("table inet benchmark\ndelete table inet benchmark\n");
         if present {
@@ -44,8 +46,8 @@ fn set_rules(world: &World, present: bool) -> anyhow::Result<()> {
                  ct state established,related accept\n{accepted}\n}}\n}}\n"
             );
         }
-        let node = world.node(role);
-        feed(in_node(&node, tools::path("nft")).args(["-f", "-"]), &rules)
+        let node = world.node_name(role);
+        run_with_input(command_in_node(&node, tools::path_of_program("nft")).args(["-f", "-"]), &rules)
             .with_context(|| format!("nft in node {node}"))?;
     }
     Ok(())
@@ -53,21 +55,21 @@ fn set_rules(world: &World, present: bool) -> anyhow::Result<()> {
 
 /// Lets both ends send packets of the flow until connection tracking calls it assured.
 fn prime(bed: &Testbeds, down: bool) -> anyhow::Result<()> {
-    let (mnn, cn) = (MNN.parse()?, CN.parse()?);
+    let (mnn, cn) = (MOBILE_HOST_ADDRESS.parse()?, CORRESPONDENT_ADDRESS.parse()?);
     let mut frames = [
-        Frame::new(link_addresses(M0), None, (mnn, cn), 64),
-        Frame::new(link_addresses(C0), None, (cn, mnn), 64),
+        Frame::new(link_addresses(HOST_INTERFACE), None, (mnn, cn), 64),
+        Frame::new(link_addresses(CORRESPONDENT_INTERFACE), None, (cn, mnn), 64),
     ];
     // The measured direction sends to the discard port.
     frames[usize::from(!down)].exchange_ports();
     let mut senders = Vec::new();
     for (_, world) in worlds(bed) {
-        for (place, frame) in [M0, C0].into_iter().zip(&frames) {
-            senders.push((Sender::one_by_one(world, place)?, frame.clone()));
+        for (place, frame) in [HOST_INTERFACE, CORRESPONDENT_INTERFACE].into_iter().zip(&frames) {
+            senders.push((Sender::for_single_frames(world, place)?, frame.clone()));
         }
     }
-    let end = monotonic() + PRIMING;
-    while monotonic() < end {
+    let end = monotonic_now() + PRIMING;
+    while monotonic_now() < end {
         for (sender, frame) in &mut senders {
             sender.send(std::slice::from_ref(frame), 1)?;
         }
@@ -76,26 +78,27 @@ fn prime(bed: &Testbeds, down: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn worlds(bed: &Testbeds) -> impl Iterator<Item = (Path, &World)> {
-    bed.worlds(Part::Both).filter(|(path, _)| *path != Path::Seg6)
+fn worlds(bed: &Testbeds) -> impl Iterator<Item = (Path, &TestNetwork)> {
+    bed.networks(RoutersOnPath::Both).filter(|(path, _)| *path != Path::Seg6)
 }
 
 /// Measures packets per second in both directions. Afterwards the routers have no rules.
 pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
     worlds(bed).try_for_each(|(_, world)| set_rules(world, true))?;
-    for arrangement in ARRANGEMENTS.iter().filter(|one| one.part == Part::Both) {
-        let name = format!("ruleset and conntrack, {}", super::tcp::direction(arrangement.down));
-        prime(bed, arrangement.down)?;
-        for size in &effort.sizes {
+    for arrangement in FLOW_ARRANGEMENTS.iter().filter(|one| one.routers_on_path == RoutersOnPath::Both) {
+        let name =
+            format!("ruleset and conntrack, {}", super::tcp::direction_name(arrangement.to_mobile_network));
+        prime(bed, arrangement.to_mobile_network)?;
+        for size in &effort.packet_sizes {
             let mut lanes = Vec::new();
             for (path, world) in worlds(bed) {
-                let frame = arrangement.frame(path, *size)?;
+                let frame = arrangement.build_frame(path, *size)?;
                 lanes.push(PathMeasurement::new(path, world, arrangement.source, arrangement.sink, frame)?);
             }
             figures.extend(take_turns(bed, effort, &name, *size, lanes)?);
         }
-        console::step(&format!("packets: {name}"));
+        console::print_step(&format!("packets: {name}"));
     }
     worlds(bed).try_for_each(|(_, world)| set_rules(world, false))?;
     Ok(figures)

@@ -3,12 +3,12 @@
 //!
 //! * One by one: each packet is a message, which goes to the interface without a queue in between.
 //!   Measurements use this if each packet has another destination.
-//! * In bursts: [`SEGMENTS`] packets are one message, a super packet of UDP (`PACKET_VNET_HDR`, `UDP_L4` of
-//!   virtio's network header). The kernel cuts it before the interface, because the interface accepts no
-//!   super packets. The interface gets a list of single packets, as from a network card, with their checksums
-//!   in place (see `packet`). So source and sink take a smaller part of the time, and receivers handle
-//!   several packets at once, as after a network card. A BPF program adds the outer header before the cut
-//!   (`bpf/source.bpf.c`).
+//! * In bursts: [`SEGMENTS_PER_BURST`] packets are one message, a super packet of UDP (`PACKET_VNET_HDR`,
+//!   `VIRTIO_GSO_UDP_L4` of virtio's network header). The kernel cuts it before the interface, because the
+//!   interface accepts no super packets. The interface gets a list of single packets, as from a network card,
+//!   with their checksums in place (see `packet`). So source and sink take a smaller part of the time, and
+//!   receivers handle several packets at once, as after a network card. A BPF program adds the outer header
+//!   before the cut (`bpf/source.bpf.c`).
 //!
 //! Before a measurement, [`check_frames_arrive`] checks that the single packets arrive unchanged.
 
@@ -26,58 +26,61 @@ use nix::sys::socket::{MsgFlags, MultiHeaders, sendmmsg, setsockopt};
 use nix::{setsockopt_impl, sockopt_impl};
 use socket2::Socket;
 
-use super::packet::{Frame, IPV6, LINK, UDP, pseudo_sum, set_ipv4_length};
-use super::world::{World, WorldInterface, run_in_node};
+use super::packet::{
+    ETHERNET_HEADER_LENGTH, Frame, IPV6_HEADER_LENGTH, UDP_HEADER_LENGTH, pseudo_header_sum, set_ipv4_length,
+};
+use super::world::{NodeInterface, TestNetwork, run_in_node};
 use carnet_testbed::frame_socket::packet_socket;
-use carnet_testbed::process::{in_node, output};
+use carnet_testbed::process::{command_in_node, run_for_output};
 use carnet_testbed::tools;
 
 /// Maximum number of packets per system call.
-pub const BATCH: usize = 64;
+pub const FRAMES_PER_BATCH: usize = 64;
 /// Number of packets in a burst.
-pub const SEGMENTS: usize = 32;
+pub const SEGMENTS_PER_BURST: usize = 32;
 /// Size of the socket's send buffer in octets.
-const BUFFER: usize = 16 << 20;
+const SOCKET_BUFFER_SIZE: usize = 16 << 20;
 /// Length in octets of `struct virtio_net_hdr` of <linux/virtio_net.h>; the constants below are values of its
 /// fields.
-const VIRTIO_HEADER: usize = 10;
+const VIRTIO_HEADER_LENGTH: usize = 10;
 const NEEDS_CHECKSUM: u8 = 1;
-const UDP_L4: u8 = 5;
+const VIRTIO_GSO_UDP_L4: u8 = 5;
 /// Socket option `PACKET_VNET_HDR` of <linux/if_packet.h>.
 const PACKET_VNET_HDR: libc::c_int = 15;
 /// Offset of the checksum in a UDP header.
-const CHECKSUM: usize = 6;
+const UDP_CHECKSUM_OFFSET: usize = 6;
 
 sockopt_impl!(
-    /// Option `PACKET_QDISC_BYPASS` of packet(7): packets skip the interface's queue.
-    QdiscBypass,
-    SetOnly,
-    libc::SOL_PACKET,
-    libc::PACKET_QDISC_BYPASS,
-    bool
+/// Option `PACKET_QDISC_BYPASS` of packet(7): packets skip the interface's queue.
+QdiscBypass,
+SetOnly,
+libc::SOL_PACKET,
+libc::PACKET_QDISC_BYPASS,
+bool
 );
 sockopt_impl!(
-    /// Option `PACKET_VNET_HDR`: a virtio header precedes each packet.
-    VirtioHeader,
-    SetOnly,
-    libc::SOL_PACKET,
-    PACKET_VNET_HDR,
-    bool
+/// Option `PACKET_VNET_HDR`: a virtio header precedes each packet.
+VirtioHeader,
+SetOnly,
+libc::SOL_PACKET,
+PACKET_VNET_HDR,
+bool
 );
 
 /// Sends frames out of an interface.
 pub struct Sender {
     socket: Socket,
     headers: MultiHeaders<()>,
-    bursts: Option<BurstSender>,
+    burst_sender: Option<BurstSender>,
 }
 
 /// State of a sender of bursts.
 struct BurstSender {
-    /// Virtio header and headers of a super packet, for each number of packets from one to [`SEGMENTS`].
-    fronts: Vec<Vec<u8>>,
-    /// Payload of the frame, repeated [`SEGMENTS`] times.
-    repeated: Vec<u8>,
+    /// Virtio header and headers of a super packet, for each number of packets from one to
+    /// [`SEGMENTS_PER_BURST`].
+    frame_headers: Vec<Vec<u8>>,
+    /// Payload of the frame, repeated [`SEGMENTS_PER_BURST`] times.
+    segments_after_headers: Vec<u8>,
     _offloads: DisabledOffloads,
     _program: Ebpf,
 }
@@ -90,35 +93,40 @@ impl std::fmt::Debug for Sender {
 
 impl Sender {
     /// Creates a sender of single packets at this place.
-    pub fn one_by_one(world: &World, place: WorldInterface) -> anyhow::Result<Sender> {
-        let socket = socket_at(world, place, |socket| Ok(setsockopt(socket, QdiscBypass, &true)?))?;
-        Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: None })
+    pub fn for_single_frames(world: &TestNetwork, place: NodeInterface) -> anyhow::Result<Sender> {
+        let socket = open_socket_at(world, place, |socket| Ok(setsockopt(socket, QdiscBypass, &true)?))?;
+        Ok(Sender { socket, headers: MultiHeaders::preallocate(FRAMES_PER_BATCH, None), burst_sender: None })
     }
 
     /// Creates a sender of bursts. The frames must equal `frame` except for their numbers.
-    pub fn in_bursts(world: &World, place: WorldInterface, frame: &Frame) -> anyhow::Result<Sender> {
-        let socket = socket_at(world, place, |socket| Ok(setsockopt(socket, VirtioHeader, &true)?))?;
-        let node = world.node(place.node);
-        let program = run_in_node(&node, || program(place.interface, frame.outer())).with_context(|| {
-            format!("cannot attach the source's program to {} of {node}", place.interface)
-        })?;
+    pub fn for_bursts(world: &TestNetwork, place: NodeInterface, frame: &Frame) -> anyhow::Result<Sender> {
+        let socket = open_socket_at(world, place, |socket| Ok(setsockopt(socket, VirtioHeader, &true)?))?;
+        let node = world.node_name(place.node);
+        let program = run_in_node(&node, || attach_segment_program(place.interface, frame.outer_header()))
+            .with_context(|| {
+                format!("cannot attach the source's program to {} of {node}", place.interface)
+            })?;
         let bursts = BurstSender {
-            fronts: (1..=SEGMENTS).map(|count| front(frame, count)).collect(),
-            repeated: Vec::new(),
-            _offloads: DisabledOffloads::set(&node, place.interface)?,
+            frame_headers: (1..=SEGMENTS_PER_BURST).map(|count| burst_headers(frame, count)).collect(),
+            segments_after_headers: Vec::new(),
+            _offloads: DisabledOffloads::disable(&node, place.interface)?,
             _program: program,
         };
-        Ok(Sender { socket, headers: MultiHeaders::preallocate(BATCH, None), bursts: Some(bursts) })
+        Ok(Sender {
+            socket,
+            headers: MultiHeaders::preallocate(FRAMES_PER_BATCH, None),
+            burst_sender: Some(bursts),
+        })
     }
 
     /// Sends `count` of the frames; continues with the first frame after the last one. Returns the number of
-    /// frames that the interface accepted, at most [`BATCH`].
+    /// frames that the interface accepted, at most [`FRAMES_PER_BATCH`].
     pub fn send(&mut self, frames: &[Frame], count: usize) -> anyhow::Result<usize> {
-        let (fd, count) = (self.socket.as_raw_fd(), count.min(BATCH));
-        let addresses: [Option<()>; BATCH] = [None; BATCH];
-        let result = match &mut self.bursts {
+        let (fd, count) = (self.socket.as_raw_fd(), count.min(FRAMES_PER_BATCH));
+        let addresses: [Option<()>; FRAMES_PER_BATCH] = [None; FRAMES_PER_BATCH];
+        let result = match &mut self.burst_sender {
             None => {
-                let slices: [[IoSlice<'_>; 1]; BATCH] =
+                let slices: [[IoSlice<'_>; 1]; FRAMES_PER_BATCH] =
                     std::array::from_fn(|i| [IoSlice::new(frames[i % frames.len()].octets())]);
                 let slices = slices.iter().take(count);
                 sendmmsg(fd, &mut self.headers, slices, addresses, [], MsgFlags::empty())
@@ -126,14 +134,14 @@ impl Sender {
             }
             Some(bursts) => {
                 if let [frame] = frames {
-                    bursts.repeat(frame);
+                    bursts.set_repeated_frame(frame);
                 }
-                let messages = (0..count).step_by(SEGMENTS).map(|start| {
-                    let count = SEGMENTS.min(count - start);
-                    let front = IoSlice::new(&bursts.fronts[count - 1]);
+                let messages = (0..count).step_by(SEGMENTS_PER_BURST).map(|start| {
+                    let count = SEGMENTS_PER_BURST.min(count - start);
+                    let front = IoSlice::new(&bursts.frame_headers[count - 1]);
                     match frames {
                         [frame] => {
-                            let payload = &bursts.repeated[..count * frame.payload().len()];
+                            let payload = &bursts.segments_after_headers[..count * frame.payload().len()];
                             vec![front, IoSlice::new(payload)]
                         }
                         _ => {
@@ -146,7 +154,7 @@ impl Sender {
                 });
                 let messages: Vec<Vec<IoSlice<'_>>> = messages.collect();
                 sendmmsg(fd, &mut self.headers, &messages, addresses, [], MsgFlags::empty())
-                    .map(|results| (results.count() * SEGMENTS).min(count))
+                    .map(|results| (results.count() * SEGMENTS_PER_BURST).min(count))
             }
         };
         match result {
@@ -159,36 +167,37 @@ impl Sender {
 }
 
 impl BurstSender {
-    /// Sets [`Self::repeated`] to the payload of this frame.
-    fn repeat(&mut self, frame: &Frame) {
+    /// Sets [`Self::segments_after_headers`] to the payload of this frame.
+    fn set_repeated_frame(&mut self, frame: &Frame) {
         let payload = frame.payload();
-        if !self.repeated.starts_with(payload) {
-            self.repeated = payload.repeat(SEGMENTS);
+        if !self.segments_after_headers.starts_with(payload) {
+            self.segments_after_headers = payload.repeat(SEGMENTS_PER_BURST);
         }
     }
 }
 
 /// Returns the headers of a super packet of `count` packets.
-fn front(frame: &Frame, count: usize) -> Vec<u8> {
-    let (mut headers, payload) = (frame.headers(), frame.payload());
-    let length = UDP + count * payload.len();
+fn burst_headers(frame: &Frame, count: usize) -> Vec<u8> {
+    let (mut headers, payload) = (frame.header_octets(), frame.payload());
+    let length = UDP_HEADER_LENGTH + count * payload.len();
     let size = (length as u16).to_be_bytes();
-    let start = headers.len() - UDP;
+    let start = headers.len() - UDP_HEADER_LENGTH;
     if is_ipv4(&headers) {
-        set_ipv4_length(&mut headers[LINK..start], start - LINK + length);
+        set_ipv4_length(&mut headers[ETHERNET_HEADER_LENGTH..start], start - ETHERNET_HEADER_LENGTH + length);
     } else {
-        headers[LINK + 4..LINK + 6].copy_from_slice(&size);
+        headers[ETHERNET_HEADER_LENGTH + 4..ETHERNET_HEADER_LENGTH + 6].copy_from_slice(&size);
     }
     let (pseudo, datagram) = headers.split_at_mut(start);
     datagram[4..6].copy_from_slice(&size);
     // The checksum field has the sum of the pseudo-header. The kernel adds the rest of the sum, or leaves
     // that to the interface.
-    datagram[CHECKSUM..CHECKSUM + 2].copy_from_slice(&pseudo_sum(&pseudo[LINK..], length).to_be_bytes());
-    let mut front = vec![NEEDS_CHECKSUM, UDP_L4];
-    for value in [headers.len(), payload.len(), start, CHECKSUM] {
+    datagram[UDP_CHECKSUM_OFFSET..UDP_CHECKSUM_OFFSET + 2]
+        .copy_from_slice(&pseudo_header_sum(&pseudo[ETHERNET_HEADER_LENGTH..], length).to_be_bytes());
+    let mut front = vec![NEEDS_CHECKSUM, VIRTIO_GSO_UDP_L4];
+    for value in [headers.len(), payload.len(), start, UDP_CHECKSUM_OFFSET] {
         front.extend((value as u16).to_ne_bytes());
     }
-    debug_assert_eq!(front.len(), VIRTIO_HEADER);
+    debug_assert_eq!(front.len(), VIRTIO_HEADER_LENGTH);
     front.extend(headers);
     front
 }
@@ -201,24 +210,24 @@ fn is_ipv4(frame: &[u8]) -> bool {
 /// checksum of an IPv4 header.
 fn comparable(frame: &[u8]) -> Vec<u8> {
     let mut octets = frame.to_vec();
-    if is_ipv4(frame) && frame.len() >= LINK + 12 {
-        octets[LINK + 4..LINK + 6].fill(0);
-        octets[LINK + 10..LINK + 12].fill(0);
+    if is_ipv4(frame) && frame.len() >= ETHERNET_HEADER_LENGTH + 12 {
+        octets[ETHERNET_HEADER_LENGTH + 4..ETHERNET_HEADER_LENGTH + 6].fill(0);
+        octets[ETHERNET_HEADER_LENGTH + 10..ETHERNET_HEADER_LENGTH + 12].fill(0);
     }
     octets
 }
 
 /// Attaches a BPF program to packets that leave by an interface. It makes room in front of each packet and
 /// writes the outer header there, if one is given. Dropping the returned value detaches the program.
-fn program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
+fn attach_segment_program(interface: &str, outer: Option<&[u8]>) -> anyhow::Result<Ebpf> {
     let mut ebpf = Ebpf::load(&carnet_bpf::SOURCE.unpack()).context("cannot load the source's programs")?;
     if let Some(header) = outer {
-        let mut value = [0; IPV6];
+        let mut value = [0; IPV6_HEADER_LENGTH];
         value.copy_from_slice(header);
         let map = ebpf
             .map_mut("OUTER")
             .ok_or_else(|| anyhow!("bug: the BPF object of the packet source has no map OUTER"))?;
-        Array::<_, [u8; IPV6]>::try_from(map)?.set(0, value, 0)?;
+        Array::<_, [u8; IPV6_HEADER_LENGTH]>::try_from(map)?.set(0, value, 0)?;
     }
     let name = if outer.is_some() { "push" } else { "reserve" };
     let program = ebpf
@@ -237,30 +246,31 @@ struct DisabledOffloads {
     node: String,
     interface: &'static str,
     /// Whether the kernel left checksums to the interface before the change.
-    checksums: bool,
+    had_checksum_offload: bool,
 }
 
 impl DisabledOffloads {
-    fn set(node: &str, interface: &'static str) -> anyhow::Result<DisabledOffloads> {
-        let shown = output(in_node(node, tools::path("ethtool")).args(["-k", interface]))?;
+    fn disable(node: &str, interface: &'static str) -> anyhow::Result<DisabledOffloads> {
+        let shown =
+            run_for_output(command_in_node(node, tools::path_of_program("ethtool")).args(["-k", interface]))?;
         let checksums = shown.lines().any(|line| line.trim() == "tx-checksumming: on");
-        let offloads = DisabledOffloads { node: node.to_owned(), interface, checksums };
-        offloads.change(true, false)?;
+        let offloads = DisabledOffloads { node: node.to_owned(), interface, had_checksum_offload: checksums };
+        offloads.set_offloads(true, false)?;
         Ok(offloads)
     }
 
-    fn change(&self, checksums: bool, segmentation: bool) -> anyhow::Result<()> {
+    fn set_offloads(&self, checksums: bool, segmentation: bool) -> anyhow::Result<()> {
         let [checksums, segmentation] = [checksums, segmentation].map(|on| if on { "on" } else { "off" });
         let arguments = ["-K", self.interface, "tx", checksums, "tx-udp-segmentation", segmentation];
-        output(in_node(&self.node, tools::path("ethtool")).args(arguments))?;
+        run_for_output(command_in_node(&self.node, tools::path_of_program("ethtool")).args(arguments))?;
         Ok(())
     }
 }
 
 impl Drop for DisabledOffloads {
     fn drop(&mut self) {
-        if let Err(error) = self.change(self.checksums, true) {
-            carnet_testbed::console::step(&format!(
+        if let Err(error) = self.set_offloads(self.had_checksum_offload, true) {
+            carnet_testbed::console::print_step(&format!(
                 "cannot restore the offloads of {}: {error:#}",
                 self.interface
             ));
@@ -268,16 +278,16 @@ impl Drop for DisabledOffloads {
     }
 }
 
-fn socket_at(
-    world: &World,
-    place: WorldInterface,
+fn open_socket_at(
+    world: &TestNetwork,
+    place: NodeInterface,
     prepare: impl FnOnce(&Socket) -> anyhow::Result<()> + Send,
 ) -> anyhow::Result<Socket> {
-    let node = world.node(place.node);
+    let node = world.node_name(place.node);
     run_in_node(&node, || {
         // With protocol 0 the socket receives no packets.
         let socket = packet_socket(place.interface, None)?;
-        setsockopt(&socket, SndBufForce, &BUFFER)?;
+        setsockopt(&socket, SndBufForce, &SOCKET_BUFFER_SIZE)?;
         prepare(&socket)?;
         Ok(socket)
     })
@@ -287,22 +297,22 @@ fn socket_at(
 /// Fails unless the frames arrive at `there` one by one, unchanged. `there` is the peer of the sender's
 /// interface.
 pub fn check_frames_arrive(
-    world: &World,
-    place: WorldInterface,
-    there: WorldInterface,
+    world: &TestNetwork,
+    place: NodeInterface,
+    there: NodeInterface,
     frame: &Frame,
 ) -> anyhow::Result<()> {
-    let mut sender = Sender::in_bursts(world, place, frame)?;
-    let node = world.node(there.node);
+    let mut sender = Sender::for_bursts(world, place, frame)?;
+    let node = world.node_name(there.node);
     // The socket receives packets of all protocols: those of the benchmark and perhaps others.
     let mut socket = run_in_node(&node, || packet_socket(there.interface, Some(libc::ETH_P_ALL as u16)))
         .with_context(|| format!("cannot open a receiving socket at {} of {node}", there.interface))?;
     socket.set_read_timeout(Some(Duration::from_secs(2)))?;
     // Send one complete burst and a part of another.
-    let frames: Vec<Frame> = (0..SEGMENTS + 5)
+    let frames: Vec<Frame> = (0..SEGMENTS_PER_BURST + 5)
         .map(|number| {
             let mut frame = frame.clone();
-            frame.number(number as u32);
+            frame.set_number(number as u32);
             frame
         })
         .collect();
@@ -318,7 +328,7 @@ pub fn check_frames_arrive(
                 break;
             }
             // Skip a frame of another sender. A frame of the source must have the expected octets.
-            let headers = frame.headers();
+            let headers = frame.header_octets();
             ensure!(
                 octets.get(..2 * 6) != Some(&headers[..2 * 6]) || length < frame.octets().len(),
                 "packet {number} arrives as {} octets {:02x?}, expected {} octets {:02x?}",

@@ -7,54 +7,54 @@ use aya::maps::{Array, MapData, PerCpuArray};
 use aya::programs::Xdp;
 use aya::programs::xdp::XdpMode;
 
-use super::world::{World, WorldInterface, run_in_node};
+use super::world::{NodeInterface, TestNetwork, run_in_node};
 
 /// Counts of a sink of numbered packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Numbers {
+pub struct NumberedPacketCounts {
     /// Number of packets that had arrived before.
-    pub duplicated: u64,
+    pub duplicated_packets: u64,
     /// Number of packets that arrived after a packet with a higher number.
-    pub reordered: u64,
+    pub reordered_packets: u64,
 }
 
 /// A sink at an interface.
-pub struct Sink {
+pub struct PacketSink {
     ebpf: Ebpf,
-    taken: PerCpuArray<MapData, [u64; 2]>,
-    program: &'static str,
+    received_by_cpu: PerCpuArray<MapData, [u64; 2]>,
+    program_name: &'static str,
 }
 
-impl Sink {
+impl PacketSink {
     /// Attaches a sink that only counts packets, at this place.
-    pub fn counting_at(world: &World, place: WorldInterface) -> anyhow::Result<Sink> {
-        let mut sink = Sink::load("take")?;
+    pub fn attach_counting(world: &TestNetwork, place: NodeInterface) -> anyhow::Result<PacketSink> {
+        let mut sink = PacketSink::load_program("take")?;
         sink.attach(world, place)?;
         Ok(sink)
     }
 
     /// Attaches a sink that also reads the packets' numbers, at this place.
-    pub fn numbered_at(world: &World, place: WorldInterface) -> anyhow::Result<Sink> {
-        let mut sink = Sink::load("take_numbered")?;
+    pub fn attach_reading_numbers(world: &TestNetwork, place: NodeInterface) -> anyhow::Result<PacketSink> {
+        let mut sink = PacketSink::load_program("take_numbered")?;
         sink.attach(world, place)?;
         Ok(sink)
     }
 
-    fn load(program: &'static str) -> anyhow::Result<Sink> {
+    fn load_program(program: &'static str) -> anyhow::Result<PacketSink> {
         let mut ebpf = Ebpf::load(&carnet_bpf::SINK.unpack()).context("cannot load the sink's programs")?;
-        xdp(&mut ebpf, program)?
+        xdp_program(&mut ebpf, program)?
             .load()
             .with_context(|| format!("the kernel refuses XDP program {program}"))?;
         let taken = ebpf
             .take_map("TAKEN")
             .ok_or_else(|| anyhow!("bug: the BPF object of the packet sink has no map TAKEN"))?;
-        Ok(Sink { ebpf, taken: PerCpuArray::try_from(taken)?, program })
+        Ok(PacketSink { ebpf, received_by_cpu: PerCpuArray::try_from(taken)?, program_name: program })
     }
 
     /// Attaches the program. The kernel detaches it when this value is dropped.
-    fn attach(&mut self, world: &World, place: WorldInterface) -> anyhow::Result<()> {
-        let program = xdp(&mut self.ebpf, self.program)?;
-        let node = world.node(place.node);
+    fn attach(&mut self, world: &TestNetwork, place: NodeInterface) -> anyhow::Result<()> {
+        let program = xdp_program(&mut self.ebpf, self.program_name)?;
+        let node = world.node_name(place.node);
         run_in_node(&node, || Ok(program.attach(place.interface, XdpMode::Driver)?))
             .with_context(|| format!("cannot attach a sink to {} of {node}", place.interface))?;
         Ok(())
@@ -62,23 +62,23 @@ impl Sink {
 
     /// Returns the numbers of packets and octets that the sink has received so far.
     fn received_counts(&self) -> anyhow::Result<[u64; 2]> {
-        let counts = self.taken.get(&0, 0).context("cannot read the sink's counts")?;
+        let counts = self.received_by_cpu.get(&0, 0).context("cannot read the sink's counts")?;
         Ok(counts.iter().fold([0; 2], |sum, count| [sum[0] + count[0], sum[1] + count[1]]))
     }
 
     /// Returns the number of packets that the sink has received so far.
-    pub fn count(&self) -> anyhow::Result<u64> {
+    pub fn received_packets(&self) -> anyhow::Result<u64> {
         Ok(self.received_counts()?[0])
     }
 
     /// Returns the mean length in octets of the frames that the sink has received so far.
-    pub fn octets(&self) -> anyhow::Result<f64> {
+    pub fn mean_frame_length(&self) -> anyhow::Result<f64> {
         let [packets, octets] = self.received_counts()?;
         Ok(octets as f64 / packets.max(1) as f64)
     }
 
     /// Returns the counts of duplicated and reordered packets.
-    pub fn numbers(&self) -> anyhow::Result<Numbers> {
+    pub fn numbered_packet_counts(&self) -> anyhow::Result<NumberedPacketCounts> {
         let map = self
             .ebpf
             .map("NUMBERED")
@@ -89,11 +89,11 @@ impl Sink {
             "{} received packets have sequence numbers that the source did not send",
             value[3]
         );
-        Ok(Numbers { duplicated: value[0], reordered: value[1] })
+        Ok(NumberedPacketCounts { duplicated_packets: value[0], reordered_packets: value[1] })
     }
 }
 
-fn xdp<'a>(ebpf: &'a mut Ebpf, name: &str) -> anyhow::Result<&'a mut Xdp> {
+fn xdp_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> anyhow::Result<&'a mut Xdp> {
     let program = ebpf
         .program_mut(name)
         .ok_or_else(|| anyhow!("bug: the BPF object of the packet sink has no program {name}"))?;

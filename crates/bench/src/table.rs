@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use super::figures::{Bench, PacketFigure, TcpFigure};
 use super::path::Path;
-use super::sender::SEGMENTS;
+use super::sender::SEGMENTS_PER_BURST;
 
 /// Returns a table whose columns are as wide as their widest cell; the first row is the heading.
-pub fn aligned(rows: &[Vec<String>]) -> String {
+pub fn align_columns(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0)
@@ -35,13 +35,13 @@ pub fn aligned(rows: &[Vec<String>]) -> String {
 }
 
 /// Returns the tables of all figures as Markdown.
-pub fn text(bench: &Bench) -> String {
+pub fn bench_report(bench: &Bench) -> String {
     let mut text = String::new();
     let machine = &bench.machine;
     let _ = writeln!(
         text,
         "{}, {} MiB; Linux {}, {}; {}{}; {}; load before {:.2} {:.2} {:.2}{}.\n",
-        machine.processor(),
+        machine.processor_text(),
         machine.memory_mib,
         machine.kernel,
         machine.system,
@@ -54,41 +54,43 @@ pub fn text(bench: &Bench) -> String {
         if bench.quick { "; a quick run: short, few rounds" } else { "" }
     );
     if !machine.mitigations.is_empty() {
-        let _ = writeln!(text, "Faults of the processor: {}.\n", machine.mitigated());
+        let _ = writeln!(text, "Faults of the processor: {}.\n", machine.mitigations_text());
     }
-    for why in bench.machine.warning().iter().chain(&bench.disturbed) {
+    for why in bench.machine.emulation_warning().iter().chain(&bench.disturbed) {
         let _ = writeln!(text, "**Not to be relied on: {why}.**\n");
     }
-    for run in &bench.others_runs {
+    for run in &bench.runs_of_others {
         let _ = writeln!(text, "Of another run on this machine: {run}.\n");
     }
     for path in &bench.paths {
-        let missing =
-            path.missing.as_ref().map_or(String::new(), |why| format!(" (not measured here: {why})"));
-        let _ = writeln!(text, "* `{}`: {}{missing}", path.path.name(), path.about);
+        let missing = path
+            .reason_not_measured
+            .as_ref()
+            .map_or(String::new(), |why| format!(" (not measured here: {why})"));
+        let _ = writeln!(text, "* `{}`: {}{missing}", path.path.name(), path.description);
     }
     text.push('\n');
-    packets(&mut text, bench);
-    tcp(&mut text, bench);
+    write_packet_tables(&mut text, bench);
+    write_tcp_table(&mut text, bench);
     ipv4(&mut text, bench);
     ruleset(&mut text, bench);
-    rtt(&mut text, bench);
-    cpu(&mut text, bench);
-    handover(&mut text, bench);
-    bindings(&mut text, bench);
-    registrations(&mut text, bench);
-    attacks(&mut text, bench);
-    takeovers(&mut text, bench);
-    faults(&mut text, bench);
-    targets(&mut text, bench);
+    write_rtt_table(&mut text, bench);
+    write_cpu_table(&mut text, bench);
+    write_handover_table(&mut text, bench);
+    write_bindings_table(&mut text, bench);
+    write_registrations_table(&mut text, bench);
+    write_attacks_table(&mut text, bench);
+    write_takeovers_table(&mut text, bench);
+    write_faults_table(&mut text, bench);
+    write_targets_table(&mut text, bench);
     text
 }
 
-fn measured(bench: &Bench) -> Vec<Path> {
-    bench.paths.iter().filter(|path| path.missing.is_none()).map(|path| path.path).collect()
+fn measured_paths(bench: &Bench) -> Vec<Path> {
+    bench.paths.iter().filter(|path| path.reason_not_measured.is_none()).map(|path| path.path).collect()
 }
 
-fn packets(text: &mut String, bench: &Bench) {
+fn write_packet_tables(text: &mut String, bench: &Bench) {
     if bench.packets.is_empty() {
         return;
     }
@@ -100,16 +102,16 @@ fn packets(text: &mut String, bench: &Bench) {
          the kernel cuts before the first interface: every path gets the same single packets, a list of them \
          at a time, as from a network card. The first table is the share that source and sink have in all \
          others.\n",
-        bench.core, bench.window, SEGMENTS
+        bench.core, bench.window, SEGMENTS_PER_BURST
     );
     rates(text, bench, &bench.packets);
-    net(text, bench, &measured(bench));
+    net(text, bench, &measured_paths(bench));
     losses(text, &bench.packets);
 }
 
 /// Writes a table of packet rates for each arrangement.
 fn rates(text: &mut String, bench: &Bench, all: &[PacketFigure]) {
-    let paths = measured(bench);
+    let paths = measured_paths(bench);
     let mut arrangements: Vec<&str> = Vec::new();
     for figure in all {
         if arrangements.last() != Some(&figure.arrangement.as_str()) {
@@ -127,13 +129,13 @@ fn rates(text: &mut String, bench: &Bench, all: &[PacketFigure]) {
             for path in &paths {
                 let figure = figures.iter().find(|f| f.size == size && f.path == *path);
                 row.push(figure.map_or("-".into(), |f| {
-                    let ratio = f.to_plain.map_or(String::new(), |ratio| format!("; {ratio:.2}"));
-                    format!("{:.0} ({:.0}{ratio})", f.rate.median / 1e3, f.ns)
+                    let ratio = f.ratio_to_plain.map_or(String::new(), |ratio| format!("; {ratio:.2}"));
+                    format!("{:.0} ({:.0}{ratio})", f.rate.median / 1e3, f.nanoseconds_per_packet)
                 }));
             }
             rows.push(row);
         }
-        *text += &aligned(&rows);
+        *text += &align_columns(&rows);
         text.push('\n');
     }
 }
@@ -203,7 +205,7 @@ fn slow_path(text: &mut String, all: &[PacketFigure]) {
 /// Writes a table of the cost of both routers, without source and sink.
 fn net(text: &mut String, bench: &Bench, paths: &[Path]) {
     let all: Vec<_> = bench.packets.iter().filter(|figure| figure.arrangement.starts_with("both")).collect();
-    if all.iter().all(|figure| bench.net_ns(figure).is_none()) {
+    if all.iter().all(|figure| bench.nanoseconds_without_source_and_sink(figure).is_none()) {
         return;
     }
     *text += "The same through both routers without the share of source and sink: ns for a packet, and how \
@@ -217,25 +219,28 @@ fn net(text: &mut String, bench: &Bench, paths: &[Path]) {
             let alike = |one: &&&PacketFigure| {
                 (one.path, &one.arrangement, one.size) == (*path, &first.arrangement, first.size)
             };
-            let cell = all
-                .iter()
-                .find(alike)
-                .and_then(|one| Some(format!("{:.0} ({:.2})", bench.net_ns(one)?, bench.net_to_plain(one)?)));
+            let cell = all.iter().find(alike).and_then(|one| {
+                Some(format!(
+                    "{:.0} ({:.2})",
+                    bench.nanoseconds_without_source_and_sink(one)?,
+                    bench.net_ratio_to_plain(one)?
+                ))
+            });
             row.push(cell.unwrap_or_else(|| "-".into()));
         }
         rows.push(row);
     }
-    *text += &aligned(&rows);
+    *text += &align_columns(&rows);
     text.push('\n');
 }
 
 /// Returns a table with a heading row and rows of cells.
-fn rows<const N: usize>(heading: [&str; N], cells: impl Iterator<Item = [String; N]>) -> String {
+fn table_rows<const N: usize>(heading: [&str; N], cells: impl Iterator<Item = [String; N]>) -> String {
     let heading = heading.map(str::to_owned).to_vec();
-    aligned(&std::iter::once(heading).chain(cells.map(|row| row.to_vec())).collect::<Vec<_>>())
+    align_columns(&std::iter::once(heading).chain(cells.map(|row| row.to_vec())).collect::<Vec<_>>())
 }
 
-fn tcp(text: &mut String, bench: &Bench) {
+fn write_tcp_table(text: &mut String, bench: &Bench) {
     if bench.tcp.is_empty() {
         return;
     }
@@ -251,7 +256,7 @@ fn tcp(text: &mut String, bench: &Bench) {
 
 /// Writes a table of TCP transfers.
 fn transfers(text: &mut String, bench: &Bench, all: &[TcpFigure]) {
-    let paths = measured(bench);
+    let paths = measured_paths(bench);
     let mut table = vec![vec!["hosts; streams".to_owned()]];
     table[0].extend(paths.iter().map(|path| path.name().to_owned()));
     for first in all.iter().filter(|figure| figure.path == Path::Plain) {
@@ -262,15 +267,17 @@ fn transfers(text: &mut String, bench: &Bench, all: &[TcpFigure]) {
                     == (&first.hosts, first.streams, &first.direction, *path)
             });
             row.push(alike.map_or("-".into(), |one| {
-                let sure = one.sure.map_or(String::new(), |[low, high]| format!("; {low:.2} to {high:.2}"));
-                let ratio = one.to_plain.map_or(String::new(), |ratio| format!(" ({ratio:.3}{sure})"));
+                let sure = one
+                    .ratio_confidence_limits
+                    .map_or(String::new(), |[low, high]| format!("; {low:.2} to {high:.2}"));
+                let ratio = one.ratio_to_plain.map_or(String::new(), |ratio| format!(" ({ratio:.3}{sure})"));
                 let error = if one.error.is_some() { " !" } else { "" };
                 format!("{:.2}{ratio}{error}", one.gbit.median)
             }));
         }
         table.push(row);
     }
-    *text += &aligned(&table);
+    *text += &align_columns(&table);
     text.push('\n');
     for figure in all {
         if let Some(why) = &figure.error {
@@ -288,7 +295,7 @@ fn transfers(text: &mut String, bench: &Bench, all: &[TcpFigure]) {
     let _ = writeln!(text, "{sent_again} segments were sent again, in all.\n");
 }
 
-fn rtt(text: &mut String, bench: &Bench) {
+fn write_rtt_table(text: &mut String, bench: &Bench) {
     if bench.rtt.is_empty() {
         return;
     }
@@ -308,11 +315,11 @@ fn rtt(text: &mut String, bench: &Bench) {
             added,
         ]
     });
-    *text += &rows(["path", "median", "10 %", "90 %", "added"], cells);
+    *text += &table_rows(["path", "median", "10 %", "90 %", "added"], cells);
     text.push('\n');
 }
 
-fn cpu(text: &mut String, bench: &Bench) {
+fn write_cpu_table(text: &mut String, bench: &Bench) {
     if bench.cpu.is_empty() {
         return;
     }
@@ -326,11 +333,11 @@ fn cpu(text: &mut String, bench: &Bench) {
             format!("{:.1}", one.carnet * 1e3),
         ]
     });
-    *text += &rows(["path", "Gbit/s", "machine", "carnet"], cells);
+    *text += &table_rows(["path", "Gbit/s", "machine", "carnet"], cells);
     text.push('\n');
 }
 
-fn handover(text: &mut String, bench: &Bench) {
+fn write_handover_table(text: &mut String, bench: &Bench) {
     if bench.handover.is_empty() {
         return;
     }
@@ -348,11 +355,11 @@ fn handover(text: &mut String, bench: &Bench) {
         ]
     });
     let heading = ["path", "thousand/s", "handovers", "sent", "lost", "duplicated", "reordered"];
-    *text += &rows(heading, cells);
+    *text += &table_rows(heading, cells);
     text.push('\n');
 }
 
-fn bindings(text: &mut String, bench: &Bench) {
+fn write_bindings_table(text: &mut String, bench: &Bench) {
     if bench.bindings.is_empty() {
         return;
     }
@@ -365,20 +372,20 @@ fn bindings(text: &mut String, bench: &Bench) {
     let mut table = vec![vec!["path; octets; bindings".to_owned()]];
     table[0].extend(numbers.iter().map(u32::to_string));
     for first in bench.bindings.iter().filter(|one| Some(&one.bindings) == numbers.first()) {
-        let mut row = vec![format!("{}; {}; {}", first.path.name(), first.size, first.what)];
+        let mut row = vec![format!("{}; {}; {}", first.path.name(), first.size, first.packet_kind)];
         for number in &numbers {
             let alike = bench.bindings.iter().find(|one| {
-                (one.path, &one.what, one.size, one.bindings)
-                    == (first.path, &first.what, first.size, *number)
+                (one.path, &one.packet_kind, one.size, one.bindings)
+                    == (first.path, &first.packet_kind, first.size, *number)
             });
             row.push(alike.map_or("-".into(), |one| {
-                let ratio = one.to_one.map_or(String::new(), |ratio| format!(" ({ratio:.2})"));
+                let ratio = one.ratio_to_one_binding.map_or(String::new(), |ratio| format!(" ({ratio:.2})"));
                 format!("{:.0}{ratio}", one.rate.median / 1e3)
             }));
         }
         table.push(row);
     }
-    *text += &aligned(&table);
+    *text += &align_columns(&table);
     let lost: u64 = bench.bindings.iter().map(|one| one.lost).sum();
     let _ = writeln!(text, "\n{lost} packets were lost. From the start of the program until it answers:\n");
     let cells = bench.starts.iter().map(|one| {
@@ -389,11 +396,11 @@ fn bindings(text: &mut String, bench: &Bench) {
             format!("{:.0}", one.memory_mib),
         ]
     });
-    *text += &rows(["path", "bindings", "seconds", "MiB"], cells);
+    *text += &table_rows(["path", "bindings", "seconds", "MiB"], cells);
     text.push('\n');
 }
 
-fn registrations(text: &mut String, bench: &Bench) {
+fn write_registrations_table(text: &mut String, bench: &Bench) {
     if bench.registrations.is_empty() {
         return;
     }
@@ -408,14 +415,17 @@ fn registrations(text: &mut String, bench: &Bench) {
             format!("{} {}{}", one.path.name(), one.routers, if one.has_ipv4 { ", IPv4" } else { "" }),
             format!("{:.2}", one.seconds),
             format!("{:.0}", one.per_second),
-            format!("{:.2}", one.agent_s),
-            format!("{} ({}, {})", one.acknowledged, one.lost, one.wrong),
+            format!("{:.2}", one.agent_processor_seconds),
+            format!("{} ({}, {})", one.acknowledged, one.lost, one.wrong_acknowledgements),
             format!("{:.0}, {:.0}", one.memory_before_mib, one.memory_mib),
-            format!("{:.0}", one.octets_each),
-            format!("{:.1} %", one.refresh.share * 100.0),
-            format!("{} ({}, {})", one.refresh.acknowledged, one.refresh.lost, one.refresh.wrong),
+            format!("{:.0}", one.octets_per_binding),
+            format!("{:.1} %", one.refresh.agent_core_share * 100.0),
+            format!(
+                "{} ({}, {})",
+                one.refresh.acknowledged, one.refresh.lost, one.refresh.wrong_acknowledgements
+            ),
             format!("{:.2}", one.restart_s),
-            one.missing.to_string(),
+            one.missing_bindings.to_string(),
         ]
     });
     let heading = [
@@ -431,11 +441,11 @@ fn registrations(text: &mut String, bench: &Bench) {
         "restart",
         "missing",
     ];
-    *text += &rows(heading, cells);
+    *text += &table_rows(heading, cells);
     text.push('\n');
 }
 
-fn attacks(text: &mut String, bench: &Bench) {
+fn write_attacks_table(text: &mut String, bench: &Bench) {
     if bench.attacks.is_empty() {
         return;
     }
@@ -447,13 +457,13 @@ fn attacks(text: &mut String, bench: &Bench) {
         let lost = 100.0 * one.packets_lost as f64 / one.packets.max(1) as f64;
         [
             format!("{}: {}", one.path.name(), one.kind),
-            format!("{:.0}", one.frames),
-            format!("{} of {}", one.acknowledged - one.late, one.routers),
+            format!("{:.0}", one.attack_frames_per_second),
+            format!("{} of {}", one.acknowledged - one.late_routers, one.routers),
             format!("{}, {}", one.lost, one.wrong),
-            one.again.to_string(),
+            one.repeated_updates.to_string(),
             format!("{:.1}", one.longest_ms),
             format!("{} of {} ({lost:.2} %)", one.packets_lost, one.packets),
-            format!("{:.2}", one.agent),
+            format!("{:.2}", one.agent_core_share),
         ]
     });
     let heading = [
@@ -466,11 +476,11 @@ fn attacks(text: &mut String, bench: &Bench) {
         "packets lost",
         "processor",
     ];
-    *text += &rows(heading, cells);
+    *text += &table_rows(heading, cells);
     text.push('\n');
 }
 
-fn takeovers(text: &mut String, bench: &Bench) {
+fn write_takeovers_table(text: &mut String, bench: &Bench) {
     let Some(first) = bench.takeovers.first() else { return };
     let _ = writeln!(
         text,
@@ -495,9 +505,12 @@ fn takeovers(text: &mut String, bench: &Bench) {
             format!("{:.0}", one.median_ms),
             format!("{:.0}", one.p99_ms),
             format!("{:.0}", one.longest_ms),
-            format!("{:.0}", one.others_ms),
+            format!("{:.0}", one.longest_outage_of_other_seats_ms),
             format!("{:.0}", one.back_ms),
-            format!("{}, {}, {}", one.missing, one.two, one.wrong),
+            format!(
+                "{}, {}, {}",
+                one.missing_bindings, one.acknowledgements_of_two_members, one.wrong_acknowledgements
+            ),
         ]
     });
     let heading = [
@@ -514,11 +527,11 @@ fn takeovers(text: &mut String, bench: &Bench) {
         "back",
         "bindings lost, two acknowledge, wrong",
     ];
-    *text += &rows(heading, cells);
+    *text += &table_rows(heading, cells);
     text.push('\n');
 }
 
-fn faults(text: &mut String, bench: &Bench) {
+fn write_faults_table(text: &mut String, bench: &Bench) {
     if bench.faults.is_empty() {
         return;
     }
@@ -536,10 +549,10 @@ fn faults(text: &mut String, bench: &Bench) {
             one.acknowledged.to_string(),
             one.lost.to_string(),
             one.two.to_string(),
-            one.late.to_string(),
+            one.late_acknowledgements.to_string(),
             one.wrong.to_string(),
-            format!("{} ({})", one.changes, one.taken),
-            one.broken.to_string(),
+            format!("{} ({})", one.changes, one.takeovers_in_logs),
+            one.faults_without_recovery.to_string(),
             format!("{} of {}, {:.0} ms", one.doubled, one.packets, one.doubled_ms),
             format!("{:.1}", one.longest_ms / 1e3),
         ]
@@ -558,7 +571,7 @@ fn faults(text: &mut String, bench: &Bench) {
         "forwarded by two, up to",
         "silence, s",
     ];
-    *text += &rows(heading, cells);
+    *text += &table_rows(heading, cells);
     text.push('\n');
     for one in &bench.faults {
         let kinds: Vec<String> = one.kinds.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -567,14 +580,14 @@ fn faults(text: &mut String, bench: &Bench) {
     text.push('\n');
 }
 
-fn targets(text: &mut String, bench: &Bench) {
+fn write_targets_table(text: &mut String, bench: &Bench) {
     let cells = bench.targets.iter().map(|one| {
-        let word = match one.met {
+        let word = match one.is_met {
             Some(true) => "met",
             Some(false) => "missed",
             None => "not measured",
         };
-        [one.what.clone(), one.aim.clone(), one.found.clone(), word.to_owned()]
+        [one.quantity.clone(), one.target_value.clone(), one.measured_value.clone(), word.to_owned()]
     });
-    *text += &rows(["target", "aim", "found", ""], cells);
+    *text += &table_rows(["target", "aim", "found", ""], cells);
 }

@@ -9,7 +9,7 @@ use super::path::Path;
 
 /// Returns a target that several figures have to meet. `found` has the value of each figure and where it was
 /// measured. The target reports the worst value.
-fn target(
+fn judge_target(
     what: &str,
     aim: &str,
     found: Vec<(f64, String)>,
@@ -25,55 +25,72 @@ fn target(
         Some((value, place)) if total == 1 => format!("{value:.2}{unit} ({place})"),
         Some((value, place)) => format!("{met} of {total} met; worst {value:.2}{unit} ({place})"),
     };
-    Target { what: what.into(), aim: aim.into(), found, met: worst.is_some().then_some(met == total) }
+    Target {
+        quantity: what.into(),
+        target_value: aim.into(),
+        measured_value: found,
+        is_met: worst.is_some().then_some(met == total),
+    }
 }
 
 /// Returns the ratio of each figure of a path through both routers, with the packet size and direction.
 /// `ratio` computes the ratio from a figure.
-fn packets(bench: &Bench, path: Path, ratio: impl Fn(&PacketFigure) -> Option<f64>) -> Vec<(f64, String)> {
+fn packet_ratios(
+    bench: &Bench,
+    path: Path,
+    ratio: impl Fn(&PacketFigure) -> Option<f64>,
+) -> Vec<(f64, String)> {
     let both = bench.packets.iter().filter(|one| one.path == path && one.arrangement.starts_with("both"));
     both.filter_map(|one| Some((ratio(one)?, place(one)))).collect()
 }
 
 /// Compares the results of a bench with every target, and returns the targets with their verdicts.
-pub fn judge(bench: &Bench) -> Vec<Target> {
+pub fn judge_all(bench: &Bench) -> Vec<Target> {
     let mut targets = Vec::new();
     let aims = [(Path::Bpf, 1.0), (Path::Xdp, 1.5), (Path::Tun, 0.25)];
     for (path, aim) in aims {
-        targets.push(target(
+        targets.push(judge_target(
             &format!("{}: packets/s through both routers", path.name()),
             &format!(">= {aim:.2} of plain, every size"),
-            packets(bench, path, |one| one.to_plain),
+            packet_ratios(bench, path, |one| one.ratio_to_plain),
             |ratio| ratio >= aim,
             true,
             "",
         ));
-        targets.push(target(
+        targets.push(judge_target(
             &format!("{}: the same without the share of source and sink", path.name()),
             &format!(">= {aim:.2} of plain, every size"),
-            packets(bench, path, |one| bench.net_to_plain(one)),
+            packet_ratios(bench, path, |one| bench.net_ratio_to_plain(one)),
             |ratio| ratio >= aim,
             true,
             "",
         ));
     }
-    let fitting = super::tcp::Hosts::Fitting.words();
+    let fitting = super::tcp::HostSetting::Fitting.description();
     let tcp = bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == fitting);
-    let tcp = tcp.filter_map(|one| Some((one.to_plain?, format!("{} {}", one.streams, one.direction))));
-    targets.push(target("bpf: TCP", ">= 0.98 of plain", tcp.collect(), |ratio| ratio >= 0.98, true, ""));
-    for hosts in [super::tcp::Hosts::Large, super::tcp::Hosts::Deaf] {
-        let tcp = bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == hosts.words());
-        let tcp = tcp.filter_map(|one| Some((one.to_plain?, format!("{} {}", one.streams, one.direction))));
-        let what = format!("bpf: TCP, {}", hosts.words());
-        targets.push(target(&what, ">= 0.98 of plain", tcp.collect(), |ratio| ratio >= 0.98, true, ""));
+    let tcp = tcp.filter_map(|one| Some((one.ratio_to_plain?, format!("{} {}", one.streams, one.direction))));
+    targets.push(judge_target(
+        "bpf: TCP",
+        ">= 0.98 of plain",
+        tcp.collect(),
+        |ratio| ratio >= 0.98,
+        true,
+        "",
+    ));
+    for hosts in [super::tcp::HostSetting::Large, super::tcp::HostSetting::Deaf] {
+        let tcp = bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == hosts.description());
+        let tcp =
+            tcp.filter_map(|one| Some((one.ratio_to_plain?, format!("{} {}", one.streams, one.direction))));
+        let what = format!("bpf: TCP, {}", hosts.description());
+        targets.push(judge_target(&what, ">= 0.98 of plain", tcp.collect(), |ratio| ratio >= 0.98, true, ""));
     }
     targets.extend(ipv4(bench));
     targets.extend([Path::Bpf, Path::Xdp].map(|path| {
         let found = bench.ruleset.iter().filter(|one| one.path == path);
-        target(
+        judge_target(
             &format!("{}: packets/s with a ruleset and conntrack", path.name()),
             ">= 1.00 of plain, every size",
-            found.filter_map(|one| Some((one.to_plain?, place(one)))).collect(),
+            found.filter_map(|one| Some((one.ratio_to_plain?, place(one)))).collect(),
             |ratio| ratio >= 1.0,
             true,
             "",
@@ -81,7 +98,7 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
     }));
     let rtt = bench.rtt.iter().filter(|one| one.path == Path::Bpf);
     let rtt = rtt.filter_map(|one| Some((one.added_us?, "median".to_owned())));
-    targets.push(target(
+    targets.push(judge_target(
         "bpf: delay added for each direction",
         "<= 5 us",
         rtt.collect(),
@@ -91,8 +108,10 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
     ));
     for path in [Path::Bpf, Path::Xdp] {
         let many = bench.bindings.iter().filter(|one| one.path == path && one.bindings == 100_000);
-        let many = many.filter_map(|one| Some((one.to_one?, format!("{}, {} octets", one.what, one.size))));
-        targets.push(target(
+        let many = many.filter_map(|one| {
+            Some((one.ratio_to_one_binding?, format!("{}, {} octets", one.packet_kind, one.size)))
+        });
+        targets.push(judge_target(
             &format!("{}: packets/s with 100000 bindings", path.name()),
             ">= 0.85 of one binding",
             many.collect(),
@@ -107,13 +126,13 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
         let many = bench.bindings.iter().filter(|one| one.path == path && one.bindings == 100_000);
         let many = many.filter_map(|one| {
             let alike = bench.bindings.iter().find(|plain| {
-                (plain.path, &plain.what, plain.size, plain.bindings)
-                    == (Path::Plain, &one.what, one.size, one.bindings)
+                (plain.path, &plain.packet_kind, plain.size, plain.bindings)
+                    == (Path::Plain, &one.packet_kind, one.size, one.bindings)
             });
             let ratio = one.rate.median / alike.filter(|plain| plain.rate.median > 0.0)?.rate.median;
-            Some((ratio, format!("{}, {} octets", one.what, one.size)))
+            Some((ratio, format!("{}, {} octets", one.packet_kind, one.size)))
         });
-        targets.push(target(
+        targets.push(judge_target(
             &format!("{}: the same beside plain with 100000 routes", path.name()),
             ">= 0.85 of plain",
             many.collect(),
@@ -128,7 +147,7 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
             let place = format!("{}: {} lost, {} duplicated", one.direction, one.lost, one.duplicated);
             ((one.lost + one.duplicated) as f64, place)
         });
-        targets.push(target(
+        targets.push(judge_target(
             &format!("{}: lost and duplicated by handovers under load", path.name()),
             "0",
             moves.collect(),
@@ -137,10 +156,10 @@ pub fn judge(bench: &Bench) -> Vec<Target> {
             "",
         ));
     }
-    targets.extend(registrations(bench));
-    targets.extend(attacks(bench));
-    targets.extend(takeovers(bench));
-    targets.extend(faults(bench));
+    targets.extend(judge_registrations(bench));
+    targets.extend(judge_attacks(bench));
+    targets.extend(judge_takeovers(bench));
+    targets.extend(judge_faults(bench));
     targets
 }
 
@@ -158,9 +177,9 @@ fn ipv4(bench: &Bench) -> Vec<Target> {
         };
         let more = of(IPV4_INSIDE).filter_map(|one| {
             let beside = of(IPV6_INSIDE).find(|ipv6| place(ipv6) == place(one))?;
-            Some((one.to_plain? - beside.to_plain?, place(one)))
+            Some((one.ratio_to_plain? - beside.ratio_to_plain?, place(one)))
         });
-        targets.push(target(
+        targets.push(judge_target(
             &format!("{}: IPv4 inside, ratio to plain less that of IPv6", path.name()),
             ">= -0.05, every size",
             more.collect(),
@@ -171,10 +190,10 @@ fn ipv4(bench: &Bench) -> Vec<Target> {
     }
     // As for IPv6, the target is for `bpf`: an XDP program at a veth takes no super packets of TCP.
     let tcp = bench.ipv4_tcp.iter().filter(|one| one.path == Path::Bpf);
-    targets.push(target(
+    targets.push(judge_target(
         "bpf: TCP over IPv4, hosts with MTU 1500",
         ">= 0.95 of plain",
-        tcp.filter_map(|one| Some((one.to_plain?, one.direction.clone()))).collect(),
+        tcp.filter_map(|one| Some((one.ratio_to_plain?, one.direction.clone()))).collect(),
         |ratio| ratio >= 0.95,
         true,
         "",
@@ -183,57 +202,57 @@ fn ipv4(bench: &Bench) -> Vec<Target> {
 }
 
 /// Returns the targets for a home agent under attack.
-fn attacks(bench: &Bench) -> [Target; 2] {
+fn judge_attacks(bench: &Bench) -> [Target; 2] {
     let of = |value: fn(&AttackFigure) -> f64| {
-        let floods = bench.attacks.iter().filter(|one| one.frames > 0.0);
+        let floods = bench.attacks.iter().filter(|one| one.attack_frames_per_second > 0.0);
         floods.map(|one| (value(one), format!("{}, {}", one.path.name(), one.kind))).collect::<Vec<_>>()
     };
-    let slow = of(|one| f64::from(one.routers) - (one.acknowledged - one.late) as f64);
+    let slow = of(|one| f64::from(one.routers) - (one.acknowledged - one.late_routers) as f64);
     let lost = of(|one| 100.0 * one.packets_lost as f64 / one.packets.max(1) as f64);
     [
-        target("under attack: routers not registered within 1 s", "0", slow, |it| it == 0.0, false, ""),
-        target("under attack: packets lost", "< 1 %", lost, |it| it < 1.0, false, " %"),
+        judge_target("under attack: routers not registered within 1 s", "0", slow, |it| it == 0.0, false, ""),
+        judge_target("under attack: packets lost", "< 1 %", lost, |it| it < 1.0, false, " %"),
     ]
 }
 
 /// Returns the targets for machines that serve as home agents together, when one is killed.
-fn takeovers(bench: &Bench) -> [Target; 3] {
+fn judge_takeovers(bench: &Bench) -> [Target; 3] {
     let of = |value: fn(&TakeoverFigure) -> f64| {
         let many = bench.takeovers.iter().filter(|one| one.routers >= 1000);
         many.map(|one| (value(one), one.path.name().to_owned())).collect::<Vec<_>>()
     };
-    let one = of(|one| share(one.within_1s, one.flows));
-    let two = of(|one| share(one.within_2s, one.flows));
-    let missing = of(|one| one.missing as f64);
-    fn share(count: u64, flows: u64) -> f64 {
+    let one = of(|one| share_of_flows(one.within_1s, one.flows));
+    let two = of(|one| share_of_flows(one.within_2s, one.flows));
+    let missing = of(|one| one.missing_bindings as f64);
+    fn share_of_flows(count: u64, flows: u64) -> f64 {
         100.0 * count as f64 / flows.max(1) as f64
     }
     let what = |text: &str| format!("one of three machines is killed, 1000 routers: {text}");
     [
-        target(&what("flows again within 1 s"), ">= 99 %", one, |it| it >= 99.0, true, " %"),
-        target(&what("flows again within 2 s"), "all", two, |it| it >= 100.0, true, " %"),
-        target(&what("acknowledged bindings missing"), "0", missing, |it| it == 0.0, false, ""),
+        judge_target(&what("flows again within 1 s"), ">= 99 %", one, |it| it >= 99.0, true, " %"),
+        judge_target(&what("flows again within 2 s"), "all", two, |it| it >= 100.0, true, " %"),
+        judge_target(&what("acknowledged bindings missing"), "0", missing, |it| it == 0.0, false, ""),
     ]
 }
 
 /// Returns the targets for a series of faults.
-fn faults(bench: &Bench) -> [Target; 3] {
+fn judge_faults(bench: &Bench) -> [Target; 3] {
     let of = |value: fn(&FaultsFigure) -> f64| {
         let many = bench.faults.iter().filter(|one| one.faults >= 200);
         many.map(|one| (value(one), one.path.name().to_owned())).collect::<Vec<_>>()
     };
     let what = |text: &str| format!("200 faults of three machines: {text}");
     let (lost, two) = (of(|one| one.lost as f64), of(|one| one.two as f64));
-    let broken = of(|one| one.broken as f64);
+    let broken = of(|one| one.faults_without_recovery as f64);
     [
-        target(&what("acknowledged bindings lost"), "0", lost, |it| it == 0.0, false, ""),
-        target(&what("two acknowledge for one home agent"), "0", two, |it| it == 0.0, false, ""),
-        target(&what("not well after half a minute"), "0", broken, |it| it == 0.0, false, ""),
+        judge_target(&what("acknowledged bindings lost"), "0", lost, |it| it == 0.0, false, ""),
+        judge_target(&what("two acknowledge for one home agent"), "0", two, |it| it == 0.0, false, ""),
+        judge_target(&what("not well after half a minute"), "0", broken, |it| it == 0.0, false, ""),
     ]
 }
 
 /// Returns the targets for many routers that register.
-fn registrations(bench: &Bench) -> [Target; 6] {
+fn judge_registrations(bench: &Bench) -> [Target; 6] {
     let many = || bench.registrations.iter().filter(|one| one.routers >= 100_000);
     let of = |value: fn(&RegistrationsFigure) -> f64| {
         many().map(|one| (value(one), one.path.name().to_owned())).collect::<Vec<_>>()
@@ -248,14 +267,30 @@ fn registrations(bench: &Bench) -> [Target; 6] {
         .filter_map(|one| Some((one.memory_mib / without(one)?.memory_mib, one.path.name().to_owned())));
     let with_ipv4: Vec<_> = with_ipv4.collect();
     let plain = many().filter(|one| !one.has_ipv4);
-    let without_ipv4 = plain.map(|one| (one.octets_each, one.path.name().to_owned())).collect();
+    let without_ipv4 = plain.map(|one| (one.octets_per_binding, one.path.name().to_owned())).collect();
     let seconds = of(|one| one.seconds);
-    let wrong = of(|one| (one.lost + one.wrong + one.refresh.lost + one.refresh.wrong) as f64);
+    let wrong = of(|one| {
+        (one.lost + one.wrong_acknowledgements + one.refresh.lost + one.refresh.wrong_acknowledgements) as f64
+    });
     [
-        target(&what("seconds until all are registered"), "<= 10 s", seconds, |it| it <= 10.0, false, " s"),
-        target(&what("lost or wrong acknowledgements"), "0", wrong, |it| it == 0.0, false, ""),
-        target(&what("memory for each binding"), "<= 400 octets", without_ipv4, |it| it <= 400.0, false, ""),
-        target(
+        judge_target(
+            &what("seconds until all are registered"),
+            "<= 10 s",
+            seconds,
+            |it| it <= 10.0,
+            false,
+            " s",
+        ),
+        judge_target(&what("lost or wrong acknowledgements"), "0", wrong, |it| it == 0.0, false, ""),
+        judge_target(
+            &what("memory for each binding"),
+            "<= 400 octets",
+            without_ipv4,
+            |it| it <= 400.0,
+            false,
+            "",
+        ),
+        judge_target(
             &what("memory with an IPv4 prefix each, by memory without"),
             "<= 1.2",
             with_ipv4,
@@ -263,18 +298,18 @@ fn registrations(bench: &Bench) -> [Target; 6] {
             false,
             "",
         ),
-        target(
+        judge_target(
             &what("refreshes with a lifetime of 60 s"),
             "<= 0.15 of a core",
-            of(|one| one.refresh.share),
+            of(|one| one.refresh.agent_core_share),
             |it| it <= 0.15,
             false,
             "",
         ),
-        target(
+        judge_target(
             &what("acknowledged bindings missing after kill -9"),
             "0",
-            of(|one| one.missing as f64),
+            of(|one| one.missing_bindings as f64),
             |it| it == 0.0,
             false,
             "",
@@ -289,10 +324,16 @@ mod tests {
     #[test]
     fn target_reports_worst_figure_and_needs_all_to_pass() {
         let found = || vec![(1.2, "a".to_owned()), (0.9, "b".to_owned()), (1.0, "c".to_owned())];
-        let judged = target("x", "y", found(), |value| value >= 1.0, true, "");
-        assert_eq!((judged.met, judged.found.as_str()), (Some(false), "2 of 3 met; worst 0.90 (b)"));
-        let judged = target("x", "y", found(), |value| value <= 5.0, false, " us");
-        assert_eq!((judged.met, judged.found.as_str()), (Some(true), "3 of 3 met; worst 1.20 us (a)"));
-        assert_eq!(target("x", "y", Vec::new(), |_| true, true, "").met, None);
+        let judged = judge_target("x", "y", found(), |value| value >= 1.0, true, "");
+        assert_eq!(
+            (judged.is_met, judged.measured_value.as_str()),
+            (Some(false), "2 of 3 met; worst 0.90 (b)")
+        );
+        let judged = judge_target("x", "y", found(), |value| value <= 5.0, false, " us");
+        assert_eq!(
+            (judged.is_met, judged.measured_value.as_str()),
+            (Some(true), "3 of 3 met; worst 1.20 us (a)")
+        );
+        assert_eq!(judge_target("x", "y", Vec::new(), |_| true, true, "").is_met, None);
     }
 }

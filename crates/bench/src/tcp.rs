@@ -12,13 +12,13 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 use super::figures::{Series, TcpFigure};
-use super::packets::Part;
+use super::packets::RoutersOnPath;
 use super::path::Path;
 use super::transfer::{TransferTask, transfer_to};
-use super::world::{CN, CN_IPV4, HOSTS, World};
+use super::world::{CN_IPV4, CORRESPONDENT_ADDRESS, HOSTS, TestNetwork};
 use super::{Effort, Testbeds};
 use carnet_testbed::console;
-use carnet_testbed::process::{in_node, output};
+use carnet_testbed::process::{command_in_node, run_for_output};
 use carnet_testbed::tools;
 
 /// Commands that make a host forget the path MTUs of earlier transfers.
@@ -26,7 +26,7 @@ const FORGET: &str = "cd /proc/sys/net; echo 1 > ipv6/route/flush; echo 1 > ipv4
 
 /// Setting of the hosts: their MTU, and whether they receive Packet Too Big.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Hosts {
+pub enum HostSetting {
     /// The MTU fits into the tunnel.
     Fitting,
     /// The MTU does not fit into the tunnel.
@@ -37,46 +37,52 @@ pub enum Hosts {
     LargeIpv4,
 }
 
-impl Hosts {
+impl HostSetting {
     /// Returns a description of the setting.
-    pub fn words(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
-            Hosts::Fitting => "hosts with MTU 1460",
-            Hosts::Large => "hosts with MTU 1500",
-            Hosts::Deaf => "hosts with MTU 1500, Packet Too Big filtered",
-            Hosts::LargeIpv4 => "hosts with MTU 1500, IPv4",
+            HostSetting::Fitting => "hosts with MTU 1460",
+            HostSetting::Large => "hosts with MTU 1500",
+            HostSetting::Deaf => "hosts with MTU 1500, Packet Too Big filtered",
+            HostSetting::LargeIpv4 => "hosts with MTU 1500, IPv4",
         }
     }
 
     fn mtu(self) -> &'static str {
-        if self == Hosts::Fitting { "1460" } else { "1500" }
+        if self == HostSetting::Fitting { "1460" } else { "1500" }
     }
 
     /// Applies the setting to the hosts of all worlds.
-    pub fn set_all(self, bed: &Testbeds) -> anyhow::Result<()> {
-        bed.worlds(Part::Both).try_for_each(|(_, world)| self.set(world))
+    pub fn apply_to_all_networks(self, bed: &Testbeds) -> anyhow::Result<()> {
+        bed.networks(RoutersOnPath::Both).try_for_each(|(_, world)| self.apply_to_network(world))
     }
 
     /// Applies the setting to the hosts of a world.
-    pub fn set(self, world: &World) -> anyhow::Result<()> {
+    pub fn apply_to_network(self, world: &TestNetwork) -> anyhow::Result<()> {
         for (role, interface) in HOSTS {
-            let node = world.node(role);
-            output(in_node(&node, tools::path("ip")).args(["link", "set", interface, "mtu", self.mtu()]))?;
-            output(in_node(&node, "sh").args(["-ec", FORGET]))?;
+            let node = world.node_name(role);
+            run_for_output(command_in_node(&node, tools::path_of_program("ip")).args([
+                "link",
+                "set",
+                interface,
+                "mtu",
+                self.mtu(),
+            ]))?;
+            run_for_output(command_in_node(&node, "sh").args(["-ec", FORGET]))?;
             let mut rules = String::from("table inet filtered\ndelete table inet filtered\n");
-            if self == Hosts::Deaf {
+            if self == HostSetting::Deaf {
                 rules += "table inet filtered {\nchain input {\ntype filter hook input priority 0;\n\
                           icmpv6 type packet-too-big drop\n}\n}\n";
             }
-            let mut nft = in_node(&node, tools::path("nft"));
-            feed(nft.args(["-f", "-"]), &rules).with_context(|| format!("nft in node {node}"))?;
+            let mut nft = command_in_node(&node, tools::path_of_program("nft"));
+            run_with_input(nft.args(["-f", "-"]), &rules).with_context(|| format!("nft in node {node}"))?;
         }
         Ok(())
     }
 }
 
 /// Runs a command with `input` as its standard input.
-pub fn feed(command: &mut Command, input: &str) -> anyhow::Result<()> {
+pub fn run_with_input(command: &mut Command, input: &str) -> anyhow::Result<()> {
     use std::io::Write;
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -89,35 +95,40 @@ pub fn feed(command: &mut Command, input: &str) -> anyhow::Result<()> {
 }
 
 /// Returns `up` or `down`.
-pub fn direction(down: bool) -> String {
+pub fn direction_name(down: bool) -> String {
     if down { "down" } else { "up" }.into()
 }
 
 struct PathMeasurement<'a> {
     path: Path,
-    world: &'a World,
+    world: &'a TestNetwork,
     rates: Vec<f64>,
     retransmits: u64,
     error: Option<String>,
 }
 
-fn one(bed: &Testbeds, rounds: usize, hosts: Hosts, task: TransferTask) -> anyhow::Result<Vec<TcpFigure>> {
+fn measure_direction(
+    bed: &Testbeds,
+    rounds: usize,
+    hosts: HostSetting,
+    task: TransferTask,
+) -> anyhow::Result<Vec<TcpFigure>> {
     let mut lanes: Vec<PathMeasurement<'_>> = bed
-        .worlds(Part::Both)
-        .filter(|(path, _)| hosts != Hosts::LargeIpv4 || path.carries_ipv4())
+        .networks(RoutersOnPath::Both)
+        .filter(|(path, _)| hosts != HostSetting::LargeIpv4 || path.carries_ipv4())
         .map(|(path, world)| PathMeasurement { path, world, rates: Vec::new(), retransmits: 0, error: None })
         .collect();
     for round in 0..rounds {
         for turn in 0..lanes.len() {
             let at = (turn + round) % lanes.len();
             let lane = &mut lanes[at];
-            if hosts != Hosts::Fitting {
-                hosts.set(lane.world)?;
+            if hosts != HostSetting::Fitting {
+                hosts.apply_to_network(lane.world)?;
             }
-            let address = if hosts == Hosts::LargeIpv4 { CN_IPV4 } else { CN };
+            let address = if hosts == HostSetting::LargeIpv4 { CN_IPV4 } else { CORRESPONDENT_ADDRESS };
             match transfer_to(lane.world, address, task)? {
                 Ok(outcome) => {
-                    lane.rates.push(outcome.gbit);
+                    lane.rates.push(outcome.gigabits_per_second);
                     lane.retransmits += outcome.retransmits;
                 }
                 Err(why) => {
@@ -128,17 +139,18 @@ fn one(bed: &Testbeds, rounds: usize, hosts: Hosts, task: TransferTask) -> anyho
         }
         bed.check_running()?;
     }
-    let plain = lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of(lane.rates.clone()));
+    let plain =
+        lanes.iter().find(|lane| lane.path == Path::Plain).map(|lane| Series::of_rounds(lane.rates.clone()));
     let figure = |lane: PathMeasurement<'_>| {
-        let gbit = Series::of(lane.rates);
+        let gbit = Series::of_rounds(lane.rates);
         let base = plain.as_ref().filter(|_| lane.path != Path::Plain);
         TcpFigure {
-            hosts: hosts.words().into(),
-            streams: task.streams,
-            direction: direction(task.down),
+            hosts: hosts.description().into(),
+            streams: task.stream_count,
+            direction: direction_name(task.to_mobile_network),
             path: lane.path,
-            to_plain: plain.as_ref().and_then(|plain| gbit.ratio(plain)),
-            sure: base.and_then(|plain| gbit.ratios(plain).confidence_limits()),
+            ratio_to_plain: plain.as_ref().and_then(|plain| gbit.ratio_to(plain)),
+            ratio_confidence_limits: base.and_then(|plain| gbit.ratios_to(plain).confidence_limits()),
             gbit,
             retransmits: lane.retransmits,
             error: lane.error,
@@ -150,34 +162,44 @@ fn one(bed: &Testbeds, rounds: usize, hosts: Hosts, task: TransferTask) -> anyho
 /// Measures TCP over IPv4 between hosts with MTU 1500. Afterwards the hosts have an MTU that fits the tunnel.
 pub fn measure_ipv4(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
     let mut figures = Vec::new();
-    Hosts::LargeIpv4.set_all(bed)?;
+    HostSetting::LargeIpv4.apply_to_all_networks(bed)?;
     for down in [false, true] {
-        let task = TransferTask { streams: 1, down, seconds: effort.transfer, rate: None };
-        figures.extend(one(bed, effort.transfers, Hosts::LargeIpv4, task)?);
+        let task = TransferTask {
+            stream_count: 1,
+            to_mobile_network: down,
+            seconds: effort.transfer_seconds,
+            bits_per_second: None,
+        };
+        figures.extend(measure_direction(bed, effort.transfer_rounds, HostSetting::LargeIpv4, task)?);
     }
-    Hosts::Fitting.set_all(bed)?;
-    console::step("TCP over IPv4");
+    HostSetting::Fitting.apply_to_all_networks(bed)?;
+    console::print_step("TCP over IPv4");
     Ok(figures)
 }
 
 /// Measures all paths. Afterwards the hosts have an MTU that fits the tunnel.
 pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
     let mut figures = Vec::new();
-    for hosts in [Hosts::Large, Hosts::Deaf, Hosts::Fitting] {
-        let streams: &[usize] = match (hosts, &effort.streams[..]) {
-            (Hosts::Fitting, []) => &[1, 8],
-            (Hosts::Fitting, streams) => streams,
+    for hosts in [HostSetting::Large, HostSetting::Deaf, HostSetting::Fitting] {
+        let streams: &[usize] = match (hosts, &effort.stream_counts[..]) {
+            (HostSetting::Fitting, []) => &[1, 8],
+            (HostSetting::Fitting, streams) => streams,
             (_, []) => &[1],
             _ => continue,
         };
-        hosts.set_all(bed)?;
+        hosts.apply_to_all_networks(bed)?;
         for streams in streams.iter().copied() {
             for down in [false, true] {
-                let task = TransferTask { streams, down, seconds: effort.transfer, rate: None };
-                figures.extend(one(bed, effort.transfers, hosts, task)?);
+                let task = TransferTask {
+                    stream_count: streams,
+                    to_mobile_network: down,
+                    seconds: effort.transfer_seconds,
+                    bits_per_second: None,
+                };
+                figures.extend(measure_direction(bed, effort.transfer_rounds, hosts, task)?);
             }
         }
-        console::step(&format!("TCP: {}", hosts.words()));
+        console::print_step(&format!("TCP: {}", hosts.description()));
     }
     Ok(figures)
 }

@@ -28,20 +28,20 @@ use anyhow::{Context, anyhow, bail};
 use nix::sched::{CloneFlags, setns};
 
 use super::path::Path;
-use carnet_testbed::process::{Daemon, in_node, output, wait_for};
+use carnet_testbed::process::{Daemon, command_in_node, run_for_output, wait_until};
 use carnet_testbed::station::Station;
 use carnet_testbed::{isolate, tools, topology};
 
 /// Address of the host in the mobile network.
-pub const MNN: &str = "2001:db8:a::2";
+pub const MOBILE_HOST_ADDRESS: &str = "2001:db8:a::2";
 /// Address of the correspondent node.
-pub const CN: &str = "2001:db8:c::2";
+pub const CORRESPONDENT_ADDRESS: &str = "2001:db8:c::2";
 /// Address of the home agent.
-pub const HOME_AGENT: &str = "2001:db8:1::1";
+pub const HOME_AGENT_ADDRESS: &str = "2001:db8:1::1";
 /// Care-of address on `e0`.
-pub const CARE_OF: &str = "2001:db8:f0::2";
+pub const CARE_OF_ADDRESS: &str = "2001:db8:f0::2";
 /// Segments of the kernel's tunnel: the home agent's end and the mobile router's end.
-pub const SEGMENTS: [&str; 2] = ["2001:db8:5::1", "2001:db8:5::2"];
+pub const SEGMENT_ADDRESSES: [&str; 2] = ["2001:db8:5::1", "2001:db8:5::2"];
 
 /// IPv4 address of the host in the mobile network.
 pub const MNN_IPV4: &str = "203.0.113.2";
@@ -58,10 +58,10 @@ const IPV4_LINKS: [usize; 3] = [0, 1, 3];
 
 /// The links: node, interface and address of each end.
 const LINKS: [[(&str, &str, &str); 2]; 4] = [
-    [("mnn", "m0", MNN), ("mr", "i0", "2001:db8:a::1")],
-    [("mr", "e0", CARE_OF), ("ha", "f0", "2001:db8:f0::1")],
+    [("mnn", "m0", MOBILE_HOST_ADDRESS), ("mr", "i0", "2001:db8:a::1")],
+    [("mr", "e0", CARE_OF_ADDRESS), ("ha", "f0", "2001:db8:f0::1")],
     [("mr", "e1", "2001:db8:f1::2"), ("ha", "f1", "2001:db8:f1::1")],
-    [("ha", "h0", "2001:db8:c::1"), ("cn", "c0", CN)],
+    [("ha", "h0", "2001:db8:c::1"), ("cn", "c0", CORRESPONDENT_ADDRESS)],
 ];
 /// The hosts and their interfaces.
 pub const HOSTS: [(&str, &str); 2] = [("mnn", "m0"), ("cn", "c0")];
@@ -72,7 +72,7 @@ const NODES: [&str; 4] = ["mnn", "mr", "ha", "cn"];
 
 /// An interface of a world at which the benchmark sends or receives packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WorldInterface {
+pub struct NodeInterface {
     /// Node in the world: `mnn`, `mr`, `ha` or `cn`.
     pub node: &'static str,
     /// Interface of the node.
@@ -80,7 +80,7 @@ pub struct WorldInterface {
 }
 
 /// Returns the hardware addresses of an interface and of its peer.
-pub fn link_addresses(place: WorldInterface) -> ([u8; 6], [u8; 6]) {
+pub fn link_addresses(place: NodeInterface) -> ([u8; 6], [u8; 6]) {
     let mac = |link: usize, end: usize| [2, 0, 0, 0, link as u8 + 1, end as u8 + 1];
     for (l, link) in LINKS.iter().enumerate() {
         let end =
@@ -94,7 +94,7 @@ pub fn link_addresses(place: WorldInterface) -> ([u8; 6], [u8; 6]) {
 }
 
 /// Returns the text of a hardware address.
-fn text(mac: [u8; 6]) -> String {
+fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
 
@@ -121,14 +121,14 @@ pub fn run_in_node<T: Send>(
 #[derive(Debug, Clone)]
 pub struct Programs {
     /// The carnet program.
-    pub carnet: PathBuf,
+    pub carnet_program: PathBuf,
     /// Folder for logs.
-    pub logs: PathBuf,
+    pub log_folder: PathBuf,
 }
 
 /// A network of the benchmark with its programs.
 #[derive(Debug)]
-pub struct World {
+pub struct TestNetwork {
     /// Name of the world. The names of its nodes begin with it.
     pub name: String,
     /// The mobile router and the home agent, if they run carnet.
@@ -137,37 +137,37 @@ pub struct World {
     pub daemons: Vec<Daemon>,
 }
 
-impl World {
+impl TestNetwork {
     /// Builds the network. `mr` and `ha` are the data paths of the mobile router and the home agent.
     ///
     /// # Errors
     /// Fails also if this kernel does not support a path.
-    pub fn build(name: &str, mr: Path, ha: Path, programs: &Programs) -> anyhow::Result<World> {
-        let mut world = World { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
-        world.links()?;
-        world.routes(mr)?;
+    pub fn build(name: &str, mr: Path, ha: Path, programs: &Programs) -> anyhow::Result<TestNetwork> {
+        let mut world = TestNetwork { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
+        world.create_links()?;
+        world.add_routes(mr)?;
         world.ipv4(mr)?;
         if mr == Path::Xdp {
             // Turn off checksum offload. A veth may leave a checksum unfinished and note this in the packet,
             // and a redirect by XDP loses the note. A driver of real hardware never delivers such a packet.
             for (role, interface) in HOSTS {
-                let mut ethtool = in_node(&world.node(role), tools::path("ethtool"));
-                output(ethtool.args(["-K", interface, "tx", "off"]))?;
+                let mut ethtool = command_in_node(&world.node_name(role), tools::path_of_program("ethtool"));
+                run_for_output(ethtool.args(["-K", interface, "tx", "off"]))?;
             }
         }
         if mr.is_carnet() {
             let configs = [("ha", agent_config(name, ha)), ("mr", router_config(name, mr))];
             for (node, config) in configs {
-                world.start(node, &config, programs)?;
+                world.start_station(node, &config, programs)?;
             }
             for station in &world.stations {
                 let what = format!("a registered binding at {}", station.node);
-                wait_for(&what, 30, &mut world.daemons, || {
-                    Ok(station.is_ready() && station.registered(1).unwrap_or(false))
+                wait_until(&what, 30, &mut world.daemons, || {
+                    Ok(station.is_ready() && station.has_registered_bindings(1).unwrap_or(false))
                 })?;
             }
             for (station, path) in world.stations.iter().zip([ha, mr]) {
-                takes(station, path)?;
+                check_station_path(station, path)?;
             }
         }
         Ok(world)
@@ -177,7 +177,8 @@ impl World {
     pub fn packets_by_tun(&self) -> anyhow::Result<u64> {
         let mut sum = 0;
         for role in ["mr", "ha"] {
-            let shown = output(in_node(&self.node(role), "cat").arg("/proc/self/net/dev"))?;
+            let shown =
+                run_for_output(command_in_node(&self.node_name(role), "cat").arg("/proc/self/net/dev"))?;
             let line = shown.lines().find_map(|line| line.trim().strip_prefix("carnet0:"));
             // The second field of each direction is the number of packets.
             let fields: Vec<u64> =
@@ -188,32 +189,32 @@ impl World {
     }
 
     /// Returns the node of this world with this role.
-    pub fn node(&self, role: &str) -> String {
+    pub fn node_name(&self, role: &str) -> String {
         format!("{}.{role}", self.name)
     }
 
     /// Starts a station in a node.
-    pub fn start(&mut self, role: &str, config: &str, programs: &Programs) -> anyhow::Result<()> {
-        let node = self.node(role);
-        let file = std::path::Path::new(isolate::RUN).join(format!("{node}.toml"));
+    pub fn start_station(&mut self, role: &str, config: &str, programs: &Programs) -> anyhow::Result<()> {
+        let node = self.node_name(role);
+        let file = std::path::Path::new(isolate::RUN_DIRECTORY).join(format!("{node}.toml"));
         std::fs::write(&file, config).with_context(|| format!("cannot write {}", file.display()))?;
-        let log = programs.logs.join(format!("{node}.log"));
-        let (station, daemon) = Station::start(&programs.carnet, &node, &file, false, &log)?;
+        let log = programs.log_folder.join(format!("{node}.log"));
+        let (station, daemon) = Station::start(&programs.carnet_program, &node, &file, false, &log)?;
         self.stations.push(station);
         self.daemons.push(daemon);
         Ok(())
     }
 
     /// Creates nodes, links, addresses and neighbours.
-    pub fn links(&self) -> anyhow::Result<()> {
+    pub fn create_links(&self) -> anyhow::Result<()> {
         let mut commands = String::from("link set lo up\n");
         for role in NODES {
-            let _ = writeln!(commands, "netns add {}", self.node(role));
+            let _ = writeln!(commands, "netns add {}", self.node_name(role));
         }
-        topology::batch(None, &commands)?;
+        topology::run_ip_batch(None, &commands)?;
         for role in NODES {
             // Turn duplicate address detection off, so that an address is usable at once.
-            output(in_node(&self.node(role), "sh").args([
+            run_for_output(command_in_node(&self.node_name(role), "sh").args([
                 "-ec",
                 "cd /proc/sys/net/ipv6/conf
                  for key in default all; do echo 0 > $key/accept_dad; echo 0 > $key/dad_transmits; done",
@@ -222,8 +223,8 @@ impl World {
         let mut commands = String::new();
         for link in LINKS {
             let [near, far] = link.map(|(role, interface, _)| {
-                let (own, _) = link_addresses(WorldInterface { node: role, interface });
-                (interface, text(own), self.node(role))
+                let (own, _) = link_addresses(NodeInterface { node: role, interface });
+                (interface, mac_text(own), self.node_name(role))
             });
             let _ = writeln!(
                 commands,
@@ -231,7 +232,7 @@ impl World {
                 near.0, near.1, near.2, far.0, far.1, far.2
             );
         }
-        topology::batch(None, &commands)?;
+        topology::run_ip_batch(None, &commands)?;
         for role in NODES {
             let mut commands = String::from("link set lo up\n");
             for link in LINKS {
@@ -239,30 +240,33 @@ impl World {
                     if node != role {
                         continue;
                     }
-                    let (_, peer) = link_addresses(WorldInterface { node, interface });
+                    let (_, peer) = link_addresses(NodeInterface { node, interface });
                     let _ = writeln!(commands, "link set {interface} up");
                     let _ = writeln!(commands, "addr add {address}/64 dev {interface} nodad");
                     let _ = writeln!(
                         commands,
                         "neigh add {} lladdr {} dev {interface} nud permanent",
                         link[1 - end].2,
-                        text(peer)
+                        mac_text(peer)
                     );
                 }
             }
-            topology::batch(Some(&self.node(role)), &commands)?;
+            topology::run_ip_batch(Some(&self.node_name(role)), &commands)?;
         }
         // A veth accepts packets that XDP redirects only if its peer polls.
         for (role, interface) in HOSTS {
-            output(in_node(&self.node(role), tools::path("ethtool")).args(["-K", interface, "gro", "on"]))?;
+            run_for_output(
+                command_in_node(&self.node_name(role), tools::path_of_program("ethtool"))
+                    .args(["-K", interface, "gro", "on"]),
+            )?;
         }
         Ok(())
     }
 
     /// Sets the default routes of the hosts, and of a mobile router over its uplinks.
-    pub fn uplinks(&self) -> anyhow::Result<()> {
-        self.hosts()?;
-        topology::batch(Some(&self.node("mr")), UPLINKS)
+    pub fn add_uplink_routes(&self) -> anyhow::Result<()> {
+        self.configure_hosts()?;
+        topology::run_ip_batch(Some(&self.node_name("mr")), UPLINKS)
     }
 
     /// Sets IPv4 addresses, neighbours and routes.
@@ -278,14 +282,14 @@ impl World {
                 }
                 for (end, (node, interface, _)) in LINKS[*link].into_iter().enumerate() {
                     if node == role {
-                        let (_, peer) = link_addresses(WorldInterface { node, interface });
+                        let (_, peer) = link_addresses(NodeInterface { node, interface });
                         let _ = writeln!(
                             commands,
                             "addr add {}/24 dev {interface}\n\
                              neigh add {} lladdr {} dev {interface} nud permanent",
                             addresses[end],
                             addresses[1 - end],
-                            text(peer)
+                            mac_text(peer)
                         );
                     }
                 }
@@ -297,26 +301,28 @@ impl World {
                 ("ha", Path::Plain) => writeln!(commands, "route add {IPV4_PREFIX} via {}", IPV4[1][0]),
                 _ => Ok(()),
             };
-            let node = self.node(role);
-            topology::batch_of("-4", Some(&node), &commands)?;
+            let node = self.node_name(role);
+            topology::run_ip_batch_of_family("-4", Some(&node), &commands)?;
             if path == Path::Plain && ["mr", "ha"].contains(&role) {
-                output(in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))?;
+                run_for_output(
+                    command_in_node(&node, "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv4/ip_forward"]),
+                )?;
             }
         }
         Ok(())
     }
 
-    fn hosts(&self) -> anyhow::Result<()> {
-        topology::batch(Some(&self.node("mnn")), "route add default via 2001:db8:a::1\n")?;
-        topology::batch(Some(&self.node("cn")), "route add default via 2001:db8:c::1\n")
+    fn configure_hosts(&self) -> anyhow::Result<()> {
+        topology::run_ip_batch(Some(&self.node_name("mnn")), "route add default via 2001:db8:a::1\n")?;
+        topology::run_ip_batch(Some(&self.node_name("cn")), "route add default via 2001:db8:c::1\n")
     }
 
-    fn routes(&self, path: Path) -> anyhow::Result<()> {
-        let (mr, ha) = (self.node("mr"), self.node("ha"));
-        self.hosts()?;
+    fn add_routes(&self, path: Path) -> anyhow::Result<()> {
+        let (mr, ha) = (self.node_name("mr"), self.node_name("ha"));
+        self.configure_hosts()?;
         if !path.is_carnet() {
             for node in [&mr, &ha] {
-                output(in_node(node, "sh").args([
+                run_for_output(command_in_node(node, "sh").args([
                     "-ec",
                     "cd /proc/sys/net/ipv6/conf; echo 1 > all/forwarding
                      for one in all default e0 f0 i0 h0; do
@@ -331,13 +337,13 @@ impl World {
                     "route add 2001:db8:c::/64 encap seg6 mode encap.red segs {0} dev e0\n\
                      route add {0}/128 via 2001:db8:f0::1\n\
                      route add {1}/128 encap seg6local action End.DT6 table main dev i0\n",
-                    SEGMENTS[0], SEGMENTS[1]
+                    SEGMENT_ADDRESSES[0], SEGMENT_ADDRESSES[1]
                 ),
                 format!(
                     "route add 2001:db8:a::/64 encap seg6 mode encap.red segs {1} dev f0\n\
                      route add {1}/128 via 2001:db8:f0::2\n\
                      route add {0}/128 encap seg6local action End.DT6 table main dev h0\n",
-                    SEGMENTS[0], SEGMENTS[1]
+                    SEGMENT_ADDRESSES[0], SEGMENT_ADDRESSES[1]
                 ),
             ),
             Path::Plain => (
@@ -346,9 +352,9 @@ impl World {
             ),
             _ => (UPLINKS.into(), String::new()),
         };
-        topology::batch(Some(&mr), &router)?;
+        topology::run_ip_batch(Some(&mr), &router)?;
         if !agent.is_empty() {
-            topology::batch(Some(&ha), &agent)?;
+            topology::run_ip_batch(Some(&ha), &agent)?;
         }
         Ok(())
     }
@@ -356,10 +362,10 @@ impl World {
 
 /// Fails if a station's tunnels do not use the configured path. A station uses the TUN device until its BPF
 /// programs are loaded, so the function waits for that.
-fn takes(station: &Station, path: Path) -> anyhow::Result<()> {
+fn check_station_path(station: &Station, path: Path) -> anyhow::Result<()> {
     let mut paths = Vec::new();
     for _ in 0..300 {
-        let shown = station.show("tunnels")?;
+        let shown = station.show_json("tunnels")?;
         let tunnels = shown.as_array().into_iter().flatten();
         paths = tunnels.filter_map(|tunnel| tunnel["path"].as_str().map(str::to_owned)).collect();
         if !paths.is_empty() && paths.iter().all(|one| one == path.name()) {
@@ -382,7 +388,7 @@ pub fn station_config(name: &str, path: Path) -> String {
 fn agent_config(world: &str, path: Path) -> String {
     station_config(&format!("{world}.ha"), path)
         + &format!(
-            "[home_agent]\naddress = \"{HOME_AGENT}\"\nhome_prefix = \"2001:db8:1::/64\"\n\
+            "[home_agent]\naddress = \"{HOME_AGENT_ADDRESS}\"\nhome_prefix = \"2001:db8:1::/64\"\n\
              max_lifetime = \"72h\"\n\
              [[home_agent.mobile_router]]\nhome_address = \"2001:db8:1::1234\"\n\
              prefixes = [\"2001:db8:a::/64\"]\nipv4_prefixes = [\"{IPV4_PREFIX}\"]\n\
@@ -394,7 +400,7 @@ fn router_config(world: &str, path: Path) -> String {
     station_config(&format!("{world}.mr"), path)
         + &format!(
             "[mobile_router]\nhome_address = \"2001:db8:1::1234\"\nhome_prefix = \"2001:db8:1::/64\"\n\
-             home_agent = \"{HOME_AGENT}\"\nprefixes = [\"2001:db8:a::/64\"]\n\
+             home_agent = \"{HOME_AGENT_ADDRESS}\"\nprefixes = [\"2001:db8:a::/64\"]\n\
              ipv4_prefixes = [\"{IPV4_PREFIX}\"]\nlifetime = \"72h\"\n\
              lan = [\"i0\"]\nadvertise = false\n\
              auth = {{ spi = 300, key = \"000102030405060708090a0b0c0d0e0f\" }}\n\

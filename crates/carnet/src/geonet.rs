@@ -166,7 +166,7 @@ impl Geonet {
             link_mtu: None,
             backlog: 0,
             positions,
-            address: mid.map(|mid| settings::geonet::address(config, mid)),
+            address: mid.map(|mid| settings::geonet::gn_address(config, mid)),
             mac_addresses: seen,
             reported_link: None,
             changes: RateLimiter::new(CHANGES, NEWS_INTERVAL),
@@ -271,7 +271,7 @@ impl Geonet {
         // The first frame with a new address must not leave under the previous address: a receiver could link
         // both addresses.
         if self.address.is_some_and(|address| address.mid() != frame.source) {
-            self.address_is(now, settings::geonet::address(&self.config, frame.source));
+            self.address_is(now, settings::geonet::gn_address(&self.config, frame.source));
         }
         let _counted = self.link.send_as(frame.destination, frame.profile, &frame.packet);
     }
@@ -295,7 +295,7 @@ impl Geonet {
             && has != Mac::default()
             && own != Some(has)
         {
-            let address = settings::geonet::address(&self.config, has);
+            let address = settings::geonet::gn_address(&self.config, has);
             info!("this station's GeoNetworking address is {address}");
             (self.address, self.mac_addresses) = (Some(address), has);
             return Some(address);

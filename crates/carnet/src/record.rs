@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::Context;
 use carnet_api::config::Config;
 use carnet_base::{Rng, Time, WallTime};
-pub use carnet_settings::recording::Header;
-use carnet_settings::recording::{Inputs, Recording};
+pub use carnet_settings::recording::RecordingHeader;
+use carnet_settings::recording::{RecordedInputs, Recording};
 use carnet_station::Station;
 use carnet_station::io::{Input, Output};
 use serde::Serialize;
@@ -23,7 +23,7 @@ impl Recorder {
     ///
     /// # Errors
     /// Returns an error if the file cannot be created.
-    pub fn create(path: Option<&Path>, header: &Header) -> anyhow::Result<Recorder> {
+    pub fn create(path: Option<&Path>, header: &RecordingHeader) -> anyhow::Result<Recorder> {
         let Some(path) = path else { return Ok(Recorder(None)) };
         let recording = Recording::create(path, header)
             .with_context(|| format!("cannot write station.record {}", path.display()))?;
@@ -37,7 +37,7 @@ impl Recorder {
 
     /// Writes an input.
     pub fn record(&mut self, time: Time, wall: WallTime, input: Input) {
-        let written = self.0.as_mut().map(|recording| recording.input(time, wall, input));
+        let written = self.0.as_mut().map(|recording| recording.record_input(time, wall, input));
         self.check(written);
     }
 
@@ -71,11 +71,11 @@ impl Recorder {
 /// # Errors
 /// Returns an error that names the line, if the recording cannot be read.
 pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Result<()> {
-    let (header, inputs) = Inputs::open(path)?;
+    let (header, inputs) = RecordedInputs::open(path)?;
     let start = header.time;
     let security = furnish(config, Rng::independent_of_seed(header.seed), header.wall)?;
     let wall = header.wall;
-    let mut station = header.station(config);
+    let mut station = header.into_station(config);
     if let Some(entity) = security.entity {
         station.secure(start, wall, entity);
     }

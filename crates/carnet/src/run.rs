@@ -43,7 +43,7 @@ use tracing::{error, info, warn};
 use crate::facilities::Applications;
 use crate::geonet::{GEONET, Geonet, next_event as next_geonet_event, until};
 use crate::lan::{LanEvent, LanServices};
-use crate::record::{Header, Recorder};
+use crate::record::{Recorder, RecordingHeader};
 use crate::sessions::{SESSIONS, Sessions};
 use crate::settings::security::{LoadedSecurity, furnish};
 use crate::state::{
@@ -171,11 +171,11 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         State::open(opening)
     });
     let opened = tokio::select! {
-        opened = &mut opening => {
-            Some(opened?).filter(|opened| !opened.as_ref().is_err_and(|error| error.is::<StandbyEnded>()))
-        }
-        _ = terminate.recv() => None,
-        _ = interrupt.recv() => None,
+    opened = &mut opening => {
+    Some(opened?).filter(|opened| !opened.as_ref().is_err_and(|error| error.is::<StandbyEnded>()))
+    }
+    _ = terminate.recv() => None,
+    _ = interrupt.recv() => None,
     };
     let Some(opened) = opened else {
         // The program cannot end while a thread waits for the store, so this shutdown of the socket ends the
@@ -251,122 +251,122 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     let result = loop {
         let due = runner.poll_timeout();
         let step = tokio::select! {
-            ready = readable(tunnel.as_ref(), runner.read_pause.until()) => match ready {
-                Ok(()) => {
-                    bursts += 1;
-                    runner.packets().await;
-                    Ok(())
-                }
-                Err(error) => Err(anyhow::Error::from(error).context("cannot read from the tunnel device")),
-            },
-            ready = datagrams_readable(datagrams.as_ref()) => match ready {
-                Ok(()) => {
-                    bursts += 1;
-                    runner.datagrams().await;
-                    Ok(())
-                }
-                Err(error) => Err(anyhow::Error::from(error).context("cannot read from a tunnel socket")),
-            },
-            ready = protected.readable() => {
-                runner.protected_messages(&protected);
-                ready.map_err(|error| anyhow::Error::from(error).context("cannot read from the raw socket \
-                 for messages under IPsec"))
-            }
-            event = next_event(runner.platform.as_mut()) => match event {
-                Ok(PlatformEvent::DataPath(obstacles)) => runner.data_path(&obstacles),
-                Ok(event) => {
-                    runner.kernel_event(event);
-                    Ok(())
-                }
-                // The fault may be temporary; the next call reads all state of the kernel again.
-                Err(error) if runner.may_recover() && !error.is_fatal() => {
-                    error!("cannot handle events of the kernel: {error}; carnet will read its state again");
-                    sleep(RECOVERY).await;
-                    Ok(())
-                }
-                Err(error) => Err(error.into()),
-            },
-            signal = signals.next() => {
-                runner.input(match signal {
-                    Signal::Strength { interface, dbm } => Input::Signal { interface, dbm },
-                    Signal::Roaming { interface, roaming } => Input::Roaming { interface, roaming },
-                });
-                runner.tell_uplinks();
-                Ok(())
-            }
-            _ = counting.tick(), if !counted.is_empty() => {
-                runner.count(&counted);
-                runner.tell_uplinks();
-                Ok(())
-            }
-            waited = alarm.wait(due) => {
-                runner.handle_sessions();
-                if runner.is_station_due() {
-                    runner.count_tunnels();
-                    runner.input(Input::Timeout);
-                }
-                waited.map_err(anyhow::Error::from)
-            }
-            event = next_geonet_event(&mut runner.geonet) => {
-                bursts += 1;
-                match event.and_then(|event| runner.geonet_event(event)) {
-                    Ok(()) if runner.geonet_path_refused.is_some() => runner.without_geonet_path(),
-                    Ok(()) => {
-                        geonet_failures = 0;
-                        Ok(())
-                    }
-                    Err(error) if geonet_failures < MAX_FAILURES => {
-                        geonet_failures += 1;
-                        error!("cannot use the sockets of GeoNetworking: {error}; carnet will try again");
-                        sleep(RECOVERY).await;
-                        Ok(())
-                    }
-                    Err(error) if runner.platform.is_some() => {
-                        runner.give_up_geonet(&error.to_string());
-                        Ok(())
-                    }
-                    Err(error) => Err(error.into()),
-                }
-            }
-            event = next_lan_event(&mut runner.lan) => {
-                runner.lan_event(event);
-                Ok(())
-            }
-            news = runner.state.news() => runner.persisted(news),
-            (tester, message) = upper_tester::next_message(&mut runner.upper_tester) => {
-                runner.steer(tester, message);
-                Ok(())
-            }
-            _ = resting.tick() => {
-                if std::mem::take(&mut bursts) < LITTLE {
-                    carnet_linux::give_back_memory();
-                    carnet_linux::give_back_code();
-                }
-                Ok(())
-            }
-            Some((interface, probe)) = probed.recv() => {
-                runner.portal_probes.is_busy = false;
-                runner.input(Input::PortalProbe { interface, probe });
-                Ok(())
-            }
-            Some(request) = inbox.recv() => {
-                runner.request(request);
-                Ok(())
-            }
-            _ = hangup.recv() => {
-                with_secrets(|| runner.reload(path, store));
-                protected = runner.protected();
-                let wanted = settings::signals(&runner.config);
-                if wanted != sources {
-                    signals.watch(wanted.clone());
-                    sources = wanted;
-                }
-                counted = settings::counted(&runner.config);
-                counting = self::counting(&runner.config);
-                Ok(())
-            }
-            _ = terminate.recv() => break Ok(()),
-            _ = interrupt.recv() => break Ok(()),
+        ready = readable(tunnel.as_ref(), runner.read_pause.until()) => match ready {
+        Ok(()) => {
+        bursts += 1;
+        runner.packets().await;
+        Ok(())
+        }
+        Err(error) => Err(anyhow::Error::from(error).context("cannot read from the tunnel device")),
+        },
+        ready = datagrams_readable(datagrams.as_ref()) => match ready {
+        Ok(()) => {
+        bursts += 1;
+        runner.datagrams().await;
+        Ok(())
+        }
+        Err(error) => Err(anyhow::Error::from(error).context("cannot read from a tunnel socket")),
+        },
+        ready = protected.readable() => {
+        runner.protected_messages(&protected);
+        ready.map_err(|error| anyhow::Error::from(error).context("cannot read from the raw socket \
+                         for messages under IPsec"))
+        }
+        event = next_event(runner.platform.as_mut()) => match event {
+        Ok(PlatformEvent::DataPath(obstacles)) => runner.data_path(&obstacles),
+        Ok(event) => {
+        runner.kernel_event(event);
+        Ok(())
+        }
+        // The fault may be temporary; the next call reads all state of the kernel again.
+        Err(error) if runner.may_recover() && !error.is_fatal() => {
+        error!("cannot handle events of the kernel: {error}; carnet will read its state again");
+        sleep(RECOVERY).await;
+        Ok(())
+        }
+        Err(error) => Err(error.into()),
+        },
+        signal = signals.next() => {
+        runner.input(match signal {
+        Signal::Strength { interface, dbm } => Input::Signal { interface, dbm },
+        Signal::Roaming { interface, roaming } => Input::Roaming { interface, roaming },
+        });
+        runner.tell_uplinks();
+        Ok(())
+        }
+        _ = counting.tick(), if !counted.is_empty() => {
+        runner.count(&counted);
+        runner.tell_uplinks();
+        Ok(())
+        }
+        waited = alarm.wait(due) => {
+        runner.handle_sessions();
+        if runner.is_station_due() {
+        runner.count_tunnels();
+        runner.input(Input::Timeout);
+        }
+        waited.map_err(anyhow::Error::from)
+        }
+        event = next_geonet_event(&mut runner.geonet) => {
+        bursts += 1;
+        match event.and_then(|event| runner.geonet_event(event)) {
+        Ok(()) if runner.geonet_path_refused.is_some() => runner.without_geonet_path(),
+        Ok(()) => {
+        geonet_failures = 0;
+        Ok(())
+        }
+        Err(error) if geonet_failures < MAX_FAILURES => {
+        geonet_failures += 1;
+        error!("cannot use the sockets of GeoNetworking: {error}; carnet will try again");
+        sleep(RECOVERY).await;
+        Ok(())
+        }
+        Err(error) if runner.platform.is_some() => {
+        runner.give_up_geonet(&error.to_string());
+        Ok(())
+        }
+        Err(error) => Err(error.into()),
+        }
+        }
+        event = next_lan_event(&mut runner.lan) => {
+        runner.lan_event(event);
+        Ok(())
+        }
+        news = runner.state.news() => runner.persisted(news),
+        (tester, message) = upper_tester::next_message(&mut runner.upper_tester) => {
+        runner.steer(tester, message);
+        Ok(())
+        }
+        _ = resting.tick() => {
+        if std::mem::take(&mut bursts) < LITTLE {
+        carnet_linux::give_back_memory();
+        carnet_linux::give_back_code();
+        }
+        Ok(())
+        }
+        Some((interface, probe)) = probed.recv() => {
+        runner.portal_probes.is_busy = false;
+        runner.input(Input::PortalProbe { interface, probe });
+        Ok(())
+        }
+        Some(request) = inbox.recv() => {
+        runner.request(request);
+        Ok(())
+        }
+        _ = hangup.recv() => {
+        with_secrets(|| runner.reload(path, store));
+        protected = runner.protected();
+        let wanted = settings::signals(&runner.config);
+        if wanted != sources {
+        signals.watch(wanted.clone());
+        sources = wanted;
+        }
+        counted = settings::counted(&runner.config);
+        counting = self::counting(&runner.config);
+        Ok(())
+        }
+        _ = terminate.recv() => break Ok(()),
+        _ = interrupt.recv() => break Ok(()),
         };
         if let Err(error) = step {
             break Err(error);
@@ -489,8 +489,8 @@ async fn next_event(platform: Option<&mut Platform>) -> carnet_linux::Result<Pla
 async fn next_lan_event(lan: &mut LanServices) -> Option<LanEvent> {
     let due = lan.poll_timeout();
     tokio::select! {
-        event = lan.next_event() => Some(event),
-        () = until(due) => None,
+    event = lan.next_event() => Some(event),
+    () = until(due) => None,
     }
 }
 
@@ -616,7 +616,7 @@ impl Runner {
         seed: Seed,
         (mut state, kept): (State, PersistentState),
     ) -> anyhow::Result<Runner> {
-        let header = Header {
+        let header = RecordingHeader {
             seed,
             time: clock::now(),
             wall: clock::wall(),
@@ -643,7 +643,7 @@ impl Runner {
         }
         let recorder = Recorder::create(config.station.record.as_deref(), &header);
         let recorder = optional(&config, "the recording", recorder)?.unwrap_or_default();
-        let station_config = settings::station(&config, geonet.get().and_then(Geonet::address));
+        let station_config = settings::station_config(&config, geonet.get().and_then(Geonet::address));
         let sessions = Sessions::new(&config, header.time)?;
         config.wipe_keys();
         let served = settings::home_addresses(&config);
@@ -1211,13 +1211,13 @@ impl Runner {
         let protected = self.protected();
         while !self.station.is_quiescent() {
             tokio::select! {
-                Ok(()) = readable(tunnel, None) => self.packets().await,
-                Ok(()) = datagrams_readable(datagrams) => self.datagrams().await,
-                Ok(()) = protected.readable() => self.protected_messages(&protected),
-                () = until(self.poll_timeout()) => {
-                    self.handle_sessions();
-                    self.input(Input::Timeout);
-                }
+            Ok(()) = readable(tunnel, None) => self.packets().await,
+            Ok(()) = datagrams_readable(datagrams) => self.datagrams().await,
+            Ok(()) = protected.readable() => self.protected_messages(&protected),
+            () = until(self.poll_timeout()) => {
+            self.handle_sessions();
+            self.input(Input::Timeout);
+            }
             }
         }
     }

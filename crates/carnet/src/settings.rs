@@ -14,7 +14,7 @@ use std::time::Duration;
 use carnet_api::config::{Config, DataplanePath, FlowAction, PolicyAction, SecurityPolicy};
 use carnet_linux::signal::SignalSource;
 use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, ProbeTarget, WatchedInterface};
-pub use carnet_settings::station;
+pub use carnet_settings::station_config;
 
 /// Whether the station uses the fast path of GeoNetworking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,10 +8,11 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const GOOD: &str = "[station]\nname = 'a'\n[home_agent]\naddress = 'fd00::1'\nhome_prefix = 'fd00::/64'\n\
+const VALID_CONFIG: &str = "[station]\nname = 'a'\n[home_agent]\naddress = 'fd00::1'\nhome_prefix = \
+ 'fd00::/64'\n\
                     [[home_agent.mobile_router]]\nhome_address = 'fd00::2'\nauth = 'none'\n";
 
-fn carnet(arguments: &[&str]) -> Output {
+fn run_carnet(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_carnet"))
         .args(arguments)
         .env_remove("CARNET_SOCKET")
@@ -20,16 +21,16 @@ fn carnet(arguments: &[&str]) -> Output {
         .expect("the program")
 }
 
-fn stderr(output: &Output) -> String {
+fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-fn stdout(output: &Output) -> String {
+fn stdout_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Returns a path for a file of the test with this name. No file exists there yet.
-fn scratch(name: &str) -> PathBuf {
+fn new_scratch_folder(name: &str) -> PathBuf {
     let path = std::env::temp_dir().join(format!("carnet-cli-{}-{name}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     path
@@ -37,7 +38,7 @@ fn scratch(name: &str) -> PathBuf {
 
 /// Listens on the socket and answers one request with `answer`. Returns the first line and the body of the
 /// request.
-fn answer_once(socket: &PathBuf, answer: String) -> std::thread::JoinHandle<(String, String)> {
+fn answer_one_request(socket: &PathBuf, answer: String) -> std::thread::JoinHandle<(String, String)> {
     let listener = UnixListener::bind(socket).expect("a socket");
     std::thread::spawn(move || {
         let (stream, _) = listener.accept().expect("a client");
@@ -63,7 +64,7 @@ fn answer_once(socket: &PathBuf, answer: String) -> std::thread::JoinHandle<(Str
     })
 }
 
-fn http(status: &str, body: &str) -> String {
+fn http_response(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
@@ -72,21 +73,21 @@ fn http(status: &str, body: &str) -> String {
 fn key_pair_is_that_of_wireguard_and_its_file_is_private() {
     use std::os::unix::fs::PermissionsExt;
 
-    let path = scratch("key");
+    let path = new_scratch_folder("key");
     let file = path.to_string_lossy().into_owned();
-    let output = carnet(&["key", "--out", &file]);
-    assert!(output.status.success(), "{}", stderr(&output));
-    assert_eq!(stderr(&output), "");
+    let output = run_carnet(&["key", "--out", &file]);
+    assert!(output.status.success(), "{}", stderr_text(&output));
+    assert_eq!(stderr_text(&output), "");
     assert_eq!(std::fs::metadata(&path).expect("a file").permissions().mode() & 0o7777, 0o600);
     let written = std::fs::read_to_string(&path).expect("a file");
     let private: carnet_wireguard::PrivateKey = written.parse().expect("a private key");
-    assert_eq!(stdout(&output), format!("{}\n", private.public_key()));
-    assert_eq!((written.len(), stdout(&output).len()), (45, 45));
+    assert_eq!(stdout_text(&output), format!("{}\n", private.public_key()));
+    assert_eq!((written.len(), stdout_text(&output).len()), (45, 45));
 
-    let again = carnet(&["key", "--out", &file]);
+    let again = run_carnet(&["key", "--out", &file]);
     assert_eq!(again.status.code(), Some(1));
-    assert!(stderr(&again).contains("cannot write the private key"), "{}", stderr(&again));
-    assert_eq!(stdout(&again), "");
+    assert!(stderr_text(&again).contains("cannot write the private key"), "{}", stderr_text(&again));
+    assert_eq!(stdout_text(&again), "");
     assert_eq!(std::fs::read_to_string(&path).expect("a file"), written, "the file is not overwritten");
     let _ = std::fs::remove_file(&path);
 }
@@ -94,23 +95,23 @@ fn key_pair_is_that_of_wireguard_and_its_file_is_private() {
 #[cfg(feature = "wireguard")]
 #[test]
 fn private_key_alone_goes_to_standard_output() {
-    let output = carnet(&["key"]);
+    let output = run_carnet(&["key"]);
     assert!(output.status.success());
-    let private: carnet_wireguard::PrivateKey = stdout(&output).parse().expect("a private key");
-    assert_eq!(stderr(&output), format!("public key: {}\n", private.public_key()));
-    assert_ne!(stdout(&output), stdout(&carnet(&["key"])));
+    let private: carnet_wireguard::PrivateKey = stdout_text(&output).parse().expect("a private key");
+    assert_eq!(stderr_text(&output), format!("public key: {}\n", private.public_key()));
+    assert_ne!(stdout_text(&output), stdout_text(&run_carnet(&["key"])));
 }
 
 #[test]
 fn check_accepts_and_warns() {
-    let path = scratch("good.toml");
-    std::fs::write(&path, GOOD).expect("a config");
+    let path = new_scratch_folder("good.toml");
+    std::fs::write(&path, VALID_CONFIG).expect("a config");
     let name = path.to_str().expect("a path");
-    let output = carnet(&["check", "--config", name]);
+    let output = run_carnet(&["check", "--config", name]);
     assert_eq!(output.status.code(), Some(0));
-    assert_eq!(stdout(&output), "tunnels: in the clear\n");
+    assert_eq!(stdout_text(&output), "tunnels: in the clear\n");
     assert_eq!(
-        stderr(&output),
+        stderr_text(&output),
         format!(
             "{name}: warning: home_agent.mobile_router fd00::2: auth = \"none\": anyone who reaches the home \
              agent can take over the traffic of this mobile router\n"
@@ -124,10 +125,10 @@ fn check_accepts_and_warns() {
 fn check_warns_of_published_keys() {
     use std::os::unix::fs::PermissionsExt;
 
-    let (path, key) = (scratch("known.toml"), scratch("known.key"));
+    let (path, key) = (new_scratch_folder("known.toml"), new_scratch_folder("known.key"));
     std::fs::write(&key, "000102030405060708090a0b0c0d0e0f\n").expect("a key");
-    let text = GOOD.replace("'none'", &format!("{{ spi = 300, key_file = '{}' }}", key.display()));
-    assert_ne!(text, GOOD);
+    let text = VALID_CONFIG.replace("'none'", &format!("{{ spi = 300, key_file = '{}' }}", key.display()));
+    assert_ne!(text, VALID_CONFIG);
     std::fs::write(&path, text).expect("a config");
     let name = path.to_str().expect("a path");
     let documented = format!(
@@ -138,10 +139,10 @@ fn check_warns_of_published_keys() {
         format!("{name}: warning: {}: others may read the key in it, its mode is 0644", key.display());
     for (mode, command) in [(0o644, vec!["check", name]), (0o600, vec!["check", "--config", name])] {
         std::fs::set_permissions(&key, std::fs::Permissions::from_mode(mode)).expect("a mode");
-        let output = carnet(&command);
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        assert!(stderr(&output).contains(&documented), "{}", stderr(&output));
-        assert_eq!(stderr(&output).contains(&readable), mode == 0o644, "{}", stderr(&output));
+        let output = run_carnet(&command);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
+        assert!(stderr_text(&output).contains(&documented), "{}", stderr_text(&output));
+        assert_eq!(stderr_text(&output).contains(&readable), mode == 0o644, "{}", stderr_text(&output));
     }
     std::fs::remove_file(&key).expect("gone");
     std::fs::remove_file(&path).expect("gone");
@@ -150,29 +151,30 @@ fn check_warns_of_published_keys() {
 /// A script waits for a station that does not start, and gets an error after the time limit.
 #[test]
 fn status_wait_ends_after_its_timeout() {
-    let nowhere = scratch("nowhere.sock");
+    let nowhere = new_scratch_folder("nowhere.sock");
     let socket = nowhere.to_str().expect("a path");
-    let output = carnet(&["status", "--wait", "registered", "--timeout", "1s", "--socket", socket]);
+    let output = run_carnet(&["status", "--wait", "registered", "--timeout", "1s", "--socket", socket]);
     assert_eq!(output.status.code(), Some(1));
     let expected = format!(
         "carnet: the station has not reached the state of --wait after 1 s: cannot reach the station at \
          {socket}: "
     );
-    assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
-    assert_eq!(stdout(&output), "");
-    let output = carnet(&["status", "--timeout", "1s"]);
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr_text(&output).starts_with(&expected), "{}", stderr_text(&output));
+    assert_eq!(stdout_text(&output), "");
+    let output = run_carnet(&["status", "--timeout", "1s"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr_text(&output));
 }
 
 #[test]
 fn check_and_run_report_every_config_mistake() {
-    let path = scratch("bad.toml");
-    std::fs::write(&path, GOOD.replace("'a'", "'a b'").replace("'fd00::2'", "'fe80::2'")).expect("a config");
+    let path = new_scratch_folder("bad.toml");
+    std::fs::write(&path, VALID_CONFIG.replace("'a'", "'a b'").replace("'fd00::2'", "'fe80::2'"))
+        .expect("a config");
     let name = path.to_str().expect("a path");
     for command in ["check", "run"] {
-        let output = carnet(&[command, "--config", name]);
+        let output = run_carnet(&[command, "--config", name]);
         assert_eq!(output.status.code(), Some(2), "{command}");
-        let errors = stderr(&output);
+        let errors = stderr_text(&output);
         let lines: Vec<&str> = errors.lines().collect();
         assert_eq!(lines.len(), 2, "{errors}");
         assert!(
@@ -180,12 +182,16 @@ fn check_and_run_report_every_config_mistake() {
             "{errors}"
         );
         assert!(lines[1].starts_with(&format!("{name}:7:16: ")), "{errors}");
-        assert_eq!(stdout(&output), "");
+        assert_eq!(stdout_text(&output), "");
     }
     std::fs::remove_file(&path).expect("gone");
-    let output = carnet(&["check", "--config", name]);
+    let output = run_carnet(&["check", "--config", name]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).starts_with(&format!("{name}: cannot read the config")), "{}", stderr(&output));
+    assert!(
+        stderr_text(&output).starts_with(&format!("{name}: cannot read the config")),
+        "{}",
+        stderr_text(&output)
+    );
 }
 
 /// Only a user of the API may read the token file.
@@ -193,7 +199,7 @@ fn check_and_run_report_every_config_mistake() {
 fn check_reports_mistakes_of_the_token_file() {
     use std::os::unix::fs::PermissionsExt;
 
-    let (path, tokens) = (scratch("guarded.toml"), scratch("guarded.tokens"));
+    let (path, tokens) = (new_scratch_folder("guarded.toml"), new_scratch_folder("guarded.tokens"));
     let place = tokens.display();
     let text = format!(
         "[station]\nname = 'a'\nhttp = '[2001:db8::1]:8440'\nhttp_tokens = '{place}'\n\
@@ -201,8 +207,8 @@ fn check_reports_mistakes_of_the_token_file() {
     );
     std::fs::write(&path, text).expect("a config");
     let check = || {
-        let output = carnet(&["check", "--config", path.to_str().expect("a path")]);
-        (output.status.code(), stderr(&output))
+        let output = run_carnet(&["check", "--config", path.to_str().expect("a path")]);
+        (output.status.code(), stderr_text(&output))
     };
     let write = |text: &str, mode| {
         std::fs::write(&tokens, text).expect("tokens");
@@ -227,15 +233,15 @@ fn check_reports_mistakes_of_the_token_file() {
 /// The command reads the trace that the config names, so that its mistakes show before the station starts.
 #[test]
 fn check_reports_mistakes_of_the_position_trace() {
-    let (path, trace) = (scratch("follows.toml"), scratch("drive.trace"));
+    let (path, trace) = (new_scratch_folder("follows.toml"), new_scratch_folder("drive.trace"));
     let text = format!(
         "[station]\nname = 'a'\n[geonet]\ninterface = 'wlan1'\nposition = 'trace:{}'\n",
         trace.display()
     );
     std::fs::write(&path, text).expect("a config");
     let check = || {
-        let output = carnet(&["check", "--config", path.to_str().expect("a path")]);
-        (output.status.code(), stderr(&output))
+        let output = run_carnet(&["check", "--config", path.to_str().expect("a path")]);
+        (output.status.code(), stderr_text(&output))
     };
     std::fs::write(&trace, "# nothing yet\n0 48.8375 2.1008\n5 48.8375 200\n").expect("a trace");
     let expected =
@@ -253,31 +259,31 @@ fn check_reports_mistakes_of_the_position_trace() {
 /// An upper tester gives control of the station to every program that reaches it.
 #[test]
 fn check_accepts_an_upper_tester_only_with_its_feature() {
-    let path = scratch("tester.toml");
+    let path = new_scratch_folder("tester.toml");
     let config = "[station]\nname = 'a'\n[geonet]\ninterface = 'gn0'\nposition = 'fixed:48.8375,2.1008'\n\
                   [conformance]\nupper_tester = '[::1]:12345'\n";
     std::fs::write(&path, config).expect("a config");
-    let output = carnet(&["check", path.to_str().expect("a path")]);
+    let output = run_carnet(&["check", path.to_str().expect("a path")]);
     let refusal = "[conformance]: this program was built without the feature `upper-tester`";
-    let is_refused = stderr(&output).contains(refusal);
+    let is_refused = stderr_text(&output).contains(refusal);
     let expected = if cfg!(feature = "upper-tester") { (Some(0), false) } else { (Some(2), true) };
-    assert_eq!((output.status.code(), is_refused), expected, "{}", stderr(&output));
+    assert_eq!((output.status.code(), is_refused), expected, "{}", stderr_text(&output));
     let _ = std::fs::remove_file(&path);
 }
 
 #[test]
 fn run_refuses_an_invalid_log_filter() {
-    let path = scratch("log.toml");
-    std::fs::write(&path, GOOD).expect("a config");
-    let output = carnet(&["run", "--config", path.to_str().expect("a path"), "--log", "carnet=loud"]);
+    let path = new_scratch_folder("log.toml");
+    std::fs::write(&path, VALID_CONFIG).expect("a config");
+    let output = run_carnet(&["run", "--config", path.to_str().expect("a path"), "--log", "carnet=loud"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(stderr(&output).contains("\"carnet=loud\" is no log filter"), "{}", stderr(&output));
+    assert!(stderr_text(&output).contains("\"carnet=loud\" is no log filter"), "{}", stderr_text(&output));
     std::fs::remove_file(path).expect("gone");
 }
 
 #[test]
 fn command_without_running_station_has_exit_status_1() {
-    let path = scratch("nobody.sock");
+    let path = new_scratch_folder("nobody.sock");
     let name = path.to_str().expect("a path");
     for command in [
         &["status"][..],
@@ -290,74 +296,75 @@ fn command_without_running_station_has_exit_status_1() {
         &["gnsend", "shb", "--payload", "00"],
         &["gnrecv"],
     ] {
-        let output = carnet(&[command, &["--socket", name]].concat());
+        let output = run_carnet(&[command, &["--socket", name]].concat());
         assert_eq!(output.status.code(), Some(1), "{command:?}");
         let expected = format!("carnet: cannot reach the station at {name}: No such file or directory");
-        assert!(stderr(&output).starts_with(&expected), "{}", stderr(&output));
+        assert!(stderr_text(&output).starts_with(&expected), "{}", stderr_text(&output));
     }
 }
 
 #[test]
 fn refused_command_has_exit_status_1() {
-    let path = scratch("answer.sock");
+    let path = new_scratch_folder("answer.sock");
     let name = path.to_str().expect("a path");
 
-    let station = answer_once(&path, http("200 OK", "{\"a.b\":1}"));
-    let output = carnet(&["show", "counters", "--socket", name]);
-    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "a.b  1\n"));
+    let station = answer_one_request(&path, http_response("200 OK", "{\"a.b\":1}"));
+    let output = run_carnet(&["show", "counters", "--socket", name]);
+    assert_eq!((output.status.code(), stdout_text(&output).as_str()), (Some(0), "a.b  1\n"));
     assert_eq!(station.join().expect("a request").0, "GET /v1/counters HTTP/1.1");
     std::fs::remove_file(&path).expect("gone");
 
-    let station = answer_once(&path, http("200 OK", "{\"a.b\":1}"));
-    let output = carnet(&["show", "counters", "--json", "--socket", name]);
-    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), "{\n  \"a.b\": 1\n}\n"));
+    let station = answer_one_request(&path, http_response("200 OK", "{\"a.b\":1}"));
+    let output = run_carnet(&["show", "counters", "--json", "--socket", name]);
+    assert_eq!((output.status.code(), stdout_text(&output).as_str()), (Some(0), "{\n  \"a.b\": 1\n}\n"));
     station.join().expect("a request");
     std::fs::remove_file(&path).expect("gone");
 
-    let station = answer_once(&path, http("409 Conflict", "{\"error\":\"eth9 is not an uplink\"}"));
-    let output = carnet(&["handover", "eth9", "--socket", name]);
+    let station =
+        answer_one_request(&path, http_response("409 Conflict", "{\"error\":\"eth9 is not an uplink\"}"));
+    let output = run_carnet(&["handover", "eth9", "--socket", name]);
     assert_eq!(
-        (output.status.code(), stderr(&output).as_str()),
+        (output.status.code(), stderr_text(&output).as_str()),
         (Some(1), "carnet: eth9 is not an uplink\n")
     );
     let (request, body) = station.join().expect("a request");
     assert_eq!((request.as_str(), body.as_str()), ("POST /v1/handover HTTP/1.1", "{\"uplink\":\"eth9\"}"));
     std::fs::remove_file(&path).expect("gone");
 
-    let station = answer_once(&path, "HTTP/1.1 204 No Content\r\n\r\n".to_owned());
-    let output = carnet(&["handover", "auto", "--socket", name]);
-    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(0), ""));
+    let station = answer_one_request(&path, "HTTP/1.1 204 No Content\r\n\r\n".to_owned());
+    let output = run_carnet(&["handover", "auto", "--socket", name]);
+    assert_eq!((output.status.code(), stdout_text(&output).as_str()), (Some(0), ""));
     assert_eq!(station.join().expect("a request").1, "{\"uplink\":null}");
     std::fs::remove_file(&path).expect("gone");
 
     let stream = "HTTP/1.1 200 OK\r\n\r\n:\n\ndata: {\"event\":\"missed\",\"time\":0,\"count\":2}\n\n";
-    let station = answer_once(&path, stream.to_owned());
-    let output = carnet(&["watch", "--json", "--socket", name]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert_eq!(stdout(&output), "{\"count\":2,\"event\":\"missed\",\"time\":0}\n");
+    let station = answer_one_request(&path, stream.to_owned());
+    let output = run_carnet(&["watch", "--json", "--socket", name]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr_text(&output));
+    assert_eq!(stdout_text(&output), "{\"count\":2,\"event\":\"missed\",\"time\":0}\n");
     station.join().expect("a request");
     std::fs::remove_file(&path).expect("gone");
 
-    let station = answer_once(&path, http("200 OK", "<html>"));
-    let output = carnet(&["status", "--socket", name]);
+    let station = answer_one_request(&path, http_response("200 OK", "<html>"));
+    let output = run_carnet(&["status", "--socket", name]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(stderr(&output).starts_with("carnet: the station's answer to /v1/status is no JSON"));
+    assert!(stderr_text(&output).starts_with("carnet: the station's answer to /v1/status is no JSON"));
     station.join().expect("a request");
     std::fs::remove_file(&path).expect("gone");
 }
 
 #[test]
 fn wrong_arguments_have_exit_status_2_and_help_has_examples() {
-    let output = carnet(&["--version"]);
-    assert_eq!(stdout(&output), format!("carnet {}\n", env!("CARGO_PKG_VERSION")));
+    let output = run_carnet(&["--version"]);
+    assert_eq!(stdout_text(&output), format!("carnet {}\n", env!("CARGO_PKG_VERSION")));
     for command in ["run", "check", "status", "show", "watch", "handover", "gnping", "gnsend", "gnrecv"] {
-        let output = carnet(&[command, "--help"]);
+        let output = run_carnet(&[command, "--help"]);
         assert_eq!(output.status.code(), Some(0));
-        let help = stdout(&output);
+        let help = stdout_text(&output);
         assert!(help.contains("Example") && help.contains(&format!("\n  carnet {command} ")), "{help}");
     }
     for arguments in [&[][..], &["fly"], &["show", "teeth"], &["run"], &["handover"]] {
-        assert_eq!(carnet(arguments).status.code(), Some(2), "{arguments:?}");
+        assert_eq!(run_carnet(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }
 
@@ -370,24 +377,24 @@ fn example_configs_pass_the_check() {
         let file = root.join("packaging/examples").join(name);
         let text = std::fs::read_to_string(&file).expect(name);
         assert!(readme.contains(&format!("```toml\n{text}```")), "{name} is not in the README");
-        let output = carnet(&["check", "--config", file.to_str().expect("a path")]);
-        assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr(&output));
+        let output = run_carnet(&["check", "--config", file.to_str().expect("a path")]);
+        assert_eq!(output.status.code(), Some(0), "{name}: {}", stderr_text(&output));
         // The key in the example is published, so the warning about this key is the only permitted warning.
-        let others = stderr(&output).lines().any(|line| {
+        let others = stderr_text(&output).lines().any(|line| {
             !line.contains(
                 "this key is printed in the \
             documentation",
             )
         });
-        assert!(!others, "{name}: {}", stderr(&output));
+        assert!(!others, "{name}: {}", stderr_text(&output));
     }
     let north = root.join("packaging/examples/north.toml");
-    let output = carnet(&["check", "--config", north.to_str().expect("a path")]);
+    let output = run_carnet(&["check", "--config", north.to_str().expect("a path")]);
     // The state of this example is in etcd, so its config needs no state directory.
     assert!(
-        output.status.success() && stderr(&output).contains("without station.state_dir"),
+        output.status.success() && stderr_text(&output).contains("without station.state_dir"),
         "{}",
-        stderr(&output)
+        stderr_text(&output)
     );
     let output = Command::new(env!("CARGO_BIN_EXE_carnet-fleet"))
         .arg("check")
@@ -396,7 +403,7 @@ fn example_configs_pass_the_check() {
         .env("PATH", Path::new(env!("CARGO_BIN_EXE_carnet")).parent().expect("a folder"))
         .output()
         .expect("carnet-fleet runs");
-    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""), "fleet.toml");
+    assert_eq!((output.status.code(), stderr_text(&output).as_str()), (Some(0), ""), "fleet.toml");
 }
 
 /// systemd accepts the units, and the units restrict the programs to the rights that their work needs.
@@ -406,11 +413,11 @@ fn systemd_accepts_the_unit_files() {
         ("carnet@.service", include_str!("../../../packaging/systemd/carnet@.service")),
         ("carnet-fleet@.service", include_str!("../../../packaging/systemd/carnet-fleet@.service")),
     ] {
-        is_sound(name, unit);
+        is_valid_unit_file(name, unit);
     }
 }
 
-fn is_sound(name: &str, unit: &str) {
+fn is_valid_unit_file(name: &str, unit: &str) {
     let folder = std::env::temp_dir().join(format!("carnet-unit-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join(name);
@@ -422,11 +429,11 @@ fn is_sound(name: &str, unit: &str) {
     let exposed = analyze(&["security", "--offline=true", "--threshold=30", "--no-pager"]);
     std::fs::remove_dir_all(&folder).expect("removed");
     if let Ok(output) = exposed {
-        assert!(output.status.success(), "{}", stdout(&output));
+        assert!(output.status.success(), "{}", stdout_text(&output));
     }
     match verified {
         Ok(output) => {
-            assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr(&output));
+            assert!(output.status.success() && output.stderr.is_empty(), "{}", stderr_text(&output));
         }
         Err(error) => eprintln!("skipped: no systemd-analyze: {error}"),
     }

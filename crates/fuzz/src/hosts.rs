@@ -17,24 +17,24 @@ use carnet_lan::dns::names::{Host, HostNames, Network};
 use carnet_lan::dns::{Client, Forwarder, Output as DnsOutput, QueryId, Transport};
 
 /// Maximum number of messages of one input.
-const MESSAGES: usize = 64;
+const MAX_MESSAGES: usize = 64;
 
 /// Returns the messages of an input: kind, sender or time, content.
-fn messages(mut octets: &[u8]) -> Vec<(u8, u8, &[u8])> {
+fn split_messages(mut octets: &[u8]) -> Vec<(u8, u8, &[u8])> {
     let mut found = Vec::new();
     while let Some(([kind, number, high, low], rest)) = octets.split_first_chunk::<4>() {
         let length = usize::from(u16::from_be_bytes([*high, *low])).min(rest.len());
         let (content, rest) = rest.split_at(length);
         found.push((*kind, *number, content));
         octets = rest;
-        if found.len() == MESSAGES {
+        if found.len() == MAX_MESSAGES {
             break;
         }
     }
     found
 }
 
-fn server_config() -> ServerConfig {
+fn dhcp_server_config() -> ServerConfig {
     let address = |last| Ipv4Addr::new(10, 42, 7, last);
     ServerConfig {
         prefix: "10.42.7.0/24".parse().expect("a prefix"),
@@ -56,36 +56,36 @@ fn server_config() -> ServerConfig {
 }
 
 /// A DHCP server, and the leases that it has stored on the disk.
-struct DhcpWorld {
+struct DhcpServerWorld {
     server: Server,
-    disk: BTreeMap<Ipv4Addr, StoredLease>,
+    stored_leases: BTreeMap<Ipv4Addr, StoredLease>,
     now: Time,
 }
 
-impl DhcpWorld {
-    fn new(disk: BTreeMap<Ipv4Addr, StoredLease>, now: Time) -> DhcpWorld {
+impl DhcpServerWorld {
+    fn new(disk: BTreeMap<Ipv4Addr, StoredLease>, now: Time) -> DhcpServerWorld {
         let leases: Vec<StoredLease> = disk.values().cloned().collect();
-        let mut server = Server::new(server_config(), &leases, now, wall(now));
+        let mut server = Server::new(dhcp_server_config(), &leases, now, wall_time_at(now));
         server.set_address(Some(Ipv4Addr::new(10, 42, 7, 1)));
-        let mut world = DhcpWorld { server, disk, now };
-        world.outputs();
+        let mut world = DhcpServerWorld { server, stored_leases: disk, now };
+        world.handle_outputs();
         world
     }
 
-    fn outputs(&mut self) {
+    fn handle_outputs(&mut self) {
         while let Some(output) = self.server.poll_output() {
             match output {
                 Output::Store(address, Some(lease)) => {
-                    assert!(server_config().prefix.contains(&address));
-                    self.disk.insert(address, lease);
+                    assert!(dhcp_server_config().prefix.contains(&address));
+                    self.stored_leases.insert(address, lease);
                 }
                 Output::Store(address, None) => {
-                    self.disk.remove(&address);
+                    self.stored_leases.remove(&address);
                 }
                 Output::Send(datagram) => {
                     assert!(datagram.message.len() <= 1472, "{}", datagram.message.len());
                     let your = <[u8; 4]>::try_from(&datagram.message[16..20]).expect("four octets");
-                    let stored = self.disk.contains_key(&Ipv4Addr::from(your));
+                    let stored = self.stored_leases.contains_key(&Ipv4Addr::from(your));
                     assert!(!datagram.waits_for_store || stored, "stored before it is acknowledged");
                     assert!(dhcpv4::frame::packet(&datagram).is_some());
                 }
@@ -96,11 +96,11 @@ impl DhcpWorld {
         // leases are on the disk.
         let held: Vec<Ipv4Addr> = self.server.leases(self.now).map(|lease| lease.address).collect();
         assert!(held.len() <= 9);
-        assert_eq!(held, self.disk.keys().copied().collect::<Vec<_>>());
+        assert_eq!(held, self.stored_leases.keys().copied().collect::<Vec<_>>());
     }
 }
 
-fn wall(now: Time) -> WallTime {
+fn wall_time_at(now: Time) -> WallTime {
     WallTime::from_unix_nanos(1_700_000_000_000_000_000) + now.saturating_since(Time::ZERO)
 }
 
@@ -125,7 +125,8 @@ impl DelegationWorld {
                 foreign: Vec::new(),
             }],
         };
-        let mut world = DelegationWorld { delegator: Delegator::new(config, &stored, now, wall(now)), disk };
+        let mut world =
+            DelegationWorld { delegator: Delegator::new(config, &stored, now, wall_time_at(now)), disk };
         world.outputs();
         world
     }
@@ -155,50 +156,50 @@ impl DelegationWorld {
 
 /// Passes messages and ARP packets to the servers of DHCP and DHCPv6, lets time pass, and kills and restarts
 /// the program.
-pub fn dhcp(octets: &[u8]) {
-    let mut world = DhcpWorld::new(BTreeMap::new(), Time::from_secs(100));
+pub fn fuzz_dhcp(octets: &[u8]) {
+    let mut world = DhcpServerWorld::new(BTreeMap::new(), Time::from_secs(100));
     let mut dhcpv6 = Dhcpv6Server::new(Dhcpv6Config {
         dns: vec![Ipv6Addr::LOCALHOST],
         search: vec!["bus.example".into()],
         captive_portal: None,
     });
     let mut delegations = DelegationWorld::new(BTreeMap::new(), world.now);
-    for (kind, number, content) in messages(octets) {
+    for (kind, number, content) in split_messages(octets) {
         match kind {
-            0 => world.server.handle_message(world.now, wall(world.now), content),
+            0 => world.server.handle_message(world.now, wall_time_at(world.now), content),
             1 => world.server.handle_arp(world.now, content),
             2 => {
                 let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number.into());
-                let times = (world.now, wall(world.now));
+                let times = (world.now, wall_time_at(world.now));
                 let at = ("i0", [2, 0, 0, 0, 0, 1]);
                 let reply = dhcpv6.handle_message(times, at, source, content, &mut delegations.delegator);
                 let has_stored = delegations.outputs();
                 assert!(reply.is_none_or(|reply| has_stored || !reply.waits_for_store));
             }
             3 => {
-                world = DhcpWorld::new(world.disk, world.now);
+                world = DhcpServerWorld::new(world.stored_leases, world.now);
                 delegations = DelegationWorld::new(delegations.disk, world.now);
             }
             _ => {
                 let end = world.now + Duration::from_secs(number.into());
                 while let Some(due) = world.server.poll_timeout().filter(|due| *due <= end) {
                     world.now = due.max(world.now);
-                    world.server.handle_timeout(world.now, wall(world.now));
-                    world.outputs();
+                    world.server.handle_timeout(world.now, wall_time_at(world.now));
+                    world.handle_outputs();
                 }
                 world.now = end;
                 delegations.delegator.handle_timeout(end);
                 delegations.outputs();
             }
         }
-        world.outputs();
+        world.handle_outputs();
     }
 }
 
 /// A query that the forwarder has sent.
-type Asked = (QueryId, IpAddr, [u8; 2]);
+type PendingQuery = (QueryId, IpAddr, [u8; 2]);
 
-fn dns_outputs(forwarder: &mut Forwarder, asked: &mut Vec<Asked>) {
+fn collect_dns_queries(forwarder: &mut Forwarder, asked: &mut Vec<PendingQuery>) {
     while let Some(output) = forwarder.poll_output() {
         match output {
             DnsOutput::Ask { query, server, octets, .. } => {
@@ -217,7 +218,7 @@ fn dns_outputs(forwarder: &mut Forwarder, asked: &mut Vec<Asked>) {
 const NETWORK: Network = Network { number: 0, is_isolated: false };
 
 /// Passes queries of hosts and answers of servers to the DNS forwarder, and lets time pass.
-pub fn dns(octets: &[u8]) {
+pub fn fuzz_dns(octets: &[u8]) {
     let servers = vec![IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2])];
     let mut forwarder = Forwarder::new(servers, Rng::new(7));
     let ipv6 = vec!["2001:db8:a::9".parse().expect("an address")];
@@ -226,7 +227,7 @@ pub fn dns(octets: &[u8]) {
     let prefixes = ["10.42.7.0/24", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
     forwarder.set_names(HostNames::new(vec!["bus.example".into()], prefixes.into(), hosts.into_iter()));
     let (mut now, mut asked) = (Time::from_secs(100), Vec::new());
-    for (place, (kind, number, content)) in messages(octets).into_iter().enumerate() {
+    for (place, (kind, number, content)) in split_messages(octets).into_iter().enumerate() {
         match kind {
             0 | 1 => {
                 let transport = if kind == 0 { Transport::Udp } else { Transport::Tcp };
@@ -254,14 +255,14 @@ pub fn dns(octets: &[u8]) {
                 forwarder.handle_timeout(now);
             }
         }
-        dns_outputs(&mut forwarder, &mut asked);
+        collect_dns_queries(&mut forwarder, &mut asked);
         assert!(forwarder.waiting() <= 96 && forwarder.cache_size().1 <= 512 << 10);
     }
     // After 80 s without further messages, no query waits any more.
     for _ in 0..8 {
         now += Duration::from_secs(10);
         forwarder.handle_timeout(now);
-        dns_outputs(&mut forwarder, &mut asked);
+        collect_dns_queries(&mut forwarder, &mut asked);
     }
     assert_eq!(forwarder.waiting(), 0);
 }

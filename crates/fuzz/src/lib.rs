@@ -2,7 +2,7 @@
 //!
 //! For any octets the function returns, and its assertions hold. A panic, an assertion (debug assertions and
 //! checked arithmetic are on), a hang or memory without bound is a fault of the program. `fuzz/` makes a
-//! libFuzzer program of each of [`TARGETS`]. The tests of this crate put the checked in corpora
+//! libFuzzer program of each of [`FUZZ_TARGETS`]. The tests of this crate put the checked in corpora
 //! (`fuzz/corpus/NAME`) through the same functions, on any toolchain, with a few thousand mutations.
 //!
 //! * [`hosts`]: the services for hosts on board, fed with messages of hosts and DNS servers.
@@ -24,33 +24,33 @@ pub mod wireguard;
 
 /// A function to fuzz.
 #[derive(Debug, Clone, Copy)]
-pub struct Target {
+pub struct FuzzTarget {
     /// Name of the program in `fuzz/fuzz_targets`, and of the corpus folder in `fuzz/corpus`.
     pub name: &'static str,
     /// Function that takes the octets.
-    pub run: fn(&[u8]),
+    pub run_with_input: fn(&[u8]),
 }
 
 /// All targets; the parsers of octets from unauthenticated sources stand first.
-pub const TARGETS: &[Target] = &[
-    Target { name: "home_agent", run: stations::home_agent },
-    Target { name: "mobile_router", run: stations::mobile_router },
-    Target { name: "geonet_station", run: stations::geonet_station },
-    Target { name: "secured", run: secured::secured },
-    Target { name: "dhcp", run: hosts::dhcp },
-    Target { name: "dns", run: hosts::dns },
-    Target { name: "wireguard", run: wireguard::wireguard },
-    Target { name: "ipv6", run: parsers::ipv6 },
-    Target { name: "icmpv6", run: parsers::icmpv6 },
-    Target { name: "mobility", run: parsers::mobility },
-    Target { name: "geonet", run: parsers::geonet },
-    Target { name: "messages", run: parsers::messages },
-    Target { name: "envelope", run: parsers::envelope },
-    Target { name: "certificate", run: parsers::certificate },
-    Target { name: "gpsd", run: parsers::gpsd },
-    Target { name: "config", run: parsers::config },
-    Target { name: "requests", run: parsers::requests },
-    Target { name: "recording", run: parsers::recording },
-    Target { name: "records", run: parsers::records },
-    Target { name: "trace", run: parsers::trace },
+pub const FUZZ_TARGETS: &[FuzzTarget] = &[
+    FuzzTarget { name: "home_agent", run_with_input: stations::fuzz_home_agent },
+    FuzzTarget { name: "mobile_router", run_with_input: stations::fuzz_mobile_router },
+    FuzzTarget { name: "geonet_station", run_with_input: stations::fuzz_geonet_station },
+    FuzzTarget { name: "secured", run_with_input: secured::fuzz_secured },
+    FuzzTarget { name: "dhcp", run_with_input: hosts::fuzz_dhcp },
+    FuzzTarget { name: "dns", run_with_input: hosts::fuzz_dns },
+    FuzzTarget { name: "wireguard", run_with_input: wireguard::wireguard },
+    FuzzTarget { name: "ipv6", run_with_input: parsers::ipv6 },
+    FuzzTarget { name: "icmpv6", run_with_input: parsers::icmpv6 },
+    FuzzTarget { name: "mobility", run_with_input: parsers::mobility },
+    FuzzTarget { name: "geonet", run_with_input: parsers::fuzz_geonet },
+    FuzzTarget { name: "messages", run_with_input: parsers::fuzz_messages },
+    FuzzTarget { name: "envelope", run_with_input: parsers::fuzz_envelope },
+    FuzzTarget { name: "certificate", run_with_input: parsers::fuzz_certificate },
+    FuzzTarget { name: "gpsd", run_with_input: parsers::fuzz_gpsd },
+    FuzzTarget { name: "config", run_with_input: parsers::fuzz_config },
+    FuzzTarget { name: "requests", run_with_input: parsers::fuzz_requests },
+    FuzzTarget { name: "recording", run_with_input: parsers::fuzz_recording },
+    FuzzTarget { name: "records", run_with_input: parsers::fuzz_records },
+    FuzzTarget { name: "trace", run_with_input: parsers::fuzz_trace },
 ];

@@ -39,20 +39,20 @@ mod of_geonet;
 pub use of_ipv6::{parse_icmpv6 as icmpv6, parse_mobility_header as mobility, parse_packet as ipv6};
 
 /// Parses the octets as a GeoNetworking packet, from its Basic Header on.
-pub fn geonet(octets: &[u8]) {
+pub fn fuzz_geonet(octets: &[u8]) {
     let _ = black_box(of_geonet::parse_everything(octets));
     let _ = black_box(carnet_cits::geonetworking::echo::Echo::parse(octets));
 }
 
 /// Decodes the octets as a facilities message in UPER. The message names its own type, except a SAM.
-pub fn messages(octets: &[u8]) {
-    comes_back::<Cam>(octets);
-    comes_back::<Denm>(octets);
-    comes_back::<Saem>(octets);
-    comes_back::<release2::cam::Cam>(octets);
-    comes_back::<release2::denm::Denm>(octets);
-    comes_back::<release2::vam::Vam>(octets);
-    comes_back::<release2::cpm::CollectivePerceptionMessage>(octets);
+pub fn fuzz_messages(octets: &[u8]) {
+    check_its_message_round_trip::<Cam>(octets);
+    check_its_message_round_trip::<Denm>(octets);
+    check_its_message_round_trip::<Saem>(octets);
+    check_its_message_round_trip::<release2::cam::Cam>(octets);
+    check_its_message_round_trip::<release2::denm::Denm>(octets);
+    check_its_message_round_trip::<release2::vam::Vam>(octets);
+    check_its_message_round_trip::<release2::cpm::CollectivePerceptionMessage>(octets);
     // If both decoders accept the message, their results agree.
     if let (Ok(glance), Ok(cam)) = (PartialCam::of(octets), carnet_its::ca::receive(octets)) {
         let basic = cam.cam.cam_parameters.basic_container;
@@ -62,7 +62,7 @@ pub fn messages(octets: &[u8]) {
 }
 
 /// Checks that a decoded message can be encoded, and that decoding this encoding gives an equal message.
-fn comes_back<T: Uper + PartialEq + Debug>(octets: &[u8]) {
+fn check_its_message_round_trip<T: Uper + PartialEq + Debug>(octets: &[u8]) {
     if let Ok(message) = decode::<T>(octets) {
         let again = encode(&message).expect("values that were decoded can be encoded");
         assert_eq!(decode::<T>(&again).as_ref(), Ok(&message));
@@ -70,7 +70,7 @@ fn comes_back<T: Uper + PartialEq + Debug>(octets: &[u8]) {
 }
 
 /// Parses the octets as the envelope of a secured packet (TS 103 097).
-pub fn envelope(octets: &[u8]) {
+pub fn fuzz_envelope(octets: &[u8]) {
     match Envelope::parse(octets) {
         Ok(Envelope::Signed(message)) => {
             if let Payload::Data(data) = message.payload {
@@ -78,10 +78,10 @@ pub fn envelope(octets: &[u8]) {
             }
             assert!(message.header.inline_requests.iter().count() * 3 <= octets.len());
             if let Signer::Certificate(certificate) = &message.signer {
-                is_written_once(certificate);
+                check_certificate_encoding(certificate);
             }
             if let Some(certificate) = &message.header.requested_certificate {
-                is_written_once(certificate);
+                check_certificate_encoding(certificate);
             }
         }
         Ok(other) => drop(black_box(format!("{other:?}"))),
@@ -91,9 +91,9 @@ pub fn envelope(octets: &[u8]) {
 
 /// Parses the octets as a certificate, which comes in an envelope or from a file, and as a line of a key
 /// file.
-pub fn certificate(octets: &[u8]) {
+pub fn fuzz_certificate(octets: &[u8]) {
     match Certificate::parse(octets) {
-        Ok(certificate) => is_written_once(&certificate),
+        Ok(certificate) => check_certificate_encoding(&certificate),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
     if let Some(key) = std::str::from_utf8(octets).ok().and_then(PrivateKey::parse) {
@@ -104,7 +104,7 @@ pub fn certificate(octets: &[u8]) {
 
 /// Checks that a certificate has one encoding. Exceptions are the sign of r in its signature, and extensions
 /// of later releases, which carnet hashes unchanged but does not write.
-fn is_written_once(certificate: &Certificate) {
+fn check_certificate_encoding(certificate: &Certificate) {
     let written =
         Certificate::new(certificate.issuer(), certificate.content().clone(), *certificate.signature());
     let (written, came) = (written.octets(), certificate.octets());
@@ -121,14 +121,14 @@ fn is_written_once(certificate: &Certificate) {
 }
 
 /// Reads the octets as gpsd's output, in pieces; the first octet is the length of a piece.
-pub fn gpsd(octets: &[u8]) {
+pub fn fuzz_gpsd(octets: &[u8]) {
     let Some((&piece, octets)) = octets.split_first() else { return };
     let (mut whole, mut cut) = (Vec::new(), Vec::new());
     let mut reader = ReportReader::default();
-    reader.push(octets, |report| whole.push(look_at(report)));
+    reader.push(octets, |report| whole.push(describe_report(report)));
     let mut in_pieces = ReportReader::default();
     for piece in octets.chunks(usize::from(piece).max(1)) {
-        in_pieces.push(piece, |report| cut.push(look_at(report)));
+        in_pieces.push(piece, |report| cut.push(describe_report(report)));
     }
     // Parsing the stream in pieces gives the same result as parsing it at once.
     assert_eq!(whole, cut);
@@ -136,7 +136,7 @@ pub fn gpsd(octets: &[u8]) {
     assert!(reader.counters().overlong as usize * LONGEST_LINE <= octets.len());
 }
 
-fn look_at(report: Report) -> String {
+fn describe_report(report: Report) -> String {
     match &report {
         Report::Tpv(tpv) => {
             if let Some(fix) = tpv.fix(Time::ZERO) {
@@ -152,7 +152,7 @@ fn look_at(report: Report) -> String {
 }
 
 /// Reads the octets as a file of positions.
-pub fn trace(octets: &[u8]) {
+pub fn fuzz_trace(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     match Trace::parse(text) {
         Ok(trace) => {
@@ -171,17 +171,17 @@ pub fn trace(octets: &[u8]) {
 
 /// Reads the octets as a config file. The parser accepts the config, or refuses it with a line and a reason.
 /// A station starts with each accepted config.
-pub fn config(octets: &[u8]) {
+pub fn fuzz_config(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     match Config::parse(text, "c.toml") {
         Ok(config) => {
             let _ = black_box(config.warnings());
             let mut station = Station::new(
-                carnet_settings::station(&config, Some(stations::GN_ADDRESS)),
+                carnet_settings::station_config(&config, Some(stations::GN_ADDRESS)),
                 PersistentState::default(),
                 Rng::new(1),
                 Time::ZERO,
-                stations::WALL,
+                stations::WALL_TIME_AT_START,
             );
             while station.poll_output().is_some() {}
             let _ = black_box(station.poll_timeout());
@@ -195,52 +195,54 @@ pub fn config(octets: &[u8]) {
 
 /// Parses the octets as the body of a request to the API. The first octet selects the request type. A parsed
 /// body is written, and parsing the written body gives an equal value.
-pub fn requests(octets: &[u8]) {
+pub fn fuzz_requests(octets: &[u8]) {
     let Some((&kind, octets)) = octets.split_first() else { return };
     let reader: fn(&[u8]) -> bool = match kind % 13 {
-        0 => same_again::<model::HandoverRequest>,
-        1 => same_again::<model::SignalRequest>,
-        2 => same_again::<model::DrainRequest>,
-        3 => same_again::<model::RevokeRequest>,
-        4 => same_again::<model::Vehicle>,
-        5 => same_again::<model::DenmRequest>,
-        6 => same_again::<model::AreaRequest>,
-        7 => same_again::<model::AreaRemoval>,
-        8 => same_again::<model::ChannelRequest>,
-        9 => same_again::<model::GnPingRequest>,
-        10 => same_again::<model::GnSendRequest>,
-        12 => same_again::<model::PortalRequest>,
-        _ => same_again::<model::PseudonymRequest>,
+        0 => check_json_round_trip::<model::HandoverRequest>,
+        1 => check_json_round_trip::<model::SignalRequest>,
+        2 => check_json_round_trip::<model::DrainRequest>,
+        3 => check_json_round_trip::<model::RevokeRequest>,
+        4 => check_json_round_trip::<model::Vehicle>,
+        5 => check_json_round_trip::<model::DenmRequest>,
+        6 => check_json_round_trip::<model::AreaRequest>,
+        7 => check_json_round_trip::<model::AreaRemoval>,
+        8 => check_json_round_trip::<model::ChannelRequest>,
+        9 => check_json_round_trip::<model::GnPingRequest>,
+        10 => check_json_round_trip::<model::GnSendRequest>,
+        12 => check_json_round_trip::<model::PortalRequest>,
+        _ => check_json_round_trip::<model::PseudonymRequest>,
     };
     let _ = reader(octets);
 }
 
-fn same_again<T: Serialize + DeserializeOwned + PartialEq + Debug>(octets: &[u8]) -> bool {
+fn check_json_round_trip<T: Serialize + DeserializeOwned + PartialEq + Debug>(octets: &[u8]) -> bool {
     let Ok(value) = serde_json::from_slice::<T>(octets) else { return false };
     let text = serde_json::to_vec(&value).expect("each of these types has a JSON form");
     let again = serde_json::from_slice::<T>(&text).expect("it was just written");
     if again != value {
         // serde_json may change the last bit of a floating point number.
         let trees = (serde_json::to_value(&again).ok(), serde_json::to_value(&value).ok());
-        let same = matches!(&trees, (Some(again), Some(value)) if is_nearly(again, value));
+        let same = matches!(&trees, (Some(again), Some(value)) if is_nearly_equal(again, value));
         assert!(same, "{}: {again:?} != {value:?}", String::from_utf8_lossy(&text));
     }
     true
 }
 
 /// Returns whether two values differ only in the last bits of floating point numbers.
-fn is_nearly(one: &Value, other: &Value) -> bool {
+fn is_nearly_equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) if one.is_f64() && other.is_f64() => {
             let (one, other) = (one.as_f64().unwrap_or_default(), other.as_f64().unwrap_or_default());
             (one - other).abs() <= one.abs() * 4.0 * f64::EPSILON
         }
         (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_nearly(one, other))
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| is_nearly_equal(one, other))
         }
         (Value::Object(one), Value::Object(other)) => {
             one.len() == other.len()
-                && one.iter().all(|(key, value)| other.get(key).is_some_and(|other| is_nearly(value, other)))
+                && one
+                    .iter()
+                    .all(|(key, value)| other.get(key).is_some_and(|other| is_nearly_equal(value, other)))
         }
         _ => one == other,
     }
@@ -248,17 +250,17 @@ fn is_nearly(one: &Value, other: &Value) -> bool {
 
 /// Reads the octets as a line of a recording, which `carnet replay` and the simulator read. The line goes to
 /// a station with every part.
-pub fn recording(octets: &[u8]) {
+pub fn fuzz_recording(octets: &[u8]) {
     for line in octets.split(|octet| *octet == b'\n').take(64) {
-        same_again::<Output>(line);
-        let _ = black_box(serde_json::from_slice::<recording::Header>(line).is_ok());
+        check_json_round_trip::<Output>(line);
+        let _ = black_box(serde_json::from_slice::<recording::RecordingHeader>(line).is_ok());
     }
-    stations::replay(octets);
+    stations::fuzz_replay(octets);
 }
 
 /// Reads the octets as each kind of record that a station reads from the disk or a store, and that members of
 /// a fleet exchange.
-pub fn records(octets: &[u8]) {
+pub fn fuzz_records(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
     if let Some(key) = Key::of(text) {
         assert_eq!(Key::of(&key.to_string()), Some(key));
@@ -266,10 +268,10 @@ pub fn records(octets: &[u8]) {
     if let Some(token) = Token::of(text) {
         assert_eq!(Token::of(&token.to_text()), Some(token));
     }
-    if same_again::<PersistentState>(octets) {
+    if check_json_round_trip::<PersistentState>(octets) {
         let state: PersistentState = serde_json::from_slice(octets).expect("just read");
         stations::start_with_stored_state(state, WallTime::from_unix_nanos(0));
         let state: PersistentState = serde_json::from_slice(octets).expect("just read");
-        stations::start_with_stored_state(state, stations::WALL);
+        stations::start_with_stored_state(state, stations::WALL_TIME_AT_START);
     }
 }

@@ -17,62 +17,66 @@ use crate::story::{self, EventKind};
 #[allow(clippy::unwrap_used, dead_code, reason = "of the tests of carnet-security, which use all of it")]
 mod support;
 
-use support::{Pki, at, frame, strict};
+use support::{TestPki, frame_of_packet, now_at_milliseconds, strict_config};
 
 /// Octets of the Basic Header, which no signature covers.
-const BASIC_HEADER: usize = 4;
+const BASIC_HEADER_LENGTH: usize = 4;
 /// Most changes that the attacker makes to one packet.
-const MOST_CHANGES: usize = 4;
+const MAX_CHANGES: usize = 4;
 
 /// Packets that a vehicle sends within two seconds, with and without its certificate.
 struct SentPackets {
-    pki: Pki,
-    packets: Vec<Vec<u8>>,
+    pki: TestPki,
+    signed_packets: Vec<Vec<u8>>,
     /// The packets without their envelope, as a receiver delivers them.
-    plain: Vec<Vec<u8>>,
+    plain_packets: Vec<Vec<u8>>,
 }
 
 thread_local! {
-    static SENT: OnceLock<SentPackets> = const { OnceLock::new() };
+    static SENT_PACKETS: OnceLock<SentPackets> = const { OnceLock::new() };
 }
 
-fn send() -> SentPackets {
-    let mut pki = Pki::new(Curve::NistP256);
-    let mut car = pki.car();
+fn sign_packets() -> SentPackets {
+    let mut pki = TestPki::new(Curve::NistP256);
+    let mut car = pki.new_car();
     let mut packets = Vec::new();
     for round in 0..4 {
-        let now = at(round * 500);
-        packets.extend([car.cam(now), car.denm(now), car.beacon(now)]);
+        let now = now_at_milliseconds(round * 500);
+        packets.extend([car.signed_cam(now), car.signed_denm(now), car.signed_beacon(now)]);
     }
     let plain = packets.iter().filter_map(|packet| without_envelope(packet)).collect();
-    SentPackets { pki, packets, plain }
+    SentPackets { pki, signed_packets: packets, plain_packets: plain }
 }
 
 /// Runs a story of arriving packets. A story's frame is a packet from its Basic Header on. A delivered packet
 /// is a sent packet, selected by its number, with changes of three octets each. A change has the place of an
 /// octet, and the bits of that octet to flip.
-pub fn secured(octets: &[u8]) {
-    SENT.with(|sent| {
-        let sent = sent.get_or_init(send);
-        let (_, events) = story::read(octets);
-        let mut receiver = sent.pki.receiver(strict());
-        let start = at(2000);
+pub fn fuzz_secured(octets: &[u8]) {
+    SENT_PACKETS.with(|sent| {
+        let sent = sent.get_or_init(sign_packets);
+        let (_, events) = story::parse_story(octets);
+        let mut receiver = sent.pki.receiver_with(strict_config());
+        let start = now_at_milliseconds(2000);
         let mut now = start;
         for event in events.take(32) {
-            let nanos = u64::try_from(event.after.as_nanos()).unwrap_or(u64::MAX);
-            now = Now { time: now.time + event.after, date: Time64(now.date.0.saturating_add(nanos / 1000)) };
+            let nanos = u64::try_from(event.time_since_previous.as_nanos()).unwrap_or(u64::MAX);
+            now = Now {
+                time: now.time + event.time_since_previous,
+                date: Time64(now.date.0.saturating_add(nanos / 1000)),
+            };
             match event.kind {
                 EventKind::Deliver => {
                     let Some((number, changes)) = event.content.split_first() else { continue };
-                    let mut packet = sent.packets[usize::from(*number) % sent.packets.len()].clone();
-                    for change in changes.chunks_exact(3).take(MOST_CHANGES) {
+                    let mut packet =
+                        sent.signed_packets[usize::from(*number) % sent.signed_packets.len()].clone();
+                    for change in changes.chunks_exact(3).take(MAX_CHANGES) {
                         let place = usize::from(u16::from_be_bytes([change[0], change[1]])) % packet.len();
                         packet[place] ^= change[2];
                     }
-                    receive(sent, &mut receiver, now, &packet);
+                    receive_packet(sent, &mut receiver, now, &packet);
                 }
-                EventKind::Frame => receive(sent, &mut receiver, now, event.content),
-                _ => believe(sent, &mut receiver, now),
+                EventKind::Frame => receive_packet(sent, &mut receiver, now, event.content),
+                _ => check_accepted_packets(sent, &mut receiver, now),
             }
         }
         let (messages, certificates) = receiver.waiting();
@@ -81,22 +85,22 @@ pub fn secured(octets: &[u8]) {
     });
 }
 
-fn receive(sent: &SentPackets, receiver: &mut Security, now: Now, packet: &[u8]) {
-    match receiver.handle_frame(now, frame(packet)) {
-        Ok(Handled::Ready(verified)) => is_one_that_was_sent(sent, &verified.packet),
+fn receive_packet(sent: &SentPackets, receiver: &mut Security, now: Now, packet: &[u8]) {
+    match receiver.handle_frame(now, frame_of_packet(packet)) {
+        Ok(Handled::Ready(verified)) => check_was_sent(sent, &verified.packet),
         Ok(Handled::Plain) => panic!("the station has accepted an unsigned packet: {packet:02x?}"),
         Ok(Handled::Queued) | Err(_) => {}
     }
-    believe(sent, receiver, now);
+    check_accepted_packets(sent, receiver, now);
 }
 
-fn believe(sent: &SentPackets, receiver: &mut Security, now: Now) {
+fn check_accepted_packets(sent: &SentPackets, receiver: &mut Security, now: Now) {
     while let Some(verified) = receiver.poll_verified(now) {
-        is_one_that_was_sent(sent, &verified.packet);
+        check_was_sent(sent, &verified.packet);
     }
 }
 
-fn is_one_that_was_sent(sent: &SentPackets, packet: &[u8]) {
-    let same = |plain: &Vec<u8>| plain.get(BASIC_HEADER..) == packet.get(BASIC_HEADER..);
-    assert!(sent.plain.iter().any(same), "no station has signed the accepted packet {packet:02x?}");
+fn check_was_sent(sent: &SentPackets, packet: &[u8]) {
+    let same = |plain: &Vec<u8>| plain.get(BASIC_HEADER_LENGTH..) == packet.get(BASIC_HEADER_LENGTH..);
+    assert!(sent.plain_packets.iter().any(same), "no station has signed the accepted packet {packet:02x?}");
 }

@@ -15,7 +15,7 @@ use carnet_api::config::Config;
 use carnet_base::{Address, Endpoint, Interface, LinkMessage, Rng, Time, WallTime};
 use carnet_mobility::home_agent::{MAX_BINDINGS, MAX_FLOWS};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
-use carnet_settings::recording::Line;
+use carnet_settings::recording::RecordedInput;
 use carnet_station::io::{Frame, GeonetOutput, Input, NemoOutput, Output, Position};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::extension::Extensions;
@@ -24,32 +24,32 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption, message_type, set_checksum};
 
-use crate::story::{self, Event, EventKind, fate};
+use crate::story::{self, EventKind, StoryEvent, packet_fate};
 
 /// Date when a story starts.
-pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+pub const WALL_TIME_AT_START: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 /// GN address of the first station.
-pub const GN_ADDRESS: GnAddress = gn_address(FIRST);
-const FIRST: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const SECOND: [u8; 6] = [2, 0, 0, 0, 0, 2];
-const START: Time = Time::from_secs(1000);
+pub const GN_ADDRESS: GnAddress = gn_address(FIRST_MAC);
+const FIRST_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const SECOND_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const START_TIME: Time = Time::from_secs(1000);
 
 /// The key that replaces each key in the configs. No message in a corpus was signed with this key. The next
 /// constant is its SPI.
-const KEY: [u8; 16] = [0x5e; 16];
+const AUTHENTICATION_KEY: [u8; 16] = [0x5e; 16];
 const SPI: u32 = 300;
 /// Most packets and frames that one input may cause. A location service that succeeds sends all packets that
 /// waited for that station.
-const MOST_OUTPUTS: usize = 300;
+const MAX_OUTPUTS: usize = 300;
 /// Most timeouts in one story; after them time passes without timeouts.
-const MOST_TIMEOUTS: usize = 200;
+const MAX_TIMEOUTS: usize = 200;
 /// Most timeouts at one moment.
-const MOST_AT_ONCE: usize = 64;
+const MAX_TIMEOUTS_AT_ONE_MOMENT: usize = 64;
 /// Most packets under way between the stations.
-const MOST_UNDER_WAY: usize = 64;
+const MAX_PACKETS_UNDER_WAY: usize = 64;
 /// Time longer than any lifetime that a home agent grants, including the time that the home agent keeps an
 /// entry after its end.
-const FOR_EVER: Duration = Duration::from_secs(600_000);
+const LONGER_THAN_ANY_LIFETIME: Duration = Duration::from_secs(600_000);
 
 const fn gn_address(mac: [u8; 6]) -> GnAddress {
     GnAddress::new(false, StationType::PassengerCar, mac)
@@ -57,70 +57,74 @@ const fn gn_address(mac: [u8; 6]) -> GnAddress {
 
 /// The configs of the recorded cases of `conformance/recorded`, and of stations with every part.
 struct TestConfigs {
-    agents: Vec<StationConfig>,
-    routers: Vec<StationConfig>,
+    home_agents: Vec<StationConfig>,
+    mobile_routers: Vec<StationConfig>,
     vehicles: Vec<StationConfig>,
 }
 
-fn configs() -> &'static TestConfigs {
+fn test_configs() -> &'static TestConfigs {
     static CONFIGS: OnceLock<TestConfigs> = OnceLock::new();
     CONFIGS.get_or_init(|| TestConfigs {
-        agents: vec![
-            station(include_str!("../../../conformance/recorded/home-agent.toml"), GN_ADDRESS),
-            station(include_str!("../../../conformance/recorded/home-link.toml"), GN_ADDRESS),
-            station(include_str!("../../../conformance/recorded/ipv4.toml"), GN_ADDRESS),
+        home_agents: vec![
+            parse_station_config(include_str!("../../../conformance/recorded/home-agent.toml"), GN_ADDRESS),
+            parse_station_config(include_str!("../../../conformance/recorded/home-link.toml"), GN_ADDRESS),
+            parse_station_config(include_str!("../../../conformance/recorded/ipv4.toml"), GN_ADDRESS),
         ],
-        routers: vec![
-            station(include_str!("../../../conformance/recorded/mobile-router.toml"), GN_ADDRESS),
-            station(include_str!("../../../conformance/recorded/implicit.toml"), GN_ADDRESS),
-            station(include_str!("configs/router.toml"), GN_ADDRESS),
+        mobile_routers: vec![
+            parse_station_config(
+                include_str!("../../../conformance/recorded/mobile-router.toml"),
+                GN_ADDRESS,
+            ),
+            parse_station_config(include_str!("../../../conformance/recorded/implicit.toml"), GN_ADDRESS),
+            parse_station_config(include_str!("configs/router.toml"), GN_ADDRESS),
         ],
         vehicles: vec![
-            station(include_str!("configs/vehicle.toml"), GN_ADDRESS),
-            station(include_str!("configs/forwarder.toml"), gn_address(SECOND)),
+            parse_station_config(include_str!("configs/vehicle.toml"), GN_ADDRESS),
+            parse_station_config(include_str!("configs/forwarder.toml"), gn_address(SECOND_MAC)),
         ],
     })
 }
 
-fn station(text: &str, address: GnAddress) -> StationConfig {
+fn parse_station_config(text: &str, address: GnAddress) -> StationConfig {
     let config = Config::parse(text, "fuzz.toml").unwrap_or_else(|errors| panic!("{errors}"));
-    let mut config = carnet_settings::station(&config, Some(address));
+    let mut config = carnet_settings::station_config(&config, Some(address));
     let agent = config.home_agent.iter_mut().flat_map(|agent| &mut agent.nodes);
     let router = config.mobile_router.iter_mut().map(|router| &mut router.router.authentication);
     for authentication in agent.map(|node| &mut node.authentication).chain(router) {
         if let Authentication::SharedKey(association) = authentication {
-            association.key = KEY.into();
+            association.key = AUTHENTICATION_KEY.into();
         }
     }
     config
 }
 
 /// Returns the config that the story's octet selects.
-fn chosen(choice: u8, among: &[StationConfig]) -> &StationConfig {
+fn choose_config(choice: u8, among: &[StationConfig]) -> &StationConfig {
     &among[usize::from(choice) % among.len()]
 }
 
 /// Runs a story of a home agent alone. The story selects its config: plain, with a home link, or with IPv4.
-pub fn home_agent(octets: &[u8]) {
-    let (choice, events) = story::read(octets);
-    let config = chosen(choice, &configs().agents);
-    let mut world = World::new(&[config]);
-    events.for_each(|event| world.act(event));
-    world.end();
+pub fn fuzz_home_agent(octets: &[u8]) {
+    let (choice, events) = story::parse_story(octets);
+    let config = choose_config(choice, &test_configs().home_agents);
+    let mut world = StationWorld::with_configs(&[config]);
+    events.for_each(|event| world.apply_event(event));
+    world.end_story();
 }
 
 /// Runs a story of a mobile router and its home agent. The home agent's answers reach the mobile router if
 /// the story delivers them.
-pub fn mobile_router(octets: &[u8]) {
-    let (choice, events) = story::read(octets);
-    let router = chosen(choice, &configs().routers);
-    let agent = &configs().agents[if router.mobile_router.as_ref().is_some_and(has_ipv4) { 2 } else { 0 }];
-    let mut world = World::new(&[router, agent]);
-    world.tell(0, Input::Interface(interface("w0", "2001:db8:f1::10", 1)));
-    world.tell(0, Input::Interface(interface("w1", "2001:db8:f2::10", 2)));
-    world.tell(0, Input::Interface(interface("i0", "2001:db8:a::1", 3)));
-    events.for_each(|event| world.act(event));
-    world.end();
+pub fn fuzz_mobile_router(octets: &[u8]) {
+    let (choice, events) = story::parse_story(octets);
+    let router = choose_config(choice, &test_configs().mobile_routers);
+    let agent =
+        &test_configs().home_agents[if router.mobile_router.as_ref().is_some_and(has_ipv4) { 2 } else { 0 }];
+    let mut world = StationWorld::with_configs(&[router, agent]);
+    world.handle_input(0, Input::Interface(test_interface("w0", "2001:db8:f1::10", 1)));
+    world.handle_input(0, Input::Interface(test_interface("w1", "2001:db8:f2::10", 2)));
+    world.handle_input(0, Input::Interface(test_interface("i0", "2001:db8:a::1", 3)));
+    events.for_each(|event| world.apply_event(event));
+    world.end_story();
 }
 
 fn has_ipv4(router: &carnet_station::MobileRouterSettings) -> bool {
@@ -128,11 +132,11 @@ fn has_ipv4(router: &carnet_station::MobileRouterSettings) -> bool {
 }
 
 /// Runs a story of a vehicle with every part of GeoNetworking, and a second station that forwards.
-pub fn geonet_station(octets: &[u8]) {
-    let (_, events) = story::read(octets);
-    let [vehicle, forwarder] = &configs().vehicles[..] else { return };
-    let mut world = World::new(&[vehicle, forwarder]);
-    world.tell(0, Input::Interface(interface("w0", "2001:db8:f1::10", 1)));
+pub fn fuzz_geonet_station(octets: &[u8]) {
+    let (_, events) = story::parse_story(octets);
+    let [vehicle, forwarder] = &test_configs().vehicles[..] else { return };
+    let mut world = StationWorld::with_configs(&[vehicle, forwarder]);
+    world.handle_input(0, Input::Interface(test_interface("w0", "2001:db8:f1::10", 1)));
     for (station, latitude) in [(0, 488_375_000), (1, 488_376_000)] {
         let position = Position {
             timestamp: 1_000_000,
@@ -142,43 +146,48 @@ pub fn geonet_station(octets: &[u8]) {
             speed: 500,
             heading: 900,
         };
-        world.tell(station, Input::Position(position));
+        world.handle_input(station, Input::Position(position));
     }
-    events.for_each(|event| world.act(event));
-    world.end();
+    events.for_each(|event| world.apply_event(event));
+    world.end_story();
 }
 
 /// Passes the octets as lines of a recording to a station with every part.
-pub fn replay(octets: &[u8]) {
-    let [vehicle, _] = &configs().vehicles[..] else { return };
-    let config = StationConfig { home_agent: configs().agents[0].home_agent.clone(), ..vehicle.clone() };
-    let mut world = World::new(&[&config]);
+pub fn fuzz_replay(octets: &[u8]) {
+    let [vehicle, _] = &test_configs().vehicles[..] else { return };
+    let config =
+        StationConfig { home_agent: test_configs().home_agents[0].home_agent.clone(), ..vehicle.clone() };
+    let mut world = StationWorld::with_configs(&[&config]);
     for line in octets.split(|octet| *octet == b'\n').take(64) {
-        let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
+        let Ok(line) = serde_json::from_slice::<RecordedInput>(line) else { continue };
         world.now = world.now.max(line.time);
-        world.tell(0, line.input);
+        world.handle_input(0, line.input);
     }
 }
 
 /// Starts a home agent, a mobile router and a vehicle with this state. Each must read back the state that it
 /// saves.
 pub fn start_with_stored_state(state: PersistentState, wall: WallTime) {
-    for config in [&configs().agents[0], &configs().agents[1], &configs().routers[0], &configs().vehicles[0]]
-    {
-        let mut station = Station::new(config.clone(), state.clone(), Rng::new(1), START, wall);
-        let mut world = World::empty();
-        world.started = wall;
+    for config in [
+        &test_configs().home_agents[0],
+        &test_configs().home_agents[1],
+        &test_configs().mobile_routers[0],
+        &test_configs().vehicles[0],
+    ] {
+        let mut station = Station::new(config.clone(), state.clone(), Rng::new(1), START_TIME, wall);
+        let mut world = StationWorld::without_stations();
+        world.started_at = wall;
         while station.poll_output().is_some() {}
         world.stations.push(station);
         world.configs.push(config.clone());
         // The bindings come from the stored state, so they need no signed message in this run.
-        world.signed = true;
-        world.pass(START + Duration::from_secs(100));
-        world.tell(0, Input::Timeout);
+        world.signs_messages = true;
+        world.advance_to(START_TIME + Duration::from_secs(100));
+        world.handle_input(0, Input::Timeout);
     }
 }
 
-fn interface(name: &str, address: &str, number: u8) -> Interface {
+fn test_interface(name: &str, address: &str, number: u8) -> Interface {
     let entry = |text: &str| Address {
         address: text.parse().unwrap_or(Ipv6Addr::UNSPECIFIED),
         prefix_length: 64,
@@ -208,14 +217,14 @@ enum PacketInTransit {
 }
 
 impl PacketInTransit {
-    fn octets(&mut self) -> &mut Vec<u8> {
+    fn octets_mut(&mut self) -> &mut Vec<u8> {
         match self {
             PacketInTransit::Packet(octets) | PacketInTransit::Datagram { packet: octets, .. } => octets,
             PacketInTransit::Frame(frame) => &mut frame.packet,
         }
     }
 
-    fn copy(&self) -> PacketInTransit {
+    fn copy_packet(&self) -> PacketInTransit {
         match self {
             PacketInTransit::Packet(octets) => PacketInTransit::Packet(octets.clone()),
             PacketInTransit::Datagram { local, remote, packet } => {
@@ -226,70 +235,70 @@ impl PacketInTransit {
     }
 }
 
-struct World {
+struct StationWorld {
     now: Time,
-    started: WallTime,
+    started_at: WallTime,
     stations: Vec<Station>,
     configs: Vec<StationConfig>,
     /// Packets under way, each with the index of the station that receives it.
-    under_way: VecDeque<(usize, PacketInTransit)>,
-    timeouts: usize,
-    /// Whether a message signed with [`KEY`] has been sent.
-    signed: bool,
+    packets_under_way: VecDeque<(usize, PacketInTransit)>,
+    timeout_count: usize,
+    /// Whether a message signed with [`AUTHENTICATION_KEY`] has been sent.
+    signs_messages: bool,
 }
 
-impl World {
-    fn empty() -> World {
-        World {
-            now: START,
-            started: WALL,
+impl StationWorld {
+    fn without_stations() -> StationWorld {
+        StationWorld {
+            now: START_TIME,
+            started_at: WALL_TIME_AT_START,
             stations: Vec::new(),
             configs: Vec::new(),
-            under_way: VecDeque::new(),
-            timeouts: 0,
-            signed: false,
+            packets_under_way: VecDeque::new(),
+            timeout_count: 0,
+            signs_messages: false,
         }
     }
 
-    fn new(configs: &[&StationConfig]) -> World {
-        let mut world = World::empty();
+    fn with_configs(configs: &[&StationConfig]) -> StationWorld {
+        let mut world = StationWorld::without_stations();
         // A mobile router signs with its own key.
-        world.signed = configs.iter().any(|config| config.mobile_router.is_some());
+        world.signs_messages = configs.iter().any(|config| config.mobile_router.is_some());
         for (number, config) in configs.iter().enumerate() {
             let rng = Rng::new(number as u64);
             world.stations.push(Station::new(
                 (*config).clone(),
                 PersistentState::default(),
                 rng,
-                START,
-                WALL,
+                START_TIME,
+                WALL_TIME_AT_START,
             ));
             world.configs.push((*config).clone());
-            world.drain(number);
+            world.drain_outputs(number);
         }
         world
     }
 
-    fn wall(&self) -> WallTime {
-        let since = u64::try_from(self.now.saturating_since(START).as_nanos()).unwrap_or(u64::MAX);
-        WallTime::from_unix_nanos(self.started.as_unix_nanos().saturating_add(since))
+    fn wall_time(&self) -> WallTime {
+        let since = u64::try_from(self.now.saturating_since(START_TIME).as_nanos()).unwrap_or(u64::MAX);
+        WallTime::from_unix_nanos(self.started_at.as_unix_nanos().saturating_add(since))
     }
 
-    fn act(&mut self, event: Event<'_>) {
-        self.pass(self.now + event.after);
-        let station = event.station.min(self.stations.len() - 1);
+    fn apply_event(&mut self, event: StoryEvent<'_>) {
+        self.advance_to(self.now + event.time_since_previous);
+        let station = event.station_index.min(self.stations.len() - 1);
         match event.kind {
-            EventKind::Wait => self.tell(station, Input::Timeout),
-            EventKind::Packet => self.tell(station, Input::Packet(event.content.to_vec())),
+            EventKind::Wait => self.handle_input(station, Input::Timeout),
+            EventKind::Packet => self.handle_input(station, Input::Packet(event.content.to_vec())),
             EventKind::Signed => {
                 let mut packet = event.content.to_vec();
-                self.signed = true;
-                sign(&mut packet);
-                self.tell(station, Input::Packet(packet));
+                self.signs_messages = true;
+                sign_binding_update(&mut packet);
+                self.handle_input(station, Input::Packet(packet));
             }
             EventKind::Icmpv6 => {
-                if let Some(message) = link_message(event.content) {
-                    self.tell(station, Input::Icmpv6(message));
+                if let Some(message) = parse_link_message(event.content) {
+                    self.handle_input(station, Input::Icmpv6(message));
                 }
             }
             EventKind::Datagram => {
@@ -306,50 +315,53 @@ impl World {
                     ),
                 };
                 let mut packet = packet.to_vec();
-                self.signed = true;
-                sign(&mut packet);
-                self.tell(station, Input::Datagram { local, remote, traffic_class: *class, packet });
+                self.signs_messages = true;
+                sign_binding_update(&mut packet);
+                self.handle_input(station, Input::Datagram { local, remote, traffic_class: *class, packet });
             }
             EventKind::Frame => {
                 let Some((source, rest)) = event.content.split_first_chunk() else { return };
                 let Some((destination, packet)) = rest.split_first_chunk() else { return };
                 let (source, destination, packet) = (*source, *destination, packet.to_vec());
-                self.tell(station, Input::Frame(Frame { source, destination, profile: None, packet }));
+                self.handle_input(
+                    station,
+                    Input::Frame(Frame { source, destination, profile: None, packet }),
+                );
             }
             EventKind::Input => {
                 if let Ok(input) = serde_json::from_slice(event.content) {
-                    self.tell(station, input);
+                    self.handle_input(station, input);
                 }
             }
-            EventKind::Deliver => self.deliver(event.content),
+            EventKind::Deliver => self.deliver_packet(event.content),
         }
     }
 
-    fn deliver(&mut self, content: &[u8]) {
+    fn deliver_packet(&mut self, content: &[u8]) {
         let Some([what, high, low, value]) = content.first_chunk() else { return };
-        let next = match what & fate::OVERTAKES {
-            0 => self.under_way.pop_front(),
-            _ => self.under_way.pop_back(),
+        let next = match what & packet_fate::OVERTAKES_EARLIER {
+            0 => self.packets_under_way.pop_front(),
+            _ => self.packets_under_way.pop_back(),
         };
         let Some((to, mut packet)) = next else { return };
-        if what & fate::LOST != 0 {
+        if what & packet_fate::LOST != 0 {
             return;
         }
-        if what & fate::TWICE != 0 {
-            self.under_way.push_back((to, packet.copy()));
+        if what & packet_fate::DUPLICATED != 0 {
+            self.packets_under_way.push_back((to, packet.copy_packet()));
         }
-        if what & fate::CHANGED != 0 {
-            let octets = packet.octets();
+        if what & packet_fate::CHANGED != 0 {
+            let octets = packet.octets_mut();
             let at = usize::from(u16::from_be_bytes([*high, *low])) % octets.len().max(1);
             if let Some(octet) = octets.get_mut(at) {
                 *octet ^= value;
             }
         }
-        if what & fate::SUMMED != 0 && !matches!(packet, PacketInTransit::Frame(_)) {
-            self.signed = true;
-            sign(packet.octets());
+        if what & packet_fate::CHECKSUM_CORRECTED != 0 && !matches!(packet, PacketInTransit::Frame(_)) {
+            self.signs_messages = true;
+            sign_binding_update(packet.octets_mut());
         }
-        self.tell(
+        self.handle_input(
             to,
             match packet {
                 PacketInTransit::Packet(packet) => Input::Packet(packet),
@@ -362,35 +374,35 @@ impl World {
     }
 
     /// Lets time pass and handles each timer that is due.
-    fn pass(&mut self, until: Time) {
+    fn advance_to(&mut self, until: Time) {
         let mut at_once = 0;
-        while self.timeouts < MOST_TIMEOUTS {
+        while self.timeout_count < MAX_TIMEOUTS {
             let due = |station: &Station| station.poll_timeout().unwrap_or(Time::MAX);
             let next = (0..self.stations.len()).min_by_key(|number| due(&self.stations[*number]));
             let Some(next) = next.filter(|number| due(&self.stations[*number]) <= until) else { break };
             let due = due(&self.stations[next]);
             at_once = if due > self.now { 0 } else { at_once + 1 };
             assert!(
-                at_once < MOST_AT_ONCE * self.stations.len(),
+                at_once < MAX_TIMEOUTS_AT_ONE_MOMENT * self.stations.len(),
                 "a timer is due again immediately, endlessly"
             );
             self.now = self.now.max(due);
-            self.timeouts += 1;
-            self.tell(next, Input::Timeout);
+            self.timeout_count += 1;
+            self.handle_input(next, Input::Timeout);
         }
         self.now = self.now.max(until);
     }
 
-    fn tell(&mut self, number: usize, input: Input) {
-        let (now, wall) = (self.now, self.wall());
+    fn handle_input(&mut self, number: usize, input: Input) {
+        let (now, wall) = (self.now, self.wall_time());
         // A refused input is an allowed result.
         let _ = self.stations[number].handle_input(now, wall, input);
-        self.drain(number);
-        self.look_at(number);
+        self.drain_outputs(number);
+        self.check_status(number);
     }
 
     /// Takes a station's outputs. Packets for the other station go under way.
-    fn drain(&mut self, number: usize) {
+    fn drain_outputs(&mut self, number: usize) {
         let mut outputs = 0;
         while let Some(output) = self.stations[number].poll_output() {
             let sent = match output {
@@ -418,15 +430,15 @@ impl World {
                 _ => continue,
             };
             outputs += 1;
-            if self.configs.len() > 1 && self.under_way.len() < MOST_UNDER_WAY {
-                self.under_way.push_back((1 - number.min(1), sent));
+            if self.configs.len() > 1 && self.packets_under_way.len() < MAX_PACKETS_UNDER_WAY {
+                self.packets_under_way.push_back((1 - number.min(1), sent));
             }
         }
-        assert!(outputs <= MOST_OUTPUTS, "{outputs} packets for one input");
+        assert!(outputs <= MAX_OUTPUTS, "{outputs} packets for one input");
     }
 
     /// Checks that the station keeps no state that its config forbids.
-    fn look_at(&self, number: usize) {
+    fn check_status(&self, number: usize) {
         let station = &self.stations[number];
         if let (Some(agent), Some(config)) = (station.home_agent(), &self.configs[number].home_agent) {
             let mut count = 0;
@@ -434,7 +446,7 @@ impl World {
                 count += 1;
                 let node = config.nodes.iter().find(|node| node.home_address == binding.home_address);
                 let node = node.expect("each binding belongs to a configured node");
-                assert!(node.authentication.association().is_none() || self.signed, "{binding:?}");
+                assert!(node.authentication.association().is_none() || self.signs_messages, "{binding:?}");
                 for prefix in binding.prefixes.iter() {
                     assert!(node.prefixes.iter().any(|own| own.contains(prefix)), "{binding:?}");
                 }
@@ -454,14 +466,14 @@ impl World {
     }
 
     /// Checks that every binding ends, and that the station reads the state that it saved.
-    fn end(mut self) {
+    fn end_story(mut self) {
         for number in 0..self.stations.len() {
-            let state = self.stations[number].nemo().persistent_state(self.now, self.wall());
+            let state = self.stations[number].nemo().persistent_state(self.now, self.wall_time());
             let text = serde_json::to_string(&state).expect("a state is JSON");
             let read: PersistentState = serde_json::from_str(&text).expect("what was just written");
             assert_eq!(read, state, "{text}");
-            let (config, wall) = (self.configs[number].clone(), self.wall());
-            let mut again = Station::new(config, read, Rng::new(9), START, wall);
+            let (config, wall) = (self.configs[number].clone(), self.wall_time());
+            let mut again = Station::new(config, read, Rng::new(9), START_TIME, wall);
             while again.poll_output().is_some() {}
         }
         // Check only a home agent without a mobile router: a mobile router may still send Binding Updates, so
@@ -469,8 +481,8 @@ impl World {
         if let ([agent], [_]) = (&self.configs[..], &self.stations[..])
             && agent.mobile_router.is_none()
         {
-            self.pass(self.now + FOR_EVER);
-            self.tell(0, Input::Timeout);
+            self.advance_to(self.now + LONGER_THAN_ANY_LIFETIME);
+            self.handle_input(0, Input::Timeout);
             let bindings = self.stations[0].home_agent().map_or(0, |agent| agent.bindings().iter().count());
             assert_eq!(bindings, 0, "bindings that do not end");
         }
@@ -479,7 +491,7 @@ impl World {
 
 /// Returns the ICMPv6 message in the content of an event, with a correct checksum; `None` if the content is
 /// too short.
-fn link_message(content: &[u8]) -> Option<LinkMessage> {
+fn parse_link_message(content: &[u8]) -> Option<LinkMessage> {
     let ([number, hop_limit], rest) = content.split_first_chunk()?;
     let (source, rest) = rest.split_first_chunk::<16>()?;
     let (destination, message) = rest.split_first_chunk::<16>()?;
@@ -498,7 +510,7 @@ fn link_message(content: &[u8]) -> Option<LinkMessage> {
 
 /// Gives a packet with a Mobility Header a correct checksum, and the authenticator of a sender with the key
 /// if there is room for it.
-fn sign(packet: &mut [u8]) {
+fn sign_binding_update(packet: &mut [u8]) {
     let Ok(header) = Header::parse(packet) else { return };
     let Ok(extensions) = Extensions::parse(packet) else { return };
     if extensions.protocol != protocol::MOBILITY || extensions.fragment.is_some() {
@@ -511,16 +523,17 @@ fn sign(packet: &mut [u8]) {
     let destination = extensions.routing_home_address.unwrap_or(header.destination);
     let (care_of, home) = match octets.get(2) {
         Some(&message_type::BINDING_ACKNOWLEDGEMENT) => (header.destination, destination),
-        _ => (alternate(octets).unwrap_or(header.source), source),
+        _ => (alternate_care_of_address(octets).unwrap_or(header.source), source),
     };
-    let association = SecurityAssociation { spi: SPI, key: KEY.into(), replay: ReplayProtection::Sequence };
+    let association =
+        SecurityAssociation { spi: SPI, key: AUTHENTICATION_KEY.into(), replay: ReplayProtection::Sequence };
     association.sign(octets, care_of, home);
     set_checksum(octets, source, destination);
 }
 
 /// Returns the Alternate Care-of Address of a Binding Update; `None` for another message, or without this
 /// option.
-fn alternate(octets: &[u8]) -> Option<Ipv6Addr> {
+fn alternate_care_of_address(octets: &[u8]) -> Option<Ipv6Addr> {
     let Message::BindingUpdate(update) = MobilityHeader::parse(octets).ok()?.message().ok()? else {
         return None;
     };

@@ -33,21 +33,21 @@ pub enum EventKind {
 }
 
 /// Fates of a packet under way, bits of the first octet of a [`EventKind::Deliver`].
-pub mod fate {
+pub mod packet_fate {
     /// The packet arrives, and a copy of it arrives later.
-    pub const TWICE: u8 = 1;
+    pub const DUPLICATED: u8 = 1;
     /// An octet of the packet is changed.
     pub const CHANGED: u8 = 2;
     /// The changed packet gets correct checksums.
-    pub const SUMMED: u8 = 4;
+    pub const CHECKSUM_CORRECTED: u8 = 4;
     /// The packet is lost.
     pub const LOST: u8 = 8;
     /// The packet that was sent last arrives first.
-    pub const OVERTAKES: u8 = 16;
+    pub const OVERTAKES_EARLIER: u8 = 16;
 }
 
 /// All kinds, in the order of their numbers.
-const KINDS: [EventKind; 8] = [
+const EVENT_KINDS: [EventKind; 8] = [
     EventKind::Wait,
     EventKind::Packet,
     EventKind::Signed,
@@ -57,57 +57,57 @@ const KINDS: [EventKind; 8] = [
     EventKind::Input,
     EventKind::Deliver,
 ];
-const AT_SECOND: u8 = 0x80;
+const SECOND_STATION_FLAG: u8 = 0x80;
 /// Most events of a story. More events take long and test nothing new.
-const MOST: usize = 200;
+const MAX_EVENTS: usize = 200;
 
 /// One event.
 #[derive(Debug, Clone, Copy)]
-pub struct Event<'a> {
+pub struct StoryEvent<'a> {
     /// Kind of the event.
     pub kind: EventKind,
     /// Index of the station that gets the event.
-    pub station: usize,
+    pub station_index: usize,
     /// Time since the previous event.
-    pub after: Duration,
+    pub time_since_previous: Duration,
     /// Content of the event.
     pub content: &'a [u8],
 }
 
 /// Returns the octet that selects a config, and the events.
-pub fn read(octets: &[u8]) -> (u8, impl Iterator<Item = Event<'_>>) {
+pub fn parse_story(octets: &[u8]) -> (u8, impl Iterator<Item = StoryEvent<'_>>) {
     let (choice, mut rest) = octets.split_first().map_or((0, octets), |(choice, rest)| (*choice, rest));
     let events = std::iter::from_fn(move || {
         let ([kind, delay, high, low], behind) = rest.split_first_chunk()?;
         let length = usize::from(u16::from_be_bytes([*high, *low])).min(behind.len());
         let (content, behind) = behind.split_at(length);
         rest = behind;
-        let station = usize::from(kind & AT_SECOND != 0);
-        let kind = KINDS[usize::from(kind & !AT_SECOND) % KINDS.len()];
-        Some(Event { kind, station, after: span(*delay), content })
+        let station = usize::from(kind & SECOND_STATION_FLAG != 0);
+        let kind = EVENT_KINDS[usize::from(kind & !SECOND_STATION_FLAG) % EVENT_KINDS.len()];
+        Some(StoryEvent { kind, station_index: station, time_since_previous: decode_delay(*delay), content })
     });
-    (choice, events.take(MOST))
+    (choice, events.take(MAX_EVENTS))
 }
 
 /// Converts a delay octet to a duration between zero and nine hours. The octet is a floating point number:
 /// three bits of mantissa, five bits of exponent.
-fn span(delay: u8) -> Duration {
+fn decode_delay(delay: u8) -> Duration {
     let number = u64::from(delay & 7) << u32::from(delay >> 3).min(22);
     Duration::from_millis(number)
 }
 
 /// Returns the delay octet for the longest duration that does not exceed `span_ms`.
-pub fn delay(span_ms: u64) -> u8 {
+pub fn encode_delay(span_ms: u64) -> u8 {
     (0..=u8::MAX)
-        .filter(|delay| span(*delay) <= Duration::from_millis(span_ms))
-        .max_by_key(|delay| span(*delay))
+        .filter(|delay| decode_delay(*delay) <= Duration::from_millis(span_ms))
+        .max_by_key(|delay| decode_delay(*delay))
         .unwrap_or(0)
 }
 
 /// Appends an event to a story.
-pub fn write(story: &mut Vec<u8>, kind: EventKind, station: usize, delay: u8, content: &[u8]) {
+pub fn append_event(story: &mut Vec<u8>, kind: EventKind, station: usize, delay: u8, content: &[u8]) {
     let length = u16::try_from(content.len()).unwrap_or(u16::MAX);
-    story.extend([kind as u8 | if station == 0 { 0 } else { AT_SECOND }, delay]);
+    story.extend([kind as u8 | if station == 0 { 0 } else { SECOND_STATION_FLAG }, delay]);
     story.extend(length.to_be_bytes());
     story.extend(&content[..usize::from(length)]);
 }

@@ -8,29 +8,29 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 
 use carnet_base::Rng;
-use carnet_fuzz::{TARGETS, Target};
+use carnet_fuzz::{FUZZ_TARGETS, FuzzTarget};
 
 /// Mutations of each target's corpus. The tests of a debug build do them within seconds.
-const ROUNDS: usize = 200;
+const MUTATION_ROUNDS: usize = 200;
 /// Most octets of one corpus, because the repository holds it.
-const LARGEST_CORPUS: usize = 200_000;
+const LARGEST_CORPUS_OCTETS: usize = 200_000;
 
-fn folder() -> PathBuf {
+fn corpus_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
 /// Returns all targets, or the named one: `tools/fuzz coverage` measures each target by itself.
-fn wanted() -> impl Iterator<Item = &'static Target> {
+fn selected_targets() -> impl Iterator<Item = &'static FuzzTarget> {
     let only = std::env::var("CARNET_FUZZ_TARGET").ok();
-    TARGETS.iter().filter(move |target| only.as_deref().is_none_or(|only| only == target.name))
+    FUZZ_TARGETS.iter().filter(move |target| only.as_deref().is_none_or(|only| only == target.name))
 }
 
 /// Returns the checked-in corpus files of a target, by name.
-fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
-    files(&folder().join("corpus").join(target.name))
+fn corpus_of(target: &FuzzTarget) -> Vec<(String, Vec<u8>)> {
+    files_in(&corpus_folder().join("corpus").join(target.name))
 }
 
-fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
+fn files_in(folder: &Path) -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<_> = entries
         .map(|entry| {
@@ -43,8 +43,8 @@ fn files(folder: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 /// Runs the target. If an assertion fails, prints the octets, so that they can become a file of the corpus.
-fn run(target: &Target, from: &str, octets: &[u8]) {
-    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.run)(octets))) {
+fn run_target(target: &FuzzTarget, from: &str, octets: &[u8]) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (target.run_with_input)(octets))) {
         let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
         eprintln!("{} does not take this, made of {from}: {hex}", target.name);
         resume_unwind(panic);
@@ -53,16 +53,17 @@ fn run(target: &Target, from: &str, octets: &[u8]) {
 
 #[test]
 fn fuzz_targets_accept_every_corpus_file() {
-    for target in wanted() {
-        let checked_in = corpus(target);
+    for target in selected_targets() {
+        let checked_in = corpus_of(target);
         assert!(!checked_in.is_empty(), "{}: no corpus", target.name);
         let size: usize = checked_in.iter().map(|(_, octets)| octets.len()).sum();
-        assert!(size <= LARGEST_CORPUS, "{}: {size} octets", target.name);
+        assert!(size <= LARGEST_CORPUS_OCTETS, "{}: {size} octets", target.name);
         // Inputs that `make fuzz` found on this machine.
         let found = std::env::var_os("CARNET_FUZZ_FOUND").map(|found| Path::new(&found).join(target.name));
-        let found = found.filter(|folder| folder.is_dir()).map(|folder| files(&folder)).unwrap_or_default();
+        let found =
+            found.filter(|folder| folder.is_dir()).map(|folder| files_in(&folder)).unwrap_or_default();
         for (name, octets) in checked_in.iter().chain(&found) {
-            run(target, name, octets);
+            run_target(target, name, octets);
         }
     }
 }
@@ -70,31 +71,31 @@ fn fuzz_targets_accept_every_corpus_file() {
 /// Tests many more mutations of messages of hosts, because hosts on board may be hostile.
 #[test]
 fn hundred_thousand_mutations_of_messages_of_hosts() {
-    for target in TARGETS.iter().filter(|target| ["dhcp", "dns"].contains(&target.name)) {
-        let files = corpus(target);
+    for target in FUZZ_TARGETS.iter().filter(|target| ["dhcp", "dns"].contains(&target.name)) {
+        let files = corpus_of(target);
         let mut rng = Rng::new(2);
         for _ in 0..100_000 {
             let (name, octets) = &files[rng.below(files.len() as u64) as usize];
             let other = &files[rng.below(files.len() as u64) as usize].1;
-            run(target, name, &mutated(&mut rng, octets, other));
+            run_target(target, name, &mutate(&mut rng, octets, other));
         }
     }
 }
 
 #[test]
 fn fuzz_targets_accept_mutated_corpus_files() {
-    for target in TARGETS {
-        let files = corpus(target);
+    for target in FUZZ_TARGETS {
+        let files = corpus_of(target);
         let mut rng = Rng::new(1);
-        for _ in 0..ROUNDS {
+        for _ in 0..MUTATION_ROUNDS {
             let (name, octets) = &files[rng.below(files.len() as u64) as usize];
             let other = &files[rng.below(files.len() as u64) as usize].1;
-            run(target, name, &mutated(&mut rng, octets, other));
+            run_target(target, name, &mutate(&mut rng, octets, other));
         }
     }
 }
 
-fn mutated(rng: &mut Rng, octets: &[u8], other: &[u8]) -> Vec<u8> {
+fn mutate(rng: &mut Rng, octets: &[u8], other: &[u8]) -> Vec<u8> {
     let mut octets = octets.to_vec();
     for _ in 0..=rng.below(4) {
         if octets.is_empty() {
@@ -120,12 +121,13 @@ fn mutated(rng: &mut Rng, octets: &[u8], other: &[u8]) -> Vec<u8> {
 
 #[test]
 fn each_fuzz_target_has_a_program() {
-    let manifest = fs::read_to_string(folder().join("Cargo.toml")).expect("a manifest");
-    for target in TARGETS {
+    let manifest = fs::read_to_string(corpus_folder().join("Cargo.toml")).expect("a manifest");
+    for target in FUZZ_TARGETS {
         assert!(manifest.contains(&format!("name = \"{}\"\n", target.name)), "{}", target.name);
-        let program = folder().join("fuzz_targets").join(format!("{}.rs", target.name));
+        let program = corpus_folder().join("fuzz_targets").join(format!("{}.rs", target.name));
         let program = fs::read_to_string(program).unwrap_or_else(|error| panic!("{}: {error}", target.name));
-        assert!(program.contains(&format!("::{}(octets)", target.name)), "{}", target.name);
+        let calls_target = ["::", "::fuzz_"].map(|path| format!("{path}{}(octets)", target.name));
+        assert!(calls_target.iter().any(|call| program.contains(call)), "{}", target.name);
     }
-    assert_eq!(manifest.matches("[[bin]]").count(), TARGETS.len());
+    assert_eq!(manifest.matches("[[bin]]").count(), FUZZ_TARGETS.len());
 }

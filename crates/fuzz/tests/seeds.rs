@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use carnet_base::LinkMessage;
 use carnet_fuzz::story::{self, EventKind};
-use carnet_settings::recording::{Inputs, Line};
+use carnet_settings::recording::{RecordedInput, RecordedInputs};
 use carnet_station::io::Input;
 use carnet_wire::geonet::{ShortPositionVector, set_destination};
 use serde_json::Value;
@@ -26,40 +26,40 @@ mod common {
 #[allow(dead_code, reason = "tests of the codec use more of it")]
 mod fixtures;
 
-fn root() -> PathBuf {
+fn repository_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-fn write(target: &str, name: &str, octets: &[u8]) {
-    let folder = root().join("fuzz/corpus").join(target);
+fn write_corpus_file(target: &str, name: &str, octets: &[u8]) {
+    let folder = repository_root().join("fuzz/corpus").join(target);
     fs::create_dir_all(&folder).expect("a folder");
     fs::write(folder.join(name), octets).expect("written");
 }
 
 /// Returns a recorded case as a story. `signed`: the messages carry an authenticator, which the target makes
 /// anew with its own key.
-fn told(choice: u8, signed: bool, lines: impl Iterator<Item = Line>) -> Vec<u8> {
+fn story_of_recording(choice: u8, signed: bool, lines: impl Iterator<Item = RecordedInput>) -> Vec<u8> {
     let mut story = vec![choice];
     let mut before = 0;
     for line in lines {
         let now = line.time.as_nanos() / 1_000_000;
-        let delay = story::delay(now.saturating_sub(before));
+        let delay = story::encode_delay(now.saturating_sub(before));
         before = now.max(before);
         match line.input {
-            Input::Timeout => story::write(&mut story, EventKind::Wait, 0, delay, &[]),
+            Input::Timeout => story::append_event(&mut story, EventKind::Wait, 0, delay, &[]),
             Input::Packet(packet) => {
                 let kind = if signed { EventKind::Signed } else { EventKind::Packet };
-                story::write(&mut story, kind, 0, delay, &packet);
+                story::append_event(&mut story, kind, 0, delay, &packet);
             }
             Input::Icmpv6(LinkMessage { interface, source, destination, hop_limit, message, .. }) => {
                 let number = ["w0", "w1", "i0", "h0"].iter().position(|name| *name == interface).unwrap_or(0);
                 let mut content = vec![number as u8, hop_limit];
                 content.extend(source.octets().into_iter().chain(destination.octets()).chain(message));
-                story::write(&mut story, EventKind::Icmpv6, 0, delay, &content);
+                story::append_event(&mut story, EventKind::Icmpv6, 0, delay, &content);
             }
             other => {
                 let text = serde_json::to_vec(&other).expect("an input is JSON");
-                story::write(&mut story, EventKind::Input, 0, delay, &text);
+                story::append_event(&mut story, EventKind::Input, 0, delay, &text);
             }
         }
     }
@@ -71,7 +71,9 @@ fn told(choice: u8, signed: bool, lines: impl Iterator<Item = Line>) -> Vec<u8> 
 fn write_recorded_cases_as_corpus() {
     let configs = ["home-agent.toml", "home-link.toml", "ipv4.toml", "mobile-router.toml", "implicit.toml"];
     for standard in ["rfc3963", "rfc4285", "rfc5555", "rfc5648", "rfc6089", "rfc6275"] {
-        for entry in fs::read_dir(root().join("conformance/recorded").join(standard)).expect("cases") {
+        for entry in
+            fs::read_dir(repository_root().join("conformance/recorded").join(standard)).expect("cases")
+        {
             let path = entry.expect("an entry").path();
             let Some(name) = path
                 .file_name()
@@ -86,9 +88,13 @@ fn write_recorded_cases_as_corpus() {
             let number = configs.iter().position(|known| *known == config).expect("a config of ours");
             let (target, choice) =
                 if number < 3 { ("home_agent", number) } else { ("mobile_router", number - 3) };
-            let (_, inputs) = Inputs::open(&path).expect("a recording");
-            let story = told(choice as u8, standard == "rfc4285", inputs.map(|line| line.expect("an input")));
-            write(target, &format!("{standard}-{name}"), &story);
+            let (_, inputs) = RecordedInputs::open(&path).expect("a recording");
+            let story = story_of_recording(
+                choice as u8,
+                standard == "rfc4285",
+                inputs.map(|line| line.expect("an input")),
+            );
+            write_corpus_file(target, &format!("{standard}-{name}"), &story);
         }
     }
     // The story of a mobile router that registers, moves, loses packets that it sends, and leaves.
@@ -96,21 +102,33 @@ fn write_recorded_cases_as_corpus() {
         let mut story = vec![choice];
         let arrives = |story: &mut Vec<u8>, count| {
             for _ in 0..count {
-                story::write(story, EventKind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
+                story::append_event(story, EventKind::Deliver, 0, story::encode_delay(10), &[0, 0, 0, 0]);
             }
         };
         arrives(&mut story, 8);
         let away = br#"{"interface_gone":{"name":"w0"}}"#;
-        story::write(&mut story, EventKind::Input, 0, story::delay(4000), away);
+        story::append_event(&mut story, EventKind::Input, 0, story::encode_delay(4000), away);
         arrives(&mut story, 8);
-        story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &[story::fate::LOST, 0, 0, 0]);
-        story::write(&mut story, EventKind::Wait, 0, story::delay(30_000), &[]);
+        story::append_event(
+            &mut story,
+            EventKind::Deliver,
+            0,
+            story::encode_delay(10),
+            &[story::packet_fate::LOST, 0, 0, 0],
+        );
+        story::append_event(&mut story, EventKind::Wait, 0, story::encode_delay(30_000), &[]);
         arrives(&mut story, 8);
-        story::write(&mut story, EventKind::Input, 0, story::delay(1000), br#"{"command":"shutdown"}"#);
+        story::append_event(
+            &mut story,
+            EventKind::Input,
+            0,
+            story::encode_delay(1000),
+            br#"{"command":"shutdown"}"#,
+        );
         arrives(&mut story, 8);
-        write("mobile_router", &format!("registers-{choice}"), &story);
+        write_corpus_file("mobile_router", &format!("registers-{choice}"), &story);
         let mut drained = story.clone();
-        story::write(
+        story::append_event(
             &mut drained,
             EventKind::Input,
             1,
@@ -118,7 +136,7 @@ fn write_recorded_cases_as_corpus() {
             br#"{"command":{"drain":{"to":[],"within_s":60}}}"#,
         );
         arrives(&mut drained, 8);
-        write("mobile_router", &format!("drained-{choice}"), &drained);
+        write_corpus_file("mobile_router", &format!("drained-{choice}"), &drained);
     }
 }
 
@@ -128,7 +146,7 @@ fn write_geonetworking_frames_as_corpus() {
     let hears = |story: &mut Vec<u8>, packet: &[u8]| {
         let mut content = vec![2, 0, 0, 0, 0, 9, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
         content.extend(packet);
-        story::write(story, EventKind::Frame, 0, story::delay(100), &content);
+        story::append_event(story, EventKind::Frame, 0, story::encode_delay(100), &content);
     };
     for (number, mut packet) in fixtures::all_packets().into_iter().enumerate() {
         let mut story = vec![0];
@@ -138,9 +156,9 @@ fn write_geonetworking_frames_as_corpus() {
         if set_destination(&mut packet, &to).is_ok() {
             hears(&mut story, &packet);
         }
-        story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
-        story::write(&mut story, EventKind::Wait, 0, story::delay(2000), &[]);
-        write("geonet_station", &format!("frame-{number:02}"), &story);
+        story::append_event(&mut story, EventKind::Deliver, 0, story::encode_delay(10), &[0, 0, 0, 0]);
+        story::append_event(&mut story, EventKind::Wait, 0, story::encode_delay(2000), &[]);
+        write_corpus_file("geonet_station", &format!("frame-{number:02}"), &story);
     }
 
     let wishes: [&str; 8] = [
@@ -171,11 +189,11 @@ fn write_geonetworking_frames_as_corpus() {
     let mut story = vec![0];
     for wish in wishes {
         serde_json::from_str::<Input>(wish).unwrap_or_else(|error| panic!("{error}: {wish}"));
-        story::write(&mut story, EventKind::Input, 0, story::delay(300), wish.as_bytes());
-        story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
-        story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &[0, 0, 0, 0]);
+        story::append_event(&mut story, EventKind::Input, 0, story::encode_delay(300), wish.as_bytes());
+        story::append_event(&mut story, EventKind::Deliver, 0, story::encode_delay(10), &[0, 0, 0, 0]);
+        story::append_event(&mut story, EventKind::Deliver, 0, story::encode_delay(10), &[0, 0, 0, 0]);
     }
-    write("geonet_station", "wishes", &story);
+    write_corpus_file("geonet_station", "wishes", &story);
 }
 
 #[test]
@@ -185,19 +203,19 @@ fn write_signed_messages_as_corpus() {
         let mut story = vec![0];
         let mut arrives = |changes: &[u8]| {
             let content = [&[number], changes].concat();
-            story::write(&mut story, EventKind::Deliver, 0, story::delay(10), &content);
+            story::append_event(&mut story, EventKind::Deliver, 0, story::encode_delay(10), &content);
         };
         // Each packet arrives unchanged, a second time, with another hop limit, and with another payload.
         arrives(&[]);
         arrives(&[]);
         arrives(&[0, 3, 1]);
         arrives(&[0, 60, 1]);
-        story::write(&mut story, EventKind::Wait, 0, story::delay(4000), &[]);
-        write("secured", &format!("sent-{number:02}"), &story);
+        story::append_event(&mut story, EventKind::Wait, 0, story::encode_delay(4000), &[]);
+        write_corpus_file("secured", &format!("sent-{number:02}"), &story);
     }
     for (number, packet) in fixtures::all_packets().into_iter().enumerate() {
         let mut story = vec![0];
-        story::write(&mut story, EventKind::Frame, 0, story::delay(10), &packet);
-        write("secured", &format!("frame-{number:02}"), &story);
+        story::append_event(&mut story, EventKind::Frame, 0, story::encode_delay(10), &packet);
+        write_corpus_file("secured", &format!("frame-{number:02}"), &story);
     }
 }

@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 /// Runs carnet in a testbed of network namespaces and measures it.
 #[derive(Debug, Parser)]
-#[command(name = "carnet-lab", version, about, after_help = HELP, disable_help_subcommand = true)]
+#[command(name = "carnet-lab", version, about, after_help = HELP_EXAMPLES, disable_help_subcommand = true)]
 struct Cli {
     /// Isolation mode of a lab that already runs inside its namespaces.
     #[arg(long, hide = true, value_enum)]
@@ -26,7 +26,7 @@ struct Cli {
     command: Command,
 }
 
-const HELP: &str = "\
+const HELP_EXAMPLES: &str = "\
 Examples:
   carnet-lab list                           the scenarios
   carnet-lab run two-uplinks                run one; the report goes to out/two-uplinks
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
             eprintln!("carnet-lab: interrupted; everything is cleaned up");
             ExitCode::from(130)
         }
-        Err(e) if e.is::<SlowStart>() => ExitCode::from(isolate::AGAIN),
+        Err(e) if e.is::<SlowStart>() => ExitCode::from(isolate::EXIT_CODE_TO_RUN_AGAIN),
         Err(e) => {
             eprintln!("carnet-lab: {e:#}");
             if e.is::<CommandLineError>() { ExitCode::from(2) } else { ExitCode::FAILURE }

@@ -14,37 +14,37 @@ use carnet_linux::frame_link::*;
 use socket2::{Domain, Socket, Type};
 
 const BROADCAST: MacAddress = [0xff; 6];
-const HERE: MacAddress = [2, 0, 0, 0, 0, 1];
-const THERE: MacAddress = [2, 0, 0, 0, 0, 2];
+const OWN_MAC_ADDRESS: MacAddress = [2, 0, 0, 0, 0, 1];
+const PEER_MAC_ADDRESS: MacAddress = [2, 0, 0, 0, 0, 2];
 
 /// A frame: source, destination, payload.
-type Frame = (MacAddress, MacAddress, Vec<u8>);
+type ReceivedFrame = (MacAddress, MacAddress, Vec<u8>);
 
-fn open(text: &str) -> FrameLink {
+fn open_frame_link(text: &str) -> FrameLink {
     FrameLink::open(text.parse().unwrap()).unwrap()
 }
 
 /// Creates two namespaces joined by `v0` here and `p0` there, with simple link-layer addresses.
-fn joined() -> Peer {
-    let peer = Peer::new();
-    join(&peer);
+fn create_joined_peer() -> PeerNamespace {
+    let peer = PeerNamespace::new();
+    join_peer(&peer);
     peer
 }
 
-fn join(peer: &Peer) {
-    ip(&format!("link add v0 address 02:00:00:00:00:01 type veth peer name p0 netns {}", peer.thread));
-    ip("link set v0 up");
-    peer.run(|| {
-        ip("link set p0 address 02:00:00:00:00:02");
-        ip("link set p0 up");
-        wait_until_up("p0");
+fn join_peer(peer: &PeerNamespace) {
+    run_ip(&format!("link add v0 address 02:00:00:00:00:01 type veth peer name p0 netns {}", peer.thread_id));
+    run_ip("link set v0 up");
+    peer.run_in_namespace(|| {
+        run_ip("link set p0 address 02:00:00:00:00:02");
+        run_ip("link set p0 up");
+        wait_until_link_is_up("p0");
     });
-    wait_until_up("v0");
+    wait_until_link_is_up("v0");
 }
 
 /// Sends complete Ethernet frames from `interface` of the calling thread's namespace, with a separate socket.
-fn inject(interface: &str, frames: &[Vec<u8>]) {
-    let index = ip_json(&format!("link show {interface}"))[0]["ifindex"].as_i64().unwrap();
+fn inject_frames(interface: &str, frames: &[Vec<u8>]) {
+    let index = run_ip_json(&format!("link show {interface}"))[0]["ifindex"].as_i64().unwrap();
     let socket = Socket::new(Domain::PACKET, Type::RAW, None).unwrap();
     let address = libc::sockaddr_ll {
         sll_family: libc::AF_PACKET as u16,
@@ -71,13 +71,13 @@ fn inject(interface: &str, frames: &[Vec<u8>]) {
     }
 }
 
-fn ethernet(destination: MacAddress, source: MacAddress, ether_type: u16, payload: &[u8]) -> Vec<u8> {
+fn ethernet_frame(destination: MacAddress, source: MacAddress, ether_type: u16, payload: &[u8]) -> Vec<u8> {
     [&destination[..], &source, &ether_type.to_be_bytes(), payload].concat()
 }
 
 /// Receives frames until no frame has arrived for a while.
-async fn receive(link: &mut FrameLink) -> Vec<Frame> {
-    let mut frames: Vec<Frame> = Vec::new();
+async fn receive_frame(link: &mut FrameLink) -> Vec<ReceivedFrame> {
+    let mut frames: Vec<ReceivedFrame> = Vec::new();
     while let Ok(event) = tokio::time::timeout(Duration::from_millis(150), link.readable()).await {
         if event.unwrap() == LinkEvent::Frames {
             link.try_receive(|source, destination, payload| {
@@ -90,7 +90,7 @@ async fn receive(link: &mut FrameLink) -> Vec<Frame> {
 }
 
 /// Waits until the link is in this state.
-async fn until(link: &mut FrameLink, state: LinkState) {
+async fn wait_for_link_state(link: &mut FrameLink, state: LinkState) {
     let deadline = Instant::now() + Duration::from_secs(30);
     while link.state() != state {
         assert!(Instant::now() < deadline, "{:?} instead of {state:?}", link.state());
@@ -103,44 +103,44 @@ async fn until(link: &mut FrameLink, state: LinkState) {
 }
 
 /// Runs `body` in the peer's namespace, with a separate runtime.
-fn there<T: Send + 'static, F: Future<Output = T>>(
-    peer: &Peer,
+fn run_at_peer<T: Send + 'static, F: Future<Output = T>>(
+    peer: &PeerNamespace,
     body: impl FnOnce() -> F + Send + 'static,
 ) -> T {
-    peer.run(move || {
+    peer.run_in_namespace(move || {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(body())
     })
 }
 
 #[test]
 fn only_frames_of_the_ether_type_for_this_station_arrive() {
-    in_namespace(|_| async {
-        let peer = joined();
-        let mut link = open("v0");
-        assert_eq!((link.state(), link.address(), link.mtu()), (LinkState::Up, HERE, 1500));
+    in_new_namespace(|_| async {
+        let peer = create_joined_peer();
+        let mut link = open_frame_link("v0");
+        assert_eq!((link.state(), link.address(), link.mtu()), (LinkState::Up, OWN_MAC_ADDRESS, 1500));
         // The link ignores frames to other stations on a promiscuous interface, too.
-        ip("link set v0 promisc on");
-        peer.run(|| {
-            inject(
+        run_ip("link set v0 promisc on");
+        peer.run_in_namespace(|| {
+            inject_frames(
                 "p0",
                 &[
-                    ethernet(HERE, THERE, ETHER_TYPE, b"to me"),
-                    ethernet(BROADCAST, THERE, ETHER_TYPE, b"to all"),
-                    ethernet([1, 0, 0x5e, 1, 2, 3], THERE, ETHER_TYPE, b"to a group"),
-                    ethernet([2, 0, 0, 0, 0, 9], THERE, ETHER_TYPE, b"to another"),
-                    ethernet(HERE, THERE, 0x0707, b"of another type"),
-                    ethernet(BROADCAST, THERE, 0x86dd, b"of another type"),
-                    ethernet(HERE, [3, 0, 0, 0, 0, 2], ETHER_TYPE, b"from a group"),
-                    ethernet(HERE, THERE, ETHER_TYPE, b""),
+                    ethernet_frame(OWN_MAC_ADDRESS, PEER_MAC_ADDRESS, ETHER_TYPE, b"to me"),
+                    ethernet_frame(BROADCAST, PEER_MAC_ADDRESS, ETHER_TYPE, b"to all"),
+                    ethernet_frame([1, 0, 0x5e, 1, 2, 3], PEER_MAC_ADDRESS, ETHER_TYPE, b"to a group"),
+                    ethernet_frame([2, 0, 0, 0, 0, 9], PEER_MAC_ADDRESS, ETHER_TYPE, b"to another"),
+                    ethernet_frame(OWN_MAC_ADDRESS, PEER_MAC_ADDRESS, 0x0707, b"of another type"),
+                    ethernet_frame(BROADCAST, PEER_MAC_ADDRESS, 0x86dd, b"of another type"),
+                    ethernet_frame(OWN_MAC_ADDRESS, [3, 0, 0, 0, 0, 2], ETHER_TYPE, b"from a group"),
+                    ethernet_frame(OWN_MAC_ADDRESS, PEER_MAC_ADDRESS, ETHER_TYPE, b""),
                 ],
             );
         });
-        let frames = receive(&mut link).await;
-        let expected: [Frame; 4] = [
-            (THERE, HERE, b"to me".to_vec()),
-            (THERE, BROADCAST, b"to all".to_vec()),
-            (THERE, [1, 0, 0x5e, 1, 2, 3], b"to a group".to_vec()),
-            (THERE, HERE, Vec::new()),
+        let frames = receive_frame(&mut link).await;
+        let expected: [ReceivedFrame; 4] = [
+            (PEER_MAC_ADDRESS, OWN_MAC_ADDRESS, b"to me".to_vec()),
+            (PEER_MAC_ADDRESS, BROADCAST, b"to all".to_vec()),
+            (PEER_MAC_ADDRESS, [1, 0, 0x5e, 1, 2, 3], b"to a group".to_vec()),
+            (PEER_MAC_ADDRESS, OWN_MAC_ADDRESS, Vec::new()),
         ];
         assert_eq!(frames, expected);
         let counters = link.counters();
@@ -151,18 +151,19 @@ fn only_frames_of_the_ether_type_for_this_station_arrive() {
 
 #[test]
 fn frame_is_received_once_by_peer_and_not_by_sender() {
-    in_namespace(|_| async {
-        let peer = joined();
-        let mut link = open("v0");
-        let mut second = open("v0");
+    in_new_namespace(|_| async {
+        let peer = create_joined_peer();
+        let mut link = open_frame_link("v0");
+        let mut second = open_frame_link("v0");
         let sent: Vec<Vec<u8>> = (0..200u8).map(|n| vec![n; 1 + usize::from(n) * 7]).collect();
-        let expected: Vec<Frame> = sent.iter().map(|p| (HERE, BROADCAST, p.clone())).collect();
+        let expected: Vec<ReceivedFrame> =
+            sent.iter().map(|p| (OWN_MAC_ADDRESS, BROADCAST, p.clone())).collect();
         let (ready, is_ready) = std::sync::mpsc::channel();
         let hearing = std::thread::spawn(move || {
-            let frames = there(&peer, move || async move {
-                let mut link = open("p0");
+            let frames = run_at_peer(&peer, move || async move {
+                let mut link = open_frame_link("p0");
                 ready.send(()).unwrap();
-                receive_count(&mut link, 200).await
+                receive_frames(&mut link, 200).await
             });
             (peer, frames)
         });
@@ -173,18 +174,18 @@ fn frame_is_received_once_by_peer_and_not_by_sender() {
         link.flush();
         let (_peer, frames) = hearing.join().unwrap();
         assert_eq!(frames, expected);
-        assert_eq!(receive(&mut link).await, []);
-        assert_eq!(receive(&mut second).await, []);
+        assert_eq!(receive_frame(&mut link).await, []);
+        assert_eq!(receive_frame(&mut second).await, []);
         assert_eq!(link.counters().sent, 200);
     });
 }
 
 /// Receives frames until there are `count`, and then until no frame has arrived for a while.
-async fn receive_count(link: &mut FrameLink, count: usize) -> Vec<Frame> {
+async fn receive_frames(link: &mut FrameLink, count: usize) -> Vec<ReceivedFrame> {
     let mut frames = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(30);
     while frames.len() < count && Instant::now() < deadline {
-        frames.extend(receive(link).await);
+        frames.extend(receive_frame(link).await);
     }
     frames
 }
@@ -193,11 +194,11 @@ async fn receive_count(link: &mut FrameLink, count: usize) -> Vec<Frame> {
 #[test]
 fn tcpdump_shows_frames_as_ethernet() {
     if let Err(error) = Command::new("tcpdump").arg("--version").output() {
-        return skip(&format!("cannot run tcpdump: {error}"));
+        return report_skipped(&format!("cannot run tcpdump: {error}"));
     }
-    in_namespace(|_| async {
-        let peer = joined();
-        let mut dump = peer.run(|| {
+    in_new_namespace(|_| async {
+        let peer = create_joined_peer();
+        let mut dump = peer.run_in_namespace(|| {
             Command::new("tcpdump")
                 .args(["-i", "p0", "-n", "-e", "-xx", "-c", "1", "ether", "proto", "0x8947"])
                 .stdout(Stdio::piped())
@@ -205,7 +206,7 @@ fn tcpdump_shows_frames_as_ethernet() {
                 .spawn()
                 .unwrap()
         });
-        let mut link = open("v0");
+        let mut link = open_frame_link("v0");
         // tcpdump does not say when it starts to capture, so send frames until it prints one.
         let deadline = Instant::now() + Duration::from_secs(10);
         while dump.try_wait().unwrap().is_none() {
@@ -223,16 +224,16 @@ fn tcpdump_shows_frames_as_ethernet() {
 #[test]
 fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
     const COUNT: u32 = 100_000;
-    in_namespace(|_| async {
-        let peer = joined();
-        let mut link = open("v0");
+    in_new_namespace(|_| async {
+        let peer = create_joined_peer();
+        let mut link = open_frame_link("v0");
         let sending = std::thread::spawn(move || {
-            let counters = there(&peer, || async {
-                let mut link = open("p0");
+            let counters = run_at_peer(&peer, || async {
+                let mut link = open_frame_link("p0");
                 let mut next = 0;
                 while next < COUNT {
                     for _ in 0..BATCH.min((COUNT - next) as usize) {
-                        link.send(HERE, &[&next.to_be_bytes()[..], &[0; 96]].concat()).unwrap();
+                        link.send(OWN_MAC_ADDRESS, &[&next.to_be_bytes()[..], &[0; 96]].concat()).unwrap();
                         next += 1;
                     }
                     link.flush();
@@ -253,7 +254,7 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
             assert_eq!(event.unwrap(), LinkEvent::Frames);
             calls += 1;
             link.try_receive(|source, _, payload| {
-                assert_eq!(source, THERE);
+                assert_eq!(source, PEER_MAC_ADDRESS);
                 assert_eq!(payload.len(), 100);
                 assert_eq!(payload[..4], expected.to_be_bytes(), "lost or twice");
                 expected += 1;
@@ -261,7 +262,7 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
             .unwrap();
         }
         let (_peer, counters) = sending.join().unwrap();
-        assert_eq!(receive(&mut link).await, []);
+        assert_eq!(receive_frame(&mut link).await, []);
         assert_eq!(counters.sent, u64::from(COUNT));
         assert_eq!(link.counters().received, u64::from(COUNT));
         for counters in [counters, link.counters()] {
@@ -274,14 +275,14 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
 /// Frames that are not read in time are lost and counted.
 #[test]
 fn every_frame_is_received_or_counted_as_overrun() {
-    in_namespace(|_| async {
-        let peer = joined();
-        let mut link = open("v0");
-        let sent = there(&peer, || async {
-            let mut link = open("p0");
+    in_new_namespace(|_| async {
+        let peer = create_joined_peer();
+        let mut link = open_frame_link("v0");
+        let sent = run_at_peer(&peer, || async {
+            let mut link = open_frame_link("p0");
             let deadline = Instant::now() + Duration::from_secs(20);
             for number in 0..30_000u32 {
-                while link.send(HERE, &[&number.to_be_bytes()[..], &[0; 1400]].concat()).is_err() {
+                while link.send(OWN_MAC_ADDRESS, &[&number.to_be_bytes()[..], &[0; 1400]].concat()).is_err() {
                     assert!(Instant::now() < deadline);
                     let _ = tokio::time::timeout(Duration::from_millis(2), link.readable()).await;
                 }
@@ -293,7 +294,7 @@ fn every_frame_is_received_or_counted_as_overrun() {
             }
             link.counters().sent
         });
-        let received = receive(&mut link).await.len() as u64;
+        let received = receive_frame(&mut link).await.len() as u64;
         let overruns = link.counters().dropped(FrameDrop::Overrun);
         assert!(received > 1000 && overruns > 1000, "{received} received, {overruns} overruns");
         // The queue of the virtual interface may lose a few frames, which no counter of the socket shows.
@@ -306,39 +307,47 @@ fn every_frame_is_received_or_counted_as_overrun() {
 
 #[test]
 fn frame_link_follows_vanished_and_returned_interface() {
-    in_namespace(|_| async {
-        let peer = Peer::new();
-        let mut link = open("v0");
+    in_new_namespace(|_| async {
+        let peer = PeerNamespace::new();
+        let mut link = open_frame_link("v0");
         assert_eq!((link.state(), link.mtu()), (LinkState::Missing, 0));
         assert_eq!(link.send(BROADCAST, b"too early"), Err(FrameDrop::Down));
         for round in 0..3u8 {
-            join(&peer);
-            until(&mut link, LinkState::Up).await;
-            assert_eq!((link.address(), link.mtu()), (HERE, 1500));
-            peer.run(move || inject("p0", &[ethernet(BROADCAST, THERE, ETHER_TYPE, &[round])]));
-            assert_eq!(receive(&mut link).await, [(THERE, BROADCAST, vec![round])]);
+            join_peer(&peer);
+            wait_for_link_state(&mut link, LinkState::Up).await;
+            assert_eq!((link.address(), link.mtu()), (OWN_MAC_ADDRESS, 1500));
+            peer.run_in_namespace(move || {
+                inject_frames("p0", &[ethernet_frame(BROADCAST, PEER_MAC_ADDRESS, ETHER_TYPE, &[round])])
+            });
+            assert_eq!(receive_frame(&mut link).await, [(PEER_MAC_ADDRESS, BROADCAST, vec![round])]);
 
-            ip("link set v0 down");
-            until(&mut link, LinkState::Down).await;
+            run_ip("link set v0 down");
+            wait_for_link_state(&mut link, LinkState::Down).await;
             assert_eq!(link.send(BROADCAST, b"down"), Err(FrameDrop::Down));
-            ip("link set v0 mtu 1400");
-            ip("link set v0 address 02:00:00:00:00:0a");
-            ip("link set v0 up");
-            until(&mut link, LinkState::Up).await;
-            wait_until_up("v0");
+            run_ip("link set v0 mtu 1400");
+            run_ip("link set v0 address 02:00:00:00:00:0a");
+            run_ip("link set v0 up");
+            wait_for_link_state(&mut link, LinkState::Up).await;
+            wait_until_link_is_up("v0");
             assert_eq!((link.address(), link.mtu()), ([2, 0, 0, 0, 0, 10], 1400));
             assert_eq!(link.send(BROADCAST, &[0; 1401]), Err(FrameDrop::TooLong));
-            peer.run(|| {
-                wait_until_up("p0");
-                inject("p0", &[ethernet([2, 0, 0, 0, 0, 10], THERE, ETHER_TYPE, b"again")]);
+            peer.run_in_namespace(|| {
+                wait_until_link_is_up("p0");
+                inject_frames(
+                    "p0",
+                    &[ethernet_frame([2, 0, 0, 0, 0, 10], PEER_MAC_ADDRESS, ETHER_TYPE, b"again")],
+                );
             });
-            assert_eq!(receive(&mut link).await, [(THERE, [2, 0, 0, 0, 0, 10], b"again".to_vec())]);
+            assert_eq!(
+                receive_frame(&mut link).await,
+                [(PEER_MAC_ADDRESS, [2, 0, 0, 0, 0, 10], b"again".to_vec())]
+            );
 
             // The interface has no carrier, because the other end is down.
-            peer.run(|| ip("link set p0 down"));
-            until(&mut link, LinkState::Down).await;
-            ip("link del v0");
-            until(&mut link, LinkState::Missing).await;
+            peer.run_in_namespace(|| run_ip("link set p0 down"));
+            wait_for_link_state(&mut link, LinkState::Down).await;
+            run_ip("link del v0");
+            wait_for_link_state(&mut link, LinkState::Missing).await;
         }
         assert_eq!(link.counters().dropped(FrameDrop::Down), 4);
         assert_eq!(link.counters().dropped(FrameDrop::TooLong), 3);
@@ -347,16 +356,16 @@ fn frame_link_follows_vanished_and_returned_interface() {
 
 #[test]
 fn frames_queued_at_interface_loss_are_counted() {
-    in_namespace(|_| async {
-        let peer = joined();
-        let mut link = open("v0");
+    in_new_namespace(|_| async {
+        let peer = create_joined_peer();
+        let mut link = open_frame_link("v0");
         for _ in 0..10 {
             link.send(BROADCAST, b"waits").unwrap();
         }
-        ip("link del v0");
+        run_ip("link del v0");
         // The interface is gone, but the link has not noticed that yet.
         link.flush();
-        until(&mut link, LinkState::Missing).await;
+        wait_for_link_state(&mut link, LinkState::Missing).await;
         assert_eq!((link.counters().sent, link.counters().dropped(FrameDrop::Down)), (0, 10));
         drop(peer);
     });
@@ -364,17 +373,17 @@ fn frames_queued_at_interface_loss_are_counted() {
 
 #[test]
 fn loopback_interface_is_refused_as_radio() {
-    in_namespace(|_| async {
-        assert_eq!(open("lo").state(), LinkState::Missing);
+    in_new_namespace(|_| async {
+        assert_eq!(open_frame_link("lo").state(), LinkState::Missing);
     });
 }
 
 #[test]
 fn udp_peers_exchange_frames() {
-    in_namespace(|_| async {
-        let mut a = open("udp:[::1]:9001,[::1]:9002,[::1]:9003");
-        let mut b = open("udp:[::1]:9002,[::1]:9001,[::1]:9003");
-        let mut c = open("udp:[::1]:9003,[::1]:9001,[::1]:9002");
+    in_new_namespace(|_| async {
+        let mut a = open_frame_link("udp:[::1]:9001,[::1]:9002,[::1]:9003");
+        let mut b = open_frame_link("udp:[::1]:9002,[::1]:9001,[::1]:9003");
+        let mut c = open_frame_link("udp:[::1]:9003,[::1]:9001,[::1]:9002");
         assert_eq!((a.state(), a.mtu()), (LinkState::Up, 1500));
         let (from, to) = (a.address(), b.address());
         for number in 0..100u8 {
@@ -382,11 +391,11 @@ fn udp_peers_exchange_frames() {
         }
         a.send(to, b"to b").unwrap();
         a.flush();
-        let mut expected: Vec<Frame> = (0..100u8).map(|n| (from, BROADCAST, vec![n; 20])).collect();
-        assert_eq!(receive(&mut c).await, expected);
+        let mut expected: Vec<ReceivedFrame> = (0..100u8).map(|n| (from, BROADCAST, vec![n; 20])).collect();
+        assert_eq!(receive_frame(&mut c).await, expected);
         expected.push((from, to, b"to b".to_vec()));
-        assert_eq!(receive(&mut b).await, expected);
-        assert_eq!(receive(&mut a).await, []);
+        assert_eq!(receive_frame(&mut b).await, expected);
+        assert_eq!(receive_frame(&mut a).await, []);
         assert_eq!(a.counters().sent, 101);
         assert_eq!(c.counters().dropped(FrameDrop::OtherStation), 1);
     });
@@ -394,10 +403,10 @@ fn udp_peers_exchange_frames() {
 
 #[test]
 fn datagrams_of_unknown_peers_and_oversized_ones_are_dropped() {
-    in_namespace(|_| async {
-        ip("addr add 192.0.2.1/24 dev lo");
-        let mut link = open("udp:127.0.0.1:9001,127.0.0.2:9002");
-        let mut datagram = [BROADCAST, THERE].concat();
+    in_new_namespace(|_| async {
+        run_ip("addr add 192.0.2.1/24 dev lo");
+        let mut link = open_frame_link("udp:127.0.0.1:9001,127.0.0.2:9002");
+        let mut datagram = [BROADCAST, PEER_MAC_ADDRESS].concat();
         let known = std::net::UdpSocket::bind("127.0.0.2:7").unwrap();
         let stranger = std::net::UdpSocket::bind("192.0.2.1:9002").unwrap();
         for socket in [&known, &stranger] {
@@ -408,7 +417,7 @@ fn datagrams_of_unknown_peers_and_oversized_ones_are_dropped() {
         known.send_to(&datagram, "127.0.0.1:9001").unwrap();
         datagram.resize(9000, 7);
         known.send_to(&datagram, "127.0.0.1:9001").unwrap();
-        let frames = receive(&mut link).await;
+        let frames = receive_frame(&mut link).await;
         assert_eq!(frames.iter().map(|(_, _, payload)| payload.len()).collect::<Vec<_>>(), [0, 1500]);
         let counters = link.counters();
         assert_eq!(counters.dropped(FrameDrop::Stranger), 2);
@@ -419,30 +428,30 @@ fn datagrams_of_unknown_peers_and_oversized_ones_are_dropped() {
 #[test]
 fn a_group_is_joined_again_when_its_interface_returns() {
     for group in ["udp:[ff02::4:8947%v0]:8947", "udp:239.255.89.47%v0:8947"] {
-        in_namespace(move |_| async move {
-            let peer = Peer::new();
-            let mut link = open(group);
+        in_new_namespace(move |_| async move {
+            let peer = PeerNamespace::new();
+            let mut link = open_frame_link(group);
             assert_eq!(link.state(), LinkState::Missing);
             for _ in 0..2 {
-                join(&peer);
+                join_peer(&peer);
                 add_addresses("v0", "2001:db8::1/64", "192.0.2.1/24");
-                peer.run(|| add_addresses("p0", "2001:db8::2/64", "192.0.2.2/24"));
-                until(&mut link, LinkState::Up).await;
+                peer.run_in_namespace(|| add_addresses("p0", "2001:db8::2/64", "192.0.2.2/24"));
+                wait_for_link_state(&mut link, LinkState::Up).await;
                 let group = group.replace("v0", "p0");
-                let (answer, sender) = there(&peer, move || async move {
-                    let mut link = open(&group);
+                let (answer, sender) = run_at_peer(&peer, move || async move {
+                    let mut link = open_frame_link(&group);
                     link.send(BROADCAST, b"hello").unwrap();
                     link.flush();
-                    (receive(&mut link).await, link.address())
+                    (receive_frame(&mut link).await, link.address())
                 });
                 // A station does not receive its own frames.
                 assert_eq!(answer, []);
-                assert_eq!(receive(&mut link).await, [(sender, BROADCAST, b"hello".to_vec())]);
+                assert_eq!(receive_frame(&mut link).await, [(sender, BROADCAST, b"hello".to_vec())]);
                 link.send(BROADCAST, b"hello").unwrap();
                 link.flush();
-                assert_eq!(receive(&mut link).await, []);
-                ip("link del v0");
-                until(&mut link, LinkState::Missing).await;
+                assert_eq!(receive_frame(&mut link).await, []);
+                run_ip("link del v0");
+                wait_for_link_state(&mut link, LinkState::Missing).await;
             }
             assert_eq!(link.counters().sent, 2);
         });
@@ -451,10 +460,10 @@ fn a_group_is_joined_again_when_its_interface_returns() {
 
 fn add_addresses(interface: &str, six: &str, four: &str) {
     add_address(interface, six);
-    ip(&format!("addr add {four} dev {interface}"));
+    run_ip(&format!("addr add {four} dev {interface}"));
 }
 
-fn skip(reason: &str) {
+fn report_skipped(reason: &str) {
     assert!(std::env::var("CARNET_REQUIRE_TOOLS").as_deref() != Ok("1"), "{reason}");
     println!("\nSKIPPED: {reason}");
 }

@@ -14,7 +14,7 @@ use carnet_linux::clock;
 use carnet_linux::position::*;
 
 /// Runs `body` in a separate network namespace, if gpsd and gpsfake are installed.
-fn with_gpsd<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F + Send + 'static) {
+fn with_gpsd<F: Future<Output = ()>>(body: impl FnOnce(ScratchFolder) -> F + Send + 'static) {
     for tool in ["gpsd", "gpsfake"] {
         let directories = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
         if !directories.split(':').any(|directory| Path::new(directory).join(tool).exists()) {
@@ -24,14 +24,14 @@ fn with_gpsd<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F + Send + 's
             return;
         }
     }
-    in_namespace(body);
+    in_new_namespace(body);
 }
 
 /// A gpsd whose receivers are UDP ports of this machine.
 struct Gpsd(Child);
 
 impl Gpsd {
-    fn start(scratch: &Scratch, receivers: &[&str]) -> Gpsd {
+    fn start_gpsd(scratch: &ScratchFolder, receivers: &[&str]) -> Gpsd {
         let child = Command::new("gpsd")
             .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin")
             .args(["-N", "-n", "-S", "2947", "-F"])
@@ -51,13 +51,13 @@ impl Drop for Gpsd {
     }
 }
 
-fn sentence(text: &str) -> String {
+fn nmea_sentence(text: &str) -> String {
     format!("${text}*{:02X}\r\n", text.bytes().fold(0, |sum, octet| sum ^ octet))
 }
 
 /// Returns a receiver's reports of one cycle, for a time in UTC that is `ahead` seconds ahead of this
 /// machine's.
-fn cycle(fix: bool, ahead: i64) -> String {
+fn nmea_cycle(fix: bool, ahead: i64) -> String {
     let unix = (clock::wall().as_unix_nanos() / 10_000_000) as i64 + ahead * 100;
     let date =
         Command::new("date").args(["-u", "-d", &format!("@{}", unix / 100), "+%H%M%S %d%m%y"]).output();
@@ -65,48 +65,54 @@ fn cycle(fix: bool, ahead: i64) -> String {
     let (time, date) = text.trim().split_once(' ').unwrap();
     let time = format!("{time}.{:02}", unix % 100);
     if fix {
-        sentence(&format!("GPGGA,{time},4850.2500,N,00206.0480,E,1,08,0.9,100.0,M,47.0,M,,"))
-            + &sentence("GPGSA,A,3,04,05,09,12,24,25,29,31,,,,,1.8,0.9,1.5")
-            + &sentence(&format!("GPRMC,{time},A,4850.2500,N,00206.0480,E,019.4,090.0,{date},,,A"))
+        nmea_sentence(&format!("GPGGA,{time},4850.2500,N,00206.0480,E,1,08,0.9,100.0,M,47.0,M,,"))
+            + &nmea_sentence("GPGSA,A,3,04,05,09,12,24,25,29,31,,,,,1.8,0.9,1.5")
+            + &nmea_sentence(&format!("GPRMC,{time},A,4850.2500,N,00206.0480,E,019.4,090.0,{date},,,A"))
     } else {
-        sentence(&format!("GPGGA,{time},,,,,0,00,99.9,,M,,M,,"))
-            + &sentence("GPGSA,A,1,,,,,,,,,,,,,99.9,99.9,99.9")
-            + &sentence(&format!("GPRMC,{time},V,,,,,,,{date},,,N"))
+        nmea_sentence(&format!("GPGGA,{time},,,,,0,00,99.9,,M,,M,,"))
+            + &nmea_sentence("GPGSA,A,1,,,,,,,,,,,,,99.9,99.9,99.9")
+            + &nmea_sentence(&format!("GPRMC,{time},V,,,,,,,{date},,,N"))
     }
 }
 
 /// A receiver that sends a cycle five times per second.
-struct Receiver {
+struct SimulatedReceiver {
     socket: UdpSocket,
     port: u16,
-    fix: Cell<bool>,
-    ahead: Cell<i64>,
+    has_fix: Cell<bool>,
+    seconds_ahead: Cell<i64>,
     is_silent: Cell<bool>,
 }
 
-impl Receiver {
-    fn new(port: u16) -> Receiver {
+impl SimulatedReceiver {
+    fn new(port: u16) -> SimulatedReceiver {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        Receiver { socket, port, fix: Cell::new(true), ahead: Cell::new(0), is_silent: Cell::new(false) }
+        SimulatedReceiver {
+            socket,
+            port,
+            has_fix: Cell::new(true),
+            seconds_ahead: Cell::new(0),
+            is_silent: Cell::new(false),
+        }
     }
 
-    fn speak(&self) {
+    fn send_sentences(&self) {
         if !self.is_silent.get() {
-            let text = cycle(self.fix.get(), self.ahead.get());
+            let text = nmea_cycle(self.has_fix.get(), self.seconds_ahead.get());
             // The send fails as long as gpsd does not listen.
             let _ = self.socket.send_to(text.as_bytes(), ("127.0.0.1", self.port));
         }
     }
 }
 
-fn source(text: &str) -> PositionSource {
+fn position_source(text: &str) -> PositionSource {
     PositionSource::open(&text.parse().unwrap(), PositionOptions::default()).unwrap()
 }
 
 /// Makes the receivers send until an event satisfies `wanted`. Returns all events up to that one.
-async fn until(
+async fn events_until(
     source: &mut PositionSource,
-    receivers: &[&Receiver],
+    receivers: &[&SimulatedReceiver],
     mut wanted: impl FnMut(&PositionEvent) -> bool,
 ) -> Vec<PositionEvent> {
     let (mut seen, mut spoken) = (Vec::new(), Instant::now() - Duration::from_secs(1));
@@ -115,7 +121,7 @@ async fn until(
         assert!(Instant::now() < deadline, "not within twenty seconds; seen {seen:#?}");
         if spoken.elapsed() >= Duration::from_millis(200) {
             spoken = Instant::now();
-            receivers.iter().for_each(|receiver| receiver.speak());
+            receivers.iter().for_each(|receiver| receiver.send_sentences());
         }
         // The timeout drops the future repeatedly, as a busy `select!` does.
         if let Ok(event) = tokio::time::timeout(Duration::from_millis(20), source.next_event()).await {
@@ -132,7 +138,7 @@ fn is_fix(event: &PositionEvent) -> bool {
     matches!(event, PositionEvent::Fix(_))
 }
 
-fn lost(events: &[PositionEvent]) -> Vec<&LostReason> {
+fn loss_reasons(events: &[PositionEvent]) -> Vec<&LostReason> {
     let reasons = events.iter().filter_map(|event| match event {
         PositionEvent::Lost { reason } => Some(reason),
         _ => None,
@@ -143,15 +149,18 @@ fn lost(events: &[PositionEvent]) -> Vec<&LostReason> {
 #[test]
 fn gpsd_fix_is_reported_lost_and_found_again() {
     with_gpsd(|scratch| async move {
-        let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
-        let receiver = Receiver::new(5000);
-        let mut source = source("gpsd://[::1]:2947");
-        let events = until(&mut source, &[&receiver], is_fix).await;
+        let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000"]);
+        let receiver = SimulatedReceiver::new(5000);
+        let mut source = position_source("gpsd://[::1]:2947");
+        let events = events_until(&mut source, &[&receiver], is_fix).await;
         assert!(events.iter().any(|e| matches!(e, PositionEvent::Connected { .. })), "{events:#?}");
         assert!(events.contains(&PositionEvent::Mode(FixMode::ThreeD)), "{events:#?}");
-        let events =
-            until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Fix(f) if f.speed.is_some()))
-                .await;
+        let events = events_until(
+            &mut source,
+            &[&receiver],
+            |e| matches!(e, PositionEvent::Fix(f) if f.speed.is_some()),
+        )
+        .await;
         let Some(PositionEvent::Fix(fix)) = events.last() else { unreachable!() };
         assert!((fix.latitude - 48.8375).abs() < 1e-6 && (fix.longitude - 2.1008).abs() < 1e-6, "{fix:?}");
         // The speed is 19.4 knots to the East.
@@ -161,23 +170,25 @@ fn gpsd_fix_is_reported_lost_and_found_again() {
         assert!(fix.confidence.is_some_and(|radius| radius > 1.0 && radius < 40.0), "{fix:?}");
         assert!(clock::wall().distance(fix.time) < Duration::from_secs(2), "{fix:?}");
 
-        receiver.fix.set(false);
-        let events = until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Lost { .. })).await;
-        assert_eq!(lost(&events), [&LostReason::NoFix]);
+        receiver.has_fix.set(false);
+        let events =
+            events_until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Lost { .. })).await;
+        assert_eq!(loss_reasons(&events), [&LostReason::NoFix]);
         assert!(events.contains(&PositionEvent::Mode(FixMode::None)), "{events:#?}");
 
-        receiver.fix.set(true);
-        let events = until(&mut source, &[&receiver], is_fix).await;
-        assert_eq!(lost(&events), [] as [&LostReason; 0]);
+        receiver.has_fix.set(true);
+        let events = events_until(&mut source, &[&receiver], is_fix).await;
+        assert_eq!(loss_reasons(&events), [] as [&LostReason; 0]);
 
         receiver.is_silent.set(true);
         let start = Instant::now();
-        let events = until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Lost { .. })).await;
-        assert_eq!(lost(&events), [&LostReason::Stale]);
+        let events =
+            events_until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Lost { .. })).await;
+        assert_eq!(loss_reasons(&events), [&LostReason::Stale]);
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 
         receiver.is_silent.set(false);
-        until(&mut source, &[&receiver], is_fix).await;
+        events_until(&mut source, &[&receiver], is_fix).await;
         drop(gpsd);
     });
 }
@@ -185,19 +196,21 @@ fn gpsd_fix_is_reported_lost_and_found_again() {
 #[test]
 fn connection_follows_restarts_of_gpsd() {
     with_gpsd(|scratch| async move {
-        let receiver = Receiver::new(5000);
-        let mut source = source("gpsd://[::1]:2947");
-        let events = until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { .. })).await;
-        assert!(matches!(lost(&events)[..], [LostReason::Disconnected(why)] if why.contains("refused")));
+        let receiver = SimulatedReceiver::new(5000);
+        let mut source = position_source("gpsd://[::1]:2947");
+        let events = events_until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { .. })).await;
+        assert!(
+            matches!(loss_reasons(&events)[..], [LostReason::Disconnected(why)] if why.contains("refused"))
+        );
         for _ in 0..2 {
-            let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
-            let events = until(&mut source, &[&receiver], is_fix).await;
+            let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000"]);
+            let events = events_until(&mut source, &[&receiver], is_fix).await;
             // The source has reported only one failure, although it has tried several times.
-            let told = lost(&events);
+            let told = loss_reasons(&events);
             assert!(told.iter().all(|reason| **reason == LostReason::NoDevice), "{told:?}");
             drop(gpsd);
-            let events = until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { .. })).await;
-            assert!(matches!(lost(&events)[..], [LostReason::Disconnected(_)]), "{events:#?}");
+            let events = events_until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { .. })).await;
+            assert!(matches!(loss_reasons(&events)[..], [LostReason::Disconnected(_)]), "{events:#?}");
         }
     });
 }
@@ -205,14 +218,14 @@ fn connection_follows_restarts_of_gpsd() {
 #[test]
 fn missing_receiver_is_reported_as_reason() {
     with_gpsd(|scratch| async move {
-        let gpsd = Gpsd::start(&scratch, &[]);
-        let mut source = source("gpsd://localhost");
+        let gpsd = Gpsd::start_gpsd(&scratch, &[]);
+        let mut source = position_source("gpsd://localhost");
         let wanted = |event: &PositionEvent| match event {
             PositionEvent::Lost { reason } => !matches!(reason, LostReason::Disconnected(_)),
             _ => false,
         };
-        let events = until(&mut source, &[], wanted).await;
-        assert_eq!(lost(&events).last(), Some(&&LostReason::NoDevice));
+        let events = events_until(&mut source, &[], wanted).await;
+        assert_eq!(loss_reasons(&events).last(), Some(&&LostReason::NoDevice));
         drop(gpsd);
     });
 }
@@ -220,18 +233,18 @@ fn missing_receiver_is_reported_as_reason() {
 #[test]
 fn one_of_two_receivers_is_followed() {
     with_gpsd(|scratch| async move {
-        let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000", "udp://127.0.0.1:5001"]);
-        let (good, blind) = (Receiver::new(5000), Receiver::new(5001));
-        blind.fix.set(false);
-        let mut source = source("gpsd://127.0.0.1:2947");
-        until(&mut source, &[&good, &blind], is_fix).await;
+        let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000", "udp://127.0.0.1:5001"]);
+        let (good, blind) = (SimulatedReceiver::new(5000), SimulatedReceiver::new(5001));
+        blind.has_fix.set(false);
+        let mut source = position_source("gpsd://127.0.0.1:2947");
+        events_until(&mut source, &[&good, &blind], is_fix).await;
         let mut fixes = 0;
-        let events = until(&mut source, &[&good, &blind], |e| {
+        let events = events_until(&mut source, &[&good, &blind], |e| {
             fixes += u32::from(is_fix(e));
             fixes == 15
         })
         .await;
-        assert_eq!(lost(&events), [] as [&LostReason; 0]);
+        assert_eq!(loss_reasons(&events), [] as [&LostReason; 0]);
         drop(gpsd);
     });
 }
@@ -240,12 +253,12 @@ fn one_of_two_receivers_is_followed() {
 #[test]
 fn wrong_and_corrected_system_clock_is_noticed() {
     with_gpsd(|scratch| async move {
-        let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
-        let receiver = Receiver::new(5000);
-        receiver.ahead.set(3600);
-        let mut source = source("gpsd://[::1]:2947");
+        let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000"]);
+        let receiver = SimulatedReceiver::new(5000);
+        receiver.seconds_ahead.set(3600);
+        let mut source = position_source("gpsd://[::1]:2947");
         let is_clock = |e: &PositionEvent| matches!(e, PositionEvent::Clock(_));
-        let events = until(&mut source, &[&receiver], is_clock).await;
+        let events = events_until(&mut source, &[&receiver], is_clock).await;
         let Some(PositionEvent::Clock(difference)) = events.last() else { unreachable!() };
         assert!(
             difference.is_clock_wrong && (difference.milliseconds + 3_600_000).abs() < 2000,
@@ -253,9 +266,9 @@ fn wrong_and_corrected_system_clock_is_noticed() {
         );
         // Start a new gpsd: the running one takes an earlier time of day for a time of the next day.
         drop(gpsd);
-        let gpsd = Gpsd::start(&scratch, &["udp://127.0.0.1:5000"]);
-        receiver.ahead.set(0);
-        let events = until(&mut source, &[&receiver], is_clock).await;
+        let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000"]);
+        receiver.seconds_ahead.set(0);
+        let events = events_until(&mut source, &[&receiver], is_clock).await;
         let Some(PositionEvent::Clock(difference)) = events.last() else { unreachable!() };
         assert!(!difference.is_clock_wrong && difference.milliseconds.abs() < 2000, "{difference:?}");
         drop(gpsd);
@@ -267,7 +280,7 @@ fn wrong_and_corrected_system_clock_is_noticed() {
 fn gpsfake_drive_gives_its_positions() {
     with_gpsd(|scratch| async move {
         let log = scratch.path().join("drive.nmea");
-        let text: String = (0..100).map(|second| cycle(second % 40 < 20, second)).collect();
+        let text: String = (0..100).map(|second| nmea_cycle(second % 40 < 20, second)).collect();
         std::fs::write(&log, text).unwrap();
         let mut gpsfake = Command::new("gpsfake")
             .args(["-q", "-n", "-c", "0.05", "-P", "2947"])
@@ -276,12 +289,12 @@ fn gpsfake_drive_gives_its_positions() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut source = source("gpsd://[::1]:2947");
-        until(&mut source, &[], is_fix).await;
+        let mut source = position_source("gpsd://[::1]:2947");
+        events_until(&mut source, &[], is_fix).await;
         let events =
-            until(&mut source, &[], |e| *e == PositionEvent::Lost { reason: LostReason::NoFix }).await;
+            events_until(&mut source, &[], |e| *e == PositionEvent::Lost { reason: LostReason::NoFix }).await;
         assert!(events.iter().filter(|e| is_fix(e)).count() > 3, "{events:#?}");
-        until(&mut source, &[], is_fix).await;
+        events_until(&mut source, &[], is_fix).await;
         // On this signal gpsfake also ends its gpsd.
         nix::sys::signal::kill(
             nix::unistd::Pid::from_raw(gpsfake.id().try_into().unwrap()),
@@ -289,7 +302,9 @@ fn gpsfake_drive_gives_its_positions() {
         )
         .unwrap();
         gpsfake.wait().unwrap();
-        until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { reason: LostReason::Disconnected(_) }))
-            .await;
+        events_until(&mut source, &[], |e| {
+            matches!(e, PositionEvent::Lost { reason: LostReason::Disconnected(_) })
+        })
+        .await;
     });
 }

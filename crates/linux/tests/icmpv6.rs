@@ -12,12 +12,12 @@ use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::io::LinkMessage;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-const DEFENDED: &str = "2001:db8:1::1234";
+const DEFENDED_ADDRESS: &str = "2001:db8:1::1234";
 
-fn mac(interface: &str) -> [u8; 6] {
+fn mac_address_of(interface: &str) -> [u8; 6] {
     let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/address"));
     // /sys still belongs to the namespace from before `unshare`, so read the address by `ip`.
-    let text = ip_json(&format!("link show {interface}"))
+    let text = run_ip_json(&format!("link show {interface}"))
         .first()
         .map(|link| link["address"].as_str().unwrap().to_owned())
         .unwrap_or_else(|| text.unwrap());
@@ -25,7 +25,7 @@ fn mac(interface: &str) -> [u8; 6] {
     octets.try_into().unwrap()
 }
 
-fn heard(events: &[PlatformEvent]) -> Vec<&LinkMessage> {
+fn received_messages(events: &[PlatformEvent]) -> Vec<&LinkMessage> {
     let messages = events.iter().filter_map(|event| match event {
         PlatformEvent::Icmpv6(message) => Some(message),
         _ => None,
@@ -34,13 +34,13 @@ fn heard(events: &[PlatformEvent]) -> Vec<&LinkMessage> {
 }
 
 /// Lets the peer send a frame to this receiver with an ICMPv6 message.
-fn send_frame(peer: &Peer, receiver: [u8; 6], payload_length: u8, message: &'static [u8]) {
-    send_tagged(peer, receiver, &[], payload_length, message);
+fn send_frame(peer: &PeerNamespace, receiver: [u8; 6], payload_length: u8, message: &'static [u8]) {
+    send_vlan_tagged(peer, receiver, &[], payload_length, message);
 }
 
 /// Lets the peer send a frame with a VLAN tag (IEEE 802.1Q 9.6) and an ICMPv6 message.
-fn send_tagged(
-    peer: &Peer,
+fn send_vlan_tagged(
+    peer: &PeerNamespace,
     receiver: [u8; 6],
     tag: &'static [u8],
     payload_length: u8,
@@ -53,10 +53,10 @@ fn send_tagged(
     send_octets(peer, frame);
 }
 
-/// Lets the peer send an ICMPv6 message of type `kind` to [`DEFENDED`] after a routing header of type
+/// Lets the peer send an ICMPv6 message of type `kind` to [`DEFENDED_ADDRESS`] after a routing header of type
 /// `routing_type` (RFC 6275 6.4).
-fn send_routed(peer: &Peer, receiver: [u8; 6], routing_type: u8, kind: u8) {
-    let home_address: Ipv6Addr = DEFENDED.parse().unwrap();
+fn send_with_routing_header(peer: &PeerNamespace, receiver: [u8; 6], routing_type: u8, kind: u8) {
+    let home_address: Ipv6Addr = DEFENDED_ADDRESS.parse().unwrap();
     let mut frame = [&receiver[..], &[2, 0, 0, 0, 0, 1, 0x86, 0xdd]].concat();
     frame.extend([0x60, 0, 0, 0, 0, 32, 43, 64]);
     frame.extend([0; 32]);
@@ -66,8 +66,8 @@ fn send_routed(peer: &Peer, receiver: [u8; 6], routing_type: u8, kind: u8) {
     send_octets(peer, frame);
 }
 
-fn send_octets(peer: &Peer, frame: Vec<u8>) {
-    peer.run(move || {
+fn send_octets(peer: &PeerNamespace, frame: Vec<u8>) {
+    peer.run_in_namespace(move || {
         let socket = Socket::new(Domain::PACKET, Type::RAW, None).unwrap();
         let device = nix::net::if_::if_nametoindex("p0").unwrap();
         let mut address = [0u8; 20];
@@ -88,44 +88,44 @@ fn send_octets(peer: &Peer, frame: Vec<u8>) {
     });
 }
 
-/// Makes the peer send a packet to [`DEFENDED`], for which it has to resolve the link-layer address.
-fn ask(peer: &Peer) {
-    peer.run(|| {
+/// Makes the peer send a packet to [`DEFENDED_ADDRESS`], for which it has to resolve the link-layer address.
+fn send_neighbour_solicitation(peer: &PeerNamespace) {
+    peer.run_in_namespace(|| {
         let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
-        socket.send_to(b"?", format!("[{DEFENDED}]:9")).unwrap();
+        socket.send_to(b"?", format!("[{DEFENDED_ADDRESS}]:9")).unwrap();
     });
 }
 
-fn home_link() -> Peer {
-    let peer = Peer::new();
-    peer.link("h0", "p0");
+fn create_home_link() -> PeerNamespace {
+    let peer = PeerNamespace::new();
+    peer.create_link("h0", "p0");
     add_address("h0", "2001:db8:1::fe/64");
-    peer.run(|| add_address("p0", "2001:db8:1::2/64"));
+    peer.run_in_namespace(|| add_address("p0", "2001:db8:1::2/64"));
     peer
 }
 
-async fn solicitation(platform: &mut Platform, peer: &Peer) -> LinkMessage {
-    ask(peer);
-    let target = DEFENDED.parse::<Ipv6Addr>().unwrap().octets();
+async fn next_solicitation(platform: &mut Platform, peer: &PeerNamespace) -> LinkMessage {
+    send_neighbour_solicitation(peer);
+    let target = DEFENDED_ADDRESS.parse::<Ipv6Addr>().unwrap().octets();
     let is_it = |m: &LinkMessage| m.message[0] == 135 && m.message.get(8..24) == Some(&target[..]);
-    let events = events_until(platform, |seen| heard(seen).into_iter().any(is_it)).await;
-    heard(&events).into_iter().find(|m| is_it(m)).unwrap().clone()
+    let events = events_until(platform, |seen| received_messages(seen).into_iter().any(is_it)).await;
+    received_messages(&events).into_iter().find(|m| is_it(m)).unwrap().clone()
 }
 
 #[test]
 fn home_agent_answers_solicitations_for_absent_node() {
-    in_namespace(|scratch| async move {
-        let peer = home_link();
-        let mut platform = scratch.open_watching("h0", true);
-        let question = solicitation(&mut platform, &peer).await;
-        let peer_mac = peer.run(|| mac("p0"));
+    in_new_namespace(|scratch| async move {
+        let peer = create_home_link();
+        let mut platform = scratch.open_platform_watching("h0", true);
+        let question = next_solicitation(&mut platform, &peer).await;
+        let peer_mac = peer.run_in_namespace(|| mac_address_of("p0"));
         assert_eq!(question.interface, "h0");
         assert_eq!(question.source, "2001:db8:1::2".parse::<Ipv6Addr>().unwrap());
         assert_eq!(question.destination, "ff02::1:ff00:1234".parse::<Ipv6Addr>().unwrap());
         assert_eq!((question.hop_limit, question.peer), (255, Some(peer_mac)));
 
-        let own_mac = mac("h0");
-        let target = DEFENDED.parse::<Ipv6Addr>().unwrap();
+        let own_mac = mac_address_of("h0");
+        let target = DEFENDED_ADDRESS.parse::<Ipv6Addr>().unwrap();
         let advertisement = |flags: u8| {
             let mut message = vec![136, 0, 0xba, 0xad, flags, 0, 0, 0];
             message.extend(target.octets());
@@ -143,7 +143,7 @@ fn home_agent_answers_solicitations_for_absent_node() {
         };
         platform.send_icmpv6(&answer).unwrap();
         let neighbour = || {
-            peer.run(|| ip(&format!("-6 neigh show {DEFENDED} dev p0")))
+            peer.run_in_namespace(|| run_ip(&format!("-6 neigh show {DEFENDED_ADDRESS} dev p0")))
                 .split_whitespace()
                 .skip_while(|word| *word != "lladdr")
                 .nth(1)
@@ -159,7 +159,7 @@ fn home_agent_answers_solicitations_for_absent_node() {
         answer.peer = None;
         answer.message = advertisement(0x20);
         answer.message[31] ^= 1;
-        let frames = peer.run(|| {
+        let frames = peer.run_in_namespace(|| {
             // The socket receives frames of all protocols (ETH_P_ALL).
             let all = Protocol::from(libc::ETH_P_ALL.to_be() >> 16);
             let socket = Socket::new(Domain::PACKET, Type::RAW, Some(all)).unwrap();
@@ -167,7 +167,7 @@ fn home_agent_answers_solicitations_for_absent_node() {
             socket
         });
         platform.send_icmpv6(&answer).unwrap();
-        let receiver = peer.run(move || {
+        let receiver = peer.run_in_namespace(move || {
             loop {
                 let mut frame = [0; 200];
                 let length = std::io::Read::read(&mut &frames, &mut frame).unwrap();
@@ -191,11 +191,11 @@ fn home_agent_answers_solicitations_for_absent_node() {
 
 #[test]
 fn listener_receives_requested_types_and_no_own_messages() {
-    in_namespace(|scratch| async move {
-        let peer = home_link();
-        let mut platform = scratch.open_watching("h0", true);
+    in_new_namespace(|scratch| async move {
+        let peer = create_home_link();
+        let mut platform = scratch.open_platform_watching("h0", true);
         events_for(&mut platform, Duration::from_millis(100)).await;
-        peer.run(|| {
+        peer.run_in_namespace(|| {
             let socket = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::ICMPV6)).unwrap();
             let to: std::net::SocketAddrV6 = "[2001:db8:1::fe]:0".parse().unwrap();
             for kind in 0..=255u8 {
@@ -212,25 +212,28 @@ fn listener_receives_requested_types_and_no_own_messages() {
         let socket = std::net::UdpSocket::bind("[::]:0").unwrap();
         socket.send_to(b"?", "[2001:db8:1::77]:9").unwrap();
         let events = events_for(&mut platform, Duration::from_millis(300)).await;
-        let kinds: std::collections::BTreeSet<u8> = heard(&events)
+        let kinds: std::collections::BTreeSet<u8> = received_messages(&events)
             .iter()
             .filter(|m| m.source == "2001:db8:1::2".parse::<Ipv6Addr>().unwrap())
             .map(|m| m.message[0])
             .collect();
         assert_eq!(kinds.into_iter().collect::<Vec<_>>(), [1, 2, 3, 4, 133, 134, 135, 136, 145]);
         let own = "2001:db8:1::fe".parse::<Ipv6Addr>().unwrap();
-        assert!(heard(&events).iter().all(|m| m.source != own && !m.source.is_loopback()), "{events:#?}");
+        assert!(
+            received_messages(&events).iter().all(|m| m.source != own && !m.source.is_loopback()),
+            "{events:#?}"
+        );
     });
 }
 
 /// Routers answer a mobile router's Echo Requests from their link-local addresses, which are in `fe80::/10`.
 #[test]
 fn echo_replies_from_link_local_addresses_are_heard() {
-    in_namespace(|scratch| async move {
-        let peer = home_link();
-        let mut platform = scratch.open_watching("h0", false);
+    in_new_namespace(|scratch| async move {
+        let peer = create_home_link();
+        let mut platform = scratch.open_platform_watching("h0", false);
         events_for(&mut platform, Duration::from_millis(100)).await;
-        let receiver = mac("h0");
+        let receiver = mac_address_of("h0");
         for source in ["fe7f::1", "fe80::1", "febf::1", "fec0::1", "2001:db8:1::2"] {
             let source: Ipv6Addr = source.parse().unwrap();
             let mut frame = [&receiver[..], &[2, 0, 0, 0, 0, 1, 0x86, 0xdd]].concat();
@@ -241,7 +244,7 @@ fn echo_replies_from_link_local_addresses_are_heard() {
             send_octets(&peer, frame);
         }
         let events = events_for(&mut platform, Duration::from_millis(300)).await;
-        let replies = heard(&events).into_iter().filter(|message| message.message[0] == 129);
+        let replies = received_messages(&events).into_iter().filter(|message| message.message[0] == 129);
         let sources: Vec<String> = replies.map(|message| message.source.to_string()).collect();
         assert_eq!(sources, ["fe80::1", "febf::1"]);
     });
@@ -251,18 +254,19 @@ fn echo_replies_from_link_local_addresses_are_heard() {
 /// receives two kinds of them: Echo Replies and answers to mobile prefix discovery.
 #[test]
 fn echo_reply_with_type_2_routing_header_is_received() {
-    in_namespace(|scratch| async move {
-        let peer = home_link();
-        let mut platform = scratch.open_watching("h0", false);
+    in_new_namespace(|scratch| async move {
+        let peer = create_home_link();
+        let mut platform = scratch.open_platform_watching("h0", false);
         events_for(&mut platform, Duration::from_millis(100)).await;
-        let receiver = mac("h0");
+        let receiver = mac_address_of("h0");
         for kind in 0..=255 {
-            send_routed(&peer, receiver, 2, kind);
-            send_routed(&peer, receiver, 0, kind);
+            send_with_routing_header(&peer, receiver, 2, kind);
+            send_with_routing_header(&peer, receiver, 0, kind);
         }
-        let of_the_home_address = |message: &&&LinkMessage| message.destination.to_string() == DEFENDED;
+        let of_the_home_address =
+            |message: &&&LinkMessage| message.destination.to_string() == DEFENDED_ADDRESS;
         let events = events_for(&mut platform, Duration::from_millis(300)).await;
-        let heard = heard(&events);
+        let heard = received_messages(&events);
         let kinds: Vec<u8> = heard.iter().filter(of_the_home_address).map(|m| m.message[0]).collect();
         assert_eq!(kinds, [129, 147]);
     });
@@ -270,10 +274,10 @@ fn echo_reply_with_type_2_routing_header_is_received() {
 
 #[test]
 fn packet_with_wrong_length_is_counted() {
-    in_namespace(|scratch| async move {
-        let peer = home_link();
-        let mut platform = scratch.open_watching("h0", false);
-        send_frame(&peer, mac("h0"), 64, &[135, 0, 0, 0]);
+    in_new_namespace(|scratch| async move {
+        let peer = create_home_link();
+        let mut platform = scratch.open_platform_watching("h0", false);
+        send_frame(&peer, mac_address_of("h0"), 64, &[135, 0, 0, 0]);
         let deadline = std::time::Instant::now() + Duration::from_secs(30);
         while platform.counters().icmpv6_malformed == 0 {
             assert!(std::time::Instant::now() < deadline);
@@ -284,19 +288,19 @@ fn packet_with_wrong_length_is_counted() {
 
 #[test]
 fn burst_of_malformed_packets_does_not_stop_reception() {
-    in_namespace(|scratch| async move {
-        let peer = home_link();
-        let mut platform = scratch.open_watching("h0", false);
+    in_new_namespace(|scratch| async move {
+        let peer = create_home_link();
+        let mut platform = scratch.open_platform_watching("h0", false);
         // After these events the kernel sends no more events about the new link.
         let settled = |seen: &[PlatformEvent]| {
-            latest(seen, "h0")
+            latest_interface_state(seen, "h0")
                 .is_some_and(|i| i.addresses.len() == 2 && i.addresses.iter().all(|a| !a.tentative))
         };
         events_until(&mut platform, settled).await;
         events_for(&mut platform, Duration::from_millis(300)).await;
         // No task reads meanwhile, so all messages wait in the socket, and no later message wakes the
         // station.
-        let receiver = mac("h0");
+        let receiver = mac_address_of("h0");
         for _ in 0..130 {
             send_frame(&peer, receiver, 1, &[135]);
         }
@@ -320,19 +324,19 @@ fn burst_of_malformed_packets_does_not_stop_reception() {
 
 #[test]
 fn icmpv6_in_frames_for_other_machines_is_ignored() {
-    in_namespace(|scratch| async move {
-        let peer = home_link();
-        ip("link set h0 promisc on");
-        let mut platform = scratch.open_watching("h0", true);
+    in_new_namespace(|scratch| async move {
+        let peer = create_home_link();
+        run_ip("link set h0 promisc on");
+        let mut platform = scratch.open_platform_watching("h0", true);
         send_frame(&peer, [2, 0, 0, 0, 0, 9], 8, &[136, 0, 0, 0, 0, 0, 0, 9]);
         // The peer sends frames of a VLAN in which this machine is not, and frames that have only a priority
         // tag.
-        send_tagged(&peer, mac("h0"), &[0x81, 0, 0, 5], 8, &[136, 0, 0, 0, 0, 0, 0, 5]);
-        send_tagged(&peer, mac("h0"), &[0x81, 0, 0xe0, 0], 8, &[136, 0, 0, 0, 0, 0, 0, 2]);
-        send_frame(&peer, mac("h0"), 8, &[136, 0, 0, 0, 0, 0, 0, 1]);
+        send_vlan_tagged(&peer, mac_address_of("h0"), &[0x81, 0, 0, 5], 8, &[136, 0, 0, 0, 0, 0, 0, 5]);
+        send_vlan_tagged(&peer, mac_address_of("h0"), &[0x81, 0, 0xe0, 0], 8, &[136, 0, 0, 0, 0, 0, 0, 2]);
+        send_frame(&peer, mac_address_of("h0"), 8, &[136, 0, 0, 0, 0, 0, 0, 1]);
         // The kernel solicits with that source as well, for duplicate address detection.
         let from_there = |seen: &[PlatformEvent]| -> Vec<u8> {
-            heard(seen)
+            received_messages(seen)
                 .iter()
                 .filter(|m| m.source.is_unspecified() && m.message.first() == Some(&136))
                 .map(|m| *m.message.last().unwrap())
@@ -345,19 +349,19 @@ fn icmpv6_in_frames_for_other_machines_is_ignored() {
 
 #[test]
 fn icmpv6_listener_survives_loss_of_interface() {
-    in_namespace(|scratch| async move {
-        let mut platform = scratch.open_watching("h0", true);
+    in_new_namespace(|scratch| async move {
+        let mut platform = scratch.open_platform_watching("h0", true);
         events_for(&mut platform, Duration::from_millis(20)).await;
         for round in 0..3 {
-            let peer = home_link();
-            solicitation(&mut platform, &peer).await;
+            let peer = create_home_link();
+            next_solicitation(&mut platform, &peer).await;
             // When an interface goes down, a packet socket returns an error.
-            ip("link set h0 down");
+            run_ip("link set h0 down");
             events_for(&mut platform, Duration::from_millis(50)).await;
-            ip("link set h0 up");
-            peer.run(|| ip("-6 neigh flush dev p0"));
-            solicitation(&mut platform, &peer).await;
-            ip("link del h0");
+            run_ip("link set h0 up");
+            peer.run_in_namespace(|| run_ip("-6 neigh flush dev p0"));
+            next_solicitation(&mut platform, &peer).await;
+            run_ip("link del h0");
             if round > 0 {
                 let gone = PlatformEvent::InterfaceGone { name: "h0".into() };
                 events_until(&mut platform, |seen| seen.contains(&gone)).await;
@@ -381,20 +385,20 @@ fn icmpv6_listener_survives_loss_of_interface() {
 
 #[test]
 fn all_multicast_flag_is_needed_for_foreign_groups() {
-    in_namespace(|scratch| async move {
-        let peer = home_link();
-        let promiscuity = || ip_json("link show h0")[0]["flags"].to_string().contains("ALLMULTI");
-        let platform = scratch.open_watching("h0", false);
-        assert!(!promiscuity() && ip_json("link show h0")[0]["allmulti"] != 1);
+    in_new_namespace(|scratch| async move {
+        let peer = create_home_link();
+        let promiscuity = || run_ip_json("link show h0")[0]["flags"].to_string().contains("ALLMULTI");
+        let platform = scratch.open_platform_watching("h0", false);
+        assert!(!promiscuity() && run_ip_json("link show h0")[0]["allmulti"] != 1);
         platform.close().unwrap();
-        let mut platform = scratch.open_watching("h0", true);
-        assert_eq!(ip_json("link show h0")[0]["allmulti"], 1);
-        solicitation(&mut platform, &peer).await;
+        let mut platform = scratch.open_platform_watching("h0", true);
+        assert_eq!(run_ip_json("link show h0")[0]["allmulti"], 1);
+        next_solicitation(&mut platform, &peer).await;
         platform.close().unwrap();
         // Check repeatedly: a child process that another test starts now has a copy of the socket until it
         // executes its program.
         for _ in 0..100 {
-            if ip_json("link show h0")[0]["allmulti"] == 0 {
+            if run_ip_json("link show h0")[0]["allmulti"] == 0 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -405,8 +409,8 @@ fn all_multicast_flag_is_needed_for_foreign_groups() {
 
 #[test]
 fn icmpv6_listener_works_on_link_without_addresses() {
-    in_namespace(|scratch| async move {
-        let mut platform = scratch.open_watching("lo", false);
+    in_new_namespace(|scratch| async move {
+        let mut platform = scratch.open_platform_watching("lo", false);
         let message = LinkMessage {
             interface: "lo".into(),
             source: "::1".parse().unwrap(),
@@ -416,8 +420,8 @@ fn icmpv6_listener_works_on_link_without_addresses() {
             message: [&[1, 3, 0, 0, 0, 0, 0, 0][..], &[0x60; 40]].concat(),
         };
         platform.send_icmpv6(&message).unwrap();
-        let events = events_until(&mut platform, |seen| !heard(seen).is_empty()).await;
-        let [echo] = heard(&events)[..] else { panic!("{events:#?}") };
+        let events = events_until(&mut platform, |seen| !received_messages(seen).is_empty()).await;
+        let [echo] = received_messages(&events)[..] else { panic!("{events:#?}") };
         assert_eq!(
             (echo.hop_limit, echo.source, &echo.message[4..]),
             (7, message.source, &message.message[4..])
@@ -425,12 +429,12 @@ fn icmpv6_listener_works_on_link_without_addresses() {
 
         // A tunnel interface has no link-layer addresses. Without a program that reads the device, the kernel
         // only counts packets.
-        ip("tuntap add mode tun name t0");
-        ip("link set t0 up");
+        run_ip("tuntap add mode tun name t0");
+        run_ip("link set t0 up");
         let sent = |platform: &mut Platform| {
             platform.send_icmpv6(&LinkMessage { interface: "t0".into(), ..message.clone() })
         };
-        events_until(&mut platform, |seen| latest(seen, "t0").is_some()).await;
+        events_until(&mut platform, |seen| latest_interface_state(seen, "t0").is_some()).await;
         // A TUN device that no program reads is up but not running, and the kernel returns an error.
         let error = sent(&mut platform).err().and_then(|e| e.raw_os_error());
         assert!(matches!(error, None | Some(libc::ENETDOWN)), "{error:?}");
@@ -446,9 +450,9 @@ fn icmpv6_listener_works_on_link_without_addresses() {
         assert_eq!(buffer.as_slice()[40 + 4..], message.message[4..]);
 
         let ether = LinkMessage { interface: "v0".into(), ..message };
-        ip("link add v0 type veth peer name v1");
-        ip("link set v0 up");
-        events_until(&mut platform, |seen| latest(seen, "v0").is_some()).await;
+        run_ip("link add v0 type veth peer name v1");
+        run_ip("link set v0 up");
+        events_until(&mut platform, |seen| latest_interface_state(seen, "v0").is_some()).await;
         assert_eq!(
             platform.send_icmpv6(&ether).unwrap_err().to_string(),
             "ICMPv6 message to ::1 on v0: expected the link-layer address of a unicast receiver, found none"

@@ -24,58 +24,58 @@ use ipnet::Ipv6Net;
 
 /// The system's allocator, with a count of the octets in use. The count includes the allocator's own
 /// overhead.
-struct Counting;
+struct CountingAllocator;
 
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static ALLOCATED_OCTETS: AtomicUsize = AtomicUsize::new(0);
 
 /// Returns the size that the GNU C library uses for an allocation of this size (malloc(3): eight octets more,
 /// in steps of sixteen).
-fn taken(size: usize) -> usize {
+fn allocation_size(size: usize) -> usize {
     (size + 8).next_multiple_of(16).max(32)
 }
 
 // SAFETY: all calls go to the system's allocator. The counts are separate.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        IN_USE.fetch_add(taken(layout.size()), Ordering::Relaxed);
+        ALLOCATED_OCTETS.fetch_add(allocation_size(layout.size()), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `alloc`, which is the system's.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        IN_USE.fetch_sub(taken(layout.size()), Ordering::Relaxed);
+        ALLOCATED_OCTETS.fetch_sub(allocation_size(layout.size()), Ordering::Relaxed);
         // SAFETY: the caller keeps the contract of `dealloc`, which is the system's.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
 
 #[global_allocator]
-static ALLOCATOR: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Number of bindings: 100,000 / 32.
-const BINDINGS: usize = 3125;
+const BINDING_COUNT: usize = 3125;
 
-const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+const WALL_TIME: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 /// Time after which path MTU discovery has ended on all paths, because no node answers in this test.
-const SETTLED: Time = Time::from_secs(600);
-const LIFETIME: Duration = Duration::from_secs(24 * 3600);
+const TIME_AFTER_START: Time = Time::from_secs(600);
+const BINDING_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
-fn address(network: u128, number: usize) -> Ipv6Addr {
+fn numbered_address(network: u128, number: usize) -> Ipv6Addr {
     // The addresses are far apart, as the addresses of different operators are, and in no order.
     let scattered = (number as u32).wrapping_mul(0x9e37_79b1);
     Ipv6Addr::from(network << 96 | u128::from(scattered) << 64 | 1)
 }
 
-fn prefix(number: usize) -> Ipv6Net {
-    Ipv6Net::new(address(0x2001_0dba, number), 64).unwrap().trunc()
+fn mobile_network_prefix(number: usize) -> Ipv6Net {
+    Ipv6Net::new(numbered_address(0x2001_0dba, number), 64).unwrap().trunc()
 }
 
-fn home_agent() -> HomeAgentConfig {
+fn home_agent_config() -> HomeAgentConfig {
     let node = |number| AuthorizedNode {
         nat: true,
         care_of_test: false,
-        home_address: address(0x2001_0db9, number),
-        prefixes: [prefix(number)].into(),
+        home_address: numbered_address(0x2001_0db9, number),
+        prefixes: [mobile_network_prefix(number)].into(),
         authentication: Authentication::SharedKey(SecurityAssociation {
             spi: 300,
             key: [7; 16].into(),
@@ -89,39 +89,39 @@ fn home_agent() -> HomeAgentConfig {
         home_link: None,
         ndp_proxy: None,
         nat: Default::default(),
-        max_lifetime: LIFETIME,
+        max_lifetime: BINDING_LIFETIME,
         ipv4_address: None,
         force_udp: false,
         multiple_care_of_addresses: MultipleCareOfAddresses::Bulk,
         others: OtherAgents::default(),
-        nodes: (0..BINDINGS).map(node).collect(),
+        nodes: (0..BINDING_COUNT).map(node).collect(),
     }
 }
 
-fn bindings() -> Vec<StoredBinding> {
+fn stored_bindings() -> Vec<StoredBinding> {
     let binding = |number| StoredBinding {
         sequence: Some(1),
         registration: Some(StoredRegistration {
             since: None,
             bid: None,
             priority: 0,
-            care_of_address: address(0x2001_0dbb, number).into(),
+            care_of_address: numbered_address(0x2001_0dbb, number).into(),
             agent: None,
             mobile_router: true,
             link_local: false,
             ipv4_prefixes: Vec::new(),
-            prefixes: vec![prefix(number)],
-            lifetime_s: LIFETIME.as_secs(),
-            expires: WALL + LIFETIME,
+            prefixes: vec![mobile_network_prefix(number)],
+            lifetime_s: BINDING_LIFETIME.as_secs(),
+            expires: WALL_TIME + BINDING_LIFETIME,
             previous: None,
             untested: false,
         }),
-        ..StoredBinding::of(address(0x2001_0db9, number))
+        ..StoredBinding::of(numbered_address(0x2001_0db9, number))
     };
-    (0..BINDINGS).map(binding).collect()
+    (0..BINDING_COUNT).map(binding).collect()
 }
 
-fn carry_out(station: &mut Station, platform: &mut Platform) {
+fn carry_out_outputs(station: &mut Station, platform: &mut Platform) {
     while let Some(output) = station.poll_output() {
         if let Output::Nemo(NemoOutput::Forwarding(change)) = output {
             platform.apply(&change).unwrap();
@@ -131,28 +131,28 @@ fn carry_out(station: &mut Station, platform: &mut Platform) {
 }
 
 /// Returns the octets per binding: first in total, then without the station's own data.
-async fn per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
+async fn memory_per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
     let ports = Ports { home_agent: true, ..Ports::default() };
-    let fast = FastPathConfig { paths: vec![path], flow_label_key: 1, bindings: 2 * BINDINGS, ports };
+    let fast = FastPathConfig { paths: vec![path], flow_label_key: 1, bindings: 2 * BINDING_COUNT, ports };
     let obstacles = match platform.accelerate(&fast) {
         Some(obstacles) => obstacles,
         None => platform.accelerated().await,
     };
     assert_eq!(platform.path(), path, "{obstacles:?}");
-    let before = IN_USE.load(Ordering::Relaxed);
-    let state = PersistentState { home_agent: bindings(), ..PersistentState::default() };
-    let config = StationConfig { home_agent: Some(home_agent()), ..StationConfig::default() };
-    let mut station = Station::new(config, state, Rng::new(1), Time::ZERO, WALL);
-    carry_out(&mut station, platform);
-    while let Some(due) = station.poll_timeout().filter(|due| *due < SETTLED) {
-        station.handle_input(due, WALL + due.saturating_since(Time::ZERO), Input::Timeout).unwrap();
-        carry_out(&mut station, platform);
+    let before = ALLOCATED_OCTETS.load(Ordering::Relaxed);
+    let state = PersistentState { home_agent: stored_bindings(), ..PersistentState::default() };
+    let config = StationConfig { home_agent: Some(home_agent_config()), ..StationConfig::default() };
+    let mut station = Station::new(config, state, Rng::new(1), Time::ZERO, WALL_TIME);
+    carry_out_outputs(&mut station, platform);
+    while let Some(due) = station.poll_timeout().filter(|due| *due < TIME_AFTER_START) {
+        station.handle_input(due, WALL_TIME + due.saturating_since(Time::ZERO), Input::Timeout).unwrap();
+        carry_out_outputs(&mut station, platform);
     }
-    assert_eq!(station.home_agent().unwrap().bindings().iter().count(), BINDINGS);
-    let all = IN_USE.load(Ordering::Relaxed) - before;
+    assert_eq!(station.home_agent().unwrap().bindings().iter().count(), BINDING_COUNT);
+    let all = ALLOCATED_OCTETS.load(Ordering::Relaxed) - before;
     drop(station);
-    let left = IN_USE.load(Ordering::Relaxed) - before;
-    (all / BINDINGS, left / BINDINGS)
+    let left = ALLOCATED_OCTETS.load(Ordering::Relaxed) - before;
+    (all / BINDING_COUNT, left / BINDING_COUNT)
 }
 
 /// A change that needs more memory per binding must raise this limit, and say why it is worth 100,000 times
@@ -160,9 +160,9 @@ async fn per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
 #[test]
 fn memory_for_each_binding_is_bounded() {
     for (path, most) in [(Path::Tun, 3700), (Path::Bpf, 5000)] {
-        in_namespace(move |scratch| async move {
-            let mut platform = scratch.open();
-            let (all, left) = per_binding(&mut platform, path).await;
+        in_new_namespace(move |scratch| async move {
+            let mut platform = scratch.open_platform();
+            let (all, left) = memory_per_binding(&mut platform, path).await;
             println!("{}: {all} octets for a binding, {left} of them without the station", path.name());
             assert!(all <= most, "{}: {all} octets for a binding, expected no more than {most}", path.name());
         });

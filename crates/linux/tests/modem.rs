@@ -13,14 +13,14 @@ use tokio::time::{sleep, timeout};
 use zbus::zvariant::{OwnedObjectPath, OwnedValue, Value};
 
 /// A D-Bus daemon for the test, and the folder of its socket.
-struct Bus {
+struct PrivateBus {
     daemon: Child,
     folder: PathBuf,
     socket: PathBuf,
 }
 
-impl Bus {
-    fn start(name: &str) -> Option<Bus> {
+impl PrivateBus {
+    fn start(name: &str) -> Option<PrivateBus> {
         let folder = std::env::temp_dir().join(format!("carnet-bus-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let socket = folder.join("bus");
@@ -30,7 +30,7 @@ impl Bus {
             .stderr(Stdio::null())
             .spawn();
         match daemon {
-            Ok(daemon) => Some(Bus { daemon, folder, socket }),
+            Ok(daemon) => Some(PrivateBus { daemon, folder, socket }),
             Err(error) => {
                 let reason = format!("no dbus-daemon here (Debian package dbus-daemon): {error}");
                 assert!(std::env::var("CARNET_REQUIRE_TOOLS").as_deref() != Ok("1"), "{reason}");
@@ -42,7 +42,7 @@ impl Bus {
     }
 }
 
-impl Drop for Bus {
+impl Drop for PrivateBus {
     fn drop(&mut self) {
         let _ = self.daemon.kill();
         let _ = self.daemon.wait();
@@ -50,14 +50,14 @@ impl Drop for Bus {
     }
 }
 
-struct Modem {
+struct SimulatedModem {
     ports: Vec<(String, u32)>,
     bearers: Vec<OwnedObjectPath>,
-    quality: u32,
+    signal_quality_percent: u32,
 }
 
 #[zbus::interface(name = "org.freedesktop.ModemManager1.Modem")]
-impl Modem {
+impl SimulatedModem {
     #[zbus(property)]
     fn ports(&self) -> Vec<(String, u32)> {
         self.ports.clone()
@@ -68,18 +68,18 @@ impl Modem {
     }
     #[zbus(property)]
     fn signal_quality(&self) -> (u32, bool) {
-        (self.quality, true)
+        (self.signal_quality_percent, true)
     }
 }
 
 /// The interface `Modem.Signal` of a modem, which measures only after it was ordered to.
-struct Measuring {
+struct SignalMeasurement {
     rate: u32,
-    rsrp: f64,
+    rsrp_dbm: f64,
 }
 
 #[zbus::interface(name = "org.freedesktop.ModemManager1.Modem.Signal")]
-impl Measuring {
+impl SignalMeasurement {
     fn setup(&mut self, rate: u32) {
         self.rate = rate;
     }
@@ -89,7 +89,7 @@ impl Measuring {
     }
     #[zbus(property)]
     fn lte(&self) -> HashMap<String, OwnedValue> {
-        let values = [("rsrp", self.rsrp), ("snr", 7.0)].into_iter().filter(|_| self.rate > 0);
+        let values = [("rsrp", self.rsrp_dbm), ("snr", 7.0)].into_iter().filter(|_| self.rate > 0);
         values.map(|(name, value)| (name.to_owned(), Value::from(value).try_into().unwrap())).collect()
     }
     #[zbus(property)]
@@ -99,27 +99,27 @@ impl Measuring {
 }
 
 /// The interface `Modem.Modem3gpp` of a modem, with its registration state.
-struct Registered(u32);
+struct RegistrationState(u32);
 
 #[zbus::interface(name = "org.freedesktop.ModemManager1.Modem.Modem3gpp")]
-impl Registered {
+impl RegistrationState {
     #[zbus(property)]
     fn registration_state(&self) -> u32 {
         self.0
     }
 }
 
-struct Bearer(String);
+struct ModemBearer(String);
 
 #[zbus::interface(name = "org.freedesktop.ModemManager1.Bearer")]
-impl Bearer {
+impl ModemBearer {
     #[zbus(property)]
     fn interface(&self) -> String {
         self.0.clone()
     }
 }
 
-const MODEMS: [&str; 3] = [
+const MODEM_PATHS: [&str; 3] = [
     "/org/freedesktop/ModemManager1/Modem/0",
     "/org/freedesktop/ModemManager1/Modem/1",
     "/org/freedesktop/ModemManager1/Modem/2",
@@ -127,29 +127,29 @@ const MODEMS: [&str; 3] = [
 
 /// Starts the service with three modems: one that measures, one that reports only percent, and one whose
 /// connection has a separate interface.
-async fn modem_manager(socket: &Path) -> zbus::Connection {
+async fn start_modem_manager(socket: &Path) -> zbus::Connection {
     let address = format!("unix:path={}", socket.display());
     let bearer = "/org/freedesktop/ModemManager1/Bearer/0";
-    let modem = |name: &str, quality| Modem {
+    let modem = |name: &str, quality| SimulatedModem {
         ports: vec![("cdc-wdm0".into(), 6), (name.into(), 2)],
         bearers: vec![bearer.try_into().unwrap()],
-        quality,
+        signal_quality_percent: quality,
     };
     zbus::connection::Builder::address(address.as_str())
         .unwrap()
         .serve_at("/org/freedesktop/ModemManager1", zbus::fdo::ObjectManager)
         .unwrap()
-        .serve_at(MODEMS[0], modem("wwan0", 90))
+        .serve_at(MODEM_PATHS[0], modem("wwan0", 90))
         .unwrap()
-        .serve_at(MODEMS[0], Measuring { rate: 0, rsrp: -97.4 })
+        .serve_at(MODEM_PATHS[0], SignalMeasurement { rate: 0, rsrp_dbm: -97.4 })
         .unwrap()
-        .serve_at(MODEMS[0], Registered(1))
+        .serve_at(MODEM_PATHS[0], RegistrationState(1))
         .unwrap()
-        .serve_at(MODEMS[1], modem("wwan1", 50))
+        .serve_at(MODEM_PATHS[1], modem("wwan1", 50))
         .unwrap()
-        .serve_at(MODEMS[2], modem("wwan2", 100))
+        .serve_at(MODEM_PATHS[2], modem("wwan2", 100))
         .unwrap()
-        .serve_at(bearer, Bearer("qmapmux0.0".into()))
+        .serve_at(bearer, ModemBearer("qmapmux0.0".into()))
         .unwrap()
         .name("org.freedesktop.ModemManager1")
         .unwrap()
@@ -158,7 +158,7 @@ async fn modem_manager(socket: &Path) -> zbus::Connection {
         .unwrap()
 }
 
-async fn until(signals: &mut SignalReader, wanted: &[(&str, i32)]) {
+async fn wait_for_signals(signals: &mut SignalReader, wanted: &[(&str, i32)]) {
     let mut now = HashMap::new();
     let comes = timeout(Duration::from_secs(20), async {
         while !wanted.iter().all(|(name, dbm)| now.get(*name) == Some(dbm)) {
@@ -173,14 +173,14 @@ async fn until(signals: &mut SignalReader, wanted: &[(&str, i32)]) {
 /// A modem whose signal comes from a file reports whether it is roaming, too.
 #[tokio::test]
 async fn modem_reports_roaming() {
-    let Some(bus) = Bus::start("roaming") else { return };
+    let Some(bus) = PrivateBus::start("roaming") else { return };
     while !bus.socket.exists() {
         sleep(Duration::from_millis(10)).await;
     }
-    let manager = modem_manager(&bus.socket).await;
+    let manager = start_modem_manager(&bus.socket).await;
     let source = SignalSource { interface: "wwan0".into(), file: Some(bus.folder.join("wwan0.signal")) };
     let mut signals = SignalReader::with_bus(vec![source], &bus.socket);
-    let modem = manager.object_server().interface::<_, Registered>(MODEMS[0]).await.unwrap();
+    let modem = manager.object_server().interface::<_, RegistrationState>(MODEM_PATHS[0]).await.unwrap();
     // The states are HOME, ROAMING, SEARCHING, ROAMING_SMS_ONLY, HOME.
     for (state, expected) in [(1, Some(false)), (5, Some(true)), (2, None), (7, Some(true)), (1, Some(false))]
     {
@@ -192,21 +192,21 @@ async fn modem_reports_roaming() {
 
 #[tokio::test]
 async fn modem_is_found_by_port_and_signal_polling_set_up() {
-    let Some(bus) = Bus::start("modem") else { return };
+    let Some(bus) = PrivateBus::start("modem") else { return };
     while !bus.socket.exists() {
         sleep(Duration::from_millis(10)).await;
     }
-    let manager = modem_manager(&bus.socket).await;
+    let manager = start_modem_manager(&bus.socket).await;
     let source = |name: &str| SignalSource { interface: name.into(), file: None };
     let uplinks = ["wwan0", "wwan1", "qmapmux0.0", "eth0"].map(source).to_vec();
     let mut signals = SignalReader::with_bus(uplinks, &bus.socket);
     // -82 dBm is 50 %, -51 dBm is 100 %. The third modem is found by its bearer, because its ports are no
     // uplinks.
-    until(&mut signals, &[("wwan0", -97), ("wwan1", -82), ("qmapmux0.0", -51)]).await;
+    wait_for_signals(&mut signals, &[("wwan0", -97), ("wwan1", -82), ("qmapmux0.0", -51)]).await;
 
-    let measuring = manager.object_server().interface::<_, Measuring>(MODEMS[0]).await.unwrap();
-    measuring.get_mut().await.rsrp = -110.0;
-    until(&mut signals, &[("wwan0", -110)]).await;
+    let measuring = manager.object_server().interface::<_, SignalMeasurement>(MODEM_PATHS[0]).await.unwrap();
+    measuring.get_mut().await.rsrp_dbm = -110.0;
+    wait_for_signals(&mut signals, &[("wwan0", -110)]).await;
     // The signals of other interfaces still arrive when the bus vanishes.
     drop((measuring, manager, bus));
     let silence = async { while timeout(Duration::from_secs(3), signals.next()).await.is_ok() {} };

@@ -9,43 +9,43 @@ use carnet_linux::{Carriers, EchoRequests, Neighbour};
 use common::*;
 use tokio::time::timeout;
 
-const LONG: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[test]
 fn lost_carrier_is_noticed() {
-    in_namespace(|_scratch| async {
-        let peer = Peer::new();
+    in_new_namespace(|_scratch| async {
+        let peer = PeerNamespace::new();
         let mut carriers = Carriers::open(vec!["lo".into(), "r0".into()]).unwrap();
         let mut until = async |wanted: Option<&str>| {
             while carriers.first_interface_without_carrier().unwrap() != wanted {
-                timeout(LONG, carriers.changed()).await.expect("news").unwrap();
+                timeout(REPLY_TIMEOUT, carriers.changed()).await.expect("news").unwrap();
             }
         };
         until(Some("r0")).await;
-        peer.link("r0", "p0");
+        peer.create_link("r0", "p0");
         until(None).await;
-        peer.run(|| ip("link set p0 down"));
+        peer.run_in_namespace(|| run_ip("link set p0 down"));
         until(Some("r0")).await;
-        peer.run(|| ip("link set p0 up"));
+        peer.run_in_namespace(|| run_ip("link set p0 up"));
         until(None).await;
-        ip("link set r0 down");
+        run_ip("link set r0 down");
         until(Some("r0")).await;
-        ip("link set r0 up");
+        run_ip("link set r0 up");
         until(None).await;
-        ip("link del r0");
+        run_ip("link del r0");
         until(Some("r0")).await;
     });
 }
 
 #[test]
 fn only_replies_of_configured_neighbours_count() {
-    in_namespace(|_scratch| async {
-        let peer = Peer::new();
-        peer.link("r0", "p0");
-        ip("-6 addr add 2001:db8::1/64 dev r0 nodad");
-        peer.run(|| ip("-6 addr add 2001:db8::2/64 dev p0 nodad"));
-        peer.run(|| ip("-6 addr add fe80::2/64 dev p0 nodad"));
-        ip("-6 addr add fe80::1/64 dev r0 nodad");
+    in_new_namespace(|_scratch| async {
+        let peer = PeerNamespace::new();
+        peer.create_link("r0", "p0");
+        run_ip("-6 addr add 2001:db8::1/64 dev r0 nodad");
+        peer.run_in_namespace(|| run_ip("-6 addr add 2001:db8::2/64 dev p0 nodad"));
+        peer.run_in_namespace(|| run_ip("-6 addr add fe80::2/64 dev p0 nodad"));
+        run_ip("-6 addr add fe80::1/64 dev r0 nodad");
         let neighbour = |address: &str, interface: Option<&str>| Neighbour {
             address: address.parse().unwrap(),
             interface: interface.map(str::to_owned),
@@ -61,7 +61,7 @@ fn only_replies_of_configured_neighbours_count() {
             let mut echoes = EchoRequests::open(asked.clone()).unwrap();
             // Replies to another socket, which arrive in between, do not count.
             let mut other = EchoRequests::open(vec![neighbour("2001:db8::2", None)]).unwrap();
-            let answered = timeout(if answers { LONG } else { Duration::from_millis(300) }, async {
+            let answered = timeout(if answers { REPLY_TIMEOUT } else { Duration::from_millis(300) }, async {
                 loop {
                     echoes.send_requests();
                     other.send_requests();
@@ -71,7 +71,7 @@ fn only_replies_of_configured_neighbours_count() {
                 }
             });
             assert_eq!(answered.await.is_ok(), answers, "{asked:?}");
-            timeout(LONG, other.wait_for_reply()).await.unwrap().unwrap();
+            timeout(REPLY_TIMEOUT, other.wait_for_reply()).await.unwrap().unwrap();
         }
     });
 }

@@ -16,18 +16,18 @@ use carnet_nemo::forwarding::packet::PacketBuffer;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 const HOME_AGENT: &str = "2001:db8:1::1";
-const CARE_OF: &str = "2001:db8:f1::10";
-const OWN: &str = "2001:db8:f1::1";
+const CARE_OF_ADDRESS: &str = "2001:db8:f1::10";
+const UPLINK_ADDRESS: &str = "2001:db8:f1::1";
 
-fn octets(address: &str) -> [u8; 16] {
+fn address_octets(address: &str) -> [u8; 16] {
     address.parse::<Ipv6Addr>().unwrap().octets()
 }
 
 /// Returns a message with a Mobility Header that contains a number.
-fn message(number: u32) -> Vec<u8> {
+fn numbered_control_message(number: u32) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 8, 135, 64];
-    packet.extend(octets(CARE_OF));
-    packet.extend(octets(HOME_AGENT));
+    packet.extend(address_octets(CARE_OF_ADDRESS));
+    packet.extend(address_octets(HOME_AGENT));
     packet.extend([59, 0, 99, 0]);
     packet.extend(number.to_be_bytes());
     packet
@@ -35,24 +35,26 @@ fn message(number: u32) -> Vec<u8> {
 
 #[test]
 fn control_messages_stay_in_order_when_sender_changes_queue() {
-    in_namespace(|scratch| async move {
-        let peer = Peer::new();
-        peer.link("v0", "p0");
-        add_address("v0", &format!("{OWN}/64"));
-        peer.run(|| {
-            add_address("p0", &format!("{CARE_OF}/64"));
-            ip(&format!("-6 route add {HOME_AGENT} via {OWN}"));
+    in_new_namespace(|scratch| async move {
+        let peer = PeerNamespace::new();
+        peer.create_link("v0", "p0");
+        add_address("v0", &format!("{UPLINK_ADDRESS}/64"));
+        peer.run_in_namespace(|| {
+            add_address("p0", &format!("{CARE_OF_ADDRESS}/64"));
+            run_ip(&format!("-6 route add {HOME_AGENT} via {UPLINK_ADDRESS}"));
         });
         set_sysctl("all/forwarding", "1");
-        let config = PlatformConfig { senders: 1, ..scratch.config() };
+        let config = PlatformConfig { senders: 1, ..scratch.platform_config() };
         let mut platform = Platform::open(config).unwrap();
-        platform.apply(&set(route(TABLE_MAIN, &format!("{HOME_AGENT}/128"), 64, TUNNEL_DEVICE))).unwrap();
+        platform
+            .apply(&set_entry(route_entry(TABLE_MAIN, &format!("{HOME_AGENT}/128"), 64, TUNNEL_DEVICE)))
+            .unwrap();
         let tunnel = Entry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::HomeAgent,
             home_address: "2001:db8:1::1234".parse().unwrap(),
             bid: None,
             local: HOME_AGENT.parse::<Ipv6Addr>().unwrap().into(),
-            remote: CARE_OF.parse::<Ipv6Addr>().unwrap().into(),
+            remote: CARE_OF_ADDRESS.parse::<Ipv6Addr>().unwrap().into(),
             inner: Vec::new(),
             transmit: true,
             mtu: 1400,
@@ -72,18 +74,18 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
             let is_crowd = round % 60 < 15;
             let count = if is_crowd { 20 } else { u32::from(round % 60 == 59) };
             let (first, last) = (sent, sent + count);
-            peer.run(move || {
+            peer.run_in_namespace(move || {
                 let raw = Socket::new(Domain::IPV6, Type::RAW, Some(Protocol::from(255))).unwrap();
                 raw.set_header_included_v6(true).unwrap();
                 let to = SockAddr::from(SocketAddrV6::new(HOME_AGENT.parse().unwrap(), 0, 0, 0));
                 for number in first..last {
-                    raw.send_to(&message(number), &to).unwrap();
+                    raw.send_to(&numbered_control_message(number), &to).unwrap();
                 }
             });
             sent = last;
             match round % 120 {
-                5 => platform.apply(&set(tunnel.clone())).unwrap(),
-                65 => platform.apply(&remove(tunnel.clone())).unwrap(),
+                5 => platform.apply(&set_entry(tunnel.clone())).unwrap(),
+                65 => platform.apply(&remove_entry(tunnel.clone())).unwrap(),
                 _ => {}
             }
             // Read the queue of known senders first, as the station does, or read it last.
@@ -118,10 +120,10 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
 #[test]
 fn only_home_agent_with_nodes_has_several_tun_queues() {
     for senders in [0, 1] {
-        in_namespace(move |scratch| async move {
-            let config = PlatformConfig { senders, ..scratch.config() };
+        in_new_namespace(move |scratch| async move {
+            let config = PlatformConfig { senders, ..scratch.platform_config() };
             let _platform = Platform::open(config).unwrap();
-            let shown = ip(&format!("-d link show {TUNNEL_DEVICE}"));
+            let shown = run_ip(&format!("-d link show {TUNNEL_DEVICE}"));
             assert_eq!(shown.contains("multi_queue numqueues 3"), senders > 0, "{shown}");
         });
     }

@@ -12,33 +12,33 @@ use carnet_nemo::forwarding::packet_rules::{
     Chain, ConnectionState, CountedTraffic, HostIdentity, HostRate, LimitedHosts, Mark, PacketCount,
     PacketMatch, PacketRule, PortRange, TrafficKind, Verdict,
 };
-use common::{events_until, in_namespace, ip, route, run};
+use common::{events_until, in_new_namespace, route_entry, run_command, run_ip};
 
 fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
     PacketRule { chain: Chain::Forward, order, packets, counts: false, total: None, verdict }
 }
 
-fn set(rule: &PacketRule) -> Change {
+fn set_rule(rule: &PacketRule) -> Change {
     Change::Set(Entry::PacketRule(Box::new(rule.clone())).into())
 }
 
-fn remove(rule: &PacketRule) -> Change {
+fn remove_rule(rule: &PacketRule) -> Change {
     Change::Remove(Entry::PacketRule(Box::new(rule.clone())).into())
 }
 
 /// Returns the rules of carnet's table as `nft` prints them; `None` if the table does not exist.
-fn table() -> Option<Vec<String>> {
+fn printed_table() -> Option<Vec<String>> {
     let output = Command::new("nft").args(["-n", "list", "table", "inet", "carnet_rules"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     output.status.success().then(|| text.lines().map(|line| line.trim().to_owned()).collect())
 }
 
-fn has(line: &str) -> bool {
-    table().is_some_and(|lines| lines.iter().any(|it| it == line))
+fn table_has_line(line: &str) -> bool {
+    printed_table().is_some_and(|lines| lines.iter().any(|it| it == line))
 }
 
 /// Two rules that let only answers pass to `lan0`.
-fn door() -> [PacketRule; 2] {
+fn door_rules() -> [PacketRule; 2] {
     let to_lan = PacketMatch { output_interface: Some("lan0".into()), ..PacketMatch::default() };
     let states = vec![ConnectionState::Established, ConnectionState::Related];
     [rule(1, PacketMatch { states, ..to_lan.clone() }, Verdict::Accept), rule(2, to_lan, Verdict::Drop)]
@@ -46,8 +46,8 @@ fn door() -> [PacketRule; 2] {
 
 #[test]
 fn table_has_each_kind_of_rule_as_nft_prints_it() {
-    in_namespace(|scratch| async move {
-        let mut platform = scratch.open();
+    in_new_namespace(|scratch| async move {
+        let mut platform = scratch.open_platform();
         let all = PacketMatch::default;
         let prefix = |text: &str| Some(text.parse().unwrap());
         let nat = |order, packets, verdict| PacketRule {
@@ -102,7 +102,11 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
                 "ip6 daddr 2001:db8:a::77 icmpv6 type 128 accept",
             ),
             (
-                rule(3, PacketMatch { states: door()[0].packets.states.clone(), ..all() }, Verdict::Accept),
+                rule(
+                    3,
+                    PacketMatch { states: door_rules()[0].packets.states.clone(), ..all() },
+                    Verdict::Accept,
+                ),
                 "ct state 0x2,0x4 accept",
             ),
             (
@@ -198,44 +202,44 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
             (limit(HostIdentity::LinkAddress, LimitedHosts::Others), others_by_link.as_str()),
         ]);
         for (rule, _) in &rules {
-            platform.apply(&set(rule)).unwrap();
+            platform.apply(&set_rule(rule)).unwrap();
         }
-        assert_eq!(table(), None);
+        assert_eq!(printed_table(), None);
         platform.commit();
         assert_eq!(platform.obstacles(), Vec::<String>::new());
-        let lines = table().unwrap().join("\n");
+        let lines = printed_table().unwrap().join("\n");
         for (_, line) in &rules {
             assert!(lines.contains(line), "{line} is not in\n{lines}");
         }
         platform.close().unwrap();
-        assert_eq!(table(), None);
+        assert_eq!(printed_table(), None);
     });
 }
 
 #[test]
 fn counts_outlive_the_replacement_of_the_table() {
-    in_namespace(|scratch| async move {
-        let mut platform = scratch.open();
+    in_new_namespace(|scratch| async move {
+        let mut platform = scratch.open_platform();
         let kind = TrafficKind::Policy("p".into());
         let traffic = CountedTraffic { kind, interface: "lo".into(), is_outgoing: true };
         let total = Some(Box::new(traffic.clone()));
         let any = PacketMatch { source: Some("::1/128".parse().unwrap()), ..PacketMatch::default() };
         let counting =
             PacketRule { chain: Chain::Input, counts: true, total, ..rule(5, any, Verdict::Continue) };
-        platform.apply(&set(&counting)).unwrap();
+        platform.apply(&set_rule(&counting)).unwrap();
         platform.commit();
         let line = "ip6 saddr ::1 counter packets 0 bytes 0";
-        assert!(has(line), "{:?}", table());
-        let ping = || run("ping -6 -c 1 -s 52 ::1");
+        assert!(table_has_line(line), "{:?}", printed_table());
+        let ping = || run_command("ping -6 -c 1 -s 52 ::1");
         let counted = |platform: &mut carnet_linux::Platform| platform.counted_traffic()[&traffic];
         ping();
         // An Echo Request and its answer, of 100 octets each.
         assert_eq!(counted(&mut platform), PacketCount { packets: 2, octets: 200 });
-        platform.apply(&set(&door()[1])).unwrap();
+        platform.apply(&set_rule(&door_rules()[1])).unwrap();
         platform.commit();
         assert_eq!(counted(&mut platform), PacketCount { packets: 2, octets: 200 });
         ping();
-        platform.apply(&remove(&counting)).unwrap();
+        platform.apply(&remove_rule(&counting)).unwrap();
         platform.commit();
         assert_eq!(counted(&mut platform), PacketCount { packets: 4, octets: 400 });
         platform.close().unwrap();
@@ -244,34 +248,37 @@ fn counts_outlive_the_replacement_of_the_table() {
 
 #[test]
 fn rules_are_in_force_before_later_entries_and_beside_rules_of_others() {
-    in_namespace(|scratch| async move {
-        run("nft add table inet other");
-        let mut platform = scratch.open();
-        for rule in &door() {
-            platform.apply(&set(rule)).unwrap();
+    in_new_namespace(|scratch| async move {
+        run_command("nft add table inet other");
+        let mut platform = scratch.open_platform();
+        for rule in &door_rules() {
+            platform.apply(&set_rule(rule)).unwrap();
         }
-        platform.apply(&Change::Set(route(254, "2001:db8:b::/64", 1, "unreachable").into())).unwrap();
-        assert!(has("oifname \"lan0\" drop"), "{:?}", table());
-        platform.apply(&remove(&door()[0])).unwrap();
+        platform.apply(&Change::Set(route_entry(254, "2001:db8:b::/64", 1, "unreachable").into())).unwrap();
+        assert!(table_has_line("oifname \"lan0\" drop"), "{:?}", printed_table());
+        platform.apply(&remove_rule(&door_rules()[0])).unwrap();
         platform.commit();
-        assert!(has("oifname \"lan0\" drop") && !has("oifname \"lan0\" ct state 0x2,0x4 accept"));
-        platform.apply(&remove(&door()[1])).unwrap();
+        assert!(
+            table_has_line("oifname \"lan0\" drop")
+                && !table_has_line("oifname \"lan0\" ct state 0x2,0x4 accept")
+        );
+        platform.apply(&remove_rule(&door_rules()[1])).unwrap();
         platform.commit();
-        assert_eq!(table(), None);
+        assert_eq!(printed_table(), None);
         platform.close().unwrap();
-        run("nft list table inet other");
+        run_command("nft list table inet other");
     });
 }
 
 #[test]
 fn changed_table_is_restored() {
-    in_namespace(|scratch| async move {
-        let mut platform = scratch.open();
-        for rule in &door() {
-            platform.apply(&set(rule)).unwrap();
+    in_new_namespace(|scratch| async move {
+        let mut platform = scratch.open_platform();
+        for rule in &door_rules() {
+            platform.apply(&set_rule(rule)).unwrap();
         }
         platform.commit();
-        let installed = table();
+        let installed = printed_table();
         let changes = [
             "flush ruleset",
             "flush table inet carnet_rules",
@@ -279,12 +286,12 @@ fn changed_table_is_restored() {
             "add chain inet carnet_rules forward { policy drop ; }",
         ];
         for (number, change) in (1..).zip(changes) {
-            run(&format!("nft {change}"));
-            events_until(&mut platform, |_| table() == installed).await;
+            run_command(&format!("nft {change}"));
+            events_until(&mut platform, |_| printed_table() == installed).await;
             assert_eq!(platform.counters().restored, number, "{change}");
         }
         // carnet ignores a change of another table.
-        run("nft add table inet other");
+        run_command("nft add table inet other");
         common::events_for(&mut platform, Duration::from_millis(1500)).await;
         assert_eq!(platform.counters().restored, 4);
         platform.close().unwrap();
@@ -293,28 +300,31 @@ fn changed_table_is_restored() {
 
 #[test]
 fn table_outlives_a_crash_until_the_next_start_replaces_or_removes_it() {
-    in_namespace(|scratch| async move {
-        let mut platform = scratch.open();
-        for rule in &door() {
-            platform.apply(&set(rule)).unwrap();
+    in_new_namespace(|scratch| async move {
+        let mut platform = scratch.open_platform();
+        for rule in &door_rules() {
+            platform.apply(&set_rule(rule)).unwrap();
         }
         platform.commit();
         let crash = |platform: carnet_linux::Platform| {
             std::mem::forget(platform);
-            ip("link del carnet0");
+            run_ip("link del carnet0");
         };
         crash(platform);
-        assert!(has("oifname \"lan0\" drop"));
+        assert!(table_has_line("oifname \"lan0\" drop"));
         // The next station has other rules: the table stays until they are there.
-        let mut platform = scratch.open();
-        assert!(has("oifname \"lan0\" drop"));
-        platform.apply(&set(&door()[1])).unwrap();
+        let mut platform = scratch.open_platform();
+        assert!(table_has_line("oifname \"lan0\" drop"));
+        platform.apply(&set_rule(&door_rules()[1])).unwrap();
         platform.commit();
-        assert!(has("oifname \"lan0\" drop") && !has("oifname \"lan0\" ct state 0x2,0x4 accept"));
+        assert!(
+            table_has_line("oifname \"lan0\" drop")
+                && !table_has_line("oifname \"lan0\" ct state 0x2,0x4 accept")
+        );
         crash(platform);
         // The third station has no rule at all.
-        let mut platform = scratch.open();
-        events_until(&mut platform, |_| table().is_none()).await;
+        let mut platform = scratch.open_platform();
+        events_until(&mut platform, |_| printed_table().is_none()).await;
         platform.close().unwrap();
     });
 }

@@ -16,43 +16,45 @@ use geographiclib_rs::{DirectGeodesic, Geodesic, InverseGeodesic};
 use proptest::prelude::*;
 
 /// Lines that were captured from gpsd 3.22.
-const VERSION: &str = r#"{"class":"VERSION","release":"3.22","rev":"3.22","proto_major":3,"proto_minor":14}"#;
-const TPV: &str = concat!(
+const VERSION_REPORT: &str =
+    r#"{"class":"VERSION","release":"3.22","rev":"3.22","proto_major":3,"proto_minor":14}"#;
+const TPV_REPORT: &str = concat!(
     r#"{"class":"TPV","device":"/dev/pts/1","mode":3,"time":"2026-11-21T12:00:00.000Z","ept":0.005,"#,
     r#""lat":48.837500000,"lon":2.100800000,"altHAE":147.0000,"altMSL":100.0000,"alt":100.0000,"#,
     r#""epv":34.500,"track":90.0000,"magtrack":90.7544,"magvar":0.8,"speed":9.980,"climb":0.000,"#,
     r#""epc":69.00,"geoidSep":47.000,"eph":17.100,"sep":34.200}"#
 );
-const NO_FIX: &str = r#"{"class":"TPV","device":"/dev/pts/1","mode":1,"time":"2026-11-21T12:00:01.000Z"}"#;
-const TOFF: &str = concat!(
+const NO_FIX_REPORT: &str =
+    r#"{"class":"TPV","device":"/dev/pts/1","mode":1,"time":"2026-11-21T12:00:01.000Z"}"#;
+const TOFF_REPORT: &str = concat!(
     r#"{"class":"TOFF","device":"/dev/pts/1","real_sec":1795262400, "real_nsec":0,"#,
     r#""clock_sec":1795262400,"clock_nsec":350000000}"#
 );
-const GST: &str =
+const GST_REPORT: &str =
     r#"{"class":"GST","device":"/dev/pts/1","rms":6.000,"major":3.000,"lat":2.500,"lon":2.100}"#;
-const DEVICES: &str = concat!(
+const DEVICES_REPORT: &str = concat!(
     r#"{"class":"DEVICES","devices":[{"class":"DEVICE","path":"/dev/pts/1","driver":"NMEA0183","#,
     r#""activated":"2026-11-21T22:49:15.716Z","bps":4800}]}"#
 );
 /// 2026-11-21T12:00:00Z in milliseconds.
-const NOON: u64 = 1_795_262_400_000;
+const NOON_UNIX_MILLISECONDS: u64 = 1_795_262_400_000;
 
-fn reports(octets: &[u8]) -> (Vec<Report>, ReportReader) {
+fn parse_reports(octets: &[u8]) -> (Vec<Report>, ReportReader) {
     let (mut reader, mut reports) = (ReportReader::default(), Vec::new());
     reader.push(octets, |report| reports.push(report));
     (reports, reader)
 }
 
-fn report(line: &str) -> Report {
+fn parse_report(line: &str) -> Report {
     serde_json::from_str(line).unwrap()
 }
 
-fn wall(milliseconds: u64) -> WallTime {
+fn wall_time(milliseconds: u64) -> WallTime {
     WallTime::from_unix_nanos(milliseconds * 1_000_000)
 }
 
 fn fix_of(line: &str) -> Option<Fix> {
-    match report(line) {
+    match parse_report(line) {
         Report::Tpv(tpv) => tpv.fix(Time::from_secs(7)),
         other => panic!("{other:?}"),
     }
@@ -60,8 +62,10 @@ fn fix_of(line: &str) -> Option<Fix> {
 
 #[test]
 fn gpsd_session_is_parsed_in_pieces_of_any_size() {
-    let session = [VERSION, DEVICES, GST, "", TPV, TOFF, NO_FIX].join("\r\n") + "\n";
-    let (whole, reader) = reports(session.as_bytes());
+    let session = [VERSION_REPORT, DEVICES_REPORT, GST_REPORT, "", TPV_REPORT, TOFF_REPORT, NO_FIX_REPORT]
+        .join("\r\n")
+        + "\n";
+    let (whole, reader) = parse_reports(session.as_bytes());
     assert_eq!((whole.len(), reader.counters().lines, reader.counters().garbage), (6, 6, 0));
     assert!(matches!(&whole[0], Report::Version { release } if release == "3.22"));
     assert_eq!(whole[2], Report::Other);
@@ -74,10 +78,10 @@ fn gpsd_session_is_parsed_in_pieces_of_any_size() {
 
 #[test]
 fn a_fix_has_the_units_of_this_crate() {
-    let fix = fix_of(TPV).unwrap();
+    let fix = fix_of(TPV_REPORT).unwrap();
     let expected = Fix {
         received: Time::from_secs(7),
-        time: wall(NOON),
+        time: wall_time(NOON_UNIX_MILLISECONDS),
         latitude: 48.8375,
         longitude: 2.1008,
         altitude: Some(147.0),
@@ -97,7 +101,7 @@ fn a_fix_has_the_units_of_this_crate() {
 
 #[test]
 fn headings_and_speeds_fit_the_vector() {
-    let mut fix = fix_of(TPV).unwrap();
+    let mut fix = fix_of(TPV_REPORT).unwrap();
     for (track, expected) in [(0.0, 0), (359.94, 3599), (359.96, 0), (359.999_999, 0), (180.05, 1801)] {
         fix.track = Some(track);
         assert_eq!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL).heading, expected, "{track}");
@@ -111,7 +115,7 @@ fn headings_and_speeds_fit_the_vector() {
 
 #[test]
 fn report_without_fix_gives_no_fix() {
-    assert_eq!(fix_of(NO_FIX), None);
+    assert_eq!(fix_of(NO_FIX_REPORT), None);
     for (from, to) in [
         (r#""lat":48.837500000"#, r#""lat":91"#),
         (r#""lat":48.837500000,"#, ""),
@@ -121,26 +125,27 @@ fn report_without_fix_gives_no_fix() {
         (r#""mode":3"#, r#""mode":0"#),
         (r#""mode":3,"#, ""),
     ] {
-        let line = TPV.replace(from, to);
-        assert_ne!(line, TPV);
+        let line = TPV_REPORT.replace(from, to);
+        assert_ne!(line, TPV_REPORT);
         assert_eq!(fix_of(&line), None, "{line}");
     }
     // The fix leaves out absurd values of fields other than the position.
-    let line =
-        TPV.replace(r#""speed":9.980"#, r#""speed":-3"#).replace(r#""track":90.0000"#, r#""track":1e9"#);
+    let line = TPV_REPORT
+        .replace(r#""speed":9.980"#, r#""speed":-3"#)
+        .replace(r#""track":90.0000"#, r#""track":1e9"#);
     let fix = fix_of(&line).unwrap();
     assert_eq!((fix.speed, fix.track), (None, None));
-    let diagonal = TPV.replace(r#""eph":17.100"#, r#""epx":3,"epy":4"#);
+    let diagonal = TPV_REPORT.replace(r#""eph":17.100"#, r#""epx":3,"epy":4"#);
     assert_eq!(fix_of(&diagonal).unwrap().confidence, Some(5.0));
-    assert_eq!(fix_of(&TPV.replace(r#""eph":17.100,"#, "")).unwrap().confidence, None);
+    assert_eq!(fix_of(&TPV_REPORT.replace(r#""eph":17.100,"#, "")).unwrap().confidence, None);
 }
 
 #[test]
 fn invalid_gpsd_lines_are_counted_and_long_ones_cut() {
     let mut input = b"hello\n{}\n[1]\nnull\n\xff\xfe\n{\"class\":\"TPV\",\"lat\":\"north\"}\n".to_vec();
     input.extend(vec![b'x'; 3 * LONGEST_LINE]);
-    input.extend(format!("\n{TPV}\n").bytes());
-    let (found, reader) = reports(&input);
+    input.extend(format!("\n{TPV_REPORT}\n").bytes());
+    let (found, reader) = parse_reports(&input);
     assert!(matches!(&found[..], [Report::Tpv(_)]), "{found:?}");
     assert_eq!((reader.counters().garbage, reader.counters().overlong), (6, 1));
 }
@@ -154,71 +159,72 @@ fn reader_can_follow_one_named_receiver() {
 }
 
 proptest! {
-    #[test]
-    fn random_octets_do_not_panic_the_reader(octets in proptest::collection::vec(any::<u8>(), 0..600)) {
-        reports(&octets);
-    }
+#[test]
+fn random_octets_do_not_panic_the_reader(octets in proptest::collection::vec(any::<u8>(), 0..600)) {
+parse_reports(&octets);
+}
 
-    /// After mutations of a valid gpsd session, all reports are valid, and the reader parses the next valid
-    /// line.
-    #[test]
-    fn mutated_gpsd_sessions_give_valid_reports(
-        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8),
-    ) {
-        let mut session = [VERSION, DEVICES, TPV, TOFF, NO_FIX].join("\n").into_bytes();
-        for (index, octet, kind) in edits {
-            let at = index.index(session.len());
-            match kind {
-                0 => session[at] = octet,
-                1 => session.insert(at, octet),
-                _ => { session.remove(at); }
-            }
-        }
-        let mut reader = ReportReader::default();
-        let mut tracker = FixTracker::new(PositionOptions::default());
-        session.push(b'\n');
-        session.extend(TPV.bytes());
-        session.push(b'\n');
-        let mut last = None;
-        reader.push(&session, |report| {
-            tracker.handle_report(Time::from_secs(1), wall(NOON), &report, true);
-            last = Some(report);
-        });
-        prop_assert_eq!(last, Some(report(TPV)));
-        while let Some(event) = tracker.poll_event() {
-            if let PositionEvent::Fix(fix) = event {
-                prop_assert!(fix.latitude.abs() <= 90.0 && fix.longitude.abs() <= 180.0);
-                prop_assert!(fix.track.is_none_or(|track| (0.0..360.0).contains(&track)));
-                prop_assert!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL).is_on_globe());
-            }
-        }
-    }
+/// After mutations of a valid gpsd session, all reports are valid, and the reader parses the next valid
+/// line.
+#[test]
+fn mutated_gpsd_sessions_give_valid_reports(
+edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8),
+) {
+let lines = [VERSION_REPORT, DEVICES_REPORT, TPV_REPORT, TOFF_REPORT, NO_FIX_REPORT];
+let mut session = lines.join("\n").into_bytes();
+for (index, octet, kind) in edits {
+let at = index.index(session.len());
+match kind {
+0 => session[at] = octet,
+1 => session.insert(at, octet),
+_ => { session.remove(at); }
+}
+}
+let mut reader = ReportReader::default();
+let mut tracker = FixTracker::new(PositionOptions::default());
+session.push(b'\n');
+session.extend(TPV_REPORT.bytes());
+session.push(b'\n');
+let mut last = None;
+reader.push(&session, |report| {
+tracker.handle_report(Time::from_secs(1), wall_time(NOON_UNIX_MILLISECONDS), &report, true);
+last = Some(report);
+});
+prop_assert_eq!(last, Some(parse_report(TPV_REPORT)));
+while let Some(event) = tracker.poll_event() {
+if let PositionEvent::Fix(fix) = event {
+prop_assert!(fix.latitude.abs() <= 90.0 && fix.longitude.abs() <= 180.0);
+prop_assert!(fix.track.is_none_or(|track| (0.0..360.0).contains(&track)));
+prop_assert!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL).is_on_globe());
+}
+}
+}
 
-    /// The expected place is on a geodesic that was computed to nanometres.
-    #[test]
-    fn reckoning_follows_the_geodesic(
-        latitude in -80.0..80.0f64, longitude in -180.0..180.0f64,
-        speed in 0.0..100.0f64, track in 0.0..360.0f64, seconds in 0.0..10.0f64,
-    ) {
-        let (lat, lon) = reckon(latitude, longitude, speed, track, Duration::from_secs_f64(seconds));
-        prop_assert!((-180.0..=180.0).contains(&lon));
-        let earth = Geodesic::wgs84();
-        let (true_lat, true_lon) = earth.direct(latitude, longitude, track, speed * seconds);
-        let error: f64 = earth.inverse(lat, lon, true_lat, true_lon);
-        // Limit in metres for a path of one kilometre. It is larger near the poles, where parallels bend
-        // more.
-        let limit = if latitude.abs() < 60.0 { 0.15 } else { 0.6 };
-        prop_assert!(error < limit, "{} m off", error);
-    }
+/// The expected place is on a geodesic that was computed to nanometres.
+#[test]
+fn reckoning_follows_the_geodesic(
+latitude in -80.0..80.0f64, longitude in -180.0..180.0f64,
+speed in 0.0..100.0f64, track in 0.0..360.0f64, seconds in 0.0..10.0f64,
+) {
+let (lat, lon) = reckon(latitude, longitude, speed, track, Duration::from_secs_f64(seconds));
+prop_assert!((-180.0..=180.0).contains(&lon));
+let earth = Geodesic::wgs84();
+let (true_lat, true_lon) = earth.direct(latitude, longitude, track, speed * seconds);
+let error: f64 = earth.inverse(lat, lon, true_lat, true_lon);
+// Limit in metres for a path of one kilometre. It is larger near the poles, where parallels bend
+// more.
+let limit = if latitude.abs() < 60.0 { 0.15 } else { 0.6 };
+prop_assert!(error < limit, "{} m off", error);
+}
 
-    #[test]
-    fn random_text_does_not_panic_trace_parser(text in "[0-9lost#. \n-]{0,80}") {
-        if let Ok(trace) = Trace::parse(&text) {
-            for seconds in [0.0, 0.5, 3.0, 1e10] {
-                trace.at(seconds);
-            }
-        }
-    }
+#[test]
+fn random_text_does_not_panic_trace_parser(text in "[0-9lost#. \n-]{0,80}") {
+if let Ok(trace) = Trace::parse(&text) {
+for seconds in [0.0, 0.5, 3.0, 1e10] {
+trace.at(seconds);
+}
+}
+}
 }
 
 #[test]
@@ -238,13 +244,13 @@ fn the_accuracy_indicator_follows_the_confidence() {
 
 #[test]
 fn confidence_of_reckoned_position_gets_worse() {
-    let mut fix = fix_of(TPV).unwrap();
+    let mut fix = fix_of(TPV_REPORT).unwrap();
     fix.confidence = Some(5.0);
     assert_eq!(confidence_after(5.0, Duration::ZERO), 5.0);
     assert!(is_accurate(reckon_fix(&fix, Duration::from_secs(4)).confidence, PAI_INTERVAL));
     assert!(!is_accurate(reckon_fix(&fix, Duration::from_millis(4200)).confidence, PAI_INTERVAL));
     let later = reckon_fix(&fix, Duration::from_secs(2));
-    assert_eq!((later.received, later.time), (Time::from_secs(9), wall(NOON + 2000)));
+    assert_eq!((later.received, later.time), (Time::from_secs(9), wall_time(NOON_UNIX_MILLISECONDS + 2000)));
     let distance: f64 =
         Geodesic::wgs84().inverse(fix.latitude, fix.longitude, later.latitude, later.longitude);
     assert!((distance - 19.96).abs() < 1e-3, "{distance}");
@@ -262,19 +268,19 @@ fn reckoning_goes_across_the_antimeridian_and_not_across_the_pole() {
 }
 
 /// A tracker and the clocks that drive it.
-struct Driven {
+struct TrackerDriver {
     tracker: FixTracker,
     now: Time,
     /// System clock minus the receiver's time, in milliseconds.
-    difference: i64,
+    clock_difference_ms: i64,
     /// Number of reports so far. Each report has a time one millisecond after the previous one.
     reports: u64,
 }
 
-impl Driven {
-    fn new() -> Driven {
+impl TrackerDriver {
+    fn new() -> TrackerDriver {
         let tracker = FixTracker::new(PositionOptions::default());
-        Driven { tracker, now: Time::from_secs(100), difference: 0, reports: 0 }
+        TrackerDriver { tracker, now: Time::from_secs(100), clock_difference_ms: 0, reports: 0 }
     }
 
     fn events(&mut self) -> Vec<PositionEvent> {
@@ -284,8 +290,9 @@ impl Driven {
     fn hear(&mut self, line: &str) -> Vec<PositionEvent> {
         self.reports += 1;
         let line = line.replace("12:00:00.000Z", &format!("12:00:00.{:03}Z", self.reports));
-        let wall = wall(((NOON + self.reports) as i64 + self.difference) as u64);
-        self.tracker.handle_report(self.now, wall, &report(&line), true);
+        let wall =
+            wall_time(((NOON_UNIX_MILLISECONDS + self.reports) as i64 + self.clock_difference_ms) as u64);
+        self.tracker.handle_report(self.now, wall, &parse_report(&line), true);
         self.events()
     }
 
@@ -306,18 +313,18 @@ impl Driven {
 
 #[test]
 fn loss_of_position_is_reported_once_with_reason() {
-    let mut driven = Driven::new();
+    let mut driven = TrackerDriver::new();
     driven.tracker.handle_connected(driven.now);
     assert_eq!(driven.pass(2999), []);
     assert_eq!(driven.pass(1), [PositionEvent::Lost { reason: LostReason::Stale }]);
-    assert_eq!(driven.hear(NO_FIX), [PositionEvent::Lost { reason: LostReason::NoFix }]);
-    assert_eq!(driven.hear(NO_FIX), []);
-    let events = driven.hear(TPV);
+    assert_eq!(driven.hear(NO_FIX_REPORT), [PositionEvent::Lost { reason: LostReason::NoFix }]);
+    assert_eq!(driven.hear(NO_FIX_REPORT), []);
+    let events = driven.hear(TPV_REPORT);
     assert!(
         matches!(events[..], [PositionEvent::Mode(FixMode::ThreeD), PositionEvent::Fix(_)]),
         "{events:?}"
     );
-    let events = driven.hear(&TPV.replace(r#""mode":3"#, r#""mode":2"#));
+    let events = driven.hear(&TPV_REPORT.replace(r#""mode":3"#, r#""mode":2"#));
     assert!(matches!(events[..], [PositionEvent::Mode(FixMode::TwoD), PositionEvent::Fix(_)]), "{events:?}");
     let gone = r#"{"class":"DEVICE","path":"/dev/pts/1","activated":0}"#;
     let no_device = PositionEvent::Lost { reason: LostReason::NoDevice };
@@ -330,10 +337,10 @@ fn loss_of_position_is_reported_once_with_reason() {
 
 #[test]
 fn incomplete_fix_does_not_prolong_last_fix() {
-    let mut driven = Driven::new();
-    driven.hear(TPV);
+    let mut driven = TrackerDriver::new();
+    driven.hear(TPV_REPORT);
     assert_eq!(driven.pass(2000), []);
-    assert_eq!(driven.hear(&TPV.replace(r#""lat":48.837500000,"#, "")), []);
+    assert_eq!(driven.hear(&TPV_REPORT.replace(r#""lat":48.837500000,"#, "")), []);
     assert_eq!(driven.tracker.incomplete(), 1);
     let reason = LostReason::Unusable("no latitude".into());
     assert_eq!(driven.pass(1000).last(), Some(&PositionEvent::Lost { reason }));
@@ -341,20 +348,20 @@ fn incomplete_fix_does_not_prolong_last_fix() {
 
 #[test]
 fn another_receiver_takes_over_when_the_first_is_silent() {
-    let mut driven = Driven::new();
-    let other = TPV.replace("pts/1", "pts/2");
-    driven.hear(TPV);
+    let mut driven = TrackerDriver::new();
+    let other = TPV_REPORT.replace("pts/1", "pts/2");
+    driven.hear(TPV_REPORT);
     assert_eq!(driven.hear(&other), []);
-    assert_eq!(driven.hear(&NO_FIX.replace("pts/1", "pts/2")), []);
+    assert_eq!(driven.hear(&NO_FIX_REPORT.replace("pts/1", "pts/2")), []);
     driven.pass(3000);
     assert!(driven.hear(&other).iter().any(|event| matches!(event, PositionEvent::Fix(_))));
-    assert_eq!(driven.hear(TPV), []);
+    assert_eq!(driven.hear(TPV_REPORT), []);
 }
 
 #[test]
 fn reader_reports_leap_second_and_ignores_outdated_offset() {
-    let mut driven = Driven::new();
-    let with = |leap: i64| TPV.replace(r#""ept""#, &format!(r#""leapseconds":{leap},"ept""#));
+    let mut driven = TrackerDriver::new();
+    let with = |leap: i64| TPV_REPORT.replace(r#""ept""#, &format!(r#""leapseconds":{leap},"ept""#));
     for old in [0, 16, 18] {
         driven.hear(&with(old));
         assert_eq!(driven.tracker.leap_seconds(), 5);
@@ -365,61 +372,61 @@ fn reader_reports_leap_second_and_ignores_outdated_offset() {
 
 #[test]
 fn lasting_wrong_clock_is_reported_once() {
-    let mut driven = Driven::new();
+    let mut driven = TrackerDriver::new();
     // The delay of a receiver's report does not count as a wrong clock.
-    driven.difference = 1500;
-    assert!((0..5).all(|_| driven.clock(TPV).is_none()));
-    driven.difference = -5000;
-    let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV)).collect();
+    driven.clock_difference_ms = 1500;
+    assert!((0..5).all(|_| driven.clock(TPV_REPORT).is_none()));
+    driven.clock_difference_ms = -5000;
+    let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV_REPORT)).collect();
     assert_eq!(told, [ClockDifference { milliseconds: -5000, precise: false, is_clock_wrong: true }]);
     // A program sets the clock to another wrong time.
-    driven.difference = 60_000;
+    driven.clock_difference_ms = 60_000;
     assert_eq!(
-        (0..10).filter_map(|_| driven.clock(TPV)).map(|d| d.milliseconds).collect::<Vec<_>>(),
+        (0..10).filter_map(|_| driven.clock(TPV_REPORT)).map(|d| d.milliseconds).collect::<Vec<_>>(),
         [60_000]
     );
-    driven.difference = 300;
-    let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV)).collect();
+    driven.clock_difference_ms = 300;
+    let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV_REPORT)).collect();
     assert_eq!(told, [ClockDifference { milliseconds: 300, precise: false, is_clock_wrong: false }]);
 }
 
 /// After the process was stopped, old reports arrive all at once.
 #[test]
 fn burst_of_old_reports_does_not_indicate_wrong_clock() {
-    let mut driven = Driven::new();
+    let mut driven = TrackerDriver::new();
     for age in (0..30).rev() {
-        driven.difference = age * 1000;
-        assert!(!driven.hear(TPV).iter().any(|event| matches!(event, PositionEvent::Clock(_))));
+        driven.clock_difference_ms = age * 1000;
+        assert!(!driven.hear(TPV_REPORT).iter().any(|event| matches!(event, PositionEvent::Clock(_))));
     }
-    assert_eq!(driven.clock(TPV), None);
+    assert_eq!(driven.clock(TPV_REPORT), None);
     assert!(CLOCK_WARNING_DELAY >= Duration::from_secs(1));
 }
 
 #[test]
 fn pulse_per_second_takes_precedence_over_report() {
-    let mut driven = Driven::new();
-    let pulse = TOFF.replace("TOFF", "PPS").replace("350000000", "150000000");
+    let mut driven = TrackerDriver::new();
+    let pulse = TOFF_REPORT.replace("TOFF", "PPS").replace("350000000", "150000000");
     // The time in a report differs by 1.9 s, which is within the tolerance. The pulse differs by 0.15 s,
     // which exceeds the pulse's tolerance.
-    driven.difference = 1900;
+    driven.clock_difference_ms = 1900;
     driven.hear(&pulse);
-    driven.hear(TOFF);
-    let told: Vec<_> = (0..5).filter_map(|_| driven.clock(TPV)).collect();
+    driven.hear(TOFF_REPORT);
+    let told: Vec<_> = (0..5).filter_map(|_| driven.clock(TPV_REPORT)).collect();
     assert_eq!(told, [ClockDifference { milliseconds: 150, precise: true, is_clock_wrong: true }]);
     // A pulse of a gpsd on another machine says nothing about the clock of this machine.
-    let mut remote = Driven::new();
-    remote.tracker.handle_report(remote.now, wall(NOON), &report(&pulse), false);
-    assert!((0..5).all(|_| remote.clock(TPV).is_none()));
+    let mut remote = TrackerDriver::new();
+    remote.tracker.handle_report(remote.now, wall_time(NOON_UNIX_MILLISECONDS), &parse_report(&pulse), false);
+    assert!((0..5).all(|_| remote.clock(TPV_REPORT).is_none()));
 }
 
-fn there(trace: &Trace, seconds: f64) -> (f64, f64, f64, f64) {
+fn position_of_trace(trace: &Trace, seconds: f64) -> (f64, f64, f64, f64) {
     match trace.at(seconds) {
         TraceState::At { latitude, longitude, speed, heading } => (latitude, longitude, speed, heading),
         other => panic!("{seconds}: {other:?}"),
     }
 }
 
-fn near(a: f64, b: f64) -> bool {
+fn is_nearly_equal(a: f64, b: f64) -> bool {
     (a - b).abs() < 1e-6
 }
 
@@ -428,13 +435,18 @@ fn trace_positions_are_interpolated() {
     let trace =
         Trace::parse("# a drive\n 1 48 2 10 350\n\n3 48.0 2.001 20 10 # faster\n4 48.001 2.001\n").unwrap();
     assert_eq!(trace.at(0.9), TraceState::Lost);
-    assert_eq!(there(&trace, 1.0), (48.0, 2.0, 10.0, 350.0));
-    let (latitude, longitude, speed, heading) = there(&trace, 2.0);
-    assert!(near(latitude, 48.0) && near(longitude, 2.0005) && near(speed, 15.0) && near(heading, 0.0));
+    assert_eq!(position_of_trace(&trace, 1.0), (48.0, 2.0, 10.0, 350.0));
+    let (latitude, longitude, speed, heading) = position_of_trace(&trace, 2.0);
+    assert!(
+        is_nearly_equal(latitude, 48.0)
+            && is_nearly_equal(longitude, 2.0005)
+            && is_nearly_equal(speed, 15.0)
+            && is_nearly_equal(heading, 0.0)
+    );
     // The second line has no speed and heading, so they follow from the positions: 111 m to the North in one
     // second.
-    let (.., speed, heading) = there(&trace, 3.5);
-    assert!((speed - 111.2).abs() < 0.1 && near(heading, 0.0), "{speed} {heading}");
+    let (.., speed, heading) = position_of_trace(&trace, 3.5);
+    assert!((speed - 111.2).abs() < 0.1 && is_nearly_equal(heading, 0.0), "{speed} {heading}");
     assert!(matches!(trace.at(4.0), TraceState::At { .. }));
     assert_eq!(trace.at(4.1), TraceState::Ended);
 }
@@ -442,12 +454,16 @@ fn trace_positions_are_interpolated() {
 #[test]
 fn trace_crosses_antimeridian_and_can_lose_the_fix() {
     let trace = Trace::parse("0 0 179.999\n2 0 -179.999\n3 lost\n5 1 1\n6 lost\n").unwrap();
-    let (_, longitude, speed, heading) = there(&trace, 1.0);
-    assert!(near(longitude.abs(), 180.0) && near(heading, 90.0) && (speed - 111.2).abs() < 0.1);
-    assert!(there(&trace, 1.5).1 < -179.99);
+    let (_, longitude, speed, heading) = position_of_trace(&trace, 1.0);
+    assert!(
+        is_nearly_equal(longitude.abs(), 180.0)
+            && is_nearly_equal(heading, 90.0)
+            && (speed - 111.2).abs() < 0.1
+    );
+    assert!(position_of_trace(&trace, 1.5).1 < -179.99);
     assert_eq!(trace.at(3.0), TraceState::Lost);
     assert_eq!(trace.at(4.9), TraceState::Lost);
-    assert_eq!(there(&trace, 5.5), (1.0, 1.0, 0.0, 0.0));
+    assert_eq!(position_of_trace(&trace, 5.5), (1.0, 1.0, 0.0, 0.0));
     assert_eq!(trace.at(6.0), TraceState::Lost);
     assert_eq!(trace.at(6.1), TraceState::Ended);
 }
@@ -473,18 +489,18 @@ fn trace_errors_name_the_line() {
     }
 }
 
-fn every(milliseconds: u64) -> PositionOptions {
+fn options_with_interval(milliseconds: u64) -> PositionOptions {
     PositionOptions { interval: Duration::from_millis(milliseconds), ..PositionOptions::default() }
 }
 
 #[test]
 fn a_trace_is_played_on_its_schedule() {
     let trace = Trace::parse("1 48 2\n2 48 2.001\n").unwrap();
-    let mut player = TracePlayer::new(trace, &every(500));
+    let mut player = TracePlayer::new(trace, &options_with_interval(500));
     let (mut now, mut told) = (Time::from_secs(50), Vec::new());
     while player.next_event_due(now) != Time::MAX {
         now = player.next_event_due(now);
-        told.extend(player.next_due_event(now, wall(NOON)));
+        told.extend(player.next_due_event(now, wall_time(NOON_UNIX_MILLISECONDS)));
     }
     let kinds: Vec<_> = told
         .iter()
@@ -505,15 +521,17 @@ fn a_trace_is_played_on_its_schedule() {
 fn absolute_trace_follows_the_clock() {
     let trace = Trace::parse("1795262400 48 2\n1795262410 48 2.01\n").unwrap();
     assert!(trace.is_absolute());
-    let mut player = TracePlayer::new(trace, &every(1000));
+    let mut player = TracePlayer::new(trace, &options_with_interval(1000));
     assert_eq!(
-        player.next_due_event(Time::ZERO, wall(NOON + 5000)),
+        player.next_due_event(Time::ZERO, wall_time(NOON_UNIX_MILLISECONDS + 5000)),
         Some(PositionEvent::Mode(FixMode::TwoD))
     );
-    let Some(PositionEvent::Fix(fix)) = player.next_due_event(Time::ZERO, wall(NOON + 5000)) else {
+    let Some(PositionEvent::Fix(fix)) =
+        player.next_due_event(Time::ZERO, wall_time(NOON_UNIX_MILLISECONDS + 5000))
+    else {
         panic!("no fix")
     };
-    assert!(near(fix.longitude, 2.005), "{fix:?}");
+    assert!(is_nearly_equal(fix.longitude, 2.005), "{fix:?}");
 }
 
 #[test]
@@ -522,7 +540,7 @@ fn position_sources_open_by_their_config_text() {
     std::fs::create_dir_all(&directory).unwrap();
     let file = directory.join("drive.trace");
     std::fs::write(&file, "0 48 2\n0.25 48 2.001\n").unwrap();
-    let open = |text: &str| PositionSource::open(&text.parse().unwrap(), every(100));
+    let open = |text: &str| PositionSource::open(&text.parse().unwrap(), options_with_interval(100));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut source = open(&format!("trace:{}", file.display())).unwrap();
@@ -557,43 +575,50 @@ fn position_sources_open_by_their_config_text() {
 fn position_and_time_advance_between_fixes() {
     let mut reckoner = Reckoner::new(false);
     assert_eq!(reckoner.position(Time::from_secs(1)), None);
-    let fix = fix_of(TPV).unwrap();
+    let fix = fix_of(TPV_REPORT).unwrap();
     reckoner.handle_fix(fix.clone());
     assert_eq!(reckoner.position(Time::from_secs(7)), Some(fix.clone()));
     let half = reckoner.position(Time::from_secs(7) + Duration::from_millis(500)).unwrap();
-    assert_eq!(half.time, wall(NOON + 500));
+    assert_eq!(half.time, wall_time(NOON_UNIX_MILLISECONDS + 500));
     // 9.98 m/s to the East: 4.99 m are 68 microdegrees at this latitude.
     assert!((half.longitude - fix.longitude - 68.0e-6).abs() < 0.2e-6, "{half:?}");
     assert_eq!(half.confidence, Some(17.1 + 0.5));
     // The next fix took 300 ms longer to arrive. The time and the position do not step back.
     let late = Fix {
         received: Time::from_secs(7) + Duration::from_millis(800),
-        time: wall(NOON + 400),
+        time: wall_time(NOON_UNIX_MILLISECONDS + 400),
         longitude: fix.longitude + 54.4e-6,
         ..fix.clone()
     };
     reckoner.handle_fix(late);
     let next = reckoner.position(Time::from_secs(7) + Duration::from_millis(800)).unwrap();
-    assert_eq!(next.time, wall(NOON + 501));
+    assert_eq!(next.time, wall_time(NOON_UNIX_MILLISECONDS + 501));
     assert!(next.longitude > half.longitude && next.longitude < half.longitude + 1e-6, "{next:?}");
     // The reckoner accepts the time of a receiver that was set back by an hour.
-    let back = Fix { received: Time::from_secs(9), time: wall(NOON - 3_600_000), ..fix };
+    let back =
+        Fix { received: Time::from_secs(9), time: wall_time(NOON_UNIX_MILLISECONDS - 3_600_000), ..fix };
     reckoner.handle_fix(back.clone());
     assert_eq!(reckoner.position(Time::from_secs(9)), Some(back));
 }
 
 #[test]
 fn reckoning_without_fix_is_inaccurate_and_ends() {
-    let fix = fix_of(TPV).unwrap();
+    let fix = fix_of(TPV_REPORT).unwrap();
     let mut reckoner = Reckoner::new(false);
     reckoner.handle_fix(fix.clone());
     reckoner.handle_lost();
     let soon = reckoner.position(Time::from_secs(8)).unwrap();
-    assert_eq!((soon.confidence, soon.speed, soon.time), (None, Some(9.98), wall(NOON + 1000)));
+    assert_eq!(
+        (soon.confidence, soon.speed, soon.time),
+        (None, Some(9.98), wall_time(NOON_UNIX_MILLISECONDS + 1000))
+    );
     let end = reckoner.position(Time::from_secs(7) + LONGEST).unwrap();
     let later = reckoner.position(Time::from_secs(107)).unwrap();
     assert_eq!((later.latitude, later.longitude), (end.latitude, end.longitude));
-    assert_eq!((later.speed, later.track, later.time), (None, None, wall(NOON + 100_000)));
+    assert_eq!(
+        (later.speed, later.track, later.time),
+        (None, None, wall_time(NOON_UNIX_MILLISECONDS + 100_000))
+    );
     reckoner.handle_fix(Fix { received: Time::from_secs(108), ..fix.clone() });
     assert_eq!(reckoner.position(Time::from_secs(108)).unwrap().confidence, Some(17.1));
     // The confidence of a station at rest does not change.
@@ -603,15 +628,17 @@ fn reckoning_without_fix_is_inaccurate_and_ends() {
 }
 
 /// Returns a TPV of a receiver with this time and place.
-fn tpv(time: &str, place: &str) -> Report {
+fn tpv_report(time: &str, place: &str) -> Report {
     let motion = r#""speed":10.0,"track":90.0"#;
-    report(&format!(r#"{{"class":"TPV","device":"/dev/ttyUSB0","mode":3,"time":"{time}",{place},{motion}}}"#))
+    parse_report(&format!(
+        r#"{{"class":"TPV","device":"/dev/ttyUSB0","mode":3,"time":"{time}",{place},{motion}}}"#
+    ))
 }
 
-const PLACE: &str = r#""lat":48.8375,"lon":2.1008"#;
+const PLACE_FIELDS: &str = r#""lat":48.8375,"lon":2.1008"#;
 
 /// A tracker that gets a report every 500 ms, and its events.
-struct Listening {
+struct TrackerListener {
     tracker: FixTracker,
     now: Time,
     fixes: usize,
@@ -619,18 +646,18 @@ struct Listening {
     clocks: Vec<ClockDifference>,
 }
 
-impl Listening {
-    fn new() -> Listening {
+impl TrackerListener {
+    fn new() -> TrackerListener {
         let mut tracker = FixTracker::new(PositionOptions::default());
         tracker.handle_connected(Time::from_secs(1));
-        Listening { tracker, now: Time::from_secs(1), fixes: 0, lost: Vec::new(), clocks: Vec::new() }
+        TrackerListener { tracker, now: Time::from_secs(1), fixes: 0, lost: Vec::new(), clocks: Vec::new() }
     }
 
     fn hear(&mut self, report: &Report) {
         self.now += Duration::from_millis(500);
         self.tracker.handle_timeout(self.now);
         // At first, the system clock and the receiver's clock advance at the same rate.
-        let clock = wall(NOON + self.now.as_nanos() / 1_000_000 - 1500);
+        let clock = wall_time(NOON_UNIX_MILLISECONDS + self.now.as_nanos() / 1_000_000 - 1500);
         self.tracker.handle_report(self.now, clock, report, true);
         while let Some(event) = self.tracker.poll_event() {
             match event {
@@ -646,18 +673,18 @@ impl Listening {
         for step in from..from + count {
             let (second, fraction) = (step / 2, if step % 2 == 0 { "000" } else { "500" });
             let time = format!("2026-11-21T12:{:02}:{:02}.{fraction}Z", second / 60, second % 60);
-            self.hear(&tpv(&time, PLACE));
+            self.hear(&tpv_report(&time, PLACE_FIELDS));
         }
     }
 }
 
 #[test]
 fn receiver_that_repeats_one_time_loses_the_fix() {
-    let mut listening = Listening::new();
+    let mut listening = TrackerListener::new();
     listening.goes_on(0, 10);
     assert_eq!((listening.fixes, &listening.lost[..]), (10, &[][..]));
     for _ in 0..40 {
-        listening.hear(&tpv("2026-11-21T12:00:04.500Z", PLACE));
+        listening.hear(&tpv_report("2026-11-21T12:00:04.500Z", PLACE_FIELDS));
     }
     assert_eq!(listening.fixes, 10);
     assert_eq!(listening.lost, [LostReason::Frozen("/dev/ttyUSB0".into())]);
@@ -669,7 +696,7 @@ fn receiver_that_repeats_one_time_loses_the_fix() {
 
 #[test]
 fn receiver_after_time_jump_is_used_once_time_advances() {
-    let mut listening = Listening::new();
+    let mut listening = TrackerListener::new();
     listening.goes_on(120, 10);
     listening.goes_on(0, 20);
     assert!(listening.fixes > 20 && listening.lost.len() == 1, "{} {:?}", listening.fixes, listening.lost);
@@ -690,17 +717,17 @@ fn impossible_fix_is_refused_until_a_valid_fix() {
         (good, r#""lat":48.0,"lon":-180.1"#, "longitude"),
         (good, r#""lat":0.0,"lon":0.0"#, "latitude 0 and longitude 0"),
         (good, r#""lat":48.0"#, "no longitude"),
-        ("1970-01-01T00:00:00.000Z", PLACE, "time"),
-        ("2003-12-31T23:59:59.000Z", PLACE, "time"),
-        ("9999-12-31T23:59:59.000Z", PLACE, "time"),
-        ("2026-13-01T00:00:00.000Z", PLACE, "time"),
-        ("soon\\r\\n2026-11-26 INFO forged", PLACE, "time \"soon\\r\\n"),
-        ("", PLACE, "time"),
+        ("1970-01-01T00:00:00.000Z", PLACE_FIELDS, "time"),
+        ("2003-12-31T23:59:59.000Z", PLACE_FIELDS, "time"),
+        ("9999-12-31T23:59:59.000Z", PLACE_FIELDS, "time"),
+        ("2026-13-01T00:00:00.000Z", PLACE_FIELDS, "time"),
+        ("soon\\r\\n2026-11-26 INFO forged", PLACE_FIELDS, "time \"soon\\r\\n"),
+        ("", PLACE_FIELDS, "time"),
     ] {
-        let mut listening = Listening::new();
+        let mut listening = TrackerListener::new();
         listening.goes_on(0, 4);
         for _ in 0..20 {
-            listening.hear(&tpv(time, place));
+            listening.hear(&tpv_report(time, place));
         }
         let [LostReason::Unusable(told)] = &listening.lost[..] else {
             panic!("{time} {place}: {:?}", listening.lost)

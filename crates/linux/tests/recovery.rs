@@ -15,25 +15,26 @@ use std::time::Duration;
 use carnet_linux::Platform;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 
-const ROLE: &str = "CARNET_TEST_ROLE";
+const ROLE_VARIABLE: &str = "CARNET_TEST_ROLE";
 
 /// Code of the child process. In an ordinary test run it does nothing.
 #[test]
 fn child_process_of_recovery_test() {
-    let Ok(role) = std::env::var(ROLE) else { return };
-    in_this_namespace(|scratch| async move {
+    let Ok(role) = std::env::var(ROLE_VARIABLE) else { return };
+    in_current_namespace(|scratch| async move {
         match role.as_str() {
             "killed" => {
                 let undo_file = std::env::var("CARNET_TEST_UNDO").unwrap().into();
                 let mut platform =
-                    Platform::open(carnet_linux::PlatformConfig { undo_file, ..scratch.config() }).unwrap();
-                for entry in mobile_router("v0", "i0") {
-                    platform.apply(&set(entry)).unwrap();
+                    Platform::open(carnet_linux::PlatformConfig { undo_file, ..scratch.platform_config() })
+                        .unwrap();
+                for entry in entries_of_mobile_router("v0", "i0") {
+                    platform.apply(&set_entry(entry)).unwrap();
                 }
                 println!("ready");
                 std::thread::sleep(Duration::from_secs(60));
             }
-            "opens" => match Platform::open(scratch.config()) {
+            "opens" => match Platform::open(scratch.platform_config()) {
                 Ok(platform) => {
                     platform.close().unwrap();
                     println!("result: opened");
@@ -41,17 +42,17 @@ fn child_process_of_recovery_test() {
                 Err(error) => println!("result: {error}"),
             },
             "works" => {
-                ip("link set lo up");
-                links();
-                let before = whole_state();
-                let mut platform = scratch.open_watching("v0", true);
-                for entry in mobile_router("v0", "i0") {
-                    platform.apply(&set(entry)).unwrap();
+                run_ip("link set lo up");
+                create_links();
+                let before = kernel_state();
+                let mut platform = scratch.open_platform_watching("v0", true);
+                for entry in entries_of_mobile_router("v0", "i0") {
+                    platform.apply(&set_entry(entry)).unwrap();
                 }
-                assert_eq!((rules().len(), sysctl("all/forwarding")), (8, "1".into()));
-                events_until(&mut platform, |seen| latest(seen, "i0").is_some()).await;
+                assert_eq!((policy_rules().len(), read_sysctl("all/forwarding")), (8, "1".into()));
+                events_until(&mut platform, |seen| latest_interface_state(seen, "i0").is_some()).await;
                 platform.close().unwrap();
-                assert_eq!(whole_state(), before);
+                assert_eq!(kernel_state(), before);
                 println!("result: worked");
             }
             other => panic!("unknown role {other}"),
@@ -70,12 +71,12 @@ fn child_command(prefix: &[&str], role: &str) -> Command {
             command
         }
     };
-    command.args(["--exact", "child_process_of_recovery_test", "--nocapture"]).env(ROLE, role);
+    command.args(["--exact", "child_process_of_recovery_test", "--nocapture"]).env(ROLE_VARIABLE, role);
     command
 }
 
 /// Returns the child's output after `result: `, or the whole output without that word.
-fn result_of(mut command: Command) -> String {
+fn output_of(mut command: Command) -> String {
     let output = command.output().unwrap();
     let text =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
@@ -85,21 +86,21 @@ fn result_of(mut command: Command) -> String {
     }
 }
 
-fn links() {
+fn create_links() {
     for (here, there) in [("v0", "v1"), ("i0", "i1")] {
-        ip(&format!("link add {here} type veth peer name {there}"));
-        ip(&format!("link set {here} addrgenmode none up"));
-        ip(&format!("link set {there} addrgenmode none up"));
-        wait_until_up(here);
-        wait_until_up(there);
+        run_ip(&format!("link add {here} type veth peer name {there}"));
+        run_ip(&format!("link set {here} addrgenmode none up"));
+        run_ip(&format!("link set {there} addrgenmode none up"));
+        wait_until_link_is_up(here);
+        wait_until_link_is_up(there);
     }
 }
 
 #[test]
 fn objects_of_killed_station_are_removed_at_next_start() {
-    in_namespace(|scratch| async move {
-        links();
-        let before = whole_state();
+    in_new_namespace(|scratch| async move {
+        create_links();
+        let before = kernel_state();
         let mut child = child_command(&[], "killed")
             .env("CARNET_TEST_UNDO", scratch.undo_file())
             .stdout(Stdio::piped())
@@ -109,38 +110,38 @@ fn objects_of_killed_station_are_removed_at_next_start() {
             .lines()
             .any(|line| line.is_ok_and(|line| line.ends_with("ready")));
         assert!(ready);
-        let error = Platform::open(scratch.config()).unwrap_err();
+        let error = Platform::open(scratch.platform_config()).unwrap_err();
         assert!(error.to_string().contains("another carnet station"), "{error}");
-        assert_eq!(rules().len(), 8, "the running station is left in peace");
+        assert_eq!(policy_rules().len(), 8, "the running station is left in peace");
 
         child.kill().unwrap();
         child.wait().unwrap();
         // The tunnel device is gone, but all other entries still exist.
-        assert_eq!(rules().len(), 8);
-        assert_eq!((sysctl("all/forwarding"), routes("13510").len()), ("1".into(), 1));
-        let platform = scratch.open();
+        assert_eq!(policy_rules().len(), 8);
+        assert_eq!((read_sysctl("all/forwarding"), routes_of_table("13510").len()), ("1".into(), 1));
+        let platform = scratch.open_platform();
         assert_eq!(
-            rules(),
+            policy_rules(),
             ["0: from all lookup local proto kernel", "32766: from all lookup main proto kernel"]
         );
         assert!(!scratch.undo_file().exists());
         platform.close().unwrap();
-        assert_eq!(whole_state(), before);
+        assert_eq!(kernel_state(), before);
     });
 }
 
 #[test]
 fn marked_leftovers_are_removed_without_undo_file() {
-    in_namespace(|scratch| async move {
-        links();
-        let before = whole_state();
+    in_new_namespace(|scratch| async move {
+        create_links();
+        let before = kernel_state();
         for keep_undo_file in [true, false] {
-            let mut platform = scratch.open();
-            for entry in mobile_router("v0", "i0") {
-                platform.apply(&set(entry)).unwrap();
+            let mut platform = scratch.open_platform();
+            for entry in entries_of_mobile_router("v0", "i0") {
+                platform.apply(&set_entry(entry)).unwrap();
             }
             std::mem::forget(platform);
-            ip("link del carnet0");
+            run_ip("link del carnet0");
             if !keep_undo_file {
                 std::fs::remove_file(scratch.undo_file()).unwrap();
                 // The file with the former values of settings has been deleted.
@@ -149,34 +150,34 @@ fn marked_leftovers_are_removed_without_undo_file() {
                     set_sysctl(&format!("{interface}/accept_ra"), "1");
                 }
             }
-            scratch.open().close().unwrap();
-            assert_eq!(whole_state(), before, "undo file kept: {keep_undo_file}");
+            scratch.open_platform().close().unwrap();
+            assert_eq!(kernel_state(), before, "undo file kept: {keep_undo_file}");
         }
     });
 }
 
 #[test]
 fn a_tunnel_device_deleted_from_outside_is_fatal() {
-    in_namespace(|scratch| async move {
-        links();
-        let before = whole_state();
-        let mut platform = scratch.open();
-        for entry in mobile_router("v0", "i0") {
-            platform.apply(&set(entry)).unwrap();
+    in_new_namespace(|scratch| async move {
+        create_links();
+        let before = kernel_state();
+        let mut platform = scratch.open_platform();
+        for entry in entries_of_mobile_router("v0", "i0") {
+            platform.apply(&set_entry(entry)).unwrap();
         }
-        events_until(&mut platform, |seen| latest(seen, "i0").is_some()).await;
+        events_until(&mut platform, |seen| latest_interface_state(seen, "i0").is_some()).await;
         // carnet finds its TUN device although another program has renamed it.
-        ip("link set carnet0 down");
-        ip("link set carnet0 name other");
-        ip("link set other name carnet0");
-        ip("link set carnet0 up");
+        run_ip("link set carnet0 down");
+        run_ip("link set carnet0 name other");
+        run_ip("link set other name carnet0");
+        run_ip("link set carnet0 up");
         events_for(&mut platform, Duration::from_millis(100)).await;
         let tunnel = platform.tunnel();
         let mut reader = carnet_linux::TunnelReader::new(tunnel.clone());
         let mut buffer = PacketBuffer::new();
         while reader.try_read(&mut buffer).is_ok() {}
 
-        ip("link del carnet0");
+        run_ip("link del carnet0");
         let text = "another program has deleted the tunnel device carnet0: restart carnet";
         let gone = tokio::time::timeout(Duration::from_secs(2), tunnel.readable(None)).await.expect("deaf");
         assert_eq!(gone.unwrap_err().to_string(), text);
@@ -193,16 +194,16 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
             assert_eq!(error.to_string(), text);
         }
         platform.close().unwrap();
-        assert_eq!(whole_state(), before);
+        assert_eq!(kernel_state(), before);
     });
 }
 
 #[test]
 fn undo_file_of_another_namespace_is_ignored() {
-    in_namespace(|scratch| async move {
-        links();
-        let mut platform = scratch.open();
-        platform.apply(&set(setting("v0", "accept_ra", "2"))).unwrap();
+    in_new_namespace(|scratch| async move {
+        create_links();
+        let mut platform = scratch.open_platform();
+        platform.apply(&set_entry(setting_entry("v0", "accept_ra", "2"))).unwrap();
         let undo = std::fs::read(scratch.undo_file()).unwrap();
         platform.close().unwrap();
         set_sysctl("v0/accept_ra", "2");
@@ -212,47 +213,47 @@ fn undo_file_of_another_namespace_is_ignored() {
         std::thread::spawn(|| {
             // The boot and the interface names are the same, but the network namespace is another one.
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-            links();
+            create_links();
             set_sysctl("v0/accept_ra", "2");
-            in_this_namespace(|other| async move {
+            in_current_namespace(|other| async move {
                 std::fs::rename(undo_file, other.undo_file()).unwrap();
-                other.open().close().unwrap();
+                other.open_platform().close().unwrap();
             });
-            assert_eq!(sysctl("v0/accept_ra"), "2");
+            assert_eq!(read_sysctl("v0/accept_ra"), "2");
         })
         .join()
         .unwrap();
 
         // An interface of the recorded name exists, but it is another interface.
         std::fs::write(scratch.undo_file(), &undo).unwrap();
-        ip("link del v0");
-        ip("link add v0 type veth peer name v1");
+        run_ip("link del v0");
+        run_ip("link add v0 type veth peer name v1");
         set_sysctl("v0/accept_ra", "2");
-        scratch.open().close().unwrap();
-        assert_eq!(sysctl("v0/accept_ra"), "2");
+        scratch.open_platform().close().unwrap();
+        assert_eq!(read_sysctl("v0/accept_ra"), "2");
 
         std::fs::write(scratch.undo_file(), b"\0garbage").unwrap();
-        scratch.open().close().unwrap();
+        scratch.open_platform().close().unwrap();
     });
 }
 
 #[test]
 fn missing_local_rule_is_restored_at_start() {
-    in_namespace(|scratch| async move {
-        ip("-6 rule add pref 110 lookup local proto 135");
-        ip("-6 rule del pref 0");
-        scratch.open().close().unwrap();
-        assert_eq!(rules()[0], "0: from all lookup local proto kernel");
-        assert_eq!(rules().len(), 2);
+    in_new_namespace(|scratch| async move {
+        run_ip("-6 rule add pref 110 lookup local proto 135");
+        run_ip("-6 rule del pref 0");
+        scratch.open_platform().close().unwrap();
+        assert_eq!(policy_rules()[0], "0: from all lookup local proto kernel");
+        assert_eq!(policy_rules().len(), 2);
     });
 }
 
 /// Returns a command prefix that switches to another user, with the program where that user can run it.
-fn as_nobody(scratch: &Scratch) -> (String, Vec<String>) {
+fn command_as_nobody(scratch: &ScratchFolder) -> (String, Vec<String>) {
     let program = scratch.path().join("program");
     // `cp` copies the file, and not this process. A child of another test would inherit the descriptor, and
     // executing the file would fail (ETXTBSY).
-    run(&format!("cp {} {}", std::env::current_exe().unwrap().display(), program.display()));
+    run_command(&format!("cp {} {}", std::env::current_exe().unwrap().display(), program.display()));
     for path in [scratch.path(), &program] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
@@ -262,13 +263,15 @@ fn as_nobody(scratch: &Scratch) -> (String, Vec<String>) {
 
 #[test]
 fn error_names_missing_capabilities() {
-    in_namespace(|scratch| async move {
-        let (program, words) = as_nobody(&scratch);
+    in_new_namespace(|scratch| async move {
+        let (program, words) = command_as_nobody(&scratch);
         let answer_of = |script: &str, words: &[String]| {
             let mut command = Command::new("unshare");
             command.args(["-m", "sh", "-c", script, "sh"]).args(words).arg(&program);
-            command.args(["--exact", "child_process_of_recovery_test", "--nocapture"]).env(ROLE, "opens");
-            result_of(command)
+            command
+                .args(["--exact", "child_process_of_recovery_test", "--nocapture"])
+                .env(ROLE_VARIABLE, "opens");
+            output_of(command)
         };
         assert_eq!(
             answer_of("exec \"$@\"", &words),
@@ -295,12 +298,14 @@ fn error_names_missing_capabilities() {
 
 #[test]
 fn platform_works_in_user_namespace_without_root() {
-    in_namespace(|scratch| async move {
-        let (program, words) = as_nobody(&scratch);
+    in_new_namespace(|scratch| async move {
+        let (program, words) = command_as_nobody(&scratch);
         let script = "mount -t tmpfs none /dev/net && mknod -m 666 /dev/net/tun c 10 200 && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script, "sh"]).args(words).args(["unshare", "-Urn"]).arg(program);
-        command.args(["--exact", "child_process_of_recovery_test", "--nocapture"]).env(ROLE, "works");
-        assert_eq!(result_of(command), "worked");
+        command
+            .args(["--exact", "child_process_of_recovery_test", "--nocapture"])
+            .env(ROLE_VARIABLE, "works");
+        assert_eq!(output_of(command), "worked");
     });
 }

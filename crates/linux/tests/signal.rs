@@ -9,28 +9,28 @@ use carnet_linux::signal::{Signal, SignalReader, SignalSource};
 use tokio::time::timeout;
 
 /// A folder of the test, which is removed at the end.
-struct Folder(PathBuf);
+struct SignalFolder(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
+impl SignalFolder {
+    fn new(name: &str) -> SignalFolder {
         let folder = std::env::temp_dir().join(format!("carnet-signal-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
-        Folder(folder)
+        SignalFolder(folder)
     }
 
-    fn source(&self, interface: &str) -> SignalSource {
+    fn source_for(&self, interface: &str) -> SignalSource {
         SignalSource { interface: interface.into(), file: Some(self.0.join(interface)) }
     }
 }
 
-impl Drop for Folder {
+impl Drop for SignalFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
 /// Returns the next event. Fails after far more time than an event needs.
-async fn next(signals: &mut SignalReader) -> (String, i32) {
+async fn next_signal(signals: &mut SignalReader) -> (String, i32) {
     match timeout(Duration::from_secs(10), signals.next()).await.expect("comes") {
         Signal::Strength { interface, dbm } => (interface, dbm),
         other @ Signal::Roaming { .. } => panic!("{other:?}: there is no modem"),
@@ -39,22 +39,22 @@ async fn next(signals: &mut SignalReader) -> (String, i32) {
 
 #[tokio::test]
 async fn growing_or_replaced_signal_file_is_followed() {
-    let folder = Folder::new("grows");
+    let folder = SignalFolder::new("grows");
     // When the reader is opened, neither the folder nor the file exists.
-    let mut signals = SignalReader::open(vec![folder.source("wlan0"), folder.source("wwan0")]);
+    let mut signals = SignalReader::open(vec![folder.source_for("wlan0"), folder.source_for("wwan0")]);
     assert!(timeout(Duration::from_millis(50), signals.next()).await.is_err());
     fs::create_dir_all(&folder.0).expect("a folder");
     let mut file = OpenOptions::new().append(true).create(true).open(folder.0.join("wlan0")).expect("a file");
     file.write_all(b"-49\n").expect("writes");
-    assert_eq!(next(&mut signals).await, ("wlan0".into(), -49));
+    assert_eq!(next_signal(&mut signals).await, ("wlan0".into(), -49));
     file.write_all(b"-55.4\n-6").expect("writes");
-    assert_eq!(next(&mut signals).await, ("wlan0".into(), -55));
+    assert_eq!(next_signal(&mut signals).await, ("wlan0".into(), -55));
     file.write_all(b"9\n").expect("writes");
-    assert_eq!(next(&mut signals).await, ("wlan0".into(), -69));
+    assert_eq!(next_signal(&mut signals).await, ("wlan0".into(), -69));
     // A program writes a new file and renames it to the old name.
     fs::write(folder.0.join("new"), "-101\n").expect("writes");
     fs::rename(folder.0.join("new"), folder.0.join("wwan0")).expect("renames");
-    assert_eq!(next(&mut signals).await, ("wwan0".into(), -101));
+    assert_eq!(next_signal(&mut signals).await, ("wwan0".into(), -101));
     // An equal value causes no event, and neither does an invalid line.
     file.write_all(b"-69\nrubbish\n").expect("writes");
     assert!(timeout(Duration::from_millis(700), signals.next()).await.is_err());
@@ -62,17 +62,17 @@ async fn growing_or_replaced_signal_file_is_followed() {
 
 #[tokio::test]
 async fn changed_signal_file_is_read_at_once() {
-    let folder = Folder::new("once");
+    let folder = SignalFolder::new("once");
     fs::create_dir_all(&folder.0).expect("a folder");
     fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
-    let mut signals = SignalReader::open(vec![folder.source("wlan0")]);
-    assert_eq!(next(&mut signals).await, ("wlan0".into(), -40));
+    let mut signals = SignalReader::open(vec![folder.source_for("wlan0")]);
+    assert_eq!(next_signal(&mut signals).await, ("wlan0".into(), -40));
     // On a busy machine, too, at least one change is reported long before the next reading at an interval.
     let mut fastest = Duration::MAX;
     for dbm in 41..=60 {
         let begin = std::time::Instant::now();
         fs::write(folder.0.join("wlan0"), format!("-{dbm}\n")).expect("writes");
-        assert_eq!(next(&mut signals).await.1, -dbm);
+        assert_eq!(next_signal(&mut signals).await.1, -dbm);
         fastest = fastest.min(begin.elapsed());
     }
     assert!(fastest < Duration::from_millis(50), "{fastest:?}");
@@ -80,15 +80,15 @@ async fn changed_signal_file_is_read_at_once() {
 
 #[tokio::test]
 async fn rewritten_equal_signal_is_reported_again() {
-    let folder = Folder::new("again");
+    let folder = SignalFolder::new("again");
     fs::create_dir_all(&folder.0).expect("a folder");
     let write = || fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
     write();
-    let mut signals = SignalReader::open(vec![folder.source("wlan0")]);
-    assert_eq!(next(&mut signals).await, ("wlan0".into(), -40));
+    let mut signals = SignalReader::open(vec![folder.source_for("wlan0")]);
+    assert_eq!(next_signal(&mut signals).await, ("wlan0".into(), -40));
     assert!(timeout(Duration::from_millis(3000), signals.next()).await.is_err(), "nobody has written");
     write();
-    assert_eq!(next(&mut signals).await, ("wlan0".into(), -40));
+    assert_eq!(next_signal(&mut signals).await, ("wlan0".into(), -40));
 }
 
 #[tokio::test]

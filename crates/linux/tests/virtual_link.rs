@@ -10,28 +10,28 @@ use std::time::Duration;
 use carnet_linux::Error;
 use carnet_linux::virtual_link::{Advertisements, VirtualLinkConfig, VirtualLinkEvent, VirtualLinks};
 use carnet_wire::{icmpv6, nd};
-use common::{in_namespace, ip, sysctl, wait_until_own};
+use common::{in_new_namespace, read_sysctl, run_ip, wait_until_address_is_usable};
 
-const MAC: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
-const LINK_LOCAL: &str = "fe80::ff:fe00:a";
+const MAC_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 0x0a];
+const LINK_LOCAL_ADDRESS: &str = "fe80::ff:fe00:a";
 
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-fn config() -> VirtualLinkConfig {
+fn virtual_link_config() -> VirtualLinkConfig {
     VirtualLinkConfig {
         id: 7,
         name: "gn0".into(),
-        address: MAC,
-        link_local: address(LINK_LOCAL),
+        address: MAC_ADDRESS,
+        link_local: address(LINK_LOCAL_ADDRESS),
         mtu: 1398,
         advertisements: Advertisements::Ignored,
     }
 }
 
 /// Waits for the addresses of the interface and returns them.
-async fn addresses(links: &mut VirtualLinks) -> Vec<(Ipv6Addr, u8)> {
+async fn addresses_of_link(links: &mut VirtualLinks) -> Vec<(Ipv6Addr, u8)> {
     let wait = async {
         loop {
             match links.readable().await.expect("news") {
@@ -44,7 +44,11 @@ async fn addresses(links: &mut VirtualLinks) -> Vec<(Ipv6Addr, u8)> {
 }
 
 /// Returns `count` packets from the host to this UDP port, each with the link-layer addresses of its frame.
-async fn datagrams(links: &mut VirtualLinks, port: u16, count: usize) -> Vec<([u8; 6], [u8; 6], Vec<u8>)> {
+async fn receive_datagrams(
+    links: &mut VirtualLinks,
+    port: u16,
+    count: usize,
+) -> Vec<([u8; 6], [u8; 6], Vec<u8>)> {
     let mut found = Vec::new();
     let wait = async {
         while found.len() < count {
@@ -67,23 +71,26 @@ async fn datagrams(links: &mut VirtualLinks, port: u16, count: usize) -> Vec<([u
 
 #[test]
 fn virtual_interface_is_configured_and_removed_at_end() {
-    in_namespace(async |_| {
+    in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
-        links.set(config()).unwrap();
-        let shown = ip("-d link show dev gn0");
+        links.set(virtual_link_config()).unwrap();
+        let shown = run_ip("-d link show dev gn0");
         assert!(shown.contains("02:00:00:00:00:0a") && shown.contains("mtu 1398"), "{shown}");
-        assert_eq!(addresses(&mut links).await, [(address(LINK_LOCAL), 64)]);
-        let shown = ip("-6 addr show dev gn0");
+        assert_eq!(addresses_of_link(&mut links).await, [(address(LINK_LOCAL_ADDRESS), 64)]);
+        let shown = run_ip("-6 addr show dev gn0");
         assert!(!shown.contains("tentative") && shown.matches("inet6").count() == 1, "{shown}");
         // The station gets the operator's address, but not an address that is still tentative.
-        ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
-        assert_eq!(addresses(&mut links).await, [(address("2001:db8::1"), 64), (address(LINK_LOCAL), 64)]);
+        run_ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
+        assert_eq!(
+            addresses_of_link(&mut links).await,
+            [(address("2001:db8::1"), 64), (address(LINK_LOCAL_ADDRESS), 64)]
+        );
 
         links.remove(7);
         // Wait, because a child process of another test holds the device's descriptor until it executes its
         // program.
         for _ in 0..1000 {
-            if !ip("link show").contains("gn0") {
+            if !run_ip("link show").contains("gn0") {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -94,21 +101,21 @@ fn virtual_interface_is_configured_and_removed_at_end() {
 
 #[test]
 fn virtual_interface_follows_station_address_and_keeps_operator_addresses() {
-    in_namespace(async |_| {
+    in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
-        links.set(config()).unwrap();
-        ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
+        links.set(virtual_link_config()).unwrap();
+        run_ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
         let other = VirtualLinkConfig {
             address: [0x02, 0, 0, 0, 0, 0x0b],
             link_local: address("fe80::ff:fe00:b"),
             mtu: 1312,
-            ..config()
+            ..virtual_link_config()
         };
         links.set(other).unwrap();
-        let shown = ip("link show dev gn0");
+        let shown = run_ip("link show dev gn0");
         assert!(shown.contains("02:00:00:00:00:0b") && shown.contains("mtu 1312"), "{shown}");
         assert_eq!(
-            addresses(&mut links).await,
+            addresses_of_link(&mut links).await,
             [(address("2001:db8::1"), 64), (address("fe80::ff:fe00:b"), 64)]
         );
     });
@@ -116,19 +123,19 @@ fn virtual_interface_follows_station_address_and_keeps_operator_addresses() {
 
 #[test]
 fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
-    in_namespace(async |_| {
+    in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
-        links.set(config()).unwrap();
-        ip("-6 neigh add fe80::ff:fe00:b lladdr 02:00:00:00:00:0b dev gn0");
-        let index = ip("-o link show dev gn0").split(':').next().unwrap().trim().parse().unwrap();
-        let socket = UdpSocket::bind((address(LINK_LOCAL), 0)).unwrap_or_else(|_| {
-            let scoped = std::net::SocketAddrV6::new(address(LINK_LOCAL), 0, 0, index);
+        links.set(virtual_link_config()).unwrap();
+        run_ip("-6 neigh add fe80::ff:fe00:b lladdr 02:00:00:00:00:0b dev gn0");
+        let index = run_ip("-o link show dev gn0").split(':').next().unwrap().trim().parse().unwrap();
+        let socket = UdpSocket::bind((address(LINK_LOCAL_ADDRESS), 0)).unwrap_or_else(|_| {
+            let scoped = std::net::SocketAddrV6::new(address(LINK_LOCAL_ADDRESS), 0, 0, index);
             UdpSocket::bind(scoped).unwrap()
         });
         let peer = std::net::SocketAddrV6::new(address("fe80::ff:fe00:b"), 4000, 0, index);
         socket.send_to(b"hello", peer).unwrap();
-        let (destination, source, packet) = datagrams(&mut links, 4000, 1).await.remove(0);
-        assert_eq!((destination, source), ([2, 0, 0, 0, 0, 0xb], MAC));
+        let (destination, source, packet) = receive_datagrams(&mut links, 4000, 1).await.remove(0);
+        assert_eq!((destination, source), ([2, 0, 0, 0, 0, 0xb], MAC_ADDRESS));
         let (header, payload) = carnet_wire::ipv6::Header::parse_packet(&packet).unwrap();
         let sum = carnet_wire::checksum::upper_layer_checksum(header.source, header.destination, 17, payload);
         assert_eq!((sum & 0xfffe, payload.get(8..)), (0, Some(&b"hello"[..])), "the checksum is right");
@@ -137,19 +144,19 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
         let burst = vec![7; 3000];
         nix::sys::socket::setsockopt(&socket, nix::sys::socket::sockopt::UdpGsoSegment, &1000).unwrap();
         socket.send_to(&burst, peer).unwrap();
-        for (_, _, packet) in datagrams(&mut links, 4000, 3).await {
+        for (_, _, packet) in receive_datagrams(&mut links, 4000, 3).await {
             assert_eq!(packet.len(), 40 + 8 + 1000);
         }
 
         // Wait until packets to the address arrive: a busy kernel reports a new address a moment before it is
         // usable.
-        wait_until_own("gn0", LINK_LOCAL);
+        wait_until_address_is_usable("gn0", LINK_LOCAL_ADDRESS);
         let port = socket.local_addr().unwrap().port();
         let mut answer = packet.clone();
         answer[8..24].copy_from_slice(&header.destination.octets());
         answer[24..40].copy_from_slice(&header.source.octets());
         answer[40..44].copy_from_slice(&[&4000_u16.to_be_bytes()[..], &port.to_be_bytes()].concat());
-        links.write(7, MAC, [2, 0, 0, 0, 0, 0xb], &answer);
+        links.write(7, MAC_ADDRESS, [2, 0, 0, 0, 0, 0xb], &answer);
         socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
         let mut octets = [0; 64];
         let (length, from) = socket.recv_from(&mut octets).unwrap();
@@ -160,22 +167,22 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
 
 #[test]
 fn used_interface_name_is_refused_and_deleted_interface_recreated() {
-    in_namespace(async |_| {
+    in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
-        ip("link add gn0 type veth peer name other");
-        let error = links.set(config()).unwrap_err();
+        run_ip("link add gn0 type veth peer name other");
+        let error = links.set(virtual_link_config()).unwrap_err();
         assert!(matches!(&error, Error::Busy { device } if device == "gn0"), "{error}");
-        ip("link del gn0");
-        links.set(config()).unwrap();
-        assert_eq!(addresses(&mut links).await.len(), 1);
-        ip("link del gn0");
-        assert_eq!(addresses(&mut links).await, [(address(LINK_LOCAL), 64)]);
-        assert!(ip("link show dev gn0").contains("02:00:00:00:00:0a"));
+        run_ip("link del gn0");
+        links.set(virtual_link_config()).unwrap();
+        assert_eq!(addresses_of_link(&mut links).await.len(), 1);
+        run_ip("link del gn0");
+        assert_eq!(addresses_of_link(&mut links).await, [(address(LINK_LOCAL_ADDRESS), 64)]);
+        assert!(run_ip("link show dev gn0").contains("02:00:00:00:00:0a"));
     });
 }
 
 /// Sends the host a Router Advertisement of a router with a prefix.
-fn advertise(links: &mut VirtualLinks) {
+fn send_router_advertisement(links: &mut VirtualLinks) {
     let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
         prefix: address("2001:db8:e::"),
         prefix_length: 64,
@@ -196,10 +203,13 @@ fn advertise(links: &mut VirtualLinks) {
 
 /// Returns whether the kernel has made an address, and whether it has made a default route, from an
 /// advertisement.
-async fn made(links: &mut VirtualLinks, advertisements: Advertisements) -> (bool, bool) {
-    links.set(VirtualLinkConfig { advertisements, ..config() }).unwrap();
-    advertise(links);
-    let is_there = |what: &str, expected: &str| ip(what).contains(expected);
+async fn has_address_and_default_route(
+    links: &mut VirtualLinks,
+    advertisements: Advertisements,
+) -> (bool, bool) {
+    links.set(VirtualLinkConfig { advertisements, ..virtual_link_config() }).unwrap();
+    send_router_advertisement(links);
+    let is_there = |what: &str, expected: &str| run_ip(what).contains(expected);
     let made = || {
         (
             is_there("-6 addr show dev gn0", "2001:db8:e:"),
@@ -218,13 +228,16 @@ async fn made(links: &mut VirtualLinks, advertisements: Advertisements) -> (bool
 
 #[test]
 fn station_on_learned_link_is_no_default_router() {
-    in_namespace(async |_| {
+    in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
-        assert_eq!(made(&mut links, Advertisements::Ignored).await, (false, false));
-        assert_eq!(made(&mut links, Advertisements::Addresses).await, (true, false));
+        assert_eq!(has_address_and_default_route(&mut links, Advertisements::Ignored).await, (false, false));
+        assert_eq!(has_address_and_default_route(&mut links, Advertisements::Addresses).await, (true, false));
         // The interface becomes an uplink, and then is no uplink any more.
-        assert_eq!(made(&mut links, Advertisements::All).await, (true, true));
-        links.set(config()).unwrap();
-        assert_eq!((sysctl("gn0/accept_ra"), sysctl("gn0/accept_ra_defrtr")), ("0".into(), "0".into()));
+        assert_eq!(has_address_and_default_route(&mut links, Advertisements::All).await, (true, true));
+        links.set(virtual_link_config()).unwrap();
+        assert_eq!(
+            (read_sysctl("gn0/accept_ra"), read_sysctl("gn0/accept_ra_defrtr")),
+            ("0".into(), "0".into())
+        );
     });
 }

@@ -13,28 +13,30 @@ use nix::unistd::Pid;
 
 use super::results::Subject;
 use carnet_bench::path::Path;
-use carnet_bench::world::{CARE_OF, CN, HOME_AGENT, Programs, World};
+use carnet_bench::world::{
+    CARE_OF_ADDRESS, CORRESPONDENT_ADDRESS, HOME_AGENT_ADDRESS, Programs, TestNetwork,
+};
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
-use carnet_testbed::process::{Daemon, in_node, output};
+use carnet_testbed::process::{Daemon, command_in_node, run_for_output};
 use carnet_testbed::{tools, topology};
 
 /// Name of the curve of plain routing.
-pub const PLAIN: &str = "plain";
+pub const PLAIN_SERIES: &str = "plain";
 /// Name of the curve of IPv4 without a tunnel.
-pub const IPV4: &str = "ipv4";
+pub const IPV4_SERIES: &str = "ipv4";
 /// Name of the curve of the subject under measurement.
-pub const SUBJECT: &str = "subject";
+pub const SUBJECT_SERIES: &str = "subject";
 /// Name of the curve of the mobile router's own ping in a handover.
-pub const ROUTER: &str = "router";
+pub const ROUTER_SERIES: &str = "router";
 
 /// Name of a subject that is not carnet.
-pub const COMMANDS: &str = "the given commands";
+pub const GIVEN_COMMANDS: &str = "the given commands";
 
 /// The correspondent's IPv4 address.
-const CN_IPV4: &str = "192.0.2.2";
+const CORRESPONDENT_IPV4_ADDRESS: &str = "192.0.2.2";
 /// Longest time in seconds within which the given commands must set up the tunnel.
-const PATIENCE: u64 = 30;
+const START_TIMEOUT_SECONDS: u64 = 30;
 
 /// Two hosts that exchange packets.
 #[derive(Debug, Clone)]
@@ -42,11 +44,11 @@ pub struct HostPair {
     /// Name of the curve that these hosts measure.
     pub series: &'static str,
     /// Node of the host in the mobile network.
-    pub host: String,
+    pub host_node: String,
     /// Node of the second host.
-    pub peer: String,
+    pub peer_node: String,
     /// Address of the second host.
-    pub address: String,
+    pub peer_address: String,
 }
 
 /// Implementation under test.
@@ -62,41 +64,50 @@ pub enum ImplementationUnderTest {
 #[derive(Debug)]
 pub struct Routers {
     /// World of plain routing.
-    pub plain: World,
+    pub plain_network: TestNetwork,
     /// World of the subject.
-    pub subject: World,
+    pub subject_network: TestNetwork,
     /// Description of the subject.
-    pub about: Subject,
-    link: Option<String>,
+    pub subject_description: Subject,
+    link_rate: Option<String>,
 }
 
 impl Routers {
     /// Builds both networks.
     pub fn build(contender: &ImplementationUnderTest, programs: &Programs) -> anyhow::Result<Routers> {
-        let plain = World::build("plain", Path::Plain, Path::Plain, programs)?;
-        ipv4(&plain)?;
+        let plain = TestNetwork::build("plain", Path::Plain, Path::Plain, programs)?;
+        configure_ipv4(&plain)?;
         let (subject, about) = match contender {
             ImplementationUnderTest::Commands { mr, ha } => {
-                let about = Subject { name: COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) };
-                (given(mr, ha, programs)?, about)
+                let about =
+                    Subject { name: GIVEN_COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) };
+                (build_with_given_commands(mr, ha, programs)?, about)
             }
-            ImplementationUnderTest::Carnet(paths) => first(paths, programs)?,
+            ImplementationUnderTest::Carnet(paths) => build_first_carnet_path(paths, programs)?,
         };
-        Ok(Routers { plain, subject, about, link: None })
+        Ok(Routers {
+            plain_network: plain,
+            subject_network: subject,
+            subject_description: about,
+            link_rate: None,
+        })
     }
 
     /// Returns the pairs of hosts to measure: one with plain routing, one with the subject, and with `ipv4`
     /// one with IPv4 and plain routing.
-    pub fn ends(&self, ipv4: bool) -> Vec<HostPair> {
-        let ends = |series, world: &World, address: &str| HostPair {
+    pub fn host_pairs(&self, ipv4: bool) -> Vec<HostPair> {
+        let ends = |series, world: &TestNetwork, address: &str| HostPair {
             series,
-            host: world.node("mnn"),
-            peer: world.node("cn"),
-            address: address.into(),
+            host_node: world.node_name("mnn"),
+            peer_node: world.node_name("cn"),
+            peer_address: address.into(),
         };
-        let mut all = vec![ends(PLAIN, &self.plain, CN), ends(SUBJECT, &self.subject, CN)];
+        let mut all = vec![
+            ends(PLAIN_SERIES, &self.plain_network, CORRESPONDENT_ADDRESS),
+            ends(SUBJECT_SERIES, &self.subject_network, CORRESPONDENT_ADDRESS),
+        ];
         if ipv4 {
-            all.insert(0, ends(IPV4, &self.plain, CN_IPV4));
+            all.insert(0, ends(IPV4_SERIES, &self.plain_network, CORRESPONDENT_IPV4_ADDRESS));
         }
         all
     }
@@ -104,12 +115,12 @@ impl Routers {
     /// Limits the access link to this rate in both directions, as an Ethernet cable does, so that preamble,
     /// checksum and gap count.
     pub fn set_link(&mut self, rate: Option<&str>) -> anyhow::Result<()> {
-        if self.link.as_deref() == rate {
+        if self.link_rate.as_deref() == rate {
             return Ok(());
         }
-        for world in [&self.plain, &self.subject] {
+        for world in [&self.plain_network, &self.subject_network] {
             for (role, interface) in [("mr", "e0"), ("ha", "f0")] {
-                let mut tc = in_node(&world.node(role), tools::path("tc"));
+                let mut tc = command_in_node(&world.node_name(role), tools::path_of_program("tc"));
                 match rate {
                     // A frame takes 24 octets more on the wire than the kernel counts: preamble, frame check
                     // sequence and gap.
@@ -128,10 +139,10 @@ impl Routers {
                         ]),
                     None => tc.args(["qdisc", "del", "dev", interface, "root"]),
                 };
-                output(&mut tc).context("cannot limit the rate of the access link")?;
+                run_for_output(&mut tc).context("cannot limit the rate of the access link")?;
             }
         }
-        self.link = rate.map(str::to_owned);
+        self.link_rate = rate.map(str::to_owned);
         Ok(())
     }
 
@@ -140,20 +151,21 @@ impl Routers {
         if has_to_stop() {
             return Err(Interrupted.into());
         }
-        self.subject.daemons.iter_mut().try_for_each(alive)
+        self.subject_network.daemons.iter_mut().try_for_each(check_alive)
     }
 
     /// Returns the process numbers of the subject's running programs.
-    pub fn programs(&mut self) -> Vec<u32> {
-        self.subject.daemons.iter_mut().filter_map(running).collect()
+    pub fn process_ids(&mut self) -> Vec<u32> {
+        self.subject_network.daemons.iter_mut().filter_map(running_process_id).collect()
     }
 
     /// Ends the programs in order, and removes the networks.
     pub fn stop(mut self) -> anyhow::Result<()> {
-        end(&mut self.subject.daemons);
-        for world in [&self.plain, &self.subject] {
-            let nodes = ["mnn", "mr", "ha", "cn"].map(|role| format!("netns del {}\n", world.node(role)));
-            topology::batch(None, &nodes.concat())?;
+        terminate_daemons(&mut self.subject_network.daemons);
+        for world in [&self.plain_network, &self.subject_network] {
+            let nodes =
+                ["mnn", "mr", "ha", "cn"].map(|role| format!("netns del {}\n", world.node_name(role)));
+            topology::run_ip_batch(None, &nodes.concat())?;
         }
         Ok(())
     }
@@ -161,46 +173,46 @@ impl Routers {
 
 impl Drop for Routers {
     fn drop(&mut self) {
-        end(&mut self.subject.daemons);
+        terminate_daemons(&mut self.subject_network.daemons);
     }
 }
 
 /// Makes programs end, together with the programs that they have started. A shell runs each command and does
 /// not pass signals on, so the signal goes to the process group.
-fn end(daemons: &mut [Daemon]) {
+fn terminate_daemons(daemons: &mut [Daemon]) {
     for daemon in daemons.iter_mut().rev() {
-        if daemon.ended().is_none() {
-            // Each program leads a group (carnet_testbed::process::in_node). Skip a program that has ended,
-            // because another group may have its number.
-            let _ = killpg(Pid::from_raw(daemon.id() as i32), Signal::SIGTERM);
+        if daemon.exit_status().is_none() {
+            // Each program leads a group (carnet_testbed::process::command_in_node). Skip a program that has
+            // ended, because another group may have its number.
+            let _ = killpg(Pid::from_raw(daemon.process_id() as i32), Signal::SIGTERM);
             daemon.stop(Signal::SIGTERM);
         }
     }
 }
 
 /// Returns the process number of a program; `None` if the program has ended.
-pub fn running(daemon: &mut Daemon) -> Option<u32> {
-    daemon.ended().is_none().then(|| daemon.id())
+pub fn running_process_id(daemon: &mut Daemon) -> Option<u32> {
+    daemon.exit_status().is_none().then(|| daemon.process_id())
 }
 
 /// Fails if the program ended with an error. A command may end successfully after it has set up a network.
-fn alive(daemon: &mut Daemon) -> anyhow::Result<()> {
-    match daemon.ended() {
+fn check_alive(daemon: &mut Daemon) -> anyhow::Result<()> {
+    match daemon.exit_status() {
         Some(status) if !status.success() => {
             bail!(
                 "the program {} ended with an error ({status}); its last output:\n{}",
-                daemon.what,
-                daemon.tail()
+                daemon.program_name,
+                daemon.log_tail()
             )
         }
         _ => Ok(()),
     }
 }
 
-fn first(paths: &[Path], programs: &Programs) -> anyhow::Result<(World, Subject)> {
+fn build_first_carnet_path(paths: &[Path], programs: &Programs) -> anyhow::Result<(TestNetwork, Subject)> {
     let mut refused = Vec::new();
     for (number, path) in paths.iter().enumerate() {
-        match World::build(&format!("subject{number}"), *path, *path, programs) {
+        match TestNetwork::build(&format!("subject{number}"), *path, *path, programs) {
             Ok(world) => {
                 let name = format!("carnet, path {}", path.name());
                 return Ok((world, Subject { name, mr: None, ha: None }));
@@ -213,40 +225,44 @@ fn first(paths: &[Path], programs: &Programs) -> anyhow::Result<(World, Subject)
 }
 
 /// Builds the network in which the given commands set up the routers.
-fn given(mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<World> {
-    let mut world = World { name: "subject".into(), stations: Vec::new(), daemons: Vec::new() };
-    let made = begin(&mut world, mr, ha, programs);
+fn build_with_given_commands(mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<TestNetwork> {
+    let mut world = TestNetwork { name: "subject".into(), stations: Vec::new(), daemons: Vec::new() };
+    let made = start_commands(&mut world, mr, ha, programs);
     if made.is_err() {
-        end(&mut world.daemons);
+        terminate_daemons(&mut world.daemons);
     }
     made.map(|()| world)
 }
 
-fn begin(world: &mut World, mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<()> {
-    world.links()?;
-    world.uplinks()?;
+fn start_commands(world: &mut TestNetwork, mr: &str, ha: &str, programs: &Programs) -> anyhow::Result<()> {
+    world.create_links()?;
+    world.add_uplink_routes()?;
     for (role, command) in [("ha", ha), ("mr", mr)] {
-        let node = world.node(role);
-        let log = programs.logs.join(format!("{role}.log"));
-        let mut shell = in_node(&node, "sh");
-        shell.args(["-ec", command]).envs(environment(role));
+        let node = world.node_name(role);
+        let log = programs.log_folder.join(format!("{role}.log"));
+        let mut shell = command_in_node(&node, "sh");
+        shell.args(["-ec", command]).envs(command_environment(role));
         world.daemons.push(Daemon::start(&format!("the command for {role}"), &log, &mut shell)?);
     }
-    let (node, until) = (world.node("mnn"), clock::monotonic() + PATIENCE * SECOND);
+    let (node, until) = (world.node_name("mnn"), clock::monotonic_now() + START_TIMEOUT_SECONDS * SECOND);
     loop {
         if has_to_stop() {
             return Err(Interrupted.into());
         }
-        world.daemons.iter_mut().try_for_each(alive)?;
-        let mut ping = in_node(&node, tools::path("ping"));
-        if output(ping.args(["-6", "-n", "-c", "1", "-W", "1", CN])).is_ok() {
+        world.daemons.iter_mut().try_for_each(check_alive)?;
+        let mut ping = command_in_node(&node, tools::path_of_program("ping"));
+        if run_for_output(ping.args(["-6", "-n", "-c", "1", "-W", "1", CORRESPONDENT_ADDRESS])).is_ok() {
             return Ok(());
         }
-        if clock::monotonic() > until {
-            let said: Vec<String> =
-                world.daemons.iter().map(|d| format!("last output of {}:\n{}", d.what, d.tail())).collect();
+        if clock::monotonic_now() > until {
+            let said: Vec<String> = world
+                .daemons
+                .iter()
+                .map(|d| format!("last output of {}:\n{}", d.program_name, d.log_tail()))
+                .collect();
             bail!(
-                "the host on board did not reach the correspondent node {CN} within {PATIENCE} s\n{}",
+                "the host on board did not reach the correspondent node {CORRESPONDENT_ADDRESS} within \
+                 {START_TIMEOUT_SECONDS} s\n{}",
                 said.join("\n")
             );
         }
@@ -255,18 +271,18 @@ fn begin(world: &mut World, mr: &str, ha: &str, programs: &Programs) -> anyhow::
 }
 
 /// Returns the environment of a command that describes the network (docs/evaluation.md).
-fn environment(role: &str) -> Vec<(&'static str, String)> {
+fn command_environment(role: &str) -> Vec<(&'static str, String)> {
     let own = match role {
         "mr" => [("EVAL_UPLINKS", "e0 e1"), ("EVAL_LAN", "i0")],
         _ => [("EVAL_UPLINKS", "f0 f1"), ("EVAL_LAN", "h0")],
     };
     let known = [
         ("EVAL_ROLE", role),
-        ("EVAL_HOME_AGENT", HOME_AGENT),
+        ("EVAL_HOME_AGENT", HOME_AGENT_ADDRESS),
         ("EVAL_HOME_PREFIX", "2001:db8:1::/64"),
         ("EVAL_HOME_ADDRESS", "2001:db8:1::1234"),
         ("EVAL_MOBILE_NETWORK", "2001:db8:a::/64"),
-        ("EVAL_CARE_OF", CARE_OF),
+        ("EVAL_CARE_OF", CARE_OF_ADDRESS),
         ("EVAL_GATEWAY", "2001:db8:f0::1"),
         ("EVAL_CORRESPONDENTS", "2001:db8:c::/64"),
     ];
@@ -274,7 +290,7 @@ fn environment(role: &str) -> Vec<(&'static str, String)> {
 }
 
 /// Sets IPv4 addresses and routes from end to end.
-fn ipv4(world: &World) -> anyhow::Result<()> {
+fn configure_ipv4(world: &TestNetwork) -> anyhow::Result<()> {
     let commands = [
         ("mnn", "addr add 10.0.1.2/24 dev m0\nroute add default via 10.0.1.1\n"),
         ("mr", "addr add 10.0.1.1/24 dev i0\naddr add 10.0.2.2/24 dev e0\nroute add default via 10.0.2.1\n"),
@@ -285,30 +301,33 @@ fn ipv4(world: &World) -> anyhow::Result<()> {
         ("cn", "addr add 192.0.2.2/24 dev c0\nroute add default via 192.0.2.1\n"),
     ];
     for (role, commands) in commands {
-        topology::batch_of("-4", Some(&world.node(role)), commands)?;
+        topology::run_ip_batch_of_family("-4", Some(&world.node_name(role)), commands)?;
     }
     for role in ["mr", "ha"] {
-        output(in_node(&world.node(role), "sh").args(["-ec", "echo 1 > /proc/sys/net/ipv4/ip_forward"]))?;
+        run_for_output(
+            command_in_node(&world.node_name(role), "sh")
+                .args(["-ec", "echo 1 > /proc/sys/net/ipv4/ip_forward"]),
+        )?;
     }
     Ok(())
 }
 
 /// Returns the folder of the scenario whose testbed has two vehicles with `hops` hops between them.
-pub fn air(scenarios: &File, hops: usize) -> std::path::PathBuf {
+pub fn platoon_scenario_folder(scenarios: &File, hops: usize) -> std::path::PathBuf {
     scenarios.join(if hops == 1 { "v2v-one-hop" } else { "v2v-two-hops" })
 }
 
 /// Returns the pairs of hosts in the testbed of two vehicles.
-pub fn air_ends() -> Vec<HostPair> {
+pub fn platoon_host_pairs() -> Vec<HostPair> {
     let ends = |series, host: &str, peer: &str, address: &str| HostPair {
         series,
-        host: host.into(),
-        peer: peer.into(),
-        address: address.into(),
+        host_node: host.into(),
+        peer_node: peer.into(),
+        peer_address: address.into(),
     };
     vec![
-        ends(PLAIN, "plain1", "plain2", "2001:db8:b2::100"),
-        ends(SUBJECT, "mnn1", "mnn2", "2001:db8:a2::100"),
+        ends(PLAIN_SERIES, "plain1", "plain2", "2001:db8:b2::100"),
+        ends(SUBJECT_SERIES, "mnn1", "mnn2", "2001:db8:a2::100"),
     ]
 }
 
@@ -334,16 +353,16 @@ mod tests {
             Daemon::start("a command", &folder.join("log"), &mut shell).expect("the system has a shell"),
         ];
         let there = |file: &File| {
-            let until = clock::monotonic() + 60 * SECOND;
-            while !file.exists() && clock::monotonic() < until {
+            let until = clock::monotonic_now() + 60 * SECOND;
+            while !file.exists() && clock::monotonic_now() < until {
                 clock::sleep(10 * MILLISECOND);
             }
             file.exists()
         };
-        assert!(there(&ready), "{}", daemons[0].tail());
-        end(&mut daemons);
-        assert!(there(&told), "{}", daemons[0].tail());
-        assert!(daemons[0].ended().is_some());
+        assert!(there(&ready), "{}", daemons[0].log_tail());
+        terminate_daemons(&mut daemons);
+        assert!(there(&told), "{}", daemons[0].log_tail());
+        assert!(daemons[0].exit_status().is_some());
         std::fs::remove_dir_all(folder).expect("its folder");
     }
 }

@@ -16,21 +16,21 @@ use std::fmt::Write;
 
 use anyhow::ensure;
 
-use super::bed::{PLAIN, SUBJECT};
+use super::bed::{PLAIN_SERIES, SUBJECT_SERIES};
 use super::results::{CurvePoint, Results};
-use carnet_bench::table::aligned;
-use carnet_testbed::expect::number;
+use carnet_bench::table::align_columns;
+use carnet_testbed::expect::format_number;
 
 /// Largest probability of chance at which the comparison claims a change.
-const CHANCE: f64 = 0.05;
+const SIGNIFICANCE_LEVEL: f64 = 0.05;
 /// Smallest relative change that the comparison reports.
-const SMALL: f64 = 0.005;
+const SMALLEST_REPORTED_CHANGE: f64 = 0.005;
 /// Number of repetitions of a point, in both runs together, above which the normal distribution is exact
 /// enough.
-const MANY: usize = 60;
+const MAX_VALUES_FOR_EXACT_TEST: usize = 60;
 /// Largest number of values for which the test computes the exact distribution; with more, it uses the normal
 /// distribution.
-const WIDEST: usize = 200_000;
+const MAX_VALUES_FOR_EXACT_DISTRIBUTION: usize = 200_000;
 
 /// Change of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,58 +48,58 @@ pub enum Change {
 /// A curve in both runs.
 #[derive(Debug, Clone, PartialEq)]
 struct ComparedCurve {
-    what: String,
+    curve_name: String,
     /// Median over the points of the new value divided by the old one; `None` if an old value is 0.
-    ratio: Option<f64>,
+    median_ratio: Option<f64>,
     /// Mean of the points' medians in the old run, and in the new run; used if there is no ratio.
     means: [f64; 2],
     /// Result of the test of the curve's values.
-    test: Test,
+    rank_test: RankTest,
     /// Probability that chance alone causes a difference this large, corrected by Holm's method.
-    chance: Option<f64>,
+    corrected_probability: Option<f64>,
     /// Whether higher values are better.
-    better: bool,
+    more_is_better: bool,
     change: Change,
 }
 
 /// Result of the comparison.
 #[derive(Debug)]
 pub struct ComparisonResult {
-    compared: Vec<ComparedCurve>,
+    compared_curves: Vec<ComparedCurve>,
     notes: Vec<String>,
     /// Curves of the old run that the new run could not measure.
-    lost: Vec<String>,
+    lost_curves: Vec<String>,
 }
 
 impl ComparisonResult {
     /// Returns whether a curve became slower or could not be measured any more.
     pub fn has_slower_or_lost_curve(&self) -> bool {
-        !self.lost.is_empty() || self.compared.iter().any(|one| one.change == Change::Slower)
+        !self.lost_curves.is_empty() || self.compared_curves.iter().any(|one| one.change == Change::Slower)
     }
 
     /// Returns the verdict for the terminal.
-    pub fn text(&self) -> String {
+    pub fn report_text(&self) -> String {
         let mut rows = vec![["", "new / old", "by chance", "", ""].map(str::to_owned).to_vec()];
-        for one in &self.compared {
+        for one in &self.compared_curves {
             let word = match one.change {
                 Change::Slower => "SLOWER",
                 Change::Faster => "faster",
                 Change::Same => "no difference",
                 Change::Unknown => "too few to say",
             };
-            let chance = one.chance.map_or("-".into(), |chance| format!("{chance:.3}"));
-            let [old, new] = one.means.map(number);
-            let ratio = one.ratio.map_or(format!("{old} -> {new}"), |ratio| format!("{ratio:.3}"));
-            rows.push(vec![one.what.clone(), ratio, chance, word.into()]);
+            let chance = one.corrected_probability.map_or("-".into(), |chance| format!("{chance:.3}"));
+            let [old, new] = one.means.map(format_number);
+            let ratio = one.median_ratio.map_or(format!("{old} -> {new}"), |ratio| format!("{ratio:.3}"));
+            rows.push(vec![one.curve_name.clone(), ratio, chance, word.into()]);
         }
-        let mut text = aligned(&rows);
+        let mut text = align_columns(&rows);
         for note in &self.notes {
             let _ = writeln!(text, "NOTE: {note}");
         }
-        for lost in &self.lost {
+        for lost in &self.lost_curves {
             let _ = writeln!(text, "LOST: {lost}");
         }
-        let count = |change| self.compared.iter().filter(|one| one.change == change).count();
+        let count = |change| self.compared_curves.iter().filter(|one| one.change == change).count();
         let _ = writeln!(
             text,
             "{} slower, {} faster, {} without a difference, {} with too few repetitions, {} no longer \
@@ -108,32 +108,38 @@ impl ComparisonResult {
             count(Change::Faster),
             count(Change::Same),
             count(Change::Unknown),
-            self.lost.len()
+            self.lost_curves.len()
         );
         text
     }
 }
 
 /// Returns whether higher values of a quantity are better.
-fn more_is_better(sample: &CurvePoint) -> bool {
+fn is_more_better(sample: &CurvePoint) -> bool {
     !matches!(sample.unit.as_str(), "ms") && sample.quantity != "loss" && !sample.quantity.contains("lost")
 }
 
 /// Returns a point's values in the old and in the new run, one for each repetition of the subject. If both
 /// runs have plain routing at the point, divides each value by that of plain routing beside it. Leaves out a
 /// repetition in which plain routing passed no packets.
-fn stratum(
+fn values_of_both_runs(
     old: (&Results, &CurvePoint),
     new: (&Results, &CurvePoint),
     notes: &mut Vec<String>,
 ) -> (Vec<f64>, Vec<f64>) {
     let plain = |(run, sample): (&Results, &CurvePoint)| -> Option<Vec<(usize, f64)>> {
         let same = |one: &&CurvePoint| {
-            one.series == PLAIN
-                && (&one.paper, &one.experiment, &one.quantity, &one.with, one.x)
-                    == (&sample.paper, &sample.experiment, &sample.quantity, &sample.with, sample.x)
+            one.series == PLAIN_SERIES
+                && (&one.paper, &one.experiment, &one.quantity, &one.second_variable, one.x)
+                    == (
+                        &sample.paper,
+                        &sample.experiment,
+                        &sample.quantity,
+                        &sample.second_variable,
+                        sample.x,
+                    )
         };
-        run.samples.iter().find(same).map(|one| run.numbered(one))
+        run.curve_points.iter().find(same).map(|one| run.values_by_repetition(one))
     };
     let raw = |sample: &CurvePoint| sample.values.rounds.clone();
     let (before, after) = match (plain(old), plain(new)) {
@@ -142,25 +148,25 @@ fn stratum(
         _ => {
             notes.push(format!(
                 "{}: only one run measured plain routing, so values are compared instead of ratios",
-                point(new.1)
+                point_name(new.1)
             ));
             return (raw(old.1), raw(new.1));
         }
     };
     // If a repetition is missing and no failure says which, the repetitions of both runs cannot be paired.
     let whole = |run: &Results, sample: &CurvePoint| {
-        sample.values.rounds.len() + run.failures.iter().filter(|one| one.of(sample)).count()
+        sample.values.rounds.len() + run.failures.iter().filter(|one| one.concerns_point(sample)).count()
     };
     let uneven = |(run, sample): (&Results, &CurvePoint)| {
-        let plain = CurvePoint { series: PLAIN.into(), ..sample.clone() };
+        let plain = CurvePoint { series: PLAIN_SERIES.into(), ..sample.clone() };
         let same =
             |one: &&CurvePoint| CurvePoint { values: sample.values.clone(), ..(**one).clone() } == plain;
-        run.samples.iter().find(same).is_some_and(|plain| whole(run, plain) != whole(run, sample))
+        run.curve_points.iter().find(same).is_some_and(|plain| whole(run, plain) != whole(run, sample))
     };
     if uneven(old) || uneven(new) {
         notes.push(format!(
             "{}: plain routing has fewer repetitions, so values are compared instead of ratios",
-            point(new.1)
+            point_name(new.1)
         ));
         return (raw(old.1), raw(new.1));
     }
@@ -171,7 +177,7 @@ fn stratum(
     }
     let mut ratios = |which: &str, (run, sample): (&Results, &CurvePoint), plain: Vec<(usize, f64)>| {
         let plain: BTreeMap<usize, f64> = plain.into_iter().collect();
-        let own = run.numbered(sample);
+        let own = run.values_by_repetition(sample);
         let count = own.len();
         let ratios: Vec<f64> = own
             .into_iter()
@@ -183,7 +189,7 @@ fn stratum(
             let less = count - ratios.len();
             notes.push(format!(
                 "{which}: {}: {less} repetitions have no measurement of plain routing",
-                point(sample)
+                point_name(sample)
             ));
         }
         ratios
@@ -192,28 +198,28 @@ fn stratum(
 }
 
 /// Returns the text that names a point in messages.
-fn point(sample: &CurvePoint) -> String {
-    let with = sample.with.as_ref().map_or(String::new(), |with| format!(", {with}"));
+fn point_name(sample: &CurvePoint) -> String {
+    let with = sample.second_variable.as_ref().map_or(String::new(), |with| format!(", {with}"));
     let x = sample.x.map_or(String::new(), |x| format!(" at {x}"));
     format!("{}, {}: {}{with}{x}", sample.paper, sample.experiment, sample.quantity)
 }
 
 /// Name of a curve's question: paper, experiment, quantity.
-type Name<'a> = (&'a str, &'a str, &'a str);
+type CurveQuestion<'a> = (&'a str, &'a str, &'a str);
 
 /// Returns the curves of a run that are separate questions. It leaves out quantities that follow from others.
 /// The megabits of a transfer follow from its packets, and the delivered share from received and offered
 /// packets.
-fn questions(run: &Results) -> Vec<Name<'_>> {
-    let mut names: Vec<Name<'_>> = Vec::new();
-    for sample in run.samples.iter().filter(|one| one.series == SUBJECT) {
+fn questions_of_run(run: &Results) -> Vec<CurveQuestion<'_>> {
+    let mut names: Vec<CurveQuestion<'_>> = Vec::new();
+    for sample in run.curve_points.iter().filter(|one| one.series == SUBJECT_SERIES) {
         let name = (sample.paper.as_str(), sample.experiment.as_str(), sample.quantity.as_str());
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let has = |name: &Name<'_>, quantity| names.contains(&(name.0, name.1, quantity));
-    let again = |name: &Name<'_>| match name.2 {
+    let has = |name: &CurveQuestion<'_>, quantity| names.contains(&(name.0, name.1, quantity));
+    let again = |name: &CurveQuestion<'_>| match name.2 {
         "delivered" => has(name, "mbit") || has(name, "packets"),
         "mbit" => has(name, "packets"),
         _ => false,
@@ -240,12 +246,14 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<ComparisonResult>
     );
     let mut notes = Vec::new();
     for (which, run) in [("old", old), ("new", new)] {
-        notes.extend(run.warnings().iter().map(|warning| format!("{which}: {warning}")));
+        notes.extend(run.warnings_about_machine().iter().map(|warning| format!("{which}: {warning}")));
         notes.extend(
-            run.left_out.iter().map(|one| format!("{which}: {}, {}: {}", one.paper, one.experiment, one.why)),
+            run.omitted_experiments
+                .iter()
+                .map(|one| format!("{which}: {}, {}: {}", one.paper, one.experiment, one.reason)),
         );
         if let Some(first) = run.failures.first() {
-            let (count, why) = (run.failures.len(), &first.said);
+            let (count, why) = (run.failures.len(), &first.error_message);
             notes.push(format!("{which}: {count} measurements failed, the first: {why}"));
         }
     }
@@ -258,8 +266,8 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<ComparisonResult>
     if old.machine.mitigations != new.machine.mitigations {
         notes.push(format!(
             "other mitigations of the processor's faults: {} and {}",
-            old.machine.mitigated(),
-            new.machine.mitigated()
+            old.machine.mitigations_text(),
+            new.machine.mitigations_text()
         ));
     }
     if old.subject != new.subject {
@@ -268,21 +276,21 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<ComparisonResult>
             old.subject.name, new.subject.name
         ));
     }
-    let (before, after) = (questions(old), questions(new));
+    let (before, after) = (questions_of_run(old), questions_of_run(new));
     let (mut lost, mut compared) = (Vec::new(), Vec::new());
     for name in &after {
         let what = format!("{}, {}: {}", name.0, name.1, name.2);
         if !before.contains(name) {
             notes.push(format!("only in the new run: {what}"));
-        } else if let Some(why) = differently(name, old, new) {
+        } else if let Some(why) = difference_of_experiments(name, old, new) {
             notes.push(format!("not compared: {what}: {why}"));
         } else {
-            compared.extend(curve(*name, old, new, &mut notes, &mut lost));
+            compared.extend(compare_curve(*name, old, new, &mut notes, &mut lost));
         }
     }
     for name in before.iter().filter(|name| !after.contains(name)) {
         let what = format!("{}, {}: {}", name.0, name.1, name.2);
-        match new.reason_for_omission(name.0, name.1).or_else(|| failed(new, name.0, name.1)) {
+        match new.reason_for_omission(name.0, name.1).or_else(|| failure_of_experiment(new, name.0, name.1)) {
             Some(why) => lost.push(format!("{what}: {why}")),
             None => notes.push(format!("only in the old run: {what}")),
         }
@@ -292,23 +300,23 @@ pub fn compare(old: &Results, new: &Results) -> anyhow::Result<ComparisonResult>
         "the two runs have no curve in common; expected the same experiments with the same parameters{}",
         notes.iter().map(|note| format!("\n  {note}")).collect::<String>()
     );
-    correct(&mut compared);
-    Ok(ComparisonResult { compared, notes, lost })
+    correct_for_multiple_tests(&mut compared);
+    Ok(ComparisonResult { compared_curves: compared, notes, lost_curves: lost })
 }
 
 /// Returns why the first failed measurement of an experiment's subject failed; `None` if none failed.
-fn failed<'a>(run: &'a Results, paper: &str, experiment: &str) -> Option<&'a str> {
+fn failure_of_experiment<'a>(run: &'a Results, paper: &str, experiment: &str) -> Option<&'a str> {
     let of_it = run
         .failures
         .iter()
-        .find(|one| one.series == SUBJECT && one.paper == paper && one.experiment == experiment);
-    of_it.map(|one| one.said.as_str())
+        .find(|one| one.series == SUBJECT_SERIES && one.paper == paper && one.experiment == experiment);
+    of_it.map(|one| one.error_message.as_str())
 }
 
 /// Returns a text about the parameters of an experiment that differ between the runs; `None` if they are
 /// equal. A parameter that a file lacks counts as equal.
-fn differently(name: &Name<'_>, old: &Results, new: &Results) -> Option<String> {
-    let [before, after] = [old, new].map(|run| run.parameters(name.0, name.1));
+fn difference_of_experiments(name: &CurveQuestion<'_>, old: &Results, new: &Results) -> Option<String> {
+    let [before, after] = [old, new].map(|run| run.parameters_of(name.0, name.1));
     let (before, after) = (before?, after?);
     let key = before.keys().chain(after.keys()).find(|key| before.get(*key) != after.get(*key))?;
     let told = |one: &serde_json::Map<String, serde_json::Value>| {
@@ -317,34 +325,43 @@ fn differently(name: &Name<'_>, old: &Results, new: &Results) -> Option<String> 
     Some(format!("{key} is {} in the old run and {} in the new one", told(&before), told(&after)))
 }
 
-fn curve(
-    name: Name<'_>,
+fn compare_curve(
+    name: CurveQuestion<'_>,
     old: &Results,
     new: &Results,
     notes: &mut Vec<String>,
     lost: &mut Vec<String>,
 ) -> Option<ComparedCurve> {
     let of_it = |one: &&CurvePoint| {
-        one.series == SUBJECT && (one.paper.as_str(), one.experiment.as_str(), one.quantity.as_str()) == name
+        one.series == SUBJECT_SERIES
+            && (one.paper.as_str(), one.experiment.as_str(), one.quantity.as_str()) == name
     };
     let mut strata = Vec::new();
     let mut better = true;
-    for sample in new.samples.iter().filter(of_it) {
-        let there = |one: &&CurvePoint| of_it(one) && one.x == sample.x && one.with == sample.with;
-        let Some(before) = old.samples.iter().find(there) else {
-            notes.push(format!("only in the new run: {}", point(sample)));
+    for sample in new.curve_points.iter().filter(of_it) {
+        let there = |one: &&CurvePoint| {
+            of_it(one) && one.x == sample.x && one.second_variable == sample.second_variable
+        };
+        let Some(before) = old.curve_points.iter().find(there) else {
+            notes.push(format!("only in the new run: {}", point_name(sample)));
             continue;
         };
-        better = more_is_better(sample);
-        strata.push(stratum((old, before), (new, sample), notes));
+        better = is_more_better(sample);
+        strata.push(values_of_both_runs((old, before), (new, sample), notes));
     }
-    for sample in old.samples.iter().filter(of_it) {
-        let there = |one: &CurvePoint| of_it(&one) && one.x == sample.x && one.with == sample.with;
-        if !new.samples.iter().any(there) {
-            let failure = new.failures.iter().find(|one| one.of(sample)).map(|one| one.said.as_str());
+    for sample in old.curve_points.iter().filter(of_it) {
+        let there = |one: &CurvePoint| {
+            of_it(&one) && one.x == sample.x && one.second_variable == sample.second_variable
+        };
+        if !new.curve_points.iter().any(there) {
+            let failure = new
+                .failures
+                .iter()
+                .find(|one| one.concerns_point(sample))
+                .map(|one| one.error_message.as_str());
             match failure.or_else(|| new.reason_for_omission(name.0, name.1)) {
-                Some(why) => lost.push(format!("{}: {why}", point(sample))),
-                None => notes.push(format!("only in the old run: {}", point(sample))),
+                Some(why) => lost.push(format!("{}: {why}", point_name(sample))),
+                None => notes.push(format!("only in the old run: {}", point_name(sample))),
             }
         }
     }
@@ -356,12 +373,12 @@ fn curve(
     let ratios: Vec<f64> = medians.iter().filter(|(old, _)| *old > 0.0).map(|(old, new)| new / old).collect();
     let mean = |which: fn(&(f64, f64)) -> f64| medians.iter().map(which).sum::<f64>() / medians.len() as f64;
     Some(ComparedCurve {
-        what: format!("{}, {}: {}", name.0, name.1, name.2),
-        ratio: (ratios.len() == medians.len()).then(|| median(&ratios)),
+        curve_name: format!("{}, {}: {}", name.0, name.1, name.2),
+        median_ratio: (ratios.len() == medians.len()).then(|| median(&ratios)),
         means: [mean(|one| one.0), mean(|one| one.1)],
-        test: test(&strata),
-        chance: None,
-        better,
+        rank_test: rank_test(&strata),
+        corrected_probability: None,
+        more_is_better: better,
         change: Change::Unknown,
     })
 }
@@ -376,48 +393,56 @@ fn median(values: &[f64]) -> f64 {
 /// shown a change at the limit for this number of questions. Then, by Holm, the smallest probability is
 /// multiplied by the number of questions, the next one by one less, and so on. No result may be below the one
 /// before. A probability above the limit, or a small change, counts as no difference.
-fn correct(compared: &mut [ComparedCurve]) {
+fn correct_for_multiple_tests(compared: &mut [ComparedCurve]) {
     let able = |many: usize| {
-        let limit = CHANCE / many as f64;
-        (0..compared.len()).filter(|at| compared[*at].test.least <= limit).collect::<Vec<_>>()
+        let limit = SIGNIFICANCE_LEVEL / many as f64;
+        (0..compared.len())
+            .filter(|at| compared[*at].rank_test.least_possible_probability <= limit)
+            .collect::<Vec<_>>()
     };
     // The number of questions is at most the number of curves.
     let family = (1..=compared.len().max(1)).find(|many| able(*many).len() <= *many);
     let mut order = family.map(able).unwrap_or_default();
-    order.sort_by(|a, b| compared[*a].test.chance.total_cmp(&compared[*b].test.chance));
+    order.sort_by(|a, b| compared[*a].rank_test.probability.total_cmp(&compared[*b].rank_test.probability));
     let mut least = 0.0_f64;
     let many = order.len();
     for (rank, at) in order.into_iter().enumerate() {
         let one = &mut compared[at];
-        least = (one.test.chance * (many - rank) as f64).max(least).min(1.0);
-        one.chance = Some(least);
-        let small = one.ratio.is_some_and(|ratio| (ratio - 1.0).abs() < SMALL);
-        one.change = match (least > CHANCE || small, (one.test.direction > 0.0) == one.better) {
+        least = (one.rank_test.probability * (many - rank) as f64).max(least).min(1.0);
+        one.corrected_probability = Some(least);
+        let small = one.median_ratio.is_some_and(|ratio| (ratio - 1.0).abs() < SMALLEST_REPORTED_CHANGE);
+        one.change = match (
+            least > SIGNIFICANCE_LEVEL || small,
+            (one.rank_test.direction > 0.0) == one.more_is_better,
+        ) {
             (true, _) => Change::Same,
             (false, true) => Change::Faster,
             (false, false) => Change::Slower,
         };
     }
-    for one in compared.iter_mut().filter(|one| one.chance.is_none() && one.test.alike) {
+    for one in compared
+        .iter_mut()
+        .filter(|one| one.corrected_probability.is_none() && one.rank_test.all_values_equal)
+    {
         one.change = Change::Same;
     }
 }
 
 /// Result of van Elteren's test for pairs of old and new values.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Test {
+struct RankTest {
     /// Van Elteren's statistic minus its expected value for equal runs: above 0 if the new values are higher.
     direction: f64,
     /// Probability that equal runs differ this much, in either direction.
-    chance: f64,
+    probability: f64,
     /// Smallest probability that the test can give for these numbers of values and ties.
-    least: f64,
+    least_possible_probability: f64,
     /// Whether all values of each point are equal, although there are enough of them to show a difference.
-    alike: bool,
+    all_values_equal: bool,
 }
 
 /// Returns the doubled ranks of a point. Equal values get the mean of their ranks, which may end in a half.
-fn ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
+fn doubled_ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
     let mut all: Vec<(f64, bool)> =
         old.iter().map(|value| (*value, false)).chain(new.iter().map(|value| (*value, true))).collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -432,7 +457,7 @@ fn ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
 
 /// Returns the probability of each value of a statistic: the sum of `chosen` of these doubled ranks, minus
 /// its mean.
-fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
+fn rank_sum_distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
     // For each number of chosen ranks: the number of ways to get each sum.
     let mut ways: Vec<BTreeMap<i64, f64>> = vec![BTreeMap::new(); chosen + 1];
     ways[0].insert(0, 1.0);
@@ -452,13 +477,15 @@ fn distribution(ranks: &[i64], chosen: usize) -> BTreeMap<i64, f64> {
 
 /// Performs van Elteren's test, two-sided, with ties. The test is exact, except for large numbers of values,
 /// for which the normal distribution is as good.
-fn test(strata: &[(Vec<f64>, Vec<f64>)]) -> Test {
-    let ranked: Vec<_> = strata.iter().map(|(old, new)| ranks(old, new)).collect();
+fn rank_test(strata: &[(Vec<f64>, Vec<f64>)]) -> RankTest {
+    let ranked: Vec<_> = strata.iter().map(|(old, new)| doubled_ranks(old, new)).collect();
     // A point with N values has the weight 1 / (N + 1). All weights are multiplied by the least common
     // multiple of the denominators, so that they are whole numbers and equal sums are exactly equal.
     let multiple = ranked.iter().try_fold(1_i64, |multiple, (ranks, _)| {
         let with = ranks.len() as i64 + 1;
-        (multiple / divisor(multiple, with)).checked_mul(with).filter(|multiple| *multiple < 1 << 40)
+        (multiple / greatest_common_divisor(multiple, with))
+            .checked_mul(with)
+            .filter(|multiple| *multiple < 1 << 40)
     });
     let (mut direction, mut variance, mut untied) = (0.0, 0.0, 1.0_f64);
     for ((ranks, of_new), (old, new)) in ranked.iter().zip(strata) {
@@ -477,20 +504,24 @@ fn test(strata: &[(Vec<f64>, Vec<f64>)]) -> Test {
         untied /= (1..=new.len()).map(|at| (m + at as f64) / at as f64).product::<f64>();
     }
     let alike = variance <= 0.0;
-    let normal = Test {
+    let normal = RankTest {
         direction,
-        chance: if alike { 1.0 } else { 2.0 * above(direction.abs() / variance.sqrt()) },
-        least: if alike { 1.0 } else { 2.0 * untied },
-        alike: alike && 2.0 * untied <= CHANCE,
+        probability: if alike {
+            1.0
+        } else {
+            2.0 * normal_tail_probability(direction.abs() / variance.sqrt())
+        },
+        least_possible_probability: if alike { 1.0 } else { 2.0 * untied },
+        all_values_equal: alike && 2.0 * untied <= SIGNIFICANCE_LEVEL,
     };
-    let few = ranked.iter().all(|(ranks, _)| ranks.len() <= MANY);
+    let few = ranked.iter().all(|(ranks, _)| ranks.len() <= MAX_VALUES_FOR_EXACT_TEST);
     let Some(multiple) = multiple.filter(|_| few && !alike) else { return normal };
     let (mut all, mut found) = (BTreeMap::from([(0_i64, 1.0_f64)]), 0_i64);
     for ((ranks, of_new), (_, new)) in ranked.iter().zip(strata) {
         let weight = multiple / (ranks.len() as i64 + 1);
         let sum: i64 = ranks.iter().zip(of_new).filter(|(_, new)| **new).map(|(rank, _)| *rank).sum();
         found += weight * (sum - (new.len() * (ranks.len() + 1)) as i64);
-        let own = distribution(ranks, new.len());
+        let own = rank_sum_distribution(ranks, new.len());
         let mut both: BTreeMap<i64, f64> = BTreeMap::new();
         for (a, first) in &all {
             for (b, second) in &own {
@@ -498,7 +529,7 @@ fn test(strata: &[(Vec<f64>, Vec<f64>)]) -> Test {
             }
         }
         all = both;
-        if all.len() > WIDEST {
+        if all.len() > MAX_VALUES_FOR_EXACT_DISTRIBUTION {
             return normal;
         }
     }
@@ -507,16 +538,16 @@ fn test(strata: &[(Vec<f64>, Vec<f64>)]) -> Test {
         sum.min(1.0)
     };
     let most = all.keys().map(|at| at.abs()).max().unwrap_or(0);
-    Test { chance: beyond(found.abs()), least: beyond(most), ..normal }
+    RankTest { probability: beyond(found.abs()), least_possible_probability: beyond(most), ..normal }
 }
 
-fn divisor(a: i64, b: i64) -> i64 {
-    if b == 0 { a } else { divisor(b, a % b) }
+fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// Returns the probability of a value above `z` in the standard normal distribution (Abramowitz and Stegun
 /// 26.2.17, with an error below 7.5e-8).
-fn above(z: f64) -> f64 {
+fn normal_tail_probability(z: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * z);
     let terms = [0.319_381_530, -0.356_563_782, 1.781_477_937, -1.821_255_978, 1.330_274_429];
     let polynomial = terms.iter().rev().fold(0.0, |sum, term| (sum + term) * t);
@@ -526,14 +557,14 @@ fn above(z: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::tests::{results, sample};
+    use crate::results::tests::{test_point, test_results};
     use crate::results::{ExperimentParameters, Failure};
 
-    fn run(subject: &[f64], plain: &[f64]) -> Results {
+    fn run_with_values(subject: &[f64], plain: &[f64]) -> Results {
         let mut run = Results::default();
-        for (series, values) in [(PLAIN, plain), (SUBJECT, subject)] {
+        for (series, values) in [(PLAIN_SERIES, plain), (SUBJECT_SERIES, subject)] {
             for value in values {
-                run.add(sample("tcp", series, None, "mbit", "Mbit/s"), *value);
+                run.add(test_point("tcp", series, None, "mbit", "Mbit/s"), *value);
             }
         }
         run
@@ -541,55 +572,61 @@ mod tests {
 
     #[test]
     fn comparison_does_not_depend_on_machine_speed() {
-        let old = run(&[90.0, 91.0, 92.0, 90.5, 91.5, 90.2], &[100.0, 101.0, 102.0, 100.5, 101.5, 100.2]);
+        let old = run_with_values(
+            &[90.0, 91.0, 92.0, 90.5, 91.5, 90.2],
+            &[100.0, 101.0, 102.0, 100.5, 101.5, 100.2],
+        );
         // Plain routing and the subject are both half as fast: no change.
         let half = |values: &[f64]| values.iter().map(|value| value / 2.0).collect::<Vec<_>>();
-        let new = run(&half(&old.samples[1].values.rounds), &half(&old.samples[0].values.rounds));
+        let new = run_with_values(
+            &half(&old.curve_points[1].values.rounds),
+            &half(&old.curve_points[0].values.rounds),
+        );
         let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
         assert_eq!(
-            (verdict.compared[0].change, verdict.has_slower_or_lost_curve()),
+            (verdict.compared_curves[0].change, verdict.has_slower_or_lost_curve()),
             (Change::Same, false),
             "{verdict:?}"
         );
         // Only the subject is 10 % slower; plain routing is unchanged.
-        let less: Vec<f64> = old.samples[1].values.rounds.iter().map(|value| value * 0.9).collect();
-        let verdict = compare(&old, &run(&less, &old.samples[0].values.rounds))
+        let less: Vec<f64> = old.curve_points[1].values.rounds.iter().map(|value| value * 0.9).collect();
+        let verdict = compare(&old, &run_with_values(&less, &old.curve_points[0].values.rounds))
             .expect("both runs come from the same kind of machine");
         assert!(
             verdict.has_slower_or_lost_curve()
-                && verdict.compared[0].ratio.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9),
+                && verdict.compared_curves[0].median_ratio.is_some_and(|ratio| (ratio - 0.9).abs() < 1e-9),
             "{verdict:?}"
         );
-        assert!(verdict.text().contains("SLOWER"), "{}", verdict.text());
-        let verdict = compare(&run(&less, &old.samples[0].values.rounds), &old)
+        assert!(verdict.report_text().contains("SLOWER"), "{}", verdict.report_text());
+        let verdict = compare(&run_with_values(&less, &old.curve_points[0].values.rounds), &old)
             .expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared[0].change, Change::Faster);
+        assert_eq!(verdict.compared_curves[0].change, Change::Faster);
     }
 
     #[test]
     fn longer_round_trips_are_slower_if_repetitions_suffice() {
-        let mut old = results();
-        let mut new = results();
+        let mut old = test_results();
+        let mut new = test_results();
         for (run, factor) in [(&mut old, 1.0), (&mut new, 1.5)] {
             for round in 0..8 {
                 let value = 0.06 * factor + f64::from(round) * 1e-4;
-                run.add(sample("rtt", SUBJECT, Some(56.0), "ms", "ms"), value);
+                run.add(test_point("rtt", SUBJECT_SERIES, Some(56.0), "ms", "ms"), value);
             }
         }
         let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
         let found = |what: &str| {
-            verdict.compared.iter().find(|one| one.what.contains(what)).expect("is there").change
+            verdict.compared_curves.iter().find(|one| one.curve_name.contains(what)).expect("is there").change
         };
         assert_eq!(found("rtt: ms"), Change::Slower);
         assert_eq!(found("udp-rates"), Change::Same);
-        let few = compare(&run(&[1.0], &[1.0]), &run(&[0.5], &[1.0]))
+        let few = compare(&run_with_values(&[1.0], &[1.0]), &run_with_values(&[0.5], &[1.0]))
             .expect("both runs come from the same kind of machine");
-        assert_eq!(few.compared[0].change, Change::Unknown);
+        assert_eq!(few.compared_curves[0].change, Change::Unknown);
     }
 
     #[test]
     fn an_emulated_machine_is_compared_with_another_only() {
-        let real = run(&[1.0], &[1.0]);
+        let real = run_with_values(&[1.0], &[1.0]);
         let mut emulated = real.clone();
         emulated.machine.emulated = true;
         emulated.machine.cpu = "QEMU TCG CPU".into();
@@ -598,55 +635,60 @@ mod tests {
             "the old run from a real machine () and the new run from an emulated machine (QEMU TCG CPU)";
         assert!(told.ends_with(expected), "{told}");
         assert!(compare(&emulated, &real).is_err());
-        let text =
-            compare(&emulated, &emulated).expect("both runs come from the same kind of machine").text();
+        let text = compare(&emulated, &emulated)
+            .expect("both runs come from the same kind of machine")
+            .report_text();
         assert!(text.contains("NOTE: new: an emulated machine: "), "{text}");
     }
 
     #[test]
     fn rank_test_probabilities_are_exact() {
-        assert!((above(1.96) - 0.025).abs() < 1e-4, "{}", above(1.96));
+        assert!((normal_tail_probability(1.96) - 0.025).abs() < 1e-4, "{}", normal_tail_probability(1.96));
         // 5 old values are all below 5 new values: that happens in 2 of the 252 ways.
         let apart = [((1..=5).map(f64::from).collect(), (6..=10).map(f64::from).collect())];
-        let found = test(&apart);
-        assert!((found.chance - 2.0 / 252.0).abs() < 1e-12, "{found:?}");
-        assert!((found.least - 2.0 / 252.0).abs() < 1e-12 && found.direction > 0.0, "{found:?}");
+        let found = rank_test(&apart);
+        assert!((found.probability - 2.0 / 252.0).abs() < 1e-12, "{found:?}");
+        assert!(
+            (found.least_possible_probability - 2.0 / 252.0).abs() < 1e-12 && found.direction > 0.0,
+            "{found:?}"
+        );
         // There are two points with one old and two new values. In each direction, complete separation is 1
         // of 9 ways. The normal distribution would give 0.08.
         let two = [(vec![1.0], vec![2.0, 3.0]), (vec![10.0], vec![20.0, 30.0])];
-        let found = test(&two);
-        assert!((found.chance - 2.0 / 9.0).abs() < 1e-12, "{found:?}");
+        let found = rank_test(&two);
+        assert!((found.probability - 2.0 / 9.0).abs() < 1e-12, "{found:?}");
         // With ties the ranks are 1.5, 1.5, 3.5 and 3.5. Of the six ways to choose two ranks, one has the
         // highest sum and one the lowest.
-        let ties = test(&[(vec![1.0, 1.0], vec![2.0, 2.0])]);
-        assert!((ties.chance - 2.0 / 6.0).abs() < 1e-12, "{ties:?}");
+        let ties = rank_test(&[(vec![1.0, 1.0], vec![2.0, 2.0])]);
+        assert!((ties.probability - 2.0 / 6.0).abs() < 1e-12, "{ties:?}");
         // With this many values the test uses the normal distribution.
         let many = [((0..40).map(f64::from).collect(), (20..60).map(f64::from).collect())];
-        assert!(test(&many).chance < 1e-4, "{:?}", test(&many));
-        let same = test(&[(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])]);
-        assert!((same.chance - 1.0).abs() < 1e-6 && same.direction == 0.0, "{same:?}");
+        assert!(rank_test(&many).probability < 1e-4, "{:?}", rank_test(&many));
+        let same = rank_test(&[(vec![1.0, 2.0, 3.0], vec![1.0, 2.0, 3.0])]);
+        assert!((same.probability - 1.0).abs() < 1e-6 && same.direction == 0.0, "{same:?}");
     }
 
     /// Returns a run with this loss at points of plain routing and of the subject.
-    fn lossy(plain: f64, subject: &[f64]) -> Results {
+    fn run_with_loss(plain: f64, subject: &[f64]) -> Results {
         let mut run = Results::default();
         for value in subject {
-            run.add(sample("rtt", PLAIN, Some(56.0), "loss", "%"), plain);
-            run.add(sample("rtt", SUBJECT, Some(56.0), "loss", "%"), *value);
+            run.add(test_point("rtt", PLAIN_SERIES, Some(56.0), "loss", "%"), plain);
+            run.add(test_point("rtt", SUBJECT_SERIES, Some(56.0), "loss", "%"), *value);
         }
         run
     }
 
     #[test]
     fn loss_that_rises_from_zero_is_reported() {
-        let (old, new) = (lossy(0.0, &[0.0; 7]), lossy(0.0, &[3.0, 4.0, 2.0, 5.0, 3.0, 4.0, 2.5]));
+        let (old, new) =
+            (run_with_loss(0.0, &[0.0; 7]), run_with_loss(0.0, &[3.0, 4.0, 2.0, 5.0, 3.0, 4.0, 2.5]));
         let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
-        assert!(verdict.text().contains("0 -> 3"), "{}", verdict.text());
+        assert_eq!(verdict.compared_curves[0].change, Change::Slower, "{verdict:?}");
+        assert!(verdict.report_text().contains("0 -> 3"), "{}", verdict.report_text());
         let back = compare(&new, &old).expect("both runs come from the same kind of machine");
-        assert_eq!(back.compared[0].change, Change::Faster, "{back:?}");
+        assert_eq!(back.compared_curves[0].change, Change::Faster, "{back:?}");
         let same = compare(&old, &old).expect("both runs come from the same kind of machine");
-        assert_eq!(same.compared[0].change, Change::Same, "all are 0 in both: {same:?}");
+        assert_eq!(same.compared_curves[0].change, Change::Same, "all are 0 in both: {same:?}");
     }
 
     #[test]
@@ -657,14 +699,17 @@ mod tests {
         for x in 0..10_u32 {
             for round in 0..5_u32 {
                 let value = 100.0 + f64::from(round);
-                old.add(sample("tcp", SUBJECT, Some(f64::from(x)), "mbit", "Mbit/s"), value);
+                old.add(test_point("tcp", SUBJECT_SERIES, Some(f64::from(x)), "mbit", "Mbit/s"), value);
                 let factor = if x == 0 { 10.0 } else { 0.8 };
-                new.add(sample("tcp", SUBJECT, Some(f64::from(x)), "mbit", "Mbit/s"), value * factor);
+                new.add(
+                    test_point("tcp", SUBJECT_SERIES, Some(f64::from(x)), "mbit", "Mbit/s"),
+                    value * factor,
+                );
             }
         }
         let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
-        let ratio = verdict.compared[0].ratio.expect("is there");
+        assert_eq!(verdict.compared_curves[0].change, Change::Slower, "{verdict:?}");
+        let ratio = verdict.compared_curves[0].median_ratio.expect("is there");
         assert!((ratio - 0.8).abs() < 1e-9, "{ratio}");
     }
 
@@ -673,20 +718,23 @@ mod tests {
         let (mut old, mut new) = (Results::default(), Results::default());
         for (run, value) in [(&mut old, 100.0), (&mut new, 50.0)] {
             for round in 0..5 {
-                run.add(sample("tcp", SUBJECT, None, "mbit", "Mbit/s"), value + f64::from(round));
+                run.add(test_point("tcp", SUBJECT_SERIES, None, "mbit", "Mbit/s"), value + f64::from(round));
             }
             // 12 of the curves have 2 repetitions each. If they counted as questions, the probability 13 * 2
             // / 252 would be above the limit.
             for number in 0..12 {
                 for round in 0..2 {
                     let name = format!("few{number}");
-                    run.add(sample(&name, SUBJECT, None, "mbit", "Mbit/s"), value + f64::from(round));
+                    run.add(
+                        test_point(&name, SUBJECT_SERIES, None, "mbit", "Mbit/s"),
+                        value + f64::from(round),
+                    );
                 }
             }
         }
         let verdict = compare(&old, &new).expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared[0].change, Change::Slower, "{verdict:?}");
-        assert!(verdict.compared[1..].iter().all(|one| one.change == Change::Unknown), "{verdict:?}");
+        assert_eq!(verdict.compared_curves[0].change, Change::Slower, "{verdict:?}");
+        assert!(verdict.compared_curves[1..].iter().all(|one| one.change == Change::Unknown), "{verdict:?}");
     }
 
     #[test]
@@ -699,52 +747,53 @@ mod tests {
             ("packets", "mbit"),
             ("mgen", "packets"),
         ] {
-            run.add(sample(experiment, SUBJECT, None, quantity, ""), 1.0);
+            run.add(test_point(experiment, SUBJECT_SERIES, None, quantity, ""), 1.0);
         }
-        run.add(sample("mgen", SUBJECT, None, "delivered", "%"), 1.0);
-        let asked: Vec<_> = questions(&run).into_iter().map(|name| (name.1, name.2)).collect();
+        run.add(test_point("mgen", SUBJECT_SERIES, None, "delivered", "%"), 1.0);
+        let asked: Vec<_> = questions_of_run(&run).into_iter().map(|name| (name.1, name.2)).collect();
         assert_eq!(asked, [("udp", "mbit"), ("packets", "packets"), ("mgen", "packets")]);
     }
 
     #[test]
     fn missing_curves_are_listed_and_lost_ones_count_as_slower() {
-        let old = results();
-        let mut new = results();
-        new.samples.retain(|one| one.experiment != "echo");
+        let old = test_results();
+        let mut new = test_results();
+        new.curve_points.retain(|one| one.experiment != "echo");
         let told = compare(&old, &new).expect("both runs have a curve in common");
         assert!(
             !told.has_slower_or_lost_curve()
-                && told.text().contains("only in the old run: nemo-basic-support, echo: ms")
+                && told.report_text().contains("only in the old run: nemo-basic-support, echo: ms")
         );
         let why = "the host on board does not answer";
-        new.left_out.push(crate::results::OmittedExperiment {
+        new.omitted_experiments.push(crate::results::OmittedExperiment {
             paper: "nemo-basic-support".into(),
             experiment: "echo".into(),
-            why: why.into(),
+            reason: why.into(),
         });
         let told = compare(&old, &new).expect("both runs have a curve in common");
         assert!(
-            told.has_slower_or_lost_curve() && told.text().contains(&format!("echo: ms: {why}")),
+            told.has_slower_or_lost_curve() && told.report_text().contains(&format!("echo: ms: {why}")),
             "{}",
-            told.text()
+            told.report_text()
         );
         // A point that is missing in the new run counts as lost only if a failure names it.
-        let mut new = results();
-        new.samples.retain(|one| one.x != Some(92.0));
+        let mut new = test_results();
+        new.curve_points.retain(|one| one.x != Some(92.0));
         let told = compare(&old, &new).expect("both runs have a curve in common");
-        assert!(!told.has_slower_or_lost_curve(), "{}", told.text());
+        assert!(!told.has_slower_or_lost_curve(), "{}", told.report_text());
         new.failures.push(Failure {
-            round: 0,
-            said: "unable to connect".into(),
-            ..Failure::of_sample(&sample("udp-rates", SUBJECT, Some(92.0), "mbit", "Mbit/s"))
+            repetition: 0,
+            error_message: "unable to connect".into(),
+            ..Failure::of_sample(&test_point("udp-rates", SUBJECT_SERIES, Some(92.0), "mbit", "Mbit/s"))
         });
         let told = compare(&old, &new).expect("both runs have a curve in common");
         assert!(
-            told.has_slower_or_lost_curve() && told.text().contains("at 92: unable to connect"),
+            told.has_slower_or_lost_curve() && told.report_text().contains("at 92: unable to connect"),
             "{}",
-            told.text()
+            told.report_text()
         );
-        let error = compare(&old, &lossy(0.0, &[0.0])).expect_err("have nothing in common").to_string();
+        let error =
+            compare(&old, &run_with_loss(0.0, &[0.0])).expect_err("have nothing in common").to_string();
         assert!(error.starts_with("the two runs have no curve in common"), "{error}");
     }
 
@@ -752,39 +801,44 @@ mod tests {
     fn ratios_are_compared_with_ratios_only() {
         let own = [90.0, 91.0, 92.0, 90.5, 91.5, 90.2];
         let plain = [100.0, 101.0, 102.0, 100.5, 101.5, 100.2];
-        let old = run(&own, &plain);
+        let old = run_with_values(&own, &plain);
         // In one repetition plain routing forwarded nothing, so this pair does not count.
         let mut broken = plain;
         broken[2] = 0.0;
-        let verdict =
-            compare(&old, &run(&own, &broken)).expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared[0].change, Change::Same, "{verdict:?}");
+        let verdict = compare(&old, &run_with_values(&own, &broken))
+            .expect("both runs come from the same kind of machine");
+        assert_eq!(verdict.compared_curves[0].change, Change::Same, "{verdict:?}");
         assert!(
-            verdict.text().contains("1 repetitions have no measurement of plain routing"),
+            verdict.report_text().contains("1 repetitions have no measurement of plain routing"),
             "{}",
-            verdict.text()
+            verdict.report_text()
         );
         // One repetition failed: the other repetitions still form pairs.
-        let mut fewer = run(&own, &plain);
-        fewer.samples[0].values = carnet_bench::figures::Series::of([&plain[..2], &plain[3..]].concat());
+        let mut fewer = run_with_values(&own, &plain);
+        fewer.curve_points[0].values =
+            carnet_bench::figures::Series::of_rounds([&plain[..2], &plain[3..]].concat());
         fewer.failures.push(Failure {
-            round: 2,
-            said: "timed out".into(),
-            ..Failure::of_sample(&fewer.samples[0])
+            repetition: 2,
+            error_message: "timed out".into(),
+            ..Failure::of_sample(&fewer.curve_points[0])
         });
         let verdict = compare(&old, &fewer).expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared[0].change, Change::Same, "{verdict:?}");
-        let mut without = run(&own, &plain);
-        without.samples.retain(|one| one.series == SUBJECT);
+        assert_eq!(verdict.compared_curves[0].change, Change::Same, "{verdict:?}");
+        let mut without = run_with_values(&own, &plain);
+        without.curve_points.retain(|one| one.series == SUBJECT_SERIES);
         let verdict = compare(&old, &without).expect("both runs come from the same kind of machine");
-        assert_eq!(verdict.compared[0].ratio, Some(1.0), "{verdict:?}");
-        assert!(verdict.text().contains("only one run measured plain routing"), "{}", verdict.text());
+        assert_eq!(verdict.compared_curves[0].median_ratio, Some(1.0), "{verdict:?}");
+        assert!(
+            verdict.report_text().contains("only one run measured plain routing"),
+            "{}",
+            verdict.report_text()
+        );
     }
 
     #[test]
     fn experiments_with_other_parameters_are_not_compared() {
         let made = |seconds: u64, sizes: &[u32]| {
-            let mut run = results();
+            let mut run = test_results();
             run.experiments.push(ExperimentParameters {
                 paper: "nemo-basic-support".into(),
                 experiment: "udp-rates".into(),
@@ -796,12 +850,12 @@ mod tests {
         };
         let asked = |old: &Results, new: &Results| {
             let verdict = compare(old, new).expect("both runs have a curve in common");
-            verdict.compared.iter().any(|one| one.what.contains("udp-rates"))
+            verdict.compared_curves.iter().any(|one| one.curve_name.contains("udp-rates"))
         };
         assert!(asked(&made(2, &[1192]), &made(2, &[1192])));
         assert!(!asked(&made(2, &[1192]), &made(1, &[1192])));
         assert!(!asked(&made(2, &[1192]), &made(2, &[1000])));
         assert!(asked(&made(2, &[1192, 1]), &made(2, &[1192, 2])), "curves of their own");
-        assert!(asked(&made(2, &[1192]), &results()), "an older file does not tell");
+        assert!(asked(&made(2, &[1192]), &test_results()), "an older file does not tell");
     }
 }

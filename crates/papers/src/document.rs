@@ -5,16 +5,16 @@ use std::fmt::Write;
 
 use anyhow::{Context, ensure};
 
-use super::bed::{PLAIN, SUBJECT};
-use super::numbers::spread;
+use super::bed::{PLAIN_SERIES, SUBJECT_SERIES};
+use super::numbers::format_spread;
 use super::paper::{self, BetterDirection, Figure, Paper};
 use super::results::Results;
 use carnet_bench::figures::Series;
-use carnet_testbed::expect::{number, shown};
+use carnet_testbed::expect::{format_number, format_value};
 
 /// Lines that mark begin and end of the tables in the page.
-const BEGIN: &str = "<!-- tables of carnet-lab eval -->";
-const END: &str = "<!-- end -->";
+const TABLES_BEGIN: &str = "<!-- tables of carnet-lab eval -->";
+const TABLES_END: &str = "<!-- end -->";
 
 /// A number in a paper, and the same number as measured by this run.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,28 +24,28 @@ pub struct PaperNumber {
     /// The paper's number with its unit.
     pub paper: String,
     /// Number that this run measured, with its unit.
-    pub here: String,
+    pub measured: String,
     /// Range of the measured number in brackets, if repetitions gave different results.
     pub spread: String,
     /// Our number divided by the paper's, if the ratio is meaningful.
-    pub ratio: Option<f64>,
+    pub ratio_to_paper: Option<f64>,
     /// Place of the number in the paper.
-    pub place: String,
+    pub place_in_paper: String,
     /// Reason why this run has no number.
-    pub why: Option<String>,
+    pub reason_not_measured: Option<String>,
     /// Whether higher or lower is better.
     pub better: BetterDirection,
 }
 
 impl PaperNumber {
     /// Returns the number that this run measured, with its range.
-    fn ours(&self) -> String {
-        joined(&self.here, &self.spread)
+    fn measured_with_spread(&self) -> String {
+        join_value_and_spread(&self.measured, &self.spread)
     }
 
     /// Returns the style in which the page shows the ratio.
-    pub fn ratio_style(&self) -> &'static str {
-        match (self.better, self.ratio) {
+    pub fn ratio_css_class(&self) -> &'static str {
+        match (self.better, self.ratio_to_paper) {
             (BetterDirection::Higher, Some(ratio)) if ratio >= 1.0 => "pass",
             (BetterDirection::Lower, Some(ratio)) if ratio <= 1.0 => "pass",
             _ => "",
@@ -53,23 +53,23 @@ impl PaperNumber {
     }
 }
 
-fn joined(value: &str, spread: &str) -> String {
+fn join_value_and_spread(value: &str, spread: &str) -> String {
     if spread.is_empty() { value.into() } else { format!("{value} {spread}") }
 }
 
 /// Formats a ratio for the tables.
-pub fn ratio(value: Option<f64>) -> String {
+pub fn format_ratio(value: Option<f64>) -> String {
     match value {
         None => "\u{2013}".into(),
-        Some(value) if value < 0.01 => number(value),
+        Some(value) if value < 0.01 => format_number(value),
         Some(value) => format!("{value:.3}"),
     }
 }
 
 /// Returns the rows of a figure: one for each number that the paper gives.
-pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<PaperNumber> {
+pub fn paper_numbers(paper: &Paper, figure: &Figure, results: &Results) -> Vec<PaperNumber> {
     let row = |value: &paper::Value| {
-        let ours = value.ours.as_ref().and_then(|ours| results.number(paper, figure, ours));
+        let ours = value.ours.as_ref().and_then(|ours| results.number_of_figure(paper, figure, ours));
         let left = figure.experiment.as_ref().and_then(|id| results.reason_for_omission(&paper.name, id));
         let number = ours.map(|ours| ours.value);
         let why = match (&value.incomparable, number) {
@@ -79,12 +79,14 @@ pub fn rows(paper: &Paper, figure: &Figure, results: &Results) -> Vec<PaperNumbe
         };
         PaperNumber {
             what: value.what.clone(),
-            paper: shown(Some(value.paper), &value.unit),
-            here: shown(number, &value.unit),
-            spread: spread(ours.and_then(|ours| ours.range)),
-            ratio: number.filter(|ours| value.paper != 0.0 && *ours >= 0.0).map(|ours| ours / value.paper),
-            place: value.place.clone(),
-            why,
+            paper: format_value(Some(value.paper), &value.unit),
+            measured: format_value(number, &value.unit),
+            spread: format_spread(ours.and_then(|ours| ours.repetition_range)),
+            ratio_to_paper: number
+                .filter(|ours| value.paper != 0.0 && *ours >= 0.0)
+                .map(|ours| ours / value.paper),
+            place_in_paper: value.place.clone(),
+            reason_not_measured: why,
             better: value.better,
         }
     };
@@ -97,7 +99,7 @@ fn first_line(text: &str) -> &str {
 
 /// Describes the measured curves of a figure for which the paper gives no numbers. The text has both series
 /// with their ratio, or the range of the ratios of their points. Returns `None` if a series was not measured.
-fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String> {
+fn measured_summary(paper: &Paper, figure: &Figure, results: &Results) -> Option<String> {
     let experiment = figure.experiment.as_deref()?;
     let curves = results.curves(&paper.name, experiment, figure.quantity.as_deref());
     let of = |name: &str| {
@@ -105,11 +107,11 @@ fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String>
         let points: Vec<_> = all.by_ref().flat_map(|(_, points)| points).copied().collect();
         (!points.is_empty()).then_some(points)
     };
-    let (plain, own) = (of(PLAIN)?, of(SUBJECT)?);
+    let (plain, own) = (of(PLAIN_SERIES)?, of(SUBJECT_SERIES)?);
     if let ([plain], [own]) = (&plain[..], &own[..]) {
         let both = [own, plain].map(|one| {
             let range = Some((one.values.lowest, one.values.highest));
-            joined(&shown(Some(one.values.median), &one.unit), &spread(range))
+            join_value_and_spread(&format_value(Some(one.values.median), &one.unit), &format_spread(range))
         });
         let (text, base) = (both.join(" beside "), plain.values.median);
         return Some(if base > 0.0 {
@@ -121,14 +123,16 @@ fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String>
     let ratios: Vec<f64> = own
         .iter()
         .filter_map(|own| {
-            let plain = plain.iter().find(|plain| plain.x == own.x && plain.with == own.with)?;
+            let plain = plain
+                .iter()
+                .find(|plain| plain.x == own.x && plain.second_variable == own.second_variable)?;
             (plain.values.median > 0.0).then(|| own.values.median / plain.values.median)
         })
         .collect();
-    let of_points = Series::of(ratios);
+    let of_points = Series::of_rounds(ratios);
     let count = of_points.rounds.len();
-    let range = spread(Some((of_points.lowest, of_points.highest)));
-    let text = joined(&format!("{:.3} of plain", of_points.median), &range);
+    let range = format_spread(Some((of_points.lowest, of_points.highest)));
+    let text = join_value_and_spread(&format!("{:.3} of plain", of_points.median), &range);
     let lost = match plain.len().saturating_sub(count) {
         0 => String::new(),
         lost => format!("; no value at {lost} more"),
@@ -137,19 +141,20 @@ fn measured(paper: &Paper, figure: &Figure, results: &Results) -> Option<String>
 }
 
 /// Returns all rows of a paper as cells: figure, quantity, paper, here, ratio.
-fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
+fn table_cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
     let mut all = Vec::new();
     for figure in &paper.figures {
-        for row in rows(paper, figure, results) {
+        for row in paper_numbers(paper, figure, results) {
             // If an experiment was interrupted, the row shows its values and says so.
             let broken =
                 figure.experiment.as_ref().and_then(|id| results.reason_for_omission(&paper.name, id));
-            let (here, ratio) = match (&row.why, broken) {
-                (Some(why), _) => (why.clone(), ratio(None)),
-                (None, Some(why)) => {
-                    (format!("{} (broken off: {})", row.ours(), first_line(why)), ratio(row.ratio))
-                }
-                (None, None) => (row.ours(), ratio(row.ratio)),
+            let (here, ratio) = match (&row.reason_not_measured, broken) {
+                (Some(why), _) => (why.clone(), format_ratio(None)),
+                (None, Some(why)) => (
+                    format!("{} (broken off: {})", row.measured_with_spread(), first_line(why)),
+                    format_ratio(row.ratio_to_paper),
+                ),
+                (None, None) => (row.measured_with_spread(), format_ratio(row.ratio_to_paper)),
             };
             all.push(vec![figure.title.clone(), row.what, row.paper, here, ratio]);
         }
@@ -159,7 +164,7 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
         } else if figure.values.iter().all(|value| value.ours.is_none()) && figure.experiment.is_some() {
             let left = figure.experiment.as_ref().and_then(|id| results.reason_for_omission(&paper.name, id));
             let broken = left.map_or(String::new(), |why| format!(" (broken off: {})", first_line(why)));
-            let here = measured(paper, figure, results)
+            let here = measured_summary(paper, figure, results)
                 .map(|here| format!("{here}{broken}"))
                 .or_else(|| left.map(|why| first_line(why).to_owned()))
                 .unwrap_or_else(|| "not part of this run".into());
@@ -176,47 +181,47 @@ fn cells(paper: &Paper, results: &Results) -> Vec<Vec<String>> {
 }
 
 /// Maximum number of characters of a quantity, and of our number, in one line on a terminal.
-const WHAT: usize = 32;
-const OURS: usize = 60;
+const DESCRIPTION_WIDTH: usize = 32;
+const MEASURED_WIDTH: usize = 60;
 /// Maximum number of characters of a text in a separate line.
-const LINE: usize = 76;
+const LINE_WIDTH: usize = 76;
 
 /// Returns the heading of the column with our numbers.
 pub fn own_numbers_heading(results: &Results) -> &'static str {
     if results.machine.emulated { "here, emulated" } else { "here" }
 }
 
-fn heading(results: &Results) -> [&'static str; 5] {
+fn table_heading(results: &Results) -> [&'static str; 5] {
     ["figure", "", "paper", own_numbers_heading(results), "here / paper"]
 }
 
 /// Returns the figures for the terminal, one below the other, each with its numbers.
-pub fn summary(results: &Results) -> anyhow::Result<String> {
+pub fn results_summary(results: &Results) -> anyhow::Result<String> {
     let mut text = String::new();
-    for paper in paper::named(&results.papers, results.effort)? {
+    for paper in paper::papers_named(&results.papers, results.effort)? {
         let _ = writeln!(text, "{} ({})\n", paper.title, paper.year);
-        let [_, what, theirs, ours, _] = heading(results);
-        let _ = writeln!(text, "  {what:WHAT$}  {theirs:>11}  {:>7}  {ours}", "ratio");
+        let [_, what, theirs, ours, _] = table_heading(results);
+        let _ = writeln!(text, "  {what:DESCRIPTION_WIDTH$}  {theirs:>11}  {:>7}  {ours}", "ratio");
         let mut last = String::new();
-        for row in cells(&paper, results) {
+        for row in table_cells(&paper, results) {
             let [figure, what, theirs, ours, ratio] = &row[..] else { continue };
             if *figure != last {
                 let _ = writeln!(text, "{figure}");
                 last.clone_from(figure);
             }
             if what.is_empty() {
-                let _ = writeln!(text, "  {}", short(ours, LINE));
+                let _ = writeln!(text, "  {}", shorten_text(ours, LINE_WIDTH));
                 continue;
             }
-            let (what, ours) = (short(what, WHAT), short(ours, OURS));
-            let _ = writeln!(text, "  {what:WHAT$}  {theirs:>11}  {ratio:>7}  {ours}");
+            let (what, ours) = (shorten_text(what, DESCRIPTION_WIDTH), shorten_text(ours, MEASURED_WIDTH));
+            let _ = writeln!(text, "  {what:DESCRIPTION_WIDTH$}  {theirs:>11}  {ratio:>7}  {ours}");
         }
         text.push('\n');
     }
     Ok(text)
 }
 
-fn short(text: &str, most: usize) -> String {
+fn shorten_text(text: &str, most: usize) -> String {
     match text.chars().count() > most {
         true => text.chars().take(most - 3).chain("...".chars()).collect(),
         false => text.into(),
@@ -224,11 +229,11 @@ fn short(text: &str, most: usize) -> String {
 }
 
 /// Returns the tables as Markdown.
-fn tables(results: &Results) -> anyhow::Result<String> {
+fn result_tables(results: &Results) -> anyhow::Result<String> {
     let m = &results.machine;
     let mut text = format!(
         "{}, {} MiB; Linux {}, {}; {}{}; {}; load before {:.2}; measured beside plain routing: {}.\n",
-        m.processor(),
+        m.processor_text(),
         m.memory_mib,
         m.kernel,
         m.system,
@@ -239,15 +244,15 @@ fn tables(results: &Results) -> anyhow::Result<String> {
         results.subject.name
     );
     if !m.mitigations.is_empty() {
-        let _ = write!(text, "\nFaults of the processor: {}.\n", m.mitigated());
+        let _ = write!(text, "\nFaults of the processor: {}.\n", m.mitigations_text());
     }
-    for warning in results.warnings() {
+    for warning in results.warnings_about_machine() {
         let _ = write!(text, "\n**These numbers are not reliable: {warning}.**\n");
     }
-    for paper in paper::named(&results.papers, results.effort)? {
+    for paper in paper::papers_named(&results.papers, results.effort)? {
         let _ = write!(text, "\n### {} ({})\n\n", paper.title, paper.year);
-        let _ = writeln!(text, "| {} |\n|---|---|---:|---:|---:|", heading(results).join(" | "));
-        for row in cells(&paper, results) {
+        let _ = writeln!(text, "| {} |\n|---|---|---:|---:|---:|", table_heading(results).join(" | "));
+        for row in table_cells(&paper, results) {
             let _ = writeln!(text, "| {} |", row.join(" | "));
         }
         let _ = write!(text, "\nNot comparable:\n\n");
@@ -261,27 +266,27 @@ fn tables(results: &Results) -> anyhow::Result<String> {
 /// Returns a page with its tables replaced.
 pub fn fill_tables(page: &str, results: &Results) -> anyhow::Result<String> {
     let (before, rest) = page
-        .split_once(BEGIN)
-        .with_context(|| format!("cannot insert the tables: the page has no line {BEGIN}"))?;
-    let (_, after) = rest
-        .split_once(END)
-        .with_context(|| format!("cannot insert the tables: the page has no line {END} after {BEGIN}"))?;
+        .split_once(TABLES_BEGIN)
+        .with_context(|| format!("cannot insert the tables: the page has no line {TABLES_BEGIN}"))?;
+    let (_, after) = rest.split_once(TABLES_END).with_context(|| {
+        format!("cannot insert the tables: the page has no line {TABLES_END} after {TABLES_BEGIN}")
+    })?;
     ensure!(
-        !after.contains(BEGIN),
-        "cannot insert the tables: expected one line {BEGIN} in the page, found two"
+        !after.contains(TABLES_BEGIN),
+        "cannot insert the tables: expected one line {TABLES_BEGIN} in the page, found two"
     );
-    Ok(format!("{before}{BEGIN}\n{}{END}{after}", tables(results)?))
+    Ok(format!("{before}{TABLES_BEGIN}\n{}{TABLES_END}{after}", result_tables(results)?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::tests::results;
+    use crate::results::tests::test_results;
 
     #[test]
     fn every_figure_has_a_row() {
-        let results = results();
-        let page = format!("# Head\n\n{BEGIN}\nformer\n{END}\n\nTail\n");
+        let results = test_results();
+        let page = format!("# Head\n\n{TABLES_BEGIN}\nformer\n{TABLES_END}\n\nTail\n");
         let made = fill_tables(&page, &results).expect("is good");
         assert!(
             made.starts_with("# Head\n") && made.ends_with("Tail\n") && !made.contains("former"),
@@ -291,7 +296,7 @@ mod tests {
             "| Figure 2: UDP throughput with and without NEMO | highest, router | 92.8 Mbit/s | 92.1 Mbit/s \
              (92 to 92.2) | 0.992 |"
         ));
-        let paper = &paper::named(&results.papers, results.effort).expect("is good")[0];
+        let paper = &paper::papers_named(&results.papers, results.effort).expect("is good")[0];
         for figure in &paper.figures {
             assert!(made.contains(&format!("| {} |", figure.title)), "{}", figure.title);
         }
@@ -299,17 +304,17 @@ mod tests {
         assert!(fill_tables("# Head\n", &results).is_err());
         // If plain routing has a value and the subject lacks it, the row says so.
         let mut holes = results.clone();
-        holes.samples.retain(|one| one.series == "plain" || one.x != Some(95.0));
+        holes.curve_points.retain(|one| one.series == "plain" || one.x != Some(95.0));
         let figure = paper.figures.iter().find(|one| one.id == "fig2").expect("is there");
-        let told = |results: &Results| measured(paper, figure, results).expect("is there");
+        let told = |results: &Results| measured_summary(paper, figure, results).expect("is there");
         assert_eq!(told(&results), "0.978 of plain (0.978 to 1), the median of 3 points");
         assert_eq!(told(&holes), "0.989 of plain (0.978 to 1), the median of 2 points; no value at 1 more");
         // The table marks an interrupted experiment beside its numbers.
         let mut broken = results.clone();
-        broken.left_out.push(crate::results::OmittedExperiment {
+        broken.omitted_experiments.push(crate::results::OmittedExperiment {
             paper: "nemo-basic-support".into(),
             experiment: "udp-rates".into(),
-            why: "the disk is full\nand more".into(),
+            reason: "the disk is full\nand more".into(),
         });
         let made = fill_tables(&page, &broken).expect("is good");
         let row = "| highest, router | 92.8 Mbit/s | 92.1 Mbit/s (92 to 92.2) (broken off: the disk is full) \
@@ -320,7 +325,7 @@ mod tests {
         let made = fill_tables(&page, &emulated).expect("is good");
         assert!(made.contains("**These numbers are not reliable: an emulated machine: "), "{made}");
         assert!(made.contains("| figure |  | paper | here, emulated | here / paper |"), "{made}");
-        let text = summary(&emulated).expect("is good");
+        let text = results_summary(&emulated).expect("is good");
         assert!(text.contains("here, emulated"), "{text}");
         let row = "\n  highest, router                   92.8 Mbit/s    0.992  92.1 Mbit/s (92 to 92.2)\n";
         assert!(text.contains(row), "{text}");

@@ -91,7 +91,7 @@ pub struct Args {
 pub struct Plan {
     papers: Vec<Paper>,
     effort: Effort,
-    contender: ImplementationUnderTest,
+    implementation: ImplementationUnderTest,
     carnet: PathBuf,
     scenarios: PathBuf,
     out: PathBuf,
@@ -103,9 +103,9 @@ pub struct Plan {
 pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
     if let [old, new] = &args.compare[..] {
         // The exit status is as for `diff`: 1 for a difference, 2 if the comparison is impossible.
-        let verdict = read(old).and_then(|old| compare::compare(&old, &read(new)?));
+        let verdict = read_results(old).and_then(|old| compare::compare(&old, &read_results(new)?));
         let verdict = verdict.map_err(|error| CommandLineError(format!("{error:#}")))?;
-        print!("{}", verdict.text());
+        print!("{}", verdict.report_text());
         return Ok(Some(if verdict.has_slower_or_lost_curve() {
             ExitCode::FAILURE
         } else {
@@ -113,15 +113,15 @@ pub fn without_testbed(args: &Args) -> anyhow::Result<Option<ExitCode>> {
         }));
     }
     if let [results, page] = &args.document[..] {
-        let results = read(results)?;
+        let results = read_results(results)?;
         let text =
             std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
-        write(page, &document::fill_tables(&text, &results)?)?;
+        write_file(page, &document::fill_tables(&text, &results)?)?;
         return Ok(Some(ExitCode::SUCCESS));
     }
     if let Some(file) = &args.render {
         let folder = file.parent().unwrap_or(Path::new("."));
-        reports(&read(file)?, folder, true)?;
+        write_reports(&read_results(file)?, folder, true)?;
         return Ok(Some(ExitCode::SUCCESS));
     }
     Ok(None)
@@ -135,10 +135,10 @@ pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<Plan> {
         _ => Effort::Full,
     };
     let papers =
-        paper::named(&args.papers, effort).map_err(|error| CommandLineError(format!("{error:#}")))?;
+        paper::papers_named(&args.papers, effort).map_err(|error| CommandLineError(format!("{error:#}")))?;
     tools::check_programs(&[("ethtool", "ethtool"), ("tc", "iproute2")])?;
     let carnet = tools::carnet_program(args.carnet.as_deref())?;
-    let scenarios = scenario::folder(args.scenarios.as_deref())?;
+    let scenarios = scenario::scenarios_folder(args.scenarios.as_deref())?;
     std::fs::create_dir_all(args.out.join("logs"))
         .with_context(|| format!("cannot make {}", args.out.display()))?;
     let out = args.out.canonicalize()?;
@@ -147,7 +147,7 @@ pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<Plan> {
         ("the carnet program", &carnet),
         ("the folder of scenarios", &scenarios),
     ] {
-        isolate::check_not_below_run(what, file)?;
+        isolate::check_not_below_run_directory(what, file)?;
     }
     let contender = match (&args.mr, &args.ha, args.path) {
         (Some(mr), Some(ha), _) => ImplementationUnderTest::Commands { mr: mr.clone(), ha: ha.clone() },
@@ -158,55 +158,60 @@ pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<Plan> {
         }
         _ => ImplementationUnderTest::Carnet(vec![DataPath::Tun]),
     };
-    Ok(Plan { papers, effort, contender, carnet, scenarios, out, mode })
+    Ok(Plan { papers, effort, implementation: contender, carnet, scenarios, out, mode })
 }
 
 /// Measures inside the lab's namespaces, and writes the reports.
 pub fn run(plan: &Plan) -> anyhow::Result<()> {
-    let begin = clock::monotonic();
+    let begin = clock::monotonic_now();
     let watch = cores::ProcessorTimeWatch::begin()?;
     let mut results = Results {
         schema_version: SCHEMA_VERSION,
         machine: machine::describe(&plan.carnet, &plan.scenarios),
-        time: clock::utc(clock::realtime()),
+        time: clock::format_utc(clock::realtime_now()),
         effort: plan.effort,
-        load_before: cores::load(),
+        load_before: cores::load_averages(),
         papers: plan.papers.iter().map(|paper| paper.name.clone()).collect(),
         ..Results::default()
     };
-    let told = figures::disturbances(results.machine.cores, results.load_before[0], [0.0; 2]);
+    let told = figures::describe_disturbances(results.machine.cores, results.load_before[0], [0.0; 2]);
     for why in told {
-        console::step(&format!("the figures will not be reliable: {why}"));
+        console::print_step(&format!("the figures will not be reliable: {why}"));
     }
-    let programs = Programs { carnet: plan.carnet.clone(), logs: plan.out.join("logs") };
+    let programs = Programs { carnet_program: plan.carnet.clone(), log_folder: plan.out.join("logs") };
     // Remove the file of an earlier run.
-    let until_then = partial(plan);
+    let until_then = partial_results_file(plan);
     if until_then.exists() {
         std::fs::remove_file(&until_then)
             .with_context(|| format!("cannot remove {}", until_then.display()))?;
     }
-    runner::run(plan, &programs, &mut results).map_err(|error| match until_then.exists() {
+    runner::run_experiments(plan, &programs, &mut results).map_err(|error| match until_then.exists() {
         true => error.context(format!("the results up to the error are in {}", until_then.display())),
         false => error,
     })?;
-    results.others = watch.shares_of_others()?;
-    results.disturbed = figures::disturbances(results.machine.cores, results.load_before[0], results.others);
-    results.duration_s = (clock::monotonic() - begin) as f64 / 1e9;
+    results.core_shares_of_others = watch.busy_shares_of_others()?;
+    results.disturbed = figures::describe_disturbances(
+        results.machine.cores,
+        results.load_before[0],
+        results.core_shares_of_others,
+    );
+    results.duration_s = (clock::monotonic_now() - begin) as f64 / 1e9;
     let file = plan.out.join("eval.json");
-    save(plan, &results)?;
-    std::fs::rename(partial(plan), &file).with_context(|| format!("cannot write {}", file.display()))?;
+    save_results(plan, &results)?;
+    std::fs::rename(partial_results_file(plan), &file)
+        .with_context(|| format!("cannot write {}", file.display()))?;
     // Print no PDF on an emulated machine, because the browser takes minutes per page there. `--render` can
     // print it on another machine.
-    let written = reports(&results, &plan.out, !results.machine.emulated)?;
-    println!("\n{}", document::summary(&results)?);
-    for warning in results.warnings() {
-        console::step(&format!("NOTE: {warning}"));
+    let written = write_reports(&results, &plan.out, !results.machine.emulated)?;
+    println!("\n{}", document::results_summary(&results)?);
+    for warning in results.warnings_about_machine() {
+        console::print_step(&format!("NOTE: {warning}"));
     }
-    console::step(&format!("{:.0} s; {}", results.duration_s, file.display()));
+    console::print_step(&format!("{:.0} s; {}", results.duration_s, file.display()));
     for page in written {
-        console::step(&page.display().to_string());
+        console::print_step(&page.display().to_string());
     }
-    let unmeasured = unmeasured(&results);
+    let unmeasured = unmeasured_papers(&results);
     anyhow::ensure!(
         unmeasured.is_empty(),
         "all measurements of these experiments failed: {}",
@@ -217,10 +222,10 @@ pub fn run(plan: &Plan) -> anyhow::Result<()> {
 
 /// Returns the papers for which the run has neither a measurement nor an experiment that was left out for a
 /// recorded reason. Returns all papers if the run has no measurement at all.
-fn unmeasured(results: &Results) -> Vec<&str> {
+fn unmeasured_papers(results: &Results) -> Vec<&str> {
     let papers = results.papers.iter().map(String::as_str);
-    let has_value = |paper: &str| results.samples.iter().any(|one| one.paper == paper);
-    let is_left_out = |paper: &str| results.left_out.iter().any(|one| one.paper == paper);
+    let has_value = |paper: &str| results.curve_points.iter().any(|one| one.paper == paper);
+    let is_left_out = |paper: &str| results.omitted_experiments.iter().any(|one| one.paper == paper);
     if !results.papers.iter().any(|paper| has_value(paper)) {
         return papers.collect();
     }
@@ -229,35 +234,35 @@ fn unmeasured(results: &Results) -> Vec<&str> {
 
 /// Returns the file of an unfinished run's results. The eval.json of an earlier run stays until this run
 /// ends.
-fn partial(plan: &Plan) -> PathBuf {
+fn partial_results_file(plan: &Plan) -> PathBuf {
     plan.out.join("eval.json.new")
 }
 
 /// Writes the results of a run that has not finished.
-fn save(plan: &Plan, results: &Results) -> anyhow::Result<()> {
-    write(&partial(plan), &format!("{}\n", serde_json::to_string_pretty(results)?))
+fn save_results(plan: &Plan, results: &Results) -> anyhow::Result<()> {
+    write_file(&partial_results_file(plan), &format!("{}\n", serde_json::to_string_pretty(results)?))
 }
 
 /// Writes the reports, and with `pdf` also a PDF of each. Returns the paths of the pages.
-fn reports(results: &Results, folder: &Path, pdf: bool) -> anyhow::Result<Vec<PathBuf>> {
+fn write_reports(results: &Results, folder: &Path, pdf: bool) -> anyhow::Result<Vec<PathBuf>> {
     let mut pages = Vec::new();
-    for paper in paper::named(&results.papers, results.effort)? {
+    for paper in paper::papers_named(&results.papers, results.effort)? {
         let page = folder.join(format!("{}.html", paper.name));
-        write(&page, &report::html(&paper, results))?;
+        write_file(&page, &report::html_report(&paper, results))?;
         pages.push(page.clone());
         let wanted = pdf && results.effort != Effort::Smoke;
         if let Some(browser) = tools::find_program("chromium").filter(|_| wanted) {
             let print = folder.join(format!("{}.pdf", paper.name));
-            match report::print(&browser, &page, &print) {
+            match report::print_to_pdf(&browser, &page, &print) {
                 Ok(()) => pages.push(print),
-                Err(error) => console::step(&format!("no PDF: {error:#}")),
+                Err(error) => console::print_step(&format!("no PDF: {error:#}")),
             }
         }
     }
     Ok(pages)
 }
 
-fn read(file: &Path) -> anyhow::Result<Results> {
+fn read_results(file: &Path) -> anyhow::Result<Results> {
     let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let results: Results =
         serde_json::from_slice(&text).with_context(|| format!("{} is no eval.json", file.display()))?;
@@ -270,7 +275,7 @@ fn read(file: &Path) -> anyhow::Result<Results> {
     Ok(results)
 }
 
-fn write(file: &Path, content: &str) -> anyhow::Result<()> {
+fn write_file(file: &Path, content: &str) -> anyhow::Result<()> {
     std::fs::write(file, content).with_context(|| format!("cannot write {}", file.display()))
 }
 
@@ -278,20 +283,20 @@ fn write(file: &Path, content: &str) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use crate::results::OmittedExperiment;
-    use crate::results::tests::sample;
+    use crate::results::tests::test_point;
 
     #[test]
     fn paper_of_which_nothing_was_measured_is_named() {
         let mut results = Results { papers: vec!["a".into(), "b".into()], ..Results::default() };
-        assert_eq!(unmeasured(&results), ["a", "b"]);
-        let mut one = sample("tcp", "plain", None, "", "");
+        assert_eq!(unmeasured_papers(&results), ["a", "b"]);
+        let mut one = test_point("tcp", "plain", None, "", "");
         one.paper = "a".into();
-        results.samples.push(one);
-        assert_eq!(unmeasured(&results), ["b"]);
+        results.curve_points.push(one);
+        assert_eq!(unmeasured_papers(&results), ["b"]);
         let (paper, experiment, why) = ("b".into(), "rtt".into(), "no IPv4 here".into());
-        results.left_out.push(OmittedExperiment { paper, experiment, why });
-        assert!(unmeasured(&results).is_empty());
-        results.samples.clear();
-        assert_eq!(unmeasured(&results), ["a", "b"]);
+        results.omitted_experiments.push(OmittedExperiment { paper, experiment, reason: why });
+        assert!(unmeasured_papers(&results).is_empty());
+        results.curve_points.clear();
+        assert_eq!(unmeasured_papers(&results), ["a", "b"]);
     }
 }

@@ -7,20 +7,20 @@
 
 use super::paper::{CurveNumber, Figure, NumberConversion, Paper, Selector};
 use super::results::{CurvePoint, Results};
-use carnet_testbed::expect::number;
+use carnet_testbed::expect::format_number;
 
 /// A number and its range.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Number {
+pub struct MeasuredNumber {
     /// Value computed from the medians.
     pub value: f64,
     /// Lowest and highest value; `None` with a single repetition.
-    pub range: Option<(f64, f64)>,
+    pub repetition_range: Option<(f64, f64)>,
 }
 
 /// Formats a range in brackets; returns an empty text without a range, or if both ends look equal.
-pub fn spread(range: Option<(f64, f64)>) -> String {
-    let shown = range.map(|(low, high)| (number(low), number(high)));
+pub fn format_spread(range: Option<(f64, f64)>) -> String {
+    let shown = range.map(|(low, high)| (format_number(low), format_number(high)));
     shown.filter(|(low, high)| low != high).map_or(String::new(), |(low, high)| format!("({low} to {high})"))
 }
 
@@ -34,52 +34,57 @@ struct AxisPlace {
 }
 
 /// Function that selects the value of a sample that counts: one of its repetitions, or their median.
-type Taken<'a> = &'a dyn Fn(&CurvePoint) -> Option<f64>;
+type ValueOfPoint<'a> = &'a dyn Fn(&CurvePoint) -> Option<f64>;
 
 /// Samples and rule from which a number is computed.
-struct Source<'a> {
+struct NumberSource<'a> {
     results: &'a Results,
     paper: &'a str,
     experiment: &'a str,
     quantity: Option<&'a str>,
-    ours: &'a Selector,
+    selector: &'a Selector,
 }
 
 impl Results {
     /// Returns our number for a number of the paper; `None` if it was not measured.
-    pub fn number(&self, paper: &Paper, figure: &Figure, ours: &Selector) -> Option<Number> {
-        let source = Source {
+    pub fn number_of_figure(
+        &self,
+        paper: &Paper,
+        figure: &Figure,
+        ours: &Selector,
+    ) -> Option<MeasuredNumber> {
+        let source = NumberSource {
             results: self,
             paper: &paper.name,
             experiment: figure.experiment.as_deref()?,
             quantity: ours.metric.as_deref().or(figure.quantity.as_deref()),
-            ours,
+            selector: ours,
         };
-        let taken: Taken<'_> = match ours.of {
-            CurveNumber::Deviation => &|one| deviation(&one.values.rounds),
+        let taken: ValueOfPoint<'_> = match ours.of {
+            CurveNumber::Deviation => &|one| standard_deviation(&one.values.rounds),
             _ => &|one| Some(one.values.median),
         };
-        let value = source.number(taken)?;
+        let value = source.selected_number(taken)?;
         let others = match ours.of {
             CurveNumber::Deviation => Vec::new(),
-            _ => source.repeated(),
+            _ => source.numbers_of_repetitions(),
         };
         let range = (others.len() > 1).then(|| {
             others.iter().fold((value, value), |(low, high), one| (f64::min(low, *one), f64::max(high, *one)))
         });
-        Some(Number { value, range })
+        Some(MeasuredNumber { value, repetition_range: range })
     }
 }
 
-impl Source<'_> {
+impl NumberSource<'_> {
     /// Returns the places of a curve; `None` if a place has no selected value.
-    fn places(&self, experiment: &str, series: &str, taken: Taken<'_>) -> Option<Vec<AxisPlace>> {
+    fn axis_places(&self, experiment: &str, series: &str, taken: ValueOfPoint<'_>) -> Option<Vec<AxisPlace>> {
         let curves = self.results.curves(self.paper, experiment, self.quantity);
         let wanted = |key: &(&str, Option<&str>)| {
-            key.0 == series && self.ours.with.as_deref().is_none_or(|with| key.1 == Some(with))
+            key.0 == series && self.selector.with.as_deref().is_none_or(|with| key.1 == Some(with))
         };
         let points = curves.into_iter().filter(|(key, _)| wanted(key)).flat_map(|(_, points)| points);
-        let within = |one: &&CurvePoint| self.ours.up_to.is_none_or(|most| one.x.unwrap_or(0.0) <= most);
+        let within = |one: &&CurvePoint| self.selector.up_to.is_none_or(|most| one.x.unwrap_or(0.0) <= most);
         let place = |one: &CurvePoint| {
             Some(AxisPlace { x: one.x.unwrap_or(0.0), median: one.values.median, value: taken(one)? })
         };
@@ -88,35 +93,35 @@ impl Source<'_> {
 
     /// Returns the places of the curve by which this number is divided, or which is subtracted. `None` if a
     /// place has no selected value, `Some(None)` if the number needs no second curve.
-    fn base(&self, taken: Taken<'_>) -> Option<Option<Vec<AxisPlace>>> {
-        let ours = self.ours;
+    fn base_places(&self, taken: ValueOfPoint<'_>) -> Option<Option<Vec<AxisPlace>>> {
+        let ours = self.selector;
         let base = match (&ours.over, &ours.minus, &ours.over_experiment) {
-            (Some(series), ..) | (_, Some(series), _) => self.places(self.experiment, series, taken)?,
-            (.., Some(experiment)) => self.places(experiment, &ours.series, taken)?,
+            (Some(series), ..) | (_, Some(series), _) => self.axis_places(self.experiment, series, taken)?,
+            (.., Some(experiment)) => self.axis_places(experiment, &ours.series, taken)?,
             _ => return Some(None),
         };
         Some(Some(base))
     }
 
-    fn combine(&self, a: f64, b: f64) -> f64 {
-        if self.ours.minus.is_some() { a - b } else { a / b }
+    fn combine_with_base(&self, a: f64, b: f64) -> f64 {
+        if self.selector.minus.is_some() { a - b } else { a / b }
     }
 
     /// Divides each point of a curve by the point of the second curve at the same place, or subtracts that
     /// point.
-    fn each(&self, own: &[AxisPlace], base: &[AxisPlace]) -> Vec<AxisPlace> {
+    fn combine_places(&self, own: &[AxisPlace], base: &[AxisPlace]) -> Vec<AxisPlace> {
         let both = |own: &AxisPlace| {
             let base = base.iter().find(|base| base.x == own.x)?;
-            let [median, value] =
-                [(own.median, base.median), (own.value, base.value)].map(|(a, b)| self.combine(a, b));
+            let [median, value] = [(own.median, base.median), (own.value, base.value)]
+                .map(|(a, b)| self.combine_with_base(a, b));
             Some(AxisPlace { x: own.x, median, value })
         };
         own.iter().filter_map(both).collect()
     }
 
-    fn shaped(&self, value: f64) -> Option<f64> {
-        let value = value * self.ours.times.unwrap_or(1.0);
-        let value = match self.ours.shape {
+    fn convert_value(&self, value: f64) -> Option<f64> {
+        let value = value * self.selector.times.unwrap_or(1.0);
+        let value = match self.selector.shape {
             None => value,
             Some(NumberConversion::Percent) => 100.0 * value,
             Some(NumberConversion::Decay) => 100.0 * (1.0 - value),
@@ -125,42 +130,48 @@ impl Source<'_> {
     }
 
     /// Returns the number for the selected values; `None` if a value is missing.
-    fn number(&self, taken: Taken<'_>) -> Option<f64> {
-        let own = self.places(self.experiment, &self.ours.series, taken)?;
-        self.shaped(match self.base(taken)? {
-            None => pick(&own, self.ours)?,
-            Some(base) if self.ours.each => pick(&self.each(&own, &base), self.ours)?,
-            Some(base) => self.combine(pick(&own, self.ours)?, pick(&base, self.ours)?),
+    fn selected_number(&self, taken: ValueOfPoint<'_>) -> Option<f64> {
+        let own = self.axis_places(self.experiment, &self.selector.series, taken)?;
+        self.convert_value(match self.base_places(taken)? {
+            None => pick_number(&own, self.selector)?,
+            Some(base) if self.selector.each => {
+                pick_number(&self.combine_places(&own, &base), self.selector)?
+            }
+            Some(base) => {
+                self.combine_with_base(pick_number(&own, self.selector)?, pick_number(&base, self.selector)?)
+            }
         })
     }
 
     /// Returns the number of each repetition alone. For a mean over points that were measured once, returns
     /// the value of each point.
-    fn repeated(&self) -> Vec<f64> {
+    fn numbers_of_repetitions(&self) -> Vec<f64> {
         let of_it = |one: &&CurvePoint| one.paper == self.paper && one.experiment == self.experiment;
-        let samples = self.results.samples.iter().filter(of_it);
-        let last = samples.filter_map(|one| Some(self.results.numbered(one).last()?.0)).max();
+        let samples = self.results.curve_points.iter().filter(of_it);
+        let last = samples.filter_map(|one| Some(self.results.values_by_repetition(one).last()?.0)).max();
         let rounds = 0..last.map_or(0, |last| last + 1);
-        if rounds.len() == 1 && self.ours.of == CurveNumber::Mean {
-            return self.points().unwrap_or_default();
+        if rounds.len() == 1 && self.selector.of == CurveNumber::Mean {
+            return self.numbers_of_points().unwrap_or_default();
         }
         let of_round = |round: usize| {
-            self.number(&|one| Some(self.results.numbered(one).into_iter().find(|it| it.0 == round)?.1))
+            self.selected_number(&|one| {
+                Some(self.results.values_by_repetition(one).into_iter().find(|it| it.0 == round)?.1)
+            })
         };
         rounds.filter_map(of_round).collect()
     }
 
-    fn points(&self) -> Option<Vec<f64>> {
-        let taken: Taken<'_> = &|one| Some(one.values.median);
-        let own = self.places(self.experiment, &self.ours.series, taken)?;
-        let places = self.base(taken)?.map(|base| self.each(&own, &base)).unwrap_or(own);
-        places.iter().map(|place| self.shaped(place.value)).collect()
+    fn numbers_of_points(&self) -> Option<Vec<f64>> {
+        let taken: ValueOfPoint<'_> = &|one| Some(one.values.median);
+        let own = self.axis_places(self.experiment, &self.selector.series, taken)?;
+        let places = self.base_places(taken)?.map(|base| self.combine_places(&own, &base)).unwrap_or(own);
+        places.iter().map(|place| self.convert_value(place.value)).collect()
     }
 }
 
 /// Returns the selected value of a curve: that of one place, or the mean of all places. The medians decide
 /// which place is the highest or lowest. `None` if the curve lacks the place.
-fn pick(places: &[AxisPlace], ours: &Selector) -> Option<f64> {
+fn pick_number(places: &[AxisPlace], ours: &Selector) -> Option<f64> {
     let by_median = |a: &&AxisPlace, b: &&AxisPlace| a.median.total_cmp(&b.median);
     let place = match ours.of {
         CurveNumber::Mean => {
@@ -176,7 +187,7 @@ fn pick(places: &[AxisPlace], ours: &Selector) -> Option<f64> {
 }
 
 /// Returns the standard deviation of a sample; `None` for a single value.
-fn deviation(values: &[f64]) -> Option<f64> {
+fn standard_deviation(values: &[f64]) -> Option<f64> {
     let count = values.len();
     let mean = values.iter().sum::<f64>() / count.max(1) as f64;
     let sum: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
@@ -188,65 +199,65 @@ mod tests {
     use super::*;
     use crate::paper::{self, Effort};
     use crate::results::Failure;
-    use crate::results::tests::{results, sample};
+    use crate::results::tests::{test_point, test_results};
 
-    fn got(results: &Results, figure: &str, what: &str) -> Option<Number> {
-        let papers = paper::named(&["nemo-basic-support".into()], Effort::Full).expect("is good");
+    fn number_of_row(results: &Results, figure: &str, what: &str) -> Option<MeasuredNumber> {
+        let papers = paper::papers_named(&["nemo-basic-support".into()], Effort::Full).expect("is good");
         let figure = papers[0].figures.iter().find(|one| one.id == figure).expect("is there");
         let value = figure.values.iter().find(|one| one.what.starts_with(what)).expect("is there");
-        let found = results.number(&papers[0], figure, value.ours.as_ref().expect("is there"))?;
+        let found = results.number_of_figure(&papers[0], figure, value.ours.as_ref().expect("is there"))?;
         let round = |value: f64| (value * 1e3).round() / 1e3;
-        let range = found.range.map(|(low, high)| (round(low), round(high)));
-        Some(Number { value: round(found.value), range })
+        let range = found.repetition_range.map(|(low, high)| (round(low), round(high)));
+        Some(MeasuredNumber { value: round(found.value), repetition_range: range })
     }
 
     #[test]
     fn values_are_selected_as_in_the_paper() {
-        let results = results();
-        let is = |value, range| Some(Number { value, range });
-        assert_eq!(got(&results, "fig2", "highest, router"), is(92.1, Some((92.0, 92.2))));
+        let results = test_results();
+        let is = |value, range| Some(MeasuredNumber { value, repetition_range: range });
+        assert_eq!(number_of_row(&results, "fig2", "highest, router"), is(92.1, Some((92.0, 92.2))));
         // Each repetition has its own ratio to plain routing.
-        assert_eq!(got(&results, "fig2", "the mobile router"), is(2.172, Some((2.169, 2.174))));
-        assert_eq!(got(&results, "table1-added", "added by NEPL"), is(0.01, None));
-        assert_eq!(got(&results, "fig3-threshold", "router"), None);
+        assert_eq!(number_of_row(&results, "fig2", "the mobile router"), is(2.172, Some((2.169, 2.174))));
+        assert_eq!(number_of_row(&results, "table1-added", "added by NEPL"), is(0.01, None));
+        assert_eq!(number_of_row(&results, "fig3-threshold", "router"), None);
     }
 
     #[test]
     fn failed_repetition_is_not_in_the_range() {
-        let mut results = results();
+        let mut results = test_results();
         // The highest point of plain routing keeps only two of four repetitions: the second and the fourth.
-        let key = sample("udp-rates", "plain", Some(95.0), "mbit", "Mbit/s");
-        results.samples.retain(|one| !(one.series == "plain" && one.x == Some(95.0)));
+        let key = test_point("udp-rates", "plain", Some(95.0), "mbit", "Mbit/s");
+        results.curve_points.retain(|one| !(one.series == "plain" && one.x == Some(95.0)));
         for (round, value) in [(1, 93.0), (3, 94.0)] {
-            results.failures.push(Failure { round: round - 1, ..Failure::of_sample(&key) });
+            results.failures.push(Failure { repetition: round - 1, ..Failure::of_sample(&key) });
             results.add(key.clone(), value);
         }
-        let decay = got(&results, "fig2", "the mobile router").expect("is there");
+        let decay = number_of_row(&results, "fig2", "the mobile router").expect("is there");
         // The value is 90.1 of 93 in the second repetition; the fourth repetition has no partner.
-        assert_eq!(decay, Number { value: 3.636, range: None });
-        let own = got(&results, "fig2", "highest, mobile router").expect("is there");
-        assert_eq!(own.range, Some((90.0, 90.2)));
+        assert_eq!(decay, MeasuredNumber { value: 3.636, repetition_range: None });
+        let own = number_of_row(&results, "fig2", "highest, mobile router").expect("is there");
+        assert_eq!(own.repetition_range, Some((90.0, 90.2)));
     }
 
     #[test]
     fn mean_of_moves_has_lowest_and_highest_move() {
-        let mut results = results();
+        let mut results = test_results();
         for (x, host, router) in [(1.0, 5.0, 4.0), (2.0, 3.0, 4.0), (3.0, 9.0, 6.0)] {
-            results.add(sample("handover", "subject", Some(x), "ms", "ms"), host);
-            results.add(sample("handover", "router", Some(x), "ms", "ms"), router);
+            results.add(test_point("handover", "subject", Some(x), "ms", "ms"), host);
+            results.add(test_point("handover", "router", Some(x), "ms", "ms"), router);
         }
         assert_eq!(
-            got(&results, "fig6", "host's gap"),
-            Some(Number { value: 1.0, range: Some((-1.0, 3.0)) })
+            number_of_row(&results, "fig6", "host's gap"),
+            Some(MeasuredNumber { value: 1.0, repetition_range: Some((-1.0, 3.0)) })
         );
     }
 
     #[test]
     fn range_is_printed_if_repetitions_differ() {
-        assert_eq!(spread(Some((0.25, 1.0))), "(0.25 to 1)");
-        assert_eq!(spread(Some((92.0, 92.0))), "");
-        assert_eq!(spread(None), "");
-        assert_eq!(deviation(&[1.0, 2.0, 3.0]), Some(1.0));
-        assert_eq!(deviation(&[1.0]), None);
+        assert_eq!(format_spread(Some((0.25, 1.0))), "(0.25 to 1)");
+        assert_eq!(format_spread(Some((92.0, 92.0))), "");
+        assert_eq!(format_spread(None), "");
+        assert_eq!(standard_deviation(&[1.0, 2.0, 3.0]), Some(1.0));
+        assert_eq!(standard_deviation(&[1.0]), None);
     }
 }

@@ -9,7 +9,7 @@ use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 /// The files of the papers, in the order of the report.
-const FILES: [&str; 4] = [
+const PAPER_FILES: [&str; 4] = [
     include_str!("../../../eval/papers/nemo-basic-support.toml"),
     include_str!("../../../eval/papers/nemo-low-end.toml"),
     include_str!("../../../eval/papers/nemo-wimax.toml"),
@@ -54,7 +54,7 @@ pub struct Paper {
 /// Kind of an experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum ExperimentKind {
     /// UDP at a given rate, by iperf3.
     Udp,
     /// TCP as fast as possible, by iperf3.
@@ -106,7 +106,7 @@ pub struct Experiment {
     /// Name within the paper.
     pub id: String,
     /// Kind of the measurement.
-    pub kind: Kind,
+    pub kind: ExperimentKind,
     /// Testbed on which the experiment runs.
     #[serde(default, rename = "bed")]
     pub place: ExperimentNetwork,
@@ -150,10 +150,10 @@ pub struct Experiment {
     #[serde(default)]
     pub share: Option<f64>,
     /// Number of measurements of each point.
-    #[serde(default = "once")]
+    #[serde(default = "default_repetitions")]
     pub repeat: usize,
     /// Whether the lab measures each series once in advance, without recording the result.
-    #[serde(default = "yes")]
+    #[serde(default = "default_true")]
     pub warm_up: bool,
     /// Folder of the scenario.
     #[serde(default)]
@@ -163,11 +163,11 @@ pub struct Experiment {
     pub factor: f64,
 }
 
-fn once() -> usize {
+fn default_repetitions() -> usize {
     1
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -338,12 +338,12 @@ impl Paper {
             }
         }
         let paper: Paper = table.try_into()?;
-        paper.check().with_context(|| format!("paper {}", paper.name))?;
+        paper.check_consistency().with_context(|| format!("paper {}", paper.name))?;
         Ok(paper)
     }
 
     /// Checks that every name refers to an object, and that every figure has the required texts.
-    fn check(&self) -> anyhow::Result<()> {
+    fn check_consistency(&self) -> anyhow::Result<()> {
         for figure in &self.figures {
             for id in figure.experiment.iter().chain(&figure.against) {
                 ensure!(
@@ -385,14 +385,14 @@ impl Paper {
 }
 
 /// Returns all papers, with points and repetitions for this effort.
-pub fn all(effort: Effort) -> anyhow::Result<Vec<Paper>> {
-    FILES.iter().map(|text| Paper::parse(text, effort)).collect()
+pub fn all_papers(effort: Effort) -> anyhow::Result<Vec<Paper>> {
+    PAPER_FILES.iter().map(|text| Paper::parse(text, effort)).collect()
 }
 
 /// Returns the papers with these names, in the order of the names. Without names, or with `all`, returns all
 /// papers.
-pub fn named(names: &[String], effort: Effort) -> anyhow::Result<Vec<Paper>> {
-    let all = all(effort)?;
+pub fn papers_named(names: &[String], effort: Effort) -> anyhow::Result<Vec<Paper>> {
+    let all = all_papers(effort)?;
     let known: Vec<&str> = all.iter().map(|paper| paper.name.as_str()).collect();
     if let Some(unknown) = names.iter().find(|name| *name != "all" && !known.contains(&name.as_str())) {
         bail!("expected the name of a paper ({}, all), found {unknown:?}", known.join(", "));
@@ -408,8 +408,8 @@ mod tests {
     #[test]
     fn every_paper_file_is_complete_for_every_effort() {
         for effort in [Effort::Full, Effort::Quick, Effort::Smoke] {
-            let papers = all(effort).expect("are good");
-            assert_eq!(papers.len(), FILES.len());
+            let papers = all_papers(effort).expect("are good");
+            assert_eq!(papers.len(), PAPER_FILES.len());
             for paper in papers {
                 let used = |id: &str| {
                     paper
@@ -437,7 +437,7 @@ mod tests {
             format!("{:#}", told.expect_err("is bad")),
             "paper a: f: expected the name of an experiment of this paper, found \"g\""
         );
-        let told = named(&["none".into()], Effort::Full).expect_err("is bad").to_string();
+        let told = papers_named(&["none".into()], Effort::Full).expect_err("is bad").to_string();
         assert!(told.starts_with("expected the name of a paper (nemo-basic-support, "), "{told}");
     }
 }

@@ -8,82 +8,82 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, ensure};
 
-use super::bed::{IPV4, PLAIN, ROUTER, SUBJECT};
-use super::document::{PaperNumber, own_numbers_heading, ratio, rows};
+use super::bed::{IPV4_SERIES, PLAIN_SERIES, ROUTER_SERIES, SUBJECT_SERIES};
+use super::document::{PaperNumber, format_ratio, own_numbers_heading, paper_numbers};
 use super::paper::{Figure, Paper};
 use super::results::{CurvePoint, Results};
-use super::trace::{MOVE, Trace, WHOLE};
-use carnet_testbed::clock::{SECOND, monotonic, sleep};
-use carnet_testbed::report::chart::{Chart, Curve, Mark, draw};
-use carnet_testbed::report::{FIGURE_STYLE, STYLE, escape, put};
+use super::trace::{SINGLE_MOVE_STEP_SECONDS, Trace, WHOLE_RUN_STEP_SECONDS};
+use carnet_testbed::clock::{SECOND, monotonic_now, sleep};
+use carnet_testbed::report::chart::{Chart, Curve, MarkedValue, draw_chart};
+use carnet_testbed::report::{FIGURE_STYLE, PAGE_STYLE, escape_html, put};
 
 /// Widths of pictures for wide and narrow screens, in pixels.
-const WIDTHS: [f64; 2] = [1020.0, 400.0];
+const CHART_WIDTHS: [f64; 2] = [1020.0, 400.0];
 /// Maximum time that a browser may take to print a page.
-const PRINTING: u64 = 30 * SECOND;
+const PRINT_TIMEOUT: u64 = 30 * SECOND;
 
 /// Returns the words for a curve in legends.
-pub fn series(name: &str, results: &Results) -> String {
+pub fn series_label(name: &str, results: &Results) -> String {
     match name {
-        PLAIN => "plain routing".into(),
-        IPV4 => "IPv4, plain routing".into(),
-        ROUTER => "seen from the mobile router".into(),
-        SUBJECT => results.subject.name.clone(),
+        PLAIN_SERIES => "plain routing".into(),
+        IPV4_SERIES => "IPv4, plain routing".into(),
+        ROUTER_SERIES => "seen from the mobile router".into(),
+        SUBJECT_SERIES => results.subject.name.clone(),
         other => other.into(),
     }
 }
 
 /// Returns the page of a paper.
-pub fn html(paper: &Paper, results: &Results) -> String {
+pub fn html_report(paper: &Paper, results: &Results) -> String {
     let mut out = String::new();
     put!(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     put!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    put!(out, "<title>{} \u{2013} carnet-lab</title>", escape(&paper.title));
-    put!(out, "<style>\n{FIGURE_STYLE}{STYLE}</style></head><body><main>\n");
+    put!(out, "<title>{} \u{2013} carnet-lab</title>", escape_html(&paper.title));
+    put!(out, "<style>\n{FIGURE_STYLE}{PAGE_STYLE}</style></head><body><main>\n");
     put!(
         out,
         "<h1>{}</h1>\n<p class=\"sub\">{}, {}</p>",
-        escape(&paper.title),
-        escape(&paper.authors),
+        escape_html(&paper.title),
+        escape_html(&paper.authors),
         paper.year
     );
     put!(
         out,
         "<p><b>There:</b> {}</p><p><b>Here:</b> {} beside plain routing, by turns, in network namespaces of \
          one machine; {}.</p>\n",
-        escape(&paper.setting),
-        escape(&results.subject.name),
-        escape(&results.time)
+        escape_html(&paper.setting),
+        escape_html(&results.subject.name),
+        escape_html(&results.time)
     );
     for (role, command) in [("mr", &results.subject.mr), ("ha", &results.subject.ha)] {
         if let Some(command) = command {
-            put!(out, "<p class=\"sub\">{role}: <code>{}</code></p>", escape(command));
+            put!(out, "<p class=\"sub\">{role}: <code>{}</code></p>", escape_html(command));
         }
     }
-    for warning in results.warnings() {
-        put!(out, "<p class=\"fail\"><b>Not to be relied on:</b> {}.</p>", escape(&warning));
+    for warning in results.warnings_about_machine() {
+        put!(out, "<p class=\"fail\"><b>Not to be relied on:</b> {}.</p>", escape_html(&warning));
     }
     let all: Vec<(&Figure, Vec<PaperNumber>)> =
-        paper.figures.iter().map(|figure| (figure, rows(paper, figure, results))).collect();
+        paper.figures.iter().map(|figure| (figure, paper_numbers(paper, figure, results))).collect();
     put!(
         out,
         "<h2>At a glance</h2>\n<p class=\"sub\">Medians; in brackets the lowest and the highest repetition, \
          each taken alone, where there is more than one and they differ.</p>\n"
     );
-    table(
+    write_table(
         &mut out,
         results,
         all.iter().flat_map(|(figure, rows)| rows.iter().map(move |row| (Some(*figure), row))),
     );
     for (figure, rows) in &all {
-        section(&mut out, paper, figure, rows, results);
+        write_figure_section(&mut out, paper, figure, rows, results);
     }
-    machine(&mut out, results);
+    write_machine(&mut out, results);
     put!(out, "</main></body></html>\n");
     out
 }
 
-fn table<'a>(
+fn write_table<'a>(
     out: &mut String,
     results: &Results,
     rows: impl Iterator<Item = (Option<&'a Figure>, &'a PaperNumber)>,
@@ -108,53 +108,61 @@ fn table<'a>(
         let first = match figure {
             Some(figure) if at == 0 || !same(&&rows[at - 1]) => {
                 let many = rows[at..].iter().take_while(same).count();
-                format!("<td rowspan=\"{many}\">{}</td>", escape(&figure.title))
+                format!("<td rowspan=\"{many}\">{}</td>", escape_html(&figure.title))
             }
             _ => String::new(),
         };
-        let here = match &row.why {
-            Some(why) => format!("<td class=\"sub\" colspan=\"2\">{}</td>", escape(why)),
+        let here = match &row.reason_not_measured {
+            Some(why) => format!("<td class=\"sub\" colspan=\"2\">{}</td>", escape_html(why)),
             None => format!(
                 "<td class=\"n\">{}{}</td><td class=\"n {}\">{}</td>",
-                escape(&row.here),
-                spread(row),
-                row.ratio_style(),
-                ratio(row.ratio)
+                escape_html(&row.measured),
+                spread_cell(row),
+                row.ratio_css_class(),
+                format_ratio(row.ratio_to_paper)
             ),
         };
         put!(
             out,
             "<tr>{first}<td>{}</td><td class=\"n\">{}</td>{here}<td class=\"opt sub\">{}</td></tr>\n",
-            escape(&row.what),
-            escape(&row.paper),
-            escape(&row.place)
+            escape_html(&row.what),
+            escape_html(&row.paper),
+            escape_html(&row.place_in_paper)
         );
     }
     put!(out, "</tbody></table></div>\n");
 }
 
 /// Returns the range of the measured number, which the table shows below it.
-fn spread(row: &PaperNumber) -> String {
+fn spread_cell(row: &PaperNumber) -> String {
     if row.spread.is_empty() {
         String::new()
     } else {
-        format!("<br><small class=\"sub\">{}</small>", escape(&row.spread))
+        format!("<br><small class=\"sub\">{}</small>", escape_html(&row.spread))
     }
 }
 
-fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[PaperNumber], results: &Results) {
-    put!(out, "<h2>{}</h2>\n<p>{}</p>\n", escape(&figure.title), escape(&figure.shows));
+fn write_figure_section(
+    out: &mut String,
+    paper: &Paper,
+    figure: &Figure,
+    rows: &[PaperNumber],
+    results: &Results,
+) {
+    put!(out, "<h2>{}</h2>\n<p>{}</p>\n", escape_html(&figure.title), escape_html(&figure.shows));
     if let Some(why) = &figure.not_measured {
-        put!(out, "<p class=\"sub\">Not measured here. {}</p>\n", escape(why));
+        put!(out, "<p class=\"sub\">Not measured here. {}</p>\n", escape_html(why));
     }
     let why = figure.experiment.as_ref().and_then(|id| results.reason_for_omission(&paper.name, id));
     if let Some(why) = why {
-        put!(out, "<p class=\"fail\">Left out in this run: {}</p>\n", escape(why));
+        put!(out, "<p class=\"fail\">Left out in this run: {}</p>\n", escape_html(why));
     }
-    let traces = traces(paper, figure, results);
-    match chart(paper, figure, results) {
-        Some(chart) => picture(out, &chart, &caption(&chart)),
-        None if !traces.is_empty() => traces.iter().for_each(|(chart, caption)| picture(out, chart, caption)),
+    let traces = trace_charts(paper, figure, results);
+    match figure_chart(paper, figure, results) {
+        Some(chart) => write_chart(out, &chart, &chart_caption(&chart)),
+        None if !traces.is_empty() => {
+            traces.iter().for_each(|(chart, caption)| write_chart(out, chart, caption))
+        }
         None if figure.experiment.is_some()
             && why.is_none()
             && results.curves(&paper.name, figure.experiment.as_deref().unwrap_or(""), None).is_empty() =>
@@ -163,45 +171,47 @@ fn section(out: &mut String, paper: &Paper, figure: &Figure, rows: &[PaperNumber
         }
         None => {}
     }
-    table(out, results, rows.iter().map(|row| (None, row)));
+    write_table(out, results, rows.iter().map(|row| (None, row)));
     if !figure.differs.is_empty() {
         put!(out, "<p class=\"sub\" style=\"margin-top:8px\">Not comparable:</p><ul class=\"sub\">");
         for what in &figure.differs {
-            put!(out, "<li>{}</li>", escape(what));
+            put!(out, "<li>{}</li>", escape_html(what));
         }
         put!(out, "</ul>\n");
     }
 }
 
-fn picture(out: &mut String, chart: &Chart, caption: &str) {
-    let [wide, narrow] = WIDTHS.map(|width| draw(chart, width));
+fn write_chart(out: &mut String, chart: &Chart, caption: &str) {
+    let [wide, narrow] = CHART_WIDTHS.map(|width| draw_chart(chart, width));
     put!(
         out,
         "<figure><div class=\"wide\">{wide}</div><div class=\"narrow\">{narrow}</div><figcaption>{}\
          </figcaption></figure>\n",
-        escape(caption)
+        escape_html(caption)
     );
 }
 
 /// Returns the figure's pictures against time, each with its caption.
-fn traces(paper: &Paper, figure: &Figure, results: &Results) -> Vec<(Chart, String)> {
+fn trace_charts(paper: &Paper, figure: &Figure, results: &Results) -> Vec<(Chart, String)> {
     let of_it = |one: &&Trace| one.paper == paper.name && Some(&one.experiment) == figure.experiment.as_ref();
     let wanted = results.traces.iter().filter(of_it).filter(|_| figure.trace.is_some());
     let drawn = wanted.flat_map(|trace| {
-        let (lost, all) = trace.lost();
+        let (lost, all) = trace.lost_and_sent_echoes();
         let whole = format!(
-            "Echoes {}: medians of {WHOLE} s, the shade from the lowest to the highest in them. Lost: {lost} \
+            "Echoes {}: medians of {WHOLE_RUN_STEP_SECONDS} s, the shade from the lowest to the highest in \
+             them. Lost: {lost} \
              of {all}. Diamonds are the paper's numbers.",
             trace.label,
         );
-        trace.charts(figure, &series(SUBJECT, results)).into_iter().enumerate().map(move |(number, chart)| {
+        let charts = trace.charts(figure, &series_label(SUBJECT_SERIES, results));
+        charts.into_iter().enumerate().map(move |(number, chart)| {
             let caption = match number {
                 0 => whole.clone(),
                 _ => format!(
                     "{}: echoes by when they were sent; at 0 the new uplink takes the traffic. Medians of {} \
                      ms, the shade from the lowest to the highest.",
                     chart.title,
-                    1e3 * MOVE
+                    1e3 * SINGLE_MOVE_STEP_SECONDS
                 ),
             };
             (chart, caption)
@@ -210,7 +220,7 @@ fn traces(paper: &Paper, figure: &Figure, results: &Results) -> Vec<(Chart, Stri
     drawn.collect()
 }
 
-fn caption(chart: &Chart) -> String {
+fn chart_caption(chart: &Chart) -> String {
     let repeated = chart.curves.iter().flat_map(|curve| &curve.points).any(|point| point.3 > point.2);
     let what = match (chart.x.is_some(), repeated) {
         (true, true) => "Medians; the shade reaches from the lowest to the highest repetition.",
@@ -225,7 +235,7 @@ fn caption(chart: &Chart) -> String {
 }
 
 /// Returns the picture of a figure; `None` if nothing was measured, or if its numbers form no curve.
-fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
+fn figure_chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
     let mut curves = Vec::new();
     let experiments = figure.experiment.iter().chain(&figure.against);
     for (number, experiment) in experiments.enumerate() {
@@ -234,7 +244,7 @@ fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
             return None;
         }
         for ((name, with), points) in results.curves(&paper.name, experiment, figure.quantity.as_deref()) {
-            let mut label = series(name, results);
+            let mut label = series_label(name, results);
             if let Some(with) = with {
                 label += &format!(", {with}");
             }
@@ -244,8 +254,8 @@ fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
             let point = |one: &&CurvePoint| {
                 (one.x.unwrap_or(0.0), one.values.median, one.values.lowest, one.values.highest)
             };
-            let dashed = name == PLAIN || name == IPV4;
-            curves.push(Curve { label, dashed, points: points.iter().map(point).collect() });
+            let dashed = name == PLAIN_SERIES || name == IPV4_SERIES;
+            curves.push(Curve { label, is_dashed: dashed, points: points.iter().map(point).collect() });
         }
     }
     if curves.is_empty() {
@@ -263,7 +273,7 @@ fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
         };
         value.ours.as_ref().is_some_and(plain)
     });
-    let marks = marks.map(|value| Mark {
+    let marks = marks.map(|value| MarkedValue {
         label: value.what.clone(),
         x: value.ours.as_ref().and_then(|ours| ours.x),
         y: value.paper,
@@ -272,23 +282,23 @@ fn chart(paper: &Paper, figure: &Figure, results: &Results) -> Option<Chart> {
         title: figure.title.clone(),
         x: figure.x.clone().filter(|_| !single),
         y: figure.y.clone().unwrap_or_default(),
-        log: figure.scale.as_deref() == Some("log"),
+        logarithmic: figure.scale.as_deref() == Some("log"),
         curves,
         marks: marks.collect(),
         ..Chart::default()
     })
 }
 
-fn machine(out: &mut String, results: &Results) {
+fn write_machine(out: &mut String, results: &Results) {
     let m = &results.machine;
     put!(out, "<h2>The machine</h2>\n<figure><dl>");
     let load = results.load_before;
-    let [others, stolen] = results.others.map(|share| share * 100.0);
+    let [others, stolen] = results.core_shares_of_others.map(|share| share * 100.0);
     let rows = [
-        ("processor", m.processor()),
+        ("processor", m.processor_text()),
         ("memory", format!("{} MiB", m.memory_mib)),
         ("kernel", m.kernel.clone()),
-        ("faults of the processor", m.mitigated()),
+        ("faults of the processor", m.mitigations_text()),
         ("system", m.system.clone()),
         ("carnet", m.carnet.clone()),
         ("commit", m.commit.clone().unwrap_or_else(|| "unknown".into())),
@@ -297,13 +307,13 @@ fn machine(out: &mut String, results: &Results) {
         ("time", format!("{}, {:.0} s", results.time, results.duration_s)),
     ];
     for (key, value) in rows {
-        put!(out, "<dt>{key}</dt><dd>{}</dd>", escape(&value));
+        put!(out, "<dt>{key}</dt><dd>{}</dd>", escape_html(&value));
     }
     put!(out, "</dl></figure>\n");
 }
 
 /// Prints a page to PDF by a headless Chromium. The browser may write only that file.
-pub fn print(browser: &Path, page: &Path, pdf: &Path) -> anyhow::Result<()> {
+pub fn print_to_pdf(browser: &Path, page: &Path, pdf: &Path) -> anyhow::Result<()> {
     let profile = pdf.with_extension("profile");
     let mut command = Command::new(browser);
     command
@@ -320,12 +330,12 @@ pub fn print(browser: &Path, page: &Path, pdf: &Path) -> anyhow::Result<()> {
         .arg(format!("file://{}", page.canonicalize()?.display()));
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().with_context(|| format!("cannot start {}", browser.display()))?;
-    let until = monotonic() + PRINTING;
+    let until = monotonic_now() + PRINT_TIMEOUT;
     let status = loop {
         if let Some(status) = child.try_wait()? {
             break Some(status);
         }
-        if monotonic() > until {
+        if monotonic_now() > until {
             child.kill()?;
             child.wait()?;
             break None;
@@ -344,15 +354,15 @@ pub fn print(browser: &Path, page: &Path, pdf: &Path) -> anyhow::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::{Effort, named};
-    use crate::results::tests::results;
+    use crate::paper::{Effort, papers_named};
+    use crate::results::tests::test_results;
 
     #[test]
     fn report_has_paper_and_measured_numbers_and_no_remote_content() {
-        let mut results = results();
+        let mut results = test_results();
         results.subject.name = "a <router>".into();
-        let paper = &named(&["nemo-basic-support".into()], Effort::Full).expect("is good")[0];
-        let page = html(paper, &results);
+        let paper = &papers_named(&["nemo-basic-support".into()], Effort::Full).expect("is good")[0];
+        let page = html_report(paper, &results);
         for word in ["http:", "https:", "src=", "href=", "@import", "url(", "//", "<router>", "NaN"] {
             assert!(!page.contains(word), "the page contains {word}");
         }
@@ -362,7 +372,7 @@ mod tests {
         assert!(page.contains(">here</th>") && !page.contains("emulated"), "nothing is emulated");
         // The page says at its head and in every table that the machine was emulated.
         results.machine.emulated = true;
-        let emulated = html(paper, &results);
+        let emulated = html_report(paper, &results);
         let (above, below) = emulated.split_once("<h2>").expect("has headings");
         assert!(above.contains("<b>Not to be relied on:</b> an emulated machine: "), "{above}");
         assert_eq!(below.matches("<thead>").count(), below.matches(">here, emulated</th>").count());
@@ -373,18 +383,18 @@ mod tests {
 
     #[test]
     fn report_draws_handover_against_time() {
-        use crate::trace::Move;
-        let paper = &named(&["nemo-wimax".into()], Effort::Full).expect("is good")[0];
+        use crate::trace::UplinkMove;
+        let paper = &papers_named(&["nemo-wimax".into()], Effort::Full).expect("is good")[0];
         let trace = Trace {
             paper: "nemo-wimax".into(),
             experiment: "media-handover".into(),
             label: "in the <tunnel>".into(),
-            at_s: (0..200).map(|n| f64::from(n) / 100.0).collect(),
-            ms: (0..200).map(|n| (n != 100).then_some(3.0)).collect(),
-            moves: vec![Move { at_s: 1.0, to: "WiMAX".into() }],
+            sent_at_s: (0..200).map(|n| f64::from(n) / 100.0).collect(),
+            round_trip_ms: (0..200).map(|n| (n != 100).then_some(3.0)).collect(),
+            moves: vec![UplinkMove { at_s: 1.0, new_uplink: "WiMAX".into() }],
         };
-        let mut results = Results { traces: vec![trace], ..results() };
-        let page = html(paper, &results);
+        let mut results = Results { traces: vec![trace], ..test_results() };
+        let page = html_report(paper, &results);
         for word in
             ["in the &lt;tunnel&gt;: medians of 0.5 s", "Lost: 1 of 200.", "The move to WiMAX: echoes"]
         {
@@ -399,6 +409,6 @@ mod tests {
             assert_eq!(page.matches(word).count(), 4, "{word}");
         }
         results.traces[0].experiment = "tcp-up".into();
-        assert!(!html(paper, &results).contains("medians of 0.5 s"), "another experiment's");
+        assert!(!html_report(paper, &results).contains("medians of 0.5 s"), "another experiment's");
     }
 }

@@ -30,7 +30,7 @@ pub struct Results {
     /// Load averages before the run.
     pub load_before: [f64; 3],
     /// Shares of all cores that other programs, and a hypervisor's other guests, used during the run.
-    pub others: [f64; 2],
+    pub core_shares_of_others: [f64; 2],
     /// Reasons why the figures are not reliable; empty for a quiet machine.
     pub disturbed: Vec<String>,
     /// The subject, which was measured besides plain routing.
@@ -38,9 +38,9 @@ pub struct Results {
     /// Names of the papers.
     pub papers: Vec<String>,
     /// Measured samples.
-    pub samples: Vec<CurvePoint>,
+    pub curve_points: Vec<CurvePoint>,
     /// Experiments that were left out, each with the reason.
-    pub left_out: Vec<OmittedExperiment>,
+    pub omitted_experiments: Vec<OmittedExperiment>,
     /// Measurements without a value. Absent in files of earlier versions.
     #[serde(default)]
     pub failures: Vec<Failure>,
@@ -73,7 +73,7 @@ pub struct CurvePoint {
     /// Name of the curve: `plain`, `ipv4`, `subject`, `router`.
     pub series: String,
     /// Text of the second variable's value.
-    pub with: Option<String>,
+    pub second_variable: Option<String>,
     /// Place on the axis.
     pub x: Option<f64>,
     /// Measured quantity: `mbit`, `delivered`, `ms`, `loss`, `octets`, `packets`, or the metric of a
@@ -93,7 +93,7 @@ pub struct OmittedExperiment {
     /// Name of the experiment.
     pub experiment: String,
     /// Reason why the experiment was left out.
-    pub why: String,
+    pub reason: String,
 }
 
 /// A measurement without a value. It does not count as 0, because the measuring program may have failed and
@@ -107,15 +107,15 @@ pub struct Failure {
     /// Name of the curve, as in [`CurvePoint`].
     pub series: String,
     /// Value of the experiment's second variable; `None` if the experiment has one variable only.
-    pub with: Option<String>,
+    pub second_variable: Option<String>,
     /// Place on the axis, as in [`CurvePoint`].
     pub x: Option<f64>,
     /// Quantity without a value; `None` for all quantities.
     pub quantity: Option<String>,
     /// Number of the repetition, from 0.
-    pub round: usize,
+    pub repetition: usize,
     /// Reason: the error output of the program.
-    pub said: String,
+    pub error_message: String,
 }
 
 impl Failure {
@@ -125,18 +125,18 @@ impl Failure {
             paper: sample.paper.clone(),
             experiment: sample.experiment.clone(),
             series: sample.series.clone(),
-            with: sample.with.clone(),
+            second_variable: sample.second_variable.clone(),
             x: sample.x,
             quantity: None,
-            round: 0,
-            said: String::new(),
+            repetition: 0,
+            error_message: String::new(),
         }
     }
 
     /// Returns whether this failure is a missing repetition of the sample.
-    pub fn of(&self, sample: &CurvePoint) -> bool {
-        (&self.paper, &self.experiment, &self.series, &self.with, self.x)
-            == (&sample.paper, &sample.experiment, &sample.series, &sample.with, sample.x)
+    pub fn concerns_point(&self, sample: &CurvePoint) -> bool {
+        (&self.paper, &self.experiment, &self.series, &self.second_variable, self.x)
+            == (&sample.paper, &sample.experiment, &sample.series, &sample.second_variable, sample.x)
             && self.quantity.as_ref().is_none_or(|quantity| *quantity == sample.quantity)
     }
 }
@@ -153,32 +153,34 @@ pub struct ExperimentParameters {
 }
 
 /// The curves of an experiment's quantity, each with its points in order.
-pub type Curves<'a> = Vec<((&'a str, Option<&'a str>), Vec<&'a CurvePoint>)>;
+pub type CurvesByName<'a> = Vec<((&'a str, Option<&'a str>), Vec<&'a CurvePoint>)>;
 
 impl Results {
     /// Adds the value of a repetition to the sample with this key, or creates the sample.
     pub fn add(&mut self, key: CurvePoint, value: f64) {
         let same = |one: &&mut CurvePoint| CurvePoint { values: Series::default(), ..(**one).clone() } == key;
-        match self.samples.iter_mut().find(same) {
+        match self.curve_points.iter_mut().find(same) {
             Some(sample) => {
                 let mut rounds = std::mem::take(&mut sample.values.rounds);
                 rounds.push(value);
-                sample.values = Series::of(rounds);
+                sample.values = Series::of_rounds(rounds);
             }
-            None => self.samples.push(CurvePoint { values: Series::of(vec![value]), ..key }),
+            None => self.curve_points.push(CurvePoint { values: Series::of_rounds(vec![value]), ..key }),
         }
     }
 
     /// Returns the repetitions of a sample with their numbers. Failed repetitions have no value and no entry.
-    pub fn numbered(&self, sample: &CurvePoint) -> Vec<(usize, f64)> {
-        let failed = |round: &usize| self.failures.iter().any(|one| one.round == *round && one.of(sample));
+    pub fn values_by_repetition(&self, sample: &CurvePoint) -> Vec<(usize, f64)> {
+        let failed = |round: &usize| {
+            self.failures.iter().any(|one| one.repetition == *round && one.concerns_point(sample))
+        };
         (0..).filter(|round| !failed(round)).zip(sample.values.rounds.iter().copied()).collect()
     }
 
     /// Returns the parameters that all points of an experiment have in common; `None` if the file does not
     /// have them. Leaves out the number of points and repetitions, and a parameter that has a curve for each
     /// value.
-    pub fn parameters(
+    pub fn parameters_of(
         &self,
         paper: &str,
         experiment: &str,
@@ -199,13 +201,13 @@ impl Results {
     }
 
     /// Returns the curves of an experiment's quantity; of the first quantity if `quantity` is `None`.
-    pub fn curves(&self, paper: &str, experiment: &str, quantity: Option<&str>) -> Curves<'_> {
+    pub fn curves(&self, paper: &str, experiment: &str, quantity: Option<&str>) -> CurvesByName<'_> {
         let of_it = |one: &&CurvePoint| one.paper == paper && one.experiment == experiment;
-        let first = self.samples.iter().find(of_it).map(|one| one.quantity.as_str());
+        let first = self.curve_points.iter().find(of_it).map(|one| one.quantity.as_str());
         let Some(quantity) = quantity.or(first) else { return Vec::new() };
-        let mut curves: Curves<'_> = Vec::new();
-        for sample in self.samples.iter().filter(|one| of_it(one) && one.quantity == quantity) {
-            let key = (sample.series.as_str(), sample.with.as_deref());
+        let mut curves: CurvesByName<'_> = Vec::new();
+        for sample in self.curve_points.iter().filter(|one| of_it(one) && one.quantity == quantity) {
+            let key = (sample.series.as_str(), sample.second_variable.as_deref());
             match curves.iter_mut().find(|(other, _)| *other == key) {
                 Some((_, points)) => points.push(sample),
                 None => curves.push((key, vec![sample])),
@@ -219,18 +221,19 @@ impl Results {
 
     /// Returns why an experiment was left out; `None` if it was not left out.
     pub fn reason_for_omission(&self, paper: &str, experiment: &str) -> Option<&str> {
-        let left = self.left_out.iter().find(|one| one.paper == paper && one.experiment == experiment)?;
-        Some(&left.why)
+        let left =
+            self.omitted_experiments.iter().find(|one| one.paper == paper && one.experiment == experiment)?;
+        Some(&left.reason)
     }
 
     /// Returns warnings about the run, which a reader needs before the results.
-    pub fn warnings(&self) -> Vec<String> {
+    pub fn warnings_about_machine(&self) -> Vec<String> {
         let mut told = match self.effort {
             Effort::Full => Vec::new(),
             Effort::Quick => vec!["a quick run: few repetitions, short".to_owned()],
             Effort::Smoke => vec!["a run that only shows that it works: its figures mean nothing".to_owned()],
         };
-        told.splice(0..0, self.machine.warning());
+        told.splice(0..0, self.machine.emulation_warning());
         told.extend(self.disturbed.iter().map(|why| format!("the machine was busy: {why}")));
         told
     }
@@ -242,7 +245,7 @@ pub mod tests {
 
     /// Returns results for the paper on NEMO Basic Support: plain routing at 92 Mbit/s, a mobile router at
     /// 90.
-    pub fn results() -> Results {
+    pub fn test_results() -> Results {
         let mut results = Results { schema_version: SCHEMA_VERSION, ..Results::default() };
         results.time = "2026-01-01 00:00:00 UTC".into();
         results.subject.name = "carnet".into();
@@ -251,25 +254,31 @@ pub mod tests {
             for x in [89.0, 92.0, 95.0_f64] {
                 for round in 0..3 {
                     let value = x.min(top) + f64::from(round) * 0.1;
-                    results.add(sample("udp-rates", series, Some(x), "mbit", "Mbit/s"), value);
+                    results.add(test_point("udp-rates", series, Some(x), "mbit", "Mbit/s"), value);
                 }
             }
         }
         for (series, value) in [("plain", 0.05), ("subject", 0.06)] {
-            results.add(sample("echo", series, None, "ms", "ms"), value);
+            results.add(test_point("echo", series, None, "ms", "ms"), value);
         }
-        results.add(sample("rtt", "plain", Some(56.0), "ms", "ms"), 0.05);
-        results.add(sample("rtt", "subject", Some(56.0), "ms", "ms"), 0.06);
+        results.add(test_point("rtt", "plain", Some(56.0), "ms", "ms"), 0.05);
+        results.add(test_point("rtt", "subject", Some(56.0), "ms", "ms"), 0.06);
         results
     }
 
     /// Returns a sample without values.
-    pub fn sample(experiment: &str, series: &str, x: Option<f64>, quantity: &str, unit: &str) -> CurvePoint {
+    pub fn test_point(
+        experiment: &str,
+        series: &str,
+        x: Option<f64>,
+        quantity: &str,
+        unit: &str,
+    ) -> CurvePoint {
         CurvePoint {
             paper: "nemo-basic-support".into(),
             experiment: experiment.into(),
             series: series.into(),
-            with: None,
+            second_variable: None,
             x,
             quantity: quantity.into(),
             unit: unit.into(),
@@ -279,7 +288,7 @@ pub mod tests {
 
     #[test]
     fn repetitions_of_a_point_are_one_sample() {
-        let results = results();
+        let results = test_results();
         let curves = results.curves("nemo-basic-support", "udp-rates", None);
         let found: Vec<(&str, usize, usize)> = curves
             .iter()

@@ -9,30 +9,32 @@ use std::process::Stdio;
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
-use super::bed::{self, HostPair, ImplementationUnderTest, PLAIN, ROUTER, Routers, SUBJECT};
+use super::bed::{
+    self, HostPair, ImplementationUnderTest, PLAIN_SERIES, ROUTER_SERIES, Routers, SUBJECT_SERIES,
+};
 use super::measure::MeasurementFailed;
-use super::paper::{Experiment, ExperimentNetwork, FigureAxis, Kind, Paper};
+use super::paper::{Experiment, ExperimentKind, ExperimentNetwork, FigureAxis, Paper};
 use super::progress::Progress;
 use super::results::{CurvePoint, ExperimentParameters, Failure, OmittedExperiment, Results, Subject};
 use super::trace::Trace;
 use super::{Plan, handover, measure, packets};
 use carnet_bench::figures::Series;
-use carnet_bench::rtt::by_turns;
+use carnet_bench::rtt::measure_in_turns;
 use carnet_bench::world::Programs;
 use carnet_testbed::isolate::{Interrupted, IsolationMode, has_to_stop};
 use carnet_testbed::process::Daemon;
 use carnet_testbed::{clock, metrics, radio, run};
 
 /// Expected time to start iperf3 and to wait for its end, in seconds.
-const START: f64 = 0.4;
+const START_SECONDS: f64 = 0.4;
 /// Expected time of an echo, in seconds.
-const ECHO: f64 = 1e-4;
+const ECHO_SECONDS: f64 = 1e-4;
 
 /// A point to measure: its place in the figure, and the parameters of the measurement.
 #[derive(Debug, Clone, PartialEq)]
-struct Point {
+struct MeasurementPoint {
     x: Option<f64>,
-    with: Option<String>,
+    second_variable: Option<String>,
     size: u32,
     mbit: f64,
     window: Option<u32>,
@@ -41,10 +43,17 @@ struct Point {
 
 impl Experiment {
     /// Returns the points of the experiment's curves.
-    fn points(&self) -> Vec<Point> {
-        let point = Point { x: None, with: None, size: 0, mbit: 0.0, window: None, segment: None };
+    fn measurement_points(&self) -> Vec<MeasurementPoint> {
+        let point = MeasurementPoint {
+            x: None,
+            second_variable: None,
+            size: 0,
+            mbit: 0.0,
+            window: None,
+            segment: None,
+        };
         match self.kind {
-            Kind::Udp | Kind::Mgen => {
+            ExperimentKind::Udp | ExperimentKind::Mgen => {
                 let rates = self.mbit.iter();
                 let both = rates.flat_map(|mbit| self.sizes.iter().map(move |size| (*mbit, *size)));
                 let of = |(mbit, size): (f64, u32)| {
@@ -52,125 +61,142 @@ impl Experiment {
                         FigureAxis::Size => (f64::from(size), format!("{mbit} Mbit/s"), self.mbit.len() > 1),
                         FigureAxis::Mbit => (mbit, format!("{size} octets"), self.sizes.len() > 1),
                     };
-                    Point { x: Some(x), with: many.then_some(other), size, mbit, ..point.clone() }
+                    MeasurementPoint {
+                        x: Some(x),
+                        second_variable: many.then_some(other),
+                        size,
+                        mbit,
+                        ..point.clone()
+                    }
                 };
                 both.map(of).collect()
             }
-            Kind::Tcp if !self.windows.is_empty() => {
-                let of = |window: &u32| Point {
+            ExperimentKind::Tcp if !self.windows.is_empty() => {
+                let of = |window: &u32| MeasurementPoint {
                     x: Some(f64::from(*window)),
                     window: Some(*window),
                     ..point.clone()
                 };
                 self.windows.iter().map(of).collect()
             }
-            Kind::Tcp if !self.segments.is_empty() => {
-                let of = |octets: &u32| Point {
+            ExperimentKind::Tcp if !self.segments.is_empty() => {
+                let of = |octets: &u32| MeasurementPoint {
                     x: Some(f64::from(*octets)),
                     segment: Some(*octets),
                     ..point.clone()
                 };
                 self.segments.iter().map(of).collect()
             }
-            Kind::Rtt => {
-                let of = |size: &u32| Point { x: Some(f64::from(*size)), size: *size, ..point.clone() };
+            ExperimentKind::Rtt => {
+                let of =
+                    |size: &u32| MeasurementPoint { x: Some(f64::from(*size)), size: *size, ..point.clone() };
                 self.sizes.iter().map(of).collect()
             }
-            Kind::Tcp | Kind::PathMtu => vec![point],
-            Kind::Echo | Kind::Handover | Kind::Packets | Kind::Scenario => Vec::new(),
+            ExperimentKind::Tcp | ExperimentKind::PathMtu => vec![point],
+            ExperimentKind::Echo
+            | ExperimentKind::Handover
+            | ExperimentKind::Packets
+            | ExperimentKind::Scenario => Vec::new(),
         }
     }
 
     /// Returns the expected duration of one measurement, in seconds.
-    fn each(&self) -> f64 {
+    fn seconds_per_measurement(&self) -> f64 {
         match self.kind {
-            Kind::Udp | Kind::Tcp | Kind::Mgen => self.seconds as f64 + START,
-            Kind::Rtt => f64::from(self.echoes) * ECHO + 0.03,
-            Kind::Echo => f64::from(self.echoes) * 2.0 * ECHO,
-            Kind::PathMtu => 1.0,
-            Kind::Packets => self.milliseconds as f64 * 1.1e-3,
-            Kind::Handover => 3.2,
-            Kind::Scenario => self.seconds as f64 + 8.0,
+            ExperimentKind::Udp | ExperimentKind::Tcp | ExperimentKind::Mgen => {
+                self.seconds as f64 + START_SECONDS
+            }
+            ExperimentKind::Rtt => f64::from(self.echoes) * ECHO_SECONDS + 0.03,
+            ExperimentKind::Echo => f64::from(self.echoes) * 2.0 * ECHO_SECONDS,
+            ExperimentKind::PathMtu => 1.0,
+            ExperimentKind::Packets => self.milliseconds as f64 * 1.1e-3,
+            ExperimentKind::Handover => 3.2,
+            ExperimentKind::Scenario => self.seconds as f64 + 8.0,
         }
     }
 
     /// Returns the number of measurements of the experiment.
-    fn measurements(&self) -> usize {
+    fn measurement_count(&self) -> usize {
         let lanes = if self.ipv4 { 3 } else { 2 };
         match self.kind {
-            Kind::Packets => self.sizes.len() * self.repeat * 2,
-            Kind::Handover => self.moves,
-            Kind::Echo => self.repeat,
-            Kind::Scenario => usize::from(self.factor > 0.0),
-            _ if self.points().is_empty() || self.repeat == 0 => 0,
-            _ => self.points().len() * self.repeat * lanes + if self.warm_up { lanes } else { 0 },
+            ExperimentKind::Packets => self.sizes.len() * self.repeat * 2,
+            ExperimentKind::Handover => self.moves,
+            ExperimentKind::Echo => self.repeat,
+            ExperimentKind::Scenario => usize::from(self.factor > 0.0),
+            _ if self.measurement_points().is_empty() || self.repeat == 0 => 0,
+            _ => self.measurement_points().len() * self.repeat * lanes + if self.warm_up { lanes } else { 0 },
         }
     }
 
     /// Returns the expected duration of the experiment, in seconds.
-    fn cost(&self) -> f64 {
-        self.each() * self.measurements() as f64
+    fn expected_seconds(&self) -> f64 {
+        self.seconds_per_measurement() * self.measurement_count() as f64
     }
 }
 
 /// Returns the experiments of all papers in the order of execution. Handovers are last: an interface that
 /// goes down loses the routes that a command has set, so later measurements would find a dead network.
-fn order(papers: &[Paper]) -> Vec<(&Paper, &Experiment)> {
+fn experiments_in_order(papers: &[Paper]) -> Vec<(&Paper, &Experiment)> {
     let all = papers.iter().flat_map(|paper| paper.experiments.iter().map(move |one| (paper, one)));
-    let (last, mut first): (Vec<_>, Vec<_>) = all.partition(|(_, one)| one.kind == Kind::Handover);
+    let (last, mut first): (Vec<_>, Vec<_>) = all.partition(|(_, one)| one.kind == ExperimentKind::Handover);
     first.extend(last);
     first
 }
 
 /// Executes all experiments of the plan.
-pub fn run(plan: &Plan, programs: &Programs, results: &mut Results) -> anyhow::Result<()> {
-    let experiments = order(&plan.papers);
-    results.subject = match &plan.contender {
+pub fn run_experiments(plan: &Plan, programs: &Programs, results: &mut Results) -> anyhow::Result<()> {
+    let experiments = experiments_in_order(&plan.papers);
+    results.subject = match &plan.implementation {
         ImplementationUnderTest::Carnet(_) => Subject { name: "carnet".into(), mr: None, ha: None },
         ImplementationUnderTest::Commands { mr, ha } => {
-            Subject { name: bed::COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) }
+            Subject { name: bed::GIVEN_COMMANDS.into(), mr: Some(mr.clone()), ha: Some(ha.clone()) }
         }
     };
-    let mut runner = Runner {
+    let mut runner = ExperimentRunner {
         plan,
         results,
-        progress: Progress::new(experiments.iter().map(|(_, experiment)| experiment.cost()).sum()),
+        progress: Progress::new(
+            experiments.iter().map(|(_, experiment)| experiment.expected_seconds()).sum(),
+        ),
     };
     let at = |place: ExperimentNetwork| {
         let there = |(_, experiment): &&(&Paper, &Experiment)| {
-            experiment.place == place && experiment.kind != Kind::Scenario && experiment.measurements() > 0
+            experiment.place == place
+                && experiment.kind != ExperimentKind::Scenario
+                && experiment.measurement_count() > 0
         };
         experiments.iter().filter(there).copied().collect::<Vec<_>>()
     };
     let made = runner
-        .routers(&at(ExperimentNetwork::Routers), programs)
-        .and_then(|()| runner.air(&at(ExperimentNetwork::OneHop), 1))
-        .and_then(|()| runner.air(&at(ExperimentNetwork::TwoHops), 2))
+        .measure_with_routers(&at(ExperimentNetwork::Routers), programs)
+        .and_then(|()| runner.measure_over_platoon(&at(ExperimentNetwork::OneHop), 1))
+        .and_then(|()| runner.measure_over_platoon(&at(ExperimentNetwork::TwoHops), 2))
         .and_then(|()| {
-            let scenarios =
-                experiments.iter().filter(|(_, one)| one.kind == Kind::Scenario && one.factor > 0.0);
+            let scenarios = experiments
+                .iter()
+                .filter(|(_, one)| one.kind == ExperimentKind::Scenario && one.factor > 0.0);
             scenarios.copied().try_for_each(|(paper, experiment)| {
-                let made = runner.scenario(paper, experiment);
-                runner.made(paper, experiment, made, || Ok(()))
+                let made = runner.run_scenario(paper, experiment);
+                runner.record_outcome(paper, experiment, made, || Ok(()))
             })
         });
-    runner.progress.end();
+    runner.progress.remove_bar();
     made
 }
 
-struct Runner<'a> {
+struct ExperimentRunner<'a> {
     plan: &'a Plan,
     results: &'a mut Results,
     progress: Progress,
 }
 
-impl Runner<'_> {
-    fn key(&self, paper: &Paper, experiment: &Experiment, series: &str) -> CurvePoint {
+impl ExperimentRunner<'_> {
+    fn curve_point_key(&self, paper: &Paper, experiment: &Experiment, series: &str) -> CurvePoint {
         CurvePoint {
             paper: paper.name.clone(),
             experiment: experiment.id.clone(),
             series: series.into(),
-            with: None,
+            second_variable: None,
             x: None,
             quantity: String::new(),
             unit: String::new(),
@@ -178,15 +204,15 @@ impl Runner<'_> {
         }
     }
 
-    fn leave_out(&mut self, paper: &Paper, experiment: &Experiment, why: &str) {
-        self.progress.advance(experiment.cost());
+    fn omit_experiment(&mut self, paper: &Paper, experiment: &Experiment, why: &str) {
+        self.progress.advance(experiment.expected_seconds());
         let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
-        self.results.left_out.push(OmittedExperiment { paper, experiment, why: why.into() });
+        self.results.omitted_experiments.push(OmittedExperiment { paper, experiment, reason: why.into() });
     }
 
     /// Records the result of an experiment. Leaves out a failed experiment, and fails only if the network no
     /// longer works.
-    fn made(
+    fn record_outcome(
         &mut self,
         paper: &Paper,
         experiment: &Experiment,
@@ -197,72 +223,80 @@ impl Runner<'_> {
             Err(error) if error.is::<Interrupted>() => Err(error),
             Err(error) => {
                 check()?;
-                self.leave_out(paper, experiment, &format!("{error:#}"));
-                super::save(self.plan, self.results)
+                self.omit_experiment(paper, experiment, &format!("{error:#}"));
+                super::save_results(self.plan, self.results)
             }
-            Ok(()) => super::save(self.plan, self.results),
+            Ok(()) => super::save_results(self.plan, self.results),
         }
     }
 
     /// Shows the name of the experiment that begins.
-    fn at(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
+    fn start_experiment(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
         if has_to_stop() {
             return Err(Interrupted.into());
         }
-        self.progress.at(&format!("{}: {}", paper.name, experiment.id));
+        self.progress.set_label(&format!("{}: {}", paper.name, experiment.id));
         let parameters = serde_json::to_value(experiment)?;
         let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
         self.results.experiments.push(ExperimentParameters { paper, experiment, parameters });
         Ok(())
     }
 
-    fn routers(&mut self, experiments: &[(&Paper, &Experiment)], programs: &Programs) -> anyhow::Result<()> {
+    fn measure_with_routers(
+        &mut self,
+        experiments: &[(&Paper, &Experiment)],
+        programs: &Programs,
+    ) -> anyhow::Result<()> {
         if experiments.is_empty() {
             return Ok(());
         }
-        let mut routers = Routers::build(&self.plan.contender, programs)?;
-        self.results.subject = routers.about.clone();
+        let mut routers = Routers::build(&self.plan.implementation, programs)?;
+        self.results.subject = routers.subject_description.clone();
         for (paper, experiment) in experiments.iter().copied() {
-            self.at(paper, experiment)?;
+            self.start_experiment(paper, experiment)?;
             let made = match experiment.kind {
-                Kind::Packets => self.packets(paper, experiment, &mut routers),
-                Kind::Handover => self.handover(paper, experiment, &mut routers),
-                Kind::Echo => self.echo(paper, experiment, &mut routers),
+                ExperimentKind::Packets => self.measure_packets(paper, experiment, &mut routers),
+                ExperimentKind::Handover => self.measure_handovers(paper, experiment, &mut routers),
+                ExperimentKind::Echo => self.measure_echoes(paper, experiment, &mut routers),
                 _ => routers.set_link(experiment.link.as_deref()).and_then(|()| {
-                    let ends = routers.ends(experiment.ipv4);
-                    self.curves(paper, experiment, &ends, || routers.check_running())
+                    let ends = routers.host_pairs(experiment.ipv4);
+                    self.measure_curves(paper, experiment, &ends, || routers.check_running())
                 }),
             };
-            self.made(paper, experiment, made, || routers.check_running())?;
+            self.record_outcome(paper, experiment, made, || routers.check_running())?;
         }
         routers.stop()
     }
 
-    fn air(&mut self, experiments: &[(&Paper, &Experiment)], hops: usize) -> anyhow::Result<()> {
+    fn measure_over_platoon(
+        &mut self,
+        experiments: &[(&Paper, &Experiment)],
+        hops: usize,
+    ) -> anyhow::Result<()> {
         if experiments.is_empty() {
             return Ok(());
         }
-        if let ImplementationUnderTest::Commands { .. } = self.plan.contender {
+        if let ImplementationUnderTest::Commands { .. } = self.plan.implementation {
             for (paper, experiment) in experiments.iter().copied() {
-                self.leave_out(paper, experiment, "about GeoNetworking; the commands are about NEMO");
+                self.omit_experiment(paper, experiment, "about GeoNetworking; the commands are about NEMO");
             }
             return Ok(());
         }
-        let folder = bed::air(&self.plan.scenarios, hops);
-        let plan = run::Plan {
+        let folder = bed::platoon_scenario_folder(&self.plan.scenarios, hops);
+        let plan = run::RunPlan {
             name: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             folder,
             carnet: self.plan.carnet.clone(),
             out: self.plan.out.clone(),
-            quick: false,
-            size: None,
-            factor: None,
-            pcap: false,
-            hold: false,
+            is_quick: false,
+            series_size: None,
+            time_factor: None,
+            captures_packets: false,
+            hold_until_ctrl_c: false,
             verbose: false,
-            path: None,
-            radio: radio::Kind::default(),
-            slow: false,
+            data_path: None,
+            radio: radio::RadioKind::default(),
+            is_slow_machine: false,
             mode: self.plan.mode,
         };
         let mut testbed = match run::Testbed::start_testbed(&plan, &mut metrics::Metrics::new()) {
@@ -271,36 +305,37 @@ impl Runner<'_> {
             // Keep the results of the earlier experiments.
             Err(error) => {
                 for (paper, experiment) in experiments.iter().copied() {
-                    self.leave_out(paper, experiment, &format!("{}: {error:#}", plan.name));
+                    self.omit_experiment(paper, experiment, &format!("{}: {error:#}", plan.name));
                 }
                 return Ok(());
             }
         };
         for (paper, experiment) in experiments.iter().copied() {
-            self.at(paper, experiment)?;
-            let made = self.curves(paper, experiment, &bed::air_ends(), || testbed.check_programs());
-            self.made(paper, experiment, made, || testbed.check_programs())?;
+            self.start_experiment(paper, experiment)?;
+            let made = self
+                .measure_curves(paper, experiment, &bed::platoon_host_pairs(), || testbed.check_programs());
+            self.record_outcome(paper, experiment, made, || testbed.check_programs())?;
         }
         testbed.stop_testbed()
     }
 
     /// Measures all points of an experiment with all repetitions. The curves take turns.
-    fn curves(
+    fn measure_curves(
         &mut self,
         paper: &Paper,
         experiment: &Experiment,
         ends: &[HostPair],
         mut check: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let points = experiment.points();
+        let points = experiment.measurement_points();
         if let (true, Some(point)) = (experiment.warm_up, points.first()) {
             for one in ends {
-                if let Err(error) = measured(experiment, one, point)
+                if let Err(error) = measure_or_record_failure(experiment, one, point)
                     && !error.is::<MeasurementFailed>()
                 {
                     return Err(error);
                 }
-                self.progress.advance(experiment.each());
+                self.progress.advance(experiment.seconds_per_measurement());
             }
         }
         for round in 0..experiment.repeat {
@@ -309,20 +344,28 @@ impl Runner<'_> {
                     // Rotate the order: even with one repetition, no series is then always measured first.
                     let one = &ends[(turn + round + number) % ends.len()];
                     let key = CurvePoint {
-                        with: point.with.clone(),
+                        second_variable: point.second_variable.clone(),
                         x: point.x,
-                        ..self.key(paper, experiment, one.series)
+                        ..self.curve_point_key(paper, experiment, one.series)
                     };
-                    record(self.results, &key, experiment.kind, round, measured(experiment, one, point))?;
-                    self.progress.advance(experiment.each());
+                    record_values(
+                        self.results,
+                        &key,
+                        experiment.kind,
+                        round,
+                        measure_or_record_failure(experiment, one, point),
+                    )?;
+                    self.progress.advance(experiment.seconds_per_measurement());
                 }
                 check()?;
             }
         }
-        ends.iter().try_for_each(|one| some(self.results, &self.key(paper, experiment, one.series)))
+        ends.iter().try_for_each(|one| {
+            check_has_values(self.results, &self.curve_point_key(paper, experiment, one.series))
+        })
     }
 
-    fn packets(
+    fn measure_packets(
         &mut self,
         paper: &Paper,
         experiment: &Experiment,
@@ -333,46 +376,64 @@ impl Runner<'_> {
             "these experiments need root, because BPF programs send and count the packets"
         );
         routers.set_link(None)?;
-        let (plain, subject) = (self.key(paper, experiment, PLAIN), self.key(paper, experiment, SUBJECT));
+        let (plain, subject) = (
+            self.curve_point_key(paper, experiment, PLAIN_SERIES),
+            self.curve_point_key(paper, experiment, SUBJECT_SERIES),
+        );
         let (results, progress) = (&mut *self.results, &mut self.progress);
         let Experiment { sizes, repeat, milliseconds, share, .. } = experiment;
-        packets::measure(routers, sizes, *repeat, *milliseconds, *share, |(size, series, rate)| {
-            let key = if series == PLAIN { &plain } else { &subject };
-            let mbit = rate * f64::from(size) * 8.0 / 1e6;
-            for (quantity, unit, value) in [("packets", "packets/s", rate), ("mbit", "Mbit/s", mbit)] {
-                let key = CurvePoint {
-                    x: Some(f64::from(size)),
-                    quantity: quantity.into(),
-                    unit: unit.into(),
-                    ..key.clone()
-                };
-                results.add(key, value);
-            }
-            progress.advance(experiment.each());
-        })
+        packets::measure_packet_rates(
+            routers,
+            sizes,
+            *repeat,
+            *milliseconds,
+            *share,
+            |(size, series, rate)| {
+                let key = if series == PLAIN_SERIES { &plain } else { &subject };
+                let mbit = rate * f64::from(size) * 8.0 / 1e6;
+                for (quantity, unit, value) in [("packets", "packets/s", rate), ("mbit", "Mbit/s", mbit)] {
+                    let key = CurvePoint {
+                        x: Some(f64::from(size)),
+                        quantity: quantity.into(),
+                        unit: unit.into(),
+                        ..key.clone()
+                    };
+                    results.add(key, value);
+                }
+                progress.advance(experiment.seconds_per_measurement());
+            },
+        )
     }
 
     /// Measures repeatedly the average time of some echoes.
-    fn echo(&mut self, paper: &Paper, experiment: &Experiment, routers: &mut Routers) -> anyhow::Result<()> {
+    fn measure_echoes(
+        &mut self,
+        paper: &Paper,
+        experiment: &Experiment,
+        routers: &mut Routers,
+    ) -> anyhow::Result<()> {
         routers.set_link(None)?;
         for _ in 0..experiment.repeat {
-            let times = by_turns(&[&routers.plain, &routers.subject], experiment.echoes as usize)?;
-            for (series, times) in [PLAIN, SUBJECT].into_iter().zip(times) {
+            let times = measure_in_turns(
+                &[&routers.plain_network, &routers.subject_network],
+                experiment.echoes as usize,
+            )?;
+            for (series, times) in [PLAIN_SERIES, SUBJECT_SERIES].into_iter().zip(times) {
                 let mean = times.iter().sum::<f64>() / times.len().max(1) as f64;
                 let key = CurvePoint {
                     quantity: "ms".into(),
                     unit: "ms".into(),
-                    ..self.key(paper, experiment, series)
+                    ..self.curve_point_key(paper, experiment, series)
                 };
                 self.results.add(key, mean / 1e6);
             }
-            self.progress.advance(experiment.each());
+            self.progress.advance(experiment.seconds_per_measurement());
             routers.check_running()?;
         }
         Ok(())
     }
 
-    fn handover(
+    fn measure_handovers(
         &mut self,
         paper: &Paper,
         experiment: &Experiment,
@@ -380,10 +441,10 @@ impl Runner<'_> {
     ) -> anyhow::Result<()> {
         routers.set_link(None)?;
         let gaps = handover::make_moves(routers, experiment.moves)?;
-        self.progress.advance(experiment.cost());
+        self.progress.advance(experiment.expected_seconds());
         let mut lost = 0;
         for (number, gaps) in gaps.iter().enumerate() {
-            for (series, gap) in [SUBJECT, ROUTER].into_iter().zip(gaps) {
+            for (series, gap) in [SUBJECT_SERIES, ROUTER_SERIES].into_iter().zip(gaps) {
                 let Some(gap) = gap else {
                     lost += 1;
                     continue;
@@ -392,7 +453,7 @@ impl Runner<'_> {
                     x: Some((number + 1) as f64),
                     quantity: "ms".into(),
                     unit: "ms".into(),
-                    ..self.key(paper, experiment, series)
+                    ..self.curve_point_key(paper, experiment, series)
                 };
                 self.results.add(key, *gap);
             }
@@ -401,16 +462,16 @@ impl Runner<'_> {
             lost == 0,
             "after {lost} of {} moves between links, host and router received no answers within {} s",
             2 * gaps.len(),
-            handover::LIMIT / clock::SECOND
+            handover::ANSWER_TIMEOUT / clock::SECOND
         );
         Ok(())
     }
 
     /// Runs a scenario in separate namespaces, and reads its metrics.
-    fn scenario(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
-        self.at(paper, experiment)?;
-        if let ImplementationUnderTest::Commands { .. } = self.plan.contender {
-            self.leave_out(paper, experiment, "the scenario moves carnet by its signal files");
+    fn run_scenario(&mut self, paper: &Paper, experiment: &Experiment) -> anyhow::Result<()> {
+        self.start_experiment(paper, experiment)?;
+        if let ImplementationUnderTest::Commands { .. } = self.plan.implementation {
+            self.omit_experiment(paper, experiment, "the scenario moves carnet by its signal files");
             return Ok(());
         }
         let name = experiment.scenario.as_deref().context("an experiment with a scenario names it")?;
@@ -429,17 +490,17 @@ impl Runner<'_> {
             _ => {}
         }
         let mut lab = Daemon::start(&format!("carnet-lab run {name}"), &log, &mut command)?;
-        let (begin, limit) = (clock::monotonic(), 2 * (experiment.cost() * 1e9) as u64);
+        let (begin, limit) = (clock::monotonic_now(), 2 * (experiment.expected_seconds() * 1e9) as u64);
         let mut status = None;
         while status.is_none() {
             if has_to_stop() {
                 lab.stop(nix::sys::signal::Signal::SIGTERM);
                 return Err(Interrupted.into());
             }
-            status = lab.ended();
-            if clock::monotonic() - begin > limit {
+            status = lab.exit_status();
+            if clock::monotonic_now() - begin > limit {
                 lab.stop(nix::sys::signal::Signal::SIGTERM);
-                bail!("the lab's run of scenario {name} exceeded its time limit:\n{}", lab.tail());
+                bail!("the lab's run of scenario {name} exceeded its time limit:\n{}", lab.log_tail());
             }
             clock::sleep(clock::SECOND / 5);
             self.progress.advance(if status.is_none() { 0.2 } else { 0.0 });
@@ -449,10 +510,11 @@ impl Runner<'_> {
         ensure!(
             matches!(code, Some(0 | 1)),
             "the lab's run of scenario {name} failed ({status:?}):\n{}",
-            lab.tail()
+            lab.log_tail()
         );
-        let text = std::fs::read(&file)
-            .with_context(|| format!("the lab's run of scenario {name} wrote no results:\n{}", lab.tail()))?;
+        let text = std::fs::read(&file).with_context(|| {
+            format!("the lab's run of scenario {name} wrote no results:\n{}", lab.log_tail())
+        })?;
         let told: Value = serde_json::from_slice(&text)?;
         for figure in paper.figures.iter().filter(|one| one.experiment.as_ref() == Some(&experiment.id)) {
             for value in &figure.values {
@@ -461,14 +523,16 @@ impl Runner<'_> {
                 };
                 let Some(number) = told["metrics"]["run"][metric].as_f64() else { continue };
                 let key = CurvePoint {
-                    with: None,
+                    second_variable: None,
                     quantity: metric.clone(),
                     unit: value.unit.clone(),
-                    ..self.key(paper, experiment, SUBJECT)
+                    ..self.curve_point_key(paper, experiment, SUBJECT_SERIES)
                 };
                 self.results.add(key, number);
             }
-            if let Some(trace) = figure.trace.as_deref().and_then(|name| Trace::of(&told, name)) {
+            if let Some(trace) =
+                figure.trace.as_deref().and_then(|name| Trace::from_scenario_results(&told, name))
+            {
                 let (paper, experiment) = (paper.name.clone(), experiment.id.clone());
                 self.results.traces.push(Trace { paper, experiment, ..trace });
             }
@@ -479,17 +543,17 @@ impl Runner<'_> {
 
 /// Records the values of a measurement. If the measurement failed, or no echo was answered, records a
 /// failure.
-fn record(
+fn record_values(
     results: &mut Results,
     key: &CurvePoint,
-    kind: Kind,
+    kind: ExperimentKind,
     round: usize,
     measured: anyhow::Result<Vec<measure::MeasuredValue>>,
 ) -> anyhow::Result<()> {
     let failure = |quantity: Option<&str>, said: String| Failure {
         quantity: quantity.map(str::to_owned),
-        round,
-        said,
+        repetition: round,
+        error_message: said,
         ..Failure::of_sample(key)
     };
     let found = match measured {
@@ -500,7 +564,7 @@ fn record(
         }
         Err(error) => return Err(error),
     };
-    if kind == Kind::Rtt && !found.iter().any(|one| one.0 == "ms") {
+    if kind == ExperimentKind::Rtt && !found.iter().any(|one| one.0 == "ms") {
         results.failures.push(failure(Some("ms"), "no echo was answered".into()));
     }
     for (quantity, unit, value) in found {
@@ -510,31 +574,42 @@ fn record(
 }
 
 /// Fails if a series of an experiment has no value at all. The error quotes the first failure.
-fn some(results: &Results, key: &CurvePoint) -> anyhow::Result<()> {
+fn check_has_values(results: &Results, key: &CurvePoint) -> anyhow::Result<()> {
     let name = (&key.paper, &key.experiment, &key.series);
-    if results.samples.iter().any(|one| (&one.paper, &one.experiment, &one.series) == name) {
+    if results.curve_points.iter().any(|one| (&one.paper, &one.experiment, &one.series) == name) {
         return Ok(());
     }
     match results.failures.iter().find(|one| (&one.paper, &one.experiment, &one.series) == name) {
         Some(first) => {
-            bail!("all measurements of the series {} failed; the first error: {}", key.series, first.said)
+            bail!(
+                "all measurements of the series {} failed; the first error: {}",
+                key.series,
+                first.error_message
+            )
         }
         None => Ok(()),
     }
 }
 
-fn measured(
+fn measure_or_record_failure(
     experiment: &Experiment,
     ends: &HostPair,
-    point: &Point,
+    point: &MeasurementPoint,
 ) -> anyhow::Result<Vec<measure::MeasuredValue>> {
     match experiment.kind {
-        Kind::Udp => measure::udp(ends, point.size, point.mbit, experiment.down, experiment.seconds),
-        Kind::Tcp => measure::tcp(ends, experiment.down, experiment.seconds, point.window, point.segment),
-        Kind::Rtt => measure::rtt(ends, point.size, experiment.echoes),
-        Kind::Mgen => measure::mgen(ends, point.size, point.mbit, experiment.seconds),
-        Kind::PathMtu => measure::path_mtu(ends),
-        Kind::Echo | Kind::Handover | Kind::Packets | Kind::Scenario => {
+        ExperimentKind::Udp => {
+            measure::measure_udp(ends, point.size, point.mbit, experiment.down, experiment.seconds)
+        }
+        ExperimentKind::Tcp => {
+            measure::measure_tcp(ends, experiment.down, experiment.seconds, point.window, point.segment)
+        }
+        ExperimentKind::Rtt => measure::measure_rtt(ends, point.size, experiment.echoes),
+        ExperimentKind::Mgen => measure::measure_mgen(ends, point.size, point.mbit, experiment.seconds),
+        ExperimentKind::PathMtu => measure::measure_path_mtu(ends),
+        ExperimentKind::Echo
+        | ExperimentKind::Handover
+        | ExperimentKind::Packets
+        | ExperimentKind::Scenario => {
             bail!(
                 "bug: expected an experiment without a measurement function of its own, found {}",
                 experiment.id
@@ -546,17 +621,17 @@ fn measured(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::{Effort, all};
+    use crate::paper::{Effort, all_papers};
 
     /// Returns how many seconds the experiments of all papers are expected to take.
-    fn cost(effort: Effort) -> f64 {
-        let papers = all(effort).expect("are good");
-        papers.iter().flat_map(|paper| &paper.experiments).map(Experiment::cost).sum()
+    fn evaluation_cost(effort: Effort) -> f64 {
+        let papers = all_papers(effort).expect("are good");
+        papers.iter().flat_map(|paper| &paper.experiments).map(Experiment::expected_seconds).sum()
     }
 
     #[test]
     fn evaluation_takes_25_minutes_and_quick_run_4_at_most() {
-        let [full, quick, smoke] = [Effort::Full, Effort::Quick, Effort::Smoke].map(cost);
+        let [full, quick, smoke] = [Effort::Full, Effort::Quick, Effort::Smoke].map(evaluation_cost);
         assert!(full < 23.0 * 60.0, "{full} s");
         assert!(quick < 210.0, "{quick} s");
         assert!(smoke < 45.0, "{smoke} s");
@@ -564,51 +639,64 @@ mod tests {
 
     #[test]
     fn handover_experiments_run_last() {
-        let papers = all(Effort::Full).expect("are good");
-        let order = order(&papers);
+        let papers = all_papers(Effort::Full).expect("are good");
+        let order = experiments_in_order(&papers);
         assert_eq!(order.len(), papers.iter().map(|paper| paper.experiments.len()).sum::<usize>());
-        let first = order.iter().position(|(_, one)| one.kind == Kind::Handover).expect("there is one");
-        assert!(order[first..].iter().all(|(_, one)| one.kind == Kind::Handover));
+        let first =
+            order.iter().position(|(_, one)| one.kind == ExperimentKind::Handover).expect("there is one");
+        assert!(order[first..].iter().all(|(_, one)| one.kind == ExperimentKind::Handover));
         assert!(order[..first].iter().any(|(paper, _)| paper.name == "nemo-low-end"));
     }
 
     #[test]
     fn failed_measurement_is_recorded_as_failure() {
-        use crate::results::tests::sample;
+        use crate::results::tests::test_point;
         let mut results = Results::default();
-        let key = sample("tcp", SUBJECT, None, "", "");
+        let key = test_point("tcp", SUBJECT_SERIES, None, "", "");
         let failed = || Err(MeasurementFailed("iperf3: unable to connect".into()).into());
-        record(&mut results, &key, Kind::Tcp, 0, failed()).expect("is kept");
-        let told = some(&results, &key).expect_err("there is no value").to_string();
+        record_values(&mut results, &key, ExperimentKind::Tcp, 0, failed()).expect("is kept");
+        let told = check_has_values(&results, &key).expect_err("there is no value").to_string();
         assert_eq!(
             told,
             "all measurements of the series subject failed; the first error: iperf3: unable to connect"
         );
-        record(&mut results, &key, Kind::Tcp, 1, Ok(vec![("mbit", "Mbit/s", 3.0)])).expect("is kept");
-        assert_eq!(results.numbered(&results.samples[0]), [(1, 3.0)]);
-        some(&results, &key).expect("each point has a value");
-        // With all echoes lost, the loss has a value, and the round trip has no value.
-        let key = sample("rtt", SUBJECT, None, "", "");
-        record(&mut results, &key, Kind::Rtt, 0, Ok(vec![("loss", "%", 100.0)])).expect("is kept");
-        record(&mut results, &key, Kind::Rtt, 1, Ok(vec![("ms", "ms", 2.0), ("loss", "%", 0.0)]))
+        record_values(&mut results, &key, ExperimentKind::Tcp, 1, Ok(vec![("mbit", "Mbit/s", 3.0)]))
             .expect("is kept");
-        assert_eq!(results.numbered(&results.samples[1]), [(0, 100.0), (1, 0.0)]);
-        assert_eq!(results.numbered(&results.samples[2]), [(1, 2.0)]);
-        let broken = record(&mut results, &key, Kind::Rtt, 2, Err(anyhow::anyhow!("no ping")));
+        assert_eq!(results.values_by_repetition(&results.curve_points[0]), [(1, 3.0)]);
+        check_has_values(&results, &key).expect("each point has a value");
+        // With all echoes lost, the loss has a value, and the round trip has no value.
+        let key = test_point("rtt", SUBJECT_SERIES, None, "", "");
+        record_values(&mut results, &key, ExperimentKind::Rtt, 0, Ok(vec![("loss", "%", 100.0)]))
+            .expect("is kept");
+        record_values(
+            &mut results,
+            &key,
+            ExperimentKind::Rtt,
+            1,
+            Ok(vec![("ms", "ms", 2.0), ("loss", "%", 0.0)]),
+        )
+        .expect("is kept");
+        assert_eq!(results.values_by_repetition(&results.curve_points[1]), [(0, 100.0), (1, 0.0)]);
+        assert_eq!(results.values_by_repetition(&results.curve_points[2]), [(1, 2.0)]);
+        let broken =
+            record_values(&mut results, &key, ExperimentKind::Rtt, 2, Err(anyhow::anyhow!("no ping")));
         assert!(broken.is_err(), "what is no measurement's failure ends the experiment");
     }
 
     #[test]
     fn second_varied_parameter_makes_several_curves() {
-        let papers = all(Effort::Full).expect("are good");
+        let papers = all_papers(Effort::Full).expect("are good");
         let of = |paper: &str, id: &str| {
             let paper = papers.iter().find(|one| one.name == paper).expect("is there");
-            paper.experiment(id).expect("is there").points()
+            paper.experiment(id).expect("is there").measurement_points()
         };
         let points = of("cargeo6", "udp");
-        assert_eq!(points[0].with.as_deref(), Some("0.25 Mbit/s"));
+        assert_eq!(points[0].second_variable.as_deref(), Some("0.25 Mbit/s"));
         assert_eq!((points[0].x, points[0].mbit), (Some(100.0), 0.25));
         let points = of("nemo-basic-support", "udp-rates");
-        assert_eq!((points[0].x, points[0].with.as_deref(), points[0].size), (Some(80.0), None, 1192));
+        assert_eq!(
+            (points[0].x, points[0].second_variable.as_deref(), points[0].size),
+            (Some(80.0), None, 1192)
+        );
     }
 }

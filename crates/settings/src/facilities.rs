@@ -9,7 +9,7 @@ use carnet_its::sam::{ItsAid, MAX_IDENTIFIER_LENGTH};
 use carnet_its::{den, ldm};
 
 /// Returns the settings of the facilities for a station of this type.
-pub(crate) fn facilities(
+pub(crate) fn facilities_settings(
     config: &config::Facilities,
     name: &str,
     station_type: config::StationType,

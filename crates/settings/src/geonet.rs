@@ -11,19 +11,19 @@ use carnet_station::{GeonetSettings, MnppSettings};
 use carnet_wire::geonet::{GnAddress, StationType};
 
 /// Returns the settings of the GeoNetworking router.
-pub fn router(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
+pub fn geonet_settings(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
     GeonetSettings {
-        mib: mib(config),
+        mib: management_information_base(config),
         address,
-        ipv6: ipv6(config),
-        multicast: multicast(config),
+        ipv6: ipv6_config(config),
+        multicast: multicast_config(config),
         facilities: None,
-        dcc: config.dcc.as_ref().map(dcc),
+        dcc: config.dcc.as_ref().map(dcc_config),
     }
 }
 
 /// Returns the settings of the congestion gate in front of the radio.
-fn dcc(config: &config::Dcc) -> dcc::Config {
+fn dcc_config(config: &config::Dcc) -> dcc::Config {
     let table = match config.time_on_air {
         DccTimeOnAir::Millisecond => dcc::reactive::Table::A1,
         DccTimeOnAir::Half => dcc::reactive::Table::A2,
@@ -39,10 +39,10 @@ fn dcc(config: &config::Dcc) -> dcc::Config {
     }
 }
 
-fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
+fn ipv6_config(config: &Geonet) -> Option<Ipv6Config> {
     let ipv6 = config.ipv6.as_ref()?;
     let areas = config.areas.iter().map(|area| Ipv6Area {
-        area: wire_area(area).into(),
+        area: area_of_config(area).into(),
         group: area.group,
         prefix: area.prefix.map(|prefix| Prefix { address: prefix.network(), length: prefix.prefix_len() }),
         interface: area.ipv6_interface.clone(),
@@ -59,11 +59,11 @@ fn ipv6(config: &Geonet) -> Option<Ipv6Config> {
         congestion_mark: ipv6.congestion_mark,
         fragments: ipv6.fragments,
         // This MTU is preliminary until the MTU of the link is known.
-        mtu: ipv6_adaptation::mtu(mib(config).max_sdu_size, None),
+        mtu: ipv6_adaptation::mtu(management_information_base(config).max_sdu_size, None),
     })
 }
 
-fn multicast(config: &Geonet) -> Option<MulticastConfig> {
+fn multicast_config(config: &Geonet) -> Option<MulticastConfig> {
     let multicast = config.multicast.as_ref()?;
     Some(MulticastConfig {
         downstream: multicast.lan.clone(),
@@ -78,7 +78,7 @@ fn multicast(config: &Geonet) -> Option<MulticastConfig> {
 }
 
 /// Returns the settings of routes to the mobile networks of vehicles in radio range.
-pub fn mnpp(config: &Geonet) -> Option<MnppSettings> {
+pub fn mnpp_settings(config: &Geonet) -> Option<MnppSettings> {
     let (mnpp, ipv6) = (config.mnpp.as_ref()?, config.ipv6.as_ref()?);
     Some(MnppSettings {
         interface: ipv6.interface.clone(),
@@ -90,13 +90,13 @@ pub fn mnpp(config: &Geonet) -> Option<MnppSettings> {
 }
 
 /// Returns this station's GN address with this MID.
-pub fn address(config: &Geonet, mid: MacAddress) -> GnAddress {
+pub fn gn_address(config: &Geonet, mid: MacAddress) -> GnAddress {
     let manual = matches!(config.address, GeonetAddress::Managed(_));
     GnAddress::new(manual, StationType::from_value(config.station_type.number()), mid)
 }
 
 /// Converts an area of the config to the units that packets use.
-pub fn wire_area(area: &config::Area) -> Area {
+pub fn area_of_config(area: &config::Area) -> Area {
     Area {
         shape: area.shape,
         latitude: area.center.latitude,
@@ -107,7 +107,7 @@ pub fn wire_area(area: &config::Area) -> Area {
     }
 }
 
-fn mib(config: &Geonet) -> Mib {
+fn management_information_base(config: &Geonet) -> Mib {
     let standard = Mib::default();
     let given = &config.mib;
     // A limit that does not fit into `usize` can never be reached, so the largest `usize` replaces it.
@@ -181,7 +181,7 @@ fn mib(config: &Geonet) -> Mib {
 mod tests {
     use super::*;
 
-    fn config(more: &str) -> Geonet {
+    fn geonet_config(more: &str) -> Geonet {
         let text = format!(
             "[station]\nname = 'a'\n[geonet]\ninterface = 'wlan1'\nposition = 'gpsd://localhost'\n{more}"
         );
@@ -190,19 +190,20 @@ mod tests {
 
     #[test]
     fn geonet_parameters_default_to_the_standard() {
-        assert_eq!(mib(&config("")), Mib::default());
+        assert_eq!(management_information_base(&geonet_config("")), Mib::default());
     }
 
     #[test]
     fn geonet_config_is_converted_to_units_of_the_router() {
-        let mib = mib(&config(
+        let mib = management_information_base(&geonet_config(
             "[geonet.mib]\nmax_packet_data_rate = 250\npacket_data_rate_beta = 50\nmax_area_size = 2\n\
              cbf_max_time = '80ms'\nis_mobile = false\nmax_neighbours = 7\ndefault_hop_limit = 3\n",
         ));
         assert_eq!((mib.max_packet_data_rate, mib.packet_data_rate_beta), (Some(250_000), 0.5));
         assert_eq!((mib.max_area_size, mib.cbf_max_time.as_millis()), (2e6, 80));
         assert_eq!((mib.is_mobile, mib.max_neighbours, mib.default_hop_limit), (false, 7, 3));
-        let unlimited = super::mib(&config("mib = { max_packet_data_rate = 0 }\n"));
+        let unlimited =
+            super::management_information_base(&geonet_config("mib = { max_packet_data_rate = 0 }\n"));
         assert_eq!(unlimited.max_packet_data_rate, None);
     }
 }

@@ -33,7 +33,7 @@ use ipnet::Ipv6Net;
 pub const HOME_AGENT: SessionPeer = SessionPeer(u32::MAX);
 
 /// Returns the config of a station. If `gn_address` is `None`, the GN address may follow later.
-pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
+pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> StationConfig {
     let home_agent = config.home_agent.as_ref().map(|agent| HomeAgentConfig {
         address: agent.address,
         home_prefix: agent.home_prefix,
@@ -109,9 +109,12 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
                 })
                 .collect(),
         },
-        agents: AgentsConfig { prefix_discovery: router.prefix_discovery, ..agents(&router.home_agents) },
-        lan: router.lan.iter().map(|it| lan(it, !router.dns_forward.is_empty())).collect(),
-        breakouts: policies::breakouts(router),
+        agents: AgentsConfig {
+            prefix_discovery: router.prefix_discovery,
+            ..agents_config(&router.home_agents)
+        },
+        lan: router.lan.iter().map(|it| lan_settings(it, !router.dns_forward.is_empty())).collect(),
+        breakouts: policies::breakout_policies(router),
         breaks_out_when_away: router.breaks_out_when_away,
         own_traffic: router.own_traffic,
         nesting: router.nesting,
@@ -122,16 +125,16 @@ pub fn station(config: &Config, gn_address: Option<GnAddress>) -> StationConfig 
         let facilities = config
             .facilities
             .as_ref()
-            .map(|it| facilities::facilities(it, &config.station.name, geonet.station_type));
-        GeonetSettings { facilities, ..geonet::router(geonet, gn_address) }
+            .map(|it| facilities::facilities_settings(it, &config.station.name, geonet.station_type));
+        GeonetSettings { facilities, ..geonet::geonet_settings(geonet, gn_address) }
     });
-    let mnpp = config.geonet.as_ref().and_then(geonet::mnpp);
+    let mnpp = config.geonet.as_ref().and_then(geonet::mnpp_settings);
     StationConfig { home_agent, mobile_router, geonet, mnpp }
 }
 
 /// Returns the candidate home agents of a mobile router; an empty list if the config names a single home
 /// agent.
-fn agents(agents: &config::HomeAgents) -> AgentsConfig {
+fn agents_config(agents: &config::HomeAgents) -> AgentsConfig {
     if !agents.discover && agents.addresses.len() < 2 {
         return AgentsConfig::default();
     }
@@ -146,7 +149,7 @@ fn agents(agents: &config::HomeAgents) -> AgentsConfig {
 
 /// Returns the settings of an interface of the mobile network. `forwards` says whether carnet forwards DNS
 /// queries of hosts, so that hosts get its address as DNS server.
-fn lan(lan: &config::Lan, forwards: bool) -> LanSettings {
+fn lan_settings(lan: &config::Lan, forwards: bool) -> LanSettings {
     LanSettings {
         interface: lan.interface.clone(),
         prefixes: lan.prefixes.clone(),
@@ -168,12 +171,12 @@ fn lan(lan: &config::Lan, forwards: bool) -> LanSettings {
             is_dns_server: forwards && lan.dns.is_empty(),
             has_dhcpv6: lan.has_dhcpv6(forwards),
         },
-        door: door(&lan.door),
+        door: door_settings(&lan.door),
     }
 }
 
 /// Returns the prefix that contains this one address, in IPv4-mapped form for IPv4.
-fn host(address: IpAddr) -> Ipv6Net {
+fn host_network(address: IpAddr) -> Ipv6Net {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().into(),
         IpAddr::V6(address) => address.into(),
@@ -181,19 +184,19 @@ fn host(address: IpAddr) -> Ipv6Net {
 }
 
 /// Returns the settings of the door (stateful firewall) of an interface of the mobile network.
-fn door(door: &config::Door) -> Door {
+fn door_settings(door: &config::Door) -> Door {
     let inbound = match door.inbound {
         config::Inbound::Any => Inbound::Any,
         config::Inbound::Established => Inbound::Established,
     };
     let allowed = door.allow.iter().map(|allowed| AllowedPackets {
-        protocol: policies::number(allowed.protocol),
+        protocol: policies::protocol_number(allowed.protocol),
         ports: allowed
             .ports
             .iter()
             .map(|ports| PortRange { first: *ports.start(), last: *ports.end() })
             .collect(),
-        destinations: allowed.to.iter().copied().map(host).collect(),
+        destinations: allowed.to.iter().copied().map(host_network).collect(),
     });
     let host_rate = door.rate_limit.map(|bits_per_s| bits_per_s / 8);
     Door { inbound, allowed: allowed.collect(), is_isolated: door.isolated, host_rate }
@@ -207,13 +210,13 @@ fn authentication(auth: &Auth, peer: SessionPeer) -> Authentication {
         Auth::Sessions(_) => Authentication::Session(peer),
         Auth::Ipsec => Authentication::Ipsec,
         Auth::Mac(mac) => {
-            let association = association(mac.spi, &mac.key, mac.replay);
+            let association = security_association(mac.spi, &mac.key, mac.replay);
             match mac.per_agent {
                 Some(true) => Authentication::PerAgent(association),
                 Some(false) | None => Authentication::SharedKey(association),
             }
         }
-        Auth::Changing(changing) => shared_keys(&changing.mac, &changing.former),
+        Auth::Changing(changing) => authentication_with_keys(&changing.mac, &changing.former),
     }
 }
 
@@ -221,19 +224,19 @@ fn authentication(auth: &Auth, peer: SessionPeer) -> Authentication {
 /// is moved during its construction, would leave copies of the key on the stack.
 fn own_authentication(auth: &Auth) -> Authentication {
     match auth.mac() {
-        Some(mac) => shared_keys(mac, auth.former()),
+        Some(mac) => authentication_with_keys(mac, auth.former()),
         None => authentication(auth, HOME_AGENT),
     }
 }
 
-fn shared_keys(mac: &Mac, former: &[FormerKey]) -> Authentication {
+fn authentication_with_keys(mac: &Mac, former: &[FormerKey]) -> Authentication {
     let keys = std::iter::once((mac.spi, &mac.key)).chain(former.iter().map(|it| (it.spi, &it.key)));
     Authentication::SharedKeys(Box::new(SharedKeys {
-        associations: keys.map(|(spi, key)| association(spi, key, mac.replay)).collect(),
+        associations: keys.map(|(spi, key)| security_association(spi, key, mac.replay)).collect(),
         per_agent: mac.per_agent == Some(true),
     }))
 }
 
-fn association(spi: u32, key: &Key, replay: ReplayProtection) -> SecurityAssociation {
+fn security_association(spi: u32, key: &Key, replay: ReplayProtection) -> SecurityAssociation {
     SecurityAssociation { spi, key: key.clone(), replay }
 }

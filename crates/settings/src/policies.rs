@@ -11,7 +11,7 @@ use carnet_wire::{ipv4, ipv6::protocol};
 use ipnet::IpNet;
 
 /// Returns the number of a protocol.
-pub fn number(protocol: PolicyProtocol) -> u8 {
+pub fn protocol_number(protocol: PolicyProtocol) -> u8 {
     match protocol {
         PolicyProtocol::Tcp => protocol::TCP,
         PolicyProtocol::Udp => protocol::UDP,
@@ -26,7 +26,7 @@ pub fn flow_policies(router: &MobileRouter) -> Vec<Policy> {
         let PolicyAction::Tunnel(action) = policy.action else { return None };
         Some(Policy {
             name: policy.name.clone(),
-            selectors: selectors(policy, &policy.networks(router)),
+            selectors: traffic_selectors(policy, &policy.networks(router)),
             action,
             uplinks: policy.uplinks.clone(),
         })
@@ -36,12 +36,12 @@ pub fn flow_policies(router: &MobileRouter) -> Vec<Policy> {
 
 /// Returns the policies for packets that leave without the tunnel. The list also has the other policies that
 /// precede the last one of these, because the first policy that matches a packet decides.
-pub fn breakouts(router: &MobileRouter) -> Vec<BreakoutPolicy> {
+pub fn breakout_policies(router: &MobileRouter) -> Vec<BreakoutPolicy> {
     let mut flows_before = 0;
     let last = router.policies.iter().rposition(|policy| policy.action == PolicyAction::Breakout);
     let policies = router.policies.iter().take(last.map_or(0, |last| last + 1)).map(|policy| {
         let breaks_out = policy.action == PolicyAction::Breakout;
-        let selectors = selectors(policy, &policy.networks(router));
+        let selectors = traffic_selectors(policy, &policy.networks(router));
         let before = flows_before;
         flows_before += if breaks_out { 0 } else { selectors.len() };
         BreakoutPolicy {
@@ -58,16 +58,16 @@ pub fn breakouts(router: &MobileRouter) -> Vec<BreakoutPolicy> {
 
 /// Fields that the selectors of both address families have.
 #[derive(Clone, Copy)]
-struct Fields {
+struct SelectorFields {
     protocol: Option<Range<u8>>,
     /// Value or range of the IPv6 Traffic Class octet, which contains the DS field.
-    class: Option<Range<u8>>,
+    traffic_class: Option<Range<u8>>,
     source_port: Option<Range<u16>>,
     destination_port: Option<Range<u16>>,
 }
 
-fn selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<TrafficSelector> {
-    let protocol = policy.protocol.map(|it| Range::single(number(it)));
+fn traffic_selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<TrafficSelector> {
+    let protocol = policy.protocol.map(|it| Range::single(protocol_number(it)));
     // The DS field is the upper six bits of the octet.
     let classes = or_any(policy.dscp.iter().map(|dscp| Range::single(dscp << 2)));
     let ports = or_any(policy.ports.iter().map(|ports| Range::new(*ports.start(), *ports.end())));
@@ -75,12 +75,17 @@ fn selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<Traffi
     for class in classes {
         for networks in networks {
             for port in &ports {
-                let source = Fields { protocol, class, source_port: *port, destination_port: None };
-                selectors.push(selector(source, networks));
+                let source = SelectorFields {
+                    protocol,
+                    traffic_class: class,
+                    source_port: *port,
+                    destination_port: None,
+                };
+                selectors.push(traffic_selector(source, networks));
                 // A port of the policy may be the source port or the destination port, so it gets two
                 // selectors.
-                let destination = Fields { source_port: None, destination_port: *port, ..source };
-                selectors.extend(port.map(|_| selector(destination, networks)));
+                let destination = SelectorFields { source_port: None, destination_port: *port, ..source };
+                selectors.extend(port.map(|_| traffic_selector(destination, networks)));
             }
         }
     }
@@ -89,8 +94,8 @@ fn selectors(policy: &config::Policy, networks: &[PolicyNetworks]) -> Vec<Traffi
 
 /// Returns the traffic selector of these fields. An IPv6 selector without addresses applies to IPv4 packets,
 /// too.
-fn selector(fields: Fields, networks: &PolicyNetworks) -> TrafficSelector {
-    let Fields { protocol, class, source_port, destination_port } = fields;
+fn traffic_selector(fields: SelectorFields, networks: &PolicyNetworks) -> TrafficSelector {
+    let SelectorFields { protocol, traffic_class: class, source_port, destination_port } = fields;
     let ends = [networks.remote, networks.on_board];
     let is_ipv4 = ends.iter().flatten().any(|prefix| matches!(prefix, IpNet::V4(_)));
     if is_ipv4 || protocol == Some(Range::single(ipv4::ICMP)) {
@@ -137,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    fn policy_of(prefixes: &[&str], protocol: Option<PolicyProtocol>) -> config::Policy {
+    fn policy_with_prefixes(prefixes: &[&str], protocol: Option<PolicyProtocol>) -> config::Policy {
         config::Policy {
             name: "video".into(),
             dscp: Vec::new(),
@@ -150,7 +155,7 @@ mod tests {
         }
     }
 
-    fn networks(remote: Option<&str>, on_board: Option<&str>) -> PolicyNetworks {
+    fn policy_networks(remote: Option<&str>, on_board: Option<&str>) -> PolicyNetworks {
         let prefix = |text: &str| text.parse().expect("a prefix");
         PolicyNetworks { remote: remote.map(prefix), on_board: on_board.map(prefix) }
     }
@@ -160,9 +165,9 @@ mod tests {
         let given = config::Policy {
             dscp: vec![46, 34],
             ports: vec![5000..=5000, 6000..=6010],
-            ..policy_of(&[], Some(PolicyProtocol::Udp))
+            ..policy_with_prefixes(&[], Some(PolicyProtocol::Udp))
         };
-        let selectors = selectors(&given, &[networks(Some("2001:db8:1::/48"), None)]);
+        let selectors = traffic_selectors(&given, &[policy_networks(Some("2001:db8:1::/48"), None)]);
         assert_eq!(selectors.len(), 8);
         let of_ipv6: Vec<Ipv6Selector> = selectors
             .iter()
@@ -179,22 +184,26 @@ mod tests {
             assert!(selector.source_port.is_some() != selector.destination_port.is_some());
         }
         assert_eq!(of_ipv6[0].traffic_class, Some(Range::single(0xb8)), "EF");
-        let any = super::selectors(&policy_of(&[], None), &[networks(None, None)]);
+        let any = super::traffic_selectors(&policy_with_prefixes(&[], None), &[policy_networks(None, None)]);
         assert_eq!(any, [TrafficSelector::Ipv6(Ipv6Selector::default())], "everything");
     }
 
     #[test]
     fn ipv4_networks_and_icmp_give_ipv4_selectors() {
-        let given = policy_of(&[], None);
-        let pairs = [networks(Some("192.0.2.0/24"), None), networks(None, Some("10.42.7.0/24"))];
-        let selectors = selectors(&given, &pairs);
+        let given = policy_with_prefixes(&[], None);
+        let pairs =
+            [policy_networks(Some("192.0.2.0/24"), None), policy_networks(None, Some("10.42.7.0/24"))];
+        let selectors = traffic_selectors(&given, &pairs);
         let range = |first: [u8; 4], last: [u8; 4]| Some(Range::new(first.into(), last.into()));
         let source = range([192, 0, 2, 0], [192, 0, 2, 255]);
         let destination = range([10, 42, 7, 0], [10, 42, 7, 255]);
         let any = Ipv4Selector::default();
         let expected = [Ipv4Selector { source, ..any }, Ipv4Selector { destination, ..any }];
         assert_eq!(selectors, expected.map(TrafficSelector::Ipv4));
-        let icmp = super::selectors(&policy_of(&[], Some(PolicyProtocol::Icmp)), &[networks(None, None)]);
+        let icmp = super::traffic_selectors(
+            &policy_with_prefixes(&[], Some(PolicyProtocol::Icmp)),
+            &[policy_networks(None, None)],
+        );
         let protocol = Some(Range::single(1));
         assert_eq!(icmp, [TrafficSelector::Ipv4(Ipv4Selector { protocol, ..any })]);
     }

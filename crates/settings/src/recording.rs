@@ -1,9 +1,9 @@
 //! Records a run, and reads a recording.
 //!
-//! A recording is a file of JSON lines. The first line is the [`Header`], which has all values of the start
-//! except the config. Each following line is a [`Line`]: an input and its time. The station reads no clock
-//! and draws no random number of its own. So the same config and recording give the same outputs, to the
-//! octet. The recording does not contain the config, because the config has the keys.
+//! A recording is a file of JSON lines. The first line is the [`RecordingHeader`], which has all values of
+//! the start except the config. Each following line is a [`RecordedInput`]: an input and its time. The
+//! station reads no clock and draws no random number of its own. So the same config and recording give the
+//! same outputs, to the octet. The recording does not contain the config, because the config has the keys.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, BufWriter, Lines, Write};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 /// Start values of a recorded station.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct Header {
+pub struct RecordingHeader {
     /// Seed of the station's random numbers, and so of its secrets.
     pub seed: Seed,
     /// Monotonic time of the start.
@@ -33,17 +33,17 @@ pub struct Header {
     pub gn_address: Option<u64>,
 }
 
-impl Header {
+impl RecordingHeader {
     /// Creates the station from `config` and this header.
-    pub fn station(self, config: &Config) -> Station {
-        let station = crate::station(config, self.gn_address.map(GnAddress));
+    pub fn into_station(self, config: &Config) -> Station {
+        let station = crate::station_config(config, self.gn_address.map(GnAddress));
         Station::new(station, self.state, Rng::from_seed(self.seed), self.time, self.wall)
     }
 }
 
 /// A line of a recording: one input.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Line {
+pub struct RecordedInput {
     /// Time of the input.
     pub time: Time,
     /// Date of the input.
@@ -53,7 +53,7 @@ pub struct Line {
 }
 
 /// Number of earlier recordings that are kept when a new recording starts.
-pub const KEPT: u32 = 4;
+pub const MAX_EARLIER_RECORDINGS: u32 = 4;
 
 /// A recording file to which a run is written.
 #[derive(Debug)]
@@ -61,12 +61,13 @@ pub struct Recording(BufWriter<File>);
 
 impl Recording {
     /// Creates a recording in a new file. Only its owner may read it, because packets are private. The
-    /// recordings of the last [`KEPT`] runs stay beside it, as `PATH.1` (the latest), `PATH.2` and so on. A
-    /// recording that ends in a crash is the most valuable one, so a restart must not destroy it.
+    /// recordings of the last [`MAX_EARLIER_RECORDINGS`] runs stay beside it, as `PATH.1` (the latest),
+    /// `PATH.2` and so on. A recording that ends in a crash is the most valuable one, so a restart must not
+    /// destroy it.
     ///
     /// # Errors
     /// Returns an error if the file cannot be created or written.
-    pub fn create(path: &Path, header: &Header) -> io::Result<Recording> {
+    pub fn create(path: &Path, header: &RecordingHeader) -> io::Result<Recording> {
         let kept = |number: u32| {
             let mut name = path.as_os_str().to_owned();
             name.push(format!(".{number}"));
@@ -75,14 +76,14 @@ impl Recording {
         // If the path names a special file, for example a pipe, the recording is written to it without
         // renaming it.
         if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
-            for number in (1..KEPT).rev().filter(|number| kept(*number).exists()) {
+            for number in (1..MAX_EARLIER_RECORDINGS).rev().filter(|number| kept(*number).exists()) {
                 fs::rename(kept(number), kept(number + 1))?;
             }
             fs::rename(path, kept(1))?;
         }
         let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
         let mut recording = Recording(BufWriter::new(file));
-        recording.line(header)?;
+        recording.write_line(header)?;
         Ok(recording)
     }
 
@@ -90,8 +91,8 @@ impl Recording {
     ///
     /// # Errors
     /// Returns an error if the file cannot be written; the recording is then useless.
-    pub fn input(&mut self, time: Time, wall: WallTime, input: Input) -> io::Result<()> {
-        self.line(&Line { time, wall, input })
+    pub fn record_input(&mut self, time: Time, wall: WallTime, input: Input) -> io::Result<()> {
+        self.write_line(&RecordedInput { time, wall, input })
     }
 
     /// Writes the buffered part of the recording to the file.
@@ -102,7 +103,7 @@ impl Recording {
         self.0.flush()
     }
 
-    fn line<T: Serialize>(&mut self, line: &T) -> io::Result<()> {
+    fn write_line<T: Serialize>(&mut self, line: &T) -> io::Result<()> {
         let mut line = serde_json::to_vec(line)?;
         line.push(b'\n');
         self.0.write_all(&line)
@@ -139,29 +140,32 @@ pub enum ReadError {
 
 /// The inputs of a recording, in their order.
 #[derive(Debug)]
-pub struct Inputs {
+pub struct RecordedInputs {
     path: PathBuf,
     lines: Lines<BufReader<File>>,
-    line: usize,
+    line_number: usize,
 }
 
-impl Inputs {
+impl RecordedInputs {
     /// Opens a recording, and reads its header.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or is not a recording.
-    pub fn open(path: &Path) -> Result<(Header, Inputs), ReadError> {
+    pub fn open(path: &Path) -> Result<(RecordingHeader, RecordedInputs), ReadError> {
         let unreadable = |source| ReadError::File { path: path.to_owned(), source };
         let lines = BufReader::new(File::open(path).map_err(unreadable)?).lines();
-        let mut inputs = Inputs { path: path.to_owned(), lines, line: 0 };
-        let header = inputs.read("the header of a recording");
+        let mut inputs = RecordedInputs { path: path.to_owned(), lines, line_number: 0 };
+        let header = inputs.read_line("the header of a recording");
         Ok((header.ok_or_else(|| ReadError::Empty(path.to_owned()))??, inputs))
     }
 
-    fn read<T: for<'a> Deserialize<'a>>(&mut self, expected: &'static str) -> Option<Result<T, ReadError>> {
+    fn read_line<T: for<'a> Deserialize<'a>>(
+        &mut self,
+        expected: &'static str,
+    ) -> Option<Result<T, ReadError>> {
         let text = self.lines.next()?;
-        self.line += 1;
-        let (path, line) = (self.path.clone(), self.line);
+        self.line_number += 1;
+        let (path, line) = (self.path.clone(), self.line_number);
         Some(match text {
             Err(source) => Err(ReadError::File { path, source }),
             Ok(text) => {
@@ -172,11 +176,11 @@ impl Inputs {
     }
 }
 
-impl Iterator for Inputs {
-    type Item = Result<Line, ReadError>;
+impl Iterator for RecordedInputs {
+    type Item = Result<RecordedInput, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.read("an input")
+        self.read_line("an input")
     }
 }
 
@@ -210,10 +214,10 @@ mod tests {
         fs::create_dir_all(&folder).expect("a folder");
         let path = folder.join("bus-42.jsonl");
         for seed in 1..=7 {
-            let header = Header { seed: Seed::Number(seed), ..Header::default() };
+            let header = RecordingHeader { seed: Seed::Number(seed), ..RecordingHeader::default() };
             Recording::create(&path, &header).and_then(|mut recording| recording.flush()).expect("a file");
         }
-        let seed = |name: &str| Inputs::open(&folder.join(name)).map(|(header, _)| header.seed).ok();
+        let seed = |name: &str| RecordedInputs::open(&folder.join(name)).map(|(header, _)| header.seed).ok();
         let number = |number| Some(Seed::Number(number));
         let names = ["bus-42.jsonl", "bus-42.jsonl.1", "bus-42.jsonl.2", "bus-42.jsonl.4", "bus-42.jsonl.5"];
         assert_eq!(names.map(seed), [number(7), number(6), number(5), number(3), None]);

@@ -17,7 +17,7 @@ use carnet_station::io::{
     NemoOutput, Output, Position,
 };
 
-use crate::station::{InputRefusal, Options, SimulatedStation};
+use crate::station::{InputRefusal, SimulatedStation, SimulationOptions};
 use crate::types::{
     CARNET_SIM_ABI_VERSION, CARNET_SIM_NEVER, CarnetSimAddress, CarnetSimOptions, CarnetSimOutput,
     CarnetSimOutputKind, CarnetSimPosition, CarnetSimRequest, CarnetSimStatus,
@@ -32,7 +32,7 @@ pub struct CarnetSimStation {
 
 impl CarnetSimStation {
     /// Runs `call` unless the station has panicked, and converts its result, or its panic, to a status.
-    fn run(
+    fn call_station(
         &mut self,
         call: impl FnOnce(&mut SimulatedStation) -> Result<(), InputRefusal>,
     ) -> CarnetSimStatus {
@@ -57,14 +57,14 @@ impl CarnetSimStation {
             }
             Err(panic) => {
                 self.panicked = true;
-                self.error = words_of(panic.as_ref());
+                self.error = panic_message(panic.as_ref());
                 CarnetSimStatus::Panicked
             }
         }
     }
 }
 
-fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
     words
         .or_else(|| panic.downcast_ref::<String>().cloned())
@@ -75,7 +75,7 @@ fn words_of(panic: &(dyn std::any::Any + Send)) -> String {
 ///
 /// # Safety
 /// `octets` is null or points to `length` octets that do not change as long as the slice lives.
-unsafe fn octets<'a>(octets: *const u8, length: usize) -> Option<&'a [u8]> {
+unsafe fn octets_from_pointer<'a>(octets: *const u8, length: usize) -> Option<&'a [u8]> {
     if length == 0 {
         return Some(&[]);
     }
@@ -91,9 +91,9 @@ unsafe fn octets<'a>(octets: *const u8, length: usize) -> Option<&'a [u8]> {
 ///
 /// # Safety
 /// `address` is null or points to six octets.
-unsafe fn mac(address: *const u8) -> Option<MacAddress> {
+unsafe fn mac_from_pointer(address: *const u8) -> Option<MacAddress> {
     // SAFETY: by the contract of this function, `address` is null or points to six octets.
-    unsafe { octets(address, 6) }?.try_into().ok()
+    unsafe { octets_from_pointer(address, 6) }?.try_into().ok()
 }
 
 /// Copies text, cut to the capacity, with a terminating zero; returns its whole length.
@@ -163,22 +163,22 @@ pub unsafe extern "C" fn carnet_sim_new(
 /// The pointers point to as many octets as the lengths in the options say.
 unsafe fn new_station(options: &CarnetSimOptions) -> Result<SimulatedStation, String> {
     // SAFETY: by the contract of this function, `options.config` points to `config_length` octets.
-    let config = unsafe { octets(options.config, options.config_length) }.ok_or("no config")?;
+    let config = unsafe { octets_from_pointer(options.config, options.config_length) }.ok_or("no config")?;
     let config = str::from_utf8(config).map_err(|error| format!("the config is not UTF-8: {error}"))?;
     // SAFETY: by the contract of this function, `options.record` points to `record_length` octets.
-    let record =
-        unsafe { octets(options.record, options.record_length) }.ok_or("no path of the recording")?;
+    let record = unsafe { octets_from_pointer(options.record, options.record_length) }
+        .ok_or("no path of the recording")?;
     let record = str::from_utf8(record).map_err(|error| format!("the path is not UTF-8: {error}"))?;
-    let options = Options {
+    let options = SimulationOptions {
         config,
         gn_address: (options.gn_address != 0).then_some(options.gn_address),
         seed: options.seed,
         now: Time::from_nanos(options.now),
-        wall: WallTime::from_unix_nanos(options.wall),
-        record: (!record.is_empty()).then(|| Path::new(record)),
+        wall_at_start: WallTime::from_unix_nanos(options.wall),
+        recording_path: (!record.is_empty()).then(|| Path::new(record)),
     };
     catch_unwind(AssertUnwindSafe(|| SimulatedStation::new(&options)))
-        .unwrap_or_else(|panic| Err(words_of(panic.as_ref())))
+        .unwrap_or_else(|panic| Err(panic_message(panic.as_ref())))
 }
 
 /// Ends a station and its recording. Null is allowed.
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn carnet_sim_free(station: *mut CarnetSimStation) {
 ///
 /// # Safety
 /// As for [`carnet_sim_handle_frame`].
-unsafe fn with_frame(
+unsafe fn with_received_frame(
     station: *mut CarnetSimStation,
     source: *const u8,
     destination: *const u8,
@@ -208,14 +208,20 @@ unsafe fn with_frame(
     call: impl FnOnce(&mut SimulatedStation, ReceivedFrame<'_>) -> Result<(), InputRefusal>,
 ) -> CarnetSimStatus {
     // SAFETY: the contract of this function covers all four pointers.
-    let (station, source, destination, packet) =
-        unsafe { (station.as_mut(), mac(source), mac(destination), octets(packet, length)) };
+    let (station, source, destination, packet) = unsafe {
+        (
+            station.as_mut(),
+            mac_from_pointer(source),
+            mac_from_pointer(destination),
+            octets_from_pointer(packet, length),
+        )
+    };
     let (Some(station), Some(source), Some(destination), Some(packet)) =
         (station, source, destination, packet)
     else {
         return CarnetSimStatus::BadArgument;
     };
-    station.run(|station| call(station, ReceivedFrame { source, destination, packet }))
+    station.call_station(|station| call(station, ReceivedFrame { source, destination, packet }))
 }
 
 /// Takes a frame of EtherType 0x8947 from the radio; `packet` are the octets behind the EtherType.
@@ -236,7 +242,7 @@ pub unsafe extern "C" fn carnet_sim_handle_frame(
         station.handle_frame(Time::from_nanos(now), frame)
     };
     // SAFETY: the contract of this function is that of `with_frame`.
-    unsafe { with_frame(station, source, destination, packet, length, call) }
+    unsafe { with_received_frame(station, source, destination, packet, length, call) }
 }
 
 /// Handles a frame that this station sent to one other station, which did not acknowledge it; `packet` are
@@ -257,7 +263,7 @@ pub unsafe extern "C" fn carnet_sim_handle_unacknowledged(
         station.handle_unacknowledged(Time::from_nanos(now), frame)
     };
     // SAFETY: the contract of this function is that of `with_frame`.
-    unsafe { with_frame(station, source, destination, packet, length, call) }
+    unsafe { with_received_frame(station, source, destination, packet, length, call) }
 }
 
 /// Takes a frame that the host has sent on the virtual interface `link`; 0 is the interface of the config key
@@ -277,15 +283,21 @@ pub unsafe extern "C" fn carnet_sim_handle_host_frame(
     length: usize,
 ) -> CarnetSimStatus {
     // SAFETY: the contract of this function covers all four pointers.
-    let (station, source, destination, payload) =
-        unsafe { (station.as_mut(), mac(source), mac(destination), octets(payload, length)) };
+    let (station, source, destination, payload) = unsafe {
+        (
+            station.as_mut(),
+            mac_from_pointer(source),
+            mac_from_pointer(destination),
+            octets_from_pointer(payload, length),
+        )
+    };
     let (Some(station), Some(source), Some(destination), Some(payload)) =
         (station, source, destination, payload)
     else {
         return CarnetSimStatus::BadArgument;
     };
     let frame = HostFrame { destination, source, ether_type, payload };
-    station.run(|station| station.handle_host_frame(Time::from_nanos(now), link, frame))
+    station.call_station(|station| station.handle_host_frame(Time::from_nanos(now), link, frame))
 }
 
 /// Takes the complete list of the host's IPv6 addresses on the virtual interface `link`.
@@ -309,7 +321,7 @@ pub unsafe extern "C" fn carnet_sim_handle_addresses(
     // SAFETY: `addresses` is not null here, and by contract it points to `count` addresses.
     let addresses = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(addresses, count) } };
     let addresses = addresses.iter().map(|it| (it.address.into(), it.prefix_length.min(128))).collect();
-    station.run(|station| {
+    station.call_station(|station| {
         station.handle_input(Time::from_nanos(now), Input::VirtualAddresses { link, addresses })
     })
 }
@@ -330,7 +342,7 @@ pub unsafe extern "C" fn carnet_sim_handle_position(
     };
     let CarnetSimPosition { timestamp, latitude, longitude, speed, heading, accurate } = *position;
     let position = Position { timestamp, latitude, longitude, accurate, speed, heading };
-    station.run(|station| station.handle_input(Time::from_nanos(now), Input::Position(position)))
+    station.call_station(|station| station.handle_input(Time::from_nanos(now), Input::Position(position)))
 }
 
 /// Takes a payload to send over GeoNetworking.
@@ -348,7 +360,7 @@ pub unsafe extern "C" fn carnet_sim_handle_request(
 ) -> CarnetSimStatus {
     // SAFETY: the contract of this function covers all three pointers.
     let (station, request, payload) =
-        unsafe { (station.as_mut(), request.as_ref(), octets(payload, length)) };
+        unsafe { (station.as_mut(), request.as_ref(), octets_from_pointer(payload, length)) };
     let (Some(station), Some(request), Some(payload)) = (station, request, payload) else {
         return CarnetSimStatus::BadArgument;
     };
@@ -377,7 +389,7 @@ pub unsafe extern "C" fn carnet_sim_handle_request(
         hop_limit: (request.hop_limit > 0).then_some(request.hop_limit),
         payload: payload.to_vec(),
     };
-    station.run(|station| station.handle_input(Time::from_nanos(now), Input::Geonet(request)))
+    station.call_station(|station| station.handle_input(Time::from_nanos(now), Input::Geonet(request)))
 }
 
 /// Takes an IPv6 packet that the host's routing sends into the tunnel device.
@@ -392,9 +404,10 @@ pub unsafe extern "C" fn carnet_sim_handle_packet(
     length: usize,
 ) -> CarnetSimStatus {
     // SAFETY: by the contract of this function, both pointers are null or valid.
-    let (station, packet) = unsafe { (station.as_mut(), octets(packet, length)) };
+    let (station, packet) = unsafe { (station.as_mut(), octets_from_pointer(packet, length)) };
     let (Some(station), Some(packet)) = (station, packet) else { return CarnetSimStatus::BadArgument };
-    station.run(|station| station.handle_input(Time::from_nanos(now), Input::Packet(packet.to_vec())))
+    station
+        .call_station(|station| station.handle_input(Time::from_nanos(now), Input::Packet(packet.to_vec())))
 }
 
 /// Takes any other input as JSON: the value of `"input"` in a line of a recording.
@@ -409,9 +422,9 @@ pub unsafe extern "C" fn carnet_sim_handle_input(
     length: usize,
 ) -> CarnetSimStatus {
     // SAFETY: by the contract of this function, both pointers are null or valid.
-    let (station, json) = unsafe { (station.as_mut(), octets(json, length)) };
+    let (station, json) = unsafe { (station.as_mut(), octets_from_pointer(json, length)) };
     let (Some(station), Some(json)) = (station, json) else { return CarnetSimStatus::BadArgument };
-    station.run(|station| {
+    station.call_station(|station| {
         let input = serde_json::from_slice(json).map_err(|error| InputRefusal::Refused(error.to_string()))?;
         station.handle_input(Time::from_nanos(now), input)
     })
@@ -428,7 +441,7 @@ pub unsafe extern "C" fn carnet_sim_handle_timeout(
 ) -> CarnetSimStatus {
     // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return CarnetSimStatus::BadArgument };
-    station.run(|station| station.handle_input(Time::from_nanos(now), Input::Timeout))
+    station.call_station(|station| station.handle_input(Time::from_nanos(now), Input::Timeout))
 }
 
 /// Returns when `carnet_sim_handle_timeout` is due, nanoseconds; `CARNET_SIM_NEVER` if no timer runs.
@@ -440,8 +453,8 @@ pub unsafe extern "C" fn carnet_sim_deadline(station: *mut CarnetSimStation) -> 
     // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return CARNET_SIM_NEVER };
     let mut deadline = None;
-    station.run(|station| {
-        deadline = station.deadline();
+    station.call_station(|station| {
+        deadline = station.next_deadline();
         Ok(())
     });
     deadline.map_or(CARNET_SIM_NEVER, Time::as_nanos)
@@ -462,8 +475,8 @@ pub unsafe extern "C" fn carnet_sim_poll_output(
         return CarnetSimStatus::BadArgument;
     }
     let mut taken = None;
-    let status = station.run(|station| {
-        taken = station.poll_output().map(described).transpose()?.map(|(mut described, octets)| {
+    let status = station.call_station(|station| {
+        taken = station.poll_output().map(describe_output).transpose()?.map(|(mut described, octets)| {
             let octets = station.keep_output_octets(octets);
             (described.octets, described.length) = (octets.as_ptr(), octets.len());
             described
@@ -482,7 +495,7 @@ pub unsafe extern "C" fn carnet_sim_poll_output(
 }
 
 /// Converts an output to the type of C, and its octets.
-fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRefusal> {
+fn describe_output(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRefusal> {
     let mut described = CarnetSimOutput {
         kind: CarnetSimOutputKind::Other,
         link: 0,
@@ -511,12 +524,12 @@ fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRefusal>
             described.kind = CarnetSimOutputKind::HostFrame;
             (described.link, described.ether_type) = (link, 0x86dd);
             (described.source, described.destination) = (source, destination);
-            (described.station, described.hops) = (delivered.source, hops(&delivered));
+            (described.station, described.hops) = (delivered.source, hops_travelled(&delivered));
             delivered.payload
         }
         Output::Geonet(GeonetOutput::Delivered(delivered)) => {
             described.kind = CarnetSimOutputKind::Delivered;
-            (described.station, described.hops) = (delivered.source, hops(&delivered));
+            (described.station, described.hops) = (delivered.source, hops_travelled(&delivered));
             described.next_header = delivered.next_header;
             delivered.payload
         }
@@ -530,7 +543,7 @@ fn described(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRefusal>
 }
 
 /// Returns the hops that a payload has taken; one for a single-hop packet.
-fn hops(delivered: &Delivered) -> u8 {
+fn hops_travelled(delivered: &Delivered) -> u8 {
     match delivered.kind {
         GnPacketType::Shb => 1,
         _ => delivered.maximum_hop_limit.saturating_sub(delivered.remaining_hop_limit).saturating_add(1),
@@ -551,8 +564,8 @@ pub unsafe extern "C" fn carnet_sim_counters(
     // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return 0 };
     let mut counters = String::new();
-    station.run(|station| {
-        counters = station.counters();
+    station.call_station(|station| {
+        counters = station.counters_json();
         Ok(())
     });
     // SAFETY: by the contract of this function, `text` is null or points to `capacity` writable octets.
@@ -584,7 +597,7 @@ pub unsafe extern "C" fn carnet_sim_last_error(
 pub unsafe extern "C" fn carnet_sim_flush(station: *mut CarnetSimStation) -> CarnetSimStatus {
     // SAFETY: by the contract of this function, `station` is null or comes from `carnet_sim_new`.
     let Some(station) = (unsafe { station.as_mut() }) else { return CarnetSimStatus::BadArgument };
-    station.run(SimulatedStation::flush)
+    station.call_station(SimulatedStation::flush_recording)
 }
 
 #[cfg(test)]
@@ -608,7 +621,7 @@ mod tests {
         // SAFETY: the options and the buffers live as long as the calls, and the station is freed at the end.
         unsafe {
             let station = carnet_sim_new(&raw const options, ptr::null_mut(), 0);
-            let status = (*station).run(|_| panic!("a panic of the test"));
+            let status = (*station).call_station(|_| panic!("a panic of the test"));
             assert_eq!(status, CarnetSimStatus::Panicked);
             let mut words = [0; 8];
             assert_eq!(carnet_sim_last_error(station, words.as_mut_ptr(), words.len()), 19);

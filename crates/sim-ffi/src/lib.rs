@@ -13,8 +13,8 @@
 //!
 //! **Deterministic.** The library has no clock, thread, global or random generator of its own: all random
 //! numbers come from the seed. The same calls give the same outputs, to the octet, in every process. With a
-//! recording ([`station::Options::record`]) the station writes every input in the format of `station.record`,
-//! and `carnet replay` replays it without a simulator.
+//! recording ([`station::SimulationOptions::recording_path`]) the station writes every input in the format of
+//! `station.record`, and `carnet replay` replays it without a simulator.
 //!
 //! **Panics are contained** if the library was built with unwinding (`cargo build --profile sim`). A panic
 //! ends neither the simulation nor another station. But the station that panicked refuses every later call

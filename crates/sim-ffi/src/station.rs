@@ -7,13 +7,13 @@ use carnet_api::config::{Config, SecurityPolicy};
 use carnet_base::{Seed, Time, WallTime};
 use carnet_geonet::ReceivedFrame;
 use carnet_geonet::ipv6_adaptation::HostFrame;
-use carnet_settings::recording::{Header, Recording};
+use carnet_settings::recording::{Recording, RecordingHeader};
 use carnet_station::Station;
 use carnet_station::io::{Frame, Input, Output, VirtualFrame};
 
 /// Options with which a station is created.
 #[derive(Debug, Clone)]
-pub struct Options<'a> {
+pub struct SimulationOptions<'a> {
     /// Text of the config file.
     pub config: &'a str,
     /// GN address of the station. If it is `None`, the config must not have GeoNetworking.
@@ -23,9 +23,9 @@ pub struct Options<'a> {
     /// Simulation time of the start.
     pub now: Time,
     /// Date of the start.
-    pub wall: WallTime,
+    pub wall_at_start: WallTime,
     /// Path of the recording; `None` without a recording.
-    pub record: Option<&'a Path>,
+    pub recording_path: Option<&'a Path>,
 }
 
 /// Reason why the station has refused an input.
@@ -46,11 +46,11 @@ pub struct SimulatedStation {
     station: Station,
     recording: Option<Recording>,
     /// Simulation time and date of the start.
-    start: (Time, WallTime),
+    started_at: (Time, WallTime),
     now: Time,
-    drained: bool,
+    outputs_taken: bool,
     /// Octets of the output that the caller took last.
-    taken: Vec<u8>,
+    last_output_octets: Vec<u8>,
 }
 
 impl SimulatedStation {
@@ -59,7 +59,7 @@ impl SimulatedStation {
     /// # Errors
     /// Returns the errors in the config, one line for each, or the reason why the recording cannot be
     /// created.
-    pub fn new(options: &Options<'_>) -> Result<SimulatedStation, String> {
+    pub fn new(options: &SimulationOptions<'_>) -> Result<SimulatedStation, String> {
         let config = Config::parse(options.config, "config")
             .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
         if config.geonet.is_some() && options.gn_address.is_none() {
@@ -68,14 +68,14 @@ impl SimulatedStation {
         if config.security.as_ref().is_some_and(|security| security.policy != SecurityPolicy::Off) {
             return Err("[security]: a simulated station signs nothing, expected policy = \"off\"".into());
         }
-        let header = Header {
+        let header = RecordingHeader {
             seed: Seed::Number(options.seed),
             time: options.now,
-            wall: options.wall,
+            wall: options.wall_at_start,
             gn_address: options.gn_address,
-            ..Header::default()
+            ..RecordingHeader::default()
         };
-        let recording = match options.record {
+        let recording = match options.recording_path {
             None => None,
             Some(path) => {
                 let made = Recording::create(path, &header);
@@ -83,12 +83,12 @@ impl SimulatedStation {
             }
         };
         Ok(SimulatedStation {
-            station: header.station(&config),
+            station: header.into_station(&config),
             recording,
-            start: (options.now, options.wall),
+            started_at: (options.now, options.wall_at_start),
             now: options.now,
-            drained: false,
-            taken: Vec::new(),
+            outputs_taken: false,
+            last_output_octets: Vec::new(),
         })
     }
 
@@ -97,26 +97,26 @@ impl SimulatedStation {
         &self.station
     }
 
-    fn wall(&self, now: Time) -> WallTime {
-        self.start.1 + now.saturating_since(self.start.0)
+    fn wall_time(&self, now: Time) -> WallTime {
+        self.started_at.1 + now.saturating_since(self.started_at.0)
     }
 
     /// Checks the order of calls before an input, and records the input.
-    fn enter(&mut self, now: Time, input: impl FnOnce() -> Input) -> Result<(), InputRefusal> {
-        if !self.drained {
+    fn record_and_handle(&mut self, now: Time, input: impl FnOnce() -> Input) -> Result<(), InputRefusal> {
+        if !self.outputs_taken {
             return Err(InputRefusal::NotDrained);
         }
         if now < self.now {
             return Err(InputRefusal::TimeRunsBackwards);
         }
         self.now = now;
-        let wall = self.wall(now);
+        let wall = self.wall_time(now);
         if let Some(recording) = &mut self.recording {
-            recording.input(now, wall, input()).map_err(|error| {
+            recording.record_input(now, wall, input()).map_err(|error| {
                 InputRefusal::Refused(format!("the recording cannot be written: {error}"))
             })?;
         }
-        self.drained = false;
+        self.outputs_taken = false;
         Ok(())
     }
 
@@ -125,7 +125,7 @@ impl SimulatedStation {
     /// # Errors
     /// Returns the reason of a refusal.
     pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), InputRefusal> {
-        self.enter(now, || Input::Frame(owned(&frame)))?;
+        self.record_and_handle(now, || Input::Frame(owned_frame(&frame)))?;
         self.station.handle_frame(now, frame);
         Ok(())
     }
@@ -135,7 +135,7 @@ impl SimulatedStation {
     /// # Errors
     /// Returns the reason of a refusal.
     pub fn handle_unacknowledged(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), InputRefusal> {
-        self.handle_input(now, Input::Unacknowledged(owned(&frame)))
+        self.handle_input(now, Input::Unacknowledged(owned_frame(&frame)))
     }
 
     /// Handles a frame that the host has sent on a virtual interface.
@@ -148,7 +148,7 @@ impl SimulatedStation {
         link: u32,
         frame: HostFrame<'_>,
     ) -> Result<(), InputRefusal> {
-        self.enter(now, || {
+        self.record_and_handle(now, || {
             let HostFrame { destination, source, ether_type, payload } = frame;
             Input::VirtualFrame(VirtualFrame {
                 link,
@@ -167,36 +167,36 @@ impl SimulatedStation {
     /// # Errors
     /// Returns the reason of a refusal.
     pub fn handle_input(&mut self, now: Time, input: Input) -> Result<(), InputRefusal> {
-        self.enter(now, || input.clone())?;
-        let wall = self.wall(now);
+        self.record_and_handle(now, || input.clone())?;
+        let wall = self.wall_time(now);
         self.station.handle_input(now, wall, input).map_err(InputRefusal::Refused)
     }
 
     /// Returns the next output. The caller gives the output's octets back by [`Self::keep_output_octets`].
     pub fn poll_output(&mut self) -> Option<Output> {
-        let taken = std::mem::take(&mut self.taken);
+        let taken = std::mem::take(&mut self.last_output_octets);
         if taken.capacity() > 0 {
             self.station.recycle(taken);
         }
         let output = self.station.poll_output();
-        self.drained = output.is_none();
+        self.outputs_taken = output.is_none();
         output
     }
 
     /// Keeps the octets of an output until the caller takes the next output, and returns them.
     pub fn keep_output_octets(&mut self, octets: Vec<u8>) -> &[u8] {
-        self.taken = octets;
-        &self.taken
+        self.last_output_octets = octets;
+        &self.last_output_octets
     }
 
     /// Returns the time at which [`Input::Timeout`] is due, which is never in the past; `None` if no timer
     /// runs.
-    pub fn deadline(&self) -> Option<Time> {
+    pub fn next_deadline(&self) -> Option<Time> {
         self.station.poll_timeout().map(|due| due.max(self.now))
     }
 
     /// Returns all counters by name, in the format of `carnet show counters --json`.
-    pub fn counters(&self) -> String {
+    pub fn counters_json(&self) -> String {
         let counters: serde_json::Map<_, _> =
             self.station.counters().into_iter().map(|(name, count)| (name, count.into())).collect();
         serde_json::Value::Object(counters).to_string()
@@ -206,7 +206,7 @@ impl SimulatedStation {
     ///
     /// # Errors
     /// Returns the reason why the recording cannot be written.
-    pub fn flush(&mut self) -> Result<(), InputRefusal> {
+    pub fn flush_recording(&mut self) -> Result<(), InputRefusal> {
         match self.recording.as_mut().map(Recording::flush) {
             Some(Err(error)) => {
                 Err(InputRefusal::Refused(format!("the recording cannot be written: {error}")))
@@ -219,11 +219,11 @@ impl SimulatedStation {
 impl Drop for SimulatedStation {
     fn drop(&mut self) {
         // A drop cannot report an error. A caller that needs the result calls `flush` before.
-        let _too_late = self.flush();
+        let _too_late = self.flush_recording();
     }
 }
 
-fn owned(frame: &ReceivedFrame<'_>) -> Frame {
+fn owned_frame(frame: &ReceivedFrame<'_>) -> Frame {
     Frame {
         source: frame.source,
         profile: None,

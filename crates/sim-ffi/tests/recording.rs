@@ -6,14 +6,14 @@ use std::fs;
 use carnet_api::config::Config;
 use carnet_base::{Time, WallTime};
 use carnet_geonet::{BROADCAST, ReceivedFrame};
-use carnet_settings::recording::Inputs;
-use carnet_sim::station::{InputRefusal, Options, SimulatedStation};
+use carnet_settings::recording::RecordedInputs;
+use carnet_sim::station::{InputRefusal, SimulatedStation, SimulationOptions};
 use carnet_station::io::{GeonetOutput, GeonetRequest, GeonetTransport, Input, Output, Position};
 
 const CONFIG: &str = "[station]\nname = 'node'\n[geonet]\ninterface = 'radio'\nposition = \
                       'gpsd://localhost'\nbeacon = { interval = '1s' }\n";
 
-fn position(timestamp: u32, longitude: i32) -> Input {
+fn position_input(timestamp: u32, longitude: i32) -> Input {
     Input::Position(Position {
         timestamp,
         latitude: 488_375_000,
@@ -31,13 +31,13 @@ fn recorded_simulation_replays_equally() {
     let mut frames = 0;
     {
         let station = |mid: u64, record| {
-            SimulatedStation::new(&Options {
+            SimulatedStation::new(&SimulationOptions {
                 config: CONFIG,
                 gn_address: Some(mid),
                 seed: mid,
                 now: Time::ZERO,
-                wall: WallTime::from_unix_nanos(1_700_000_000_000_000_000),
-                record,
+                wall_at_start: WallTime::from_unix_nanos(1_700_000_000_000_000_000),
+                recording_path: record,
             })
             .expect("a station")
         };
@@ -49,7 +49,7 @@ fn recorded_simulation_replays_equally() {
         outputs.extend(drain(&mut recorded));
         drain(&mut other);
         assert_eq!(
-            other.handle_input(Time::from_millis(5), position(1, 21_009_000)),
+            other.handle_input(Time::from_millis(5), position_input(1, 21_009_000)),
             Ok(()),
             "a drained station takes inputs"
         );
@@ -58,7 +58,7 @@ fn recorded_simulation_replays_equally() {
         assert_eq!(other.handle_input(Time::ZERO, Input::Timeout), Err(InputRefusal::TimeRunsBackwards));
         for step in 1..100 {
             let now = Time::from_millis(100 * step);
-            recorded.handle_input(now, position(100 * step as u32, 21_008_000)).expect("a position");
+            recorded.handle_input(now, position_input(100 * step as u32, 21_008_000)).expect("a position");
             outputs.extend(drain(&mut recorded));
             other.handle_input(now, Input::Timeout).expect("time");
             for output in drain(&mut other) {
@@ -69,7 +69,7 @@ fn recorded_simulation_replays_equally() {
                 outputs.extend(drain(&mut recorded));
                 frames += 1;
             }
-            if recorded.deadline().is_some_and(|due| due <= now) {
+            if recorded.next_deadline().is_some_and(|due| due <= now) {
                 recorded.handle_input(now, Input::Timeout).expect("time");
                 outputs.extend(drain(&mut recorded));
             }
@@ -87,8 +87,8 @@ fn recorded_simulation_replays_equally() {
         }
     }
     assert!(frames >= 5 && outputs.len() > 50, "{frames} frames, {} outputs", outputs.len());
-    let (header, inputs) = Inputs::open(&path).expect("a recording");
-    let mut station = header.station(&Config::parse(CONFIG, "config").expect("a config"));
+    let (header, inputs) = RecordedInputs::open(&path).expect("a recording");
+    let mut station = header.into_station(&Config::parse(CONFIG, "config").expect("a config"));
     let mut replayed: Vec<Output> = std::iter::from_fn(|| station.poll_output()).collect();
     for line in inputs {
         let line = line.expect("an input");

@@ -12,7 +12,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 /// Maximum time that a station may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Error of a station that refuses a request.
 #[derive(Debug)]
@@ -20,24 +20,29 @@ pub struct RequestRefused {
     /// The HTTP status.
     pub status: u16,
     /// Error message: the request, the status code and the whole answer.
-    text: String,
+    error_message: String,
     /// Reason for the refusal, from the station's answer.
     pub reason: String,
 }
 
 impl std::fmt::Display for RequestRefused {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.text)
+        f.write_str(&self.error_message)
     }
 }
 
 impl std::error::Error for RequestRefused {}
 
 /// Sends an HTTP request, and reads the status and the headers of the answer.
-fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Result<BufReader<UnixStream>> {
+fn send_request(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> anyhow::Result<BufReader<UnixStream>> {
     let mut stream =
         UnixStream::connect(socket).with_context(|| format!("cannot reach {}", socket.display()))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
     let request = format!(
         "{method} {path} HTTP/1.0\r\nHost: carnet\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\n\r\n{body}",
@@ -68,12 +73,12 @@ fn exchange(socket: &Path, method: &str, path: &str, body: &str) -> anyhow::Resu
     );
     let error = |body: Value| Some(body["error"].as_str()?.to_owned());
     let said = serde_json::from_str(&said).ok().and_then(error).unwrap_or_else(|| said.trim().to_owned());
-    Err(RequestRefused { status: code, text, reason: said }.into())
+    Err(RequestRefused { status: code, error_message: text, reason: said }.into())
 }
 
 /// Sends a `GET` request, and returns the answer's JSON.
 pub fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
-    let mut reader = exchange(socket, "GET", path, "")?;
+    let mut reader = send_request(socket, "GET", path, "")?;
     let mut text = String::new();
     reader.read_to_string(&mut text)?;
     serde_json::from_str(&text).with_context(|| format!("{path} is no JSON: {text}"))
@@ -81,7 +86,7 @@ pub fn get(socket: &Path, path: &str) -> anyhow::Result<Value> {
 
 /// Sends a `POST` request with JSON, and returns the answer's JSON, or `null` if the answer is empty.
 pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<Value> {
-    let mut reader = exchange(socket, "POST", path, &body.to_string())?;
+    let mut reader = send_request(socket, "POST", path, &body.to_string())?;
     let mut text = String::new();
     reader.read_to_string(&mut text)?;
     if text.is_empty() {
@@ -91,8 +96,8 @@ pub fn post(socket: &Path, path: &str, body: &Value) -> anyhow::Result<Value> {
 }
 
 /// Sends a `GET` request for an event stream, and returns the events until the station closes the stream.
-pub fn follow(socket: &Path, path: &str) -> anyhow::Result<impl Iterator<Item = Value> + use<>> {
-    let reader = exchange(socket, "GET", path, "")?;
+pub fn follow_events(socket: &Path, path: &str) -> anyhow::Result<impl Iterator<Item = Value> + use<>> {
+    let reader = send_request(socket, "GET", path, "")?;
     reader.get_ref().set_read_timeout(None)?;
     let event = |line: String| serde_json::from_str(line.strip_prefix("data:")?).ok();
     Ok(reader.lines().map_while(Result::ok).filter_map(event))
@@ -105,7 +110,7 @@ mod tests {
 
     /// Runs `ask` against a server that sends `answer`. Returns the request that the server received, and the
     /// result of `ask`.
-    fn answered<T>(answer: &'static str, ask: impl FnOnce(&Path) -> T) -> (String, T) {
+    fn answer_once<T>(answer: &'static str, ask: impl FnOnce(&Path) -> T) -> (String, T) {
         let name = format!("carnet-lab-api-{}-{}", std::process::id(), answer.len());
         let socket = std::env::temp_dir().join(name);
         let listener = UnixListener::bind(&socket).expect("a socket");
@@ -126,11 +131,11 @@ mod tests {
 
     #[test]
     fn api_answers_are_parsed_and_refusals_reported() {
-        let (head, got) = answered("HTTP/1.0 200 OK\r\nx: y\r\n\r\n[1]", |s| get(s, "/v1/counters"));
+        let (head, got) = answer_once("HTTP/1.0 200 OK\r\nx: y\r\n\r\n[1]", |s| get(s, "/v1/counters"));
         assert!(head.starts_with("GET /v1/counters HTTP/1.0\r\n"), "{head}");
         assert_eq!(got.expect("is JSON"), serde_json::json!([1]));
         let answer = "HTTP/1.0 422 Unprocessable Entity\r\n\r\n{\"error\":\"too far\"}";
-        let (_, told) = answered(answer, |s| post(s, "/v1/gnsend", &serde_json::json!({})));
+        let (_, told) = answer_once(answer, |s| post(s, "/v1/gnsend", &serde_json::json!({})));
         let told = told.expect_err("is refused");
         assert!(told.to_string().contains("too far"));
         let refused = told.downcast_ref::<RequestRefused>().expect("an answer");
@@ -140,8 +145,8 @@ mod tests {
     #[test]
     fn event_stream_lines_are_parsed() {
         let answer = "HTTP/1.0 200 OK\r\n\r\n: hello\n\ndata: {\"a\":1}\n\ndata:{\"a\":2}\n\n";
-        let (_, all) = answered(answer, |s| {
-            follow(s, "/v1/gnrecv").expect("a stream").map(|e| e["a"].as_u64()).collect::<Vec<_>>()
+        let (_, all) = answer_once(answer, |s| {
+            follow_events(s, "/v1/gnrecv").expect("a stream").map(|e| e["a"].as_u64()).collect::<Vec<_>>()
         });
         assert_eq!(all, [Some(1), Some(2)]);
     }

@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 use crate::clock::{self, MILLISECOND};
 use crate::console;
 use crate::isolate::IsolationMode;
-use crate::process::{Daemon, in_node, output};
+use crate::process::{Daemon, command_in_node, run_for_output};
 use crate::scenario::{End, Node, Scenario};
 use crate::tools;
 
@@ -30,7 +30,7 @@ const METRIC_FILTERS: [(&str, &str); 4] = [
 
 /// Returns the capture program and its Debian package. In a user namespace it is dumpcap: tcpdump fails
 /// there, because it wants to change its groups.
-pub fn program(mode: IsolationMode) -> (&'static str, &'static str) {
+pub fn capture_program(mode: IsolationMode) -> (&'static str, &'static str) {
     match mode {
         IsolationMode::Root => ("tcpdump", "tcpdump"),
         IsolationMode::User => ("dumpcap", "wireshark-common"),
@@ -40,7 +40,7 @@ pub fn program(mode: IsolationMode) -> (&'static str, &'static str) {
 /// All running captures, each with its interface and its file.
 #[derive(Debug)]
 pub struct Captures {
-    running: Vec<(End, PathBuf, Daemon)>,
+    running_captures: Vec<(End, PathBuf, Daemon)>,
 }
 
 impl Captures {
@@ -53,7 +53,7 @@ impl Captures {
         logs: &Path,
     ) -> anyhow::Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let program = program(mode).0;
+        let program = capture_program(mode).0;
         let mut running = Vec::new();
         let radio = |(node, n): (&String, &Node)| {
             let interface = n.radio.as_ref()?.get_ref().interface.clone();
@@ -65,7 +65,7 @@ impl Captures {
             |name: &str| scenario.nodes.iter().any(|(n, node)| n == name && node.carnet.is_some());
         for end in ends.filter(|end| is_station(&end.node)) {
             let file = folder.join(format!("{}-{}.pcap", end.node, end.interface));
-            let mut command = in_node(&end.node, tools::path(program));
+            let mut command = command_in_node(&end.node, tools::path_of_program(program));
             let options: &[&str] = match mode {
                 IsolationMode::Root => &["-Z", "root", "-U", "-n"],
                 IsolationMode::User => &["-P", "-q"],
@@ -77,7 +77,7 @@ impl Captures {
         }
         clock::sleep(500 * MILLISECOND);
         running.iter_mut().try_for_each(|(_, _, daemon)| daemon.check_running())?;
-        Ok(Self { running })
+        Ok(Self { running_captures: running })
     }
 
     /// Ends the captures and counts, for each station: Binding Updates, Binding Acknowledgements,
@@ -89,41 +89,43 @@ impl Captures {
         folder: &Path,
         addresses: &BTreeMap<String, Ipv6Addr>,
     ) -> anyhow::Result<Vec<(String, f64)>> {
-        for (_, _, daemon) in &mut self.running {
+        for (_, _, daemon) in &mut self.running_captures {
             daemon.stop(Signal::SIGINT);
         }
         let Some(tshark) = tools::find_program("tshark") else { return Ok(Vec::new()) };
         let mut counts: Vec<(String, f64)> = Vec::new();
-        for (End { node, interface }, file, _) in &self.running {
+        for (End { node, interface }, file, _) in &self.running_captures {
             // Reading a capture takes long, so read it only if the scenario uses one of its metrics.
             let mut wanted =
                 METRIC_FILTERS.map(|(name, filter)| (format!("capture.{node}.{name}"), filter)).to_vec();
-            wanted.retain(|(name, _)| is_asked(scenario, name));
+            wanted.retain(|(name, _)| needs_capture(scenario, name));
             if !wanted.is_empty() {
                 let megabytes = file.metadata().map_or(0, |file| file.len()) / 1_000_000;
-                console::step(&format!("tshark reads the capture of {node}:{interface}, {megabytes} MB"));
+                console::print_step(&format!(
+                    "tshark reads the capture of {node}:{interface}, {megabytes} MB"
+                ));
             }
             for (name, filter) in wanted {
                 let mut command = Command::new(&tshark);
                 // Run tshark with default settings, because it may not be able to read the user's settings
                 // here.
-                command.env("HOME", crate::isolate::RUN);
+                command.env("HOME", crate::isolate::RUN_DIRECTORY);
                 command.args(["-n", "-Y", filter, "-T", "fields", "-e", "frame.number", "-r"]).arg(file);
-                let found = output(&mut command)?.lines().count() as f64;
+                let found = run_for_output(&mut command)?.lines().count() as f64;
                 match counts.iter_mut().find(|c| c.0 == name) {
                     Some(count) => count.1 += found,
                     None => counts.push((name, found)),
                 }
             }
         }
-        counts.extend(self.around_pings(scenario, folder, addresses)?);
+        counts.extend(self.measure_around_pings(scenario, folder, addresses)?);
         Ok(counts)
     }
 
     /// `capture.NODE.INTERFACE.PING.outer` is the median number of octets around the Echo Requests that
     /// passed this interface. `capture.PING.home_agents` is the number of home agents that at least half of
     /// the requests passed.
-    fn around_pings(
+    fn measure_around_pings(
         &self,
         scenario: &Scenario,
         folder: &Path,
@@ -131,9 +133,9 @@ impl Captures {
     ) -> anyhow::Result<Vec<(String, f64)>> {
         let mut metrics = Vec::new();
         let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        for (end, file, _) in &self.running {
+        for (end, file, _) in &self.running_captures {
             let octets = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-            let requests = outer::of_requests(&octets);
+            let requests = outer::outer_headers_of_echo_requests(&octets);
             for ping in &scenario.traffic.ping {
                 let (from, to) = (addresses.get(ping.from.get_ref()), addresses.get(ping.to.get_ref()));
                 let (Some(from), Some(to)) = (from, to) else { continue };
@@ -166,7 +168,7 @@ impl Captures {
 }
 
 /// Returns whether the scenario uses this metric in an expectation or in the report.
-fn is_asked(scenario: &Scenario, name: &str) -> bool {
+fn needs_capture(scenario: &Scenario, name: &str) -> bool {
     let expected = scenario.expect.iter().map(|expect| &expect.metric);
     let shown = scenario.headline.iter().map(|headline| &headline.metric);
     let derived = scenario.derived.iter().flat_map(|derived| {

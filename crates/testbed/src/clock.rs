@@ -13,37 +13,37 @@ pub const SECOND: u64 = 1_000_000_000;
 /// Nanoseconds in a millisecond.
 pub const MILLISECOND: u64 = 1_000_000;
 
-fn read(clock: ClockId) -> u64 {
+fn read_clock(clock: ClockId) -> u64 {
     // Every Linux has both clocks, so the call fails only for a wrong clock number.
     let t = clock_gettime(clock).expect("the system clock can be read");
     (t.tv_sec() as u64) * SECOND + t.tv_nsec() as u64
 }
 
 /// Returns nanoseconds on the monotonic clock.
-pub fn monotonic() -> u64 {
-    read(ClockId::CLOCK_MONOTONIC)
+pub fn monotonic_now() -> u64 {
+    read_clock(ClockId::CLOCK_MONOTONIC)
 }
 
 /// Returns nanoseconds since 1970 on the wall clock.
-pub fn realtime() -> u64 {
-    read(ClockId::CLOCK_REALTIME)
+pub fn realtime_now() -> u64 {
+    read_clock(ClockId::CLOCK_REALTIME)
 }
 
 /// Returns the difference from the wall clock to the monotonic one, in nanoseconds. The difference changes
 /// when a program sets the wall clock.
-pub fn wall_to_monotonic() -> i64 {
-    monotonic() as i64 - realtime() as i64
+pub fn wall_to_monotonic_offset() -> i64 {
+    monotonic_now() as i64 - realtime_now() as i64
 }
 
 /// Returns when the kernel received this frame, on the monotonic clock. Returns the present time for a frame
 /// without a stamp. The kernel's stamp (`SO_TIMESTAMPNS`) is a time of the wall clock; `shift` is the result
-/// of [`wall_to_monotonic`].
-pub fn arrival(message: &RecvMsg<'_, '_, LinkAddr>, shift: i64) -> u64 {
+/// of [`wall_to_monotonic_offset`].
+pub fn arrival_time(message: &RecvMsg<'_, '_, LinkAddr>, shift: i64) -> u64 {
     let stamp = message.cmsgs().ok().into_iter().flatten().find_map(|c| match c {
         ControlMessageOwned::ScmTimestampns(t) => Some(t),
         _ => None,
     });
-    stamp.map_or_else(monotonic, |t| {
+    stamp.map_or_else(monotonic_now, |t| {
         let wall = t.tv_sec() * SECOND as i64 + t.tv_nsec();
         u64::try_from(wall + shift).unwrap_or(0)
     })
@@ -54,17 +54,17 @@ pub fn sleep_until(at: u64) {
     let t = TimeSpec::new((at / SECOND) as _, (at % SECOND) as _);
     // If a signal interrupts the sleep, sleep again until `at`.
     while clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &t).is_err()
-        && monotonic() < at
+        && monotonic_now() < at
     {}
 }
 
 /// Sleeps for `duration` nanoseconds.
 pub fn sleep(duration: u64) {
-    sleep_until(monotonic() + duration);
+    sleep_until(monotonic_now() + duration);
 }
 
 /// Formats a wall-clock time as `2026-01-31 12:34:56 UTC`.
-pub fn utc(ns: u64) -> String {
+pub fn format_utc(ns: u64) -> String {
     let seconds = ns / SECOND;
     let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
     // Converts days to a civil date, counting in eras of 400 years that begin on March 1.
@@ -86,15 +86,15 @@ mod tests {
 
     #[test]
     fn utc_of_known_moments() {
-        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
-        assert_eq!(utc(951_782_400 * SECOND), "2000-02-29 00:00:00 UTC");
-        assert_eq!(utc(1_798_761_599 * SECOND), "2026-12-31 23:59:59 UTC");
+        assert_eq!(format_utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(format_utc(951_782_400 * SECOND), "2000-02-29 00:00:00 UTC");
+        assert_eq!(format_utc(1_798_761_599 * SECOND), "2026-12-31 23:59:59 UTC");
     }
 
     #[test]
     fn sleeping_until_the_past_returns() {
-        let before = monotonic();
+        let before = monotonic_now();
         sleep_until(before.saturating_sub(SECOND));
-        assert!(monotonic() - before < SECOND);
+        assert!(monotonic_now() - before < SECOND);
     }
 }

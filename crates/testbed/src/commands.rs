@@ -48,10 +48,10 @@ pub enum Command {
         folder: PathBuf,
     },
     /// Test an implementation against the clauses of the standards, from outside.
-    #[command(display_order = LAST)]
+    #[command(display_order = HELP_POSITION_AFTER_OTHER_CRATES)]
     Conformance(conformance::Args),
     /// Make certificates and keys for signed messages, or list those in a folder.
-    #[command(display_order = LAST)]
+    #[command(display_order = HELP_POSITION_AFTER_OTHER_CRATES)]
     Pki(pki::Args),
     /// Run one end of a one-way probe; the lab starts this command itself.
     #[command(hide = true)]
@@ -65,7 +65,7 @@ pub enum Command {
 }
 
 /// Position of these commands in the program's help: after the commands of other crates.
-const LAST: usize = 100;
+const HELP_POSITION_AFTER_OTHER_CRATES: usize = 100;
 
 /// Arguments of `run`.
 #[derive(Debug, clap::Args)]
@@ -105,7 +105,7 @@ pub struct RunArgs {
     path: Option<String>,
     /// Kind of the nodes' radios.
     #[arg(long, value_enum, default_value_t)]
-    radio: radio::Kind,
+    radio: radio::RadioKind,
     /// Do not judge times: the machine is emulated, or busy.
     #[arg(long)]
     slow: bool,
@@ -138,10 +138,10 @@ impl Command {
                 Ok(if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE })
             }
             Command::List { scenarios } => {
-                let folder = scenario::folder(scenarios.as_deref())?;
+                let folder = scenario::scenarios_folder(scenarios.as_deref())?;
                 let mut stdout = io::stdout().lock();
                 for name in scenario::scenario_names(&folder) {
-                    let written = match scenario::load(&folder.join(&name), None) {
+                    let written = match scenario::load_scenario(&folder.join(&name), None) {
                         Ok(s) => writeln!(stdout, "{name:24} {}", s.title),
                         Err(e) => writeln!(stdout, "{name:24} cannot be used: {e}"),
                     };
@@ -156,12 +156,12 @@ impl Command {
             Command::Shell { scenario, node, command } => isolate::open_node_shell(scenario, node, command),
             Command::Report { results, report } => {
                 let results = read_results(results)?;
-                write_file(report, report::html(&results))?;
+                write_file(report, report::html_report(&results))?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Figures { results, folder } => {
                 let mut results = read_results(results)?;
-                let picture = report::timeline(&results);
+                let picture = report::timeline_picture(&results);
                 results.series = results::Series::default();
                 results.events.clear();
                 std::fs::create_dir_all(folder)
@@ -180,7 +180,7 @@ impl Command {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Probe(args) => {
-                traffic::probe::run(args)?;
+                traffic::probe::run_probe(args)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Multicast(args) => {
@@ -188,7 +188,7 @@ impl Command {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Replay(args) => {
-                traffic::replay::run(args)?;
+                traffic::replay::run_replay(args)?;
                 Ok(ExitCode::SUCCESS)
             }
         }
@@ -196,13 +196,13 @@ impl Command {
 }
 
 /// Checks arguments, scenario and tools before a testbed is built.
-fn plan(args: &RunArgs, mode: IsolationMode) -> anyhow::Result<run::Plan> {
-    let (name, folder) = named(args)?;
-    let scenario = scenario::load(&folder, args.size)?;
-    let mut used: Vec<(&str, &str)> = args.pcap.then(|| capture::program(mode)).into_iter().collect();
+fn plan(args: &RunArgs, mode: IsolationMode) -> anyhow::Result<run::RunPlan> {
+    let (name, folder) = scenario_name_and_folder(args)?;
+    let scenario = scenario::load_scenario(&folder, args.size)?;
+    let mut used: Vec<(&str, &str)> = args.pcap.then(|| capture::capture_program(mode)).into_iter().collect();
     used.extend(scenario.nodes.values().any(|n| n.nft.is_some()).then_some(("nft", "nftables")));
     used.extend(scenario.links.iter().any(|l| l.emulation.is_some()).then_some(("ethtool", "ethtool")));
-    used.extend(scenario.nodes.values().any(|n| n.dhcp.is_some()).then_some(dhcp::PROGRAM));
+    used.extend(scenario.nodes.values().any(|n| n.dhcp.is_some()).then_some(dhcp::DHCP_CLIENT));
     tools::check_programs(&used)?;
     let carnet = tools::carnet_program(args.carnet.as_deref())?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&name));
@@ -210,29 +210,29 @@ fn plan(args: &RunArgs, mode: IsolationMode) -> anyhow::Result<run::Plan> {
         format!("cannot make the results folder {}; choose another with --out", out.display())
     })?;
     let out = out.canonicalize()?;
-    isolate::check_not_below_run("the output folder", &out)?;
-    isolate::check_not_below_run("the carnet program", &carnet)?;
-    isolate::check_not_below_run("the scenario", &folder)?;
-    Ok(run::Plan {
+    isolate::check_not_below_run_directory("the output folder", &out)?;
+    isolate::check_not_below_run_directory("the carnet program", &carnet)?;
+    isolate::check_not_below_run_directory("the scenario", &folder)?;
+    Ok(run::RunPlan {
         name,
         folder,
         carnet,
         out,
-        quick: args.quick,
-        factor: args.factor,
-        size: args.size,
-        pcap: args.pcap,
-        hold: args.hold,
+        is_quick: args.quick,
+        time_factor: args.factor,
+        series_size: args.size,
+        captures_packets: args.pcap,
+        hold_until_ctrl_c: args.hold,
         verbose: args.verbose,
-        path: args.path.clone(),
+        data_path: args.path.clone(),
         radio: args.radio,
-        slow: args.slow,
+        is_slow_machine: args.slow,
         mode,
     })
 }
 
 /// Returns name and folder of the scenario to run. The argument is its name or its folder.
-fn named(args: &RunArgs) -> anyhow::Result<(String, PathBuf)> {
+fn scenario_name_and_folder(args: &RunArgs) -> anyhow::Result<(String, PathBuf)> {
     let given = Path::new(&args.scenario);
     if args.scenario.contains('/') {
         if !given.join("scenario.toml").is_file() {
@@ -243,7 +243,7 @@ fn named(args: &RunArgs) -> anyhow::Result<(String, PathBuf)> {
             return Ok((name.to_owned(), folder.clone()));
         }
     }
-    let scenarios = scenario::folder(args.scenarios.as_deref())?;
+    let scenarios = scenario::scenarios_folder(args.scenarios.as_deref())?;
     let known = scenario::scenario_names(&scenarios);
     if !known.contains(&args.scenario) {
         let told = format!("there is no scenario {:?}; there are: {}", args.scenario, known.join(", "));

@@ -6,15 +6,15 @@ use std::path::Path;
 
 use anyhow::Context;
 
-use crate::process::{in_node, output};
+use crate::process::{command_in_node, run_for_output};
 use crate::tools;
 
 /// The client and its package.
-pub const PROGRAM: (&str, &str) = ("busybox", "busybox");
+pub const DHCP_CLIENT: (&str, &str) = ("busybox", "busybox");
 
 /// Script that the client runs with its lease. It sets the address and the default route, and prints the
 /// address. It does not change the machine's `/etc/resolv.conf`.
-const SCRIPT: &str = r#"#!/bin/sh
+const CLIENT_SCRIPT: &str = r#"#!/bin/sh
 [ "$1" = bound ] || exit 0
 ip -4 address replace "$ip/$mask" dev "$interface"
 for first in $router; do ip -4 route replace default via "$first"; break; done
@@ -26,13 +26,13 @@ echo "lease $ip"
 ///
 /// # Errors
 /// Returns what the client has said, if no server has given it an address.
-pub fn lease(node: &str, interface: &str, folder: &Path) -> anyhow::Result<Ipv4Addr> {
+pub fn obtain_lease(node: &str, interface: &str, folder: &Path) -> anyhow::Result<Ipv4Addr> {
     let script = folder.join("udhcpc.sh");
-    std::fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
+    std::fs::write(&script, CLIENT_SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755))?;
-    let mut command = in_node(node, tools::path(PROGRAM.0));
+    let mut command = command_in_node(node, tools::path_of_program(DHCP_CLIENT.0));
     command.args(["udhcpc", "-f", "-q", "-n", "-t", "10", "-T", "1", "-i", interface, "-s"]).arg(&script);
-    let text = output(&mut command).with_context(|| format!("node {node} got no address by DHCP"))?;
+    let text = run_for_output(&mut command).with_context(|| format!("node {node} got no address by DHCP"))?;
     let address = text.lines().find_map(|line| line.strip_prefix("lease ")?.parse().ok());
     address.with_context(|| format!("udhcpc in node {node} printed no address: {text}"))
 }

@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::{Metrics, find};
-use crate::scenario::{Expect, RUN};
+use crate::metrics::{Metrics, find_metric};
+use crate::scenario::{Expect, WHOLE_RUN_SECTION};
 
 /// Outcome of an expectation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,28 +47,28 @@ pub struct JudgedExpectation {
 #[derive(Debug, Clone, Copy)]
 pub struct RunProperties<'a> {
     /// Whether the lab has made packet captures and could read them; the error says why not.
-    pub captured: Result<(), &'a str>,
+    pub captures_are_readable: Result<(), &'a str>,
     /// Whether the radios report acknowledgements to their nodes.
-    pub feedback: bool,
+    pub has_feedback: bool,
     /// Whether the lab skips expectations about times.
-    pub slow: bool,
+    pub is_slow_machine: bool,
     /// Whether carnet-lab, and so probably carnet, is an optimised build.
-    pub optimised: bool,
+    pub is_optimised: bool,
 }
 
 impl RunProperties<'_> {
     /// Returns why the lab cannot judge an expectation; `None` if it can.
-    fn skipped(&self, e: &Expect) -> Option<String> {
-        if let (true, Err(why)) = (e.needs_pcap, self.captured) {
+    fn reason_to_skip(&self, e: &Expect) -> Option<String> {
+        if let (true, Err(why)) = (e.needs_pcap, self.captures_are_readable) {
             return Some(why.into());
         }
-        if e.needs_feedback && !self.feedback {
+        if e.needs_feedback && !self.has_feedback {
             return Some("needs --radio hwsim".into());
         }
-        if e.needs_optimised && !self.optimised {
+        if e.needs_optimised && !self.is_optimised {
             return Some("needs an optimised build".into());
         }
-        (self.slow && matches!(e.unit.as_str(), "s" | "ms" | "us"))
+        (self.is_slow_machine && matches!(e.unit.as_str(), "s" | "ms" | "us"))
             .then(|| "times do not count (--slow)".into())
     }
 }
@@ -79,12 +79,12 @@ pub fn judge_expectations(
     metrics: &Metrics,
     judging: &RunProperties<'_>,
 ) -> Vec<JudgedExpectation> {
-    expectations.iter().map(|e| judge_one(e, metrics, judging)).collect()
+    expectations.iter().map(|e| judge_expectation(e, metrics, judging)).collect()
 }
 
-fn judge_one(e: &Expect, metrics: &Metrics, judging: &RunProperties<'_>) -> JudgedExpectation {
-    let section = e.after.as_ref().map_or(RUN, |s| s.get_ref());
-    let measured = find(metrics, section, &e.metric);
+fn judge_expectation(e: &Expect, metrics: &Metrics, judging: &RunProperties<'_>) -> JudgedExpectation {
+    let section = e.after.as_ref().map_or(WHOLE_RUN_SECTION, |s| s.get_ref());
+    let measured = find_metric(metrics, section, &e.metric);
     let mut judged = JudgedExpectation {
         what: e.what.clone(),
         section: section.into(),
@@ -96,23 +96,23 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &RunProperties<'_>) -> Judg
         why: None,
     };
     let other = |name: &Option<String>, without: f64| {
-        name.as_ref().map_or(Some(without), |name| find(metrics, RUN, name))
+        name.as_ref().map_or(Some(without), |name| find_metric(metrics, WHOLE_RUN_SECTION, name))
     };
     let (factor, extra) = (other(&e.times, 1.0), other(&e.plus, 0.0));
     let bound = |b: f64| b * factor.unwrap_or(1.0) + extra.unwrap_or(0.0);
     let bounds = [("", e.equals), ("below ", e.below), ("at most ", e.at_most), ("at least ", e.at_least)];
     let words: Vec<String> = bounds
         .iter()
-        .filter_map(|(word, value)| value.map(|b| format!("{word}{}", shown(Some(bound(b)), &e.unit))))
+        .filter_map(|(word, value)| value.map(|b| format!("{word}{}", format_value(Some(bound(b)), &e.unit))))
         .collect();
     judged.expected = words.join(", ");
-    if let Some(why) = judging.skipped(e) {
+    if let Some(why) = judging.reason_to_skip(e) {
         judged.outcome = ExpectationOutcome::Skipped;
         judged.why = Some(why);
         return judged;
     }
     let Some(value) = measured else {
-        judged.why = Some(unmeasured(metrics, section, &e.metric).into());
+        judged.why = Some(reason_not_measured(metrics, section, &e.metric).into());
         return judged;
     };
     let missing = [(&e.plus, extra), (&e.times, factor)].into_iter().find(|(_, value)| value.is_none());
@@ -129,11 +129,11 @@ fn judge_one(e: &Expect, metrics: &Metrics, judging: &RunProperties<'_>) -> Judg
 }
 
 /// Returns why a metric has no value: for example, a flow sent nothing, or none of its packets arrived.
-fn unmeasured(metrics: &Metrics, section: &str, metric: &str) -> &'static str {
+fn reason_not_measured(metrics: &Metrics, section: &str, metric: &str) -> &'static str {
     let mut flow = metric;
     while let Some((shorter, _)) = flow.rsplit_once('.') {
         flow = shorter;
-        let get = |name: &str| find(metrics, section, &format!("{flow}.{name}"));
+        let get = |name: &str| find_metric(metrics, section, &format!("{flow}.{name}"));
         match get("sent") {
             Some(0.0) => return "nothing was sent",
             Some(sent) if get("lost") == Some(sent) => return "nothing arrived",
@@ -144,21 +144,21 @@ fn unmeasured(metrics: &Metrics, section: &str, metric: &str) -> &'static str {
 }
 
 /// Formats a value with its unit for the report.
-pub fn shown(value: Option<f64>, unit: &str) -> String {
+pub fn format_value(value: Option<f64>, unit: &str) -> String {
     match (value, unit) {
         (None, _) => "not measured".into(),
         (Some(v), "yes") => if v == 0.0 { "no" } else { "yes" }.into(),
-        (Some(v), "bytes") if v >= 1e6 => format!("{} MB", number((v / 1e4).round() / 100.0)),
+        (Some(v), "bytes") if v >= 1e6 => format!("{} MB", format_number((v / 1e4).round() / 100.0)),
         (Some(1.0), "packets") => "1 packet".into(),
         (Some(1.0), "hops") => "1 hop".into(),
-        (Some(v), "") => number(v),
-        (Some(v), unit) => format!("{} {unit}", number(v)),
+        (Some(v), "") => format_number(v),
+        (Some(v), unit) => format!("{} {unit}", format_number(v)),
     }
 }
 
 /// Formats a number for the report: at most three digits after the point, without trailing zeros; a small
 /// number has two significant digits.
-pub fn number(value: f64) -> String {
+pub fn format_number(value: f64) -> String {
     let digits = match value.abs() {
         v if v >= 1000.0 || v.fract() == 0.0 => 0,
         v if v >= 100.0 => 1,
@@ -175,37 +175,45 @@ pub fn number(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn metrics() -> Metrics {
+    fn test_metrics() -> Metrics {
         let mut m = Metrics::new();
-        m.entry(RUN.into()).or_default().extend([("lost".into(), 3.0), ("rtt".into(), 0.5)]);
+        m.entry(WHOLE_RUN_SECTION.into()).or_default().extend([("lost".into(), 3.0), ("rtt".into(), 0.5)]);
         m.entry("cut".into()).or_default().insert("outage".into(), 100.2);
         m
     }
 
-    const ALL: RunProperties<'static> =
-        RunProperties { captured: Ok(()), feedback: true, slow: false, optimised: true };
-    const LITTLE: RunProperties<'static> =
-        RunProperties { captured: Err("no pcap"), feedback: false, slow: true, optimised: false };
+    const COMPLETE_RUN: RunProperties<'static> = RunProperties {
+        captures_are_readable: Ok(()),
+        has_feedback: true,
+        is_slow_machine: false,
+        is_optimised: true,
+    };
+    const MINIMAL_RUN: RunProperties<'static> = RunProperties {
+        captures_are_readable: Err("no pcap"),
+        has_feedback: false,
+        is_slow_machine: true,
+        is_optimised: false,
+    };
 
-    fn outcome(e: &Expect) -> ExpectationOutcome {
-        judge_one(e, &metrics(), &LITTLE).outcome
+    fn outcome_of(e: &Expect) -> ExpectationOutcome {
+        judge_expectation(e, &test_metrics(), &MINIMAL_RUN).outcome
     }
 
-    fn expect(metric: &str) -> Expect {
+    fn expectation_of(metric: &str) -> Expect {
         Expect { what: "w".into(), metric: metric.into(), ..Expect::default() }
     }
 
     #[test]
     fn every_comparison_of_an_expectation_works() {
-        let e = expect("lost");
-        assert_eq!(outcome(&Expect { equals: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
-        assert_eq!(outcome(&Expect { equals: Some(2.0), ..e.clone() }), ExpectationOutcome::Fail);
-        assert_eq!(outcome(&Expect { below: Some(3.0), ..e.clone() }), ExpectationOutcome::Fail);
-        assert_eq!(outcome(&Expect { below: Some(3.1), ..e.clone() }), ExpectationOutcome::Pass);
-        assert_eq!(outcome(&Expect { at_most: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
-        assert_eq!(outcome(&Expect { at_least: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
+        let e = expectation_of("lost");
+        assert_eq!(outcome_of(&Expect { equals: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(outcome_of(&Expect { equals: Some(2.0), ..e.clone() }), ExpectationOutcome::Fail);
+        assert_eq!(outcome_of(&Expect { below: Some(3.0), ..e.clone() }), ExpectationOutcome::Fail);
+        assert_eq!(outcome_of(&Expect { below: Some(3.1), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(outcome_of(&Expect { at_most: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
+        assert_eq!(outcome_of(&Expect { at_least: Some(3.0), ..e.clone() }), ExpectationOutcome::Pass);
         assert_eq!(
-            outcome(&Expect { at_least: Some(1.0), at_most: Some(2.0), ..e }),
+            outcome_of(&Expect { at_least: Some(1.0), at_most: Some(2.0), ..e }),
             ExpectationOutcome::Fail
         );
     }
@@ -213,30 +221,34 @@ mod tests {
     #[test]
     fn expectation_bound_may_refer_to_a_metric() {
         let after = Some(toml::Spanned::new(0..0, "cut".to_string()));
-        let e = Expect { below: Some(100.0), after, ..expect("outage") };
-        assert_eq!(outcome(&e), ExpectationOutcome::Fail);
+        let e = Expect { below: Some(100.0), after, ..expectation_of("outage") };
+        assert_eq!(outcome_of(&e), ExpectationOutcome::Fail);
         let with = Expect { plus: Some("rtt".into()), ..e.clone() };
-        assert_eq!(outcome(&with), ExpectationOutcome::Pass);
-        assert_eq!(judge_one(&with, &metrics(), &ALL).expected, "below 100.5");
-        assert_eq!(outcome(&Expect { plus: Some("none".into()), ..e.clone() }), ExpectationOutcome::Fail);
+        assert_eq!(outcome_of(&with), ExpectationOutcome::Pass);
+        assert_eq!(judge_expectation(&with, &test_metrics(), &COMPLETE_RUN).expected, "below 100.5");
+        assert_eq!(outcome_of(&Expect { plus: Some("none".into()), ..e.clone() }), ExpectationOutcome::Fail);
         // The bound is 250 times a metric of 0.5 ms, and `plus` is added to that product.
         let times = Expect { below: Some(250.0), times: Some("rtt".into()), ..e };
-        assert_eq!(judge_one(&times, &metrics(), &LITTLE).expected, "below 125");
-        assert_eq!(outcome(&times), ExpectationOutcome::Pass);
+        assert_eq!(judge_expectation(&times, &test_metrics(), &MINIMAL_RUN).expected, "below 125");
+        assert_eq!(outcome_of(&times), ExpectationOutcome::Pass);
         assert_eq!(
-            outcome(&Expect { times: Some("none".into()), ..times.clone() }),
+            outcome_of(&Expect { times: Some("none".into()), ..times.clone() }),
             ExpectationOutcome::Fail
         );
         let elsewhere = Expect { times: Some("cut/outage".into()), below: Some(1.0), ..times };
-        assert_eq!(judge_one(&elsewhere, &metrics(), &ALL).expected, "below 100.2");
+        assert_eq!(judge_expectation(&elsewhere, &test_metrics(), &COMPLETE_RUN).expected, "below 100.2");
     }
 
     #[test]
     fn expectation_of_unmeasured_metric_fails() {
-        let judged = judge_one(&Expect { equals: Some(0.0), ..expect("none") }, &metrics(), &ALL);
+        let judged = judge_expectation(
+            &Expect { equals: Some(0.0), ..expectation_of("none") },
+            &test_metrics(),
+            &COMPLETE_RUN,
+        );
         assert_eq!((judged.outcome, judged.why.as_deref()), (ExpectationOutcome::Fail, Some("not measured")));
-        let mut m = metrics();
-        let run = m.entry(RUN.into()).or_default();
+        let mut m = test_metrics();
+        let run = m.entry(WHOLE_RUN_SECTION.into()).or_default();
         run.extend(
             [("none.sent", 0.0), ("all.sent", 5.0), ("all.lost", 5.0)].map(|(n, v)| (n.to_string(), v)),
         );
@@ -245,7 +257,8 @@ mod tests {
             ("all.delay_us.p50", "nothing arrived"),
             ("x.y", "not measured"),
         ] {
-            let judged = judge_one(&Expect { equals: Some(0.0), ..expect(metric) }, &m, &ALL);
+            let judged =
+                judge_expectation(&Expect { equals: Some(0.0), ..expectation_of(metric) }, &m, &COMPLETE_RUN);
             assert_eq!(
                 (judged.outcome, judged.why.as_deref()),
                 (ExpectationOutcome::Fail, Some(why)),
@@ -256,40 +269,46 @@ mod tests {
 
     #[test]
     fn expectations_on_captures_are_skipped_without_capture() {
-        let e = Expect { needs_pcap: true, equals: Some(0.0), ..expect("none") };
-        assert_eq!(outcome(&e), ExpectationOutcome::Skipped);
-        assert_eq!(judge_one(&e, &metrics(), &ALL).outcome, ExpectationOutcome::Fail);
+        let e = Expect { needs_pcap: true, equals: Some(0.0), ..expectation_of("none") };
+        assert_eq!(outcome_of(&e), ExpectationOutcome::Skipped);
+        assert_eq!(judge_expectation(&e, &test_metrics(), &COMPLETE_RUN).outcome, ExpectationOutcome::Fail);
     }
 
     #[test]
     fn expectations_that_the_run_cannot_measure_are_skipped() {
-        let e = Expect { below: Some(1.0), ..expect("rtt") };
+        let e = Expect { below: Some(1.0), ..expectation_of("rtt") };
         for e in [
             Expect { needs_feedback: true, ..e.clone() },
             Expect { needs_optimised: true, ..e.clone() },
             Expect { unit: "ms".into(), ..e.clone() },
         ] {
-            assert_eq!(outcome(&e), ExpectationOutcome::Skipped);
-            assert_eq!(judge_one(&e, &metrics(), &ALL).outcome, ExpectationOutcome::Pass);
+            assert_eq!(outcome_of(&e), ExpectationOutcome::Skipped);
+            assert_eq!(
+                judge_expectation(&e, &test_metrics(), &COMPLETE_RUN).outcome,
+                ExpectationOutcome::Pass
+            );
         }
-        assert_eq!(outcome(&e), ExpectationOutcome::Pass);
+        assert_eq!(outcome_of(&e), ExpectationOutcome::Pass);
     }
 
     #[test]
     fn expectation_values_with_units_are_parsed() {
         assert_eq!(
-            (shown(Some(0.0), "packets"), shown(Some(1.0), "packets")),
+            (format_value(Some(0.0), "packets"), format_value(Some(1.0), "packets")),
             ("0 packets".into(), "1 packet".into())
         );
-        assert_eq!(shown(Some(123_456_789.0), "bytes"), "123.5 MB");
-        assert_eq!(shown(Some(1.25), ""), "1.25");
-        assert_eq!((shown(Some(1.0), "yes"), shown(Some(0.0), "yes")), ("yes".into(), "no".into()));
-        assert_eq!(shown(None, "ms"), "not measured");
+        assert_eq!(format_value(Some(123_456_789.0), "bytes"), "123.5 MB");
+        assert_eq!(format_value(Some(1.25), ""), "1.25");
+        assert_eq!(
+            (format_value(Some(1.0), "yes"), format_value(Some(0.0), "yes")),
+            ("yes".into(), "no".into())
+        );
+        assert_eq!(format_value(None, "ms"), "not measured");
     }
 
     #[test]
     fn measured_numbers_are_rounded_for_display() {
-        let shown: Vec<String> = [0.0, 3.0, 0.1234, 12.345, 100.25, 1234.5, -0.05].map(number).into();
+        let shown: Vec<String> = [0.0, 3.0, 0.1234, 12.345, 100.25, 1234.5, -0.05].map(format_number).into();
         assert_eq!(shown, ["0", "3", "0.123", "12.35", "100.2", "1234", "-0.05"]);
     }
 }

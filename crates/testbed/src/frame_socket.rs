@@ -15,12 +15,12 @@ use nix::sys::time::TimeVal;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Maximum number of frames per system call.
-pub const BATCH: usize = 64;
-const BUFFER: usize = 32 << 20;
+pub const FRAMES_PER_BATCH: usize = 64;
+const SOCKET_BUFFER_SIZE: usize = 32 << 20;
 /// The EtherType of GeoNetworking.
-pub const GEONETWORKING: u16 = 0x8947;
+pub const ETHER_TYPE_GEONETWORKING: u16 = 0x8947;
 /// `ETH_P_ALL`: frames of all EtherTypes, in both directions.
-pub const ALL: u16 = 3;
+pub const ETHER_TYPE_ALL: u16 = 3;
 
 /// Opens a packet socket on an interface. With `None` as protocol (`ETH_P_*`), the socket only sends.
 ///
@@ -37,19 +37,19 @@ pub fn packet_socket(interface: &str, protocol: Option<u16>) -> anyhow::Result<S
 
 /// A packet socket on an interface.
 #[derive(Debug)]
-pub struct Link {
+pub struct FrameSocket {
     socket: Socket,
 }
 
-impl Link {
+impl FrameSocket {
     /// Opens a socket for frames of an EtherType; with `None` the socket only sends.
-    pub fn open(interface: &str, ether_type: Option<u16>) -> anyhow::Result<Link> {
+    pub fn open(interface: &str, ether_type: Option<u16>) -> anyhow::Result<FrameSocket> {
         let socket = packet_socket(interface, ether_type)?;
         // Without privileges on the host the kernel refuses the forced size, and its own limit applies.
-        if setsockopt(&socket, sockopt::RcvBufForce, &BUFFER).is_err() {
-            let _ = socket.set_recv_buffer_size(BUFFER);
+        if setsockopt(&socket, sockopt::RcvBufForce, &SOCKET_BUFFER_SIZE).is_err() {
+            let _ = socket.set_recv_buffer_size(SOCKET_BUFFER_SIZE);
         }
-        Ok(Link { socket })
+        Ok(FrameSocket { socket })
     }
 
     /// Sends all frames, or fails with the kernel's error.
@@ -60,7 +60,7 @@ impl Link {
     ) -> anyhow::Result<()> {
         let none: [ControlMessage<'_>; 0] = [];
         let slices: Vec<[IoSlice<'_>; 1]> = frames.map(|frame| [IoSlice::new(frame)]).collect();
-        let to = [None::<()>; BATCH];
+        let to = [None::<()>; FRAMES_PER_BATCH];
         let mut rest = &slices[..];
         while !rest.is_empty() {
             let sent = sendmmsg(self.socket.as_raw_fd(), headers, rest, to, none, MsgFlags::empty())
@@ -98,13 +98,16 @@ impl Link {
     }
 
     /// Lets the kernel stamp each frame in both directions.
-    pub fn stamp(&self) -> anyhow::Result<()> {
+    pub fn enable_timestamps(&self) -> anyhow::Result<()> {
         setsockopt(&self.socket, sockopt::ReceiveTimestampns, &true)
             .context("the kernel cannot write timestamps for received frames")
     }
 
     /// Returns the next frame and its time, in nanoseconds since 1970; `None` if no frame arrives in time.
-    pub fn stamped<'a>(&self, buffer: &'a mut [u8]) -> anyhow::Result<Option<(&'a [u8], u64)>> {
+    pub fn receive_with_timestamp<'a>(
+        &self,
+        buffer: &'a mut [u8],
+    ) -> anyhow::Result<Option<(&'a [u8], u64)>> {
         let mut space = nix::cmsg_space!(TimeVal, TimeVal);
         let (length, time) = {
             let mut slice = [IoSliceMut::new(buffer)];
@@ -127,6 +130,6 @@ impl Link {
 }
 
 /// Allocates the message headers for receiving or sending one batch of frames.
-pub fn headers() -> MultiHeaders<()> {
-    MultiHeaders::preallocate(BATCH, None)
+pub fn message_headers() -> MultiHeaders<()> {
+    MultiHeaders::preallocate(FRAMES_PER_BATCH, None)
 }

@@ -50,11 +50,11 @@ impl IsolationMode {
 }
 
 /// Whether the lab has to stop, because the outer lab has ended or received a signal.
-static STOP: AtomicBool = AtomicBool::new(false);
+static STOP_REQUESTED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether the lab has to stop.
 pub fn has_to_stop() -> bool {
-    STOP.load(Ordering::Relaxed)
+    STOP_REQUESTED.load(Ordering::Relaxed)
 }
 
 /// Error of work that ends because the lab has to stop.
@@ -70,7 +70,7 @@ impl std::fmt::Display for Interrupted {
 impl std::error::Error for Interrupted {}
 
 /// Returns the signals that end a program.
-fn ending() -> SigSet {
+fn termination_signals() -> SigSet {
     let mut set = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         set.add(signal);
@@ -79,25 +79,29 @@ fn ending() -> SigSet {
 }
 
 /// Exit status by which the inner lab asks the outer lab to run it again with three times the waiting time.
-pub const AGAIN: u8 = 75;
+pub const EXIT_CODE_TO_RUN_AGAIN: u8 = 75;
 
 /// Environment variable with the patience: a factor for the time that the lab waits for stations before
 /// vehicles move.
-const PATIENCE: &str = "CARNET_LAB_PATIENCE";
+const WAITING_FACTOR_VARIABLE: &str = "CARNET_LAB_PATIENCE";
 
 /// Returns the patience: a factor for the time that the lab waits for stations before vehicles move.
 pub fn waiting_factor() -> u64 {
-    std::env::var(PATIENCE).ok().and_then(|times| times.parse().ok()).unwrap_or(1).clamp(1, MOST_PATIENCE)
+    std::env::var(WAITING_FACTOR_VARIABLE)
+        .ok()
+        .and_then(|times| times.parse().ok())
+        .unwrap_or(1)
+        .clamp(1, MAX_WAITING_FACTOR)
 }
 
 /// Largest factor for waiting times. If stations are not ready in time even with this factor, the run gets no
 /// verdict.
-pub const MOST_PATIENCE: u64 = 9;
+pub const MAX_WAITING_FACTOR: u64 = 9;
 
 /// Calls `then`, in another thread, when a signal demands the end of the program. Only the outer lab calls
 /// this, after it has started all its programs, because children inherit the blocked signals.
-fn on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
-    let set = ending();
+fn call_on_signal(then: impl FnOnce() + Send + 'static) -> anyhow::Result<()> {
+    let set = termination_signals();
     set.thread_block().context("cannot block signals")?;
     std::thread::spawn(move || {
         let _ = set.wait();
@@ -128,16 +132,17 @@ pub fn run_isolated(mode: IsolationMode) -> anyhow::Result<ExitCode> {
     // Drop the command, so that only the inner lab has the other end of the pipe.
     drop(command);
     let requests = pipe.try_clone().context("cannot listen to the inner lab")?;
-    on_signal(move || drop(pipe.shutdown(Shutdown::Both)))?;
+    call_on_signal(move || drop(pipe.shutdown(Shutdown::Both)))?;
     // Start the thread after the signals are blocked: otherwise it would receive them and end the lab.
     let server = std::thread::spawn(move || quota::serve_inner_lab(requests));
     let status = child.wait().context("cannot wait for the inner lab")?;
     let _ = server.join();
-    if status.code() == Some(AGAIN.into()) {
+    if status.code() == Some(EXIT_CODE_TO_RUN_AGAIN.into()) {
         // Unblock the signals, so that started programs do not inherit the block.
-        ending().thread_unblock().context("cannot unblock signals")?;
+        termination_signals().thread_unblock().context("cannot unblock signals")?;
         let mut lab = Command::new(std::env::current_exe()?);
-        lab.args(std::env::args_os().skip(1)).env(PATIENCE, (waiting_factor() * 3).to_string());
+        lab.args(std::env::args_os().skip(1))
+            .env(WAITING_FACTOR_VARIABLE, (waiting_factor() * 3).to_string());
         return Err(lab.exec()).context("cannot start the lab again");
     }
     Ok(ExitCode::from(status.code().map_or(1, |c| c as u8)))
@@ -164,8 +169,8 @@ fn probe_user_namespace() -> anyhow::Result<()> {
 /// ends.
 pub fn start_inner_lab() -> anyhow::Result<()> {
     std::thread::spawn(|| {
-        std::io::stdin().lines().map_while(Result::ok).for_each(quota::handle_line);
-        STOP.store(true, Ordering::Relaxed);
+        std::io::stdin().lines().map_while(Result::ok).for_each(quota::handle_answer);
+        STOP_REQUESTED.store(true, Ordering::Relaxed);
         // Exit after 15 s if the lab has not ended before.
         clock::sleep(15 * clock::SECOND);
         std::process::exit(130);
@@ -175,19 +180,19 @@ pub fn start_inner_lab() -> anyhow::Result<()> {
         .context("cannot mount /proc for the testbed")?;
     mount(Some("carnet-lab"), "/run", Some("tmpfs"), MsFlags::empty(), Some("mode=0755"))
         .context("cannot mount a /run of its own for the testbed")?;
-    for folder in ["/run/netns", "/run/carnet", RUN] {
+    for folder in ["/run/netns", "/run/carnet", RUN_DIRECTORY] {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot make {folder}"))?;
     }
     std::fs::OpenOptions::new()
         .read(true)
         .write(true)
         .open("/dev/net/tun")
-        .map_err(|error| anyhow::anyhow!(without_tun(&error)))?;
+        .map_err(|error| anyhow::anyhow!(explain_missing_tun(&error)))?;
     Ok(())
 }
 
 /// Returns an error message for a missing `/dev/net/tun` that says how to create it.
-fn without_tun(error: &std::io::Error) -> String {
+fn explain_missing_tun(error: &std::io::Error) -> String {
     let remedy = match error.kind() {
         std::io::ErrorKind::PermissionDenied => {
             "this user may not: run the lab as root, or as root allow everybody, as distributions do \
@@ -203,10 +208,10 @@ fn without_tun(error: &std::io::Error) -> String {
 }
 
 /// Folder of the lab's working files, inside the testbed.
-pub const RUN: &str = "/run/carnet-lab";
+pub const RUN_DIRECTORY: &str = "/run/carnet-lab";
 
 /// Fails if a path is below `/run`: the testbed has a `/run` of its own, which hides it.
-pub fn check_not_below_run(what: &str, path: &Path) -> anyhow::Result<()> {
+pub fn check_not_below_run_directory(what: &str, path: &Path) -> anyhow::Result<()> {
     if path.starts_with("/run") {
         bail!(
             "{what} {} is below /run, which the testbed replaces by its own; use another folder",
@@ -217,14 +222,14 @@ pub fn check_not_below_run(what: &str, path: &Path) -> anyhow::Result<()> {
 }
 
 /// Returns the file that contains the path of the socket of a node's station.
-fn socket_file(node: &str) -> String {
-    format!("{RUN}/sockets/{node}")
+fn socket_note_file(node: &str) -> String {
+    format!("{RUN_DIRECTORY}/sockets/{node}")
 }
 
 /// Writes the path of the socket of a node's station into its file, for [`open_node_shell`].
-pub fn note_socket(node: &str, socket: &Path) -> anyhow::Result<()> {
-    let file = socket_file(node);
-    std::fs::create_dir_all(format!("{RUN}/sockets"))?;
+pub fn note_control_socket(node: &str, socket: &Path) -> anyhow::Result<()> {
+    let file = socket_note_file(node);
+    std::fs::create_dir_all(format!("{RUN_DIRECTORY}/sockets"))?;
     std::fs::write(&file, socket.as_os_str().as_encoded_bytes())
         .with_context(|| format!("cannot write {file}"))
 }
@@ -232,7 +237,7 @@ pub fn note_socket(node: &str, socket: &Path) -> anyhow::Result<()> {
 /// Opens a shell in a node of a running lab, in which `carnet` connects to the station of that node. Returns
 /// the shell's exit status.
 pub fn open_node_shell(scenario: &str, node: &str, command: &[String]) -> anyhow::Result<ExitCode> {
-    let Some(pid) = find_inner(scenario) else {
+    let Some(pid) = find_inner_lab(scenario) else {
         bail!(
             "no running lab has the scenario {scenario:?}; start it with: carnet-lab run {scenario} --hold"
         );
@@ -243,7 +248,7 @@ pub fn open_node_shell(scenario: &str, node: &str, command: &[String]) -> anyhow
         enter.args(["--user", "--preserve-credentials"]);
     }
     enter.args(["--", "nsenter", &format!("--net=/run/netns/{node}"), "--"]);
-    if let Ok(socket) = std::fs::read_to_string(format!("/proc/{pid}/root{}", socket_file(node))) {
+    if let Ok(socket) = std::fs::read_to_string(format!("/proc/{pid}/root{}", socket_note_file(node))) {
         enter.env("CARNET_SOCKET", socket);
     }
     if command.is_empty() {
@@ -257,7 +262,7 @@ pub fn open_node_shell(scenario: &str, node: &str, command: &[String]) -> anyhow
 
 /// Returns the process number, in the host's namespace, of the inner lab that runs a scenario; `None` if no
 /// lab runs it.
-fn find_inner(scenario: &str) -> Option<u32> {
+fn find_inner_lab(scenario: &str) -> Option<u32> {
     std::fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
         let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
         let line = std::fs::read(entry.path().join("cmdline")).ok()?;
@@ -274,12 +279,12 @@ fn find_inner(scenario: &str) -> Option<u32> {
 mod tests {
     use std::io::{Error, ErrorKind};
 
-    use super::without_tun;
+    use super::explain_missing_tun;
 
     #[test]
     fn user_without_namespaces_is_told_the_remedy() {
-        let told = without_tun(&Error::from(ErrorKind::PermissionDenied));
+        let told = explain_missing_tun(&Error::from(ErrorKind::PermissionDenied));
         assert!(told.contains("chmod 0666 /dev/net/tun") && told.contains("as root"), "{told}");
-        assert!(without_tun(&Error::from(ErrorKind::NotFound)).ends_with("modprobe tun"));
+        assert!(explain_missing_tun(&Error::from(ErrorKind::NotFound)).ends_with("modprobe tun"));
     }
 }

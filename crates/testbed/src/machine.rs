@@ -33,21 +33,21 @@ pub struct Machine {
 }
 
 /// QEMU's name for processors that it emulates (TCG is its translator).
-const EMULATOR: &str = "QEMU TCG";
+const EMULATOR_NAME: &str = "QEMU TCG";
 
 impl Machine {
     /// Returns a text with the processor, and whether it is emulated.
-    pub fn processor(&self) -> String {
+    pub fn processor_text(&self) -> String {
         format!("{}{}, {} cores", self.cpu, if self.emulated { " (emulated)" } else { "" }, self.cores)
     }
 
     /// Returns [`Machine::mitigations`] in one line.
-    pub fn mitigated(&self) -> String {
+    pub fn mitigations_text(&self) -> String {
         if self.mitigations.is_empty() { "unknown".into() } else { self.mitigations.join("; ") }
     }
 
     /// Returns a warning to print before times and rates if the machine is emulated, otherwise `None`.
-    pub fn warning(&self) -> Option<String> {
+    pub fn emulation_warning(&self) -> Option<String> {
         self.emulated.then(|| "an emulated machine: times and rates are the emulator's".to_owned())
     }
 }
@@ -68,12 +68,12 @@ pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
     let cpu = value(&read("/proc/cpuinfo"), "model name", ':').unwrap_or_else(|| "unknown".into());
     let memory = value(&read("/proc/meminfo"), "MemTotal", ':').unwrap_or_default();
     Machine {
-        emulated: cpu.starts_with(EMULATOR),
+        emulated: cpu.starts_with(EMULATOR_NAME),
         cpu,
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         memory_mib: memory.split(' ').next().and_then(|k| k.parse::<u64>().ok()).unwrap_or(0) / 1024,
         kernel: read("/proc/sys/kernel/osrelease").trim().into(),
-        mitigations: mitigations(Path::new("/sys/devices/system/cpu/vulnerabilities")),
+        mitigations: read_mitigations(Path::new("/sys/devices/system/cpu/vulnerabilities")),
         system: value(&read("/etc/os-release"), "PRETTY_NAME", '=')
             .map_or_else(|| "unknown".into(), |s| s.trim_matches('"').into()),
         carnet: run(Command::new(carnet).arg("--version")).unwrap_or_else(|| "unknown".into()),
@@ -89,7 +89,7 @@ pub fn describe(carnet: &Path, scenarios: &Path) -> Machine {
 
 /// Returns the name of each processor fault and how the kernel mitigates it. Reads one file per fault in this
 /// folder, up to the first semicolon, and skips faults that do not affect the processor.
-fn mitigations(folder: &Path) -> Vec<String> {
+fn read_mitigations(folder: &Path) -> Vec<String> {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut all: Vec<String> = files
         .filter_map(|file| {
@@ -118,13 +118,13 @@ mod tests {
             std::fs::write(folder.join(name), said).expect("a file");
         }
         assert_eq!(
-            mitigations(&folder),
+            read_mitigations(&folder),
             [
                 "spec_rstack_overflow: Vulnerable: Safe RET, no microcode",
                 "spectre_v2: Mitigation: Retpolines"
             ]
         );
         std::fs::remove_dir_all(&folder).expect("it goes");
-        assert_eq!(mitigations(&folder), [""; 0]);
+        assert_eq!(read_mitigations(&folder), [""; 0]);
     }
 }

@@ -1,27 +1,27 @@
 //! The mark in a packet, by which the lab recognises the packet on the air and at its receivers.
 
 /// Length of a mark in octets.
-pub const MARK: usize = 16;
-const MAGIC: &[u8; 8] = b"carnetgb";
+pub const MARK_LENGTH: usize = 16;
+const MARK_MAGIC: &[u8; 8] = b"carnetgb";
 
 /// Mark of a packet: number of the broadcast in the scenario, and number of the packet.
-pub type Mark = (u32, u32);
+pub type PacketMark = (u32, u32);
 
 /// Returns the mark in a frame or payload; `None` without a mark.
-pub fn find_mark(octets: &[u8]) -> Option<Mark> {
-    let at = octets.windows(MAGIC.len()).position(|w| w == MAGIC)?;
-    let numbers = octets.get(at + MAGIC.len()..at + MARK)?;
+pub fn find_mark(octets: &[u8]) -> Option<PacketMark> {
+    let at = octets.windows(MARK_MAGIC.len()).position(|w| w == MARK_MAGIC)?;
+    let numbers = octets.get(at + MARK_MAGIC.len()..at + MARK_LENGTH)?;
     let number = |n: &[u8]| n.iter().fold(0, |sum, octet| sum << 8 | u32::from(*octet));
     Some((number(&numbers[..4]), number(&numbers[4..])))
 }
 
 /// Returns a payload of this size with a mark, in hexadecimal.
-pub fn payload(mark: Mark, size: usize) -> String {
+pub fn marked_payload(mark: PacketMark, size: usize) -> String {
     let mut octets = Vec::with_capacity(size);
-    octets.extend_from_slice(MAGIC);
+    octets.extend_from_slice(MARK_MAGIC);
     octets.extend_from_slice(&mark.0.to_be_bytes());
     octets.extend_from_slice(&mark.1.to_be_bytes());
-    octets.resize(size.max(MARK), 0);
+    octets.resize(size.max(MARK_LENGTH), 0);
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn packet_marks_are_found_in_frames() {
-        let text = payload((3, 70_000), 20);
+        let text = marked_payload((3, 70_000), 20);
         assert_eq!(text.len(), 40);
         let octets: Vec<u8> =
             (0..20).map(|n| u8::from_str_radix(&text[2 * n..2 * n + 2], 16).expect("an octet")).collect();

@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::clock::SECOND;
-use crate::scenario::{Derived, RUN};
-use crate::station::{Event, kind};
+use crate::scenario::{Derived, WHOLE_RUN_SECTION};
+use crate::station::{StationEvent, event_kind};
 use crate::traffic::stats::{FlowStats, percentile};
 use crate::traffic::{ProbeResults, TrafficResults};
 
@@ -22,28 +22,28 @@ use crate::traffic::{ProbeResults, TrafficResults};
 pub type Metrics = BTreeMap<String, BTreeMap<String, f64>>;
 
 /// A section of a run: its name, and its begin and end in nanoseconds.
-pub type Section = (String, Range<u64>);
+pub type RunSection = (String, Range<u64>);
 
 /// Computes the metrics of all traffic in all sections.
-pub fn of_traffic(seen: &TrafficResults, sections: &[Section]) -> Metrics {
+pub fn traffic_metrics(seen: &TrafficResults, sections: &[RunSection]) -> Metrics {
     let mut all = Metrics::new();
     for (section, window) in sections {
         let m = all.entry(section.clone()).or_default();
         let mut sums: BTreeMap<&str, FlowStats> = BTreeMap::new();
         for ProbeResults { name, series, nodes, flows } in &seen.probes {
-            let stats = [flows[0].stats(window), flows[1].stats(window)];
+            let stats = [flows[0].statistics_of(window), flows[1].statistics_of(window)];
             let mut both = FlowStats::default();
             for (d, s) in stats.iter().enumerate() {
-                flow_metrics(m, &format!("{name}.{}-{}", nodes[d], nodes[1 - d]), s);
+                add_flow_metrics(m, &format!("{name}.{}-{}", nodes[d], nodes[1 - d]), s);
                 both.add(s);
             }
-            flow_metrics(m, name, &both);
+            add_flow_metrics(m, name, &both);
             if let Some(series) = series {
                 sums.entry(series).or_default().add(&both);
             }
         }
         for (name, sum) in sums {
-            flow_metrics(m, name, &sum);
+            add_flow_metrics(m, name, &sum);
         }
         for (name, _, series) in &seen.pings {
             let inside: Vec<Option<f64>> =
@@ -54,13 +54,13 @@ pub fn of_traffic(seen: &TrafficResults, sections: &[Section]) -> Metrics {
             if !inside.is_empty() {
                 m.insert(format!("{name}.lost"), (inside.len() - rtts.len()) as f64);
             }
-            percentiles(m, &format!("{name}.ms"), &rtts);
+            add_percentiles(m, &format!("{name}.ms"), &rtts);
         }
         for pings in &seen.gnpings {
-            geonet::ping_metrics(m, pings, window);
+            geonet::add_ping_metrics(m, pings, window);
         }
         for broadcasts in &seen.broadcasts {
-            geonet::broadcast_metrics(m, broadcasts, window);
+            geonet::add_broadcast_metrics(m, broadcasts, window);
         }
         for (name, arrivals) in &seen.strangers {
             let count = arrivals.iter().filter(|at| window.contains(at)).count();
@@ -69,55 +69,58 @@ pub fn of_traffic(seen: &TrafficResults, sections: &[Section]) -> Metrics {
             }
         }
         for (name, _, t, started) in &seen.transfers {
-            if let Some((up, down)) = t.rates(*started, window) {
+            if let Some((up, down)) = t.mean_rates(*started, window) {
                 m.insert(format!("{name}.mbit_up"), up);
                 m.insert(format!("{name}.mbit_down"), down);
             }
         }
-        if section == RUN {
+        if section == WHOLE_RUN_SECTION {
             for (name, outcome) in &seen.replays {
-                m.insert(format!("{name}.heard"), outcome.heard as f64);
-                m.insert(format!("{name}.sent"), outcome.sent as f64);
+                m.insert(format!("{name}.heard"), outcome.heard_frames as f64);
+                m.insert(format!("{name}.sent"), outcome.sent_frames as f64);
             }
-            if let Some(maps) = &seen.maps {
-                m.insert("maps.stations".into(), maps.stations as f64);
-                if maps.stations > 0 {
-                    m.insert("maps.outsiders".into(), maps.outsiders as f64);
+            if let Some(maps) = &seen.map_object_counts {
+                m.insert("maps.stations".into(), maps.objects_of_stations as f64);
+                if maps.objects_of_stations > 0 {
+                    m.insert("maps.outsiders".into(), maps.objects_of_outsiders as f64);
                 }
             }
             for (name, _, t, _) in &seen.transfers {
-                m.insert(format!("{name}.bytes"), (t.up + t.down) as f64);
-                m.insert(format!("{name}.bytes_up"), t.up as f64);
-                m.insert(format!("{name}.bytes_down"), t.down as f64);
-                if t.up + t.down > 0 {
+                m.insert(format!("{name}.bytes"), (t.octets_up + t.octets_down) as f64);
+                m.insert(format!("{name}.bytes_up"), t.octets_up as f64);
+                m.insert(format!("{name}.bytes_down"), t.octets_down as f64);
+                if t.octets_up + t.octets_down > 0 {
                     m.insert(format!("{name}.retransmits"), t.retransmits as f64);
                 }
-                m.extend(t.stall().map(|stall| (format!("{name}.stall_s"), stall)));
-                m.insert(format!("{name}.unbroken"), f64::from(u8::from(t.unbroken())));
+                m.extend(t.longest_stall().map(|stall| (format!("{name}.stall_s"), stall)));
+                m.insert(format!("{name}.unbroken"), f64::from(u8::from(t.is_unbroken())));
             }
         }
     }
     all
 }
 
-fn flow_metrics(m: &mut BTreeMap<String, f64>, name: &str, s: &FlowStats) {
-    m.insert(format!("{name}.sent"), s.sent as f64);
-    if s.sent > 0 {
-        m.insert(format!("{name}.lost"), s.lost as f64);
-        m.insert(format!("{name}.delivered_percent"), 100.0 * (s.sent - s.lost) as f64 / s.sent as f64);
-        m.insert(format!("{name}.outage_ms"), s.outage as f64 / 1e6);
+fn add_flow_metrics(m: &mut BTreeMap<String, f64>, name: &str, s: &FlowStats) {
+    m.insert(format!("{name}.sent"), s.sent_packets as f64);
+    if s.sent_packets > 0 {
+        m.insert(format!("{name}.lost"), s.lost_packets as f64);
+        m.insert(
+            format!("{name}.delivered_percent"),
+            100.0 * (s.sent_packets - s.lost_packets) as f64 / s.sent_packets as f64,
+        );
+        m.insert(format!("{name}.outage_ms"), s.longest_outage as f64 / 1e6);
     }
-    if !s.delays.is_empty() {
-        m.insert(format!("{name}.duplicated"), s.duplicated as f64);
-        m.insert(format!("{name}.reordered"), s.reordered as f64);
-        m.insert(format!("{name}.reordered_by_ms"), s.reordered_by as f64 / 1e6);
+    if !s.sorted_delays.is_empty() {
+        m.insert(format!("{name}.duplicated"), s.duplicated_packets as f64);
+        m.insert(format!("{name}.reordered"), s.reordered_packets as f64);
+        m.insert(format!("{name}.reordered_by_ms"), s.longest_reordering_time as f64 / 1e6);
     }
-    let micros: Vec<f64> = s.delays.iter().map(|d| *d as f64 / 1e3).collect();
-    percentiles(m, &format!("{name}.delay_us"), &micros);
+    let micros: Vec<f64> = s.sorted_delays.iter().map(|d| *d as f64 / 1e3).collect();
+    add_percentiles(m, &format!("{name}.delay_us"), &micros);
 }
 
 /// Adds the percentiles of sorted values.
-pub fn percentiles(m: &mut BTreeMap<String, f64>, name: &str, sorted: &[f64]) {
+pub fn add_percentiles(m: &mut BTreeMap<String, f64>, name: &str, sorted: &[f64]) {
     for (label, percent) in [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("max", 100.0)] {
         if let Some(value) = percentile(sorted, percent) {
             m.insert(format!("{name}.{label}"), value);
@@ -126,42 +129,45 @@ pub fn percentiles(m: &mut BTreeMap<String, f64>, name: &str, sorted: &[f64]) {
 }
 
 /// Adds the metrics from the stations' events.
-pub fn of_events(all: &mut Metrics, events: &[Event], sections: &[Section]) {
-    let new_registration = |e: &Event| kind(&e.2) == "registered" && e.2["refresh"] != true;
-    let latency = |e: &Event| e.2["latency_us"].as_f64().map(|us| us / 1e3);
+pub fn add_event_metrics(all: &mut Metrics, events: &[StationEvent], sections: &[RunSection]) {
+    let new_registration = |e: &StationEvent| event_kind(&e.2) == "registered" && e.2["refresh"] != true;
+    let latency = |e: &StationEvent| e.2["latency_us"].as_f64().map(|us| us / 1e3);
     for (_, node, _) in events {
-        let own: Vec<&Event> = events.iter().filter(|e| e.1 == *node).collect();
+        let own: Vec<&StationEvent> = events.iter().filter(|e| e.1 == *node).collect();
         for (section, window) in sections {
             let m = all.entry(section.clone()).or_default();
-            let inside: Vec<&&Event> = own.iter().filter(|e| window.contains(&e.0)).collect();
-            let count = |what: &str| inside.iter().filter(|e| kind(&e.2) == what).count() as f64;
+            let inside: Vec<&&StationEvent> = own.iter().filter(|e| window.contains(&e.0)).collect();
+            let count = |what: &str| inside.iter().filter(|e| event_kind(&e.2) == what).count() as f64;
             m.insert(format!("{node}.handovers"), count("handover"));
-            let refreshes = inside.iter().filter(|e| kind(&e.2) == "registered" && e.2["refresh"] == true);
+            let refreshes =
+                inside.iter().filter(|e| event_kind(&e.2) == "registered" && e.2["refresh"] == true);
             m.insert(format!("{node}.refreshes"), refreshes.count() as f64);
             let slowest =
                 inside.iter().filter(|e| new_registration(e)).filter_map(|e| latency(e)).reduce(f64::max);
             if let Some(ms) = slowest {
                 m.insert(format!("{node}.registration_ms"), ms);
             }
-            of_uplinks(m, node, &inside);
+            add_uplink_metrics(m, node, &inside);
         }
         if let Some(ms) = own.iter().find(|e| new_registration(e)).and_then(|e| latency(e)) {
-            all.entry(RUN.into()).or_default().insert(format!("{node}.first_registration_ms"), ms);
+            all.entry(WHOLE_RUN_SECTION.into())
+                .or_default()
+                .insert(format!("{node}.first_registration_ms"), ms);
         }
     }
 }
 
 /// Adds metrics of each uplink from the events of a section: the number of moves to it, and how long new
 /// registrations over it took.
-fn of_uplinks(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&Event]) {
+fn add_uplink_metrics(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&StationEvent]) {
     let mut latencies: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     let mut moves: BTreeMap<&str, f64> = BTreeMap::new();
     for (_, _, event) in events {
-        if let ("handover", Some(uplink)) = (kind(event), event["to"].as_str()) {
+        if let ("handover", Some(uplink)) = (event_kind(event), event["to"].as_str()) {
             *moves.entry(uplink).or_default() += 1.0;
         }
         if let ("registered", Some(uplink), Some(us)) =
-            (kind(event), event["uplink"].as_str(), event["latency_us"].as_f64())
+            (event_kind(event), event["uplink"].as_str(), event["latency_us"].as_f64())
             && event["refresh"] != true
         {
             latencies.entry(uplink).or_default().push(us / 1e3);
@@ -171,17 +177,22 @@ fn of_uplinks(m: &mut BTreeMap<String, f64>, node: &str, events: &[&&Event]) {
     for (uplink, mut all) in latencies {
         all.sort_by(f64::total_cmp);
         m.insert(format!("{node}.registrations.{uplink}"), all.len() as f64);
-        percentiles(m, &format!("{node}.registration_ms.{uplink}"), &all);
+        add_percentiles(m, &format!("{node}.registration_ms.{uplink}"), &all);
         m.insert(format!("{node}.registration_ms.{uplink}.mean"), all.iter().sum::<f64>() / all.len() as f64);
     }
 }
 
 /// Adds for each ping how many requests were lost per move to another uplink, on average. Only requests
 /// within half a second of a move count.
-pub fn of_handovers(all: &mut Metrics, seen: &TrafficResults, events: &[Event], run: &Range<u64>) {
-    let m = all.entry(RUN.into()).or_default();
+pub fn add_handover_metrics(
+    all: &mut Metrics,
+    seen: &TrafficResults,
+    events: &[StationEvent],
+    run: &Range<u64>,
+) {
+    let m = all.entry(WHOLE_RUN_SECTION.into()).or_default();
     let mut moves: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-    for (at, _, event) in events.iter().filter(|e| kind(&e.2) == "handover" && run.contains(&e.0)) {
+    for (at, _, event) in events.iter().filter(|e| event_kind(&e.2) == "handover" && run.contains(&e.0)) {
         if let Some(to) = event["to"].as_str() {
             moves.entry(to).or_default().push(*at);
         }
@@ -197,17 +208,17 @@ pub fn of_handovers(all: &mut Metrics, seen: &TrafficResults, events: &[Event], 
 
 /// Returns the metric of this name in this section; `None` if it has no value. With the name
 /// `SECTION/METRIC`, returns the metric of that section.
-pub fn find(all: &Metrics, section: &str, name: &str) -> Option<f64> {
+pub fn find_metric(all: &Metrics, section: &str, name: &str) -> Option<f64> {
     let (section, name) = name.split_once('/').unwrap_or((section, name));
     all.get(section)?.get(name).copied()
 }
 
 /// Computes the derived metrics of the scenario, in the order of the scenario, and adds them.
-pub fn derive(all: &mut Metrics, derived: &[Derived]) {
+pub fn add_derived_metrics(all: &mut Metrics, derived: &[Derived]) {
     let sections: Vec<String> = all.keys().cloned().collect();
     for d in derived {
         for section in &sections {
-            let get = |name: &String| find(all, section, name);
+            let get = |name: &String| find_metric(all, section, name);
             let value = match (get(&d.of), &d.plus, &d.minus, &d.over) {
                 (Some(of), Some(other), None, None) => get(other).map(|other| of + other),
                 (Some(of), None, Some(other), None) => get(other).map(|other| of - other),
@@ -225,8 +236,8 @@ pub fn derive(all: &mut Metrics, derived: &[Derived]) {
 
 /// Returns the sections of a run: the whole run, the time before the first action, and the time between each
 /// two actions.
-pub fn sections(begin: u64, end: u64, actions: &[(String, u64)]) -> Vec<Section> {
-    let mut sections = vec![(RUN.to_string(), begin..end)];
+pub fn sections_of_run(begin: u64, end: u64, actions: &[(String, u64)]) -> Vec<RunSection> {
+    let mut sections = vec![(WHOLE_RUN_SECTION.to_string(), begin..end)];
     for (a, (name, at)) in actions.iter().enumerate() {
         let until = actions.get(a + 1).map_or(end, |next| next.1);
         sections.push((name.clone(), *at..until));
@@ -235,7 +246,7 @@ pub fn sections(begin: u64, end: u64, actions: &[(String, u64)]) -> Vec<Section>
 }
 
 /// Converts a time to seconds from the begin of the timetable.
-pub fn seconds(at: u64, begin: u64) -> f64 {
+pub fn seconds_since(at: u64, begin: u64) -> f64 {
     (at as f64 - begin as f64) / SECOND as f64
 }
 
@@ -243,19 +254,22 @@ pub fn seconds(at: u64, begin: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::traffic::geonet::{BroadcastResults, GnPings, MapCounts};
-    use crate::traffic::ping::Series;
-    use crate::traffic::stats::Flow;
+    use crate::traffic::ping::PingSeries;
+    use crate::traffic::stats::PacketFlow;
 
     #[test]
     fn section_ends_at_next_action() {
-        let s = sections(10, 100, &[("a".into(), 20), ("b".into(), 60)]);
+        let s = sections_of_run(10, 100, &[("a".into(), 20), ("b".into(), 60)]);
         assert_eq!(s, [("run".into(), 10..100), ("a".into(), 20..60), ("b".into(), 60..100)]);
     }
 
     #[test]
     fn metrics_of_both_directions_are_summed() {
-        let there = Flow { sent: vec![0, 10, 20], received: vec![(0, 5), (2, 25)] };
-        let back = Flow { sent: vec![0, 10, 20], received: vec![(0, 7), (1, 17), (1, 18), (2, 27)] };
+        let there = PacketFlow { send_times: vec![0, 10, 20], received_packets: vec![(0, 5), (2, 25)] };
+        let back = PacketFlow {
+            send_times: vec![0, 10, 20],
+            received_packets: vec![(0, 7), (1, 17), (1, 18), (2, 27)],
+        };
         let seen = TrafficResults {
             probes: vec![ProbeResults {
                 name: "p".into(),
@@ -263,10 +277,14 @@ mod tests {
                 flows: [there, back],
                 ..ProbeResults::default()
             }],
-            pings: vec![("r".into(), String::new(), Series { requests: vec![(1, Some(0.5)), (2, None)] })],
+            pings: vec![(
+                "r".into(),
+                String::new(),
+                PingSeries { requests: vec![(1, Some(0.5)), (2, None)] },
+            )],
             ..TrafficResults::default()
         };
-        let m = of_traffic(&seen, &sections(0, 100, &[]));
+        let m = traffic_metrics(&seen, &sections_of_run(0, 100, &[]));
         let run = &m["run"];
         assert_eq!((run["p.sent"], run["p.lost"], run["p.duplicated"]), (6.0, 1.0, 1.0));
         assert_eq!(run["p.b-a.delivered_percent"], 100.0);
@@ -280,7 +298,10 @@ mod tests {
         let silent = |received: &[(u64, u64)], sent: &[u64]| ProbeResults {
             name: "p".into(),
             nodes: ["a".into(), "b".into()],
-            flows: [Flow { sent: sent.into(), received: received.into() }, Flow::default()],
+            flows: [
+                PacketFlow { send_times: sent.into(), received_packets: received.into() },
+                PacketFlow::default(),
+            ],
             ..ProbeResults::default()
         };
         let of = |probe: ProbeResults, requests: Vec<(u64, Option<f64>)>| {
@@ -288,15 +309,15 @@ mod tests {
             let transfer = ("t".into(), String::new(), crate::traffic::tcp::TransferResult::default(), 0);
             let seen = TrafficResults {
                 probes: vec![probe],
-                pings: vec![("r".into(), String::new(), Series { requests })],
+                pings: vec![("r".into(), String::new(), PingSeries { requests })],
                 gnpings: vec![GnPings { name: "n".into(), ..GnPings::default() }],
                 broadcasts: vec![broadcasts],
                 strangers: vec![("g".into(), Vec::new())],
                 transfers: vec![transfer],
-                maps: Some(MapCounts::default()),
+                map_object_counts: Some(MapCounts::default()),
                 ..TrafficResults::default()
             };
-            of_traffic(&seen, &sections(0, 100, &[])).remove(RUN).expect("the run")
+            traffic_metrics(&seen, &sections_of_run(0, 100, &[])).remove(WHOLE_RUN_SECTION).expect("the run")
         };
         let nothing_sent = of(silent(&[], &[]), Vec::new());
         let names: Vec<&str> = nothing_sent.keys().map(String::as_str).collect();
@@ -332,12 +353,12 @@ mod tests {
             series: Some("p{n}".into()),
             nodes: [format!("a{n}"), "b".into()],
             flows: [
-                Flow { sent: vec![0, 10, 20], received: vec![(0, 5 + n), (2, 25)] },
-                Flow { sent: vec![0, 10], received: vec![(0, 7), (1, 17), (1, 18)] },
+                PacketFlow { send_times: vec![0, 10, 20], received_packets: vec![(0, 5 + n), (2, 25)] },
+                PacketFlow { send_times: vec![0, 10], received_packets: vec![(0, 7), (1, 17), (1, 18)] },
             ],
         };
         let seen = TrafficResults { probes: vec![probe(1), probe(2)], ..TrafficResults::default() };
-        let m = of_traffic(&seen, &sections(0, 100, &[]));
+        let m = traffic_metrics(&seen, &sections_of_run(0, 100, &[]));
         let run = &m["run"];
         assert_eq!((run["p1.sent"], run["p1.lost"], run["p2.a2-b.lost"]), (5.0, 1.0, 1.0));
         assert_eq!((run["p{n}.sent"], run["p{n}.lost"], run["p{n}.duplicated"]), (10.0, 2.0, 2.0));
@@ -356,7 +377,7 @@ mod tests {
             (40, "mr".to_string(), serde_json::json!({"event": "handover", "from": "w0", "to": "w1"})),
         ];
         let mut m = Metrics::new();
-        of_events(&mut m, &events, &sections(10, 100, &[("a".into(), 35)]));
+        add_event_metrics(&mut m, &events, &sections_of_run(10, 100, &[("a".into(), 35)]));
         assert_eq!((m["run"]["mr.refreshes"], m["run"]["mr.handovers"]), (1.0, 1.0));
         assert_eq!((m["a"]["mr.refreshes"], m["a"]["mr.handovers"]), (0.0, 1.0));
         assert_eq!(m["run"]["mr.first_registration_ms"], 1.5);
@@ -384,14 +405,14 @@ mod tests {
             moved(5000, "w1"),
         ];
         let mut m = Metrics::new();
-        let sections = sections(at(0), at(6000), &[]);
-        of_events(&mut m, &events, &sections);
+        let sections = sections_of_run(at(0), at(6000), &[]);
+        add_event_metrics(&mut m, &events, &sections);
         let requests = vec![(at(400), None), (at(600), None), (at(1200), Some(1.0)), (at(5100), None)];
         let seen = TrafficResults {
-            pings: vec![("p".into(), String::new(), Series { requests })],
+            pings: vec![("p".into(), String::new(), PingSeries { requests })],
             ..TrafficResults::default()
         };
-        of_handovers(&mut m, &seen, &events, &sections[0].1);
+        add_handover_metrics(&mut m, &seen, &events, &sections[0].1);
         let run = &m["run"];
         assert_eq!((run["mr.handovers.w1"], run["mr.handovers.w0"]), (2.0, 1.0));
         assert_eq!((run["mr.registration_ms.w0.mean"], run["mr.registration_ms.w0.max"]), (4.0, 5.0));
@@ -412,7 +433,7 @@ mod tests {
             Derived { over: other("b"), ..made("e", "a") },
             Derived { over: other("run/d"), ..made("f", "a") },
         ];
-        derive(&mut m, &derived);
+        add_derived_metrics(&mut m, &derived);
         assert_eq!((m["run"]["c"], m["run"]["d"], m["run"]["e"]), (2.0, 5.0, 3.0));
         assert_eq!((m["x"]["c"], m["x"]["d"], m["x"]["f"]), (8.0, 16.0, 1.6));
         assert!(!m["x"].contains_key("e"), "nothing is divided by zero");

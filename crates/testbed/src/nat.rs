@@ -15,12 +15,12 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, recv, sendto, socket,
 };
 
-use crate::process::in_node;
+use crate::process::command_in_node;
 use crate::tools;
 
 /// Loads nftables rules into a node.
-pub fn load(node: &str, rules: &str) -> anyhow::Result<()> {
-    let mut child = in_node(node, tools::path("nft"))
+pub fn load_rules(node: &str, rules: &str) -> anyhow::Result<()> {
+    let mut child = command_in_node(node, tools::path_of_program("nft"))
         .args(["-f", "-"])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -39,12 +39,12 @@ pub fn load(node: &str, rules: &str) -> anyhow::Result<()> {
 }
 
 /// Deletes all NAT mappings in a node.
-pub fn forget(node: &str) -> anyhow::Result<()> {
+pub fn forget_mappings(node: &str) -> anyhow::Result<()> {
     let namespace = File::open(format!("/run/netns/{node}"))
         .with_context(|| format!("cannot open the namespace {node}"))?;
     let flush = || -> anyhow::Result<()> {
         setns(&namespace, CloneFlags::CLONE_NEWNET)?;
-        flush()
+        flush_connections()
     };
     let done = std::thread::scope(|scope| scope.spawn(flush).join());
     let done = done.unwrap_or_else(|_| bail!("a thread panicked"));
@@ -52,7 +52,7 @@ pub fn forget(node: &str) -> anyhow::Result<()> {
 }
 
 /// Flushes the connection table of this thread's namespace.
-fn flush() -> anyhow::Result<()> {
+fn flush_connections() -> anyhow::Result<()> {
     let socket = socket(
         AddressFamily::Netlink,
         SockType::Raw,

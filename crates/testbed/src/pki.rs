@@ -83,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if !args.list {
         create_pki(args)?;
     }
-    print!("{}", list(&args.folder)?);
+    print!("{}", list_certificates(&args.folder)?);
     io::stdout().flush()?;
     Ok(())
 }
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 impl Args {
     /// Returns the arguments that add this many tickets on NIST P-256, and create the missing parts of the
     /// folder.
-    pub const fn tickets(folder: PathBuf, tickets: u8) -> Args {
+    pub const fn arguments_for_tickets(folder: PathBuf, tickets: u8) -> Args {
         Args {
             folder,
             list: false,
@@ -104,7 +104,7 @@ impl Args {
     }
 }
 
-fn now() -> anyhow::Result<Now> {
+fn current_time() -> anyhow::Result<Now> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let date = WallTime::from_unix_nanos(u64::try_from(since.as_nanos())?);
     Ok(Now { time: carnet_base::Time::ZERO, date: Time64::from_wall_time(date, LEAP_SECONDS) })
@@ -146,14 +146,14 @@ fn write_certificate(path: &Path, certificate: &Certificate) -> anyhow::Result<(
     fs::write(path, certificate.octets()).with_context(|| path.display().to_string())
 }
 
-fn validity(now: Now, unit: DurationUnit, count: u16) -> ValidityPeriod {
+fn validity_from(now: Now, unit: DurationUnit, count: u16) -> ValidityPeriod {
     // Let the validity begin a minute ago, because clocks differ.
     let start = now.date.saturating_sub(Duration::from_secs(60)).seconds();
     ValidityPeriod { start, duration: ValidityDuration { unit, count } }
 }
 
 /// Returns the issuer in the folder, or creates it.
-fn issuer(
+fn find_or_create_issuer(
     folder: &Path,
     name: &str,
     curve: CurveName,
@@ -175,14 +175,14 @@ fn issuer(
 
 /// Creates the missing parts of the folder, and the tickets.
 pub fn create_pki(args: &Args) -> anyhow::Result<()> {
-    let (folder, now) = (&args.folder, now()?);
+    let (folder, now) = (&args.folder, current_time()?);
     let tickets = folder.join("tickets");
     fs::create_dir_all(&tickets).with_context(|| tickets.display().to_string())?;
-    let root = issuer(folder, "root", args.curve, None, |key| {
-        pki::root("carnet test root", key.public_key(), validity(now, DurationUnit::Years, 6), None)
+    let root = find_or_create_issuer(folder, "root", args.curve, None, |key| {
+        pki::root("carnet test root", key.public_key(), validity_from(now, DurationUnit::Years, 6), None)
     })?;
-    let authority = issuer(folder, "aa", args.curve, Some(&root), |key| {
-        pki::authority("carnet test aa", key.public_key(), validity(now, DurationUnit::Years, 3), None)
+    let authority = find_or_create_issuer(folder, "aa", args.curve, Some(&root), |key| {
+        pki::authority("carnet test aa", key.public_key(), validity_from(now, DurationUnit::Years, 3), None)
     })?;
     let countries: Vec<_> =
         args.country.iter().map(|number| IdentifiedRegion::CountryOnly(*number)).collect();
@@ -192,7 +192,7 @@ pub fn create_pki(args: &Args) -> anyhow::Result<()> {
         let key = new_key(&path, args.curve)?;
         let content = pki::ticket(
             key.public_key(),
-            validity(now, DurationUnit::Hours, args.hours),
+            validity_from(now, DurationUnit::Hours, args.hours),
             region.clone(),
             pki::applications(args.everything),
         );
@@ -205,9 +205,9 @@ pub fn create_pki(args: &Args) -> anyhow::Result<()> {
 }
 
 /// Returns a list of the files in the folder, and whether a station would accept each of them.
-fn list(folder: &Path) -> anyhow::Result<String> {
+fn list_certificates(folder: &Path) -> anyhow::Result<String> {
     use std::fmt::Write as _;
-    let now = now()?;
+    let now = current_time()?;
     let config = Config { policy: Policy::Strict, ..Config::default() };
     let mut security = Security::new(config, Box::new(Portable), Box::new(()), Rng::new(0));
     let mut text = String::new();
@@ -224,7 +224,7 @@ fn list(folder: &Path) -> anyhow::Result<String> {
             }
             _ => "not here",
         };
-        writeln!(text, "{}", describe(certificate, key))?;
+        writeln!(text, "{}", describe_certificate(certificate, key))?;
     }
     let mut paths: Vec<_> = fs::read_dir(folder.join("tickets"))
         .with_context(|| folder.display().to_string())?
@@ -246,7 +246,7 @@ fn list(folder: &Path) -> anyhow::Result<String> {
                 format!("REFUSED: {error:#}")
             }
         };
-        writeln!(text, "{}", describe(&certificate, &state))?;
+        writeln!(text, "{}", describe_certificate(&certificate, &state))?;
     }
     if refused > 0 {
         print!("{text}");
@@ -255,7 +255,7 @@ fn list(folder: &Path) -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn describe(certificate: &Certificate, key: &str) -> String {
+fn describe_certificate(certificate: &Certificate, key: &str) -> String {
     let content = certificate.content();
     let role = match certificate.role() {
         Role::Root => "root",
@@ -268,7 +268,7 @@ fn describe(certificate: &Certificate, key: &str) -> String {
         Issuer::Itself(_) => "itself".to_owned(),
         Issuer::Digest(_, digest) => digest.to_string(),
     };
-    let applications: Vec<_> = content.applications.iter().map(application).collect();
+    let applications: Vec<_> = content.applications.iter().map(describe_application).collect();
     let region = match &content.region {
         None => "anywhere".to_owned(),
         Some(GeographicRegion::Identified(countries)) => {
@@ -286,13 +286,13 @@ fn describe(certificate: &Certificate, key: &str) -> String {
         title = content.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default(),
         curve = content.verification_key.curve().name(),
         octets = certificate.octets().len(),
-        from = date(content.validity.start.start()),
-        to = date(content.validity.end()),
+        from = format_date(content.validity.start.start()),
+        to = format_date(content.validity.end()),
         applications = if applications.is_empty() { "none".to_owned() } else { applications.join(" ") },
     )
 }
 
-fn application(application: &PsidSsp) -> String {
+fn describe_application(application: &PsidSsp) -> String {
     let ssp = match &application.ssp {
         None => String::new(),
         Some(Ssp::Bitmap(octets) | Ssp::Opaque(octets)) => {
@@ -303,7 +303,7 @@ fn application(application: &PsidSsp) -> String {
 }
 
 /// Formats a date in UTC.
-fn date(moment: Time64) -> String {
+fn format_date(moment: Time64) -> String {
     let seconds = (moment.0 / 1_000_000).saturating_sub(u64::from(LEAP_SECONDS));
     let (mut days, rest) = (seconds / 86_400, seconds % 86_400);
     let mut year = 2004;
@@ -339,9 +339,9 @@ mod tests {
     fn certificate_dates_are_converted() {
         // 2026-11-22T12:34:56Z is 1795350896 seconds after 1970.
         let moment = WallTime::from_unix_nanos(1_795_350_896_000_000_000);
-        assert_eq!(date(Time64::from_wall_time(moment, LEAP_SECONDS)), "2026-11-22T12:34:56Z");
+        assert_eq!(format_date(Time64::from_wall_time(moment, LEAP_SECONDS)), "2026-11-22T12:34:56Z");
         let leap_day = WallTime::from_unix_nanos(1_709_164_800_000_000_000);
-        assert_eq!(date(Time64::from_wall_time(leap_day, LEAP_SECONDS)), "2024-02-29T00:00:00Z");
+        assert_eq!(format_date(Time64::from_wall_time(leap_day, LEAP_SECONDS)), "2024-02-29T00:00:00Z");
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
         create_pki(&args).unwrap();
         // A second run keeps the issuers and adds tickets.
         create_pki(&args).unwrap();
-        let text = list(&folder).unwrap();
+        let text = list_certificates(&folder).unwrap();
         let count = |word: &str| text.lines().filter(|line| line.starts_with(word)).count();
         assert_eq!((count("root "), count("authority "), count("ticket ")), (1, 1, 4), "{text}");
         assert!(text.contains("countries 250") && text.contains("36:010000"), "{text}");
@@ -371,11 +371,11 @@ mod tests {
             .collect();
         keys.sort();
         fs::set_permissions(&keys[0], fs::Permissions::from_mode(0o640)).unwrap();
-        assert!(list(&folder).is_err());
+        assert!(list_certificates(&folder).is_err());
         fs::set_permissions(&keys[0], fs::Permissions::from_mode(0o600)).unwrap();
         // The key of another ticket does not match the certificate.
         fs::copy(&keys[1], &keys[0]).unwrap();
-        assert!(list(&folder).is_err());
+        assert!(list_certificates(&folder).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -17,26 +17,26 @@ use crate::scenario::Scenario;
 use crate::trust::ScenarioPki;
 
 /// Writes the traces of all moving nodes into `folder`.
-pub fn traces(scenario: &Scenario, folder: &Path) -> anyhow::Result<()> {
+pub fn write_position_traces(scenario: &Scenario, folder: &Path) -> anyhow::Result<()> {
     let Some(medium) = &scenario.medium else { return Ok(()) };
-    let shift = clock::realtime() as i64 - clock::monotonic() as i64;
+    let shift = clock::realtime_now() as i64 - clock::monotonic_now() as i64;
     let epoch = scenario.epoch.saturating_add_signed(shift) as f64 / 1e9;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     for (node, track) in &scenario.tracks {
-        let file = trace(folder, node);
-        std::fs::write(&file, track.trace(&medium.origin(), epoch))
+        let file = trace_file(folder, node);
+        std::fs::write(&file, track.position_trace(&medium.origin_of_coordinates(), epoch))
             .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(())
 }
 
-fn trace(folder: &Path, node: &str) -> PathBuf {
+fn trace_file(folder: &Path, node: &str) -> PathBuf {
     folder.join(format!("{node}.trace"))
 }
 
 /// Returns the config for a node: `config` itself, or a copy in `folder` with placeholders replaced. `path`
 /// is the data path for configs that name no path.
-pub fn config(
+pub fn prepare_config(
     scenario: &Scenario,
     node: &str,
     config: &Path,
@@ -46,14 +46,16 @@ pub fn config(
 ) -> anyhow::Result<PathBuf> {
     let original =
         std::fs::read_to_string(config).with_context(|| format!("cannot read {}", config.display()))?;
-    let text = repeated(&original, |series| {
+    let text = repeat_blocks(&original, |series| {
         let fits = |(name, n): (&String, u32)| (*name == series.replace("{n}", &n.to_string())).then_some(n);
         scenario.nodes.iter().filter_map(|(name, node)| fits((name, node.series?))).collect()
     })
     .with_context(|| config.display().to_string())?;
     let number = scenario.nodes.get(node).and_then(|n| n.series).map(|n| n.to_string());
-    let mut filled =
-        trust.replace_placeholders(node, &fill(&text, node, number.as_deref(), &trace(folder, node)));
+    let mut filled = trust.replace_placeholders(
+        node,
+        &replace_placeholders(&text, node, number.as_deref(), &trace_file(folder, node)),
+    );
     if let Some(path) = path.filter(|_| !text.contains("[dataplane]")) {
         filled += &format!("\n[dataplane]\npath = {path:?}\n");
     }
@@ -68,7 +70,7 @@ pub fn config(
 
 /// Expands the blocks of a config that repeat for each node of a series. `numbers` returns the numbers of a
 /// series.
-fn repeated(text: &str, numbers: impl Fn(&str) -> Vec<u32>) -> anyhow::Result<String> {
+fn repeat_blocks(text: &str, numbers: impl Fn(&str) -> Vec<u32>) -> anyhow::Result<String> {
     let mut written = String::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
@@ -89,8 +91,8 @@ fn repeated(text: &str, numbers: impl Fn(&str) -> Vec<u32>) -> anyhow::Result<St
     Ok(written)
 }
 
-fn fill(text: &str, node: &str, number: Option<&str>, trace: &Path) -> String {
-    let signals = runner::signals(node);
+fn replace_placeholders(text: &str, node: &str, number: Option<&str>, trace: &Path) -> String {
+    let signals = runner::signal_folder(node);
     let text = text.replace("{node}", node).replace("{trace}", &trace.to_string_lossy());
     let text = text.replace("{signals}", &signals.to_string_lossy());
     match number {
@@ -106,20 +108,23 @@ mod tests {
     #[test]
     fn placeholders_of_a_config_are_replaced() {
         let text = "name = \"{node}\"\nposition = \"trace:{trace}\"\nx = {n}\n";
-        let filled = fill(text, "car7", Some("7"), Path::new("/out/car7.trace"));
+        let filled = replace_placeholders(text, "car7", Some("7"), Path::new("/out/car7.trace"));
         assert_eq!(filled, "name = \"car7\"\nposition = \"trace:/out/car7.trace\"\nx = 7\n");
-        assert_eq!(fill("{signals}/w0", "mr", None, Path::new("t")), "/run/carnet-lab/signals/mr/w0");
-        assert_eq!(fill("{n}", "a", None, Path::new("t")), "{n}");
+        assert_eq!(
+            replace_placeholders("{signals}/w0", "mr", None, Path::new("t")),
+            "/run/carnet-lab/signals/mr/w0"
+        );
+        assert_eq!(replace_placeholders("{n}", "a", None, Path::new("t")), "{n}");
     }
 
     #[test]
     fn config_block_is_repeated_for_each_node_of_series() {
         let numbers = |series: &str| if series == "mr{n}" { vec![10, 9] } else { Vec::new() };
         let text = "a = 1\n# each mr{n}\n[[b]]\nc = {n}\n# end\nd = {n}\n";
-        let written = repeated(text, numbers).expect("is good");
+        let written = repeat_blocks(text, numbers).expect("is good");
         assert_eq!(written, "a = 1\n[[b]]\nc = 9\n[[b]]\nc = 10\nd = {n}\n");
-        let told = repeated("# each car{n}\n# end\n", numbers).expect_err("no such series").to_string();
+        let told = repeat_blocks("# each car{n}\n# end\n", numbers).expect_err("no such series").to_string();
         assert!(told.contains("`# each car{n}`"), "{told}");
-        assert_eq!(repeated("a\nb\n", numbers).expect("is good"), "a\nb\n");
+        assert_eq!(repeat_blocks("a\nb\n", numbers).expect("is good"), "a\nb\n");
     }
 }

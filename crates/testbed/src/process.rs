@@ -19,8 +19,8 @@ use crate::isolate::{Interrupted, has_to_stop};
 use crate::tools;
 
 /// Returns a command that will run in a node.
-pub fn in_node(node: &str, program: impl AsRef<OsStr>) -> Command {
-    let mut command = Command::new(tools::path("nsenter"));
+pub fn command_in_node(node: &str, program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(tools::path_of_program("nsenter"));
     command.arg(format!("--net=/run/netns/{node}")).arg("--").arg(program);
     command.process_group(0);
     command.stdin(Stdio::null());
@@ -28,8 +28,8 @@ pub fn in_node(node: &str, program: impl AsRef<OsStr>) -> Command {
 }
 
 /// Runs a command until it ends and returns its output. If the command fails, the error contains its output.
-pub fn output(command: &mut Command) -> anyhow::Result<String> {
-    let shown = shown(command);
+pub fn run_for_output(command: &mut Command) -> anyhow::Result<String> {
+    let shown = command_line(command);
     let result = command.output().with_context(|| format!("cannot start {shown}"))?;
     if !result.status.success() {
         let said = String::from_utf8_lossy(&result.stderr);
@@ -39,7 +39,7 @@ pub fn output(command: &mut Command) -> anyhow::Result<String> {
 }
 
 /// Returns a command as a user would type it, without the `nsenter` part.
-fn shown(command: &Command) -> String {
+fn command_line(command: &Command) -> String {
     let mut words: Vec<String> = std::iter::once(command.get_program())
         .chain(command.get_args())
         .map(|w| w.to_string_lossy().into())
@@ -56,9 +56,9 @@ fn shown(command: &Command) -> String {
 #[derive(Debug)]
 pub struct Daemon {
     /// Name of the program, for example `carnet in mr`.
-    pub what: String,
+    pub program_name: String,
     /// Log file of its output.
-    pub log: PathBuf,
+    pub log_file: PathBuf,
     child: Child,
 }
 
@@ -71,7 +71,7 @@ impl Daemon {
             .stderr(file)
             .spawn()
             .with_context(|| format!("cannot start {what}"))?;
-        Ok(Self { what: what.into(), log: log.into(), child })
+        Ok(Self { program_name: what.into(), log_file: log.into(), child })
     }
 
     /// Returns the process number of the program.
@@ -80,47 +80,47 @@ impl Daemon {
     }
 
     /// Returns the process number of the program.
-    pub fn id(&self) -> u32 {
+    pub fn process_id(&self) -> u32 {
         self.child.id()
     }
 
     /// Returns the exit status of the program; `None` while it runs.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
     /// Fails if the program has ended. The error contains the last lines of the log.
     pub fn check_running(&mut self) -> anyhow::Result<()> {
-        self.ended().map_or(Ok(()), |status| Err(self.early_end(status)))
+        self.exit_status().map_or(Ok(()), |status| Err(self.early_end_error(status)))
     }
 
     /// Fails if the program has ended with an error. A probe may end without error: it ends after the planned
     /// length of the timetable, which on a busy machine may take longer.
-    pub fn check_unless_done(&mut self) -> anyhow::Result<()> {
-        let failed = self.ended().filter(|status| !status.success());
-        failed.map_or(Ok(()), |status| Err(self.early_end(status)))
+    pub fn check_not_failed(&mut self) -> anyhow::Result<()> {
+        let failed = self.exit_status().filter(|status| !status.success());
+        failed.map_or(Ok(()), |status| Err(self.early_end_error(status)))
     }
 
-    fn early_end(&self, status: ExitStatus) -> anyhow::Error {
-        anyhow!("{} ended ({status}); its last output:\n{}", self.what, self.tail())
+    fn early_end_error(&self, status: ExitStatus) -> anyhow::Error {
+        anyhow!("{} ended ({status}); its last output:\n{}", self.program_name, self.log_tail())
     }
 
     /// Returns the last lines of the program's log, indented.
-    pub fn tail(&self) -> String {
-        tail(&self.log)
+    pub fn log_tail(&self) -> String {
+        last_log_lines(&self.log_file)
     }
 
     /// Sends a signal to the program.
-    pub fn signal(&self, signal: Signal) {
+    pub fn send_signal(&self, signal: Signal) {
         let _ = kill(Pid::from_raw(self.child.id() as i32), signal);
     }
 
     /// Waits for the end of the program for at most `limit` nanoseconds, then kills it. Returns `None` if it
     /// had to be killed.
-    pub fn wait(&mut self, limit: u64) -> Option<ExitStatus> {
-        let until = clock::monotonic() + limit;
-        while clock::monotonic() < until {
-            if let Some(status) = self.ended() {
+    pub fn wait_at_most(&mut self, limit: u64) -> Option<ExitStatus> {
+        let until = clock::monotonic_now() + limit;
+        while clock::monotonic_now() < until {
+            if let Some(status) = self.exit_status() {
                 return Some(status);
             }
             clock::sleep(20 * MILLISECOND);
@@ -133,14 +133,14 @@ impl Daemon {
     /// Sends `signal` to make the program end, and waits for at most 5 s. Returns `None` if the program had
     /// to be killed.
     pub fn stop(&mut self, signal: Signal) -> Option<ExitStatus> {
-        self.signal(signal);
-        self.wait(5 * SECOND)
+        self.send_signal(signal);
+        self.wait_at_most(5 * SECOND)
     }
 }
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        if self.ended().is_none() {
+        if self.exit_status().is_none() {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
@@ -148,7 +148,7 @@ impl Drop for Daemon {
 }
 
 /// Returns the last lines of a log, indented.
-pub fn tail(log: &Path) -> String {
+pub fn last_log_lines(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
@@ -161,13 +161,13 @@ pub fn tail(log: &Path) -> String {
 
 /// Waits for a condition. Fails if a daemon ends meanwhile, or after the time limit; the error then names the
 /// condition.
-pub fn wait_for(
+pub fn wait_until(
     what: &str,
     seconds: u64,
     daemons: &mut [Daemon],
     mut condition: impl FnMut() -> anyhow::Result<bool>,
 ) -> anyhow::Result<()> {
-    let until = clock::monotonic() + seconds * SECOND;
+    let until = clock::monotonic_now() + seconds * SECOND;
     loop {
         if has_to_stop() {
             return Err(Interrupted.into());
@@ -178,9 +178,11 @@ pub fn wait_for(
         if condition()? {
             return Ok(());
         }
-        if clock::monotonic() > until {
-            let logs: Vec<String> =
-                daemons.iter().map(|d| format!("last output of {}:\n{}", d.what, d.tail())).collect();
+        if clock::monotonic_now() > until {
+            let logs: Vec<String> = daemons
+                .iter()
+                .map(|d| format!("last output of {}:\n{}", d.program_name, d.log_tail()))
+                .collect();
             bail!("waited {seconds} s in vain for {what}\n{}", logs.join("\n"));
         }
         clock::sleep(50 * MILLISECOND);
@@ -192,32 +194,32 @@ mod tests {
     use super::*;
 
     /// Starts a shell with this command and waits until it has ended.
-    fn ended(command: &str) -> Daemon {
+    fn ended_daemon(command: &str) -> Daemon {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let log = std::env::temp_dir().join(format!("carnet-lab-process-{}-{number}", std::process::id()));
         let mut daemon = Daemon::start("a shell", &log, Command::new("sh").args(["-c", command]))
             .expect("there is a shell");
-        assert!(daemon.wait(60 * SECOND).is_some());
+        assert!(daemon.wait_at_most(60 * SECOND).is_some());
         daemon
     }
 
     #[test]
     fn program_may_end_successfully_if_permitted() {
-        let mut done = ended("true");
-        done.check_unless_done().expect("it has done its work");
+        let mut done = ended_daemon("true");
+        done.check_not_failed().expect("it has done its work");
         let error = done.check_running().expect_err("it should still be running").to_string();
         assert!(error.starts_with("a shell ended (exit status: 0)"), "{error}");
-        std::fs::remove_file(&done.log).expect("its log");
+        std::fs::remove_file(&done.log_file).expect("its log");
     }
 
     #[test]
     fn failed_program_is_reported_with_last_output() {
-        let mut failed = ended("echo no way; exit 3");
-        for error in [failed.check_running(), failed.check_unless_done()] {
+        let mut failed = ended_daemon("echo no way; exit 3");
+        for error in [failed.check_running(), failed.check_not_failed()] {
             let error = error.expect_err("it failed").to_string();
             assert!(error.contains("exit status: 3") && error.contains("no way"), "{error}");
         }
-        std::fs::remove_file(&failed.log).expect("its log");
+        std::fs::remove_file(&failed.log_file).expect("its log");
     }
 }

@@ -38,17 +38,17 @@ use nix::unistd::Pid;
 use crate::clock::{self, MILLISECOND, SECOND};
 
 /// Prefix of the names of the control groups.
-const PREFIX: &str = "carnet-lab-";
+const GROUP_NAME_PREFIX: &str = "carnet-lab-";
 
 /// The hierarchy of control groups for the processor.
 #[derive(Debug, Clone)]
-struct Hierarchy {
-    root: PathBuf,
-    second: bool,
+struct CgroupHierarchy {
+    hierarchy_folder: PathBuf,
+    is_version_2: bool,
 }
 
-impl Hierarchy {
-    fn find() -> anyhow::Result<Hierarchy> {
+impl CgroupHierarchy {
+    fn find_hierarchy() -> anyhow::Result<CgroupHierarchy> {
         let mounts = std::fs::read_to_string("/proc/self/mounts").context("cannot read /proc/self/mounts")?;
         let found = mounts.lines().find_map(|line| {
             let words: Vec<&str> = line.split(' ').collect();
@@ -56,19 +56,19 @@ impl Hierarchy {
             let first = kind == "cgroup" && words.get(3)?.split(',').any(|option| option == "cpu");
             let controllers = || std::fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
             let second = kind == "cgroup2" && controllers().split_whitespace().any(|one| one == "cpu");
-            (first || second).then_some(Hierarchy { root, second })
+            (first || second).then_some(CgroupHierarchy { hierarchy_folder: root, is_version_2: second })
         });
         found.context("there are no control groups for the processor (cgroup)")
     }
 
-    fn make(&self, group: &str, share: f64) -> anyhow::Result<PathBuf> {
+    fn create_group(&self, group: &str, share: f64) -> anyhow::Result<PathBuf> {
         ensure!(share > 0.0 && share < 1.0, "a share of {share}, expected one between 0 and 1");
-        let place = self.root.join(group);
+        let place = self.hierarchy_folder.join(group);
         std::fs::create_dir(&place)?;
         // The group's weight, relative to the rival, which has the default weight.
         let ratio = share / (1.0 - share);
-        if self.second {
-            std::fs::write(self.root.join("cgroup.subtree_control"), "+cpu")?;
+        if self.is_version_2 {
+            std::fs::write(self.hierarchy_folder.join("cgroup.subtree_control"), "+cpu")?;
             std::fs::write(place.join("cpu.weight"), format!("{:.0}", (100.0 * ratio).max(1.0)))?;
         } else {
             std::fs::write(place.join("cpu.shares"), format!("{:.0}", (1024.0 * ratio).max(2.0)))?;
@@ -76,16 +76,16 @@ impl Hierarchy {
         Ok(place)
     }
 
-    fn members(&self) -> &'static str {
-        if self.second { "cgroup.procs" } else { "tasks" }
+    fn members_file(&self) -> &'static str {
+        if self.is_version_2 { "cgroup.procs" } else { "tasks" }
     }
 
     /// Removes a control group. The threads and processes in it move to the root group.
-    fn remove(&self, place: &Path) {
+    fn remove_group(&self, place: &Path) {
         for _ in 0..50 {
-            let inside = std::fs::read_to_string(place.join(self.members())).unwrap_or_default();
+            let inside = std::fs::read_to_string(place.join(self.members_file())).unwrap_or_default();
             for member in inside.lines() {
-                let _ = std::fs::write(self.root.join(self.members()), member);
+                let _ = std::fs::write(self.hierarchy_folder.join(self.members_file()), member);
             }
             if std::fs::remove_dir(place).is_ok() || !place.exists() {
                 return;
@@ -99,35 +99,35 @@ impl Hierarchy {
 #[derive(Debug)]
 struct RivalThread {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    join_handle: Option<JoinHandle<()>>,
 }
 
 impl RivalThread {
-    fn on(core: usize) -> RivalThread {
+    fn start_on_core(core: usize) -> RivalThread {
         let stop = Arc::new(AtomicBool::new(false));
         let own = stop.clone();
         let thread = std::thread::spawn(move || {
-            if pin(0, core).is_ok() {
+            if pin_thread(0, core).is_ok() {
                 while !own.load(Ordering::Relaxed) {
                     std::hint::spin_loop();
                 }
             }
         });
-        RivalThread { stop, thread: Some(thread) }
+        RivalThread { stop, join_handle: Some(thread) }
     }
 }
 
 impl Drop for RivalThread {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = self.join_handle.take() {
             let _ = thread.join();
         }
     }
 }
 
 /// Pins a thread to one core; thread 0 is the caller.
-fn pin(thread: u32, core: usize) -> anyhow::Result<()> {
+fn pin_thread(thread: u32, core: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(core)?;
     sched_setaffinity(Pid::from_raw(thread as i32), &set)
@@ -135,7 +135,7 @@ fn pin(thread: u32, core: usize) -> anyhow::Result<()> {
 }
 
 /// Returns the nanoseconds that a thread has run, from its `schedstat`.
-fn ran(thread: u32) -> anyhow::Result<u64> {
+fn thread_run_time(thread: u32) -> anyhow::Result<u64> {
     let file = format!("/proc/{thread}/schedstat");
     let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {file}"))?;
     let first = text.split(' ').next().and_then(|number| number.parse().ok());
@@ -146,7 +146,7 @@ fn ran(thread: u32) -> anyhow::Result<u64> {
 #[derive(Debug)]
 pub struct CpuQuota {
     name: String,
-    place: PathBuf,
+    group_folder: PathBuf,
     core: usize,
     process: Cell<Option<u32>>,
     _rival: RivalThread,
@@ -155,28 +155,30 @@ pub struct CpuQuota {
 impl CpuQuota {
     /// Creates a control group whose processes together get this share of a core.
     pub fn create_group(world: &str, share: f64, core: usize) -> anyhow::Result<CpuQuota> {
-        let hierarchy = Hierarchy::find()?;
+        let hierarchy = CgroupHierarchy::find_hierarchy()?;
         // The time in the name makes it unique on the machine.
-        let name = format!("{PREFIX}{}-{world}", clock::realtime());
-        ask(&format!("begin {name} {share}"))?;
+        let name = format!("{GROUP_NAME_PREFIX}{}-{world}", clock::realtime_now());
+        request_from_outer_lab(&format!("begin {name} {share}"))?;
         Ok(CpuQuota {
-            place: hierarchy.root.join(&name),
+            group_folder: hierarchy.hierarchy_folder.join(&name),
             name,
             core,
             process: Cell::new(None),
-            _rival: RivalThread::on(core),
+            _rival: RivalThread::start_on_core(core),
         })
     }
 
     /// Puts a process and the polling threads of these interfaces into the group. The threads must have
     /// started after the group was created.
     pub fn add_members(&self, interfaces: &[&str], process: Option<u32>) -> anyhow::Result<()> {
-        let held = ask(&format!("hold {} {} {}", self.name, self.core, interfaces.join(",")))?;
+        let held =
+            request_from_outer_lab(&format!("hold {} {} {}", self.name, self.core, interfaces.join(",")))?;
         ensure!(held >= interfaces.len(), "{held} of the {} interfaces have threads", interfaces.len());
         if let Some(process) = process {
-            std::fs::write(self.place.join("cgroup.procs"), process.to_string())
-                .with_context(|| format!("cannot put process {process} into {}", self.place.display()))?;
-            pin(process, self.core)?;
+            std::fs::write(self.group_folder.join("cgroup.procs"), process.to_string()).with_context(
+                || format!("cannot put process {process} into {}", self.group_folder.display()),
+            )?;
+            pin_thread(process, self.core)?;
             self.process.set(Some(process));
         }
         Ok(())
@@ -184,51 +186,51 @@ impl CpuQuota {
 
     /// Returns the nanoseconds that the group's members have run since they joined.
     pub fn used_nanoseconds(&self) -> anyhow::Result<u64> {
-        let own = self.process.get().map_or(Ok(0), ran)?;
-        Ok(ask(&format!("used {}", self.name))? as u64 + own)
+        let own = self.process.get().map_or(Ok(0), thread_run_time)?;
+        Ok(request_from_outer_lab(&format!("used {}", self.name))? as u64 + own)
     }
 }
 
 impl Drop for CpuQuota {
     fn drop(&mut self) {
-        let _ = ask(&format!("end {}", self.name));
+        let _ = request_from_outer_lab(&format!("end {}", self.name));
     }
 }
 
 /// Answers of the outer lab that have arrived.
-static ANSWERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+static INNER_LAB_ANSWERS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-fn answers() -> std::sync::MutexGuard<'static, Vec<String>> {
-    ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn lock_answers() -> std::sync::MutexGuard<'static, Vec<String>> {
+    INNER_LAB_ANSWERS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Handles a line from the outer lab, which is the answer to a request.
-pub fn handle_line(line: String) {
-    answers().push(line);
+pub fn handle_answer(line: String) {
+    lock_answers().push(line);
 }
 
 /// Sends a request to the outer lab and returns the number in its answer.
-fn ask(request: &str) -> anyhow::Result<usize> {
-    answers().clear();
+fn request_from_outer_lab(request: &str) -> anyhow::Result<usize> {
+    lock_answers().clear();
     nix::unistd::write(std::io::stdin().as_fd(), format!("{request}\n").as_bytes())
         .context("the outer lab does not listen")?;
-    let end = clock::monotonic() + 5 * SECOND;
+    let end = clock::monotonic_now() + 5 * SECOND;
     loop {
-        if let Some(answer) = answers().pop() {
+        if let Some(answer) = lock_answers().pop() {
             let number = answer.strip_prefix("done ").and_then(|number| number.parse().ok());
             return number.with_context(|| format!("no share of a core here: {answer}"));
         }
-        ensure!(clock::monotonic() < end, "the outer lab does not answer");
+        ensure!(clock::monotonic_now() < end, "the outer lab does not answer");
         clock::sleep(MILLISECOND);
     }
 }
 
 /// Executes the inner lab's requests in the outer lab until the inner lab ends.
 pub fn serve_inner_lab(stream: UnixStream) {
-    let mut groups = Groups::new();
+    let mut groups = GroupsByName::new();
     let Ok(mut answers) = stream.try_clone() else { return };
     for line in BufReader::new(stream).lines().map_while(Result::ok) {
-        let answer = match act(&line, &mut groups) {
+        let answer = match handle_request(&line, &mut groups) {
             Ok(number) => format!("done {number}\n"),
             Err(error) => format!("{error:#}\n"),
         };
@@ -236,54 +238,69 @@ pub fn serve_inner_lab(stream: UnixStream) {
             break;
         }
     }
-    groups.values().for_each(|group| group.hierarchy.remove(&group.place));
+    groups.values().for_each(|group| group.hierarchy.remove_group(&group.group_folder));
 }
 
 /// The groups in the outer lab, by name.
-type Groups = BTreeMap<String, Group>;
+type GroupsByName = BTreeMap<String, LimitedGroup>;
 
 /// State of a group in the outer lab.
 #[derive(Debug)]
-struct Group {
-    hierarchy: Hierarchy,
-    place: PathBuf,
-    before: BTreeSet<u32>,
-    held: BTreeSet<u32>,
+struct LimitedGroup {
+    hierarchy: CgroupHierarchy,
+    group_folder: PathBuf,
+    threads_before: BTreeSet<u32>,
+    threads_in_group: BTreeSet<u32>,
 }
 
-fn act(line: &str, groups: &mut Groups) -> anyhow::Result<usize> {
+fn handle_request(line: &str, groups: &mut GroupsByName) -> anyhow::Result<usize> {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {
         ["begin", group, share] => {
             let plain = group.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
-            ensure!(group.starts_with(PREFIX) && plain, "no name for a group: {group}");
-            let hierarchy = Hierarchy::find()?;
-            let place = hierarchy.make(group, share.parse()?)?;
-            let before = threads()?.into_keys().collect();
-            groups.insert(group.into(), Group { hierarchy, place, before, held: BTreeSet::new() });
+            ensure!(group.starts_with(GROUP_NAME_PREFIX) && plain, "no name for a group: {group}");
+            let hierarchy = CgroupHierarchy::find_hierarchy()?;
+            let place = hierarchy.create_group(group, share.parse()?)?;
+            let before = polling_kernel_threads()?.into_keys().collect();
+            groups.insert(
+                group.into(),
+                LimitedGroup {
+                    hierarchy,
+                    group_folder: place,
+                    threads_before: before,
+                    threads_in_group: BTreeSet::new(),
+                },
+            );
             Ok(0)
         }
         ["hold", group, core, interfaces] => {
             let group = groups.get_mut(group).context("no such group")?;
-            for (thread, name) in threads()? {
+            for (thread, name) in polling_kernel_threads()? {
                 let of_them = interfaces.split(',').any(|one| name.starts_with(&format!("napi/{one}-")));
-                if of_them && !group.before.contains(&thread) {
-                    std::fs::write(group.place.join(group.hierarchy.members()), thread.to_string())
-                        .with_context(|| format!("cannot move thread {name}"))?;
-                    pin(thread, core.parse()?)?;
-                    group.held.insert(thread);
+                if of_them && !group.threads_before.contains(&thread) {
+                    std::fs::write(
+                        group.group_folder.join(group.hierarchy.members_file()),
+                        thread.to_string(),
+                    )
+                    .with_context(|| format!("cannot move thread {name}"))?;
+                    pin_thread(thread, core.parse()?)?;
+                    group.threads_in_group.insert(thread);
                 }
             }
-            Ok(group.held.len())
+            Ok(group.threads_in_group.len())
         }
         ["used", group] => {
             let group = groups.get(group).context("no such group")?;
-            let all = group.held.iter().map(|thread| ran(*thread)).sum::<anyhow::Result<u64>>()?;
+            let all = group
+                .threads_in_group
+                .iter()
+                .map(|thread| thread_run_time(*thread))
+                .sum::<anyhow::Result<u64>>()?;
             Ok(all as usize)
         }
         ["end", group] => {
             let group = groups.remove(group).context("no such group")?;
-            group.hierarchy.remove(&group.place);
+            group.hierarchy.remove_group(&group.group_folder);
             Ok(0)
         }
         _ => bail!("no request: {line}"),
@@ -291,19 +308,19 @@ fn act(line: &str, groups: &mut Groups) -> anyhow::Result<usize> {
 }
 
 /// Returns the kernel threads that poll interfaces, by thread number.
-fn threads() -> anyhow::Result<BTreeMap<u32, String>> {
+fn polling_kernel_threads() -> anyhow::Result<BTreeMap<u32, String>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir("/proc")?.flatten() {
         let Some(thread) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
         let text = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        found.extend(name(&text).map(|name| (thread, name.to_owned())));
+        found.extend(polling_thread_name(&text).map(|name| (thread, name.to_owned())));
     }
     Ok(found)
 }
 
 /// Returns the name of a kernel thread that polls an interface, from its `/proc/PID/stat`; `None` for other
 /// processes. Kernel threads are children of kthreadd, which is process 2.
-fn name(stat: &str) -> Option<&str> {
+fn polling_thread_name(stat: &str) -> Option<&str> {
     let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;
     let parent = rest.split_whitespace().nth(1)?;
     (parent == "2" && name.starts_with("napi/")).then_some(name)
@@ -315,14 +332,14 @@ mod tests {
 
     #[test]
     fn kernel_threads_are_distinguished_from_programs() {
-        assert_eq!(name("71 (napi/i0-8193) S 2 0 0 0 -1"), Some("napi/i0-8193"));
-        assert_eq!(name("71 (napi/i0-8193) S 1 0 0 0 -1"), None);
-        assert_eq!(name("71 (kworker/0:0) I 2 0"), None);
+        assert_eq!(polling_thread_name("71 (napi/i0-8193) S 2 0 0 0 -1"), Some("napi/i0-8193"));
+        assert_eq!(polling_thread_name("71 (napi/i0-8193) S 1 0 0 0 -1"), None);
+        assert_eq!(polling_thread_name("71 (kworker/0:0) I 2 0"), None);
     }
 
     #[test]
     fn only_control_groups_of_the_lab_are_changed() {
-        let mut groups = Groups::new();
+        let mut groups = GroupsByName::new();
         for request in [
             "begin ../x 0.5",
             "begin other 0.5",
@@ -333,7 +350,7 @@ mod tests {
             "end x",
             "",
         ] {
-            assert!(act(request, &mut groups).is_err(), "{request}");
+            assert!(handle_request(request, &mut groups).is_err(), "{request}");
         }
         assert!(groups.is_empty());
     }

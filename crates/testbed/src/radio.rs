@@ -27,15 +27,15 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 
 use crate::clock::{self, MILLISECOND};
-use crate::mark::{Mark, find_mark};
-use crate::medium::channel::{Channel, Mac, Output};
+use crate::mark::{PacketMark, find_mark};
+use crate::medium::channel::{Channel, ChannelOutput, MacAddress};
 use crate::medium::stats::Counters;
 use crate::scenario::Scenario;
-use addresses::Addresses;
+use addresses::AddressFollower;
 
 /// Kind of the nodes' radios.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Kind {
+pub enum RadioKind {
     /// Ethernet, with the model between the nodes.
     #[default]
     Veth,
@@ -44,89 +44,89 @@ pub enum Kind {
 }
 
 /// Namespace of the medium's ends. No node can have this name, because names of nodes have no at sign.
-pub const NAMESPACE: &str = "@medium";
+pub const MEDIUM_NAMESPACE: &str = "@medium";
 /// Largest number of frames that the thread receives before it runs the radio model.
-const BATCH: usize = 256;
+const FRAMES_PER_BATCH: usize = 256;
 /// Maximum length of a frame in octets.
-const LONGEST: usize = 2048;
+const MAX_FRAME_LENGTH: usize = 2048;
 /// Size of the socket's receive buffer in octets.
 const RECEIVE_BUFFER: usize = 8 << 20;
 /// Largest time in nanoseconds until the thread sees that it has to end.
-const TICK: u64 = 50 * MILLISECOND;
+const LONGEST_WAIT: u64 = 50 * MILLISECOND;
 
 /// Numbers of transmissions of a marked packet.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct OnAir {
+pub struct PacketTransmissions {
     /// Number of frames that carried the packet; each try counts.
     pub transmissions: u64,
     /// Unicast frames among `transmissions`.
     pub unicast: u64,
     /// Radios that sent the packet.
-    pub senders: BTreeSet<usize>,
+    pub sending_radios: BTreeSet<usize>,
 }
 
 /// State of a running medium that other threads read.
 #[derive(Debug)]
-struct Shared {
-    state: Mutex<State>,
-    stop: AtomicBool,
+struct SharedState {
+    state: Mutex<MediumState>,
+    has_to_stop: AtomicBool,
     /// Number of frames that were delivered to a node.
-    delivered: AtomicU64,
+    delivered_frames: AtomicU64,
     /// Number of frames that the kernel did not accept for delivery.
-    refused: AtomicU64,
+    refused_frames: AtomicU64,
     /// Sum of the deliveries' lateness in nanoseconds; `latest` is the maximum.
-    late: AtomicU64,
-    latest: AtomicU64,
+    total_delay: AtomicU64,
+    longest_delay: AtomicU64,
 }
 
 /// Lateness of the medium's deliveries.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct MediumLateness {
     /// Frames that the kernel did not accept for delivery to a node.
-    pub refused: u64,
+    pub refused_frames: u64,
     /// Frames that were delivered.
-    pub delivered: u64,
+    pub delivered_frames: u64,
     /// Mean lateness of deliveries, in milliseconds.
-    pub mean_ms: f64,
+    pub mean_delay_ms: f64,
     /// Largest lateness of a delivery, in milliseconds.
-    pub max_ms: f64,
+    pub longest_delay_ms: f64,
 }
 
 #[derive(Debug)]
-struct State {
+struct MediumState {
     channel: Channel,
-    marks: BTreeMap<Mark, OnAir>,
+    transmissions_by_mark: BTreeMap<PacketMark, PacketTransmissions>,
 }
 
 /// The running radio medium of a scenario.
 #[derive(Debug)]
 pub struct Medium {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
     /// Names of the nodes, in the order of their radios.
     pub nodes: Vec<String>,
-    _addresses: Addresses,
+    _addresses: AddressFollower,
 }
 
 /// Returns the nodes that have a radio, in order.
-pub fn nodes(scenario: &Scenario) -> Vec<String> {
+pub fn nodes_with_radio(scenario: &Scenario) -> Vec<String> {
     scenario.tracks.keys().cloned().collect()
 }
 
 /// Returns the link-layer address that a radio has until its station changes it. It is 02:00:01:00:00:01 for
 /// the first node with a radio, by name.
-pub fn mac(number: usize) -> Mac {
+pub fn radio_mac(number: usize) -> MacAddress {
     let [high, low] = (number as u16 + 1).to_be_bytes();
     [2, 0, 1, 0, high, low]
 }
 
 /// Formats a link-layer address.
-pub fn mac_text(mac: Mac) -> String {
+pub fn format_mac(mac: MacAddress) -> String {
     mac.map(|octet| format!("{octet:02x}")).join(":")
 }
 
 /// Returns the name of the medium's interface to a radio.
-pub fn port(number: usize) -> String {
+pub fn port_name(number: usize) -> String {
     format!("r{number}")
 }
 
@@ -140,16 +140,16 @@ impl Medium {
         radios: Option<hwsim::Hwsim>,
     ) -> anyhow::Result<Option<Medium>> {
         let Some(medium) = &scenario.medium else { return Ok(None) };
-        let nodes = nodes(scenario);
-        let tracks = scenario.tracks.values().enumerate().map(|(n, track)| (mac(n), track.clone()));
-        let channel = Channel::new(medium.parameters(), epoch, tracks.collect());
-        let shared = Arc::new(Shared {
-            state: Mutex::new(State { channel, marks: BTreeMap::new() }),
-            stop: AtomicBool::new(false),
-            delivered: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
-            late: AtomicU64::new(0),
-            latest: AtomicU64::new(0),
+        let nodes = nodes_with_radio(scenario);
+        let tracks = scenario.tracks.values().enumerate().map(|(n, track)| (radio_mac(n), track.clone()));
+        let channel = Channel::new(medium.channel_parameters(), epoch, tracks.collect());
+        let shared = Arc::new(SharedState {
+            state: Mutex::new(MediumState { channel, transmissions_by_mark: BTreeMap::new() }),
+            has_to_stop: AtomicBool::new(false),
+            delivered_frames: AtomicU64::new(0),
+            refused_frames: AtomicU64::new(0),
+            total_delay: AtomicU64::new(0),
+            longest_delay: AtomicU64::new(0),
         });
         let (ready, is_ready) = mpsc::channel();
         let (thread_shared, count) = (shared.clone(), nodes.len());
@@ -157,7 +157,7 @@ impl Medium {
             let open = || -> anyhow::Result<Box<dyn FrameMover>> {
                 Ok(match radios {
                     Some(radios) => Box::new(radios),
-                    None => Box::new(veth::Veth::open(count)?),
+                    None => Box::new(veth::VethRadios::open_ports(count)?),
                 })
             };
             let carrier = match open() {
@@ -168,7 +168,7 @@ impl Medium {
                 }
             };
             let _ = ready.send(Ok(()));
-            run(carrier, &thread_shared)
+            run_until_stopped(carrier, &thread_shared)
         })?;
         is_ready.recv().context("the medium did not start")??;
         let interface = |node: &String| {
@@ -176,49 +176,52 @@ impl Medium {
             (node.clone(), interface.to_owned())
         };
         let followed = shared.clone();
-        let addresses = Addresses::follow(nodes.iter().map(interface).collect(), move |radio, mac| {
-            let mut state = followed.state.lock().unwrap_or_else(PoisonError::into_inner);
-            state.channel.set_address(radio, mac);
-        })?;
+        let addresses =
+            AddressFollower::follow_addresses(nodes.iter().map(interface).collect(), move |radio, mac| {
+                let mut state = followed.state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.channel.set_address(radio, mac);
+            })?;
         Ok(Some(Medium { shared, thread: Some(thread), nodes, _addresses: addresses }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, MediumState> {
         self.shared.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts the radio of a node behind a wall, or removes the wall.
     pub fn set_walled(&self, node: &str, walled: bool) {
         if let Some(radio) = self.nodes.iter().position(|name| name == node) {
-            self.state().channel.set_walled(radio, walled);
+            self.lock_state().channel.set_walled(radio, walled);
         }
     }
 
     /// Returns the present link-layer address of a node's radio; `None` if the node has no radio.
-    pub fn address(&self, node: &str) -> Option<Mac> {
+    pub fn radio_address(&self, node: &str) -> Option<MacAddress> {
         let radio = self.nodes.iter().position(|name| name == node)?;
-        self.state().channel.address(radio)
+        self.lock_state().channel.address(radio)
     }
 
     /// Returns the present counters of each radio.
     pub fn counters(&self) -> Vec<Counters> {
-        self.state().channel.counters()
+        self.lock_state().channel.counters()
     }
 
     /// Returns the marked packets that were on the air.
-    pub fn marks(&self) -> BTreeMap<Mark, OnAir> {
-        self.state().marks.clone()
+    pub fn transmissions_by_mark(&self) -> BTreeMap<PacketMark, PacketTransmissions> {
+        self.lock_state().transmissions_by_mark.clone()
     }
 
     /// Returns the lateness of the medium's deliveries.
-    pub fn punctuality(&self) -> MediumLateness {
+    pub fn lateness(&self) -> MediumLateness {
         let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         let shared = &self.shared;
         MediumLateness {
-            refused: load(&shared.refused),
-            delivered: load(&shared.delivered),
-            mean_ms: load(&shared.late) as f64 / load(&shared.delivered).max(1) as f64 / 1e6,
-            max_ms: load(&shared.latest) as f64 / 1e6,
+            refused_frames: load(&shared.refused_frames),
+            delivered_frames: load(&shared.delivered_frames),
+            mean_delay_ms: load(&shared.total_delay) as f64
+                / load(&shared.delivered_frames).max(1) as f64
+                / 1e6,
+            longest_delay_ms: load(&shared.longest_delay) as f64 / 1e6,
         }
     }
 
@@ -236,7 +239,7 @@ impl Medium {
 
 impl Drop for Medium {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.has_to_stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -251,56 +254,56 @@ trait FrameMover {
 
     /// Executes an output of the model. For a delivery, returns whether the kernel accepted the frame;
     /// otherwise `None`.
-    fn carry(&mut self, output: &Output) -> anyhow::Result<Option<bool>>;
+    fn execute_output(&mut self, output: &ChannelOutput) -> anyhow::Result<Option<bool>>;
 
     /// Returns a descriptor that is readable when frames are waiting.
     fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
-fn run(mut carrier: Box<dyn FrameMover>, shared: &Shared) -> anyhow::Result<()> {
+fn run_until_stopped(mut carrier: Box<dyn FrameMover>, shared: &SharedState) -> anyhow::Result<()> {
     // Sets the timer slack to 1 us, in place of the usual 50 us.
     let _ = nix::sys::prctl::set_timerslack(1000);
     let mut outputs = Vec::new();
-    while !shared.stop.load(Ordering::Relaxed) {
+    while !shared.has_to_stop.load(Ordering::Relaxed) {
         let due = {
             let mut state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
             let state = &mut *state;
             let refused = carrier.receive(&mut state.channel)?;
-            shared.refused.fetch_add(refused, Ordering::Relaxed);
-            state.channel.handle_timeout(clock::monotonic());
+            shared.refused_frames.fetch_add(refused, Ordering::Relaxed);
+            state.channel.handle_timeout(clock::monotonic_now());
             while let Some(output) = state.channel.poll_output() {
-                if let Output::Sent { radio, frame, .. } = &output
+                if let ChannelOutput::Sent { radio, frame, .. } = &output
                     && let Some(mark) = find_mark(frame)
                 {
-                    let on_air = state.marks.entry(mark).or_default();
+                    let on_air = state.transmissions_by_mark.entry(mark).or_default();
                     on_air.transmissions += 1;
                     on_air.unicast += u64::from(frame.first().is_some_and(|octet| octet & 1 == 0));
-                    on_air.senders.insert(*radio);
+                    on_air.sending_radios.insert(*radio);
                 }
                 outputs.push(output);
             }
             state.channel.poll_timeout()
         };
         for output in outputs.drain(..) {
-            match (carrier.carry(&output)?, &output) {
-                (Some(true), Output::Received { at, .. }) => {
-                    let late = clock::monotonic().saturating_sub(*at);
-                    shared.delivered.fetch_add(1, Ordering::Relaxed);
-                    shared.late.fetch_add(late, Ordering::Relaxed);
-                    shared.latest.fetch_max(late, Ordering::Relaxed);
+            match (carrier.execute_output(&output)?, &output) {
+                (Some(true), ChannelOutput::Received { at, .. }) => {
+                    let late = clock::monotonic_now().saturating_sub(*at);
+                    shared.delivered_frames.fetch_add(1, Ordering::Relaxed);
+                    shared.total_delay.fetch_add(late, Ordering::Relaxed);
+                    shared.longest_delay.fetch_max(late, Ordering::Relaxed);
                 }
-                (Some(false), _) => drop(shared.refused.fetch_add(1, Ordering::Relaxed)),
+                (Some(false), _) => drop(shared.refused_frames.fetch_add(1, Ordering::Relaxed)),
                 _ => {}
             }
         }
-        wait(carrier.descriptor(), due)?;
+        wait_for_frames(carrier.descriptor(), due)?;
     }
     Ok(())
 }
 
 /// Waits until a frame arrives, at most until the time `due`.
-fn wait(descriptor: BorrowedFd<'_>, due: Option<u64>) -> anyhow::Result<()> {
-    let span = due.map_or(TICK, |due| due.saturating_sub(clock::monotonic()).min(TICK));
+fn wait_for_frames(descriptor: BorrowedFd<'_>, due: Option<u64>) -> anyhow::Result<()> {
+    let span = due.map_or(LONGEST_WAIT, |due| due.saturating_sub(clock::monotonic_now()).min(LONGEST_WAIT));
     let mut fds = [PollFd::new(descriptor, PollFlags::POLLIN)];
     let timeout = TimeSpec::new((span / clock::SECOND) as _, (span % clock::SECOND) as _);
     match ppoll(&mut fds, Some(timeout), None) {

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use crate::clock::{MILLISECOND, SECOND};
 use crate::expect::{ExpectationOutcome, JudgedExpectation};
 use crate::machine::Machine;
-use crate::metrics::{Metrics, seconds};
+use crate::metrics::{Metrics, seconds_since};
 use crate::scenario::{End, Node, Scenario};
-use crate::station::{Event, kind};
+use crate::station::{StationEvent, event_kind};
 use crate::traffic::geonet::BroadcastResult;
-use crate::traffic::stats::{Flow, percentile};
+use crate::traffic::stats::{PacketFlow, percentile};
 use crate::traffic::{ProbeResults, TrafficResults};
 
 /// Version of the format of `results.json`.
@@ -51,9 +51,9 @@ pub struct Results {
     /// The numbers at the head of the report.
     pub headline: Vec<HeadlineValue>,
     /// Actions that the lab executed, with their times.
-    pub actions: Vec<ActionDone>,
+    pub actions: Vec<PerformedAction>,
     /// Events of the stations.
-    pub events: Vec<EventSeen>,
+    pub events: Vec<RecordedEvent>,
     /// The active uplink of each mobile router against time.
     pub active: Vec<ActiveUplinkPeriod>,
     /// Measured values as curves over the time of the run.
@@ -101,7 +101,7 @@ pub struct HeadlineValue {
 
 /// An executed action.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ActionDone {
+pub struct PerformedAction {
     /// Name of the action.
     pub name: String,
     /// Description of the action.
@@ -112,7 +112,7 @@ pub struct ActionDone {
 
 /// An event of a station.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct EventSeen {
+pub struct RecordedEvent {
     /// Time of the event, in seconds from the begin of the timetable.
     pub at_s: f64,
     /// Node of the station.
@@ -245,7 +245,7 @@ pub struct MapCircle {
 
 /// Returns the flows of a scenario, with their figures from the metrics of the whole run. A series of flows
 /// has their sum.
-pub fn flows(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) -> Vec<FlowLine> {
+pub fn flow_lines(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) -> Vec<FlowLine> {
     let line = |name: &str, kind: &str, figures: &[(&str, &str, &str)]| {
         let get = |metric: &str| metrics?.get(&format!("{name}.{metric}")).copied();
         let figure =
@@ -276,21 +276,23 @@ pub fn flows(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) -> Ve
 }
 
 /// Number of moments at which the map samples a movement.
-const MOMENTS: u64 = 60;
+const TRACK_SAMPLE_COUNT: u64 = 60;
 
 /// Returns the map of a scenario; `None` if it has no radio medium.
-pub fn map(scenario: &Scenario, seen: &TrafficResults, begin: u64, end: u64) -> Option<Map> {
+pub fn map_of_run(scenario: &Scenario, seen: &TrafficResults, begin: u64, end: u64) -> Option<Map> {
     let medium = scenario.medium.as_ref()?;
     let nodes = scenario.tracks.iter().map(|(name, track)| {
-        let moments = (0..=MOMENTS).map(|n| begin + (end - begin) / MOMENTS * n);
-        let mut way: Vec<(f64, f64)> =
-            moments.filter_map(|at| track.at(seconds(at, scenario.epoch))).map(|p| (p.x, p.y)).collect();
+        let moments = (0..=TRACK_SAMPLE_COUNT).map(|n| begin + (end - begin) / TRACK_SAMPLE_COUNT * n);
+        let mut way: Vec<(f64, f64)> = moments
+            .filter_map(|at| track.position_at(seconds_since(at, scenario.epoch)))
+            .map(|p| (p.x, p.y))
+            .collect();
         way.dedup();
         let role = scenario.nodes.get(name).map_or(String::new(), |n| n.role.clone());
         MapNode { name: name.clone(), role, way }
     });
     let circles = seen.broadcasts.iter().filter_map(|b| {
-        let center = b.floods.iter().find_map(|flood| flood.center)?;
+        let center = b.broadcasts.iter().find_map(|flood| flood.center)?;
         Some(MapCircle { name: b.name.clone(), center: (center.x, center.y), radius: b.radius })
     });
     let pings = scenario.traffic.gnping.iter().map(|p| &p.from);
@@ -305,8 +307,8 @@ pub fn map(scenario: &Scenario, seen: &TrafficResults, begin: u64, end: u64) -> 
 
 /// Returns name, legend and flows of each line for probes: a line for each direction of a probe. The probes
 /// of a series share one line.
-fn probe_lines(seen: &TrafficResults) -> Vec<(String, String, Vec<&Flow>)> {
-    let mut lines: Vec<(String, String, Vec<&Flow>)> = Vec::new();
+fn flows_of_probe_lines(seen: &TrafficResults) -> Vec<(String, String, Vec<&PacketFlow>)> {
+    let mut lines: Vec<(String, String, Vec<&PacketFlow>)> = Vec::new();
     for ProbeResults { name, series, nodes, flows } in &seen.probes {
         for (d, flow) in flows.iter().enumerate() {
             let (name, label) = match series {
@@ -323,12 +325,16 @@ fn probe_lines(seen: &TrafficResults) -> Vec<(String, String, Vec<&Flow>)> {
 }
 
 /// Returns the values of all traffic against time.
-pub fn series(seen: &TrafficResults, begin: u64, end: u64) -> Series {
+pub fn series_of_run(seen: &TrafficResults, begin: u64, end: u64) -> Series {
     let mut all = Series::default();
     let inside = |t: u64| (begin..end).contains(&t);
     for (name, label, s) in &seen.pings {
-        let points =
-            s.requests.iter().filter(|r| inside(r.0)).map(|(t, rtt)| (seconds(*t, begin), *rtt)).collect();
+        let points = s
+            .requests
+            .iter()
+            .filter(|r| inside(r.0))
+            .map(|(t, rtt)| (seconds_since(*t, begin), *rtt))
+            .collect();
         all.rtt.push(NamedSeries { name: name.clone(), label: label.clone(), points });
     }
     for pings in &seen.gnpings {
@@ -337,33 +343,35 @@ pub fn series(seen: &TrafficResults, begin: u64, end: u64) -> Series {
             .requests
             .iter()
             .filter(|r| inside(r.0))
-            .map(|r| (seconds(r.0, begin), first(&r.1)))
+            .map(|r| (seconds_since(r.0, begin), first(&r.1)))
             .collect();
         all.rtt.push(NamedSeries { name: pings.name.clone(), label: pings.label.clone(), points });
     }
     for b in &seen.broadcasts {
         let point = |f: &BroadcastResult| {
-            let mut delays = f.delays.clone();
+            let mut delays = f.delays_ms.clone();
             delays.sort_by(f64::total_cmp);
-            let share = 100.0 * f.received as f64 / f.inside.max(1) as f64;
-            (seconds(f.at, begin), share, percentile(&delays, 50.0), percentile(&delays, 100.0))
+            let share = 100.0 * f.received_inside as f64 / f.receivers_inside.max(1) as f64;
+            (seconds_since(f.sent_at, begin), share, percentile(&delays, 50.0), percentile(&delays, 100.0))
         };
         // Leave out a packet without nodes in the circle, unless the station refused to send it.
-        let judged = b.floods.iter().filter(|f| inside(f.at) && (f.inside > 0 || f.refused));
+        let judged =
+            b.broadcasts.iter().filter(|f| inside(f.sent_at) && (f.receivers_inside > 0 || f.is_refused));
         let points = judged.map(point).collect();
         all.broadcasts.push(NamedSeries { name: b.name.clone(), label: b.label.clone(), points });
     }
-    for (name, label, flows) in probe_lines(seen) {
+    for (name, label, flows) in flows_of_probe_lines(seen) {
         let mut steps: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
         let mut lost = Vec::new();
-        let packets = flows.iter().flat_map(|flow| flow.sent.iter().copied().zip(flow.first_arrivals()));
+        let packets =
+            flows.iter().flat_map(|flow| flow.send_times.iter().copied().zip(flow.first_arrivals()));
         for (sent, arrival) in packets.filter(|(t, _)| inside(*t)) {
             match arrival {
                 Some(at) => steps
                     .entry((sent - begin) / (100 * MILLISECOND))
                     .or_default()
                     .push(at.saturating_sub(sent)),
-                None => lost.push(seconds(sent, begin)),
+                None => lost.push(seconds_since(sent, begin)),
             }
         }
         let points = steps
@@ -379,13 +387,13 @@ pub fn series(seen: &TrafficResults, begin: u64, end: u64) -> Series {
     }
     for (name, label, t, started) in &seen.transfers {
         let points = t
-            .intervals
+            .interval_rates
             .iter()
             .map(|(from, to, up, down)| {
                 let middle = started + ((from + to) / 2.0 * SECOND as f64) as u64;
-                (seconds(middle, begin), up / 1e6, down / 1e6)
+                (seconds_since(middle, begin), up / 1e6, down / 1e6)
             })
-            .filter(|p| p.0 >= 0.0 && p.0 <= seconds(end, begin))
+            .filter(|p| p.0 >= 0.0 && p.0 <= seconds_since(end, begin))
             .collect();
         all.throughput.push(NamedSeries { name: name.clone(), label: label.clone(), points });
     }
@@ -394,9 +402,9 @@ pub fn series(seen: &TrafficResults, begin: u64, end: u64) -> Series {
 
 /// Returns which uplink was active in each period, from the output of `show uplinks` before the timetable and
 /// from later handover events.
-pub fn active(
+pub fn active_uplink_periods(
     first: &BTreeMap<String, Option<String>>,
-    events: &[Event],
+    events: &[StationEvent],
     begin: u64,
     end: u64,
 ) -> Vec<ActiveUplinkPeriod> {
@@ -406,11 +414,11 @@ pub fn active(
         let mut since = begin;
         let mut close = |uplink: Option<String>, from: u64, to: u64| {
             if to > from {
-                let (from_s, to_s) = (seconds(from, begin), seconds(to, begin));
+                let (from_s, to_s) = (seconds_since(from, begin), seconds_since(to, begin));
                 all.push(ActiveUplinkPeriod { node: node.clone(), uplink, from_s, to_s });
             }
         };
-        let moves = events.iter().filter(|e| e.1 == *node && kind(&e.2) == "handover");
+        let moves = events.iter().filter(|e| e.1 == *node && event_kind(&e.2) == "handover");
         for (at, _, event) in moves.filter(|e| (begin..end).contains(&e.0)) {
             let to = event["to"].as_str().map(str::to_string);
             if to != current {
@@ -425,7 +433,7 @@ pub fn active(
 
 /// Returns the picture of a scenario. Nodes without a position are in a row. The picture leaves out nodes
 /// that have only a radio, because they are on the map. It shows only the first node of a series.
-pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String)>) -> Topology {
+pub fn topology_of(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String)>) -> Topology {
     let linked =
         |name: &String| scenario.links.iter().flat_map(|l| &l.ends).any(|e| e.get_ref().node == *name);
     let first = |node: &Node| node.series.is_none_or(|number| number == node.first);
@@ -462,12 +470,12 @@ pub fn topology(scenario: &Scenario, autoconf: &BTreeMap<String, (String, String
 
 impl Results {
     /// Returns whether the scenario has expectations and the lab has judged them.
-    pub fn judged(&self) -> bool {
+    pub fn has_verdict(&self) -> bool {
         self.expectations.iter().any(|e| e.outcome != ExpectationOutcome::Skipped)
     }
 
     /// Returns true if no expectation failed.
-    pub fn verdict(expectations: &[JudgedExpectation]) -> bool {
+    pub fn no_expectation_failed(expectations: &[JudgedExpectation]) -> bool {
         expectations.iter().all(|e| e.outcome != ExpectationOutcome::Fail)
     }
 }
@@ -484,7 +492,7 @@ mod tests {
         let events =
             [handover(0, Some("w9")), handover(12, Some("w1")), handover(15, None), handover(16, Some("w0"))];
         let first = BTreeMap::from([("mr".to_string(), Some("w0".to_string()))]);
-        let all = active(&first, &events, 10 * SECOND, 20 * SECOND);
+        let all = active_uplink_periods(&first, &events, 10 * SECOND, 20 * SECOND);
         let short: Vec<(Option<&str>, f64, f64)> =
             all.iter().map(|a| (a.uplink.as_deref(), a.from_s, a.to_s)).collect();
         assert_eq!(

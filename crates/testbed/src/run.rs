@@ -23,23 +23,23 @@ use crate::emulation::runner::Emulator;
 use crate::expect;
 use crate::isolate::{self, Interrupted, IsolationMode, has_to_stop};
 use crate::machine;
-use crate::metrics::{self, Section};
+use crate::metrics::{self, RunSection};
 use crate::nat;
 use crate::prepare;
-use crate::process::{Daemon, in_node, output, wait_for};
-use crate::radio::{Kind, Medium};
-use crate::results::{self, ActionDone, EventSeen, HeadlineValue, Results, SCHEMA_VERSION};
+use crate::process::{Daemon, command_in_node, run_for_output, wait_until};
+use crate::radio::{Medium, RadioKind};
+use crate::results::{self, HeadlineValue, PerformedAction, RecordedEvent, Results, SCHEMA_VERSION};
 use crate::samples::Samples;
-use crate::scenario::{Action, End, Node, Prefix, RUN, Scenario};
-use crate::station::{Event, Events, Settings, Station};
+use crate::scenario::{Action, End, Node, Prefix, Scenario, WHOLE_RUN_SECTION};
+use crate::station::{SharedEvents, Station, StationEvent, StationSettings};
 use crate::tools;
 use crate::topology;
-use crate::traffic::{self, Flows, TrafficResults};
+use crate::traffic::{self, RunningTraffic, TrafficResults};
 use crate::trust::ScenarioPki;
 
 /// The scenario to run, and the settings of the run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct RunPlan {
     /// Name of the scenario.
     pub name: String,
     /// Folder of the scenario.
@@ -49,36 +49,36 @@ pub struct Plan {
     /// Folder for report, results, logs and captures.
     pub out: PathBuf,
     /// Whether the lab shortens the timetable.
-    pub quick: bool,
+    pub is_quick: bool,
     /// Factor for every time in the timetable, in place of the scenario's.
-    pub factor: Option<f64>,
+    pub time_factor: Option<f64>,
     /// Number of nodes in each series, in place of the scenario's.
-    pub size: Option<u32>,
+    pub series_size: Option<u32>,
     /// Whether to capture packets.
-    pub pcap: bool,
+    pub captures_packets: bool,
     /// Whether to keep the testbed up after the run.
-    pub hold: bool,
+    pub hold_until_ctrl_c: bool,
     /// Whether the stations log with all details.
     pub verbose: bool,
     /// Data path of stations whose config names no path.
-    pub path: Option<String>,
+    pub data_path: Option<String>,
     /// Kind of the radios.
-    pub radio: Kind,
+    pub radio: RadioKind,
     /// Whether the machine is slow, so that the lab does not judge times.
-    pub slow: bool,
+    pub is_slow_machine: bool,
     /// How the lab isolates the testbed.
     pub mode: IsolationMode,
 }
 
 /// Maximum number of mobile routers for which the lab asks each one for the state of its uplinks.
-const FEW: usize = 20;
+const MAX_ROUTERS_TO_ASK: usize = 20;
 
 /// Largest delay of the lab's own wake-ups in milliseconds. Beyond it the run no longer follows the scenario,
 /// because the testbed has gone on meanwhile.
-const LOST_MS: f64 = 500.0;
+const MAX_OVERSLEEP_MS: f64 = 500.0;
 
 /// Ample time in nanoseconds for the start of each station, in a scenario with many stations.
-const START: u64 = 60 * MILLISECOND;
+const START_TIME_PER_STATION: u64 = 60 * MILLISECOND;
 
 /// Error of a run whose stations were not ready when vehicles began to move.
 #[derive(Debug)]
@@ -100,10 +100,10 @@ pub struct Testbed {
     logs: PathBuf,
     daemons: Vec<Daemon>,
     stations: Vec<Station>,
-    events: Events,
+    events: SharedEvents,
     /// The kernel's count of packets over each uplink, by node and interface. It is the count at the begin of
     /// the section, or at the node's latest handover.
-    carried: BTreeMap<(String, String), u64>,
+    packets_by_uplink: BTreeMap<(String, String), u64>,
     /// Number of events of stations that [`Self::note_handovers`] has already handled.
     noted_events: usize,
     /// Address of each node to which traffic goes.
@@ -111,34 +111,34 @@ pub struct Testbed {
     /// IPv4 address of each node that has one.
     ipv4_addresses: BTreeMap<String, Ipv4Addr>,
     /// Longest delay of the lab's own wake-ups while the timetable ran, in nanoseconds.
-    overslept: u64,
+    longest_oversleep: u64,
     /// Time in nanoseconds for which vehicles had moved before the timetable began, because the stations
     /// started slowly.
-    late_start: u64,
+    late_start_duration: u64,
 }
 
 /// Runs a scenario inside the namespaces. Returns whether all expectations are met.
-pub fn run(plan: &Plan) -> anyhow::Result<bool> {
+pub fn run(plan: &RunPlan) -> anyhow::Result<bool> {
     let mut all = metrics::Metrics::new();
     let (mut bed, captures) = Testbed::start_testbed(plan, &mut all)?;
     let measured = bed.measure(plan)?;
-    if plan.hold {
+    if plan.hold_until_ctrl_c {
         wait_for_ctrl_c(&plan.name, &bed.scenario)?;
     }
-    bed.stop(&mut all);
+    bed.stop_programs(&mut all);
     let captured = match captures {
         Some(captures) => {
-            console::step("reading the captures");
+            console::print_step("reading the captures");
             let counts = captures.finish(&bed.scenario, &plan.folder, &bed.addresses)?;
             let read = !counts.is_empty();
-            all.entry(RUN.into()).or_default().extend(counts);
+            all.entry(WHOLE_RUN_SECTION.into()).or_default().extend(counts);
             if read { Ok(()) } else { Err("tshark is not installed") }
         }
         None => Err("needs --pcap"),
     };
-    let results = bed.conclude(plan, all, measured, captured);
-    write(plan, &results)?;
-    console::summary(&results, &plan.out);
+    let results = bed.conclude_run(plan, all, measured, captured);
+    write_results(plan, &results)?;
+    console::print_summary(&results, &plan.out);
     Ok(results.passed)
 }
 
@@ -146,12 +146,12 @@ pub fn run(plan: &Plan) -> anyhow::Result<bool> {
 struct MeasuredData {
     begin: u64,
     end: u64,
-    clock: u64,
+    wall_clock_offset: u64,
     actions: Vec<(String, String, u64)>,
-    first_active: BTreeMap<String, Option<String>>,
+    first_active_uplinks: BTreeMap<String, Option<String>>,
     /// Metrics recorded at the end of a section: section, name, value.
-    states: Vec<(String, String, f64)>,
-    seen: TrafficResults,
+    section_end_metrics: Vec<(String, String, f64)>,
+    traffic_results: TrafficResults,
     samples: Samples,
 }
 
@@ -159,31 +159,31 @@ impl Testbed {
     /// Builds the network of a scenario, starts its programs and waits until they are ready. If the plan
     /// requires captures, also starts these and returns them.
     pub fn start_testbed(
-        plan: &Plan,
+        plan: &RunPlan,
         all: &mut metrics::Metrics,
     ) -> anyhow::Result<(Testbed, Option<Captures>)> {
-        let mut scenario = crate::scenario::load(&plan.folder, plan.size)?;
+        let mut scenario = crate::scenario::load_scenario(&plan.folder, plan.series_size)?;
         let logs = plan.out.join("logs");
         std::fs::create_dir_all(&logs).with_context(|| format!("cannot make {}", logs.display()))?;
-        console::heading(&format!("{}: {}", plan.name, scenario.title));
-        console::step(&format!("testbed apart from the host, {}", plan.mode.description()));
-        let radios = topology::build(&scenario, plan.radio)?;
-        if plan.path.as_deref() == Some("xdp") {
+        console::print_heading(&format!("{}: {}", plan.name, scenario.title));
+        console::print_step(&format!("testbed apart from the host, {}", plan.mode.description()));
+        let radios = topology::build_network(&scenario, plan.radio)?;
+        if plan.data_path.as_deref() == Some("xdp") {
             topology::receive_redirected(&scenario)?;
         }
-        console::step(&format!("built {} nodes, {} links", scenario.nodes.len(), scenario.links.len()));
-        let captures = match plan.pcap {
+        console::print_step(&format!("built {} nodes, {} links", scenario.nodes.len(), scenario.links.len()));
+        let captures = match plan.captures_packets {
             true => Some(Captures::start(&scenario, plan.mode, &plan.out.join("pcap"), &logs)?),
             false => None,
         };
         if let Some(medium) = &scenario.medium {
-            let usual = START * scenario.nodes.len() as u64 + medium.settle.0;
-            scenario.epoch = clock::monotonic() + usual * isolate::waiting_factor();
-            prepare::traces(&scenario, &plan.out.join("stations"))?;
+            let usual = START_TIME_PER_STATION * scenario.nodes.len() as u64 + medium.settle.0;
+            scenario.epoch = clock::monotonic_now() + usual * isolate::waiting_factor();
+            prepare::write_position_traces(&scenario, &plan.out.join("stations"))?;
         }
         let medium = Medium::start(&scenario, scenario.epoch, radios)?;
         if let Some(medium) = &medium {
-            console::step(&format!("{} radios are on the air", medium.nodes.len()));
+            console::print_step(&format!("{} radios are on the air", medium.nodes.len()));
         }
         let emulator = Emulator::start(scenario.emulated_links())?;
         let mut bed = Testbed {
@@ -193,13 +193,13 @@ impl Testbed {
             logs,
             daemons: Vec::new(),
             stations: Vec::new(),
-            events: Events::default(),
-            carried: BTreeMap::new(),
+            events: SharedEvents::default(),
+            packets_by_uplink: BTreeMap::new(),
             noted_events: 0,
             addresses: BTreeMap::new(),
             ipv4_addresses: BTreeMap::new(),
-            overslept: 0,
-            late_start: 0,
+            longest_oversleep: 0,
+            late_start_duration: 0,
         };
         bed.start_programs(plan)?;
         bed.wait_until_ready(all)?;
@@ -208,68 +208,71 @@ impl Testbed {
 
     /// Fails if a program of the testbed has ended, or the lab has to stop.
     pub fn check_programs(&mut self) -> anyhow::Result<()> {
-        self.sleep_until(0, &mut Flows::default(), &mut Samples::default())
+        self.sleep_and_sample_until(0, &mut RunningTraffic::default(), &mut Samples::default())
     }
 
     /// Ends the programs and removes the nodes, so that another testbed can use their names.
     pub fn stop_testbed(mut self) -> anyhow::Result<()> {
-        self.stop(&mut metrics::Metrics::new());
+        self.stop_programs(&mut metrics::Metrics::new());
         let nodes = self.scenario.nodes.keys().map(|node| format!("netns del {node}\n"));
-        topology::batch(None, &nodes.collect::<String>())
+        topology::run_ip_batch(None, &nodes.collect::<String>())
     }
 
-    fn start_programs(&mut self, plan: &Plan) -> anyhow::Result<()> {
+    fn start_programs(&mut self, plan: &RunPlan) -> anyhow::Result<()> {
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.radvd else { continue };
             // radvd refuses a config that other users may write, and an interface without link-local address.
-            let copy = Path::new(isolate::RUN).join(format!("{name}.radvd.conf"));
+            let copy = Path::new(isolate::RUN_DIRECTORY).join(format!("{name}.radvd.conf"));
             std::fs::copy(plan.folder.join(config.get_ref()), &copy)?;
             std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o600))?;
-            wait_for(&format!("addresses in node {name}"), 10, &mut [], || topology::settled(name))?;
-            let mut command = in_node(name, tools::path("radvd"));
+            wait_until(&format!("addresses in node {name}"), 10, &mut [], || {
+                topology::addresses_are_settled(name)
+            })?;
+            let mut command = command_in_node(name, tools::path_of_program("radvd"));
             command.args(["-n", "-m", "stderr", "-C"]).arg(&copy);
-            command.arg("-p").arg(Path::new(isolate::RUN).join(format!("{name}.radvd.pid")));
+            command.arg("-p").arg(Path::new(isolate::RUN_DIRECTORY).join(format!("{name}.radvd.pid")));
             let log = self.logs.join(format!("{name}-radvd.log"));
             self.daemons.push(Daemon::start(&format!("radvd in node {name}"), &log, &mut command)?);
         }
-        let trust = ScenarioPki::make(&self.scenario, &Path::new(isolate::RUN).join("pki"))?;
+        let trust =
+            ScenarioPki::create_for_scenario(&self.scenario, &Path::new(isolate::RUN_DIRECTORY).join("pki"))?;
         let mut configs = Vec::new();
         for (name, node) in &self.scenario.nodes {
             let Some(config) = &node.carnet else { continue };
             let config = plan.folder.join(config.get_ref());
-            let config = prepare::config(
+            let config = prepare::prepare_config(
                 &self.scenario,
                 name,
                 &config,
-                plan.path.as_deref(),
+                plan.data_path.as_deref(),
                 &trust,
                 &plan.out.join("stations"),
             )?;
-            let settings = Settings::read(&config)?;
-            has_radio(&self.scenario, name, settings.radio.as_deref())?;
-            configs.push((settings.mobile_router, name.clone(), config));
+            let settings = StationSettings::read_settings(&config)?;
+            check_has_radio(&self.scenario, name, settings.radio_interface.as_deref())?;
+            configs.push((settings.is_mobile_router, name.clone(), config));
         }
         // Start mobile routers after the home agents. If many programs start at once, a mobile router would
         // take a slow home agent for a missing one.
         configs.sort_by_key(|(mobile_router, ..)| *mobile_router);
         for (mobile_router, name, config) in configs {
-            if mobile_router && self.stations.iter().all(|station| !station.mobile_router) {
+            if mobile_router && self.stations.iter().all(|station| !station.is_mobile_router) {
                 for station in &self.stations {
                     let what = format!("the socket of carnet in node {}", station.node);
-                    wait_for(&what, 30, &mut self.daemons, || Ok(station.is_ready()))?;
+                    wait_until(&what, 30, &mut self.daemons, || Ok(station.is_ready()))?;
                 }
             }
             let log = self.logs.join(format!("{name}-carnet.log"));
             let (mut station, daemon) = Station::start(&plan.carnet, &name, &config, plan.verbose, &log)?;
-            station.outsider = self.scenario.nodes.get(&name).is_some_and(|node| node.outsider);
-            isolate::note_socket(&name, &station.socket)?;
+            station.is_outsider = self.scenario.nodes.get(&name).is_some_and(|node| node.outsider);
+            isolate::note_control_socket(&name, &station.control_socket)?;
             self.daemons.push(daemon);
             self.stations.push(station);
         }
-        let running: Vec<&str> = self.daemons.iter().map(|d| d.what.as_str()).collect();
+        let running: Vec<&str> = self.daemons.iter().map(|d| d.program_name.as_str()).collect();
         match running.len() {
-            0..=12 => console::step(&format!("started {}", running.join(", "))),
-            n => console::step(&format!("started {n} programs")),
+            0..=12 => console::print_step(&format!("started {}", running.join(", "))),
+            n => console::print_step(&format!("started {n} programs")),
         }
         Ok(())
     }
@@ -277,11 +280,11 @@ impl Testbed {
     fn wait_until_ready(&mut self, all: &mut metrics::Metrics) -> anyhow::Result<()> {
         for station in &mut self.stations {
             let what = format!("the socket of carnet in node {}", station.node);
-            wait_for(&what, 30, &mut self.daemons, || Ok(station.is_ready()))?;
+            wait_until(&what, 30, &mut self.daemons, || Ok(station.is_ready()))?;
             let node = self.scenario.nodes.get(&station.node);
             // Skip stations with only a radio, because the lab uses none of their events.
-            if station.mobile_router || node.is_none_or(|n| n.radio.is_none()) {
-                station.watch(&self.events)?;
+            if station.is_mobile_router || node.is_none_or(|n| n.radio.is_none()) {
+                station.watch_events(&self.events)?;
             }
         }
         self.add_station_routes()?;
@@ -291,22 +294,22 @@ impl Testbed {
                 continue;
             }
             let what = format!("{bindings} registered binding(s) at node {}", station.node);
-            wait_for(&what, 30, &mut self.daemons, || station.registered(bindings))?;
-            let ms = (clock::monotonic() - station.started) as f64 / 1e6;
+            wait_until(&what, 30, &mut self.daemons, || station.has_registered_bindings(bindings))?;
+            let ms = (clock::monotonic_now() - station.started_at) as f64 / 1e6;
             let node = &station.node;
-            all.entry(RUN.into()).or_default().insert(format!("{node}.ready_ms"), ms);
-            console::step(&format!("node {node} is registered, {ms:.0} ms after its start"));
+            all.entry(WHOLE_RUN_SECTION.into()).or_default().insert(format!("{node}.ready_ms"), ms);
+            console::print_step(&format!("node {node} is registered, {ms:.0} ms after its start"));
         }
         for (name, node) in &self.scenario.nodes {
             let ipv4 = match &node.dhcp {
-                Some(interface) => Some(dhcp::lease(name, interface.get_ref(), &self.logs)?),
+                Some(interface) => Some(dhcp::obtain_lease(name, interface.get_ref(), &self.logs)?),
                 None => node.addresses.values().flatten().find_map(|a| a.split('/').next()?.parse().ok()),
             };
             self.ipv4_addresses.extend(ipv4.map(|address| (name.clone(), address)));
             if let Some(auto) = &node.autoconf {
                 let interface = auto.interface.get_ref();
                 let mut found = None;
-                wait_for(
+                wait_until(
                     &format!("an autoconfigured address on {name}:{interface}"),
                     20,
                     &mut self.daemons,
@@ -330,13 +333,13 @@ impl Testbed {
             .filter_map(|(n, _)| Some(format!("{n} has {}", self.addresses.get(n)?)))
             .collect();
         if !used.is_empty() {
-            console::step(&format!("by autoconfiguration: {}", used.join(", ")));
+            console::print_step(&format!("by autoconfiguration: {}", used.join(", ")));
         }
         let leased = self.scenario.nodes.iter().filter(|(_, node)| node.dhcp.is_some());
         let leased: Vec<String> =
             leased.filter_map(|(n, _)| Some(format!("{n} has {}", self.ipv4_addresses.get(n)?))).collect();
         if !leased.is_empty() {
-            console::step(&format!("by DHCP: {}", leased.join(", ")));
+            console::print_step(&format!("by DHCP: {}", leased.join(", ")));
         }
         let linked = |(name, node): (&String, &Node)| {
             let has_link =
@@ -344,8 +347,8 @@ impl Testbed {
             (has_link || !node.addresses.is_empty()).then(|| name.clone())
         };
         let names: Vec<String> = self.scenario.nodes.iter().filter_map(linked).collect();
-        wait_for("duplicate address detection to end", 10, &mut self.daemons, || {
-            Ok(names.iter().all(|n| topology::settled(n).unwrap_or(false)))
+        wait_until("duplicate address detection to end", 10, &mut self.daemons, || {
+            Ok(names.iter().all(|n| topology::addresses_are_settled(n).unwrap_or(false)))
         })
     }
 
@@ -356,9 +359,9 @@ impl Testbed {
             let mut commands = String::new();
             for route in &node.station_routes {
                 let mut route = route.clone();
-                while let Some((before, peer, after)) = named_address(&route) {
+                while let Some((before, peer, after)) = parse_named_address(&route) {
                     let station = self.stations.iter().find(|station| station.node == peer);
-                    let interface = station.and_then(|station| station.geonet_ipv6.clone());
+                    let interface = station.and_then(|station| station.geonet_interface.clone());
                     let interface = interface.with_context(|| {
                         format!(
                             "{{ll:{peer}}} in node {name}: no station with geonet.ipv6_interface is there"
@@ -366,8 +369,8 @@ impl Testbed {
                     })?;
                     let mut found = None;
                     let what = format!("a link-local address on {peer}:{interface}");
-                    wait_for(&what, 30, &mut self.daemons, || {
-                        found = topology::address_in(peer, &interface, &LINK_LOCAL)?;
+                    wait_until(&what, 30, &mut self.daemons, || {
+                        found = topology::address_in(peer, &interface, &LINK_LOCAL_PREFIX)?;
                         Ok(found.is_some())
                     })?;
                     let address = found.context("it is there")?;
@@ -376,33 +379,39 @@ impl Testbed {
                 commands += &format!("route add {route}\n");
             }
             if !commands.is_empty() {
-                topology::batch(Some(name), &commands)?;
+                topology::run_ip_batch(Some(name), &commands)?;
             }
         }
         Ok(())
     }
 
-    fn measure(&mut self, plan: &Plan) -> anyhow::Result<MeasuredData> {
-        let usual = if plan.quick { self.scenario.timetable.quick } else { 1.0 };
-        let factor = plan.factor.unwrap_or(usual);
+    fn measure(&mut self, plan: &RunPlan) -> anyhow::Result<MeasuredData> {
+        let usual = if plan.is_quick { self.scenario.timetable.quick } else { 1.0 };
+        let factor = plan.time_factor.unwrap_or(usual);
         let scaled = |ns: u64| (ns as f64 * factor) as u64;
         let mut samples = Samples::default();
-        let earliest = clock::monotonic() + traffic::LEAD;
+        let earliest = clock::monotonic_now() + traffic::LEAD_TIME_BEFORE_TIMETABLE;
         let begin = earliest.max(self.scenario.epoch);
         if self.medium.is_some() && begin > self.scenario.epoch {
-            let late = metrics::seconds(begin, self.scenario.epoch);
-            if late * 1e3 >= LOST_MS && isolate::waiting_factor() < isolate::MOST_PATIENCE {
-                console::step(&format!(
+            let late = metrics::seconds_since(begin, self.scenario.epoch);
+            if late * 1e3 >= MAX_OVERSLEEP_MS && isolate::waiting_factor() < isolate::MAX_WAITING_FACTOR {
+                console::print_step(&format!(
                     "the stations were {late:.1} s late; once more, with more time for them"
                 ));
                 return Err(SlowStart.into());
             }
-            console::step(&format!("the stations were slow to start: they will have moved for {late:.1} s"));
-            self.late_start = begin - self.scenario.epoch;
+            console::print_step(&format!(
+                "the stations were slow to start: they will have moved for {late:.1} s"
+            ));
+            self.late_start_duration = begin - self.scenario.epoch;
         }
-        self.sleep_until(begin - traffic::LEAD, &mut Flows::default(), &mut Samples::default())?;
+        self.sleep_and_sample_until(
+            begin - traffic::LEAD_TIME_BEFORE_TIMETABLE,
+            &mut RunningTraffic::default(),
+            &mut Samples::default(),
+        )?;
         let end = begin + scaled(self.scenario.timetable.duration.0);
-        let ends = traffic::Ends {
+        let ends = traffic::TrafficEnds {
             addresses: &self.addresses,
             ipv4_addresses: &self.ipv4_addresses,
             stations: &self.stations,
@@ -410,44 +419,59 @@ impl Testbed {
             folder: &self.logs,
         };
         let mut flows = traffic::start(&self.scenario, ends, begin, end, scaled)?;
-        console::step(&format!("traffic flows; the timetable takes {} s", (end - begin) / SECOND));
-        self.sleep_until(begin, &mut flows, &mut Samples::default())?;
+        console::print_step(&format!("traffic flows; the timetable takes {} s", (end - begin) / SECOND));
+        self.sleep_and_sample_until(begin, &mut flows, &mut Samples::default())?;
         if let Some(emulator) = &self.emulator {
             emulator.start_traces(begin, factor);
         }
-        self.overslept = 0;
-        samples.begin(&self.stations);
-        samples.sample_section_border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
-        let clock = clock::realtime();
-        let first_active = self.asked().filter_map(|s| Some((s.node.clone(), Some(s.active_uplink()?))));
+        self.longest_oversleep = 0;
+        samples.begin_sampling(&self.stations);
+        samples.sample_section_border(clock::monotonic_now(), self.medium.as_ref(), self.emulator.as_ref());
+        let clock = clock::realtime_now();
+        let first_active =
+            self.mobile_routers_to_ask().filter_map(|s| Some((s.node.clone(), Some(s.active_uplink()?))));
         let first_active = first_active.collect();
         let mut done: Vec<(String, String, u64)> = Vec::new();
         let mut states = Vec::new();
-        self.carried.clear();
+        self.packets_by_uplink.clear();
         for action in self.scenario.actions.clone() {
-            self.sleep_until(begin + scaled(action.at.0), &mut flows, &mut samples)?;
+            self.sleep_and_sample_until(begin + scaled(action.at.0), &mut flows, &mut samples)?;
             self.note_states(done.last(), &mut states);
-            let now = clock::monotonic();
+            let now = clock::monotonic_now();
             samples.sample_section_border(now, self.medium.as_ref(), self.emulator.as_ref());
-            console::at(metrics::seconds(now, begin), &action.label);
-            self.carry_out(&action)?;
+            console::print_at(metrics::seconds_since(now, begin), &action.label);
+            self.perform_action(&action)?;
             if action.order.is_some() {
-                let took = (clock::monotonic() - now) as f64 / 1e6;
+                let took = (clock::monotonic_now() - now) as f64 / 1e6;
                 states.push((action.name.get_ref().clone(), "order_ms".into(), took));
             }
             done.push((action.name.get_ref().clone(), action.label.clone(), now));
         }
-        self.sleep_until(end, &mut flows, &mut samples)?;
-        samples.sample_section_border(clock::monotonic(), self.medium.as_ref(), self.emulator.as_ref());
-        samples.end(end, &self.stations, self.medium.as_ref(), self.emulator.as_ref());
+        self.sleep_and_sample_until(end, &mut flows, &mut samples)?;
+        samples.sample_section_border(clock::monotonic_now(), self.medium.as_ref(), self.emulator.as_ref());
+        samples.end_sampling(end, &self.stations, self.medium.as_ref(), self.emulator.as_ref());
         self.note_states(done.last(), &mut states);
         self.note_addresses(&mut states);
         let seen = flows.finish(end, &self.scenario, self.medium.as_ref())?;
-        Ok(MeasuredData { begin, end, clock, actions: done, first_active, states, seen, samples })
+        Ok(MeasuredData {
+            begin,
+            end,
+            wall_clock_offset: clock,
+            actions: done,
+            first_active_uplinks: first_active,
+            section_end_metrics: states,
+            traffic_results: seen,
+            samples,
+        })
     }
 
     /// Waits until `at`, and fails if a program of the testbed ends meanwhile.
-    fn sleep_until(&mut self, at: u64, flows: &mut Flows, samples: &mut Samples) -> anyhow::Result<()> {
+    fn sleep_and_sample_until(
+        &mut self,
+        at: u64,
+        flows: &mut RunningTraffic,
+        samples: &mut Samples,
+    ) -> anyhow::Result<()> {
         loop {
             if has_to_stop() {
                 return Err(Interrupted.into());
@@ -459,18 +483,18 @@ impl Testbed {
             self.note_handovers();
             self.medium.as_mut().map_or(Ok(()), Medium::check_running)?;
             self.emulator.as_mut().map_or(Ok(()), Emulator::check_running)?;
-            let now = clock::monotonic();
+            let now = clock::monotonic_now();
             samples.sample_medium_if_due(now, self.medium.as_ref());
             if now >= at {
                 return Ok(());
             }
             let until = at.min(now + 100 * MILLISECOND);
             clock::sleep_until(until);
-            self.overslept = self.overslept.max(clock::monotonic().saturating_sub(until));
+            self.longest_oversleep = self.longest_oversleep.max(clock::monotonic_now().saturating_sub(until));
         }
     }
 
-    fn carry_out(&self, action: &Action) -> anyhow::Result<()> {
+    fn perform_action(&self, action: &Action) -> anyhow::Result<()> {
         let name = action.name.get_ref();
         let scenario = &self.scenario;
         let done = if let Some(end) = &action.link_down {
@@ -482,21 +506,21 @@ impl Testbed {
         } else if let Some(end) = &action.carrier_on {
             topology::set_carrier(scenario, end.get_ref(), true)
         } else if let Some(degrade) = &action.degrade {
-            self.change_link(degrade.link.get_ref(), |now, _| degrade.to.get_ref().applied(now))
+            self.change_emulated_link(degrade.link.get_ref(), |now, _| degrade.to.get_ref().applied_to(now))
         } else if let Some((radio, walled)) = scenario.wall_change(action) {
             self.medium.iter().for_each(|medium| medium.set_walled(radio, walled));
             Ok(())
         } else if let Some(end) = &action.blackhole {
-            self.change_link(end.get_ref(), |now, _| {
+            self.change_emulated_link(end.get_ref(), |now, _| {
                 let mut nature = now.clone();
-                nature.ways.iter_mut().for_each(|way| way.blackhole = true);
+                nature.directions.iter_mut().for_each(|way| way.drops_all_frames = true);
                 nature
             })
         } else if let Some(end) = &action.restore {
-            let restored = self.change_link(end.get_ref(), |_, first| first.clone());
+            let restored = self.change_emulated_link(end.get_ref(), |_, first| first.clone());
             restored.and_then(|()| topology::set_carrier(scenario, end.get_ref(), true))
         } else if let Some(node) = &action.nat_forget {
-            nat::forget(node.get_ref())
+            nat::forget_mappings(node.get_ref())
         } else if let Some(order) = &action.handover {
             match self.stations.iter().find(|s| s.node == *order.station.get_ref()) {
                 Some(station) => station.handover(&order.uplink, order.policy.as_deref()),
@@ -504,30 +528,33 @@ impl Testbed {
             }
         } else if let Some(order) = &action.order {
             match self.stations.iter().find(|s| s.node == *order.station.get_ref()) {
-                Some(station) => station.order(&order.command),
+                Some(station) => station.run_command(&order.command),
                 None => Ok(()),
             }
         } else if let Some(run) = &action.run {
             let (program, arguments) = run.command.split_first().context("an empty command")?;
-            output(in_node(run.node.get_ref(), tools::path(program)).args(arguments)).map(|_| ())
+            run_for_output(
+                command_in_node(run.node.get_ref(), tools::path_of_program(program)).args(arguments),
+            )
+            .map(|_| ())
         } else {
             Ok(())
         };
         done.with_context(|| format!("action {name} failed"))
     }
 
-    fn change_link(
+    fn change_emulated_link(
         &self,
         end: &End,
         new: impl FnOnce(&LinkProperties, &LinkProperties) -> LinkProperties,
     ) -> anyhow::Result<()> {
-        self.emulator.as_ref().context("no link is emulated")?.change(end, new)
+        self.emulator.as_ref().context("no link is emulated")?.change_link(end, new)
     }
 
-    /// Returns all mobile routers; none if there are more than [`FEW`].
-    fn asked(&self) -> impl Iterator<Item = &Station> {
-        let routers = self.stations.iter().filter(|s| s.mobile_router);
-        let few = routers.clone().count() <= FEW;
+    /// Returns all mobile routers; none if there are more than [`MAX_ROUTERS_TO_ASK`].
+    fn mobile_routers_to_ask(&self) -> impl Iterator<Item = &Station> {
+        let routers = self.stations.iter().filter(|s| s.is_mobile_router);
+        let few = routers.clone().count() <= MAX_ROUTERS_TO_ASK;
         routers.filter(move |_| few)
     }
 
@@ -541,11 +568,12 @@ impl Testbed {
             new.iter().filter(|event| event.2["event"] == "handover").map(|event| event.1.clone()).collect();
         self.noted_events = events.len();
         drop(events);
-        let moved: Vec<String> = self.asked().map(|s| s.node.clone()).filter(|n| moved.contains(n)).collect();
+        let moved: Vec<String> =
+            self.mobile_routers_to_ask().map(|s| s.node.clone()).filter(|n| moved.contains(n)).collect();
         for node in moved {
-            let Ok(counts) = topology::packets(&node) else { continue };
+            let Ok(counts) = topology::ipv6_packet_counters(&node) else { continue };
             let counts = counts.into_iter().map(|(interface, count)| ((node.clone(), interface), count));
-            self.carried.extend(counts);
+            self.packets_by_uplink.extend(counts);
         }
     }
 
@@ -553,16 +581,18 @@ impl Testbed {
     /// active uplink. To check the active uplink, also records which share of the packets each uplink
     /// carried. Counts packets since the begin of the section, or since the last handover in it.
     fn note_states(&mut self, last: Option<&(String, String, u64)>, states: &mut Vec<(String, String, f64)>) {
-        let section = last.map_or(RUN, |(name, _, _)| name);
-        let mut carried = std::mem::take(&mut self.carried);
-        for station in self.asked() {
+        let section = last.map_or(WHOLE_RUN_SECTION, |(name, _, _)| name);
+        let mut carried = std::mem::take(&mut self.packets_by_uplink);
+        for station in self.mobile_routers_to_ask() {
             let node = &station.node;
-            if let Ok(routes) = station.show("routes") {
+            if let Ok(routes) = station.show_json("routes") {
                 let direct =
                     routes.as_array().into_iter().flatten().filter(|route| route["path"] == "direct");
                 states.push((section.into(), format!("{node}.direct"), direct.count() as f64));
             }
-            let (Ok(uplinks), Ok(counts)) = (station.show("uplinks"), topology::packets(node)) else {
+            let (Ok(uplinks), Ok(counts)) =
+                (station.show_json("uplinks"), topology::ipv6_packet_counters(node))
+            else {
                 continue;
             };
             let mut since: Vec<(&str, u64)> = Vec::new();
@@ -574,7 +604,7 @@ impl Testbed {
                 let before = carried.insert((node.clone(), interface.to_string()), now);
                 since.push((interface, now - before.unwrap_or(0).min(now)));
             }
-            let tunnels = station.show("tunnels").unwrap_or_default();
+            let tunnels = station.show_json("tunnels").unwrap_or_default();
             for kind in ["ipv6", "ipv4", "udp"] {
                 let of_kind = tunnels.as_array().into_iter().flatten().filter(|t| t["encapsulation"] == kind);
                 states.push((section.into(), format!("{node}.tunnels.{kind}"), of_kind.count() as f64));
@@ -585,7 +615,7 @@ impl Testbed {
                 states.push((section.into(), format!("{node}.share.{interface}"), share));
             }
         }
-        self.carried = carried;
+        self.packets_by_uplink = carried;
     }
 
     /// Records whether each node still has the addresses by autoconfiguration and by DHCP that it had at the
@@ -593,90 +623,111 @@ impl Testbed {
     fn note_addresses(&self, states: &mut Vec<(String, String, f64)>) {
         let leased = self.scenario.nodes.iter().filter_map(|(name, node)| Some((name, node.dhcp.as_ref()?)));
         for (name, interface) in leased {
-            let now = dhcp::lease(name, interface.get_ref(), &self.logs).ok();
+            let now = dhcp::obtain_lease(name, interface.get_ref(), &self.logs).ok();
             let same = now.is_some() && now.as_ref() == self.ipv4_addresses.get(name);
-            states.push((RUN.into(), format!("ipv4_address.{name}.unchanged"), f64::from(u8::from(same))));
+            states.push((
+                WHOLE_RUN_SECTION.into(),
+                format!("ipv4_address.{name}.unchanged"),
+                f64::from(u8::from(same)),
+            ));
         }
         for (name, node) in &self.scenario.nodes {
             let Some(auto) = &node.autoconf else { continue };
             let now = topology::address_in(name, auto.interface.get_ref(), &auto.prefix).ok().flatten();
             let same = now.is_some() && now.as_ref() == self.addresses.get(name);
-            states.push((RUN.into(), format!("address.{name}.unchanged"), f64::from(u8::from(same))));
+            states.push((
+                WHOLE_RUN_SECTION.into(),
+                format!("address.{name}.unchanged"),
+                f64::from(u8::from(same)),
+            ));
         }
     }
 
     /// Ends the stations as an operator would, and records their exit status.
-    fn stop(&mut self, all: &mut metrics::Metrics) {
-        console::step("stopping the stations");
+    fn stop_programs(&mut self, all: &mut metrics::Metrics) {
+        console::print_step("stopping the stations");
         // Signal all vehicles first, then wait for their end, so that they end together.
         for station in &self.stations {
             let node = self.scenario.nodes.get(&station.node);
-            if node.is_some_and(|n| n.series.is_some() || (n.radio.is_some() && !station.mobile_router))
-                && let Some(daemon) = self.daemons.iter().find(|d| d.process() == station.process)
+            if node.is_some_and(|n| n.series.is_some() || (n.radio.is_some() && !station.is_mobile_router))
+                && let Some(daemon) = self.daemons.iter().find(|d| d.process() == station.process_id)
             {
-                daemon.signal(Signal::SIGTERM);
+                daemon.send_signal(Signal::SIGTERM);
             }
         }
         for station in self.stations.iter().rev() {
             let what = format!("carnet in node {}", station.node);
-            let Some(daemon) = self.daemons.iter_mut().find(|d| d.what == what) else { continue };
+            let Some(daemon) = self.daemons.iter_mut().find(|d| d.program_name == what) else { continue };
             let status = daemon.stop(Signal::SIGTERM);
             let code = status.and_then(|s| s.code()).map_or(-1.0, f64::from);
-            all.entry(RUN.into()).or_default().insert(format!("{}.exit_status", station.node), code);
+            all.entry(WHOLE_RUN_SECTION.into())
+                .or_default()
+                .insert(format!("{}.exit_status", station.node), code);
         }
         self.stations.clear();
     }
 
-    fn conclude(
+    fn conclude_run(
         &self,
-        plan: &Plan,
+        plan: &RunPlan,
         mut all: metrics::Metrics,
         measured: MeasuredData,
         captured: Result<(), &str>,
     ) -> Results {
-        let MeasuredData { begin, end, clock, actions, first_active, states, seen, samples } = measured;
+        let MeasuredData {
+            begin,
+            end,
+            wall_clock_offset: clock,
+            actions,
+            first_active_uplinks: first_active,
+            section_end_metrics: states,
+            traffic_results: seen,
+            samples,
+        } = measured;
         let starts: Vec<(String, u64)> = actions.iter().map(|(n, _, at)| (n.clone(), *at)).collect();
-        let sections: Vec<Section> = metrics::sections(begin, end, &starts);
-        for (section, values) in metrics::of_traffic(&seen, &sections) {
+        let sections: Vec<RunSection> = metrics::sections_of_run(begin, end, &starts);
+        for (section, values) in metrics::traffic_metrics(&seen, &sections) {
             all.entry(section).or_default().extend(values);
         }
-        let mut events: Vec<Event> = self.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut events: Vec<StationEvent> =
+            self.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
         events.sort_by_key(|e| e.0);
-        metrics::of_events(&mut all, &events, &sections);
-        metrics::of_handovers(&mut all, &seen, &events, &(begin..end));
+        metrics::add_event_metrics(&mut all, &events, &sections);
+        metrics::add_handover_metrics(&mut all, &seen, &events, &(begin..end));
         for (section, name, value) in states {
             all.entry(section).or_default().insert(name, value);
         }
-        let late_ms = (self.overslept.max(self.late_start) as f64 / 1e6)
+        let late_ms = (self.longest_oversleep.max(self.late_start_duration) as f64 / 1e6)
             .max(samples.longest_delay_ms())
-            .max(seen.late_ms());
-        all.entry(RUN.into()).or_default().insert("lab.late_ms".into(), late_ms);
+            .max(seen.longest_probe_delay_ms());
+        all.entry(WHOLE_RUN_SECTION.into()).or_default().insert("lab.late_ms".into(), late_ms);
         let radios = self.medium.as_ref().map_or(&[][..], |m| &m.nodes);
-        samples.metrics(&mut all, radios, &sections);
-        metrics::derive(&mut all, &self.scenario.derived);
+        samples.add_metrics(&mut all, radios, &sections);
+        metrics::add_derived_metrics(&mut all, &self.scenario.derived);
         let expectations = expect::judge_expectations(
             &self.scenario.expect,
             &all,
             &expect::RunProperties {
-                captured,
-                feedback: plan.radio == Kind::Hwsim,
-                slow: plan.slow,
-                optimised: !cfg!(debug_assertions),
+                captures_are_readable: captured,
+                has_feedback: plan.radio == RadioKind::Hwsim,
+                is_slow_machine: plan.is_slow_machine,
+                is_optimised: !cfg!(debug_assertions),
             },
         );
         let mut warnings = seen.refusals.clone();
-        let lost_time = (late_ms >= LOST_MS).then(|| {
+        let lost_time = (late_ms >= MAX_OVERSLEEP_MS).then(|| {
             format!(
-                "this machine could not keep up: the lab was late by {late_ms:.0} ms (at most {LOST_MS} \
+                "this machine could not keep up: the lab was late by {late_ms:.0} ms (at most \
+                 {MAX_OVERSLEEP_MS} \
                      count as nothing)"
             )
         });
-        let no_verdict = lost_time.clone().filter(|_| !plan.slow);
-        warnings.extend(lost_time.filter(|_| plan.slow));
+        let no_verdict = lost_time.clone().filter(|_| !plan.is_slow_machine);
+        warnings.extend(lost_time.filter(|_| plan.is_slow_machine));
         let headline = self.scenario.headline.iter().map(|h| HeadlineValue {
             label: h.label.clone(),
             value: all
-                .get(h.after.as_ref().map_or(RUN, |a| a.get_ref()))
+                .get(h.after.as_ref().map_or(WHOLE_RUN_SECTION, |a| a.get_ref()))
                 .and_then(|m| m.get(&h.metric))
                 .copied(),
             unit: h.unit.clone(),
@@ -697,26 +748,37 @@ impl Testbed {
             title: self.scenario.title.clone(),
             about: self.scenario.about.trim().into(),
             mode: plan.mode.description().into(),
-            quick: plan.quick || plan.factor.is_some_and(|factor| factor < 1.0),
-            time: clock::utc(clock),
-            duration_s: metrics::seconds(end, begin),
+            quick: plan.is_quick || plan.time_factor.is_some_and(|factor| factor < 1.0),
+            time: clock::format_utc(clock),
+            duration_s: metrics::seconds_since(end, begin),
             machine: machine::describe(&plan.carnet, &plan.folder),
-            passed: Results::verdict(&expectations) && no_verdict.is_none(),
+            passed: Results::no_expectation_failed(&expectations) && no_verdict.is_none(),
             headline: headline.collect(),
             expectations,
             actions: actions
                 .into_iter()
-                .map(|(name, label, at)| ActionDone { name, label, at_s: metrics::seconds(at, begin) })
+                .map(|(name, label, at)| PerformedAction {
+                    name,
+                    label,
+                    at_s: metrics::seconds_since(at, begin),
+                })
                 .collect(),
-            active: results::active(&first_active, &events, begin, end),
+            active: results::active_uplink_periods(&first_active, &events, begin, end),
             events: events
                 .into_iter()
-                .map(|(at, node, event)| EventSeen { at_s: metrics::seconds(at, begin), node, event })
+                .map(|(at, node, event)| RecordedEvent {
+                    at_s: metrics::seconds_since(at, begin),
+                    node,
+                    event,
+                })
                 .collect(),
-            series: results::Series { load: samples.load(begin, end), ..results::series(&seen, begin, end) },
-            topology: results::topology(&self.scenario, &autoconf),
-            map: results::map(&self.scenario, &seen, begin, end),
-            flows: results::flows(&self.scenario, all.get(RUN)),
+            series: results::Series {
+                load: samples.channel_load(begin, end),
+                ..results::series_of_run(&seen, begin, end)
+            },
+            topology: results::topology_of(&self.scenario, &autoconf),
+            map: results::map_of_run(&self.scenario, &seen, begin, end),
+            flows: results::flow_lines(&self.scenario, all.get(WHOLE_RUN_SECTION)),
             warnings,
             no_verdict,
             metrics: all,
@@ -725,11 +787,11 @@ impl Testbed {
 }
 
 /// The prefix fe80::/10 of link-local addresses.
-const LINK_LOCAL: Prefix = Prefix { address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), length: 10 };
+const LINK_LOCAL_PREFIX: Prefix = Prefix { address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0), length: 10 };
 
 /// Splits a route at its first `{ll:NODE}`: the text before it, the node, and the text after it. `None` if
 /// the route has no such placeholder.
-fn named_address(route: &str) -> Option<(&str, &str, &str)> {
+fn parse_named_address(route: &str) -> Option<(&str, &str, &str)> {
     let (before, rest) = route.split_once("{ll:")?;
     let (node, after) = rest.split_once('}')?;
     Some((before, node, after))
@@ -737,7 +799,7 @@ fn named_address(route: &str) -> Option<(&str, &str, &str)> {
 
 /// Fails if a station's GeoNetworking config names an interface that the scenario does not give its node. The
 /// station would wait for this interface without end.
-fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Result<()> {
+fn check_has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Result<()> {
     let Some(wanted) = radio else { return Ok(()) };
     let linked = scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref());
     let linked = linked.filter(|end| end.node == node).map(|end| end.interface.as_str());
@@ -754,7 +816,7 @@ fn has_radio(scenario: &Scenario, node: &str, radio: Option<&str>) -> anyhow::Re
 /// Keeps the testbed up until Ctrl-C.
 fn wait_for_ctrl_c(name: &str, scenario: &Scenario) -> anyhow::Result<()> {
     let nodes: Vec<&str> = scenario.nodes.keys().map(String::as_str).collect();
-    console::step(&format!(
+    console::print_step(&format!(
         "the testbed stays up until Ctrl-C; look into it with: carnet-lab shell {name} NODE (nodes: {})",
         nodes.join(", ")
     ));
@@ -764,12 +826,12 @@ fn wait_for_ctrl_c(name: &str, scenario: &Scenario) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn write(plan: &Plan, results: &Results) -> anyhow::Result<()> {
+fn write_results(plan: &RunPlan, results: &Results) -> anyhow::Result<()> {
     let file = plan.out.join("results.json");
     let json = File::create(&file).with_context(|| format!("cannot make {}", file.display()))?;
     serde_json::to_writer(std::io::BufWriter::new(json), results)?;
     let file = plan.out.join("report.html");
-    std::fs::write(&file, crate::report::html(results))
+    std::fs::write(&file, crate::report::html_report(results))
         .with_context(|| format!("cannot make {}", file.display()))
 }
 
@@ -782,18 +844,18 @@ mod tests {
         let text = "title='t'\ntimetable.duration='1s'\nmedium.range='9m'\n\
                     [nodes.car]\nradio={interface='wlan1',place=[0,0]}\n[nodes.b]\n[nodes.c]\n\
                     [[links]]\nends=['b:x','c:y']\n";
-        let scenario = crate::scenario::parse(Path::new("s"), text).expect("is good");
+        let scenario = crate::scenario::parse_scenario(Path::new("s"), text).expect("is good");
         for (node, radio) in [("car", Some("wlan1")), ("b", Some("x")), ("car", None)] {
-            has_radio(&scenario, node, radio).expect("is there");
+            check_has_radio(&scenario, node, radio).expect("is there");
         }
-        let told = has_radio(&scenario, "car", Some("wlan0")).expect_err("is not there").to_string();
+        let told = check_has_radio(&scenario, "car", Some("wlan0")).expect_err("is not there").to_string();
         assert!(told.contains("car wants") && told.ends_with("it has: wlan1"), "{told}");
     }
 
     #[test]
     fn route_may_name_a_node() {
         let route = "2001:db8::/64 via {ll:car4} dev gn0";
-        assert_eq!(named_address(route), Some(("2001:db8::/64 via ", "car4", " dev gn0")));
-        assert_eq!(named_address("default via fe80::1"), None);
+        assert_eq!(parse_named_address(route), Some(("2001:db8::/64 via ", "car4", " dev gn0")));
+        assert_eq!(parse_named_address("default via fe80::1"), None);
     }
 }

@@ -29,11 +29,11 @@ use crate::tools;
 pub use crate::values::{BitRate, Duration, End, LinkRate, Metres, Octets, Prefix};
 pub use emulation::{Degrade, Emulation};
 pub use radio::{Medium, Radio};
-pub use random::Random;
+pub use random::RandomLinkEvents;
 pub use traffic::{Direction, Family, GnBroadcast, GnPing, Multicast, Ping, Probe, Replay, Tcp, Traffic};
 
 /// Section name of the metrics of the whole run.
-pub const RUN: &str = "run";
+pub const WHOLE_RUN_SECTION: &str = "run";
 
 /// A scenario as in its file.
 #[derive(Debug, Clone, Deserialize)]
@@ -50,7 +50,7 @@ pub struct Scenario {
     #[serde(default)]
     pub links: Vec<Link>,
     /// Seed of all randomness on emulated links and of random events.
-    #[serde(default = "one")]
+    #[serde(default = "default_seed")]
     pub seed: u64,
     /// The radio medium.
     #[serde(default)]
@@ -65,7 +65,7 @@ pub struct Scenario {
     pub actions: Vec<Action>,
     /// Random events.
     #[serde(default)]
-    pub random: Option<Spanned<Random>>,
+    pub random: Option<Spanned<RandomLinkEvents>>,
     /// Metrics that the lab computes from other metrics.
     #[serde(default)]
     pub derived: Vec<Derived>,
@@ -192,15 +192,15 @@ pub struct Timetable {
     /// Duration of the measurement.
     pub duration: Duration,
     /// Factor of every time in the timetable in a quick run.
-    #[serde(default = "half")]
+    #[serde(default = "default_quick_factor")]
     pub quick: f64,
 }
 
-fn half() -> f64 {
+fn default_quick_factor() -> f64 {
     0.5
 }
 
-fn one() -> u64 {
+fn default_seed() -> u64 {
     1
 }
 
@@ -412,22 +412,22 @@ impl fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 /// Reads and checks `scenario.toml` in a folder. `size` replaces the number of nodes in each series.
-pub fn load(folder: &Path, size: Option<u32>) -> anyhow::Result<Scenario> {
+pub fn load_scenario(folder: &Path, size: Option<u32>) -> anyhow::Result<Scenario> {
     let file = folder.join("scenario.toml");
     let text =
         std::fs::read_to_string(&file).map_err(|e| anyhow::anyhow!("cannot read {}: {e}", file.display()))?;
-    Ok(parse_sized(&file, &text, size)?)
+    Ok(parse_with_series_size(&file, &text, size)?)
 }
 
 /// Parses and checks the text of a scenario. Series keep their sizes.
 #[cfg(test)]
-pub fn parse(file: &Path, text: &str) -> Result<Scenario, ScenarioError> {
-    parse_sized(file, text, None)
+pub fn parse_scenario(file: &Path, text: &str) -> Result<Scenario, ScenarioError> {
+    parse_with_series_size(file, text, None)
 }
 
 /// Parses and checks the text of a scenario. `file` is the path of the scenario file; its config files are in
 /// the same folder.
-fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, ScenarioError> {
+fn parse_with_series_size(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, ScenarioError> {
     let fault = |span: Option<Range<usize>>, message: String| {
         let before = &text[..span.map_or(0, |s| s.start.min(text.len()))];
         let line_start = before.rfind('\n').map_or(0, |i| i + 1);
@@ -441,13 +441,13 @@ fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, S
     let mut scenario: Scenario =
         toml::from_str(text).map_err(|e| fault(e.span(), e.message().trim().replace('\n', ", ")))?;
     let wrong = |(span, message)| fault(Some(span), message);
-    series::unfold(&mut scenario, text, size).map_err(wrong)?;
-    random::unfold(&mut scenario).map_err(wrong)?;
-    check::check(&scenario, file.parent()).map_err(wrong)?;
+    series::expand_node_series(&mut scenario, text, size).map_err(wrong)?;
+    random::expand_random_actions(&mut scenario).map_err(wrong)?;
+    check::check_scenario(&scenario, file.parent()).map_err(wrong)?;
     let folder = file.parent().unwrap_or(Path::new("."));
-    scenario.traces = emulation::traces(&scenario, folder, |span, message| fault(Some(span), message))?;
-    scenario.tracks = radio::tracks(&scenario, folder, |span, message| fault(Some(span), message))?;
-    if let Some((name, message)) = metric_names::wrong(&scenario) {
+    scenario.traces = emulation::read_traces(&scenario, folder, |span, message| fault(Some(span), message))?;
+    scenario.tracks = radio::read_tracks(&scenario, folder, |span, message| fault(Some(span), message))?;
+    if let Some((name, message)) = metric_names::find_unknown_metric(&scenario) {
         let at = ['"', '\''].iter().find_map(|quote| text.find(&format!("{quote}{name}{quote}")));
         return Err(fault(at.map(|at| at..at), message));
     }
@@ -456,7 +456,7 @@ fn parse_sized(file: &Path, text: &str, size: Option<u32>) -> Result<Scenario, S
 
 /// Returns the folder with the scenarios: the given one, otherwise `$CARNET_SCENARIOS`. If neither is set, it
 /// is `scenarios` in the working folder or above it, otherwise beside the executable or above it.
-pub fn folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
+pub fn scenarios_folder(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) =
         given.map(Path::to_path_buf).or(std::env::var_os("CARNET_SCENARIOS").map(Into::into))
     {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::*;
 
-const GOOD: &str = r#"
+const VALID_SCENARIO: &str = r#"
 title = "t"
 [nodes.a]
 addresses.e0 = ["2001:db8::1/64"]
@@ -27,14 +27,16 @@ after = "cut"
 equals = 0
 "#;
 
-fn fault(from: &str, to: &str) -> String {
-    assert!(GOOD.contains(from), "the good scenario has no {from:?}");
-    parse(Path::new("s.toml"), &GOOD.replacen(from, to, 1)).expect_err("is refused").to_string()
+fn error_after_replacing(from: &str, to: &str) -> String {
+    assert!(VALID_SCENARIO.contains(from), "the good scenario has no {from:?}");
+    parse_scenario(Path::new("s.toml"), &VALID_SCENARIO.replacen(from, to, 1))
+        .expect_err("is refused")
+        .to_string()
 }
 
 #[test]
 fn valid_scenario_is_parsed() {
-    let s = parse(Path::new("s.toml"), GOOD).expect("is good");
+    let s = parse_scenario(Path::new("s.toml"), VALID_SCENARIO).expect("is good");
     assert_eq!(s.actions[0].at, Duration(2_500_000_000));
     assert_eq!(s.links[0].ends[1].get_ref(), &End { node: "b".into(), interface: "e0".into() });
     assert_eq!(s.expect[0].equals, Some(0.0));
@@ -42,72 +44,82 @@ fn valid_scenario_is_parsed() {
 
 #[test]
 fn syntax_errors_have_line_and_column() {
-    let told = fault("duration = \"10s\"", "duration = ");
+    let told = error_after_replacing("duration = \"10s\"", "duration = ");
     assert!(told.starts_with("s.toml:10:"), "{told}");
 }
 
 #[test]
 fn unknown_keys_are_errors() {
-    let told = fault("label = \"cut\"", "lable = \"cut\"");
+    let told = error_after_replacing("label = \"cut\"", "lable = \"cut\"");
     assert!(told.starts_with("s.toml:13:1: unknown field `lable`"), "{told}");
 }
 
 #[test]
 fn invalid_scenario_time_is_reported_with_place() {
-    let told = fault("2.5s", "soon");
+    let told = error_after_replacing("2.5s", "soon");
     assert_eq!(told, "s.toml:14:6: \"soon\" is no time, expected for example \"20s\"");
 }
 
 #[test]
 fn unknown_nodes_and_interfaces_are_named_with_those_that_exist() {
-    assert_eq!(fault("\"b:e0\"]", "\"c:e0\"]"), "s.toml:8:17: there is no node \"c\"; the nodes are: a, b");
-    let told = fault("link_down = \"a:e0\"", "link_down = \"a:e9\"");
+    assert_eq!(
+        error_after_replacing("\"b:e0\"]", "\"c:e0\"]"),
+        "s.toml:8:17: there is no node \"c\"; the nodes are: a, b"
+    );
+    let told = error_after_replacing("link_down = \"a:e0\"", "link_down = \"a:e9\"");
     assert_eq!(told, "s.toml:15:13: node \"a\" has no interface \"e9\"; it has: e0");
-    assert!(fault("[\"a:e0\", \"b:e0\"]", "[\"a\", \"b:e0\"]").contains("expected \"NODE:INTERFACE\""));
+    assert!(
+        error_after_replacing("[\"a:e0\", \"b:e0\"]", "[\"a\", \"b:e0\"]")
+            .contains("expected \"NODE:INTERFACE\"")
+    );
 }
 
 #[test]
 fn an_interface_is_on_one_link_only() {
-    let told = fault("\"b:e0\"]", "\"a:e0\"]");
+    let told = error_after_replacing("\"b:e0\"]", "\"a:e0\"]");
     assert_eq!(told, "s.toml:8:17: a:e0 is on a link already");
 }
 
 #[test]
 fn actions_do_exactly_one_thing_within_the_timetable() {
-    assert!(fault("link_down = \"a:e0\"\n", "").contains("exactly one of"));
-    assert!(fault("\"2.5s\"", "\"11s\"").starts_with("s.toml:12:8: actions stand in order"));
+    assert!(error_after_replacing("link_down = \"a:e0\"\n", "").contains("exactly one of"));
+    assert!(error_after_replacing("\"2.5s\"", "\"11s\"").starts_with("s.toml:12:8: actions stand in order"));
 }
 
 #[test]
 fn expectations_refer_to_actions_and_have_a_bound() {
-    let told = fault("after = \"cut\"", "after = \"cat\"");
+    let told = error_after_replacing("after = \"cut\"", "after = \"cat\"");
     assert_eq!(told, "s.toml:19:9: there is no action \"cat\"; the actions are: cut");
-    assert!(fault("equals = 0\n", "").contains("has none of equals"));
+    assert!(error_after_replacing("equals = 0\n", "").contains("has none of equals"));
 }
 
 #[test]
 fn derived_metric_has_exactly_one_definition() {
     let derived = |ways: &str| format!("[[derived]]\nname = \"d\"\nof = \"a\"\n{ways}[[expect]]");
-    let told = fault("[[expect]]", &derived("plus = \"b\"\nover = \"c\"\n"));
+    let told = error_after_replacing("[[expect]]", &derived("plus = \"b\"\nover = \"c\"\n"));
     assert!(told.contains("exactly one of plus, minus, over"), "{told}");
-    assert!(fault("[[expect]]", &derived("")).contains("exactly one of plus, minus, over"));
+    assert!(error_after_replacing("[[expect]]", &derived("")).contains("exactly one of plus, minus, over"));
 }
 
 #[test]
 fn a_transfer_ends_after_it_begins() {
     let tcp = "[[traffic.tcp]]\nname = \"t\"\nclient = \"a\"\nserver = \"b\"\nrate = \"0\"\n";
-    let told = fault("[timetable]", &format!("{tcp}begin = \"3s\"\nend = \"2s\"\n[timetable]"));
+    let told =
+        error_after_replacing("[timetable]", &format!("{tcp}begin = \"3s\"\nend = \"2s\"\n[timetable]"));
     assert_eq!(told, "s.toml:11:10: the transfer \"t\" ends before it begins");
-    assert!(fault("[timetable]", &format!("{tcp}begin = \"12s\"\n[timetable]")).contains("ends before"));
+    assert!(
+        error_after_replacing("[timetable]", &format!("{tcp}begin = \"12s\"\n[timetable]"))
+            .contains("ends before")
+    );
 }
 
 #[test]
 fn config_files_must_exist() {
-    let told = fault("[nodes.b]", "[nodes.b]\ncarnet = \"none.toml\"");
+    let told = error_after_replacing("[nodes.b]", "[nodes.b]\ncarnet = \"none.toml\"");
     assert_eq!(told, "s.toml:6:10: there is no file \"none.toml\" beside it");
 }
 
-const RADIO: &str = r#"
+const RADIO_SCENARIO: &str = r#"
 title = "t"
 [medium]
 range = "400m"
@@ -136,7 +148,7 @@ duration = "10s"
 "#;
 
 /// Creates a folder with the files that the scenario refers to.
-fn radio_folder() -> PathBuf {
+fn folder_with_movement_files() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let folder = std::env::temp_dir().join(format!("carnet-lab-radio-{}-{number}", std::process::id()));
@@ -149,39 +161,48 @@ fn radio_folder() -> PathBuf {
     folder
 }
 
-fn radio(from: &str, to: &str) -> Result<Scenario, String> {
-    assert!(RADIO.contains(from), "the good scenario has no {from:?}");
-    let folder = radio_folder();
+fn parse_radio_scenario_with(from: &str, to: &str) -> Result<Scenario, String> {
+    assert!(RADIO_SCENARIO.contains(from), "the good scenario has no {from:?}");
+    let folder = folder_with_movement_files();
     let file = folder.join("scenario.toml");
-    let told = parse(&file, &RADIO.replacen(from, to, 1)).map_err(|f| f.to_string());
+    let told = parse_scenario(&file, &RADIO_SCENARIO.replacen(from, to, 1)).map_err(|f| f.to_string());
     std::fs::remove_dir_all(folder).expect("remove");
     told.map_err(|t| t.rsplit_once('/').map_or(t.clone(), |(_, t)| t.to_string()))
 }
 
 #[test]
 fn node_series_creates_nodes() {
-    let s = radio("t", "t").expect("is good");
+    let s = parse_radio_scenario_with("t", "t").expect("is good");
     assert_eq!(s.nodes.keys().collect::<Vec<_>>(), ["car1", "car2", "car3", "rsu"]);
     assert_eq!((s.nodes["car2"].role.as_str(), s.nodes["car2"].series), ("car 2", Some(2)));
-    let place = |name: &str, t: f64| s.tracks[name].at(t).map(|p| (p.x, p.y));
+    let place = |name: &str, t: f64| s.tracks[name].position_at(t).map(|p| (p.x, p.y));
     assert_eq!((place("car1", 0.0), place("car3", 9.0)), (Some((10.0, 20.0)), Some((210.0, 20.0))));
     assert_eq!(place("rsu", 5.0), Some((25.0, 0.0)));
-    let parameters = s.medium.expect("is there").parameters();
-    assert_eq!((parameters.loss, parameters.propagation.sense_range, parameters.capture), (0.1, 400.0, None));
+    let parameters = s.medium.expect("is there").channel_parameters();
+    assert_eq!(
+        (
+            parameters.loss_probability,
+            parameters.propagation.sense_range_metres,
+            parameters.capture_threshold_db
+        ),
+        (0.1, 400.0, None)
+    );
 }
 
 #[test]
 fn node_movements_are_read_from_files() {
-    let s = radio("place = [10, 20]", "ns2 = { file = \"a.ns2\", node = 0 }");
+    let s = parse_radio_scenario_with("place = [10, 20]", "ns2 = { file = \"a.ns2\", node = 0 }");
     assert_eq!(s.expect_err("has no third"), "scenario.toml:11:47: a.ns2 has no $node_(2)");
-    let s = radio("count = 3", "count = 2").map(|_| ());
+    let s = parse_radio_scenario_with("count = 3", "count = 2").map(|_| ());
     assert!(s.expect_err("there is no car3").starts_with("scenario.toml:18:6: no node \"car3\" has a radio"));
     let to = "fcd = { file = \"a.xml\", vehicle = \"v{n}\" }";
-    let told = radio("place = [10, 20]", to).expect_err("has no second");
+    let told = parse_radio_scenario_with("place = [10, 20]", to).expect_err("has no second");
     assert!(told.contains("a.xml has no vehicle \"v2\""), "{told}");
-    let told = radio("place = [10, 20]", "ns2 = { file = \"bad.ns2\", node = 0 }").expect_err("is bad");
+    let told = parse_radio_scenario_with("place = [10, 20]", "ns2 = { file = \"bad.ns2\", node = 0 }")
+        .expect_err("is bad");
     assert!(told.starts_with("bad.ns2:2:1: expected a number of metres"), "{told}");
-    let told = radio("place = [10, 20]", "ns2 = { file = \"none\", node = 0 }").expect_err("is not there");
+    let told = parse_radio_scenario_with("place = [10, 20]", "ns2 = { file = \"none\", node = 0 }")
+        .expect_err("is not there");
     assert!(told.starts_with("scenario.toml:11:47: cannot read \"none\" beside it"), "{told}");
 }
 
@@ -235,7 +256,7 @@ fn radio_settings_are_checked() {
              rsu",
         ),
     ] {
-        let found = radio(from, to).expect_err("is refused");
+        let found = parse_radio_scenario_with(from, to).expect_err("is refused");
         assert!(found.contains(told), "{found}");
     }
 }
@@ -254,26 +275,29 @@ fn scenarios_of_the_repository_are_valid() {
     let all = scenario_names(&folder);
     assert!(all.contains(&"two-uplinks".to_string()), "{all:?}");
     for name in all {
-        load(&folder.join(name), None).expect("is good");
+        load_scenario(&folder.join(name), None).expect("is good");
     }
 }
 
 #[test]
 fn only_ends_of_a_bridge_are_isolated_and_probes_have_room() {
-    let told = fault("ends = [\"a:e0\", \"b:e0\"]", "ends = [\"a:e0\", \"b:e0\"]\nisolated = [\"a:e0\"]");
+    let told = error_after_replacing(
+        "ends = [\"a:e0\", \"b:e0\"]",
+        "ends = [\"a:e0\", \"b:e0\"]\nisolated = [\"a:e0\"]",
+    );
     assert_eq!(told, "s.toml:9:13: a:e0 is no end of this bridge");
     let bridge = "bridge = \"air\"\nends = [\"a:e0\", \"b:e0\"]\nisolated = ";
-    let told = fault("ends = [\"a:e0\", \"b:e0\"]", &format!("{bridge}[\"b:e1\"]"));
+    let told = error_after_replacing("ends = [\"a:e0\", \"b:e0\"]", &format!("{bridge}[\"b:e1\"]"));
     assert_eq!(told, "s.toml:10:13: b:e1 is no end of this bridge");
-    let good = GOOD.replacen("ends = [\"a:e0\", \"b:e0\"]", &format!("{bridge}[\"b:e0\"]"), 1);
-    parse(Path::new("s.toml"), &good).expect("is good");
+    let good = VALID_SCENARIO.replacen("ends = [\"a:e0\", \"b:e0\"]", &format!("{bridge}[\"b:e0\"]"), 1);
+    parse_scenario(Path::new("s.toml"), &good).expect("is good");
     let probe =
         "[[traffic.probe]]\nname = \"p\"\nbetween = [\"a\", \"b\"]\nrate = 10\nsize = 23\n[timetable]";
-    let told = fault("[timetable]", probe);
+    let told = error_after_replacing("[timetable]", probe);
     assert_eq!(told, "s.toml:13:8: a probe has 24 octets at least, \"p\" has fewer");
 }
 
-const SERIES: &str = r#"
+const SERIES_SCENARIO: &str = r#"
 title = "t"
 [nodes.ar]
 addresses.w0 = ["2001:db8::1/64"]
@@ -301,7 +325,7 @@ duration = "1s"
 
 #[test]
 fn node_series_may_have_links_and_probes() {
-    let s = parse_sized(Path::new("s.toml"), SERIES, Some(2)).expect("is good");
+    let s = parse_with_series_size(Path::new("s.toml"), SERIES_SCENARIO, Some(2)).expect("is good");
     let ends = |l: usize| s.links[l].ends.iter().map(|e| e.get_ref().to_string()).collect::<Vec<_>>();
     assert_eq!(ends(0), ["ar:w0", "mr3:w0", "mr4:w0"]);
     assert_eq!(s.links[0].isolated.len(), 2);
@@ -312,15 +336,17 @@ fn node_series_may_have_links_and_probes() {
     let probe = &s.traffic.probe[1];
     assert_eq!((probe.name.as_str(), probe.series.as_deref()), ("p4", Some("p{n}")));
     assert_eq!((probe.between.0.get_ref().as_str(), probe.between.1.get_ref().as_str()), ("h4", "ar"));
-    let whole = parse(Path::new("s.toml"), SERIES).expect("is good");
+    let whole = parse_scenario(Path::new("s.toml"), SERIES_SCENARIO).expect("is good");
     assert_eq!((whole.nodes.len(), whole.links.len(), whole.traffic.probe.len()), (101, 51, 50));
 }
 
 #[test]
 fn errors_in_a_node_series_are_reported() {
     let told = |from: &str, to: &str| {
-        assert!(SERIES.contains(from), "there is no {from:?}");
-        parse(Path::new("s.toml"), &SERIES.replacen(from, to, 1)).expect_err("is refused").to_string()
+        assert!(SERIES_SCENARIO.contains(from), "there is no {from:?}");
+        parse_scenario(Path::new("s.toml"), &SERIES_SCENARIO.replacen(from, to, 1))
+            .expect_err("is refused")
+            .to_string()
     };
     let told_of = [
         told("\"mr{n}:i0\"", "\"bus{n}:i0\""),
@@ -336,6 +362,8 @@ fn errors_in_a_node_series_are_reported() {
         "s.toml:21:12: the probe \"p\" is one for each node, so it has {n} in its name and no port",
     ];
     assert_eq!(told_of, expected);
-    let told = parse_sized(Path::new("s.toml"), SERIES, Some(0)).expect_err("is refused").to_string();
+    let told = parse_with_series_size(Path::new("s.toml"), SERIES_SCENARIO, Some(0))
+        .expect_err("is refused")
+        .to_string();
     assert_eq!(told, "s.toml:10:9: count is 0, expected 1 to 1000");
 }

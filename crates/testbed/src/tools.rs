@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The programs, each with its package.
-const TOOLS: &[(&str, &str)] = &[
+const NEEDED_TOOLS: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
     ("ip", "iproute2"),
@@ -23,19 +23,19 @@ pub fn find_program(program: &str) -> Option<PathBuf> {
 }
 
 /// Returns the path to start a program; only its name if the program is missing.
-pub fn path(program: &str) -> PathBuf {
+pub fn path_of_program(program: &str) -> PathBuf {
     find_program(program).unwrap_or_else(|| program.into())
 }
 
 /// Returns the missing programs, each with its package.
-fn missing<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
-    TOOLS.iter().chain(more).copied().filter(|(program, _)| find_program(program).is_none()).collect()
+fn missing_tools<'a>(more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+    NEEDED_TOOLS.iter().chain(more).copied().filter(|(program, _)| find_program(program).is_none()).collect()
 }
 
 /// Fails if a program is missing; the error names the package to install. `more` are programs that only this
 /// run needs.
 pub fn check_programs(more: &[(&str, &str)]) -> anyhow::Result<()> {
-    let missing = missing(more);
+    let missing = missing_tools(more);
     if missing.is_empty() {
         return Ok(());
     }
@@ -84,7 +84,7 @@ mod tests {
     fn program_is_searched_in_path() {
         assert!(find_program("sh").is_some());
         assert_eq!(find_program("no-such-program-anywhere"), None);
-        assert_eq!(path("no-such-program-anywhere"), PathBuf::from("no-such-program-anywhere"));
+        assert_eq!(path_of_program("no-such-program-anywhere"), PathBuf::from("no-such-program-anywhere"));
     }
 
     #[test]

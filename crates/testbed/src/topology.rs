@@ -17,41 +17,41 @@ use anyhow::{Context, bail};
 
 use crate::emulation::runner;
 use crate::nat;
-use crate::process::{in_node, output};
+use crate::process::{command_in_node, run_for_output};
 use crate::radio::{self, hwsim::Hwsim};
 use crate::scenario::{End, Node, Prefix, Scenario};
 use crate::tools;
 
 /// Builds the nodes and links of a scenario, with radios of this kind. Returns the radios of mac80211_hwsim,
 /// if the scenario has any.
-pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<Hwsim>> {
+pub fn build_network(scenario: &Scenario, radios: radio::RadioKind) -> anyhow::Result<Option<Hwsim>> {
     let mut world = String::from("link set lo up\n");
     for name in scenario.nodes.keys() {
         world += &format!("netns add {name}\n");
     }
-    if scenario.medium.is_some() && radios == radio::Kind::Veth {
-        world += &format!("netns add {}\n", radio::NAMESPACE);
+    if scenario.medium.is_some() && radios == radio::RadioKind::Veth {
+        world += &format!("netns add {}\n", radio::MEDIUM_NAMESPACE);
     }
-    let emulated = scenario.emulated();
+    let emulated = scenario.emulated_link_numbers();
     if !emulated.is_empty() {
-        world += &format!("netns add {}\n", runner::NAMESPACE);
+        world += &format!("netns add {}\n", runner::EMULATION_NAMESPACE);
     }
-    batch(None, &world)?;
+    run_ip_batch(None, &world)?;
     for (name, node) in &scenario.nodes {
         // Load the rules before the sysctls: some sysctls, for example timeouts of connections, exist only
         // while rules track connections.
         if let Some(rules) = &node.nft {
-            nat::load(name, rules)?;
+            nat::load_rules(name, rules)?;
         }
         set_sysctls(name, node)?;
     }
     if !emulated.is_empty() {
-        write_setting(runner::NAMESPACE, "net/ipv6/conf/default/disable_ipv6", "1")?;
+        write_setting(runner::EMULATION_NAMESPACE, "net/ipv6/conf/default/disable_ipv6", "1")?;
     }
-    batch(None, &link_commands(scenario))?;
+    run_ip_batch(None, &link_commands(scenario))?;
     build_emulated(scenario, &emulated)?;
     let hwsim = match radios {
-        radio::Kind::Hwsim if scenario.medium.is_some() => Some(Hwsim::build(scenario)?),
+        radio::RadioKind::Hwsim if scenario.medium.is_some() => Some(Hwsim::build(scenario)?),
         _ => {
             build_radios(scenario)?;
             None
@@ -60,13 +60,13 @@ pub fn build(scenario: &Scenario, radios: radio::Kind) -> anyhow::Result<Option<
     silence_radios(scenario)?;
     for (name, node) in &scenario.nodes {
         let (six, four) = node_commands(name, node, scenario);
-        batch(Some(name), &six)?;
+        run_ip_batch(Some(name), &six)?;
         if !four.is_empty() {
-            batch_of("-4", Some(name), &four)?;
+            run_ip_batch_of_family("-4", Some(name), &four)?;
         }
     }
     if hwsim.is_some() {
-        Hwsim::join(scenario)?;
+        Hwsim::join_radios(scenario)?;
     }
     Ok(hwsim)
 }
@@ -77,33 +77,36 @@ fn build_emulated(scenario: &Scenario, emulated: &[usize]) -> anyhow::Result<()>
     let mut ports = String::new();
     for link in emulated {
         for (e, end) in scenario.links[*link].ends.iter().map(|e| e.get_ref()).enumerate() {
-            ports += &format!("link set dev {} up\n", runner::port(*link, e));
-            let mut command = in_node(&end.node, tools::path("ethtool"));
-            output(command.args(["-K", &end.interface, "tx", "off"]))?;
+            ports += &format!("link set dev {} up\n", runner::port_name(*link, e));
+            let mut command = command_in_node(&end.node, tools::path_of_program("ethtool"));
+            run_for_output(command.args(["-K", &end.interface, "tx", "off"]))?;
         }
     }
-    if ports.is_empty() { Ok(()) } else { batch(Some(runner::NAMESPACE), &ports) }
+    if ports.is_empty() { Ok(()) } else { run_ip_batch(Some(runner::EMULATION_NAMESPACE), &ports) }
 }
 
 /// Makes all interfaces accept frames that XDP redirects to them. A veth accepts them only if its peer uses
 /// GRO. The peer must send complete checksums, because a redirected frame cannot be marked as incomplete.
 pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
     for end in scenario.links.iter().flat_map(|link| &link.ends).map(|end| end.get_ref()) {
-        let mut command = in_node(&end.node, tools::path("ethtool"));
-        output(command.args(["-K", &end.interface, "gro", "on", "tx", "off"]))?;
+        let mut command = command_in_node(&end.node, tools::path_of_program("ethtool"));
+        run_for_output(command.args(["-K", &end.interface, "gro", "on", "tx", "off"]))?;
     }
-    for link in scenario.emulated() {
-        for port in [runner::port(link, 0), runner::port(link, 1)] {
-            let mut command = in_node(runner::NAMESPACE, tools::path("ethtool"));
-            output(command.args(["-K", &port, "gro", "on"]))?;
+    for link in scenario.emulated_link_numbers() {
+        for port in [runner::port_name(link, 0), runner::port_name(link, 1)] {
+            let mut command = command_in_node(runner::EMULATION_NAMESPACE, tools::path_of_program("ethtool"));
+            run_for_output(command.args(["-K", &port, "gro", "on"]))?;
             // GRO must not merge frames at a port, because the model needs single frames.
-            batch(Some(runner::NAMESPACE), &format!("link set dev {port} gro_max_size 1\n"))?;
+            run_ip_batch(
+                Some(runner::EMULATION_NAMESPACE),
+                &format!("link set dev {port} gro_max_size 1\n"),
+            )?;
         }
     }
     for (bridge, ports) in scenario.links.iter().filter_map(|l| Some((l.bridge.as_ref()?, l.ends.len()))) {
         for port in 0..ports {
-            let mut command = Command::new(tools::path("ethtool"));
-            output(command.args(["-K", &format!("{bridge}.{port}"), "gro", "on", "tx", "off"]))?;
+            let mut command = Command::new(tools::path_of_program("ethtool"));
+            run_for_output(command.args(["-K", &format!("{bridge}.{port}"), "gro", "on", "tx", "off"]))?;
         }
     }
     Ok(())
@@ -114,12 +117,12 @@ pub fn receive_redirected(scenario: &Scenario) -> anyhow::Result<()> {
 /// All ends have different indexes. If both ends of a veth pair had the same index, the kernel could hold
 /// back a change of their carrier for a second (`linkwatch_urgent_event`). It does so if other interfaces of
 /// the machine have changed within the second before.
-const FIRST_INDEX: u32 = 1000;
+const FIRST_INTERFACE_INDEX: u32 = 1000;
 
 /// Returns the commands that create all links. Every end appears in its node.
 fn link_commands(scenario: &Scenario) -> String {
     let mut commands = String::new();
-    let mut index = FIRST_INDEX..;
+    let mut index = FIRST_INTERFACE_INDEX..;
     let mut next = || index.next().unwrap_or_default();
     for (l, link) in scenario.links.iter().enumerate() {
         let mac = |e: usize| {
@@ -152,9 +155,9 @@ fn link_commands(scenario: &Scenario) -> String {
                     next(),
                     mac(e),
                     end.node,
-                    runner::port(l, e),
+                    runner::port_name(l, e),
                     next(),
-                    runner::NAMESPACE
+                    runner::EMULATION_NAMESPACE
                 );
             }
         } else {
@@ -177,26 +180,26 @@ fn link_commands(scenario: &Scenario) -> String {
 
 /// Creates the radio interfaces as veth pairs.
 fn build_radios(scenario: &Scenario) -> anyhow::Result<()> {
-    let nodes = radio::nodes(scenario);
+    let nodes = radio::nodes_with_radio(scenario);
     if nodes.is_empty() {
         return Ok(());
     }
-    write_setting(radio::NAMESPACE, &silent("default"), "1")?;
+    write_setting(radio::MEDIUM_NAMESPACE, &silencing_command("default"), "1")?;
     let mut commands = String::new();
     for (number, name) in nodes.iter().enumerate() {
-        let (mac, port) = (radio::mac_text(radio::mac(number)), radio::port(number));
+        let (mac, port) = (radio::format_mac(radio::radio_mac(number)), radio::port_name(number));
         let Some(interface) = scenario.radio_of(name) else { continue };
         commands += &format!(
             "link add {interface} address {mac} netns {name} type veth peer name {port} netns {}\n",
-            radio::NAMESPACE
+            radio::MEDIUM_NAMESPACE
         );
     }
-    batch(None, &commands)?;
-    let ports = (0..nodes.len()).map(|n| format!("link set dev {} up\n", radio::port(n)));
-    batch(Some(radio::NAMESPACE), &ports.collect::<String>())
+    run_ip_batch(None, &commands)?;
+    let ports = (0..nodes.len()).map(|n| format!("link set dev {} up\n", radio::port_name(n)));
+    run_ip_batch(Some(radio::MEDIUM_NAMESPACE), &ports.collect::<String>())
 }
 
-fn silent(interface: &str) -> String {
+fn silencing_command(interface: &str) -> String {
     format!("net/ipv6/conf/{interface}/disable_ipv6")
 }
 
@@ -206,7 +209,7 @@ fn silence_radios(scenario: &Scenario) -> anyhow::Result<()> {
         if let Some(interface) = scenario.radio_of(name)
             && !node.addresses.keys().any(|i| i.get_ref() == interface)
         {
-            write_setting(name, &silent(interface), "1")?;
+            write_setting(name, &silencing_command(interface), "1")?;
         }
     }
     Ok(())
@@ -253,15 +256,15 @@ fn node_commands(name: &str, node: &Node, scenario: &Scenario) -> (String, Strin
 }
 
 /// Runs commands of `ip -6 -batch` in a node, or in the lab's own namespace.
-pub fn batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
-    batch_of("-6", node, commands)
+pub fn run_ip_batch(node: Option<&str>, commands: &str) -> anyhow::Result<()> {
+    run_ip_batch_of_family("-6", node, commands)
 }
 
 /// Runs commands of `ip -batch` for an address family, `-4` or `-6`.
-pub fn batch_of(family: &str, node: Option<&str>, commands: &str) -> anyhow::Result<()> {
+pub fn run_ip_batch_of_family(family: &str, node: Option<&str>, commands: &str) -> anyhow::Result<()> {
     let mut command = match node {
-        Some(node) => in_node(node, tools::path("ip")),
-        None => Command::new(tools::path("ip")),
+        Some(node) => command_in_node(node, tools::path_of_program("ip")),
+        None => Command::new(tools::path_of_program("ip")),
     };
     let mut child = command
         .args([family, "-batch", "-"])
@@ -303,16 +306,17 @@ fn set_sysctls(name: &str, node: &Node) -> anyhow::Result<()> {
         .iter()
         .map(|(key, value)| format!("echo '{value}' > /proc/sys/{}\n", key.replace('.', "/")))
         .collect();
-    output(in_node(name, "sh").args(["-ec", &script])).context("cannot apply the sysctl table")?;
+    run_for_output(command_in_node(name, "sh").args(["-ec", &script]))
+        .context("cannot apply the sysctl table")?;
     Ok(())
 }
 
 /// Sets an interface up or down; the other end of the link gets or loses its carrier.
 pub fn set_link(scenario: &Scenario, end: &End, up: bool) -> anyhow::Result<()> {
-    set_state(Some(&end.node), &end.interface, up)?;
-    match place(scenario, end) {
+    set_interface_state(Some(&end.node), &end.interface, up)?;
+    match index_of_end(scenario, end) {
         Some((l, e)) if scenario.links[l].emulation.is_some() => {
-            set_state(Some(runner::NAMESPACE), &runner::port(l, 1 - e), up)
+            set_interface_state(Some(runner::EMULATION_NAMESPACE), &runner::port_name(l, 1 - e), up)
         }
         _ => Ok(()),
     }
@@ -320,35 +324,39 @@ pub fn set_link(scenario: &Scenario, end: &End, up: bool) -> anyhow::Result<()> 
 
 /// Takes the carrier of an interface away, or restores it, by setting the other end of the link down or up.
 pub fn set_carrier(scenario: &Scenario, end: &End, on: bool) -> anyhow::Result<()> {
-    let (l, e) = place(scenario, end).with_context(|| format!("{end} is on no link"))?;
+    let (l, e) = index_of_end(scenario, end).with_context(|| format!("{end} is on no link"))?;
     let link = &scenario.links[l];
     match &link.bridge {
-        Some(bridge) => set_state(None, &format!("{bridge}.{e}"), on),
-        None if link.emulation.is_some() => set_state(Some(runner::NAMESPACE), &runner::port(l, e), on),
+        Some(bridge) => set_interface_state(None, &format!("{bridge}.{e}"), on),
+        None if link.emulation.is_some() => {
+            set_interface_state(Some(runner::EMULATION_NAMESPACE), &runner::port_name(l, e), on)
+        }
         None => {
             let other = link.ends.get(1 - e).context("the link has one end")?.get_ref();
-            set_state(Some(&other.node), &other.interface, on)
+            set_interface_state(Some(&other.node), &other.interface, on)
         }
     }
 }
 
 /// Returns the index of the link that has this end, and the index of the end in the link. `None` if no link
 /// has the end.
-fn place(scenario: &Scenario, end: &End) -> Option<(usize, usize)> {
+fn index_of_end(scenario: &Scenario, end: &End) -> Option<(usize, usize)> {
     let mut links = scenario.links.iter().enumerate();
     links.find_map(|(l, link)| Some((l, link.ends.iter().position(|e| e.get_ref() == end)?)))
 }
 
-fn set_state(node: Option<&str>, interface: &str, up: bool) -> anyhow::Result<()> {
-    let ip = tools::path("ip");
-    let mut command = node.map_or_else(|| Command::new(&ip), |node| in_node(node, &ip));
-    output(command.args(["link", "set", "dev", interface, if up { "up" } else { "down" }]))?;
+fn set_interface_state(node: Option<&str>, interface: &str, up: bool) -> anyhow::Result<()> {
+    let ip = tools::path_of_program("ip");
+    let mut command = node.map_or_else(|| Command::new(&ip), |node| command_in_node(node, &ip));
+    run_for_output(command.args(["link", "set", "dev", interface, if up { "up" } else { "down" }]))?;
     Ok(())
 }
 
 /// Returns a node's global addresses, each with its interface and whether it is usable already.
-pub fn addresses(node: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> {
-    let text = output(in_node(node, tools::path("ip")).args(["-6", "-json", "addr", "show"]))?;
+pub fn addresses_in_node(node: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> {
+    let text = run_for_output(
+        command_in_node(node, tools::path_of_program("ip")).args(["-6", "-json", "addr", "show"]),
+    )?;
     parse_addresses(&text)
 }
 
@@ -367,8 +375,10 @@ fn parse_addresses(text: &str) -> anyhow::Result<Vec<(String, Ipv6Addr, bool)>> 
 
 /// Returns the number of packets that each interface of a node has received and sent, as the kernel counts
 /// them.
-pub fn packets(node: &str) -> anyhow::Result<BTreeMap<String, u64>> {
-    let text = output(in_node(node, tools::path("ip")).args(["-json", "-stats", "link", "show"]))?;
+pub fn ipv6_packet_counters(node: &str) -> anyhow::Result<BTreeMap<String, u64>> {
+    let text = run_for_output(
+        command_in_node(node, tools::path_of_program("ip")).args(["-json", "-stats", "link", "show"]),
+    )?;
     let list: Vec<serde_json::Value> = serde_json::from_str(&text).context("ip printed no JSON")?;
     let count = |i: &serde_json::Value, way: &str| i["stats64"][way]["packets"].as_u64().unwrap_or(0);
     let one =
@@ -378,7 +388,7 @@ pub fn packets(node: &str) -> anyhow::Result<BTreeMap<String, u64>> {
 
 /// Returns the usable address of an interface in a prefix; `None` if it has none yet.
 pub fn address_in(node: &str, interface: &str, prefix: &Prefix) -> anyhow::Result<Option<Ipv6Addr>> {
-    let all = addresses(node)?;
+    let all = addresses_in_node(node)?;
     Ok(all
         .into_iter()
         .find(|(i, a, ready)| i == interface && *ready && prefix.contains(*a))
@@ -386,8 +396,8 @@ pub fn address_in(node: &str, interface: &str, prefix: &Prefix) -> anyhow::Resul
 }
 
 /// Returns true if duplicate address detection has ended for all addresses of the node.
-pub fn settled(node: &str) -> anyhow::Result<bool> {
-    Ok(addresses(node)?.iter().all(|(_, _, ready)| *ready))
+pub fn addresses_are_settled(node: &str) -> anyhow::Result<bool> {
+    Ok(addresses_in_node(node)?.iter().all(|(_, _, ready)| *ready))
 }
 
 #[cfg(test)]
@@ -399,7 +409,7 @@ mod tests {
         let text = "title='t'\ntimetable.duration='1s'\n[nodes]\na={}\nb={}\n\
                     [[links]]\nends=['a:x','b:y']\n[[links]]\nbridge='home'\nends=['a:h0','b:h0']\n\
                     [[links]]\nemulation={delay='1ms'}\nends=['a:o','b:p']\n";
-        let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        let s = crate::scenario::parse_scenario(std::path::Path::new("s"), text).expect("is good");
         let commands = link_commands(&s);
         assert!(commands.starts_with(
             "link add x index 1000 address 02:00:00:00:01:01 netns a \
@@ -420,7 +430,7 @@ mod tests {
         let text = "title='t'\ntimetable.duration='1s'\n[nodes.ar]\n[nodes.'a{n}']\ncount=300\n\
                     [nodes.'b{n}']\ncount=300\n[[links]]\nbridge='b'\nends=['ar:x','a{n}:x']\n[[links]]\n\
                     ends=['a{n}:y','b{n}:y']\n";
-        let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        let s = crate::scenario::parse_scenario(std::path::Path::new("s"), text).expect("is good");
         let commands = link_commands(&s);
         let words: Vec<&str> = commands.split_whitespace().collect();
         let macs: Vec<&str> = words.windows(2).filter(|w| w[0] == "address").map(|w| w[1]).collect();
@@ -435,7 +445,7 @@ mod tests {
                     addresses.x=['2001:db8::1/64','192.0.2.1/24']\n\
                     routes=['default via 2001:db8::2','default via 192.0.2.2','unreachable \
                     2001:db8:1.2.3.4/128']\n[[links]]\nends=['a:x','b:y']\n";
-        let s = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        let s = crate::scenario::parse_scenario(std::path::Path::new("s"), text).expect("is good");
         let (six, four) = node_commands("a", &s.nodes["a"], &s);
         assert_eq!(four, "addr add 192.0.2.1/24 dev x\nroute add default via 192.0.2.2\n");
         assert!(six.ends_with(

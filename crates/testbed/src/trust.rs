@@ -19,14 +19,14 @@ use crate::scenario::Scenario;
 #[derive(Debug, Default)]
 pub struct ScenarioPki {
     /// For each node: folder of its PKI, and folder of its ticket.
-    folders: BTreeMap<String, (PathBuf, PathBuf)>,
+    pki_and_ticket_folders: BTreeMap<String, (PathBuf, PathBuf)>,
     /// Names of revoked tickets.
-    revoked: Vec<String>,
+    revoked_nodes: Vec<String>,
 }
 
 impl ScenarioPki {
     /// Creates the PKIs of a scenario in `folder`.
-    pub fn make(scenario: &Scenario, folder: &Path) -> anyhow::Result<ScenarioPki> {
+    pub fn create_for_scenario(scenario: &Scenario, folder: &Path) -> anyhow::Result<ScenarioPki> {
         let mut trust = ScenarioPki::default();
         let with = |(node, it): (&String, &_)| -> Option<(String, String, bool)> {
             let it: &crate::scenario::Node = it;
@@ -34,7 +34,8 @@ impl ScenarioPki {
         };
         for (node, pki, revoked) in scenario.nodes.iter().filter_map(with) {
             let of_pki = folder.join(pki);
-            pki::create_pki(&pki::Args::tickets(of_pki.clone(), 1)).context("the PKI of the scenario")?;
+            pki::create_pki(&pki::Args::arguments_for_tickets(of_pki.clone(), 1))
+                .context("the PKI of the scenario")?;
             // The folder contains only the new ticket, because the function has moved earlier tickets to
             // their nodes' folders.
             let own = of_pki.join(&node);
@@ -44,19 +45,19 @@ impl ScenarioPki {
                     let file = file?.path();
                     let is_one = file.extension().is_some_and(|extension| extension == "cert");
                     let name = file.file_stem().filter(|_| is_one);
-                    trust.revoked.extend(name.map(|name| name.to_string_lossy().into_owned()));
+                    trust.revoked_nodes.extend(name.map(|name| name.to_string_lossy().into_owned()));
                 }
             }
-            trust.folders.insert(node, (of_pki, own));
+            trust.pki_and_ticket_folders.insert(node, (of_pki, own));
         }
         Ok(trust)
     }
 
     /// Returns the text of a config with placeholders replaced.
     pub fn replace_placeholders(&self, node: &str, text: &str) -> String {
-        let quoted: Vec<String> = self.revoked.iter().map(|name| format!("{name:?}")).collect();
+        let quoted: Vec<String> = self.revoked_nodes.iter().map(|name| format!("{name:?}")).collect();
         let text = text.replace("{revoked}", &quoted.join(", "));
-        match self.folders.get(node) {
+        match self.pki_and_ticket_folders.get(node) {
             Some((pki, tickets)) => {
                 text.replace("{pki}", &pki.to_string_lossy()).replace("{tickets}", &tickets.to_string_lossy())
             }
@@ -82,8 +83,8 @@ mod tests {
         "#;
         fs::create_dir_all(&folder).expect("a folder");
         fs::write(folder.join("c"), "").expect("a config");
-        let scenario = crate::scenario::parse(&folder.join("scenario.toml"), text).expect("is good");
-        let trust = ScenarioPki::make(&scenario, &folder).expect("made");
+        let scenario = crate::scenario::parse_scenario(&folder.join("scenario.toml"), text).expect("is good");
+        let trust = ScenarioPki::create_for_scenario(&scenario, &folder).expect("made");
         let files = |node: &str| -> Vec<String> {
             let text = trust.replace_placeholders(node, "{tickets}");
             let all = fs::read_dir(text).expect("tickets").map(|file| file.expect("file").file_name());

@@ -142,7 +142,7 @@ pub struct LinkRate(pub u64);
 impl<'de> Deserialize<'de> for LinkRate {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let number = scaled(&text, &[("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)]);
+        let number = parse_with_unit(&text, &[("gbit", 1e9), ("mbit", 1e6), ("kbit", 1e3)]);
         number.filter(|rate| (0.0..=1e10).contains(rate)).map(|rate| Self(rate as u64)).ok_or_else(|| {
             de::Error::custom(format!("{text:?} is no rate up to 10gbit, expected for example \"20mbit\""))
         })
@@ -156,7 +156,7 @@ pub struct Octets(pub usize);
 impl<'de> Deserialize<'de> for Octets {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let number = scaled(&text, &[("MB", 1e6), ("kB", 1e3), ("B", 1.0)]);
+        let number = parse_with_unit(&text, &[("MB", 1e6), ("kB", 1e3), ("B", 1.0)]);
         number.filter(|n| (0.0..=1e8).contains(n)).map(|n| Self(n as usize)).ok_or_else(|| {
             de::Error::custom(format!("{text:?} is no size up to 100MB, expected for example \"256kB\""))
         })
@@ -165,7 +165,7 @@ impl<'de> Deserialize<'de> for Octets {
 
 /// Parses a number with one of these units, and multiplies it by the unit's factor. Tries the units in order.
 /// Returns `None` if no unit fits.
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+fn parse_with_unit(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let (number, factor) = units.iter().find_map(|(unit, f)| Some((text.strip_suffix(unit)?, f)))?;
     Some(number.parse::<f64>().ok().filter(|n| n.is_finite())? * factor)
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Error, bail};
 use semver::{Version, VersionReq};
 
-const SNAPSHOT: &str = "tools/advisories.tsv";
+const SNAPSHOT_FILE: &str = "tools/advisories.tsv";
 /// All lock files: of the workspace, of the fuzz targets, and of the program that compares message encodings
 /// with another implementation.
 const LOCK_FILES: [&str; 3] = ["Cargo.lock", "fuzz/Cargo.lock", "crates/its/oracle/Cargo.lock"];
@@ -23,12 +23,12 @@ struct Advisory {
     package: String,
     id: String,
     /// Version requirements: a version that meets one of them is patched, or was never affected.
-    unaffected: Vec<String>,
+    unaffected_versions: Vec<String>,
 }
 
 impl Advisory {
     fn applies_to(&self, version: &Version) -> Result<bool, Error> {
-        for requirement in &self.unaffected {
+        for requirement in &self.unaffected_versions {
             let parsed = VersionReq::parse(requirement).map_err(Error::msg).with_context(|| {
                 format!("{}: expected a version requirement, found {requirement:?}", self.id)
             })?;
@@ -41,12 +41,14 @@ impl Advisory {
 }
 
 /// Compares every lock file with the snapshot; an error names each advisory that applies.
-pub fn check(root: &Path) -> Result<(), Error> {
-    let text = read(&root.join(SNAPSHOT))?;
+pub fn check_lock_files(root: &Path) -> Result<(), Error> {
+    let text = read_file(&root.join(SNAPSHOT_FILE))?;
     let advisories = parse_snapshot(&text)?;
     let mut found = Vec::new();
     for name in LOCK_FILES {
-        for (package, version) in locked(&read(&root.join(name))?).with_context(|| name.to_owned())? {
+        for (package, version) in
+            locked_packages(&read_file(&root.join(name))?).with_context(|| name.to_owned())?
+        {
             for advisory in advisories.get(&package).into_iter().flatten() {
                 if advisory.applies_to(&version)? {
                     found.push(format!("{name}: {package} {version}: {}", advisory.id));
@@ -64,13 +66,13 @@ pub fn check(root: &Path) -> Result<(), Error> {
 }
 
 /// Writes the snapshot from a checkout of RustSec's database.
-pub fn update(root: &Path, database: &Path) -> Result<(), Error> {
+pub fn update_snapshot(root: &Path, database: &Path) -> Result<(), Error> {
     let mut advisories = Vec::new();
     let crates = database.join("crates");
     for package in std::fs::read_dir(&crates).with_context(|| format!("cannot read {}", crates.display()))? {
         for file in std::fs::read_dir(package?.path())? {
             let path = file?.path();
-            let text = read(&path)?;
+            let text = read_file(&path)?;
             if let Some(advisory) = parse_advisory(&text).with_context(|| path.display().to_string())? {
                 advisories.push(advisory);
             }
@@ -80,15 +82,16 @@ pub fn update(root: &Path, database: &Path) -> Result<(), Error> {
         bail!("{}: expected security advisories in this folder, found none", crates.display());
     }
     advisories.sort();
-    let lines =
-        advisories.iter().map(|it| format!("{}\t{}\t{}\n", it.package, it.id, it.unaffected.join("|")));
+    let lines = advisories
+        .iter()
+        .map(|it| format!("{}\t{}\t{}\n", it.package, it.id, it.unaffected_versions.join("|")));
     let head =
         "# crate, advisory, version requirements that it does not concern: cargo xtask advisories --update\n";
     let text: String = std::iter::once(head.to_owned()).chain(lines).collect();
-    std::fs::write(root.join(SNAPSHOT), text).with_context(|| format!("cannot write {SNAPSHOT}"))
+    std::fs::write(root.join(SNAPSHOT_FILE), text).with_context(|| format!("cannot write {SNAPSHOT_FILE}"))
 }
 
-fn read(path: &Path) -> Result<String, Error> {
+fn read_file(path: &Path) -> Result<String, Error> {
     std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
@@ -120,24 +123,25 @@ fn parse_advisory(text: &str) -> Result<Option<Advisory>, Error> {
         let listed = versions.get(key).and_then(toml::Value::as_array).into_iter().flatten();
         unaffected.extend(listed.filter_map(toml::Value::as_str).map(str::to_owned));
     }
-    Ok(Some(Advisory { package: word("package")?, id: word("id")?, unaffected }))
+    Ok(Some(Advisory { package: word("package")?, id: word("id")?, unaffected_versions: unaffected }))
 }
 
 fn parse_snapshot(text: &str) -> Result<BTreeMap<String, Vec<Advisory>>, Error> {
     let mut advisories: BTreeMap<String, Vec<Advisory>> = BTreeMap::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.starts_with('#')) {
         let [package, id, unaffected] = line.split('\t').collect::<Vec<_>>()[..] else {
-            bail!("{SNAPSHOT}:{}: expected three columns, found {line:?}", number + 1);
+            bail!("{SNAPSHOT_FILE}:{}: expected three columns, found {line:?}", number + 1);
         };
         let unaffected = unaffected.split('|').filter(|it| !it.is_empty()).map(str::to_owned).collect();
-        let advisory = Advisory { package: package.to_owned(), id: id.to_owned(), unaffected };
+        let advisory =
+            Advisory { package: package.to_owned(), id: id.to_owned(), unaffected_versions: unaffected };
         advisories.entry(package.to_owned()).or_default().push(advisory);
     }
     Ok(advisories)
 }
 
 /// Returns the name and version of each crate in a lock file.
-fn locked(text: &str) -> Result<Vec<(String, Version)>, Error> {
+fn locked_packages(text: &str) -> Result<Vec<(String, Version)>, Error> {
     let table: toml::Table = text.parse()?;
     let packages = table
         .get("package")
@@ -193,10 +197,10 @@ mod tests {
             std::fs::write(path, "[[package]]\nname = \"a\"\nversion = \"1.0.0\"\n").expect("a lock file");
         }
         std::fs::create_dir_all(root.join("tools")).expect("a folder");
-        std::fs::write(root.join(SNAPSHOT), "a\tRUSTSEC-1\t>= 1.0.0\n").expect("a snapshot");
-        check(&root).expect("a patched version");
-        std::fs::write(root.join(SNAPSHOT), "a\tRUSTSEC-1\t>= 1.0.1\n").expect("a snapshot");
-        let error = check(&root).expect_err("a version with a fault").to_string();
+        std::fs::write(root.join(SNAPSHOT_FILE), "a\tRUSTSEC-1\t>= 1.0.0\n").expect("a snapshot");
+        check_lock_files(&root).expect("a patched version");
+        std::fs::write(root.join(SNAPSHOT_FILE), "a\tRUSTSEC-1\t>= 1.0.1\n").expect("a snapshot");
+        let error = check_lock_files(&root).expect_err("a version with a fault").to_string();
         std::fs::remove_dir_all(&root).expect("removed");
         assert!(error.contains("Cargo.lock: a 1.0.0: RUSTSEC-1"), "{error}");
     }

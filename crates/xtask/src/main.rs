@@ -15,10 +15,10 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["gen-asn1"] => asn1::generate(&root, false),
-        ["gen-asn1", "--check"] => asn1::generate(&root, true),
-        ["advisories"] => advisories::check(&root),
-        ["advisories", "--update", database] => advisories::update(&root, Path::new(database)),
+        ["gen-asn1"] => asn1::generate_modules(&root, false),
+        ["gen-asn1", "--check"] => asn1::generate_modules(&root, true),
+        ["advisories"] => advisories::check_lock_files(&root),
+        ["advisories", "--update", database] => advisories::update_snapshot(&root, Path::new(database)),
         _ => Err(anyhow::anyhow!(
             "expected gen-asn1, gen-asn1 --check, advisories or advisories --update FOLDER"
         )),

@@ -57,26 +57,32 @@ enum Part {
 struct Results {
     machine: Machine,
     /// Load average of one minute, before and after the run.
-    load: [f64; 2],
-    forwarding: Vec<Forwarding>,
+    #[serde(rename = "load")]
+    load_averages: [f64; 2],
+    forwarding: Vec<ForwardingResult>,
     /// Round-trip times of each round.
     ping: Vec<Vec<ping::RoundTripTimes>>,
     /// Contention times of each round.
-    contention: Vec<Vec<contention::Delays>>,
+    #[serde(rename = "contention")]
+    contention_delays: Vec<Vec<contention::ForwardingDelays>>,
 }
 
 /// Results of one case of the flood over all rounds.
 #[derive(Debug, Serialize)]
-struct Forwarding {
-    case: flood::FloodCase,
-    words: &'static str,
+struct ForwardingResult {
+    case: flood::ForwardingCase,
+    #[serde(rename = "words")]
+    description: &'static str,
     /// Median of the rounds, packets per second.
-    throughput: u64,
+    #[serde(rename = "throughput")]
+    median_throughput: u64,
     /// Median of the rounds, in packets per second of processor time of the forwarder.
-    per_core_second: u64,
+    #[serde(rename = "per_core_second")]
+    median_packets_per_core_second: u64,
     /// Median of the rounds, packets per second; 0 if every rate lost packets.
-    loss_free: u64,
-    rounds: Vec<flood::Round>,
+    #[serde(rename = "loss_free")]
+    median_loss_free_rate: u64,
+    rounds: Vec<flood::ForwardingRound>,
 }
 
 /// Measures inside the lab's own namespaces.
@@ -85,22 +91,22 @@ struct Forwarding {
 /// Fails if a measurement is impossible.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let program = tools::carnet_program(args.carnet.as_deref())?;
-    isolate::check_not_below_run("the carnet program", &program)?;
-    let before = load();
+    isolate::check_not_below_run_directory("the carnet program", &program)?;
+    let before = load_average();
     let (rounds, seconds) = if args.quick { (1, 1) } else { (args.rounds.max(1), 2) };
     let wanted = |part| args.only.is_none_or(|only| only == part);
-    flood::build()?;
-    ping::build()?;
+    flood::build_nodes()?;
+    ping::build_nodes()?;
     let (mut measured, mut pings, mut contentions) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
-        for case in flood::FloodCase::ALL.into_iter().filter(|_| wanted(Part::Forwarding)) {
+        for case in flood::ForwardingCase::ALL_CASES.into_iter().filter(|_| wanted(Part::Forwarding)) {
             let result = flood::measure(case, &program, seconds * SECOND)?;
             println!(
                 "round {round}: {}: {} packets/s ({} per core second), without loss {}",
                 case.description(),
-                result.throughput.forwarded,
-                result.throughput.per_core_second,
-                result.loss_free.map_or("never".into(), |trial| trial.forwarded.to_string())
+                result.throughput.forwarded_packets,
+                result.throughput.packets_per_core_second,
+                result.loss_free_trial.map_or("never".into(), |trial| trial.forwarded_packets.to_string())
             );
             measured.push(result);
         }
@@ -109,7 +115,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             for row in &times {
                 println!(
                     "round {round}: {}: median {:.0} us, 95 % below {:.0} us",
-                    row.what, row.median_us, row.p95_us
+                    row.ping_kind, row.median_us, row.p95_us
                 );
             }
             pings.push(times);
@@ -120,39 +126,51 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 println!(
                     "round {round}: contention at {} m: median {:.2} ms, the formula says {:.2} ms ({} of \
                      {})",
-                    row.distance, row.median_ms, row.formula_ms, row.returned, row.sent
+                    row.distance_metres,
+                    row.median_delay_ms,
+                    row.formula_delay_ms,
+                    row.forwarded_packets,
+                    row.sent_packets
                 );
             }
             contentions.push(delays);
         }
     }
-    let forwarding = flood::FloodCase::ALL
+    let forwarding = flood::ForwardingCase::ALL_CASES
         .into_iter()
         .map(|case| {
-            let rounds: Vec<flood::Round> = measured.iter().filter(|r| r.case == case).cloned().collect();
-            let median_of = |value: fn(&flood::Round) -> u64| median(rounds.iter().map(value).collect());
-            Forwarding {
+            let rounds: Vec<flood::ForwardingRound> =
+                measured.iter().filter(|r| r.case == case).cloned().collect();
+            let median_of =
+                |value: fn(&flood::ForwardingRound) -> u64| median(rounds.iter().map(value).collect());
+            ForwardingResult {
                 case,
-                words: case.description(),
-                throughput: median_of(|round| round.throughput.forwarded),
-                per_core_second: median_of(|round| round.throughput.per_core_second),
-                loss_free: median_of(|round| round.loss_free.map_or(0, |trial| trial.forwarded)),
+                description: case.description(),
+                median_throughput: median_of(|round| round.throughput.forwarded_packets),
+                median_packets_per_core_second: median_of(|round| round.throughput.packets_per_core_second),
+                median_loss_free_rate: median_of(|round| {
+                    round.loss_free_trial.map_or(0, |trial| trial.forwarded_packets)
+                }),
                 rounds,
             }
         })
         .collect();
     let results = Results {
         machine: machine::describe(&program, Path::new(".")),
-        load: [before, load()],
+        load_averages: [before, load_average()],
         forwarding,
         ping: pings,
-        contention: contentions,
+        contention_delays: contentions,
     };
     for row in results.forwarding.iter().filter(|row| !row.rounds.is_empty()) {
-        let loss_free = if row.loss_free > 0 { row.loss_free.to_string() } else { "never".into() };
+        let loss_free = if row.median_loss_free_rate > 0 {
+            row.median_loss_free_rate.to_string()
+        } else {
+            "never".into()
+        };
         println!(
             "{:44} {:>9} packets/s, {:>9} per core second, without loss {loss_free:>9}",
-            row.words, row.throughput, row.per_core_second
+            row.description, row.median_throughput, row.median_packets_per_core_second
         );
     }
     if let Some(folder) = args.out.parent() {
@@ -162,7 +180,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     std::fs::write(&args.out, text + "\n").with_context(|| format!("cannot write {}", args.out.display()))?;
     println!(
         "machine: {}, load {before} before; all values: {}",
-        results.machine.processor(),
+        results.machine.processor_text(),
         args.out.display()
     );
     Ok(())
@@ -179,7 +197,7 @@ fn quantile(sorted: &[u64], share: f64) -> u64 {
 }
 
 /// Returns the load average of one minute.
-fn load() -> f64 {
+fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(0.0)
 }

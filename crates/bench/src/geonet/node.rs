@@ -10,20 +10,20 @@ use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use carnet_testbed::isolate::RUN;
-use carnet_testbed::process::{Daemon, in_node, output, wait_for};
+use carnet_testbed::isolate::RUN_DIRECTORY;
+use carnet_testbed::process::{Daemon, command_in_node, run_for_output, wait_until};
 use carnet_testbed::tools;
 
 /// Runs `ip` in the lab's own namespace, with one command per line.
-pub fn ip(lines: &str) -> anyhow::Result<()> {
+pub fn run_ip_commands(lines: &str) -> anyhow::Result<()> {
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
-        output(Command::new(tools::path("ip")).args(line.split_whitespace()))?;
+        run_for_output(Command::new(tools::path_of_program("ip")).args(line.split_whitespace()))?;
     }
     Ok(())
 }
 
 /// Starts a thread inside a node, pinned to `core` if given.
-pub fn thread<T: Send + 'static>(
+pub fn spawn_in_node<T: Send + 'static>(
     node: &str,
     core: Option<usize>,
     job: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
@@ -43,7 +43,7 @@ pub fn thread<T: Send + 'static>(
 }
 
 /// Waits for a thread of [`thread`].
-pub fn join<T>(thread: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
+pub fn join_thread<T>(thread: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
     thread.join().map_err(|_| anyhow!("bug: a thread of the benchmark panicked"))?
 }
 
@@ -52,7 +52,7 @@ pub fn run_in_node<T: Send + 'static>(
     node: &str,
     job: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
 ) -> anyhow::Result<T> {
-    join(thread(node, None, job))
+    join_thread(spawn_in_node(node, None, job))
 }
 
 /// Returns how many frames an interface of this thread's node has received.
@@ -65,70 +65,75 @@ pub fn received_frames(interface: &str) -> anyhow::Result<u64> {
 
 /// A running carnet station.
 #[derive(Debug)]
-pub struct Carnet {
-    program: PathBuf,
-    socket: String,
+pub struct CarnetStation {
+    program_path: PathBuf,
+    control_socket: String,
     daemon: [Daemon; 1],
 }
 
-impl Carnet {
+impl CarnetStation {
     /// Starts carnet with these lines in the table `[geonet]` of its config, and waits until it answers.
-    pub fn start(program: &Path, node: &str, core: Option<usize>, geonet: &str) -> anyhow::Result<Carnet> {
-        let socket = format!("{RUN}/{node}.sock");
+    pub fn start(
+        program: &Path,
+        node: &str,
+        core: Option<usize>,
+        geonet: &str,
+    ) -> anyhow::Result<CarnetStation> {
+        let socket = format!("{RUN_DIRECTORY}/{node}.sock");
         let text = format!("[station]\nname = '{node}'\nsocket = '{socket}'\n[geonet]\n{geonet}");
-        let config = format!("{RUN}/{node}.toml");
+        let config = format!("{RUN_DIRECTORY}/{node}.toml");
         std::fs::write(&config, text)?;
         let mut command = match core {
-            None => in_node(node, program),
+            None => command_in_node(node, program),
             Some(core) => {
-                let mut command = in_node(node, "taskset");
+                let mut command = command_in_node(node, "taskset");
                 command.args(["--cpu-list", &core.to_string()]).arg(program);
                 command
             }
         };
         command.args(["run", "--config", &config]);
-        let log = format!("{RUN}/{node}.log");
+        let log = format!("{RUN_DIRECTORY}/{node}.log");
         let mut daemon = [Daemon::start(&format!("carnet in {node}"), Path::new(&log), &mut command)?];
-        wait_for(&format!("carnet in {node}"), 20, &mut daemon, || {
+        wait_until(&format!("carnet in {node}"), 20, &mut daemon, || {
             Ok(std::os::unix::net::UnixStream::connect(&socket).is_ok())
         })?;
-        Ok(Carnet { program: program.into(), socket, daemon })
+        Ok(CarnetStation { program_path: program.into(), control_socket: socket, daemon })
     }
 
     /// Returns the path of the kernel's file with the station's run time.
-    pub fn schedule(&self) -> String {
+    pub fn scheduler_statistics_file(&self) -> String {
         format!("/proc/{}/schedstat", self.daemon[0].process())
     }
 
     /// Returns a `carnet` command for this station, with these words and `--json`.
     pub fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        command.args(words).args(["--json", "--socket", &self.socket]);
+        let mut command = Command::new(&self.program_path);
+        command.args(words).args(["--json", "--socket", &self.control_socket]);
         command
     }
 
     /// Runs a `carnet` command for this station, and returns the JSON that it prints.
-    pub fn ask(&self, words: &[&str]) -> anyhow::Result<Value> {
-        let text = output(&mut self.command(words))?;
+    pub fn ask_json(&self, words: &[&str]) -> anyhow::Result<Value> {
+        let text = run_for_output(&mut self.command(words))?;
         serde_json::from_str(&text).with_context(|| format!("carnet {words:?} printed no JSON: {text}"))
     }
 
     /// Returns the station's counters. A missing counter counts as 0.
     pub fn counters(&self) -> anyhow::Result<Value> {
-        self.ask(&["show", "counters"])
+        self.ask_json(&["show", "counters"])
     }
 
     /// Waits until the station has `count` neighbours.
     pub fn wait_for_neighbours(&mut self, count: usize) -> anyhow::Result<()> {
         let mut command = self.command(&["show", "neighbours"]);
-        wait_for("the neighbours", 20, &mut self.daemon, || {
-            let found: Value = serde_json::from_str(&output(&mut command)?)?;
+        wait_until("the neighbours", 20, &mut self.daemon, || {
+            let found: Value = serde_json::from_str(&run_for_output(&mut command)?)?;
             Ok(found.as_array().map_or(0, Vec::len) >= count)
         })
     }
 }
 
-impl Drop for Carnet {
+impl Drop for CarnetStation {
     fn drop(&mut self) {
         for daemon in &mut self.daemon {
             daemon.stop(nix::sys::signal::Signal::SIGTERM);

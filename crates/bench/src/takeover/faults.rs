@@ -18,18 +18,18 @@ use super::super::Effort;
 use super::super::figures::FaultsFigure;
 use super::super::path::Path;
 use super::super::world::Programs;
-use super::begin;
 use super::routers::Routers;
+use super::start_machines_and_routers;
 use super::world::Machines;
-use carnet_testbed::clock::{MILLISECOND, SECOND, monotonic};
+use carnet_testbed::clock::{MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::console;
 
 /// Number of registrations per second of all routers together.
-const RATE: f64 = 150.0;
+const REGISTRATIONS_PER_SECOND: f64 = 150.0;
 /// Time after a fault within which all checks have to pass, in nanoseconds.
-const PATIENCE: u64 = 30 * SECOND;
+const RECOVERY_TIMEOUT: u64 = 30 * SECOND;
 /// Number of faults with a failed check after which the run stops.
-const ENOUGH: u64 = 5;
+const MAX_FAULTS_WITHOUT_RECOVERY: u64 = 5;
 
 /// Random numbers (SplitMix64), the same in each run with the same seed.
 #[derive(Debug, Clone, Copy)]
@@ -41,7 +41,7 @@ impl SeededRandom {
         SeededRandom(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -50,17 +50,17 @@ impl SeededRandom {
     }
 
     /// Returns a number less than `end`.
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
+    fn next_below(&mut self, end: usize) -> usize {
+        (self.next_u64() % end.max(1) as u64) as usize
     }
 
     /// Returns a number from `first` to `end - 1`.
-    pub fn between(&mut self, first: u64, end: u64) -> u64 {
-        first + self.next() % (end - first).max(1)
+    pub fn next_between(&mut self, first: u64, end: u64) -> u64 {
+        first + self.next_u64() % (end - first).max(1)
     }
 
-    fn yes(&mut self) -> bool {
-        self.next() & 1 == 1
+    fn next_bool(&mut self) -> bool {
+        self.next_u64() & 1 == 1
     }
 }
 
@@ -83,7 +83,7 @@ impl MemberProcesses {
 
 /// A fault that the benchmark causes.
 #[derive(Debug, Clone)]
-enum Fault {
+enum InjectedFault {
     /// `kill -9` of processes of members.
     Kill(Vec<usize>, MemberProcesses),
     /// Processes of members are stopped for longer than a lease.
@@ -97,109 +97,113 @@ enum Fault {
     Store(Vec<usize>),
 }
 
-impl Fault {
-    fn draw(chance: &mut SeededRandom, machines: &Machines, all: &Routers) -> Fault {
+impl InjectedFault {
+    fn draw_fault(chance: &mut SeededRandom, machines: &Machines, all: &Routers) -> InjectedFault {
         // Let most faults hit the leader of a seat.
-        let seat = chance.below(machines.seats);
-        let owner = all.flows(seat).next().map_or(0, |flow| flow.member);
-        let member = if chance.below(4) > 0 { owner } else { chance.below(machines.members.len()) };
+        let seat = chance.next_below(machines.seats);
+        let owner = all.flows(seat).next().map_or(0, |flow| flow.last_member);
+        let member = if chance.next_below(4) > 0 { owner } else { chance.next_below(machines.members.len()) };
         let machine = machines.members_on(machines.members[member].machine);
-        let which = match chance.below(3) {
+        let which = match chance.next_below(3) {
             0 => MemberProcesses { keeper: true, agent: true },
             1 => MemberProcesses { keeper: false, agent: true },
             _ => MemberProcesses { keeper: true, agent: false },
         };
-        let members = if chance.yes() { machine.clone() } else { vec![member] };
-        match chance.below(12) {
-            0..=3 => Fault::Kill(members, which),
-            4..=5 => Fault::Stall(members, which),
-            6 => Fault::Stop(member),
+        let members = if chance.next_bool() { machine.clone() } else { vec![member] };
+        match chance.next_below(12) {
+            0..=3 => InjectedFault::Kill(members, which),
+            4..=5 => InjectedFault::Stall(members, which),
+            6 => InjectedFault::Stop(member),
             7..=9 => {
                 let (store, network) =
-                    [(true, false), (true, false), (false, true), (true, true)][chance.below(4)];
-                Fault::Cut { members: machine, store, network, noticed: chance.yes() }
+                    [(true, false), (true, false), (false, true), (true, true)][chance.next_below(4)];
+                InjectedFault::Cut { members: machine, store, network, noticed: chance.next_bool() }
             }
             _ => {
-                let servers: Vec<usize> = (0..machines.stores()).collect();
-                Fault::Store(if chance.yes() { servers } else { vec![chance.below(machines.stores())] })
+                let servers: Vec<usize> = (0..machines.running_store_servers()).collect();
+                InjectedFault::Store(if chance.next_bool() {
+                    servers
+                } else {
+                    vec![chance.next_below(machines.running_store_servers())]
+                })
             }
         }
     }
 
     /// Returns the kind of the fault, without its target.
-    fn kind(&self) -> String {
+    fn kind_name(&self) -> String {
         match self {
-            Fault::Kill(_, which) => format!("kill -9 of {}", which.description()),
-            Fault::Stall(_, which) => format!("stall of {}", which.description()),
-            Fault::Stop(_) => "SIGTERM".into(),
-            Fault::Cut { store: true, network: true, .. } => "cut off from all".into(),
-            Fault::Cut { store: true, .. } => "cut off from etcd".into(),
-            Fault::Cut { .. } => "cut off from routers".into(),
-            Fault::Store(servers) if servers.len() == 1 => "kill -9 of an etcd".into(),
-            Fault::Store(_) => "kill -9 of etcd".into(),
+            InjectedFault::Kill(_, which) => format!("kill -9 of {}", which.description()),
+            InjectedFault::Stall(_, which) => format!("stall of {}", which.description()),
+            InjectedFault::Stop(_) => "SIGTERM".into(),
+            InjectedFault::Cut { store: true, network: true, .. } => "cut off from all".into(),
+            InjectedFault::Cut { store: true, .. } => "cut off from etcd".into(),
+            InjectedFault::Cut { .. } => "cut off from routers".into(),
+            InjectedFault::Store(servers) if servers.len() == 1 => "kill -9 of an etcd".into(),
+            InjectedFault::Store(_) => "kill -9 of etcd".into(),
         }
     }
 
-    fn words(&self, machines: &Machines) -> String {
+    fn description(&self, machines: &Machines) -> String {
         let names = |members: &[usize]| {
             let names: Vec<String> = members.iter().map(|one| machines.members[*one].name()).collect();
             names.join(", ")
         };
         match self {
-            Fault::Kill(members, _) | Fault::Stall(members, _) => {
-                format!("{}: {}", self.kind(), names(members))
+            InjectedFault::Kill(members, _) | InjectedFault::Stall(members, _) => {
+                format!("{}: {}", self.kind_name(), names(members))
             }
-            Fault::Stop(member) => format!("{}: {}", self.kind(), names(&[*member])),
-            Fault::Cut { members, noticed, .. } => {
+            InjectedFault::Stop(member) => format!("{}: {}", self.kind_name(), names(&[*member])),
+            InjectedFault::Cut { members, noticed, .. } => {
                 let how = if *noticed { "" } else { " (unnoticed)" };
-                format!("{}{how}: {}", self.kind(), names(members))
+                format!("{}{how}: {}", self.kind_name(), names(members))
             }
-            Fault::Store(servers) => format!("{}: {servers:?}", self.kind()),
+            InjectedFault::Store(servers) => format!("{}: {servers:?}", self.kind_name()),
         }
     }
 
     /// Causes the fault, ends it, and restarts processes that it has ended.
-    fn happen(
+    fn inject_fault(
         &self,
         chance: &mut SeededRandom,
         machines: &mut Machines,
         all: &mut Routers,
     ) -> anyhow::Result<()> {
-        let while_it_lasts = chance.between(600, 2500) * MILLISECOND;
+        let while_it_lasts = chance.next_between(600, 2500) * MILLISECOND;
         match self {
-            Fault::Kill(members, which) => {
+            InjectedFault::Kill(members, which) => {
                 all.expect_change();
                 for member in members {
-                    machines.members[*member].signal(which.keeper, which.agent, Signal::SIGKILL);
+                    machines.members[*member].signal_processes(which.keeper, which.agent, Signal::SIGKILL);
                 }
-                all.run_for(chance.between(100, 2000) * MILLISECOND)?;
+                all.run_for(chance.next_between(100, 2000) * MILLISECOND)?;
                 for member in members.iter().filter(|_| which.keeper) {
-                    machines.members[*member].reap();
+                    machines.members[*member].reap_process();
                     machines.start_member(*member)?;
                 }
             }
-            Fault::Stall(members, which) => {
+            InjectedFault::Stall(members, which) => {
                 let signal = |machines: &Machines, signal| {
-                    members
-                        .iter()
-                        .for_each(|one| machines.members[*one].signal(which.keeper, which.agent, signal));
+                    members.iter().for_each(|one| {
+                        machines.members[*one].signal_processes(which.keeper, which.agent, signal)
+                    });
                 };
                 signal(machines, Signal::SIGSTOP);
                 all.run_for(while_it_lasts)?;
                 // SIGCONT has no effect on processes that were started meanwhile.
                 signal(machines, Signal::SIGCONT);
             }
-            Fault::Stop(member) => {
+            InjectedFault::Stop(member) => {
                 all.expect_change();
-                machines.members[*member].signal(true, false, Signal::SIGTERM);
-                let told = monotonic();
+                machines.members[*member].signal_processes(true, false, Signal::SIGTERM);
+                let told = monotonic_now();
                 let name = machines.members[*member].name();
                 let well = loop {
                     all.run_for(20 * MILLISECOND)?;
-                    if let Some(well) = machines.members[*member].ended() {
+                    if let Some(well) = machines.members[*member].exited_successfully() {
                         break well;
                     }
-                    if monotonic() - told > PATIENCE {
+                    if monotonic_now() - told > RECOVERY_TIMEOUT {
                         bail!("expected the process {name} to end after SIGTERM, but it still runs");
                     }
                 };
@@ -208,17 +212,17 @@ impl Fault {
                 }
                 machines.start_member(*member)?;
             }
-            Fault::Cut { members, store, network, noticed } => {
+            InjectedFault::Cut { members, store, network, noticed } => {
                 for up in [false, true] {
                     for member in members {
                         if *store {
-                            machines.link(*member, 'e', up, *noticed)?;
+                            machines.set_link_state(*member, 'e', up, *noticed)?;
                         }
                         if *network && *noticed {
-                            machines.link(*member, 'f', up, true)?;
-                            machines.link(*member, 'h', up, true)?;
+                            machines.set_link_state(*member, 'f', up, true)?;
+                            machines.set_link_state(*member, 'h', up, true)?;
                         } else if *network {
-                            all.block_member(*member, up);
+                            all.set_member_reachable(*member, up);
                         }
                     }
                     if !up {
@@ -226,9 +230,9 @@ impl Fault {
                     }
                 }
             }
-            Fault::Store(servers) => {
+            InjectedFault::Store(servers) => {
                 servers.iter().for_each(|server| machines.kill_store(*server));
-                all.run_for(chance.between(50, 2000) * MILLISECOND)?;
+                all.run_for(chance.next_between(50, 2000) * MILLISECOND)?;
                 for server in servers {
                     machines.start_store(*server)?;
                 }
@@ -239,11 +243,11 @@ impl Fault {
 }
 
 /// Runs all checks. Returns a description of each check that failed.
-fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
-    let until = monotonic() + PATIENCE;
+fn check_machines(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
+    let until = monotonic_now() + RECOVERY_TIMEOUT;
     let mut wrong = Vec::new();
     loop {
-        let within = 4 * all.period;
+        let within = 4 * all.packet_period;
         // If a seat moves back to its first member, it does so within this time.
         if !all.run_until(until, |all| all.all_flows_have_packets(within))? {
             wrong.push(format!(
@@ -255,7 +259,7 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
         }
         wrong.clear();
         for seat in 0..machines.seats {
-            let before: Vec<usize> = all.flows(seat).map(|flow| flow.member).collect();
+            let before: Vec<usize> = all.flows(seat).map(|flow| flow.last_member).collect();
             match &machines.active_members(seat)[..] {
                 // Compare the bindings only if the leader is still the same; the seat may have moved
                 // meanwhile.
@@ -269,7 +273,7 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
                 }
             }
         }
-        if wrong.is_empty() || monotonic() > until {
+        if wrong.is_empty() || monotonic_now() > until {
             return Ok(wrong);
         }
         all.run_for(200 * MILLISECOND)?;
@@ -278,89 +282,100 @@ fn look(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<String>> {
 
 /// Runs the series of faults.
 pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<FaultsFigure> {
-    let (mut machines, mut all) = begin(path, effort.seats, effort.stores, effort.troubled, programs)?;
-    (all.moves, all.rate) = (true, RATE.min(f64::from(effort.troubled) * 2.0));
-    let mut chance = SeededRandom::new(effort.seed);
+    let (mut machines, mut all) = start_machines_and_routers(
+        path,
+        effort.seat_count,
+        effort.store_server_count,
+        effort.fault_router_count,
+        programs,
+    )?;
+    (all.changes_care_of_address, all.updates_per_second) =
+        (true, REGISTRATIONS_PER_SECOND.min(f64::from(effort.fault_router_count) * 2.0));
+    let mut chance = SeededRandom::new(effort.fault_seed);
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     let (mut lost, mut broken, mut longest, mut forwarded) = (0, 0, 0_u64, 0_u64);
     all.send_all_updates();
-    all.settle(30)?;
-    for number in 0..effort.faults {
-        all.silent = [false; 2];
-        all.run_for(chance.between(200, 500) * MILLISECOND)?;
-        all.silent[number as usize & 1] = true;
-        let fault = Fault::draw(&mut chance, &machines, &all);
-        let begun = monotonic();
-        let doubled = all.seen.doubled;
-        all.watch();
-        fault.happen(&mut chance, &mut machines, &mut all)?;
-        all.silent = [true; 2];
-        let healed = monotonic();
-        let wrong = look(&machines, &mut all)?;
-        all.complete();
-        let silence =
-            (0..machines.seats).flat_map(|seat| all.flows(seat)).map(|flow| flow.silence).max().unwrap_or(0);
+    all.run_until_all_acknowledged(30)?;
+    for number in 0..effort.fault_count {
+        all.halves_without_updates = [false; 2];
+        all.run_for(chance.next_between(200, 500) * MILLISECOND)?;
+        all.halves_without_updates[number as usize & 1] = true;
+        let fault = InjectedFault::draw_fault(&mut chance, &machines, &all);
+        let begun = monotonic_now();
+        let doubled = all.counts.doubled_packets;
+        all.reset_silences();
+        fault.inject_fault(&mut chance, &mut machines, &mut all)?;
+        all.halves_without_updates = [true; 2];
+        let healed = monotonic_now();
+        let wrong = check_machines(&machines, &mut all)?;
+        all.close_silences();
+        let silence = (0..machines.seats)
+            .flat_map(|seat| all.flows(seat))
+            .map(|flow| flow.longest_silence)
+            .max()
+            .unwrap_or(0);
         longest = longest.max(silence);
-        if all.seen.doubled > doubled {
-            forwarded = forwarded.max(all.seen.doubled_at.saturating_sub(begun));
+        if all.counts.doubled_packets > doubled {
+            forwarded = forwarded.max(all.counts.last_doubled_packet_at.saturating_sub(begun));
         }
-        *kinds.entry(fault.kind()).or_default() += 1;
-        console::step(&format!(
+        *kinds.entry(fault.kind_name()).or_default() += 1;
+        console::print_step(&format!(
             "{} {}/{}: {}; silent for at most {} ms, {} packets forwarded by two, all well after {} ms{}",
             path.name(),
             number + 1,
-            effort.faults,
-            fault.words(&machines),
+            effort.fault_count,
+            fault.description(&machines),
             silence / MILLISECOND,
-            all.seen.doubled - doubled,
-            (monotonic() - healed) / MILLISECOND,
+            all.counts.doubled_packets - doubled,
+            (monotonic_now() - healed) / MILLISECOND,
             if wrong.is_empty() { "" } else { ": NOT WELL" }
         ));
-        if let Some(complaint) = all.complaint.take() {
-            console::step(&complaint);
+        if let Some(complaint) = all.first_error.take() {
+            console::print_step(&complaint);
         }
         if !wrong.is_empty() {
-            wrong.iter().take(5).for_each(|one| console::step(one));
+            wrong.iter().take(5).for_each(|one| console::print_step(one));
             lost += wrong.iter().filter(|one| one.starts_with("router")).count() as u64;
             broken += 1;
-            for member in (0..machines.members.len()).filter(|member| machines.members[*member].runs()) {
+            for member in (0..machines.members.len()).filter(|member| machines.members[*member].is_running())
+            {
                 machines.write_member_state(member, &format!("fault{}", number + 1));
             }
-            if broken >= ENOUGH {
+            if broken >= MAX_FAULTS_WITHOUT_RECOVERY {
                 bail!(
                     "after {broken} injected faults the fleet did not recover; seed {}, logs in {}",
-                    effort.seed,
+                    effort.fault_seed,
                     machines.folder().display()
                 );
             }
         }
         // Wait until all routers have their acknowledgements, before the next fault.
-        all.silent = [false; 2];
-        all.settle(10)?;
+        all.halves_without_updates = [false; 2];
+        all.run_until_all_acknowledged(10)?;
     }
     let mut taken = 0;
     for seat in 0..machines.seats {
         taken += machines.takeovers_in_logs(seat)? as u64;
     }
-    let seen = all.seen;
+    let seen = all.counts;
     let figure = FaultsFigure {
         path,
-        seed: effort.seed,
-        routers: effort.troubled,
+        seed: effort.fault_seed,
+        routers: effort.fault_router_count,
         seats: machines.seats,
-        stores: machines.stores(),
-        faults: effort.faults,
+        stores: machines.running_store_servers(),
+        faults: effort.fault_count,
         kinds: kinds.into_iter().collect(),
         acknowledged: seen.acknowledged,
-        late: seen.late,
-        two: seen.two,
-        wrong: seen.wrong,
-        changes: seen.changes,
-        taken,
+        late_acknowledgements: seen.late_acknowledgements,
+        two: seen.acknowledgements_of_two_members,
+        wrong: seen.wrong_acknowledgements,
+        changes: seen.leader_changes,
+        takeovers_in_logs: taken,
         lost,
-        broken,
-        packets: seen.packets,
-        doubled: seen.doubled,
+        faults_without_recovery: broken,
+        packets: seen.sent_packets,
+        doubled: seen.doubled_packets,
         doubled_ms: forwarded as f64 / 1e6,
         longest_ms: longest as f64 / 1e6,
     };
@@ -376,11 +391,11 @@ mod tests {
     fn equal_seeds_give_equal_faults() {
         let draw = |seed| {
             let mut chance = SeededRandom::new(seed);
-            (0..5).map(|_| chance.below(100)).collect::<Vec<_>>()
+            (0..5).map(|_| chance.next_below(100)).collect::<Vec<_>>()
         };
         assert_eq!(draw(7), draw(7));
         assert_ne!(draw(7), draw(8));
         let mut chance = SeededRandom::new(1);
-        assert!((0..100).all(|_| (3..6).contains(&chance.between(3, 6))));
+        assert!((0..100).all(|_| (3..6).contains(&chance.next_between(3, 6))));
     }
 }

@@ -22,28 +22,28 @@ use super::cores::Cores;
 use super::figures::{FaultsFigure, TakeoverFigure};
 use super::path::Path;
 use super::world::Programs;
-use carnet_testbed::clock::{MILLISECOND, SECOND, monotonic};
+use carnet_testbed::clock::{MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::console;
 use carnet_testbed::traffic::stats::percentile;
 use faults::SeededRandom;
 use routers::Routers;
-use world::{MACHINES, Machines};
+use world::{MACHINE_NAMES, Machines};
 
-pub use world::etcd;
+pub use world::find_etcd;
 
 /// Time after which each router renews its registration, in seconds.
-const REFRESH: f64 = 45.0;
+const REFRESH_PERIOD_SECONDS: f64 = 45.0;
 /// Time in nanoseconds for which a killed machine stays dead before the checks.
-const DEAD: u64 = 3 * SECOND;
+const DOWN_TIME_OF_KILLED_MACHINE: u64 = 3 * SECOND;
 
 /// Returns the time between two packets of a flow: 20 packets per second, and at most 10,000 per second of
 /// all flows.
-fn period(routers: u32) -> u64 {
+fn packet_period(routers: u32) -> u64 {
     (50 * MILLISECOND).max(u64::from(routers) * SECOND / 20_000)
 }
 
 /// Starts the machines, and registers all routers.
-fn begin(
+fn start_machines_and_routers(
     path: Path,
     seats: usize,
     stores: usize,
@@ -51,60 +51,72 @@ fn begin(
     programs: &Programs,
 ) -> anyhow::Result<(Machines, Routers)> {
     let machines = Machines::start(path, seats, stores, routers, programs)?;
-    let mut all = Routers::new(&machines, routers, period(routers))?;
+    let mut all = Routers::new(&machines, routers, packet_period(routers))?;
     all.send_all_updates();
     ensure!(
-        all.settle(60)?,
+        all.run_until_all_acknowledged(60)?,
         "{} of {routers} simulated mobile routers have no Binding Acknowledgement after 60 s",
         all.waiting_routers()
     );
-    let flows = all.run_until(monotonic() + 30 * SECOND, |all| all.all_flows_have_packets(4 * all.period))?;
+    let flows = all
+        .run_until(monotonic_now() + 30 * SECOND, |all| all.all_flows_have_packets(4 * all.packet_period))?;
     ensure!(
         flows,
         "expected packets of all flows, but only {} of {} flows arrive",
-        all.flows_with_packets(4 * all.period),
+        all.flows_with_packets(4 * all.packet_period),
         2 * routers
     );
     Ok((machines, all))
 }
 
 /// Kills the machines one after the other, and measures each takeover.
-fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<TakeoverFigure> {
-    let (mut machines, mut all) = begin(path, effort.seats, effort.stores, effort.carried, programs)?;
-    all.rate = f64::from(effort.carried) / REFRESH;
+fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<TakeoverFigure> {
+    let (mut machines, mut all) = start_machines_and_routers(
+        path,
+        effort.seat_count,
+        effort.store_server_count,
+        effort.takeover_router_count,
+        programs,
+    )?;
+    all.updates_per_second = f64::from(effort.takeover_router_count) / REFRESH_PERIOD_SECONDS;
     let mut chance = SeededRandom::new(1);
     let (mut silences, mut others, mut back, mut missing) = (Vec::new(), 0, Vec::new(), 0);
-    for round in 0..effort.kills {
-        let machine = round % MACHINES.len();
+    for round in 0..effort.kill_count {
+        let machine = round % MACHINE_NAMES.len();
         let on = machines.members_on(machine);
         // Wait until each seat is at its first member. On a busy machine a lease may have ended, so that a
         // seat has moved and is moving back. A kill at that time would measure nothing.
         let at_home: Vec<Vec<usize>> =
-            (0..machines.seats).map(|seat| machines.members_on(seat % MACHINES.len())).collect();
-        let settled = all.run_until(monotonic() + 30 * SECOND, |all| {
-            at_home.iter().enumerate().all(|(seat, on)| all.flows(seat).all(|flow| on.contains(&flow.member)))
+            (0..machines.seats).map(|seat| machines.members_on(seat % MACHINE_NAMES.len())).collect();
+        let settled = all.run_until(monotonic_now() + 30 * SECOND, |all| {
+            at_home
+                .iter()
+                .enumerate()
+                .all(|(seat, on)| all.flows(seat).all(|flow| on.contains(&flow.last_member)))
         })?;
         ensure!(
             settled,
             "expected each home agent (seat) at the first member of its list, found another leader after 30 \
              s"
         );
-        all.watch();
-        all.run_for(chance.between(300, 800) * MILLISECOND)?;
+        all.reset_silences();
+        all.run_for(chance.next_between(300, 800) * MILLISECOND)?;
         let affected: Vec<usize> = (0..machines.seats)
-            .filter(|seat| all.flows(*seat).next().is_some_and(|flow| on.contains(&flow.member)))
+            .filter(|seat| all.flows(*seat).next().is_some_and(|flow| on.contains(&flow.last_member)))
             .collect();
         for keepers in [true, false] {
             for member in &on {
-                machines.members[*member].signal(keepers, true, Signal::SIGKILL);
+                machines.members[*member].signal_processes(keepers, true, Signal::SIGKILL);
             }
         }
-        all.run_for(DEAD)?;
+        all.run_for(DOWN_TIME_OF_KILLED_MACHINE)?;
         let so_far = silences.len();
-        all.run_until(monotonic() + 30 * SECOND, |all| all.all_flows_have_packets(4 * all.period))?;
-        all.complete();
+        all.run_until(monotonic_now() + 30 * SECOND, |all| {
+            all.all_flows_have_packets(4 * all.packet_period)
+        })?;
+        all.close_silences();
         for seat in 0..machines.seats {
-            let of_seat = all.flows(seat).map(|flow| flow.silence);
+            let of_seat = all.flows(seat).map(|flow| flow.longest_silence);
             if affected.contains(&seat) {
                 silences.extend(of_seat);
             } else {
@@ -120,31 +132,31 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
             };
             let lost = all.missing_bindings(*seat, *member, bindings);
             if let Some(first) = lost.first() {
-                console::step(first);
+                console::print_step(first);
             }
             missing += lost.len();
         }
         for member in &on {
-            machines.members[*member].reap();
+            machines.members[*member].reap_process();
             machines.start_member(*member)?;
         }
         all.run_for(SECOND)?;
-        all.watch();
-        let returned = all.run_until(monotonic() + 30 * SECOND, |all| {
-            affected.iter().all(|seat| all.flows(*seat).all(|flow| on.contains(&flow.member)))
+        all.reset_silences();
+        let returned = all.run_until(monotonic_now() + 30 * SECOND, |all| {
+            affected.iter().all(|seat| all.flows(*seat).all(|flow| on.contains(&flow.last_member)))
         })?;
         ensure!(
             returned || affected.is_empty(),
             "expected the member {} to lead its home agent (seat) again after 30 s, found another leader",
-            MACHINES[machine]
+            MACHINE_NAMES[machine]
         );
         all.run_for(SECOND)?;
-        all.complete();
-        back.extend(affected.iter().flat_map(|seat| all.flows(*seat)).map(|flow| flow.silence));
-        console::step(&format!(
+        all.close_silences();
+        back.extend(affected.iter().flat_map(|seat| all.flows(*seat)).map(|flow| flow.longest_silence));
+        console::print_step(&format!(
             "{}: {} dies with {} flows, silent for at most {} ms; it comes back",
             path.name(),
-            MACHINES[machine],
+            MACHINE_NAMES[machine],
             silences.len() - so_far,
             longest / MILLISECOND
         ));
@@ -155,26 +167,26 @@ fn kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<Tak
     let within = |time: u64| silences.iter().filter(|one| **one <= time).count() as u64;
     let figure = TakeoverFigure {
         path,
-        routers: effort.carried,
+        routers: effort.takeover_router_count,
         seats: machines.seats,
-        stores: machines.stores(),
-        packets: 2e9 * f64::from(effort.carried) / all.period as f64,
-        period_ms: all.period as f64 / 1e6,
-        kills: effort.kills,
+        stores: machines.running_store_servers(),
+        packets: 2e9 * f64::from(effort.takeover_router_count) / all.packet_period as f64,
+        period_ms: all.packet_period as f64 / 1e6,
+        kills: effort.kill_count,
         flows: silences.len() as u64,
         within_1s: within(SECOND),
         within_2s: within(2 * SECOND),
         median_ms: ms(percentile(&silences, 50.0)),
         p99_ms: ms(percentile(&silences, 99.0)),
         longest_ms: ms(silences.last().copied()),
-        others_ms: ms(Some(others)),
+        longest_outage_of_other_seats_ms: ms(Some(others)),
         back_ms: ms(back.last().copied()),
-        missing: missing as u64,
-        two: all.seen.two,
-        wrong: all.seen.wrong,
+        missing_bindings: missing as u64,
+        acknowledgements_of_two_members: all.counts.acknowledgements_of_two_members,
+        wrong_acknowledgements: all.counts.wrong_acknowledgements,
     };
-    if let Some(complaint) = &all.complaint {
-        console::step(complaint);
+    if let Some(complaint) = &all.first_error {
+        console::print_step(complaint);
     }
     machines.stop()?;
     Ok(figure)
@@ -191,10 +203,10 @@ pub fn measure(
     cores.unpin()?;
     let (mut takeovers, mut faults) = (Vec::new(), Vec::new());
     for path in paths.iter().copied().filter(|path| matches!(path, Path::Tun | Path::Bpf)) {
-        if effort.kills > 0 {
-            takeovers.push(kills(path, effort, programs)?);
+        if effort.kill_count > 0 {
+            takeovers.push(measure_kills(path, effort, programs)?);
         }
-        if effort.faults > 0 {
+        if effort.fault_count > 0 {
             faults.push(faults::measure(path, effort, programs)?);
         }
     }

@@ -20,32 +20,36 @@ use nix::sys::socket::sockopt::{RcvBufForce, SndBufForce};
 use nix::sys::socket::{MsgFlags, MultiHeaders, recvmmsg, sendmmsg, setsockopt};
 use socket2::Socket;
 
-use super::super::fleet::{MOBILE, identity};
-use super::super::packet::{Frame, IPV6, LINK, SMALLEST, UDP};
+use super::super::fleet::{MOBILE_NETWORKS_HIGH_BITS, router_identity};
+use super::super::packet::{
+    ETHERNET_HEADER_LENGTH, Frame, IPV6_HEADER_LENGTH, SMALLEST_PACKET_LENGTH, UDP_HEADER_LENGTH,
+};
 use super::super::sender::QdiscBypass;
-use super::super::updates::{KEY, Signer, acknowledgement, update};
-use super::super::world::{CN, run_in_node};
-use super::world::{Machines, NET, address, hardware};
-use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic};
+use super::super::updates::{
+    AUTHENTICATION_KEY, MessageAuthenticator, binding_update_frame, parse_binding_acknowledgement,
+};
+use super::super::world::{CORRESPONDENT_ADDRESS, run_in_node};
+use super::world::{Machines, ROUTERS_NODE, home_agent_address, link_addresses_of};
+use carnet_testbed::clock::{self, MILLISECOND, SECOND, monotonic_now};
 use carnet_testbed::frame_socket::packet_socket;
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
 
 /// Maximum number of frames per system call.
-const BATCH: usize = 64;
+const FRAMES_PER_BATCH: usize = 64;
 /// Maximum length in octets of a received frame.
-const FRAME: usize = 2048;
-const BUFFER: usize = 16 << 20;
+const MAX_FRAME_SIZE: usize = 2048;
+const SOCKET_BUFFER_SIZE: usize = 16 << 20;
 /// Time in nanoseconds after which a router retransmits a Binding Update without acknowledgement.
-const AGAIN: u64 = 300 * MILLISECOND;
+const RETRANSMISSION_TIMEOUT: u64 = 300 * MILLISECOND;
 /// Lifetime that routers request, in units of four seconds.
-const LIFETIME: u16 = 600;
+const BINDING_LIFETIME_UNITS: u16 = 600;
 /// Minimum time, in nanoseconds, in which a seat can move to another member and back, because a lease lasts
 /// half a second. If the benchmark ends a home agent, its seat may move faster ([`Routers::expect_change`]).
-const THERE_AND_BACK: u64 = 400 * MILLISECOND;
+const MIN_TIME_OF_SEAT_RETURN: u64 = 400 * MILLISECOND;
 /// Number of latest packets of a flow whose numbers it stores.
-const REMEMBERED: usize = 8;
+const REMEMBERED_PACKETS_PER_FLOW: usize = 8;
 /// Status "sequence number out of window" (RFC 6275 6.1.8).
-const OUT_OF_WINDOW: u8 = 135;
+const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 const PROTOCOL_IPV6: u8 = 41;
 const PROTOCOL_UDP: u8 = 17;
 
@@ -58,40 +62,40 @@ pub fn is_equal_or_newer(one: u16, than: u16) -> bool {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Flow {
     /// Arrival time of the last packet, in nanoseconds.
-    pub last_packet: u64,
-    /// Longest time in nanoseconds between two packets since [`Routers::watch`].
-    pub silence: u64,
+    pub last_packet_at: u64,
+    /// Longest time in nanoseconds between two packets since [`Routers::reset_silences`].
+    pub longest_silence: u64,
     /// Index of the member that forwarded the last packet.
-    pub member: usize,
+    pub last_member: usize,
     /// The latest packet numbers, each with the member that forwarded the packet.
-    seen: [(u32, usize); REMEMBERED],
+    recent_packets: [(u32, usize); REMEMBERED_PACKETS_PER_FLOW],
 }
 
 #[derive(Debug)]
-struct Router {
+struct SimulatedRouter {
     seat: usize,
-    down: Frame,
-    up: [Frame; 2],
+    frame_to_mobile_network: Frame,
+    frames_from_mobile_network: [Frame; 2],
     /// Sequence number of the router's last Binding Update.
-    sent: u16,
-    acknowledged: Option<u16>,
+    sent_sequence_number: u16,
+    acknowledged_sequence_number: Option<u16>,
     /// While the router waits for an acknowledgement: times of the first and the last transmission of its
     /// Binding Update.
-    waits: Option<(u64, u64)>,
+    unacknowledged_update: Option<(u64, u64)>,
     /// Time when each of the last 16 Binding Updates was sent, indexed by the last four bits of its sequence
     /// number.
-    asked: [u64; 16],
+    update_times: [u64; 16],
     flows: [Flow; 2],
     /// Index of the care-of address, 0 or 1, at which the last packet arrived.
-    at: u16,
+    last_care_of_index: u16,
 }
 
 /// State of a seat: the member that acknowledges Binding Updates for it.
 #[derive(Debug, Clone, Copy, Default)]
 struct SeatState {
-    member: Option<usize>,
-    former: Option<usize>,
-    since: u64,
+    current_member: Option<usize>,
+    previous_member: Option<usize>,
+    leader_since: u64,
 }
 
 /// Counts of the packets that the benchmark has received.
@@ -101,69 +105,69 @@ pub struct SenderCounts {
     pub acknowledged: u64,
     /// Number of late acknowledgements: they arrived after another member's first acknowledgement, but for
     /// Binding Updates from before it.
-    pub late: u64,
+    pub late_acknowledgements: u64,
     /// Number of times that two members acknowledged for one seat at once.
-    pub two: u64,
+    pub acknowledgements_of_two_members: u64,
     /// Number of answers that failed a check.
-    pub wrong: u64,
+    pub wrong_acknowledgements: u64,
     /// Number of sent packets; the sender sends each one to all members.
-    pub packets: u64,
+    pub sent_packets: u64,
     /// Number of packets that two members forwarded.
-    pub doubled: u64,
+    pub doubled_packets: u64,
     /// Arrival time in nanoseconds of the last packet that two members forwarded.
-    pub doubled_at: u64,
+    pub last_doubled_packet_at: u64,
     /// Number of times that another member began to acknowledge for a seat.
-    pub changes: u64,
+    pub leader_changes: u64,
 }
 
 /// A link of a member, and whether the sender lets packets pass.
-struct Port {
+struct MemberPort {
     socket: Socket,
     member: usize,
-    hosts: bool,
-    open: bool,
+    faces_hosts: bool,
+    is_open: bool,
 }
 
 /// The routers and their hosts.
 pub struct Routers {
-    ports: Vec<Port>,
+    ports: Vec<MemberPort>,
     /// Ports of each seat: links of its members to routers, and to hosts.
-    of_seat: Vec<[Vec<usize>; 2]>,
-    agents: Vec<Ipv6Addr>,
-    signer: Signer,
-    routers: Vec<Router>,
-    voices: Vec<SeatState>,
+    ports_of_seats: Vec<[Vec<usize>; 2]>,
+    home_agents: Vec<Ipv6Addr>,
+    signer: MessageAuthenticator,
+    routers: Vec<SimulatedRouter>,
+    seat_states: Vec<SeatState>,
     /// Nanoseconds between two packets of a flow.
-    pub period: u64,
+    pub packet_period: u64,
     /// Binding Updates per second of all routers together.
-    pub rate: f64,
+    pub updates_per_second: f64,
     /// Whether a router changes its care-of address with each Binding Update.
-    pub moves: bool,
+    pub changes_care_of_address: bool,
     /// Whether routers send no Binding Updates: first for routers with an even number, then for those with an
     /// odd number.
-    pub silent: [bool; 2],
-    started: u64,
-    turn: u64,
-    asked: u64,
-    next: u32,
+    pub halves_without_updates: [bool; 2],
+    started_at: u64,
+    sent_rounds: u64,
+    sent_updates: u64,
+    next_router: u32,
     /// Counts of the packets that the benchmark has received.
-    pub seen: SenderCounts,
+    pub counts: SenderCounts,
     /// Error in the first wrong acknowledgement.
-    pub complaint: Option<String>,
+    pub first_error: Option<String>,
     buffer: Vec<u8>,
 }
 
 impl std::fmt::Debug for Routers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Routers").field("seen", &self.seen).finish_non_exhaustive()
+        f.debug_struct("Routers").field("seen", &self.counts).finish_non_exhaustive()
     }
 }
 
 /// Returns the care-of address of a router's Binding Update with this sequence number. With `moves` it
 /// alternates between two addresses.
-fn care_of(number: u32, sequence: u16, moves: bool) -> Ipv6Addr {
+fn care_of_address(number: u32, sequence: u16, moves: bool) -> Ipv6Addr {
     let last = if moves { sequence & 1 } else { 0 };
-    Ipv6Addr::from(u128::from(identity(number).care_of_address) + u128::from(last))
+    Ipv6Addr::from(u128::from(router_identity(number).care_of_address) + u128::from(last))
 }
 
 impl Routers {
@@ -173,59 +177,61 @@ impl Routers {
         let mut of_seat = vec![[Vec::new(), Vec::new()]; machines.seats];
         for (at, member) in machines.members.iter().enumerate() {
             for (kind, hosts) in [('f', false), ('h', true)] {
-                let socket = run_in_node(NET, || {
-                    let socket = packet_socket(&member.end(kind), Some(libc::ETH_P_IPV6 as u16))?;
-                    setsockopt(&socket, SndBufForce, &BUFFER)?;
-                    setsockopt(&socket, RcvBufForce, &BUFFER)?;
+                let socket = run_in_node(ROUTERS_NODE, || {
+                    let socket = packet_socket(&member.interface_name(kind), Some(libc::ETH_P_IPV6 as u16))?;
+                    setsockopt(&socket, SndBufForce, &SOCKET_BUFFER_SIZE)?;
+                    setsockopt(&socket, RcvBufForce, &SOCKET_BUFFER_SIZE)?;
                     setsockopt(&socket, QdiscBypass, &true)?;
                     socket.set_nonblocking(true)?;
                     Ok(socket)
                 })
-                .with_context(|| format!("cannot open a packet socket at {}", member.end(kind)))?;
+                .with_context(|| format!("cannot open a packet socket at {}", member.interface_name(kind)))?;
                 of_seat[member.seat][usize::from(hosts)].push(ports.len());
-                ports.push(Port { socket, member: at, hosts, open: true });
+                ports.push(MemberPort { socket, member: at, faces_hosts: hosts, is_open: true });
             }
         }
-        let agents = (0..machines.seats).map(|seat| address(seat).parse()).collect::<Result<Vec<_>, _>>()?;
-        let host: Ipv6Addr = CN.parse()?;
+        let agents = (0..machines.seats)
+            .map(|seat| home_agent_address(seat).parse())
+            .collect::<Result<Vec<_>, _>>()?;
+        let host: Ipv6Addr = CORRESPONDENT_ADDRESS.parse()?;
         let routers = (0..number).map(|number| {
-            let (who, seat) = (identity(number), number as usize % machines.seats);
-            let node = Ipv6Addr::from(u128::from(who.prefix) << 64 | 2);
-            let [routers, hosts] = [false, true].map(hardware);
+            let (who, seat) = (router_identity(number), number as usize % machines.seats);
+            let node = Ipv6Addr::from(u128::from(who.mobile_network_prefix) << 64 | 2);
+            let [routers, hosts] = [false, true].map(link_addresses_of);
             let up = |sequence| {
-                let outer = (care_of(number, sequence, true), agents[seat]);
-                Frame::new(routers, Some(outer), (node, host), SMALLEST)
+                let outer = (care_of_address(number, sequence, true), agents[seat]);
+                Frame::new(routers, Some(outer), (node, host), SMALLEST_PACKET_LENGTH)
             };
-            Router {
+            SimulatedRouter {
                 seat,
-                down: Frame::new(hosts, None, (host, node), SMALLEST),
-                up: [up(0), up(1)],
-                sent: 0,
-                acknowledged: None,
-                waits: None,
-                asked: [0; 16],
+                frame_to_mobile_network: Frame::new(hosts, None, (host, node), SMALLEST_PACKET_LENGTH),
+                frames_from_mobile_network: [up(0), up(1)],
+                sent_sequence_number: 0,
+                acknowledged_sequence_number: None,
+                unacknowledged_update: None,
+                update_times: [0; 16],
                 flows: [Flow::default(); 2],
-                at: 0,
+                last_care_of_index: 0,
             }
         });
         Ok(Routers {
             routers: routers.collect(),
             ports,
-            of_seat,
-            agents,
-            signer: Signer::new(&KEY)?,
-            voices: vec![SeatState::default(); machines.seats],
-            period,
-            rate: 0.0,
-            moves: false,
-            silent: [false; 2],
-            started: monotonic(),
-            turn: 0,
-            asked: 0,
-            next: 0,
-            seen: SenderCounts::default(),
-            complaint: None,
-            buffer: vec![0; BATCH * FRAME],
+            ports_of_seats: of_seat,
+            home_agents: agents,
+            signer: MessageAuthenticator::new(&AUTHENTICATION_KEY)?,
+            seat_states: vec![SeatState::default(); machines.seats],
+            packet_period: period,
+            updates_per_second: 0.0,
+            changes_care_of_address: false,
+            halves_without_updates: [false; 2],
+            started_at: monotonic_now(),
+            sent_rounds: 0,
+            sent_updates: 0,
+            next_router: 0,
+            counts: SenderCounts::default(),
+            first_error: None,
+            buffer: vec![0; FRAMES_PER_BATCH * MAX_FRAME_SIZE],
         })
     }
 
@@ -240,52 +246,54 @@ impl Routers {
     }
 
     /// Starts to measure the silences of all flows.
-    pub fn watch(&mut self) {
+    pub fn reset_silences(&mut self) {
         for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
-            flow.silence = 0;
+            flow.longest_silence = 0;
         }
     }
 
     /// Ends the measurement. A silence that has not ended counts with its length so far.
-    pub fn complete(&mut self) {
-        let now = monotonic();
+    pub fn close_silences(&mut self) {
+        let now = monotonic_now();
         for flow in self.routers.iter_mut().flat_map(|router| &mut router.flows) {
-            flow.silence = flow.silence.max(now.saturating_sub(flow.last_packet));
+            flow.longest_silence = flow.longest_silence.max(now.saturating_sub(flow.last_packet_at));
         }
     }
 
     /// Blocks all packets between the network and a member, or lets them pass again.
-    pub fn block_member(&mut self, member: usize, open: bool) {
+    pub fn set_member_reachable(&mut self, member: usize, open: bool) {
         for port in self.ports.iter_mut().filter(|port| port.member == member) {
-            port.open = open;
+            port.is_open = open;
         }
     }
 
     /// Returns the number of routers that wait for an answer.
     pub fn waiting_routers(&self) -> usize {
-        self.routers.iter().filter(|router| router.waits.is_some()).count()
+        self.routers.iter().filter(|router| router.unacknowledged_update.is_some()).count()
     }
 
     /// Makes all routers send a new Binding Update.
     pub fn send_all_updates(&mut self) {
-        let (now, count) = (monotonic(), u64::from(self.len()));
+        let (now, count) = (monotonic_now(), u64::from(self.len()));
         for (number, router) in (0..).zip(&mut self.routers) {
             // Let all routers send now, spread over a tenth of a second.
             let part = number * 100 * MILLISECOND / count;
-            router.waits.get_or_insert((now, (now + part).saturating_sub(AGAIN)));
+            router
+                .unacknowledged_update
+                .get_or_insert((now, (now + part).saturating_sub(RETRANSMISSION_TIMEOUT)));
         }
     }
 
     /// Runs routers and hosts for `time` nanoseconds.
     pub fn run_for(&mut self, time: u64) -> anyhow::Result<()> {
-        let until = monotonic() + time;
+        let until = monotonic_now() + time;
         self.run_until(until, |_| false).map(drop)
     }
 
     /// Runs routers and hosts until `is_so` holds or the time is `end`. Returns whether it holds.
     pub fn run_until(&mut self, end: u64, mut is_so: impl FnMut(&Self) -> bool) -> anyhow::Result<bool> {
         loop {
-            let now = monotonic();
+            let now = monotonic_now();
             if is_so(self) {
                 return Ok(true);
             }
@@ -295,11 +303,11 @@ impl Routers {
             if has_to_stop() {
                 return Err(Interrupted.into());
             }
-            self.traffic(now)?;
-            self.ask(now)?;
+            self.send_due_packets(now)?;
+            self.send_due_updates(now)?;
             let mut any = false;
             for port in 0..self.ports.len() {
-                any |= self.hear(port)?;
+                any |= self.receive_frames(port)?;
             }
             if !any {
                 clock::sleep(MILLISECOND / 5);
@@ -308,29 +316,31 @@ impl Routers {
     }
 
     /// Sends the packets of the flows that are due.
-    fn traffic(&mut self, now: u64) -> anyhow::Result<()> {
+    fn send_due_packets(&mut self, now: u64) -> anyhow::Result<()> {
         let count = self.routers.len() as u64;
-        let due = (u128::from(now - self.started) * u128::from(count) / u128::from(self.period)) as u64;
+        let due =
+            (u128::from(now - self.started_at) * u128::from(count) / u128::from(self.packet_period)) as u64;
         // If the sender is late, it makes up for at most one round of packets, and skips the others.
-        self.turn = self.turn.max(due.saturating_sub(count));
-        while self.turn < due {
-            let turns: Vec<u64> = (self.turn..due.min(self.turn + BATCH as u64)).collect();
-            self.turn += turns.len() as u64;
-            let mut numbers: Vec<Vec<usize>> = vec![Vec::new(); self.of_seat.len()];
+        self.sent_rounds = self.sent_rounds.max(due.saturating_sub(count));
+        while self.sent_rounds < due {
+            let turns: Vec<u64> =
+                (self.sent_rounds..due.min(self.sent_rounds + FRAMES_PER_BATCH as u64)).collect();
+            self.sent_rounds += turns.len() as u64;
+            let mut numbers: Vec<Vec<usize>> = vec![Vec::new(); self.ports_of_seats.len()];
             for turn in turns {
                 let at = (turn % count) as usize;
                 let router = &mut self.routers[at];
                 let packet = (turn / count) as u32;
-                router.down.number(packet);
-                router.up.iter_mut().for_each(|frame| frame.number(packet));
+                router.frame_to_mobile_network.set_number(packet);
+                router.frames_from_mobile_network.iter_mut().for_each(|frame| frame.set_number(packet));
                 numbers[router.seat].push(at);
             }
             for (seat, numbers) in numbers.iter().enumerate() {
-                self.seen.packets += 2 * numbers.len() as u64;
+                self.counts.sent_packets += 2 * numbers.len() as u64;
                 for hosts in [false, true] {
                     let frames: Vec<&[u8]> =
-                        numbers.iter().map(|at| self.frame_of(*at, hosts).octets()).collect();
-                    self.send(seat, hosts, &frames)?;
+                        numbers.iter().map(|at| self.current_frame(*at, hosts).octets()).collect();
+                    self.send_frames(seat, hosts, &frames)?;
                 }
             }
         }
@@ -338,29 +348,29 @@ impl Routers {
     }
 
     /// Returns the next packet of a router.
-    fn frame_of(&self, at: usize, hosts: bool) -> &Frame {
+    fn current_frame(&self, at: usize, hosts: bool) -> &Frame {
         let router = &self.routers[at];
         if hosts {
-            return &router.down;
+            return &router.frame_to_mobile_network;
         }
-        if !self.moves {
-            return &router.up[0];
+        if !self.changes_care_of_address {
+            return &router.frames_from_mobile_network[0];
         }
         // While a router waits for an answer, it does not know which of its care-of addresses is registered,
         // so it sends from both in turn.
-        let sequence = match (router.acknowledged, router.waits) {
+        let sequence = match (router.acknowledged_sequence_number, router.unacknowledged_update) {
             (Some(sequence), None) => sequence,
-            _ => (self.turn / self.routers.len() as u64) as u16,
+            _ => (self.sent_rounds / self.routers.len() as u64) as u16,
         };
-        &router.up[usize::from(sequence & 1)]
+        &router.frames_from_mobile_network[usize::from(sequence & 1)]
     }
 
     /// Sends frames to all members of a seat.
-    fn send(&self, seat: usize, hosts: bool, frames: &[&[u8]]) -> anyhow::Result<()> {
+    fn send_frames(&self, seat: usize, hosts: bool, frames: &[&[u8]]) -> anyhow::Result<()> {
         let slices: Vec<[IoSlice<'_>; 1]> = frames.iter().map(|frame| [IoSlice::new(frame)]).collect();
-        for port in &self.of_seat[seat][usize::from(hosts)] {
+        for port in &self.ports_of_seats[seat][usize::from(hosts)] {
             let port = &self.ports[*port];
-            if !port.open || slices.is_empty() {
+            if !port.is_open || slices.is_empty() {
                 continue;
             }
             let mut headers = MultiHeaders::<()>::preallocate(slices.len(), None);
@@ -375,61 +385,72 @@ impl Routers {
         Ok(())
     }
 
-    fn is_silent(&self, number: u32) -> bool {
-        self.silent[number as usize & 1]
+    fn sends_no_updates(&self, number: u32) -> bool {
+        self.halves_without_updates[number as usize & 1]
     }
 
     /// Sends the Binding Updates that are due.
-    fn ask(&mut self, now: u64) -> anyhow::Result<()> {
-        let due = ((now - self.started) as f64 * self.rate / 1e9) as u64;
-        self.asked = self.asked.max(due.saturating_sub(BATCH as u64));
-        while self.asked < due {
-            self.asked += 1;
-            let number = self.next;
-            self.next = (number + 1) % self.len();
-            if self.routers[number as usize].waits.is_none() && !self.is_silent(number) {
-                self.update(number, now)?;
+    fn send_due_updates(&mut self, now: u64) -> anyhow::Result<()> {
+        let due = ((now - self.started_at) as f64 * self.updates_per_second / 1e9) as u64;
+        self.sent_updates = self.sent_updates.max(due.saturating_sub(FRAMES_PER_BATCH as u64));
+        while self.sent_updates < due {
+            self.sent_updates += 1;
+            let number = self.next_router;
+            self.next_router = (number + 1) % self.len();
+            if self.routers[number as usize].unacknowledged_update.is_none() && !self.sends_no_updates(number)
+            {
+                self.send_update(number, now)?;
             }
         }
         for number in 0..self.len() {
-            let waits = self.routers[number as usize].waits;
-            if waits.is_some_and(|(_, asked)| now >= asked + AGAIN) && !self.is_silent(number) {
-                self.update(number, now)?;
+            let waits = self.routers[number as usize].unacknowledged_update;
+            if waits.is_some_and(|(_, asked)| now >= asked + RETRANSMISSION_TIMEOUT)
+                && !self.sends_no_updates(number)
+            {
+                self.send_update(number, now)?;
             }
         }
         Ok(())
     }
 
     /// Sends a router's Binding Update with the next sequence number.
-    fn update(&mut self, number: u32, now: u64) -> anyhow::Result<()> {
-        let moves = self.moves;
+    fn send_update(&mut self, number: u32, now: u64) -> anyhow::Result<()> {
+        let moves = self.changes_care_of_address;
         let router = &mut self.routers[number as usize];
-        router.sent = router.sent.wrapping_add(1);
-        let sequence = router.sent;
-        router.asked[usize::from(sequence & 15)] = now;
-        router.waits = Some((router.waits.map_or(now, |(since, _)| since), now));
+        router.sent_sequence_number = router.sent_sequence_number.wrapping_add(1);
+        let sequence = router.sent_sequence_number;
+        router.update_times[usize::from(sequence & 15)] = now;
+        router.unacknowledged_update =
+            Some((router.unacknowledged_update.map_or(now, |(since, _)| since), now));
         let seat = router.seat;
-        let mut who = identity(number);
-        who.care_of_address = care_of(number, sequence, moves);
-        let frame = update(hardware(false), self.agents[seat], who, sequence, LIFETIME, &self.signer);
-        self.send(seat, false, &[&frame])
+        let mut who = router_identity(number);
+        who.care_of_address = care_of_address(number, sequence, moves);
+        let frame = binding_update_frame(
+            link_addresses_of(false),
+            self.home_agents[seat],
+            who,
+            sequence,
+            BINDING_LIFETIME_UNITS,
+            &self.signer,
+        );
+        self.send_frames(seat, false, &[&frame])
     }
 
     /// Receives the frames that have arrived at a port. Returns whether any frame had arrived.
-    fn hear(&mut self, port: usize) -> anyhow::Result<bool> {
+    fn receive_frames(&mut self, port: usize) -> anyhow::Result<bool> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let result = self.take(port, &mut buffer);
+        let result = self.receive_batch(port, &mut buffer);
         self.buffer = buffer;
         result
     }
 
-    fn take(&mut self, port: usize, buffer: &mut [u8]) -> anyhow::Result<bool> {
+    fn receive_batch(&mut self, port: usize, buffer: &mut [u8]) -> anyhow::Result<bool> {
         let mut any = false;
         loop {
             let lengths: Vec<usize> = {
-                let mut headers = MultiHeaders::<()>::preallocate(BATCH, None);
+                let mut headers = MultiHeaders::<()>::preallocate(FRAMES_PER_BATCH, None);
                 let mut slices: Vec<[IoSliceMut<'_>; 1]> =
-                    buffer.chunks_mut(FRAME).map(|chunk| [IoSliceMut::new(chunk)]).collect();
+                    buffer.chunks_mut(MAX_FRAME_SIZE).map(|chunk| [IoSliceMut::new(chunk)]).collect();
                 let fd = self.ports[port].socket.as_raw_fd();
                 match recvmmsg(fd, &mut headers, slices.iter_mut(), MsgFlags::MSG_DONTWAIT, None) {
                     Ok(messages) => messages.map(|message| message.bytes).collect(),
@@ -438,146 +459,165 @@ impl Routers {
                 }
             };
             any = true;
-            let Port { member, hosts, open, .. } = self.ports[port];
+            let MemberPort { member, faces_hosts: hosts, is_open: open, .. } = self.ports[port];
             if open {
-                let now = monotonic();
-                for (frame, length) in buffer.chunks(FRAME).zip(&lengths) {
-                    self.frame(&frame[..*length], member, hosts, now);
+                let now = monotonic_now();
+                for (frame, length) in buffer.chunks(MAX_FRAME_SIZE).zip(&lengths) {
+                    self.handle_frame(&frame[..*length], member, hosts, now);
                 }
             }
-            if lengths.len() < BATCH {
+            if lengths.len() < FRAMES_PER_BATCH {
                 return Ok(any);
             }
         }
     }
 
     /// Handles a frame that a member sent.
-    fn frame(&mut self, frame: &[u8], member: usize, hosts: bool, now: u64) {
+    fn handle_frame(&mut self, frame: &[u8], member: usize, hosts: bool, now: u64) {
         let wide =
             |at: usize| frame.get(at..at + 8).map(|it| u64::from_be_bytes(it.try_into().unwrap_or_default()));
         let number_at =
             |at: usize| frame.get(at..at + 4).map(|it| u32::from_be_bytes(it.try_into().unwrap_or_default()));
-        let protocol = frame.get(LINK + 6).copied();
+        let protocol = frame.get(ETHERNET_HEADER_LENGTH + 6).copied();
         // If a member does not lead the seat, its kernel may send a packet back unchanged. Skip such a
         // packet.
         let (inner, address) = match (hosts, protocol) {
-            (false, Some(PROTOCOL_IPV6)) => (LINK + IPV6, LINK + IPV6 + 24),
-            (true, Some(PROTOCOL_UDP)) => (LINK, LINK + 8),
-            (false, _) => return self.answer(frame, member, now),
+            (false, Some(PROTOCOL_IPV6)) => (
+                ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH,
+                ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH + 24,
+            ),
+            (true, Some(PROTOCOL_UDP)) => (ETHERNET_HEADER_LENGTH, ETHERNET_HEADER_LENGTH + 8),
+            (false, _) => return self.handle_acknowledgement(frame, member, now),
             _ => return,
         };
-        let (Some(prefix), Some(number)) = (wide(address), number_at(inner + IPV6 + UDP)) else { return };
+        let (Some(prefix), Some(number)) =
+            (wide(address), number_at(inner + IPV6_HEADER_LENGTH + UDP_HEADER_LENGTH))
+        else {
+            return;
+        };
         let at = prefix as u32 as usize;
-        if prefix >> 32 != MOBILE || at >= self.routers.len() {
+        if prefix >> 32 != MOBILE_NETWORKS_HIGH_BITS || at >= self.routers.len() {
             return;
         }
         let router = &mut self.routers[at];
         if !hosts {
-            router.at = u16::from(frame[LINK + 39]) - 1;
+            router.last_care_of_index = u16::from(frame[ETHERNET_HEADER_LENGTH + 39]) - 1;
         }
         let flow = &mut router.flows[usize::from(hosts)];
-        let seen = &mut flow.seen[number as usize % REMEMBERED];
-        if seen.0 == number && seen.1 != member && flow.last_packet > 0 {
-            self.seen.doubled += 1;
-            self.seen.doubled_at = now;
+        let seen = &mut flow.recent_packets[number as usize % REMEMBERED_PACKETS_PER_FLOW];
+        if seen.0 == number && seen.1 != member && flow.last_packet_at > 0 {
+            self.counts.doubled_packets += 1;
+            self.counts.last_doubled_packet_at = now;
             return;
         }
         *seen = (number, member);
-        if flow.last_packet > 0 {
-            flow.silence = flow.silence.max(now.saturating_sub(flow.last_packet));
+        if flow.last_packet_at > 0 {
+            flow.longest_silence = flow.longest_silence.max(now.saturating_sub(flow.last_packet_at));
         }
-        (flow.last_packet, flow.member) = (now, member);
+        (flow.last_packet_at, flow.last_member) = (now, member);
     }
 
     /// Handles a frame that may be an acknowledgement.
-    fn answer(&mut self, frame: &[u8], member: usize, now: u64) {
+    fn handle_acknowledgement(&mut self, frame: &[u8], member: usize, now: u64) {
         // The source address of an acknowledgement identifies the seat.
-        let Some(source) = frame.get(LINK + 8..LINK + 24).and_then(|it| <[u8; 16]>::try_from(it).ok()) else {
+        let Some(source) = frame
+            .get(ETHERNET_HEADER_LENGTH + 8..ETHERNET_HEADER_LENGTH + 24)
+            .and_then(|it| <[u8; 16]>::try_from(it).ok())
+        else {
             return;
         };
-        let Some(seat) = self.agents.iter().position(|agent| agent.octets() == source) else { return };
-        let found = match acknowledgement(frame, self.agents[seat], &self.signer) {
+        let Some(seat) = self.home_agents.iter().position(|agent| agent.octets() == source) else { return };
+        let found = match parse_binding_acknowledgement(frame, self.home_agents[seat], &self.signer) {
             Ok(None) => return,
             Ok(Some(found)) => found,
-            Err(error) => return self.wrong(format!("{error:#}")),
+            Err(error) => return self.record_wrong_acknowledgement(format!("{error:#}")),
         };
         let number = (u128::from(found.home_address) & 0xffff_ffff) as u32;
-        let moves = self.moves;
+        let moves = self.changes_care_of_address;
         let Some(router) = self.routers.get_mut(number as usize).filter(|router| router.seat == seat) else {
-            return self.wrong(format!("an acknowledgement is for {}", found.home_address));
+            return self
+                .record_wrong_acknowledgement(format!("an acknowledgement is for {}", found.home_address));
         };
-        let age = router.sent.wrapping_sub(found.sequence);
-        if found.status == OUT_OF_WINDOW && age < 16 {
+        let age = router.sent_sequence_number.wrapping_sub(found.sequence);
+        if found.status == SEQUENCE_OUT_OF_WINDOW && age < 16 {
             // The acknowledgement belongs to an earlier Binding Update than the last one.
             return;
         }
-        let right =
-            found.status == 0 && age < 16 && found.care_of_address == care_of(number, found.sequence, moves);
+        let right = found.status == 0
+            && age < 16
+            && found.care_of_address == care_of_address(number, found.sequence, moves);
         if !right {
-            let sent = router.sent;
-            return self.wrong(format!(
+            let sent = router.sent_sequence_number;
+            return self.record_wrong_acknowledgement(format!(
                 "router {number} with the last sequence number {sent} got an \
                  unexpected acknowledgement: {found:?}"
             ));
         }
-        let asked = router.asked[usize::from(found.sequence & 15)];
-        if router.acknowledged.is_none_or(|known| is_equal_or_newer(found.sequence, known)) {
-            router.acknowledged = Some(found.sequence);
+        let asked = router.update_times[usize::from(found.sequence & 15)];
+        if router.acknowledged_sequence_number.is_none_or(|known| is_equal_or_newer(found.sequence, known)) {
+            router.acknowledged_sequence_number = Some(found.sequence);
         }
-        if found.sequence == router.sent {
-            router.waits = None;
+        if found.sequence == router.sent_sequence_number {
+            router.unacknowledged_update = None;
         }
-        self.seen.acknowledged += 1;
-        let voice = &mut self.voices[seat];
-        if voice.member == Some(member) {
+        self.counts.acknowledged += 1;
+        let voice = &mut self.seat_states[seat];
+        if voice.current_member == Some(member) {
             return;
         }
-        if voice.member.is_some() && asked < voice.since {
-            self.seen.late += 1;
+        if voice.current_member.is_some() && asked < voice.leader_since {
+            self.counts.late_acknowledgements += 1;
             return;
         }
-        if voice.former == Some(member) && now - voice.since < THERE_AND_BACK {
-            self.seen.two += 1;
-            let ago = (now - voice.since) / MILLISECOND;
-            self.complaint.get_or_insert(format!(
+        if voice.previous_member == Some(member) && now - voice.leader_since < MIN_TIME_OF_SEAT_RETURN {
+            self.counts.acknowledgements_of_two_members += 1;
+            let ago = (now - voice.leader_since) / MILLISECOND;
+            self.first_error.get_or_insert(format!(
                 "seat {seat}: member {member} acknowledged to router {number} what was asked {} ms before; \
                  {:?} had begun to {ago} ms before",
                 (now - asked) / MILLISECOND,
-                voice.member
+                voice.current_member
             ));
         }
-        if voice.member.is_some() {
-            self.seen.changes += 1;
+        if voice.current_member.is_some() {
+            self.counts.leader_changes += 1;
         }
-        *voice = SeatState { member: Some(member), former: voice.member, since: now };
+        *voice = SeatState {
+            current_member: Some(member),
+            previous_member: voice.current_member,
+            leader_since: now,
+        };
     }
 
     /// Notes that home agents are about to be ended: any member, even the last leader, may then take a seat
     /// at once.
     pub fn expect_change(&mut self) {
-        self.voices.iter_mut().for_each(|voice| voice.former = None);
+        self.seat_states.iter_mut().for_each(|voice| voice.previous_member = None);
     }
 
-    fn wrong(&mut self, why: String) {
-        self.seen.wrong += 1;
-        self.complaint.get_or_insert(why);
+    fn record_wrong_acknowledgement(&mut self, why: String) {
+        self.counts.wrong_acknowledgements += 1;
+        self.first_error.get_or_insert(why);
     }
 
     /// Returns whether every flow had a packet within this time, and whether no packet came from two members.
     pub fn all_flows_have_packets(&self, within: u64) -> bool {
-        let now = monotonic();
-        let recent =
-            self.routers.iter().flat_map(|router| &router.flows).all(|flow| now - flow.last_packet < within);
-        recent && now.saturating_sub(self.seen.doubled_at) > within
+        let now = monotonic_now();
+        let recent = self
+            .routers
+            .iter()
+            .flat_map(|router| &router.flows)
+            .all(|flow| now - flow.last_packet_at < within);
+        recent && now.saturating_sub(self.counts.last_doubled_packet_at) > within
     }
 
     /// Returns how many flows had a packet within this time.
     pub fn flows_with_packets(&self, within: u64) -> usize {
-        let now = monotonic();
+        let now = monotonic_now();
         self.routers
             .iter()
             .flat_map(|router| &router.flows)
-            .filter(|flow| now - flow.last_packet < within)
+            .filter(|flow| now - flow.last_packet_at < within)
             .count()
     }
 
@@ -598,22 +638,22 @@ impl Routers {
         let mut missing = Vec::new();
         for (at, router) in self.routers.iter().enumerate().filter(|(_, router)| router.seat == seat) {
             let number = at as u32;
-            let Some(acknowledged) = router.acknowledged else { continue };
-            let known = shown.get(&identity(number).home_address);
+            let Some(acknowledged) = router.acknowledged_sequence_number else { continue };
+            let known = shown.get(&router_identity(number).home_address);
             let right = known.is_some_and(|(address, sequence)| {
                 is_equal_or_newer(*sequence, acknowledged)
-                    && is_equal_or_newer(router.sent, *sequence)
-                    && *address == care_of(number, *sequence, self.moves)
-                    && (!self.moves || router.at == *sequence & 1)
-                    && router.flows.iter().all(|flow| flow.member == member)
+                    && is_equal_or_newer(router.sent_sequence_number, *sequence)
+                    && *address == care_of_address(number, *sequence, self.changes_care_of_address)
+                    && (!self.changes_care_of_address || router.last_care_of_index == *sequence & 1)
+                    && router.flows.iter().all(|flow| flow.last_member == member)
             });
             if !right {
                 missing.push(format!(
                     "router {number}: acknowledged {acknowledged}, sent {}, the home agent has {known:?}; \
                      packets go to {}, by members {:?}",
-                    router.sent,
-                    router.at,
-                    router.flows.map(|flow| flow.member)
+                    router.sent_sequence_number,
+                    router.last_care_of_index,
+                    router.flows.map(|flow| flow.last_member)
                 ));
             }
         }
@@ -621,7 +661,7 @@ impl Routers {
     }
 
     /// Waits until all routers have an acknowledgement.
-    pub fn settle(&mut self, seconds: u64) -> anyhow::Result<bool> {
-        self.run_until(monotonic() + seconds * SECOND, |all| all.waiting_routers() == 0)
+    pub fn run_until_all_acknowledged(&mut self, seconds: u64) -> anyhow::Result<bool> {
+        self.run_until(monotonic_now() + seconds * SECOND, |all| all.waiting_routers() == 0)
     }
 }

@@ -76,7 +76,7 @@ fn counters_page_lists_exactly_the_counters() {
         Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WallTime::default())
     };
     let config = Config::parse(WHOLE, "whole.toml").expect("a config");
-    let mut whole = station(carnet_settings::station(&config, Some(GnAddress(2))));
+    let mut whole = station(carnet_settings::station_config(&config, Some(GnAddress(2))));
     let entity = Security::new(
         carnet_security::Config::default(),
         Box::new(Portable),
@@ -147,7 +147,7 @@ fn security_answer_names_only_the_signing_ticket() {
         names.push(entity.add_own_ticket(before, ticket).expect("a ticket").to_string());
     }
     let config = Config::parse(WHOLE, "whole.toml").expect("a config");
-    let config = carnet_settings::station(&config, Some(GnAddress(2)));
+    let config = carnet_settings::station_config(&config, Some(GnAddress(2)));
     let mut station = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, wall);
     assert_eq!(station.security_status(Time::ZERO), None);
     station.secure(Time::ZERO, wall, Box::new(entity));

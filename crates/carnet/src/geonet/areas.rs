@@ -8,7 +8,7 @@ use carnet_station::Station;
 use carnet_station::io::{Area, AreaOrder, Around, Command};
 
 use super::{Geonet, station_address};
-use crate::settings::geonet::wire_area;
+use crate::settings::geonet::area_of_config;
 
 /// Maximum number of known area names that the error about an unknown name lists.
 const NAMED: usize = 10;
@@ -20,7 +20,7 @@ impl Geonet {
     /// Returns an error if the area does not exist, or if its place is unknown.
     pub(super) fn named(&self, now: Time, name: &str, station: &Station) -> Result<Area, String> {
         if let Some(area) = self.config.areas.iter().find(|area| area.name == name) {
-            return Ok(wire_area(area));
+            return Ok(area_of_config(area));
         }
         if let Some(set) = station.geo_destinations(now).find(|set| set.name == name) {
             return set.area.map(Area::from).map_err(|unknown| unknown.to_string());
@@ -93,7 +93,7 @@ impl Geonet {
             group: area.group,
             prefixes: area.prefix.into_iter().collect(),
             ipv6_interface: area.ipv6_interface.clone(),
-            ..model::Area::new(&area.name, AreaOrigin::Config, wire_area(area).into(), own)
+            ..model::Area::new(&area.name, AreaOrigin::Config, area_of_config(area).into(), own)
         });
         configured.chain(plane.into_iter().flat_map(|plane| plane.area_status(now))).collect()
     }

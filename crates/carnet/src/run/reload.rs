@@ -110,7 +110,7 @@ impl Runner {
             geonet.interfaces.set_uplinks(both);
         }
         let gn_address = self.geonet.get().and_then(Geonet::address);
-        let station_config = settings::station(&config, gn_address);
+        let station_config = settings::station_config(&config, gn_address);
         let before = self.sessions.get().and_then(Sessions::agent_socket);
         if let Some(sessions) = self.sessions.get_mut() {
             sessions.reconfigure(&config);

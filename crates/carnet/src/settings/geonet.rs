@@ -3,7 +3,7 @@
 use carnet_api::config::{Geonet, GeonetInterface, PositionSource};
 use carnet_linux::frame_link::{FrameLinkConfig, MacAddress, UdpConfig};
 use carnet_linux::position::{PositionConfig, PositionOptions};
-pub use carnet_settings::geonet::{address, wire_area};
+pub use carnet_settings::geonet::{area_of_config, gn_address};
 
 /// Returns the settings of the link for frames. `mid` is the station's link-layer address, if it is known.
 pub fn link(config: &Geonet, mid: Option<MacAddress>) -> FrameLinkConfig {

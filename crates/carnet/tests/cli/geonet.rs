@@ -1,24 +1,28 @@
 //! Tests of the GeoNetworking commands.
 
-use super::{answer_once, carnet, http, scratch, stderr, stdout};
+use super::{answer_one_request, http_response, new_scratch_folder, run_carnet, stderr_text, stdout_text};
 
 /// Runs a command against a station that answers `answer`. Returns the printed text and the request that the
 /// station received.
-fn ask(name: &str, command: &[&str], answer: String) -> (Option<i32>, String, String, String, String) {
-    let path = scratch(name);
-    let station = answer_once(&path, answer);
-    let output = carnet(&[command, &["--socket", path.to_str().expect("a path")]].concat());
+fn run_with_answer(
+    name: &str,
+    command: &[&str],
+    answer: String,
+) -> (Option<i32>, String, String, String, String) {
+    let path = new_scratch_folder(name);
+    let station = answer_one_request(&path, answer);
+    let output = run_carnet(&[command, &["--socket", path.to_str().expect("a path")]].concat());
     let (request, body) = station.join().expect("a request");
     std::fs::remove_file(&path).expect("gone");
-    (output.status.code(), stdout(&output), stderr(&output), request, body)
+    (output.status.code(), stdout_text(&output), stderr_text(&output), request, body)
 }
 
-fn stream(events: &[&str]) -> String {
+fn event_stream(events: &[&str]) -> String {
     let events: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     format!("HTTP/1.1 200 OK\r\n\r\n{events}")
 }
 
-const ANSWER: &str = concat!(
+const PING_ANSWER: &str = concat!(
     r#"{"event":"answer","sequence":1,"gn_address":"1400:0200:0000:000a","mac":"02:00:00:00:00:0a","#,
     r#""latitude":48.8375,"longitude":2.1008,"rtt_ms":0.25,"hops":2,"path":null}"#
 );
@@ -27,22 +31,26 @@ const ANSWER: &str = concat!(
 fn show_neighbours_prints_stations() {
     let body = r#"[{"gn_address":"1400:0200:0000:000a","mac":"02:00:00:00:00:0a","latitude":48.8375,
                     "longitude":2.1008,"speed_mps":0,"heading_deg":0,"age_ms":1,"neighbour":true}]"#;
-    let (status, out, _, request, _) = ask("neighbours.sock", &["show", "neighbours"], http("200 OK", body));
+    let (status, out, _, request, _) =
+        run_with_answer("neighbours.sock", &["show", "neighbours"], http_response("200 OK", body));
     assert_eq!((status, request.as_str()), (Some(0), "GET /v1/neighbours HTTP/1.1"));
     assert!(out.starts_with("ADDRESS ") && out.contains("\n1400:0200:0000:000a  02:00:00:00:00:0a"), "{out}");
 
-    let refusal = http("409 Conflict", "{\"error\":\"this station does no GeoNetworking\"}");
-    let (status, _, error, request, _) = ask("areas.sock", &["show", "areas", "--json"], refusal);
+    let refusal = http_response("409 Conflict", "{\"error\":\"this station does no GeoNetworking\"}");
+    let (status, _, error, request, _) = run_with_answer("areas.sock", &["show", "areas", "--json"], refusal);
     assert_eq!((status, request.as_str()), (Some(1), "GET /v1/areas HTTP/1.1"));
     assert_eq!(error, "carnet: this station does no GeoNetworking\n");
 }
 
 #[test]
 fn a_ping_prints_answers_and_fails_without_any() {
-    let answered =
-        stream(&[ANSWER, r#"{"event":"timeout","sequence":2}"#, r#"{"event":"done","sent":2,"answered":1}"#]);
+    let answered = event_stream(&[
+        PING_ANSWER,
+        r#"{"event":"timeout","sequence":2}"#,
+        r#"{"event":"done","sent":2,"answered":1}"#,
+    ]);
     let command = ["gnping", "area:crossing", "--count", "2", "--interval", "10ms", "--timeout", "1s"];
-    let (status, out, error, request, body) = ask("ping.sock", &command, answered.clone());
+    let (status, out, error, request, body) = run_with_answer("ping.sock", &command, answered.clone());
     assert_eq!((status, request.as_str()), (Some(0), "POST /v1/gnping HTTP/1.1"), "{error}");
     assert_eq!(body, r#"{"target":"area:crossing","count":2,"interval_ms":10,"timeout_ms":1000}"#);
     assert_eq!(
@@ -52,14 +60,15 @@ fn a_ping_prints_answers_and_fails_without_any() {
          area:crossing: 2 sent, 1 answered, least 0.250 ms, median 0.250 ms, most 0.250 ms\n"
     );
 
-    let (status, out, ..) = ask("ping-json.sock", &["gnping", "fe80::1", "--json"], answered);
+    let (status, out, ..) = run_with_answer("ping-json.sock", &["gnping", "fe80::1", "--json"], answered);
     let lines: Vec<&str> = out.lines().collect();
     assert_eq!((status, lines.len()), (Some(0), 3));
     assert_eq!(lines[1], r#"{"event":"timeout","sequence":2}"#);
 
     let silent =
-        stream(&[r#"{"event":"timeout","sequence":1}"#, r#"{"event":"done","sent":1,"answered":0}"#]);
-    let (status, out, error, _, body) = ask("silent.sock", &["gnping", "02:00:00:00:00:0A"], silent);
+        event_stream(&[r#"{"event":"timeout","sequence":1}"#, r#"{"event":"done","sent":1,"answered":0}"#]);
+    let (status, out, error, _, body) =
+        run_with_answer("silent.sock", &["gnping", "02:00:00:00:00:0A"], silent);
     assert_eq!(
         (status, error.as_str()),
         (Some(1), "carnet: GeoNetworking ping: no station answered at 02:00:00:00:00:0a\n")
@@ -67,7 +76,8 @@ fn a_ping_prints_answers_and_fails_without_any() {
     assert_eq!(out, "1: no answer\n02:00:00:00:00:0a: 1 sent, 0 answered\n");
     assert!(body.ends_with(r#""count":4,"interval_ms":1000,"timeout_ms":3000}"#), "{body}");
 
-    let (status, _, error, ..) = ask("cut.sock", &["gnping", "fe80::1"], stream(&[ANSWER]));
+    let (status, _, error, ..) =
+        run_with_answer("cut.sock", &["gnping", "fe80::1"], event_stream(&[PING_ANSWER]));
     assert_eq!(
         (status, error.as_str()),
         (Some(1), "carnet: the station ended the GeoNetworking ping before its last packet\n")
@@ -133,7 +143,7 @@ fn geonet_send_sends_the_packet_that_its_options_describe() {
     for (arguments, expected) in cases {
         let command = [&["gnsend"], arguments, &["--payload", "0102"]].concat();
         let answer = "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
-        let (status, out, error, request, body) = ask("send.sock", &command, answer);
+        let (status, out, error, request, body) = run_with_answer("send.sock", &command, answer);
         assert_eq!((status, out.as_str()), (Some(0), ""), "{error}");
         assert_eq!(request, "POST /v1/gnsend HTTP/1.1");
         assert_eq!(body, expected);
@@ -146,8 +156,8 @@ fn gnrecv_prints_payloads_and_reports_losses_on_standard_error() {
         r#"{"latitude":48.5,"longitude":2.5,"next_header":"any","payload":"beef","#,
         r#""remaining_hop_limit":1,"source":"1400:0200:0000:000a","type":"shb"}"#
     );
-    let answer = stream(&[r#"{"event":"missed","time":0,"count":3}"#, payload]);
-    let (status, out, error, request, _) = ask("receive.sock", &["gnrecv"], answer);
+    let answer = event_stream(&[r#"{"event":"missed","time":0,"count":3}"#, payload]);
+    let (status, out, error, request, _) = run_with_answer("receive.sock", &["gnrecv"], answer);
     assert_eq!((status, request.as_str()), (Some(0), "GET /v1/gnrecv HTTP/1.1"));
     assert_eq!(out, format!("{payload}\n"));
     assert_eq!(error, "carnet: 1970-01-01T00:00:00.000Z missed count=3\n");
@@ -174,7 +184,8 @@ fn gnrecv_selects_payloads_by_kind_and_port() {
         (&["gnrecv", "--next-header", "btp-b", "--port", "2002"], vec![]),
         (&["gnrecv", "--next-header", "ipv6"], vec![&ipv6]),
     ] {
-        let (status, out, error, _, _) = ask("chosen.sock", arguments, stream(&[&ipv6, &a, &b]));
+        let (status, out, error, _, _) =
+            run_with_answer("chosen.sock", arguments, event_stream(&[&ipv6, &a, &b]));
         assert_eq!((status, error.as_str()), (Some(0), ""));
         assert_eq!(out.lines().collect::<Vec<_>>(), expected, "{arguments:?}");
     }
@@ -200,28 +211,29 @@ fn wrong_geonet_arguments_have_exit_status_2_and_name_the_expectation() {
     ];
     for (arguments, reason) in cases {
         let more: &[&str] = if arguments[0] == "gnsend" { &payload } else { &[] };
-        let output = carnet(&[arguments, more].concat());
+        let output = run_carnet(&[arguments, more].concat());
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
-        let error = stderr(&output);
+        let error = stderr_text(&output);
         assert!(error.contains(reason), "{arguments:?}: {error}");
     }
-    let output = carnet(&["gnsend", "shb", "--payload", "0"]);
-    assert!(stderr(&output).contains("\"0\" is no string of octets, expected two hexadecimal digits"));
+    let output = run_carnet(&["gnsend", "shb", "--payload", "0"]);
+    assert!(stderr_text(&output).contains("\"0\" is no string of octets, expected two hexadecimal digits"));
 }
 
 #[test]
 fn area_command_sets_and_removes_an_area() {
-    let done = || http("204 No Content", "");
+    let done = || http_response("204 No Content", "");
     let command =
         ["area", "near", "--around", "here", "--radius", "1km", "--group", "ff1e::42", "--lifetime", "10m"];
-    let (status, _, error, request, body) = ask("area.sock", &command, done());
+    let (status, _, error, request, body) = run_with_answer("area.sock", &command, done());
     assert_eq!((status, request.as_str()), (Some(0), "POST /v1/areas HTTP/1.1"), "{error}");
     let sent: serde_json::Value = serde_json::from_str(&body).expect("JSON");
     assert_eq!(
         (&sent["around"], &sent["distance_a_m"], &sent["lifetime_ms"]),
         (&"here".into(), &1000.into(), &600_000.into())
     );
-    let (status, _, error, request, body) = ask("area-gone.sock", &["area", "near", "--remove"], done());
+    let (status, _, error, request, body) =
+        run_with_answer("area-gone.sock", &["area", "near", "--remove"], done());
     assert_eq!((status, request.as_str()), (Some(0), "POST /v1/areas/remove HTTP/1.1"), "{error}");
     assert_eq!(body, r#"{"name":"near"}"#);
     for (wrong, said) in [
@@ -235,8 +247,8 @@ fn area_command_sets_and_removes_an_area() {
         ),
         (&["area", "near", "--remove", "--radius", "1m"], "cannot be used with"),
     ] {
-        let output = carnet(wrong);
+        let output = run_carnet(wrong);
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
-        assert!(stderr(&output).contains(said), "{}", stderr(&output));
+        assert!(stderr_text(&output).contains(said), "{}", stderr_text(&output));
     }
 }

@@ -39,46 +39,52 @@ use carnet_station::io::{Command, Input, NemoOutput, Output};
 use carnet_station::{MobileRouterSettings, OwnTraffic, PersistentState, Station, StationConfig};
 
 use carnet_virtual::Link;
-use node::{JOURNAL, ProcessEnd};
-use world::{AGENT, DELAY, HOMES, UPLINKS, World, care_of, good, prefix};
+use node::{ProcessEnd, STATE_FILE};
+use world::{
+    HOME_ADDRESSES, HOME_AGENT, MAX_LINK_DELAY, SimulatedNetwork, UPLINKS, care_of_address,
+    link_without_faults, mobile_network_prefix,
+};
 
 /// Time limit of the recovery after the last fault.
-const RECOVERY: Duration = Duration::from_secs(110);
-/// First part of [`RECOVERY`], in which a router may not have noticed the loss of its binding, because it
-/// sends no packet.
-const PATIENCE: Duration = Duration::from_secs(70);
+const RECOVERY_TIME_LIMIT: Duration = Duration::from_secs(110);
+/// First part of [`RECOVERY_TIME_LIMIT`], in which a router may not have noticed the loss of its binding,
+/// because it sends no packet.
+const TIME_UNTIL_ROUTERS_SEND: Duration = Duration::from_secs(70);
 /// Nanoseconds by which all clocks are ahead of the right time after the faults. No clock was further ahead
 /// before.
-const AHEAD: i64 = 600_000_000_000;
+const CLOCK_ADVANCE_NANOSECONDS: i64 = 600_000_000_000;
 /// Maximum number of entries and packets in the memory of a process at the end; the next constant limits the
 /// octets of its journal.
-const MEMORY: usize = 60;
-const FILE: usize = 700_000;
+const MAX_ENTRIES_IN_MEMORY: usize = 60;
+const MAX_FILE_LENGTH: usize = 700_000;
 
-fn association(router: usize, replay: ReplayProtection) -> Authentication {
+fn shared_key_authentication(router: usize, replay: ReplayProtection) -> Authentication {
     let key = [7 + router as u8; 16];
     Authentication::SharedKey(SecurityAssociation { spi: 300 + router as u32, key: key.into(), replay })
 }
 
-fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
+fn random_configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     // With the shortest lifetime the journal grows until the process compacts it.
     let seconds = if rng.chance(0.2) { 12 } else { 60 + rng.below(540) };
     let lifetime = Duration::from_secs(seconds);
     let authentication = [0, 1].map(|router| {
         let timestamp = ReplayProtection::Timestamp { window: Duration::from_secs(7) };
-        association(router, if rng.chance(0.5) { ReplayProtection::Sequence } else { timestamp })
+        shared_key_authentication(
+            router,
+            if rng.chance(0.5) { ReplayProtection::Sequence } else { timestamp },
+        )
     });
-    let home_prefix = world::network(AGENT);
+    let home_prefix = world::network_of(HOME_AGENT);
     let nodes = [0, 1].map(|router| AuthorizedNode {
         nat: true,
         care_of_test: true,
-        home_address: HOMES[router],
-        prefixes: [prefix(router)].into(),
+        home_address: HOME_ADDRESSES[router],
+        prefixes: [mobile_network_prefix(router)].into(),
         authentication: authentication[router].clone(),
     });
     let agent = HomeAgentConfig {
         others: OtherAgents::default(),
-        address: AGENT,
+        address: HOME_AGENT,
         home_prefix,
         home_network: None,
         home_link: None,
@@ -98,16 +104,16 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
     let routers = [0, 1].map(|router| StationConfig {
         mobile_router: Some(MobileRouterSettings {
             router: MobileRouterConfig {
-                home_address: HOMES[router],
+                home_address: HOME_ADDRESSES[router],
                 home_prefix,
-                home_agent: AGENT,
+                home_agent: HOME_AGENT,
                 home_agent_ipv4: None,
                 probes_portals: false,
                 force_udp: false,
                 liveness: None,
                 policies: Vec::new(),
                 ipv4_prefixes: Vec::new(),
-                prefixes: vec![prefix(router)],
+                prefixes: vec![mobile_network_prefix(router)],
                 mode: RegistrationMode::Explicit,
                 lifetime,
                 authentication: authentication[router].clone(),
@@ -129,14 +135,15 @@ fn configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
 
 /// Returns a Binding Update of a router, with its own key, that requests the network or the home address of
 /// the other router. It may also be a Binding Update of an attacker with another key.
-fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
+fn update_for_foreign_network(world: &mut SimulatedNetwork, router: usize) -> Option<Vec<u8>> {
     let mut config = world.nodes[1 + router].config.clone();
     let settings = config.mobile_router.as_mut().expect("a router");
     match world.rng.below(3) {
-        0 => settings.router.prefixes.push(prefix(1 - router)),
+        0 => settings.router.prefixes.push(mobile_network_prefix(1 - router)),
         kind => {
             let other = 1 - router;
-            (settings.router.home_address, settings.router.prefixes) = (HOMES[other], vec![prefix(other)]);
+            (settings.router.home_address, settings.router.prefixes) =
+                (HOME_ADDRESSES[other], vec![mobile_network_prefix(other)]);
             let Authentication::SharedKey(own) = &mut settings.router.authentication else { return None };
             if kind == 2 {
                 own.spi = 300 + other as u32;
@@ -144,15 +151,15 @@ fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
             }
         }
     }
-    let (now, wall) = (world.now, world.nodes[0].wall(world.now));
+    let (now, wall) = (world.now, world.nodes[0].wall_time(world.now));
     let mut thief = Station::new(config, PersistentState::default(), world.rng.fork(), now, wall);
     while thief.poll_output().is_some() {}
     let interface = carnet_station::io::Interface {
         name: UPLINKS[0].into(),
         running: true,
         mtu: 1500,
-        addresses: vec![carnet_virtual::configured_address(care_of(router, 0, 0))],
-        routers: vec![world::ROUTER.into()],
+        addresses: vec![carnet_virtual::configured_address(care_of_address(router, 0, 0))],
+        routers: vec![world::ACCESS_ROUTER.into()],
         ..Default::default()
     };
     let _ = thief.handle_input(now, wall, Input::Interface(interface));
@@ -162,22 +169,22 @@ fn greedy(world: &mut World, router: usize) -> Option<Vec<u8>> {
     })
 }
 
-fn disturb(world: &mut World) {
+fn inject_random_fault(world: &mut SimulatedNetwork) {
     let rng = &mut world.rng;
     let (index, router, uplink) = (rng.below(3) as usize, rng.below(2) as usize, rng.below(2) as usize);
     let network = rng.below(3);
     let end = [ProcessEnd::Orderly, ProcessEnd::Killed, ProcessEnd::PowerCut][rng.below(3) as usize];
     match rng.below(24) {
-        0..=4 => world.attach(router, uplink, Some(network)),
-        5..=6 => world.attach(router, uplink, None),
-        7 => world.pull(router, uplink),
+        0..=4 => world.attach_uplink(router, uplink, Some(network)),
+        5..=6 => world.attach_uplink(router, uplink, None),
+        7 => world.remove_uplink_interface(router, uplink),
         8 => {
             if end == ProcessEnd::Orderly && world.rng.chance(0.5) {
                 let now = world.now;
-                world.nodes[index].shut_down(now);
-                world.run(Duration::from_secs(1));
+                world.nodes[index].request_shutdown(now);
+                world.run_for(Duration::from_secs(1));
             }
-            world.end(index, end);
+            world.end_process(index, end);
         }
         9..=10 => {
             let steps = 1 + world.rng.below(120) as u32;
@@ -201,16 +208,16 @@ fn disturb(world: &mut World) {
         }
         18 => {
             let ahead = [0, 3, 500, -3, -500][world.rng.below(5) as usize];
-            world.nodes[index].clock_ahead = world.ahead + ahead * 1_000_000_000;
+            world.nodes[index].clock_ahead = world.clocks_ahead + ahead * 1_000_000_000;
         }
         19 => {
             let wish = [None, Some("w0"), Some("w1")][world.rng.below(3) as usize];
             let uplink = wish.map(str::to_owned);
-            world.input(1 + router, Input::Command(Command::Handover { uplink, policy: None }));
+            world.handle_input(1 + router, Input::Command(Command::Handover { uplink, policy: None }));
         }
         20 => {
-            if let Some(packet) = greedy(world, router) {
-                world.inject(packet);
+            if let Some(packet) = update_for_foreign_network(world, router) {
+                world.inject_at_home_agent(packet);
             }
         }
         21 => {
@@ -228,77 +235,79 @@ fn disturb(world: &mut World) {
                 node.kernel.set_switch("o0", "accept_ra", ["0", "1", "1"][network as usize]);
             }
         }
-        _ => world.attack(),
+        _ => world.attack_once(),
     }
 }
 
 /// Checks that no packet of either direction is lost while a router moves from one uplink to the other.
-fn hand_over(world: &mut World, router: usize, to: usize) {
+fn check_lossless_handover(world: &mut SimulatedNetwork, router: usize, to: usize) {
     let uplink = Some(UPLINKS[to].to_owned());
     let mut numbers = Vec::new();
-    numbers.extend(world.talk(router));
-    world.input(1 + router, Input::Command(Command::Handover { uplink, policy: None }));
+    numbers.extend(world.exchange_data_packets(router));
+    world.handle_input(1 + router, Input::Command(Command::Handover { uplink, policy: None }));
     let end = world.now + Duration::from_millis(400);
     let pause = Duration::from_millis(7);
     while world.now < end {
-        numbers.extend(world.talk(router));
+        numbers.extend(world.exchange_data_packets(router));
         let next = (world.now + pause).min(end);
         for _ in 0..3 {
-            if !world.step(next) {
+            if !world.run_next_event(next) {
                 world.now = next;
                 break;
             }
         }
     }
-    world.run(Duration::from_secs(1));
-    let lost: Vec<u32> = numbers.iter().copied().filter(|number| !world.arrived.contains(number)).collect();
+    world.run_for(Duration::from_secs(1));
+    let lost: Vec<u32> =
+        numbers.iter().copied().filter(|number| !world.arrived_packets.contains(number)).collect();
     assert!(lost.is_empty(), "{} of {} packets were lost in a handover: {lost:?}", lost.len(), numbers.len());
     let known = world.nodes[1 + router].process.as_ref().expect("it runs");
     let care_of = known.station.nemo().binding_status(world.now)[0].care_of_address;
     assert_eq!(
         care_of.map(|it| it.to_string()),
-        Some(self::care_of(router, to, 0).to_string()),
+        Some(self::care_of_address(router, to, 0).to_string()),
         "it did not go"
     );
 }
 
 /// Ends the faults, and checks the recovery.
-fn recover(world: &mut World) {
+fn check_recovery(world: &mut SimulatedNetwork) {
     // A router may have to send its messages several times.
-    world.link = Link { loss_probability: 0.6, ..good(DELAY) };
+    world.link = Link { loss_probability: 0.6, ..link_without_faults(MAX_LINK_DELAY) };
     // A node that has accepted a clock that was ahead rejects older messages (RFC 4285 5). So the test never
     // sets clocks back for good.
-    world.ahead += AHEAD;
+    world.clocks_ahead += CLOCK_ADVANCE_NANOSECONDS;
     for node in &mut world.nodes {
         node.kernel.set_failure_probability(0.0);
         node.disk.set_failure_probability(false, 0.0);
-        node.clock_ahead = world.ahead;
+        node.clock_ahead = world.clocks_ahead;
     }
     // Routers learn the time of the home agent from its answers.
     for node in &mut world.nodes[1..] {
         node.clock_ahead += [0, 20, -20][world.rng.below(3) as usize] * 1_000_000_000;
     }
     for router in 0..2 {
-        world.input(1 + router, Input::Command(Command::Handover { uplink: None, policy: None }));
+        world.handle_input(1 + router, Input::Command(Command::Handover { uplink: None, policy: None }));
         for uplink in 0..2 {
-            world.attach(router, uplink, Some(0));
+            world.attach_uplink(router, uplink, Some(0));
         }
     }
-    world.run(Duration::from_secs(5));
-    world.link = good(Duration::from_millis(20 + world.rng.below(150)));
-    let (patient, end) = (world.now + PATIENCE, world.now + RECOVERY);
-    let is_well =
-        |world: &World| world.is_registered(0) && world.is_registered(1) && world.differences().is_empty();
+    world.run_for(Duration::from_secs(5));
+    world.link = link_without_faults(Duration::from_millis(20 + world.rng.below(150)));
+    let (patient, end) = (world.now + TIME_UNTIL_ROUTERS_SEND, world.now + RECOVERY_TIME_LIMIT);
+    let is_well = |world: &SimulatedNetwork| {
+        world.is_registered(0) && world.is_registered(1) && world.kernel_differences().is_empty()
+    };
     while world.now < end && !is_well(world) {
-        world.run(Duration::from_millis(500));
-        // After [`PATIENCE`], a router that has lost its binding sends a packet, and learns of the loss from
-        // the answer.
+        world.run_for(Duration::from_millis(500));
+        // After [`TIME_UNTIL_ROUTERS_SEND`], a router that has lost its binding sends a packet, and learns of
+        // the loss from the answer.
         if world.now > patient {
-            world.talk(0);
-            world.talk(1);
+            world.exchange_data_packets(0);
+            world.exchange_data_packets(1);
         }
     }
-    let differences = world.differences();
+    let differences = world.kernel_differences();
     assert!(differences.is_empty(), "kernels are not what they are to be: {differences:#?}");
     let states = [1, 2].map(|index| {
         let process = world.nodes[index].process.as_ref();
@@ -307,53 +316,53 @@ fn recover(world: &mut World) {
     assert!(is_well(world), "not registered: {states:?}");
 }
 
-fn day(seed: u64) {
+fn run_schedule(seed: u64) {
     let mut rng = Rng::new(seed);
-    let (agent, routers) = configs(&mut rng);
-    let mut world = World::new(agent, routers, rng);
+    let (agent, routers) = random_configs(&mut rng);
+    let mut world = SimulatedNetwork::new(agent, routers, rng);
     for _ in 0..1 + world.rng.below(2) {
         world.link = Link {
             loss_probability: world.rng.below(41) as f64 / 100.0,
             duplication_probability: if world.rng.chance(0.5) { 0.2 } else { 0.0 },
-            ..good(Duration::from_millis(2 + world.rng.below(3000)))
+            ..link_without_faults(Duration::from_millis(2 + world.rng.below(3000)))
         };
         for _ in 0..world.rng.below(50) {
-            disturb(&mut world);
+            inject_random_fault(&mut world);
             let longest = Duration::from_secs([1, 20, 900][world.rng.below(3) as usize]);
             let pause = world.rng.duration(Duration::ZERO, longest);
-            world.run(pause / 2);
-            world.talk(0);
-            world.talk(1);
-            world.run(pause / 2);
+            world.run_for(pause / 2);
+            world.exchange_data_packets(0);
+            world.exchange_data_packets(1);
+            world.run_for(pause / 2);
         }
         // Cancel the planned ends of processes.
-        world.nodes.iter_mut().for_each(node::Node::put_out);
-        recover(&mut world);
+        world.nodes.iter_mut().for_each(node::Node::cancel_crash);
+        check_recovery(&mut world);
         // In 130 s the old paths expire, and the other uplinks receive an advertisement.
-        world.run(Duration::from_secs(130));
+        world.run_for(Duration::from_secs(130));
         for (router, to) in [(0, 1), (1, 1), (0, 0)] {
-            hand_over(&mut world, router, to);
+            check_lossless_handover(&mut world, router, to);
         }
     }
     for node in &world.nodes {
-        let size = node.size();
-        assert!(size < MEMORY, "{size} entries are remembered");
-        let octets = node.disk.size(Path::new(JOURNAL));
-        assert!(octets < FILE, "a file of {octets} octets");
+        let size = node.entries_in_memory();
+        assert!(size < MAX_ENTRIES_IN_MEMORY, "{size} entries are remembered");
+        let octets = node.disk.size(Path::new(STATE_FILE));
+        assert!(octets < MAX_FILE_LENGTH, "a file of {octets} octets");
     }
     for index in [1, 2, 0] {
         let now = world.now;
-        world.nodes[index].shut_down(now);
-        world.run(Duration::from_secs(1));
-        world.end(index, ProcessEnd::Orderly);
+        world.nodes[index].request_shutdown(now);
+        world.run_for(Duration::from_secs(1));
+        world.end_process(index, ProcessEnd::Orderly);
         let left = world.nodes[index].kernel.leftovers();
         assert!(left.is_empty(), "machine {index}, after its end: {left:#?}");
-        world.nodes[index].start_at = None;
+        world.nodes[index].next_start_at = None;
     }
 }
 
 /// Number of schedules that the test runs; `CARNET_SCHEDULES` changes it.
-const SCHEDULES: u64 = match option_env!("CARNET_SCHEDULES") {
+const SCHEDULE_COUNT: u64 = match option_env!("CARNET_SCHEDULES") {
     Some(text) => match u64::from_str_radix(text, 10) {
         Ok(number) => number,
         Err(_) => panic!("CARNET_SCHEDULES is no number"),
@@ -364,10 +373,10 @@ const SCHEDULES: u64 = match option_env!("CARNET_SCHEDULES") {
 #[test]
 fn invariants_hold_under_every_fault() {
     if let Some(seed) = option_env!("CARNET_SEED").and_then(|text| text.parse().ok()) {
-        return day(seed);
+        return run_schedule(seed);
     }
-    for seed in 0..SCHEDULES {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| day(seed))) {
+    for seed in 0..SCHEDULE_COUNT {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run_schedule(seed))) {
             eprintln!("seed {seed}");
             std::panic::resume_unwind(panic);
         }

@@ -18,81 +18,82 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
 use ipnet::Ipv6Net;
 
-use super::node::{JOURNAL, Node, NodeOutput, ProcessEnd};
+use super::node::{Node, NodeOutput, ProcessEnd, STATE_FILE};
 use crate::state::{Journal, loaded};
 
-pub const AGENT: Ipv6Addr = ours(1, 1);
-pub const HOMES: [Ipv6Addr; 2] = [ours(1, 0x1234), ours(1, 0x5678)];
-const PREFIXES: [Ipv6Addr; 2] = [ours(0xa, 0), ours(0xb, 0)];
-const HOSTS: [Ipv6Addr; 2] = [ours(0xa, 5), ours(0xb, 5)];
-const CORRESPONDENT: Ipv6Addr = ours(0x99, 1);
-const EVIL: Ipv6Addr = ours(0x666, 1);
+pub const HOME_AGENT: Ipv6Addr = test_address(1, 1);
+pub const HOME_ADDRESSES: [Ipv6Addr; 2] = [test_address(1, 0x1234), test_address(1, 0x5678)];
+const MOBILE_NETWORK_PREFIXES: [Ipv6Addr; 2] = [test_address(0xa, 0), test_address(0xb, 0)];
+const ON_BOARD_HOSTS: [Ipv6Addr; 2] = [test_address(0xa, 5), test_address(0xb, 5)];
+const CORRESPONDENT: Ipv6Addr = test_address(0x99, 1);
+const ATTACKER: Ipv6Addr = test_address(0x666, 1);
 /// Link-local address of the access router on every link.
-pub const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
+pub const ACCESS_ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0xffff);
 pub const UPLINKS: [&str; 2] = ["w0", "w1"];
 /// Longest one-way delay of the network without faults.
-pub const DELAY: Duration = Duration::from_millis(20);
+pub const MAX_LINK_DELAY: Duration = Duration::from_millis(20);
 /// Length of the payload of data packets, in octets.
-const DATA: usize = 60;
+const DATA_PACKET_LENGTH: usize = 60;
 /// Packet number of forged data, which no host may receive.
-const FORGED: u32 = u32::MAX;
+const FORGED_PACKET_NUMBER: u32 = u32::MAX;
 /// Time for which both ends accept packets on the previous path, plus the time for which a packet may wait
 /// for the disk.
-const GRACE: Duration = Duration::from_secs(60);
-const ADVERTISEMENTS: Duration = Duration::from_secs(60);
+const BINDING_GRACE_PERIOD: Duration = Duration::from_secs(60);
+const ADVERTISEMENT_INTERVAL: Duration = Duration::from_secs(60);
 /// Number of steps without any progress of the clock after which the test fails: only an endless loop reaches
 /// this number.
-const MANY: u32 = 10_000;
+const MAX_STEPS_AT_ONE_TIME: u32 = 10_000;
 /// Number of packets on the wire above which the network does not duplicate packets.
-const CROWD: usize = 50;
+const MAX_PACKETS_ON_WIRE: usize = 50;
 /// Offset of the hop limit in a packet.
-const HOP_LIMIT: usize = 7;
+const HOP_LIMIT_OFFSET: usize = 7;
 /// Largest number of messages that attackers record.
-const RECORDED: usize = 30;
+const MAX_RECORDED_UPDATES: usize = 30;
 /// Maximum time for which a packet waits for the disk, in units of 4 s as in a binding's lifetime.
-const STALE_UNITS: u16 = 8;
+const MAX_STALE_LIFETIME_UNITS: u16 = 8;
 /// Maximum size in octets of a journal that the test reads at every acknowledgement. It reads a larger
 /// journal only at some acknowledgements.
 const SMALL: u64 = 4000;
 
 /// Returns the address 2001:db8:NETWORK::HOST.
-const fn ours(network: u16, host: u16) -> Ipv6Addr {
+const fn test_address(network: u16, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, network, 0, 0, 0, 0, host)
 }
 
 /// Returns the /64 prefix of an address.
-pub fn network(address: Ipv6Addr) -> Ipv6Net {
+pub fn network_of(address: Ipv6Addr) -> Ipv6Net {
     Ipv6Net::new_assert(address, 64).trunc()
 }
 
 /// Returns the mobile network of a router.
-pub fn prefix(router: usize) -> Ipv6Net {
-    network(PREFIXES[router])
+pub fn mobile_network_prefix(router: usize) -> Ipv6Net {
+    network_of(MOBILE_NETWORK_PREFIXES[router])
 }
 
-pub fn care_of(router: usize, uplink: usize, network: u64) -> Ipv6Addr {
-    ours(0xf00 + 0x10 * uplink as u16 + network as u16, 10 + router as u16)
+pub fn care_of_address(router: usize, uplink: usize, network: u64) -> Ipv6Addr {
+    test_address(0xf00 + 0x10 * uplink as u16 + network as u16, 10 + router as u16)
 }
 
 /// Returns a data packet that contains a number.
-fn data(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Vec<u8> {
+fn data_packet(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Vec<u8> {
     let mut payload = number.to_be_bytes().to_vec();
-    payload.resize(DATA, 0x55);
+    payload.resize(DATA_PACKET_LENGTH, 0x55);
     carnet_virtual::data_packet(source, destination, &payload)
 }
 
-fn number_of(packet: &[u8]) -> Option<u32> {
+fn data_packet_number(packet: &[u8]) -> Option<u32> {
     let octets = packet.get(HEADER_LEN..HEADER_LEN + 4)?;
-    (packet.len() == HEADER_LEN + DATA).then(|| u32::from_be_bytes(octets.try_into().expect("four")))
+    (packet.len() == HEADER_LEN + DATA_PACKET_LENGTH)
+        .then(|| u32::from_be_bytes(octets.try_into().expect("four")))
 }
 
 /// Returns a packet that contains `inner` as a tunnelled packet.
-pub fn tunnelled(source: Ipv6Addr, destination: Ipv6Addr, inner: &[u8]) -> Vec<u8> {
+pub fn tunnelled_packet(source: Ipv6Addr, destination: Ipv6Addr, inner: &[u8]) -> Vec<u8> {
     packet(source, destination, protocol::IPV6, inner)
 }
 
 /// Returns a network between the machines that loses no packet, with at most this delay.
-pub const fn good(delay: Duration) -> Link {
+pub const fn link_without_faults(delay: Duration) -> Link {
     Link { delay_range: (Duration::from_millis(1), delay), ..Link::LOSSLESS }
 }
 
@@ -105,62 +106,62 @@ enum Event {
 }
 
 /// All machines and the wire between them.
-pub struct World {
+pub struct SimulatedNetwork {
     pub now: Time,
     /// Machines: the home agent first, then the mobile routers.
     pub nodes: Vec<Node>,
     pub link: Link,
     pub rng: Rng,
-    wire: Timeline<Event>,
+    scheduled_events: Timeline<Event>,
     /// Number of steps since virtual time last advanced.
-    steps: u32,
+    steps_at_this_time: u32,
     /// Network to which each uplink of each router is connected.
-    pub places: [[Option<u64>; 2]; 2],
+    pub attached_networks: [[Option<u64>; 2]; 2],
     /// All care-of addresses that each router has had.
-    had: [BTreeSet<Ipv6Addr>; 2],
+    past_care_of_addresses: [BTreeSet<Ipv6Addr>; 2],
     /// Last time at which the home agent had a binding of this router with this care-of address.
-    bound: BTreeMap<(usize, Ipv6Addr), Time>,
+    last_bound_at: BTreeMap<(usize, Ipv6Addr), Time>,
     /// Last sequence number that each router got acknowledged.
-    acknowledged: [Option<u16>; 2],
+    acknowledged_sequence_numbers: [Option<u16>; 2],
     /// Last timestamp that the disk had when an acknowledgement left, for each router.
-    timestamps: [u64; 2],
+    stored_timestamps: [u64; 2],
     /// Binding Updates that attackers have recorded.
-    recorded: Vec<Vec<u8>>,
-    number: u32,
+    recorded_updates: Vec<Vec<u8>>,
+    last_packet_number: u32,
     /// Nanoseconds by which the machines' clocks are ahead of the right time. The test may set single clocks
     /// to another time.
-    pub ahead: i64,
+    pub clocks_ahead: i64,
     /// Numbers of the data packets that have arrived.
-    pub arrived: BTreeSet<u32>,
+    pub arrived_packets: BTreeSet<u32>,
 }
 
-impl World {
-    pub fn new(agent: StationConfig, routers: [StationConfig; 2], mut rng: Rng) -> World {
+impl SimulatedNetwork {
+    pub fn new(agent: StationConfig, routers: [StationConfig; 2], mut rng: Rng) -> SimulatedNetwork {
         let nodes = std::iter::once(agent).chain(routers).map(|config| Node::new(config, rng.fork()));
-        let mut world = World {
+        let mut world = SimulatedNetwork {
             now: Time::ZERO,
             nodes: nodes.collect(),
-            link: good(DELAY),
+            link: link_without_faults(MAX_LINK_DELAY),
             rng,
-            wire: Timeline::default(),
-            steps: 0,
-            places: [[Some(0), None], [Some(0), None]],
-            had: Default::default(),
-            bound: BTreeMap::new(),
-            acknowledged: [None; 2],
-            timestamps: [0; 2],
-            recorded: Vec::new(),
-            number: 0,
-            ahead: 0,
-            arrived: BTreeSet::new(),
+            scheduled_events: Timeline::default(),
+            steps_at_this_time: 0,
+            attached_networks: [[Some(0), None], [Some(0), None]],
+            past_care_of_addresses: Default::default(),
+            last_bound_at: BTreeMap::new(),
+            acknowledged_sequence_numbers: [None; 2],
+            stored_timestamps: [0; 2],
+            recorded_updates: Vec::new(),
+            last_packet_number: 0,
+            clocks_ahead: 0,
+            arrived_packets: BTreeSet::new(),
         };
-        (0..3).for_each(|index| world.furnish(index));
-        world.schedule(Duration::ZERO, Event::Advertisements);
+        (0..3).for_each(|index| world.set_up_machine(index));
+        world.schedule_event(Duration::ZERO, Event::Advertisements);
         world
     }
 
     /// Gives the simulated kernel of a machine the state that a kernel has after boot.
-    fn furnish(&mut self, index: usize) {
+    fn set_up_machine(&mut self, index: usize) {
         let kernel = self.nodes[index].kernel.clone();
         let names: &[&str] = if index == 0 { &["eth0", "o0"] } else { &["w0", "w1", "i0", "o0"] };
         for name in names {
@@ -170,136 +171,136 @@ impl World {
             kernel.set_link(name, true, true);
         }
         // An operator's entries, which carnet must not change.
-        kernel.add_address("o0", ours(0x77, 1), 64);
-        kernel.add_route(1234, network(ours(0x78, 0)), 1024, "o0");
+        kernel.add_address("o0", test_address(0x77, 1), 64);
+        kernel.add_route(1234, network_of(test_address(0x78, 0)), 1024, "o0");
         if self.rng.chance(0.3) {
             kernel.set_switch("o0", "forwarding", "1");
         }
         // The operator has a route with the same destination and metric as one of carnet's routes.
         if index == 0 && self.rng.chance(0.2) {
-            kernel.add_route(254, HOMES[0].into(), 1024, "o0");
+            kernel.add_route(254, HOME_ADDRESSES[0].into(), 1024, "o0");
         }
         if index == 0 {
-            kernel.add_address("eth0", ours(0x98, 2), 64);
+            kernel.add_address("eth0", test_address(0x98, 2), 64);
             kernel.add_route(254, Ipv6Net::default(), 1024, "eth0");
         } else {
             for uplink in 0..2 {
-                self.connect(index - 1, uplink);
+                self.connect_uplink(index - 1, uplink);
             }
         }
     }
 
     /// Connects an uplink to its network.
-    fn connect(&mut self, router: usize, uplink: usize) {
+    fn connect_uplink(&mut self, router: usize, uplink: usize) {
         let kernel = &self.nodes[1 + router].kernel;
-        match self.places[router][uplink] {
+        match self.attached_networks[router][uplink] {
             Some(network) => {
-                let address = care_of(router, uplink, network);
-                self.had[router].insert(address);
+                let address = care_of_address(router, uplink, network);
+                self.past_care_of_addresses[router].insert(address);
                 kernel.set_link(UPLINKS[uplink], true, true);
-                kernel.advertise(UPLINKS[uplink], ROUTER, address);
+                kernel.advertise(UPLINKS[uplink], ACCESS_ROUTER, address);
             }
             None => kernel.set_link(UPLINKS[uplink], self.rng.chance(0.5), false),
         }
     }
 
     /// Moves an uplink to another network; if its interface was removed, it comes back.
-    pub fn attach(&mut self, router: usize, uplink: usize, network: Option<u64>) {
-        self.places[router][uplink] = network;
+    pub fn attach_uplink(&mut self, router: usize, uplink: usize, network: Option<u64>) {
+        self.attached_networks[router][uplink] = network;
         if self.nodes[1 + router].kernel.is_running(UPLINKS[uplink]).is_none() {
             self.nodes[1 + router].kernel.add_link(UPLINKS[uplink]);
         }
-        self.connect(router, uplink);
-        self.settle();
+        self.connect_uplink(router, uplink);
+        self.run_until_idle();
     }
 
     /// Removes the interface of an uplink.
-    pub fn pull(&mut self, router: usize, uplink: usize) {
-        self.places[router][uplink] = None;
+    pub fn remove_uplink_interface(&mut self, router: usize, uplink: usize) {
+        self.attached_networks[router][uplink] = None;
         self.nodes[1 + router].kernel.remove_link(UPLINKS[uplink]);
-        self.settle();
+        self.run_until_idle();
     }
 
-    fn schedule(&mut self, after: Duration, event: Event) {
-        self.wire.schedule(self.now + after, event);
+    fn schedule_event(&mut self, after: Duration, event: Event) {
+        self.scheduled_events.schedule(self.now + after, event);
     }
 
-    pub fn input(&mut self, index: usize, input: Input) {
+    pub fn handle_input(&mut self, index: usize, input: Input) {
         let now = self.now;
-        self.nodes[index].input(now, input);
-        self.settle();
+        self.nodes[index].handle_input(now, input);
+        self.run_until_idle();
     }
 
-    pub fn end(&mut self, index: usize, end: ProcessEnd) {
+    pub fn end_process(&mut self, index: usize, end: ProcessEnd) {
         let now = self.now;
-        self.nodes[index].end(now, end);
-        self.settle();
+        self.nodes[index].end_process(now, end);
+        self.run_until_idle();
     }
 
     /// Lets `span` of virtual time pass.
-    pub fn run(&mut self, span: Duration) {
+    pub fn run_for(&mut self, span: Duration) {
         let end = self.now + span;
-        while self.step(end) {}
+        while self.run_next_event(end) {}
         self.now = end;
     }
 
     /// Executes the next event if the event is due before `end`; returns `false` if no event is.
-    pub fn step(&mut self, end: Time) -> bool {
-        let due = self.nodes.iter().map(|node| node.due(self.now));
+    pub fn run_next_event(&mut self, end: Time) -> bool {
+        let due = self.nodes.iter().map(|node| node.next_action_at(self.now));
         let (at, index) = due
             .enumerate()
             .filter_map(|(index, at)| Some((at?, index)))
-            .chain(self.wire.next_time().map(|at| (at, usize::MAX)))
+            .chain(self.scheduled_events.next_time().map(|at| (at, usize::MAX)))
             .min()
             .expect("advertisements never end");
         if at > end {
             return false;
         }
-        self.steps = if at > self.now { 0 } else { self.steps + 1 };
+        self.steps_at_this_time = if at > self.now { 0 } else { self.steps_at_this_time + 1 };
         assert!(
-            self.steps < MANY,
+            self.steps_at_this_time < MAX_STEPS_AT_ONE_TIME,
             "time does not pass: {}",
-            self.nodes.get(index).map(Node::dues).unwrap_or_default()
+            self.nodes.get(index).map(Node::pending_timers).unwrap_or_default()
         );
         self.now = at.max(self.now);
         let now = self.now;
         match self.nodes.get_mut(index) {
-            Some(node) => node.serve(now),
-            None => match self.wire.pop_due(now) {
+            Some(node) => node.run_due_actions(now),
+            None => match self.scheduled_events.pop_due(now) {
                 Some(Event::Packet(index, interface, packet)) => {
-                    self.receive(index, &interface, packet);
+                    self.receive_packet(index, &interface, packet);
                 }
                 _ => {
                     for (router, uplink) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-                        if let Some(network) = self.places[router][uplink] {
-                            let address = care_of(router, uplink, network);
+                        if let Some(network) = self.attached_networks[router][uplink] {
+                            let address = care_of_address(router, uplink, network);
                             let kernel = &self.nodes[1 + router].kernel;
-                            kernel.advertise(UPLINKS[uplink], ROUTER, address);
+                            kernel.advertise(UPLINKS[uplink], ACCESS_ROUTER, address);
                         }
                     }
-                    self.schedule(ADVERTISEMENTS, Event::Advertisements);
+                    self.schedule_event(ADVERTISEMENT_INTERVAL, Event::Advertisements);
                 }
             },
         }
-        self.settle();
+        self.run_until_idle();
         true
     }
 
     /// Runs events until no further event is due at this moment.
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         for _ in 0..1000 {
             let now = self.now;
             let mut rests = true;
             for index in 0..self.nodes.len() {
-                self.nodes[index].look(now);
+                self.nodes[index].handle_kernel_events(now);
                 self.check_bindings();
                 for left in std::mem::take(&mut self.nodes[index].outputs) {
                     rests = false;
                     match left {
-                        NodeOutput::Packet(packet) => self.leaves(index, packet),
-                        NodeOutput::Ended(ProcessEnd::PowerCut) => self.furnish(index),
+                        NodeOutput::Packet(packet) => self.forward_station_packet(index, packet),
+                        NodeOutput::Ended(ProcessEnd::PowerCut) => self.set_up_machine(index),
                         NodeOutput::Ended(_) => {}
-                        NodeOutput::Began(kept) if index == 0 => self.check_kept(&kept),
+                        NodeOutput::Began(kept) if index == 0 => self.check_stored_state(&kept),
                         NodeOutput::Began(_) => {}
                     }
                 }
@@ -314,7 +315,7 @@ impl World {
     }
 
     /// Handles a packet that a machine receives on an interface.
-    fn receive(&mut self, index: usize, interface: &str, mut packet: Vec<u8>) {
+    fn receive_packet(&mut self, index: usize, interface: &str, mut packet: Vec<u8>) {
         let node = &mut self.nodes[index];
         if interface != "carnet0" && node.kernel.is_running(interface) != Some(true) {
             return;
@@ -324,116 +325,126 @@ impl World {
         match node.kernel.packet_path(interface, header.source, header.destination, protocol) {
             PacketPath::Out(..) if header.hop_limit <= 1 => {}
             PacketPath::Out(out, _) if out == "carnet0" => {
-                packet[HOP_LIMIT] -= 1;
+                packet[HOP_LIMIT_OFFSET] -= 1;
                 let now = self.now;
-                node.packet(now, &packet);
+                node.handle_tunnel_packet(now, &packet);
             }
             PacketPath::Out(out, _) => {
-                packet[HOP_LIMIT] -= 1;
-                self.send(index, &out, packet);
+                packet[HOP_LIMIT_OFFSET] -= 1;
+                self.send_packet(index, &out, packet);
             }
             PacketPath::Local | PacketPath::Nowhere => {}
         }
     }
 
     /// Sends a packet of a machine out of an interface.
-    fn send(&mut self, index: usize, interface: &str, packet: Vec<u8>) {
+    fn send_packet(&mut self, index: usize, interface: &str, packet: Vec<u8>) {
         let Ok(header) = Header::parse(&packet) else { return };
         let (source, destination) = (header.source, header.destination);
         if index > 0 && interface == "i0" {
-            return self.arrives(&packet);
+            return self.record_arrival(&packet);
         }
         if index > 0 {
             let uplink = if interface == "w0" { 0 } else { 1 };
-            let place = self.places[index - 1][uplink];
-            let is_own = place.is_some_and(|network| care_of(index - 1, uplink, network) == source);
+            let place = self.attached_networks[index - 1][uplink];
+            let is_own = place.is_some_and(|network| care_of_address(index - 1, uplink, network) == source);
             // RFC 2827: a visited network forwards only packets with its own source addresses.
             if !is_own || !interface.starts_with('w') {
                 return;
             }
         }
         if destination == CORRESPONDENT {
-            return self.arrives(&packet);
+            return self.record_arrival(&packet);
         }
         let mut to = None;
         for (router, uplink) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            if self.places[router][uplink].map(|it| care_of(router, uplink, it)) == Some(destination) {
+            if self.attached_networks[router][uplink].map(|it| care_of_address(router, uplink, it))
+                == Some(destination)
+            {
                 to = Some((1 + router, UPLINKS[uplink]));
             }
         }
-        if network(AGENT).contains(&destination) {
+        if network_of(HOME_AGENT).contains(&destination) {
             to = Some((0, "eth0"));
         }
         let Some((to, interface)) = to else { return };
         // If an operator's routes form a loop, the network must not multiply packets in it.
-        let duplicate = if self.wire.len() < CROWD { self.link.duplication_probability } else { 0.0 };
+        let duplicate = if self.scheduled_events.len() < MAX_PACKETS_ON_WIRE {
+            self.link.duplication_probability
+        } else {
+            0.0
+        };
         let link = Link { duplication_probability: duplicate, ..self.link };
         for span in link.arrival_delays(&mut self.rng) {
-            self.schedule(span, Event::Packet(to, interface.into(), packet.clone()));
+            self.schedule_event(span, Event::Packet(to, interface.into(), packet.clone()));
         }
     }
 
-    fn arrives(&mut self, packet: &[u8]) {
-        if let Some(number) = number_of(packet) {
-            assert_ne!(number, FORGED, "what came from nowhere was let out");
-            self.arrived.insert(number);
+    fn record_arrival(&mut self, packet: &[u8]) {
+        if let Some(number) = data_packet_number(packet) {
+            assert_ne!(number, FORGED_PACKET_NUMBER, "what came from nowhere was let out");
+            self.arrived_packets.insert(number);
         }
     }
 
     /// Handles a packet that a station has written into the tunnel device.
-    fn leaves(&mut self, index: usize, packet: Vec<u8>) {
+    fn forward_station_packet(&mut self, index: usize, packet: Vec<u8>) {
         if index > 0 {
-            self.check_routers_tunnel(index - 1, &packet);
+            self.check_router_tunnel(index - 1, &packet);
         }
         if index == 0 {
-            self.check_tunnel(&packet);
+            self.check_home_agent_tunnel(&packet);
             self.check_acknowledgement(&packet);
         } else if find_upper_layer(&packet).is_some_and(|(protocol, ..)| protocol == protocol::MOBILITY) {
-            if self.recorded.len() >= RECORDED {
-                self.recorded.remove(0);
+            if self.recorded_updates.len() >= MAX_RECORDED_UPDATES {
+                self.recorded_updates.remove(0);
             }
-            self.recorded.push(packet.clone());
+            self.recorded_updates.push(packet.clone());
         }
-        self.receive(index, "carnet0", packet);
+        self.receive_packet(index, "carnet0", packet);
     }
 
     /// Sends a packet from a host of the mobile network to its correspondent, and a packet back; returns the
     /// numbers of both.
-    pub fn talk(&mut self, router: usize) -> [u32; 2] {
-        self.number += 2;
-        let numbers = [self.number - 1, self.number];
-        self.receive(1 + router, "i0", data(HOSTS[router], CORRESPONDENT, numbers[0]));
-        self.receive(0, "eth0", data(CORRESPONDENT, HOSTS[router], numbers[1]));
-        self.settle();
+    pub fn exchange_data_packets(&mut self, router: usize) -> [u32; 2] {
+        self.last_packet_number += 2;
+        let numbers = [self.last_packet_number - 1, self.last_packet_number];
+        self.receive_packet(1 + router, "i0", data_packet(ON_BOARD_HOSTS[router], CORRESPONDENT, numbers[0]));
+        self.receive_packet(0, "eth0", data_packet(CORRESPONDENT, ON_BOARD_HOSTS[router], numbers[1]));
+        self.run_until_idle();
         numbers
     }
 
     /// Lets attackers try all their messages once.
-    pub fn attack(&mut self) {
+    pub fn attack_once(&mut self) {
         let router = self.rng.below(2) as usize;
         let other = 1 - router;
         // Attack: a tunnelled packet without a binding, and a tunnelled packet of one router whose source is
         // in the other router's network.
-        let inner = data(HOSTS[router], CORRESPONDENT, FORGED);
+        let inner = data_packet(ON_BOARD_HOSTS[router], CORRESPONDENT, FORGED_PACKET_NUMBER);
         let uplink = self.rng.below(2) as usize;
-        let theirs = self.places[other][uplink].map(|network| care_of(other, uplink, network));
+        let theirs =
+            self.attached_networks[other][uplink].map(|network| care_of_address(other, uplink, network));
         // Attack: a tunnelled packet from a care-of address that the router has left.
         let left = |it: &&Ipv6Addr| {
-            let bound = self.bound.get(&(router, **it));
-            bound.is_none_or(|at| self.now.saturating_since(*at) >= GRACE)
+            let bound = self.last_bound_at.get(&(router, **it));
+            bound.is_none_or(|at| self.now.saturating_since(*at) >= BINDING_GRACE_PERIOD)
         };
-        let left = self.had[router].iter().copied().find(|it| self.is_in_order(0) && left(&it));
-        for source in [Some(EVIL), theirs, left].into_iter().flatten() {
-            self.receive(0, "eth0", tunnelled(source, AGENT, &inner));
+        let left = self.past_care_of_addresses[router]
+            .iter()
+            .copied()
+            .find(|it| self.has_complete_kernel_state(0) && left(&it));
+        for source in [Some(ATTACKER), theirs, left].into_iter().flatten() {
+            self.receive_packet(0, "eth0", tunnelled_packet(source, HOME_AGENT, &inner));
         }
-        self.trespass(router, uplink);
-        let count = self.recorded.len() as u64;
+        self.send_attacker_packets(router, uplink);
+        let count = self.recorded_updates.len() as u64;
         if count > 0 {
-            let packet = self.recorded[self.rng.below(count) as usize].clone();
+            let packet = self.recorded_updates[self.rng.below(count) as usize].clone();
             // Attack: a recorded message is sent again unchanged, from another address, and with a changed
             // octet.
             let mut elsewhere = packet.clone();
-            elsewhere[8..24].copy_from_slice(&EVIL.octets());
+            elsewhere[8..24].copy_from_slice(&ATTACKER.octets());
             let mut other = packet.clone();
             let at = HEADER_LEN + self.rng.below((packet.len() - HEADER_LEN) as u64) as usize;
             other[at] ^= 1 << self.rng.below(8);
@@ -441,77 +452,81 @@ impl World {
             // The original message may not have arrived yet, so the attacker's copy may arrive first.
             all.rotate_left(self.rng.below(3) as usize);
             for packet in all {
-                self.receive(0, "eth0", packet);
+                self.receive_packet(0, "eth0", packet);
             }
         }
-        self.settle();
+        self.run_until_idle();
     }
 
     /// Returns whether the process of a machine runs and its kernel has all entries. A starting process, or
     /// one with failures, may still lack rules.
-    fn is_in_order(&self, index: usize) -> bool {
+    fn has_complete_kernel_state(&self, index: usize) -> bool {
         let process = self.nodes[index].process.as_ref();
         process.is_some_and(|process| process.machine.differences().is_empty())
     }
 
     /// Sends packets of attackers on the links of a router, and on board: no such packet may bypass the
     /// tunnel.
-    fn trespass(&mut self, router: usize, uplink: usize) {
-        if !self.is_in_order(1 + router) {
+    fn send_attacker_packets(&mut self, router: usize, uplink: usize) {
+        if !self.has_complete_kernel_state(1 + router) {
             return;
         }
-        let inner = data(CORRESPONDENT, HOSTS[router], FORGED);
-        self.receive(1 + router, UPLINKS[uplink], inner.clone());
-        if let Some(network) = self.places[router][uplink] {
-            let address = care_of(router, uplink, network);
-            self.receive(1 + router, UPLINKS[uplink], tunnelled(EVIL, address, &inner));
-            self.receive(1 + router, "i0", data(address, CORRESPONDENT, FORGED));
+        let inner = data_packet(CORRESPONDENT, ON_BOARD_HOSTS[router], FORGED_PACKET_NUMBER);
+        self.receive_packet(1 + router, UPLINKS[uplink], inner.clone());
+        if let Some(network) = self.attached_networks[router][uplink] {
+            let address = care_of_address(router, uplink, network);
+            self.receive_packet(1 + router, UPLINKS[uplink], tunnelled_packet(ATTACKER, address, &inner));
+            self.receive_packet(1 + router, "i0", data_packet(address, CORRESPONDENT, FORGED_PACKET_NUMBER));
         }
     }
 
     /// Delivers a packet to the home agent's machine.
-    pub fn inject(&mut self, packet: Vec<u8>) {
-        self.receive(0, "eth0", packet);
-        self.settle();
+    pub fn inject_at_home_agent(&mut self, packet: Vec<u8>) {
+        self.receive_packet(0, "eth0", packet);
+        self.run_until_idle();
     }
 
     /// Checks invariant 1: the router requested each binding, within its rights.
     fn check_bindings(&mut self) {
         let Some(process) = &self.nodes[0].process else { return };
         let agent = process.station.home_agent().expect("it is one");
-        for (router, home) in HOMES.into_iter().enumerate() {
-            let prefix = prefix(router);
+        for (router, home) in HOME_ADDRESSES.into_iter().enumerate() {
+            let prefix = mobile_network_prefix(router);
             for binding in agent.bindings().of(home) {
                 let Some(care_of_address) = binding.care_of_address.ipv6() else {
                     panic!("a binding to {:?}", binding.care_of_address);
                 };
-                assert!(self.had[router].contains(&care_of_address), "a binding to {care_of_address}");
+                assert!(
+                    self.past_care_of_addresses[router].contains(&care_of_address),
+                    "a binding to {care_of_address}"
+                );
                 assert!(
                     binding.prefixes.iter().all(|it| *it == prefix),
                     "a binding of {:?}",
                     binding.prefixes
                 );
-                self.bound.insert((router, care_of_address), self.now);
+                self.last_bound_at.insert((router, care_of_address), self.now);
             }
         }
     }
 
     /// Checks invariant 2: a packet enters a tunnel only towards a binding, or towards a former binding
     /// within its grace period.
-    fn check_tunnel(&self, packet: &[u8]) {
+    fn check_home_agent_tunnel(&self, packet: &[u8]) {
         let Ok((outer, inner)) = Header::parse_packet(packet) else { return };
-        if outer.next_header != protocol::IPV6 || outer.source != AGENT {
+        if outer.next_header != protocol::IPV6 || outer.source != HOME_AGENT {
             return;
         }
         let Ok(inner) = Header::parse(inner) else { return };
         let is_inside = |router: &usize| {
-            prefix(*router).contains(&inner.destination) || HOMES[*router] == inner.destination
+            mobile_network_prefix(*router).contains(&inner.destination)
+                || HOME_ADDRESSES[*router] == inner.destination
         };
         let router = (0..2).find(is_inside);
         let Some(router) = router else { return };
-        let bound = self.bound.get(&(router, outer.destination));
+        let bound = self.last_bound_at.get(&(router, outer.destination));
         assert!(
-            bound.is_some_and(|at| self.now.saturating_since(*at) < GRACE),
+            bound.is_some_and(|at| self.now.saturating_since(*at) < BINDING_GRACE_PERIOD),
             "{} went to {} without a binding, at {:?}; the last one was there at {bound:?}",
             inner.destination,
             outer.destination,
@@ -521,15 +536,18 @@ impl World {
 
     /// Checks invariant 2 at the router, which may be moving to another care-of address. If the home agent
     /// has lost the binding, the router may not know it until the lifetime ends.
-    fn check_routers_tunnel(&self, router: usize, packet: &[u8]) {
+    fn check_router_tunnel(&self, router: usize, packet: &[u8]) {
         let Ok(outer) = Header::parse(packet) else { return };
-        if outer.next_header != protocol::IPV6 || outer.destination != AGENT {
+        if outer.next_header != protocol::IPV6 || outer.destination != HOME_AGENT {
             return;
         }
         let settings = self.nodes[1 + router].config.mobile_router.as_ref().expect("a router");
-        let bound = self.bound.iter().filter(|((whose, _), _)| *whose == router).map(|(_, at)| *at).max();
+        let bound =
+            self.last_bound_at.iter().filter(|((whose, _), _)| *whose == router).map(|(_, at)| *at).max();
         assert!(
-            bound.is_some_and(|at| self.now.saturating_since(at) < settings.router.lifetime + GRACE),
+            bound.is_some_and(
+                |at| self.now.saturating_since(at) < settings.router.lifetime + BINDING_GRACE_PERIOD
+            ),
             "the router sent from {} without a binding, at {:?}; the last one was there at {bound:?}",
             outer.source,
             self.now
@@ -548,20 +566,20 @@ impl World {
         let Some(home_address) = extensions.routing_home_address.filter(|_| message.status < 128) else {
             return;
         };
-        let router = HOMES.iter().position(|home| *home == home_address).expect("a router of ours");
+        let router = HOME_ADDRESSES.iter().position(|home| *home == home_address).expect("a router of ours");
         let destination = Header::parse(packet).expect("a packet").destination;
         let sequence = message.sequence;
         let newer = |last: u16| sequence.wrapping_sub(last) < 0x8000;
-        if self.acknowledged[router].is_none_or(newer) {
-            self.acknowledged[router] = Some(sequence);
+        if self.acknowledged_sequence_numbers[router].is_none_or(newer) {
+            self.acknowledged_sequence_numbers[router] = Some(sequence);
         }
-        let size = self.nodes[0].disk.size(Path::new(JOURNAL)) as u64;
+        let size = self.nodes[0].disk.size(Path::new(STATE_FILE)) as u64;
         if size > SMALL && self.rng.below(size) > SMALL {
             return;
         }
         let disk = self.nodes[0].disk.after_power_cut();
-        let (_, found) = Journal::open(Box::new(disk), Path::new(JOURNAL), &[]).expect("a good file");
-        let kept = loaded(Path::new(JOURNAL), found.records).expect("what was written can be read");
+        let (_, found) = Journal::open(Box::new(disk), Path::new(STATE_FILE), &[]).expect("a good file");
+        let kept = loaded(Path::new(STATE_FILE), found.records).expect("what was written can be read");
         let node = kept.home_agent.iter().find(|node| node.home_address == home_address);
         let node = node.unwrap_or_else(|| panic!("{home_address} was told of {sequence}, which is nowhere"));
         let last = node.sequence.unwrap_or_else(|| panic!("no sequence number of {home_address} is kept"));
@@ -570,7 +588,10 @@ impl World {
         // An attacker may have forwarded an update from another address. The answer then goes to that
         // address, although the update names another one. If a binding's lifetime is shorter than the wait
         // for the disk, the binding may be over when the packet leaves.
-        if behind == 0 && message.lifetime > STALE_UNITS && self.had[router].contains(&destination) {
+        if behind == 0
+            && message.lifetime > MAX_STALE_LIFETIME_UNITS
+            && self.past_care_of_addresses[router].contains(&destination)
+        {
             let registration = node.registration.as_ref().and_then(|it| it.care_of_address.ipv6());
             assert_eq!(registration, Some(destination), "{sequence} is acknowledged, and not kept");
         }
@@ -585,12 +606,12 @@ impl World {
             _ => None,
         });
         assert!(node.timestamp >= accepted, "{accepted:?} was acknowledged, {:?} is kept", node.timestamp);
-        self.timestamps[router] = self.timestamps[router].max(node.timestamp.unwrap_or(0));
+        self.stored_timestamps[router] = self.stored_timestamps[router].max(node.timestamp.unwrap_or(0));
     }
 
     /// Checks invariant 3: the sequence numbers of replay protection never decrease.
-    fn check_kept(&mut self, kept: &carnet_station::PersistentState) {
-        let wall = self.nodes[0].wall(self.now);
+    fn check_stored_state(&mut self, kept: &carnet_station::PersistentState) {
+        let wall = self.nodes[0].wall_time(self.now);
         let agent = self.nodes[0].process.as_ref().and_then(|process| process.station.home_agent());
         for node in agent.iter().flat_map(|_| &kept.home_agent) {
             let bound = agent.and_then(|agent| agent.bindings().valid(node.home_address));
@@ -603,14 +624,14 @@ impl World {
                 node.home_address
             );
         }
-        for (router, home) in HOMES.iter().enumerate() {
+        for (router, home) in HOME_ADDRESSES.iter().enumerate() {
             let known = kept.home_agent.iter().filter(|node| node.home_address == *home);
             for path in known.flat_map(|node| &node.former) {
                 // The care-of address was bound until now. If the clock was set back, its grace period starts
                 // again.
-                self.bound.extend(path.care_of_address.ipv6().map(|it| ((router, it), self.now)));
+                self.last_bound_at.extend(path.care_of_address.ipv6().map(|it| ((router, it), self.now)));
             }
-            let Some(acknowledged) = self.acknowledged[router] else { continue };
+            let Some(acknowledged) = self.acknowledged_sequence_numbers[router] else { continue };
             let node = kept.home_agent.iter().find(|node| node.home_address == *home);
             let last = node.and_then(|node| node.sequence);
             assert!(
@@ -618,7 +639,7 @@ impl World {
                 "{home}: {acknowledged} was acknowledged, the restart knows {last:?}"
             );
             let timestamp = node.and_then(|node| node.timestamp).unwrap_or(0);
-            assert!(timestamp >= self.timestamps[router], "{home}: an old timestamp would be taken");
+            assert!(timestamp >= self.stored_timestamps[router], "{home}: an old timestamp would be taken");
         }
     }
 
@@ -627,17 +648,18 @@ impl World {
         let machine = self.nodes[1 + router].process.as_ref().map(|it| it.station.mobile_router());
         let is = machine.flatten().is_some_and(|machine| machine.state() == State::Registered);
         let agent = self.nodes[0].process.as_ref().and_then(|process| process.station.home_agent());
-        let binding = agent.and_then(|agent| agent.bindings().valid(HOMES[router]));
+        let binding = agent.and_then(|agent| agent.bindings().valid(HOME_ADDRESSES[router]));
         let care_of_address = binding.and_then(|binding| binding.care_of_address.ipv6());
-        is && care_of_address == self.places[router][0].map(|network| care_of(router, 0, network))
+        is && care_of_address
+            == self.attached_networks[router][0].map(|network| self::care_of_address(router, 0, network))
     }
 
     /// Returns the differences between the kernels' entries and the desired state.
-    pub fn differences(&self) -> Vec<String> {
+    pub fn kernel_differences(&self) -> Vec<String> {
         let all = self.nodes.iter().enumerate().flat_map(|(index, node)| {
             let differences = node.process.as_ref().map(|process| process.machine.differences());
             let differences =
-                differences.unwrap_or_else(|| vec![format!("it does not run: {}", node.obstacle)]);
+                differences.unwrap_or_else(|| vec![format!("it does not run: {}", node.last_start_error)]);
             differences.into_iter().map(move |text| format!("machine {index}: {text}"))
         });
         all.collect()

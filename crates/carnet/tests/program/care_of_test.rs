@@ -2,16 +2,16 @@
 //! packet of a correspondent takes the path to it. The tests run with an old uplink that still works, and
 //! with one that does not.
 
-use crate::hosts::{possible, seconds, wait_until};
-use crate::ipv4::nft;
+use crate::hosts::{can_run_or_report, seconds, wait_until};
+use crate::ipv4::load_nft_rules;
 use crate::station::Station;
-use crate::testbed::{CARE_OF, Testbed};
+use crate::testbed::{CARE_OF_ADDRESSES, Testbed};
 
 /// Installs rules for packets to the second uplink. They drop the Echo Requests of the test, and count all
 /// other tunnel packets. The inner Next Header is octet 6 of the inner header.
-fn watch(bed: &Testbed) {
-    let to_new = format!("add rule ip6 watch way ip6 daddr {} ip6 nexthdr 41", CARE_OF[1]);
-    nft(
+fn count_packets_of_uplinks(bed: &Testbed) {
+    let to_new = format!("add rule ip6 watch way ip6 daddr {} ip6 nexthdr 41", CARE_OF_ADDRESSES[1]);
+    load_nft_rules(
         &bed.core,
         &[
             "add table ip6 watch",
@@ -26,49 +26,49 @@ fn watch(bed: &Testbed) {
 }
 
 /// Returns the number of packets in the tunnel to the second uplink, without the packets of the test.
-fn carried(bed: &Testbed) -> u64 {
-    let output = bed.core.output(&["nft", "list", "counter", "ip6", "watch", "data"]);
+fn packets_to_new_care_of_address(bed: &Testbed) -> u64 {
+    let output = bed.core.run_program(&["nft", "list", "counter", "ip6", "watch", "data"]);
     let text = String::from_utf8(output.stdout).expect("text");
     let number = text.split_whitespace().skip_while(|word| *word != "packets").nth(1);
     number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no counter: {text}"))
 }
 
-fn is(agent: &Station, state: &str) -> bool {
-    let binding = &agent.show("bindings")[0];
-    binding["care_of_address"] == CARE_OF[1] && binding["state"] == state
+fn binding_has_state(agent: &Station, state: &str) -> bool {
+    let binding = &agent.show_json("bindings")[0];
+    binding["care_of_address"] == CARE_OF_ADDRESSES[1] && binding["state"] == state
 }
 
 #[test]
 fn untested_care_of_address_gets_no_packet_by_make_and_by_break_before_make() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     for breaks in [false, true] {
         let bed = Testbed::new();
-        let (agent, router) = bed.start();
-        let traffic = bed.echo(100);
-        traffic.flows();
-        watch(&bed);
+        let (agent, router) = bed.start_stations();
+        let traffic = bed.start_echo(100);
+        traffic.wait_until_flowing();
+        count_packets_of_uplinks(&bed);
         if breaks {
-            bed.router.ip("link set wlan0 down");
+            bed.router.run_ip("link set wlan0 down");
         } else {
-            assert!(router.ask(&["handover", "wwan0"]).status.success());
+            assert!(router.run_command(&["handover", "wwan0"]).status.success());
         }
-        wait_until("the new address is untested", seconds(20), || is(&agent, "untested"));
+        wait_until("the new address is untested", seconds(20), || binding_has_state(&agent, "untested"));
         if !breaks {
             // Traffic flows on the old path while the home agent tests the new care-of address.
-            traffic.flows();
+            traffic.wait_until_flowing();
         }
-        assert!(is(&agent, "untested"));
-        assert_eq!(carried(&bed), 0, "break before make: {breaks}");
-        nft(&bed.core, &["flush chain ip6 watch hole"]);
-        wait_until("the new address is tested", seconds(20), || is(&agent, "registered"));
-        traffic.flows();
-        let carried = carried(&bed);
+        assert!(binding_has_state(&agent, "untested"));
+        assert_eq!(packets_to_new_care_of_address(&bed), 0, "break before make: {breaks}");
+        load_nft_rules(&bed.core, &["flush chain ip6 watch hole"]);
+        wait_until("the new address is tested", seconds(20), || binding_has_state(&agent, "registered"));
+        traffic.wait_until_flowing();
+        let carried = packets_to_new_care_of_address(&bed);
         assert!(carried > 0, "break before make: {breaks}");
         let report = traffic.stop();
-        let path = &agent.show("status")["dataplane"];
+        let path = &agent.show_json("status")["dataplane"];
         println!("{path}, break before make {breaks}: {carried} packets to the new address, {report:?}");
-        assert!(breaks || report.lost == 0, "{report:?}");
+        assert!(breaks || report.lost_packets == 0, "{report:?}");
     }
 }

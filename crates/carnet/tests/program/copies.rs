@@ -6,13 +6,13 @@ use carnet_wire::mobility::flow::emit_sub_options;
 use carnet_wire::mobility::selector::{Ipv6Selector, TrafficSelector};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 
-use crate::hosts::{possible, seconds, wait_until};
+use crate::hosts::{can_run_or_report, seconds, wait_until};
 use crate::station::Station;
-use crate::testbed::{CORRESPONDENT, HOME_AGENT, Testbed, address};
-use crate::traffic::{Cannon, Sniffer};
+use crate::testbed::{CORRESPONDENT, HOME_AGENT_ADDRESS, Testbed, parse_address};
+use crate::traffic::{PacketSniffer, RawSender};
 
 /// Config of nodes that have no key.
-const NODES: &str = "
+const NODE_ENTRIES: &str = "
 [[home_agent.mobile_router]]
 home_address = '2001:db8:1::5678'
 prefixes = ['2001:db8:c0::/64']
@@ -26,8 +26,8 @@ auth = 'none'
 
 /// Returns a Binding Update that registers sixteen care-of addresses of a network, with a flow that takes all
 /// sixteen.
-fn update(home_address: &str, network: &str) -> Vec<u8> {
-    let place = |n: u16| address(&format!("{network}{n:x}"));
+fn registration_update(home_address: &str, network: &str) -> Vec<u8> {
+    let place = |n: u16| parse_address(&format!("{network}{n:x}"));
     let flags = BindingUpdateFlags {
         acknowledge: true,
         home_registration: true,
@@ -50,9 +50,9 @@ fn update(home_address: &str, network: &str) -> Vec<u8> {
         identifiers.fold(Builder::binding_update(1, flags, 100), |builder, option| builder.option(&option));
     ControlPacket {
         source: place(0x101),
-        destination: address(HOME_AGENT),
+        destination: parse_address(HOME_AGENT_ADDRESS),
         hop_limit: 64,
-        home_address: Some(address(home_address)),
+        home_address: Some(parse_address(home_address)),
         routing_home_address: None,
         mobility_header: &mut builder.option(&flow).finish(),
     }
@@ -60,18 +60,19 @@ fn update(home_address: &str, network: &str) -> Vec<u8> {
 }
 
 /// Returns a UDP packet of 148 octets to this destination.
-fn packet(destination: &str) -> Vec<u8> {
+fn data_packet(destination: &str) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 108, protocol::UDP, 64];
-    packet.extend(address(CORRESPONDENT).octets());
-    packet.extend(address(destination).octets());
+    packet.extend(parse_address(CORRESPONDENT).octets());
+    packet.extend(parse_address(destination).octets());
     packet.extend([0x10, 0x92, 0x10, 0x92, 0, 108, 0, 0]);
     packet.resize(148, 0x55);
     packet
 }
 
 /// Returns number and octets of the tunnelled packets that the home agent has sent.
-fn tunnelled(heard: &[Vec<u8>]) -> (usize, usize) {
-    let from_agent = |packet: &&Vec<u8>| packet.get(8..24) == Some(&address(HOME_AGENT).octets()[..]);
+fn count_tunnelled_copies(heard: &[Vec<u8>]) -> (usize, usize) {
+    let from_agent =
+        |packet: &&Vec<u8>| packet.get(8..24) == Some(&parse_address(HOME_AGENT_ADDRESS).octets()[..]);
     let is_tunnelled = |packet: &&Vec<u8>| {
         packet.get(6).is_some_and(|kind| {
             matches!(*kind, protocol::IPV6 | protocol::DESTINATION_OPTIONS | protocol::FRAGMENT)
@@ -83,41 +84,43 @@ fn tunnelled(heard: &[Vec<u8>]) -> (usize, usize) {
 
 #[test]
 fn router_sends_at_most_four_copies_of_a_packet() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
     // No node at these care-of addresses would answer the care-of test, so the test is off.
     let config = bed.agent_config().replace("[home_agent]\n", "[home_agent]\ncare_of_test = 'off'\n");
-    let agent = Station::start(&bed.agent, &(config + NODES));
+    let agent = Station::start(&bed.agent, &(config + NODE_ENTRIES));
     for network in ["2001:db8:c0::/64", "2001:db8:d0::/64"] {
-        bed.core.ip(&format!("-6 route add {network} via 2001:db8:f0::2"));
+        bed.core.run_ip(&format!("-6 route add {network} via 2001:db8:f0::2"));
     }
-    let cannon = Cannon::new(&bed.core);
+    let cannon = RawSender::new(&bed.core);
     // The first node's care-of addresses are those of a third party. The second node's are in the network of
     // the first node.
     for (home_address, network) in
         [("2001:db8:1::5678", "2001:db8:f1::"), ("2001:db8:1::9abc", "2001:db8:c0::")]
     {
         let before = agent.bindings().len();
-        let update = update(home_address, network);
+        let update = registration_update(home_address, network);
         wait_until("sixteen bindings", seconds(20), || {
             if agent.bindings().len() == before {
-                cannon.fire(&update, address(HOME_AGENT), 0);
+                cannon.send_packet(&update, parse_address(HOME_AGENT_ADDRESS), 0);
             }
             agent.bindings().len() == before + 16
         });
     }
-    let sniffer = Sniffer::start(&bed.core, &["ha"]);
+    let sniffer = PacketSniffer::start(&bed.core, &["ha"]);
     let started = std::time::Instant::now();
     for (to, count) in [("2001:db8:c0::5", 100), ("2001:db8:d0::5", 20)] {
-        let (before, octets_before) = tunnelled(&sniffer.heard());
+        let (before, octets_before) = count_tunnelled_copies(&sniffer.seen_packets());
         for _ in 0..count {
-            assert!(cannon.fire(&packet(to), address(to), 0));
+            assert!(cannon.send_packet(&data_packet(to), parse_address(to), 0));
         }
-        wait_until("the packets", seconds(10), || tunnelled(&sniffer.heard()).0 >= before + count);
+        wait_until("the packets", seconds(10), || {
+            count_tunnelled_copies(&sniffer.seen_packets()).0 >= before + count
+        });
         std::thread::sleep(seconds(1));
-        let (after, octets_after) = tunnelled(&sniffer.heard());
+        let (after, octets_after) = count_tunnelled_copies(&sniffer.seen_packets());
         let (packets, octets) = (after - before, octets_after - octets_before);
         // Besides the copies, the home agent sends path MTU probes to two routers, within the limits of
         // probing.

@@ -7,29 +7,29 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::hosts::{Host, can_run_or_report, output_text, seconds, wait_until};
 use crate::station::Station;
-use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
-use crate::traffic::{Cannon, PORT as ECHO_PORT, Sniffer};
+use crate::testbed::{CORRESPONDENT, ON_BOARD_HOST, Testbed, parse_address};
+use crate::traffic::{ECHO_PORT, PacketSniffer, RawSender};
 
 /// Number of packets of an attack.
-const ATTACK: usize = 10_000;
+const ATTACK_PACKET_COUNT: usize = 10_000;
 /// Port that the test's exception permits.
-const OPEN: u16 = 4433;
+const OPEN_UDP_PORT: u16 = 4433;
 
 /// Returns the config with a table for `lan0`, and a data path.
-pub fn with_table(bed: &Testbed, keys: &str, path: &str) -> String {
-    format!("{}{keys}\n[dataplane]\npath = '{path}'\n", with_plain_table(bed))
+pub fn agent_config_with_table(bed: &Testbed, keys: &str, path: &str) -> String {
+    format!("{}{keys}\n[dataplane]\npath = '{path}'\n", agent_config_with_plain_table(bed))
 }
 
 /// Returns the router's config with a table for the interface on board, on the data path of this run.
-fn with_plain_table(bed: &Testbed) -> String {
+fn agent_config_with_plain_table(bed: &Testbed) -> String {
     let config = bed.router_config().replace("lan = ['lan0']\n", "");
     format!("{config}\n[[mobile_router.lan]]\ninterface = 'lan0'\n")
 }
 
 /// Returns an IPv6 packet.
-fn packet(from: Ipv6Addr, to: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<u8> {
+fn ipv6_packet(from: Ipv6Addr, to: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0];
     packet.extend((payload.len() as u16).to_be_bytes());
     packet.extend([next_header, 64]);
@@ -39,50 +39,59 @@ fn packet(from: Ipv6Addr, to: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<
     packet
 }
 
-fn udp(from: u16, to: u16) -> Vec<u8> {
+fn udp_header(from: u16, to: u16) -> Vec<u8> {
     [&from.to_be_bytes()[..], &to.to_be_bytes(), &[0, 12, 1, 1], b"door"].concat()
 }
 
-fn tcp(from: u16, to: u16, flags: u8) -> Vec<u8> {
+fn tcp_header(from: u16, to: u16, flags: u8) -> Vec<u8> {
     let ports = [from.to_be_bytes(), to.to_be_bytes()].concat();
     [&ports[..], &[0, 0, 0, 9, 0, 0, 0, 9, 0x50, flags, 0xff, 0xff, 1, 1, 0, 0]].concat()
 }
 
 /// Returns the packet with this number of an attack from `from`: TCP with any flags, UDP, ICMPv6 messages and
 /// errors, ESP, SCTP, tunnels, extension headers, fragments, unknown protocols.
-fn attack(number: usize, from: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
+fn attack_packet(number: usize, from: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
     let (low, high) = (number as u8, (number >> 8) as u16);
     let port = 1024 + number as u16;
     // A packet that the host on board could have sent, which ICMP errors of the attack quote.
-    let inner = packet(to, from, 17, &udp(port, 53));
+    let inner = ipv6_packet(to, from, 17, &udp_header(port, 53));
     let icmp = |kind: u8, rest: &[u8]| [&[kind, 0, 1, 1, 0, 0, 5, 0], rest].concat();
     match number % 16 {
-        0 => packet(from, to, 17, &udp(port, high)),
-        1 => packet(from, to, 6, &tcp(port, 443, 0x02)),
-        2 => packet(from, to, 6, &tcp(443, port, low)),
-        3 => packet(from, to, 58, &icmp(128, &[1, 2, 3, 4])),
-        4 => packet(from, to, 58, &icmp(129, &[1, 2, 3, 4])),
-        5 => packet(from, to, 58, &icmp(1 + low / 16 % 4, &inner)),
-        6 => packet(from, to, 58, &icmp(low, &inner)),
-        7 => packet(from, to, 50, &[low; 24]),
-        8 => packet(from, to, 132, &[&port.to_be_bytes()[..], &[1, 187, 0, 0, 0, 0, 1, 1, 1, 1]].concat()),
-        9 => packet(from, to, 41, &inner),
-        10 => packet(from, to, 44, &[&[17, 0, 0, 0, 0, 0, high as u8, low], &udp(port, 53)[..]].concat()),
-        11 => packet(from, to, 44, &[&[17, 0, 0, 8, 0, 0, high as u8, low], &[low; 16][..]].concat()),
-        12 => packet(from, to, 60, &[&[17, 0, 1, 4, 0, 0, 0, 0], &udp(53, port)[..]].concat()),
-        13 => packet(from, to, 0, &[&[6, 0, 1, 4, 0, 0, 0, 0], &tcp(port, 22, 0x12)[..]].concat()),
-        14 => packet(from, to, 135, &[59, 0, low % 9, 0, 0, 0, 0, 0]),
-        _ => packet(from, to, 64 + low % 190, &[low; 40]),
+        0 => ipv6_packet(from, to, 17, &udp_header(port, high)),
+        1 => ipv6_packet(from, to, 6, &tcp_header(port, 443, 0x02)),
+        2 => ipv6_packet(from, to, 6, &tcp_header(443, port, low)),
+        3 => ipv6_packet(from, to, 58, &icmp(128, &[1, 2, 3, 4])),
+        4 => ipv6_packet(from, to, 58, &icmp(129, &[1, 2, 3, 4])),
+        5 => ipv6_packet(from, to, 58, &icmp(1 + low / 16 % 4, &inner)),
+        6 => ipv6_packet(from, to, 58, &icmp(low, &inner)),
+        7 => ipv6_packet(from, to, 50, &[low; 24]),
+        8 => {
+            ipv6_packet(from, to, 132, &[&port.to_be_bytes()[..], &[1, 187, 0, 0, 0, 0, 1, 1, 1, 1]].concat())
+        }
+        9 => ipv6_packet(from, to, 41, &inner),
+        10 => ipv6_packet(
+            from,
+            to,
+            44,
+            &[&[17, 0, 0, 0, 0, 0, high as u8, low], &udp_header(port, 53)[..]].concat(),
+        ),
+        11 => ipv6_packet(from, to, 44, &[&[17, 0, 0, 8, 0, 0, high as u8, low], &[low; 16][..]].concat()),
+        12 => ipv6_packet(from, to, 60, &[&[17, 0, 1, 4, 0, 0, 0, 0], &udp_header(53, port)[..]].concat()),
+        13 => {
+            ipv6_packet(from, to, 0, &[&[6, 0, 1, 4, 0, 0, 0, 0], &tcp_header(port, 22, 0x12)[..]].concat())
+        }
+        14 => ipv6_packet(from, to, 135, &[59, 0, low % 9, 0, 0, 0, 0, 0]),
+        _ => ipv6_packet(from, to, 64 + low % 190, &[low; 40]),
     }
 }
 
 /// Sends `count` packets of the attack from the core, with a pause after every hundred packets so that no
 /// queue overflows.
-fn fire(bed: &Testbed, count: usize) {
-    let (from, to) = (address(CORRESPONDENT), address(INSIDE));
-    let cannon = Cannon::new(&bed.core);
+fn send_attack(bed: &Testbed, count: usize) {
+    let (from, to) = (parse_address(CORRESPONDENT), parse_address(ON_BOARD_HOST));
+    let cannon = RawSender::new(&bed.core);
     for number in 0..count {
-        cannon.fire(&attack(number, from, to), to, 0);
+        cannon.send_packet(&attack_packet(number, from, to), to, 0);
         if number % 100 == 99 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
@@ -90,150 +99,170 @@ fn fire(bed: &Testbed, count: usize) {
 }
 
 /// Returns the captured packets from the correspondent.
-fn from_outside(sniffer: Sniffer) -> Vec<Vec<u8>> {
+fn packets_from_outside(sniffer: PacketSniffer) -> Vec<Vec<u8>> {
     std::thread::sleep(seconds(1));
-    let source = address(CORRESPONDENT).octets();
+    let source = parse_address(CORRESPONDENT).octets();
     sniffer.stop().into_iter().filter(|packet| packet.get(8..24) == Some(&source[..])).collect()
 }
 
-pub fn nft(host: &Host, words: &str) -> String {
+pub fn run_nft(host: &Host, words: &str) -> String {
     let words: Vec<&str> = ["nft"].into_iter().chain(words.split_whitespace()).collect();
-    let output = host.output(&words);
-    assert!(output.status.success(), "{words:?}: {}", said(&output));
+    let output = host.run_program(&words);
+    assert!(output.status.success(), "{words:?}: {}", output_text(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Returns the number of packets that the door has refused.
-fn refused(router: &Host) -> u64 {
-    let table = nft(router, "list table inet carnet_rules");
+fn refused_packets(router: &Host) -> u64 {
+    let table = run_nft(router, "list table inet carnet_rules");
     let line = table.lines().find(|line| line.contains("counter packets")).expect("a counting rule");
     let mut words = line.split_whitespace().skip_while(|word| *word != "packets");
     words.nth(1).and_then(|number| number.parse().ok()).expect("a number")
 }
 
-fn holds(path: &str) {
-    if !possible() {
+fn check_door(path: &str) {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let allow = format!("allow = [{{ protocol = 'udp', ports = [{OPEN}], to = ['{INSIDE}'] }}]");
-    let config = with_table(&bed, &allow, path);
+    let allow =
+        format!("allow = [{{ protocol = 'udp', ports = [{OPEN_UDP_PORT}], to = ['{ON_BOARD_HOST}'] }}]");
+    let config = agent_config_with_table(&bed, &allow, path);
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     let mut router = Station::start(&bed.router, &config);
-    router.registered();
-    router.accelerated();
-    let lan = router.show("lan")[0].clone();
-    let exception = serde_json::json!([{"protocol": "udp", "ports": [OPEN.to_string()], "to": [INSIDE]}]);
+    router.wait_until_registered();
+    router.wait_for_fast_path();
+    let lan = router.show_json("lan")[0].clone();
+    let exception =
+        serde_json::json!([{"protocol": "udp", "ports": [OPEN_UDP_PORT.to_string()], "to": [ON_BOARD_HOST]}]);
     assert_eq!((&lan["inbound"], &lan["allow"]), (&"established".into(), &exception), "{lan}");
-    let echo = bed.echo(100);
-    echo.flows();
-    assert!(bed.host.pings(CORRESPONDENT) && !bed.core.pings(INSIDE));
+    let echo = bed.start_echo(100);
+    echo.wait_until_flowing();
+    assert!(bed.host.can_ping(CORRESPONDENT) && !bed.core.can_ping(ON_BOARD_HOST));
 
-    let sniffer = Sniffer::start(&bed.host, &["eth0"]);
-    fire(&bed, ATTACK);
+    let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);
+    send_attack(&bed, ATTACK_PACKET_COUNT);
     // Packets from the echo server belong to a conversation that the host on board began.
     let began = |packet: &[u8]| packet[6] == 17 && packet[40..42] == ECHO_PORT.to_be_bytes();
-    let passed: Vec<_> = from_outside(sniffer).into_iter().filter(|packet| !began(packet)).collect();
+    let passed: Vec<_> = packets_from_outside(sniffer).into_iter().filter(|packet| !began(packet)).collect();
     assert!(passed.is_empty(), "{} packets pass on {path}: {:02x?}", passed.len(), passed[0]);
     // The home agent already drops packets that no tunnel may carry.
-    let stopped = refused(&bed.router);
-    assert!(stopped as usize > ATTACK / 2, "the door has seen {stopped} packets");
-    if path != "tun" && router.show("status")["dataplane"] == path {
+    let stopped = refused_packets(&bed.router);
+    assert!(stopped as usize > ATTACK_PACKET_COUNT / 2, "the door has seen {stopped} packets");
+    if path != "tun" && router.show_json("status")["dataplane"] == path {
         assert!(router.counter("fast_path.left.filter") > 100, "{path}");
     }
-    echo.flows();
+    echo.wait_until_flowing();
 
     // From now on, the test attacks a door with the exception.
-    let sniffer = Sniffer::start(&bed.host, &["eth0"]);
-    let cannon = Cannon::new(&bed.core);
-    let open = packet(address(CORRESPONDENT), address(INSIDE), 17, &udp(5, OPEN));
-    assert!(cannon.fire(&open, address(INSIDE), 0));
-    let is_open = |packet: &Vec<u8>| packet.get(42..44) == Some(&OPEN.to_be_bytes()[..]);
-    wait_until("the exception passes", seconds(5), || sniffer.heard().iter().any(is_open));
+    let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);
+    let cannon = RawSender::new(&bed.core);
+    let open = ipv6_packet(
+        parse_address(CORRESPONDENT),
+        parse_address(ON_BOARD_HOST),
+        17,
+        &udp_header(5, OPEN_UDP_PORT),
+    );
+    assert!(cannon.send_packet(&open, parse_address(ON_BOARD_HOST), 0));
+    let is_open = |packet: &Vec<u8>| packet.get(42..44) == Some(&OPEN_UDP_PORT.to_be_bytes()[..]);
+    wait_until("the exception passes", seconds(5), || sniffer.seen_packets().iter().any(is_open));
     drop(sniffer.stop());
     let report = echo.stop();
-    assert_eq!(report.lost, 0, "{report:?}");
+    assert_eq!(report.lost_packets, 0, "{report:?}");
 
     // The station is dead, and an attacker on the access network sends packets past the home agent. Only the
     // door protects the hosts, because the test removes the routing rules.
-    router.end_by(Signal::SIGKILL);
+    router.end_by_signal(Signal::SIGKILL);
     for priority in [115, 120, 140, 145] {
-        while bed.router.output(&["ip", "-6", "rule", "del", "pref", &priority.to_string()]).status.success()
-        {
-        }
+        while bed
+            .router
+            .run_program(&["ip", "-6", "rule", "del", "pref", &priority.to_string()])
+            .status
+            .success()
+        {}
     }
-    bed.core.ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f1::10");
-    bed.router.ip("-6 route add 2001:db8:a::/64 dev lan0 metric 1");
-    bed.router.ip("-6 route get 2001:db8:a::10 from 2001:db8:c::1 iif wlan0");
-    let before = refused(&bed.router);
-    let sniffer = Sniffer::start(&bed.host, &["eth0"]);
-    fire(&bed, ATTACK);
-    let passed = from_outside(sniffer);
+    bed.core.run_ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f1::10");
+    bed.router.run_ip("-6 route add 2001:db8:a::/64 dev lan0 metric 1");
+    bed.router.run_ip("-6 route get 2001:db8:a::10 from 2001:db8:c::1 iif wlan0");
+    let before = refused_packets(&bed.router);
+    let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);
+    send_attack(&bed, ATTACK_PACKET_COUNT);
+    let passed = packets_from_outside(sniffer);
     assert!(passed.is_empty(), "{} packets pass a dead station", passed.len());
-    assert!(refused(&bed.router) > before + ATTACK as u64 / 4, "{}", refused(&bed.router));
-    bed.core.ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f0::2");
+    assert!(
+        refused_packets(&bed.router) > before + ATTACK_PACKET_COUNT as u64 / 4,
+        "{}",
+        refused_packets(&bed.router)
+    );
+    bed.core.run_ip("-6 route replace 2001:db8:a::/64 via 2001:db8:f0::2");
 
     // The station starts again.
-    let sniffer = Sniffer::start(&bed.host, &["eth0"]);
+    let sniffer = PacketSniffer::start(&bed.host, &["eth0"]);
     let mut router = Station::start(&bed.router, &config);
-    fire(&bed, ATTACK / 2);
-    router.registered();
-    router.accelerated();
-    fire(&bed, ATTACK / 2);
-    let passed = from_outside(sniffer);
+    send_attack(&bed, ATTACK_PACKET_COUNT / 2);
+    router.wait_until_registered();
+    router.wait_for_fast_path();
+    send_attack(&bed, ATTACK_PACKET_COUNT / 2);
+    let passed = packets_from_outside(sniffer);
     assert!(passed.is_empty(), "{} packets pass after the start", passed.len());
 
     // A rule of the operator in another nftables table also applies to packets that the door passes.
-    wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));
-    nft(&bed.router, "add table inet op");
-    nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
-    nft(&bed.router, "add rule inet op f meta l4proto icmpv6 counter drop");
-    assert!(!bed.host.pings(CORRESPONDENT));
-    assert!(nft(&bed.router, "list table inet op").contains("counter packets 1 "));
-    nft(&bed.router, "delete table inet op");
-    assert!(bed.host.pings(CORRESPONDENT));
+    wait_until("a ping", seconds(10), || bed.host.can_ping(CORRESPONDENT));
+    run_nft(&bed.router, "add table inet op");
+    run_nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
+    run_nft(&bed.router, "add rule inet op f meta l4proto icmpv6 counter drop");
+    assert!(!bed.host.can_ping(CORRESPONDENT));
+    assert!(run_nft(&bed.router, "list table inet op").contains("counter packets 1 "));
+    run_nft(&bed.router, "delete table inet op");
+    assert!(bed.host.can_ping(CORRESPONDENT));
 
     // Another program deletes all nftables rules, including those of the door.
-    nft(&bed.router, "flush ruleset");
-    wait_until("the table is back", seconds(5), || nft(&bed.router, "list tables").contains("carnet_rules"));
-    assert!(!bed.core.pings(INSIDE));
+    run_nft(&bed.router, "flush ruleset");
+    wait_until("the table is back", seconds(5), || {
+        run_nft(&bed.router, "list tables").contains("carnet_rules")
+    });
+    assert!(!bed.core.can_ping(ON_BOARD_HOST));
     router.terminate();
-    assert_eq!(nft(&bed.router, "list tables"), "");
+    assert_eq!(run_nft(&bed.router, "list tables"), "");
 }
 
 #[test]
 fn door_holds_on_the_slow_path_and_while_carnet_is_dead() {
-    holds("tun");
+    check_door("tun");
 }
 
 #[test]
 fn door_holds_with_bpf_programs_and_while_carnet_is_dead() {
-    holds("bpf");
+    check_door("bpf");
 }
 
 #[test]
 fn door_holds_with_xdp_programs_and_while_carnet_is_dead() {
-    holds("xdp");
+    check_door("xdp");
 }
 
 #[test]
 fn open_door_has_no_rules_and_a_warning() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let (_agent, router) = bed.start();
-    wait_until("a ping from outside", seconds(10), || bed.core.pings(INSIDE));
-    assert_eq!(nft(&bed.router, "list tables"), "");
-    assert!(router.log().contains("everyone outside reaches the hosts on lan0"), "{}", router.log());
-    let lan = router.show("status")["mobile_router"]["lan"][0].clone();
+    let (_agent, router) = bed.start_stations();
+    wait_until("a ping from outside", seconds(10), || bed.core.can_ping(ON_BOARD_HOST));
+    assert_eq!(run_nft(&bed.router, "list tables"), "");
+    assert!(
+        router.log_text().contains("everyone outside reaches the hosts on lan0"),
+        "{}",
+        router.log_text()
+    );
+    let lan = router.show_json("status")["mobile_router"]["lan"][0].clone();
     assert_eq!((&lan["inbound"], &lan["isolated"]), (&"any".into(), &false.into()), "{lan}");
-    assert_eq!(router.show("lan")[0]["inbound"], "any");
+    assert_eq!(router.show_json("lan")[0]["inbound"], "any");
     // After a reload with `inbound = "established"`, the door is shut.
-    router.reload(&with_plain_table(&bed));
-    assert!(!bed.core.pings(INSIDE), "{}", router.log());
-    wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));
-    assert_eq!(router.show("status")["mobile_router"]["lan"][0]["inbound"], "established");
+    router.reload(&agent_config_with_plain_table(&bed));
+    assert!(!bed.core.can_ping(ON_BOARD_HOST), "{}", router.log_text());
+    wait_until("a ping", seconds(10), || bed.host.can_ping(CORRESPONDENT));
+    assert_eq!(router.show_json("status")["mobile_router"]["lan"][0]["inbound"], "established");
 }
 
 /// Timeout of connection tracking for a flow without packets, in seconds. The kernel's values are 2 minutes
@@ -252,14 +281,14 @@ struct Flows {
 
 impl Flows {
     fn begin(bed: &Testbed) -> Flows {
-        let server = (address(CORRESPONDENT), 0);
-        let (server_udp, listener) = bed.core.run(move || {
+        let server = (parse_address(CORRESPONDENT), 0);
+        let (server_udp, listener) = bed.core.run_in_namespace(move || {
             (UdpSocket::bind(server).expect("a socket"), TcpListener::bind(server).expect("a listener"))
         });
         let to = server_udp.local_addr().expect("an address");
         let to_listener = listener.local_addr().expect("an address");
-        let (host_udp, host_tcp) = bed.host.run(move || {
-            let socket = UdpSocket::bind((address(INSIDE), 0)).expect("a socket");
+        let (host_udp, host_tcp) = bed.host.run_in_namespace(move || {
+            let socket = UdpSocket::bind((parse_address(ON_BOARD_HOST), 0)).expect("a socket");
             socket.connect(to).expect("connected");
             (socket, TcpStream::connect(to_listener).expect("a connection"))
         });
@@ -322,19 +351,19 @@ impl Flows {
 /// After a longer rest, the door refuses packets of the correspondent until the host sends.
 #[test]
 fn idle_flows_pass_the_door_until_the_kernel_forgets_them() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     for name in ["udp_timeout", "udp_timeout_stream", "tcp_timeout_established"] {
         let setting = format!("net.netfilter.nf_conntrack_{name}={FORGOTTEN_AFTER}");
-        let output = bed.router.output(&["sysctl", "-qw", &setting]);
-        assert!(output.status.success(), "{}", said(&output));
+        let output = bed.router.run_program(&["sysctl", "-qw", &setting]);
+        assert!(output.status.success(), "{}", output_text(&output));
     }
-    let mut router = Station::start(&bed.router, &with_table(&bed, "", "tun"));
-    router.registered();
-    wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let mut router = Station::start(&bed.router, &agent_config_with_table(&bed, "", "tun"));
+    router.wait_until_registered();
+    wait_until("a ping", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     let flows = Flows::begin(&bed);
     let (mut rests, began) = (0, Instant::now());
     while rests < RESTS {
@@ -355,11 +384,15 @@ fn idle_flows_pass_the_door_until_the_kernel_forgets_them() {
     assert!(began.elapsed() >= seconds(FORGOTTEN_AFTER) * 2, "{:?}", began.elapsed());
 
     std::thread::sleep(seconds(FORGOTTEN_AFTER + 1));
-    let before = refused(&bed.router);
+    let before = refused_packets(&bed.router);
     flows.patience(seconds(1));
     flows.server_sends();
     assert_eq!(flows.host_receives(), (false, false), "after the timeout");
-    assert!(refused(&bed.router) >= before + 2, "the door has refused {}", refused(&bed.router) - before);
+    assert!(
+        refused_packets(&bed.router) >= before + 2,
+        "the door has refused {}",
+        refused_packets(&bed.router) - before
+    );
 
     flows.patience(seconds(60));
     flows.host_sends();

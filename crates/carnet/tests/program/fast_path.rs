@@ -8,58 +8,60 @@ use aya::programs::tc::TcAttachType;
 use carnet_wire::ipv6::{Header, protocol};
 use nix::sys::signal::Signal;
 
-use crate::bursts::pieces;
-use crate::hosts::{Host, assert_same, possible, said, seconds, wait_until};
-use crate::station::{PROGRAM, Station};
-use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+use crate::bursts::segment_counts;
+use crate::hosts::{Host, assert_same_state, can_run_or_report, output_text, seconds, wait_until};
+use crate::station::{CARNET_PROGRAM, Station};
+use crate::testbed::{CORRESPONDENT, ON_BOARD_HOST, Testbed, parse_address};
 
 /// Command that removes the capabilities for loading BPF programs.
-const WITHOUT_BPF: [&str; 5] =
+const WITHOUT_BPF_CALL: [&str; 5] =
     ["setpriv", "--bounding-set", "-bpf,-sys_admin", "--inh-caps", "-bpf,-sys_admin"];
 
-fn with_path(config: &str, path: &str) -> String {
+fn config_with_path(config: &str, path: &str) -> String {
     format!("{config}\n[dataplane]\npath = '{path}'\n")
 }
 
 /// Returns the names of the programs at the ingress of an interface.
-fn programs(host: &Host, interface: &'static str) -> Vec<String> {
-    let shown = host.output(&["ip", "-d", "link", "show", "dev", interface]);
+fn attached_programs(host: &Host, interface: &'static str) -> Vec<String> {
+    let shown = host.run_program(&["ip", "-d", "link", "show", "dev", interface]);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     // A line has the form "prog/xdp id 7 name uplink ...".
     let mut words = shown.split_whitespace().skip_while(|word| *word != "prog/xdp");
     let xdp = words.nth(4).map(str::to_owned);
-    let filters = host.output(&["tc", "filter", "show", "dev", interface, "ingress"]);
+    let filters = host.run_program(&["tc", "filter", "show", "dev", interface, "ingress"]);
     let filters = String::from_utf8_lossy(&filters.stdout).into_owned();
     // tc prints a line with the handle for each program, and another line with its priority only. Count the
     // former.
     let is_one = |line: &&str| line.contains("bpf") && line.contains(" handle ");
     let filters = filters.lines().filter(is_one).map(str::to_owned);
-    let tcx = host.run(move || match SchedClassifier::query_tcx(interface, TcAttachType::Ingress) {
-        Ok((_, programs)) => {
-            programs.iter().map(|program| program.name_as_str().unwrap_or("?").to_owned()).collect()
-        }
-        // The query fails on kernels before 6.6, and if the interface does not exist.
-        Err(_) => Vec::new(),
-    });
+    let tcx =
+        host.run_in_namespace(move || match SchedClassifier::query_tcx(interface, TcAttachType::Ingress) {
+            Ok((_, programs)) => {
+                programs.iter().map(|program| program.name_as_str().unwrap_or("?").to_owned()).collect()
+            }
+            // The query fails on kernels before 6.6, and if the interface does not exist.
+            Err(_) => Vec::new(),
+        });
     xdp.into_iter().chain(filters).chain(tcx).collect()
 }
 
 /// Returns whether programs are attached by BPF links, which the kernel removes with their process (Linux
 /// 6.6).
 fn has_tcx(host: &Host) -> bool {
-    host.run(|| SchedClassifier::query_tcx("lo", TcAttachType::Ingress).is_ok())
+    host.run_in_namespace(|| SchedClassifier::query_tcx("lo", TcAttachType::Ingress).is_ok())
 }
 
-fn has(host: &Host, interface: &'static str, name: &str) -> bool {
-    let programs = programs(host, interface);
+fn has_program(host: &Host, interface: &'static str, name: &str) -> bool {
+    let programs = attached_programs(host, interface);
     programs.len() == 1 && programs[0].contains(name)
 }
 
-const PORTS: [(&str, &str); 3] = [("lan0", "lan"), ("wlan0", "uplink"), ("wwan0", "uplink")];
+const INTERFACES_WITH_PROGRAMS: [(&str, &str); 3] =
+    [("lan0", "lan"), ("wlan0", "uplink"), ("wwan0", "uplink")];
 
 /// Returns the number of packets that took the slow path.
-fn slow(host: &Host) -> u64 {
-    let shown = host.output(&["ip", "-s", "-j", "link", "show", "dev", "carnet0"]);
+fn slow_path_packets(host: &Host) -> u64 {
+    let shown = host.run_program(&["ip", "-s", "-j", "link", "show", "dev", "carnet0"]);
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("JSON");
     shown[0]["stats64"]["tx"]["packets"].as_u64().expect("a number")
 }
@@ -67,36 +69,36 @@ fn slow(host: &Host) -> u64 {
 /// `strace` delays each call that loads a program, as on a slow processor.
 #[test]
 fn tun_device_forwards_while_fast_path_is_loaded() {
-    if !possible() || !has_strace() {
+    if !can_run_or_report() || !has_strace() {
         return;
     }
     let bed = Testbed::new();
-    let trace = bed.scratch.path("router.trace");
+    let trace = bed.scratch.path_of("router.trace");
     let file = trace.to_str().expect("a path");
     // The delay leaves out the first calls, which load the program of the TUN device and test the kernel.
     let slow = "inject=bpf:delay_enter=200000:when=30+";
     let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf", "-e", slow];
     let _agent = Station::start(&bed.agent, &bed.agent_config());
-    let mut router = Station::spawn(&bed.router, &bed.router_config(), &wrapper, PROGRAM);
-    wait_until("the router answers", seconds(10), || router.ask(&["status"]).status.success());
-    let status = router.show("status");
+    let mut router = Station::spawn_without_wait(&bed.router, &bed.router_config(), &wrapper, CARNET_PROGRAM);
+    wait_until("the router answers", seconds(10), || router.run_command(&["status"]).status.success());
+    let status = router.show_json("status");
     assert_ne!(status["dataplane"], "bpf", "the station answers before the programs are loaded");
     if status["dataplane_loading"] != "bpf" {
         return;
     }
-    router.registered();
-    let traffic = bed.echo(100);
-    traffic.flows();
-    assert_eq!(router.show("status")["dataplane"], "tun", "so soon nothing is loaded");
-    assert!(!router.log().contains("packets take the data path"), "{}", router.log());
-    router.accelerated();
-    assert_eq!(router.show("status")["dataplane"], "bpf");
-    assert!(router.log().contains("packets take the data path \"bpf\""), "{}", router.log());
-    let path = || router.show("tunnels")[0]["path"].clone();
+    router.wait_until_registered();
+    let traffic = bed.start_echo(100);
+    traffic.wait_until_flowing();
+    assert_eq!(router.show_json("status")["dataplane"], "tun", "so soon nothing is loaded");
+    assert!(!router.log_text().contains("packets take the data path"), "{}", router.log_text());
+    router.wait_for_fast_path();
+    assert_eq!(router.show_json("status")["dataplane"], "bpf");
+    assert!(router.log_text().contains("packets take the data path \"bpf\""), "{}", router.log_text());
+    let path = || router.show_json("tunnels")[0]["path"].clone();
     wait_until("the tunnel takes it", seconds(5), || path() == "bpf");
-    traffic.flows();
+    traffic.wait_until_flowing();
     let report = traffic.stop();
-    assert_eq!(report.lost, 0, "{report:?}");
+    assert_eq!(report.lost_packets, 0, "{report:?}");
     println!("served by TUN, then by BPF: {report:?}");
     router.terminate();
 }
@@ -113,17 +115,17 @@ pub fn has_strace() -> bool {
 /// (`write`).
 #[test]
 fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
-    if !possible() || !has_strace() {
+    if !can_run_or_report() || !has_strace() {
         return;
     }
     let bed = Testbed::new();
-    let trace = bed.scratch.path("agent.trace");
+    let trace = bed.scratch.path_of("agent.trace");
     let file = trace.to_str().expect("a path");
     let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf,write,writev"];
     // With the care-of test, a further change would follow the answer to it.
     let config = bed.agent_config().replace("[home_agent]\n", "[home_agent]\ncare_of_test = 'off'\n");
-    let agent = Station::start_as(&bed.agent, &config, &wrapper, PROGRAM);
-    if !matches!(agent.show("status")["dataplane"].as_str(), Some("bpf" | "xdp")) {
+    let agent = Station::start_wrapped(&bed.agent, &config, &wrapper, CARNET_PROGRAM);
+    if !matches!(agent.show_json("status")["dataplane"].as_str(), Some("bpf" | "xdp")) {
         return;
     }
     let lines_since = |count: usize| {
@@ -148,7 +150,7 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     };
     let before = lines_since(0).len();
     let mut router = Station::start(&bed.router, &bed.router_config());
-    router.registered();
+    router.wait_until_registered();
     check("registration", &lines_since(before));
     let before = lines_since(0).len();
     router.terminate();
@@ -159,23 +161,28 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
 /// The thread that forwards packets never waits for the kernel's verifier, whatever interfaces appear.
 #[test]
 fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
-    if !possible() || !has_strace() {
+    if !can_run_or_report() || !has_strace() {
         return;
     }
     let bed = Testbed::new();
-    let trace = bed.scratch.path("agent.trace");
+    let trace = bed.scratch.path_of("agent.trace");
     let file = trace.to_str().expect("a path");
     let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf"];
-    let agent = Station::start_as(&bed.agent, &with_path(&bed.agent_config(), "bpf"), &wrapper, PROGRAM);
-    assert_eq!(agent.show("status")["dataplane"], "bpf");
+    let agent = Station::start_wrapped(
+        &bed.agent,
+        &config_with_path(&bed.agent_config(), "bpf"),
+        &wrapper,
+        CARNET_PROGRAM,
+    );
+    assert_eq!(agent.show_json("status")["dataplane"], "bpf");
     let calls = || fs::read_to_string(&trace).expect("a trace");
     let before = calls().len();
-    bed.agent.ip("tuntap add dev bare0 mode tun");
-    bed.agent.ip("link set bare0 up");
+    bed.agent.run_ip("tuntap add dev bare0 mode tun");
+    bed.agent.run_ip("link set bare0 up");
     // Before Linux 6.6, a tc filter has the program.
     let filter = ["tc", "filter", "show", "dev", "bare0", "ingress"];
     let is_attached =
-        || calls()[before..].contains("BPF_LINK_CREATE") || !bed.agent.output(&filter).stdout.is_empty();
+        || calls()[before..].contains("BPF_LINK_CREATE") || !bed.agent.run_program(&filter).stdout.is_empty();
     wait_until("the interface has its program", seconds(20), is_attached);
     let since = calls().split_off(before);
     assert!(!since.contains("BPF_PROG_LOAD"), "{since}");
@@ -184,15 +191,15 @@ fn home_agent_loads_no_program_when_an_interface_without_link_address_comes() {
 /// The maps of the programs have a fixed size, so more routers need larger maps.
 #[test]
 fn home_agent_enlarges_maps_for_more_routers() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     for path in ["bpf", "xdp"] {
         let bed = Testbed::new();
-        let config = with_path(&bed.agent_config(), path);
+        let config = config_with_path(&bed.agent_config(), path);
         let agent = Station::start(&bed.agent, &config);
-        let router = Station::start(&bed.router, &with_path(&bed.router_config(), path));
-        router.registered();
+        let router = Station::start(&bed.router, &config_with_path(&bed.router_config(), path));
+        router.wait_until_registered();
         let more: String = (0..100)
             .map(|node| {
                 format!(
@@ -202,140 +209,157 @@ fn home_agent_enlarges_maps_for_more_routers() {
                 )
             })
             .collect();
-        let before = bed.agent.output(&["ip", "-d", "link", "show", "dev", "ha0"]).stdout;
+        let before = bed.agent.run_program(&["ip", "-d", "link", "show", "dev", "ha0"]).stdout;
         agent.reload(&format!("{config}\n{more}"));
-        agent.accelerated();
+        agent.wait_for_fast_path();
         if path == "xdp" {
             // The output contains the number of the attached program, so it changes with a new program.
-            assert_ne!(before, bed.agent.output(&["ip", "-d", "link", "show", "dev", "ha0"]).stdout);
+            assert_ne!(before, bed.agent.run_program(&["ip", "-d", "link", "show", "dev", "ha0"]).stdout);
         }
-        assert!(has(&bed.agent, "ha0", "agent"), "{:?}", programs(&bed.agent, "ha0"));
-        assert_eq!(agent.show("status")["dataplane"], path);
+        assert!(has_program(&bed.agent, "ha0", "agent"), "{:?}", attached_programs(&bed.agent, "ha0"));
+        assert_eq!(agent.show_json("status")["dataplane"], path);
         if path == "xdp" {
             // On this kernel the hosts would need a setup of their own before packets pass.
             continue;
         }
         // The fast path has kept the binding from before the reload.
-        wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-        let before = slow(&bed.agent);
-        let output = bed.host.output(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
+        wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
+        let before = slow_path_packets(&bed.agent);
+        let output = bed.host.run_program(&["ping", "-6", "-c", "20", "-i", "0.05", CORRESPONDENT]);
         assert!(output.status.success());
-        assert!(slow(&bed.agent) - before < 10, "{path}: {before} {}", slow(&bed.agent));
+        assert!(
+            slow_path_packets(&bed.agent) - before < 10,
+            "{path}: {before} {}",
+            slow_path_packets(&bed.agent)
+        );
     }
 }
 
 #[test]
 fn no_bpf_program_remains_after_exit_or_kill() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     for path in ["bpf", "xdp"] {
         let bed = Testbed::new();
-        let before = [bed.router.snapshot(), bed.agent.snapshot()];
+        let before = [bed.router.kernel_state(), bed.agent.kernel_state()];
         for signal in [Signal::SIGKILL, Signal::SIGTERM] {
-            let mut agent = Station::start(&bed.agent, &with_path(&bed.agent_config(), path));
-            let mut router = Station::start(&bed.router, &with_path(&bed.router_config(), path));
-            router.registered();
-            assert_eq!(router.show("status")["dataplane"], path);
-            for (interface, name) in PORTS {
-                assert!(has(&bed.router, interface, name), "{:?}", programs(&bed.router, interface));
+            let mut agent = Station::start(&bed.agent, &config_with_path(&bed.agent_config(), path));
+            let mut router = Station::start(&bed.router, &config_with_path(&bed.router_config(), path));
+            router.wait_until_registered();
+            assert_eq!(router.show_json("status")["dataplane"], path);
+            for (interface, name) in INTERFACES_WITH_PROGRAMS {
+                assert!(
+                    has_program(&bed.router, interface, name),
+                    "{:?}",
+                    attached_programs(&bed.router, interface)
+                );
             }
-            assert!(has(&bed.agent, "ha0", "agent"), "{:?}", programs(&bed.agent, "ha0"));
-            assert!(programs(&bed.router, "carnet0").is_empty() && programs(&bed.router, "lo").is_empty());
-            router.end_by(signal);
-            agent.end_by(signal);
+            assert!(has_program(&bed.agent, "ha0", "agent"), "{:?}", attached_programs(&bed.agent, "ha0"));
+            assert!(
+                attached_programs(&bed.router, "carnet0").is_empty()
+                    && attached_programs(&bed.router, "lo").is_empty()
+            );
+            router.end_by_signal(signal);
+            agent.end_by_signal(signal);
             if signal == Signal::SIGKILL && path == "bpf" && !has_tcx(&bed.router) {
                 // A crash leaves a clsact qdisc; the next start removes it.
                 continue;
             }
-            for (host, interface) in
-                PORTS.iter().map(|(name, _)| (&bed.router, *name)).chain([(&bed.agent, "ha0")])
+            for (host, interface) in INTERFACES_WITH_PROGRAMS
+                .iter()
+                .map(|(name, _)| (&bed.router, *name))
+                .chain([(&bed.agent, "ha0")])
             {
                 wait_until("the kernel has let go of the programs", seconds(5), || {
-                    programs(host, interface).is_empty()
+                    attached_programs(host, interface).is_empty()
                 });
             }
         }
-        assert_same(&before[0], &bed.router.snapshot(), path);
-        assert_same(&before[1], &bed.agent.snapshot(), path);
+        assert_same_state(&before[0], &bed.router.kernel_state(), path);
+        assert_same_state(&before[1], &bed.agent.kernel_state(), path);
     }
 }
 
 #[test]
 fn interfaces_that_appear_later_get_a_bpf_program() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     for path in ["bpf", "xdp"] {
         let bed = Testbed::new();
-        bed.router.ip("link del wwan0");
-        let agent = Station::start(&bed.agent, &with_path(&bed.agent_config(), path));
-        let router = Station::start(&bed.router, &with_path(&bed.router_config(), path));
-        router.registered();
+        bed.router.run_ip("link del wwan0");
+        let agent = Station::start(&bed.agent, &config_with_path(&bed.agent_config(), path));
+        let router = Station::start(&bed.router, &config_with_path(&bed.router_config(), path));
+        router.wait_until_registered();
         let appears = |host: &Host, interface: &'static str, name: &str| {
-            wait_until(&format!("{interface} has a program"), seconds(10), || has(host, interface, name));
+            wait_until(&format!("{interface} has a program"), seconds(10), || {
+                has_program(host, interface, name)
+            });
         };
         bed.add_uplink(1);
         appears(&bed.router, "wwan0", "uplink");
         for _ in 0..2 {
-            bed.router.ip("link del wlan0");
+            bed.router.run_ip("link del wlan0");
             bed.add_uplink(0);
             appears(&bed.router, "wlan0", "uplink");
-            bed.router.ip("link del lan0");
+            bed.router.run_ip("link del lan0");
             bed.add_lan();
             appears(&bed.router, "lan0", "lan");
         }
         // A home agent attaches its programs to all its interfaces.
         let other = Host::new();
-        bed.agent.link("more0", &other, "more1");
+        bed.agent.create_link("more0", &other, "more1");
         appears(&bed.agent, "more0", "agent");
         // A renamed interface counts as another interface.
-        bed.router.batch("link set wwan0 down\nlink set wwan0 name other0\nlink set other0 up");
-        wait_until("the program is gone", seconds(10), || programs(&bed.router, "other0").is_empty());
+        bed.router.run_ip_batch("link set wwan0 down\nlink set wwan0 name other0\nlink set other0 up");
+        wait_until("the program is gone", seconds(10), || {
+            attached_programs(&bed.router, "other0").is_empty()
+        });
         if path == "bpf" {
             // The virtual interfaces at the other ends do not accept redirected frames, so packets to them
             // take the slow path (docs/decisions/0016-bpf-and-xdp.md).
-            wait_until("traffic flows", seconds(20), || bed.host.pings(CORRESPONDENT));
+            wait_until("traffic flows", seconds(20), || bed.host.can_ping(CORRESPONDENT));
         }
-        assert_eq!(router.show("status")["dataplane"], path);
-        assert_eq!(agent.show("status")["dataplane"], path);
-        assert!(!router.log().contains("its packets take the slow path"), "{}", router.log());
+        assert_eq!(router.show_json("status")["dataplane"], path);
+        assert_eq!(agent.show_json("status")["dataplane"], path);
+        assert!(!router.log_text().contains("its packets take the slow path"), "{}", router.log_text());
     }
 }
 
 #[test]
 fn path_auto_uses_another_path_if_kernel_forbids_bpf() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
     let _agent = Station::start(&bed.agent, &bed.agent_config());
-    let config = with_path(&bed.router_config(), "auto");
-    let mut router = Station::start_as(&bed.router, &config, &WITHOUT_BPF, PROGRAM);
-    router.registered();
-    let log = router.log();
+    let config = config_with_path(&bed.router_config(), "auto");
+    let mut router = Station::start_wrapped(&bed.router, &config, &WITHOUT_BPF_CALL, CARNET_PROGRAM);
+    router.wait_until_registered();
+    let log = router.log_text();
     let lines: Vec<&str> =
         log.lines().filter(|line| line.contains("cannot use the data path \"bpf\"")).collect();
     assert_eq!(lines.len(), 1, "{log}");
     assert!(lines[0].contains("Operation not permitted"), "{}", lines[0]);
     println!("{}", lines[0]);
-    assert_ne!(router.show("status")["dataplane"], "bpf");
-    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    assert_ne!(router.show_json("status")["dataplane"], "bpf");
+    wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     router.terminate();
 }
 
 #[test]
 fn path_bpf_is_an_error_if_kernel_forbids_bpf() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     for path in ["bpf", "xdp"] {
         let bed = Testbed::new();
-        let before = bed.router.snapshot();
-        let config = with_path(&bed.router_config(), path);
-        let mut router = Station::spawn(&bed.router, &config, &WITHOUT_BPF, PROGRAM);
-        let end = router.wait(Instant::now());
-        let log = fs::read_to_string(bed.scratch.path("router.log")).expect("a log");
+        let before = bed.router.kernel_state();
+        let config = config_with_path(&bed.router_config(), path);
+        let mut router = Station::spawn_without_wait(&bed.router, &config, &WITHOUT_BPF_CALL, CARNET_PROGRAM);
+        let end = router.wait_for_end(Instant::now());
+        let log = fs::read_to_string(bed.scratch.path_of("router.log")).expect("a log");
         assert_eq!(end.status.code(), Some(1), "{log}");
         let last = log.lines().last().unwrap_or_default();
         assert!(last.contains(&format!("dataplane.path = \"{path}\" cannot be used")), "{log}");
@@ -343,7 +367,7 @@ fn path_bpf_is_an_error_if_kernel_forbids_bpf() {
         // The message names the missing rights, and does not demand another kernel.
         assert!(last.contains("CAP_BPF") && !last.contains("a kernel that allows it"), "{last}");
         println!("{last}");
-        assert_same(&before, &bed.router.snapshot(), "after a start that failed");
+        assert_same_state(&before, &bed.router.kernel_state(), "after a start that failed");
     }
 }
 
@@ -351,20 +375,20 @@ fn path_bpf_is_an_error_if_kernel_forbids_bpf() {
 /// it.
 #[test]
 fn fast_path_ignores_packets_of_another_vlan() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    const SEND: &str = "import socket, sys
+    const SEND_TAGGED_PROGRAM: &str = "import socket, sys
 s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
 s.bind(('eth0', 0))
 [s.send(bytes.fromhex(sys.argv[1])) for _ in range(20)]";
     for path in ["bpf", "xdp"] {
         let bed = Testbed::new();
-        let _agent = Station::start(&bed.agent, &with_path(&bed.agent_config(), path));
-        let router = Station::start(&bed.router, &with_path(&bed.router_config(), path));
-        router.registered();
+        let _agent = Station::start(&bed.agent, &config_with_path(&bed.agent_config(), path));
+        let router = Station::start(&bed.router, &config_with_path(&bed.router_config(), path));
+        router.wait_until_registered();
         let mac = |host: &Host, interface| -> String {
-            let shown = host.ip(&format!("-o link show dev {interface}"));
+            let shown = host.run_ip(&format!("-o link show dev {interface}"));
             let address = shown.split("link/ether ").nth(1).and_then(|rest| rest.split(' ').next());
             address.expect("a link-layer address").replace(':', "")
         };
@@ -375,16 +399,16 @@ s.bind(('eth0', 0))
             payload_length: 8,
             next_header: protocol::UDP,
             hop_limit: 64,
-            source: address(INSIDE),
-            destination: address(CORRESPONDENT),
+            source: parse_address(ON_BOARD_HOST),
+            destination: parse_address(CORRESPONDENT),
         };
         let packet = [&header.emit()[..], &payload].concat();
         let packet: String = packet.iter().map(|octet| format!("{octet:02x}")).collect();
         let ends = mac(&bed.router, "lan0") + &mac(&bed.host, "eth0");
         let taken = |frame: &str| {
             let before = router.counter("tunnel.encapsulated");
-            let output = bed.host.output(&["python3", "-c", SEND, frame]);
-            assert!(output.status.success(), "{}", said(&output));
+            let output = bed.host.run_program(&["python3", "-c", SEND_TAGGED_PROGRAM, frame]);
+            assert!(output.status.success(), "{}", output_text(&output));
             // A program processes a packet while it is sent. If a program had accepted these packets, its
             // counters would show this by now.
             std::thread::sleep(seconds(1) / 5);
@@ -402,11 +426,11 @@ s.bind(('eth0', 0))
 /// well.
 #[test]
 fn fast_path_serves_uplink_without_ethernet_headers() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     /// Script that connects two TUN devices: packets into one come out of the other.
-    const PIPE: &str = "import fcntl, os, select, struct
+    const PIPE_PROGRAM: &str = "import fcntl, os, select, struct
 def tun(name):
     fd = os.open('/dev/net/tun', os.O_RDWR)
     fcntl.ioctl(fd, 0x400454ca, struct.pack('16sH22x', name, 0x1001))
@@ -418,31 +442,35 @@ while True:
         try: os.write(ends[1 - ends.index(fd)], packet)
         except OSError: pass";
     let bed = Testbed::new();
-    bed.router.ip("link del wwan0");
-    bed.router.ip("link del wlan0");
-    let words = ["python3", "-c", PIPE].map(str::to_owned);
-    let mut pipe = bed.router.spawn(&words, |_| {});
-    wait_until("the devices are there", seconds(10), || bed.router.ip("link show").contains(" far:"));
-    bed.router.ip(&format!("link set far netns {}", bed.core.thread()));
-    bed.router.batch(
+    bed.router.run_ip("link del wwan0");
+    bed.router.run_ip("link del wlan0");
+    let words = ["python3", "-c", PIPE_PROGRAM].map(str::to_owned);
+    let mut pipe = bed.router.spawn_program(&words, |_| {});
+    wait_until("the devices are there", seconds(10), || bed.router.run_ip("link show").contains(" far:"));
+    bed.router.run_ip(&format!("link set far netns {}", bed.core.thread_id()));
+    bed.router.run_ip_batch(
         "link set wwan0 mtu 1400 up
          addr add 2001:db8:f2::10/64 dev wwan0
          route add default dev wwan0",
     );
-    bed.core.batch(
+    bed.core.run_ip_batch(
         "link set far mtu 1400 up
          addr add 2001:db8:f2::1/64 dev far",
     );
-    let agent = Station::start(&bed.agent, &with_path(&bed.agent_config(), "bpf"));
-    let router = Station::start(&bed.router, &with_path(&bed.router_config(), "bpf"));
-    router.registered();
-    assert!(has(&bed.router, "wwan0", "uplink_bare"), "{:?}", programs(&bed.router, "wwan0"));
-    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-    let before = pieces(&bed.router);
+    let agent = Station::start(&bed.agent, &config_with_path(&bed.agent_config(), "bpf"));
+    let router = Station::start(&bed.router, &config_with_path(&bed.router_config(), "bpf"));
+    router.wait_until_registered();
+    assert!(
+        has_program(&bed.router, "wwan0", "uplink_bare"),
+        "{:?}",
+        attached_programs(&bed.router, "wwan0")
+    );
+    wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
+    let before = segment_counts(&bed.router);
     for _ in 0..20 {
-        assert!(bed.host.pings(CORRESPONDENT));
+        assert!(bed.host.can_ping(CORRESPONDENT));
     }
-    let after = pieces(&bed.router);
+    let after = segment_counts(&bed.router);
     assert!(after.0 - before.0 < 10, "{} packets took the slow path", after.0 - before.0);
     assert!(router.counter("tunnel.decapsulated") >= 20 && agent.counter("tunnel.decapsulated") >= 20);
     let _ = pipe.kill();

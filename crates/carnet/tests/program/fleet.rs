@@ -14,16 +14,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::hosts::{Host, possible, seconds, wait_for, wait_until};
-use crate::keys::{BOTH, NEW, OLD};
-use crate::station::{PROGRAM, Station, carnet, with_path};
+use crate::hosts::{Host, can_run_or_report, seconds, wait_for, wait_until};
+use crate::keys::{NEW_AND_OLD_KEY, NEW_KEY, OLD_KEY};
+use crate::station::{CARNET_PROGRAM, Station, config_with_tested_path, run_carnet};
 use crate::testbed::{HOME_ADDRESS, Testbed};
 
-const FLEET: &str = env!("CARGO_BIN_EXE_carnet-fleet");
-const NAMES: [&str; 3] = ["anna", "bruno", "carla"];
+const FLEET_PROGRAM: &str = env!("CARGO_BIN_EXE_carnet-fleet");
+const MEMBER_NAMES: [&str; 3] = ["anna", "bruno", "carla"];
 
 /// Returns the path of etcd, also if `tools/setup.sh test` has installed it.
-fn etcd() -> Option<PathBuf> {
+fn find_etcd() -> Option<PathBuf> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/etcd");
     let tool = if unpacked.exists() { unpacked } else { "etcd".into() };
     let found = Command::new(&tool).arg("--version").output().is_ok();
@@ -35,52 +35,55 @@ fn etcd() -> Option<PathBuf> {
 }
 
 /// The testbed with further machines for the home agent, and with the store on the core.
-struct Fleet {
+struct TestFleet {
     bed: Testbed,
-    others: Vec<Host>,
-    store: Child,
+    standby_hosts: Vec<Host>,
+    etcd_process: Child,
     /// URL of the store, for the members' configs.
-    url: String,
+    etcd_url: String,
     /// Further lines of the members' configs.
-    more: String,
+    further_config: String,
 }
 
 /// Times of a fleet that are so long that no member loses the leadership because the test machine is slow.
-const PATIENT: &str = "[times]\nlease_ms = 120000\npatience_ms = 120000\n";
+const LONG_TIMES_CONFIG: &str = "[times]\nlease_ms = 120000\npatience_ms = 120000\n";
 
 /// URL of the store.
-const STORE: &str = "http://[2001:db8:c::1]:2379";
+const ETCD_URL: &str = "http://[2001:db8:c::1]:2379";
 
-impl Fleet {
-    fn new() -> Option<Fleet> {
-        Fleet::with(1, |_| (STORE.to_owned(), String::new(), String::new()))
+impl TestFleet {
+    fn new() -> Option<TestFleet> {
+        TestFleet::with_etcd(1, |_| (ETCD_URL.to_owned(), String::new(), String::new()))
     }
 
     /// Starts a fleet with `others` further machines. The function `store` prepares etcd on the testbed. It
     /// returns the URL of etcd, further arguments for etcd, and further lines for the members' configs.
-    fn with(others: usize, store: impl FnOnce(&Testbed) -> (String, String, String)) -> Option<Fleet> {
-        if !possible() {
+    fn with_etcd(
+        others: usize,
+        store: impl FnOnce(&Testbed) -> (String, String, String),
+    ) -> Option<TestFleet> {
+        if !can_run_or_report() {
             return None;
         }
-        let etcd = etcd()?;
+        let etcd = find_etcd()?;
         let bed = Testbed::new();
         let others: Vec<Host> = (0..others).map(|_| Host::new()).collect();
         for (other, (far, net, metric)) in others.iter().zip([("hb", "f4", 2048), ("hc", "f5", 3072)]) {
-            bed.core.link(far, other, "ha0");
-            bed.core.ip(&format!("-6 addr add 2001:db8:{net}::1/64 dev {far}"));
+            bed.core.create_link(far, other, "ha0");
+            bed.core.run_ip(&format!("-6 addr add 2001:db8:{net}::1/64 dev {far}"));
             for prefix in ["1", "a"] {
                 let route = format!("2001:db8:{prefix}::/64 via 2001:db8:{net}::2 metric {metric}");
-                bed.core.ip(&format!("-6 route add {route}"));
+                bed.core.run_ip(&format!("-6 route add {route}"));
             }
-            other.batch(&format!(
+            other.run_ip_batch(&format!(
                 "addr add 2001:db8:{net}::2/64 dev ha0
                  route add default via 2001:db8:{net}::1"
             ));
         }
         for host in others.iter().chain([&bed.core]) {
-            host.settle();
+            host.wait_until_settled();
         }
-        let place = bed.scratch.path("etcd");
+        let place = bed.scratch.path_of("etcd");
         let (urls, options, more) = store(&bed);
         let url = urls.split(',').next().expect("one").to_owned();
         let line = format!(
@@ -90,92 +93,99 @@ impl Fleet {
             place.display()
         );
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        let store = bed.core.spawn(&words, |command| {
+        let store = bed.core.spawn_program(&words, |command| {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         });
-        Some(Fleet { bed, others, store, url, more })
+        Some(TestFleet {
+            bed,
+            standby_hosts: others,
+            etcd_process: store,
+            etcd_url: url,
+            further_config: more,
+        })
     }
 
-    fn host(&self, member: usize) -> &Host {
-        member.checked_sub(1).map_or(&self.bed.agent, |other| &self.others[other])
+    fn host_of_member(&self, member: usize) -> &Host {
+        member.checked_sub(1).map_or(&self.bed.agent, |other| &self.standby_hosts[other])
     }
 
     /// Writes the config of a member. Returns the path of the config.
-    fn config(&self, member: usize) -> PathBuf {
-        let name = NAMES[member];
-        let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
+    fn write_member_config(&self, member: usize) -> PathBuf {
+        let name = MEMBER_NAMES[member];
+        let path = |kind: &str| self.bed.scratch.path_of(&format!("{name}{kind}"));
         let agent = self.bed.agent_config().replace("agent.sock", &format!("{name}.sock"));
-        fs::write(path(".toml"), with_path(&with_ipv4(&agent)).as_bytes()).expect("a config file");
+        fs::write(path(".toml"), config_with_tested_path(&config_with_ipv4(&agent)).as_bytes())
+            .expect("a config file");
         let config = format!(
-            "member = '{name}'\nstore = ['{}']\ndirectory = '{}'\nprogram = '{PROGRAM}'\n\
+            "member = '{name}'\nstore = ['{}']\ndirectory = '{}'\nprogram = '{CARNET_PROGRAM}'\n\
              seat = 'north'\nconfig = '{name}.toml'\nmembers = {:?}\n{}",
-            self.url,
+            self.etcd_url,
             path(".run").display(),
-            &NAMES[..=self.others.len()],
-            self.more
+            &MEMBER_NAMES[..=self.standby_hosts.len()],
+            self.further_config
         );
         fs::write(path(".fleet.toml"), config).expect("a config file");
         path(".fleet.toml")
     }
 
     /// Starts a member. Its home agent opens its socket only as the leader.
-    fn member(&self, member: usize) -> Member {
-        self.member_by(member, &self.config(member))
+    fn start_member(&self, member: usize) -> MemberProcess {
+        self.start_member_with_config(member, &self.write_member_config(member))
     }
 
     /// Starts a member with an existing config file.
-    fn member_by(&self, member: usize, config: &Path) -> Member {
-        let name = NAMES[member];
-        let path = |kind: &str| self.bed.scratch.path(&format!("{name}{kind}"));
+    fn start_member_with_config(&self, member: usize, config: &Path) -> MemberProcess {
+        let name = MEMBER_NAMES[member];
+        let path = |kind: &str| self.bed.scratch.path_of(&format!("{name}{kind}"));
         let log = path(".log");
-        let words = [FLEET, "run", "--config", config.to_str().expect("a path")].map(str::to_owned);
+        let words = [FLEET_PROGRAM, "run", "--config", config.to_str().expect("a path")].map(str::to_owned);
         let output = fs::OpenOptions::new().create(true).append(true).open(&log).expect("a log file");
-        let child = self.host(member).spawn(&words, move |command| {
+        let child = self.host_of_member(member).spawn_program(&words, move |command| {
             command.env_remove("RUST_LOG").env_remove("NOTIFY_SOCKET");
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
         });
-        Member { child, log, socket: path(".sock"), directory: path(".run") }
+        MemberProcess { child, log_file: log, control_socket: path(".sock"), state_directory: path(".run") }
     }
 }
 
-impl Drop for Fleet {
+impl Drop for TestFleet {
     fn drop(&mut self) {
-        let _ = self.store.kill();
-        let _ = self.store.wait();
+        let _ = self.etcd_process.kill();
+        let _ = self.etcd_process.wait();
     }
 }
 
 /// A running member of the fleet.
-struct Member {
+struct MemberProcess {
     child: Child,
-    log: PathBuf,
-    socket: PathBuf,
+    log_file: PathBuf,
+    control_socket: PathBuf,
     /// Directory of the sockets between the member and its home agent.
-    directory: PathBuf,
+    state_directory: PathBuf,
 }
 
-impl Member {
+impl MemberProcess {
     fn pid(&self) -> Pid {
         Pid::from_raw(self.child.id().cast_signed())
     }
 
     fn log(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+        fs::read_to_string(&self.log_file).unwrap_or_default()
     }
 
     /// Returns the bindings of the member's home agent, if it is active.
     fn bindings(&self) -> Option<Vec<Value>> {
-        let socket = self.socket.to_str().expect("a path");
-        let output = carnet(&["show", "bindings", "--json", "--socket", socket]);
+        let socket = self.control_socket.to_str().expect("a path");
+        let output = run_carnet(&["show", "bindings", "--json", "--socket", socket]);
         output.status.success().then(|| serde_json::from_slice(&output.stdout).expect("JSON"))
     }
 
-    fn has_the_router(&self) -> bool {
+    fn has_router_binding(&self) -> bool {
         self.bindings().is_some_and(|all| all.iter().any(|one| one["home_address"] == HOME_ADDRESS))
     }
 
     /// Kills the member and its home agent with SIGKILL, so that neither removes its entries from the kernel.
-    fn die(&mut self) {
+    fn kill(&mut self) {
         let children = format!("/proc/{0}/task/{0}/children", self.pid());
         let agents = fs::read_to_string(children).expect("the children");
         // The member is killed first, because it would restart its home agent.
@@ -193,27 +203,27 @@ impl Member {
     }
 }
 
-impl Drop for Member {
+impl Drop for MemberProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            eprintln!("--- end of the log {}\n{}", self.log.display(), self.log());
+            eprintln!("--- end of the log {}\n{}", self.log_file.display(), self.log());
         }
     }
 }
 
 /// Adds an IPv4 prefix to the mobile network in the config of a member or of the router.
-fn with_ipv4(config: &str) -> String {
+fn config_with_ipv4(config: &str) -> String {
     let prefixes = "prefixes = ['2001:db8:a::/64']\n";
     config.replacen(prefixes, &format!("{prefixes}ipv4_prefixes = ['10.42.7.0/24']\n"), 1)
 }
 
 /// Starts the members and the router. Waits until the preferred member is the leader and has the router's
 /// binding.
-fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) {
+fn start_members_and_router<const MEMBERS: usize>(fleet: &TestFleet) -> ([MemberProcess; MEMBERS], Station) {
     let members = std::array::from_fn(|member| {
-        let started = fleet.member(member);
+        let started = fleet.start_member(member);
         if member == 0 {
             wait_for("a home agent", seconds(30), || started.bindings());
         }
@@ -221,8 +231,8 @@ fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) 
     });
     // The long lifetime ensures that the router sends no refresh during the test.
     let config = fleet.bed.router_config().replace("'60s'", "'600s'");
-    let router = Station::start(&fleet.bed.router, &with_ipv4(&config));
-    router.registered();
+    let router = Station::start(&fleet.bed.router, &config_with_ipv4(&config));
+    router.wait_until_registered();
     for waits in &members[1..] {
         assert!(waits.bindings().is_none(), "{}", waits.log());
     }
@@ -231,38 +241,39 @@ fn started<const MEMBERS: usize>(fleet: &Fleet) -> ([Member; MEMBERS], Station) 
 
 #[test]
 fn standby_takes_over_bindings_of_a_dead_machine() {
-    let Some(fleet) = Fleet::new() else { return };
+    let Some(fleet) = TestFleet::new() else { return };
     // The correspondent reaches the IPv4 mobile network through the second machine only.
-    fleet.bed.core.ip("addr add 198.51.100.1/24 dev hb");
-    fleet.others[0].ip("addr add 198.51.100.2/24 dev ha0");
-    fleet.bed.core.ip("route add 10.42.7.0/24 via 198.51.100.2");
-    fleet.bed.host.ip("addr add 10.42.7.5/24 dev eth0");
-    fleet.bed.host.ip("route add default via 10.42.7.1");
-    let ([mut anna, bruno], router) = started(&fleet);
+    fleet.bed.core.run_ip("addr add 198.51.100.1/24 dev hb");
+    fleet.standby_hosts[0].run_ip("addr add 198.51.100.2/24 dev ha0");
+    fleet.bed.core.run_ip("route add 10.42.7.0/24 via 198.51.100.2");
+    fleet.bed.host.run_ip("addr add 10.42.7.5/24 dev eth0");
+    fleet.bed.host.run_ip("route add default via 10.42.7.1");
+    let ([mut anna, bruno], router) = start_members_and_router(&fleet);
     let sent = router.counter("nemo.bu.sent");
-    let echo = fleet.bed.echo(100);
-    echo.flows();
-    assert!(!fleet.bed.host.pings_v4("198.51.100.1"), "before the take-over");
-    anna.die();
-    fleet.bed.core.ip("link set ha down");
-    wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
+    let echo = fleet.bed.start_echo(100);
+    echo.wait_until_flowing();
+    assert!(!fleet.bed.host.can_ping_ipv4("198.51.100.1"), "before the take-over");
+    anna.kill();
+    fleet.bed.core.run_ip("link set ha down");
+    wait_until("the other has the binding", seconds(20), || bruno.has_router_binding());
     // No router has registered again at the new leader.
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
-    echo.flows();
+    echo.wait_until_flowing();
     let bindings = bruno.bindings().expect("an active home agent");
     assert_eq!(bindings[0]["ipv4_prefixes"].to_string(), "[\"10.42.7.0/24\"]");
-    wait_until("IPv4 takes the new leader", seconds(10), || fleet.bed.host.pings_v4("198.51.100.1"));
+    wait_until("IPv4 takes the new leader", seconds(10), || fleet.bed.host.can_ping_ipv4("198.51.100.1"));
     let report = echo.stop();
-    println!("the longest silence: {:?}", report.silence);
+    println!("the longest silence: {:?}", report.longest_silence);
 }
 
 /// A store server without power closes no connection, and an open watch does not notice the loss. Without a
 /// time limit the member would never learn of later changes, and could become the leader without the records.
 #[test]
 fn member_with_silently_lost_etcd_watch_becomes_leader() {
-    let Some(fleet) = Fleet::new() else { return };
-    let (mut members, _router) = started::<2>(&fleet);
-    let found = fleet.host(1).output(&["ss", "-Htn", "state", "established", "dport", "=", ":2379"]);
+    let Some(fleet) = TestFleet::new() else { return };
+    let (mut members, _router) = start_members_and_router::<2>(&fleet);
+    let found =
+        fleet.host_of_member(1).run_program(&["ss", "-Htn", "state", "established", "dport", "=", ":2379"]);
     let found = String::from_utf8(found.stdout).expect("text");
     let ports: Vec<&str> =
         found.lines().filter_map(|line| line.split_whitespace().nth(2)?.rsplit(':').next()).collect();
@@ -273,37 +284,37 @@ fn member_with_silently_lost_etcd_watch_becomes_leader() {
          add rule inet cut in tcp dport {{ {} }} drop\n",
         ports.join(", ")
     );
-    let file = fleet.bed.scratch.path("cut.nft");
+    let file = fleet.bed.scratch.path_of("cut.nft");
     fs::write(&file, rules).expect("a file");
-    let cut = fleet.host(1).output(&["nft", "--file", file.to_str().expect("a path")]);
+    let cut = fleet.host_of_member(1).run_program(&["nft", "--file", file.to_str().expect("a path")]);
     assert!(cut.status.success(), "{}", String::from_utf8_lossy(&cut.stderr));
-    members[0].die();
-    fleet.bed.core.ip("link set ha down");
-    wait_until("the other has the binding", seconds(30), || members[1].has_the_router());
+    members[0].kill();
+    fleet.bed.core.run_ip("link set ha down");
+    wait_until("the other has the binding", seconds(30), || members[1].has_router_binding());
 }
 
 /// Without the store the home agent acknowledges no registration, but traffic continues. When the store is
 /// back, both work.
 #[test]
 fn without_the_store_traffic_flows_and_registrations_wait() {
-    let Some(mut fleet) = Fleet::new() else { return };
-    fleet.more = PATIENT.to_owned();
-    let ([anna, _bruno], router) = started(&fleet);
-    let echo = fleet.bed.echo(50);
-    echo.flows();
-    let store = Pid::from_raw(fleet.store.id().cast_signed());
+    let Some(mut fleet) = TestFleet::new() else { return };
+    fleet.further_config = LONG_TIMES_CONFIG.to_owned();
+    let ([anna, _bruno], router) = start_members_and_router(&fleet);
+    let echo = fleet.bed.start_echo(50);
+    echo.wait_until_flowing();
+    let store = Pid::from_raw(fleet.etcd_process.id().cast_signed());
     // The log may have messages about an unreachable store from the start of the members, so look only at new
     // lines.
     let before = anna.log().len();
     kill(store, Signal::SIGSTOP).expect("etcd");
     wait_until("the store is missed", seconds(20), || anna.log()[before..].contains("cannot watch etcd"));
-    router.ask(&["handover", "wwan0"]);
-    echo.flows();
+    router.run_command(&["handover", "wwan0"]);
+    echo.wait_until_flowing();
     kill(store, Signal::SIGCONT).expect("etcd");
     wait_until("the new care-of address", seconds(30), || {
         anna.bindings().is_some_and(|all| all.iter().any(|one| one["care_of_address"] == "2001:db8:f2::10"))
     });
-    echo.flows();
+    echo.wait_until_flowing();
     echo.stop();
 }
 
@@ -311,13 +322,13 @@ fn without_the_store_traffic_flows_and_registrations_wait() {
 /// is active.
 #[test]
 fn stopping_leader_hands_leadership_over() {
-    let Some(fleet) = Fleet::new() else { return };
-    let ([mut anna, bruno], _router) = started(&fleet);
+    let Some(fleet) = TestFleet::new() else { return };
+    let ([mut anna, bruno], _router) = start_members_and_router(&fleet);
     anna.terminate();
-    assert!(bruno.has_the_router(), "{}\n{}", anna.log(), bruno.log());
-    assert!(!anna.socket.exists());
+    assert!(bruno.has_router_binding(), "{}\n{}", anna.log(), bruno.log());
+    assert!(!anna.control_socket.exists());
     let left: Vec<_> =
-        fs::read_dir(&anna.directory).expect("its folder").flatten().map(|file| file.path()).collect();
+        fs::read_dir(&anna.state_directory).expect("its folder").flatten().map(|file| file.path()).collect();
     assert!(left.is_empty(), "{left:?}");
     let log = anna.log();
     assert!(log.contains("another member is the leader now"), "{log}");
@@ -328,73 +339,73 @@ fn stopping_leader_hands_leadership_over() {
 /// with an old config.
 #[test]
 fn a_key_is_changed_on_all_members_and_no_packet_is_lost() {
-    let Some(fleet) = Fleet::new() else { return };
-    let ([mut anna, bruno], router) = started(&fleet);
+    let Some(fleet) = TestFleet::new() else { return };
+    let ([mut anna, bruno], router) = start_members_and_router(&fleet);
     let config = fleet.bed.router_config().replace("'60s'", "'600s'");
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
     let renew = |auth: &str| {
         let count = acknowledged();
-        router.reload(&config.replace(OLD, auth));
+        router.reload(&config.replace(OLD_KEY, auth));
         wait_until("the registration is renewed", seconds(20), || acknowledged() > count);
     };
     let change = |from: &str, to: &str| {
-        for (name, member) in NAMES.iter().zip([&anna, &bruno]) {
-            let file = fleet.bed.scratch.path(&format!("{name}.toml"));
+        for (name, member) in MEMBER_NAMES.iter().zip([&anna, &bruno]) {
+            let file = fleet.bed.scratch.path_of(&format!("{name}.toml"));
             let before = fs::read_to_string(&file).expect("a config file");
             assert!(before.contains(from), "{before}");
             fs::write(&file, before.replace(from, to)).expect("a config file");
             kill(member.pid(), Signal::SIGHUP).expect("the member");
         }
     };
-    let echo = fleet.bed.echo(1000);
-    echo.flows();
+    let echo = fleet.bed.start_echo(1000);
+    echo.wait_until_flowing();
     let says = |count: usize, text: &str| bruno.log().matches(text).count() == count;
     // The second and third home agent of the member bruno must wait for records.
     let read_again = |count| {
         anna.log().matches("applied the changed config").count() == count
             && says(count + 1, "packets take the data path")
     };
-    change(OLD, BOTH);
+    change(OLD_KEY, NEW_AND_OLD_KEY);
     wait_until("the new key is known beside the old one", seconds(10), || read_again(1));
-    renew(NEW);
-    change(BOTH, NEW);
+    renew(NEW_KEY);
+    change(NEW_AND_OLD_KEY, NEW_KEY);
     wait_until("the old key is not known any more", seconds(10), || read_again(2));
-    renew(NEW);
+    renew(NEW_KEY);
     let report = echo.stop();
-    assert_eq!(report.lost, 0, "{report:?}");
+    assert_eq!(report.lost_packets, 0, "{report:?}");
 
     assert!(says(2, "the standby process restarts with the changed config"), "{}", bruno.log());
-    let file = fleet.bed.scratch.path("bruno.toml");
+    let file = fleet.bed.scratch.path_of("bruno.toml");
     let good = fs::read_to_string(&file).expect("a config file");
     fs::write(&file, format!("{good}\n[half an edit\n")).expect("a config file");
     kill(bruno.pid(), Signal::SIGHUP).expect("the member");
     wait_until("it is refused", seconds(10), || says(1, "changed config: config: expected the config"));
 
     anna.terminate();
-    fleet.bed.core.ip("link set ha down");
-    assert!(bruno.has_the_router(), "{}", bruno.log());
+    fleet.bed.core.run_ip("link set ha down");
+    assert!(bruno.has_router_binding(), "{}", bruno.log());
     router.reload(&config);
     wait_until("the key that was dropped is refused", seconds(20), || bruno.log().contains("its SPI is"));
     assert!(says(1, "cannot apply the changed config"), "{}", bruno.log());
-    renew(NEW);
+    renew(NEW_KEY);
 }
 
 /// A home agent that waits for its records ends on a signal, although its parent sends nothing. Another
 /// program sends the signal.
 #[test]
 fn a_standby_home_agent_stops_on_request() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let config = bed.scratch.path("agent.toml");
-    fs::write(&config, with_path(&bed.agent_config()).as_bytes()).expect("a config file");
-    let socket = bed.scratch.path("store");
+    let config = bed.scratch.path_of("agent.toml");
+    fs::write(&config, config_with_tested_path(&bed.agent_config()).as_bytes()).expect("a config file");
+    let socket = bed.scratch.path_of("store");
     let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
-    let words = [PROGRAM, "run", "--config", config.to_str().expect("a path"), "--store"];
+    let words = [CARNET_PROGRAM, "run", "--config", config.to_str().expect("a path"), "--store"];
     let mut words = words.map(str::to_owned).to_vec();
     words.push(socket.to_str().expect("a path").to_owned());
-    let mut child = bed.agent.spawn(&words, |command| {
+    let mut child = bed.agent.spawn_program(&words, |command| {
         command.stdin(Stdio::null());
     });
     let (_stream, _) = listener.accept().expect("the home agent");
@@ -408,26 +419,26 @@ fn a_standby_home_agent_stops_on_request() {
     kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM).expect("the home agent");
     wait_until("it has ended", seconds(30), || child.try_wait().expect("the home agent").is_some());
     assert!(child.wait().expect("the home agent").success());
-    assert!(bed.agent.ip("-6 route show proto 135").is_empty());
+    assert!(bed.agent.run_ip("-6 route show proto 135").is_empty());
 }
 
 /// carnet-fleet refuses an unusable config at once, with the place of the mistake.
 #[test]
 fn a_config_with_a_mistake_is_refused() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let agent = bed.scratch.path("north.toml");
+    let agent = bed.scratch.path_of("north.toml");
     fs::write(&agent, bed.agent_config()).expect("a config file");
     let good = &format!(
         "member = 'anna'\nstore = ['http://[::1]:2379']\nseat = 'north'\nconfig = 'north.toml'\nmembers = \
-         ['anna']\nprogram = '{PROGRAM}'\n"
+         ['anna']\nprogram = '{CARNET_PROGRAM}'\n"
     );
-    let file = bed.scratch.path("fleet.toml");
+    let file = bed.scratch.path_of("fleet.toml");
     let checked = |text: &str| {
         fs::write(&file, text).expect("a config file");
-        let output = Command::new(FLEET).arg("check").arg(&file).output().expect("the program");
+        let output = Command::new(FLEET_PROGRAM).arg("check").arg(&file).output().expect("the program");
         (output.status.code(), String::from_utf8(output.stderr).expect("text"))
     };
     assert_eq!(checked(good), (Some(0), String::new()));
@@ -457,7 +468,7 @@ fn a_config_with_a_mistake_is_refused() {
             "lease_ms of at least four times beat_ms, found beat_ms 100 and lease_ms 100",
         ),
         ("north.toml", "absent.toml", "absent.toml: cannot read"),
-        (PROGRAM, "/nowhere/carnet", "program: cannot run /nowhere/carnet"),
+        (CARNET_PROGRAM, "/nowhere/carnet", "program: cannot run /nowhere/carnet"),
     ] {
         let (status, text) = checked(&good.replacen(from, to, 1));
         assert!(status == Some(2) && text.contains(said), "{to}: {status:?} {text}");

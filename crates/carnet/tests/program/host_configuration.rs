@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::hosts::{possible, said, seconds, wait_until};
+use crate::hosts::{can_run_or_report, output_text, seconds, wait_until};
 use crate::testbed::Testbed;
 
 /// Returns whether tshark exists. If not, prints that the test needs it.
@@ -18,7 +18,7 @@ fn has_tshark() -> bool {
 }
 
 /// Returns the fields of each Router Advertisement of a capture that passes a filter.
-fn advertisements(capture: &Path, filter: &str) -> Vec<String> {
+fn fields_of_advertisements(capture: &Path, filter: &str) -> Vec<String> {
     let filter = format!("icmpv6.type == 134 && {filter}");
     let mut command = Command::new("tshark");
     command.args(["-n", "-r"]).arg(capture).args(["-Y", &filter, "-T", "fields", "-E", "separator=|"]);
@@ -42,28 +42,30 @@ fn advertisements(capture: &Path, filter: &str) -> Vec<String> {
 
 #[test]
 fn host_on_board_learns_mtu_dns_nat64_and_portal() {
-    if !possible() || !has_tshark() {
+    if !can_run_or_report() || !has_tshark() {
         return;
     }
     let bed = Testbed::new();
-    let capture = bed.scratch.path("lan.pcap");
+    let capture = bed.scratch.path_of("lan.pcap");
     let words = ["tcpdump", "-i", "eth0", "-U", "-w", capture.to_str().expect("a path"), "icmp6"];
-    let mut dump = bed.host.spawn(&words.map(str::to_owned), |command| {
+    let mut dump = bed.host.spawn_program(&words.map(str::to_owned), |command| {
         command.stdin(Stdio::null()).stderr(Stdio::null());
     });
     wait_until("the capture begins", seconds(10), || capture.exists());
-    let (_agent, router) = bed.start();
-    let has = |filter: &str, expected: &str| advertisements(&capture, filter).iter().any(|it| it == expected);
+    let (_agent, router) = bed.start_stations();
+    let has = |filter: &str, expected: &str| {
+        fields_of_advertisements(&capture, filter).iter().any(|it| it == expected)
+    };
     let table = "[[mobile_router.lan]]\ninterface = 'lan0'\nmtu = 1320\ndns = ['2001:db8:53::53', \
                  'fe80::53']\nsearch = ['bus.example', 'example']\npref64 = '64:ff9b::/96'\ncaptive_portal = \
                  'https://portal.example/api'\n";
     let without = bed.router_config().replace("lan = ['lan0']\n", "");
     router.reload(&format!("{without}{table}"));
-    assert!(router.log().contains("changed mobile_router.lan lan0"), "{}", router.log());
+    assert!(router.log_text().contains("changed mobile_router.lan lan0"), "{}", router.log_text());
     let full = "1320|2001:db8:a::|https://portal.example/api|180|2001:db8:53::53,fe80::53|180|\
                 bus.example,example|23|64:ff9b::";
     wait_until("the host hears all", seconds(20), || has("icmpv6.opt.rdnss", full));
-    wait_until("the kernel takes the MTU", seconds(10), || bed.host.get("eth0/mtu") == "1320");
+    wait_until("the kernel takes the MTU", seconds(10), || bed.host.read_sysctl("eth0/mtu") == "1320");
 
     // The new config has only one DNS server. carnet must withdraw all other values.
     router.reload(&format!(
@@ -72,7 +74,7 @@ fn host_on_board_learns_mtu_dns_nat64_and_portal() {
     let ended = "1340|2001:db8:a::|urn:ietf:params:capport:unrestricted|0,180|2001:db8:53::53,fe80::53|0|\
                  bus.example,example|0|64:ff9b::";
     wait_until("the host hears the end", seconds(20), || has("icmpv6.opt.mtu == 1340", ended));
-    wait_until("the kernel takes the MTU", seconds(10), || bed.host.get("eth0/mtu") == "1340");
+    wait_until("the kernel takes the MTU", seconds(10), || bed.host.read_sysctl("eth0/mtu") == "1340");
     let _ = (dump.kill(), dump.wait());
 
     // tshark must report no error in any of the advertisements.
@@ -80,7 +82,7 @@ fn host_on_board_learns_mtu_dns_nat64_and_portal() {
     command.args(["-n", "-r"]).arg(&capture);
     command.args(["-Y", "icmpv6.type == 134 && (_ws.malformed || _ws.expert.severity >= 0x600000)"]);
     let output = command.output().expect("tshark");
-    assert!(output.stdout.is_empty(), "{}", said(&output));
-    let all = advertisements(&capture, "icmpv6.opt.mtu == 1340");
+    assert!(output.stdout.is_empty(), "{}", output_text(&output));
+    let all = fields_of_advertisements(&capture, "icmpv6.opt.mtu == 1340");
     assert!(all.iter().filter(|it| *it == ended).count() <= 3, "{all:?}");
 }

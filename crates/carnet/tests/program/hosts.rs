@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 
 use nix::sched::{CloneFlags, unshare};
 
-type Job = Box<dyn FnOnce() + Send>;
+type NamespaceJob = Box<dyn FnOnce() + Send>;
 
 /// Returns the reason why this machine cannot create hosts; `None` if the machine can create hosts.
-fn obstacle() -> Option<String> {
+fn reason_to_skip() -> Option<String> {
     match thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join() {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Some(format!("cannot make a network namespace: {error}")),
@@ -30,8 +30,8 @@ fn obstacle() -> Option<String> {
 
 /// Returns whether the test can run on this machine. If not, prints the reason, or fails if the test is
 /// required.
-pub fn possible() -> bool {
-    let Some(reason) = obstacle() else { return true };
+pub fn can_run_or_report() -> bool {
+    let Some(reason) = reason_to_skip() else { return true };
     assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
     // The message is on a line of its own, because `make test` searches for it.
     println!("\nSKIPPED: {reason}");
@@ -39,14 +39,14 @@ pub fn possible() -> bool {
 }
 
 /// Returns by which factor this machine is slower than usual: `CARNET_TEST_SLOW`, for an emulated machine.
-pub fn slowness() -> u32 {
+pub fn time_factor() -> u32 {
     std::env::var("CARNET_TEST_SLOW").ok().and_then(|text| text.parse().ok()).unwrap_or(1).max(1)
 }
 
 /// A program that ends with the test.
-pub struct Running(pub Child);
+pub struct RunningProgram(pub Child);
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -54,12 +54,12 @@ impl Drop for Running {
 }
 
 /// Maximum time that one check of [`wait_for`] and the pause after it take on an idle machine.
-const TURN: Duration = Duration::from_millis(150);
+const LONGEST_TURN: Duration = Duration::from_millis(150);
 
 /// Waits until `look` returns a value; fails with `what` after `limit`. The limit is longer on a slow
 /// machine. On a busy machine only a quarter of each long check counts, because the stations wait as well.
 pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option<T>) -> T {
-    let limit = limit * slowness();
+    let limit = limit * time_factor();
     let (start, mut counted) = (Instant::now(), Duration::ZERO);
     loop {
         let turn = Instant::now();
@@ -69,7 +69,7 @@ pub fn wait_for<T>(what: &str, limit: Duration, mut look: impl FnMut() -> Option
         assert!(counted < limit, "not within {limit:?}, {:?} by the clock: {what}", start.elapsed());
         thread::sleep(Duration::from_millis(20));
         let took = turn.elapsed();
-        counted += took.min(TURN).max(took / 4);
+        counted += took.min(LONGEST_TURN).max(took / 4);
     }
 }
 
@@ -95,7 +95,7 @@ pub fn seconds(count: u64) -> Duration {
 }
 
 /// Returns the output of a program as text, for the message of an assertion.
-pub fn said(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     format!(
         "{}{}{}",
         output.status,
@@ -105,23 +105,23 @@ pub fn said(output: &Output) -> String {
 }
 
 /// A directory for a test; dropping the value deletes it.
-pub struct Scratch(PathBuf);
+pub struct ScratchFolder(PathBuf);
 
-impl Scratch {
-    pub fn new() -> Scratch {
+impl ScratchFolder {
+    pub fn new() -> ScratchFolder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("carnet-program-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).expect("a scratch directory");
-        Scratch(path)
+        ScratchFolder(path)
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub fn path_of(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
     /// Returns the names of the files in the directory.
-    pub fn files(&self) -> Vec<String> {
+    pub fn file_names(&self) -> Vec<String> {
         let entries = fs::read_dir(&self.0).expect("the scratch directory");
         let mut names: Vec<String> =
             entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -130,7 +130,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -138,16 +138,16 @@ impl Drop for Scratch {
 
 /// A network namespace, and the thread that holds it.
 pub struct Host {
-    thread: i32,
-    jobs: Option<mpsc::Sender<Job>>,
-    handle: Option<JoinHandle<()>>,
+    thread_id: i32,
+    job_sender: Option<mpsc::Sender<NamespaceJob>>,
+    thread_handle: Option<JoinHandle<()>>,
 }
 
 impl Host {
     /// Creates a namespace with the loopback interface up. Its later interfaces have no duplicate address
     /// detection, so that the test can use their addresses at once.
     pub fn new() -> Host {
-        let (jobs, receiver) = mpsc::channel::<Job>();
+        let (jobs, receiver) = mpsc::channel::<NamespaceJob>();
         let (ready, is_ready) = mpsc::channel();
         let handle = thread::spawn(move || {
             unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
@@ -155,22 +155,22 @@ impl Host {
             receiver.into_iter().for_each(|job| job());
         });
         let thread = is_ready.recv().expect("the host's thread");
-        let host = Host { thread, jobs: Some(jobs), handle: Some(handle) };
-        host.set("all/accept_dad", "0");
-        host.set("default/accept_dad", "0");
-        host.ip("link set lo up");
+        let host = Host { thread_id: thread, job_sender: Some(jobs), thread_handle: Some(handle) };
+        host.write_sysctl("all/accept_dad", "0");
+        host.write_sysctl("default/accept_dad", "0");
+        host.run_ip("link set lo up");
         host
     }
 
     /// Returns the thread ID by which `ip` finds the namespace.
-    pub fn thread(&self) -> i32 {
-        self.thread
+    pub fn thread_id(&self) -> i32 {
+        self.thread_id
     }
 
     /// Runs a function in the namespace. Programs that the function starts stay in the namespace.
-    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+    pub fn run_in_namespace<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = mpsc::channel();
-        let jobs = self.jobs.as_ref().expect("a running host");
+        let jobs = self.job_sender.as_ref().expect("a running host");
         jobs.send(Box::new(move || {
             let _ = sender.send(catch_unwind(AssertUnwindSafe(job)));
         }))
@@ -179,99 +179,103 @@ impl Host {
     }
 
     /// Starts a program in the namespace. The program is killed when the host ends.
-    pub fn spawn(&self, words: &[String], adapt: impl FnOnce(&mut Command) + Send + 'static) -> Child {
+    pub fn spawn_program(
+        &self,
+        words: &[String],
+        adapt: impl FnOnce(&mut Command) + Send + 'static,
+    ) -> Child {
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).args(words);
-        self.run(move || {
+        self.run_in_namespace(move || {
             adapt(&mut command);
             command.spawn().expect("setpriv (Debian package util-linux)")
         })
     }
 
     /// Runs a program in the namespace, and waits until it ends.
-    pub fn output(&self, words: &[&str]) -> Output {
+    pub fn run_program(&self, words: &[&str]) -> Output {
         let mut command = Command::new(words[0]);
         command.args(&words[1..]);
-        self.run(move || command.output().expect("the program"))
+        self.run_in_namespace(move || command.output().expect("the program"))
     }
 
     /// Runs `ip` in the namespace, and returns its output; `ip` must succeed.
-    pub fn ip(&self, arguments: &str) -> String {
+    pub fn run_ip(&self, arguments: &str) -> String {
         let words: Vec<&str> = ["ip"].into_iter().chain(arguments.split_whitespace()).collect();
-        let output = self.output(&words);
-        assert!(output.status.success(), "ip {arguments}: {}", said(&output));
+        let output = self.run_program(&words);
+        assert!(output.status.success(), "ip {arguments}: {}", output_text(&output));
         String::from_utf8(output.stdout).expect("text")
     }
 
     /// Runs `ip -6` in the namespace for each line.
-    pub fn batch(&self, lines: &str) {
+    pub fn run_ip_batch(&self, lines: &str) {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
-            self.ip(&format!("-6 {line}"));
+            self.run_ip(&format!("-6 {line}"));
         }
     }
 
     /// Creates a pair of interfaces between this host and another host, and sets both up.
-    pub fn link(&self, here: &str, other: &Host, there: &str) {
+    pub fn create_link(&self, here: &str, other: &Host, there: &str) {
         static NEXT_INDEX: AtomicU32 = AtomicU32::new(1000);
         // If both ends had the same index, the kernel could hold back a change of their carrier for a second
         // (`linkwatch_urgent_event`). It does so if other interfaces of the machine have just changed.
         let index = NEXT_INDEX.fetch_add(2, Ordering::Relaxed);
-        let peer = format!("peer name {there} index {} netns {}", index + 1, other.thread);
-        self.ip(&format!("link add {here} index {index} type veth {peer}"));
-        self.ip(&format!("link set {here} up"));
-        other.ip(&format!("link set {there} up"));
+        let peer = format!("peer name {there} index {} netns {}", index + 1, other.thread_id);
+        self.run_ip(&format!("link add {here} index {index} type veth {peer}"));
+        self.run_ip(&format!("link set {here} up"));
+        other.run_ip(&format!("link set {there} up"));
         if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
             // A veth accepts frames that an XDP program redirects only with GRO. Its own frames must have
             // complete checksums, because a redirected frame cannot carry the mark of a partial checksum.
             for (host, interface) in [(self, here), (other, there)] {
                 let words = ["ethtool", "-K", interface, "gro", "on", "tx", "off"].map(str::to_owned);
-                let status = host.spawn(&words, |_| {}).wait().expect("ethtool");
+                let status = host.spawn_program(&words, |_| {}).wait().expect("ethtool");
                 assert!(status.success(), "ethtool: {status}");
             }
         }
     }
 
     /// Waits until the kernel has finished the work that it does after interfaces have come up.
-    pub fn settle(&self) {
+    pub fn wait_until_settled(&self) {
         wait_until("the interfaces are up", seconds(10), || {
-            let links = self.ip("-o link show").lines().count() - 1;
+            let links = self.run_ip("-o link show").lines().count() - 1;
             let count = |text: &str, pattern: &str| text.matches(pattern).count();
-            let routes = self.ip("-6 route show table all");
-            links == count(&self.ip("-o link show"), "LOWER_UP") - 1
-                && links == count(&self.ip("-6 addr show"), "inet6 fe80")
+            let routes = self.run_ip("-6 route show table all");
+            links == count(&self.run_ip("-o link show"), "LOWER_UP") - 1
+                && links == count(&self.run_ip("-6 addr show"), "inet6 fe80")
                 && links == count(&routes, "local fe80::")
                 && links == count(&routes, "multicast ff00::/8")
-                && !self.ip("link show").contains("state DOWN")
+                && !self.run_ip("link show").contains("state DOWN")
         });
     }
 
     /// Reads a setting of this host below `net.ipv6.conf`.
-    pub fn get(&self, name: &str) -> String {
+    pub fn read_sysctl(&self, name: &str) -> String {
         let path = format!("/proc/sys/net/ipv6/conf/{name}");
-        self.run(move || fs::read_to_string(path).expect("a switch").trim().to_owned())
+        self.run_in_namespace(move || fs::read_to_string(path).expect("a switch").trim().to_owned())
     }
 
     /// Writes a setting of this host below `net.ipv6.conf`.
-    pub fn set(&self, name: &str, value: &'static str) {
+    pub fn write_sysctl(&self, name: &str, value: &'static str) {
         let path = format!("/proc/sys/net/ipv6/conf/{name}");
-        self.run(move || fs::write(path, value).expect("a switch"));
+        self.run_in_namespace(move || fs::write(path, value).expect("a switch"));
     }
 
     /// Returns whether an IPv6 address answers a ping.
-    pub fn pings(&self, address: &str) -> bool {
-        self.output(&["ping", "-6", "-c", "1", "-W", "1", address]).status.success()
+    pub fn can_ping(&self, address: &str) -> bool {
+        self.run_program(&["ping", "-6", "-c", "1", "-W", "1", address]).status.success()
     }
 
     /// Returns whether an IPv4 address answers a ping.
-    pub fn pings_v4(&self, address: &str) -> bool {
-        self.output(&["ping", "-4", "-c", "1", "-W", "1", address]).status.success()
+    pub fn can_ping_ipv4(&self, address: &str) -> bool {
+        self.run_program(&["ping", "-4", "-c", "1", "-W", "1", address]).status.success()
     }
 
     /// Returns, as text, all state of the host that carnet may change.
-    pub fn snapshot(&self) -> String {
+    pub fn kernel_state(&self) -> String {
         let mut text = String::new();
         for what in ["rule", "route show table all", "addr show", "neigh show proxy"] {
-            let shown = self.ip(&format!("-6 {what}"));
+            let shown = self.run_ip(&format!("-6 {what}"));
             let mut lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
             if what.starts_with("route") {
                 // The kernel lists these entries in the order of their creation.
@@ -280,34 +284,34 @@ impl Host {
             text += &format!("== {what}\n{}\n", lines.join("\n"));
         }
         for what in ["rule", "route show table all"] {
-            let shown = self.ip(&format!("-4 {what}"));
+            let shown = self.run_ip(&format!("-4 {what}"));
             let mut lines: Vec<&str> = shown.lines().map(str::trim_end).collect();
             lines.sort_unstable();
             text += &format!("== IPv4 {what}\n{}\n", lines.join("\n"));
         }
-        let links = self.ip("-o link show");
-        text += &format!("== link\n{}", self.ip("link show"));
+        let links = self.run_ip("-o link show");
+        text += &format!("== link\n{}", self.run_ip("link show"));
         let tc = |arguments: &str| {
             let words: Vec<&str> = ["tc"].into_iter().chain(arguments.split_whitespace()).collect();
-            let output = self.output(&words);
+            let output = self.run_program(&words);
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
         text += &format!("== tc\n{}", tc("qdisc show"));
         let names = links.lines().filter_map(|line| line.split([':', '@']).nth(1));
         for name in names.map(str::trim) {
             text += &tc(&format!("filter show dev {name} ingress"));
-            let features = self.output(&["ethtool", "-k", name]);
+            let features = self.run_program(&["ethtool", "-k", name]);
             let features = String::from_utf8_lossy(&features.stdout);
             let gathers =
                 features.lines().filter(|line| line.contains("gro") || line.contains("receive-offload"));
             text.extend(gathers.flat_map(|line| [name, " ", line.trim(), "\n"]));
         }
-        text + "== switches\n" + &self.run(switches)
+        text + "== switches\n" + &self.run_in_namespace(network_settings)
     }
 }
 
 /// Returns every readable setting (sysctl) of every interface.
-fn switches() -> String {
+fn network_settings() -> String {
     let mut lines = Vec::new();
     for interface in fs::read_dir("/proc/sys/net/ipv6/conf").expect("IPv6").flatten() {
         for file in fs::read_dir(interface.path()).expect("an interface").flatten() {
@@ -322,7 +326,7 @@ fn switches() -> String {
 }
 
 /// Fails with the lines in which the two snapshots differ.
-pub fn assert_same(before: &str, after: &str, when: &str) {
+pub fn assert_same_state(before: &str, after: &str, when: &str) {
     let missing = before.lines().filter(|line| !after.lines().any(|other| other == *line));
     let added = after.lines().filter(|line| !before.lines().any(|other| other == *line));
     let difference: Vec<String> =
@@ -332,8 +336,8 @@ pub fn assert_same(before: &str, after: &str, when: &str) {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        self.jobs = None;
-        if let Some(handle) = self.handle.take() {
+        self.job_sender = None;
+        if let Some(handle) = self.thread_handle.take() {
             let _ = handle.join();
         }
     }

@@ -6,14 +6,14 @@ use carnet_wire::mobility::flow::emit_sub_options;
 use carnet_wire::mobility::selector::{Ipv6Selector, Range, TrafficSelector};
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption, message_type};
 
-use crate::hosts::{possible, seconds, wait_for};
+use crate::hosts::{can_run_or_report, seconds, wait_for};
 use crate::station::Station;
-use crate::testbed::{CARE_OF, HOME_AGENT, Testbed, address};
-use crate::traffic::{Cannon, Sniffer};
+use crate::testbed::{CARE_OF_ADDRESSES, HOME_AGENT_ADDRESS, Testbed, parse_address};
+use crate::traffic::{PacketSniffer, RawSender};
 
 /// Home address of a node without a key.
-const HOME: &str = "2001:db8:1::5678";
-const NODE: &str = "
+const NODE_HOME_ADDRESS: &str = "2001:db8:1::5678";
+const NODE_ENTRY: &str = "
 [[home_agent.mobile_router]]
 home_address = '2001:db8:1::5678'
 auth = 'none'
@@ -22,15 +22,15 @@ auth = 'none'
 /// Content of a Binding Acknowledgement: the status, the Binding Identifier options (type 35, RFC 5648 4.1:
 /// BID and status) and the Flow Identification options (type 45, RFC 6089 4.2: FID and status).
 #[derive(Debug, PartialEq, Eq)]
-struct Said {
+struct AcknowledgedOptions {
     status: u8,
-    identifiers: Vec<(u16, u8)>,
-    flows: Vec<(u16, u8)>,
+    binding_identifiers: Vec<(u16, u8)>,
+    flow_identifiers: Vec<(u16, u8)>,
 }
 
 /// Returns the acknowledgement with this sequence number among the packets. It parses octets and does not use
 /// carnet's codec.
-fn acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<Said> {
+fn find_acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<AcknowledgedOptions> {
     packets.iter().find_map(|packet| {
         let found = Extensions::parse(packet).ok().filter(|it| it.protocol == protocol::MOBILITY)?;
         let header = &packet[found.upper_layer_offset..];
@@ -39,7 +39,11 @@ fn acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<Said> {
         if !is_it {
             return None;
         }
-        let mut said = Said { status: header[6], identifiers: Vec::new(), flows: Vec::new() };
+        let mut said = AcknowledgedOptions {
+            status: header[6],
+            binding_identifiers: Vec::new(),
+            flow_identifiers: Vec::new(),
+        };
         let mut options = &header[12..];
         while let [kind, rest @ ..] = options {
             // Pad1 is one octet; all other options have a length field.
@@ -50,8 +54,8 @@ fn acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<Said> {
             let (data, rest) = rest.split_at(usize::from(*length));
             let number = || u16::from_be_bytes([data[0], data[1]]);
             match kind {
-                35 => said.identifiers.push((number(), data[2])),
-                45 => said.flows.push((number(), data[5])),
+                35 => said.binding_identifiers.push((number(), data[2])),
+                45 => said.flow_identifiers.push((number(), data[5])),
                 _ => {}
             }
             options = rest;
@@ -62,14 +66,14 @@ fn acknowledgement(packets: &[Vec<u8>], sequence: u16) -> Option<Said> {
 
 #[test]
 fn an_unknown_binding_identifier_is_answered_with_its_status() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let agent = Station::start(&bed.agent, &(bed.agent_config() + NODE));
-    let sniffer = Sniffer::start(&bed.router, &["wlan0"]);
-    let cannon = Cannon::new(&bed.router);
-    let (care_of, home_agent) = (address(CARE_OF[0]), address(HOME_AGENT));
+    let agent = Station::start(&bed.agent, &(bed.agent_config() + NODE_ENTRY));
+    let sniffer = PacketSniffer::start(&bed.router, &["wlan0"]);
+    let cannon = RawSender::new(&bed.router);
+    let (care_of, home_agent) = (parse_address(CARE_OF_ADDRESSES[0]), parse_address(HOME_AGENT_ADDRESS));
     let identifier = |bid, known: bool| MobilityOption::BindingIdentifier {
         bid,
         status: 0,
@@ -91,21 +95,21 @@ fn an_unknown_binding_identifier_is_answered_with_its_status() {
             source: care_of,
             destination: home_agent,
             hop_limit: 64,
-            home_address: Some(address(HOME)),
+            home_address: Some(parse_address(NODE_HOME_ADDRESS)),
             routing_home_address: None,
             mobility_header: &mut mobility_header,
         }
         .emit();
         wait_for(&format!("an answer to {sequence}"), seconds(10), || {
-            cannon.fire(&packet, home_agent, 0);
+            cannon.send_packet(&packet, home_agent, 0);
             std::thread::sleep(seconds(1) / 10);
-            acknowledgement(&sniffer.heard(), sequence)
+            find_acknowledgement(&sniffer.seen_packets(), sequence)
         })
     };
-    let said = |status, identifiers: &[(u16, u8)], flows: &[(u16, u8)]| Said {
+    let said = |status, identifiers: &[(u16, u8)], flows: &[(u16, u8)]| AcknowledgedOptions {
         status,
-        identifiers: identifiers.to_vec(),
-        flows: flows.to_vec(),
+        binding_identifiers: identifiers.to_vec(),
+        flow_identifiers: flows.to_vec(),
     };
     assert_eq!(ask(1, true, &[identifier(1, true)]), said(0, &[(1, 0)], &[]));
     let bindings = agent.bindings();

@@ -5,27 +5,30 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::bursts::{STREAM, datagrams, exchange, pieces};
-use crate::hosts::{Host, possible, said, seconds, wait_until};
-use crate::ipv4::{behind_nat, dual, first_tunnel, identified, policy, start_both, without_ipv6};
-use crate::offloads::checksum_errors;
+use crate::bursts::{STREAM_LENGTH, exchange_tcp_streams, segment_counts, udp_burst_arrives};
+use crate::hosts::{Host, can_run_or_report, output_text, seconds, wait_until};
+use crate::ipv4::{
+    config_with_identifiers, dual_stack_testbed, first_tunnel, policy_config, put_uplink_behind_nat,
+    remove_ipv6, start_both_adapted,
+};
+use crate::offloads::checksum_error_count;
 use crate::station::Station;
-use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+use crate::testbed::{CORRESPONDENT, ON_BOARD_HOST, Testbed, parse_address};
 
-fn with_path(path: &str) -> impl Fn(String) -> String {
+fn set_path(path: &str) -> impl Fn(String) -> String {
     let section = format!("\n[dataplane]\npath = '{path}'\n");
     move |config| config + &section
 }
 
 /// Returns a testbed whose only uplink has only IPv4, behind a NAT if `udp`. `paths` are the data paths of
 /// the home agent and of the router.
-fn inside_ipv4(udp: bool, paths: [&str; 2]) -> (Testbed, Option<Host>, Station, Station) {
-    let bed = dual();
-    without_ipv6(&bed, &[0, 1]);
-    let nat = udp.then(|| behind_nat(&bed, 0));
-    bed.router.ip("link set wwan0 down");
-    let (agent, router) = start_both(&bed, with_path(paths[0]), with_path(paths[1]));
-    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+fn start_with_ipv4_tunnel(udp: bool, paths: [&str; 2]) -> (Testbed, Option<Host>, Station, Station) {
+    let bed = dual_stack_testbed();
+    remove_ipv6(&bed, &[0, 1]);
+    let nat = udp.then(|| put_uplink_behind_nat(&bed, 0));
+    bed.router.run_ip("link set wwan0 down");
+    let (agent, router) = start_both_adapted(&bed, set_path(paths[0]), set_path(paths[1]));
+    wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     let encapsulation = if udp { "udp" } else { "ipv4" };
     for station in [&agent, &router] {
         wait_until("the tunnel is what it shall be", seconds(10), || {
@@ -36,46 +39,46 @@ fn inside_ipv4(udp: bool, paths: [&str; 2]) -> (Testbed, Option<Host>, Station, 
 }
 
 /// Returns the number of packets that took the slow path at either end.
-fn slow(bed: &Testbed) -> u64 {
+fn slow_path_packets(bed: &Testbed) -> u64 {
     let of = |host| {
-        let (out, back) = pieces(host);
+        let (out, back) = segment_counts(host);
         out + back
     };
     of(&bed.router) + of(&bed.agent)
 }
 
-fn all_arrives(udp: bool, off: &[&str]) {
-    let (bed, _nat, agent, router) = inside_ipv4(udp, ["bpf", "bpf"]);
+fn check_bursts_arrive(udp: bool, off: &[&str]) {
+    let (bed, _nat, agent, router) = start_with_ipv4_tunnel(udp, ["bpf", "bpf"]);
     for (host, interface) in [(&bed.router, "lan0"), (&bed.router, "wlan0"), (&bed.agent, "ha0")] {
         for feature in off {
-            let output = host.output(&["ethtool", "-K", interface, feature, "off"]);
-            assert!(output.status.success(), "ethtool (Debian package ethtool): {}", said(&output));
+            let output = host.run_program(&["ethtool", "-K", interface, feature, "off"]);
+            assert!(output.status.success(), "ethtool (Debian package ethtool): {}", output_text(&output));
         }
     }
-    assert_eq!(router.show("tunnels")[0]["path"], "bpf");
-    assert_eq!(agent.show("tunnels")[0]["path"], "bpf");
+    assert_eq!(router.show_json("tunnels")[0]["path"], "bpf");
+    assert_eq!(agent.show_json("tunnels")[0]["path"], "bpf");
     let count = |name: &str| router.counter(name) + agent.counter(name);
-    let before = slow(&bed);
+    let before = slow_path_packets(&bed);
     let (encapsulated, decapsulated) = (count("tunnel.encapsulated"), count("tunnel.decapsulated"));
-    exchange(&bed);
-    let needed = 2 * (STREAM / 1460) as u64;
+    exchange_tcp_streams(&bed);
+    let needed = 2 * (STREAM_LENGTH / 1460) as u64;
     let counted = (count("tunnel.encapsulated") - encapsulated, count("tunnel.decapsulated") - decapsulated);
-    let by_slow = slow(&bed) - before;
+    let by_slow = slow_path_packets(&bed) - before;
     println!("UDP {udp}: {counted:?} packets in and out of tunnels, {by_slow} of them by the slow path");
     assert!(counted.0 >= needed && counted.1 >= needed, "{counted:?}, expected {needed}");
     assert!(by_slow < needed / 4, "{by_slow} packets took the slow path");
-    let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
-    datagrams(&bed.host, inside, &bed.core, outside);
-    datagrams(&bed.core, outside, &bed.host, inside);
+    let (inside, outside) = (parse_address(ON_BOARD_HOST), parse_address(CORRESPONDENT));
+    udp_burst_arrives(&bed.host, inside, &bed.core, outside);
+    udp_burst_arrives(&bed.core, outside, &bed.host, inside);
     for host in [&bed.host, &bed.core] {
-        assert_eq!(checksum_errors(host), 0);
+        assert_eq!(checksum_error_count(host), 0);
     }
     for reason in ["failed", "malformed", "outer_source", "inner_source"] {
         assert_eq!(count(&format!("fast_path.left.{reason}")), 0, "{reason}");
     }
     // Each station reports the packet counts of each tunnel.
     for station in [&agent, &router] {
-        let tunnel = &station.show("tunnels")[0];
+        let tunnel = &station.show_json("tunnels")[0];
         for name in ["packets_in", "packets_out"] {
             assert!(tunnel[name].as_u64().is_some_and(|number| number > needed / 4), "{tunnel}");
         }
@@ -84,15 +87,15 @@ fn all_arrives(udp: bool, off: &[&str]) {
 
 #[test]
 fn tunnels_in_ipv4_take_the_fast_path() {
-    if possible() {
-        all_arrives(false, &[]);
+    if can_run_or_report() {
+        check_bursts_arrive(false, &[]);
     }
 }
 
 #[test]
 fn tunnels_in_udp_take_the_fast_path() {
-    if possible() {
-        all_arrives(true, &[]);
+    if can_run_or_report() {
+        check_bursts_arrive(true, &[]);
     }
 }
 
@@ -100,29 +103,29 @@ fn tunnels_in_udp_take_the_fast_path() {
 /// checksums after the tunnel encapsulation.
 #[test]
 fn super_packets_inside_ipv4_are_split_behind_the_tunnel() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     for udp in [false, true] {
-        all_arrives(udp, &["tso", "gso", "tx-udp-segmentation", "tx"]);
+        check_bursts_arrive(udp, &["tso", "gso", "tx-udp-segmentation", "tx"]);
     }
 }
 
 /// Each end accepts the checksums, bursts and super packets that the other end sends.
 #[test]
 fn a_station_with_a_fast_path_and_one_without_exchange_packets() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     for udp in [false, true] {
         for paths in [["bpf", "tun"], ["tun", "bpf"]] {
-            let (bed, _nat, _agent, _router) = inside_ipv4(udp, paths);
-            exchange(&bed);
-            let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
-            datagrams(&bed.host, inside, &bed.core, outside);
-            datagrams(&bed.core, outside, &bed.host, inside);
+            let (bed, _nat, _agent, _router) = start_with_ipv4_tunnel(udp, paths);
+            exchange_tcp_streams(&bed);
+            let (inside, outside) = (parse_address(ON_BOARD_HOST), parse_address(CORRESPONDENT));
+            udp_burst_arrives(&bed.host, inside, &bed.core, outside);
+            udp_burst_arrives(&bed.core, outside, &bed.host, inside);
             for host in [&bed.host, &bed.core] {
-                assert_eq!(checksum_errors(host), 0, "{paths:?}, UDP {udp}");
+                assert_eq!(checksum_error_count(host), 0, "{paths:?}, UDP {udp}");
             }
         }
     }
@@ -131,21 +134,22 @@ fn a_station_with_a_fast_path_and_one_without_exchange_packets() {
 /// A policy balances several flows over an uplink with IPv6 and an uplink with IPv4 behind a NAT.
 #[test]
 fn balanced_packets_inside_ipv4_take_the_fast_path() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let bed = dual();
-    without_ipv6(&bed, &[1]);
-    let _nat = behind_nat(&bed, 1);
-    let balanced = policy("balance", "'wlan0', 'wwan0'").replace("ports = [4242]\n", "");
-    let (agent, router) =
-        start_both(&bed, with_path("bpf"), |config| with_path("bpf")(identified(config)) + &balanced);
+    let bed = dual_stack_testbed();
+    remove_ipv6(&bed, &[1]);
+    let _nat = put_uplink_behind_nat(&bed, 1);
+    let balanced = policy_config("balance", "'wlan0', 'wwan0'").replace("ports = [4242]\n", "");
+    let (agent, router) = start_both_adapted(&bed, set_path("bpf"), |config| {
+        set_path("bpf")(config_with_identifiers(config)) + &balanced
+    });
     wait_until("both are registered", seconds(15), || agent.bindings().len() == 2);
-    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     // Returns the packets that the router and the home agent have sent, by tunnel.
     let sent = || {
         [&router, &agent].map(|station| {
-            let tunnels = station.show("tunnels");
+            let tunnels = station.show_json("tunnels");
             let of = |tunnel: &Value| {
                 let end = format!("{} {}", tunnel["encapsulation"], tunnel["local"]);
                 (end, tunnel["packets_out"].as_u64().expect("a number"))
@@ -153,14 +157,14 @@ fn balanced_packets_inside_ipv4_take_the_fast_path() {
             tunnels.as_array().expect("an array").iter().map(of).collect::<BTreeMap<_, _>>()
         })
     };
-    let (before, counts) = (slow(&bed), sent());
+    let (before, counts) = (slow_path_packets(&bed), sent());
     let sockets = 40;
     let echo = "import socket, sys
 s = [socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) for _ in range(40)]
 for _ in range(50):
     for each in s:
         each.sendto(b'x' * 100, (sys.argv[1], 9999))";
-    let output = bed.host.output(&["python3", "-c", echo, CORRESPONDENT]);
+    let output = bed.host.run_program(&["python3", "-c", echo, CORRESPONDENT]);
     assert!(output.status.success());
     let packets = sockets * 50;
     let grown = || {
@@ -171,7 +175,7 @@ for _ in range(50):
         grown
     };
     wait_until("they are counted", seconds(10), || grown().iter().sum::<u64>() >= packets);
-    let by_slow = slow(&bed) - before;
+    let by_slow = slow_path_packets(&bed) - before;
     let grown = grown();
     println!("{packets} packets: {grown:?} by tunnel, {by_slow} by the slow path");
     assert!(grown[1] > packets / 6, "{grown:?}");

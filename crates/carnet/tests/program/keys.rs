@@ -3,43 +3,43 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
-use crate::hosts::{assert_same, possible, seconds, wait_until};
+use crate::hosts::{assert_same_state, can_run_or_report, seconds, wait_until};
 use crate::station::Station;
-use crate::testbed::{CARE_OF, Testbed};
+use crate::testbed::{CARE_OF_ADDRESSES, Testbed};
 
-pub(crate) const OLD: &str = "auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
-pub(crate) const BOTH: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f', \
+pub(crate) const OLD_KEY: &str = "auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
+pub(crate) const NEW_AND_OLD_KEY: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f', \
                     former = [{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }] }";
-pub(crate) const NEW: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f' }";
+pub(crate) const NEW_KEY: &str = "auth = { spi = 301, key = 'f0e1d2c3b4a5968778695a4b3c2d1e0f' }";
 
 /// The operator follows the three steps of docs/operating.md, for a change of the key and back.
 #[test]
 fn a_key_is_changed_under_traffic_and_no_packet_is_lost() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let (agent, router) = bed.start();
-    let traffic = bed.echo(1000);
-    traffic.flows();
-    let before = (bed.agent.snapshot(), bed.router.snapshot());
+    let (agent, router) = bed.start_stations();
+    let traffic = bed.start_echo(1000);
+    traffic.wait_until_flowing();
+    let before = (bed.agent.kernel_state(), bed.router.kernel_state());
     let bindings = agent.bindings();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
-    for [first, both, last] in [[OLD, BOTH, NEW], [NEW, BOTH, OLD]] {
+    for [first, both, last] in [[OLD_KEY, NEW_AND_OLD_KEY, NEW_KEY], [NEW_KEY, NEW_AND_OLD_KEY, OLD_KEY]] {
         let renew = |auth: &str| {
             let count = acknowledged();
-            router.reload(&bed.router_config().replace(OLD, auth));
+            router.reload(&bed.router_config().replace(OLD_KEY, auth));
             wait_until("the registration is renewed", seconds(10), || acknowledged() > count);
         };
-        agent.reload(&bed.agent_config().replace(OLD, both));
+        agent.reload(&bed.agent_config().replace(OLD_KEY, both));
         renew(first);
         renew(last);
-        agent.reload(&bed.agent_config().replace(OLD, last));
+        agent.reload(&bed.agent_config().replace(OLD_KEY, last));
         renew(last);
     }
     assert_eq!(agent.bindings(), bindings);
-    assert_same(&before.0, &bed.agent.snapshot(), "after keys were changed, at the home agent");
-    assert_same(&before.1, &bed.router.snapshot(), "after keys were changed, at the mobile router");
+    assert_same_state(&before.0, &bed.agent.kernel_state(), "after keys were changed, at the home agent");
+    assert_same_state(&before.1, &bed.router.kernel_state(), "after keys were changed, at the mobile router");
     for reason in
         ["unknown_spi", "authentication_failed", "authentication_missing", "rate_limited", "refused"]
     {
@@ -48,19 +48,22 @@ fn a_key_is_changed_under_traffic_and_no_packet_is_lost() {
         }
     }
     let report = traffic.stop();
-    assert_eq!(report.lost, 0, "{report:?}");
-    println!("two changes of a key: {} packets, longest silence {:?}", report.sent, report.silence);
+    assert_eq!(report.lost_packets, 0, "{report:?}");
+    println!(
+        "two changes of a key: {} packets, longest silence {:?}",
+        report.sent_packets, report.longest_silence
+    );
 
     // Control: the home agent drops a message with a removed key, because no node has this key.
     let unknown = agent.counter("mobility.dropped.unknown_spi");
-    router.reload(&bed.router_config().replace(OLD, NEW));
+    router.reload(&bed.router_config().replace(OLD_KEY, NEW_KEY));
     wait_until("it is not believed", seconds(10), || agent.counter("mobility.dropped.unknown_spi") > unknown);
-    assert_eq!(agent.bindings()[0].1, CARE_OF[0], "the binding lasts for what is left of it");
+    assert_eq!(agent.bindings()[0].1, CARE_OF_ADDRESSES[0], "the binding lasts for what is left of it");
 }
 
 /// Returns the places in the station's writable memory that contain these octets. An attacker who controls
 /// the process would find them there.
-fn found(station: &Station, octets: &[u8]) -> Vec<String> {
+fn memory_areas_with(station: &Station, octets: &[u8]) -> Vec<String> {
     let maps = fs::read_to_string(format!("/proc/{}/maps", station.pid())).expect("its maps");
     let memory = File::open(format!("/proc/{}/mem", station.pid())).expect("its memory");
     let mut places = Vec::new();
@@ -80,7 +83,7 @@ fn found(station: &Station, octets: &[u8]) -> Vec<String> {
 }
 
 /// Returns a key in two forms: as octets, and as the hexadecimal digits in the config.
-fn forms(digits: &str) -> [Vec<u8>; 2] {
+fn key_representations(digits: &str) -> [Vec<u8>; 2] {
     let octet = |at: usize| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits");
     [(0..digits.len()).step_by(2).map(octet).collect(), digits.as_bytes().to_vec()]
 }
@@ -88,52 +91,52 @@ fn forms(digits: &str) -> [Vec<u8>; 2] {
 /// A process has only the keys that it needs, and no copy of the config's text.
 #[test]
 fn a_key_is_in_memory_only_where_the_program_needs_it() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    const FIRST: &str = "9f3a71c5d2e8460b97f1ac5e23d8b604";
-    const SECOND: &str = "5be07d1398cf4a62e4b9731f06ad8c25";
+    const FIRST_KEY: &str = "9f3a71c5d2e8460b97f1ac5e23d8b604";
+    const SECOND_KEY: &str = "5be07d1398cf4a62e4b9731f06ad8c25";
     let bed = Testbed::new();
     let with = |config: String, key: &str| config.replace("000102030405060708090a0b0c0d0e0f", key);
-    let agent = Station::start(&bed.agent, &with(bed.agent_config(), FIRST));
-    let router = Station::start(&bed.router, &with(bed.router_config(), FIRST));
-    router.registered();
+    let agent = Station::start(&bed.agent, &with(bed.agent_config(), FIRST_KEY));
+    let router = Station::start(&bed.router, &with(bed.router_config(), FIRST_KEY));
+    router.wait_until_registered();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
     // A home agent has the key with which it verifies. A mobile router has two keys. It derives keys for home
     // agents from the key of its config, and has the derived key for this home agent.
     let expect = |key: &str, in_agent: usize, in_router: usize, changing: bool| {
-        let [octets, digits] = forms(key);
+        let [octets, digits] = key_representations(key);
         for (station, number) in [(&agent, in_agent), (&router, in_router)] {
-            let (places, texts) = (found(station, &octets), found(station, &digits));
+            let (places, texts) = (memory_areas_with(station, &octets), memory_areas_with(station, &digits));
             // If a node has two keys, memory may contain one of the keys a second time, beside the node's
             // pointer to both.
             let most = if changing { number.min(1) + number } else { number };
-            let config = station.config.display();
+            let config = station.config_file.display();
             assert!(texts.is_empty(), "digits in {config}: {texts:#?}");
             assert!((number..=most).contains(&places.len()), "{config}: {places:#?}, expected {number}");
         }
     };
-    expect(FIRST, 1, 2, false);
+    expect(FIRST_KEY, 1, 2, false);
 
     let renew = |of_agent: &str, of_router: &str| {
         let before = acknowledged();
-        agent.reload(&bed.agent_config().replace(OLD, of_agent));
-        router.reload(&bed.router_config().replace(OLD, of_router));
+        agent.reload(&bed.agent_config().replace(OLD_KEY, of_agent));
+        router.reload(&bed.router_config().replace(OLD_KEY, of_router));
         wait_until("the registration is renewed", seconds(10), || acknowledged() > before);
     };
-    let first = format!("{{ spi = 300, key = '{FIRST}' }}");
-    let second = format!("auth = {{ spi = 301, key = '{SECOND}'");
+    let first = format!("{{ spi = 300, key = '{FIRST_KEY}' }}");
+    let second = format!("auth = {{ spi = 301, key = '{SECOND_KEY}'");
     renew(&format!("{second}, former = [{first}] }}"), &format!("{second} }}"));
-    expect(FIRST, 1, 0, true);
-    expect(SECOND, 1, 2, true);
+    expect(FIRST_KEY, 1, 0, true);
+    expect(SECOND_KEY, 1, 2, true);
     renew(&format!("{second} }}"), &format!("{second} }}"));
-    expect(FIRST, 0, 0, false);
-    expect(SECOND, 1, 2, false);
+    expect(FIRST_KEY, 0, 0, false);
+    expect(SECOND_KEY, 1, 2, false);
 
     // The process does not keep a key of a refused config either.
     let third = "c4d81e6f2b93507a1d8e64f0a7b2593c";
-    let refused = bed.agent_config().replace(OLD, &format!("auth = {{ spi = 3, key = '{third}' }}"));
+    let refused = bed.agent_config().replace(OLD_KEY, &format!("auth = {{ spi = 3, key = '{third}' }}"));
     agent.reload(&refused);
-    assert!(agent.log().contains("cannot apply the changed config"), "{}", agent.log());
+    assert!(agent.log_text().contains("cannot apply the changed config"), "{}", agent.log_text());
     expect(third, 0, 0, false);
 }

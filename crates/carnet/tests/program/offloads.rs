@@ -4,19 +4,19 @@
 use carnet_wire::checksum;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
-use crate::bursts::{STREAM, datagrams, exchange, pieces};
-use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::bursts::{STREAM_LENGTH, exchange_tcp_streams, segment_counts, udp_burst_arrives};
+use crate::hosts::{Host, can_run_or_report, output_text, seconds, wait_until};
 use crate::station::Station;
-use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
-use crate::traffic::Sniffer;
+use crate::testbed::{CORRESPONDENT, ON_BOARD_HOST, Testbed, parse_address};
+use crate::traffic::PacketSniffer;
 
 /// Returns a testbed in which most packets take a fast path. The interfaces of both stations have the
 /// features in `off` turned off.
-fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
+fn start_on_path_with_offloads_off(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
     let bed = Testbed::new();
     let set = |host: &Host, interface: &str, feature: &str, value: &str| {
-        let output = host.output(&["ethtool", "-K", interface, feature, value]);
-        assert!(output.status.success(), "ethtool (Debian package ethtool): {}", said(&output));
+        let output = host.run_program(&["ethtool", "-K", interface, feature, value]);
+        assert!(output.status.success(), "ethtool (Debian package ethtool): {}", output_text(&output));
     };
     for (host, interface) in [(&bed.router, "lan0"), (&bed.router, "wlan0"), (&bed.agent, "ha0")] {
         off.iter().for_each(|feature| set(host, interface, feature, "off"));
@@ -35,27 +35,27 @@ fn fast_path(path: &str, off: &[&str]) -> (Testbed, Station, Station) {
     let path = format!("\n[dataplane]\npath = '{path}'\n");
     let agent = Station::start(&bed.agent, &(bed.agent_config() + &path));
     let router = Station::start(&bed.router, &(bed.router_config() + &path));
-    router.registered();
-    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
+    router.wait_until_registered();
+    wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     (bed, agent, router)
 }
 
 /// Returns the number of packets that a host has received with a wrong checksum.
-pub fn checksum_errors(host: &Host) -> u64 {
-    let tcp = host.output(&["cat", "/proc/net/snmp"]);
+pub fn checksum_error_count(host: &Host) -> u64 {
+    let tcp = host.run_program(&["cat", "/proc/net/snmp"]);
     let tcp = String::from_utf8_lossy(&tcp.stdout).into_owned();
     let mut lines = tcp.lines().filter(|line| line.starts_with("Tcp:"));
     let (names, values) = (lines.next().expect("names"), lines.next().expect("values"));
     let at = names.split(' ').position(|name| name == "InCsumErrors").expect("a counter");
     let tcp: u64 = values.split(' ').nth(at).and_then(|value| value.parse().ok()).expect("a number");
-    let udp = host.output(&["cat", "/proc/net/snmp6"]);
+    let udp = host.run_program(&["cat", "/proc/net/snmp6"]);
     let udp = String::from_utf8_lossy(&udp.stdout).into_owned();
     let udp = udp.lines().find(|line| line.starts_with("Udp6InCsumErrors")).expect("a counter");
     tcp + udp.split_whitespace().nth(1).and_then(|value| value.parse::<u64>().ok()).expect("a number")
 }
 
 /// Returns whether the TCP or UDP checksum of a packet is right.
-fn is_intact(packet: &[u8]) -> bool {
+fn has_intact_checksum(packet: &[u8]) -> bool {
     let (header, payload) = Header::parse_packet(packet).expect("a packet");
     match header.next_header {
         protocol::TCP | protocol::UDP => {
@@ -68,18 +68,19 @@ fn is_intact(packet: &[u8]) -> bool {
 
 /// Sends streams and bursts in both directions, while the stations' interfaces have the features in `off`
 /// turned off.
-fn all_arrives(path: &str, off: &[&str]) {
-    let (bed, agent, router) = fast_path(path, off);
-    let sniffers = [Sniffer::start(&bed.host, &["eth0"]), Sniffer::start(&bed.core, &["ha", "wlan"])];
+fn check_bursts_arrive(path: &str, off: &[&str]) {
+    let (bed, agent, router) = start_on_path_with_offloads_off(path, off);
+    let sniffers =
+        [PacketSniffer::start(&bed.host, &["eth0"]), PacketSniffer::start(&bed.core, &["ha", "wlan"])];
     let count = |name: &str| router.counter(name) + agent.counter(name);
     let (encapsulated, decapsulated) = (count("tunnel.encapsulated"), count("tunnel.decapsulated"));
     let slow = || {
-        let both = [pieces(&bed.router), pieces(&bed.agent)];
+        let both = [segment_counts(&bed.router), segment_counts(&bed.agent)];
         both[0].0 + both[1].0
     };
     let before = slow();
-    exchange(&bed);
-    let needed = 2 * (STREAM / 1460) as u64;
+    exchange_tcp_streams(&bed);
+    let needed = 2 * (STREAM_LENGTH / 1460) as u64;
     let counted = (count("tunnel.encapsulated") - encapsulated, count("tunnel.decapsulated") - decapsulated);
     println!(
         "{path}, without {off:?}: {counted:?} packets in and out of tunnels, {} of them by the slow path",
@@ -90,12 +91,12 @@ fn all_arrives(path: &str, off: &[&str]) {
     assert!(counted.0 < 2 * needed && counted.1 < 2 * needed, "{counted:?}, expected {needed}");
     assert!(slow() - before < needed / 4, "{} packets took the slow path", slow() - before);
 
-    let (inside, outside) = (address(INSIDE), address(CORRESPONDENT));
-    let able =
-        datagrams(&bed.host, inside, &bed.core, outside) && datagrams(&bed.core, outside, &bed.host, inside);
+    let (inside, outside) = (parse_address(ON_BOARD_HOST), parse_address(CORRESPONDENT));
+    let able = udp_burst_arrives(&bed.host, inside, &bed.core, outside)
+        && udp_burst_arrives(&bed.core, outside, &bed.host, inside);
     assert!(able, "UDP_SEGMENT");
     for host in [&bed.host, &bed.core] {
-        assert_eq!(checksum_errors(host), 0);
+        assert_eq!(checksum_error_count(host), 0);
     }
     for sniffer in sniffers {
         let heard = sniffer.stop();
@@ -109,7 +110,10 @@ fn all_arrives(path: &str, off: &[&str]) {
             // partial, and the next interface would complete it.
             let inner = header.next_header == protocol::IPV6;
             if off.contains(&"tx") {
-                assert!(is_intact(if inner { &packet[HEADER_LEN..] } else { &packet }), "{packet:02x?}");
+                assert!(
+                    has_intact_checksum(if inner { &packet[HEADER_LEN..] } else { &packet }),
+                    "{packet:02x?}"
+                );
             }
         }
     }
@@ -120,28 +124,28 @@ fn all_arrives(path: &str, off: &[&str]) {
 
 #[test]
 fn fast_path_forwards_super_packets_in_one_piece() {
-    if possible() {
-        all_arrives("bpf", &[]);
+    if can_run_or_report() {
+        check_bursts_arrive("bpf", &[]);
     }
 }
 
 #[test]
 fn super_packets_are_split_behind_the_tunnel() {
-    if possible() {
-        all_arrives("bpf", &["tso", "gso", "tx-udp-segmentation"]);
+    if can_run_or_report() {
+        check_bursts_arrive("bpf", &["tso", "gso", "tx-udp-segmentation"]);
     }
 }
 
 #[test]
 fn super_packets_are_split_with_checksums_behind_the_tunnel() {
-    if possible() {
-        all_arrives("bpf", &["tso", "gso", "tx-udp-segmentation", "tx"]);
+    if can_run_or_report() {
+        check_bursts_arrive("bpf", &["tso", "gso", "tx-udp-segmentation", "tx"]);
     }
 }
 
 #[test]
 fn xdp_forwards_packets_of_hosts_with_offloads() {
-    if possible() {
-        all_arrives("xdp", &[]);
+    if can_run_or_report() {
+        check_bursts_arrive("xdp", &[]);
     }
 }

@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 
 use nix::sys::signal::Signal;
 
-use crate::hosts::{possible, said, seconds, slowness, wait_for, wait_until};
+use crate::hosts::{can_run_or_report, output_text, seconds, time_factor, wait_for, wait_until};
 use crate::station::Station;
-use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, with_station};
+use crate::testbed::{CORRESPONDENT, ON_BOARD_HOST, Testbed, config_with_station_line};
 
-const CLIENTS: &str = include_str!("dhcp_clients.py");
+const CLIENTS_PROGRAM: &str = include_str!("dhcp_clients.py");
 
 /// Returns whether a program exists. If not, prints that the test needs it.
-pub(crate) fn has(program: &str) -> bool {
+pub(crate) fn has_program(program: &str) -> bool {
     let words = format!("command -v {program}");
     let there = Command::new("sh").args(["-c", &words]).output().is_ok_and(|it| it.status.success());
     if !there {
@@ -24,119 +24,119 @@ pub(crate) fn has(program: &str) -> bool {
 }
 
 /// Returns the config of a router that serves hosts on `lan0`. It keeps its leases.
-pub(crate) fn config(bed: &Testbed, of_router: &str, of_lan: &str) -> String {
-    let state = format!("state_dir = '{}'", bed.scratch.path("state").display());
+pub(crate) fn on_board_config(bed: &Testbed, of_router: &str, of_lan: &str) -> String {
+    let state = format!("state_dir = '{}'", bed.scratch.path_of("state").display());
     let lan = format!("[[mobile_router.lan]]\ninterface = 'lan0'\n{of_lan}\n");
     let of_router = format!("ipv4_prefixes = ['10.42.4.0/22']\n{of_router}\n");
-    with_station(&bed.router_config(), &state).replace("lan = ['lan0']\n", &of_router) + &lan
+    config_with_station_line(&bed.router_config(), &state).replace("lan = ['lan0']\n", &of_router) + &lan
 }
 
 /// Gives the router its IPv4 address on board.
-pub(crate) fn with_ipv4(bed: &Testbed) {
-    bed.router.ip("-4 addr add 10.42.4.1/22 dev lan0");
+pub(crate) fn add_ipv4_address(bed: &Testbed) {
+    bed.router.run_ip("-4 addr add 10.42.4.1/22 dev lan0");
 }
 
 /// Returns the hosts with a lease: link-layer address, address and name.
-pub(crate) fn leases(router: &Station) -> Vec<(String, String, String)> {
+pub(crate) fn leases_of(router: &Station) -> Vec<(String, String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    let lans = router.show("lan");
+    let lans = router.show_json("lan");
     let hosts = lans[0]["hosts"].as_array().cloned().unwrap_or_default();
     hosts.iter().map(|host| (text(&host["mac"]), text(&host["address"]), text(&host["name"]))).collect()
 }
 
 /// Makes the host request an address with busybox's DHCP client. Returns the variables that the client passes
 /// to its script.
-pub(crate) fn udhcpc(bed: &Testbed, name: &str) -> BTreeMap<String, String> {
-    let script = bed.scratch.path("udhcpc.sh");
+pub(crate) fn run_udhcpc(bed: &Testbed, name: &str) -> BTreeMap<String, String> {
+    let script = bed.scratch.path_of("udhcpc.sh");
     std::fs::write(&script, "#!/bin/sh\n[ \"$1\" = bound ] && env\ntrue\n").expect("a script");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).expect("a mode");
     let (script, hostname) = (script.display().to_string(), format!("hostname:{name}"));
     let words = ["busybox", "udhcpc", "-i", "eth0", "-f", "-q", "-n", "-t", "10", "-T", "2"];
     let more = ["-s", &script, "-x", &hostname, "-O", "search", "-O", "mtu", "-O", "114"];
-    let output = bed.host.output(&[&words[..], &more[..]].concat());
-    assert!(output.status.success(), "{}", said(&output));
+    let output = bed.host.run_program(&[&words[..], &more[..]].concat());
+    assert!(output.status.success(), "{}", output_text(&output));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().filter_map(|line| line.split_once('=')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect()
 }
 
 #[test]
 fn real_clients_get_addresses_and_keep_them_over_a_kill() {
-    if !possible() || !has("busybox") {
+    if !can_run_or_report() || !has_program("busybox") {
         return;
     }
     let bed = Testbed::new();
-    with_ipv4(&bed);
-    let config = config(
+    add_ipv4_address(&bed);
+    let config = on_board_config(
         &bed,
         "",
         "search = ['bus.example']\nmtu = 1400\ndhcp_range = '10.42.4.10-10.42.4.19'\ndns = ['10.42.4.1']",
     );
     let mut router = Station::start(&bed.router, &config);
-    let bound = udhcpc(&bed, "Tablet_1");
+    let bound = run_udhcpc(&bed, "Tablet_1");
     let value = |name: &str| bound.get(name).map(String::as_str);
     assert_eq!(value("ip"), Some("10.42.4.10"), "{bound:?}");
     assert_eq!((value("subnet"), value("router")), (Some("255.255.252.0"), Some("10.42.4.1")));
     assert_eq!((value("dns"), value("mtu")), (Some("10.42.4.1"), Some("1400")));
     assert_eq!((value("domain"), value("search")), (Some("bus.example"), Some("bus.example")));
-    let before = leases(&router);
+    let before = leases_of(&router);
     assert!(matches!(&before[..], [(_, _, name)] if name == "tablet-1"), "{before:?}");
-    assert!(router.log().contains("given to"), "{}", router.log());
+    assert!(router.log_text().contains("given to"), "{}", router.log_text());
 
     // After `kill -9` of the router, the client still has its address, and another client gets another
     // address.
-    router.end_by(Signal::SIGKILL);
+    router.end_by_signal(Signal::SIGKILL);
     let router = Station::start(&bed.router, &config);
-    assert_eq!(leases(&router), before);
-    bed.host.ip("link set eth0 address 02:00:00:00:00:42");
-    assert_eq!(udhcpc(&bed, "other").get("ip").map(String::as_str), Some("10.42.4.11"));
-    assert_eq!(leases(&router).len(), 2);
+    assert_eq!(leases_of(&router), before);
+    bed.host.run_ip("link set eth0 address 02:00:00:00:00:42");
+    assert_eq!(run_udhcpc(&bed, "other").get("ip").map(String::as_str), Some("10.42.4.11"));
+    assert_eq!(leases_of(&router).len(), 2);
     assert_eq!(router.counter("lan.dhcp.acks"), 1);
 }
 
 #[test]
 fn dhclient_gets_an_address_and_gives_it_back() {
-    if !possible() || !has("dhclient") {
+    if !can_run_or_report() || !has_program("dhclient") {
         return;
     }
     let bed = Testbed::new();
-    with_ipv4(&bed);
-    let router = Station::start(&bed.router, &config(&bed, "", "search = ['bus.example']"));
-    let file = |name: &str| bed.scratch.path(name).display().to_string();
+    add_ipv4_address(&bed);
+    let router = Station::start(&bed.router, &on_board_config(&bed, "", "search = ['bus.example']"));
+    let file = |name: &str| bed.scratch.path_of(name).display().to_string();
     let (leases_file, pid, config_file) = (file("leases"), file("pid"), file("dhclient.conf"));
     std::fs::write(&config_file, "request subnet-mask, routers, domain-search;\n").expect("a file");
     let words = ["dhclient", "-4", "-1", "-cf", &config_file, "-lf", &leases_file, "-pf", &pid];
     let run = |more: &[&str]| {
-        let output = bed.host.output(&[&words[..], more].concat());
-        assert!(output.status.success(), "{}", said(&output));
+        let output = bed.host.run_program(&[&words[..], more].concat());
+        assert!(output.status.success(), "{}", output_text(&output));
     };
     run(&["-sf", "/bin/true", "eth0"]);
     let stored = std::fs::read_to_string(&leases_file).expect("leases");
     assert!(stored.contains("fixed-address 10.42.6.0;"), "the upper half of the prefix: {stored}");
     assert!(stored.contains("domain-search \"bus.example.\""), "{stored}");
-    wait_until("a lease", seconds(5), || leases(&router).len() == 1);
+    wait_until("a lease", seconds(5), || leases_of(&router).len() == 1);
     // The client's script does not set the address, so the client could not send its release. The test sets
     // the address for it.
-    bed.host.ip("-4 addr add 10.42.6.0/22 dev eth0");
+    bed.host.run_ip("-4 addr add 10.42.6.0/22 dev eth0");
     run(&["-sf", "/bin/true", "-r", "eth0"]);
-    wait_until("the lease is given back", seconds(5), || leases(&router).is_empty());
+    wait_until("the lease is given back", seconds(5), || leases_of(&router).is_empty());
     assert_eq!(router.counter("lan.dhcp.releases"), 1);
 }
 
 #[test]
 fn thousand_clients_get_thousand_addresses_over_three_kills() {
-    if !possible() || !has("python3") {
+    if !can_run_or_report() || !has_program("python3") {
         return;
     }
     let bed = Testbed::new();
-    with_ipv4(&bed);
-    let config = config(&bed, "", "dhcp_range = '10.42.4.2-10.42.7.254'");
+    add_ipv4_address(&bed);
+    let config = on_board_config(&bed, "", "dhcp_range = '10.42.4.2-10.42.7.254'");
     let mut router = Station::start(&bed.router, &config);
-    let script = bed.scratch.path("clients.py");
-    std::fs::write(&script, CLIENTS).expect("a script");
-    let limit = (60 * slowness()).to_string();
+    let script = bed.scratch.path_of("clients.py");
+    std::fs::write(&script, CLIENTS_PROGRAM).expect("a script");
+    let limit = (60 * time_factor()).to_string();
     let words = ["/usr/bin/python3", script.to_str().expect("a path"), "eth0", "1000", "150", &limit];
-    let mut clients = bed.host.spawn(&words.map(str::to_owned), |command| {
+    let mut clients = bed.host.spawn_program(&words.map(str::to_owned), |command| {
         command.stdout(Stdio::piped());
     });
     let lines = BufReader::new(clients.stdout.take().expect("a pipe")).lines().map_while(Result::ok);
@@ -150,51 +150,53 @@ fn thousand_clients_get_thousand_addresses_over_three_kills() {
             break;
         }
         let owner = owners.entry(address.to_owned()).or_insert_with(|| mac.to_owned());
-        assert_eq!(owner, mac, "{address} has two hosts: {}", router.log());
+        assert_eq!(owner, mac, "{address} has two hosts: {}", router.log_text());
         given.insert(mac.to_owned(), address.to_owned());
         if kills.last() == Some(&given.len()) {
             kills.pop();
-            router.end_by(Signal::SIGKILL);
+            router.end_by_signal(Signal::SIGKILL);
             router = Station::start(&bed.router, &config);
         }
     }
     let _ = clients.wait();
     let addresses: BTreeSet<&String> = given.values().collect();
-    assert_eq!((given.len(), addresses.len()), (1000, 1000), "{}", router.log());
+    assert_eq!((given.len(), addresses.len()), (1000, 1000), "{}", router.log_text());
     assert!(kills.is_empty(), "{kills:?}");
     println!("1,000 clients had addresses after {took:?} s");
     let held: BTreeMap<String, String> =
-        leases(&router).into_iter().map(|(mac, address, _)| (mac, address)).collect();
+        leases_of(&router).into_iter().map(|(mac, address, _)| (mac, address)).collect();
     assert_eq!(held, given);
     // The log must not have a line for each of these events.
-    let events = router.log().matches("given to").count();
+    let events = router.log_text().matches("given to").count();
     assert!(events < 300, "{events}");
 }
 
 #[test]
 fn hosts_with_fixed_addresses_keep_them_and_another_program_may_have_the_port() {
-    if !possible() || !has("busybox") {
+    if !can_run_or_report() || !has_program("busybox") {
         return;
     }
     let bed = Testbed::new();
-    with_ipv4(&bed);
+    add_ipv4_address(&bed);
     // A host with a fixed address inside the server's range. A second namespace on the same link is the DHCP
     // client.
-    bed.host.ip("link add second link eth0 type macvlan mode bridge");
-    bed.host.ip("link set second up");
-    bed.host.ip("-4 addr add 10.42.4.10/22 dev second");
-    let config = config(&bed, "", "dhcp_range = '10.42.4.10-10.42.4.19'");
-    let blocker = bed.router.run(|| std::net::UdpSocket::bind("0.0.0.0:67").expect("the port"));
+    bed.host.run_ip("link add second link eth0 type macvlan mode bridge");
+    bed.host.run_ip("link set second up");
+    bed.host.run_ip("-4 addr add 10.42.4.10/22 dev second");
+    let config = on_board_config(&bed, "", "dhcp_range = '10.42.4.10-10.42.4.19'");
+    let blocker = bed.router.run_in_namespace(|| std::net::UdpSocket::bind("0.0.0.0:67").expect("the port"));
     let router = Station::start(&bed.router, &config);
     wait_until("a warning", seconds(10), || {
-        router.log().contains("another program of this machine has port 67")
+        router.log_text().contains("another program of this machine has port 67")
     });
-    let lan = router.show("lan");
+    let lan = router.show_json("lan");
     assert_eq!(lan[0]["dhcp"]["failure"], "another program of this machine has port 67");
     drop(blocker);
-    wait_until("the server is up", seconds(20), || router.log().contains("the DHCP server on lan0 is up"));
-    assert_eq!(udhcpc(&bed, "client").get("ip").map(String::as_str), Some("10.42.4.11"));
-    assert!(router.log().contains("10.42.4.10 on lan0 is in use by"), "{}", router.log());
+    wait_until("the server is up", seconds(20), || {
+        router.log_text().contains("the DHCP server on lan0 is up")
+    });
+    assert_eq!(run_udhcpc(&bed, "client").get("ip").map(String::as_str), Some("10.42.4.11"));
+    assert!(router.log_text().contains("10.42.4.10 on lan0 is in use by"), "{}", router.log_text());
     assert_eq!(router.counter("lan.dhcp.conflicts"), 1);
 }
 
@@ -215,58 +217,58 @@ while True:
 "#;
 
 /// Returns the answer of `dig` on the host, one line for each value.
-pub fn dig(bed: &Testbed, arguments: &str) -> String {
+pub fn run_dig(bed: &Testbed, arguments: &str) -> String {
     let words = ["dig", "+time=9", "+tries=1", "+short"].into_iter().chain(arguments.split(' '));
-    let output = bed.host.output(&words.collect::<Vec<_>>());
+    let output = bed.host.run_program(&words.collect::<Vec<_>>());
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 #[test]
 fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
-    if !possible() || !has("dig") || !has("busybox") || !has("python3") {
+    if !can_run_or_report() || !has_program("dig") || !has_program("busybox") || !has_program("python3") {
         return;
     }
     let bed = Testbed::new();
-    with_ipv4(&bed);
+    add_ipv4_address(&bed);
     let words = ["/usr/bin/python3", "-c", DNS_SERVER].map(str::to_owned);
-    let mut server = bed.core.spawn(&words, |command| {
+    let mut server = bed.core.spawn_program(&words, |command| {
         command.stdout(Stdio::piped());
     });
     let asked = BufReader::new(server.stdout.take().expect("a pipe")).lines();
     let forward = format!("dns_forward = ['{CORRESPONDENT}']");
-    let config = config(&bed, &forward, "search = ['bus.example']");
+    let config = on_board_config(&bed, &forward, "search = ['bus.example']");
     let _agent = Station::start(&bed.agent, &bed.agent_config());
     let router = Station::start(&bed.router, &config);
-    router.registered();
+    router.wait_until_registered();
     // Router Advertisements and DHCP name the mobile router as the DNS server.
-    let bound = udhcpc(&bed, "tablet");
+    let bound = run_udhcpc(&bed, "tablet");
     let address = bound.get("ip").cloned().expect("an address");
     assert_eq!(bound.get("dns").map(String::as_str), Some("10.42.4.1"));
     wait_for("the router advertises itself", seconds(10), || {
-        (router.show("lan")[0]["advertisement"]["dns"][0] == "2001:db8:a::1").then_some(())
+        (router.show_json("lan")[0]["advertisement"]["dns"][0] == "2001:db8:a::1").then_some(())
     });
-    bed.host.ip(&format!("-4 addr add {address}/22 dev eth0"));
+    bed.host.run_ip(&format!("-4 addr add {address}/22 dev eth0"));
 
     let server_says = "2001:db8:77::7";
-    assert_eq!(dig(&bed, "@2001:db8:a::1 www.example.net AAAA"), server_says, "{}", router.log());
-    assert_eq!(dig(&bed, "@10.42.4.1 WWW.example.net AAAA"), server_says);
-    assert_eq!(dig(&bed, "+tcp @10.42.4.1 www.example.net AAAA"), server_says);
+    assert_eq!(run_dig(&bed, "@2001:db8:a::1 www.example.net AAAA"), server_says, "{}", router.log_text());
+    assert_eq!(run_dig(&bed, "@10.42.4.1 WWW.example.net AAAA"), server_says);
+    assert_eq!(run_dig(&bed, "+tcp @10.42.4.1 www.example.net AAAA"), server_says);
     assert_eq!(router.counter("lan.dns.asked"), 1);
     // The uplink in use drops all packets, so the next query waits for the handover.
-    bed.core.ip("link set wlan down");
-    assert_eq!(dig(&bed, "@2001:db8:a::1 two.example.net AAAA"), server_says, "{}", router.log());
+    bed.core.run_ip("link set wlan down");
+    assert_eq!(run_dig(&bed, "@2001:db8:a::1 two.example.net AAAA"), server_says, "{}", router.log_text());
     // The forwarder itself resolves the names of hosts on board.
-    assert_eq!(dig(&bed, "@10.42.4.1 tablet.bus.example A"), address);
-    assert_eq!(dig(&bed, "@10.42.4.1 tablet.lan A"), address);
-    assert_eq!(dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "tablet.bus.example.");
+    assert_eq!(run_dig(&bed, "@10.42.4.1 tablet.bus.example A"), address);
+    assert_eq!(run_dig(&bed, "@10.42.4.1 tablet.lan A"), address);
+    assert_eq!(run_dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "tablet.bus.example.");
     // The forwarder must not pass these queries on: the server on the Internet would answer each with its own
     // address.
     let asked_before = router.counter("lan.dns.asked");
     for name in ["tablet.bus.example MX", "tablet.lan MX", "tablet MX", "nobody.lan AAAA", "nobody AAAA"] {
-        assert_eq!(dig(&bed, &format!("@10.42.4.1 {name}")), "", "{name}");
+        assert_eq!(run_dig(&bed, &format!("@10.42.4.1 {name}")), "", "{name}");
     }
     for address in ["2001:db8:a::77", "10.42.5.9"] {
-        assert_eq!(dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "", "{address}");
+        assert_eq!(run_dig(&bed, &format!("@2001:db8:a::1 -x {address}")), "", "{address}");
     }
     assert_eq!(router.counter("lan.dns.asked"), asked_before, "local names left the vehicle");
     let _ = (server.kill(), server.wait());
@@ -275,12 +277,12 @@ fn dns_forwarder_asks_through_the_tunnel_and_knows_hosts_on_board() {
     let ports: BTreeSet<&str> = asked.iter().filter_map(|line| line.split(' ').nth(1)).collect();
     assert_eq!(ports.len(), asked.len(), "a port for each query: {asked:?}");
     // The forwarder must not answer queries from outside the mobile network.
-    let outside = bed.core.output(&["dig", "+time=1", "+tries=1", "@2001:db8:a::1", "tablet.lan", "A"]);
-    assert!(!outside.status.success(), "{}", said(&outside));
+    let outside = bed.core.run_program(&["dig", "+time=1", "+tries=1", "@2001:db8:a::1", "tablet.lan", "A"]);
+    assert!(!outside.status.success(), "{}", output_text(&outside));
 }
 
 /// Sends a Neighbor Solicitation from a forged address, with another host's link-layer address.
-const CLAIM: &str = "
+const CLAIM_PROGRAM: &str = "
 import sys
 from scapy.all import Ether, ICMPv6ND_NS, ICMPv6NDOptSrcLLAddr, IPv6, sendp
 victim, address = sys.argv[1:]
@@ -291,56 +293,59 @@ sendp(packet, iface='eth0', verbose=False)
 
 #[test]
 fn name_on_board_has_the_ipv6_addresses_at_which_its_host_answers() {
-    if !possible() || !has("dig") || !has("busybox") || !has("scapy") {
+    if !can_run_or_report() || !has_program("dig") || !has_program("busybox") || !has_program("scapy") {
         return;
     }
     let bed = Testbed::new();
-    with_ipv4(&bed);
+    add_ipv4_address(&bed);
     let forward = format!("dns_forward = ['{CORRESPONDENT}']");
-    let router = Station::start(&bed.router, &config(&bed, &forward, "search = ['bus.example']"));
-    udhcpc(&bed, "tablet");
-    let (mac, address, _) = leases(&router)[0].clone();
-    bed.host.ip(&format!("-4 addr add {address}/22 dev eth0"));
+    let router = Station::start(&bed.router, &on_board_config(&bed, &forward, "search = ['bus.example']"));
+    run_udhcpc(&bed, "tablet");
+    let (mac, address, _) = leases_of(&router)[0].clone();
+    bed.host.run_ip(&format!("-4 addr add {address}/22 dev eth0"));
     // Returns whether the name has an address. The host has further ones, by Router Advertisements.
     let has_address =
-        |address: &str| dig(&bed, "@10.42.4.1 tablet.lan AAAA").lines().any(|known| known == address);
-    assert!(!has_address(INSIDE), "the host has not answered there yet");
-    let ping = bed.host.output(&["ping", "-6", "-c", "1", "-W", "5", "-I", INSIDE, "2001:db8:a::1"]);
-    assert!(ping.status.success(), "{}", said(&ping));
-    wait_until("the address", seconds(30), || has_address(INSIDE));
-    assert_eq!(dig(&bed, &format!("@10.42.4.1 -x {INSIDE}")), "tablet.bus.example.");
+        |address: &str| run_dig(&bed, "@10.42.4.1 tablet.lan AAAA").lines().any(|known| known == address);
+    assert!(!has_address(ON_BOARD_HOST), "the host has not answered there yet");
+    let ping =
+        bed.host.run_program(&["ping", "-6", "-c", "1", "-W", "5", "-I", ON_BOARD_HOST, "2001:db8:a::1"]);
+    assert!(ping.status.success(), "{}", output_text(&ping));
+    wait_until("the address", seconds(30), || has_address(ON_BOARD_HOST));
+    assert_eq!(run_dig(&bed, &format!("@10.42.4.1 -x {ON_BOARD_HOST}")), "tablet.bus.example.");
 
     // Another host claims the link-layer address for an address of its own.
-    const FORGED: &str = "2001:db8:a::666";
-    let claim = bed.host.output(&["/usr/bin/python3", "-c", CLAIM, &mac, FORGED]);
-    assert!(claim.status.success(), "{}", said(&claim));
-    let claimed = || bed.router.ip(&format!("-6 neigh show {FORGED} dev lan0"));
+    const FORGED_ADDRESS: &str = "2001:db8:a::666";
+    let claim = bed.host.run_program(&["/usr/bin/python3", "-c", CLAIM_PROGRAM, &mac, FORGED_ADDRESS]);
+    assert!(claim.status.success(), "{}", output_text(&claim));
+    let claimed = || bed.router.run_ip(&format!("-6 neigh show {FORGED_ADDRESS} dev lan0"));
     wait_until("the kernel believes the claim", seconds(10), || claimed().contains(&mac));
     wait_until("the kernel has verified the claim", seconds(60), || {
-        assert!(has_address(INSIDE) && !has_address(FORGED));
+        assert!(has_address(ON_BOARD_HOST) && !has_address(FORGED_ADDRESS));
         !claimed().contains(&mac)
     });
-    assert!(has_address(INSIDE) && !has_address(FORGED));
+    assert!(has_address(ON_BOARD_HOST) && !has_address(FORGED_ADDRESS));
     assert_eq!(router.counter("lan.dns.asked"), 0);
 }
 
 #[test]
 fn dhcpv6_client_without_addresses_gets_dns_and_search_list() {
-    if !possible() || !has("dhclient") {
+    if !can_run_or_report() || !has_program("dhclient") {
         return;
     }
     let bed = Testbed::new();
-    let router =
-        Station::start(&bed.router, &config(&bed, "", "dns = ['2001:db8:53::53']\nsearch = ['bus.example']"));
-    let file = |name: &str| bed.scratch.path(name).display().to_string();
+    let router = Station::start(
+        &bed.router,
+        &on_board_config(&bed, "", "dns = ['2001:db8:53::53']\nsearch = ['bus.example']"),
+    );
+    let file = |name: &str| bed.scratch.path_of(name).display().to_string();
     let (leases, pid, script) = (file("leases6"), file("pid6"), file("script6"));
     let values = file("values6");
     std::fs::write(&script, format!("#!/bin/sh\nenv > {values}\n")).expect("a script");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).expect("a mode");
     let words = ["dhclient", "-6", "-S", "-1", "-lf", &leases, "-pf", &pid, "-sf", &script, "eth0"];
-    let output = bed.host.output(&words);
-    assert!(output.status.success(), "{}\n{}", said(&output), router.log());
+    let output = bed.host.run_program(&words);
+    assert!(output.status.success(), "{}\n{}", output_text(&output), router.log_text());
     let found = std::fs::read_to_string(&values).expect("values");
     assert!(found.contains("new_dhcp6_name_servers=2001:db8:53::53"), "{found}");
     assert!(found.contains("new_dhcp6_domain_search=bus.example"), "{found}");

@@ -8,15 +8,15 @@ use nix::sys::signal::{self, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::hosts::{possible, said, seconds, slowness, wait_for, wait_until};
-use crate::on_board::{config, has, leases, udhcpc, with_ipv4};
+use crate::hosts::{can_run_or_report, output_text, seconds, time_factor, wait_for, wait_until};
+use crate::on_board::{add_ipv4_address, has_program, leases_of, on_board_config, run_udhcpc};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
-const HABITS: &str = include_str!("dhcp_habits.py");
+const HABITS_PROGRAM: &str = include_str!("dhcp_habits.py");
 
 /// Returns a file of the machine, or of `tools/setup.sh test`; otherwise prints that it is missing.
-fn program(places: &[&str], package: &str) -> Option<PathBuf> {
+fn find_program(places: &[&str], package: &str) -> Option<PathBuf> {
     let unpacked = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../out/tools");
     let found = places.iter().map(|place| unpacked.join(place)).find(|place| place.is_file());
     if found.is_none() {
@@ -27,14 +27,15 @@ fn program(places: &[&str], package: &str) -> Option<PathBuf> {
 
 #[test]
 fn lease_is_given_back_by_dhcp_release() {
-    if !possible() || !has("busybox") || !has("dhcp_release") {
+    if !can_run_or_report() || !has_program("busybox") || !has_program("dhcp_release") {
         return;
     }
     let bed = Testbed::new();
-    with_ipv4(&bed);
-    let router = Station::start(&bed.router, &config(&bed, "", "dhcp_range = '10.42.4.10-10.42.4.19'"));
-    assert_eq!(udhcpc(&bed, "tablet").get("ip").map(String::as_str), Some("10.42.4.10"));
-    let (mac, address, _) = leases(&router)[0].clone();
+    add_ipv4_address(&bed);
+    let router =
+        Station::start(&bed.router, &on_board_config(&bed, "", "dhcp_range = '10.42.4.10-10.42.4.19'"));
+    assert_eq!(run_udhcpc(&bed, "tablet").get("ip").map(String::as_str), Some("10.42.4.10"));
+    let (mac, address, _) = leases_of(&router)[0].clone();
     // The program believes that it runs on the server: it names the first address of the interface as the
     // server, and sends to it.
     for line in [
@@ -43,41 +44,41 @@ fn lease_is_given_back_by_dhcp_release() {
         "route del local 10.42.4.1 dev eth0 table local",
         "route add 10.42.4.1/32 dev eth0 src 10.42.4.10",
     ] {
-        bed.host.ip(line);
+        bed.host.run_ip(line);
     }
     let release = |mac: &str| {
-        let output = bed.host.output(&["dhcp_release", "eth0", &address, mac]);
-        assert!(output.status.success(), "{}", said(&output));
+        let output = bed.host.run_program(&["dhcp_release", "eth0", &address, mac]);
+        assert!(output.status.success(), "{}", output_text(&output));
     };
     release("02:00:00:00:00:77");
     wait_until("a release by another host", seconds(5), || router.counter("lan.dhcp.dropped.not_owner") == 1);
-    assert_eq!(leases(&router).len(), 1);
+    assert_eq!(leases_of(&router).len(), 1);
     release(&mac);
-    wait_until("the lease is given back", seconds(5), || leases(&router).is_empty());
+    wait_until("the lease is given back", seconds(5), || leases_of(&router).is_empty());
     assert_eq!(router.counter("lan.dhcp.releases"), 1);
 }
 
 #[test]
 fn rdnssd_and_the_kernel_follow_the_router_advertisements() {
-    let Some(rdnssd) = program(&["rdnssd", "/sbin/rdnssd", "/usr/sbin/rdnssd"], "rdnssd") else {
+    let Some(rdnssd) = find_program(&["rdnssd", "/sbin/rdnssd", "/usr/sbin/rdnssd"], "rdnssd") else {
         assert_ne!(std::env::var("CARNET_REQUIRE_TOOLS").as_deref(), Ok("1"), "rdnssd is missing");
         return;
     };
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    bed.host.ip("-6 addr flush dev eth0 scope global");
-    bed.host.ip("-6 route del default");
-    let (resolv, pid) = (bed.scratch.path("resolv"), bed.scratch.path("rdnssd.pid"));
+    bed.host.run_ip("-6 addr flush dev eth0 scope global");
+    bed.host.run_ip("-6 route del default");
+    let (resolv, pid) = (bed.scratch.path_of("resolv"), bed.scratch.path_of("rdnssd.pid"));
     let words = [rdnssd.as_path(), Path::new("-f"), Path::new("-u"), Path::new("root")];
     let more = [Path::new("-r"), &resolv, Path::new("-p"), &pid, Path::new("-H"), Path::new("/bin/true")];
     let words: Vec<String> = words.iter().chain(&more).map(|word| word.display().to_string()).collect();
-    let mut daemon = bed.host.spawn(&words, |command| {
+    let mut daemon = bed.host.spawn_program(&words, |command| {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     });
     let lan = "dns = ['2001:db8:53::53', '2001:db8:53::54']\nsearch = ['bus.example', 'example']\nmtu = 1400";
-    let mut router = Station::start(&bed.router, &config(&bed, "", lan));
+    let mut router = Station::start(&bed.router, &on_board_config(&bed, "", lan));
     let read = || std::fs::read_to_string(&resolv).unwrap_or_default();
     let has_line = |line: &str| read().lines().any(|known| known.trim() == line);
     wait_until("rdnssd knows the servers", seconds(20), || {
@@ -85,15 +86,15 @@ fn rdnssd_and_the_kernel_follow_the_router_advertisements() {
     });
     wait_until("rdnssd knows the domains", seconds(10), || read().contains("search bus.example example"));
     wait_until("the kernel has an address", seconds(10), || {
-        bed.host.ip("-6 addr show dev eth0 scope global").contains("inet6 2001:db8:a:")
+        bed.host.run_ip("-6 addr show dev eth0 scope global").contains("inet6 2001:db8:a:")
     });
-    let routes = bed.host.ip("-6 route show default");
+    let routes = bed.host.run_ip("-6 route show default");
     assert!(routes.contains("proto ra") && routes.contains("mtu 1400"), "{routes}");
     // The end withdraws the values.
     router.terminate();
     wait_until("rdnssd forgets the servers", seconds(10), || !read().contains("nameserver"));
     wait_until("the kernel has no router", seconds(10), || {
-        bed.host.ip("-6 route show default").trim().is_empty()
+        bed.host.run_ip("-6 route show default").trim().is_empty()
     });
     // SIGTERM ends rdnssd's own child as well.
     let process = Pid::from_raw(i32::try_from(daemon.id()).expect("a process"));
@@ -104,18 +105,18 @@ fn rdnssd_and_the_kernel_follow_the_router_advertisements() {
 #[test]
 fn networkd_configures_a_host_on_board() {
     let Some(networkd) =
-        program(&["/lib/systemd/systemd-networkd", "/usr/lib/systemd/systemd-networkd"], "systemd")
+        find_program(&["/lib/systemd/systemd-networkd", "/usr/lib/systemd/systemd-networkd"], "systemd")
     else {
         return;
     };
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    with_ipv4(&bed);
-    bed.host.ip("-6 addr flush dev eth0 scope global");
-    bed.host.ip("-6 route del default");
-    let (network, state) = (bed.scratch.path("network"), bed.scratch.path("netif"));
+    add_ipv4_address(&bed);
+    bed.host.run_ip("-6 addr flush dev eth0 scope global");
+    bed.host.run_ip("-6 route del default");
+    let (network, state) = (bed.scratch.path_of("network"), bed.scratch.path_of("netif"));
     for folder in [&network, &state] {
         std::fs::create_dir_all(folder).expect("a folder");
     }
@@ -134,19 +135,19 @@ fn networkd_configures_a_host_on_board() {
         network.display(),
         networkd.display()
     );
-    let log = bed.scratch.path("networkd.log");
+    let log = bed.scratch.path_of("networkd.log");
     let words = ["unshare", "--mount", "sh", "-c", &script].map(str::to_owned);
     let output = std::fs::File::create(&log).expect("a file");
-    let mut daemon = bed.host.spawn(&words, move |command| {
+    let mut daemon = bed.host.spawn_program(&words, move |command| {
         command.env("SYSTEMD_LOG_LEVEL", "debug").stdin(Stdio::null()).stdout(Stdio::null()).stderr(output);
     });
     let lan = "dns = ['10.42.4.53', '2001:db8:53::53']\nsearch = ['bus.example']\ndhcp_range = \
                '10.42.4.10-10.42.4.19'";
-    let router = Station::start(&bed.router, &config(&bed, "", lan));
+    let router = Station::start(&bed.router, &on_board_config(&bed, "", lan));
     let said = || std::fs::read_to_string(&log).unwrap_or_default();
-    let held = wait_for("a lease", seconds(30), || leases(&router).first().cloned());
+    let held = wait_for("a lease", seconds(30), || leases_of(&router).first().cloned());
     assert_eq!((held.1.as_str(), held.2.as_str()), ("10.42.4.10", "tablet"));
-    let addresses = |family: &str| bed.host.ip(&format!("{family} addr show dev eth0 scope global"));
+    let addresses = |family: &str| bed.host.run_ip(&format!("{family} addr show dev eth0 scope global"));
     wait_until("both addresses", seconds(20), || {
         addresses("-4").contains("10.42.4.10/22") && addresses("-6").contains("inet6 2001:db8:a:")
     });
@@ -158,7 +159,7 @@ fn networkd_configures_a_host_on_board() {
         wait_until(value, seconds(20), || of_link().contains(value));
     }
     wait_until("a reply to DHCPv6", seconds(20), || router.counter("lan.dhcpv6.replies") > 0);
-    assert!(bed.host.ip("-6 route show default").contains("proto ra"), "{}", said());
+    assert!(bed.host.run_ip("-6 route show default").contains("proto ra"), "{}", said());
     let _ = (daemon.kill(), daemon.wait());
 }
 
@@ -170,21 +171,21 @@ fn clients_with_the_habits_of_android_and_windows_get_what_they_ask_for() {
         println!("\nSKIPPED: scapy is missing");
         return;
     }
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    with_ipv4(&bed);
+    add_ipv4_address(&bed);
     let lan = "search = ['bus.example']\nmtu = 1400\ndns = ['10.42.4.53']\npref64 = '64:ff9b::/96'\n\
                captive_portal = 'https://portal.example/api'\ndhcp_range = '10.42.4.10-10.42.4.19'\n\
                dhcp_options = ['252 text http://wpad/', '43 hex 0102']";
-    let router = Station::start(&bed.router, &config(&bed, "", lan));
-    let script = bed.scratch.path("habits.py");
-    std::fs::write(&script, HABITS).expect("a script");
-    let limit = (60 * slowness()).to_string();
+    let router = Station::start(&bed.router, &on_board_config(&bed, "", lan));
+    let script = bed.scratch.path_of("habits.py");
+    std::fs::write(&script, HABITS_PROGRAM).expect("a script");
+    let limit = (60 * time_factor()).to_string();
     let words = ["timeout", &limit, "/usr/bin/python3", script.to_str().expect("a path"), "eth0"];
-    let output = bed.host.output(&words);
-    assert!(output.status.success(), "{}\n{}", said(&output), router.log());
+    let output = bed.host.run_program(&words);
+    assert!(output.status.success(), "{}\n{}", output_text(&output), router.log_text());
     let lines = String::from_utf8_lossy(&output.stdout).into_owned();
     let answers: Vec<Value> =
         lines.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
@@ -220,6 +221,6 @@ fn clients_with_the_habits_of_android_and_windows_get_what_they_ask_for() {
         assert_eq!(windows["options"]["61"], "0102bb00000001", "{windows}");
     }
     assert_eq!(codes(&answers[4]), [1, 3, 6, 15, 43, 53, 54, 61, 119, 252], "{}", answers[4]);
-    let names: Vec<String> = leases(&router).into_iter().map(|(_, _, name)| name).collect();
+    let names: Vec<String> = leases_of(&router).into_iter().map(|(_, _, name)| name).collect();
     assert_eq!(names, ["pixel-7", "desktop-1a2b"]);
 }

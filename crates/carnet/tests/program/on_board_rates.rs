@@ -3,9 +3,9 @@
 use std::net::{Ipv6Addr, SocketAddrV6, UdpSocket};
 use std::time::{Duration, Instant};
 
-use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::hosts::{Host, can_run_or_report, output_text, seconds, wait_until};
 use crate::station::Station;
-use crate::testbed::{CORRESPONDENT, INSIDE, Testbed, address};
+use crate::testbed::{CORRESPONDENT, ON_BOARD_HOST, Testbed, parse_address};
 
 /// Address of a second host at the same interface.
 const OTHER: &str = "2001:db8:a::20";
@@ -13,7 +13,7 @@ const OTHER: &str = "2001:db8:a::20";
 const PAYLOAD: usize = 1000;
 const PACKETS: usize = 1200;
 
-fn config(bed: &Testbed, keys: &str, path: &str) -> String {
+fn on_board_config(bed: &Testbed, keys: &str, path: &str) -> String {
     let config = bed.router_config().replace("lan = ['lan0']\n", "");
     let table = format!("[[mobile_router.lan]]\ninterface = 'lan0'\ninbound = 'any'\n{keys}\n");
     format!("{config}\n{table}[dataplane]\npath = '{path}'\n")
@@ -23,9 +23,9 @@ fn config(bed: &Testbed, keys: &str, path: &str) -> String {
 /// that a rate of 100 kB/s allows in the time of the flow. The octets of one second and 64 KiB pass at once.
 fn flow(from: (&Host, &str), to: (&Host, &str)) -> (usize, usize) {
     let socket = |host: &Host, own: Ipv6Addr| {
-        host.run(move || UdpSocket::bind(SocketAddrV6::new(own, 0, 0, 0)).expect("a socket"))
+        host.run_in_namespace(move || UdpSocket::bind(SocketAddrV6::new(own, 0, 0, 0)).expect("a socket"))
     };
-    let (sender, receiver) = (socket(from.0, address(from.1)), socket(to.0, address(to.1)));
+    let (sender, receiver) = (socket(from.0, parse_address(from.1)), socket(to.0, parse_address(to.1)));
     let destination = receiver.local_addr().expect("an address");
     receiver.set_read_timeout(Some(Duration::from_secs(2))).expect("a time limit");
     let reader = std::thread::spawn(move || {
@@ -44,19 +44,19 @@ fn flow(from: (&Host, &str), to: (&Host, &str)) -> (usize, usize) {
 }
 
 fn limits(path: &str) {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    bed.host.ip(&format!("-6 addr add {OTHER}/64 dev eth0 nodad"));
+    bed.host.run_ip(&format!("-6 addr add {OTHER}/64 dev eth0 nodad"));
     let _agent = Station::start(&bed.agent, &bed.agent_config());
-    let limited = config(&bed, "rate_limit = '800kbit'", path);
+    let limited = on_board_config(&bed, "rate_limit = '800kbit'", path);
     let mut router = Station::start(&bed.router, &limited);
-    router.registered();
-    router.accelerated();
-    wait_until("the tunnel", seconds(10), || bed.host.pings(CORRESPONDENT));
-    assert!(router.log().contains("rate_limit on lan0"), "{}", router.log());
-    let inside = (&bed.host, INSIDE);
+    router.wait_until_registered();
+    router.wait_for_fast_path();
+    wait_until("the tunnel", seconds(10), || bed.host.can_ping(CORRESPONDENT));
+    assert!(router.log_text().contains("rate_limit on lan0"), "{}", router.log_text());
+    let inside = (&bed.host, ON_BOARD_HOST);
     let core = (&bed.core, CORRESPONDENT);
 
     for (from, to) in [(inside, core), (core, inside)] {
@@ -69,16 +69,16 @@ fn limits(path: &str) {
         (flow(inside, core), other.join().expect("a flow"))
     });
     assert!(passed + more <= most, "{passed} and {more} packets of one host pass on {path}, {most} may");
-    assert!(bed.host.output(&["ping", "-6", "-c1", "-W2", "-I", OTHER, CORRESPONDENT]).status.success());
+    assert!(bed.host.run_program(&["ping", "-6", "-c1", "-W2", "-I", OTHER, CORRESPONDENT]).status.success());
 
-    let list = bed.router.output(&["nft", "list", "table", "inet", "carnet_rules"]);
-    let list = String::from_utf8_lossy(&list.stdout).into_owned() + &said(&list);
-    assert!(list.contains("from6-lan0") && list.contains(INSIDE) && list.contains(OTHER), "{list}");
+    let list = bed.router.run_program(&["nft", "list", "table", "inet", "carnet_rules"]);
+    let list = String::from_utf8_lossy(&list.stdout).into_owned() + &output_text(&list);
+    assert!(list.contains("from6-lan0") && list.contains(ON_BOARD_HOST) && list.contains(OTHER), "{list}");
 
     // Without the key all packets pass, and the table is gone.
-    router.reload(&config(&bed, "", path));
+    router.reload(&on_board_config(&bed, "", path));
     wait_until("no rules", seconds(10), || {
-        !bed.router.output(&["nft", "list", "table", "inet", "carnet_rules"]).status.success()
+        !bed.router.run_program(&["nft", "list", "table", "inet", "carnet_rules"]).status.success()
     });
     for (from, to) in [(inside, core), (core, inside)] {
         let (passed, _) = flow(from, to);

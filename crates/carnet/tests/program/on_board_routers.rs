@@ -3,15 +3,15 @@
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::hosts::{possible, said, seconds, slowness, wait_until};
-use crate::on_board::{config, has};
+use crate::hosts::{can_run_or_report, output_text, seconds, time_factor, wait_until};
+use crate::on_board::{has_program, on_board_config};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
 
 /// Makes the host on `eth0` request or release a prefix. `client` names the files, and so the identity, of
 /// the client.
 fn dhclient(bed: &Testbed, client: &str, more: &[&str], limit: u32) -> bool {
-    let file = |name: &str| bed.scratch.path(&format!("{client}.{name}")).display().to_string();
+    let file = |name: &str| bed.scratch.path_of(&format!("{client}.{name}")).display().to_string();
     let (leases, pid, config, script) = (file("leases"), file("pid"), file("conf"), file("script"));
     // A DUID for each client, and no script: the test reads the lease file.
     let id = client.as_bytes()[0];
@@ -19,81 +19,85 @@ fn dhclient(bed: &Testbed, client: &str, more: &[&str], limit: u32) -> bool {
     std::fs::write(&script, "#!/bin/sh\nexit 0\n").expect("a script");
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(&script, mode).expect("a mode");
-    let limit = (limit * slowness()).to_string();
+    let limit = (limit * time_factor()).to_string();
     let words = ["timeout", &limit, "dhclient", "-6", "-P", "-d", "-1", "-cf", &config, "-lf", &leases];
     let words = [&words[..], &["-pf", &pid, "-sf", &script], more, &["eth0"]].concat();
-    let output = bed.host.output(&words);
-    let text = said(&output);
+    let output = bed.host.run_program(&words);
+    let text = output_text(&output);
     println!("{text}");
     text.contains("PRC: Bound to lease") || (output.status.success() && more.contains(&"-r"))
 }
 
 /// Returns the prefixes that routers on board have.
 fn delegated(router: &Station) -> Vec<String> {
-    let lan = router.show("lan")[0].clone();
+    let lan = router.show_json("lan")[0].clone();
     let prefixes = lan["delegated"].as_array().cloned().unwrap_or_default();
     prefixes.iter().map(|it| it["prefix"].as_str().unwrap_or_default().to_owned()).collect()
 }
 
 /// Returns the router's route to a prefix, as text.
 fn route(bed: &Testbed, prefix: &str) -> String {
-    bed.router.ip(&format!("-6 route show {prefix} proto all"))
+    bed.router.run_ip(&format!("-6 route show {prefix} proto all"))
 }
 
 #[test]
 fn dhclient_gets_a_prefix_keeps_it_over_a_kill_and_gives_it_back() {
-    if !possible() || !has("dhclient") {
+    if !can_run_or_report() || !has_program("dhclient") {
         return;
     }
     let bed = Testbed::new();
-    bed.core.ip("-6 route replace 2001:db8:a::/62 via 2001:db8:f0::2");
+    bed.core.run_ip("-6 route replace 2001:db8:a::/62 via 2001:db8:f0::2");
     let wide = |config: &str| config.replace("2001:db8:a::/64", "2001:db8:a::/62");
     let _agent = Station::start(&bed.agent, &wide(&bed.agent_config()));
-    let config = wide(&config(&bed, "", "delegate = 64\ndns = ['2001:db8:53::53']"));
+    let config = wide(&on_board_config(&bed, "", "delegate = 64\ndns = ['2001:db8:53::53']"));
     let mut router = Station::start(&bed.router, &config);
-    router.registered();
+    router.wait_until_registered();
     // Client and server exchange messages, then dhclient stays until the time limit.
-    assert!(dhclient(&bed, "a", &[], 8), "{}", router.log());
+    assert!(dhclient(&bed, "a", &[], 8), "{}", router.log_text());
     let (first, second) = ("2001:db8:a:1::/64", "2001:db8:a:2::/64");
     assert_eq!(delegated(&router), [first]);
     let via = route(&bed, first);
     assert!(via.contains("via fe80:") && via.contains("dev lan0"), "{via}");
 
     // A host behind the router on board begins a connection; the door keeps others out.
-    bed.host.ip("-6 addr add 2001:db8:a:1::7/128 dev lo");
-    let ping = || bed.host.output(&["ping", "-6", "-c1", "-W2", "-I", "2001:db8:a:1::7", CORRESPONDENT]);
+    bed.host.run_ip("-6 addr add 2001:db8:a:1::7/128 dev lo");
+    let ping = || bed.host.run_program(&["ping", "-6", "-c1", "-W2", "-I", "2001:db8:a:1::7", CORRESPONDENT]);
     wait_until("a ping from the delegated prefix", seconds(10), || ping().status.success());
-    assert!(!bed.core.pings("2001:db8:a:1::7"));
+    assert!(!bed.core.can_ping("2001:db8:a:1::7"));
 
     // After `kill -9` the prefix still belongs to the first router.
-    router.end_by(Signal::SIGKILL);
+    router.end_by_signal(Signal::SIGKILL);
     let mut router = Station::start(&bed.router, &config);
-    router.registered();
+    router.wait_until_registered();
     assert_eq!(delegated(&router), [first]);
     wait_until("the route after a restart", seconds(10), || route(&bed, first).contains("via fe80:"));
-    assert!(dhclient(&bed, "b", &[], 8), "{}", router.log());
-    assert!(dhclient(&bed, "c", &[], 8), "{}", router.log());
+    assert!(dhclient(&bed, "b", &[], 8), "{}", router.log_text());
+    assert!(dhclient(&bed, "c", &[], 8), "{}", router.log_text());
     assert_eq!(delegated(&router), [first, second, "2001:db8:a:3::/64"]);
     // All parts of the /62 are in use.
     assert!(!dhclient(&bed, "d", &[], 4));
     assert!(router.counter("lan.dhcpv6.prefixes_refused") > 0);
-    assert!(router.log().contains("no /64 is free for a router on lan0"), "{}", router.log());
+    assert!(router.log_text().contains("no /64 is free for a router on lan0"), "{}", router.log_text());
 
-    assert!(dhclient(&bed, "a", &["-r"], 8), "{}", router.log());
+    assert!(dhclient(&bed, "a", &["-r"], 8), "{}", router.log_text());
     wait_until("the end of the delegation", seconds(10), || delegated(&router).len() == 2);
     assert_eq!(route(&bed, first), "");
     assert_eq!(router.counter("lan.dhcpv6.prefixes_released"), 1);
-    assert!(dhclient(&bed, "d", &[], 8), "{}", router.log());
+    assert!(dhclient(&bed, "d", &[], 8), "{}", router.log_text());
     assert_eq!(delegated(&router).first().map(String::as_str), Some(first));
 
-    let lan: Value = router.show("lan")[0].clone();
+    let lan: Value = router.show_json("lan")[0].clone();
     assert_eq!((&lan["delegate"], &lan["inbound"]), (&64.into(), &"established".into()));
     // Without the key, the routes go, and so they do at the end.
     router.reload(&config.replace("delegate = 64\n", ""));
     wait_until("the end of all delegations", seconds(10), || delegated(&router).is_empty());
     assert_eq!(route(&bed, second), "");
     router.reload(&config);
-    assert!(dhclient(&bed, "b", &[], 8), "{}", router.log());
+    assert!(dhclient(&bed, "b", &[], 8), "{}", router.log_text());
     router.terminate();
-    assert!(!bed.router.ip("-6 route show").contains("via fe80:"), "{}", bed.router.ip("-6 route show"));
+    assert!(
+        !bed.router.run_ip("-6 route show").contains("via fe80:"),
+        "{}",
+        bed.router.run_ip("-6 route show")
+    );
 }

@@ -9,16 +9,18 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::hosts::{Host, Running, possible, seconds, wait_until};
-use crate::ipv4::{dual, identified, nft, start_both, without_ipv6};
+use crate::hosts::{Host, RunningProgram, can_run_or_report, seconds, wait_until};
+use crate::ipv4::{
+    config_with_identifiers, dual_stack_testbed, load_nft_rules, remove_ipv6, start_both_adapted,
+};
 use crate::station::Station;
 
-const PORTAL: &str = "https://portal.example/terms?from=bus";
+const PORTAL_URL: &str = "https://portal.example/terms?from=bus";
 /// Address of the probe's web server, on the core beyond the access network.
-const SERVER: &str = "198.51.100.80";
+const PROBE_SERVER: &str = "198.51.100.80";
 
 /// Script that runs both web servers: the probe's server and the portal's server.
-const SERVERS: &str = r#"
+const SERVERS_PROGRAM: &str = r#"
 import http.server, sys, threading
 
 class Server(http.server.BaseHTTPRequestHandler):
@@ -37,21 +39,21 @@ threading.Thread(target=portal.serve_forever, daemon=True).start()
 http.server.ThreadingHTTPServer((sys.argv[1], 80), Server).serve_forever()
 "#;
 
-fn serve(core: &Host) -> Running {
+fn start_servers(core: &Host) -> RunningProgram {
     let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
-    let words = [&python, "-c", SERVERS, SERVER, PORTAL].map(str::to_owned);
-    let running = Running(core.spawn(&words, |command| {
+    let words = [&python, "-c", SERVERS_PROGRAM, PROBE_SERVER, PORTAL_URL].map(str::to_owned);
+    let running = RunningProgram(core.spawn_program(&words, |command| {
         command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     }));
     wait_until("the web servers answer", seconds(20), || {
-        core.run(|| std::net::TcpStream::connect((SERVER, 80)).is_ok())
+        core.run_in_namespace(|| std::net::TcpStream::connect((PROBE_SERVER, 80)).is_ok())
     });
     running
 }
 
 /// Closes the portal of the first uplink.
-fn close(core: &Host) {
-    nft(
+fn close_network(core: &Host) {
+    load_nft_rules(
         core,
         &[
             "add table ip portal",
@@ -66,12 +68,12 @@ fn close(core: &Host) {
     );
 }
 
-fn uplink(router: &Station) -> Value {
-    router.show("uplinks")[0].clone()
+fn first_uplink(router: &Station) -> Value {
+    router.show_json("uplinks")[0].clone()
 }
 
 /// Returns the metrics of a station.
-pub fn metrics(socket: &Path) -> String {
+pub fn read_metrics(socket: &Path) -> String {
     let mut stream = UnixStream::connect(socket).expect("the socket");
     let request = b"GET /metrics HTTP/1.1\r\nHost: carnet\r\nConnection: close\r\n\r\n";
     stream.write_all(request).expect("a request");
@@ -81,46 +83,47 @@ pub fn metrics(socket: &Path) -> String {
     answer
 }
 
-fn metric(socket: &Path, line: &str) -> bool {
-    metrics(socket).lines().any(|found| found == line)
+fn has_metric(socket: &Path, line: &str) -> bool {
+    read_metrics(socket).lines().any(|found| found == line)
 }
 
 #[test]
 fn a_captive_portal_is_reported_and_its_uplink_is_used_once_it_forwards_packets() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let bed = dual();
-    without_ipv6(&bed, &[0]);
-    bed.core.ip(&format!("addr add {SERVER}/32 dev lo"));
-    let _servers = serve(&bed.core);
-    close(&bed.core);
-    let (_agent, mut router) = start_both(
+    let bed = dual_stack_testbed();
+    remove_ipv6(&bed, &[0]);
+    bed.core.run_ip(&format!("addr add {PROBE_SERVER}/32 dev lo"));
+    let _servers = start_servers(&bed.core);
+    close_network(&bed.core);
+    let (_agent, mut router) = start_both_adapted(
         &bed,
         |config| config,
         |config| {
-            let probe =
-                format!("captive_portal_probe = 'http://{SERVER}/generate_204'\n[[mobile_router.uplink]]");
-            identified(config).replacen("[[mobile_router.uplink]]", &probe, 1)
+            let probe = format!(
+                "captive_portal_probe = 'http://{PROBE_SERVER}/generate_204'\n[[mobile_router.uplink]]"
+            );
+            config_with_identifiers(config).replacen("[[mobile_router.uplink]]", &probe, 1)
         },
     );
-    wait_until("the portal is named", seconds(60), || uplink(&router)["captive_portal"] == PORTAL);
-    assert_eq!(uplink(&router)["state"], "silent");
-    let shown = String::from_utf8(router.ask(&["show", "uplinks"]).stdout).expect("text");
-    assert!(shown.contains(&format!("no answer, captive portal {PORTAL}")), "{shown}");
-    let status = String::from_utf8(router.ask(&["status"]).stdout).expect("text");
-    assert!(status.contains(&format!("captive portal {PORTAL}")), "{status}");
-    assert!(metric(&router.socket, "carnet_uplink_captive_portal{interface=\"wlan0\"} 1"));
-    assert!(metric(&router.socket, "carnet_uplink_captive_portal{interface=\"wwan0\"} 0"));
-    let event = format!("wlan0: captive portal {PORTAL}: the access network redirects HTTP");
-    assert_eq!(router.log().matches(&event).count(), 1, "{}", router.log());
-    bed.echo(50).flows();
+    wait_until("the portal is named", seconds(60), || first_uplink(&router)["captive_portal"] == PORTAL_URL);
+    assert_eq!(first_uplink(&router)["state"], "silent");
+    let shown = String::from_utf8(router.run_command(&["show", "uplinks"]).stdout).expect("text");
+    assert!(shown.contains(&format!("no answer, captive portal {PORTAL_URL}")), "{shown}");
+    let status = String::from_utf8(router.run_command(&["status"]).stdout).expect("text");
+    assert!(status.contains(&format!("captive portal {PORTAL_URL}")), "{status}");
+    assert!(has_metric(&router.control_socket, "carnet_uplink_captive_portal{interface=\"wlan0\"} 1"));
+    assert!(has_metric(&router.control_socket, "carnet_uplink_captive_portal{interface=\"wwan0\"} 0"));
+    let event = format!("wlan0: captive portal {PORTAL_URL}: the access network redirects HTTP");
+    assert_eq!(router.log_text().matches(&event).count(), 1, "{}", router.log_text());
+    bed.start_echo(50).wait_until_flowing();
 
     // A user agrees to the terms, so the portal opens.
-    nft(&bed.core, &["delete table ip portal"]);
-    wait_until("the uplink carries traffic", seconds(60), || uplink(&router)["state"] == "active");
+    load_nft_rules(&bed.core, &["delete table ip portal"]);
+    wait_until("the uplink carries traffic", seconds(60), || first_uplink(&router)["state"] == "active");
     // The router looks once a second which uplinks have an answer.
-    wait_until("the portal is forgotten", seconds(10), || uplink(&router)["captive_portal"].is_null());
-    assert!(metric(&router.socket, "carnet_uplink_captive_portal{interface=\"wlan0\"} 0"));
+    wait_until("the portal is forgotten", seconds(10), || first_uplink(&router)["captive_portal"].is_null());
+    assert!(has_metric(&router.control_socket, "carnet_uplink_captive_portal{interface=\"wlan0\"} 0"));
     router.terminate();
 }

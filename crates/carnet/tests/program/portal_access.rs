@@ -10,20 +10,20 @@ use std::process::Stdio;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::hosts::{Host, Running, possible, said, seconds, wait_until};
-use crate::ipv4::{dual, identified, nft, start_both};
-use crate::portal::metrics;
+use crate::hosts::{Host, RunningProgram, can_run_or_report, output_text, seconds, wait_until};
+use crate::ipv4::{config_with_identifiers, dual_stack_testbed, load_nft_rules, start_both_adapted};
+use crate::portal::read_metrics;
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
 
 /// Address of the web server beyond the home agent.
-const SERVER: &str = "198.51.100.80";
+const PORTAL_SERVER: &str = "198.51.100.80";
 /// Address of the access network's router, which is its DNS server as well.
-const GATEWAY: &str = "192.0.2.1";
+const ACCESS_GATEWAY: &str = "192.0.2.1";
 const IPV4_PREFIX: &str = "10.42.7.0/24";
 
 /// DNS server that answers each query with its own address.
-const DNS: &str = r#"
+const DNS_PROGRAM: &str = r#"
 import socket, sys
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 server.bind((sys.argv[1], 53))
@@ -35,42 +35,46 @@ while True:
 "#;
 
 /// The testbed with two hosts on board, which share one link.
-struct Bench {
+struct PortalTestbed {
     bed: Testbed,
-    other: Host,
-    _servers: [Running; 3],
+    other_host: Host,
+    _servers: [RunningProgram; 3],
 }
 
-fn run(host: &Host, words: &[&str]) -> Running {
+fn run_in_background(host: &Host, words: &[&str]) -> RunningProgram {
     let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-    Running(host.spawn(&words, |command| {
+    RunningProgram(host.spawn_program(&words, |command| {
         command.stdout(Stdio::null()).stderr(Stdio::null());
     }))
 }
 
 /// Starts a web server in the core whose only page is the name of its place.
-fn serve(bed: &Testbed, place: &str, port: &str) -> Running {
-    let folder = bed.scratch.path(place);
+fn start_web_server(bed: &Testbed, place: &str, port: &str) -> RunningProgram {
+    let folder = bed.scratch.path_of(place);
     fs::create_dir(&folder).expect("a folder");
     fs::write(folder.join("index.html"), place).expect("a page");
-    run(&bed.core, &["busybox", "httpd", "-f", "-p", port, "-h", &folder.display().to_string()])
+    run_in_background(&bed.core, &["busybox", "httpd", "-f", "-p", port, "-h", &folder.display().to_string()])
 }
 
-impl Bench {
-    fn new() -> Bench {
-        let bed = dual();
-        bed.core.ip(&format!("addr add {SERVER}/32 dev lo"));
-        bed.core.ip(&format!("route add {IPV4_PREFIX} via 198.51.100.2"));
+impl PortalTestbed {
+    fn new() -> PortalTestbed {
+        let bed = dual_stack_testbed();
+        bed.core.run_ip(&format!("addr add {PORTAL_SERVER}/32 dev lo"));
+        bed.core.run_ip(&format!("route add {IPV4_PREFIX} via 198.51.100.2"));
         let other = Host::new();
-        bed.host
-            .ip(&format!("link add link eth0 name eth1 netns {} type macvlan mode private", other.thread()));
-        other.ip("link set eth1 up");
-        other.batch("addr add 2001:db8:a::11/64 dev eth1\nroute add default via 2001:db8:a::1 metric 10");
+        bed.host.run_ip(&format!(
+            "link add link eth0 name eth1 netns {} type macvlan mode private",
+            other.thread_id()
+        ));
+        other.run_ip("link set eth1 up");
+        other.run_ip_batch(
+            "addr add 2001:db8:a::11/64 dev eth1\nroute add default via 2001:db8:a::1 metric 10",
+        );
         for (host, interface, address) in [(&bed.host, "eth0", "10.42.7.5"), (&other, "eth1", "10.42.7.6")] {
-            host.ip(&format!("addr add {address}/24 dev {interface}"));
-            host.ip("route add default via 10.42.7.1");
+            host.run_ip(&format!("addr add {address}/24 dev {interface}"));
+            host.run_ip("route add default via 10.42.7.1");
         }
-        nft(
+        load_nft_rules(
             &bed.core,
             &[
                 "add table inet portal",
@@ -87,224 +91,253 @@ impl Bench {
         );
         let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
         let servers = [
-            serve(&bed, "beyond", "80"),
-            serve(&bed, "portal", "8080"),
-            run(&bed.core, &[&python, "-c", DNS, GATEWAY]),
+            start_web_server(&bed, "beyond", "80"),
+            start_web_server(&bed, "portal", "8080"),
+            run_in_background(&bed.core, &[&python, "-c", DNS_PROGRAM, ACCESS_GATEWAY]),
         ];
-        Bench { bed, other, _servers: servers }
+        PortalTestbed { bed, other_host: other, _servers: servers }
     }
 
     /// Starts both stations. The router is registered over the second uplink.
-    fn start(&self, path: &str) -> (Station, Station) {
+    fn start_on_path(&self, path: &str) -> (Station, Station) {
         let prefixes = "prefixes = ['2001:db8:a::/64']\n";
         let ipv4 = format!("{prefixes}ipv4_prefixes = ['{IPV4_PREFIX}']\n");
         let dataplane = format!("\n[dataplane]\npath = '{path}'\n");
         let of_both = |config: String| config.replace(prefixes, &ipv4) + &dataplane;
-        let stations = start_both(&self.bed, of_both, |config| identified(of_both(config)));
-        wait_until("the tunnel carries packets", seconds(30), || self.see("beyond", "beyond"));
+        let stations =
+            start_both_adapted(&self.bed, of_both, |config| config_with_identifiers(of_both(config)));
+        wait_until("the tunnel carries packets", seconds(30), || self.hosts_see_pages("beyond", "beyond"));
         stations
     }
 
     /// Returns whether the first and the second host get these pages over both address families.
-    fn see(&self, first: &str, second: &str) -> bool {
+    fn hosts_see_pages(&self, first: &str, second: &str) -> bool {
         let gets = |host: &Host, expected: &str| {
-            let urls = [format!("http://{SERVER}/"), format!("http://[{CORRESPONDENT}]/")];
-            urls.iter().all(|url| page(host, url) == expected)
+            let urls = [format!("http://{PORTAL_SERVER}/"), format!("http://[{CORRESPONDENT}]/")];
+            urls.iter().all(|url| fetch_page(host, url) == expected)
         };
-        gets(&self.bed.host, first) && gets(&self.other, second)
+        gets(&self.bed.host, first) && gets(&self.other_host, second)
     }
 
-    fn mac(&self) -> String {
-        let link = self.bed.host.ip("-o link show dev eth0");
+    fn host_mac(&self) -> String {
+        let link = self.bed.host.run_ip("-o link show dev eth0");
         let mut words = link.split_whitespace().skip_while(|word| *word != "link/ether");
         words.nth(1).expect("a MAC address").to_owned()
     }
 }
 
 /// Returns the page at a URL; empty without an answer.
-fn page(host: &Host, url: &str) -> String {
-    let output = host.output(&["curl", "--silent", "--globoff", "--max-time", "2", url]);
+fn fetch_page(host: &Host, url: &str) -> String {
+    let output = host.run_program(&["curl", "--silent", "--globoff", "--max-time", "2", url]);
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Returns the answer to a query for the portal's name, sent to the router on board; empty without an answer.
-fn answer(host: &Host) -> String {
+fn resolved_address(host: &Host) -> String {
     let words = ["dig", "+short", "+tries=1", "+time=1", "@10.42.7.1", "portal.example"];
-    let output = String::from_utf8_lossy(&host.output(&words).stdout).into_owned();
+    let output = String::from_utf8_lossy(&host.run_program(&words).stdout).into_owned();
     // Lines with a semicolon are remarks about the query.
     output.lines().filter(|line| !line.starts_with(';')).collect()
 }
 
-fn order(router: &Station, arguments: &[&str]) {
-    let output = router.ask(&[&["portal", "wlan0"], arguments].concat());
-    assert!(output.status.success(), "{}", said(&output));
+fn run_access_command(router: &Station, arguments: &[&str]) {
+    let output = router.run_command(&[&["portal", "wlan0"], arguments].concat());
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
-fn refused(router: &Station, arguments: &[&str], expected: &str) {
-    let output = router.ask(&[&["portal"], arguments].concat());
-    assert!(!output.status.success() && said(&output).contains(expected), "{}", said(&output));
+fn assert_access_refused(router: &Station, arguments: &[&str], expected: &str) {
+    let output = router.run_command(&[&["portal"], arguments].concat());
+    assert!(!output.status.success() && output_text(&output).contains(expected), "{}", output_text(&output));
 }
 
 /// Returns the packets and octets by the first uplink to its portal and back.
-fn counts(router: &Station) -> Vec<u64> {
-    let outside = router.show("uplinks")[0]["portal_outside"].clone();
+fn portal_traffic_counts(router: &Station) -> Vec<u64> {
+    let outside = router.show_json("uplinks")[0]["portal_outside"].clone();
     let names = ["packets_out", "octets_out", "packets_in", "octets_in"];
     names.iter().map(|name| outside[*name].as_u64().expect("a number")).collect()
 }
 
-fn ended(router: &Station, reason: &str) {
+fn assert_access_ended(router: &Station, reason: &str) {
     wait_until(reason, seconds(30), || {
-        router.log().contains(&format!("to the captive portal has ended: {reason}"))
+        router.log_text().contains(&format!("to the captive portal has ended: {reason}"))
     });
-    assert_eq!(router.show("uplinks")[0]["portal_access"], Value::Null);
+    assert_eq!(router.show_json("uplinks")[0]["portal_access"], Value::Null);
 }
 
-fn only_the_host_reaches_the_portal(path: &str) {
-    if !possible() {
+fn check_only_host_reaches_portal(path: &str) {
+    if !can_run_or_report() {
         return;
     }
-    let bench = Bench::new();
-    let before = bench.bed.router.snapshot();
-    let (_agent, mut router) = bench.start(path);
-    let mac = bench.mac();
-    assert_eq!(answer(&bench.bed.host), "");
+    let bench = PortalTestbed::new();
+    let before = bench.bed.router.kernel_state();
+    let (_agent, mut router) = bench.start_on_path(path);
+    let mac = bench.host_mac();
+    assert_eq!(resolved_address(&bench.bed.host), "");
 
-    order(&router, &["--host", &mac, "--dns", GATEWAY]);
-    wait_until("the host reaches the portal", seconds(10), || bench.see("portal", "beyond"));
-    assert_eq!((answer(&bench.bed.host).as_str(), answer(&bench.other).as_str()), (GATEWAY, ""));
-    let access = router.show("uplinks")[0]["portal_access"].clone();
+    run_access_command(&router, &["--host", &mac, "--dns", ACCESS_GATEWAY]);
+    wait_until("the host reaches the portal", seconds(10), || bench.hosts_see_pages("portal", "beyond"));
+    assert_eq!(
+        (resolved_address(&bench.bed.host).as_str(), resolved_address(&bench.other_host).as_str()),
+        (ACCESS_GATEWAY, "")
+    );
+    let access = router.show_json("uplinks")[0]["portal_access"].clone();
     assert_eq!((&access["host"], &access["interface"]), (&mac.as_str().into(), &"lan0".into()));
-    let shown = said(&router.ask(&["show", "uplinks"]));
+    let shown = output_text(&router.run_command(&["show", "uplinks"]));
     assert!(
         shown.contains(&format!("wlan0: host {mac} at lan0 has access to the captive portal")),
         "{shown}"
     );
 
-    let counted = counts(&router);
+    let counted = portal_traffic_counts(&router);
     assert!(counted.iter().all(|count| *count > 0), "{counted:?}");
     let metric = "carnet_portal_packets_total{interface=\"wlan0\",direction=\"in\"} ";
-    assert!(metrics(&router.socket).contains(metric), "{}", metrics(&router.socket));
+    assert!(
+        read_metrics(&router.control_socket).contains(metric),
+        "{}",
+        read_metrics(&router.control_socket)
+    );
 
-    order(&router, &["--end"]);
-    wait_until("the host takes the tunnel", seconds(10), || bench.see("beyond", "beyond"));
-    assert_eq!(answer(&bench.bed.host), "");
-    ended(&router, "an operator has ended it");
+    run_access_command(&router, &["--end"]);
+    wait_until("the host takes the tunnel", seconds(10), || bench.hosts_see_pages("beyond", "beyond"));
+    assert_eq!(resolved_address(&bench.bed.host), "");
+    assert_access_ended(&router, "an operator has ended it");
     // The counts outlive the rules, and later access adds to them.
-    let counted_later = counts(&router);
+    let counted_later = portal_traffic_counts(&router);
     assert!(counted_later >= counted, "{counted_later:?} after {counted:?}");
 
-    order(&router, &["--host", &mac, "--for", "8s"]);
-    wait_until("the host reaches the portal", seconds(8), || bench.see("portal", "beyond"));
-    ended(&router, "its time is over");
-    assert!(counts(&router)[0] > counted_later[0], "{:?} after {counted_later:?}", counts(&router));
-    assert!(bench.see("beyond", "beyond"), "{}", router.log());
+    run_access_command(&router, &["--host", &mac, "--for", "8s"]);
+    wait_until("the host reaches the portal", seconds(8), || bench.hosts_see_pages("portal", "beyond"));
+    assert_access_ended(&router, "its time is over");
+    assert!(
+        portal_traffic_counts(&router)[0] > counted_later[0],
+        "{:?} after {counted_later:?}",
+        portal_traffic_counts(&router)
+    );
+    assert!(bench.hosts_see_pages("beyond", "beyond"), "{}", router.log_text());
 
     // The access does not survive a restart.
-    order(&router, &["--host", &mac]);
-    wait_until("the host reaches the portal", seconds(10), || bench.see("portal", "beyond"));
-    router.end_by(Signal::SIGKILL);
-    let config = fs::read_to_string(&router.config).expect("the config");
+    run_access_command(&router, &["--host", &mac]);
+    wait_until("the host reaches the portal", seconds(10), || bench.hosts_see_pages("portal", "beyond"));
+    router.end_by_signal(Signal::SIGKILL);
+    let config = fs::read_to_string(&router.config_file).expect("the config");
     let mut router = Station::start(&bench.bed.router, &config);
-    router.registered();
-    wait_until("the host takes the tunnel", seconds(30), || bench.see("beyond", "beyond"));
-    assert_eq!(router.show("uplinks")[0]["portal_access"], Value::Null);
+    router.wait_until_registered();
+    wait_until("the host takes the tunnel", seconds(30), || bench.hosts_see_pages("beyond", "beyond"));
+    assert_eq!(router.show_json("uplinks")[0]["portal_access"], Value::Null);
 
-    refused(
+    assert_access_refused(
         &router,
         &["wlan9", "--host", &mac],
         "cannot find the uplink wlan9, expected one of: wlan0, wwan0",
     );
-    refused(&router, &["wlan0", "--host", "02:00:00:00:00:99"], "cannot find the host 02:00:00:00:00:99");
-    refused(&router, &["wlan0", "--host", "02:00"], "expected six groups of two hexadecimal digits");
-    refused(&router, &["wlan0", "--host", &mac, "--for", "2h"], "expected a time from 1s to 1h");
-    refused(&router, &["wlan0", "--end"], "no host has access to it");
+    assert_access_refused(
+        &router,
+        &["wlan0", "--host", "02:00:00:00:00:99"],
+        "cannot find the host 02:00:00:00:00:99",
+    );
+    assert_access_refused(
+        &router,
+        &["wlan0", "--host", "02:00"],
+        "expected six groups of two hexadecimal digits",
+    );
+    assert_access_refused(
+        &router,
+        &["wlan0", "--host", &mac, "--for", "2h"],
+        "expected a time from 1s to 1h",
+    );
+    assert_access_refused(&router, &["wlan0", "--end"], "no host has access to it");
 
-    assert!(router.end_by(Signal::SIGTERM).status.success(), "{}", router.log());
-    assert_eq!(bench.bed.router.snapshot(), before);
-    let tables = bench.bed.router.output(&["nft", "list", "tables"]);
+    assert!(router.end_by_signal(Signal::SIGTERM).status.success(), "{}", router.log_text());
+    assert_eq!(bench.bed.router.kernel_state(), before);
+    let tables = bench.bed.router.run_program(&["nft", "list", "tables"]);
     assert_eq!(String::from_utf8_lossy(&tables.stdout), "");
 }
 
 #[test]
 fn only_the_host_reaches_the_portal_on_the_slow_path() {
-    only_the_host_reaches_the_portal("tun");
+    check_only_host_reaches_portal("tun");
 }
 
 #[test]
 fn only_the_host_reaches_the_portal_beside_the_bpf_path() {
-    only_the_host_reaches_the_portal("bpf");
+    check_only_host_reaches_portal("bpf");
 }
 
 #[test]
 fn only_the_host_reaches_the_portal_beside_the_xdp_path() {
     // The interfaces of the testbed suit XDP only in this run.
     if std::env::var("CARNET_TEST_PATH").as_deref() == Ok("xdp") {
-        only_the_host_reaches_the_portal("xdp");
+        check_only_host_reaches_portal("xdp");
     }
 }
 
 #[test]
 fn access_ends_with_its_uplink() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let bench = Bench::new();
-    let (_agent, mut router) = bench.start("tun");
-    order(&router, &["--host", &bench.mac()]);
-    wait_until("the host reaches the portal", seconds(10), || bench.see("portal", "beyond"));
-    bench.bed.router.ip("link set wlan0 down");
-    ended(&router, "the uplink has no address with a default router");
-    wait_until("the host takes the tunnel", seconds(10), || bench.see("beyond", "beyond"));
+    let bench = PortalTestbed::new();
+    let (_agent, mut router) = bench.start_on_path("tun");
+    run_access_command(&router, &["--host", &bench.host_mac()]);
+    wait_until("the host reaches the portal", seconds(10), || bench.hosts_see_pages("portal", "beyond"));
+    bench.bed.router.run_ip("link set wlan0 down");
+    assert_access_ended(&router, "the uplink has no address with a default router");
+    wait_until("the host takes the tunnel", seconds(10), || bench.hosts_see_pages("beyond", "beyond"));
     router.terminate();
 }
 
 #[test]
 fn portal_access_takes_dns_servers_of_dhclients_lease() {
-    if !possible() || !crate::on_board::has("dhclient") || !crate::on_board::has("busybox") {
+    if !can_run_or_report()
+        || !crate::on_board::has_program("dhclient")
+        || !crate::on_board::has_program("busybox")
+    {
         return;
     }
-    let bench = Bench::new();
-    let (_agent, mut router) = bench.start("tun");
+    let bench = PortalTestbed::new();
+    let (_agent, mut router) = bench.start_on_path("tun");
     // The access network gives the uplink an address by DHCP, from busybox's server.
-    let leases = bench.bed.scratch.path("dhcp");
+    let leases = bench.bed.scratch.path_of("dhcp");
     fs::create_dir(&leases).expect("a folder");
-    let conf = bench.bed.scratch.path("udhcpd.conf");
-    let (lease_file, pid) = (bench.bed.scratch.path("udhcpd.leases"), bench.bed.scratch.path("udhcpd.pid"));
+    let conf = bench.bed.scratch.path_of("udhcpd.conf");
+    let (lease_file, pid) =
+        (bench.bed.scratch.path_of("udhcpd.leases"), bench.bed.scratch.path_of("udhcpd.pid"));
     fs::write(&lease_file, "").expect("a file");
     let text = format!(
         "start 192.0.2.100\nend 192.0.2.110\ninterface wlan\nlease_file {}\npidfile {}\n\
-         opt dns {GATEWAY} 192.0.2.7\nopt subnet 255.255.255.0\nopt router {GATEWAY}\n",
+         opt dns {ACCESS_GATEWAY} 192.0.2.7\nopt subnet 255.255.255.0\nopt router {ACCESS_GATEWAY}\n",
         lease_file.display(),
         pid.display()
     );
     fs::write(&conf, text).expect("a config");
-    nft(&bench.bed.core, &["insert rule inet portal own iifname wlan udp dport 67 accept"]);
-    let _server = run(&bench.bed.core, &["busybox", "udhcpd", "-f", &conf.display().to_string()]);
+    load_nft_rules(&bench.bed.core, &["insert rule inet portal own iifname wlan udp dport 67 accept"]);
+    let _server =
+        run_in_background(&bench.bed.core, &["busybox", "udhcpd", "-f", &conf.display().to_string()]);
     let file = |name: &str| leases.join(name).display().to_string();
     // Only the lease counts here: the uplink keeps its own address.
     let (own, id) = (file("dhclient.wlan0.leases"), file("pid"));
     let words =
         ["timeout", "60", "dhclient", "-4", "-1", "-sf", "/bin/true", "-lf", &own, "-pf", &id, "wlan0"];
-    let output = bench.bed.router.output(&words);
+    let output = bench.bed.router.run_program(&words);
     let lease = fs::read_to_string(&own).unwrap_or_default();
-    assert!(lease.contains("domain-name-servers"), "{}\n{lease}", said(&output));
-    bench.bed.router.output(&["sh", "-c", &format!("kill $(cat {id})")]);
+    assert!(lease.contains("domain-name-servers"), "{}\n{lease}", output_text(&output));
+    bench.bed.router.run_program(&["sh", "-c", &format!("kill $(cat {id})")]);
 
-    let socket = router.socket.display().to_string();
+    let socket = router.control_socket.display().to_string();
     let order = |more: &str| {
         let script = format!(
             "mount --make-rprivate / && mkdir -p /var/lib/dhcp && mount --bind {} /var/lib/dhcp && \
              exec {} portal wlan0 --host {} --socket {socket} {more}",
             leases.display(),
             env!("CARGO_BIN_EXE_carnet"),
-            bench.mac()
+            bench.host_mac()
         );
-        let output = bench.bed.router.output(&["unshare", "--mount", "sh", "-c", &script]);
-        assert!(output.status.success(), "{}", said(&output));
-        router.show("uplinks")[0]["portal_access"]["dns"].clone()
+        let output = bench.bed.router.run_program(&["unshare", "--mount", "sh", "-c", &script]);
+        assert!(output.status.success(), "{}", output_text(&output));
+        router.show_json("uplinks")[0]["portal_access"]["dns"].clone()
     };
-    assert_eq!(order(""), serde_json::json!([GATEWAY, "192.0.2.7"]));
-    wait_until("the portal's DNS", seconds(10), || answer(&bench.bed.host) == GATEWAY);
+    assert_eq!(order(""), serde_json::json!([ACCESS_GATEWAY, "192.0.2.7"]));
+    wait_until("the portal's DNS", seconds(10), || resolved_address(&bench.bed.host) == ACCESS_GATEWAY);
     // The operator's servers count before those of the lease.
     assert_eq!(order("--dns 192.0.2.8"), serde_json::json!(["192.0.2.8"]));
     router.terminate();

@@ -11,22 +11,22 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::air::{Ear, Heard};
-use crate::hosts::{Host, Scratch, possible, seconds, wait_until};
+use crate::air::{FrameReceiver, ReceivedPositionVector};
+use crate::hosts::{Host, ScratchFolder, can_run_or_report, seconds, wait_until};
 use crate::station::Station;
 
-const LATITUDE: f64 = 48.8375;
+const ROUTE_LATITUDE: f64 = 48.8375;
 /// Longitude of the receiver at the beginning of an hour, in minutes east of two degrees. The receiver then
 /// moves east.
-const MINUTES: f64 = 6.048;
+const LONGITUDE_MINUTES_AT_FULL_HOUR: f64 = 6.048;
 /// Speed of the receiver in metres per second, which is 20 knots.
-const SPEED: f64 = 10.2889;
+const SPEED_METRES_PER_SECOND: f64 = 10.2889;
 /// Metres per degree of longitude at this latitude, by WGS 84.
-const METRES_PER_DEGREE: f64 = 73_416.0;
+const METRES_PER_DEGREE_LONGITUDE: f64 = 73_416.0;
 
 /// Returns whether gpsd and gpsfake exist. If not, prints that the test needs them, or fails if the test is
 /// required.
-fn with_gpsd() -> bool {
+fn can_run_with_gpsd() -> bool {
     let directories = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     for tool in ["gpsd", "gpsfake"] {
         if !directories.split(':').any(|directory| Path::new(directory).join(tool).exists()) {
@@ -36,25 +36,26 @@ fn with_gpsd() -> bool {
             return false;
         }
     }
-    possible()
+    can_run_or_report()
 }
 
 /// Returns the present time in milliseconds since 1970.
-fn unix() -> i64 {
+fn unix_milliseconds() -> i64 {
     i64::try_from(std::time::UNIX_EPOCH.elapsed().expect("a clock after 1970").as_millis()).expect("a date")
 }
 
-fn sentence(text: &str) -> String {
+fn nmea_sentence(text: &str) -> String {
     format!("${text}*{:02X}\r\n", text.bytes().fold(0, |sum, octet| sum ^ octet))
 }
 
 /// Returns the distance that the receiver has moved since the full hour, in degrees to the east.
-fn way(unix_milliseconds: i64) -> f64 {
-    (unix_milliseconds.rem_euclid(3_600_000) as f64 / 1000.0) * SPEED / METRES_PER_DEGREE
+fn degrees_driven_east(unix_milliseconds: i64) -> f64 {
+    (unix_milliseconds.rem_euclid(3_600_000) as f64 / 1000.0) * SPEED_METRES_PER_SECOND
+        / METRES_PER_DEGREE_LONGITUDE
 }
 
 /// Returns the NMEA sentences that a receiver sends in one cycle at this time.
-fn cycle(unix_milliseconds: i64, fix: bool) -> String {
+fn nmea_cycle(unix_milliseconds: i64, fix: bool) -> String {
     let date = Command::new("date")
         .args(["-u", "-d", &format!("@{}", unix_milliseconds.div_euclid(1000)), "+%H%M%S %d%m%y"])
         .output()
@@ -63,39 +64,44 @@ fn cycle(unix_milliseconds: i64, fix: bool) -> String {
     let (time, date) = text.trim().split_once(' ').expect("time and date");
     let time = format!("{time}.{:03}", unix_milliseconds.rem_euclid(1000));
     if !fix {
-        return sentence(&format!("GPGGA,{time},,,,,0,00,99.9,,M,,M,,"))
-            + &sentence("GPGSA,A,1,,,,,,,,,,,,,99.9,99.9,99.9")
-            + &sentence(&format!("GPRMC,{time},V,,,,,,,{date},,,N"));
+        return nmea_sentence(&format!("GPGGA,{time},,,,,0,00,99.9,,M,,M,,"))
+            + &nmea_sentence("GPGSA,A,1,,,,,,,,,,,,,99.9,99.9,99.9")
+            + &nmea_sentence(&format!("GPRMC,{time},V,,,,,,,{date},,,N"));
     }
-    let east = format!("002{:09.6}", MINUTES + way(unix_milliseconds) * 60.0);
-    sentence(&format!("GPGGA,{time},4850.250000,N,{east},E,1,08,0.9,100.0,M,47.0,M,,"))
-        + &sentence("GPGSA,A,3,04,05,09,12,24,25,29,31,,,,,1.8,0.9,1.5")
-        + &sentence(&format!("GPRMC,{time},A,4850.250000,N,{east},E,020.0,090.0,{date},,,A"))
+    let east =
+        format!("002{:09.6}", LONGITUDE_MINUTES_AT_FULL_HOUR + degrees_driven_east(unix_milliseconds) * 60.0);
+    nmea_sentence(&format!("GPGGA,{time},4850.250000,N,{east},E,1,08,0.9,100.0,M,47.0,M,,"))
+        + &nmea_sentence("GPGSA,A,3,04,05,09,12,24,25,29,31,,,,,1.8,0.9,1.5")
+        + &nmea_sentence(&format!("GPRMC,{time},A,4850.250000,N,{east},E,020.0,090.0,{date},,,A"))
 }
 
 /// A receiver behind gpsd that sends one cycle a second.
-struct Receiver {
-    fix: Arc<AtomicBool>,
-    silent: Arc<AtomicBool>,
+struct SimulatedReceiver {
+    has_fix: Arc<AtomicBool>,
+    is_silent: Arc<AtomicBool>,
     /// Milliseconds by which the receiver's clock is ahead.
-    ahead: Arc<AtomicI64>,
-    stop: Option<mpsc::Sender<()>>,
+    milliseconds_ahead: Arc<AtomicI64>,
+    stop_sender: Option<mpsc::Sender<()>>,
 }
 
-impl Receiver {
-    fn new(host: &Host) -> Receiver {
-        let socket = host.run(|| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
+impl SimulatedReceiver {
+    fn new(host: &Host) -> SimulatedReceiver {
+        let socket = host.run_in_namespace(|| UdpSocket::bind("127.0.0.1:0").expect("a socket"));
         let (fix, silent, ahead) =
             (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
         let (stop, stopped) = mpsc::channel::<()>();
-        let receiver =
-            Receiver { fix: fix.clone(), silent: silent.clone(), ahead: ahead.clone(), stop: Some(stop) };
+        let receiver = SimulatedReceiver {
+            has_fix: fix.clone(),
+            is_silent: silent.clone(),
+            milliseconds_ahead: ahead.clone(),
+            stop_sender: Some(stop),
+        };
         std::thread::spawn(move || {
             while let Err(mpsc::RecvTimeoutError::Timeout) = stopped.recv_timeout(Duration::from_secs(1)) {
                 if !silent.load(Ordering::Relaxed) {
-                    let at = unix() + ahead.load(Ordering::Relaxed);
+                    let at = unix_milliseconds() + ahead.load(Ordering::Relaxed);
                     // The kernel refuses the datagram while gpsd does not run, so an error does not matter.
-                    let text = cycle(at, fix.load(Ordering::Relaxed));
+                    let text = nmea_cycle(at, fix.load(Ordering::Relaxed));
                     let _ = socket.send_to(text.as_bytes(), ("127.0.0.1", 5000));
                 }
             }
@@ -104,9 +110,9 @@ impl Receiver {
     }
 }
 
-impl Drop for Receiver {
+impl Drop for SimulatedReceiver {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        drop(self.stop_sender.take());
     }
 }
 
@@ -114,21 +120,21 @@ impl Drop for Receiver {
 struct Gpsd(Child);
 
 impl Gpsd {
-    fn start(host: &Host, scratch: &Scratch) -> Gpsd {
-        let socket = scratch.path("gpsd.sock");
+    fn start_gpsd(host: &Host, scratch: &ScratchFolder) -> Gpsd {
+        let socket = scratch.path_of("gpsd.sock");
         let words = ["gpsd", "-N", "-n", "-S", "2947", "-F", socket.to_str().expect("a path")];
         Gpsd::spawn(host, &[&words[..], &["udp://127.0.0.1:5000"]].concat())
     }
 
     /// Starts gpsfake, which plays a recorded log again and again, twenty cycles a second.
-    fn fake(host: &Host, log: &Path) -> Gpsd {
+    fn start_gpsfake(host: &Host, log: &Path) -> Gpsd {
         let log = log.to_str().expect("a path");
         Gpsd::spawn(host, &["gpsfake", "-q", "-n", "-c", "0.05", "-P", "2947", log])
     }
 
     fn spawn(host: &Host, words: &[&str]) -> Gpsd {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-        Gpsd(host.spawn(&words, |command| {
+        Gpsd(host.spawn_program(&words, |command| {
             command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/sbin");
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         }))
@@ -148,35 +154,42 @@ impl Drop for Gpsd {
 }
 
 /// A host for a station and a gpsd, and a receiver of the station's frames.
-struct Scene {
+struct PositionScene {
     host: Host,
-    scratch: Scratch,
-    ear: Ear,
+    scratch: ScratchFolder,
+    frame_receiver: FrameReceiver,
     /// Host at the other end of the station's link.
     _other: Host,
 }
 
-impl Scene {
-    fn new() -> Scene {
+impl PositionScene {
+    fn new() -> PositionScene {
         let (host, other) = (Host::new(), Host::new());
-        host.link("radio", &other, "radio");
-        Scene { ear: Ear::new(&other), host, scratch: Scratch::new(), _other: other }
+        host.create_link("radio", &other, "radio");
+        PositionScene {
+            frame_receiver: FrameReceiver::new(&other),
+            host,
+            scratch: ScratchFolder::new(),
+            _other: other,
+        }
     }
 
-    fn station(&self) -> Station {
+    fn start_station(&self) -> Station {
         let config = format!(
             "[station]\nname = 's'\nsocket = '{}'\n[geonet]\ninterface = 'radio'\n\
              position = 'gpsd://[::1]:2947'\nbeacon = {{ interval = '50ms', jitter = '0s' }}\n",
-            self.scratch.path("s.sock").display()
+            self.scratch.path_of("s.sock").display()
         );
         Station::start(&self.host, &config)
     }
 }
 
 /// Returns the distance of a position in a frame from the receiver's place at that time, in metres.
-fn error(heard: &Heard) -> f64 {
-    let expected = 2.0 + MINUTES / 60.0 + way(heard.unix - heard.age());
-    (heard.longitude - expected) * METRES_PER_DEGREE
+fn position_error_metres(heard: &ReceivedPositionVector) -> f64 {
+    let expected = 2.0
+        + LONGITUDE_MINUTES_AT_FULL_HOUR / 60.0
+        + degrees_driven_east(heard.received_at_unix_ms - heard.age_ms());
+    (heard.longitude - expected) * METRES_PER_DEGREE_LONGITUDE
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -188,70 +201,73 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// second, and the station sends twenty beacons a second.
 #[test]
 fn packet_contains_position_of_its_sending_time() {
-    if !with_gpsd() {
+    if !can_run_with_gpsd() {
         return;
     }
-    let scene = Scene::new();
-    let _receiver = Receiver::new(&scene.host);
-    let _gpsd = Gpsd::start(&scene.host, &scene.scratch);
-    let mut station = scene.station();
-    scene.ear.wait_for("an accurate position", |heard| heard.accurate && heard.speed > 5.0);
-    let heard = scene.ear.beacons(seconds(5));
+    let scene = PositionScene::new();
+    let _receiver = SimulatedReceiver::new(&scene.host);
+    let _gpsd = Gpsd::start_gpsd(&scene.host, &scene.scratch);
+    let mut station = scene.start_station();
+    scene
+        .frame_receiver
+        .wait_for_beacon("an accurate position", |heard| heard.is_accurate && heard.speed > 5.0);
+    let heard = scene.frame_receiver.receive_beacons(seconds(5));
     assert!(heard.len() > 20, "{} beacons", heard.len());
-    assert!(heard.iter().all(|beacon| beacon.accurate), "{heard:#?}");
+    assert!(heard.iter().all(|beacon| beacon.is_accurate), "{heard:#?}");
     let mut last = 0;
     for beacon in &heard {
         assert!(beacon.timestamp >= last, "{heard:#?}");
         last = beacon.timestamp;
     }
-    let ages = median(heard.iter().map(|beacon| beacon.age() as f64).collect());
-    let errors = median(heard.iter().map(|beacon| error(beacon).abs()).collect());
+    let ages = median(heard.iter().map(|beacon| beacon.age_ms() as f64).collect());
+    let errors = median(heard.iter().map(|beacon| position_error_metres(beacon).abs()).collect());
     // Without dead reckoning, half of the positions would be older than half a second.
     assert!(ages < 300.0, "{ages} ms old");
     assert!(errors < 1.0, "{errors} m off");
-    assert!((heard[0].latitude - LATITUDE).abs() < 1e-6, "{heard:#?}");
+    assert!((heard[0].latitude - ROUTE_LATITUDE).abs() < 1e-6, "{heard:#?}");
     station.terminate();
 }
 
 #[test]
 fn position_accuracy_indicator_is_cleared_without_fix() {
-    if !with_gpsd() {
+    if !can_run_with_gpsd() {
         return;
     }
-    let scene = Scene::new();
-    let receiver = Receiver::new(&scene.host);
-    let mut gpsd = Gpsd::start(&scene.host, &scene.scratch);
-    receiver.fix.store(false, Ordering::Relaxed);
-    let mut station = scene.station();
+    let scene = PositionScene::new();
+    let receiver = SimulatedReceiver::new(&scene.host);
+    let mut gpsd = Gpsd::start_gpsd(&scene.host, &scene.scratch);
+    receiver.has_fix.store(false, Ordering::Relaxed);
+    let mut station = scene.start_station();
     // Before the first fix the station sends no beacon.
-    assert_eq!(scene.ear.beacons(seconds(3)), []);
-    let state = |station: &Station| station.show("status")["geonet"]["position"].clone();
+    assert_eq!(scene.frame_receiver.receive_beacons(seconds(3)), []);
+    let state = |station: &Station| station.show_json("status")["geonet"]["position"].clone();
     assert_eq!(state(&station), "no_fix");
-    receiver.fix.store(true, Ordering::Relaxed);
-    let accurate = |heard: &Heard| heard.accurate;
-    let inaccurate = |heard: &Heard| !heard.accurate;
-    scene.ear.wait_for("an accurate position", accurate);
+    receiver.has_fix.store(true, Ordering::Relaxed);
+    let accurate = |heard: &ReceivedPositionVector| heard.is_accurate;
+    let inaccurate = |heard: &ReceivedPositionVector| !heard.is_accurate;
+    scene.frame_receiver.wait_for_beacon("an accurate position", accurate);
 
-    receiver.fix.store(false, Ordering::Relaxed);
-    let lost = scene.ear.wait_for("no fix", inaccurate);
+    receiver.has_fix.store(false, Ordering::Relaxed);
+    let lost = scene.frame_receiver.wait_for_beacon("no fix", inaccurate);
     assert_eq!(state(&station), "no_fix");
     // Beacons continue without a fix, with the time of their position.
-    let after = scene.ear.wait_for("the time goes on", |h| h.timestamp > lost.timestamp + 500);
+    let after =
+        scene.frame_receiver.wait_for_beacon("the time goes on", |h| h.timestamp > lost.timestamp + 500);
     assert!(inaccurate(&after), "{after:?}");
-    receiver.fix.store(true, Ordering::Relaxed);
-    scene.ear.wait_for("a fix again", accurate);
+    receiver.has_fix.store(true, Ordering::Relaxed);
+    scene.frame_receiver.wait_for_beacon("a fix again", accurate);
 
-    receiver.silent.store(true, Ordering::Relaxed);
-    scene.ear.wait_for("a receiver that has fallen silent", inaccurate);
+    receiver.is_silent.store(true, Ordering::Relaxed);
+    scene.frame_receiver.wait_for_beacon("a receiver that has fallen silent", inaccurate);
     wait_until("it is said", seconds(10), || state(&station) == "stale");
-    receiver.silent.store(false, Ordering::Relaxed);
-    scene.ear.wait_for("the receiver again", accurate);
+    receiver.is_silent.store(false, Ordering::Relaxed);
+    scene.frame_receiver.wait_for_beacon("the receiver again", accurate);
 
     gpsd.stop();
-    scene.ear.wait_for("no gpsd", inaccurate);
+    scene.frame_receiver.wait_for_beacon("no gpsd", inaccurate);
     assert_eq!(state(&station), "disconnected");
-    let _gpsd = Gpsd::start(&scene.host, &scene.scratch);
-    scene.ear.wait_for("gpsd again", accurate);
+    let _gpsd = Gpsd::start_gpsd(&scene.host, &scene.scratch);
+    scene.frame_receiver.wait_for_beacon("gpsd again", accurate);
     assert_eq!(state(&station), "fix");
     station.terminate();
 }
@@ -259,25 +275,26 @@ fn position_accuracy_indicator_is_cleared_without_fix() {
 /// gpsfake plays a log into a pseudo-terminal, as a serial receiver would.
 #[test]
 fn positions_of_gpsfake_drive_survive_tunnels() {
-    if !with_gpsd() {
+    if !can_run_with_gpsd() {
         return;
     }
-    let scene = Scene::new();
-    let log = scene.scratch.path("drive.nmea");
-    let text: String = (0..200).map(|second| cycle(unix() + second * 1000, second % 40 < 20)).collect();
+    let scene = PositionScene::new();
+    let log = scene.scratch.path_of("drive.nmea");
+    let text: String =
+        (0..200).map(|second| nmea_cycle(unix_milliseconds() + second * 1000, second % 40 < 20)).collect();
     std::fs::write(&log, text).expect("a log");
-    let mut gpsfake = Gpsd::fake(&scene.host, &log);
-    let mut station = scene.station();
+    let mut gpsfake = Gpsd::start_gpsfake(&scene.host, &log);
+    let mut station = scene.start_station();
     for _ in 0..3 {
-        scene.ear.wait_for("a fix", |heard| heard.accurate);
-        scene.ear.wait_for("a tunnel", |heard| !heard.accurate);
+        scene.frame_receiver.wait_for_beacon("a fix", |heard| heard.is_accurate);
+        scene.frame_receiver.wait_for_beacon("a tunnel", |heard| !heard.is_accurate);
     }
     gpsfake.stop();
     wait_until("gpsd is gone", seconds(20), || {
-        station.show("status")["geonet"]["position"] == "disconnected"
+        station.show_json("status")["geonet"]["position"] == "disconnected"
     });
-    let mut gpsfake = Gpsd::fake(&scene.host, &log);
-    scene.ear.wait_for("gpsd again", |heard| heard.accurate);
+    let mut gpsfake = Gpsd::start_gpsfake(&scene.host, &log);
+    scene.frame_receiver.wait_for_beacon("gpsd again", |heard| heard.is_accurate);
     gpsfake.stop();
     station.terminate();
 }
@@ -285,21 +302,21 @@ fn positions_of_gpsfake_drive_survive_tunnels() {
 /// The system clock is an hour off, as in the wrong time zone.
 #[test]
 fn wrong_system_clock_is_reported_once() {
-    if !with_gpsd() {
+    if !can_run_with_gpsd() {
         return;
     }
-    let scene = Scene::new();
-    let receiver = Receiver::new(&scene.host);
-    receiver.ahead.store(3_600_000, Ordering::Relaxed);
-    let _gpsd = Gpsd::start(&scene.host, &scene.scratch);
-    let mut station = scene.station();
-    wait_until("it is said", seconds(20), || station.log().contains("the system clock is"));
+    let scene = PositionScene::new();
+    let receiver = SimulatedReceiver::new(&scene.host);
+    receiver.milliseconds_ahead.store(3_600_000, Ordering::Relaxed);
+    let _gpsd = Gpsd::start_gpsd(&scene.host, &scene.scratch);
+    let mut station = scene.start_station();
+    wait_until("it is said", seconds(20), || station.log_text().contains("the system clock is"));
     // Sent packets have the time of the receiver, which is right.
-    let heard = scene.ear.beacons(seconds(5));
+    let heard = scene.frame_receiver.receive_beacons(seconds(5));
     assert!(
-        heard.iter().any(|beacon| beacon.accurate && (beacon.age() + 3_600_000).abs() < 5000),
+        heard.iter().any(|beacon| beacon.is_accurate && (beacon.age_ms() + 3_600_000).abs() < 5000),
         "{heard:#?}"
     );
-    assert_eq!(station.log().matches("the system clock is").count(), 1, "{}", station.log());
+    assert_eq!(station.log_text().matches("the system clock is").count(), 1, "{}", station.log_text());
     station.terminate();
 }

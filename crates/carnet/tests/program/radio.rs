@@ -5,39 +5,41 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use crate::air::{Ear, Mouth, beacon};
-use crate::hosts::{Host, Scratch, assert_same, possible, said, seconds, wait_until};
-use crate::station::{PROGRAM, Station};
+use crate::air::{FrameReceiver, FrameSender, beacon_frame};
+use crate::hosts::{
+    Host, ScratchFolder, assert_same_state, can_run_or_report, output_text, seconds, wait_until,
+};
+use crate::station::{CARNET_PROGRAM, Station};
 use nix::sys::signal::Signal;
 
-const PLACE: (f64, f64) = (48.8375, 2.1008);
+const STATION_POSITION: (f64, f64) = (48.8375, 2.1008);
 
 /// Returns the config of a station on the interface `radio`, with further lines of `[geonet]`.
-fn config(scratch: &Scratch, geonet: &str) -> String {
-    let (latitude, longitude) = PLACE;
+fn station_config(scratch: &ScratchFolder, geonet: &str) -> String {
+    let (latitude, longitude) = STATION_POSITION;
     format!(
         "[station]\nname = 's'\nsocket = '{}'\n[geonet]\ninterface = 'radio'\n\
          position = 'fixed:{latitude},{longitude}'\nbeacon = {{ interval = '200ms', jitter = '50ms' \
          }}\n{geonet}",
-        scratch.path("s.sock").display()
+        scratch.path_of("s.sock").display()
     )
 }
 
 /// Returns the link-layer address of an interface.
-fn mac(host: &Host, interface: &str) -> String {
-    let link = host.ip(&format!("link show {interface}"));
+fn mac_of_interface(host: &Host, interface: &str) -> String {
+    let link = host.run_ip(&format!("link show {interface}"));
     link.split("link/ether ").nth(1).and_then(|rest| rest.get(..17)).expect("an address").to_owned()
 }
 
-fn octets(mac: &str) -> [u8; 6] {
+fn mac_octets(mac: &str) -> [u8; 6] {
     let octets: Vec<u8> =
         mac.split(':').map(|octet| u8::from_str_radix(octet, 16).expect("an octet")).collect();
     octets.try_into().expect("six octets")
 }
 
 /// Returns the MID of the station's GN address in the form of a link-layer address.
-fn mid(station: &Station) -> String {
-    let status = station.show("status");
+fn current_mid(station: &Station) -> String {
+    let status = station.show_json("status");
     let digits = status["geonet"]["gn_address"].as_str().expect("an address").replace(':', "");
     let mut mid = String::new();
     for at in (4..16).step_by(2) {
@@ -48,59 +50,65 @@ fn mid(station: &Station) -> String {
 
 #[test]
 fn a_late_interface_delays_no_other_interface() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
-    host.ip("-6 addr add 2001:db8:9::1/128 dev lo");
+    let (host, other, scratch) = (Host::new(), Host::new(), ScratchFolder::new());
+    host.run_ip("-6 addr add 2001:db8:9::1/128 dev lo");
     let agent = "[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n";
-    let mut station = Station::start(&host, &config(&scratch, agent));
+    let mut station = Station::start(&host, &station_config(&scratch, agent));
     // The home agent works while the radio interface is missing. The status names the missing interface.
-    assert!(host.pings("2001:db8:1::1"));
-    let status = station.show("status");
+    assert!(host.can_ping("2001:db8:1::1"));
+    let status = station.show_json("status");
     assert_eq!(status["geonet"]["gn_address"], Value::Null, "{status}");
     assert_eq!(status["geonet"]["waits_for"], "the interface radio", "{status}");
-    assert!(said(&station.ask(&["status"])).contains("waits for the interface radio"));
-    let refused = station.ask(&["show", "neighbours"]);
-    assert!(!refused.status.success() && said(&refused).contains("waits for the interface radio"));
-    assert!(station.log().contains("waiting for the interface radio"));
+    assert!(output_text(&station.run_command(&["status"])).contains("waits for the interface radio"));
+    let refused = station.run_command(&["show", "neighbours"]);
+    assert!(!refused.status.success() && output_text(&refused).contains("waits for the interface radio"));
+    assert!(station.log_text().contains("waiting for the interface radio"));
 
-    host.link("radio", &other, "radio");
-    let ear = Ear::new(&other);
-    let heard = ear.wait_for("a beacon", |_| true);
-    assert_eq!((heard.mac, heard.mid), (octets(&mac(&host, "radio")), octets(&mac(&host, "radio"))));
-    assert_eq!(mid(&station), mac(&host, "radio"));
+    host.create_link("radio", &other, "radio");
+    let ear = FrameReceiver::new(&other);
+    let heard = ear.wait_for_beacon("a beacon", |_| true);
+    assert_eq!(
+        (heard.source_mac, heard.sender_mid),
+        (mac_octets(&mac_of_interface(&host, "radio")), mac_octets(&mac_of_interface(&host, "radio")))
+    );
+    assert_eq!(current_mid(&station), mac_of_interface(&host, "radio"));
     // The operator gives the interface another address, and the station takes it over.
-    host.ip("link set radio address 02:00:00:00:00:77");
-    ear.wait_for("the new address", |heard| heard.mac == heard.mid && heard.mid[5] == 0x77);
+    host.run_ip("link set radio address 02:00:00:00:00:77");
+    ear.wait_for_beacon("the new address", |heard| {
+        heard.source_mac == heard.sender_mid && heard.sender_mid[5] == 0x77
+    });
     station.terminate();
-    assert_eq!(mac(&host, "radio"), "02:00:00:00:00:77");
+    assert_eq!(mac_of_interface(&host, "radio"), "02:00:00:00:00:77");
 
     // The operator can end a station that waits for its interface.
-    host.ip("link del radio");
-    let mut waits = Station::start(&host, &config(&scratch, ""));
-    assert_eq!(waits.show("status")["geonet"]["link"], "missing");
+    host.run_ip("link del radio");
+    let mut waits = Station::start(&host, &station_config(&scratch, ""));
+    assert_eq!(waits.show_json("status")["geonet"]["link"], "missing");
     waits.terminate();
 }
 
 /// A recording that began before the station knew its address replays unchanged.
 #[test]
 fn a_recording_from_before_the_interface_replays() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
-    let recording = scratch.path("recording");
-    let text =
-        config(&scratch, "").replace("[geonet]", &format!("record = '{}'\n[geonet]", recording.display()));
+    let (host, other, scratch) = (Host::new(), Host::new(), ScratchFolder::new());
+    let recording = scratch.path_of("recording");
+    let text = station_config(&scratch, "")
+        .replace("[geonet]", &format!("record = '{}'\n[geonet]", recording.display()));
     let mut station = Station::start(&host, &text);
-    host.link("radio", &other, "radio");
-    Ear::new(&other).wait_for("a beacon", |_| true);
+    host.create_link("radio", &other, "radio");
+    FrameReceiver::new(&other).wait_for_beacon("a beacon", |_| true);
     let sent = station.counter("geonet.link.sent");
     station.terminate();
-    let config = station.config.to_str().expect("a path");
-    let output = crate::station::carnet(&["replay", "--config", config, recording.to_str().expect("a path")]);
-    assert!(output.status.success(), "{}", said(&output));
+    let config = station.config_file.to_str().expect("a path");
+    let output =
+        crate::station::run_carnet(&["replay", "--config", config, recording.to_str().expect("a path")]);
+    assert!(output.status.success(), "{}", output_text(&output));
     let text = String::from_utf8(output.stdout).expect("text");
     let frames = text.lines().filter(|line| line.contains("\"frame\"")).count() as u64;
     assert!(sent > 0 && frames >= sent && frames <= sent + 3, "{frames} frames, {sent} were sent");
@@ -110,104 +118,118 @@ fn a_recording_from_before_the_interface_replays() {
 /// them.
 #[test]
 fn a_station_with_only_geonetworking_changes_no_other_kernel_setting() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
-    host.link("radio", &other, "radio");
-    host.settle();
-    let before = host.snapshot();
+    let (host, other, scratch) = (Host::new(), Host::new(), ScratchFolder::new());
+    host.create_link("radio", &other, "radio");
+    host.wait_until_settled();
+    let before = host.kernel_state();
     let hide = "mount --bind /dev/null /dev/net/tun && exec \"$@\"";
     let wrapper = ["unshare", "--mount", "sh", "-c", hide, "sh"];
-    let mut station = Station::start_as(&host, &config(&scratch, ""), &wrapper, PROGRAM);
-    Ear::new(&other).wait_for("a beacon", |_| true);
-    assert_same(&before, &host.snapshot(), "while it runs");
-    assert_eq!(station.show("tunnels"), Value::Array(vec![]));
+    let mut station = Station::start_wrapped(&host, &station_config(&scratch, ""), &wrapper, CARNET_PROGRAM);
+    FrameReceiver::new(&other).wait_for_beacon("a beacon", |_| true);
+    assert_same_state(&before, &host.kernel_state(), "while it runs");
+    assert_eq!(station.show_json("tunnels"), Value::Array(vec![]));
     assert!(station.counter("geonet.link.sent") > 0);
-    let more = config(&scratch, "[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n");
+    let more = station_config(
+        &scratch,
+        "[home_agent]\naddress = '2001:db8:1::1'\nhome_prefix = '2001:db8:1::/64'\n",
+    );
     station.reload(&more);
-    assert!(station.log().contains("needs a restart"), "{}", station.log());
+    assert!(station.log_text().contains("needs a restart"), "{}", station.log_text());
     station.terminate();
-    assert_same(&before, &host.snapshot(), "after the end");
-    assert_eq!(scratch.files(), ["s.log", "s.toml"]);
+    assert_same_state(&before, &host.kernel_state(), "after the end");
+    assert_eq!(scratch.file_names(), ["s.log", "s.toml"]);
 }
 
 /// An interface receives only unicast frames for its own address, so it gets the station's address.
 #[test]
 fn radio_interface_has_station_address_while_station_runs() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
-    host.link("radio", &other, "radio");
-    host.settle();
-    let (own, before) = (mac(&host, "radio"), host.snapshot());
-    let ear = Ear::new(&other);
+    let (host, other, scratch) = (Host::new(), Host::new(), ScratchFolder::new());
+    host.create_link("radio", &other, "radio");
+    host.wait_until_settled();
+    let (own, before) = (mac_of_interface(&host, "radio"), host.kernel_state());
+    let ear = FrameReceiver::new(&other);
     let managed = "02:00:00:00:00:0a";
 
-    let mut station = Station::start(&host, &config(&scratch, &format!("address = 'managed:{managed}'\n")));
-    let heard = ear.wait_for("a beacon", |_| true);
-    assert_eq!((heard.mac, heard.mid), (octets(managed), octets(managed)));
-    assert_eq!(mac(&host, "radio"), managed);
+    let mut station =
+        Station::start(&host, &station_config(&scratch, &format!("address = 'managed:{managed}'\n")));
+    let heard = ear.wait_for_beacon("a beacon", |_| true);
+    assert_eq!((heard.source_mac, heard.sender_mid), (mac_octets(managed), mac_octets(managed)));
+    assert_eq!(mac_of_interface(&host, "radio"), managed);
     // After a kill the station's address stays on the interface. The next run restores the interface's own
     // address, and derives the station's address from it.
-    station.end_by(Signal::SIGKILL);
-    assert_eq!(mac(&host, "radio"), managed);
-    let mut station = Station::start(&host, &config(&scratch, ""));
-    assert_eq!((mac(&host, "radio"), mid(&station)), (own.clone(), own.clone()));
+    station.end_by_signal(Signal::SIGKILL);
+    assert_eq!(mac_of_interface(&host, "radio"), managed);
+    let mut station = Station::start(&host, &station_config(&scratch, ""));
+    assert_eq!((mac_of_interface(&host, "radio"), current_mid(&station)), (own.clone(), own.clone()));
 
     // EN 302 636-4-1 10.2.1.5: another station uses the GN address of this station, so this station must
     // change its address.
-    let mouth = Mouth::new(&other, "radio");
-    mouth.say(&[beacon([2, 0, 0, 0, 0, 0x66], octets(&own), PLACE.0, PLACE.1)]);
+    let mouth = FrameSender::new(&other, "radio");
+    mouth.send_frames(&[beacon_frame(
+        [2, 0, 0, 0, 0, 0x66],
+        mac_octets(&own),
+        STATION_POSITION.0,
+        STATION_POSITION.1,
+    )]);
     // The test skips beacons of the first station that were still in the queue.
-    let known = [octets(&own), octets(managed)];
-    let heard =
-        ear.wait_for("another address", |heard| !known.contains(&heard.mid) && heard.mac == heard.mid);
-    wait_until("the interface has it, too", seconds(10), || octets(&mac(&host, "radio")) == heard.mid);
+    let known = [mac_octets(&own), mac_octets(managed)];
+    let heard = ear.wait_for_beacon("another address", |heard| {
+        !known.contains(&heard.sender_mid) && heard.source_mac == heard.sender_mid
+    });
+    wait_until("the interface has it, too", seconds(10), || {
+        mac_octets(&mac_of_interface(&host, "radio")) == heard.sender_mid
+    });
     station.terminate();
-    assert_same(&before, &host.snapshot(), "after the end");
+    assert_same_state(&before, &host.kernel_state(), "after the end");
 
     let mut station =
-        Station::start(&host, &config(&scratch, "address = 'anonymous'\nset_link_address = false\n"));
-    ear.wait_for("a beacon", |heard| heard.mid != octets(&own));
-    assert!(station.log().contains("this station receives no unicast frames"), "{}", station.log());
-    assert_eq!(mac(&host, "radio"), own);
+        Station::start(&host, &station_config(&scratch, "address = 'anonymous'\nset_link_address = false\n"));
+    ear.wait_for_beacon("a beacon", |heard| heard.sender_mid != mac_octets(&own));
+    assert!(station.log_text().contains("this station receives no unicast frames"), "{}", station.log_text());
+    assert_eq!(mac_of_interface(&host, "radio"), own);
     station.terminate();
-    assert_eq!(scratch.files(), ["s.log", "s.toml"]);
+    assert_eq!(scratch.file_names(), ["s.log", "s.toml"]);
 }
 
 /// The location table holds a limited number of neighbours; the test fabricates a hundred times as many
 /// stations.
 #[test]
 fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memory() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let (host, other, scratch) = (Host::new(), Host::new(), Scratch::new());
-    host.link("radio", &other, "radio");
+    let (host, other, scratch) = (Host::new(), Host::new(), ScratchFolder::new());
+    host.create_link("radio", &other, "radio");
     let room = 1000;
-    let station = Station::start(&host, &config(&scratch, &format!("mib = {{ max_neighbours = {room} }}\n")));
-    let mouth = Mouth::new(&other, "radio");
+    let station =
+        Station::start(&host, &station_config(&scratch, &format!("mib = {{ max_neighbours = {room} }}\n")));
+    let mouth = FrameSender::new(&other, "radio");
     let real: Vec<[u8; 6]> = (1..=5).map(|number| [2, 0, 0, 1, 0, number]).collect();
     let speak = || {
         // A repeated beacon of a station must be newer than the station's first beacon.
         std::thread::sleep(std::time::Duration::from_millis(5));
-        let beacons: Vec<Vec<u8>> = real.iter().map(|mac| beacon(*mac, *mac, PLACE.0, PLACE.1)).collect();
-        mouth.say(&beacons);
+        let beacons: Vec<Vec<u8>> =
+            real.iter().map(|mac| beacon_frame(*mac, *mac, STATION_POSITION.0, STATION_POSITION.1)).collect();
+        mouth.send_frames(&beacons);
     };
     let flood = |round: u32| {
         let fabricated: Vec<Vec<u8>> = (0..10_000u32)
             .map(|number| {
                 let [_, a, b, c] = (round * 10_000 + number).to_be_bytes();
                 let mac = [2, 0x66, 0, a, b, c];
-                beacon(mac, mac, PLACE.0 + 0.001, PLACE.1)
+                beacon_frame(mac, mac, STATION_POSITION.0 + 0.001, STATION_POSITION.1)
             })
             .collect();
-        mouth.say(&fabricated);
+        mouth.send_frames(&fabricated);
     };
     let neighbours = || -> Vec<String> {
-        let shown = station.show("neighbours");
+        let shown = station.show_json("neighbours");
         let shown = shown.as_array().expect("an array");
         shown.iter().map(|entry| entry["mac"].as_str().expect("an address").to_owned()).collect()
     };
@@ -216,7 +238,7 @@ fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memo
     wait_until("the real ones are known", seconds(10), || neighbours().len() == real.len());
     flood(0);
     wait_until("the table is full", seconds(10), || neighbours().len() == room);
-    let memory = station.resident();
+    let memory = station.resident_memory_kb();
     for round in 1..=20 {
         speak();
         flood(round);
@@ -229,14 +251,14 @@ fn a_flood_of_fabricated_stations_pushes_out_no_real_neighbour_and_takes_no_memo
     }
     let received = station.counter("geonet.received") + station.counter("geonet.dropped.link_overrun");
     assert!(received > 100_000, "{received} frames arrived");
-    let grown = station.resident() - memory;
+    let grown = station.resident_memory_kb() - memory;
     // The memory of a debug build varies by some megabytes. 200000 stored stations of 256 octets each would
     // take 50 MB.
     assert!(grown < 8_000, "{grown} kB more");
     // The station still accepts a new neighbour after the flood.
     let newcomer = [2, 0, 0, 1, 0, 99];
     wait_until("a newcomer is known", seconds(10), || {
-        mouth.say(&[beacon(newcomer, newcomer, PLACE.0, PLACE.1)]);
+        mouth.send_frames(&[beacon_frame(newcomer, newcomer, STATION_POSITION.0, STATION_POSITION.1)]);
         neighbours().contains(&"02:00:00:01:00:63".to_owned())
     });
 }

@@ -1,12 +1,12 @@
 //! A refresh of the binding that changes nothing does not affect traffic.
 
-use crate::hosts::{possible, seconds, slowness, wait_until};
+use crate::hosts::{can_run_or_report, seconds, time_factor, wait_until};
 use crate::station::Station;
-use crate::testbed::{CARE_OF, Testbed};
+use crate::testbed::{CARE_OF_ADDRESSES, Testbed};
 
 #[test]
 fn renewals_under_load_lose_and_reorder_no_packet() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
@@ -14,9 +14,9 @@ fn renewals_under_load_lose_and_reorder_no_packet() {
     // The router gets the shortest lifetime; the refresh interval is half of the lifetime.
     let config = bed.router_config().replace("lifetime = '60s'", "lifetime = '4s'");
     let router = Station::start(&bed.router, &config);
-    router.registered();
-    let traffic = bed.echo(2000);
-    traffic.flows();
+    router.wait_until_registered();
+    let traffic = bed.start_echo(2000);
+    traffic.wait_until_flowing();
     let acknowledged = || router.counter("mobility.received.binding_acknowledgement");
     let writes = || (agent.counter("platform.writes"), router.counter("platform.writes"));
     let (first, before) = (acknowledged(), writes());
@@ -29,19 +29,19 @@ fn renewals_under_load_lose_and_reorder_no_packet() {
     println!(
         "{} refreshes: {} packets at 2000/s there and back, {} lost, {} reordered, longest silence {:?}",
         acknowledged() - first,
-        report.sent,
-        report.lost,
-        report.reordered,
-        report.silence
+        report.sent_packets,
+        report.lost_packets,
+        report.reordered_packets,
+        report.longest_silence
     );
     assert_eq!(before, after, "what the stations wrote into the kernel");
-    assert_eq!(report.lost, 0, "{report:?}");
+    assert_eq!(report.lost_packets, 0, "{report:?}");
     // The kernel reorders packets if it moves a busy sender to another processor, or if a processor of an
     // emulated machine stops. If a refresh caused it, packets would be reordered at each refresh.
-    assert!(report.reordered < 10 || slowness() > 1, "{report:?}");
-    assert_eq!(agent.bindings()[0].1, CARE_OF[0]);
+    assert!(report.reordered_packets < 10 || time_factor() > 1, "{report:?}");
+    assert_eq!(agent.bindings()[0].1, CARE_OF_ADDRESSES[0]);
 
     // Control: the test notices when the router really changes something.
-    bed.router.ip("-6 addr del 2001:db8:f2::10/64 dev wwan0");
+    bed.router.run_ip("-6 addr del 2001:db8:f2::10/64 dev wwan0");
     wait_until("something is written", seconds(10), || router.counter("platform.writes") > after.1);
 }

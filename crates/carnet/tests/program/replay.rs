@@ -5,19 +5,21 @@ use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::hosts::{possible, said, seconds, wait_until};
-use crate::station::{Station, carnet};
-use crate::testbed::{CARE_OF, CORRESPONDENT, HOME_AGENT, Testbed, address, with_station};
-use crate::traffic::Sniffer;
+use crate::hosts::{can_run_or_report, output_text, seconds, wait_until};
+use crate::station::{Station, run_carnet};
+use crate::testbed::{
+    CARE_OF_ADDRESSES, CORRESPONDENT, HOME_AGENT_ADDRESS, Testbed, config_with_station_line, parse_address,
+};
+use crate::traffic::PacketSniffer;
 
 /// Returns a packet with its hop limit cleared, because the router's kernel decrements it.
-fn on_any_hop(packet: &[u8]) -> Vec<u8> {
+fn without_hop_limit(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     packet[7] = 0;
     packet
 }
 
-fn octets(hex: &str) -> Vec<u8> {
+fn octets_of_hex(hex: &str) -> Vec<u8> {
     let digit = |at: usize| hex.get(at..at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
     (0..hex.len()).step_by(2).map(|at| digit(at).expect("hexadecimal")).collect()
 }
@@ -30,54 +32,57 @@ fn is_binding_update(packet: &[u8]) -> bool {
 
 #[test]
 fn replay_repeats_the_recorded_outputs_each_time() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let recording = bed.scratch.path("router.jsonl");
-    let config = with_station(&bed.router_config(), &format!("record = '{}'", recording.display()));
+    let recording = bed.scratch.path_of("router.jsonl");
+    let config =
+        config_with_station_line(&bed.router_config(), &format!("record = '{}'", recording.display()));
     // Packets of a fast path reach neither the station nor a recording, so the station uses the TUN device.
     let config = format!("{config}\n[dataplane]\npath = 'tun'\n");
     let _agent = Station::start(&bed.agent, &bed.agent_config());
-    let wire = Sniffer::start(&bed.core, &["wlan", "wwan"]);
+    let wire = PacketSniffer::start(&bed.core, &["wlan", "wwan"]);
     let mut router = Station::start(&bed.router, &config);
-    router.registered();
-    wait_until("traffic flows", seconds(10), || bed.host.pings(CORRESPONDENT));
-    let socket = router.socket.to_str().expect("a path").to_owned();
+    router.wait_until_registered();
+    wait_until("traffic flows", seconds(10), || bed.host.can_ping(CORRESPONDENT));
+    let socket = router.control_socket.to_str().expect("a path").to_owned();
     // The run has a handover, a refused command, and a removed interface.
-    assert!(carnet(&["handover", "wwan0", "--socket", &socket]).status.success());
-    wait_until("traffic flows on", seconds(10), || bed.host.pings(CORRESPONDENT));
-    assert!(!carnet(&["handover", "eth9", "--socket", &socket]).status.success());
-    bed.router.ip("link set wwan0 down");
-    wait_until("traffic flows over the first uplink", seconds(10), || bed.host.pings(CORRESPONDENT));
+    assert!(run_carnet(&["handover", "wwan0", "--socket", &socket]).status.success());
+    wait_until("traffic flows on", seconds(10), || bed.host.can_ping(CORRESPONDENT));
+    assert!(!run_carnet(&["handover", "eth9", "--socket", &socket]).status.success());
+    bed.router.run_ip("link set wwan0 down");
+    wait_until("traffic flows over the first uplink", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     router.terminate();
     let sent = wire.stop();
 
     let mode = fs::metadata(&recording).expect("a recording").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let (config, recording) = (router.config.to_str().expect("a path"), recording.to_str().expect("a path"));
-    let replay = || carnet(&["replay", "--config", config, recording]);
+    let (config, recording) =
+        (router.config_file.to_str().expect("a path"), recording.to_str().expect("a path"));
+    let replay = || run_carnet(&["replay", "--config", config, recording]);
     let first = replay();
-    assert!(first.status.success(), "{}", said(&first));
+    assert!(first.status.success(), "{}", output_text(&first));
     assert_eq!(first.stdout, replay().stdout);
 
     let text = String::from_utf8(first.stdout).expect("text");
     let outputs: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert!(outputs.iter().all(|line| line["time"].is_f64() && !line["output"].is_null()));
-    let agent = address(HOME_AGENT).octets();
+    let agent = parse_address(HOME_AGENT_ADDRESS).octets();
     let to_agent = |packet: &Vec<u8>| packet[24..40] == agent;
     let replayed: Vec<Vec<u8>> = outputs
         .iter()
         .filter_map(|line| line["output"]["packet"].as_str())
-        .map(octets)
+        .map(octets_of_hex)
         .filter(to_agent)
-        .map(|packet| on_any_hop(&packet))
+        .map(|packet| without_hop_limit(&packet))
         .collect();
-    let sent: Vec<Vec<u8>> = sent.iter().filter(|p| to_agent(p)).map(|packet| on_any_hop(packet)).collect();
+    let sent: Vec<Vec<u8>> =
+        sent.iter().filter(|p| to_agent(p)).map(|packet| without_hop_limit(packet)).collect();
     let updates = |packets: &[Vec<u8>]| packets.iter().filter(|p| is_binding_update(p)).count();
     println!("replay: {} packets to the home agent, {} of them Binding Updates", sent.len(), updates(&sent));
     // The station sent the registration, two handovers, the de-registration, and the pings.
-    assert!(updates(&sent) >= 4 && sent.len() > updates(&sent), "{}", router.log());
+    assert!(updates(&sent) >= 4 && sent.len() > updates(&sent), "{}", router.log_text());
     // The replay gives the packets that were on the wire, in this order. Further packets went to the uplink
     // that was just going down.
     let mut on_the_wire = sent.iter().peekable();
@@ -87,7 +92,7 @@ fn replay_repeats_the_recorded_outputs_each_time() {
         } else {
             assert_eq!(
                 packet[8..24],
-                address(CARE_OF[1]).octets(),
+                parse_address(CARE_OF_ADDRESSES[1]).octets(),
                 "replayed, but never sent: {packet:02x?}"
             );
         }
@@ -99,5 +104,9 @@ fn replay_repeats_the_recorded_outputs_each_time() {
     fs::write(recording, "{}\n").expect("a file");
     let output = replay();
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains(&format!("{recording}:1: expected the header")), "{}", said(&output));
+    assert!(
+        output_text(&output).contains(&format!("{recording}:1: expected the header")),
+        "{}",
+        output_text(&output)
+    );
 }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   agent ha0 --- ha core a1 - core0 ar1 lan --- p1 [n1]
-//!         home0 - ph [home]  a2 - core0 ar2 lan --- p2 [n2]  pw --- wlan0 router
+//!         home0 - ph
+//!   [home] a2 - core0 ar2 lan --- p2 [n2] pw --- wlan0 router
 //!                                                            pc --- wwan0
 //! ```
 //!
@@ -17,55 +18,61 @@ use std::fs;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::hosts::{Host, possible, seconds, wait_for, wait_until};
+use crate::hosts::{Host, can_run_or_report, seconds, wait_for, wait_until};
 use crate::ipsec;
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
-use crate::traffic::Echo;
+use crate::traffic::EchoTraffic;
 
 /// Maximum outage of a move, counted from the moment at which the new address is usable. On a busy machine
 /// [`wait_for`] allows more.
-const LIMIT: Duration = Duration::from_millis(1500);
+const MOVE_TIME_LIMIT: Duration = Duration::from_millis(1500);
 
-struct Roads {
+struct RoamingTestbed {
     bed: Testbed,
     switch: Host,
-    access: [Host; 2],
-    advertisers: RefCell<Vec<(String, Child)>>,
+    access_routers: [Host; 2],
+    running_radvd: RefCell<Vec<(String, Child)>>,
     /// Number of radvd processes that were started.
-    started: Cell<u32>,
+    advertiser_count: Cell<u32>,
 }
 
-fn prefix(number: u32) -> String {
+fn network_prefix(number: u32) -> String {
     format!("2001:db8:f{number}::/64")
 }
 
-impl Roads {
-    fn new() -> Roads {
+impl RoamingTestbed {
+    fn new() -> RoamingTestbed {
         let bed = Testbed::new();
         let (switch, access) = (Host::new(), [Host::new(), Host::new()]);
-        bed.router.ip("link del wlan0");
-        bed.router.ip("link del wwan0");
+        bed.router.run_ip("link del wlan0");
+        bed.router.run_ip("link del wwan0");
         for bridge in ["n1", "n2", "home"] {
-            switch.ip(&format!("link add {bridge} type bridge"));
-            switch.ip(&format!("link set {bridge} up"));
+            switch.run_ip(&format!("link add {bridge} type bridge"));
+            switch.run_ip(&format!("link set {bridge} up"));
         }
         for (number, host) in access.iter().enumerate() {
             let number = number + 1;
-            bed.core.link(&format!("a{number}"), host, "core0");
-            bed.core.ip(&format!("-6 addr add 2001:db8:e{number}::1/64 dev a{number}"));
-            host.ip(&format!("-6 addr add 2001:db8:e{number}::2/64 dev core0"));
-            host.ip(&format!("-6 route add default via 2001:db8:e{number}::1"));
-            host.set("all/forwarding", "1");
-            switch.link(&format!("p{number}"), host, "lan");
-            switch.ip(&format!("link set p{number} master n{number}"));
+            bed.core.create_link(&format!("a{number}"), host, "core0");
+            bed.core.run_ip(&format!("-6 addr add 2001:db8:e{number}::1/64 dev a{number}"));
+            host.run_ip(&format!("-6 addr add 2001:db8:e{number}::2/64 dev core0"));
+            host.run_ip(&format!("-6 route add default via 2001:db8:e{number}::1"));
+            host.write_sysctl("all/forwarding", "1");
+            switch.create_link(&format!("p{number}"), host, "lan");
+            switch.run_ip(&format!("link set p{number} master n{number}"));
         }
-        switch.link("ph", &bed.agent, "home0");
-        switch.ip("link set ph master home");
-        bed.agent.ip("-6 addr add 2001:db8:1::ff/64 dev home0");
-        let roads = Roads { bed, switch, access, advertisers: RefCell::default(), started: Cell::new(0) };
-        for host in roads.access.iter().chain([&roads.bed.agent]) {
-            host.settle();
+        switch.create_link("ph", &bed.agent, "home0");
+        switch.run_ip("link set ph master home");
+        bed.agent.run_ip("-6 addr add 2001:db8:1::ff/64 dev home0");
+        let roads = RoamingTestbed {
+            bed,
+            switch,
+            access_routers: access,
+            running_radvd: RefCell::default(),
+            advertiser_count: Cell::new(0),
+        };
+        for host in roads.access_routers.iter().chain([&roads.bed.agent]) {
+            host.wait_until_settled();
         }
         roads
     }
@@ -73,28 +80,28 @@ impl Roads {
     /// Adds an uplink to the router, on the network of an access router. The uplink has duplicate address
     /// detection.
     fn add_uplink(&self, port: &str, interface: &str, bridge: &str) {
-        self.switch.link(port, &self.bed.router, interface);
-        self.bed.router.set(&format!("{interface}/accept_dad"), "1");
-        self.switch.ip(&format!("link set {port} master {bridge}"));
+        self.switch.create_link(port, &self.bed.router, interface);
+        self.bed.router.write_sysctl(&format!("{interface}/accept_dad"), "1");
+        self.switch.run_ip(&format!("link set {port} master {bridge}"));
     }
 
     /// Gives the network of an access router a prefix, with a route to this access router.
-    fn route(&self, access: usize, number: u32) {
-        self.access[access].ip(&format!("-6 addr add 2001:db8:f{number}::1/64 dev lan"));
+    fn add_route(&self, access: usize, number: u32) {
+        self.access_routers[access].run_ip(&format!("-6 addr add 2001:db8:f{number}::1/64 dev lan"));
         let via = format!("via 2001:db8:e{}::2", access + 1);
-        self.bed.core.ip(&format!("-6 route replace {} {via}", prefix(number)));
+        self.bed.core.run_ip(&format!("-6 route replace {} {via}", network_prefix(number)));
     }
 
     /// Starts radvd on an interface. If an earlier radvd runs there, it is killed, so that it cannot send a
     /// last message.
-    fn advertise(&self, host: &Host, name: &str, interface: &str, prefix: &str, lifetime: u32) {
-        let mut advertisers = self.advertisers.borrow_mut();
+    fn start_radvd(&self, host: &Host, name: &str, interface: &str, prefix: &str, lifetime: u32) {
+        let mut advertisers = self.running_radvd.borrow_mut();
         if let Some(position) = advertisers.iter().position(|(other, _)| other == name) {
             let (_, mut old) = advertisers.remove(position);
             old.kill().expect("radvd");
             old.wait().expect("radvd");
         }
-        let path = |ending: &str| self.bed.scratch.path(&format!("{name}.{ending}")).display().to_string();
+        let path = |ending: &str| self.bed.scratch.path_of(&format!("{name}.{ending}")).display().to_string();
         let config = format!(
             "interface {interface} {{ AdvSendAdvert on; MinRtrAdvInterval 3; MaxRtrAdvInterval 4; \
              AdvDefaultLifetime {lifetime}; prefix {prefix} {{ AdvOnLink on; AdvAutonomous on; }}; }};\n"
@@ -102,11 +109,11 @@ impl Roads {
         fs::write(path("conf"), config).expect("a config");
         // The killed radvd has a child, which keeps the PID file locked until the child notices. So each
         // radvd has its own PID file.
-        let started = self.started.get() + 1;
-        self.started.set(started);
+        let started = self.advertiser_count.get() + 1;
+        self.advertiser_count.set(started);
         let pid = path(&format!("{started}.pid"));
         let words = ["radvd", "-n", "-m", "stderr", "-C", &path("conf"), "-p", &pid].map(str::to_owned);
-        let radvd = host.spawn(&words, |command| {
+        let radvd = host.spawn_program(&words, |command| {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         });
         advertisers.push((name.to_owned(), radvd));
@@ -114,40 +121,44 @@ impl Roads {
 
     fn advertise_network(&self, access: usize, number: u32, lifetime: u32) {
         let name = format!("ar{}", access + 1);
-        self.advertise(&self.access[access], &name, "lan", &prefix(number), lifetime);
+        self.start_radvd(&self.access_routers[access], &name, "lan", &network_prefix(number), lifetime);
     }
 
     /// RFC 8978: the access router returns with another prefix, and does not withdraw the old prefix.
     fn renumber(&self, access: usize, old: u32, new: u32, lifetime: u32) {
-        self.access[access].ip(&format!("-6 addr del 2001:db8:f{old}::1/64 dev lan"));
-        self.bed.core.ip(&format!("-6 route replace unreachable {}", prefix(old)));
-        self.route(access, new);
+        self.access_routers[access].run_ip(&format!("-6 addr del 2001:db8:f{old}::1/64 dev lan"));
+        self.bed.core.run_ip(&format!("-6 route replace unreachable {}", network_prefix(old)));
+        self.add_route(access, new);
         self.advertise_network(access, new, lifetime);
     }
 
     /// Moves a port of the router to another network. With `down`, the port first loses its carrier for this
     /// time.
-    fn change(&self, port: &str, bridge: &str, down: Option<Duration>) {
+    fn move_uplink(&self, port: &str, bridge: &str, down: Option<Duration>) {
         match down {
             Some(time) => {
-                self.switch.ip(&format!("link set {port} down"));
-                self.switch.ip(&format!("link set {port} master {bridge}"));
+                self.switch.run_ip(&format!("link set {port} down"));
+                self.switch.run_ip(&format!("link set {port} master {bridge}"));
                 std::thread::sleep(time);
-                self.switch.ip(&format!("link set {port} up"));
+                self.switch.run_ip(&format!("link set {port} up"));
             }
             None => {
-                self.switch.ip(&format!("link set {port} master {bridge}"));
+                self.switch.run_ip(&format!("link set {port} master {bridge}"));
             }
         }
     }
 
     /// Waits until an uplink has a usable address of a prefix, and then until traffic flows. Returns how long
     /// the second wait took.
-    fn resumes(&self, traffic: &Echo, interface: &str, prefix: &str) -> Duration {
+    fn wait_until_traffic_resumes(&self, traffic: &EchoTraffic, interface: &str, prefix: &str) -> Duration {
         let question = format!("-6 -o addr show dev {interface} to {prefix} -tentative");
-        wait_until("the new address may be used", seconds(20), || !self.bed.router.ip(&question).is_empty());
-        let (start, before) = (Instant::now(), traffic.answered());
-        wait_for("traffic flows", LIMIT, || (traffic.answered() > before + 2).then_some(()));
+        wait_until("the new address may be used", seconds(20), || {
+            !self.bed.router.run_ip(&question).is_empty()
+        });
+        let (start, before) = (Instant::now(), traffic.answered_packets());
+        wait_for("traffic flows", MOVE_TIME_LIMIT, || {
+            (traffic.answered_packets() > before + 2).then_some(())
+        });
         start.elapsed()
     }
 
@@ -168,14 +179,14 @@ impl Roads {
             )
         });
         let router = Station::start(&self.bed.router, &format!("{before}{}", tables.collect::<String>()));
-        router.registered();
+        router.wait_until_registered();
         (agent, router)
     }
 }
 
-impl Drop for Roads {
+impl Drop for RoamingTestbed {
     fn drop(&mut self) {
-        for (_, radvd) in self.advertisers.get_mut() {
+        for (_, radvd) in self.running_radvd.get_mut() {
             let _ = radvd.kill();
             let _ = radvd.wait();
         }
@@ -185,21 +196,25 @@ impl Drop for Roads {
 /// With only one uplink, traffic depends on the new address.
 #[test]
 fn renumbering_of_the_only_uplink_costs_only_detection_time() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let roads = Roads::new();
-    roads.route(0, 1);
+    let roads = RoamingTestbed::new();
+    roads.add_route(0, 1);
     roads.advertise_network(0, 1, 1800);
     roads.add_uplink("pw", "wlan0", "n1");
     let (_agent, _router) = roads.start(&["wlan0"]);
-    let traffic = roads.bed.echo(100);
-    traffic.flows();
+    let traffic = roads.bed.start_echo(100);
+    traffic.wait_until_flowing();
     for (old, new) in [(1, 3), (3, 5)] {
         roads.renumber(0, old, new, 1800);
-        let took = roads.resumes(&traffic, "wlan0", &prefix(new));
-        println!("renumbered from {} to {}: traffic after {took:?}", prefix(old), prefix(new));
-        let kept = roads.bed.router.ip(&format!("-6 -o addr show dev wlan0 to {}", prefix(old)));
+        let took = roads.wait_until_traffic_resumes(&traffic, "wlan0", &network_prefix(new));
+        println!(
+            "renumbered from {} to {}: traffic after {took:?}",
+            network_prefix(old),
+            network_prefix(new)
+        );
+        let kept = roads.bed.router.run_ip(&format!("-6 -o addr show dev wlan0 to {}", network_prefix(old)));
         assert!(!kept.is_empty(), "the kernel's address was removed");
     }
     let report = traffic.stop();
@@ -209,13 +224,13 @@ fn renumbering_of_the_only_uplink_costs_only_detection_time() {
 /// Each uplink gets a new prefix in turn, while the other uplink carries the traffic.
 #[test]
 fn renumbering_of_both_uplinks_in_turn_is_survived() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let roads = Roads::new();
+    let roads = RoamingTestbed::new();
     for (access, port, interface, bridge) in [(0, "pw", "wlan0", "n1"), (1, "pc", "wwan0", "n2")] {
         let number = access as u32 + 1;
-        roads.route(access, number);
+        roads.add_route(access, number);
         roads.advertise_network(access, number, 1800);
         roads.add_uplink(port, interface, bridge);
     }
@@ -225,32 +240,32 @@ fn renumbering_of_both_uplinks_in_turn_is_survived() {
         agent.bindings().iter().any(|binding| binding.1.starts_with(&network))
     };
     wait_until("both uplinks are registered", seconds(20), || bound(1) && bound(2));
-    let traffic = roads.bed.echo(100);
-    traffic.flows();
+    let traffic = roads.bed.start_echo(100);
+    traffic.wait_until_flowing();
     for (access, interface, old, new) in [(0, "wlan0", 1, 3), (1, "wwan0", 2, 4)] {
         roads.renumber(access, old, new, 1800);
-        let took = roads.resumes(&traffic, interface, &prefix(new));
+        let took = roads.wait_until_traffic_resumes(&traffic, interface, &network_prefix(new));
         println!("{interface} renumbered: traffic {took:?} after the new address may be used");
         wait_until("the new address is registered", seconds(20), || bound(new));
     }
     let report = traffic.stop();
     println!("both renumbered: {report:?}");
-    assert!(report.silence < seconds(3) + 2 * report.stalled, "{report:?}");
+    assert!(report.longest_silence < seconds(3) + 2 * report.longest_send_stall, "{report:?}");
 }
 
 /// RFC 8028 3, BCP 38: two providers are on one link, with source-specific routes as in OpenWrt.
 #[test]
 fn each_of_two_providers_on_a_link_gets_only_its_own_addresses() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let roads = Roads::new();
-    roads.switch.ip("link set p2 master n1");
+    let roads = RoamingTestbed::new();
+    roads.switch.run_ip("link set p2 master n1");
     roads.add_uplink("pw", "wlan0", "n1");
-    for (access, host) in roads.access.iter().enumerate() {
+    for (access, host) in roads.access_routers.iter().enumerate() {
         let number = access as u32 + 1;
-        roads.route(access, number);
-        let shown = host.ip("-6 -o addr show dev lan scope link");
+        roads.add_route(access, number);
+        let shown = host.run_ip("-6 -o addr show dev lan scope link");
         let link_local = shown.split_whitespace().nth(3).and_then(|net| net.split('/').next());
         let via = link_local.expect("a link-local address").to_owned();
         // These rules count packets with the addresses of the other provider, except for multicast Neighbor
@@ -258,53 +273,53 @@ fn each_of_two_providers_on_a_link_gets_only_its_own_addresses() {
         let rules = format!(
             "table inet t {{ chain c {{ type filter hook prerouting priority 0; iifname lan ip6 saddr {} ip6 \
              daddr != ff00::/8 counter; }}; }}",
-            prefix(3 - number)
+            network_prefix(3 - number)
         );
-        let output = host.output(&["nft", &rules]);
+        let output = host.run_program(&["nft", &rules]);
         assert!(output.status.success(), "{output:?}");
-        roads.bed.router.ip(&format!("-6 addr add 2001:db8:f{number}::10/64 dev wlan0 nodad"));
-        let route = format!("-6 route add default from {} via {via} dev wlan0", prefix(number));
-        roads.bed.router.ip(&route);
+        roads.bed.router.run_ip(&format!("-6 addr add 2001:db8:f{number}::10/64 dev wlan0 nodad"));
+        let route = format!("-6 route add default from {} via {via} dev wlan0", network_prefix(number));
+        roads.bed.router.run_ip(&route);
     }
     // This source-specific route applies to no global address.
-    roads.bed.router.ip("-6 route add default from fe80::/126 via fe80::77 dev wlan0 metric 1");
+    roads.bed.router.run_ip("-6 route add default from fe80::/126 via fe80::77 dev wlan0 metric 1");
     let (agent, router) = roads.start(&["wlan0"]);
     let bound = || agent.bindings().first().map(|binding| binding.1.clone()).unwrap_or_default();
     let first = bound();
-    let traffic = roads.bed.echo(100);
-    traffic.flows();
+    let traffic = roads.bed.start_echo(100);
+    traffic.wait_until_flowing();
     // The first of the two providers loses its connectivity, and does not report the loss.
     let (dead, alive) = if first == "2001:db8:f1::10" { (1, 2) } else { (2, 1) };
-    roads.access[dead - 1].ip("-6 route replace blackhole default metric 1");
+    roads.access_routers[dead - 1].run_ip("-6 route replace blackhole default metric 1");
     let expected = format!("2001:db8:f{alive}::10");
     wait_until("the other provider's address is registered", seconds(10), || bound() == expected);
-    traffic.flows();
+    traffic.wait_until_flowing();
     let report = traffic.stop();
     println!("from one provider to the other: {report:?}");
-    for host in &roads.access {
-        let output = host.output(&["nft", "list", "ruleset"]);
+    for host in &roads.access_routers {
+        let output = host.run_program(&["nft", "list", "ruleset"]);
         let rules = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(rules.contains("counter packets 0 bytes 0"), "{rules}\n{}", router.log());
+        assert!(rules.contains("counter packets 0 bytes 0"), "{rules}\n{}", router.log_text());
     }
 }
 
 /// Moves the router to another access network and back, then home and away again.
-fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
+fn check_moves_between_networks(roads: &RoamingTestbed, (agent, router): &(Station, Station), lifetime: u32) {
     let short_loss = Some(Duration::from_millis(300));
-    let traffic = roads.bed.echo(100);
-    traffic.flows();
-    let state = || router.show("uplinks")[0]["state"].as_str().unwrap_or_default().to_owned();
+    let traffic = roads.bed.start_echo(100);
+    traffic.wait_until_flowing();
+    let state = || router.show_json("uplinks")[0]["state"].as_str().unwrap_or_default().to_owned();
     for (step, bridge, down, network) in [
-        ("to another network, carrier lost", "n2", short_loss, prefix(2)),
-        ("back, carrier lost", "n1", short_loss, prefix(1)),
-        ("to another network, carrier kept", "n2", None, prefix(2)),
+        ("to another network, carrier lost", "n2", short_loss, network_prefix(2)),
+        ("back, carrier lost", "n1", short_loss, network_prefix(1)),
+        ("to another network, carrier kept", "n2", None, network_prefix(2)),
         ("home, carrier lost", "home", short_loss, "2001:db8:1::/64".into()),
-        ("away, carrier lost", "n1", short_loss, prefix(1)),
+        ("away, carrier lost", "n1", short_loss, network_prefix(1)),
         ("home, carrier kept", "home", None, "2001:db8:1::/64".into()),
-        ("away, carrier kept", "n2", None, prefix(2)),
+        ("away, carrier kept", "n2", None, network_prefix(2)),
     ] {
         let start = Instant::now();
-        roads.change("pw", bridge, down);
+        roads.move_uplink("pw", bridge, down);
         let home = bridge == "home";
         // The kernel keeps old addresses, so a new address alone does not prove the move. The test waits
         // until the router has noticed the move.
@@ -316,21 +331,21 @@ fn roam(roads: &Roads, (agent, router): &(Station, Station), lifetime: u32) {
             }
         });
         let noticed = start.elapsed();
-        let took = roads.resumes(&traffic, "wlan0", &network);
+        let took = roads.wait_until_traffic_resumes(&traffic, "wlan0", &network);
         println!("lifetime {lifetime} s, {step}: {noticed:?} until it is registered, traffic {took:?} later");
     }
-    wait_until("the correspondent answers", seconds(10), || roads.bed.host.pings(CORRESPONDENT));
+    wait_until("the correspondent answers", seconds(10), || roads.bed.host.can_ping(CORRESPONDENT));
     println!("lifetime {lifetime} s: {:?}", traffic.stop());
 }
 
 /// Returns two access networks and a home link; the router has an uplink in the first access network.
-fn three_networks(lifetime: u32) -> Roads {
-    let roads = Roads::new();
+fn testbed_with_three_networks(lifetime: u32) -> RoamingTestbed {
+    let roads = RoamingTestbed::new();
     for (access, number) in [(0, 1), (1, 2)] {
-        roads.route(access, number);
+        roads.add_route(access, number);
         roads.advertise_network(access, number, lifetime);
     }
-    roads.advertise(&roads.bed.agent, "home", "home0", "2001:db8:1::/64", lifetime);
+    roads.start_radvd(&roads.bed.agent, "home", "home0", "2001:db8:1::/64", lifetime);
     roads.add_uplink("pw", "wlan0", "n1");
     roads
 }
@@ -338,13 +353,13 @@ fn three_networks(lifetime: u32) -> Roads {
 /// The test runs with advertisements of short and of usual router lifetime.
 #[test]
 fn move_to_another_network_costs_only_detection_time() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     for lifetime in [9, 1800] {
-        let roads = three_networks(lifetime);
+        let roads = testbed_with_three_networks(lifetime);
         let stations = roads.start(&["wlan0"]);
-        roam(&roads, &stations, lifetime);
+        check_moves_between_networks(&roads, &stations, lifetime);
     }
 }
 
@@ -356,10 +371,10 @@ fn move_under_ipsec_costs_only_detection_time() {
         return;
     }
     for lifetime in [9, 1800] {
-        let roads = three_networks(lifetime);
-        ipsec::protect(&roads.bed);
-        let stations = roads.start_with(&["wlan0"], ipsec::configs(&roads.bed));
-        roam(&roads, &stations, lifetime);
+        let roads = testbed_with_three_networks(lifetime);
+        ipsec::protect_signalling(&roads.bed);
+        let stations = roads.start_with(&["wlan0"], ipsec::configs_with_ipsec(&roads.bed));
+        check_moves_between_networks(&roads, &stations, lifetime);
     }
 }
 
@@ -368,30 +383,30 @@ fn move_under_ipsec_costs_only_detection_time() {
 /// the first visit.
 #[test]
 fn leaving_home_without_loss_of_carrier_waits_for_duplicate_address_detection_only() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let roads = three_networks(1800);
+    let roads = testbed_with_three_networks(1800);
     let (agent, router) = roads.start(&["wlan0"]);
-    let traffic = roads.bed.echo(100);
-    traffic.flows();
-    let state = || router.show("uplinks")[0]["state"].as_str().unwrap_or_default().to_owned();
+    let traffic = roads.bed.start_echo(100);
+    traffic.wait_until_flowing();
+    let state = || router.show_json("uplinks")[0]["state"].as_str().unwrap_or_default().to_owned();
     for visit in ["first", "second"] {
-        roads.change("pw", "home", None);
+        roads.move_uplink("pw", "home", None);
         wait_until("it is at home", seconds(20), || state() == "home" && agent.bindings().is_empty());
         // The router sends at most three Binding Updates a second (RFC 6275 11.8), so the next move comes
         // later.
-        let before = traffic.answered();
-        wait_until("traffic flows at home", seconds(20), || traffic.answered() > before + 150);
+        let before = traffic.answered_packets();
+        wait_until("traffic flows at home", seconds(20), || traffic.answered_packets() > before + 150);
         let start = Instant::now();
-        roads.change("pw", "n2", None);
+        roads.move_uplink("pw", "n2", None);
         let usable = "-6 -o addr show dev wlan0 to 2001:db8:f2::/64 -tentative";
-        wait_until("the address may be used", seconds(20), || !roads.bed.router.ip(usable).is_empty());
+        wait_until("the address may be used", seconds(20), || !roads.bed.router.run_ip(usable).is_empty());
         let waited = start.elapsed();
         // The home agent tests the home address by duplicate address detection for a second (RFC 6275
         // 10.3.1).
-        wait_until("the new address is registered", 4 * LIMIT, || !agent.bindings().is_empty());
-        traffic.flows();
+        wait_until("the new address is registered", 4 * MOVE_TIME_LIMIT, || !agent.bindings().is_empty());
+        traffic.wait_until_flowing();
         println!("{visit} visit: the address after {waited:?}, traffic after {:?}", start.elapsed());
     }
     println!("{:?}", traffic.stop());

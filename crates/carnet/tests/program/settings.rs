@@ -3,110 +3,113 @@
 
 use std::fs;
 
-use crate::hosts::{Host, possible, seconds, wait_until};
-use crate::ipv4::{dual, identified, start_both, without_ipv6};
+use crate::hosts::{Host, can_run_or_report, seconds, wait_until};
+use crate::ipv4::{config_with_identifiers, dual_stack_testbed, remove_ipv6, start_both_adapted};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
 /// Words about the home agent that must not be in the station's log if the fault is on its own machine.
-const BLAME: [&str; 3] = ["does not know", "SPI", "MAC"];
+const MISLEADING_TEXTS: [&str; 3] = ["does not know", "SPI", "MAC"];
 
 fn ipv4_setting(host: &Host, name: &str) -> String {
     let path = format!("/proc/sys/net/ipv4/conf/{name}");
-    host.run(move || fs::read_to_string(path).expect("a setting").trim().to_owned())
+    host.run_in_namespace(move || fs::read_to_string(path).expect("a setting").trim().to_owned())
 }
 
 /// Waits until the station logs `text`. Checks that the log does not blame the home agent.
-fn says_why(station: &Station, text: &str) {
-    wait_until("the station says why", seconds(5), || station.log().contains(text));
-    for blame in BLAME {
-        assert!(!station.log().contains(blame), "{blame}: {}", station.log());
+fn wait_for_reason_in_log(station: &Station, text: &str) {
+    wait_until("the station says why", seconds(5), || station.log_text().contains(text));
+    for blame in MISLEADING_TEXTS {
+        assert!(!station.log_text().contains(blame), "{blame}: {}", station.log_text());
     }
 }
 
 #[test]
 fn carnet_turns_forwarding_on_again() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let (agent, router) = bed.start();
-    let traffic = bed.echo(50);
-    traffic.flows();
+    let (agent, router) = bed.start_stations();
+    let traffic = bed.start_echo(50);
+    traffic.wait_until_flowing();
     for (host, station) in [(&bed.router, &router), (&bed.agent, &agent)] {
-        host.set("all/forwarding", "0");
-        wait_until("the machine forwards again", seconds(2), || host.get("all/forwarding") == "1");
-        traffic.flows();
-        says_why(station, "net.ipv6.conf.all.forwarding is 0, 1 is needed");
+        host.write_sysctl("all/forwarding", "0");
+        wait_until("the machine forwards again", seconds(2), || host.read_sysctl("all/forwarding") == "1");
+        traffic.wait_until_flowing();
+        wait_for_reason_in_log(station, "net.ipv6.conf.all.forwarding is 0, 1 is needed");
     }
-    assert_eq!(bed.router.get("wlan0/forwarding"), "0", "an uplink stays a host");
+    assert_eq!(bed.router.read_sysctl("wlan0/forwarding"), "0", "an uplink stays a host");
     let report = traffic.stop();
-    assert!(report.silence < seconds(2) + 2 * report.stalled, "{report:?}");
+    assert!(report.longest_silence < seconds(2) + 2 * report.longest_send_stall, "{report:?}");
     println!("forwarding turned off at both ends: {report:?}");
 }
 
 #[test]
 fn carnet_turns_forwarding_of_uplink_off_again() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let (_agent, router) = bed.start();
-    bed.router.set("wlan0/forwarding", "1");
-    wait_until("the uplink is a host again", seconds(2), || bed.router.get("wlan0/forwarding") == "0");
-    says_why(&router, "net.ipv6.conf.wlan0.forwarding is 1, 0 is needed");
+    let (_agent, router) = bed.start_stations();
+    bed.router.write_sysctl("wlan0/forwarding", "1");
+    wait_until("the uplink is a host again", seconds(2), || {
+        bed.router.read_sysctl("wlan0/forwarding") == "0"
+    });
+    wait_for_reason_in_log(&router, "net.ipv6.conf.wlan0.forwarding is 1, 0 is needed");
 }
 
 #[test]
 fn strict_reverse_path_filter_does_not_stop_an_ipv4_standby() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
-    let bed = dual();
-    without_ipv6(&bed, &[0, 1]);
-    let (_agent, router) = start_both(&bed, |config| config, identified);
-    let traffic = bed.echo(50);
-    traffic.flows();
-    bed.router.run(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a setting"));
+    let bed = dual_stack_testbed();
+    remove_ipv6(&bed, &[0, 1]);
+    let (_agent, router) = start_both_adapted(&bed, |config| config, config_with_identifiers);
+    let traffic = bed.start_echo(50);
+    traffic.wait_until_flowing();
+    bed.router
+        .run_in_namespace(|| fs::write("/proc/sys/net/ipv4/conf/all/rp_filter", "1").expect("a setting"));
     for uplink in ["wlan0", "wwan0"] {
         wait_until("the uplink is loose", seconds(2), || {
             ipv4_setting(&bed.router, &format!("{uplink}/rp_filter")) == "2"
         });
     }
     assert_eq!(ipv4_setting(&bed.router, "all/rp_filter"), "1", "the operator's");
-    says_why(&router, "net.ipv4.conf.all.rp_filter is 1, 2 is needed");
-    bed.core.ip("link set wlan down");
-    traffic.flows();
+    wait_for_reason_in_log(&router, "net.ipv4.conf.all.rp_filter is 1, 2 is needed");
+    bed.core.run_ip("link set wlan down");
+    traffic.wait_until_flowing();
     traffic.stop();
 }
 
 #[test]
 fn carnet_moves_local_rule_again() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let (_agent, router) = bed.start();
-    let traffic = bed.echo(50);
-    traffic.flows();
-    let is_back = || bed.router.ip("-6 rule show pref 0").contains("lookup local");
+    let (_agent, router) = bed.start_stations();
+    let traffic = bed.start_echo(50);
+    traffic.wait_until_flowing();
+    let is_back = || bed.router.run_ip("-6 rule show pref 0").contains("lookup local");
     for _ in 0..3 {
-        bed.router.ip("-6 rule add pref 0 lookup local");
+        bed.router.run_ip("-6 rule add pref 0 lookup local");
         wait_until("the rule is gone again", seconds(2), || !is_back());
     }
     // carnet makes later repairs only after pauses. During a pause, status and uplinks must name the
     // obstacle.
     for _ in 0..3 {
-        bed.router.ip("-6 rule add pref 0 lookup local");
+        bed.router.run_ip("-6 rule add pref 0 lookup local");
         let obstacle = "another program has moved the rule for the `local` table back to priority 0";
         wait_until("status tells", seconds(5), || {
-            router.show("status")["obstacles"].to_string().contains(obstacle)
+            router.show_json("status")["obstacles"].to_string().contains(obstacle)
         });
-        let shown = router.ask(&["show", "uplinks"]);
+        let shown = router.run_command(&["show", "uplinks"]);
         assert!(String::from_utf8_lossy(&shown.stdout).contains(obstacle), "{shown:?}");
         wait_until("the rule is gone again", seconds(10), || !is_back());
     }
-    says_why(&router, "back to priority 0");
-    traffic.flows();
+    wait_for_reason_in_log(&router, "back to priority 0");
+    traffic.wait_until_flowing();
     traffic.stop();
 }

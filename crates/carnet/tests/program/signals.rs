@@ -6,13 +6,13 @@ use std::os::unix::net::UnixStream;
 
 use serde_json::json;
 
-use crate::hosts::{possible, seconds, wait_until};
+use crate::hosts::{can_run_or_report, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::Testbed;
 
 /// Sends `POST /v1/signal`; returns the first line of the answer, and its body.
-fn post(station: &Station, body: &str) -> (String, String) {
-    let mut stream = UnixStream::connect(&station.socket).expect("the station listens");
+fn post_signal(station: &Station, body: &str) -> (String, String) {
+    let mut stream = UnixStream::connect(&station.control_socket).expect("the station listens");
     let head =
         "POST /v1/signal HTTP/1.1\r\nHost: station\r\nConnection: close\r\nContent-Type: application/json";
     let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -25,31 +25,31 @@ fn post(station: &Station, body: &str) -> (String, String) {
 
 #[test]
 fn signal_strength_comes_from_file_or_api() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let file = bed.scratch.path("wlan0.signal");
+    let file = bed.scratch.path_of("wlan0.signal");
     let plain = bed.router_config();
     let config = plain.replace("priority = 10\n", &format!("signal_file = '{}'\n", file.display()));
     assert_ne!(plain, config);
     let router = Station::start(&bed.router, &config);
     let signals = |router: &Station| {
-        let uplinks = router.show("uplinks");
+        let uplinks = router.show_json("uplinks");
         json!([uplinks[0]["signal_dbm"], uplinks[1]["signal_dbm"]])
     };
     assert_eq!(signals(&router), json!([null, null]));
 
     fs::write(&file, "-49\n").expect("writes");
     wait_until("the signal of the file", seconds(5), || signals(&router) == json!([-49, null]));
-    assert_eq!(post(&router, r#"{"uplink": "wwan0", "dbm": -93}"#).0, "HTTP/1.1 204 No Content");
+    assert_eq!(post_signal(&router, r#"{"uplink": "wwan0", "dbm": -93}"#).0, "HTTP/1.1 204 No Content");
     assert_eq!(signals(&router), json!([-49, -93]));
 
     for (body, reason) in [
         (r#"{"uplink": "eth9", "dbm": -61}"#, "cannot find the uplink eth9, expected one of: wlan0, wwan0"),
         (r#"{"uplink": "wlan0", "dbm": 4000}"#, "4000 dBm is no signal"),
     ] {
-        let (status, answer) = post(&router, body);
+        let (status, answer) = post_signal(&router, body);
         assert!(status.contains("409") && answer.contains(reason), "{status}: {answer}");
     }
     // After a reload the station goes on reading the file. If the config no longer names the file, the last
@@ -67,14 +67,14 @@ fn signal_strength_comes_from_file_or_api() {
 /// again, the signal stays known.
 #[test]
 fn a_signal_without_renewal_becomes_unknown() {
-    if !possible() {
+    if !can_run_or_report() {
         return;
     }
     let bed = Testbed::new();
-    let file = bed.scratch.path("wlan0.signal");
+    let file = bed.scratch.path_of("wlan0.signal");
     let lines = format!("signal_file = '{}'\nsignal_timeout = '5s'\n", file.display());
     let router = Station::start(&bed.router, &bed.router_config().replace("priority = 10\n", &lines));
-    let signal = || router.show("uplinks")[0]["signal_dbm"].clone();
+    let signal = || router.show_json("uplinks")[0]["signal_dbm"].clone();
     for _ in 0..8 {
         fs::write(&file, "-61\n").expect("writes");
         wait_until("the signal of the file", seconds(5), || signal() == json!(-61));
@@ -83,9 +83,9 @@ fn a_signal_without_renewal_becomes_unknown() {
     }
     wait_until("it to be unknown", seconds(15), || signal().is_null());
     assert!(
-        router.log().contains("the signal of wlan0 is unknown: no program has reported it in time"),
+        router.log_text().contains("the signal of wlan0 is unknown: no program has reported it in time"),
         "{}",
-        router.log()
+        router.log_text()
     );
     fs::write(&file, "-61\n").expect("writes");
     wait_until("the next one", seconds(5), || signal() == json!(-61));

@@ -11,22 +11,22 @@
 
 use std::net::Ipv6Addr;
 
-use crate::hosts::{Host, Scratch};
+use crate::hosts::{Host, ScratchFolder};
 use crate::station::Station;
-use crate::traffic::Echo;
+use crate::traffic::EchoTraffic;
 
 /// The home agent's address.
-pub const HOME_AGENT: &str = "2001:db8:1::1";
+pub const HOME_AGENT_ADDRESS: &str = "2001:db8:1::1";
 /// The mobile router's home address.
 pub const HOME_ADDRESS: &str = "2001:db8:1::1234";
 /// Care-of address of the mobile router on each uplink.
-pub const CARE_OF: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
+pub const CARE_OF_ADDRESSES: [&str; 2] = ["2001:db8:f1::10", "2001:db8:f2::10"];
 /// Address of a host on the Internet.
 pub const CORRESPONDENT: &str = "2001:db8:c::1";
 /// Address of the host in the mobile network.
-pub const INSIDE: &str = "2001:db8:a::10";
+pub const ON_BOARD_HOST: &str = "2001:db8:a::10";
 
-pub fn address(text: &str) -> Ipv6Addr {
+pub fn parse_address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
@@ -36,23 +36,23 @@ pub struct Testbed {
     pub core: Host,
     pub router: Host,
     pub host: Host,
-    pub scratch: Scratch,
+    pub scratch: ScratchFolder,
 }
 
 impl Testbed {
     pub fn new() -> Testbed {
         let (agent, core, router, host) = (Host::new(), Host::new(), Host::new(), Host::new());
-        let bed = Testbed { agent, core, router, host, scratch: Scratch::new() };
-        bed.core.set("all/forwarding", "1");
-        bed.core.link("ha", &bed.agent, "ha0");
-        bed.core.batch(
+        let bed = Testbed { agent, core, router, host, scratch: ScratchFolder::new() };
+        bed.core.write_sysctl("all/forwarding", "1");
+        bed.core.create_link("ha", &bed.agent, "ha0");
+        bed.core.run_ip_batch(
             "addr add 2001:db8:f0::1/64 dev ha
              addr add 2001:db8:c::1/128 dev lo
              route add 2001:db8:1::/64 via 2001:db8:f0::2
              route add 2001:db8:a::/64 via 2001:db8:f0::2
              route add 2001:db8:b::/64 via 2001:db8:f0::2",
         );
-        bed.agent.batch(
+        bed.agent.run_ip_batch(
             "addr add 2001:db8:f0::2/64 dev ha0
              route add default via 2001:db8:f0::1",
         );
@@ -60,7 +60,7 @@ impl Testbed {
         bed.add_uplink(1);
         bed.add_lan();
         for host in [&bed.agent, &bed.core, &bed.router, &bed.host] {
-            host.settle();
+            host.wait_until_settled();
         }
         bed
     }
@@ -69,17 +69,17 @@ impl Testbed {
     pub fn add_uplink(&self, number: usize) {
         let (far, near) = [("wlan", "wlan0"), ("wwan", "wwan0")][number];
         let net = number + 1;
-        self.core.link(far, &self.router, near);
-        self.core.ip(&format!("-6 addr add 2001:db8:f{net}::1/64 dev {far}"));
-        self.router.ip(&format!("-6 addr add 2001:db8:f{net}::10/64 dev {near}"));
+        self.core.create_link(far, &self.router, near);
+        self.core.run_ip(&format!("-6 addr add 2001:db8:f{net}::1/64 dev {far}"));
+        self.router.run_ip(&format!("-6 addr add 2001:db8:f{net}::10/64 dev {near}"));
         let gateway = format!("2001:db8:f{net}::1");
-        self.router.ip(&format!("-6 route add default via {gateway} dev {near} metric {}", 100 * net));
+        self.router.run_ip(&format!("-6 route add default via {gateway} dev {near} metric {}", 100 * net));
     }
 
     /// Creates the mobile network, with the host inside.
     pub fn add_lan(&self) {
-        self.router.link("lan0", &self.host, "eth0");
-        self.host.batch(
+        self.router.create_link("lan0", &self.host, "eth0");
+        self.host.run_ip_batch(
             "addr add 2001:db8:a::10/64 dev eth0
              route add default via 2001:db8:a::1 metric 10",
         );
@@ -92,14 +92,14 @@ impl Testbed {
              socket = '{}'\n\
              \n\
              [home_agent]\n\
-             address = '{HOME_AGENT}'\n\
+             address = '{HOME_AGENT_ADDRESS}'\n\
              home_prefix = '2001:db8:1::/64'\n\
              \n\
              [[home_agent.mobile_router]]\n\
              home_address = '{HOME_ADDRESS}'\n\
              prefixes = ['2001:db8:a::/64']\n\
              auth = {{ spi = 300, key = '000102030405060708090a0b0c0d0e0f' }}\n",
-            self.scratch.path("agent.sock").display()
+            self.scratch.path_of("agent.sock").display()
         )
     }
 
@@ -112,7 +112,7 @@ impl Testbed {
              [mobile_router]\n\
              home_address = '{HOME_ADDRESS}'\n\
              home_prefix = '2001:db8:1::/64'\n\
-             home_agent = '{HOME_AGENT}'\n\
+             home_agent = '{HOME_AGENT_ADDRESS}'\n\
              prefixes = ['2001:db8:a::/64']\n\
              lifetime = '60s'\n\
              lan = ['lan0']\n\
@@ -125,25 +125,31 @@ impl Testbed {
              [[mobile_router.uplink]]\n\
              interface = 'wwan0'\n\
              priority = 20\n",
-            self.scratch.path("router.sock").display()
+            self.scratch.path_of("router.sock").display()
         )
     }
 
     /// Starts traffic from the host inside to the correspondent and back.
-    pub fn echo(&self, per_second: u32) -> Echo {
-        Echo::start(&self.host, address(INSIDE), &self.core, address(CORRESPONDENT), per_second)
+    pub fn start_echo(&self, per_second: u32) -> EchoTraffic {
+        EchoTraffic::start(
+            &self.host,
+            parse_address(ON_BOARD_HOST),
+            &self.core,
+            parse_address(CORRESPONDENT),
+            per_second,
+        )
     }
 
     /// Starts both stations and waits until the router is registered.
-    pub fn start(&self) -> (Station, Station) {
+    pub fn start_stations(&self) -> (Station, Station) {
         let agent = Station::start(&self.agent, &self.agent_config());
         let router = Station::start(&self.router, &self.router_config());
-        router.registered();
+        router.wait_until_registered();
         (agent, router)
     }
 }
 
 /// Adds a line to the `[station]` table of a config.
-pub fn with_station(config: &str, line: &str) -> String {
+pub fn config_with_station_line(config: &str, line: &str) -> String {
     config.replacen("[station]\n", &format!("[station]\n{line}\n"), 1)
 }

@@ -5,31 +5,31 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::bursts::pieces;
-use crate::door::{nft, with_table};
-use crate::hosts::{Host, possible, said, seconds, wait_until};
+use crate::bursts::segment_counts;
+use crate::door::{agent_config_with_table, run_nft};
+use crate::hosts::{Host, can_run_or_report, output_text, seconds, wait_until};
 use crate::station::Station;
 use crate::testbed::{CORRESPONDENT, Testbed};
-use crate::traffic::Echo;
+use crate::traffic::EchoTraffic;
 
 /// Time of a measurement.
 const WHILE: Duration = Duration::from_secs(2);
 
 /// Returns the packets that went through the router's TUN device.
 fn slow(bed: &Testbed) -> u64 {
-    let (out, back) = pieces(&bed.router);
+    let (out, back) = segment_counts(&bed.router);
     out + back
 }
 
 /// Returns the answers in [`WHILE`], and the packets that took the router's slow path meanwhile.
-fn measured(bed: &Testbed, echo: &Echo) -> (u64, u64) {
-    let (answered, by_slow) = (echo.answered(), slow(bed));
+fn measured(bed: &Testbed, echo: &EchoTraffic) -> (u64, u64) {
+    let (answered, by_slow) = (echo.answered_packets(), slow(bed));
     thread::sleep(WHILE);
-    (echo.answered() - answered, slow(bed) - by_slow)
+    (echo.answered_packets() - answered, slow(bed) - by_slow)
 }
 
 /// Waits until the fast path carries the packets of an echo.
-fn is_fast(bed: &Testbed, echo: &Echo) {
+fn is_fast(bed: &Testbed, echo: &EchoTraffic) {
     wait_until("the fast path carries the flow", seconds(20), || {
         let (answered, by_slow) = measured(bed, echo);
         answered > 20 && by_slow < answered / 4
@@ -43,19 +43,19 @@ s = socket.socket(16, 3, 12)
 s.bind((0, 0))
 s.send(struct.pack('IHHIIBBH', 20, 0x102, 5, 1, 0, 0, 0, 0))
 assert struct.unpack_from('i', s.recv(4096), 16)[0] == 0";
-    let output = host.output(&["python3", "-c", script]);
-    assert!(output.status.success(), "{}", said(&output));
+    let output = host.run_program(&["python3", "-c", script]);
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
 /// Sets a timeout of a host's connection tracking in seconds.
 fn set_timeout(host: &Host, name: &str, value: u32) {
-    let output = host.output(&["sysctl", "-q", &format!("net.netfilter.nf_conntrack_{name}={value}")]);
-    assert!(output.status.success(), "{}", said(&output));
+    let output = host.run_program(&["sysctl", "-q", &format!("net.netfilter.nf_conntrack_{name}={value}")]);
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
 /// Returns whether connection tracking accepts TCP packets outside of the windows that it saw.
 fn accepts_windows(host: &Host) -> bool {
-    let output = host.output(&["sysctl", "-n", "net.netfilter.nf_conntrack_tcp_be_liberal"]);
+    let output = host.run_program(&["sysctl", "-n", "net.netfilter.nf_conntrack_tcp_be_liberal"]);
     String::from_utf8_lossy(&output.stdout).trim() == "1"
 }
 
@@ -78,71 +78,71 @@ fn with_door(path: &str) -> (Testbed, Station, Station) {
         for (host, interface) in
             [(&bed.core, "ha"), (&bed.core, "wlan"), (&bed.core, "wwan"), (&bed.host, "eth0")]
         {
-            let output = host.output(&["ethtool", "-K", interface, "gro", "on", "tx", "off"]);
-            assert!(output.status.success(), "ethtool (Debian package ethtool): {}", said(&output));
+            let output = host.run_program(&["ethtool", "-K", interface, "gro", "on", "tx", "off"]);
+            assert!(output.status.success(), "ethtool (Debian package ethtool): {}", output_text(&output));
         }
     }
     let agent = Station::start(&bed.agent, &bed.agent_config());
-    let router = Station::start(&bed.router, &with_table(&bed, "", path));
-    router.registered();
-    router.accelerated();
-    wait_until("a ping", seconds(10), || bed.host.pings(CORRESPONDENT));
+    let router = Station::start(&bed.router, &agent_config_with_table(&bed, "", path));
+    router.wait_until_registered();
+    router.wait_for_fast_path();
+    wait_until("a ping", seconds(10), || bed.host.can_ping(CORRESPONDENT));
     (bed, agent, router)
 }
 
 /// Waits for a second after a change, and returns whether any packet is answered after that.
-fn still_flows(echo: &Echo) -> bool {
+fn still_flows(echo: &EchoTraffic) -> bool {
     thread::sleep(seconds(1));
-    let before = echo.answered();
+    let before = echo.answered_packets();
     thread::sleep(seconds(1));
-    echo.answered() > before
+    echo.answered_packets() > before
 }
 
 fn rules_hold(path: &str) {
-    if !possible() || !has_functions() {
+    if !can_run_or_report() || !has_functions() {
         return;
     }
     let (bed, _agent, mut router) = with_door(path);
-    let echo = bed.echo(100);
-    echo.flows();
+    let echo = bed.start_echo(100);
+    echo.wait_until_flowing();
     is_fast(&bed, &echo);
     assert!(accepts_windows(&bed.router));
 
     // A rule that drops the flow holds within a second, and counts.
-    nft(&bed.router, "add table inet op");
-    nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
-    nft(&bed.router, "add rule inet op f udp dport 4242 counter drop");
+    run_nft(&bed.router, "add table inet op");
+    run_nft(&bed.router, "add chain inet op f { type filter hook forward priority 0 ; }");
+    run_nft(&bed.router, "add rule inet op f udp dport 4242 counter drop");
     assert!(!still_flows(&echo), "a drop rule has no effect on {path}");
-    assert!(!nft(&bed.router, "list table inet op").contains("counter packets 0 "));
+    assert!(!run_nft(&bed.router, "list table inet op").contains("counter packets 0 "));
 
     // A set that the rule uses changes.
-    nft(&bed.router, "flush chain inet op f");
-    nft(&bed.router, "add set inet op ports { type inet_service ; }");
-    nft(&bed.router, "add rule inet op f udp sport @ports drop");
-    echo.flows();
+    run_nft(&bed.router, "flush chain inet op f");
+    run_nft(&bed.router, "add set inet op ports { type inet_service ; }");
+    run_nft(&bed.router, "add rule inet op f udp sport @ports drop");
+    echo.wait_until_flowing();
     is_fast(&bed, &echo);
-    nft(&bed.router, "add element inet op ports { 4242 }");
+    run_nft(&bed.router, "add element inet op ports { 4242 }");
     assert!(!still_flows(&echo), "a changed set has no effect on {path}");
 
     // Without its entry, the flow is new.
-    nft(&bed.router, "flush chain inet op f");
-    nft(&bed.router, "add rule inet op f ct state new udp dport 4242 drop");
-    echo.flows();
+    run_nft(&bed.router, "flush chain inet op f");
+    run_nft(&bed.router, "add rule inet op f ct state new udp dport 4242 drop");
+    echo.wait_until_flowing();
     is_fast(&bed, &echo);
     flush_connections(&bed.router);
     assert!(!still_flows(&echo), "conntrack -F has no effect on {path}");
 
     // A rule about packets takes all packets from the fast path, and the log names the rule.
-    nft(&bed.router, "flush chain inet op f");
-    echo.flows();
+    run_nft(&bed.router, "flush chain inet op f");
+    echo.wait_until_flowing();
     is_fast(&bed, &echo);
-    nft(&bed.router, "add rule inet op f limit rate 1000/second accept");
-    wait_until("the rule is in the log", seconds(5), || router.log().contains("chain f handle"));
+    run_nft(&bed.router, "add rule inet op f limit rate 1000/second accept");
+    wait_until("the rule is in the log", seconds(5), || router.log_text().contains("chain f handle"));
     thread::sleep(seconds(1));
     let (answered, by_slow) = measured(&bed, &echo);
     assert!(answered > 20 && by_slow >= answered, "{by_slow} of {answered} packets on the slow path");
-    assert!(router.log().contains("table inet op chain f handle"), "{}", router.log());
-    nft(&bed.router, "delete table inet op");
+    assert!(router.log_text().contains("table inet op chain f handle"), "{}", router.log_text());
+    run_nft(&bed.router, "delete table inet op");
     is_fast(&bed, &echo);
     let _ = echo.stop();
     router.terminate();
@@ -162,7 +162,7 @@ fn rules_hold_for_tracked_flows_of_xdp_programs() {
 fn python(host: &Host, script: &str, arguments: &[&str]) -> Child {
     let words = [&["python3", "-c", script], arguments].concat();
     let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
-    host.spawn(&words, |command| {
+    host.spawn_program(&words, |command| {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
     })
 }
@@ -170,7 +170,7 @@ fn python(host: &Host, script: &str, arguments: &[&str]) -> Child {
 /// Packets of the fast path alone keep a UDP flow and a TCP connection alive beyond the timeouts of
 /// connection tracking. The end of the connection passes the door.
 fn stays_alive(path: &str) {
-    if !possible() || !has_functions() {
+    if !can_run_or_report() || !has_functions() {
         return;
     }
     let (bed, _agent, _router) = with_door(path);
@@ -200,14 +200,14 @@ for number in range(24):
 s.shutdown(socket.SHUT_WR); assert s.recv(100) == b''; print('whole')";
     let server = python(&bed.core, server, &[]);
     // The server of the echo answers the client's UDP packets, too.
-    let echo = bed.echo(1);
+    let echo = bed.start_echo(1);
     let client = python(&bed.host, client, &[CORRESPONDENT]);
     thread::sleep(seconds(6));
     let before = slow(&bed);
     thread::sleep(seconds(4));
     let by_slow = slow(&bed) - before;
     let ends = [client, server].map(|child| child.wait_with_output().expect("an end"));
-    let [client, server] = ends.each_ref().map(said);
+    let [client, server] = ends.each_ref().map(output_text);
     assert!(client.contains("whole") && server.contains("closed"), "{path}: {client} {server}");
     // In four seconds the ends send about 50 packets. Each flow has to become a new entry if it loses its
     // own.

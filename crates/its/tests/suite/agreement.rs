@@ -19,8 +19,8 @@ use carnet_its::uper::{Uper, decode, encode};
 use carnet_its::{cam, cdd, denm, version1};
 use carnet_wire::btp::port;
 
-use crate::oracle_tshark::{capture, tshark};
-use crate::vectors::vectors;
+use crate::oracle_tshark::{capture_of_messages, tshark_command};
+use crate::vectors::vectors_named;
 
 /// A value that carnet reads, with its name.
 #[derive(Debug)]
@@ -31,141 +31,141 @@ struct NamedValue {
 
 /// A value as tshark prints it: its name, and the forms that tshark uses for it.
 #[derive(Debug)]
-struct Witness {
+struct DecodedField {
     name: String,
-    forms: Vec<String>,
+    accepted_values: Vec<String>,
 }
 
 /// Returns a name without the differences of spelling between ASN.1, Rust and tshark.
-fn plain(name: &str) -> String {
+fn normalized_name(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 /// Reads leaves from the [`Debug`] form of a message.
-struct DebugText<'a> {
-    rest: &'a str,
-    leaves: Vec<NamedValue>,
+struct DebugTextParser<'a> {
+    remaining_text: &'a str,
+    parsed_values: Vec<NamedValue>,
 }
 
-impl<'a> DebugText<'a> {
+impl<'a> DebugTextParser<'a> {
     fn named_values(message: &impl Debug) -> Vec<NamedValue> {
         let text = format!("{message:?}");
-        let mut shown = DebugText { rest: &text, leaves: Vec::new() };
-        shown.value("");
-        assert_eq!(shown.rest, "");
-        shown.leaves
+        let mut shown = DebugTextParser { remaining_text: &text, parsed_values: Vec::new() };
+        shown.parse_value("");
+        assert_eq!(shown.remaining_text, "");
+        shown.parsed_values
     }
 
-    fn take(&mut self, token: &str) -> bool {
-        let rest = self.rest.strip_prefix(token);
-        self.rest = rest.unwrap_or(self.rest);
+    fn skip_token(&mut self, token: &str) -> bool {
+        let rest = self.remaining_text.strip_prefix(token);
+        self.remaining_text = rest.unwrap_or(self.remaining_text);
         rest.is_some()
     }
 
-    fn expect(&mut self, token: &str) {
-        assert!(self.take(token), "expected {token:?}, found {:?}", self.rest);
+    fn expect_token(&mut self, token: &str) {
+        assert!(self.skip_token(token), "expected {token:?}, found {:?}", self.remaining_text);
     }
 
-    fn word(&mut self) -> &'a str {
+    fn next_word(&mut self) -> &'a str {
         let is_part = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-' | '#');
-        let end = self.rest.find(|letter| !is_part(letter)).unwrap_or(self.rest.len());
-        let (word, rest) = self.rest.split_at(end);
-        self.rest = rest;
+        let end = self.remaining_text.find(|letter| !is_part(letter)).unwrap_or(self.remaining_text.len());
+        let (word, rest) = self.remaining_text.split_at(end);
+        self.remaining_text = rest;
         word
     }
 
-    fn push(&mut self, name: &str, value: impl Into<String>) {
-        self.leaves.push(NamedValue { name: plain(name), value: value.into() });
+    fn add_value(&mut self, name: &str, value: impl Into<String>) {
+        self.parsed_values.push(NamedValue { name: normalized_name(name), value: value.into() });
     }
 
     /// Reads a value of the component `name`; an item of a list has the name of its type.
-    fn value(&mut self, name: &str) {
-        if self.take("\"") {
-            let (text, rest) = self.rest.split_once('"').unwrap();
-            self.rest = rest;
-            return self.push(name, text);
+    fn parse_value(&mut self, name: &str) {
+        if self.skip_token("\"") {
+            let (text, rest) = self.remaining_text.split_once('"').unwrap();
+            self.remaining_text = rest;
+            return self.add_value(name, text);
         }
-        if self.take("[") {
-            return self.list(name);
+        if self.skip_token("[") {
+            return self.parse_list(name);
         }
-        let word = self.word();
+        let word = self.next_word();
         let own = if name.is_empty() { word } else { name };
-        if self.take(" { ") {
-            self.structure(own);
-        } else if self.take("(") {
+        if self.skip_token(" { ") {
+            self.parse_structure(own);
+        } else if self.skip_token("(") {
             let is_choice = word != "Some"
-                && self.rest.starts_with(|letter: char| letter.is_ascii_uppercase())
-                && !self.rest.starts_with("Some(");
+                && self.remaining_text.starts_with(|letter: char| letter.is_ascii_uppercase())
+                && !self.remaining_text.starts_with("Some(");
             if is_choice {
-                self.push(own, plain(word));
-                self.value(word);
+                self.add_value(own, normalized_name(word));
+                self.parse_value(word);
             } else {
-                self.value(if word == "Some" { name } else { own });
+                self.parse_value(if word == "Some" { name } else { own });
             }
-            self.expect(")");
+            self.expect_token(")");
         } else {
             match word {
                 "None" | "Null" => {}
-                "true" => self.push(name, "1"),
-                "false" => self.push(name, "0"),
+                "true" => self.add_value(name, "1"),
+                "false" => self.add_value(name, "0"),
                 _ if word.starts_with(|first: char| first.is_ascii_alphabetic()) => {
-                    self.push(name, plain(word))
+                    self.add_value(name, normalized_name(word))
                 }
-                number => self.push(name, number),
+                number => self.add_value(name, number),
             }
         }
     }
 
     /// Reads components, or the width and the value of a BIT STRING.
-    fn structure(&mut self, name: &str) {
-        if self.take("width: ") {
-            let width = self.word();
-            self.expect(", bits: ");
-            let bits = self.word();
-            self.push(name, format!("{width}/{bits}"));
-            return self.expect(" }");
+    fn parse_structure(&mut self, name: &str) {
+        if self.skip_token("width: ") {
+            let width = self.next_word();
+            self.expect_token(", bits: ");
+            let bits = self.next_word();
+            self.add_value(name, format!("{width}/{bits}"));
+            return self.expect_token(" }");
         }
         loop {
-            let component = self.word();
-            self.expect(": ");
-            self.value(component);
-            if !self.take(", ") {
-                return self.expect(" }");
+            let component = self.next_word();
+            self.expect_token(": ");
+            self.parse_value(component);
+            if !self.skip_token(", ") {
+                return self.expect_token(" }");
             }
         }
     }
 
     /// Reads a value that is a list of items, or an octet string.
-    fn list(&mut self, name: &str) {
-        if self.rest.starts_with(|first: char| first.is_ascii_digit()) {
-            let (octets, rest) = self.rest.split_once(']').unwrap();
-            self.rest = rest;
+    fn parse_list(&mut self, name: &str) {
+        if self.remaining_text.starts_with(|first: char| first.is_ascii_digit()) {
+            let (octets, rest) = self.remaining_text.split_once(']').unwrap();
+            self.remaining_text = rest;
             let octets = octets.split(", ").map(|octet| format!("{:02x}", octet.parse::<u8>().unwrap()));
-            return self.push(name, octets.collect::<String>());
+            return self.add_value(name, octets.collect::<String>());
         }
-        let (place, mut count) = (self.leaves.len(), 0);
-        self.push(name, "");
-        while !self.take("]") {
-            self.value("");
-            self.take(", ");
+        let (place, mut count) = (self.parsed_values.len(), 0);
+        self.add_value(name, "");
+        while !self.skip_token("]") {
+            self.parse_value("");
+            self.skip_token(", ");
             count += 1;
         }
-        self.leaves[place].value = format!("{count} items");
+        self.parsed_values[place].value = format!("{count} items");
     }
 }
 
 /// A field in tshark's PDML: a line for its beginning, lines for inner fields, a line for its end.
-struct Field {
+struct TsharkField {
     name: String,
     /// Text of a field in tshark's output: its name, its value, and the value as a number.
-    words: String,
+    description: String,
     value: String,
-    parts: Vec<Field>,
+    subfields: Vec<TsharkField>,
 }
 
-impl Field {
+impl TsharkField {
     /// Returns the fields up to the end of the enclosing field.
-    fn all<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<Field> {
+    fn parse_fields<'a>(lines: &mut impl Iterator<Item = &'a str>) -> Vec<TsharkField> {
         let mut fields = Vec::new();
         while let Some(line) = lines.next().map(str::trim).filter(|line| !line.starts_with("</")) {
             let attribute = |name: &str| {
@@ -174,24 +174,29 @@ impl Field {
                 value.map_or_else(String::new, |(value, _)| value.replace("&lt;", "<"))
             };
             let (name, words, value) = (attribute("name"), attribute("showname"), attribute("show"));
-            let parts = if line.is_empty() || line.ends_with("/>") { Vec::new() } else { Field::all(lines) };
-            fields.push(Field { name, words, value, parts });
+            let parts = if line.is_empty() || line.ends_with("/>") {
+                Vec::new()
+            } else {
+                TsharkField::parse_fields(lines)
+            };
+            fields.push(TsharkField { name, description: words, value, subfields: parts });
         }
         fields
     }
 
-    fn witnesses(&self, found: &mut Vec<Witness>) {
-        assert!(!self.name.starts_with("_ws."), "tshark warns: {}", self.words);
+    fn collect_decoded_fields(&self, found: &mut Vec<DecodedField>) {
+        assert!(!self.name.starts_with("_ws."), "tshark warns: {}", self.description);
         // The field describes the encoding of a value, not a value.
         if self.name.starts_with("per.") {
             return;
         }
-        let name = plain(self.name.rsplit('.').next().unwrap());
-        let words = self.words.split_once(": ").map_or("", |(_, words)| words);
+        let name = normalized_name(self.name.rsplit('.').next().unwrap());
+        let words = self.description.split_once(": ").map_or("", |(_, words)| words);
         if let Some((_, bits)) = words.split_once("[bit length ") {
             let width = bits.split(',').next().unwrap();
             let value = bits.split("decimal value ").nth(1).unwrap().trim_end_matches(']');
-            found.push(Witness { name, forms: vec![value.into(), format!("{width}/{value}")] });
+            found
+                .push(DecodedField { name, accepted_values: vec![value.into(), format!("{width}/{value}")] });
             return;
         }
         if !name.is_empty() && !self.name.ends_with("_element") {
@@ -199,31 +204,31 @@ impl Field {
             let forms = if words.ends_with(" items") || words.ends_with(" item") {
                 vec![format!("{} items", self.value)]
             } else {
-                vec![self.value.clone(), self.value.replace(':', ""), plain(word)]
+                vec![self.value.clone(), self.value.replace(':', ""), normalized_name(word)]
             };
-            found.push(Witness { name, forms });
+            found.push(DecodedField { name, accepted_values: forms });
         }
-        for part in &self.parts {
-            part.witnesses(found);
+        for part in &self.subfields {
+            part.collect_decoded_fields(found);
         }
     }
 }
 
 /// Returns the values that tshark reads in each message; `None` if tshark does not run.
-fn witnesses(file: &str, port: u16, messages: &[Vec<u8>]) -> Option<Vec<Vec<Witness>>> {
-    let mut command = tshark()?;
+fn decode_with_tshark(file: &str, port: u16, messages: &[Vec<u8>]) -> Option<Vec<Vec<DecodedField>>> {
+    let mut command = tshark_command()?;
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
     let messages: Vec<_> = messages.iter().map(|message| (port, &message[..])).collect();
-    std::fs::write(&path, capture(&messages)).unwrap();
+    std::fs::write(&path, capture_of_messages(&messages)).unwrap();
     let output = command.args(["-n", "-T", "pdml", "-r"]).arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let text = String::from_utf8(output.stdout).unwrap();
     let read = text.split("<packet>").skip(1).map(|packet| {
         let mut found = Vec::new();
-        for field in Field::all(&mut packet.trim().lines()) {
-            assert_ne!(field.name, "_ws.malformed", "{}", field.words);
+        for field in TsharkField::parse_fields(&mut packet.trim().lines()) {
+            assert_ne!(field.name, "_ws.malformed", "{}", field.description);
             if field.name == "its" {
-                field.parts.iter().for_each(|part| part.witnesses(&mut found));
+                field.subfields.iter().for_each(|part| part.collect_decoded_fields(&mut found));
             }
         }
         found
@@ -236,11 +241,13 @@ fn witnesses(file: &str, port: u16, messages: &[Vec<u8>]) -> Option<Vec<Vec<Witn
 /// Asserts that carnet and tshark decode the same values. Returns the number of compared values.
 ///
 /// Ignores the names in `except`.
-fn assert_agreement(leaves: Vec<NamedValue>, witnesses: &[Witness], except: &[&str]) -> usize {
+fn assert_agreement(leaves: Vec<NamedValue>, witnesses: &[DecodedField], except: &[&str]) -> usize {
     let mut witnesses = witnesses.iter().filter(|it| !except.contains(&it.name.as_str())).peekable();
     let mut count = 0;
     for leaf in leaves.into_iter().filter(|it| !except.contains(&it.name.as_str())) {
-        let agrees = |witness: &Witness| witness.name == leaf.name && witness.forms.contains(&leaf.value);
+        let agrees = |witness: &DecodedField| {
+            witness.name == leaf.name && witness.accepted_values.contains(&leaf.value)
+        };
         // A message omits a component with its DEFAULT value, so tshark does not print it.
         let is_default = leaf.name == "validityduration" && leaf.value == "600";
         if is_default && witnesses.peek().is_none_or(|witness| witness.name != leaf.name) {
@@ -255,17 +262,17 @@ fn assert_agreement(leaves: Vec<NamedValue>, witnesses: &[Witness], except: &[&s
 }
 
 /// Returns the messages `name` of pycrate's vectors, with a header of this version and message ID.
-fn messages(name: &str, version: u8, id: u8) -> Vec<Vec<u8>> {
-    vectors(name).map(|(octets, _)| [&[version, id], &octets[2..]].concat()).collect()
+fn messages_of_type(name: &str, version: u8, id: u8) -> Vec<Vec<u8>> {
+    vectors_named(name).map(|(octets, _)| [&[version, id], &octets[2..]].concat()).collect()
 }
 
 /// Compares all messages, which must have at least `least` leaves.
-fn compare<T: Uper + Debug>(file: &str, port: u16, messages: &[Vec<u8>], least: usize) {
-    let Some(read) = witnesses(file, port, messages) else { return };
+fn compare_with_tshark<T: Uper + Debug>(file: &str, port: u16, messages: &[Vec<u8>], least: usize) {
+    let Some(read) = decode_with_tshark(file, port, messages) else { return };
     let read = messages.iter().zip(read);
     let count: usize = read
         .map(|(octets, it)| {
-            assert_agreement(DebugText::named_values(&decode::<T>(octets).unwrap()), &it, &[])
+            assert_agreement(DebugTextParser::named_values(&decode::<T>(octets).unwrap()), &it, &[])
         })
         .sum();
     println!("{} messages, {count} leaves", messages.len());
@@ -274,7 +281,7 @@ fn compare<T: Uper + Debug>(file: &str, port: u16, messages: &[Vec<u8>], least: 
 
 /// Returns pycrate's CAMs, and CAMs with the containers that pycrate's CAMs lack.
 fn cams_of_version_2() -> Vec<Vec<u8>> {
-    let mut messages = messages("cam1", 2, 2);
+    let mut messages = messages_of_type("cam1", 2, 2);
     let mut cam = decode::<cam::Cam>(&messages[0]).unwrap();
     let vehicle = cam::EmergencyContainer {
         emergency_priority: Some(cdd::EmergencyPriority::REQUEST_FOR_RIGHT_OF_WAY),
@@ -288,7 +295,7 @@ fn cams_of_version_2() -> Vec<Vec<u8>> {
 
 #[test]
 fn tshark_and_carnet_agree_on_cams_of_version_2() {
-    compare::<cam::Cam>("agree-cam2.pcap", port::CAM, &cams_of_version_2(), 600);
+    compare_with_tshark::<cam::Cam>("agree-cam2.pcap", port::CAM, &cams_of_version_2(), 600);
 }
 
 /// Returns pycrate's CAMs, and CAMs with the containers that pycrate's CAMs lack.
@@ -297,7 +304,7 @@ fn cams_of_version_1() -> Vec<Vec<u8>> {
         DangerousGoodsContainer, EmergencyContainer, SafetyCarContainer, SpecialVehicleContainer,
     };
     use version1::cdd::{CauseCode, DangerousGoodsBasic, EmergencyPriority, SpeedLimit, TrafficRule};
-    let mut messages = messages("camv1", 1, 2);
+    let mut messages = messages_of_type("camv1", 1, 2);
     let mut cam = decode::<version1::cam::Cam>(&messages[0]).unwrap();
     for vehicle in [
         SpecialVehicleContainer::DangerousGoodsContainer(DangerousGoodsContainer {
@@ -322,7 +329,7 @@ fn cams_of_version_1() -> Vec<Vec<u8>> {
 
 #[test]
 fn tshark_and_carnet_agree_on_cams_of_version_1() {
-    compare::<version1::cam::Cam>("agree-cam1.pcap", port::CAM, &cams_of_version_1(), 500);
+    compare_with_tshark::<version1::cam::Cam>("agree-cam1.pcap", port::CAM, &cams_of_version_1(), 500);
 }
 
 /// Returns a DENM without the name of a company.
@@ -338,16 +345,16 @@ macro_rules! without_company {
 
 #[test]
 fn tshark_and_carnet_agree_on_denms_of_version_2() {
-    let messages = messages("denm1", 2, 1);
+    let messages = messages_of_type("denm1", 2, 1);
     let messages: Vec<_> = messages.iter().map(|it| without_company!(denm::Denm, it)).collect();
-    compare::<denm::Denm>("agree-denm2.pcap", port::DENM, &messages, 1000);
+    compare_with_tshark::<denm::Denm>("agree-denm2.pcap", port::DENM, &messages, 1000);
 }
 
 /// Returns pycrate's DENMs without company names, and one with the components that pycrate's DENMs lack.
 fn denms_of_version_1() -> Vec<Vec<u8>> {
     use version1::cdd::{DangerousGoodsExtended, EmergencyActionCode, SpeedLimit};
     use version1::denm::{AlacarteContainer, Denm, RoadWorksContainerExtended, StationaryVehicleContainer};
-    let mut denm = decode::<Denm>(&messages("denmv1", 1, 1)[0]).unwrap();
+    let mut denm = decode::<Denm>(&messages_of_type("denmv1", 1, 1)[0]).unwrap();
     let goods = DangerousGoodsExtended {
         emergency_action_code: Some(EmergencyActionCode("2YE+".into())),
         ..Default::default()
@@ -363,7 +370,7 @@ fn denms_of_version_1() -> Vec<Vec<u8>> {
         }),
         ..Default::default()
     });
-    let messages = messages("denmv1", 1, 1);
+    let messages = messages_of_type("denmv1", 1, 1);
     let mut messages: Vec<_> = messages.iter().map(|it| without_company!(Denm, it)).collect();
     messages.push(encode(&denm).unwrap());
     messages
@@ -371,12 +378,12 @@ fn denms_of_version_1() -> Vec<Vec<u8>> {
 
 #[test]
 fn tshark_and_carnet_agree_on_denms_of_version_1() {
-    compare::<version1::denm::Denm>("agree-denm1.pcap", port::DENM, &denms_of_version_1(), 1000);
+    compare_with_tshark::<version1::denm::Denm>("agree-denm1.pcap", port::DENM, &denms_of_version_1(), 1000);
 }
 
 /// Components whose values or spelling differ between version 1 and version 2; `version1` has the conversion
 /// rules.
-const CONVERTED: [&str; 8] = [
+const CONVERTED_FIELDS: [&str; 8] = [
     "protocolversion",
     "curvaturevalue",
     "laneposition",
@@ -391,13 +398,15 @@ const CONVERTED: [&str; 8] = [
 fn messages_of_version_1_keep_their_values_as_version_2() {
     let cams = cams_of_version_1();
     let denms = denms_of_version_1();
-    let Some(read) = witnesses("kept-cam1.pcap", port::CAM, &cams) else { return };
+    let Some(read) = decode_with_tshark("kept-cam1.pcap", port::CAM, &cams) else { return };
     for (octets, witnesses) in cams.iter().zip(read) {
         let cam = cam::Cam::from_octets(octets).unwrap();
-        assert_agreement(DebugText::named_values(&cam), &witnesses, &CONVERTED);
+        assert_agreement(DebugTextParser::named_values(&cam), &witnesses, &CONVERTED_FIELDS);
     }
-    for (octets, witnesses) in denms.iter().zip(witnesses("kept-denm1.pcap", port::DENM, &denms).unwrap()) {
+    for (octets, witnesses) in
+        denms.iter().zip(decode_with_tshark("kept-denm1.pcap", port::DENM, &denms).unwrap())
+    {
         let denm = denm::Denm::from_octets(octets).unwrap();
-        assert_agreement(DebugText::named_values(&denm), &witnesses, &CONVERTED);
+        assert_agreement(DebugTextParser::named_values(&denm), &witnesses, &CONVERTED_FIELDS);
     }
 }

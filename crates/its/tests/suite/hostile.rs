@@ -12,12 +12,12 @@ use carnet_wire::btp::port;
 use carnet_wire::geonet::GnAddress;
 use proptest::prelude::*;
 
-use crate::messages::{VANETZA, full_cam, full_denm};
-use crate::support::{at, circle, hex};
-use crate::vectors::vectors;
+use crate::messages::{VANETZA_MESSAGES, cam_with_all_fields, denm_with_all_fields};
+use crate::support::{circle_around_home, now_at_milliseconds, octets_of_hex};
+use crate::vectors::vectors_named;
 
 /// Asserts that a decoded message can be encoded and is decoded to an equal message.
-fn comes_back<T: Uper + PartialEq + std::fmt::Debug>(octets: &[u8]) -> bool {
+fn check_reencoding<T: Uper + PartialEq + std::fmt::Debug>(octets: &[u8]) -> bool {
     let Ok(message) = decode::<T>(octets) else { return false };
     let again = encode(&message).unwrap();
     assert_eq!(decode::<T>(&again).as_ref(), Ok(&message));
@@ -25,7 +25,7 @@ fn comes_back<T: Uper + PartialEq + std::fmt::Debug>(octets: &[u8]) -> bool {
 }
 
 /// Returns a message with some octets changed, sometimes truncated.
-fn mutated(rng: &mut Rng, message: &[u8]) -> Vec<u8> {
+fn mutate_message(rng: &mut Rng, message: &[u8]) -> Vec<u8> {
     let mut octets = message.to_vec();
     for _ in 0..1 + rng.below(4) {
         let place = rng.below(octets.len() as u64) as usize;
@@ -40,11 +40,16 @@ fn mutated(rng: &mut Rng, message: &[u8]) -> Vec<u8> {
 #[test]
 fn mutated_messages_cause_no_panic() {
     let mut rng = Rng::new(1);
-    let messages = [encode(&full_cam()).unwrap(), encode(&full_denm()).unwrap(), hex(VANETZA[0])];
+    let messages = [
+        encode(&cam_with_all_fields()).unwrap(),
+        encode(&denm_with_all_fields()).unwrap(),
+        octets_of_hex(VANETZA_MESSAGES[0]),
+    ];
     let mut understood = 0;
     for round in 0..30_000 {
-        let octets = mutated(&mut rng, &messages[round % messages.len()]);
-        understood += usize::from(comes_back::<Cam>(&octets)) + usize::from(comes_back::<Denm>(&octets));
+        let octets = mutate_message(&mut rng, &messages[round % messages.len()]);
+        understood +=
+            usize::from(check_reencoding::<Cam>(&octets)) + usize::from(check_reencoding::<Denm>(&octets));
         // If partial and full decoding both succeed, they agree.
         if let (Ok(glance), Ok(cam)) = (PartialCam::of(&octets), carnet_its::ca::receive(&octets)) {
             let basic = cam.cam.cam_parameters.basic_container;
@@ -60,14 +65,14 @@ fn mutated_messages_cause_no_panic() {
 fn mutated_release_2_messages_cause_no_panic() {
     let mut rng = Rng::new(3);
     let messages: Vec<_> =
-        ["cam", "denm", "vam", "cpm"].into_iter().flat_map(vectors).map(|(octets, _)| octets).collect();
+        ["cam", "denm", "vam", "cpm"].into_iter().flat_map(vectors_named).map(|(octets, _)| octets).collect();
     let mut understood = 0;
     for round in 0..20_000 {
-        let octets = mutated(&mut rng, &messages[round % messages.len()]);
-        understood += usize::from(comes_back::<cam::Cam>(&octets));
-        understood += usize::from(comes_back::<denm::Denm>(&octets));
-        understood += usize::from(comes_back::<vam::Vam>(&octets));
-        understood += usize::from(comes_back::<cpm::CollectivePerceptionMessage>(&octets));
+        let octets = mutate_message(&mut rng, &messages[round % messages.len()]);
+        understood += usize::from(check_reencoding::<cam::Cam>(&octets));
+        understood += usize::from(check_reencoding::<denm::Denm>(&octets));
+        understood += usize::from(check_reencoding::<vam::Vam>(&octets));
+        understood += usize::from(check_reencoding::<cpm::CollectivePerceptionMessage>(&octets));
     }
     assert!(understood > 2000, "the test reaches the inside: {understood}");
 }
@@ -77,17 +82,28 @@ fn facilities_survive_random_messages() {
     let mut rng = Rng::new(2);
     let parameters = facilities::Parameters { deliver_cams: true, ..facilities::Parameters::default() };
     let mut station = Facilities::new(parameters, StationId(1), StationType::PASSENGER_CAR, 3);
-    let messages = [(port::CAM, encode(&full_cam()).unwrap()), (port::DENM, encode(&full_denm()).unwrap())];
+    let messages = [
+        (port::CAM, encode(&cam_with_all_fields()).unwrap()),
+        (port::DENM, encode(&denm_with_all_fields()).unwrap()),
+    ];
     let mut taken = 0;
     for round in 0..30_000_u64 {
         let (port, message) = &messages[round as usize % 2];
-        let octets = mutated(&mut rng, message);
+        let octets = mutate_message(&mut rng, message);
         taken += usize::from(
-            station.handle_message(at(round), *port, &octets, GnAddress(2), Some(circle(500))).is_ok(),
+            station
+                .handle_message(
+                    now_at_milliseconds(round),
+                    *port,
+                    &octets,
+                    GnAddress(2),
+                    Some(circle_around_home(500)),
+                )
+                .is_ok(),
         );
         if round % 16 == 0 {
-            station.handle_timeout(at(round));
-            while station.poll_output(at(round)).is_some() {}
+            station.handle_timeout(now_at_milliseconds(round));
+            while station.poll_output(now_at_milliseconds(round)).is_some() {}
         }
     }
     assert!(taken > 1000, "{taken}");
@@ -103,13 +119,13 @@ proptest! {
         octets in prop::collection::vec(any::<u8>(), 0..600),
         denm in any::<bool>(),
     ) {
-        comes_back::<Cam>(&octets);
-        comes_back::<Denm>(&octets);
+        check_reencoding::<Cam>(&octets);
+        check_reencoding::<Denm>(&octets);
         let _ = PartialCam::of(&octets);
         let mut headed = vec![2, if denm { 1 } else { 2 }];
         headed.extend(octets);
-        comes_back::<Cam>(&headed);
-        comes_back::<Denm>(&headed);
+        check_reencoding::<Cam>(&headed);
+        check_reencoding::<Denm>(&headed);
         let _ = PartialCam::of(&headed);
     }
 }

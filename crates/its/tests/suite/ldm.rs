@@ -13,33 +13,34 @@ use carnet_its::ldm::{Filter, LocalDynamicMap, Parameters, StationTypes};
 use carnet_its::uper::encode;
 use carnet_wire::geonet::{GeoArea, Shape};
 
-use crate::support::{cam, circle, ms, place, reference};
+use crate::support::{cam_of_station, circle_around_home, milliseconds, position_at, reference_position_at};
 
 const LATER: Time = Time::from_millis(1);
 
-fn map() -> LocalDynamicMap {
+fn empty_map() -> LocalDynamicMap {
     LocalDynamicMap::new(Parameters::default(), 7)
 }
 
 fn receive_cam(map: &mut LocalDynamicMap, time: u64, station: u32, east: f64, north: f64) {
-    let octets = encode(&cam(station, time as u16, reference(east, north), 900, 1000)).unwrap();
+    let octets =
+        encode(&cam_of_station(station, time as u16, reference_position_at(east, north), 900, 1000)).unwrap();
     assert_eq!(map.handle_cam(Time::from_millis(time), &octets), Ok(StationId(station)));
 }
 
-fn ids(map: &LocalDynamicMap, now: Time, area: Option<&GeoArea>) -> Vec<u32> {
+fn station_ids_in(map: &LocalDynamicMap, now: Time, area: Option<&GeoArea>) -> Vec<u32> {
     let mut ids: Vec<u32> =
         map.stations_in(now, area, StationTypes::ALL).iter().map(|station| station.station_id.0).collect();
     ids.sort_unstable();
     ids
 }
 
-fn denm(number: u16) -> Denm {
+fn denm_with_number(number: u16) -> Denm {
     let mut denm = Denm::default();
     denm.header.message_id = MessageId::DENM;
     let management = &mut denm.denm.management;
     management.action_id =
         ActionId { originating_station_id: StationId(9), sequence_number: SequenceNumber(number) };
-    management.event_position = reference(10.0, 10.0);
+    management.event_position = reference_position_at(10.0, 10.0);
     management.validity_duration = ValidityDuration(10);
     denm.denm.situation = Some(Default::default());
     denm
@@ -47,15 +48,15 @@ fn denm(number: u16) -> Denm {
 
 #[test]
 fn map_has_last_position_of_station_until_it_expires() {
-    let mut map = map();
+    let mut map = empty_map();
     receive_cam(&mut map, 0, 1, 0.0, 0.0);
     receive_cam(&mut map, 0, 2, 5000.0, 0.0);
-    assert_eq!(ids(&map, LATER, Some(&circle(100))), [1]);
+    assert_eq!(station_ids_in(&map, LATER, Some(&circle_around_home(100))), [1]);
     receive_cam(&mut map, 1000, 1, 4000.0, 0.0);
     receive_cam(&mut map, 1000, 2, 0.0, 50.0);
-    assert_eq!(ids(&map, LATER, Some(&circle(100))), [2]);
-    assert_eq!(ids(&map, Time::from_millis(3999), None), [1, 2]);
-    assert!(ids(&map, Time::from_millis(4000), None).is_empty());
+    assert_eq!(station_ids_in(&map, LATER, Some(&circle_around_home(100))), [2]);
+    assert_eq!(station_ids_in(&map, Time::from_millis(3999), None), [1, 2]);
+    assert!(station_ids_in(&map, Time::from_millis(4000), None).is_empty());
     // The next CAM removes the expired stations.
     receive_cam(&mut map, 5000, 3, 0.0, 0.0);
     assert_eq!(map.sizes().0, 1);
@@ -63,9 +64,9 @@ fn map_has_last_position_of_station_until_it_expires() {
 
 #[test]
 fn map_ignores_older_message() {
-    let mut map = map();
+    let mut map = empty_map();
     receive_cam(&mut map, 1000, 1, 0.0, 0.0);
-    let old = encode(&cam(1, 900, reference(500.0, 0.0), 0, 0)).unwrap();
+    let old = encode(&cam_of_station(1, 900, reference_position_at(500.0, 0.0), 0, 0)).unwrap();
     assert_eq!(map.handle_cam(Time::from_millis(1100), &old), Err(ItsDrop::Outdated));
     assert_eq!(map.station(StationId(1)).map(|station| station.speed), Some(SpeedValue(1000)));
     // The time of the CAMs wraps at 65,536 ms.
@@ -76,9 +77,9 @@ fn map_ignores_older_message() {
 
 #[test]
 fn map_query_selects_station_types() {
-    let mut map = map();
+    let mut map = empty_map();
     receive_cam(&mut map, 0, 1, 0.0, 0.0);
-    let mut bus = cam(2, 0, reference(0.0, 0.0), 0, 0);
+    let mut bus = cam_of_station(2, 0, reference_position_at(0.0, 0.0), 0, 0);
     bus.cam.cam_parameters.basic_container.station_type = StationType::BUS;
     map.handle_cam(Time::ZERO, &encode(&bus).unwrap()).unwrap();
     let types = StationTypes::of(&[StationType::BUS, StationType::TRAM]);
@@ -101,13 +102,14 @@ fn area_query_returns_stations_inside() {
         let centre = carnet_geonet::geodesy::LocalPlane::new(carnet_geonet::geodesy::Position::new(
             latitude, longitude,
         ));
-        let mut map = map();
+        let mut map = empty_map();
         let spread = |rng: &mut Rng| rng.below(8000) as f64 - 4000.0;
         for station in 0..2000 {
             let position = centre.position_at(spread(&mut rng), spread(&mut rng));
             let reference =
                 carnet_its::cdd::ReferencePosition::at_coordinates(position.latitude, position.longitude);
-            map.handle_cam(Time::ZERO, &encode(&cam(station, 0, reference, 0, 0)).unwrap()).unwrap();
+            map.handle_cam(Time::ZERO, &encode(&cam_of_station(station, 0, reference, 0, 0)).unwrap())
+                .unwrap();
         }
         let everybody = map.stations_in(LATER, None, StationTypes::ALL);
         assert_eq!(everybody.len(), 2000);
@@ -128,7 +130,7 @@ fn area_query_returns_stations_inside() {
                 .map(|station| station.station_id.0)
                 .collect();
             expected.sort_unstable();
-            assert_eq!(ids(&map, LATER, Some(&area)), expected, "{area:?}");
+            assert_eq!(station_ids_in(&map, LATER, Some(&area)), expected, "{area:?}");
             most = most.max(expected.len());
         }
         assert!(most > 100, "{most}");
@@ -146,7 +148,7 @@ fn full_map_replaces_longest_silent_station() {
         let station = rng.below(300) as u32;
         let (east, north) = (rng.below(3000) as f64, rng.below(3000) as f64);
         receive_cam(&mut map, time, station, east, north);
-        last_heard.insert(station, (time, place(east, north)));
+        last_heard.insert(station, (time, position_at(east, north)));
         if time % 500 == 499 {
             let mut expected: Vec<(u64, u32)> =
                 last_heard.iter().map(|(station, (time, _))| (*time, *station)).collect();
@@ -154,7 +156,7 @@ fn full_map_replaces_longest_silent_station() {
             let mut expected: Vec<u32> =
                 expected.iter().rev().take(100).map(|(_, station)| *station).collect();
             expected.sort_unstable();
-            assert_eq!(ids(&map, Time::from_millis(time), None), expected);
+            assert_eq!(station_ids_in(&map, Time::from_millis(time), None), expected);
             for station in expected {
                 let found = map.station(StationId(station)).map(|station| station.position);
                 assert_eq!(found, last_heard.get(&station).map(|(_, position)| *position));
@@ -166,27 +168,28 @@ fn full_map_replaces_longest_silent_station() {
 
 #[test]
 fn map_keeps_event_until_it_ends() {
-    let mut map = map();
+    let mut map = empty_map();
     let expires = Time::from_secs(10);
-    map.handle_denm(Time::ZERO, &denm(1), expires).unwrap();
-    assert_eq!(map.events_in(LATER, Some(&circle(100))).len(), 1);
-    assert_eq!(map.events_in(LATER, Some(&circle(5))).len(), 0);
+    map.handle_denm(Time::ZERO, &denm_with_number(1), expires).unwrap();
+    assert_eq!(map.events_in(LATER, Some(&circle_around_home(100))).len(), 1);
+    assert_eq!(map.events_in(LATER, Some(&circle_around_home(5))).len(), 0);
     assert_eq!(map.events_in(expires, None).len(), 0);
-    let mut over = denm(1);
+    let mut over = denm_with_number(1);
     over.denm.situation = None;
     over.denm.management.termination = Some(Termination::IsCancellation);
     map.handle_denm(Time::from_secs(1), &over, expires).unwrap();
     assert_eq!(map.events_in(Time::from_secs(2), None).len(), 0);
     for number in 0..1000 {
-        map.handle_denm(Time::from_secs(3), &denm(number), Time::from_secs(20)).unwrap();
+        map.handle_denm(Time::from_secs(3), &denm_with_number(number), Time::from_secs(20)).unwrap();
     }
     assert_eq!(map.sizes().1, Parameters::default().events);
 }
 
 #[test]
 fn subscriber_gets_changes_in_its_area() {
-    let mut map = map();
-    let filter = Filter { area: Some(circle(100)), station_types: StationTypes::ALL, events: true };
+    let mut map = empty_map();
+    let filter =
+        Filter { area: Some(circle_around_home(100)), station_types: StationTypes::ALL, events: true };
     receive_cam(&mut map, 0, 1, 0.0, 0.0);
     receive_cam(&mut map, 0, 2, 500.0, 0.0);
     let id = map.subscribe(Time::ZERO, filter, Duration::from_millis(500)).unwrap();
@@ -208,7 +211,7 @@ fn subscriber_gets_changes_in_its_area() {
     assert_eq!(heard(&mut map, 510), Some((vec![1, 2], 0)));
     assert_eq!(heard(&mut map, 1010), None, "nothing changed");
     // The map reports an event at once.
-    map.handle_denm(Time::from_millis(1020), &denm(1), Time::from_secs(20)).unwrap();
+    map.handle_denm(Time::from_millis(1020), &denm_with_number(1), Time::from_secs(20)).unwrap();
     assert_eq!(heard(&mut map, 1020), Some((vec![], 1)));
     assert_eq!(heard(&mut map, 1021), None);
     assert_eq!(map.poll_timeout(), Some(Time::from_millis(1520)));
@@ -218,22 +221,22 @@ fn subscriber_gets_changes_in_its_area() {
 
 #[test]
 fn subscriptions_are_bounded() {
-    let mut map = map();
+    let mut map = empty_map();
     let filter = Filter { area: None, station_types: StationTypes::NONE, events: false };
     for _ in 0..Parameters::default().subscriptions {
-        map.subscribe(Time::ZERO, filter, ms(100)).unwrap();
+        map.subscribe(Time::ZERO, filter, milliseconds(100)).unwrap();
     }
-    assert_eq!(map.subscribe(Time::ZERO, filter, ms(100)), Err(ItsDrop::TableFull));
+    assert_eq!(map.subscribe(Time::ZERO, filter, milliseconds(100)), Err(ItsDrop::TableFull));
     receive_cam(&mut map, 10, 1, 0.0, 0.0);
     assert_eq!(map.poll_notification(Time::from_millis(10)), None, "nobody wants to hear of anything");
 }
 
 #[test]
 fn map_ignores_messages_without_position() {
-    let mut map = map();
-    let nowhere = encode(&cam(1, 0, Default::default(), 0, 0)).unwrap();
+    let mut map = empty_map();
+    let nowhere = encode(&cam_of_station(1, 0, Default::default(), 0, 0)).unwrap();
     assert_eq!(map.handle_cam(Time::ZERO, &nowhere), Err(ItsDrop::NoPosition));
-    let mut event = denm(1);
+    let mut event = denm_with_number(1);
     event.denm.management.event_position = Default::default();
     assert_eq!(map.handle_denm(Time::ZERO, &event, Time::from_secs(1)), Err(ItsDrop::NoPosition));
     assert_eq!(map.sizes(), (0, 0));

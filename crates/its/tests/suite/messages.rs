@@ -7,11 +7,11 @@ use carnet_its::denm::*;
 use carnet_its::ldm::PartialCam;
 use carnet_its::uper::{decode, encode};
 
-use crate::support::hex;
+use crate::support::octets_of_hex;
 
 /// CAMs of vanetza v26.02's socktap without the BTP header: frames 1 and 3 of
 /// `vanetza-socktap-security-none.pcap`.
-pub const VANETZA: [&str; 2] = [
+pub const VANETZA_MESSAGES: [&str; 2] = [
     "0202000000021ebd005a56c9730e434bc703e83e8001b7743e0000012000003fe1ed0403ffe3fff400",
     "0202000000011ebd005a56c4910e4346e503e83e8001b7743e0000012000003fe1ed0403ffe3fff400",
 ];
@@ -36,7 +36,7 @@ const PYCRATE_DENM: &str = "
     2fe757ad5ed5ab4c65da0a";
 
 /// Returns a CAM with every possible component and unusual values.
-pub fn full_cam() -> Cam {
+pub fn cam_with_all_fields() -> Cam {
     let heading = Heading { heading_value: HeadingValue(3599), heading_confidence: HeadingConfidence(126) };
     let position = ReferencePosition {
         latitude: Latitude(-338_123_457),
@@ -146,7 +146,7 @@ pub fn full_cam() -> Cam {
 }
 
 /// Returns a DENM with every possible component and unusual values.
-pub fn full_denm() -> Denm {
+pub fn denm_with_all_fields() -> Denm {
     let position = ReferencePosition {
         latitude: Latitude(899_999_999),
         longitude: Longitude(1_799_999_998),
@@ -274,8 +274,8 @@ pub fn full_denm() -> Denm {
 
 #[test]
 fn messages_of_vanetza_are_decoded_and_encoded_equally() {
-    for (text, station) in VANETZA.iter().zip([2, 1]) {
-        let octets = hex(text);
+    for (text, station) in VANETZA_MESSAGES.iter().zip([2, 1]) {
+        let octets = octets_of_hex(text);
         let cam = ca::receive(&octets).unwrap();
         assert_eq!(encode(&cam).unwrap(), octets);
         assert_eq!(cam.header.station_id, StationId(station));
@@ -308,11 +308,11 @@ fn messages_of_vanetza_are_decoded_and_encoded_equally() {
 
 #[test]
 fn encoder_writes_same_octets_as_pycrate() {
-    let (cam, denm) = (full_cam(), full_denm());
-    assert_eq!(encode(&cam).unwrap(), hex(PYCRATE_CAM));
-    assert_eq!(decode::<Cam>(&hex(PYCRATE_CAM)), Ok(cam));
-    assert_eq!(encode(&denm).unwrap(), hex(PYCRATE_DENM));
-    assert_eq!(decode::<Denm>(&hex(PYCRATE_DENM)), Ok(denm));
+    let (cam, denm) = (cam_with_all_fields(), denm_with_all_fields());
+    assert_eq!(encode(&cam).unwrap(), octets_of_hex(PYCRATE_CAM));
+    assert_eq!(decode::<Cam>(&octets_of_hex(PYCRATE_CAM)), Ok(cam));
+    assert_eq!(encode(&denm).unwrap(), octets_of_hex(PYCRATE_DENM));
+    assert_eq!(decode::<Denm>(&octets_of_hex(PYCRATE_DENM)), Ok(denm));
 }
 
 #[test]
@@ -335,7 +335,7 @@ fn encoder_omits_default_validity() {
 /// The quick decoding of a CAM returns the same values as the full decoding, for all kinds of containers.
 #[test]
 fn partial_decoding_agrees_with_full_decoding() {
-    let mut cam = full_cam();
+    let mut cam = cam_with_all_fields();
     let glance = PartialCam::of(&encode(&cam).unwrap()).unwrap();
     assert_eq!(glance.station_id, cam.header.station_id);
     assert_eq!(glance.generation_delta_time, GenerationDeltaTime(65_534));
@@ -385,7 +385,7 @@ pub const RELEASE_2_DENM: [&str; 2] = [
 /// decoder accepts messages of both releases, and receivers of both releases accept carnet's messages.
 #[test]
 fn messages_of_release_2_are_read_without_its_additions() {
-    let [plain, extended] = RELEASE_2_CAM.map(hex);
+    let [plain, extended] = RELEASE_2_CAM.map(octets_of_hex);
     let cam = ca::receive(&extended).unwrap();
     assert_eq!((&cam, &encode(&cam).unwrap()), (&ca::receive(&plain).unwrap(), &plain));
     let parameters = &cam.cam.cam_parameters;
@@ -406,7 +406,7 @@ fn messages_of_release_2_are_read_without_its_additions() {
     let glances = [&plain, &extended].map(|octets| PartialCam::of(octets).unwrap());
     assert_eq!(glances[0].position, glances[1].position);
 
-    let [plain, extended] = RELEASE_2_DENM.map(hex);
+    let [plain, extended] = RELEASE_2_DENM.map(octets_of_hex);
     let denm = decode::<Denm>(&extended).unwrap();
     assert_eq!((&denm, &encode(&denm).unwrap()), (&decode::<Denm>(&plain).unwrap(), &plain));
     let event = denm.denm.situation.as_ref().unwrap().event_type;

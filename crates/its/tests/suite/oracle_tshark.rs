@@ -15,11 +15,11 @@ use carnet_wire::geonet::{
     CommonNextHeader, ETHERTYPE, ExtendedHeader, Lifetime, LongPositionVector, Packet,
 };
 
-use crate::messages::{full_cam, full_denm};
+use crate::messages::{cam_with_all_fields, denm_with_all_fields};
 
 /// Returns the command tshark. If it is not installed, the test prints a message and passes; with
 /// `CARNET_REQUIRE_TOOLS=1` it fails.
-pub fn tshark() -> Option<Command> {
+pub fn tshark_command() -> Option<Command> {
     if Command::new("tshark").arg("--version").output().is_ok_and(|output| output.status.success()) {
         return Some(Command::new("tshark"));
     }
@@ -29,7 +29,7 @@ pub fn tshark() -> Option<Command> {
 }
 
 /// Returns a capture with an Ethernet frame for each message, behind SHB and BTP-B to its port.
-pub fn capture(messages: &[(u16, &[u8])]) -> Vec<u8> {
+pub fn capture_of_messages(messages: &[(u16, &[u8])]) -> Vec<u8> {
     let mut octets = Vec::new();
     for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 65535, 1] {
         octets.extend(word.to_be_bytes());
@@ -53,10 +53,10 @@ pub fn capture(messages: &[(u16, &[u8])]) -> Vec<u8> {
 }
 
 /// Checks that every field has the expected values, in the order of the message.
-fn check(file: &str, port: u16, message: &[u8], expected: &[(&str, &str)]) {
-    let Some(mut command) = tshark() else { return };
+fn check_decoded_fields(file: &str, port: u16, message: &[u8], expected: &[(&str, &str)]) {
+    let Some(mut command) = tshark_command() else { return };
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
-    std::fs::write(&path, capture(&[(port, message)])).unwrap();
+    std::fs::write(&path, capture_of_messages(&[(port, message)])).unwrap();
     command.args(["-n", "-T", "fields", "-E", "separator=|", "-E", "occurrence=a", "-E", "aggregator=,"]);
     for (name, _) in expected.iter().chain(&[("_ws.malformed", "")]) {
         command.args(["-e", name]);
@@ -134,7 +134,7 @@ fn tshark_decodes_every_field_of_cam() {
         // Thirteen bits and three bits of padding.
         ("its.drivingLaneStatus", "aaa8"),
     ];
-    check("its-cam.pcap", port::CAM, &encode(&full_cam()).unwrap(), &values);
+    check_decoded_fields("its-cam.pcap", port::CAM, &encode(&cam_with_all_fields()).unwrap(), &values);
 }
 
 #[test]
@@ -201,9 +201,9 @@ fn tshark_decodes_every_field_of_denm() {
         ("its.EnergyStorageType.gasoline", "0"),
         ("its.EnergyStorageType.ammonia", "1"),
     ];
-    let mut denm = full_denm();
+    let mut denm = denm_with_all_fields();
     let goods = denm.denm.alacarte.as_mut().and_then(|more| more.stationary_vehicle.as_mut());
     let goods = goods.and_then(|vehicle| vehicle.carrying_dangerous_goods.as_mut());
     goods.unwrap().company_name = None;
-    check("its-denm.pcap", port::DENM, &encode(&denm).unwrap(), &values);
+    check_decoded_fields("its-denm.pcap", port::DENM, &encode(&denm).unwrap(), &values);
 }

@@ -17,12 +17,12 @@ use carnet_its::{ItsDrop, Transmission};
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{GnAddress, StationType};
 
-use crate::support::{at, hex};
+use crate::support::{now_at_milliseconds, octets_of_hex};
 
 /// ITS PDU header in front of the SrvAdvMsg of IEEE 1609.3.
-const HEADER: &str = "010c0000002a";
+const ITS_PDU_HEADER: &str = "010c0000002a";
 
-fn saem(body: SamBody) -> Saem {
+fn saem_with_body(body: SamBody) -> Saem {
     let header = ItsPduHeader {
         protocol_version: ProtocolVersion(1),
         message_id: MessageId::SAEM,
@@ -31,7 +31,7 @@ fn saem(body: SamBody) -> Saem {
     Saem { header, sam: Sam { version: VERSION, body } }
 }
 
-fn info(its_aid: u32, channel: u8) -> ServiceInfo {
+fn service_info(its_aid: u32, channel: u8) -> ServiceInfo {
     ServiceInfo {
         service_id: ItsAid(its_aid),
         channel_index: ChannelIndex(channel),
@@ -39,7 +39,7 @@ fn info(its_aid: u32, channel: u8) -> ServiceInfo {
     }
 }
 
-fn channel(class: u8, number: u8, power: i8, adaptable: bool, rate: u8) -> ChannelInfo {
+fn channel_info(class: u8, number: u8, power: i8, adaptable: bool, rate: u8) -> ChannelInfo {
     ChannelInfo {
         operating_class: OperatingClass(class),
         channel_number: ChannelNumber(number),
@@ -50,33 +50,33 @@ fn channel(class: u8, number: u8, power: i8, adaptable: bool, rate: u8) -> Chann
     }
 }
 
-fn extensions(elements: &[(u8, &[u8])]) -> Extensions {
+fn extensions_of(elements: &[(u8, &[u8])]) -> Extensions {
     let mut extensions = Extensions::default();
     elements.iter().for_each(|(number, value)| extensions.add(*number, value));
     extensions
 }
 
-fn counts(sa_id: u8, content_count: u8) -> ChangeCount {
+fn change_count(sa_id: u8, content_count: u8) -> ChangeCount {
     ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(content_count) }
 }
 
 /// Returns values, and their octets by OSS ASN.1 tools from the module IEEE-1609-3-WSA, as published with a
 /// library for this module.
-fn vectors() -> Vec<(SamBody, &'static str)> {
-    let first = channel(17, 172, -128, false, 6);
+fn encoded_examples() -> Vec<(SamBody, &'static str)> {
+    let first = channel_info(17, 172, -128, false, 6);
     let least = SamBody {
-        service_infos: Some(UnboundedList(vec![info(0, 1)])),
+        service_infos: Some(UnboundedList(vec![service_info(0, 1)])),
         channel_infos: Some(UnboundedList(vec![first.clone()])),
         ..SamBody::default()
     };
     let mut threshold = least.clone();
-    let mut service = info(0, 1);
-    service.options.extensions = Some(extensions(&[(19, &[10])]));
+    let mut service = service_info(0, 1);
+    service.options.extensions = Some(extensions_of(&[(19, &[10])]));
     threshold.service_infos = Some(UnboundedList(vec![service]));
     let octets: [u8; 16] = std::array::from_fn(|index| index as u8);
     let sixteen = Address(octets.into());
     let whole = SamBody {
-        extensions: Some(extensions(&[
+        extensions: Some(extensions_of(&[
             (reference::REPEAT_RATE, &[0]),
             (5, &[0; 8]),
             (6, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
@@ -88,18 +88,23 @@ fn vectors() -> Vec<(SamBody, &'static str)> {
             ip_prefix_length: PrefixLength(1),
             default_gateway: sixteen,
             primary_dns: sixteen,
-            extensions: extensions(&[(13, &octets), (14, &octets[..6])]),
+            extensions: extensions_of(&[(13, &octets), (14, &octets[..6])]),
         }),
         ..least.clone()
     };
-    let channels = UnboundedList(vec![first, channel(18, 175, -127, true, 24)]);
+    let channels = UnboundedList(vec![first, channel_info(18, 175, -127, true, 24)]);
     vec![
         (least, "36000100080111ac000600"),
         (threshold, "36000100090113010a0111ac000600"),
         (
             SamBody {
-                change_count: counts(1, 0),
-                service_infos: Some(UnboundedList(vec![info(0, 1), info(1, 1), info(2, 1), info(3, 2)])),
+                change_count: change_count(1, 0),
+                service_infos: Some(UnboundedList(vec![
+                    service_info(0, 1),
+                    service_info(1, 1),
+                    service_info(2, 1),
+                    service_info(3, 2),
+                ])),
                 channel_infos: Some(channels.clone()),
                 ..SamBody::default()
             },
@@ -107,14 +112,19 @@ fn vectors() -> Vec<(SamBody, &'static str)> {
         ),
         (
             SamBody {
-                change_count: counts(1, 0),
-                service_infos: Some(UnboundedList(vec![info(0, 0), info(1, 1), info(2, 3), info(3, 2)])),
+                change_count: change_count(1, 0),
+                service_infos: Some(UnboundedList(vec![
+                    service_info(0, 0),
+                    service_info(1, 1),
+                    service_info(2, 3),
+                    service_info(3, 2),
+                ])),
                 ..SamBody::default()
             },
             "3410040000010802180310",
         ),
         (
-            SamBody { change_count: counts(1, 0), channel_infos: Some(channels), ..SamBody::default() },
+            SamBody { change_count: change_count(1, 0), channel_infos: Some(channels), ..SamBody::default() },
             "32100211ac00060012af019800",
         ),
         (
@@ -128,9 +138,9 @@ fn vectors() -> Vec<(SamBody, &'static str)> {
 
 #[test]
 fn messages_of_another_asn1_compiler_are_decoded() {
-    for (body, octets) in vectors() {
-        let octets = hex(&format!("{HEADER}{}", octets.replace(' ', "")));
-        let message = saem(body);
+    for (body, octets) in encoded_examples() {
+        let octets = octets_of_hex(&format!("{ITS_PDU_HEADER}{}", octets.replace(' ', "")));
+        let message = saem_with_body(body);
         assert_eq!(message.to_octets(), Ok(octets.clone()), "{message:?}");
         assert_eq!(Saem::from_octets(&octets), Ok(message));
     }
@@ -148,7 +158,7 @@ fn advertisement_contains_position_of_advertiser() {
         (reference::LOCATION_2D, "ffffffffffffffff", None),
         (reference::REPEAT_RATE, "52c0ebd86c8a6080", None),
     ] {
-        let found = extensions(&[(number, &hex(octets))]).location();
+        let found = extensions_of(&[(number, &octets_of_hex(octets))]).location();
         assert_eq!(
             found,
             expected.map(|(latitude, longitude)| Position::new(latitude, longitude)),
@@ -174,19 +184,21 @@ fn its_aids_take_one_to_four_octets() {
         (2_113_664, "e0000000"),
         (ItsAid::MAX_ITS_AID, "efffffff"),
     ] {
-        assert_eq!(encode(&ItsAid(number)), Ok(hex(octets)), "{number}");
-        assert_eq!(decode(&hex(octets)), Ok(ItsAid(number)), "{octets}");
+        assert_eq!(encode(&ItsAid(number)), Ok(octets_of_hex(octets)), "{number}");
+        assert_eq!(decode(&octets_of_hex(octets)), Ok(ItsAid(number)), "{octets}");
     }
     encode(&ItsAid(ItsAid::MAX_ITS_AID + 1)).expect_err("too much");
-    decode::<ItsAid>(&hex("f0000000")).expect_err("more than four octets");
-    decode::<ItsAid>(&hex("80")).expect_err("cut off");
+    decode::<ItsAid>(&octets_of_hex("f0000000")).expect_err("more than four octets");
+    decode::<ItsAid>(&octets_of_hex("80")).expect_err("cut off");
 }
 
 #[test]
 fn mutated_messages_are_refused_or_mean_the_same_again() {
     let mut rng = Rng::new(1);
-    let messages: Vec<Vec<u8>> =
-        vectors().into_iter().map(|(body, _)| saem(body).to_octets().expect("encodes")).collect();
+    let messages: Vec<Vec<u8>> = encoded_examples()
+        .into_iter()
+        .map(|(body, _)| saem_with_body(body).to_octets().expect("encodes"))
+        .collect();
     let mut understood = 0;
     for round in 0..20_000 {
         let mut octets = messages[round % messages.len()].clone();
@@ -203,12 +215,12 @@ fn mutated_messages_are_refused_or_mean_the_same_again() {
             understood += 1;
         }
         let mut service = SaService::new(Parameters::default(), StationId(1));
-        let _whatever = service.handle_message(at(0), gn(2), &octets);
+        let _whatever = service.handle_message(now_at_milliseconds(0), gn_address(2), &octets);
     }
     assert!(understood > 3000, "the test reaches the inside: {understood}");
 }
 
-fn services() -> Vec<Service> {
+fn test_services() -> Vec<Service> {
     vec![
         Service {
             its_aid: ItsAid(36),
@@ -221,12 +233,12 @@ fn services() -> Vec<Service> {
 }
 
 /// Returns the GN address of a station.
-fn gn(station: u8) -> GnAddress {
+fn gn_address(station: u8) -> GnAddress {
     GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, station])
 }
 
 /// Returns the sent message without the BTP header.
-fn sent(transmission: &Transmission) -> Vec<u8> {
+fn sent_message(transmission: &Transmission) -> Vec<u8> {
     let (header, message) = BtpB::parse(&transmission.payload).expect("BTP-B");
     assert_eq!(header.destination_port, port::SAEM);
     message.to_vec()
@@ -236,15 +248,15 @@ fn sent(transmission: &Transmission) -> Vec<u8> {
 fn services_are_announced_at_once_and_then_once_in_an_interval() {
     let mut service = SaService::new(Parameters::default(), StationId(1));
     assert_eq!((service.poll_timeout(), service.poll_transmit()), (None, None));
-    service.announce(at(100), Some("kiosk 7".into()), services()).expect("announced");
+    service.announce(now_at_milliseconds(100), Some("kiosk 7".into()), test_services()).expect("announced");
     let mut times = Vec::new();
     let mut octets = Vec::new();
     let mut now = 100;
     while now < 4000 {
-        service.handle_timeout(at(now));
+        service.handle_timeout(now_at_milliseconds(now));
         if let Some(transmission) = service.poll_transmit() {
             assert_eq!((transmission.maximum_hop_limit, transmission.traffic_class.id), (Some(1), 3));
-            octets.push(sent(&transmission));
+            octets.push(sent_message(&transmission));
             times.push(now);
         }
         now = service.poll_timeout().expect("a next one").as_nanos() / 1_000_000;
@@ -258,47 +270,51 @@ fn services_are_announced_at_once_and_then_once_in_an_interval() {
     assert_eq!(header.text(reference::ADVERTISER_IDENTIFIER), Some("kiosk 7"));
     // A change of the services increments the content count; the same services keep it.
     let count = |service: &mut SaService, now| {
-        let octets = sent(&service.poll_transmit().unwrap_or_else(|| panic!("something at {now}")));
+        let octets = sent_message(&service.poll_transmit().unwrap_or_else(|| panic!("something at {now}")));
         Saem::from_octets(&octets).expect("a message").sam.body.change_count.content_count.0
     };
     assert_eq!(body.change_count.content_count.0, 1);
-    service.announce(at(5000), Some("kiosk 7".into()), services()).expect("announced");
+    service.announce(now_at_milliseconds(5000), Some("kiosk 7".into()), test_services()).expect("announced");
     assert_eq!(count(&mut service, 5000), 1);
-    service.announce(at(6000), Some("kiosk 7".into()), services()[..1].to_vec()).expect("announced");
+    service
+        .announce(now_at_milliseconds(6000), Some("kiosk 7".into()), test_services()[..1].to_vec())
+        .expect("announced");
     assert_eq!(count(&mut service, 6000), 2);
-    service.announce(at(7000), None, Vec::new()).expect("announced");
+    service.announce(now_at_milliseconds(7000), None, Vec::new()).expect("announced");
     assert_eq!((service.poll_timeout(), service.poll_transmit()), (None, None));
 }
 
 #[test]
 fn oversized_service_list_is_refused_and_changes_nothing() {
     let mut service = SaService::new(Parameters::default(), StationId(1));
-    service.announce(at(0), None, services()).expect("announced");
+    service.announce(now_at_milliseconds(0), None, test_services()).expect("announced");
     let long = Service { context: vec![0; 32], ..Service::default() };
     let far = Service { its_aid: ItsAid(ItsAid::MAX_ITS_AID + 1), ..Service::default() };
     for (name, refused) in [
         (None, vec![long]),
         (None, vec![far]),
         (None, vec![Service::default(); MAX_SERVICES_PER_MESSAGE + 1]),
-        (Some(String::new()), services()),
-        (Some("x".repeat(33)), services()),
+        (Some(String::new()), test_services()),
+        (Some("x".repeat(33)), test_services()),
     ] {
-        assert_eq!(service.announce(at(0), name, refused), Err(ItsDrop::NotEncodable));
+        assert_eq!(service.announce(now_at_milliseconds(0), name, refused), Err(ItsDrop::NotEncodable));
     }
-    assert_eq!(service.announced(), services());
+    assert_eq!(service.announced(), test_services());
     // An announcement of the largest size fits a frame.
     let most = Service {
         address: Some(std::net::Ipv6Addr::LOCALHOST),
         port: Some(1),
         context: vec![0; 31],
-        ..far_most()
+        ..services_of_greatest_size()
     };
-    service.announce(at(10), Some("x".repeat(32)), vec![most; MAX_SERVICES_PER_MESSAGE]).expect("announced");
+    service
+        .announce(now_at_milliseconds(10), Some("x".repeat(32)), vec![most; MAX_SERVICES_PER_MESSAGE])
+        .expect("announced");
     let octets = service.poll_transmit().expect("announced").payload.len();
     assert!(octets < 1398, "{octets} octets are more than itsGnMaxSduSize");
 }
 
-fn far_most() -> Service {
+fn services_of_greatest_size() -> Service {
     Service { its_aid: ItsAid(ItsAid::MAX_ITS_AID), ..Service::default() }
 }
 
@@ -307,23 +323,23 @@ fn advertisements_of_other_stations_are_stored_and_expire() {
     let mut other = SaService::new(Parameters::default(), StationId(2));
     let mut station = SaService::new(Parameters::default(), StationId(1));
     let mut hear = |station: &mut SaService, now| {
-        other.announce(at(now), Some("bus".into()), services()).expect("announced");
-        let octets = sent(&other.poll_transmit().expect("announced"));
-        station.handle_message(at(now), gn(2), &octets)
+        other.announce(now_at_milliseconds(now), Some("bus".into()), test_services()).expect("announced");
+        let octets = sent_message(&other.poll_transmit().expect("announced"));
+        station.handle_message(now_at_milliseconds(now), gn_address(2), &octets)
     };
     hear(&mut station, 0).expect("new");
     hear(&mut station, 1000).expect("again");
     let known: Vec<_> = station.known_advertisements().cloned().collect();
     assert_eq!(known.len(), 1);
-    assert_eq!((known[0].services.clone(), known[0].identifier.as_deref()), (services(), Some("bus")));
-    let change = (gn(2), SaId(0));
+    assert_eq!((known[0].services.clone(), known[0].identifier.as_deref()), (test_services(), Some("bus")));
+    let change = (gn_address(2), SaId(0));
     assert_eq!(station.poll_change(), Some(AdvertisementChange::Advertised(change.0, change.1)));
     assert_eq!(station.poll_change(), None, "the same again is no news");
     // The station sends an announcement each second, and a receiver keeps it until it has missed three.
-    assert_eq!(station.poll_timeout(), Some(at(4000).time));
-    station.handle_timeout(at(3999));
+    assert_eq!(station.poll_timeout(), Some(now_at_milliseconds(4000).time));
+    station.handle_timeout(now_at_milliseconds(3999));
     assert_eq!(station.known_advertisements().count(), 1);
-    station.handle_timeout(at(4000));
+    station.handle_timeout(now_at_milliseconds(4000));
     assert_eq!(
         (station.known_advertisements().count(), station.poll_change()),
         (0, Some(AdvertisementChange::Gone(change.0, change.1)))
@@ -333,18 +349,20 @@ fn advertisements_of_other_stations_are_stored_and_expire() {
 #[test]
 fn advertisement_without_repeat_rate_is_stored_for_default_time() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
-    let octets =
-        saem(SamBody { service_infos: Some(UnboundedList(vec![info(36, 0)])), ..SamBody::default() });
+    let octets = saem_with_body(SamBody {
+        service_infos: Some(UnboundedList(vec![service_info(36, 0)])),
+        ..SamBody::default()
+    });
     let octets = octets.to_octets().expect("encodes");
-    station.handle_message(at(0), gn(2), &octets).expect("new");
-    assert_eq!(station.poll_timeout(), Some(at(5000).time));
+    station.handle_message(now_at_milliseconds(0), gn_address(2), &octets).expect("new");
+    assert_eq!(station.poll_timeout(), Some(now_at_milliseconds(5000).time));
 }
 
 /// Returns the message of a station with `services` services.
-fn advertised(station: u32, sa_id: u8, services: usize) -> Vec<u8> {
-    let mut message = saem(SamBody {
+fn advertisement_of(station: u32, sa_id: u8, services: usize) -> Vec<u8> {
+    let mut message = saem_with_body(SamBody {
         change_count: ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(0) },
-        service_infos: Some(UnboundedList(vec![info(36, 0); services])),
+        service_infos: Some(UnboundedList(vec![service_info(36, 0); services])),
         ..SamBody::default()
     });
     message.header.station_id = StationId(station);
@@ -352,7 +370,7 @@ fn advertised(station: u32, sa_id: u8, services: usize) -> Vec<u8> {
 }
 
 /// Returns the advertisers and the numbers of their advertisements.
-fn known(station: &SaService) -> Vec<(GnAddress, u8)> {
+fn stored_advertisers(station: &SaService) -> Vec<(GnAddress, u8)> {
     station.known_advertisements().map(|it| (it.source, it.sa_id.0)).collect()
 }
 
@@ -360,13 +378,13 @@ fn known(station: &SaService) -> Vec<(GnAddress, u8)> {
 fn invalid_announcement_has_no_effect() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
     let of = |station: u32, edit: fn(&mut Saem)| {
-        let mut message = saem(SamBody::default());
+        let mut message = saem_with_body(SamBody::default());
         message.header.station_id = StationId(station);
         edit(&mut message);
         message.to_octets().expect("encodes")
     };
     let same: fn(&mut Saem) = |_| {};
-    let mut tell = |octets: &[u8]| station.handle_message(at(0), gn(2), octets);
+    let mut tell = |octets: &[u8]| station.handle_message(now_at_milliseconds(0), gn_address(2), octets);
     assert_eq!(tell(&of(1, same)), Err(ItsDrop::OwnMessage));
     assert_eq!(tell(&of(2, |it| it.header.message_id = MessageId::CAM)), Err(ItsDrop::WrongMessage));
     assert_eq!(
@@ -383,28 +401,48 @@ fn full_table_replaces_longest_silent_advertiser() {
     let parameters = Parameters { advertisements: 2, ..Parameters::default() };
     let mut station = SaService::new(parameters, StationId(1));
     let mut tell = |from: u8, now| {
-        station.handle_message(at(now), gn(from), &advertised(from.into(), 0, 1)).expect("taken");
-        known(&station)
+        station
+            .handle_message(now_at_milliseconds(now), gn_address(from), &advertisement_of(from.into(), 0, 1))
+            .expect("taken");
+        stored_advertisers(&station)
     };
     tell(2, 0);
     tell(3, 1000);
     tell(2, 2000);
-    assert_eq!(tell(4, 3000), [(gn(2), 0), (gn(4), 0)], "3 was silent longest");
+    assert_eq!(tell(4, 3000), [(gn_address(2), 0), (gn_address(4), 0)], "3 was silent longest");
     let changes: Vec<_> = std::iter::from_fn(|| station.poll_change()).collect();
-    assert!(changes.contains(&AdvertisementChange::Gone(gn(3), SaId(0))), "{changes:?}");
+    assert!(changes.contains(&AdvertisementChange::Gone(gn_address(3), SaId(0))), "{changes:?}");
     let mut nothing = SaService::new(Parameters { advertisements: 0, ..parameters }, StationId(1));
-    assert_eq!(nothing.handle_message(at(0), gn(2), &advertised(2, 0, 1)), Err(ItsDrop::TableFull));
+    assert_eq!(
+        nothing.handle_message(now_at_milliseconds(0), gn_address(2), &advertisement_of(2, 0, 1)),
+        Err(ItsDrop::TableFull)
+    );
 }
 
 #[test]
 fn station_can_change_only_its_own_advertisements() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
-    station.handle_message(at(0), gn(2), &advertised(2, 0, 1)).expect("new");
+    station.handle_message(now_at_milliseconds(0), gn_address(2), &advertisement_of(2, 0, 1)).expect("new");
     // Station 3 claims the station ID 2 and uses all advertisement numbers.
     for sa_id in 0..16 {
-        station.handle_message(at(1 + u64::from(sa_id)), gn(3), &advertised(2, sa_id, 5)).expect("taken");
+        station
+            .handle_message(
+                now_at_milliseconds(1 + u64::from(sa_id)),
+                gn_address(3),
+                &advertisement_of(2, sa_id, 5),
+            )
+            .expect("taken");
     }
-    assert_eq!(known(&station), [(gn(2), 0), (gn(3), 12), (gn(3), 13), (gn(3), 14), (gn(3), 15)]);
+    assert_eq!(
+        stored_advertisers(&station),
+        [
+            (gn_address(2), 0),
+            (gn_address(3), 12),
+            (gn_address(3), 13),
+            (gn_address(3), 14),
+            (gn_address(3), 15)
+        ]
+    );
     assert_eq!(
         station.known_advertisements().next().map(|it| it.services.len()),
         Some(1),
@@ -416,20 +454,34 @@ fn station_can_change_only_its_own_advertisements() {
 fn stored_services_are_bounded() {
     let parameters = Parameters { services: 70, ..Parameters::default() };
     let mut station = SaService::new(parameters, StationId(1));
-    station.handle_message(at(0), gn(2), &advertised(2, 0, 100)).expect("taken");
+    station
+        .handle_message(now_at_milliseconds(0), gn_address(2), &advertisement_of(2, 0, 100))
+        .expect("taken");
     assert_eq!(
         station.known_advertisements().map(|it| it.services.len()).sum::<usize>(),
         MAX_STORED_SERVICES
     );
-    station.handle_message(at(1), gn(3), &advertised(3, 0, 32)).expect("taken");
-    station.handle_message(at(2), gn(4), &advertised(4, 0, 7)).expect("taken");
-    assert_eq!(known(&station), [(gn(3), 0), (gn(4), 0)], "71 services are too many");
+    station
+        .handle_message(now_at_milliseconds(1), gn_address(3), &advertisement_of(3, 0, 32))
+        .expect("taken");
+    station.handle_message(now_at_milliseconds(2), gn_address(4), &advertisement_of(4, 0, 7)).expect("taken");
+    assert_eq!(
+        stored_advertisers(&station),
+        [(gn_address(3), 0), (gn_address(4), 0)],
+        "71 services are too many"
+    );
     // If the table is full, a further advertisement does not replace a stored one.
     let mut station = SaService::new(Parameters { services: 5, ..parameters }, StationId(1));
-    station.handle_message(at(0), gn(2), &advertised(2, 0, 5)).expect("taken");
-    assert_eq!(station.handle_message(at(1), gn(3), &advertised(3, 0, 6)), Err(ItsDrop::TableFull));
-    assert_eq!(station.handle_message(at(1), gn(2), &advertised(2, 0, 6)), Err(ItsDrop::TableFull));
-    assert_eq!(known(&station), [(gn(2), 0)]);
+    station.handle_message(now_at_milliseconds(0), gn_address(2), &advertisement_of(2, 0, 5)).expect("taken");
+    assert_eq!(
+        station.handle_message(now_at_milliseconds(1), gn_address(3), &advertisement_of(3, 0, 6)),
+        Err(ItsDrop::TableFull)
+    );
+    assert_eq!(
+        station.handle_message(now_at_milliseconds(1), gn_address(2), &advertisement_of(2, 0, 6)),
+        Err(ItsDrop::TableFull)
+    );
+    assert_eq!(stored_advertisers(&station), [(gn_address(2), 0)]);
 }
 
 #[test]
@@ -437,10 +489,10 @@ fn advertised_service_expires_a_second_after_last_message() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
     let mut extensions = Extensions::default();
     extensions.add(reference::REPEAT_RATE, &[255]);
-    let octets = saem(SamBody { extensions: Some(extensions), ..SamBody::default() });
+    let octets = saem_with_body(SamBody { extensions: Some(extensions), ..SamBody::default() });
     let octets = octets.to_octets().expect("encodes");
-    station.handle_message(at(0), gn(2), &octets).expect("new");
-    assert_eq!(station.poll_timeout(), Some(at(1000).time));
+    station.handle_message(now_at_milliseconds(0), gn_address(2), &octets).expect("new");
+    assert_eq!(station.poll_timeout(), Some(now_at_milliseconds(1000).time));
 }
 
 #[test]
@@ -448,8 +500,8 @@ fn advertisement_port_of_en_302_890_1_is_decoded() {
     let mut station = SaService::new(Parameters::default(), StationId(1));
     // Octets made by hand: version 3, a list of services only, counts 0 and 0, one service. ITS-AID 36 takes
     // one octet, channel 0 five bits. Of the options only the second is present (010), then 4711 in 16 bits.
-    let octets = hex(&format!("{HEADER}3400012402{:04x}", 4711));
-    station.handle_message(at(0), gn(2), &octets).expect("new");
+    let octets = octets_of_hex(&format!("{ITS_PDU_HEADER}3400012402{:04x}", 4711));
+    station.handle_message(now_at_milliseconds(0), gn_address(2), &octets).expect("new");
     let known = station.known_advertisements().next().expect("known");
     assert_eq!(known.services[0].port, Some(4711));
 }

@@ -19,36 +19,36 @@ use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{GeoArea, Shape};
 
 /// Position at which the tests' stations are.
-pub const HOME: Position = Position::new(488_375_000, 21_008_000);
+pub const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
 
 /// Returns the time `milliseconds` after the start of the test, on 2026-11-22.
-pub fn at(milliseconds: u64) -> Now {
+pub fn now_at_milliseconds(milliseconds: u64) -> Now {
     let date = TimestampIts::of(WallTime::from_unix_nanos((1_795_300_000_000 + milliseconds) * 1_000_000));
     Now { time: Time::from_millis(milliseconds), date }
 }
 
 /// Returns both clocks for a monotonic time.
-pub fn now(time: Time) -> Now {
-    Now { time, ..at(time.as_nanos() / 1_000_000) }
+pub fn now_at(time: Time) -> Now {
+    Now { time, ..now_at_milliseconds(time.as_nanos() / 1_000_000) }
 }
 
-/// Returns a place, metres east and north of [`HOME`].
-pub fn place(east: f64, north: f64) -> Position {
-    LocalPlane::new(HOME).position_at(east, north)
+/// Returns a place, metres east and north of [`HOME_POSITION`].
+pub fn position_at(east: f64, north: f64) -> Position {
+    LocalPlane::new(HOME_POSITION).position_at(east, north)
 }
 
 /// Returns a place as reference position of a message.
-pub fn reference(east: f64, north: f64) -> ReferencePosition {
-    let position = place(east, north);
+pub fn reference_position_at(east: f64, north: f64) -> ReferencePosition {
+    let position = position_at(east, north);
     ReferencePosition::at_coordinates(position.latitude, position.longitude)
 }
 
-/// Returns a circle around [`HOME`].
-pub fn circle(radius: u16) -> GeoArea {
+/// Returns a circle around [`HOME_POSITION`].
+pub fn circle_around_home(radius: u16) -> GeoArea {
     GeoArea {
         shape: Shape::Circle,
-        latitude: HOME.latitude,
-        longitude: HOME.longitude,
+        latitude: HOME_POSITION.latitude,
+        longitude: HOME_POSITION.longitude,
         distance_a: radius,
         distance_b: 0,
         angle: 0,
@@ -56,7 +56,7 @@ pub fn circle(radius: u16) -> GeoArea {
 }
 
 /// Returns a message without its BTP-B header, and its port.
-pub fn unpack<T: Uper>(transmission: &Transmission) -> (u16, T) {
+pub fn decode_transmission<T: Uper>(transmission: &Transmission) -> (u16, T) {
     let (header, message) = BtpB::parse(&transmission.payload).unwrap();
     assert_eq!(header.destination_port_info, 0);
     (header.destination_port, decode(message).unwrap())
@@ -68,7 +68,7 @@ pub fn is_single_hop(transmission: &Transmission) -> bool {
 }
 
 /// Returns a CAM of a car.
-pub fn cam(station: u32, time: u16, position: ReferencePosition, heading: u16, speed: u16) -> Cam {
+pub fn cam_of_station(station: u32, time: u16, position: ReferencePosition, heading: u16, speed: u16) -> Cam {
     let vehicle = BasicVehicleContainerHighFrequency {
         heading: Heading { heading_value: HeadingValue(heading), ..Heading::default() },
         speed: Speed { speed_value: SpeedValue(speed), ..Speed::default() },
@@ -96,12 +96,12 @@ pub fn cam(station: u32, time: u16, position: ReferencePosition, heading: u16, s
 }
 
 /// Returns the octets of hex digits; ignores white space.
-pub fn hex(text: &str) -> Vec<u8> {
+pub fn octets_of_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
 /// Returns a duration of milliseconds.
-pub const fn ms(milliseconds: u64) -> Duration {
+pub const fn milliseconds(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }

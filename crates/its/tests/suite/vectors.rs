@@ -13,25 +13,25 @@ use carnet_its::uper::{Uper, decode, encode};
 use carnet_its::{cam, denm, version1};
 
 use crate::messages::{RELEASE_2_CAM, RELEASE_2_DENM};
-use crate::support::hex;
+use crate::support::octets_of_hex;
 
-const VECTORS: &str = include_str!("vectors.txt");
+const VECTORS_FILE: &str = include_str!("vectors.txt");
 
 /// Returns the octets of the messages of this name, and their values.
-pub fn vectors(name: &str) -> impl Iterator<Item = (Vec<u8>, Vec<&str>)> {
-    VECTORS.lines().filter_map(move |line| {
+pub fn vectors_named(name: &str) -> impl Iterator<Item = (Vec<u8>, Vec<&str>)> {
+    VECTORS_FILE.lines().filter_map(move |line| {
         let mut words = line.strip_prefix(name)?.strip_prefix(' ')?.split(' ');
-        Some((hex(words.next()?), words.collect()))
+        Some((octets_of_hex(words.next()?), words.collect()))
     })
 }
 
 /// carnet decodes the values that pycrate encoded, and encodes them to the same octets, with all additions.
-fn check<T: Uper + Debug>(name: &str) {
+fn check_vectors<T: Uper + Debug>(name: &str) {
     let mut count = 0;
-    for (octets, values) in vectors(name) {
+    for (octets, values) in vectors_named(name) {
         let message = decode::<T>(&octets).unwrap();
         if !values.is_empty() {
-            assert_eq!(leaves(&format!("{message:?}")), values, "{message:#?}");
+            assert_eq!(leaf_values(&format!("{message:?}")), values, "{message:#?}");
         }
         assert_eq!(encode(&message).as_deref(), Ok(&octets[..]), "{message:#?}");
         count += 1;
@@ -41,7 +41,7 @@ fn check<T: Uper + Debug>(name: &str) {
 
 /// Returns the values in the [`Debug`] form of a message: numbers, texts, and names of values without
 /// differences of spelling.
-fn leaves(shown: &str) -> Vec<String> {
+fn leaf_values(shown: &str) -> Vec<String> {
     let mut leaves = Vec::new();
     let mut rest = shown;
     while let Some(first) = rest.chars().next() {
@@ -69,21 +69,21 @@ fn leaves(shown: &str) -> Vec<String> {
 
 #[test]
 fn release_1_messages_of_pycrate_are_decoded() {
-    check::<cam::Cam>("cam1");
-    check::<denm::Denm>("denm1");
+    check_vectors::<cam::Cam>("cam1");
+    check_vectors::<denm::Denm>("denm1");
 }
 
 #[test]
 fn protocol_version_1_messages_of_pycrate_are_decoded() {
-    check::<version1::cam::Cam>("camv1");
-    check::<version1::denm::Denm>("denmv1");
+    check_vectors::<version1::cam::Cam>("camv1");
+    check_vectors::<version1::denm::Denm>("denmv1");
 }
 
 /// Reading a message of version 1 gives its values in the units of version 2.
 #[test]
 fn decoder_recognises_protocol_version_1() {
     let mut curves = 0;
-    for (octets, _) in vectors("camv1") {
+    for (octets, _) in vectors_named("camv1") {
         let (old, new) =
             (decode::<version1::cam::Cam>(&octets).unwrap(), cam::Cam::from_octets(&octets).unwrap());
         assert_eq!(new.header.protocol_version.0, 2);
@@ -121,7 +121,7 @@ fn decoder_recognises_protocol_version_1() {
         assert_eq!(new.lane_position.map(|lane| lane.0), expected);
     }
     assert!(curves > 0);
-    for (octets, _) in vectors("denmv1") {
+    for (octets, _) in vectors_named("denmv1") {
         let (old, new) =
             (decode::<version1::denm::Denm>(&octets).unwrap(), denm::Denm::from_octets(&octets).unwrap());
         let (old, new) = (old.denm, new.denm);
@@ -138,23 +138,23 @@ fn decoder_recognises_protocol_version_1() {
 
 #[test]
 fn release_2_messages_of_pycrate_are_decoded() {
-    check::<Cam>("cam");
-    check::<Denm>("denm");
+    check_vectors::<Cam>("cam");
+    check_vectors::<Denm>("denm");
 }
 
 #[test]
 fn vam_messages_of_pycrate_are_decoded() {
-    check::<Vam>("vam");
+    check_vectors::<Vam>("vam");
 }
 
 #[test]
 fn cpm_messages_of_pycrate_are_decoded() {
-    check::<CollectivePerceptionMessage>("cpm");
+    check_vectors::<CollectivePerceptionMessage>("cpm");
 }
 
 #[test]
 fn sam_messages_of_pycrate_are_decoded() {
-    check::<Saem>("saem");
+    check_vectors::<Saem>("saem");
 }
 
 /// The types of release 1 read messages of release 2, which may have additions.
@@ -162,13 +162,13 @@ fn sam_messages_of_pycrate_are_decoded() {
 fn stations_of_release_1_read_those_of_release_2() {
     // The values of the header are random, too; this test needs version 2.
     let of_version_2 = |octets: Vec<u8>| [&[2], &octets[1..]].concat();
-    for (octets, _) in vectors("cam") {
+    for (octets, _) in vectors_named("cam") {
         let octets = of_version_2(octets);
         let (old, new) = (cam::Cam::from_octets(&octets).unwrap(), Cam::from_octets(&octets).unwrap());
         let (old, new) = (old.cam.cam_parameters.basic_container, new.cam.cam_parameters.basic_container);
         assert_eq!(old.reference_position.latitude.0, new.reference_position.latitude.0);
     }
-    for (octets, _) in vectors("denm") {
+    for (octets, _) in vectors_named("denm") {
         let octets = of_version_2(octets);
         let (old, new) = (denm::Denm::from_octets(&octets).unwrap(), Denm::from_octets(&octets).unwrap());
         let (old, new) = (old.denm.management, new.denm.management);
@@ -179,17 +179,17 @@ fn stations_of_release_1_read_those_of_release_2() {
 
 #[test]
 fn without_additions_messages_of_release_2_are_those_of_release_1() {
-    let plain = hex(RELEASE_2_CAM[0]);
+    let plain = octets_of_hex(RELEASE_2_CAM[0]);
     let cam = Cam::from_octets(&plain).unwrap();
     assert_eq!((cam.cam.cam_parameters.extension_containers.as_ref(), cam.to_octets()), (None, Ok(plain)));
-    let plain = hex(RELEASE_2_DENM[0]);
+    let plain = octets_of_hex(RELEASE_2_DENM[0]);
     assert_eq!(Denm::from_octets(&plain).and_then(|denm| denm.to_octets()), Ok(plain));
 }
 
 /// The decoder keeps the octets of a container whose number it does not know.
 #[test]
 fn decoder_keeps_container_with_unknown_number() {
-    let mut cam = decode::<Cam>(&vectors("cam").next().unwrap().0).unwrap();
+    let mut cam = decode::<Cam>(&vectors_named("cam").next().unwrap().0).unwrap();
     let unknown = WrappedExtensionContainer::Other(ExtensionContainerId(17), b"of a later release".to_vec());
     cam.cam.cam_parameters.extension_containers = Some(WrappedExtensionContainers(vec![unknown]));
     assert_eq!(decode::<Cam>(&cam.to_octets().unwrap()), Ok(cam));

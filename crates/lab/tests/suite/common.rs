@@ -6,11 +6,11 @@ use std::process::{Command, Output};
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Path of the lab that was built for the test.
-pub const LAB: &str = env!("CARGO_BIN_EXE_carnet-lab");
+pub const LAB_PROGRAM: &str = env!("CARGO_BIN_EXE_carnet-lab");
 
 /// User that runs the lab.
 #[derive(Clone, Copy, PartialEq)]
-pub enum As {
+pub enum LabUser {
     /// Root.
     Root,
     /// A user without privileges.
@@ -23,7 +23,7 @@ pub fn repository() -> PathBuf {
 }
 
 /// Creates a folder for the test's files that every user may write.
-pub fn folder(name: &str) -> PathBuf {
+pub fn new_output_folder(name: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let folder = std::env::temp_dir().join(format!("carnet-lab-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
@@ -33,7 +33,7 @@ pub fn folder(name: &str) -> PathBuf {
 }
 
 /// Returns why a test cannot run here; `None` if it can.
-pub fn obstacle(who: As) -> Option<String> {
+pub fn reason_not_to_run(who: LabUser) -> Option<String> {
     let root = nix::unistd::geteuid().is_root();
     for tool in ["ip", "radvd", "ping", "iperf3", "nsenter", "unshare"] {
         let found =
@@ -42,14 +42,14 @@ pub fn obstacle(who: As) -> Option<String> {
             return Some(format!("{tool} is not installed"));
         }
     }
-    if who == As::Root && !root {
+    if who == LabUser::Root && !root {
         return Some("not root".into());
     }
     let probe = match (who, root) {
-        (As::Root, _) => command(who, Path::new("unshare")).args(["--net", "true"]).output(),
-        (As::Nobody, _) => {
-            command(who, Path::new("unshare")).args(["--user", "--map-root-user", "--net", "true"]).output()
-        }
+        (LabUser::Root, _) => lab_command(who, Path::new("unshare")).args(["--net", "true"]).output(),
+        (LabUser::Nobody, _) => lab_command(who, Path::new("unshare"))
+            .args(["--user", "--map-root-user", "--net", "true"])
+            .output(),
     };
     match probe {
         Ok(out) if out.status.success() => None,
@@ -59,28 +59,28 @@ pub fn obstacle(who: As) -> Option<String> {
 }
 
 /// Prints that a test is skipped, with the reason, so that the test run can count it.
-pub fn skipped(test: &str, why: &str) {
+pub fn report_skipped(test: &str, why: &str) {
     println!("SKIPPED: {test}: {why}");
 }
 
 /// Returns a command that runs as this user. If the caller is root, an unprivileged user gets a
 /// `/dev/net/tun` that it may open, in a separate mount namespace.
-pub fn command(who: As, program: &Path) -> Command {
-    if who == As::Root || !nix::unistd::geteuid().is_root() {
+pub fn lab_command(who: LabUser, program: &Path) -> Command {
+    if who == LabUser::Root || !nix::unistd::geteuid().is_root() {
         return Command::new(program);
     }
-    const SCRIPT: &str = "set -e
+    const SANDBOX_SCRIPT: &str = "set -e
 mount -t tmpfs -o mode=0755 tmpfs /mnt
 mknod -m 0666 /mnt/tun c 10 200
 mount --bind /mnt/tun /dev/net/tun
 exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
     let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", SCRIPT, "sh"]).arg(program);
+    command.args(["--mount", "sh", "-c", SANDBOX_SCRIPT, "sh"]).arg(program);
     command
 }
 
 /// Returns the output of a program, for a failed assertion.
-pub fn said(out: &Output) -> String {
+pub fn output_text(out: &Output) -> String {
     format!("{}\n{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr))
 }
 
@@ -89,9 +89,13 @@ pub fn said(out: &Output) -> String {
 ///
 /// # Panics
 /// Panics with the output if the benchmark fails.
-pub fn smoke_bench(name: &str, arguments: &[&str], carnet: &Path) -> (PathBuf, String, serde_json::Value) {
-    let out = folder(name);
-    let run = Command::new(LAB)
+pub fn run_smoke_bench(
+    name: &str,
+    arguments: &[&str],
+    carnet: &Path,
+) -> (PathBuf, String, serde_json::Value) {
+    let out = new_output_folder(name);
+    let run = Command::new(LAB_PROGRAM)
         .args(["bench", "--smoke"])
         .args(arguments)
         .arg("--out")
@@ -100,7 +104,7 @@ pub fn smoke_bench(name: &str, arguments: &[&str], carnet: &Path) -> (PathBuf, S
         .arg(carnet)
         .output()
         .expect("the lab starts");
-    let told = said(&run);
+    let told = output_text(&run);
     assert!(run.status.success(), "{told}");
     let text = std::fs::read(out.join("bench.json")).expect("bench.json");
     let figures = serde_json::from_slice(&text).expect("JSON");
@@ -108,14 +112,14 @@ pub fn smoke_bench(name: &str, arguments: &[&str], carnet: &Path) -> (PathBuf, S
 }
 
 /// Lock for the use of the machine. `--test-threads` limits the number of runs that share it.
-static MACHINE: RwLock<()> = RwLock::new(());
+static MACHINE_LOCK: RwLock<()> = RwLock::new(());
 
 /// Takes the lock for a run that may share the machine.
-pub fn beside() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().unwrap_or_else(|e| e.into_inner())
+pub fn share_machine() -> RwLockReadGuard<'static, ()> {
+    MACHINE_LOCK.read().unwrap_or_else(|e| e.into_inner())
 }
 
 /// Takes the lock for a run that needs the machine alone.
-pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    MACHINE.write().unwrap_or_else(|e| e.into_inner())
+pub fn reserve_machine() -> RwLockWriteGuard<'static, ()> {
+    MACHINE_LOCK.write().unwrap_or_else(|e| e.into_inner())
 }

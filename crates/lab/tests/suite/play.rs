@@ -4,17 +4,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::common::{As, LAB, alone, beside, command, folder, obstacle, repository, said, skipped};
+use crate::common::{
+    LAB_PROGRAM, LabUser, lab_command, new_output_folder, output_text, reason_not_to_run, report_skipped,
+    repository, reserve_machine, share_machine,
+};
 
-pub fn carnet() -> Option<PathBuf> {
-    let file = Path::new(LAB).with_file_name("carnet");
+pub fn carnet_program() -> Option<PathBuf> {
+    let file = Path::new(LAB_PROGRAM).with_file_name("carnet");
     let works = Command::new(&file).arg("--version").output().is_ok_and(|o| !o.stdout.is_empty());
     works.then_some(file)
 }
 
 /// Whether the first run of a scenario shares the machine with other tests.
 #[derive(Clone, Copy, PartialEq)]
-pub enum First {
+pub enum FirstRun {
     /// Shares the machine with other runs.
     Beside,
     /// Has the machine alone.
@@ -23,30 +26,36 @@ pub enum First {
 
 /// Runs a scenario until it meets all its expectations, at most three times, and alone after the first run.
 /// Expectations limit times, and a busy machine may be late once, but a real fault shows in each run.
-pub fn holds(test: &str, scenario: &str, who: As) {
-    holds_over(test, scenario, who, &["--path", "auto"]);
+pub fn assert_passes(test: &str, scenario: &str, who: LabUser) {
+    assert_passes_with_options(test, scenario, who, &["--path", "auto"]);
 }
 
 /// Calls [`holds`] with options of the command line, for example a data path.
-pub fn holds_over(test: &str, scenario: &str, who: As, options: &[&str]) {
-    holds_first(First::Beside, test, scenario, who, options);
+pub fn assert_passes_with_options(test: &str, scenario: &str, who: LabUser, options: &[&str]) {
+    assert_passes_with_first_run(FirstRun::Beside, test, scenario, who, options);
 }
 
-pub fn holds_first(first: First, test: &str, scenario: &str, who: As, options: &[&str]) {
-    let Some(carnet) = carnet() else {
-        return skipped(test, "the carnet program is not built: cargo build -p carnet");
+pub fn assert_passes_with_first_run(
+    first: FirstRun,
+    test: &str,
+    scenario: &str,
+    who: LabUser,
+    options: &[&str],
+) {
+    let Some(carnet) = carnet_program() else {
+        return report_skipped(test, "the carnet program is not built: cargo build -p carnet");
     };
-    if let Some(why) = obstacle(who) {
-        return skipped(test, &why);
+    if let Some(why) = reason_not_to_run(who) {
+        return report_skipped(test, &why);
     }
-    let out = folder(test);
+    let out = new_output_folder(test);
     let mut told = String::new();
     let held = (1..=3).any(|attempt| {
         let (_beside, _alone) = match (attempt, first) {
-            (1, First::Beside) => (Some(beside()), None),
-            _ => (None, Some(alone())),
+            (1, FirstRun::Beside) => (Some(share_machine()), None),
+            _ => (None, Some(reserve_machine())),
         };
-        let run = command(who, Path::new(LAB))
+        let run = lab_command(who, Path::new(LAB_PROGRAM))
             .args(["run", scenario, "--quick"])
             .args(options)
             .arg("--out")
@@ -57,14 +66,14 @@ pub fn holds_first(first: First, test: &str, scenario: &str, who: As, options: &
             .arg(repository().join("scenarios"))
             .output()
             .expect("the lab starts");
-        told = said(&run);
+        told = output_text(&run);
         if !run.status.success() {
             println!("{test}, attempt {attempt}:\n{told}");
         }
         run.status.success()
     });
     assert!(held, "{told}");
-    let words = if who == As::Root { "as root" } else { "without root, in a user namespace" };
+    let words = if who == LabUser::Root { "as root" } else { "without root, in a user namespace" };
     assert!(told.contains(words), "{told}");
     let results: serde_json::Value =
         serde_json::from_slice(&std::fs::read(out.join("results.json")).expect("results")).expect("JSON");
@@ -76,8 +85,8 @@ pub fn holds_first(first: First, test: &str, scenario: &str, who: As, options: &
 }
 
 /// Creates a scenario with two nodes, for which the lab need not wait. `carnet` is a script.
-pub fn small(name: &str, script: &str, more: &str) -> PathBuf {
-    let place = folder(name);
+pub fn write_small_scenario(name: &str, script: &str, more: &str) -> PathBuf {
+    let place = new_output_folder(name);
     let scenario = place.join("small");
     std::fs::create_dir(&scenario).expect("folder");
     let text = format!(
@@ -94,21 +103,21 @@ pub fn small(name: &str, script: &str, more: &str) -> PathBuf {
     place
 }
 
-pub fn run_small(place: &Path) -> Command {
-    let mut command = Command::new(LAB);
+pub fn run_small_scenario(place: &Path) -> Command {
+    let mut command = Command::new(LAB_PROGRAM);
     command.args(["run", "small", "--scenarios"]).arg(place).arg("--carnet").arg(place.join("carnet"));
     command.arg("--out").arg(place.join("out"));
     command
 }
 
-pub fn can_run_small(test: &str) -> bool {
-    let who = if nix::unistd::geteuid().is_root() { As::Root } else { As::Nobody };
-    let why = obstacle(who).or_else(|| {
+pub fn can_run_small_scenario(test: &str) -> bool {
+    let who = if nix::unistd::geteuid().is_root() { LabUser::Root } else { LabUser::Nobody };
+    let why = reason_not_to_run(who).or_else(|| {
         let python = Command::new("python3").arg("--version").output();
         python.is_err().then(|| "python3 is not installed".to_string())
     });
     if let Some(why) = &why {
-        skipped(test, why);
+        report_skipped(test, why);
     }
     why.is_none()
 }

@@ -1,8 +1,8 @@
 //! Creates network namespaces for tests, and reads the kernel's state in them.
 //!
 //! Every test runs in its own network namespace, on its own thread. `ip` of iproute2 shows the kernel's state
-//! to compare with. A second namespace for the other end of a link is a [`Peer`]. A test without the right to
-//! create namespaces prints that and passes as skipped; with `CARNET_REQUIRE_ROOT=1` it fails.
+//! to compare with. A second namespace for the other end of a link is a [`PeerNamespace`]. A test without the
+//! right to create namespaces prints that and passes as skipped; with `CARNET_REQUIRE_ROOT=1` it fails.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::future::Future;
@@ -20,7 +20,7 @@ use nix::sched::{CloneFlags, unshare};
 use serde_json::Value;
 
 /// Returns why the test cannot use namespaces; `None` if it can.
-fn obstacle() -> Option<String> {
+fn reason_to_skip() -> Option<String> {
     if let Err(error) = std::thread::spawn(|| unshare(CloneFlags::CLONE_NEWNET)).join().unwrap() {
         return Some(format!("cannot make a network namespace: {error}"));
     }
@@ -33,16 +33,16 @@ fn obstacle() -> Option<String> {
 }
 
 /// Runs `body` in a fresh network namespace with the loopback interface up.
-pub fn in_namespace<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F + Send + 'static) {
-    if let Some(reason) = obstacle() {
+pub fn in_new_namespace<F: Future<Output = ()>>(body: impl FnOnce(ScratchFolder) -> F + Send + 'static) {
+    if let Some(reason) = reason_to_skip() {
         assert!(std::env::var("CARNET_REQUIRE_ROOT").as_deref() != Ok("1"), "{reason}");
         println!("SKIPPED: {reason}");
         return;
     }
     let thread = std::thread::spawn(move || {
         unshare(CloneFlags::CLONE_NEWNET).unwrap();
-        ip("link set lo up");
-        in_this_namespace(body);
+        run_ip("link set lo up");
+        in_current_namespace(body);
     });
     if let Err(panic) = thread.join() {
         std::panic::resume_unwind(panic);
@@ -50,21 +50,21 @@ pub fn in_namespace<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F + Se
 }
 
 /// Runs `body` in the namespace of the calling thread.
-pub fn in_this_namespace<F: Future<Output = ()>>(body: impl FnOnce(Scratch) -> F) {
+pub fn in_current_namespace<F: Future<Output = ()>>(body: impl FnOnce(ScratchFolder) -> F) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(body(Scratch::new()));
+    runtime.block_on(body(ScratchFolder::new()));
 }
 
 /// A directory that is deleted when the value is dropped.
-pub struct Scratch(PathBuf);
+pub struct ScratchFolder(PathBuf);
 
-impl Scratch {
-    fn new() -> Scratch {
+impl ScratchFolder {
+    fn new() -> ScratchFolder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("carnet-linux-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        Scratch(path)
+        ScratchFolder(path)
     }
 
     pub fn undo_file(&self) -> PathBuf {
@@ -75,7 +75,7 @@ impl Scratch {
         &self.0
     }
 
-    pub fn config(&self) -> PlatformConfig {
+    pub fn platform_config(&self) -> PlatformConfig {
         PlatformConfig {
             device_mtu: 1452,
             watched: Vec::new(),
@@ -85,58 +85,58 @@ impl Scratch {
         }
     }
 
-    pub fn open(&self) -> Platform {
-        Platform::open(self.config()).unwrap()
+    pub fn open_platform(&self) -> Platform {
+        Platform::open(self.platform_config()).unwrap()
     }
 
-    pub fn open_watching(&self, name: &str, all_multicast: bool) -> Platform {
+    pub fn open_platform_watching(&self, name: &str, all_multicast: bool) -> Platform {
         let watched = vec![WatchedInterface { name: name.into(), all_multicast }];
-        Platform::open(PlatformConfig { watched, ..self.config() }).unwrap()
+        Platform::open(PlatformConfig { watched, ..self.platform_config() }).unwrap()
     }
 }
 
-impl Drop for Scratch {
+impl Drop for ScratchFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 /// A second network namespace, which exists as long as this value.
-pub struct Peer {
-    pub thread: i32,
-    jobs: mpsc::Sender<Box<dyn FnOnce() + Send>>,
+pub struct PeerNamespace {
+    pub thread_id: i32,
+    job_sender: mpsc::Sender<Box<dyn FnOnce() + Send>>,
 }
 
-impl Peer {
-    pub fn new() -> Peer {
+impl PeerNamespace {
+    pub fn new() -> PeerNamespace {
         let (jobs, receiver) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
         let (ready, is_ready) = mpsc::channel();
         std::thread::spawn(move || {
             unshare(CloneFlags::CLONE_NEWNET).unwrap();
-            ip("link set lo up");
+            run_ip("link set lo up");
             ready.send(nix::unistd::gettid().as_raw()).unwrap();
             receiver.into_iter().for_each(|job| job());
         });
-        Peer { thread: is_ready.recv().unwrap(), jobs }
+        PeerNamespace { thread_id: is_ready.recv().unwrap(), job_sender: jobs }
     }
 
     /// Creates a virtual Ethernet pair, `here` in this namespace and `there` in the peer's, both up. Waits
     /// until packets pass.
-    pub fn link(&self, here: &str, there: &str) {
-        ip(&format!("link add {here} type veth peer name {there} netns {}", self.thread));
-        ip(&format!("link set {here} up"));
+    pub fn create_link(&self, here: &str, there: &str) {
+        run_ip(&format!("link add {here} type veth peer name {there} netns {}", self.thread_id));
+        run_ip(&format!("link set {here} up"));
         let there = there.to_owned();
-        self.run(move || {
-            ip(&format!("link set {there} up"));
-            wait_until_up(&there);
+        self.run_in_namespace(move || {
+            run_ip(&format!("link set {there} up"));
+            wait_until_link_is_up(&there);
         });
-        wait_until_up(here);
+        wait_until_link_is_up(here);
     }
 
     /// Runs `job` in the peer's namespace.
-    pub fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+    pub fn run_in_namespace<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
         let (sender, result) = mpsc::channel();
-        self.jobs
+        self.job_sender
             .send(Box::new(move || {
                 let _ = sender.send(job());
             }))
@@ -146,7 +146,7 @@ impl Peer {
 }
 
 /// Runs a command that must succeed, and returns its output.
-pub fn run(command: &str) -> String {
+pub fn run_command(command: &str) -> String {
     let mut words = command.split_whitespace();
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
     assert!(
@@ -158,57 +158,57 @@ pub fn run(command: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-pub fn ip(arguments: &str) -> String {
-    run(&format!("ip {arguments}"))
+pub fn run_ip(arguments: &str) -> String {
+    run_command(&format!("ip {arguments}"))
 }
 
 /// Adds an address and waits until the kernel's work queue has made it usable.
 pub fn add_address(interface: &str, address: &str) {
-    ip(&format!("-6 addr add {address} dev {interface} nodad"));
-    wait_until_own(interface, address.split('/').next().unwrap());
+    run_ip(&format!("-6 addr add {address} dev {interface} nodad"));
+    wait_until_address_is_usable(interface, address.split('/').next().unwrap());
 }
 
 /// Waits until the kernel delivers packets to an address of this interface.
-pub fn wait_until_own(interface: &str, bare: &str) {
+pub fn wait_until_address_is_usable(interface: &str, bare: &str) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while ip(&format!("-6 route show table local {bare} dev {interface}")).is_empty() {
+    while run_ip(&format!("-6 route show table local {bare} dev {interface}")).is_empty() {
         assert!(Instant::now() < deadline, "{bare} does not become usable");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// Waits until an interface carries packets.
-pub fn wait_until_up(interface: &str) {
+pub fn wait_until_link_is_up(interface: &str) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    while ip_json(&format!("link show {interface}"))[0]["operstate"] != "UP" {
+    while run_ip_json(&format!("link show {interface}"))[0]["operstate"] != "UP" {
         assert!(Instant::now() < deadline, "{interface} does not come up");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 /// Returns the parsed output of `ip -j`.
-pub fn ip_json(arguments: &str) -> Vec<Value> {
-    let text = run(&format!("ip -d -j {arguments}"));
+pub fn run_ip_json(arguments: &str) -> Vec<Value> {
+    let text = run_command(&format!("ip -d -j {arguments}"));
     if text.trim().is_empty() { Vec::new() } else { serde_json::from_str(&text).unwrap() }
 }
 
 /// Returns the routes of a table; an empty list for a table that does not exist.
-pub fn routes(table: &str) -> Vec<Value> {
+pub fn routes_of_table(table: &str) -> Vec<Value> {
     let output =
         Command::new("ip").args(["-d", "-j", "-6", "route", "show", "table", table]).output().unwrap();
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
 /// Returns the lines of `ip`'s output with single blanks.
-pub fn lines(text: &str) -> Vec<String> {
+pub fn trimmed_lines(text: &str) -> Vec<String> {
     text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
 }
 
-pub fn rules() -> Vec<String> {
-    lines(&ip("-d -6 rule show"))
+pub fn policy_rules() -> Vec<String> {
+    trimmed_lines(&run_ip("-d -6 rule show"))
 }
 
-pub fn sysctl(name: &str) -> String {
+pub fn read_sysctl(name: &str) -> String {
     std::fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{name}")).unwrap().trim().to_owned()
 }
 
@@ -217,14 +217,17 @@ pub fn set_sysctl(name: &str, value: &str) {
 }
 
 /// Returns all state that carnet may change, for a comparison of before and after.
-pub fn whole_state() -> String {
-    let ipv4 = ip("-4 rule show") + &ip("-4 route show table all");
-    let mut state =
-        ip("-6 rule show") + &ip("-6 route show table all") + &ip("-6 addr show") + &ip("-br link") + &ipv4;
+pub fn kernel_state() -> String {
+    let ipv4 = run_ip("-4 rule show") + &run_ip("-4 route show table all");
+    let mut state = run_ip("-6 rule show")
+        + &run_ip("-6 route show table all")
+        + &run_ip("-6 addr show")
+        + &run_ip("-br link")
+        + &ipv4;
     for entry in std::fs::read_dir("/proc/sys/net/ipv6/conf").unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         for setting in ["forwarding", "accept_ra", "proxy_ndp"] {
-            let value = sysctl(&format!("{name}/{setting}"));
+            let value = read_sysctl(&format!("{name}/{setting}"));
             state += &format!("{name} {setting} {value}\n");
         }
     }
@@ -257,24 +260,24 @@ pub async fn events_for(platform: &mut Platform, span: Duration) -> Vec<Platform
 }
 
 /// Returns the state of an interface in its last event; `None` without an event about the interface.
-pub fn latest<'a>(events: &'a [PlatformEvent], name: &str) -> Option<&'a Interface> {
+pub fn latest_interface_state<'a>(events: &'a [PlatformEvent], name: &str) -> Option<&'a Interface> {
     events.iter().rev().find_map(|event| match event {
         PlatformEvent::Interface(interface) if interface.name == name => Some(interface),
         _ => None,
     })
 }
 
-pub fn set(entry: Entry) -> Change {
+pub fn set_entry(entry: Entry) -> Change {
     Change::Set(entry.into())
 }
 
-pub fn remove(entry: Entry) -> Change {
+pub fn remove_entry(entry: Entry) -> Change {
     Change::Remove(entry.into())
 }
 
 /// Returns a route to `"2001:db8::/32"`, with this table and metric. `action` is for example `"v0"`,
 /// `"fe80::1 v0"` or `"unreachable"`.
-pub fn route(table: u32, destination: &str, metric: u32, action: &str) -> Entry {
+pub fn route_entry(table: u32, destination: &str, metric: u32, action: &str) -> Entry {
     let action = match action.split_once(' ') {
         None if action == "unreachable" => RouteAction::Unreachable,
         None => RouteAction::Forward { interface: action.into(), gateway: None },
@@ -291,7 +294,7 @@ pub fn route(table: u32, destination: &str, metric: u32, action: &str) -> Entry 
     })
 }
 
-pub fn address(interface: &str, address: &str) -> Entry {
+pub fn address_entry(interface: &str, address: &str) -> Entry {
     let (address, prefix_length) = address.split_once('/').unwrap();
     Entry::Address(InterfaceAddress {
         interface: interface.into(),
@@ -301,7 +304,7 @@ pub fn address(interface: &str, address: &str) -> Entry {
     })
 }
 
-pub fn setting(interface: &str, name: &str, value: &str) -> Entry {
+pub fn setting_entry(interface: &str, name: &str, value: &str) -> Entry {
     Entry::Setting(Box::new(Setting { interface: interface.into(), name: name.into(), value: value.into() }))
 }
 
@@ -317,7 +320,7 @@ pub fn capture_rule(interface: &str, from: &str, protocol: u8) -> Entry {
     }))
 }
 
-pub fn rule(priority: u32, from: Option<&str>, to: Option<&str>, table: u32) -> Entry {
+pub fn rule_entry(priority: u32, from: Option<&str>, to: Option<&str>, table: u32) -> Entry {
     Entry::Rule(Box::new(Rule {
         priority,
         input_interface: None,
@@ -329,15 +332,15 @@ pub fn rule(priority: u32, from: Option<&str>, to: Option<&str>, table: u32) -> 
 }
 
 /// Returns the entries of a mobile router with one uplink and one LAN, about one of each kind.
-pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
+pub fn entries_of_mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
     vec![
-        setting(uplink, "accept_ra", "2"),
-        setting("all", "forwarding", "1"),
-        address(lan, "2001:db8:a::1/64"),
-        route(TABLE_CAPTURE, "::/0", 1024, TUNNEL_DEVICE),
-        route(TABLE_TUNNEL, "::/0", 1024, TUNNEL_DEVICE),
-        route(TABLE_TUNNEL, "::/0", 4096, "unreachable"),
-        route(TABLE_UPLINK, "::/0", 1024, &format!("fe80::1 {uplink}")),
+        setting_entry(uplink, "accept_ra", "2"),
+        setting_entry("all", "forwarding", "1"),
+        address_entry(lan, "2001:db8:a::1/64"),
+        route_entry(TABLE_CAPTURE, "::/0", 1024, TUNNEL_DEVICE),
+        route_entry(TABLE_TUNNEL, "::/0", 1024, TUNNEL_DEVICE),
+        route_entry(TABLE_TUNNEL, "::/0", 4096, "unreachable"),
+        route_entry(TABLE_UPLINK, "::/0", 1024, &format!("fe80::1 {uplink}")),
         Entry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::MobileRouter,
             home_address: "2001:db8:1::1234".parse().unwrap(),
@@ -352,17 +355,17 @@ pub fn mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
         capture_rule(uplink, "2001:db8:1::1/128", 41),
         capture_rule(uplink, "2001:db8:1::1/128", 135),
         capture_rule(uplink, "2001:db8:1::1/128", 44),
-        rule(priority::TO_MOBILE_NETWORK, None, Some("2001:db8:a::/64"), TABLE_MAIN),
-        rule(priority::FROM_CARE_OF_ADDRESS, Some("2001:db8:f1::10/128"), None, TABLE_UPLINK),
-        rule(priority::FROM_MOBILE_NETWORK, Some("2001:db8:a::/64"), None, TABLE_TUNNEL),
-        ipv4_route(uplink, Some("10.64.0.1")),
-        ipv4_rule(priority::SPECIFIC_IPV4_ROUTES, uplink, "10.2.0.185", TABLE_MAIN),
-        ipv4_rule(priority::FROM_CARE_OF_ADDRESS, uplink, "10.2.0.185", TABLE_UPLINK),
+        rule_entry(priority::TO_MOBILE_NETWORK, None, Some("2001:db8:a::/64"), TABLE_MAIN),
+        rule_entry(priority::FROM_CARE_OF_ADDRESS, Some("2001:db8:f1::10/128"), None, TABLE_UPLINK),
+        rule_entry(priority::FROM_MOBILE_NETWORK, Some("2001:db8:a::/64"), None, TABLE_TUNNEL),
+        ipv4_route_entry(uplink, Some("10.64.0.1")),
+        ipv4_rule_entry(priority::SPECIFIC_IPV4_ROUTES, uplink, "10.2.0.185", TABLE_MAIN),
+        ipv4_rule_entry(priority::FROM_CARE_OF_ADDRESS, uplink, "10.2.0.185", TABLE_UPLINK),
     ]
 }
 
 /// Returns the IPv4 default route in the table of the first uplink.
-pub fn ipv4_route(interface: &str, gateway: Option<&str>) -> Entry {
+pub fn ipv4_route_entry(interface: &str, gateway: Option<&str>) -> Entry {
     Entry::Ipv4Route(Box::new(Ipv4Route {
         table: TABLE_UPLINK,
         destination: "0.0.0.0/0".parse().unwrap(),
@@ -371,7 +374,7 @@ pub fn ipv4_route(interface: &str, gateway: Option<&str>) -> Entry {
     }))
 }
 
-pub fn ipv4_rule(priority: u32, interface: &str, from: &str, table: u32) -> Entry {
+pub fn ipv4_rule_entry(priority: u32, interface: &str, from: &str, table: u32) -> Entry {
     Entry::Ipv4Rule(Box::new(Ipv4Rule {
         priority,
         from: from.parse().unwrap(),

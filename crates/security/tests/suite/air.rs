@@ -17,7 +17,7 @@ use carnet_security::{Config, SecurityDrop};
 use carnet_wire::geonet::BasicHeader;
 
 /// A CAM of the roadside unit with its certificate.
-const WITH_CERTIFICATE: &str = "
+const CAM_WITH_CERTIFICATE: &str = "
     120005010381004003805f20500280003b0100140006427e754523303ebe081ff3496605fa994c800002200000000007d100
     0002027e754523be08405ab3064cce288d6986aa6aa000342ed048220fa005adbfe9ea7733ff01fffa00283300001c006900
     4b31f60027804001240002798c75198374810101800300805d5dcbeefbe7d22d3083000000000029849d05860001e0010780
@@ -27,13 +27,13 @@ const WITH_CERTIFICATE: &str = "
     a0128082df5700e7bf196e1d1dcc9cf7fe5541d453986d9582493cad522655dfcc897c23d28e9e933c769df3f7181b027a0f
     803cfbc237433f8d5b7e837d9e9d38d062e6";
 /// Recorded CAM of the same roadside unit, signed with the digest of its certificate.
-const WITH_DIGEST: &str = "
+const CAM_WITH_DIGEST: &str = "
     12000501038100400380542050028000300100140006427e754523303ebed01ff3496805fa9949800c02200000000007d100
     0002027e754523bed0005ab3064d0e288d6926ae6ae000342d9248220fa00098bfe9ea6f33ff01fffa002833004001240002
     798c751b05c680e73f07427e75452380836fc4a94fb0e01dd766c3281dfd380655a84cc446c87b33756d56fc26086b5515ac
     238bfed17021716e6c957c6ef7b5a15f6e8924fc216ed48fc29a5194bad07f";
 /// A DENM signed on brainpoolP256r1.
-const BRAINPOOL: &str = "
+const DENM_ON_BRAINPOOL_CURVE: &str = "
     12001a02038100400380742040010000400200339f00003c00005056a2425e1680b8271c0e3f530930e52f800000001c0e5f
     5a0930dcf103e800000000000007d207d2020100009c3fc3000000008a321442d01704e510b405c13d1b3485a747aaef1fff
     fffe11dbba1f400f01e200400004800060001c73877fda083bc73850012500027927d8b339381c0e3f530930e52f10008101
@@ -43,23 +43,25 @@ const BRAINPOOL: &str = "
     8b2f81809e35a51638c0be4d457ecf50344bfe89ef37100438ec3360778647b1e59d9bc62ce3b82a24fd39ee04ac90e21999
     6aa13700570c7c60c73072de3dc79ab73260";
 /// A CAM of vanetza.
-const VANETZA: &str = "
+const VANETZA_MESSAGE: &str = "
     12001a010381004003805120500080002d0100800002000000000230c983f51d11629806d08c38800000000000000007d100
     00020200000002871d005a56c9730e434bc703e83e8001b7743e0000012000003fe1ed0403ffe3fff400400124000290fe93
     37caa08280800000000000000000000000000000000000000000000000000000000000000000000000000000000000000000
     0000000000000000000000000000000000000000";
 
-pub fn hex(text: &str) -> Vec<u8> {
+pub fn octets_of_hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().filter_map(|c| c.to_digit(16)).collect();
     digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
 }
 
 /// Returns all frames, for other tests.
-pub fn frames() -> Vec<Vec<u8>> {
-    [WITH_CERTIFICATE, WITH_DIGEST, BRAINPOOL, VANETZA].map(hex).to_vec()
+pub fn recorded_frames() -> Vec<Vec<u8>> {
+    [CAM_WITH_CERTIFICATE, CAM_WITH_DIGEST, DENM_ON_BRAINPOOL_CURVE, VANETZA_MESSAGE]
+        .map(octets_of_hex)
+        .to_vec()
 }
 
-fn signed(frame: &[u8]) -> SignedMessage<'_> {
+fn signed_message_of(frame: &[u8]) -> SignedMessage<'_> {
     match Envelope::parse(&frame[BasicHeader::LEN..]).unwrap() {
         Envelope::Signed(message) => *message,
         other => panic!("expected a signed message, found {other:?}"),
@@ -68,7 +70,10 @@ fn signed(frame: &[u8]) -> SignedMessage<'_> {
 
 /// Returns whether the holder of a certificate signed a message: hash, canonical certificate and curve must
 /// match.
-fn is_by(message: &SignedMessage<'_>, certificate: &carnet_security::certificate::Certificate) -> bool {
+fn is_signed_by(
+    message: &SignedMessage<'_>,
+    certificate: &carnet_security::certificate::Certificate,
+) -> bool {
     let hash = Portable.hash(message.hash, message.to_be_signed);
     let input = [hash, Portable.hash(message.hash, certificate.octets())].concat();
     let key = Portable.verifying_key(&certificate.content().verification_key).unwrap();
@@ -77,10 +82,10 @@ fn is_by(message: &SignedMessage<'_>, certificate: &carnet_security::certificate
 
 #[test]
 fn a_cam_of_a_roadside_unit_verifies() {
-    let frame = hex(WITH_CERTIFICATE);
-    let message = signed(&frame);
+    let frame = octets_of_hex(CAM_WITH_CERTIFICATE);
+    let message = signed_message_of(&frame);
     let Signer::Certificate(certificate) = &message.signer else { panic!("no certificate") };
-    assert!(is_by(&message, certificate));
+    assert!(is_signed_by(&message, certificate));
     let cam = certificate.content().application(Psid::CAM).unwrap();
     assert_eq!(cam.ssp, Some(Ssp::Bitmap(vec![1, 0xff, 0xfc])));
     assert_eq!(message.header.psid, Psid::CAM);
@@ -89,25 +94,26 @@ fn a_cam_of_a_roadside_unit_verifies() {
 /// The digest in the second CAM is the name of the certificate that the first CAM carries.
 #[test]
 fn the_digest_names_the_certificate_and_verifies() {
-    let (with_certificate, with_digest) = (hex(WITH_CERTIFICATE), hex(WITH_DIGEST));
-    let (first, second) = (signed(&with_certificate), signed(&with_digest));
+    let (with_certificate, with_digest) =
+        (octets_of_hex(CAM_WITH_CERTIFICATE), octets_of_hex(CAM_WITH_DIGEST));
+    let (first, second) = (signed_message_of(&with_certificate), signed_message_of(&with_digest));
     let Signer::Certificate(certificate) = &first.signer else { panic!("no certificate") };
     let Signer::Digest(digest) = second.signer else { panic!("no digest") };
     assert_eq!(digest, HashedId8([0xe7, 0x3f, 0x07, 0x42, 0x7e, 0x75, 0x45, 0x23]));
     assert_eq!(name_of(&Portable, certificate), digest);
-    assert!(is_by(&second, certificate));
+    assert!(is_signed_by(&second, certificate));
     // The signature of the first message does not verify the second message.
     let wrong = SignedMessage { signature: first.signature, ..second };
-    assert!(!is_by(&wrong, certificate));
+    assert!(!is_signed_by(&wrong, certificate));
 }
 
 #[test]
 fn a_denm_on_a_brainpool_curve_verifies() {
-    let frame = hex(BRAINPOOL);
-    let message = signed(&frame);
+    let frame = octets_of_hex(DENM_ON_BRAINPOOL_CURVE);
+    let message = signed_message_of(&frame);
     let Signer::Certificate(certificate) = &message.signer else { panic!("no certificate") };
     assert_eq!(certificate.content().verification_key.curve(), Curve::BrainpoolP256r1);
-    assert!(is_by(&message, certificate));
+    assert!(is_signed_by(&message, certificate));
     assert_eq!(message.header.psid, Psid::DENM);
     assert!(message.header.generation_location.is_some());
 }
@@ -115,9 +121,13 @@ fn a_denm_on_a_brainpool_curve_verifies() {
 /// The checks without cryptography accept each frame at its own time.
 #[test]
 fn recorded_messages_pass_inspection_at_their_time() {
-    for (frame, psid) in [(WITH_CERTIFICATE, Psid::CAM), (WITH_DIGEST, Psid::CAM), (BRAINPOOL, Psid::DENM)] {
-        let frame = hex(frame);
-        let made = signed(&frame).header.generation_time.unwrap();
+    for (frame, psid) in [
+        (CAM_WITH_CERTIFICATE, Psid::CAM),
+        (CAM_WITH_DIGEST, Psid::CAM),
+        (DENM_ON_BRAINPOOL_CURVE, Psid::DENM),
+    ] {
+        let frame = octets_of_hex(frame);
+        let made = signed_message_of(&frame).header.generation_time.unwrap();
         let inspected = inspect(&Config::default(), &frame, made, None).unwrap();
         assert_eq!((inspected.message.header.psid, inspected.generation_time), (psid, made));
         let later = Time64(made.0 + 700_000_000);
@@ -129,8 +139,8 @@ fn recorded_messages_pass_inspection_at_their_time() {
 /// own.
 #[test]
 fn unsigned_envelope_of_vanetza_is_rejected() {
-    let frame = hex(VANETZA);
-    let message = signed(&frame);
+    let frame = octets_of_hex(VANETZA_MESSAGE);
+    let message = signed_message_of(&frame);
     assert_eq!((message.header.psid, &message.signer), (Psid::CAM, &Signer::Itself));
     assert_eq!(message.header.generation_time, Some(Time64(0x0002_90fe_9337_caa0)));
     assert!(matches!(message.payload, Payload::Data(inside) if inside.len() == 81));

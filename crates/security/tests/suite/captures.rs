@@ -20,25 +20,25 @@ use carnet_security::{Config, Handled, Now, Policy, Security, SecurityDrop};
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{BasicHeader, Frame, Packet};
 
-use crate::support::{HOME, Pki, strict};
+use crate::support::{HOME_POSITION, TestPki, strict_config};
 
-const PLAIN: &[u8] = include_bytes!("../data/vanetza-socktap-security-none.pcap");
-const SIGNED_BY_NOBODY: &[u8] = include_bytes!("../data/vanetza-socktap-security-dummy.pcap");
+const UNSIGNED_CAPTURE: &[u8] = include_bytes!("../data/vanetza-socktap-security-none.pcap");
+const SELF_SIGNED_CAPTURE: &[u8] = include_bytes!("../data/vanetza-socktap-security-dummy.pcap");
 /// Octets of the Ethernet header: destination, source, EtherType.
-const ETHERNET: usize = 14;
+const ETHERNET_HEADER_LENGTH: usize = 14;
 /// BTP ports of the capture: CAM, and the hello of socktap.
-const CAM: u16 = 2001;
-const HELLO: u16 = 42;
+const CAM_PORT: u16 = 2001;
+const HELLO_PORT: u16 = 42;
 
 /// A captured frame without its Ethernet header.
-struct Captured<'a> {
+struct CapturedFrame<'a> {
     now: Now,
     source: [u8; 6],
     octets: &'a [u8],
 }
 
 /// Returns the frames of a capture (pcap 2.4, little endian, microseconds).
-fn frames(capture: &[u8]) -> Vec<Captured<'_>> {
+fn captured_frames(capture: &[u8]) -> Vec<CapturedFrame<'_>> {
     let word = |at: usize| u32::from_le_bytes(capture[at..at + 4].try_into().unwrap());
     assert_eq!((word(0), word(20)), (0xa1b2_c3d4, 1), "no pcap of Ethernet frames");
     let (mut at, mut frames) = (24, Vec::new());
@@ -47,12 +47,12 @@ fn frames(capture: &[u8]) -> Vec<Captured<'_>> {
         let length = word(at + 8) as usize;
         assert_eq!(length, word(at + 12) as usize, "a frame that was cut off");
         let frame = &capture[at + 16..at + 16 + length];
-        assert_eq!(frame[12..ETHERNET], [0x89, 0x47]);
+        assert_eq!(frame[12..ETHERNET_HEADER_LENGTH], [0x89, 0x47]);
         let date = Time64::from_wall_time(WallTime::from_unix_nanos(microseconds * 1000), 5);
-        frames.push(Captured {
+        frames.push(CapturedFrame {
             now: Now { time: Time::from_millis(1_000_000 + microseconds / 1000 % 1_000_000), date },
             source: frame[6..12].try_into().unwrap(),
-            octets: &frame[ETHERNET..],
+            octets: &frame[ETHERNET_HEADER_LENGTH..],
         });
         at += 16 + length;
     }
@@ -60,60 +60,62 @@ fn frames(capture: &[u8]) -> Vec<Captured<'_>> {
 }
 
 /// Returns the BTP port of a packet, and checks that the packet is one of socktap.
-fn read(captured: &Captured<'_>, packet: &Packet<'_>) -> u16 {
+fn destination_port(captured: &CapturedFrame<'_>, packet: &Packet<'_>) -> u16 {
     let source = packet.extended.source().address.mid();
     assert_eq!(source, captured.source);
     let port = BtpB::parse(packet.payload).unwrap().0.destination_port;
     let message = facilities_message(packet.payload);
     match port {
-        CAM => assert_eq!(ca::receive(message).unwrap().header.station_id, StationId(source[5].into())),
-        HELLO => assert_eq!(message, [0xc0, 0xff, 0xee]),
+        CAM_PORT => assert_eq!(ca::receive(message).unwrap().header.station_id, StationId(source[5].into())),
+        HELLO_PORT => assert_eq!(message, [0xc0, 0xff, 0xee]),
         other => panic!("port {other}"),
     }
     port
 }
 
-fn count(ports: &[u16]) -> (usize, usize) {
+fn count_cams_and_hellos(ports: &[u16]) -> (usize, usize) {
     let of = |wanted: u16| ports.iter().filter(|port| **port == wanted).count();
-    (of(CAM), of(HELLO))
+    (of(CAM_PORT), of(HELLO_PORT))
 }
 
-fn judge(security: &mut Security, captured: &Captured<'_>) -> Result<Handled, SecurityDrop> {
-    security.handle_position(HOME, 4096);
+fn verify_frame(security: &mut Security, captured: &CapturedFrame<'_>) -> Result<Handled, SecurityDrop> {
+    security.handle_position(HOME_POSITION, 4096);
     let frame = ReceivedFrame { source: captured.source, destination: [0xff; 6], packet: captured.octets };
     let handled = security.handle_frame(captured.now, frame);
     assert!(security.poll_verified(captured.now).is_none(), "nothing of it is to be verified");
     handled
 }
 
-fn accept_unsigned() -> Config {
-    Config { policy: Policy::AcceptUnsigned, ..strict() }
+fn config_that_accepts_unsigned() -> Config {
+    Config { policy: Policy::AcceptUnsigned, ..strict_config() }
 }
 
 #[test]
 fn unsigned_packets_are_accepted_only_by_policy_that_permits_them() {
-    let frames = frames(PLAIN);
-    let pki = Pki::new(Curve::NistP256);
-    let (mut believing, mut strict) = (pki.receiver(accept_unsigned()), pki.receiver(strict()));
+    let frames = captured_frames(UNSIGNED_CAPTURE);
+    let pki = TestPki::new(Curve::NistP256);
+    let (mut believing, mut strict) =
+        (pki.receiver_with(config_that_accepts_unsigned()), pki.receiver_with(strict_config()));
     let mut ports = Vec::new();
     for captured in &frames {
         let Ok(Frame::Plain(packet)) = Frame::parse(captured.octets) else { panic!("not plain") };
-        ports.push(read(captured, &packet));
-        assert!(matches!(judge(&mut believing, captured), Ok(Handled::Plain)));
-        assert_eq!(judge(&mut strict, captured).unwrap_err(), SecurityDrop::Unsecured);
+        ports.push(destination_port(captured, &packet));
+        assert!(matches!(verify_frame(&mut believing, captured), Ok(Handled::Plain)));
+        assert_eq!(verify_frame(&mut strict, captured).unwrap_err(), SecurityDrop::Unsecured);
     }
     // tshark counts the same number of packets for each BTP port.
-    assert_eq!(count(&ports), (72, 18));
+    assert_eq!(count_cams_and_hellos(&ports), (72, 18));
     assert_eq!((believing.counters().plain, believing.counters().drops().count()), (90, 0));
     assert_eq!(strict.counters().drops().collect::<Vec<_>>(), [("unsecured", 90)]);
 }
 
 #[test]
 fn self_signed_messages_are_parsed_and_rejected() {
-    let frames = frames(SIGNED_BY_NOBODY);
-    let pki = Pki::new(Curve::NistP256);
+    let frames = captured_frames(SELF_SIGNED_CAPTURE);
+    let pki = TestPki::new(Curve::NistP256);
     let mut ports = Vec::new();
-    let (mut believing, mut strict) = (pki.receiver(accept_unsigned()), pki.receiver(strict()));
+    let (mut believing, mut strict) =
+        (pki.receiver_with(config_that_accepts_unsigned()), pki.receiver_with(strict_config()));
     for captured in &frames {
         let basic = BasicHeader::parse(captured.octets).unwrap();
         let envelope = &captured.octets[BasicHeader::LEN..];
@@ -121,7 +123,7 @@ fn self_signed_messages_are_parsed_and_rejected() {
         assert_eq!(message.signer, Signer::Itself);
         assert!(message.signature.to_octets().iter().all(|octet| *octet == 0));
         let Payload::Data(inside) = message.payload else { panic!("nothing inside") };
-        let port = read(captured, &Packet::parse_after_basic(basic, inside).unwrap());
+        let port = destination_port(captured, &Packet::parse_after_basic(basic, inside).unwrap());
         // Vanetza's clock is UTC without the five leap seconds since 2004, and up to a second late: a CAM
         // would be too old.
         let age = captured.now.date.saturating_since(message.header.generation_time.unwrap());
@@ -130,10 +132,10 @@ fn self_signed_messages_are_parsed_and_rejected() {
         assert_eq!(message.header.psid, Psid::CAM);
         ports.push(port);
         for security in [&mut believing, &mut strict] {
-            assert_eq!(judge(security, captured).unwrap_err(), SecurityDrop::SelfSigned);
+            assert_eq!(verify_frame(security, captured).unwrap_err(), SecurityDrop::SelfSigned);
         }
     }
-    assert_eq!(count(&ports), (32, 8));
+    assert_eq!(count_cams_and_hellos(&ports), (32, 8));
     for security in [believing, strict] {
         assert_eq!(security.counters().received, 40);
         assert_eq!(security.counters().drops().collect::<Vec<_>>(), [("self_signed", 40)]);

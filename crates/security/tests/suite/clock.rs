@@ -13,79 +13,83 @@ use crate::support::*;
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Returns the date `count` years after the day of the tests.
-fn years(count: i32) -> Now {
+fn now_after_years(count: i32) -> Now {
     let span = YEAR * count.unsigned_abs();
-    let today = at(0);
+    let today = now_at_milliseconds(0);
     let date = if count < 0 { today.date.saturating_sub(span) } else { today.date.saturating_add(span) };
     Now { date, ..today }
 }
 
 /// Returns a station that got the certificates of root and authority at this date.
-fn receiver(pki: &Pki, now: Now) -> Security {
-    let mut security = Security::new(strict(), Box::new(Portable), Box::new(COUNTRY), Rng::new(7));
+fn receiver_started_at(pki: &TestPki, now: Now) -> Security {
+    let mut security =
+        Security::new(strict_config(), Box::new(Portable), Box::new(COUNTRY_OF_HOME), Rng::new(7));
     let credentials = Credentials {
         roots: vec![pki.root.clone()],
         authorities: vec![pki.authority.clone()],
         ..Credentials::default()
     };
     assert_eq!(credentials.add_credentials(&mut security, &Portable, now), []);
-    security.handle_position(HOME, 4096);
+    security.handle_position(HOME_POSITION, 4096);
     security
 }
 
-fn is_believed(security: &mut Security, now: Now, frame: &[u8]) -> bool {
-    receive(security, now, frame).is_ok_and(|verified| !verified.is_empty())
+fn accepts_frame(security: &mut Security, now: Now, frame: &[u8]) -> bool {
+    receive_packet(security, now, frame).is_ok_and(|verified| !verified.is_empty())
 }
 
 #[test]
 fn authority_added_with_wrong_clock_is_accepted_after_correction() {
     for given in [-10, 0, 10] {
-        let mut pki = Pki::new(Curve::NistP256);
-        let mut car = pki.car();
-        let frame = car.beacon(at(0));
-        let mut receiver = receiver(&pki, years(given));
-        assert!(!is_believed(&mut receiver, years(10), &frame), "it holds no more");
-        let frame = car.beacon(at(1000));
-        assert!(is_believed(&mut receiver, at(1000), &frame), "given {given} years after");
+        let mut pki = TestPki::new(Curve::NistP256);
+        let mut car = pki.new_car();
+        let frame = car.signed_beacon(now_at_milliseconds(0));
+        let mut receiver = receiver_started_at(&pki, now_after_years(given));
+        assert!(!accepts_frame(&mut receiver, now_after_years(10), &frame), "it holds no more");
+        let frame = car.signed_beacon(now_at_milliseconds(1000));
+        assert!(accepts_frame(&mut receiver, now_at_milliseconds(1000), &frame), "given {given} years after");
     }
 }
 
 #[test]
 fn ticket_added_with_clock_ahead_signs_after_correction() {
-    let mut pki = Pki::new(Curve::NistP256);
+    let mut pki = TestPki::new(Curve::NistP256);
     // `car` gives the link-layer address and the packets; its security entity is replaced below.
-    let mut car = pki.car();
-    let mut late = receiver(&pki, years(10));
-    let ticket = pki.ticket();
-    assert_eq!(late.add_own_ticket(years(10), ticket), Err(SecurityDrop::CertificateExpired));
+    let mut car = pki.new_car();
+    let mut late = receiver_started_at(&pki, now_after_years(10));
+    let ticket = pki.new_ticket();
+    assert_eq!(late.add_own_ticket(now_after_years(10), ticket), Err(SecurityDrop::CertificateExpired));
     assert!(late.overhead() > 100, "room for it is left");
     late.handle_address(car.mid);
     car.security = late;
-    let plain = car.plain_beacon(years(10));
-    assert_eq!(car.security.secure(years(10), &plain), Err(SecurityDrop::NoTicket));
-    assert!(!car.security.replace_invalid_ticket(years(5)));
-    let plain = car.plain_beacon(at(0));
-    let signed = car.security.secure(at(0), &plain).expect("it holds now");
+    let plain = car.plain_beacon_packet(now_after_years(10));
+    assert_eq!(car.security.secure(now_after_years(10), &plain), Err(SecurityDrop::NoTicket));
+    assert!(!car.security.replace_invalid_ticket(now_after_years(5)));
+    let plain = car.plain_beacon_packet(now_at_milliseconds(0));
+    let signed = car.security.secure(now_at_milliseconds(0), &plain).expect("it holds now");
     assert_ne!(signed, plain);
-    assert_eq!(car.security.own_tickets(at(0)).len(), 1);
-    let mut other = receiver(&pki, at(0));
-    assert!(is_believed(&mut other, at(10), &signed));
+    assert_eq!(car.security.own_tickets(now_at_milliseconds(0)).len(), 1);
+    let mut other = receiver_started_at(&pki, now_at_milliseconds(0));
+    assert!(accepts_frame(&mut other, now_at_milliseconds(10), &signed));
     // At the date of the clock that was ahead, the ticket has expired.
-    assert_eq!(car.security.secure(years(10), &plain), Err(SecurityDrop::NoTicket));
+    assert_eq!(car.security.secure(now_after_years(10), &plain), Err(SecurityDrop::NoTicket));
 }
 
 #[test]
 fn invalid_ticket_does_not_sign_after_clock_correction() {
     let (mut pki, mut others) = (
-        Pki::new(Curve::NistP256),
-        Pki::with_authority(Curve::NistP256, |mut content| {
+        TestPki::new(Curve::NistP256),
+        TestPki::with_authority(Curve::NistP256, |mut content| {
             content.assurance = Some(0x60);
             content
         }),
     );
-    let _ = pki.ticket();
-    let mut late = receiver(&pki, years(10));
-    assert_eq!(late.add_own_ticket(years(10), others.ticket()), Err(SecurityDrop::CertificateExpired));
-    assert!(!late.replace_invalid_ticket(at(0)));
-    assert_eq!(late.own_tickets(at(0)), []);
+    let _ = pki.new_ticket();
+    let mut late = receiver_started_at(&pki, now_after_years(10));
+    assert_eq!(
+        late.add_own_ticket(now_after_years(10), others.new_ticket()),
+        Err(SecurityDrop::CertificateExpired)
+    );
+    assert!(!late.replace_invalid_ticket(now_at_milliseconds(0)));
+    assert_eq!(late.own_tickets(now_at_milliseconds(0)), []);
 }

@@ -12,29 +12,29 @@ use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, Vali
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn curve() -> impl Strategy<Value = Curve> {
+fn any_curve() -> impl Strategy<Value = Curve> {
     (0_usize..4).prop_map(|number| Curve::ALL[number])
 }
 
-fn public_key(curve: Curve) -> impl Strategy<Value = PublicKey> {
+fn any_public_key(curve: Curve) -> impl Strategy<Value = PublicKey> {
     (any::<bool>(), vec(any::<u8>(), curve.octets())).prop_map(move |(odd, x)| {
         PublicKey::from_sec1(curve, &[&[2 + u8::from(odd)], x.as_slice()].concat()).unwrap()
     })
 }
 
-pub fn signature() -> impl Strategy<Value = Signature> {
-    curve().prop_flat_map(|curve| {
+pub fn any_signature() -> impl Strategy<Value = Signature> {
+    any_curve().prop_flat_map(|curve| {
         vec(any::<u8>(), 2 * curve.octets())
             .prop_map(move |octets| Signature::from_octets(curve, &octets).unwrap())
     })
 }
 
-fn position() -> impl Strategy<Value = Position> {
+fn any_position() -> impl Strategy<Value = Position> {
     (-900_000_000..=900_000_000, -1_799_999_999..=1_800_000_000)
         .prop_map(|(latitude, longitude)| Position::new(latitude, longitude))
 }
 
-fn identified() -> impl Strategy<Value = IdentifiedRegion> {
+fn any_identified_region() -> impl Strategy<Value = IdentifiedRegion> {
     prop_oneof![
         any::<u16>().prop_map(IdentifiedRegion::CountryOnly),
         (any::<u16>(), vec(any::<u8>(), 1..4)).prop_map(|(c, r)| IdentifiedRegion::CountryAndRegions(c, r)),
@@ -43,33 +43,34 @@ fn identified() -> impl Strategy<Value = IdentifiedRegion> {
     ]
 }
 
-fn region() -> impl Strategy<Value = GeographicRegion> {
+fn any_region() -> impl Strategy<Value = GeographicRegion> {
     let rectangle =
-        (position(), 1..1000, 1..1000).prop_filter_map("beyond the date line", |(nw, down, right)| {
+        (any_position(), 1..1000, 1..1000).prop_filter_map("beyond the date line", |(nw, down, right)| {
             let se = Position::new(nw.latitude - down, nw.longitude.checked_add(right)?);
             se.is_on_earth().then_some((nw, se))
         });
     prop_oneof![
-        (position(), any::<u16>()).prop_map(|(center, radius)| GeographicRegion::Circular { center, radius }),
+        (any_position(), any::<u16>())
+            .prop_map(|(center, radius)| GeographicRegion::Circular { center, radius }),
         vec(rectangle, 1..=6).prop_map(GeographicRegion::Rectangular),
-        vec(position(), 3..=12).prop_map(GeographicRegion::Polygonal),
-        vec(identified(), 1..4).prop_map(GeographicRegion::Identified),
+        vec(any_position(), 3..=12).prop_map(GeographicRegion::Polygonal),
+        vec(any_identified_region(), 1..4).prop_map(GeographicRegion::Identified),
     ]
 }
 
-fn psid() -> impl Strategy<Value = Psid> {
+fn any_psid() -> impl Strategy<Value = Psid> {
     prop_oneof![0_u64..200, 200_u64..70_000].prop_map(Psid)
 }
 
-fn application() -> impl Strategy<Value = PsidSsp> {
+fn any_application() -> impl Strategy<Value = PsidSsp> {
     let ssp = prop_oneof![
         vec(any::<u8>(), 0..40).prop_map(Ssp::Opaque),
         vec(any::<u8>(), 0..=31).prop_map(Ssp::Bitmap)
     ];
-    (psid(), proptest::option::of(ssp)).prop_map(|(psid, ssp)| PsidSsp { psid, ssp })
+    (any_psid(), proptest::option::of(ssp)).prop_map(|(psid, ssp)| PsidSsp { psid, ssp })
 }
 
-fn group() -> impl Strategy<Value = PsidGroupPermissions> {
+fn any_group_permissions() -> impl Strategy<Value = PsidGroupPermissions> {
     let range = prop_oneof![
         vec(vec(any::<u8>(), 0..4), 1..3).prop_map(SspRange::Opaque),
         Just(SspRange::All),
@@ -79,7 +80,7 @@ fn group() -> impl Strategy<Value = PsidGroupPermissions> {
     ];
     let subject = prop_oneof![
         Just(SubjectPermissions::All),
-        vec((psid(), proptest::option::of(range)), 1..4).prop_map(|list| {
+        vec((any_psid(), proptest::option::of(range)), 1..4).prop_map(|list| {
             let item = |(psid, range)| PsidSspRange { psid, range };
             SubjectPermissions::Explicit(list.into_iter().map(item).collect())
         })
@@ -95,17 +96,18 @@ fn group() -> impl Strategy<Value = PsidGroupPermissions> {
 }
 
 prop_compose! {
-    fn content()(
+    fn any_certificate_content()(
         name in proptest::option::of("[a-z]{0,20}"),
         start in any::<u32>(),
         unit in 0_usize..7,
         count in any::<u16>(),
-        region in proptest::option::of(region()),
+        region in proptest::option::of(any_region()),
         assurance in proptest::option::of(any::<u8>()),
-        applications in vec(application(), 0..4),
-        issuing in vec(group(), 0..3),
-        encryption_key in proptest::option::of(public_key(Curve::BrainpoolP256r1).prop_map(EncryptionKey)),
-        verification_key in curve().prop_flat_map(public_key),
+        applications in vec(any_application(), 0..4),
+        issuing in vec(any_group_permissions(), 0..3),
+        encryption_key in
+            proptest::option::of(any_public_key(Curve::BrainpoolP256r1).prop_map(EncryptionKey)),
+        verification_key in any_curve().prop_flat_map(any_public_key),
     ) -> ToBeSignedCertificate {
         let duration = ValidityDuration { unit: DurationUnit::ALL[unit], count };
         let validity = ValidityPeriod { start: Time32(start), duration };
@@ -115,7 +117,7 @@ prop_compose! {
     }
 }
 
-pub fn certificate() -> impl Strategy<Value = Certificate> {
+pub fn any_certificate() -> impl Strategy<Value = Certificate> {
     let digest = any::<[u8; 8]>().prop_map(HashedId8);
     let issuer = prop_oneof![
         Just(Issuer::Itself(HashAlgorithm::Sha256)),
@@ -123,13 +125,13 @@ pub fn certificate() -> impl Strategy<Value = Certificate> {
         digest.clone().prop_map(|digest| Issuer::Digest(HashAlgorithm::Sha256, digest)),
         digest.prop_map(|digest| Issuer::Digest(HashAlgorithm::Sha384, digest)),
     ];
-    (issuer, content(), signature())
+    (issuer, any_certificate_content(), any_signature())
         .prop_map(|(issuer, content, signature)| Certificate::new(issuer, content, signature))
 }
 
 /// Random parts of a message.
 #[derive(Debug, Clone)]
-pub struct Parts {
+pub struct SignedMessageParts {
     pub payload: Vec<u8>,
     pub header: HeaderInfo<'static>,
     pub requests: Vec<HashedId3>,
@@ -137,49 +139,49 @@ pub struct Parts {
     pub signature: Signature,
 }
 
-impl Parts {
-    pub fn octets(&self) -> Vec<u8> {
+impl SignedMessageParts {
+    pub fn encode(&self) -> Vec<u8> {
         seal(&to_be_signed(&self.payload, &self.header, &self.requests), &self.signer, &self.signature)
     }
 }
 
 prop_compose! {
-    pub fn parts()(
+    pub fn any_signed_message_parts()(
         payload in vec(any::<u8>(), 1..300),
-        psid in psid(),
+        psid in any_psid(),
         generation_time in proptest::option::of(any::<u64>().prop_map(Time64)),
         expiry_time in proptest::option::of(any::<u64>().prop_map(Time64)),
-        generation_location in proptest::option::of((position(), any::<u16>())
+        generation_location in proptest::option::of((any_position(), any::<u16>())
             .prop_map(|(position, elevation)| ThreeDLocation { position, elevation })),
-        encryption_key in proptest::option::of(public_key(Curve::NistP256).prop_map(EncryptionKey)),
+        encryption_key in proptest::option::of(any_public_key(Curve::NistP256).prop_map(EncryptionKey)),
         requests in vec(any::<[u8; 3]>().prop_map(HashedId3), 0..4),
-        requested_certificate in proptest::option::of(certificate()),
+        requested_certificate in proptest::option::of(any_certificate()),
         signer in prop_oneof![
             any::<[u8; 8]>().prop_map(|digest| Signer::Digest(HashedId8(digest))),
-            certificate().prop_map(|certificate| Signer::Certificate(Box::new(certificate))),
+            any_certificate().prop_map(|certificate| Signer::Certificate(Box::new(certificate))),
             Just(Signer::Itself),
         ],
-        signature in signature(),
-    ) -> Parts {
+        signature in any_signature(),
+    ) -> SignedMessageParts {
         let mut header = HeaderInfo::new(psid);
         header.generation_time = generation_time;
         header.expiry_time = expiry_time;
         header.generation_location = generation_location;
         header.encryption_key = encryption_key;
         header.requested_certificate = requested_certificate;
-        Parts { payload, header, requests, signer, signature }
+        SignedMessageParts { payload, header, requests, signer, signature }
     }
 }
 
 proptest! {
     #[test]
-    fn certificates_are_read_as_written(certificate in certificate()) {
+    fn certificates_are_read_as_written(certificate in any_certificate()) {
         prop_assert_eq!(Certificate::parse(certificate.octets()), Ok(certificate));
     }
 
     #[test]
-    fn messages_are_read_as_written(parts in parts()) {
-        let octets = parts.octets();
+    fn messages_are_read_as_written(parts in any_signed_message_parts()) {
+        let octets = parts.encode();
         let Envelope::Signed(read) = Envelope::parse(&octets).unwrap() else { panic!("not signed") };
         prop_assert_eq!(read.payload, Payload::Data(&parts.payload));
         prop_assert_eq!(&read.signer, &parts.signer);
@@ -197,9 +199,10 @@ proptest! {
     /// No octets make the reader panic, and a message cut at any octet is rejected.
     #[test]
     fn mutated_certificates_and_messages_cause_no_panic(
-        parts in parts(), cut in any::<prop::sample::Index>(), bit in any::<prop::sample::Index>(),
+        parts in any_signed_message_parts(), cut in any::<prop::sample::Index>(),
+        bit in any::<prop::sample::Index>(),
     ) {
-        let mut octets = parts.octets();
+        let mut octets = parts.encode();
         let cut = cut.index(octets.len());
         prop_assert!(Envelope::parse(&octets[..cut]).is_err());
         let bit = bit.index(octets.len() * 8);
@@ -213,7 +216,7 @@ proptest! {
     /// sign of r.
     #[test]
     fn each_value_has_exactly_one_encoding(
-        certificate in certificate(),
+        certificate in any_certificate(),
         bit in any::<prop::sample::Index>(),
     ) {
         let mut octets = certificate.octets().to_vec();

@@ -16,26 +16,26 @@ use proptest::prelude::*;
 use crate::support::*;
 
 /// Returns a received frame that carries this packet and comes from this link-layer address.
-fn from(source: MacAddress, packet: &[u8]) -> ReceivedFrame<'_> {
-    ReceivedFrame { source, ..frame(packet) }
+fn frame_from(source: MacAddress, packet: &[u8]) -> ReceivedFrame<'_> {
+    ReceivedFrame { source, ..frame_of_packet(packet) }
 }
 
-const RANKS: [Rank; 4] = [Rank::AreaHere, Rank::MultiHop, Rank::SingleHop, Rank::Management];
+const ALL_RANKS: [Rank; 4] = [Rank::AreaHere, Rank::MultiHop, Rank::SingleHop, Rank::Management];
 
-fn neighbour(number: u8) -> Sender {
+fn neighbour_sender(number: u8) -> Sender {
     Sender::Neighbour(HashedId8([number; 8]))
 }
 
 /// Returns a link-layer address that ends with `number`.
-fn address(number: u8) -> [u8; 6] {
+fn mac_address(number: u8) -> [u8; 6] {
     [2, 0, 0, 0, 0, number]
 }
 
-fn sender(class: usize, number: u8) -> Sender {
+fn sender_of_class(class: usize, number: u8) -> Sender {
     match class {
-        0 => neighbour(number),
-        1 => Sender::Relayed(address(number)),
-        _ => Sender::Stranger(address(number)),
+        0 => neighbour_sender(number),
+        1 => Sender::Relayed(mac_address(number)),
+        _ => Sender::Stranger(mac_address(number)),
     }
 }
 
@@ -47,17 +47,17 @@ fn queue_verifies_warnings_first_and_drops_least_important() {
         now += Duration::from_millis(1);
         queue.push(now, sender, rank, what)
     };
-    assert_eq!(push(&mut queue, neighbour(1), Rank::SingleHop, "CAM"), None);
-    assert_eq!(push(&mut queue, neighbour(1), Rank::Management, "beacon"), None);
-    assert_eq!(push(&mut queue, neighbour(2), Rank::SingleHop, "other's CAM"), None);
-    assert_eq!(push(&mut queue, neighbour(2), Rank::AreaHere, "warning"), None);
+    assert_eq!(push(&mut queue, neighbour_sender(1), Rank::SingleHop, "CAM"), None);
+    assert_eq!(push(&mut queue, neighbour_sender(1), Rank::Management, "beacon"), None);
+    assert_eq!(push(&mut queue, neighbour_sender(2), Rank::SingleHop, "other's CAM"), None);
+    assert_eq!(push(&mut queue, neighbour_sender(2), Rank::AreaHere, "warning"), None);
     // The queue is full, and two senders have two messages each. Of these messages the queue first drops the
     // beacon, which is the least important, and then the older of two CAMs.
-    assert_eq!(push(&mut queue, neighbour(3), Rank::SingleHop, "third's CAM"), Some("beacon"));
-    assert_eq!(push(&mut queue, neighbour(1), Rank::SingleHop, "second CAM"), Some("CAM"));
+    assert_eq!(push(&mut queue, neighbour_sender(3), Rank::SingleHop, "third's CAM"), Some("beacon"));
+    assert_eq!(push(&mut queue, neighbour_sender(1), Rank::SingleHop, "second CAM"), Some("CAM"));
     // The sender with the most messages adds one of lower rank than all of its own; the queue drops this
     // message.
-    assert_eq!(push(&mut queue, neighbour(1), Rank::Management, "late beacon"), Some("late beacon"));
+    assert_eq!(push(&mut queue, neighbour_sender(1), Rank::Management, "late beacon"), Some("late beacon"));
     let all: Vec<_> = std::iter::from_fn(|| queue.pop().map(|waiting| waiting.message)).collect();
     assert_eq!(all, ["warning", "second CAM", "third's CAM", "other's CAM"]);
     assert!(queue.is_empty() && queue.senders() == 0);
@@ -66,11 +66,11 @@ fn queue_verifies_warnings_first_and_drops_least_important() {
 #[test]
 fn full_queue_drops_message_of_sender_with_most_messages() {
     let mut queue = Queue::new(1);
-    assert_eq!(queue.push(Time::ZERO, neighbour(1), Rank::SingleHop, 1), None);
-    assert_eq!(queue.push(Time::ZERO, sender(2, 1), Rank::AreaHere, 2), Some(2));
+    assert_eq!(queue.push(Time::ZERO, neighbour_sender(1), Rank::SingleHop, 1), None);
+    assert_eq!(queue.push(Time::ZERO, sender_of_class(2, 1), Rank::AreaHere, 2), Some(2));
     assert_eq!(queue.pop().map(|waiting| waiting.message), Some(1));
     let mut none = Queue::new(0);
-    assert_eq!(none.push(Time::ZERO, neighbour(1), Rank::SingleHop, 1), Some(1));
+    assert_eq!(none.push(Time::ZERO, neighbour_sender(1), Rank::SingleHop, 1), Some(1));
     assert!(none.pop().is_none());
 }
 
@@ -83,11 +83,11 @@ fn sender_classes_get_their_shares_of_verifications() {
     for _ in 0..400 {
         // Senders with unknown tickets send as much as they can, with the highest rank.
         for number in 0..200 {
-            queue.push(Time::ZERO, sender(2, number), Rank::AreaHere, 2);
+            queue.push(Time::ZERO, sender_of_class(2, number), Rank::AreaHere, 2);
         }
         for class in [0, 1] {
-            queue.push(Time::ZERO, sender(class, 1), Rank::Management, class);
-            queue.push(Time::ZERO, sender(class, 2), Rank::Management, class);
+            queue.push(Time::ZERO, sender_of_class(class, 1), Rank::Management, class);
+            queue.push(Time::ZERO, sender_of_class(class, 2), Rank::Management, class);
         }
         assert_eq!(queue.len(), 64);
         served[queue.pop().unwrap().message] += 1;
@@ -95,7 +95,7 @@ fn sender_classes_get_their_shares_of_verifications() {
     assert_eq!(served, [200, 100, 100]);
     let mut alone = Queue::new(64);
     for number in 0..64 {
-        assert_eq!(alone.push(Time::ZERO, sender(2, number), Rank::AreaHere, number), None);
+        assert_eq!(alone.push(Time::ZERO, sender_of_class(2, number), Rank::AreaHere, number), None);
     }
     assert_eq!(std::iter::from_fn(|| alone.pop()).count(), 64);
 }
@@ -132,9 +132,10 @@ proptest! {
                 continue;
             };
             // Addresses of one group share a turn.
-            let turn = (class, if class == 0 { u64::from(who) } else { group_of(who) });
+            let turn = (class, if class == 0 { u64::from(who) } else { sender_group_of(who) });
             waiting.entry(turn).or_default().push((rank, number));
-            let given_up = queue.push(now, sender(class, who), RANKS[rank], (turn, rank, number));
+            let sender = sender_of_class(class, who);
+            let given_up = queue.push(now, sender, ALL_RANKS[rank], (turn, rank, number));
             let all: usize = waiting.values().map(Vec::len).sum();
             prop_assert_eq!(given_up.is_some(), all > room);
             if let Some((turn, rank, at)) = given_up {
@@ -169,9 +170,9 @@ proptest! {
         let mut queue = Queue::new(64);
         let mut served = vec![0_u64; ranks.len()];
         // Use numbers of different groups.
-        let numbers: Vec<u8> = distinct().take(ranks.len() + 1).collect();
+        let numbers: Vec<u8> = distinct_numbers().take(ranks.len() + 1).collect();
         let refill = |queue: &mut Queue<usize>, who: usize| {
-            queue.push(Time::ZERO, sender(class, numbers[who]), RANKS[ranks[who]], who)
+            queue.push(Time::ZERO, sender_of_class(class, numbers[who]), ALL_RANKS[ranks[who]], who)
         };
         for who in 0..ranks.len() {
             prop_assert_eq!(refill(&mut queue, who), None);
@@ -182,12 +183,12 @@ proptest! {
             refill(&mut queue, who);
         }
         for (one, other) in (0..ranks.len()).flat_map(|one| (0..ranks.len()).map(move |other| (one, other))) {
-            let [of_one, of_other] = [one, other].map(|who| RANKS[ranks[who]].max_messages_preceded());
+            let [of_one, of_other] = [one, other].map(|who| ALL_RANKS[ranks[who]].max_messages_preceded());
             let ahead = of_one.saturating_sub(of_other);
             prop_assert!(served[one] <= served[other] + ahead + 1, "{:?} {:?}", served, ranks);
         }
         let new = ranks.len();
-        queue.push(Time::ZERO, sender(class, numbers[new]), RANKS[rank], new);
+        queue.push(Time::ZERO, sender_of_class(class, numbers[new]), ALL_RANKS[rank], new);
         let mut before = vec![0; ranks.len()];
         loop {
             let who = queue.pop().unwrap().message;
@@ -195,7 +196,7 @@ proptest! {
                 break;
             }
             before[who] += 1;
-            let [of_who, of_new] = [ranks[who], rank].map(|rank| RANKS[rank].max_messages_preceded());
+            let [of_who, of_new] = [ranks[who], rank].map(|rank| ALL_RANKS[rank].max_messages_preceded());
             let ahead = of_who.saturating_sub(of_new);
             prop_assert!(before[who] <= ahead + 1, "{:?}", before);
             refill(&mut queue, who);
@@ -204,10 +205,10 @@ proptest! {
 }
 
 /// Returns numbers whose addresses are in different groups.
-fn distinct() -> impl Iterator<Item = u8> {
+fn distinct_numbers() -> impl Iterator<Item = u8> {
     let mut groups = Vec::new();
     (0..=255).filter(move |number| {
-        let group = group_of(*number);
+        let group = sender_group_of(*number);
         let new = !groups.contains(&group);
         groups.push(group);
         new
@@ -216,14 +217,14 @@ fn distinct() -> impl Iterator<Item = u8> {
 
 /// Returns the group of an address, found by its behaviour: addresses of one group take turns with each
 /// other.
-fn group_of(number: u8) -> u64 {
-    let [a, b, c, d, e, f] = address(number);
+fn sender_group_of(number: u8) -> u64 {
+    let [a, b, c, d, e, f] = mac_address(number);
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }
 
 /// Kinds of messages of the flooding sender, and its addresses.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Flood {
+enum FloodKind {
     /// Names of the neighbours, from addresses that no neighbour has.
     Names,
     /// Names of the neighbours, from one address.
@@ -239,69 +240,74 @@ enum Flood {
 /// Eight neighbours send ten CAMs a second each, which takes 80 of 200 verifications a second. A flooding
 /// sender sends this number of messages in each millisecond. The station verifies all CAMs of the neighbours
 /// in time.
-fn neighbours_are_heard(flood: Flood, each_millisecond: u64) {
+fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
     const NEIGHBOURS: usize = 8;
     /// Time within which a CAM must be verified, milliseconds.
-    const SOON: u64 = 100;
-    let mut pki = Pki::new(Curve::NistP256);
-    let mut receiver = pki.receiver(Config { verifications_per_second: 200, ..strict() });
-    let mut cars: Vec<_> = (0..NEIGHBOURS).map(|_| pki.car()).collect();
+    const VERIFICATION_DEADLINE: u64 = 100;
+    let mut pki = TestPki::new(Curve::NistP256);
+    let mut receiver = pki.receiver_with(Config { verifications_per_second: 200, ..strict_config() });
+    let mut cars: Vec<_> = (0..NEIGHBOURS).map(|_| pki.new_car()).collect();
     let mut rng = Rng::new(11);
     // The station knows each neighbour by the certificate in its first CAM. The flooding sender sends mutated
     // copies of these CAMs.
     let mut templates = Vec::new();
     for car in &mut cars {
-        let octets = car.cam(at(0));
-        assert_eq!(receiver.handle_frame(at(0), from(car.mid, &octets)), Ok(Handled::Queued));
-        assert!(receiver.poll_verified(at(0)).is_some());
-        templates.push((car.mid, car.cam(at(10))));
+        let octets = car.signed_cam(now_at_milliseconds(0));
+        assert_eq!(
+            receiver.handle_frame(now_at_milliseconds(0), frame_from(car.mid, &octets)),
+            Ok(Handled::Queued)
+        );
+        assert!(receiver.poll_verified(now_at_milliseconds(0)).is_some());
+        templates.push((car.mid, car.signed_cam(now_at_milliseconds(10))));
     }
     let warning = {
-        let mut car = pki.car();
-        let area = GeoArea { distance_a: 900, ..circle(500) };
-        let plain = car.plain_denm(at(0), area, &ordinary_denm(91));
-        car.security.secure(at(0), &plain).unwrap()
+        let mut car = pki.new_car();
+        let area = GeoArea { distance_a: 900, ..circle_around_home(500) };
+        let plain = car.plain_denm_packet(now_at_milliseconds(0), area, &ordinary_denm(91));
+        car.security.secure(now_at_milliseconds(0), &plain).unwrap()
     };
     let mut sent: BTreeMap<Vec<u8>, (usize, u64)> = BTreeMap::new();
     let (mut believed, mut latest) = (vec![0; NEIGHBOURS], 0);
     for millisecond in 100..1_500_u64 {
-        let now = at(millisecond);
+        let now = now_at_milliseconds(millisecond);
         for number in 0..each_millisecond {
             let kind = match flood {
-                Flood::All => [Flood::Names, Flood::NamesFromOne, Flood::Warnings, Flood::Neighbour]
-                    [rng.below(4) as usize],
+                FloodKind::All => {
+                    [FloodKind::Names, FloodKind::NamesFromOne, FloodKind::Warnings, FloodKind::Neighbour]
+                        [rng.below(4) as usize]
+                }
                 kind => kind,
             };
             let (source, mut octets) = match kind {
-                Flood::Warnings => ([0; 6], warning.clone()),
-                Flood::Neighbour => templates[0].clone(),
+                FloodKind::Warnings => ([0; 6], warning.clone()),
+                FloodKind::Neighbour => templates[0].clone(),
                 _ => templates[rng.below(NEIGHBOURS as u64) as usize].clone(),
             };
             // Change an octet in the message, or in the key of the certificate.
             let place = match kind {
-                Flood::Warnings => octets.len() - 100 - rng.below(30) as usize,
+                FloodKind::Warnings => octets.len() - 100 - rng.below(30) as usize,
                 _ => 60 + rng.below(20) as usize,
             };
             octets[place] ^= 1 + rng.below(255) as u8;
             let octet = |rng: &mut Rng| rng.below(256) as u8;
             let source = match kind {
-                Flood::Neighbour => source,
-                Flood::NamesFromOne => [2, 0, 0, 0, 0, 0x66],
+                FloodKind::Neighbour => source,
+                FloodKind::NamesFromOne => [2, 0, 0, 0, 0, 0x66],
                 _ => [2, 1, octet(&mut rng), octet(&mut rng), octet(&mut rng), number as u8],
             };
-            let _ = receiver.handle_frame(now, from(source, &octets));
+            let _ = receiver.handle_frame(now, frame_from(source, &octets));
         }
         for (number, car) in cars.iter_mut().enumerate() {
             if millisecond % 100 == 12 * number as u64 {
-                let octets = car.cam(now);
+                let octets = car.signed_cam(now);
                 sent.insert(carnet_security::without_envelope(&octets).unwrap(), (number, millisecond));
-                let _ = receiver.handle_frame(now, from(car.mid, &octets));
+                let _ = receiver.handle_frame(now, frame_from(car.mid, &octets));
             }
         }
         for verified in std::iter::from_fn(|| receiver.poll_verified(now)) {
             let (who, when) = sent.remove(&verified.packet).unwrap();
             believed[who] += 1;
-            if (flood, who) != (Flood::Neighbour, 0) && (flood, who) != (Flood::All, 0) {
+            if (flood, who) != (FloodKind::Neighbour, 0) && (flood, who) != (FloodKind::All, 0) {
                 latest = latest.max(millisecond - when);
             }
         }
@@ -311,58 +317,58 @@ fn neighbours_are_heard(flood: Flood, each_millisecond: u64) {
     assert!(counters.dropped(SecurityDrop::QueueOverflow) > 800 * each_millisecond);
     assert!(counters.verifications < 200 * 15 / 10 + 50, "{}", counters.verifications);
     // If the flood uses the ticket and the address of a neighbour, only this neighbour loses messages.
-    let first = usize::from(matches!(flood, Flood::Neighbour | Flood::All));
+    let first = usize::from(matches!(flood, FloodKind::Neighbour | FloodKind::All));
     assert!(believed[first..].iter().all(|believed| *believed >= 13), "{believed:?}");
-    assert!(latest <= SOON, "{latest} ms");
+    assert!(latest <= VERIFICATION_DEADLINE, "{latest} ms");
 }
 
 #[test]
 fn neighbours_are_verified_in_time_beside_forged_names() {
-    neighbours_are_heard(Flood::Names, 5);
-    neighbours_are_heard(Flood::NamesFromOne, 5);
+    assert_neighbours_are_verified(FloodKind::Names, 5);
+    assert_neighbours_are_verified(FloodKind::NamesFromOne, 5);
 }
 
 #[test]
 fn neighbours_are_verified_in_time_beside_forged_warnings() {
-    neighbours_are_heard(Flood::Warnings, 5);
+    assert_neighbours_are_verified(FloodKind::Warnings, 5);
 }
 
 #[test]
 fn forger_with_name_and_address_of_neighbour_affects_only_this_neighbour() {
-    neighbours_are_heard(Flood::Neighbour, 5);
-    neighbours_are_heard(Flood::All, 5);
+    assert_neighbours_are_verified(FloodKind::Neighbour, 5);
+    assert_neighbours_are_verified(FloodKind::All, 5);
 }
 
 #[test]
 fn station_under_100_000_forged_messages_a_second_verifies_its_neighbours_in_time() {
-    neighbours_are_heard(Flood::All, 100);
+    assert_neighbours_are_verified(FloodKind::All, 100);
 }
 
 /// While some unknown senders flood, the station still verifies the messages of another unknown sender.
 #[test]
 fn unknown_sender_is_verified_beside_flooding_unknown_sender() {
-    let mut pki = Pki::new(Curve::NistP256);
-    let mut receiver = pki.receiver(Config { verifications_per_second: 200, ..strict() });
-    let (mut loud, mut new) = (pki.car(), pki.car());
-    let loud_cam = loud.cam(at(0));
-    assert_eq!(receive(&mut receiver, at(0), &loud_cam).map(|all| all.len()), Ok(1));
-    let template = loud.cam(at(0));
+    let mut pki = TestPki::new(Curve::NistP256);
+    let mut receiver = pki.receiver_with(Config { verifications_per_second: 200, ..strict_config() });
+    let (mut loud, mut new) = (pki.new_car(), pki.new_car());
+    let loud_cam = loud.signed_cam(now_at_milliseconds(0));
+    assert_eq!(receive_packet(&mut receiver, now_at_milliseconds(0), &loud_cam).map(|all| all.len()), Ok(1));
+    let template = loud.signed_cam(now_at_milliseconds(0));
     let mut rng = Rng::new(12);
     let mut heard = None;
     for millisecond in 1..700_u64 {
-        let now = at(millisecond);
+        let now = now_at_milliseconds(millisecond);
         for _ in 0..10 {
             let mut octets = template.clone();
             octets[60 + rng.below(20) as usize] ^= 1 + rng.below(255) as u8;
             // The sender uses its own address and others.
             let last = if rng.below(2) == 0 { 9 } else { 10 + rng.below(8) as u8 };
             let source = [2, 0, 0, 0, 0, last];
-            let _ = receiver.handle_frame(now, from(source, &octets));
+            let _ = receiver.handle_frame(now, frame_from(source, &octets));
         }
         if millisecond == 500 {
-            let octets = new.cam(now);
+            let octets = new.signed_cam(now);
             let source = new.mid;
-            let frame = from(source, &octets);
+            let frame = frame_from(source, &octets);
             assert_eq!(receiver.handle_frame(now, frame), Ok(Handled::Queued));
         }
         let mut all = std::iter::from_fn(|| receiver.poll_verified(now));
@@ -377,16 +383,19 @@ fn unknown_sender_is_verified_beside_flooding_unknown_sender() {
 /// A source that invents names of certificates loses only its own waiting messages.
 #[test]
 fn forged_messages_do_not_replace_messages_that_wait_for_certificate() {
-    let mut pki = Pki::new(Curve::NistP256);
-    let mut receiver = pki.receiver(strict());
-    let mut new = pki.car();
+    let mut pki = TestPki::new(Curve::NistP256);
+    let mut receiver = pki.receiver_with(strict_config());
+    let mut new = pki.new_car();
     // The receiver misses the first CAM, which carries the certificate, so the second CAM waits for the
     // certificate.
-    new.cam(at(0));
-    let octets = new.cam(at(100));
+    new.signed_cam(now_at_milliseconds(0));
+    let octets = new.signed_cam(now_at_milliseconds(100));
     let template = octets.clone();
-    assert_eq!(receiver.handle_frame(at(100), from(new.mid, &octets)), Ok(Handled::Queued));
-    assert!(receiver.poll_verified(at(100)).is_none());
+    assert_eq!(
+        receiver.handle_frame(now_at_milliseconds(100), frame_from(new.mid, &octets)),
+        Ok(Handled::Queued)
+    );
+    assert!(receiver.poll_verified(now_at_milliseconds(100)).is_none());
     assert_eq!(receiver.waiting(), (0, 1));
     let digest = new.security.current_ticket().unwrap().0;
     let place = template.windows(8).position(|octets| *octets == digest).unwrap();
@@ -395,16 +404,19 @@ fn forged_messages_do_not_replace_messages_that_wait_for_certificate() {
         octets[place..place + 2].copy_from_slice(&number.to_be_bytes());
         octets[70] ^= 1 + (number % 255) as u8;
         octets[71] ^= (number / 255) as u8;
-        let now = at(101 + u64::from(number) / 10);
-        let _ = receiver.handle_frame(now, from([2, 0, 0, 0, 0, 0x66], &octets));
+        let now = now_at_milliseconds(101 + u64::from(number) / 10);
+        let _ = receiver.handle_frame(now, frame_from([2, 0, 0, 0, 0, 0x66], &octets));
         assert!(receiver.poll_verified(now).is_none());
     }
     assert_eq!(receiver.waiting(), (0, receiver.config().max_waiting_for_certificate));
     assert!(receiver.counters().dropped(SecurityDrop::WaitingOverflow) > 400);
     // The certificate arrives: the station verifies the waiting messages.
     new.security.use_ticket(new.security.current_ticket().unwrap());
-    let certified = new.cam(at(200));
-    assert_eq!(receiver.handle_frame(at(200), from(new.mid, &certified)), Ok(Handled::Queued));
-    let all: Vec<_> = std::iter::from_fn(|| receiver.poll_verified(at(200))).collect();
+    let certified = new.signed_cam(now_at_milliseconds(200));
+    assert_eq!(
+        receiver.handle_frame(now_at_milliseconds(200), frame_from(new.mid, &certified)),
+        Ok(Handled::Queued)
+    );
+    let all: Vec<_> = std::iter::from_fn(|| receiver.poll_verified(now_at_milliseconds(200))).collect();
     assert_eq!(all.len(), 2);
 }

@@ -4,16 +4,20 @@
 use carnet_security::keys::Curve;
 use geonetworking::{Decode, Packet, Validate, ValidationResult};
 
-use crate::support::{Pki, at};
+use crate::support::{TestPki, now_at_milliseconds};
 
 #[test]
 fn it_verifies_what_carnet_signs_on_every_curve() {
     // On brainpoolP384r1 the crate hashes with SHA-256, although IEEE 1609.2 5.3.1.2.2 requires SHA-384 for
     // 384-bit signatures. On NIST P-384 the crate uses SHA-384.
     for curve in [Curve::NistP256, Curve::BrainpoolP256r1, Curve::NistP384] {
-        let mut pki = Pki::new(curve);
-        let mut car = pki.car();
-        for octets in [car.cam(at(0)), car.denm(at(10)), car.beacon(at(20))] {
+        let mut pki = TestPki::new(curve);
+        let mut car = pki.new_car();
+        for octets in [
+            car.signed_cam(now_at_milliseconds(0)),
+            car.signed_denm(now_at_milliseconds(10)),
+            car.signed_beacon(now_at_milliseconds(20)),
+        ] {
             let read = Packet::decode(octets.as_slice()).unwrap();
             assert_eq!(read.decoded.validate(), Ok(ValidationResult::Success), "{curve:?}");
         }

@@ -6,19 +6,19 @@ use carnet_security::message::{Envelope, Signer};
 use proptest::prelude::*;
 use rasn_its::ieee1609dot2::{Certificate, Ieee1609Dot2Content, Ieee1609Dot2Data, SignerIdentifier};
 
-use crate::air::frames;
-use crate::codec::{certificate, parts};
+use crate::air::recorded_frames;
+use crate::codec::{any_certificate, any_signed_message_parts};
 
 proptest! {
     #[test]
-    fn rasn_and_carnet_agree_on_certificates(certificate in certificate()) {
+    fn rasn_and_carnet_agree_on_certificates(certificate in any_certificate()) {
         let theirs: Certificate = rasn::coer::decode(certificate.octets()).unwrap();
         prop_assert_eq!(rasn::coer::encode(&theirs).unwrap(), certificate.octets());
     }
 
     #[test]
-    fn rasn_and_carnet_agree_on_messages(parts in parts()) {
-        let octets = parts.octets();
+    fn rasn_and_carnet_agree_on_messages(parts in any_signed_message_parts()) {
+        let octets = parts.encode();
         let theirs: Ieee1609Dot2Data = rasn::coer::decode(&octets).unwrap();
         let Ieee1609Dot2Content::SignedData(signed) = &theirs.content else { panic!("not signed") };
         match (&signed.tbs_data.header_info.requested_certificate, &parts.header.requested_certificate) {
@@ -33,7 +33,7 @@ proptest! {
     /// would write differently, because they are not canonical.
     #[test]
     fn decoder_rejects_all_input_that_rasn_rejects(
-        certificate in certificate(),
+        certificate in any_certificate(),
         bit in any::<prop::sample::Index>(),
     ) {
         let mut octets = certificate.octets().to_vec();
@@ -50,7 +50,7 @@ proptest! {
 
 #[test]
 fn station_ignores_unicast_frames_of_other_stations() {
-    for frame in frames() {
+    for frame in recorded_frames() {
         let octets = &frame[4..];
         let Envelope::Signed(ours) = Envelope::parse(octets).unwrap() else { panic!("not signed") };
         let theirs: Ieee1609Dot2Data = rasn::coer::decode(octets).unwrap();

@@ -10,7 +10,7 @@ use carnet_security::replay::ReplayDetector;
 use carnet_security::time::Time64;
 use carnet_wire::geonet::StationType;
 
-use crate::support::{COUNTRY, HOME, place};
+use crate::support::{COUNTRY_OF_HOME, HOME_POSITION, position_at};
 
 /// For any number of messages, the store accepts each message as new at most once.
 #[test]
@@ -55,7 +55,7 @@ fn pseudonym_changes_after_distance_and_time() {
         for second in 0..1_800_u64 {
             let now = Time::from_secs(second);
             let metres = 20.0 * second as f64;
-            pseudonym.handle_position(now, place(metres, 0.0));
+            pseudonym.handle_position(now, position_at(metres, 0.0));
             if pseudonym.is_due(now) {
                 changes.push((seed, metres - since.0, second - since.1));
                 since = (metres, second);
@@ -75,8 +75,8 @@ fn pseudonym_changes_after_distance_and_time() {
 #[test]
 fn own_event_delays_pseudonym_change() {
     let mut pseudonym = Pseudonym::new(Strategy::default(), Rng::new(1));
-    pseudonym.handle_position(Time::ZERO, HOME);
-    pseudonym.handle_position(Time::from_secs(60), place(2_000.0, 0.0));
+    pseudonym.handle_position(Time::ZERO, HOME_POSITION);
+    pseudonym.handle_position(Time::from_secs(60), position_at(2_000.0, 0.0));
     assert!(pseudonym.is_due(Time::from_secs(60)));
     pseudonym.lock(Time::from_secs(60), true);
     pseudonym.lock(Time::from_secs(200), true);
@@ -97,18 +97,19 @@ fn ticket_has_one_hashed_id_8() {
 
 #[test]
 fn region_contains_exactly_the_positions_inside_its_border() {
-    let circle = GeographicRegion::Circular { center: HOME, radius: 1_000 };
-    let square = GeographicRegion::Rectangular(vec![(place(-1_000.0, 1_000.0), place(1_000.0, -1_000.0))]);
+    let circle = GeographicRegion::Circular { center: HOME_POSITION, radius: 1_000 };
+    let square =
+        GeographicRegion::Rectangular(vec![(position_at(-1_000.0, 1_000.0), position_at(1_000.0, -1_000.0))]);
     // The polygon is a crescent: its middle is outside.
     let crescent = GeographicRegion::Polygonal(vec![
-        place(-1_000.0, -1_000.0),
-        place(1_000.0, -1_000.0),
-        place(1_000.0, 1_000.0),
-        place(900.0, 1_000.0),
-        place(900.0, -900.0),
-        place(-900.0, -900.0),
-        place(-900.0, 1_000.0),
-        place(-1_000.0, 1_000.0),
+        position_at(-1_000.0, -1_000.0),
+        position_at(1_000.0, -1_000.0),
+        position_at(1_000.0, 1_000.0),
+        position_at(900.0, 1_000.0),
+        position_at(900.0, -900.0),
+        position_at(-900.0, -900.0),
+        position_at(-900.0, 1_000.0),
+        position_at(-1_000.0, 1_000.0),
     ]);
     for (east, north, expected) in [
         (0.0, 0.0, [true, true, false]),
@@ -119,19 +120,25 @@ fn region_contains_exactly_the_positions_inside_its_border() {
         (0.0, 950.0, [true, true, false]),
         (-950.0, 0.0, [true, true, true]),
     ] {
-        let found = [&circle, &square, &crescent].map(|region| region.contains(place(east, north), &COUNTRY));
+        let found = [&circle, &square, &crescent]
+            .map(|region| region.contains(position_at(east, north), &COUNTRY_OF_HOME));
         assert_eq!(found, expected, "{east} east, {north} north");
     }
-    assert!(crescent.is_within(&square, &COUNTRY) || !crescent.is_within(&circle, &COUNTRY));
-    assert!(circle.is_within(&GeographicRegion::Circular { center: HOME, radius: 1_000 }, &COUNTRY));
-    assert!(!square.is_within(&circle, &COUNTRY));
+    assert!(crescent.is_within(&square, &COUNTRY_OF_HOME) || !crescent.is_within(&circle, &COUNTRY_OF_HOME));
+    assert!(
+        circle.is_within(
+            &GeographicRegion::Circular { center: HOME_POSITION, radius: 1_000 },
+            &COUNTRY_OF_HOME
+        )
+    );
+    assert!(!square.is_within(&circle, &COUNTRY_OF_HOME));
     let GeographicRegion::Polygonal(corners) = &crescent else { return };
     assert!(!crosses_itself(corners));
     // The conversion of regions also works for southern latitudes and western longitudes.
     let far = Position::new(-338_000_000, -1_512_000_000);
     let region = GeographicRegion::Circular { center: far, radius: 100 };
-    assert!(region.contains(Position::new(far.latitude + 5_000, far.longitude), &COUNTRY));
-    assert!(!region.contains(Position::new(far.latitude + 12_000, far.longitude), &COUNTRY));
+    assert!(region.contains(Position::new(far.latitude + 5_000, far.longitude), &COUNTRY_OF_HOME));
+    assert!(!region.contains(Position::new(far.latitude + 12_000, far.longitude), &COUNTRY_OF_HOME));
 }
 
 #[test]

@@ -18,42 +18,42 @@ use crate::support::*;
 /// Frames of one kind, and the reasons for which the station may drop them.
 struct FrameKind {
     name: &'static str,
-    reasons: &'static [SecurityDrop],
+    expected_reasons: &'static [SecurityDrop],
     frames: Vec<(Now, Vec<u8>)>,
 }
 
 /// Returns the times of a kind's frames. Kinds follow each other with a pause, in which waiting messages time
 /// out.
-fn moments(kind: u64, each: u64) -> impl Iterator<Item = Now> {
-    (0..each).map(move |number| at(10_000 + kind * (20 * each + 5_000) + 20 * number))
+fn times_of_frames(kind: u64, each: u64) -> impl Iterator<Item = Now> {
+    (0..each).map(move |number| now_at_milliseconds(10_000 + kind * (20 * each + 5_000) + 20 * number))
 }
 
-fn kinds(each: u64) -> (Security, Vec<FrameKind>) {
-    let mut pki = Pki::new(Curve::NistP256);
-    let mut receiver = pki.receiver(Config { verifications_per_second: 1_000_000, ..strict() });
+fn invalid_frames_of_each_kind(each: u64) -> (Security, Vec<FrameKind>) {
+    let mut pki = TestPki::new(Curve::NistP256);
+    let mut receiver = pki.receiver_with(Config { verifications_per_second: 1_000_000, ..strict_config() });
     let mut rng = Rng::new(3);
     let mut kinds = Vec::new();
-    let mut add = |name, reasons, frames| kinds.push(FrameKind { name, reasons, frames });
+    let mut add = |name, reasons, frames| kinds.push(FrameKind { name, expected_reasons: reasons, frames });
 
     // Forged: the certificate is from another root with the name of this one.
-    let mut others = Pki::with_authority(Curve::NistP256, |content| {
+    let mut others = TestPki::with_authority(Curve::NistP256, |content| {
         let mut content = content;
         content.name = Some("other".to_owned());
         content
     });
-    let mut stranger = others.car();
+    let mut stranger = others.new_car();
     add(
         "another authority",
         &[SecurityDrop::UnknownIssuer],
-        moments(4, each).map(|now| (now, stranger.denm(now))).collect(),
+        times_of_frames(4, each).map(|now| (now, stranger.signed_denm(now))).collect(),
     );
 
     // Forged: the message has the ticket of another station and a signature by the forger's key.
-    let victim = pki.ticket();
-    let thief = key(Curve::NistP256, 0x55);
-    let station = pki.car();
+    let victim = pki.new_ticket();
+    let thief = numbered_key(Curve::NistP256, 0x55);
+    let station = pki.new_car();
     let forge = |now: Now| {
-        let plain = station.plain_cam(now, &ordinary_cam());
+        let plain = station.plain_cam_packet(now, &ordinary_cam());
         let mut header = HeaderInfo::new(Psid::CAM);
         header.generation_time = Some(now.date);
         let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
@@ -61,33 +61,33 @@ fn kinds(each: u64) -> (Security, Vec<FrameKind>) {
         let input = signature_input(&Portable, Curve::NistP256.hash(), &data, certificate.octets());
         let signer = Signer::Certificate(Box::new(certificate.clone()));
         let envelope = seal(&data, &signer, &thief.sign(&input).unwrap());
-        (now, secured(&plain, &envelope))
+        (now, secured_packet(&plain, &envelope))
     };
-    add("a stolen certificate", &[SecurityDrop::BadSignature], moments(1, each).map(forge).collect());
+    add("a stolen certificate", &[SecurityDrop::BadSignature], times_of_frames(1, each).map(forge).collect());
 
     // A forged ticket: it names the authority as issuer, but the holder himself signed it.
-    let content = pki::ticket(thief.public_key(), day(), None, pki::applications(true));
+    let content = pki::ticket(thief.public_key(), validity_of_a_day(), None, pki::applications(true));
     let certificate = pki::issue(&Portable, thief.as_ref(), Some(&pki.authority), content).unwrap();
     let forge = |now: Now| {
-        let plain = station.plain_cam(now, &ordinary_cam());
+        let plain = station.plain_cam_packet(now, &ordinary_cam());
         let mut header = HeaderInfo::new(Psid::CAM);
         header.generation_time = Some(now.date);
         let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
         let input = signature_input(&Portable, Curve::NistP256.hash(), &data, certificate.octets());
         let signer = Signer::Certificate(Box::new(certificate.clone()));
-        (now, secured(&plain, &seal(&data, &signer, &thief.sign(&input).unwrap())))
+        (now, secured_packet(&plain, &seal(&data, &signer, &thief.sign(&input).unwrap())))
     };
     add(
         "a ticket of one's own",
         &[SecurityDrop::BadCertificateSignature],
-        moments(2, each).map(forge).collect(),
+        times_of_frames(2, each).map(forge).collect(),
     );
 
     // Changed in transit: any bit of the payload or the header.
-    let mut car = pki.car();
-    let changed = moments(3, each)
+    let mut car = pki.new_car();
+    let changed = times_of_frames(3, each)
         .map(|now| {
-            let mut octets = car.cam(now);
+            let mut octets = car.signed_cam(now);
             // The octet is within the CAM, behind the GeoNetworking and BTP headers.
             let at = 60 + rng.below(20) as usize;
             octets[at] ^= 1 << rng.below(8);
@@ -98,72 +98,74 @@ fn kinds(each: u64) -> (Security, Vec<FrameKind>) {
     add("changed on the way", reasons, changed);
 
     // Replayed: a message that the station has accepted.
-    let mut car = pki.car();
+    let mut car = pki.new_car();
     let mut replayed = Vec::new();
-    for now in moments(0, each) {
-        let octets = car.cam(now);
-        assert_eq!(receive(&mut receiver, now, &octets).map(|all| all.len()), Ok(1));
+    for now in times_of_frames(0, each) {
+        let octets = car.signed_cam(now);
+        assert_eq!(receive_packet(&mut receiver, now, &octets).map(|all| all.len()), Ok(1));
         replayed.push((now, octets));
     }
     add("replayed", &[SecurityDrop::Replayed], replayed);
 
     // Replayed later at another place.
-    let mut car = pki.car();
-    let old = moments(5, each)
-        .map(|now| (Now { date: now.date.saturating_add(Duration::from_secs(3)), ..now }, car.cam(now)));
+    let mut car = pki.new_car();
+    let old = times_of_frames(5, each).map(|now| {
+        (Now { date: now.date.saturating_add(Duration::from_secs(3)), ..now }, car.signed_cam(now))
+    });
     add("replayed later", &[SecurityDrop::TooOld], old.collect());
 
     // The sender's clock is ahead.
-    let mut car = pki.car();
-    let ahead = moments(6, each)
-        .map(|now| (Now { date: now.date.saturating_sub(Duration::from_secs(5)), ..now }, car.cam(now)));
+    let mut car = pki.new_car();
+    let ahead = times_of_frames(6, each).map(|now| {
+        (Now { date: now.date.saturating_sub(Duration::from_secs(5)), ..now }, car.signed_cam(now))
+    });
     add("from the future", &[SecurityDrop::FromTheFuture], ahead.collect());
 
     // The ticket has expired; the holder's clock is right, and it signs nevertheless.
-    let over = pki.ticket_with(|content| carnet_security::certificate::ToBeSignedCertificate {
-        validity: validity(Duration::from_secs(7200), 1),
+    let over = pki.new_ticket_with(|content| carnet_security::certificate::ToBeSignedCertificate {
+        validity: validity_period(Duration::from_secs(7200), 1),
         ..content
     });
     let sign = |now: Now, ticket: &carnet_security::Ticket| {
-        let plain = station.plain_cam(now, &ordinary_cam());
+        let plain = station.plain_cam_packet(now, &ordinary_cam());
         let mut header = HeaderInfo::new(Psid::CAM);
         header.generation_time = Some(now.date);
         let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
         let certificate = &ticket.certificate;
         let input = signature_input(&Portable, Curve::NistP256.hash(), &data, certificate.octets());
         let signer = Signer::Certificate(Box::new(certificate.clone()));
-        secured(&plain, &seal(&data, &signer, &ticket.key.sign(&input).unwrap()))
+        secured_packet(&plain, &seal(&data, &signer, &ticket.key.sign(&input).unwrap()))
     };
     add(
         "expired",
         &[SecurityDrop::CertificateExpired],
-        moments(7, each).map(|now| (now, sign(now, &over))).collect(),
+        times_of_frames(7, each).map(|now| (now, sign(now, &over))).collect(),
     );
 
     // The sender is outside the region of its ticket.
-    let far = GeographicRegion::Circular { center: place(20_000.0, 0.0), radius: 5_000 };
-    let far = pki.ticket_in(far);
+    let far = GeographicRegion::Circular { center: position_at(20_000.0, 0.0), radius: 5_000 };
+    let far = pki.new_ticket_in_region(far);
     add(
         "out of region",
         &[SecurityDrop::OutsideRegion],
-        moments(8, each).map(|now| (now, sign(now, &far))).collect(),
+        times_of_frames(8, each).map(|now| (now, sign(now, &far))).collect(),
     );
 
     // The content exceeds the permissions of the ticket: an emergency vehicle.
-    let mut car = pki.car();
-    let siren = moments(9, each)
+    let mut car = pki.new_car();
+    let siren = times_of_frames(9, each)
         .map(|now| {
-            let plain = car.plain_denm(now, circle(500), &ordinary_denm(95));
-            (now, car.sign_regardless(now, &plain))
+            let plain = car.plain_denm_packet(now, circle_around_home(500), &ordinary_denm(95));
+            (now, car.sign_without_check(now, &plain))
         })
         .collect();
     add("more than allowed", &[SecurityDrop::NoServicePermission], siren);
 
     // Truncated at any octet behind the Basic Header.
-    let mut car = pki.car();
-    let cut = moments(10, each)
+    let mut car = pki.new_car();
+    let cut = times_of_frames(10, each)
         .map(|now| {
-            let octets = car.denm(now);
+            let octets = car.signed_denm(now);
             let length = 4 + rng.below(octets.len() as u64 - 4) as usize;
             (now, octets[..length].to_vec())
         })
@@ -174,14 +176,14 @@ fn kinds(each: u64) -> (Security, Vec<FrameKind>) {
     add(
         "unsigned",
         &[SecurityDrop::Unsecured],
-        moments(11, each).map(|now| (now, station.plain_cam(now, &ordinary_cam()))).collect(),
+        times_of_frames(11, each).map(|now| (now, station.plain_cam_packet(now, &ordinary_cam()))).collect(),
     );
     // Sort the kinds by time.
     kinds.sort_by_key(|kind| kind.frames.first().map(|(now, _)| now.time));
     (receiver, kinds)
 }
 
-fn secured(plain: &[u8], envelope: &[u8]) -> Vec<u8> {
+fn secured_packet(plain: &[u8], envelope: &[u8]) -> Vec<u8> {
     let mut octets = plain[..BasicHeader::LEN].to_vec();
     octets[0] = octets[0] & 0xf0 | 2;
     octets.extend_from_slice(envelope);
@@ -189,25 +191,25 @@ fn secured(plain: &[u8], envelope: &[u8]) -> Vec<u8> {
 }
 
 /// The station accepts no frame, and drops each for its own reason.
-fn none_is_believed(each: u64) {
-    let (mut receiver, kinds) = kinds(each);
+fn assert_no_frame_is_accepted(each: u64) {
+    let (mut receiver, kinds) = invalid_frames_of_each_kind(each);
     let before = receiver.counters().verified;
     for kind in kinds {
-        let counts = drops(&receiver);
+        let counts = drop_counts(&receiver);
         for (now, octets) in &kind.frames {
-            if let Ok(all) = receive(&mut receiver, *now, octets) {
+            if let Ok(all) = receive_packet(&mut receiver, *now, octets) {
                 assert!(all.is_empty(), "{}: believed", kind.name);
             }
         }
         // A message is dropped if its certificate does not arrive.
         let (last, _) = kind.frames.last().unwrap();
         assert!(receiver.poll_verified(Now { time: last.time + Duration::from_secs(2), ..*last }).is_none());
-        let died = drops(&receiver).into_iter().zip(counts).map(|(after, before)| after - before);
+        let died = drop_counts(&receiver).into_iter().zip(counts).map(|(after, before)| after - before);
         let counts: BTreeMap<_, _> =
             SecurityDrop::ALL.iter().copied().zip(died).filter(|(_, count)| *count > 0).collect();
         println!("{}: {counts:?}", kind.name);
         for reason in counts.keys() {
-            assert!(kind.reasons.contains(reason), "{}: {counts:?}", kind.name);
+            assert!(kind.expected_reasons.contains(reason), "{}: {counts:?}", kind.name);
         }
         assert_eq!(counts.values().sum::<u64>(), kind.frames.len() as u64, "{}", kind.name);
     }
@@ -219,38 +221,38 @@ fn none_is_believed(each: u64) {
 
 #[test]
 fn receiver_rejects_forged_replayed_expired_and_truncated_messages() {
-    none_is_believed(60);
+    assert_no_frame_is_accepted(60);
 }
 
 #[test]
 #[ignore = "10,080 messages: make security"]
 fn receiver_rejects_ten_thousand_mutated_messages() {
-    none_is_believed(840);
+    assert_no_frame_is_accepted(840);
 }
 
 /// A flood of plausible certificates costs no more than the permitted verifications, and the station verifies
 /// the warning for this area first.
 #[test]
 fn flood_costs_at_most_the_permitted_verifications() {
-    let mut pki = Pki::new(Curve::NistP256);
-    let config = Config { verifications_per_second: 100, ..strict() };
-    let mut receiver = pki.receiver(config);
-    let mut warner = pki.car();
-    let template = pki.car().cam(at(0));
+    let mut pki = TestPki::new(Curve::NistP256);
+    let config = Config { verifications_per_second: 100, ..strict_config() };
+    let mut receiver = pki.receiver_with(config);
+    let mut warner = pki.new_car();
+    let template = pki.new_car().signed_cam(now_at_milliseconds(0));
     let mut rng = Rng::new(5);
     let mut believed = Vec::new();
     for millisecond in 0..1_000_u64 {
-        let now = at(millisecond);
+        let now = now_at_milliseconds(millisecond);
         // Send ten frames per millisecond, each with another signer: the certificate's key differs in a bit.
         for _ in 0..10 {
             let mut octets = template.clone();
             let at = octets.len() - 100 - rng.below(30) as usize;
             octets[at] ^= 1 + rng.below(255) as u8;
-            let _ = receiver.handle_frame(now, frame(&octets));
+            let _ = receiver.handle_frame(now, frame_of_packet(&octets));
         }
         if millisecond == 500 {
-            let octets = warner.denm(now);
-            assert_eq!(receiver.handle_frame(now, frame(&octets)), Ok(Handled::Queued));
+            let octets = warner.signed_denm(now);
+            assert_eq!(receiver.handle_frame(now, frame_of_packet(&octets)), Ok(Handled::Queued));
         }
         believed.extend(
             std::iter::from_fn(|| receiver.poll_verified(now)).map(|verified| (millisecond, verified)),

@@ -23,148 +23,149 @@ use carnet_wire::geonet::{
 };
 
 /// Position at which the tests' stations are.
-pub const HOME: Position = Position::new(488_375_000, 21_008_000);
+pub const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
 /// The country of the tests: France.
-pub const COUNTRY: CountryPlace = CountryPlace { country: 250, region: None, subregion: None };
+pub const COUNTRY_OF_HOME: CountryPlace = CountryPlace { country: 250, region: None, subregion: None };
 
 /// Returns the time `milliseconds` after the start of the test, on 2026-11-22.
-pub fn at(milliseconds: u64) -> Now {
+pub fn now_at_milliseconds(milliseconds: u64) -> Now {
     let date = WallTime::from_unix_nanos((1_795_300_000_000 + milliseconds) * 1_000_000);
     Now { time: Time::from_millis(milliseconds + 1_000_000), date: Time64::from_wall_time(date, 5) }
 }
 
-/// Returns a place, metres east and north of [`HOME`].
-pub fn place(east: f64, north: f64) -> Position {
-    LocalPlane::new(HOME).position_at(east, north)
+/// Returns a place, metres east and north of [`HOME_POSITION`].
+pub fn position_at(east: f64, north: f64) -> Position {
+    LocalPlane::new(HOME_POSITION).position_at(east, north)
 }
 
 /// Returns a validity period of `hours` that begins `before` the start of the test.
-pub fn validity(before: Duration, hours: u16) -> ValidityPeriod {
-    let start = at(0).date.saturating_sub(before).seconds();
+pub fn validity_period(before: Duration, hours: u16) -> ValidityPeriod {
+    let start = now_at_milliseconds(0).date.saturating_sub(before).seconds();
     ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }
 }
 
 /// Returns a validity period of one day that begins an hour before the start of the test.
-pub fn day() -> ValidityPeriod {
-    validity(Duration::from_secs(3600), 24)
+pub fn validity_of_a_day() -> ValidityPeriod {
+    validity_period(Duration::from_secs(3600), 24)
 }
 
 /// Returns a key that a number determines.
-pub fn key(curve: Curve, number: u8) -> Box<dyn SigningKey> {
+pub fn numbered_key(curve: Curve, number: u8) -> Box<dyn SigningKey> {
     let mut scalar = vec![number; curve.octets()];
     scalar[0] = 1;
     Portable.signing_key(curve, &scalar).unwrap()
 }
 
 /// A root and an authority, with their keys.
-pub struct Pki {
+pub struct TestPki {
     pub curve: Curve,
     pub root: Certificate,
     pub authority: Certificate,
     pub authority_key: Box<dyn SigningKey>,
-    next_key: u8,
+    next_key_number: u8,
 }
 
-impl Pki {
-    pub fn new(curve: Curve) -> Pki {
-        Pki::with_authority(curve, |content| content)
+impl TestPki {
+    pub fn new(curve: Curve) -> TestPki {
+        TestPki::with_authority(curve, |content| content)
     }
 
     /// Creates a root and an authority whose content `change` has changed.
     pub fn with_authority(
         curve: Curve,
         change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
-    ) -> Pki {
-        let (root_key, authority_key) = (key(curve, 0x71), key(curve, 0x72));
+    ) -> TestPki {
+        let (root_key, authority_key) = (numbered_key(curve, 0x71), numbered_key(curve, 0x72));
         let content =
-            pki::root("root", root_key.public_key(), validity(Duration::from_secs(7200), 1000), None);
+            pki::root("root", root_key.public_key(), validity_period(Duration::from_secs(7200), 1000), None);
         let root = pki::issue(&Portable, root_key.as_ref(), None, content).unwrap();
-        let long = validity(Duration::from_secs(7000), 500);
+        let long = validity_period(Duration::from_secs(7000), 500);
         let content = change(pki::authority("aa", authority_key.public_key(), long, None));
         let authority = pki::issue(&Portable, root_key.as_ref(), Some(&root), content).unwrap();
-        Pki { curve, root, authority, authority_key, next_key: 1 }
+        TestPki { curve, root, authority, authority_key, next_key_number: 1 }
     }
 
     /// Returns a ticket that is valid for a day and everywhere, with the permissions of an ordinary vehicle.
-    pub fn ticket(&mut self) -> Ticket {
-        self.ticket_with(|content| content)
+    pub fn new_ticket(&mut self) -> Ticket {
+        self.new_ticket_with(|content| content)
     }
 
     /// Returns a ticket whose content `change` has changed.
-    pub fn ticket_with(
+    pub fn new_ticket_with(
         &mut self,
         change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
     ) -> Ticket {
-        let key = key(self.curve, self.next_key);
-        self.next_key += 1;
-        let content = change(pki::ticket(key.public_key(), day(), None, pki::applications(false)));
+        let key = numbered_key(self.curve, self.next_key_number);
+        self.next_key_number += 1;
+        let content =
+            change(pki::ticket(key.public_key(), validity_of_a_day(), None, pki::applications(false)));
         let certificate =
             pki::issue(&Portable, self.authority_key.as_ref(), Some(&self.authority), content).unwrap();
         Ticket { certificate, key }
     }
 
     /// Returns a ticket with a region.
-    pub fn ticket_in(&mut self, region: GeographicRegion) -> Ticket {
-        self.ticket_with(|content| ToBeSignedCertificate { region: Some(region), ..content })
+    pub fn new_ticket_in_region(&mut self, region: GeographicRegion) -> Ticket {
+        self.new_ticket_with(|content| ToBeSignedCertificate { region: Some(region), ..content })
     }
 
     /// Returns a ticket with these permissions.
-    pub fn ticket_for(&mut self, applications: Vec<PsidSsp>) -> Ticket {
-        self.ticket_with(|content| ToBeSignedCertificate { applications, ..content })
+    pub fn new_ticket_for_applications(&mut self, applications: Vec<PsidSsp>) -> Ticket {
+        self.new_ticket_with(|content| ToBeSignedCertificate { applications, ..content })
     }
 
     /// Returns a station without own tickets that has the certificates of root and authority.
-    pub fn receiver(&self, config: Config) -> Security {
+    pub fn receiver_with(&self, config: Config) -> Security {
         let backend: Box<dyn Backend> = Box::new(Portable);
-        let mut security = Security::new(config, backend, Box::new(COUNTRY), Rng::new(7));
+        let mut security = Security::new(config, backend, Box::new(COUNTRY_OF_HOME), Rng::new(7));
         security.add_root(self.root.clone()).unwrap();
-        security.add_authority(at(0), self.authority.clone()).unwrap();
-        security.handle_position(HOME, 4096);
+        security.add_authority(now_at_milliseconds(0), self.authority.clone()).unwrap();
+        security.handle_position(HOME_POSITION, 4096);
         security
     }
 
     /// Returns a station with this ticket.
-    pub fn station(&mut self, ticket: Ticket) -> Station {
-        Station::new(self.receiver(strict()), ticket)
+    pub fn station_with(&mut self, ticket: Ticket) -> TestStation {
+        TestStation::new(self.receiver_with(strict_config()), ticket)
     }
 
     /// Returns a station with a usual ticket.
-    pub fn car(&mut self) -> Station {
-        let ticket = self.ticket();
-        self.station(ticket)
+    pub fn new_car(&mut self) -> TestStation {
+        let ticket = self.new_ticket();
+        self.station_with(ticket)
     }
 }
 
 /// Returns the default configuration with the strict policy.
-pub fn strict() -> Config {
+pub fn strict_config() -> Config {
     Config { policy: Policy::Strict, ..Config::default() }
 }
 
 /// A station that sends packets.
-pub struct Station {
+pub struct TestStation {
     pub security: Security,
     pub mid: [u8; 6],
-    pub at: Position,
-    sequence: u16,
+    pub position: Position,
+    sequence_number: u16,
 }
 
-impl Station {
-    fn new(mut security: Security, ticket: Ticket) -> Station {
+impl TestStation {
+    fn new(mut security: Security, ticket: Ticket) -> TestStation {
         let begins = ticket.certificate.content().validity.start.start();
-        let now = Now { date: begins.max(at(0).date), ..at(0) };
+        let now = Now { date: begins.max(now_at_milliseconds(0).date), ..now_at_milliseconds(0) };
         let name = security.add_own_ticket(now, ticket).unwrap();
         assert!(security.use_ticket(name));
         let mid = carnet_security::pseudonym::Identity::of_ticket(name).mid;
         security.handle_address(mid);
-        Station { security, mid, at: HOME, sequence: 0 }
+        TestStation { security, mid, position: HOME_POSITION, sequence_number: 0 }
     }
 
-    pub fn vector(&self, now: Now) -> LongPositionVector {
+    pub fn position_vector(&self, now: Now) -> LongPositionVector {
         LongPositionVector {
             address: GnAddress::new(false, StationType::PassengerCar, self.mid),
             timestamp: Timestamp((now.date.0 / 1000) as u32),
-            latitude: self.at.latitude,
-            longitude: self.at.longitude,
+            latitude: self.position.latitude,
+            longitude: self.position.longitude,
             accurate: true,
             speed: 0,
             heading: 0,
@@ -172,7 +173,7 @@ impl Station {
     }
 
     /// Returns an unsigned packet of this station.
-    pub fn packet(&self, extended: ExtendedHeader, next: CommonNextHeader, payload: &[u8]) -> Vec<u8> {
+    pub fn build_packet(&self, extended: ExtendedHeader, next: CommonNextHeader, payload: &[u8]) -> Vec<u8> {
         let lifetime = Lifetime::from_duration(Duration::from_secs(60));
         let hops = if matches!(extended, ExtendedHeader::Beacon { .. } | ExtendedHeader::SingleHop { .. }) {
             1
@@ -182,41 +183,46 @@ impl Station {
         Packet::new(extended, next, lifetime, hops, payload).emit()
     }
 
-    pub fn plain_beacon(&self, now: Now) -> Vec<u8> {
-        self.packet(ExtendedHeader::Beacon { source: self.vector(now) }, CommonNextHeader::Any, &[])
+    pub fn plain_beacon_packet(&self, now: Now) -> Vec<u8> {
+        self.build_packet(
+            ExtendedHeader::Beacon { source: self.position_vector(now) },
+            CommonNextHeader::Any,
+            &[],
+        )
     }
 
-    pub fn beacon(&mut self, now: Now) -> Vec<u8> {
-        let plain = self.plain_beacon(now);
+    pub fn signed_beacon(&mut self, now: Now) -> Vec<u8> {
+        let plain = self.plain_beacon_packet(now);
         self.security.secure(now, &plain).unwrap()
     }
 
-    pub fn plain_cam(&self, now: Now, cam: &Cam) -> Vec<u8> {
-        let extended = ExtendedHeader::SingleHop { source: self.vector(now), media_dependent: [0; 4] };
-        self.packet(extended, CommonNextHeader::BtpB, &behind_btp(2001, &uper::encode(cam).unwrap()))
+    pub fn plain_cam_packet(&self, now: Now, cam: &Cam) -> Vec<u8> {
+        let extended =
+            ExtendedHeader::SingleHop { source: self.position_vector(now), media_dependent: [0; 4] };
+        self.build_packet(extended, CommonNextHeader::BtpB, &btp_packet(2001, &uper::encode(cam).unwrap()))
     }
 
-    pub fn plain_denm(&mut self, now: Now, area: GeoArea, denm: &Denm) -> Vec<u8> {
-        let sequence = self.sequence;
-        self.sequence += 1;
-        let extended = ExtendedHeader::GeoBroadcast { sequence, source: self.vector(now), area };
-        self.packet(extended, CommonNextHeader::BtpB, &behind_btp(2002, &uper::encode(denm).unwrap()))
+    pub fn plain_denm_packet(&mut self, now: Now, area: GeoArea, denm: &Denm) -> Vec<u8> {
+        let sequence = self.sequence_number;
+        self.sequence_number += 1;
+        let extended = ExtendedHeader::GeoBroadcast { sequence, source: self.position_vector(now), area };
+        self.build_packet(extended, CommonNextHeader::BtpB, &btp_packet(2002, &uper::encode(denm).unwrap()))
     }
 
     /// Returns a signed CAM.
-    pub fn cam(&mut self, now: Now) -> Vec<u8> {
-        let plain = self.plain_cam(now, &ordinary_cam());
+    pub fn signed_cam(&mut self, now: Now) -> Vec<u8> {
+        let plain = self.plain_cam_packet(now, &ordinary_cam());
         self.security.secure(now, &plain).unwrap()
     }
 
-    /// Returns a signed DENM about a broken-down vehicle, for a circle around [`HOME`].
-    pub fn denm(&mut self, now: Now) -> Vec<u8> {
-        let plain = self.plain_denm(now, circle(500), &ordinary_denm(91));
+    /// Returns a signed DENM about a broken-down vehicle, for a circle around [`HOME_POSITION`].
+    pub fn signed_denm(&mut self, now: Now) -> Vec<u8> {
+        let plain = self.plain_denm_packet(now, circle_around_home(500), &ordinary_denm(91));
         self.security.secure(now, &plain).unwrap()
     }
 
     /// Signs a packet of this station without checking the SSP of the ticket.
-    pub fn sign_regardless(&mut self, now: Now, plain: &[u8]) -> Vec<u8> {
+    pub fn sign_without_check(&mut self, now: Now, plain: &[u8]) -> Vec<u8> {
         let packet = Packet::parse(plain).unwrap();
         let psid = carnet_security::inspection::application_of(&packet);
         let envelope = self.security.sign(now, psid, &plain[BasicHeader::LEN..]).unwrap();
@@ -225,26 +231,30 @@ impl Station {
     }
 
     pub fn move_to(&mut self, position: Position) {
-        self.at = position;
+        self.position = position;
         self.security.handle_position(position, 4096);
     }
 }
 
 /// Returns a received frame that carries this packet.
-pub fn frame(packet: &[u8]) -> ReceivedFrame<'_> {
+pub fn frame_of_packet(packet: &[u8]) -> ReceivedFrame<'_> {
     ReceivedFrame { source: [2, 0, 0, 0, 0, 9], destination: BROADCAST, packet }
 }
 
 /// Returns the result of a frame if the station may verify at once.
-pub fn receive(security: &mut Security, now: Now, packet: &[u8]) -> Result<Vec<Verified>, SecurityDrop> {
-    let before = drops(security);
-    match security.handle_frame(now, frame(packet))? {
+pub fn receive_packet(
+    security: &mut Security,
+    now: Now,
+    packet: &[u8],
+) -> Result<Vec<Verified>, SecurityDrop> {
+    let before = drop_counts(security);
+    match security.handle_frame(now, frame_of_packet(packet))? {
         Handled::Ready(verified) => return Ok(vec![verified]),
         Handled::Plain => return Ok(Vec::new()),
         Handled::Queued => {}
     }
     let all: Vec<_> = std::iter::from_fn(|| security.poll_verified(now)).collect();
-    let after = drops(security);
+    let after = drop_counts(security);
     let reason = SecurityDrop::ALL.iter().zip(before).zip(after).find(|((_, before), after)| before != after);
     match reason {
         Some(((reason, _), _)) if all.is_empty() => Err(*reason),
@@ -253,32 +263,32 @@ pub fn receive(security: &mut Security, now: Now, packet: &[u8]) -> Result<Vec<V
 }
 
 /// Returns the numbers of dropped packets, by reason.
-pub fn drops(security: &Security) -> Vec<u64> {
+pub fn drop_counts(security: &Security) -> Vec<u64> {
     SecurityDrop::ALL.iter().map(|reason| security.counters().dropped(*reason)).collect()
 }
 
-pub fn behind_btp(port: u16, message: &[u8]) -> Vec<u8> {
+pub fn btp_packet(port: u16, message: &[u8]) -> Vec<u8> {
     let header = BtpB { destination_port: port, destination_port_info: 0 };
     [&header.to_octets(), message].concat()
 }
 
-pub fn circle(radius: u16) -> GeoArea {
+pub fn circle_around_home(radius: u16) -> GeoArea {
     GeoArea {
         shape: Shape::Circle,
-        latitude: HOME.latitude,
-        longitude: HOME.longitude,
+        latitude: HOME_POSITION.latitude,
+        longitude: HOME_POSITION.longitude,
         distance_a: radius,
         distance_b: 0,
         angle: 0,
     }
 }
 
-fn header(message_id: MessageId) -> ItsPduHeader {
+fn its_pdu_header(message_id: MessageId) -> ItsPduHeader {
     ItsPduHeader { message_id, station_id: StationId(77), ..ItsPduHeader::default() }
 }
 
 pub fn ordinary_cam() -> Cam {
-    let mut cam = Cam { header: header(MessageId::CAM), ..Cam::default() };
+    let mut cam = Cam { header: its_pdu_header(MessageId::CAM), ..Cam::default() };
     cam.cam.cam_parameters.high_frequency_container =
         HighFrequencyContainer::BasicVehicleContainerHighFrequency(
             BasicVehicleContainerHighFrequency::default(),
@@ -288,7 +298,7 @@ pub fn ordinary_cam() -> Cam {
 
 /// Returns a DENM with a cause.
 pub fn ordinary_denm(cause: u8) -> Denm {
-    let mut denm = Denm { header: header(MessageId::DENM), ..Denm::default() };
+    let mut denm = Denm { header: its_pdu_header(MessageId::DENM), ..Denm::default() };
     let mut situation = SituationContainer::default();
     situation.event_type.cause_code.0 = cause;
     denm.denm.situation = Some(situation);

@@ -44,79 +44,85 @@ use crate::tools;
 use crate::values::End;
 
 /// Namespace of the ports. No node can have this name, because names of nodes have no at sign.
-pub const NAMESPACE: &str = "@links";
+pub const EMULATION_NAMESPACE: &str = "@links";
 /// Maximum number of frames per system call.
-const BATCH: usize = 64;
+const FRAMES_PER_BATCH: usize = 64;
 /// Maximum length of a frame in octets.
-const LONGEST: usize = 9216;
+const MAX_FRAME_LENGTH: usize = 9216;
 /// Size of the socket's buffer in octets, for each direction.
-const BUFFER: usize = 16 << 20;
+const SOCKET_BUFFER_SIZE: usize = 16 << 20;
 /// Largest time in nanoseconds until the thread sees that it has to end.
-const TICK: u64 = 50 * MILLISECOND;
+const LONGEST_WAIT: u64 = 50 * MILLISECOND;
 /// Delays in microseconds up to this value have a counter each. All longer delays share one further counter.
-const LATEST: usize = 20_000;
+const MAX_COUNTED_DELAY_MICROSECONDS: usize = 20_000;
 
 /// Returns the name of a port: the interface in the namespace of the ports that belongs to this end of a
 /// link.
-pub fn port(link: usize, end: usize) -> String {
+pub fn port_name(link: usize, end: usize) -> String {
     format!("l{link}.{end}")
 }
 
 /// Returns the folder of a node's signal files: a file for each interface, with one value in dBm per line.
-pub fn signals(node: &str) -> PathBuf {
-    PathBuf::from(isolate::RUN).join("signals").join(node)
+pub fn signal_folder(node: &str) -> PathBuf {
+    PathBuf::from(isolate::RUN_DIRECTORY).join("signals").join(node)
 }
 
 /// Number of frames for each delay: the time from the due time of a frame to its delivery.
 #[derive(Debug, Clone)]
 pub struct DelayHistogram {
-    micros: Vec<u64>,
-    count: u64,
-    max: u64,
+    delays_by_microsecond: Vec<u64>,
+    frame_count: u64,
+    longest_delay: u64,
 }
 
 impl Default for DelayHistogram {
     fn default() -> Self {
-        Self { micros: vec![0; LATEST + 1], count: 0, max: 0 }
+        Self {
+            delays_by_microsecond: vec![0; MAX_COUNTED_DELAY_MICROSECONDS + 1],
+            frame_count: 0,
+            longest_delay: 0,
+        }
     }
 }
 
 impl DelayHistogram {
-    fn add(&mut self, late: u64) {
-        let micros = usize::try_from(late / 1000).unwrap_or(LATEST).min(LATEST);
-        self.micros[micros] += 1;
-        self.count += 1;
-        self.max = self.max.max(late);
+    fn record_delay(&mut self, late: u64) {
+        let micros = usize::try_from(late / 1000)
+            .unwrap_or(MAX_COUNTED_DELAY_MICROSECONDS)
+            .min(MAX_COUNTED_DELAY_MICROSECONDS);
+        self.delays_by_microsecond[micros] += 1;
+        self.frame_count += 1;
+        self.longest_delay = self.longest_delay.max(late);
     }
 
     /// Returns the delay in microseconds that `percent` of the frames do not exceed. Returns `None` without
     /// frames.
     pub fn percentile(&self, percent: f64) -> Option<f64> {
-        let rank = (percent / 100.0 * self.count as f64).ceil().max(1.0) as u64;
+        let rank = (percent / 100.0 * self.frame_count as f64).ceil().max(1.0) as u64;
         let mut sum = 0;
-        let found = self.micros.iter().position(|count| {
+        let found = self.delays_by_microsecond.iter().position(|count| {
             sum += count;
             sum >= rank
         });
-        found.filter(|_| self.count > 0).map(|micros| (micros + 1) as f64)
+        found.filter(|_| self.frame_count > 0).map(|micros| (micros + 1) as f64)
     }
 
     /// Returns the longest delay, in microseconds.
-    pub fn max(&self) -> f64 {
-        self.max as f64 / 1e3
+    pub fn longest_delay_microseconds(&self) -> f64 {
+        self.longest_delay as f64 / 1e3
     }
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     links: Mutex<Vec<Link>>,
-    late: Mutex<DelayHistogram>,
-    stop: AtomicBool,
+    frame_delays: Mutex<DelayHistogram>,
+    has_to_stop: AtomicBool,
     /// Number of frames that the kernel did not accept for delivery.
-    refused: AtomicU64,
+    refused_frames: AtomicU64,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -124,11 +130,11 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[derive(Debug)]
 pub struct EmulatedLink {
     /// Index among all links of the scenario.
-    pub number: usize,
+    pub index: usize,
     /// The two ends of the link.
     pub ends: [End; 2],
     /// Properties of the link until its trace or an action changes them.
-    pub nature: LinkProperties,
+    pub properties: LinkProperties,
     /// Changes of the properties over time, from a trace file.
     pub trace: Trace,
     /// Seed of the link's randomness.
@@ -138,13 +144,13 @@ pub struct EmulatedLink {
 /// The running links of a scenario.
 #[derive(Debug)]
 pub struct Emulator {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     thread: Option<JoinHandle<anyhow::Result<()>>>,
     /// Write end of the socket that wakes the thread.
-    bell: UnixStream,
+    wake_sender: UnixStream,
     /// The emulated links. Each has its index among all links of the scenario, both ends, and the properties
     /// that the scenario sets.
-    links: Vec<(usize, [End; 2], LinkProperties)>,
+    emulated_links: Vec<(usize, [End; 2], LinkProperties)>,
 }
 
 impl Emulator {
@@ -153,78 +159,82 @@ impl Emulator {
         if emulated.is_empty() {
             return Ok(None);
         }
-        let numbers: Vec<usize> = emulated.iter().map(|link| link.number).collect();
+        let numbers: Vec<usize> = emulated.iter().map(|link| link.index).collect();
         let mut models = Vec::new();
         let mut links = Vec::new();
-        for EmulatedLink { number, ends, nature, trace, seed } in emulated {
+        for EmulatedLink { index: number, ends, properties: nature, trace, seed } in emulated {
             models.push(Link::new(seed, nature.clone(), trace));
             links.push((number, ends, nature));
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             links: Mutex::new(models),
-            late: Mutex::new(DelayHistogram::default()),
-            stop: AtomicBool::new(false),
-            refused: AtomicU64::new(0),
+            frame_delays: Mutex::new(DelayHistogram::default()),
+            has_to_stop: AtomicBool::new(false),
+            refused_frames: AtomicU64::new(0),
         });
-        let signals = writer(&links)?;
+        let signals = start_signal_writer(&links)?;
         let (bell, ear) = UnixStream::pair()?;
         ear.set_nonblocking(true)?;
         let (ready, is_ready) = mpsc::channel();
         let thread_shared = shared.clone();
         let thread = std::thread::Builder::new().name("links".into()).spawn(move || {
-            let io = match Io::open(&numbers, ear, signals) {
+            let io = match FrameIo::open_ports(&numbers, ear, signals) {
                 Ok(io) => io,
                 Err(error) => {
                     let _ = ready.send(Err(error));
                     return Ok(());
                 }
             };
-            urgent();
+            request_realtime_priority();
             let _ = ready.send(Ok(()));
-            io.run(&thread_shared)
+            io.run_until_stopped(&thread_shared)
         })?;
         is_ready.recv().context("the emulated links did not start")??;
-        Ok(Some(Self { shared, thread: Some(thread), bell, links }))
+        Ok(Some(Self { shared, thread: Some(thread), wake_sender: bell, emulated_links: links }))
     }
 
-    fn ring(&self) {
+    fn wake_thread(&self) {
         // Ignore an error: if the socket is full, the thread wakes anyway.
-        let _ = (&self.bell).write(&[0]);
+        let _ = (&self.wake_sender).write(&[0]);
     }
 
     /// Starts the traces of all links, with all their times multiplied by `factor`.
     pub fn start_traces(&self, at: u64, factor: f64) {
-        lock(&self.shared.links).iter_mut().for_each(|link| link.start_trace(at, factor));
-        self.ring();
+        lock_ignoring_poison(&self.shared.links).iter_mut().for_each(|link| link.start_trace(at, factor));
+        self.wake_thread();
     }
 
     /// Changes the properties of this end's link. `new` computes them from the present properties and from
     /// the scenario's.
-    pub fn change(
+    pub fn change_link(
         &self,
         end: &End,
         new: impl FnOnce(&LinkProperties, &LinkProperties) -> LinkProperties,
     ) -> anyhow::Result<()> {
-        let found = self.links.iter().position(|(_, ends, _)| ends.contains(end));
+        let found = self.emulated_links.iter().position(|(_, ends, _)| ends.contains(end));
         let index = found.with_context(|| format!("{end} is on no emulated link"))?;
-        if let Some(link) = lock(&self.shared.links).get_mut(index) {
-            let nature = new(link.nature(), &self.links[index].2);
-            link.set(clock::monotonic(), nature);
+        if let Some(link) = lock_ignoring_poison(&self.shared.links).get_mut(index) {
+            let nature = new(link.properties(), &self.emulated_links[index].2);
+            link.set_properties(clock::monotonic_now(), nature);
         }
-        self.ring();
+        self.wake_thread();
         Ok(())
     }
 
     /// Returns counters of the frames that each end sent.
     pub fn counters(&self) -> Vec<(&End, Counters)> {
-        let counters: Vec<[Counters; 2]> = lock(&self.shared.links).iter().map(Link::counters).collect();
-        let pairs = self.links.iter().zip(counters);
+        let counters: Vec<[Counters; 2]> =
+            lock_ignoring_poison(&self.shared.links).iter().map(Link::counters).collect();
+        let pairs = self.emulated_links.iter().zip(counters);
         pairs.flat_map(|((_, ends, _), [there, back])| [(&ends[0], there), (&ends[1], back)]).collect()
     }
 
     /// Returns how late frames were delivered, and the number of frames that the kernel did not accept.
-    pub fn punctuality(&self) -> (DelayHistogram, u64) {
-        (lock(&self.shared.late).clone(), self.shared.refused.load(Ordering::Relaxed))
+    pub fn delays_and_refused_frames(&self) -> (DelayHistogram, u64) {
+        (
+            lock_ignoring_poison(&self.shared.frame_delays).clone(),
+            self.shared.refused_frames.load(Ordering::Relaxed),
+        )
     }
 
     /// Fails if the emulation has ended.
@@ -241,8 +251,8 @@ impl Emulator {
 
 impl Drop for Emulator {
     fn drop(&mut self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
-        self.ring();
+        self.shared.has_to_stop.store(true, Ordering::Relaxed);
+        self.wake_thread();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -251,18 +261,20 @@ impl Drop for Emulator {
 
 /// Gives this thread a real-time priority (as root), so that programs in the nodes do not delay frames.
 /// Without root, frames may be late on a busy machine; the metrics show this delay.
-fn urgent() {
+fn request_realtime_priority() {
     let thread = nix::unistd::gettid().to_string();
-    let _ = Command::new(tools::path("chrt")).args(["--rr", "--pid", "1", &thread]).output();
+    let _ = Command::new(tools::path_of_program("chrt")).args(["--rr", "--pid", "1", &thread]).output();
 }
 
 /// Starts the thread that writes signal strengths to files, and returns the channel for them: index of the
 /// emulated link, and dBm. The files exist, empty, when the function returns.
-fn writer(links: &[(usize, [End; 2], LinkProperties)]) -> anyhow::Result<mpsc::Sender<(usize, f64)>> {
+fn start_signal_writer(
+    links: &[(usize, [End; 2], LinkProperties)],
+) -> anyhow::Result<mpsc::Sender<(usize, f64)>> {
     let mut files: Vec<[File; 2]> = Vec::new();
     for (_, ends, _) in links {
         let make = |end: &End| -> anyhow::Result<File> {
-            let folder = signals(&end.node);
+            let folder = signal_folder(&end.node);
             std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
             let path = folder.join(&end.interface);
             File::create(&path).with_context(|| format!("cannot make {}", path.display()))
@@ -283,23 +295,27 @@ fn writer(links: &[(usize, [End; 2], LinkProperties)]) -> anyhow::Result<mpsc::S
 }
 
 /// A frame to deliver: its time, and the address of its port.
-type Arrived = (u64, LinkAddr, Vec<u8>);
+type FrameToDeliver = (u64, LinkAddr, Vec<u8>);
 
 /// The socket in the namespace of the ports, and the data to move frames.
-struct Io {
+struct FrameIo {
     socket: OwnedFd,
-    ear: UnixStream,
-    signals: mpsc::Sender<(usize, f64)>,
+    wake_receiver: UnixStream,
+    signal_sender: mpsc::Sender<(usize, f64)>,
     /// Addresses of both ports, by index among the emulated links.
-    ports: Vec<[LinkAddr; 2]>,
+    port_addresses: Vec<[LinkAddr; 2]>,
     /// Link and end of each port, by the port's interface index.
-    ends: HashMap<usize, (usize, usize)>,
+    link_ends_by_index: HashMap<usize, (usize, usize)>,
 }
 
-impl Io {
+impl FrameIo {
     /// Moves this thread into the namespace of the ports, and opens the socket there.
-    fn open(links: &[usize], ear: UnixStream, signals: mpsc::Sender<(usize, f64)>) -> anyhow::Result<Self> {
-        let path = format!("/run/netns/{NAMESPACE}");
+    fn open_ports(
+        links: &[usize],
+        ear: UnixStream,
+        signals: mpsc::Sender<(usize, f64)>,
+    ) -> anyhow::Result<Self> {
+        let path = format!("/run/netns/{EMULATION_NAMESPACE}");
         let namespace = File::open(&path).with_context(|| format!("cannot open {path}"))?;
         setns(&namespace, CloneFlags::CLONE_NEWNET).context("cannot enter the namespace of the links")?;
         let mut found = HashMap::new();
@@ -309,7 +325,10 @@ impl Io {
             }
         }
         let address = |link: usize, end: usize| {
-            found.get(&port(link, end)).copied().with_context(|| format!("link {link} has no port {end}"))
+            found
+                .get(&port_name(link, end))
+                .copied()
+                .with_context(|| format!("link {link} has no port {end}"))
         };
         let mut ports = Vec::new();
         let mut ends = HashMap::new();
@@ -325,49 +344,56 @@ impl Io {
             .context("cannot open a packet socket for the links")?;
         setsockopt(&socket, ReceiveTimestampns, &true)?;
         // In a user namespace the kernel refuses the forced size, and its own limit applies.
-        if setsockopt(&socket, RcvBufForce, &BUFFER).is_err() {
-            let _ = setsockopt(&socket, RcvBuf, &BUFFER);
+        if setsockopt(&socket, RcvBufForce, &SOCKET_BUFFER_SIZE).is_err() {
+            let _ = setsockopt(&socket, RcvBuf, &SOCKET_BUFFER_SIZE);
         }
-        if setsockopt(&socket, SndBufForce, &BUFFER).is_err() {
-            let _ = setsockopt(&socket, SndBuf, &BUFFER);
+        if setsockopt(&socket, SndBufForce, &SOCKET_BUFFER_SIZE).is_err() {
+            let _ = setsockopt(&socket, SndBuf, &SOCKET_BUFFER_SIZE);
         }
         // Set the timer slack to 1 us, in place of the usual 50 us.
         let _ = nix::sys::prctl::set_timerslack(1000);
-        Ok(Self { socket, ear, signals, ports, ends })
+        Ok(Self {
+            socket,
+            wake_receiver: ear,
+            signal_sender: signals,
+            port_addresses: ports,
+            link_ends_by_index: ends,
+        })
     }
 
-    fn run(mut self, shared: &Shared) -> anyhow::Result<()> {
-        let mut arrived: Vec<Arrived> = Vec::new();
-        let mut buffers = vec![vec![0_u8; LONGEST]; BATCH];
-        while !shared.stop.load(Ordering::Relaxed) {
+    fn run_until_stopped(mut self, shared: &SharedState) -> anyhow::Result<()> {
+        let mut arrived: Vec<FrameToDeliver> = Vec::new();
+        let mut buffers = vec![vec![0_u8; MAX_FRAME_LENGTH]; FRAMES_PER_BATCH];
+        while !shared.has_to_stop.load(Ordering::Relaxed) {
             let due = {
-                let mut links = lock(&shared.links);
-                self.receive(&mut buffers, &mut links)?;
-                let now = clock::monotonic();
+                let mut links = lock_ignoring_poison(&shared.links);
+                self.receive_frames(&mut buffers, &mut links)?;
+                let now = clock::monotonic_now();
                 for (l, link) in links.iter_mut().enumerate() {
                     link.handle_timeout(now);
                     while let Some((at, end, frame)) = link.poll_output(now) {
-                        arrived.push((at, self.ports[l][end], frame));
+                        arrived.push((at, self.port_addresses[l][end], frame));
                     }
                     if let Some(dbm) = link.poll_signal() {
-                        let _ = self.signals.send((l, dbm));
+                        let _ = self.signal_sender.send((l, dbm));
                     }
                 }
                 links.iter().filter_map(Link::poll_timeout).min()
             };
-            self.deliver(&mut arrived, shared)?;
-            self.wait(due)?;
+            self.send_frames(&mut arrived, shared)?;
+            self.wait_for_frames(due)?;
         }
         Ok(())
     }
 
     /// Receives the frames that the nodes have sent.
-    fn receive(&self, buffers: &mut [Vec<u8>], links: &mut [Link]) -> anyhow::Result<()> {
+    fn receive_frames(&self, buffers: &mut [Vec<u8>], links: &mut [Link]) -> anyhow::Result<()> {
         // Difference from the kernel's wall clock to the monotonic clock.
-        let shift = clock::wall_to_monotonic();
+        let shift = clock::wall_to_monotonic_offset();
         // Receive at most four batches, so that frames that are due do not wait for received ones.
         for _ in 0..4 {
-            let mut headers = MultiHeaders::<LinkAddr>::preallocate(BATCH, Some(nix::cmsg_space!(TimeSpec)));
+            let mut headers =
+                MultiHeaders::<LinkAddr>::preallocate(FRAMES_PER_BATCH, Some(nix::cmsg_space!(TimeSpec)));
             let mut slices: Vec<[IoSliceMut<'_>; 1]> =
                 buffers.iter_mut().map(|b| [IoSliceMut::new(b)]).collect();
             let socket = self.socket.as_raw_fd();
@@ -381,8 +407,9 @@ impl Io {
             let mut count = 0;
             for message in messages {
                 count += 1;
-                let at = clock::arrival(&message, shift);
-                let end = message.address.and_then(|from| self.ends.get(&from.ifindex()).copied());
+                let at = clock::arrival_time(&message, shift);
+                let end =
+                    message.address.and_then(|from| self.link_ends_by_index.get(&from.ifindex()).copied());
                 let frame = message.iovs().next().unwrap_or_default();
                 if let (Some((link, end)), true) = (end, frame.len() >= 14)
                     && let Some(link) = links.get_mut(link)
@@ -390,7 +417,7 @@ impl Io {
                     link.enqueue(at, end, frame.to_vec());
                 }
             }
-            if count < BATCH {
+            if count < FRAMES_PER_BATCH {
                 return Ok(());
             }
         }
@@ -398,10 +425,10 @@ impl Io {
     }
 
     /// Delivers the frames that are due.
-    fn deliver(&self, arrived: &mut Vec<Arrived>, shared: &Shared) -> anyhow::Result<()> {
+    fn send_frames(&self, arrived: &mut Vec<FrameToDeliver>, shared: &SharedState) -> anyhow::Result<()> {
         let mut rest = arrived.as_slice();
         while !rest.is_empty() {
-            let batch = &rest[..rest.len().min(BATCH)];
+            let batch = &rest[..rest.len().min(FRAMES_PER_BATCH)];
             let slices: Vec<[IoSlice<'_>; 1]> =
                 batch.iter().map(|(_, _, frame)| [IoSlice::new(frame)]).collect();
             let addresses: Vec<Option<LinkAddr>> = batch.iter().map(|(_, port, _)| Some(*port)).collect();
@@ -412,17 +439,17 @@ impl Io {
                 match sendmmsg(socket, &mut headers, slices.iter(), &addresses, none, MsgFlags::empty()) {
                     Ok(sent) => sent.count(),
                     Err(error) => {
-                        refused(error)?;
+                        check_send_error(error)?;
                         0
                     }
                 };
-            let now = clock::monotonic();
-            let mut late = lock(&shared.late);
-            batch[..sent].iter().for_each(|(at, _, _)| late.add(now.saturating_sub(*at)));
+            let now = clock::monotonic_now();
+            let mut late = lock_ignoring_poison(&shared.frame_delays);
+            batch[..sent].iter().for_each(|(at, _, _)| late.record_delay(now.saturating_sub(*at)));
             // The system call stops at a frame that the kernel refuses. It returns an error only if that
             // frame is the first, so drop the first one.
             if sent == 0 {
-                shared.refused.fetch_add(1, Ordering::Relaxed);
+                shared.refused_frames.fetch_add(1, Ordering::Relaxed);
             }
             rest = &rest[sent.max(1)..];
         }
@@ -431,25 +458,26 @@ impl Io {
     }
 
     /// Waits until a frame arrives, a link has work due, or another thread wakes this one.
-    fn wait(&mut self, due: Option<u64>) -> anyhow::Result<()> {
-        let span = due.map_or(TICK, |due| due.saturating_sub(clock::monotonic()).min(TICK));
+    fn wait_for_frames(&mut self, due: Option<u64>) -> anyhow::Result<()> {
+        let span =
+            due.map_or(LONGEST_WAIT, |due| due.saturating_sub(clock::monotonic_now()).min(LONGEST_WAIT));
         let timeout = TimeSpec::new((span / clock::SECOND) as _, (span % clock::SECOND) as _);
         let mut fds = [
             PollFd::new(self.socket.as_fd(), PollFlags::POLLIN),
-            PollFd::new(self.ear.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.wake_receiver.as_fd(), PollFlags::POLLIN),
         ];
         match ppoll(&mut fds, Some(timeout), None) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error).context("the emulated links cannot wait for events"),
         }
-        while self.ear.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
+        while self.wake_receiver.read(&mut [0; 64]).is_ok_and(|n| n > 0) {}
         Ok(())
     }
 }
 
 /// Returns `Ok` if the emulation can go on: the interface is down, gone or full, or the frame is too long for
 /// it.
-fn refused(error: Errno) -> anyhow::Result<()> {
+fn check_send_error(error: Errno) -> anyhow::Result<()> {
     match error {
         Errno::ENETDOWN
         | Errno::ENXIO
@@ -470,9 +498,9 @@ mod tests {
     fn emulator_reports_lateness_in_percentiles() {
         let mut late = DelayHistogram::default();
         assert_eq!(late.percentile(50.0), None);
-        (0..100).for_each(|n| late.add(n * 1000));
+        (0..100).for_each(|n| late.record_delay(n * 1000));
         assert_eq!((late.percentile(50.0), late.percentile(99.0)), (Some(50.0), Some(99.0)));
-        late.add(10 * clock::SECOND);
-        assert_eq!(late.max(), 1e7);
+        late.record_delay(10 * clock::SECOND);
+        assert_eq!(late.longest_delay_microseconds(), 1e7);
     }
 }

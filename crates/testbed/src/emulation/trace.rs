@@ -36,7 +36,7 @@ impl Change {
         properties.delay = self.delay.unwrap_or(properties.delay);
         properties.jitter = self.jitter.unwrap_or(properties.jitter);
         properties.rate = self.rate.or(properties.rate);
-        properties.loss.random = self.loss.unwrap_or(properties.loss.random);
+        properties.loss.random_loss = self.loss.unwrap_or(properties.loss.random_loss);
     }
 }
 
@@ -44,9 +44,9 @@ impl Change {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Trace {
     /// Steps: nanoseconds from the begin of the trace, and the new values.
-    steps: Vec<(u64, Change)>,
+    timed_changes: Vec<(u64, Change)>,
     /// Time in nanoseconds at which the trace repeats.
-    repeat: Option<u64>,
+    repeat_period: Option<u64>,
 }
 
 /// A mistake in a trace file, with its line.
@@ -68,23 +68,23 @@ impl Trace {
             let words: Vec<&str> = line.split('#').next().unwrap_or("").split_whitespace().collect();
             let Some(first) = words.first() else { continue };
             let Some(columns) = &columns else {
-                columns = Some(header(&words).map_err(wrong)?);
+                columns = Some(parse_header(&words).map_err(wrong)?);
                 continue;
             };
-            if trace.repeat.is_some() {
+            if trace.repeat_period.is_some() {
                 return Err(wrong("nothing comes after the line with repeat".into()));
             }
             let at = first.parse().ok().filter(|s: &f64| (0.0..1e6).contains(s));
             let at = at.map(|s| (s * SECOND as f64).round() as u64);
             let at = at.ok_or_else(|| wrong(format!("{first:?} is not a time in seconds")))?;
-            if trace.steps.last().is_some_and(|(last, _)| at < *last) {
+            if trace.timed_changes.last().is_some_and(|(last, _)| at < *last) {
                 return Err(wrong(format!("the time {first} s is earlier than in the line before")));
             }
             if words[1..] == ["repeat"] {
                 if at == 0 {
                     return Err(wrong("a trace of no length cannot repeat".into()));
                 }
-                trace.repeat = Some(at);
+                trace.repeat_period = Some(at);
                 continue;
             }
             if words.len() != columns.len() {
@@ -95,11 +95,11 @@ impl Trace {
             }
             let mut change = Change::default();
             for (column, word) in columns.iter().zip(&words).skip(1).filter(|(_, word)| **word != "-") {
-                value(&mut change, column, word).map_err(wrong)?;
+                parse_value(&mut change, column, word).map_err(wrong)?;
             }
-            trace.steps.push((at, change));
+            trace.timed_changes.push((at, change));
         }
-        if trace.steps.is_empty() {
+        if trace.timed_changes.is_empty() {
             return Err(TraceError {
                 line: 1,
                 message: "a trace has a line with columns, and lines with values".into(),
@@ -110,10 +110,10 @@ impl Trace {
 
     /// Returns step number `n` of the trace, counted over all repetitions: the time from the begin, and the
     /// new values. `None` if the trace has ended.
-    pub fn step(&self, n: usize) -> Option<(u64, &Change)> {
-        let count = self.steps.len();
-        let (at, change) = self.steps.get(n.checked_rem(count)?)?;
-        match (n / count, self.repeat) {
+    pub fn nth_step(&self, n: usize) -> Option<(u64, &Change)> {
+        let count = self.timed_changes.len();
+        let (at, change) = self.timed_changes.get(n.checked_rem(count)?)?;
+        match (n / count, self.repeat_period) {
             (0, _) => Some((*at, change)),
             (round, Some(repeat)) => Some((round as u64 * repeat + at, change)),
             (_, None) => None,
@@ -121,21 +121,21 @@ impl Trace {
     }
 }
 
-fn header<'a>(words: &[&'a str]) -> Result<Vec<&'a str>, String> {
-    const KNOWN: [&str; 5] = ["delay", "jitter", "rate", "loss", "signal"];
+fn parse_header<'a>(words: &[&'a str]) -> Result<Vec<&'a str>, String> {
+    const KNOWN_COLUMNS: [&str; 5] = ["delay", "jitter", "rate", "loss", "signal"];
     if words[0] != "time" {
         return Err(format!("expected the names of the columns, time first, found {:?}", words[0]));
     }
-    match words[1..].iter().find(|w| !KNOWN.contains(w)) {
+    match words[1..].iter().find(|w| !KNOWN_COLUMNS.contains(w)) {
         Some(unknown) => {
-            Err(format!("unknown column {unknown:?}; the columns are time, {}", KNOWN.join(", ")))
+            Err(format!("unknown column {unknown:?}; the columns are time, {}", KNOWN_COLUMNS.join(", ")))
         }
         None => Ok(words.to_vec()),
     }
 }
 
-fn value(change: &mut Change, column: &str, word: &str) -> Result<(), String> {
-    fn read<'de, T: Deserialize<'de>>(word: &'de str) -> Result<T, String> {
+fn parse_value(change: &mut Change, column: &str, word: &str) -> Result<(), String> {
+    fn parse_as<'de, T: Deserialize<'de>>(word: &'de str) -> Result<T, String> {
         T::deserialize(word.into_deserializer()).map_err(|e: ValueError| e.to_string())
     }
     let number = |low: f64, high: f64| {
@@ -143,9 +143,9 @@ fn value(change: &mut Change, column: &str, word: &str) -> Result<(), String> {
         number.ok_or_else(|| format!("{column} is {word}, expected {low} to {high}"))
     };
     match column {
-        "delay" => change.delay = Some(read::<Duration>(word)?.0),
-        "jitter" => change.jitter = Some(read::<Duration>(word)?.0),
-        "rate" => change.rate = Some(read::<LinkRate>(word)?.0),
+        "delay" => change.delay = Some(parse_as::<Duration>(word)?.0),
+        "jitter" => change.jitter = Some(parse_as::<Duration>(word)?.0),
+        "rate" => change.rate = Some(parse_as::<LinkRate>(word)?.0),
         "loss" => change.loss = Some(number(0.0, 1.0)?),
         _ => change.signal = Some(number(-200.0, 100.0)?),
     }
@@ -157,40 +157,40 @@ mod tests {
     use super::*;
     use crate::clock::MILLISECOND;
 
-    const GOOD: &str =
+    const VALID_TRACE: &str =
         "# a loop\ntime delay rate signal\n0 1.5ms 20mbit -40\n0.5 - 5mbit -60.5 # far\n2 repeat\n";
 
     #[test]
     fn link_trace_repeats() {
-        let trace = Trace::parse(GOOD).expect("is good");
+        let trace = Trace::parse(VALID_TRACE).expect("is good");
         let first = Change {
             delay: Some(1_500_000),
             rate: Some(20_000_000),
             signal: Some(-40.0),
             ..Change::default()
         };
-        assert_eq!(trace.step(0), Some((0, &first)));
-        let (at, far) = trace.step(1).expect("is there");
+        assert_eq!(trace.nth_step(0), Some((0, &first)));
+        let (at, far) = trace.nth_step(1).expect("is there");
         assert_eq!(
             (at, far.delay, far.rate, far.signal),
             (500 * MILLISECOND, None, Some(5_000_000), Some(-60.5))
         );
-        assert_eq!(trace.step(4).map(|s| s.0), Some(4 * SECOND));
-        assert_eq!(trace.step(5).map(|s| s.0), Some(4 * SECOND + 500 * MILLISECOND));
+        assert_eq!(trace.nth_step(4).map(|s| s.0), Some(4 * SECOND));
+        assert_eq!(trace.nth_step(5).map(|s| s.0), Some(4 * SECOND + 500 * MILLISECOND));
     }
 
     #[test]
     fn link_trace_without_repeat_ends() {
         let trace = Trace::parse("time loss\n1 0.5\n").expect("is good");
-        assert_eq!(trace.step(0).map(|s| (s.0, s.1.loss)), Some((SECOND, Some(0.5))));
-        assert_eq!(trace.step(1), None);
+        assert_eq!(trace.nth_step(0).map(|s| (s.0, s.1.loss)), Some((SECOND, Some(0.5))));
+        assert_eq!(trace.nth_step(1), None);
     }
 
     #[test]
     fn link_trace_errors_name_the_line() {
         let told = |from: &str, to: &str| {
-            assert!(GOOD.contains(from));
-            let mistake = Trace::parse(&GOOD.replacen(from, to, 1)).expect_err("is refused");
+            assert!(VALID_TRACE.contains(from));
+            let mistake = Trace::parse(&VALID_TRACE.replacen(from, to, 1)).expect_err("is refused");
             format!("{}: {}", mistake.line, mistake.message)
         };
         assert_eq!(told("time", "t"), "2: expected the names of the columns, time first, found \"t\"");

@@ -9,11 +9,11 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::loss::{Loss, State};
+use super::loss::{BurstState, Loss};
 use crate::medium::chance::{DecisionKind, uniform_draw};
 
 /// Default capacity of a queue in octets: 170 frames of 1500 octets.
-pub const QUEUE: usize = 256_000;
+pub const DEFAULT_QUEUE_OCTETS: usize = 256_000;
 
 /// Properties of one direction.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,16 +23,16 @@ pub struct DirectionProperties {
     /// Largest random addition to the delay of a frame, in nanoseconds.
     pub jitter: u64,
     /// Whether the jitter may reorder frames.
-    pub reorder: bool,
+    pub may_reorder: bool,
     /// Rate in bits per second, including link-layer headers. `None` is unlimited; with 0 the direction sends
     /// no frame.
     pub rate: Option<u64>,
     /// Capacity of the queue in octets.
-    pub queue: usize,
+    pub queue_octets: usize,
     /// Random loss.
     pub loss: Loss,
     /// Whether the direction accepts all frames but delivers no frame.
-    pub blackhole: bool,
+    pub drops_all_frames: bool,
 }
 
 impl Default for DirectionProperties {
@@ -40,11 +40,11 @@ impl Default for DirectionProperties {
         Self {
             delay: 0,
             jitter: 0,
-            reorder: false,
+            may_reorder: false,
             rate: None,
-            queue: QUEUE,
+            queue_octets: DEFAULT_QUEUE_OCTETS,
             loss: Loss::default(),
-            blackhole: false,
+            drops_all_frames: false,
         }
     }
 }
@@ -59,11 +59,11 @@ pub struct Counters {
     /// Number of octets that were delivered.
     pub octets: u64,
     /// Frames lost at random.
-    pub lost: u64,
+    pub lost_frames: u64,
     /// Frames that the full queue dropped.
-    pub overflow: u64,
+    pub queue_overflows: u64,
     /// Frames that were lost in a black hole.
-    pub vanished: u64,
+    pub blackholed_frames: u64,
 }
 
 impl std::ops::Sub for Counters {
@@ -73,31 +73,31 @@ impl std::ops::Sub for Counters {
             frames: self.frames - o.frames,
             delivered: self.delivered - o.delivered,
             octets: self.octets - o.octets,
-            lost: self.lost - o.lost,
-            overflow: self.overflow - o.overflow,
-            vanished: self.vanished - o.vanished,
+            lost_frames: self.lost_frames - o.lost_frames,
+            queue_overflows: self.queue_overflows - o.queue_overflows,
+            blackholed_frames: self.blackholed_frames - o.blackholed_frames,
         }
     }
 }
 
 impl Counters {
     /// Returns the counters' names and values, for metrics.
-    pub fn named(&self) -> [(&'static str, f64); 6] {
+    pub fn named_values(&self) -> [(&'static str, f64); 6] {
         [
             ("frames", self.frames as f64),
             ("delivered", self.delivered as f64),
             ("octets", self.octets as f64),
-            ("lost", self.lost as f64),
-            ("overflow", self.overflow as f64),
-            ("vanished", self.vanished as f64),
+            ("lost", self.lost_frames as f64),
+            ("overflow", self.queue_overflows as f64),
+            ("vanished", self.blackholed_frames as f64),
         ]
     }
 }
 
 /// A sent frame that has not arrived; ordered by arrival.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Flying {
-    at: u64,
+struct FrameInTransit {
+    arrives_at: u64,
     number: u64,
     frame: Vec<u8>,
 }
@@ -107,22 +107,22 @@ struct Flying {
 pub struct LinkDirection {
     seed: u64,
     properties: DirectionProperties,
-    loss: State,
+    burst_state: BurstState,
     /// Number of frames that have passed the bottleneck.
-    number: u64,
-    waiting: VecDeque<Vec<u8>>,
+    sent_frame_count: u64,
+    waiting_frames: VecDeque<Vec<u8>>,
     /// Number of octets of the waiting frames.
-    octets: usize,
+    queued_octets: usize,
     /// Unsent part of the first frame, and the time since which it is being sent. The part is in bits times
     /// 1e9, so that a division by the rate gives nanoseconds.
-    left: (u64, u64),
-    flying: BinaryHeap<Reverse<Flying>>,
+    partly_sent_frame: (u64, u64),
+    frames_in_transit: BinaryHeap<Reverse<FrameInTransit>>,
     /// Time in nanoseconds at which the last sent frame arrives.
-    last: u64,
+    last_arrival_at: u64,
     counters: Counters,
 }
 
-const NANO: u64 = 1_000_000_000;
+const NANOSECONDS_PER_SECOND: u64 = 1_000_000_000;
 
 impl LinkDirection {
     /// Creates a direction without frames.
@@ -130,13 +130,13 @@ impl LinkDirection {
         Self {
             seed,
             properties,
-            loss: State::default(),
-            number: 0,
-            waiting: VecDeque::new(),
-            octets: 0,
-            left: (0, 0),
-            flying: BinaryHeap::new(),
-            last: 0,
+            burst_state: BurstState::default(),
+            sent_frame_count: 0,
+            waiting_frames: VecDeque::new(),
+            queued_octets: 0,
+            partly_sent_frame: (0, 0),
+            frames_in_transit: BinaryHeap::new(),
+            last_arrival_at: 0,
             counters: Counters::default(),
         }
     }
@@ -147,67 +147,67 @@ impl LinkDirection {
     }
 
     /// Sets the properties from `now` on.
-    pub fn set(&mut self, now: u64, properties: DirectionProperties) {
-        self.advance(now);
+    pub fn set_properties(&mut self, now: u64, properties: DirectionProperties) {
+        self.send_until(now);
         if let Some(rate) = self.properties.rate {
-            let sent = now.saturating_sub(self.left.1).saturating_mul(rate);
-            self.left = (self.left.0.saturating_sub(sent), now);
+            let sent = now.saturating_sub(self.partly_sent_frame.1).saturating_mul(rate);
+            self.partly_sent_frame = (self.partly_sent_frame.0.saturating_sub(sent), now);
         }
         self.properties = properties;
-        self.advance(now);
+        self.send_until(now);
     }
 
     /// Accepts a frame at the sending end.
     pub fn enqueue(&mut self, now: u64, frame: Vec<u8>) {
-        self.advance(now);
+        self.send_until(now);
         self.counters.frames += 1;
         if self.properties.rate.is_none() {
-            return self.fly(now, frame);
+            return self.start_transit(now, frame);
         }
-        if self.octets + frame.len() > self.properties.queue {
-            self.counters.overflow += 1;
+        if self.queued_octets + frame.len() > self.properties.queue_octets {
+            self.counters.queue_overflows += 1;
             return;
         }
-        if self.waiting.is_empty() {
-            self.left = (frame.len() as u64 * 8 * NANO, now);
+        if self.waiting_frames.is_empty() {
+            self.partly_sent_frame = (frame.len() as u64 * 8 * NANOSECONDS_PER_SECOND, now);
         }
-        self.octets += frame.len();
-        self.waiting.push_back(frame);
+        self.queued_octets += frame.len();
+        self.waiting_frames.push_back(frame);
     }
 
     /// Returns the time at which the first waiting frame has been sent completely; `None` if no frame waits,
     /// or the rate is 0.
-    fn sent_at(&self) -> Option<u64> {
-        self.waiting.front()?;
+    fn next_sent_at(&self) -> Option<u64> {
+        self.waiting_frames.front()?;
         match self.properties.rate {
-            None => Some(self.left.1),
+            None => Some(self.partly_sent_frame.1),
             Some(0) => None,
-            Some(rate) => Some(self.left.1 + self.left.0.div_ceil(rate)),
+            Some(rate) => Some(self.partly_sent_frame.1 + self.partly_sent_frame.0.div_ceil(rate)),
         }
     }
 
     /// Sends the waiting frames that are completely sent by the time `now`.
-    fn advance(&mut self, now: u64) {
-        while let Some(at) = self.sent_at().filter(|at| *at <= now) {
-            let Some(frame) = self.waiting.pop_front() else { return };
-            self.octets -= frame.len();
-            let next = self.waiting.front().map_or(0, |f| f.len() as u64 * 8 * NANO);
-            self.left = (next, at);
-            self.fly(at, frame);
+    fn send_until(&mut self, now: u64) {
+        while let Some(at) = self.next_sent_at().filter(|at| *at <= now) {
+            let Some(frame) = self.waiting_frames.pop_front() else { return };
+            self.queued_octets -= frame.len();
+            let next = self.waiting_frames.front().map_or(0, |f| f.len() as u64 * 8 * NANOSECONDS_PER_SECOND);
+            self.partly_sent_frame = (next, at);
+            self.start_transit(at, frame);
         }
     }
 
     /// Handles a frame that the bottleneck has completely sent.
-    fn fly(&mut self, at: u64, frame: Vec<u8>) {
-        let number = self.number;
-        self.number += 1;
+    fn start_transit(&mut self, at: u64, frame: Vec<u8>) {
+        let number = self.sent_frame_count;
+        self.sent_frame_count += 1;
         let p = &self.properties;
-        if p.blackhole {
-            self.counters.vanished += 1;
+        if p.drops_all_frames {
+            self.counters.blackholed_frames += 1;
             return;
         }
-        if self.loss.loses(&p.loss, self.seed, number) {
-            self.counters.lost += 1;
+        if self.burst_state.loses_frame(&p.loss, self.seed, number) {
+            self.counters.lost_frames += 1;
             return;
         }
         let jitter = match p.jitter {
@@ -215,26 +215,26 @@ impl LinkDirection {
             jitter => (uniform_draw(self.seed, DecisionKind::Jitter, &[number]) * jitter as f64) as u64,
         };
         let mut at = at + p.delay + jitter;
-        if !p.reorder {
-            at = at.max(self.last);
+        if !p.may_reorder {
+            at = at.max(self.last_arrival_at);
         }
-        self.last = self.last.max(at);
-        self.flying.push(Reverse(Flying { at, number, frame }));
+        self.last_arrival_at = self.last_arrival_at.max(at);
+        self.frames_in_transit.push(Reverse(FrameInTransit { arrives_at: at, number, frame }));
     }
 
     /// Returns the time at which the next frame arrives, or the first waiting frame has been sent; `None` if
     /// neither will happen.
     pub fn poll_timeout(&self) -> Option<u64> {
-        let arrival = self.flying.peek().map(|f| f.0.at);
-        self.sent_at().into_iter().chain(arrival).min()
+        let arrival = self.frames_in_transit.peek().map(|f| f.0.arrives_at);
+        self.next_sent_at().into_iter().chain(arrival).min()
     }
 
     /// Returns the next frame that has arrived by `now`, with its arrival time; `None` if no frame has
     /// arrived.
     pub fn poll_output(&mut self, now: u64) -> Option<(u64, Vec<u8>)> {
-        self.advance(now);
-        self.flying.peek().filter(|f| f.0.at <= now)?;
-        let Reverse(Flying { at, frame, .. }) = self.flying.pop()?;
+        self.send_until(now);
+        self.frames_in_transit.peek().filter(|f| f.0.arrives_at <= now)?;
+        let Reverse(FrameInTransit { arrives_at: at, frame, .. }) = self.frames_in_transit.pop()?;
         self.counters.delivered += 1;
         self.counters.octets += frame.len() as u64;
         Some((at, frame))

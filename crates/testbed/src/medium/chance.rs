@@ -21,20 +21,20 @@ pub enum DecisionKind {
 }
 
 /// Returns 64 random bits that the seed, the kind of decision and its subject `about` determine.
-pub fn draw(seed: u64, matter: DecisionKind, about: &[u64]) -> u64 {
-    let start = mix(seed ^ mix(matter as u64 + 1));
-    about.iter().fold(start, |state, word| mix(state ^ mix(*word)))
+pub fn random_bits(seed: u64, matter: DecisionKind, about: &[u64]) -> u64 {
+    let start = mix_bits(seed ^ mix_bits(matter as u64 + 1));
+    about.iter().fold(start, |state, word| mix_bits(state ^ mix_bits(*word)))
 }
 
 /// Returns a random number from 0 to below 1, determined as by [`draw`].
 pub fn uniform_draw(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
-    (draw(seed, matter, about) >> 11) as f64 / (1_u64 << 53) as f64
+    (random_bits(seed, matter, about) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Returns a random number of the normal distribution with mean 0 and deviation 1 (Box and Muller),
 /// determined as by [`draw`].
-pub fn normal(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
-    let bits = draw(seed, matter, about);
+pub fn normal_draw(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
+    let bits = random_bits(seed, matter, about);
     // The radius is never 0, because 0 has no logarithm.
     let radius = ((bits >> 32) as f64 + 1.0) / 4_294_967_296.0;
     let angle = (bits & 0xffff_ffff) as f64 / 4_294_967_296.0;
@@ -42,7 +42,7 @@ pub fn normal(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
 }
 
 /// Applies the finalizer of SplitMix64, after one step of its sequence.
-fn mix(value: u64) -> u64 {
+fn mix_bits(value: u64) -> u64 {
     let mut z = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -55,10 +55,11 @@ mod tests {
 
     #[test]
     fn random_draw_depends_only_on_its_key() {
-        assert_eq!(draw(7, DecisionKind::Loss, &[1, 2]), draw(7, DecisionKind::Loss, &[1, 2]));
-        let others = [draw(8, DecisionKind::Loss, &[1, 2]), draw(7, DecisionKind::Backoff, &[1, 2])];
-        assert!(others.iter().all(|d| *d != draw(7, DecisionKind::Loss, &[1, 2])));
-        assert_ne!(draw(7, DecisionKind::Loss, &[1, 2]), draw(7, DecisionKind::Loss, &[2, 1]));
+        assert_eq!(random_bits(7, DecisionKind::Loss, &[1, 2]), random_bits(7, DecisionKind::Loss, &[1, 2]));
+        let others =
+            [random_bits(8, DecisionKind::Loss, &[1, 2]), random_bits(7, DecisionKind::Backoff, &[1, 2])];
+        assert!(others.iter().all(|d| *d != random_bits(7, DecisionKind::Loss, &[1, 2])));
+        assert_ne!(random_bits(7, DecisionKind::Loss, &[1, 2]), random_bits(7, DecisionKind::Loss, &[2, 1]));
     }
 
     #[test]
@@ -66,7 +67,7 @@ mod tests {
         let n = 10_000_u64;
         let below: usize = (0..n).filter(|i| uniform_draw(3, DecisionKind::Loss, &[*i]) < 0.3).count();
         assert!((2800..3200).contains(&below), "{below} of {n} below 0.3");
-        let values: Vec<f64> = (0..n).map(|i| normal(3, DecisionKind::Shadowing, &[i])).collect();
+        let values: Vec<f64> = (0..n).map(|i| normal_draw(3, DecisionKind::Shadowing, &[i])).collect();
         let mean = values.iter().sum::<f64>() / n as f64;
         let square = values.iter().map(|v| v * v).sum::<f64>() / n as f64;
         assert!(mean.abs() < 0.05 && (square - 1.0).abs() < 0.06, "mean {mean}, square {square}");

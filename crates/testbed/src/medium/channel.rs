@@ -14,38 +14,41 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::sync::Arc;
 
-use super::chance::{DecisionKind, draw, uniform_draw};
+use super::chance::{DecisionKind, random_bits, uniform_draw};
 use super::mobility::Track;
 use super::propagation::Propagation;
 use super::stats::Counters;
-use super::timing::{Airtime, CCA, CW_MAX, CW_MIN, DIFS, SIFS, SLOT, TRIES};
+use super::timing::{
+    Airtime, CLEAR_CHANNEL_ASSESSMENT_TIME, CONTENTION_WINDOW_MAX, CONTENTION_WINDOW_MIN,
+    DISTRIBUTED_INTERFRAME_SPACE, MAX_TRANSMISSION_ATTEMPTS, SHORT_INTERFRAME_SPACE, SLOT_TIME,
+};
 
 /// A link-layer address.
-pub type Mac = [u8; 6];
+pub type MacAddress = [u8; 6];
 /// A frame with its Ethernet header, as the node's interface sends it.
 pub type Frame = Arc<[u8]>;
 
 /// Parameters of a channel.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Parameters {
+pub struct ChannelParameters {
     /// Seed of all random decisions except the shadowing.
     pub seed: u64,
     /// Propagation between radios.
     pub propagation: Propagation,
     /// Margin in dB by which a frame must be stronger than all others together to be received. With `None`
     /// overlapping frames are always lost.
-    pub capture: Option<f64>,
+    pub capture_threshold_db: Option<f64>,
     /// Share of the receivable frames that are lost at random, 0 to 1.
-    pub loss: f64,
+    pub loss_probability: f64,
     /// Durations of frames on the air.
     pub airtime: Airtime,
     /// Maximum number of frames that wait in a radio.
-    pub queue: usize,
+    pub queue_length: usize,
 }
 
 /// An event that the channel reports to its caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Output {
+pub enum ChannelOutput {
     /// A radio began to send a frame.
     Sent {
         /// Begin of the frame, in nanoseconds.
@@ -78,7 +81,7 @@ pub enum Output {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Event {
+enum ChannelEvent {
     /// A frame on the air ends.
     End(u64),
     /// A radio answers a frame with an acknowledgement.
@@ -94,14 +97,14 @@ enum Event {
 /// A frame on the air.
 #[derive(Debug)]
 struct Transmission {
-    radio: usize,
-    what: EventKind,
+    sender: usize,
+    content: TransmissionContent,
     /// Radios that sense the frame.
-    hearers: Vec<usize>,
+    sensing_radios: Vec<usize>,
 }
 
 #[derive(Debug, Clone)]
-enum EventKind {
+enum TransmissionContent {
     Data { frame: Frame, number: u64 },
     Acknowledgement { to: usize },
 }
@@ -111,8 +114,8 @@ enum EventKind {
 struct ArrivingFrame {
     transmission: u64,
     /// Margin above the receiver's sensitivity, in dB.
-    margin: f64,
-    spoiled: Option<LossCause>,
+    margin_db: f64,
+    loss_cause: Option<LossCause>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -126,94 +129,96 @@ enum LossCause {
 struct FrameToSend {
     frame: Frame,
     number: u64,
-    tries: u32,
+    attempts: u32,
 }
 
 #[derive(Debug)]
 struct Radio {
-    mac: Mac,
+    mac: MacAddress,
     track: Track,
     queue: VecDeque<Frame>,
-    current: Option<FrameToSend>,
+    frame_to_send: Option<FrameToSend>,
     /// Remaining slots of the back-off; `None` if the radio has not drawn a back-off.
-    backoff: Option<u32>,
+    backoff_slots: Option<u32>,
     /// Largest number of slots of the next back-off.
-    window: u32,
+    contention_window: u32,
     /// Number of frames on the air that this radio senses, including its own frame.
-    busy: u32,
+    busy_transmissions: u32,
     /// Time in nanoseconds at which the medium became busy or idle.
-    since: u64,
-    sending: bool,
+    channel_state_since: u64,
+    is_sending: bool,
     /// Whether the radio is behind a wall: no frame reaches it or leaves it, and the radio does not know
     /// that.
     is_walled: bool,
     /// Whether the radio waits for an acknowledgement.
-    waiting: bool,
+    awaits_acknowledgement: bool,
     /// Number of the present attempt or wait. Scheduled events with an older number have no effect.
-    token: u64,
-    frames: u64,
-    draws: u64,
-    arriving: Vec<ArrivingFrame>,
+    attempt_token: u64,
+    enqueued_frames: u64,
+    random_draws: u64,
+    arriving_frames: Vec<ArrivingFrame>,
     /// For each other radio, the number of its last frame that arrived here, to drop a second copy.
-    last: BTreeMap<usize, u64>,
+    last_frame_numbers: BTreeMap<usize, u64>,
     counters: Counters,
 }
 
 impl Radio {
     /// Returns the time at which the radio may send, if the medium stays idle.
-    fn free(&self) -> u64 {
-        self.since + DIFS + u64::from(self.backoff.unwrap_or(0)) * SLOT
+    fn may_send_at(&self) -> u64 {
+        self.channel_state_since
+            + DISTRIBUTED_INTERFRAME_SPACE
+            + u64::from(self.backoff_slots.unwrap_or(0)) * SLOT_TIME
     }
 }
 
 /// The channel with all its radios.
 #[derive(Debug)]
 pub struct Channel {
-    parameters: Parameters,
+    parameters: ChannelParameters,
     radios: Vec<Radio>,
-    air: BTreeMap<u64, Transmission>,
-    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
-    outputs: VecDeque<Output>,
+    transmissions_on_air: BTreeMap<u64, Transmission>,
+    events: BinaryHeap<Reverse<(u64, u64, ChannelEvent)>>,
+    outputs: VecDeque<ChannelOutput>,
     now: u64,
     /// Number of events so far. Events of the same time happen in the order of their numbers.
-    order: u64,
-    transmissions: u64,
+    event_count: u64,
+    transmission_count: u64,
     /// Time in nanoseconds of second 0 of the tracks.
-    epoch: u64,
+    track_start: u64,
 }
 
 impl Channel {
     /// Creates a channel with these radios. Second 0 of their tracks is at `epoch`.
-    pub fn new(parameters: Parameters, epoch: u64, radios: Vec<(Mac, Track)>) -> Channel {
+    pub fn new(parameters: ChannelParameters, epoch: u64, radios: Vec<(MacAddress, Track)>) -> Channel {
         let radio = |(mac, track)| Radio {
             mac,
             track,
             queue: VecDeque::new(),
-            current: None,
-            backoff: None,
-            window: CW_MIN,
-            busy: 0,
-            since: 0,
-            sending: false,
-            waiting: false,
-            token: 0,
-            frames: 0,
-            draws: 0,
-            arriving: Vec::new(),
-            last: BTreeMap::new(),
+            frame_to_send: None,
+            backoff_slots: None,
+            contention_window: CONTENTION_WINDOW_MIN,
+            busy_transmissions: 0,
+            channel_state_since: 0,
+            is_sending: false,
+            awaits_acknowledgement: false,
+            attempt_token: 0,
+            enqueued_frames: 0,
+            random_draws: 0,
+            arriving_frames: Vec::new(),
+            last_frame_numbers: BTreeMap::new(),
             is_walled: false,
             counters: Counters::default(),
         };
         Channel {
             parameters,
             radios: radios.into_iter().map(radio).collect(),
-            air: BTreeMap::new(),
+            transmissions_on_air: BTreeMap::new(),
             events: BinaryHeap::new(),
             outputs: VecDeque::new(),
             now: 0,
-            order: 0,
-            transmissions: 0,
-            epoch,
+            event_count: 0,
+            transmission_count: 0,
+            track_start: epoch,
         }
     }
 
@@ -222,13 +227,13 @@ impl Channel {
     pub fn enqueue(&mut self, now: u64, radio: usize, frame: Frame) {
         self.handle_timeout(now);
         let r = &mut self.radios[radio];
-        if r.queue.len() >= self.parameters.queue {
-            r.counters.overflow += 1;
-            self.outputs.push_back(Output::Done { radio, frame, tries: 0, acknowledged: false });
+        if r.queue.len() >= self.parameters.queue_length {
+            r.counters.queue_overflows += 1;
+            self.outputs.push_back(ChannelOutput::Done { radio, frame, tries: 0, acknowledged: false });
             return;
         }
         r.queue.push_back(frame);
-        self.next_frame(radio);
+        self.take_next_frame(radio);
     }
 
     /// Returns the time at which the caller must call [`Channel::handle_timeout`]; `None` if no event is
@@ -246,91 +251,95 @@ impl Channel {
         {
             self.now = self.now.max(at);
             match event {
-                Event::End(transmission) => self.end(transmission),
-                Event::Acknowledge { radio, transmission, to } => self.acknowledge(radio, transmission, to),
-                Event::Attempt { radio, token } => self.attempt(radio, token),
-                Event::NoAcknowledgement { radio, token } => self.try_again(radio, token),
-                Event::Noticed(transmission) => self.noticed(transmission),
+                ChannelEvent::End(transmission) => self.end_transmission(transmission),
+                ChannelEvent::Acknowledge { radio, transmission, to } => {
+                    self.send_acknowledgement(radio, transmission, to)
+                }
+                ChannelEvent::Attempt { radio, token } => self.attempt_transmission(radio, token),
+                ChannelEvent::NoAcknowledgement { radio, token } => self.retry_after_timeout(radio, token),
+                ChannelEvent::Noticed(transmission) => self.start_sensing_transmission(transmission),
             }
         }
         self.now = self.now.max(now);
     }
 
     /// Returns the next output that the caller has to execute; `None` if all are executed.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    pub fn poll_output(&mut self) -> Option<ChannelOutput> {
         self.outputs.pop_front()
     }
 
     /// Returns the present counters of each radio.
     pub fn counters(&self) -> Vec<Counters> {
         let counters = |r: &Radio| {
-            let busy = if r.busy > 0 { self.now - r.since } else { 0 };
-            Counters { busy: r.counters.busy + busy, ..r.counters }
+            let busy = if r.busy_transmissions > 0 { self.now - r.channel_state_since } else { 0 };
+            Counters { busy_nanoseconds: r.counters.busy_nanoseconds + busy, ..r.counters }
         };
         self.radios.iter().map(counters).collect()
     }
 
-    fn plan(&mut self, at: u64, event: Event) {
-        self.order += 1;
-        self.events.push(Reverse((at, self.order, event)));
+    fn schedule_event(&mut self, at: u64, event: ChannelEvent) {
+        self.event_count += 1;
+        self.events.push(Reverse((at, self.event_count, event)));
     }
 
     /// Draws a random number of slots for a radio's back-off.
     fn draw_backoff(&mut self, radio: usize) {
         let r = &mut self.radios[radio];
-        r.draws += 1;
-        let bits = draw(self.parameters.seed, DecisionKind::Backoff, &[radio as u64, r.draws]);
-        r.backoff = Some((bits % u64::from(r.window + 1)) as u32);
+        r.random_draws += 1;
+        let bits = random_bits(self.parameters.seed, DecisionKind::Backoff, &[radio as u64, r.random_draws]);
+        r.backoff_slots = Some((bits % u64::from(r.contention_window + 1)) as u32);
     }
 
     /// If the radio has no frame to send, takes the next one from its queue.
-    fn next_frame(&mut self, radio: usize) {
+    fn take_next_frame(&mut self, radio: usize) {
         let now = self.now;
         let r = &mut self.radios[radio];
-        if r.current.is_some() {
+        if r.frame_to_send.is_some() {
             return;
         }
         let Some(frame) = r.queue.pop_front() else { return };
-        r.frames += 1;
-        r.current = Some(FrameToSend { frame, number: r.frames, tries: 0 });
-        if r.backoff.is_none() && (r.busy > 0 || now < r.since + DIFS) {
+        r.enqueued_frames += 1;
+        r.frame_to_send = Some(FrameToSend { frame, number: r.enqueued_frames, attempts: 0 });
+        if r.backoff_slots.is_none()
+            && (r.busy_transmissions > 0 || now < r.channel_state_since + DISTRIBUTED_INTERFRAME_SPACE)
+        {
             self.draw_backoff(radio);
         }
-        self.plan_attempt(radio);
+        self.schedule_attempt(radio);
     }
 
     /// Schedules the sending of the current frame, while the medium is idle.
-    fn plan_attempt(&mut self, radio: usize) {
+    fn schedule_attempt(&mut self, radio: usize) {
         let r = &mut self.radios[radio];
-        r.token += 1;
-        if r.current.is_none() || r.waiting || r.busy > 0 {
+        r.attempt_token += 1;
+        if r.frame_to_send.is_none() || r.awaits_acknowledgement || r.busy_transmissions > 0 {
             return;
         }
-        let (at, token) = (r.free().max(self.now), r.token);
-        self.plan(at, Event::Attempt { radio, token });
+        let (at, token) = (r.may_send_at().max(self.now), r.attempt_token);
+        self.schedule_event(at, ChannelEvent::Attempt { radio, token });
     }
 
-    fn attempt(&mut self, radio: usize, token: u64) {
+    fn attempt_transmission(&mut self, radio: usize, token: u64) {
         let r = &mut self.radios[radio];
-        if r.token != token || r.sending {
+        if r.attempt_token != token || r.is_sending {
             return;
         }
-        let Some(current) = &mut r.current else { return };
-        current.tries += 1;
-        let (frame, number, tries) = (current.frame.clone(), current.number, current.tries);
-        r.backoff = None;
-        r.counters.sent += 1;
+        let Some(current) = &mut r.frame_to_send else { return };
+        current.attempts += 1;
+        let (frame, number, tries) = (current.frame.clone(), current.number, current.attempts);
+        r.backoff_slots = None;
+        r.counters.sent_frames += 1;
         r.counters.retries += u64::from(tries > 1);
-        self.outputs.push_back(Output::Sent { at: self.now, radio, frame: frame.clone() });
-        let airtime = self.parameters.airtime.of_frame(frame.len());
-        self.transmit(radio, EventKind::Data { frame, number }, airtime);
+        self.outputs.push_back(ChannelOutput::Sent { at: self.now, radio, frame: frame.clone() });
+        let airtime = self.parameters.airtime.frame_airtime(frame.len());
+        self.start_transmission(radio, TransmissionContent::Data { frame, number }, airtime);
     }
 
-    fn acknowledge(&mut self, radio: usize, transmission: u64, to: usize) {
-        debug_assert!(self.transmissions >= transmission);
-        if !self.radios[radio].sending {
-            let airtime = self.parameters.airtime.of_acknowledgement();
-            self.transmit(radio, EventKind::Acknowledgement { to }, airtime);
+    fn send_acknowledgement(&mut self, radio: usize, transmission: u64, to: usize) {
+        debug_assert!(self.transmission_count >= transmission);
+        if !self.radios[radio].is_sending {
+            let airtime = self.parameters.airtime.acknowledgement_airtime();
+            self.start_transmission(radio, TransmissionContent::Acknowledgement { to }, airtime);
         }
     }
 
@@ -343,220 +352,241 @@ impl Channel {
 
     /// Gives a radio another link-layer address. From now on the radio receives and acknowledges frames to
     /// that address.
-    pub fn set_address(&mut self, radio: usize, mac: Mac) {
+    pub fn set_address(&mut self, radio: usize, mac: MacAddress) {
         if let Some(radio) = self.radios.get_mut(radio) {
             radio.mac = mac;
         }
     }
 
     /// Returns the link-layer address of a radio; `None` if no radio has this index.
-    pub fn address(&self, radio: usize) -> Option<Mac> {
+    pub fn address(&self, radio: usize) -> Option<MacAddress> {
         self.radios.get(radio).map(|radio| radio.mac)
     }
 
     /// Puts a frame on the air.
-    fn transmit(&mut self, radio: usize, what: EventKind, airtime: u64) {
-        let seconds = (self.now as f64 - self.epoch as f64) / 1e9;
-        self.transmissions += 1;
-        let transmission = self.transmissions;
+    fn start_transmission(&mut self, radio: usize, what: TransmissionContent, airtime: u64) {
+        let seconds = (self.now as f64 - self.track_start as f64) / 1e9;
+        self.transmission_count += 1;
+        let transmission = self.transmission_count;
         let propagation = &self.parameters.propagation;
         let mut hearers = Vec::new();
         let walled = self.radios[radio].is_walled;
-        if let Some(place) = self.radios[radio].track.at(seconds).filter(|_| !walled) {
+        if let Some(place) = self.radios[radio].track.position_at(seconds).filter(|_| !walled) {
             let others = self.radios.iter_mut().enumerate();
             for (n, other) in others.filter(|(n, other)| *n != radio && !other.is_walled) {
-                let Some(there) = other.track.at(seconds) else { continue };
+                let Some(there) = other.track.position_at(seconds) else { continue };
                 let margin = propagation.link_margin_db((radio, place), (n, there));
                 if margin < propagation.min_noticed_margin_db() {
                     continue;
                 }
                 hearers.push(n);
-                let spoiled = other.sending.then_some(LossCause::HalfDuplex);
-                other.arriving.push(ArrivingFrame { transmission, margin, spoiled });
-                spoil(&mut other.arriving, self.parameters.capture);
+                let spoiled = other.is_sending.then_some(LossCause::HalfDuplex);
+                other.arriving_frames.push(ArrivingFrame {
+                    transmission,
+                    margin_db: margin,
+                    loss_cause: spoiled,
+                });
+                mark_collisions(&mut other.arriving_frames, self.parameters.capture_threshold_db);
             }
         }
         let r = &mut self.radios[radio];
-        r.sending = true;
-        r.counters.airtime += airtime;
-        for arriving in &mut r.arriving {
-            arriving.spoiled.get_or_insert(LossCause::HalfDuplex);
+        r.is_sending = true;
+        r.counters.airtime_nanoseconds += airtime;
+        for arriving in &mut r.arriving_frames {
+            arriving.loss_cause.get_or_insert(LossCause::HalfDuplex);
         }
-        self.air.insert(transmission, Transmission { radio, what, hearers });
-        self.becomes_busy(radio);
-        self.plan(self.now + CCA, Event::Noticed(transmission));
-        self.plan(self.now + airtime, Event::End(transmission));
+        self.transmissions_on_air
+            .insert(transmission, Transmission { sender: radio, content: what, sensing_radios: hearers });
+        self.handle_channel_busy(radio);
+        self.schedule_event(self.now + CLEAR_CHANNEL_ASSESSMENT_TIME, ChannelEvent::Noticed(transmission));
+        self.schedule_event(self.now + airtime, ChannelEvent::End(transmission));
     }
 
-    fn noticed(&mut self, transmission: u64) {
-        let Some(hearers) = self.air.get(&transmission).map(|t| t.hearers.clone()) else { return };
+    fn start_sensing_transmission(&mut self, transmission: u64) {
+        let Some(hearers) = self.transmissions_on_air.get(&transmission).map(|t| t.sensing_radios.clone())
+        else {
+            return;
+        };
         for radio in hearers {
-            self.becomes_busy(radio);
+            self.handle_channel_busy(radio);
         }
     }
 
-    fn becomes_busy(&mut self, radio: usize) {
+    fn handle_channel_busy(&mut self, radio: usize) {
         let now = self.now;
         let r = &mut self.radios[radio];
-        r.busy += 1;
-        if r.busy > 1 {
+        r.busy_transmissions += 1;
+        if r.busy_transmissions > 1 {
             return;
         }
-        let contends = r.current.is_some() && !r.waiting && !r.sending;
-        let elapsed = now.saturating_sub(r.since + DIFS) / SLOT;
-        r.backoff = match r.backoff {
-            Some(_) if !contends && now >= r.free() => None,
+        let contends = r.frame_to_send.is_some() && !r.awaits_acknowledgement && !r.is_sending;
+        let elapsed = now.saturating_sub(r.channel_state_since + DISTRIBUTED_INTERFRAME_SPACE) / SLOT_TIME;
+        r.backoff_slots = match r.backoff_slots {
+            Some(_) if !contends && now >= r.may_send_at() => None,
             Some(slots) => Some(slots.saturating_sub(u32::try_from(elapsed).unwrap_or(u32::MAX))),
             None => None,
         };
-        r.since = now;
-        r.token += u64::from(!r.waiting);
-        if contends && r.backoff.is_none() {
+        r.channel_state_since = now;
+        r.attempt_token += u64::from(!r.awaits_acknowledgement);
+        if contends && r.backoff_slots.is_none() {
             self.draw_backoff(radio);
         }
     }
 
-    fn becomes_idle(&mut self, radio: usize) {
+    fn handle_channel_idle(&mut self, radio: usize) {
         let now = self.now;
         let r = &mut self.radios[radio];
-        r.busy -= 1;
-        if r.busy > 0 {
+        r.busy_transmissions -= 1;
+        if r.busy_transmissions > 0 {
             return;
         }
-        r.counters.busy += now - r.since;
-        r.since = now;
-        if !r.waiting {
-            self.plan_attempt(radio);
+        r.counters.busy_nanoseconds += now - r.channel_state_since;
+        r.channel_state_since = now;
+        if !r.awaits_acknowledgement {
+            self.schedule_attempt(radio);
         }
     }
 
     /// Handles the end of a frame on the air.
-    fn end(&mut self, transmission: u64) {
-        let Some(Transmission { radio, what, hearers }) = self.air.remove(&transmission) else { return };
-        self.radios[radio].sending = false;
+    fn end_transmission(&mut self, transmission: u64) {
+        let Some(Transmission { sender: radio, content: what, sensing_radios: hearers }) =
+            self.transmissions_on_air.remove(&transmission)
+        else {
+            return;
+        };
+        self.radios[radio].is_sending = false;
         for hearer in hearers {
-            let arriving = &mut self.radios[hearer].arriving;
+            let arriving = &mut self.radios[hearer].arriving_frames;
             let found = arriving.iter().position(|a| a.transmission == transmission);
             let arrived = found.map(|at| arriving.swap_remove(at));
-            self.becomes_idle(hearer);
+            self.handle_channel_idle(hearer);
             if let Some(arrived) =
-                arrived.filter(|a| a.margin >= self.parameters.propagation.min_readable_margin_db())
+                arrived.filter(|a| a.margin_db >= self.parameters.propagation.min_readable_margin_db())
             {
-                self.arrived(hearer, radio, transmission, &what, arrived.spoiled);
+                self.handle_readable_frame(hearer, radio, transmission, &what, arrived.loss_cause);
             }
         }
         let r = &mut self.radios[radio];
         match &what {
-            EventKind::Data { frame, .. } if is_group(frame) => {
-                let current = r.current.take();
-                self.becomes_idle(radio);
-                self.finish(radio, current, false);
+            TransmissionContent::Data { frame, .. } if is_group_frame(frame) => {
+                let current = r.frame_to_send.take();
+                self.handle_channel_idle(radio);
+                self.finish_frame(radio, current, false);
             }
-            EventKind::Data { .. } => {
-                r.waiting = true;
-                r.token += 1;
-                let token = r.token;
+            TransmissionContent::Data { .. } => {
+                r.awaits_acknowledgement = true;
+                r.attempt_token += 1;
+                let token = r.attempt_token;
                 let at = self.now + self.parameters.airtime.acknowledgement_timeout();
-                self.plan(at, Event::NoAcknowledgement { radio, token });
-                self.becomes_idle(radio);
+                self.schedule_event(at, ChannelEvent::NoAcknowledgement { radio, token });
+                self.handle_channel_idle(radio);
             }
-            EventKind::Acknowledgement { .. } => self.becomes_idle(radio),
+            TransmissionContent::Acknowledgement { .. } => self.handle_channel_idle(radio),
         }
     }
 
     /// Handles the end of a frame that a receiver could read.
-    fn arrived(
+    fn handle_readable_frame(
         &mut self,
         radio: usize,
         from: usize,
         transmission: u64,
-        what: &EventKind,
+        what: &TransmissionContent,
         spoiled: Option<LossCause>,
     ) {
         let at = self.now;
         let r = &mut self.radios[radio];
         let lost = || {
             let about = [transmission, from as u64, radio as u64];
-            self.parameters.loss > 0.0
-                && uniform_draw(self.parameters.seed, DecisionKind::Loss, &about) < self.parameters.loss
+            self.parameters.loss_probability > 0.0
+                && uniform_draw(self.parameters.seed, DecisionKind::Loss, &about)
+                    < self.parameters.loss_probability
         };
         match (what, spoiled) {
-            (EventKind::Data { frame, .. }, _) if !is_group(frame) && !is_for(r.mac, frame) => {}
-            (EventKind::Data { .. }, Some(LossCause::Collision)) => r.counters.collided += 1,
-            (EventKind::Data { .. }, Some(LossCause::HalfDuplex)) => r.counters.half_duplex += 1,
-            (EventKind::Data { .. }, None) if lost() => r.counters.lost += 1,
-            (EventKind::Data { frame, number }, None) => {
-                let to_me = is_for(r.mac, frame);
-                if !to_me || r.last.insert(from, *number) != Some(*number) {
-                    r.counters.received += 1;
-                    self.outputs.push_back(Output::Received { at, radio, frame: frame.clone() });
+            (TransmissionContent::Data { frame, .. }, _)
+                if !is_group_frame(frame) && !is_addressed_to(r.mac, frame) => {}
+            (TransmissionContent::Data { .. }, Some(LossCause::Collision)) => r.counters.collided_frames += 1,
+            (TransmissionContent::Data { .. }, Some(LossCause::HalfDuplex)) => {
+                r.counters.half_duplex_losses += 1
+            }
+            (TransmissionContent::Data { .. }, None) if lost() => r.counters.random_losses += 1,
+            (TransmissionContent::Data { frame, number }, None) => {
+                let to_me = is_addressed_to(r.mac, frame);
+                if !to_me || r.last_frame_numbers.insert(from, *number) != Some(*number) {
+                    r.counters.received_frames += 1;
+                    self.outputs.push_back(ChannelOutput::Received { at, radio, frame: frame.clone() });
                 }
                 if to_me {
-                    self.plan(at + SIFS, Event::Acknowledge { radio, transmission, to: from });
+                    self.schedule_event(
+                        at + SHORT_INTERFRAME_SPACE,
+                        ChannelEvent::Acknowledge { radio, transmission, to: from },
+                    );
                 }
             }
-            (EventKind::Acknowledgement { to }, None) if *to == radio && r.waiting && !lost() => {
-                r.waiting = false;
-                let current = r.current.take();
-                self.finish(radio, current, true);
+            (TransmissionContent::Acknowledgement { to }, None)
+                if *to == radio && r.awaits_acknowledgement && !lost() =>
+            {
+                r.awaits_acknowledgement = false;
+                let current = r.frame_to_send.take();
+                self.finish_frame(radio, current, true);
             }
-            (EventKind::Acknowledgement { .. }, _) => {}
+            (TransmissionContent::Acknowledgement { .. }, _) => {}
         }
     }
 
     /// Handles a missing acknowledgement.
-    fn try_again(&mut self, radio: usize, token: u64) {
+    fn retry_after_timeout(&mut self, radio: usize, token: u64) {
         let r = &mut self.radios[radio];
-        if r.token != token || !r.waiting {
+        if r.attempt_token != token || !r.awaits_acknowledgement {
             return;
         }
-        r.waiting = false;
-        if r.current.as_ref().is_none_or(|c| c.tries >= TRIES) {
-            r.counters.unacknowledged += 1;
-            let current = r.current.take();
-            self.finish(radio, current, false);
+        r.awaits_acknowledgement = false;
+        if r.frame_to_send.as_ref().is_none_or(|c| c.attempts >= MAX_TRANSMISSION_ATTEMPTS) {
+            r.counters.unacknowledged_frames += 1;
+            let current = r.frame_to_send.take();
+            self.finish_frame(radio, current, false);
         } else {
-            r.window = (r.window * 2 + 1).min(CW_MAX);
+            r.contention_window = (r.contention_window * 2 + 1).min(CONTENTION_WINDOW_MAX);
             self.draw_backoff(radio);
-            self.plan_attempt(radio);
+            self.schedule_attempt(radio);
         }
     }
 
     /// Ends the current frame. A back-off precedes the next frame (IEEE 802.11-2020 10.3.4.3).
-    fn finish(&mut self, radio: usize, current: Option<FrameToSend>, acknowledged: bool) {
-        if let Some(FrameToSend { frame, tries, .. }) = current {
-            self.outputs.push_back(Output::Done { radio, frame, tries, acknowledged });
+    fn finish_frame(&mut self, radio: usize, current: Option<FrameToSend>, acknowledged: bool) {
+        if let Some(FrameToSend { frame, attempts: tries, .. }) = current {
+            self.outputs.push_back(ChannelOutput::Done { radio, frame, tries, acknowledged });
         }
         let r = &mut self.radios[radio];
-        r.window = CW_MIN;
+        r.contention_window = CONTENTION_WINDOW_MIN;
         self.draw_backoff(radio);
-        self.next_frame(radio);
+        self.take_next_frame(radio);
     }
 }
 
 /// Returns whether the frame is for the station with this address.
-fn is_for(mac: Mac, frame: &[u8]) -> bool {
+fn is_addressed_to(mac: MacAddress, frame: &[u8]) -> bool {
     frame.get(..6).is_some_and(|to| to == mac)
 }
 
 /// Returns whether the frame is for all stations or a group.
-fn is_group(frame: &[u8]) -> bool {
+fn is_group_frame(frame: &[u8]) -> bool {
     frame.first().is_some_and(|octet| octet & 1 == 1)
 }
 
 /// Marks frames as lost that arrive at a receiver at the same time. With capture, the receiver still gets a
 /// frame that is strong enough.
-fn spoil(arriving: &mut [ArrivingFrame], capture: Option<f64>) {
+fn mark_collisions(arriving: &mut [ArrivingFrame], capture: Option<f64>) {
     if arriving.len() < 2 {
         return;
     }
     let power = |margin: f64| 10_f64.powf(margin / 10.0);
-    let all: f64 = arriving.iter().map(|a| power(a.margin)).sum();
+    let all: f64 = arriving.iter().map(|a| power(a.margin_db)).sum();
     for one in arriving {
-        let own = power(one.margin);
+        let own = power(one.margin_db);
         let stronger = 10.0 * (own / (all - own).max(f64::MIN_POSITIVE)).log10();
         if capture.is_none_or(|needed| stronger < needed) {
-            one.spoiled.get_or_insert(LossCause::Collision);
+            one.loss_cause.get_or_insert(LossCause::Collision);
         }
     }
 }

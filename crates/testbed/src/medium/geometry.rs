@@ -8,7 +8,7 @@
 /// Semi-major axis of WGS 84, metres.
 const A: f64 = 6_378_137.0;
 /// Square of the first eccentricity of WGS 84.
-const E2: f64 = 6.694_379_990_14e-3;
+const WGS84_ECCENTRICITY_SQUARED: f64 = 6.694_379_990_14e-3;
 
 /// A place on the map.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -21,12 +21,12 @@ pub struct Point {
 
 impl Point {
     /// Returns the distance between two places in metres.
-    pub fn distance(self, other: Point) -> f64 {
+    pub fn distance_to(self, other: Point) -> f64 {
         (self.x - other.x).hypot(self.y - other.y)
     }
 
     /// Returns the place on the line to another place, at the fraction `share` of its length.
-    pub fn towards(self, other: Point, share: f64) -> Point {
+    pub fn point_towards(self, other: Point, share: f64) -> Point {
         Point { x: self.x + share * (other.x - self.x), y: self.y + share * (other.y - self.y) }
     }
 }
@@ -44,8 +44,8 @@ impl Origin {
     /// Creates a map around this latitude and longitude.
     pub fn new(latitude: f64, longitude: f64) -> Origin {
         let (sin, cos) = latitude.to_radians().sin_cos();
-        let w = 1.0 - E2 * sin * sin;
-        let (meridian, normal) = (A * (1.0 - E2) / w.powf(1.5), A / w.sqrt());
+        let w = 1.0 - WGS84_ECCENTRICITY_SQUARED * sin * sin;
+        let (meridian, normal) = (A * (1.0 - WGS84_ECCENTRICITY_SQUARED) / w.powf(1.5), A / w.sqrt());
         Origin {
             latitude,
             longitude,
@@ -55,7 +55,7 @@ impl Origin {
     }
 
     /// Returns latitude and longitude of a place.
-    pub fn degrees(&self, place: Point) -> (f64, f64) {
+    pub fn to_degrees(&self, place: Point) -> (f64, f64) {
         (
             self.latitude + place.y / self.metres_per_degree_north,
             self.longitude + place.x / self.metres_per_degree_east,
@@ -63,7 +63,7 @@ impl Origin {
     }
 
     /// Returns the place at a latitude and longitude.
-    pub fn place(&self, latitude: f64, longitude: f64) -> Point {
+    pub fn point_at(&self, latitude: f64, longitude: f64) -> Point {
         Point {
             x: (longitude - self.longitude) * self.metres_per_degree_east,
             y: (latitude - self.latitude) * self.metres_per_degree_north,
@@ -98,8 +98,8 @@ mod tests {
             let origin = Origin::new(latitude, longitude);
             for (x, y) in [(0.0, 0.0), (1000.0, 0.0), (0.0, -2000.0), (-3000.0, 4000.0), (15e3, -13e3)] {
                 let place = Point { x, y };
-                let (to_latitude, to_longitude) = origin.degrees(place);
-                assert!(origin.place(to_latitude, to_longitude).distance(place) < 1e-6);
+                let (to_latitude, to_longitude) = origin.to_degrees(place);
+                assert!(origin.point_at(to_latitude, to_longitude).distance_to(place) < 1e-6);
                 let metres: f64 = wgs84.inverse(latitude, longitude, to_latitude, to_longitude);
                 let error = (metres - x.hypot(y)).abs();
                 assert!(error <= x.hypot(y) * 0.003, "{latitude} {place:?}: {error} m");
@@ -110,6 +110,6 @@ mod tests {
     #[test]
     fn position_between_two_points_is_interpolated() {
         let (a, b) = (Point { x: 0.0, y: 0.0 }, Point { x: 30.0, y: 40.0 });
-        assert_eq!((a.distance(b), a.towards(b, 0.5)), (50.0, Point { x: 15.0, y: 20.0 }));
+        assert_eq!((a.distance_to(b), a.point_towards(b, 0.5)), (50.0, Point { x: 15.0, y: 20.0 }));
     }
 }

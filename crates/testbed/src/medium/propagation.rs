@@ -6,26 +6,26 @@
 //! both directions. It changes whenever an end has moved by the decorrelation distance (Gudmundson 1991, in
 //! steps). Without shadowing the range is a circle (unit disc model).
 
-use super::chance::{DecisionKind, normal};
+use super::chance::{DecisionKind, normal_draw};
 use super::geometry::Point;
 
 /// Smallest distance in the formula, in metres: a nearer frame is not stronger.
-const NEAREST: f64 = 1.0;
+const NEAREST_DISTANCE_METRES: f64 = 1.0;
 
 /// Parameters of the radio propagation in a scenario.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Propagation {
     /// Distance at which a frame is just readable without shadowing, in metres.
-    pub range: f64,
+    pub range_metres: f64,
     /// Distance in metres up to which a radio senses a frame, without shadowing. Frames also disturb each
     /// other up to this distance.
-    pub sense_range: f64,
+    pub sense_range_metres: f64,
     /// Path loss exponent.
-    pub exponent: f64,
+    pub path_loss_exponent: f64,
     /// Standard deviation of the shadowing, dB.
-    pub shadowing: f64,
+    pub shadowing_db: f64,
     /// Distance in metres after which a moving node gets another value of the shadowing.
-    pub decorrelation: f64,
+    pub decorrelation_metres: f64,
     /// Seed of the shadowing.
     pub seed: u64,
 }
@@ -34,16 +34,16 @@ impl Propagation {
     /// Returns by how many dB the strength of a frame from one radio to another exceeds the limit of
     /// reception.
     pub fn link_margin_db(&self, from: (usize, Point), to: (usize, Point)) -> f64 {
-        let distance = from.1.distance(to.1).max(NEAREST);
-        let loss = 10.0 * self.exponent * (self.range / distance).log10();
-        if self.shadowing == 0.0 {
+        let distance = from.1.distance_to(to.1).max(NEAREST_DISTANCE_METRES);
+        let loss = 10.0 * self.path_loss_exponent * (self.range_metres / distance).log10();
+        if self.shadowing_db == 0.0 {
             return loss;
         }
         let (low, high) = if from.0 < to.0 { (from, to) } else { (to, from) };
-        let cell = |metres: f64| (metres / self.decorrelation).floor() as i64 as u64;
+        let cell = |metres: f64| (metres / self.decorrelation_metres).floor() as i64 as u64;
         let about =
             [low.0 as u64, high.0 as u64, cell(low.1.x), cell(low.1.y), cell(high.1.x), cell(high.1.y)];
-        loss + self.shadowing * normal(self.seed, DecisionKind::Shadowing, &about)
+        loss + self.shadowing_db * normal_draw(self.seed, DecisionKind::Shadowing, &about)
     }
 
     /// Returns the lowest margin in dB at which a frame is readable.
@@ -54,7 +54,7 @@ impl Propagation {
 
     /// Returns the lowest margin in dB at which a frame keeps the medium busy and spoils other frames.
     pub fn min_noticed_margin_db(&self) -> f64 {
-        10.0 * self.exponent * (self.range / self.sense_range).log10() - 1e-9
+        10.0 * self.path_loss_exponent * (self.range_metres / self.sense_range_metres).log10() - 1e-9
     }
 }
 
@@ -62,25 +62,25 @@ impl Propagation {
 mod tests {
     use super::*;
 
-    fn disc() -> Propagation {
+    fn range_without_shadowing() -> Propagation {
         Propagation {
-            range: 400.0,
-            sense_range: 600.0,
-            exponent: 2.0,
-            shadowing: 0.0,
-            decorrelation: 25.0,
+            range_metres: 400.0,
+            sense_range_metres: 600.0,
+            path_loss_exponent: 2.0,
+            shadowing_db: 0.0,
+            decorrelation_metres: 25.0,
             seed: 1,
         }
     }
 
-    fn at(x: f64) -> Point {
+    fn node_at(x: f64) -> Point {
         Point { x, y: 0.0 }
     }
 
     #[test]
     fn radio_range_without_shadowing_is_a_disc() {
-        let p = disc();
-        let margin = |d: f64| p.link_margin_db((0, at(0.0)), (1, at(d)));
+        let p = range_without_shadowing();
+        let margin = |d: f64| p.link_margin_db((0, node_at(0.0)), (1, node_at(d)));
         assert!(margin(400.0) >= p.min_readable_margin_db() && margin(400.01) < p.min_readable_margin_db());
         assert!(margin(600.0) >= p.min_noticed_margin_db() && margin(600.01) < p.min_noticed_margin_db());
         // At half the distance a frame is 6 dB stronger. At distance 0 the margin is finite.
@@ -90,25 +90,27 @@ mod tests {
 
     #[test]
     fn shadowing_depends_on_link_and_position() {
-        let p = Propagation { shadowing: 6.0, exponent: 2.7, ..disc() };
-        let (a, b) = ((3, at(0.0)), (9, at(300.0)));
+        let p = Propagation { shadowing_db: 6.0, path_loss_exponent: 2.7, ..range_without_shadowing() };
+        let (a, b) = ((3, node_at(0.0)), (9, node_at(300.0)));
         assert_eq!(p.link_margin_db(a, b), p.link_margin_db(b, a));
         assert_eq!(p.link_margin_db(a, b), p.link_margin_db(a, b));
-        let plain = Propagation { shadowing: 0.0, ..p.clone() };
+        let plain = Propagation { shadowing_db: 0.0, ..p.clone() };
         let shadow = |p: &Propagation, b: (usize, Point)| p.link_margin_db(a, b) - plain.link_margin_db(a, b);
         // The shadowing is constant within a square of 25 m. It differs in the next square, for other radios,
         // and with another seed.
-        assert!((shadow(&p, (9, at(301.0))) - shadow(&p, b)).abs() < 1e-9);
-        assert_ne!(shadow(&p, (9, at(330.0))), shadow(&p, b));
+        assert!((shadow(&p, (9, node_at(301.0))) - shadow(&p, b)).abs() < 1e-9);
+        assert_ne!(shadow(&p, (9, node_at(330.0))), shadow(&p, b));
         assert_ne!(shadow(&p, (8, b.1)), shadow(&p, b));
         assert_ne!(shadow(&Propagation { seed: 2, ..p.clone() }, b), shadow(&p, b));
     }
 
     #[test]
     fn shadowing_lets_half_of_the_frames_reach_the_range() {
-        let p = Propagation { shadowing: 6.0, ..disc() };
+        let p = Propagation { shadowing_db: 6.0, ..range_without_shadowing() };
         let reached = (0..1000)
-            .filter(|n| p.link_margin_db((0, at(0.0)), (n + 1, at(400.0))) >= p.min_readable_margin_db())
+            .filter(|n| {
+                p.link_margin_db((0, node_at(0.0)), (n + 1, node_at(400.0))) >= p.min_readable_margin_db()
+            })
             .count();
         assert!((450..550).contains(&reached), "{reached} of 1000");
     }

@@ -6,40 +6,40 @@ use std::ops::Sub;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Number of frames on the air without acknowledgements; each try counts.
-    pub sent: u64,
+    pub sent_frames: u64,
     /// Number of repeated tries, which are included in `sent`.
     pub retries: u64,
     /// Unicast frames that the radio gave up without an acknowledgement.
-    pub unacknowledged: u64,
+    pub unacknowledged_frames: u64,
     /// Frames that the full queue dropped.
-    pub overflow: u64,
+    pub queue_overflows: u64,
     /// Frames for this node that the radio received.
-    pub received: u64,
+    pub received_frames: u64,
     /// Frames for this node within range that overlapping frames spoiled.
-    pub collided: u64,
+    pub collided_frames: u64,
     /// Frames for this node that the radio missed because it was sending.
-    pub half_duplex: u64,
+    pub half_duplex_losses: u64,
     /// Frames for this node that the radio lost at random.
-    pub lost: u64,
+    pub random_losses: u64,
     /// Nanoseconds of sending, including acknowledgements.
-    pub airtime: u64,
+    pub airtime_nanoseconds: u64,
     /// Nanoseconds in which the medium was busy at this radio: own frames and sensed frames.
-    pub busy: u64,
+    pub busy_nanoseconds: u64,
 }
 
 impl Counters {
     /// Returns the counters' names and values, for metrics.
-    pub fn named(&self) -> [(&'static str, f64); 9] {
+    pub fn named_values(&self) -> [(&'static str, f64); 9] {
         [
-            ("sent", self.sent as f64),
+            ("sent", self.sent_frames as f64),
             ("retries", self.retries as f64),
-            ("unacknowledged", self.unacknowledged as f64),
-            ("overflow", self.overflow as f64),
-            ("received", self.received as f64),
-            ("collided", self.collided as f64),
-            ("half_duplex", self.half_duplex as f64),
-            ("lost", self.lost as f64),
-            ("airtime_ms", self.airtime as f64 / 1e6),
+            ("unacknowledged", self.unacknowledged_frames as f64),
+            ("overflow", self.queue_overflows as f64),
+            ("received", self.received_frames as f64),
+            ("collided", self.collided_frames as f64),
+            ("half_duplex", self.half_duplex_losses as f64),
+            ("lost", self.random_losses as f64),
+            ("airtime_ms", self.airtime_nanoseconds as f64 / 1e6),
         ]
     }
 }
@@ -49,16 +49,16 @@ impl Sub for Counters {
 
     fn sub(self, earlier: Counters) -> Counters {
         Counters {
-            sent: self.sent - earlier.sent,
+            sent_frames: self.sent_frames - earlier.sent_frames,
             retries: self.retries - earlier.retries,
-            unacknowledged: self.unacknowledged - earlier.unacknowledged,
-            overflow: self.overflow - earlier.overflow,
-            received: self.received - earlier.received,
-            collided: self.collided - earlier.collided,
-            half_duplex: self.half_duplex - earlier.half_duplex,
-            lost: self.lost - earlier.lost,
-            airtime: self.airtime - earlier.airtime,
-            busy: self.busy - earlier.busy,
+            unacknowledged_frames: self.unacknowledged_frames - earlier.unacknowledged_frames,
+            queue_overflows: self.queue_overflows - earlier.queue_overflows,
+            received_frames: self.received_frames - earlier.received_frames,
+            collided_frames: self.collided_frames - earlier.collided_frames,
+            half_duplex_losses: self.half_duplex_losses - earlier.half_duplex_losses,
+            random_losses: self.random_losses - earlier.random_losses,
+            airtime_nanoseconds: self.airtime_nanoseconds - earlier.airtime_nanoseconds,
+            busy_nanoseconds: self.busy_nanoseconds - earlier.busy_nanoseconds,
         }
     }
 }

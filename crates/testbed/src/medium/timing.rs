@@ -3,34 +3,34 @@
 /// Nanoseconds in a microsecond.
 const MICROSECOND: u64 = 1000;
 /// Duration of a slot of the back-off in nanoseconds.
-pub const SLOT: u64 = 13 * MICROSECOND;
+pub const SLOT_TIME: u64 = 13 * MICROSECOND;
 /// Time in nanoseconds from the end of a frame to its acknowledgement.
-pub const SIFS: u64 = 32 * MICROSECOND;
+pub const SHORT_INTERFRAME_SPACE: u64 = 32 * MICROSECOND;
 /// Time in nanoseconds for which the medium must be idle before a frame, or before the slots of a back-off
 /// count.
-pub const DIFS: u64 = SIFS + 2 * SLOT;
+pub const DISTRIBUTED_INTERFRAME_SPACE: u64 = SHORT_INTERFRAME_SPACE + 2 * SLOT_TIME;
 /// Time in nanoseconds until a receiver senses that a frame has begun.
-pub const CCA: u64 = 8 * MICROSECOND;
+pub const CLEAR_CHANNEL_ASSESSMENT_TIME: u64 = 8 * MICROSECOND;
 /// Largest number of slots of the first back-off; the actual number is random.
-pub const CW_MIN: u32 = 15;
+pub const CONTENTION_WINDOW_MIN: u32 = 15;
 /// Maximum number of slots of any back-off.
-pub const CW_MAX: u32 = 1023;
+pub const CONTENTION_WINDOW_MAX: u32 = 1023;
 /// Maximum number of tries for a unicast frame.
-pub const TRIES: u32 = 7;
+pub const MAX_TRANSMISSION_ATTEMPTS: u32 = 7;
 
 /// Duration of preamble and SIGNAL field.
-const PREAMBLE: u64 = 40 * MICROSECOND;
+const PREAMBLE_TIME: u64 = 40 * MICROSECOND;
 /// Duration of an OFDM symbol.
-const SYMBOL: u64 = 8 * MICROSECOND;
+const SYMBOL_TIME: u64 = 8 * MICROSECOND;
 /// Number of bits of the SERVICE field and the tail.
-const SERVICE_AND_TAIL: u64 = 16 + 6;
+const SERVICE_AND_TAIL_BITS: u64 = 16 + 6;
 /// Number of octets that a frame has on the air besides its payload: MAC header of a QoS data frame, LLC and
 /// SNAP header, frame check sequence.
-const OVERHEAD: u64 = 26 + 8 + 4;
+const FRAME_OVERHEAD_OCTETS: u64 = 26 + 8 + 4;
 /// Length of an Ethernet header in octets. The headers of 802.11 take its place.
-const ETHERNET_HEADER: u64 = 14;
+const ETHERNET_HEADER_OCTETS: u64 = 14;
 /// Length of an acknowledgement in octets.
-const ACK: u64 = 14;
+const ACKNOWLEDGEMENT_OCTETS: u64 = 14;
 
 /// Durations of frames on the air at a bit rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,26 +41,26 @@ pub struct Airtime {
 impl Airtime {
     /// Creates the durations for a bit rate in bit/s; ITS-G5 has 3 to 27 Mbit/s.
     pub fn new(bit_rate: u64) -> Airtime {
-        Airtime { bits_per_symbol: (bit_rate * SYMBOL / 1_000_000_000).max(1) }
+        Airtime { bits_per_symbol: (bit_rate * SYMBOL_TIME / 1_000_000_000).max(1) }
     }
 
     /// Returns the duration of a frame. `octets` includes the interface's Ethernet header.
-    pub fn of_frame(self, octets: usize) -> u64 {
-        self.of_octets((octets as u64).saturating_sub(ETHERNET_HEADER) + OVERHEAD)
+    pub fn frame_airtime(self, octets: usize) -> u64 {
+        self.octets_airtime((octets as u64).saturating_sub(ETHERNET_HEADER_OCTETS) + FRAME_OVERHEAD_OCTETS)
     }
 
     /// Returns the duration of an acknowledgement.
-    pub fn of_acknowledgement(self) -> u64 {
-        self.of_octets(ACK)
+    pub fn acknowledgement_airtime(self) -> u64 {
+        self.octets_airtime(ACKNOWLEDGEMENT_OCTETS)
     }
 
     /// Returns how long a sender waits for the acknowledgement of a unicast frame.
     pub fn acknowledgement_timeout(self) -> u64 {
-        SIFS + SLOT + CCA + self.of_acknowledgement()
+        SHORT_INTERFRAME_SPACE + SLOT_TIME + CLEAR_CHANNEL_ASSESSMENT_TIME + self.acknowledgement_airtime()
     }
 
-    fn of_octets(self, octets: u64) -> u64 {
-        PREAMBLE + (SERVICE_AND_TAIL + 8 * octets).div_ceil(self.bits_per_symbol) * SYMBOL
+    fn octets_airtime(self, octets: u64) -> u64 {
+        PREAMBLE_TIME + (SERVICE_AND_TAIL_BITS + 8 * octets).div_ceil(self.bits_per_symbol) * SYMBOL_TIME
     }
 }
 
@@ -72,10 +72,10 @@ mod tests {
     fn airtime_follows_ieee_802_11() {
         let airtime = Airtime::new(6_000_000);
         // A frame of 114 octets with its Ethernet header has 1126 bits on the air, in 24 symbols of 48 bits.
-        assert_eq!(airtime.of_frame(114), 40_000 + 24 * 8_000);
+        assert_eq!(airtime.frame_airtime(114), 40_000 + 24 * 8_000);
         // An acknowledgement of 14 octets has 134 bits, in 3 symbols.
-        assert_eq!(airtime.of_acknowledgement(), 40_000 + 3 * 8_000);
-        assert_eq!(Airtime::new(3_000_000).of_acknowledgement(), 40_000 + 6 * 8_000);
-        assert_eq!(DIFS, 58_000);
+        assert_eq!(airtime.acknowledgement_airtime(), 40_000 + 3 * 8_000);
+        assert_eq!(Airtime::new(3_000_000).acknowledgement_airtime(), 40_000 + 6 * 8_000);
+        assert_eq!(DISTRIBUTED_INTERFRAME_SPACE, 58_000);
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::percentiles;
-use crate::traffic::geonet::{BroadcastResult, BroadcastResults, GnPings, Request};
+use super::add_percentiles;
+use crate::traffic::geonet::{BroadcastResult, BroadcastResults, GnPings, PingRequest};
 
 /// Adds the metrics of a ping over GeoNetworking, from the requests that were sent in a window.
-pub(super) fn ping_metrics(m: &mut BTreeMap<String, f64>, seen: &GnPings, window: &Range<u64>) {
+pub(super) fn add_ping_metrics(m: &mut BTreeMap<String, f64>, seen: &GnPings, window: &Range<u64>) {
     let name = &seen.name;
-    let inside: Vec<&Request> = seen.requests.iter().filter(|r| window.contains(&r.0)).collect();
+    let inside: Vec<&PingRequest> = seen.requests.iter().filter(|r| window.contains(&r.0)).collect();
     let answers: Vec<(f64, u64)> = inside.iter().flat_map(|r| r.1.iter().copied()).collect();
     let lost = inside.iter().filter(|r| r.1.is_empty()).count();
     m.insert(format!("{name}.sent"), inside.len() as f64);
@@ -20,27 +20,32 @@ pub(super) fn ping_metrics(m: &mut BTreeMap<String, f64>, seen: &GnPings, window
     }
     let mut rtts: Vec<f64> = answers.iter().map(|a| a.0).collect();
     rtts.sort_by(f64::total_cmp);
-    percentiles(m, &format!("{name}.ms"), &rtts);
+    add_percentiles(m, &format!("{name}.ms"), &rtts);
     let mut hops: Vec<f64> = answers.iter().map(|a| a.1 as f64).collect();
     hops.sort_by(f64::total_cmp);
-    percentiles(m, &format!("{name}.hops"), &hops);
+    add_percentiles(m, &format!("{name}.hops"), &hops);
     if let Some(least) = hops.first() {
         m.insert(format!("{name}.hops.min"), *least);
     }
 }
 
 /// Adds the metrics of a broadcast over GeoNetworking, from the packets that were sent in a window.
-pub(super) fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &BroadcastResults, window: &Range<u64>) {
+pub(super) fn add_broadcast_metrics(
+    m: &mut BTreeMap<String, f64>,
+    seen: &BroadcastResults,
+    window: &Range<u64>,
+) {
     let name = &seen.name;
-    let floods: Vec<&BroadcastResult> = seen.floods.iter().filter(|f| window.contains(&f.at)).collect();
+    let floods: Vec<&BroadcastResult> =
+        seen.broadcasts.iter().filter(|f| window.contains(&f.sent_at)).collect();
     let sum = |value: fn(&BroadcastResult) -> u64| floods.iter().map(|f| value(f)).sum::<u64>() as f64;
-    let (inside, received) = (sum(|f| f.inside), sum(|f| f.received));
-    let outside = sum(|f| f.outside);
+    let (inside, received) = (sum(|f| f.receivers_inside), sum(|f| f.received_inside));
+    let outside = sum(|f| f.received_outside);
     m.insert(format!("{name}.sent"), floods.len() as f64);
     if floods.is_empty() {
         return;
     }
-    m.insert(format!("{name}.unsent"), sum(|f| u64::from(f.refused)));
+    m.insert(format!("{name}.unsent"), sum(|f| u64::from(f.is_refused)));
     m.insert(format!("{name}.inside"), inside);
     m.insert(format!("{name}.received"), received);
     if inside > 0.0 {
@@ -48,13 +53,15 @@ pub(super) fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &BroadcastR
         m.insert(format!("{name}.delivered_percent"), 100.0 * received / inside);
     }
     if received + outside > 0.0 {
-        m.insert(format!("{name}.duplicated"), sum(|f| f.duplicated));
+        m.insert(format!("{name}.duplicated"), sum(|f| f.duplicates));
         m.insert(format!("{name}.outside"), outside);
     }
     // Leave out a packet if no node was inside the circle, unless the station refused to send it.
-    let judged: Vec<&&BroadcastResult> = floods.iter().filter(|f| f.inside > 0 || f.refused).collect();
+    let judged: Vec<&&BroadcastResult> =
+        floods.iter().filter(|f| f.receivers_inside > 0 || f.is_refused).collect();
     if !judged.is_empty() {
-        let complete = judged.iter().filter(|f| !f.refused && f.received == f.inside).count();
+        let complete =
+            judged.iter().filter(|f| !f.is_refused && f.received_inside == f.receivers_inside).count();
         m.insert(format!("{name}.complete_percent"), 100.0 * complete as f64 / judged.len() as f64);
     }
     m.insert(format!("{name}.unicast.mean"), sum(|f| f.unicast) / floods.len() as f64);
@@ -62,10 +69,10 @@ pub(super) fn broadcast_metrics(m: &mut BTreeMap<String, f64>, seen: &BroadcastR
     m.insert(format!("{name}.transmissions.mean"), sum(|f| f.transmissions) / floods.len() as f64);
     let mut transmissions: Vec<f64> = floods.iter().map(|f| f.transmissions as f64).collect();
     transmissions.sort_by(f64::total_cmp);
-    percentiles(m, &format!("{name}.transmissions"), &transmissions);
-    let mut delays: Vec<f64> = floods.iter().flat_map(|f| f.delays.iter().copied()).collect();
+    add_percentiles(m, &format!("{name}.transmissions"), &transmissions);
+    let mut delays: Vec<f64> = floods.iter().flat_map(|f| f.delays_ms.iter().copied()).collect();
     delays.sort_by(f64::total_cmp);
-    percentiles(m, &format!("{name}.ms"), &delays);
+    add_percentiles(m, &format!("{name}.ms"), &delays);
 }
 
 #[cfg(test)]
@@ -78,7 +85,7 @@ mod tests {
         let requests = vec![(6 * MILLISECOND, vec![(4.0, 2), (6.0, 3)]), (100 * MILLISECOND, vec![])];
         let seen = GnPings { name: "p".into(), label: String::new(), requests };
         let mut m = BTreeMap::new();
-        ping_metrics(&mut m, &seen, &(0..SECOND));
+        add_ping_metrics(&mut m, &seen, &(0..SECOND));
         assert_eq!(
             (m["p.sent"], m["p.lost"], m["p.answers"], m["p.answered_percent"]),
             (2.0, 1.0, 2.0, 50.0)
@@ -88,15 +95,26 @@ mod tests {
 
     #[test]
     fn refused_packets_are_lost() {
-        let lost = BroadcastResult { at: 2, inside: 3, refused: true, ..BroadcastResult::default() };
-        let nowhere = BroadcastResult { at: 3, refused: true, ..BroadcastResult::default() };
-        let for_nobody = BroadcastResult { at: 4, ..BroadcastResult::default() };
-        let good = BroadcastResult { at: 1, inside: 3, received: 3, ..BroadcastResult::default() };
+        let lost = BroadcastResult {
+            sent_at: 2,
+            receivers_inside: 3,
+            is_refused: true,
+            ..BroadcastResult::default()
+        };
+        let nowhere = BroadcastResult { sent_at: 3, is_refused: true, ..BroadcastResult::default() };
+        let for_nobody = BroadcastResult { sent_at: 4, ..BroadcastResult::default() };
+        let good = BroadcastResult {
+            sent_at: 1,
+            receivers_inside: 3,
+            received_inside: 3,
+            ..BroadcastResult::default()
+        };
         let of = |floods: &[&BroadcastResult]| {
             let floods = floods.iter().map(|f| (*f).clone()).collect();
             let mut m = BTreeMap::new();
-            let seen = BroadcastResults { name: "b".into(), floods, ..BroadcastResults::default() };
-            broadcast_metrics(&mut m, &seen, &(0..10));
+            let seen =
+                BroadcastResults { name: "b".into(), broadcasts: floods, ..BroadcastResults::default() };
+            add_broadcast_metrics(&mut m, &seen, &(0..10));
             m
         };
         let m = of(&[&good, &lost, &nowhere, &for_nobody]);
@@ -111,17 +129,17 @@ mod tests {
     #[test]
     fn broadcasts_are_summed() {
         let flood = |at: u64, received: u64, transmissions: u64| BroadcastResult {
-            at,
-            inside: 10,
-            received,
+            sent_at: at,
+            receivers_inside: 10,
+            received_inside: received,
             transmissions,
-            delays: vec![received as f64],
+            delays_ms: vec![received as f64],
             ..BroadcastResult::default()
         };
         let floods = vec![flood(1, 10, 3), flood(2, 8, 6), flood(99, 0, 50)];
-        let seen = BroadcastResults { name: "b".into(), floods, ..BroadcastResults::default() };
+        let seen = BroadcastResults { name: "b".into(), broadcasts: floods, ..BroadcastResults::default() };
         let mut m = BTreeMap::new();
-        broadcast_metrics(&mut m, &seen, &(0..10));
+        add_broadcast_metrics(&mut m, &seen, &(0..10));
         assert_eq!(
             (m["b.sent"], m["b.inside"], m["b.missed"], m["b.delivered_percent"]),
             (2.0, 20.0, 2.0, 90.0)

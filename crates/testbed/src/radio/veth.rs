@@ -16,24 +16,24 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 
-use super::{BATCH, FrameMover, LONGEST, NAMESPACE, RECEIVE_BUFFER, port};
+use super::{FRAMES_PER_BATCH, FrameMover, MAX_FRAME_LENGTH, MEDIUM_NAMESPACE, RECEIVE_BUFFER, port_name};
 use crate::clock;
-use crate::medium::channel::{Channel, Output};
+use crate::medium::channel::{Channel, ChannelOutput};
 
 /// The socket in the medium's namespace, and the data to move frames.
 #[derive(Debug)]
-pub(super) struct Veth {
+pub(super) struct VethRadios {
     socket: OwnedFd,
     /// Address of each port, by number of the radio.
-    ports: Vec<LinkAddr>,
+    port_addresses: Vec<LinkAddr>,
     /// Number of the radio, by index of the interface.
-    radios: HashMap<usize, usize>,
+    radios_by_index: HashMap<usize, usize>,
 }
 
-impl Veth {
+impl VethRadios {
     /// Moves this thread into the namespace of the medium, and opens the socket there.
-    pub(super) fn open(count: usize) -> anyhow::Result<Veth> {
-        let path = format!("/run/netns/{NAMESPACE}");
+    pub(super) fn open_ports(count: usize) -> anyhow::Result<VethRadios> {
+        let path = format!("/run/netns/{MEDIUM_NAMESPACE}");
         let namespace = File::open(&path).with_context(|| format!("cannot open {path}"))?;
         setns(&namespace, CloneFlags::CLONE_NEWNET).context("cannot enter the namespace of the medium")?;
         let mut found = HashMap::new();
@@ -42,7 +42,7 @@ impl Veth {
                 found.insert(interface.interface_name.clone(), *address);
             }
         }
-        let port = |n| found.get(&port(n)).copied().with_context(|| format!("radio {n} has no port"));
+        let port = |n| found.get(&port_name(n)).copied().with_context(|| format!("radio {n} has no port"));
         let ports = (0..count).map(port).collect::<anyhow::Result<Vec<LinkAddr>>>()?;
         let radios = ports.iter().enumerate().map(|(n, port)| (port.ifindex(), n)).collect();
         let socket = socket(
@@ -57,17 +57,17 @@ impl Veth {
         if setsockopt(&socket, RcvBufForce, &RECEIVE_BUFFER).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &RECEIVE_BUFFER);
         }
-        Ok(Veth { socket, ports, radios })
+        Ok(VethRadios { socket, port_addresses: ports, radios_by_index: radios })
     }
 }
 
-impl FrameMover for Veth {
+impl FrameMover for VethRadios {
     fn receive(&mut self, channel: &mut Channel) -> anyhow::Result<u64> {
-        let mut buffer = [0_u8; LONGEST];
+        let mut buffer = [0_u8; MAX_FRAME_LENGTH];
         let mut control = nix::cmsg_space!(TimeSpec);
         // Difference from the kernel's wall clock to the monotonic clock.
-        let shift = clock::wall_to_monotonic();
-        for _ in 0..BATCH {
+        let shift = clock::wall_to_monotonic_offset();
+        for _ in 0..FRAMES_PER_BATCH {
             let mut iov = [IoSliceMut::new(&mut buffer)];
             let message = match recvmsg::<LinkAddr>(
                 self.socket.as_raw_fd(),
@@ -81,8 +81,8 @@ impl FrameMover for Veth {
                 Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV | Errno::EINTR) => continue,
                 Err(error) => return Err(error).context("the medium cannot receive"),
             };
-            let at = clock::arrival(&message, shift);
-            let radio = message.address.and_then(|from| self.radios.get(&from.ifindex()).copied());
+            let at = clock::arrival_time(&message, shift);
+            let radio = message.address.and_then(|from| self.radios_by_index.get(&from.ifindex()).copied());
             let length = message.bytes;
             if let (Some(radio), true) = (radio, length >= 14) {
                 channel.enqueue(at, radio, Arc::from(&buffer[..length]));
@@ -91,9 +91,9 @@ impl FrameMover for Veth {
         Ok(0)
     }
 
-    fn carry(&mut self, output: &Output) -> anyhow::Result<Option<bool>> {
-        let Output::Received { radio, frame, .. } = output else { return Ok(None) };
-        match sendto(self.socket.as_raw_fd(), frame, &self.ports[*radio], MsgFlags::empty()) {
+    fn execute_output(&mut self, output: &ChannelOutput) -> anyhow::Result<Option<bool>> {
+        let ChannelOutput::Received { radio, frame, .. } = output else { return Ok(None) };
+        match sendto(self.socket.as_raw_fd(), frame, &self.port_addresses[*radio], MsgFlags::empty()) {
             Ok(_) => Ok(Some(true)),
             // The interface is down, gone or full.
             Err(

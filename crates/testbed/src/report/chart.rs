@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::{escape, put};
-use crate::expect::number;
+use super::{escape_html, put};
+use crate::expect::format_number;
 
 /// A point: place on the axis, median, lowest and highest value.
-pub type Point = (f64, f64, f64, f64);
+pub type PointWithRange = (f64, f64, f64, f64);
 
 /// A curve of a picture.
 #[derive(Debug, Clone)]
@@ -15,14 +15,14 @@ pub struct Curve {
     /// Label for the legend.
     pub label: String,
     /// Whether the curve is only for comparison; the picture draws it with dashes.
-    pub dashed: bool,
+    pub is_dashed: bool,
     /// Points in order.
-    pub points: Vec<Point>,
+    pub points: Vec<PointWithRange>,
 }
 
 /// A number from another source, such as a paper, that the picture marks.
 #[derive(Debug, Clone)]
-pub struct Mark {
+pub struct MarkedValue {
     /// Label of the number.
     pub label: String,
     /// Position of the mark on the axis; `None` for a mark along the whole axis.
@@ -33,11 +33,11 @@ pub struct Mark {
 
 /// A moment at which an event happened.
 #[derive(Debug, Clone)]
-pub struct Moment {
+pub struct EventMarker {
     /// Label in the legend. Moments of the same kind have the same label.
     pub label: String,
     /// Number of the kind, from 0; it selects the colour in all charts.
-    pub kind: usize,
+    pub kind_index: usize,
     /// Place on the axis.
     pub x: f64,
 }
@@ -52,274 +52,288 @@ pub struct Chart {
     /// Label of the vertical axis, with its unit.
     pub y: String,
     /// Whether the vertical axis is logarithmic, whatever the values are.
-    pub log: bool,
+    pub logarithmic: bool,
     /// Measured curves.
     pub curves: Vec<Curve>,
     /// Numbers of other sources.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<MarkedValue>,
     /// Moments on the axis.
-    pub moments: Vec<Moment>,
+    pub event_markers: Vec<EventMarker>,
     /// Places on the axis at which packets were lost.
-    pub lost: Vec<f64>,
+    pub lost_at: Vec<f64>,
 }
 
-const COLORS: [&str; 6] = ["var(--s1)", "var(--s2)", "var(--u1)", "var(--u2)", "var(--wait)", "var(--good)"];
+const CURVE_COLORS: [&str; 6] =
+    ["var(--s1)", "var(--s2)", "var(--u1)", "var(--u2)", "var(--wait)", "var(--good)"];
 /// Height of the axes in pixels.
-const HEIGHT: f64 = 280.0;
+const PLOT_HEIGHT: f64 = 280.0;
 /// Widths in pixels of the margins beside and below the axes.
-const LEFT: f64 = 58.0;
-const RIGHT: f64 = 16.0;
-const BELOW: f64 = 44.0;
+const LEFT_MARGIN: f64 = 58.0;
+const RIGHT_MARGIN: f64 = 16.0;
+const BOTTOM_MARGIN: f64 = 44.0;
 /// Height in pixels of a line of the legend, and of a row of bars.
-const ROW: f64 = 20.0;
-const BAR: f64 = 30.0;
+const LEGEND_ROW_HEIGHT: f64 = 20.0;
+const BAR_ROW_HEIGHT: f64 = 30.0;
 /// Line style of moments.
-const MOMENT: &str = "stroke-width=\"1.2\" stroke-dasharray=\"3 3\"";
-const LOST: &str = "stroke=\"var(--bad)\" stroke-width=\"1.6\"";
+const EVENT_MARKER_STYLE: &str = "stroke-width=\"1.2\" stroke-dasharray=\"3 3\"";
+const LOSS_MARKER_STYLE: &str = "stroke=\"var(--bad)\" stroke-width=\"1.6\"";
 /// Maximum number of points of a curve with a dot at each point.
-const DOTS: usize = 30;
+const MAX_POINTS_WITH_DOTS: usize = 30;
 /// Ratio of the highest to the lowest value above which the axis is logarithmic.
-const WIDE: f64 = 12.0;
+const LOGARITHMIC_RATIO: f64 = 12.0;
 /// Relative difference of the values below which the axis does not begin at zero.
-const FLAT: f64 = 0.3;
+const FLAT_RANGE_SHARE: f64 = 0.3;
 
 /// Scale of the vertical axis.
 #[derive(Debug, PartialEq)]
-struct Scale {
-    low: f64,
-    high: f64,
-    log: bool,
+struct AxisScale {
+    lowest: f64,
+    highest: f64,
+    logarithmic: bool,
     ticks: Vec<f64>,
 }
 
 /// Returns a round step that gives about five ticks.
-fn step(span: f64) -> f64 {
+fn tick_step(span: f64) -> f64 {
     let rough = span.max(1e-12) / 5.0;
     let decade = 10f64.powf(rough.log10().floor());
     let factor = [1.0, 2.0, 2.5, 5.0, 10.0].into_iter().find(|factor| factor * decade >= rough * 0.999);
     factor.unwrap_or(10.0) * decade
 }
 
-fn between(low: f64, high: f64, step: f64) -> Vec<f64> {
+fn ticks_between(low: f64, high: f64, step: f64) -> Vec<f64> {
     let (first, last) = ((low / step - 1e-6).ceil() as i64, (high / step + 1e-6).floor() as i64);
     (first..=last).map(|n| n as f64 * step).collect()
 }
 
-impl Scale {
-    fn of(values: &[f64], log: bool) -> Scale {
+impl AxisScale {
+    fn for_values(values: &[f64], log: bool) -> AxisScale {
         let high = values.iter().copied().fold(0.0, f64::max);
         let low = values.iter().copied().fold(f64::INFINITY, f64::min);
         let positive = values.iter().copied().filter(|value| *value > 0.0).fold(f64::INFINITY, f64::min);
         if high <= 0.0 {
-            return Scale { low: 0.0, high: 1.0, log: false, ticks: vec![0.0, 1.0] };
+            return AxisScale { lowest: 0.0, highest: 1.0, logarithmic: false, ticks: vec![0.0, 1.0] };
         }
-        if log || (low > 0.0 && high / low > WIDE) {
+        if log || (low > 0.0 && high / low > LOGARITHMIC_RATIO) {
             let (low, high) = (positive * 0.8, high * 1.25);
             let decades = (low.log10().floor() as i32)..=(high.log10().ceil() as i32);
             let every = if high / low > 300.0 { &[1.0][..] } else { &[1.0, 2.0, 5.0][..] };
             let ticks = decades.flat_map(|decade| every.iter().map(move |digit| digit * 10f64.powi(decade)));
             let ticks = ticks.filter(|tick| *tick >= low && *tick <= high).collect();
-            return Scale { low, high, log: true, ticks };
+            return AxisScale { lowest: low, highest: high, logarithmic: true, ticks };
         }
-        let flat = low > (1.0 - FLAT) * high;
+        let flat = low > (1.0 - FLAT_RANGE_SHARE) * high;
         let base = if flat { low - (high - low).max(high * 0.01) * 0.3 } else { 0.0 };
-        let step = step(high - base);
+        let step = tick_step(high - base);
         let (low, high) = ((base / step).floor() * step, (high / step * 1.02).ceil() * step);
-        Scale { low, high, log: false, ticks: between(low, high, step) }
+        AxisScale { lowest: low, highest: high, logarithmic: false, ticks: ticks_between(low, high, step) }
     }
 
     /// Limits the axis of a share to 100 %.
-    fn of_shares(mut self, axis: &str, values: &[f64]) -> Scale {
-        if axis.ends_with('%') && self.high > 100.0 && values.iter().all(|value| *value <= 100.0) {
-            self.high = 100.0;
+    fn limited_to_100_percent(mut self, axis: &str, values: &[f64]) -> AxisScale {
+        if axis.ends_with('%') && self.highest > 100.0 && values.iter().all(|value| *value <= 100.0) {
+            self.highest = 100.0;
             self.ticks.retain(|tick| *tick <= 100.0);
         }
         self
     }
 
     /// Returns the height of a value above the bottom, as a share of the axis.
-    fn part(&self, value: f64) -> f64 {
-        let part = match self.log {
-            true => (value.max(self.low) / self.low).ln() / (self.high / self.low).ln(),
-            false => (value - self.low) / (self.high - self.low),
+    fn fraction_of_axis(&self, value: f64) -> f64 {
+        let part = match self.logarithmic {
+            true => (value.max(self.lowest) / self.lowest).ln() / (self.highest / self.lowest).ln(),
+            false => (value - self.lowest) / (self.highest - self.lowest),
         };
         part.clamp(0.0, 1.0)
     }
 }
 
 /// Returns the picture for a width in pixels.
-pub fn draw(chart: &Chart, width: f64) -> String {
-    if chart.x.is_some() { lines(chart, width) } else { bars(chart, width) }
+pub fn draw_chart(chart: &Chart, width: f64) -> String {
+    if chart.x.is_some() { draw_line_chart(chart, width) } else { draw_bar_chart(chart, width) }
 }
 
-fn color(chart: &Chart, number: usize) -> &'static str {
+fn curve_color(chart: &Chart, number: usize) -> &'static str {
     // If curves come in pairs, a dashed curve has the colour of its full curve.
-    let full = chart.curves.iter().filter(|curve| !curve.dashed).count();
+    let full = chart.curves.iter().filter(|curve| !curve.is_dashed).count();
     let before =
-        chart.curves[..number].iter().filter(|one| one.dashed == chart.curves[number].dashed).count();
+        chart.curves[..number].iter().filter(|one| one.is_dashed == chart.curves[number].is_dashed).count();
     let pairs = full > 1 && full * 2 == chart.curves.len();
-    COLORS[if pairs { before } else { number } % COLORS.len()]
+    CURVE_COLORS[if pairs { before } else { number } % CURVE_COLORS.len()]
 }
 
 /// Width in pixels of a character of the legend's font.
-const WIDTH: f64 = 6.6;
+const CHARACTER_WIDTH: f64 = 6.6;
 
 /// Returns how many characters fit into a width.
-fn fits(width: f64) -> usize {
-    (width / WIDTH) as usize
+fn characters_that_fit(width: f64) -> usize {
+    (width / CHARACTER_WIDTH) as usize
 }
 
-fn lines(chart: &Chart, width: f64) -> String {
+fn draw_line_chart(chart: &Chart, width: f64) -> String {
     let points = || chart.curves.iter().flat_map(|curve| &curve.points);
     let values: Vec<f64> =
         points().flat_map(|point| [point.2, point.3]).chain(chart.marks.iter().map(|mark| mark.y)).collect();
-    let scale = Scale::of(&values, chart.log).of_shares(&chart.y, &values);
+    let scale = AxisScale::for_values(&values, chart.logarithmic).limited_to_100_percent(&chart.y, &values);
     let (from, to) =
         points().fold((f64::INFINITY, f64::NEG_INFINITY), |range, p| (range.0.min(p.0), range.1.max(p.0)));
     let span = if to > from { to - from } else { 1.0 };
     let (from, to) = (from - 0.02 * span, to + 0.02 * span);
-    let x = |value: f64| LEFT + (width - LEFT - RIGHT) * (value - from) / (to - from);
-    let legend = legend(chart);
-    let top = 24.0 + legend.len() as f64 * ROW + 8.0;
-    let y = |value: f64| top + HEIGHT * (1.0 - scale.part(value));
-    let height = top + HEIGHT + BELOW;
+    let x = |value: f64| LEFT_MARGIN + (width - LEFT_MARGIN - RIGHT_MARGIN) * (value - from) / (to - from);
+    let legend = legend_entries(chart);
+    let top = 24.0 + legend.len() as f64 * LEGEND_ROW_HEIGHT + 8.0;
+    let y = |value: f64| top + PLOT_HEIGHT * (1.0 - scale.fraction_of_axis(value));
+    let height = top + PLOT_HEIGHT + BOTTOM_MARGIN;
     let mut out = String::new();
     put!(
         out,
         "<svg viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{}\">",
-        escape(&chart.title)
+        escape_html(&chart.title)
     );
-    let note = match scale.log {
+    let note = match scale.logarithmic {
         true => " (logarithmic)",
-        false if scale.low > 0.0 => " (the axis does not begin at 0)",
+        false if scale.lowest > 0.0 => " (the axis does not begin at 0)",
         false => "",
     };
-    put!(out, "<text class=\"strong\" x=\"4\" y=\"15\">{}{note}</text>", escape(&chart.y));
+    put!(out, "<text class=\"strong\" x=\"4\" y=\"15\">{}{note}</text>", escape_html(&chart.y));
     for (row, (sign, label)) in legend.iter().enumerate() {
-        let at = 24.0 + row as f64 * ROW + 12.0;
+        let at = 24.0 + row as f64 * LEGEND_ROW_HEIGHT + 12.0;
         put!(
             out,
-            "<g transform=\"translate({LEFT} {:.1})\">{sign}</g><text x=\"{:.0}\" y=\"{at:.1}\">{}</text>",
+            "<g transform=\"translate({LEFT_MARGIN} {:.1})\">{sign}</g><text x=\"{:.0}\" \
+             y=\"{at:.1}\">{}</text>",
             at - 4.0,
-            LEFT + 32.0,
-            escape(&short(label, fits(width - LEFT - 40.0)))
+            LEFT_MARGIN + 32.0,
+            escape_html(&shorten_text(label, characters_that_fit(width - LEFT_MARGIN - 40.0)))
         );
     }
     for tick in &scale.ticks {
         let at = y(*tick);
         put!(
             out,
-            "<line x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"var(--grid)\"/>\
+            "<line x1=\"{LEFT_MARGIN}\" x2=\"{:.0}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"var(--grid)\"/>\
              <text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            width - RIGHT,
-            LEFT - 6.0,
+            width - RIGHT_MARGIN,
+            LEFT_MARGIN - 6.0,
             at + 4.0,
-            number(*tick)
+            format_number(*tick)
         );
     }
-    for tick in between(from, to, step(if width > 600.0 { (to - from) / 2.0 } else { to - from })) {
+    for tick in ticks_between(from, to, tick_step(if width > 600.0 { (to - from) / 2.0 } else { to - from }))
+    {
         let at = x(tick);
         put!(
             out,
             "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.0}\" y2=\"{:.0}\" stroke=\"var(--faint)\"/>\
              <text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
-            top + HEIGHT,
-            top + HEIGHT + 5.0,
-            top + HEIGHT + 19.0,
-            number(tick)
+            top + PLOT_HEIGHT,
+            top + PLOT_HEIGHT + 5.0,
+            top + PLOT_HEIGHT + 19.0,
+            format_number(tick)
         );
     }
     put!(
         out,
         "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"middle\">{}</text>",
-        (LEFT + width - RIGHT) / 2.0,
+        (LEFT_MARGIN + width - RIGHT_MARGIN) / 2.0,
         height - 6.0,
-        escape(chart.x.as_deref().unwrap_or(""))
+        escape_html(chart.x.as_deref().unwrap_or(""))
     );
-    moments(&mut out, chart, top, &x);
+    draw_event_markers(&mut out, chart, top, &x);
     for (number, curve) in chart.curves.iter().enumerate() {
-        path(&mut out, curve, color(chart, number), &x, &y);
+        draw_curve(&mut out, curve, curve_color(chart, number), &x, &y);
     }
-    marks(&mut out, chart, width, &x, &y);
+    draw_marks(&mut out, chart, width, &x, &y);
     put!(out, "</svg>");
     out
 }
 
 /// Returns the rows of the legend: for each row a sign of 24 by 10 pixels, whose left middle is the origin,
 /// and a text.
-fn legend(chart: &Chart) -> Vec<(String, String)> {
+fn legend_entries(chart: &Chart) -> Vec<(String, String)> {
     let curves = chart.curves.iter().enumerate().map(|(number, curve)| {
-        let dash = if curve.dashed { " stroke-dasharray=\"5 4\"" } else { "" };
-        let color = color(chart, number);
+        let dash = if curve.is_dashed { " stroke-dasharray=\"5 4\"" } else { "" };
+        let color = curve_color(chart, number);
         let sign = format!("<path d=\"M0 0h24\" stroke=\"{color}\" stroke-width=\"2.5\"{dash}/>");
         (sign, curve.label.clone())
     });
     let mark = (!chart.marks.is_empty()).then(|| {
         let label = "stated in the paper";
-        (diamond(12.0, 0.0, label), label.to_owned())
+        (diamond_element(12.0, 0.0, label), label.to_owned())
     });
-    let moments = kinds(chart).into_iter().map(|(kind, label)| {
-        let color = of_moments(chart, kind);
-        (format!("<path d=\"M12 -7v14\" stroke=\"{color}\" {MOMENT}/>"), label.to_owned())
+    let moments = event_kinds(chart).into_iter().map(|(kind, label)| {
+        let color = event_kind_color(chart, kind);
+        (format!("<path d=\"M12 -7v14\" stroke=\"{color}\" {EVENT_MARKER_STYLE}/>"), label.to_owned())
     });
-    let lost = (!chart.lost.is_empty())
-        .then(|| (format!("<path d=\"M12 -5v11\" {LOST}/>"), format!("lost ({})", chart.lost.len())));
+    let lost = (!chart.lost_at.is_empty()).then(|| {
+        (format!("<path d=\"M12 -5v11\" {LOSS_MARKER_STYLE}/>"), format!("lost ({})", chart.lost_at.len()))
+    });
     curves.chain(mark).chain(moments).chain(lost).collect()
 }
 
 /// Returns the kinds of moments with their labels.
-fn kinds(chart: &Chart) -> BTreeMap<usize, &str> {
-    chart.moments.iter().map(|moment| (moment.kind, moment.label.as_str())).collect()
+fn event_kinds(chart: &Chart) -> BTreeMap<usize, &str> {
+    chart.event_markers.iter().map(|moment| (moment.kind_index, moment.label.as_str())).collect()
 }
 
 /// Returns the colour of a kind of moments. The colours of moments come after those of the curves.
-fn of_moments(chart: &Chart, kind: usize) -> &'static str {
-    COLORS[(chart.curves.len() + kind) % COLORS.len()]
+fn event_kind_color(chart: &Chart, kind: usize) -> &'static str {
+    CURVE_COLORS[(chart.curves.len() + kind) % CURVE_COLORS.len()]
 }
 
 /// Draws a line through the picture for each moment, and a tick on the axis for each lost packet.
-fn moments(out: &mut String, chart: &Chart, top: f64, x: &impl Fn(f64) -> f64) {
-    for (kind, label) in kinds(chart) {
-        let at = chart.moments.iter().filter(|moment| moment.kind == kind);
-        let lines: String = at.map(|moment| format!("M{:.1} {top:.0}v{HEIGHT}", x(moment.x))).collect();
-        let color = of_moments(chart, kind);
-        put!(out, "<path d=\"{lines}\" stroke=\"{color}\" {MOMENT}><title>{}</title></path>", escape(label));
+fn draw_event_markers(out: &mut String, chart: &Chart, top: f64, x: &impl Fn(f64) -> f64) {
+    for (kind, label) in event_kinds(chart) {
+        let at = chart.event_markers.iter().filter(|moment| moment.kind_index == kind);
+        let lines: String = at.map(|moment| format!("M{:.1} {top:.0}v{PLOT_HEIGHT}", x(moment.x))).collect();
+        let color = event_kind_color(chart, kind);
+        put!(
+            out,
+            "<path d=\"{lines}\" stroke=\"{color}\" {EVENT_MARKER_STYLE}><title>{}</title></path>",
+            escape_html(label)
+        );
     }
     let ticks: String =
-        chart.lost.iter().map(|lost| format!("M{:.1} {:.0}v-11", x(*lost), top + HEIGHT)).collect();
+        chart.lost_at.iter().map(|lost| format!("M{:.1} {:.0}v-11", x(*lost), top + PLOT_HEIGHT)).collect();
     if !ticks.is_empty() {
-        put!(out, "<path d=\"{ticks}\" {LOST}><title>lost</title></path>");
+        put!(out, "<path d=\"{ticks}\" {LOSS_MARKER_STYLE}><title>lost</title></path>");
     }
 }
 
 /// Draws the medians as a line with dots, and a shade from the lowest to the highest value.
-fn path(out: &mut String, curve: &Curve, color: &str, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f64) {
+fn draw_curve(
+    out: &mut String,
+    curve: &Curve,
+    color: &str,
+    x: &impl Fn(f64) -> f64,
+    y: &impl Fn(f64) -> f64,
+) {
     let join = |points: Vec<String>| points.join("L");
     let middle = join(curve.points.iter().map(|p| format!("{:.1} {:.1}", x(p.0), y(p.1))).collect());
     let upper = join(curve.points.iter().map(|p| format!("{:.1} {:.1}", x(p.0), y(p.3))).collect());
     let lower = join(curve.points.iter().rev().map(|p| format!("{:.1} {:.1}", x(p.0), y(p.2))).collect());
-    let dash = if curve.dashed { " stroke-dasharray=\"5 4\"" } else { "" };
+    let dash = if curve.is_dashed { " stroke-dasharray=\"5 4\"" } else { "" };
     put!(
         out,
         "<path fill=\"{color}\" fill-opacity=\".15\" d=\"M{upper}L{lower}z\"/>\
          <path fill=\"none\" stroke=\"{color}\" stroke-width=\"1.8\" stroke-linejoin=\"round\"{dash} \
          d=\"M{middle}\"/>"
     );
-    if curve.points.len() <= DOTS {
+    if curve.points.len() <= MAX_POINTS_WITH_DOTS {
         for point in &curve.points {
             put!(
                 out,
                 "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{color}\"><title>{}: {}</title></circle>",
                 x(point.0),
                 y(point.1),
-                escape(&curve.label),
-                number(point.1)
+                escape_html(&curve.label),
+                format_number(point.1)
             );
         }
     }
 }
 
-fn marks(out: &mut String, chart: &Chart, width: f64, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f64) {
+fn draw_marks(out: &mut String, chart: &Chart, width: f64, x: &impl Fn(f64) -> f64, y: &impl Fn(f64) -> f64) {
     let mut taken: Vec<f64> = Vec::new();
     for mark in &chart.marks {
         let at = y(mark.y);
@@ -329,54 +343,58 @@ fn marks(out: &mut String, chart: &Chart, width: f64, x: &impl Fn(f64) -> f64, y
             put!(
                 out,
                 "{}<text class=\"strong halo\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
-                diamond(x(place), at, &mark.label),
+                diamond_element(x(place), at, &mark.label),
                 x(place) + side,
                 at + 4.0,
-                number(mark.y)
+                format_number(mark.y)
             );
             continue;
         }
         put!(
             out,
-            "<line x1=\"{LEFT}\" x2=\"{:.0}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"var(--ink)\" \
+            "<line x1=\"{LEFT_MARGIN}\" x2=\"{:.0}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"var(--ink)\" \
              stroke-dasharray=\"2 4\"/>{}",
-            width - RIGHT,
-            diamond(LEFT, at, &mark.label)
+            width - RIGHT_MARGIN,
+            diamond_element(LEFT_MARGIN, at, &mark.label)
         );
         // The label stands above its line, or below it if another label is there already.
         let above = at - 5.0;
         let place = if taken.iter().any(|other| (other - above).abs() < 14.0) { at + 14.0 } else { above };
         taken.push(place);
-        let text = short(&format!("{}: {}", mark.label, number(mark.y)), fits(width - LEFT - RIGHT));
+        let text = shorten_text(
+            &format!("{}: {}", mark.label, format_number(mark.y)),
+            characters_that_fit(width - LEFT_MARGIN - RIGHT_MARGIN),
+        );
         // The label stands on the side on which it hides less of the curves.
-        let wide = text.chars().count() as f64 * WIDTH;
+        let wide = text.chars().count() as f64 * CHARACTER_WIDTH;
         let hidden = |from: f64| {
             let points = chart.curves.iter().flat_map(|curve| &curve.points);
-            let inside =
-                |p: &&Point| (from..from + wide).contains(&x(p.0)) && (y(p.1) + 4.0 - place).abs() < 12.0;
+            let inside = |p: &&PointWithRange| {
+                (from..from + wide).contains(&x(p.0)) && (y(p.1) + 4.0 - place).abs() < 12.0
+            };
             points.filter(inside).count()
         };
-        let (left, right) = (LEFT + 12.0, width - RIGHT - 2.0);
+        let (left, right) = (LEFT_MARGIN + 12.0, width - RIGHT_MARGIN - 2.0);
         let (side, anchor) =
             if hidden(left) < hidden(right - wide) { (left, "start") } else { (right, "end") };
         put!(
             out,
             "<text class=\"strong halo\" x=\"{side:.0}\" y=\"{place:.1}\" text-anchor=\"{anchor}\">{}</text>",
-            escape(&text)
+            escape_html(&text)
         );
     }
 }
 
-fn diamond(x: f64, y: f64, title: &str) -> String {
+fn diamond_element(x: f64, y: f64, title: &str) -> String {
     format!(
         "<path d=\"M{:.1} {y:.1}l5.5 -5.5l5.5 5.5l-5.5 5.5z\" fill=\"var(--card)\" stroke=\"var(--ink)\" \
          stroke-width=\"1.6\"><title>{}</title></path>",
         x - 5.5,
-        escape(title)
+        escape_html(title)
     )
 }
 
-fn short(text: &str, most: usize) -> String {
+fn shorten_text(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.into();
     }
@@ -384,14 +402,14 @@ fn short(text: &str, most: usize) -> String {
 }
 
 /// Draws a bar for each curve's first point, and an outlined bar for each mark.
-fn bars(chart: &Chart, width: f64) -> String {
+fn draw_bar_chart(chart: &Chart, width: f64) -> String {
     let own = chart.curves.iter().filter_map(|curve| Some((curve, curve.points.first()?)));
-    let own: Vec<(&Curve, &Point)> = own.collect();
+    let own: Vec<(&Curve, &PointWithRange)> = own.collect();
     let values = own.iter().map(|(_, point)| point.3).chain(chart.marks.iter().map(|mark| mark.y));
     let highest = values.fold(0.0, f64::max).max(1e-12);
     let rows = own.len() + chart.marks.len();
     let top = 30.0;
-    let pitch = BAR + ROW;
+    let pitch = BAR_ROW_HEIGHT + LEGEND_ROW_HEIGHT;
     let height = top + rows as f64 * pitch + 6.0;
     let x = |value: f64| 4.0 + (width - 90.0) * (value.max(0.0) / highest);
     let mut out = String::new();
@@ -399,8 +417,8 @@ fn bars(chart: &Chart, width: f64) -> String {
         out,
         "<svg viewBox=\"0 0 {width} {height:.0}\" role=\"img\" aria-label=\"{}\">\
          <text class=\"strong\" x=\"4\" y=\"15\">{}</text>",
-        escape(&chart.title),
-        escape(&chart.y)
+        escape_html(&chart.title),
+        escape_html(&chart.y)
     );
     let mut at = top;
     let mut row = |out: &mut String, label: &str, value: f64, range: Option<(f64, f64)>, style: &str| {
@@ -409,12 +427,12 @@ fn bars(chart: &Chart, width: f64) -> String {
             "<text x=\"4\" y=\"{:.1}\">{}</text><rect x=\"4\" y=\"{:.1}\" width=\"{:.1}\" height=\"20\" \
              rx=\"3\" {style}/><text class=\"strong\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
             at + 12.0,
-            escape(&short(label, fits(width))),
+            escape_html(&shorten_text(label, characters_that_fit(width))),
             at + 18.0,
             (x(value) - 4.0).max(1.0),
             x(range.map_or(value, |range| range.1.max(value))) + 8.0,
             at + 32.5,
-            number(value)
+            format_number(value)
         );
         if let Some((low, high)) = range.filter(|(low, high)| high > low) {
             put!(
@@ -433,7 +451,7 @@ fn bars(chart: &Chart, width: f64) -> String {
         at += pitch;
     };
     for (number, (curve, point)) in own.iter().enumerate() {
-        let style = format!("fill=\"{}\"", color(chart, number));
+        let style = format!("fill=\"{}\"", curve_color(chart, number));
         row(&mut out, &curve.label, point.1, Some((point.2, point.3)), &style);
     }
     for mark in &chart.marks {
@@ -448,52 +466,62 @@ fn bars(chart: &Chart, width: f64) -> String {
 mod tests {
     use super::*;
 
-    fn chart(x: Option<&str>) -> Chart {
+    fn test_chart(x: Option<&str>) -> Chart {
         let points = vec![(80.0, 80.0, 79.0, 80.5), (95.0, 92.1, 92.0, 92.3)];
         Chart {
             title: "a <chart>".into(),
             x: x.map(str::to_owned),
             y: "Mbit/s".into(),
-            log: false,
+            logarithmic: false,
             curves: vec![
-                Curve { label: "plain & simple".into(), dashed: true, points: points.clone() },
-                Curve { label: "carnet".into(), dashed: false, points },
+                Curve { label: "plain & simple".into(), is_dashed: true, points: points.clone() },
+                Curve { label: "carnet".into(), is_dashed: false, points },
             ],
-            marks: vec![Mark { label: "router".into(), x: None, y: 92.8 }],
+            marks: vec![MarkedValue { label: "router".into(), x: None, y: 92.8 }],
             ..Chart::default()
         }
     }
 
     #[test]
     fn chart_scale_covers_its_values() {
-        let scale = Scale::of(&[80.0, 92.8], false);
-        assert_eq!((scale.low, scale.high, scale.log), (75.0, 95.0, false));
+        let scale = AxisScale::for_values(&[80.0, 92.8], false);
+        assert_eq!((scale.lowest, scale.highest, scale.logarithmic), (75.0, 95.0, false));
         assert_eq!(scale.ticks, [75.0, 80.0, 85.0, 90.0, 95.0]);
-        let scale = Scale::of(&[0.05, 0.6], false);
-        assert!(!scale.log && scale.low == 0.0, "{scale:?}");
-        let scale = Scale::of(&[0.05, 10.0], false);
-        assert!(scale.log && scale.ticks.contains(&0.1) && scale.part(0.05) > 0.0, "{scale:?}");
-        assert_eq!(Scale::of(&[], false).ticks, [0.0, 1.0]);
-        assert!(Scale::of(&[0.0, 5.0], true).low > 0.0);
-        let scale = Scale::of(&[0.0, 100.0], false).of_shares("lost, %", &[0.0, 100.0]);
-        assert_eq!((scale.high, scale.ticks.last().copied()), (100.0, Some(100.0)));
-        let scale = Scale::of(&[0.0, 130.0], false).of_shares("more, %", &[0.0, 130.0]);
-        assert!(scale.high > 130.0, "{scale:?}");
+        let scale = AxisScale::for_values(&[0.05, 0.6], false);
+        assert!(!scale.logarithmic && scale.lowest == 0.0, "{scale:?}");
+        let scale = AxisScale::for_values(&[0.05, 10.0], false);
+        assert!(
+            scale.logarithmic && scale.ticks.contains(&0.1) && scale.fraction_of_axis(0.05) > 0.0,
+            "{scale:?}"
+        );
+        assert_eq!(AxisScale::for_values(&[], false).ticks, [0.0, 1.0]);
+        assert!(AxisScale::for_values(&[0.0, 5.0], true).lowest > 0.0);
+        let scale =
+            AxisScale::for_values(&[0.0, 100.0], false).limited_to_100_percent("lost, %", &[0.0, 100.0]);
+        assert_eq!((scale.highest, scale.ticks.last().copied()), (100.0, Some(100.0)));
+        let scale =
+            AxisScale::for_values(&[0.0, 130.0], false).limited_to_100_percent("more, %", &[0.0, 130.0]);
+        assert!(scale.highest > 130.0, "{scale:?}");
     }
 
     #[test]
     fn chart_elements_stay_within_the_picture() {
         for (x, wanted) in [(Some("offered"), "<path"), (None, "<rect")] {
             for width in [1020.0, 400.0] {
-                let svg = draw(&chart(x), width);
+                let svg = draw_chart(&test_chart(x), width);
                 assert!(svg.contains(wanted) && svg.contains("plain &amp; simple"), "{svg}");
                 assert!(svg.contains("92.8") && svg.contains("a &lt;chart&gt;"), "{svg}");
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
             }
         }
-        let moments = [1.0, 2.0].map(|x| Moment { label: "a <move>".into(), kind: 0, x: 80.0 + x });
-        let svg = draw(
-            &Chart { moments: moments.into(), lost: vec![82.0, 83.0, 84.0], ..chart(Some("time")) },
+        let moments =
+            [1.0, 2.0].map(|x| EventMarker { label: "a <move>".into(), kind_index: 0, x: 80.0 + x });
+        let svg = draw_chart(
+            &Chart {
+                event_markers: moments.into(),
+                lost_at: vec![82.0, 83.0, 84.0],
+                ..test_chart(Some("time"))
+            },
             400.0,
         );
         // The legend has one line per kind. The picture has a line for each moment.
@@ -503,12 +531,12 @@ mod tests {
         // The curve is high on the right. The label of the paper's number stands on the side on which it does
         // not hide the curve.
         for (y, side) in [(91.9, "start"), (92.8, "end")] {
-            let marks = vec![Mark { label: "router".into(), x: None, y }];
-            let svg = draw(&Chart { marks, ..chart(Some("offered")) }, 400.0);
+            let marks = vec![MarkedValue { label: "router".into(), x: None, y }];
+            let svg = draw_chart(&Chart { marks, ..test_chart(Some("offered")) }, 400.0);
             let paper = svg.split("<text").find(|text| text.contains("router: ")).expect("a label");
             assert!(paper.contains(&format!("text-anchor=\"{side}\"")), "{paper}");
         }
         let empty = Chart { x: Some("x".into()), ..Chart::default() };
-        assert!(!draw(&empty, 400.0).contains("<circle"));
+        assert!(!draw_chart(&empty, 400.0).contains("<circle"));
     }
 }

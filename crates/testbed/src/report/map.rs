@@ -3,22 +3,22 @@
 
 use std::fmt::Write;
 
-use super::{escape, put};
+use super::{escape_html, put};
 use crate::results::{Map, MapNode};
 
 /// Maximum number of nodes whose names are in the picture; with more, only tooltips have the names.
-const NAMED: usize = 20;
+const MAX_LABELLED_NODES: usize = 20;
 /// Maximum number of nodes whose ranges the picture shows; with more, it shows only the senders' ranges.
-const RANGED: usize = 6;
+const MAX_NODES_WITH_RANGE: usize = 6;
 /// Width in pixels of the margin around the map.
-const MARGIN: f64 = 16.0;
+const MAP_MARGIN: f64 = 16.0;
 /// Height in pixels of the scale at the bottom.
-const FOOT: f64 = 30.0;
+const SCALE_BAR_HEIGHT: f64 = 30.0;
 
 /// Returns the picture for a width in pixels.
-pub fn map(map: &Map, width: f64, wide: bool) -> String {
+pub fn draw_map(map: &Map, width: f64, wide: bool) -> String {
     let start = |n: &MapNode| n.way.first().copied();
-    let few = map.nodes.len() <= RANGED;
+    let few = map.nodes.len() <= MAX_NODES_WITH_RANGE;
     let ranged: Vec<&MapNode> = map.nodes.iter().filter(|n| few || map.senders.contains(&n.name)).collect();
     let discs = map.circles.iter().map(|c| (c.center, c.radius));
     let discs: Vec<((f64, f64), f64)> =
@@ -35,14 +35,14 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
     }
     let span = ((high.0 - low.0).max(1.0), (high.1 - low.1).max(1.0));
     // Pixels per metre: the map uses the whole width, but its height is at most half the width.
-    let scale = ((width - 2.0 * MARGIN) / span.0).min(width * 0.5 / span.1);
+    let scale = ((width - 2.0 * MAP_MARGIN) / span.0).min(width * 0.5 / span.1);
     let left = (width - span.0 * scale) / 2.0;
-    let place = |(x, y): (f64, f64)| (left + (x - low.0) * scale, MARGIN + (high.1 - y) * scale);
-    let height = span.1 * scale + 2.0 * MARGIN + FOOT;
-    let lanes = Lanes::of(map, scale);
+    let place = |(x, y): (f64, f64)| (left + (x - low.0) * scale, MAP_MARGIN + (high.1 - y) * scale);
+    let height = span.1 * scale + 2.0 * MAP_MARGIN + SCALE_BAR_HEIGHT;
+    let lanes = LaneSpacing::of_map(map, scale);
     let place_node = |p: (f64, f64)| {
         let (x, y) = place(p);
-        (x, y + lanes.shift(p.1))
+        (x, y + lanes.shifted_y(p.1))
     };
     let mut out = String::new();
     put!(
@@ -56,7 +56,7 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\" fill=\"var(--s2)\" fill-opacity=\".1\" \
              stroke=\"var(--s2)\" stroke-width=\"1.4\"><title>{}: {:.0} m</title></circle>",
             circle.radius * scale,
-            escape(&circle.name),
+            escape_html(&circle.name),
             circle.radius
         );
     }
@@ -67,7 +67,7 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{:.1}\" fill=\"none\" stroke=\"var(--s1)\" \
              stroke-opacity=\".6\" stroke-dasharray=\"5 4\"><title>range of {}: {:.0} m</title></circle>",
             map.range_m * scale,
-            escape(&node.name),
+            escape_html(&node.name),
             map.range_m
         );
     }
@@ -81,7 +81,7 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
             points.join("L")
         );
     }
-    let radius = if map.nodes.len() > NAMED { 3.0 } else { 5.0 };
+    let radius = if map.nodes.len() > MAX_LABELLED_NODES { 3.0 } else { 5.0 };
     for node in &map.nodes {
         let Some((x, y)) = start(node).map(place_node) else { continue };
         let color = if map.senders.contains(&node.name) { "var(--s2)" } else { "var(--s1)" };
@@ -89,18 +89,18 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
             out,
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{color}\" stroke=\"var(--card)\">\
              <title>{}, {}</title></circle>",
-            escape(&node.name),
-            escape(&node.role)
+            escape_html(&node.name),
+            escape_html(&node.role)
         );
-        if wide && map.nodes.len() <= NAMED || few {
-            put!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 8.0, y - 7.0, escape(&node.name));
+        if wide && map.nodes.len() <= MAX_LABELLED_NODES || few {
+            put!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{}</text>", x + 8.0, y - 7.0, escape_html(&node.name));
         }
     }
     // The scale bar shows a round number of metres, and takes at most a fifth of the width.
     let most = width / 5.0 / scale;
     let step = 10f64.powf(most.log10().floor());
     let metres = [5.0, 2.0, 1.0].into_iter().map(|f| f * step).find(|m| *m <= most).unwrap_or(step);
-    let (from, to, y) = (MARGIN, MARGIN + metres * scale, height - 12.0);
+    let (from, to, y) = (MAP_MARGIN, MAP_MARGIN + metres * scale, height - 12.0);
     put!(
         out,
         "<path fill=\"none\" stroke=\"var(--soft)\" d=\"M{from:.1} {:.1}v8h{:.1}v-8\"/>\
@@ -115,28 +115,33 @@ pub fn map(map: &Map, width: f64, wide: bool) -> String {
 
 /// The lanes of a long road. If the lanes would be one line in the picture, it shows them a dot's width
 /// apart.
-struct Lanes {
-    middle: f64,
+struct LaneSpacing {
+    middle_y: f64,
     /// Pixels per metre by which lanes are further apart than by the scale.
-    more: f64,
+    added_pixels_per_metre: f64,
 }
 
-impl Lanes {
+impl LaneSpacing {
     /// Pixels from the first lane to the last lane.
-    const APART: f64 = 27.0;
+    const LANES_WIDTH_PIXELS: f64 = 27.0;
 
-    fn of(map: &Map, scale: f64) -> Lanes {
+    fn of_map(map: &Map, scale: f64) -> LaneSpacing {
         let ys = || map.nodes.iter().flat_map(|n| &n.way).map(|p| p.1);
         let (low, high) = (ys().fold(f64::INFINITY, f64::min), ys().fold(f64::NEG_INFINITY, f64::max));
         let wide = high - low;
-        let together = map.nodes.len() > NAMED && wide > 0.1 && wide * scale < Self::APART;
-        let more = if together { Self::APART / wide - scale } else { 0.0 };
-        Lanes { middle: (low + high) / 2.0, more }
+        let together =
+            map.nodes.len() > MAX_LABELLED_NODES && wide > 0.1 && wide * scale < Self::LANES_WIDTH_PIXELS;
+        let more = if together { Self::LANES_WIDTH_PIXELS / wide - scale } else { 0.0 };
+        LaneSpacing { middle_y: (low + high) / 2.0, added_pixels_per_metre: more }
     }
 
     /// Returns by how many pixels the picture shifts a node down.
-    fn shift(&self, y: f64) -> f64 {
-        if self.more > 0.0 { (self.middle - y) * self.more } else { 0.0 }
+    fn shifted_y(&self, y: f64) -> f64 {
+        if self.added_pixels_per_metre > 0.0 {
+            (self.middle_y - y) * self.added_pixels_per_metre
+        } else {
+            0.0
+        }
     }
 }
 
@@ -145,7 +150,7 @@ mod tests {
     use super::*;
     use crate::results::MapCircle;
 
-    fn some(nodes: usize) -> Map {
+    fn map_with_nodes(nodes: usize) -> Map {
         let node = |n: usize| MapNode {
             name: format!("car{n}"),
             role: "<car>".into(),
@@ -161,7 +166,7 @@ mod tests {
 
     #[test]
     fn map_labels_a_few_nodes() {
-        let picture = map(&some(3), 1020.0, true);
+        let picture = draw_map(&map_with_nodes(3), 1020.0, true);
         assert!(picture.contains(">car2</text>") && picture.contains("&lt;car&gt;"), "{picture}");
         assert_eq!(picture.matches("range of").count(), 3);
         assert!(picture.contains("warning: 200 m") && picture.contains(">200 m</text>"), "{picture}");
@@ -169,10 +174,10 @@ mod tests {
 
     #[test]
     fn map_uses_tooltips_for_many_nodes() {
-        let picture = map(&some(100), 1020.0, true);
+        let picture = draw_map(&map_with_nodes(100), 1020.0, true);
         assert_eq!((picture.matches("<text").count(), picture.matches("range of").count()), (1, 1));
         assert!(!picture.contains("NaN") && !picture.contains("inf"));
-        assert_eq!(map(&Map::default(), 1020.0, true), "");
+        assert_eq!(draw_map(&Map::default(), 1020.0, true), "");
     }
 
     #[test]
@@ -183,9 +188,9 @@ mod tests {
             way: vec![(n as f64 * 100.0, (n % 2) as f64 * 4.0)],
         };
         let road = Map { nodes: (0..60).map(lane).collect(), range_m: 500.0, ..Map::default() };
-        let picture = map(&road, 1020.0, true);
+        let picture = draw_map(&road, 1020.0, true);
         let heights: Vec<f64> =
             picture.split("cy=\"").skip(1).filter_map(|rest| rest.split('"').next()?.parse().ok()).collect();
-        assert!((heights[0] - heights[1] - Lanes::APART).abs() < 0.2, "{heights:?}");
+        assert!((heights[0] - heights[1] - LaneSpacing::LANES_WIDTH_PIXELS).abs() < 0.2, "{heights:?}");
     }
 }

@@ -10,17 +10,17 @@ mod plot;
 
 use std::fmt::Write;
 
-use crate::expect::{ExpectationOutcome, number, shown};
+use crate::expect::{ExpectationOutcome, format_number, format_value};
 use crate::results::Results;
-use crate::scenario::RUN;
+use crate::scenario::WHOLE_RUN_SECTION;
 
 /// Style sheet of the pictures, with the colours.
 pub const FIGURE_STYLE: &str = include_str!("figure.css");
 /// Style sheet of the pages.
-pub const STYLE: &str = include_str!("style.css");
+pub const PAGE_STYLE: &str = include_str!("style.css");
 
 /// Escapes text for HTML.
-pub fn escape(text: &str) -> String {
+pub fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -32,8 +32,8 @@ macro_rules! put {
 pub use put;
 
 /// Returns the run against time as a separate picture.
-pub fn timeline(r: &Results) -> String {
-    let picture = plot::timeline(r, 1020.0);
+pub fn timeline_picture(r: &Results) -> String {
+    let picture = plot::draw_timeline(r, 1020.0);
     let (tag, content) = picture.split_once('>').unwrap_or((&picture, ""));
     format!(
         "{tag} xmlns=\"http://www.w3.org/2000/svg\">\n<style>\n{FIGURE_STYLE}svg {{ background: var(--card); \
@@ -42,18 +42,18 @@ pub fn timeline(r: &Results) -> String {
 }
 
 /// Returns the report of a run as an HTML page.
-pub fn html(r: &Results) -> String {
+pub fn html_report(r: &Results) -> String {
     let mut out = String::new();
     put!(out, "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     put!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    put!(out, "<title>{} \u{2013} carnet-lab</title>", escape(&r.title));
-    put!(out, "<style>\n{FIGURE_STYLE}{STYLE}</style></head><body><main>\n");
-    head(&mut out, r);
+    put!(out, "<title>{} \u{2013} carnet-lab</title>", escape_html(&r.title));
+    put!(out, "<style>\n{FIGURE_STYLE}{PAGE_STYLE}</style></head><body><main>\n");
+    write_head(&mut out, r);
     let s = &r.series;
     if !(s.rtt.is_empty() && s.delay.is_empty() && s.broadcasts.is_empty() && s.load.is_empty()) {
         put!(out, "<h2>The run against time</h2>\n<figure>");
-        put!(out, "<div class=\"wide\">{}</div>", plot::timeline(r, 1020.0));
-        put!(out, "<div class=\"narrow\">{}</div>", plot::timeline(r, 400.0));
+        put!(out, "<div class=\"wide\">{}</div>", plot::draw_timeline(r, 1020.0));
+        put!(out, "<div class=\"narrow\">{}</div>", plot::draw_timeline(r, 400.0));
         put!(
             out,
             "<figcaption>{}Lines are medians of 100 ms, the shade reaches up to the highest value in them. \
@@ -62,16 +62,16 @@ pub fn html(r: &Results) -> String {
             if r.actions.is_empty() { "" } else { "Numbered lines are the actions of the table below. " }
         );
     }
-    sections(&mut out, r);
-    if r.judged() || r.flows.is_empty() {
-        expectations(&mut out, r);
+    write_sections(&mut out, r);
+    if r.has_verdict() || r.flows.is_empty() {
+        write_expectations(&mut out, r);
     } else {
-        flows(&mut out, r);
+        write_flows(&mut out, r);
     }
     if let Some(map) = &r.map {
         put!(out, "<h2>The radios</h2>\n<figure>");
-        put!(out, "<div class=\"wide\">{}</div>", map::map(map, 1020.0, true));
-        put!(out, "<div class=\"narrow\">{}</div>", map::map(map, 400.0, false));
+        put!(out, "<div class=\"wide\">{}</div>", map::draw_map(map, 1020.0, true));
+        put!(out, "<div class=\"narrow\">{}</div>", map::draw_map(map, 400.0, false));
         put!(
             out,
             "<figcaption>Where the nodes are when the timetable begins, and the way that each goes until its \
@@ -79,32 +79,32 @@ pub fn html(r: &Results) -> String {
              road are drawn apart. Orange circles: where packets are sent to. Every node is a network \
              namespace of one kernel with a carnet of its own; the medium between them is the \
              lab's.</figcaption></figure>\n",
-            number(map.range_m)
+            format_number(map.range_m)
         );
     }
     if !r.topology.nodes.is_empty() {
         put!(out, "<h2>The testbed</h2>\n<figure>");
-        put!(out, "<div class=\"wide\">{}</div>", picture::topology(&r.topology, false));
-        put!(out, "<div class=\"narrow\">{}</div>", picture::topology(&r.topology, true));
+        put!(out, "<div class=\"wide\">{}</div>", picture::draw_topology(&r.topology, false));
+        put!(out, "<div class=\"narrow\">{}</div>", picture::draw_topology(&r.topology, true));
         put!(
             out,
             "<figcaption>Every box is a network namespace of one kernel; framed in blue are those in which \
              carnet runs. Links have no delay of their own.</figcaption></figure>\n"
         );
     }
-    events(&mut out, r);
-    machine(&mut out, r);
+    write_events(&mut out, r);
+    write_machine(&mut out, r);
     put!(out, "</main></body></html>\n");
     out
 }
 
-fn head(out: &mut String, r: &Results) {
+fn write_head(out: &mut String, r: &Results) {
     let failed = r.expectations.iter().filter(|e| e.outcome == ExpectationOutcome::Fail).count();
     let judged = r.expectations.iter().filter(|e| e.outcome != ExpectationOutcome::Skipped).count();
-    put!(out, "<h1>{}</h1>\n<p>", escape(&r.title));
+    put!(out, "<h1>{}</h1>\n<p>", escape_html(&r.title));
     if let Some(why) = &r.no_verdict {
-        put!(out, "<span class=\"verdict fail\">\u{2717} no verdict: {}</span>", escape(why));
-    } else if r.passed && !r.judged() {
+        put!(out, "<span class=\"verdict fail\">\u{2717} no verdict: {}</span>", escape_html(why));
+    } else if r.passed && !r.has_verdict() {
         put!(out, "<span class=\"sub\">nothing was judged</span> ");
     } else if r.passed {
         put!(out, "<span class=\"verdict pass\">\u{2713} all {judged} expectations held</span>");
@@ -114,30 +114,30 @@ fn head(out: &mut String, r: &Results) {
     put!(
         out,
         "<span class=\"sub\">{}, {} s{}, {}</span></p>\n<p class=\"sub\">{}</p>\n",
-        escape(&r.time),
-        number(r.duration_s),
+        escape_html(&r.time),
+        format_number(r.duration_s),
         if r.quick { " (quick run)" } else { "" },
-        escape(&r.mode),
-        escape(&r.about)
+        escape_html(&r.mode),
+        escape_html(&r.about)
     );
-    if let Some(warning) = r.machine.warning() {
-        put!(out, "<p class=\"fail\"><b>Not to be relied on:</b> {}.</p>\n", escape(&warning));
+    if let Some(warning) = r.machine.emulation_warning() {
+        put!(out, "<p class=\"fail\"><b>Not to be relied on:</b> {}.</p>\n", escape_html(&warning));
     }
     for warning in &r.warnings {
-        put!(out, "<p class=\"fail\">{}</p>\n", escape(warning));
+        put!(out, "<p class=\"fail\">{}</p>\n", escape_html(warning));
     }
     put!(out, "<div class=\"cards\">");
     for h in &r.headline {
-        let text = shown(h.value, &h.unit);
+        let text = format_value(h.value, &h.unit);
         let text = match text.split_once(' ') {
             Some((value, unit)) if h.value.is_some() => {
-                format!("{} <small>{}</small>", escape(value), escape(unit))
+                format!("{} <small>{}</small>", escape_html(value), escape_html(unit))
             }
-            _ => format!("<small>{}</small>", escape(&text)),
+            _ => format!("<small>{}</small>", escape_html(&text)),
         };
-        put!(out, "<div class=\"card\"><b>{text}</b><span>{}</span>", escape(&h.label));
+        put!(out, "<div class=\"card\"><b>{text}</b><span>{}</span>", escape_html(&h.label));
         if !h.beside.is_empty() {
-            put!(out, "<span><small>beside: {}</small></span>", escape(&h.beside));
+            put!(out, "<span><small>beside: {}</small></span>", escape_html(&h.beside));
         }
         put!(out, "</div>");
     }
@@ -145,7 +145,7 @@ fn head(out: &mut String, r: &Results) {
 }
 
 /// Writes a row for each section of the run. The probes determine the columns.
-fn sections(out: &mut String, r: &Results) {
+fn write_sections(out: &mut String, r: &Results) {
     if r.actions.is_empty() {
         return;
     }
@@ -158,7 +158,7 @@ fn sections(out: &mut String, r: &Results) {
         let get = |name: &str| r.metrics.get(&a.name).and_then(|m| m.get(name)).copied();
         let own = |what: &str| get(&format!("{probe}.{what}"));
         let cell = |v: Option<f64>, unit: &str| match v {
-            Some(_) => shown(v, unit),
+            Some(_) => format_value(v, unit),
             None => "\u{2013}".into(),
         };
         let until = r.actions.get(n + 1).map_or(r.duration_s, |next| next.at_s);
@@ -181,8 +181,8 @@ fn sections(out: &mut String, r: &Results) {
              <td class=\"n opt\">{}</td><td class=\"n\">{}</td><td class=\"n opt\">{}</td></tr>\n",
             a.at_s,
             n + 1,
-            escape(&a.label),
-            escape(&uplinks.join(", ")),
+            escape_html(&a.label),
+            escape_html(&uplinks.join(", ")),
             if lost.is_some_and(|l| l > 0.0) { " fail" } else { "" },
             cell(lost, ""),
             cell(own("duplicated"), ""),
@@ -192,9 +192,9 @@ fn sections(out: &mut String, r: &Results) {
     }
     let run = |what: &str| {
         r.metrics
-            .get(RUN)
+            .get(WHOLE_RUN_SECTION)
             .and_then(|m| m.get(&format!("{probe}.{what}")))
-            .map_or("\u{2013}".into(), |v| number(*v))
+            .map_or("\u{2013}".into(), |v| format_number(*v))
     };
     put!(
         out,
@@ -207,19 +207,19 @@ fn sections(out: &mut String, r: &Results) {
 }
 
 /// Writes the flows of a run without expectations.
-fn flows(out: &mut String, r: &Results) {
+fn write_flows(out: &mut String, r: &Results) {
     put!(out, "<h2>Flows</h2>\n<div class=\"scroll\"><table><tbody>\n");
     for flow in &r.flows {
-        put!(out, "<tr><td>{}</td><td>{}</td>", escape(&flow.name), escape(&flow.kind));
+        put!(out, "<tr><td>{}</td><td>{}</td>", escape_html(&flow.name), escape_html(&flow.kind));
         for (what, value, unit) in &flow.figures {
-            put!(out, "<td>{}: {}</td>", escape(what), escape(&shown(*value, unit)));
+            put!(out, "<td>{}: {}</td>", escape_html(what), escape_html(&format_value(*value, unit)));
         }
         put!(out, "</tr>\n");
     }
     put!(out, "</tbody></table></div>\n");
 }
 
-fn expectations(out: &mut String, r: &Results) {
+fn write_expectations(out: &mut String, r: &Results) {
     put!(out, "<h2>Expectations</h2>\n<div class=\"scroll\"><table><thead><tr><th></th><th>expectation</th>");
     put!(out, "<th class=\"n\">expected</th><th class=\"n\">measured</th></tr></thead><tbody>\n");
     for e in &r.expectations {
@@ -228,23 +228,23 @@ fn expectations(out: &mut String, r: &Results) {
             ExpectationOutcome::Fail => ("fail", "\u{2717} fail"),
             ExpectationOutcome::Skipped => ("skipped", "\u{2013} skipped"),
         };
-        let measured = e.why.clone().unwrap_or_else(|| shown(e.measured, &e.unit));
+        let measured = e.why.clone().unwrap_or_else(|| format_value(e.measured, &e.unit));
         put!(
             out,
             "<tr title=\"{}: {}\"><td class=\"o {class}\">{word}</td><td>{}</td><td class=\"n\">{}</td>\
              <td class=\"n\">{}</td></tr>\n",
-            escape(&e.section),
-            escape(&e.metric),
-            escape(&e.what),
-            escape(&e.expected),
-            escape(&measured)
+            escape_html(&e.section),
+            escape_html(&e.metric),
+            escape_html(&e.what),
+            escape_html(&e.expected),
+            escape_html(&measured)
         );
     }
     put!(out, "</tbody></table></div>\n");
 }
 
 /// Writes the events of the stations.
-fn events(out: &mut String, r: &Results) {
+fn write_events(out: &mut String, r: &Results) {
     if r.events.is_empty() {
         return;
     }
@@ -267,30 +267,30 @@ fn events(out: &mut String, r: &Results) {
             out,
             "<tr><td class=\"n t\">{:.2} s</td><td>{}</td><td>{}</td><td class=\"sub\">{}</td></tr>\n",
             e.at_s,
-            escape(&e.node),
-            escape(&crate::station::kind(&e.event).replace('_', " ")),
-            escape(&details.join(", "))
+            escape_html(&e.node),
+            escape_html(&crate::station::event_kind(&e.event).replace('_', " ")),
+            escape_html(&details.join(", "))
         );
     }
     put!(out, "</tbody></table></div>\n");
 }
 
-fn machine(out: &mut String, r: &Results) {
+fn write_machine(out: &mut String, r: &Results) {
     let m = &r.machine;
     put!(out, "<h2>The machine</h2>\n<figure><dl>");
     let rows = [
-        ("processor", m.processor()),
-        ("memory", format!("{} GiB", number((m.memory_mib as f64 / 102.4).round() / 10.0))),
+        ("processor", m.processor_text()),
+        ("memory", format!("{} GiB", format_number((m.memory_mib as f64 / 102.4).round() / 10.0))),
         ("kernel", m.kernel.clone()),
-        ("faults of the processor", m.mitigated()),
+        ("faults of the processor", m.mitigations_text()),
         ("system", m.system.clone()),
         ("carnet", m.carnet.clone()),
         ("commit", m.commit.clone().unwrap_or_else(|| "unknown".into())),
         ("testbed", r.mode.clone()),
         ("time", r.time.clone()),
     ];
-    for (key, value) in rows {
-        put!(out, "<dt>{key}</dt><dd>{}</dd>", escape(&value));
+    for (key, parse_value) in rows {
+        put!(out, "<dt>{key}</dt><dd>{}</dd>", escape_html(&parse_value));
     }
     put!(out, "</dl></figure>\n");
 }

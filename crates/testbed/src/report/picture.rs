@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use super::{escape, put};
+use super::{escape_html, put};
 use crate::results::{Topology, TopologyNode};
 
 /// Returns the picture, turned by a quarter for narrow screens.
-pub fn topology(topology: &Topology, turned: bool) -> String {
+pub fn draw_topology(topology: &Topology, turned: bool) -> String {
     let (cell_w, cell_h, box_w, box_h) =
         if turned { (128.0, 104.0, 104.0, 46.0) } else { (172.0, 112.0, 118.0, 50.0) };
     let place = |n: &TopologyNode| if turned { (n.y, n.x) } else { (n.x, n.y) };
@@ -63,7 +63,7 @@ pub fn topology(topology: &Topology, turned: bool) -> String {
             put!(
                 texts,
                 "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
-                escape(interface)
+                escape_html(interface)
             );
         }
     }
@@ -77,13 +77,13 @@ pub fn topology(topology: &Topology, turned: bool) -> String {
              fill=\"var(--band)\" stroke=\"{stroke}\" stroke-width=\"{thick}\"/>\
              <text class=\"strong\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
              <text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text></g>",
-            escape(&lines.join("\n")),
+            escape_html(&lines.join("\n")),
             x - box_w / 2.0,
             y - box_h / 2.0,
             y - 3.0,
-            escape(&n.name),
+            escape_html(&n.name),
             y + 13.0,
-            escape(&n.role)
+            escape_html(&n.role)
         );
     }
     out.push_str(&texts);

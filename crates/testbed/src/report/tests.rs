@@ -3,10 +3,10 @@
 use super::*;
 use crate::expect::JudgedExpectation;
 use crate::results::{
-    ActionDone, ActiveUplinkPeriod, HeadlineValue, NamedSeries, TopologyLink, TopologyNode,
+    ActiveUplinkPeriod, HeadlineValue, NamedSeries, PerformedAction, TopologyLink, TopologyNode,
 };
 
-fn results() -> Results {
+fn test_results() -> Results {
     let mut r = Results {
         title: "A <test> & more".into(),
         time: "2026-01-01 00:00:00 UTC".into(),
@@ -30,7 +30,7 @@ fn results() -> Results {
         outcome: ExpectationOutcome::Fail,
         why: None,
     });
-    r.actions.push(ActionDone { name: "cut".into(), label: "w0 cut".into(), at_s: 5.0 });
+    r.actions.push(PerformedAction { name: "cut".into(), label: "w0 cut".into(), at_s: 5.0 });
     r.active.push(ActiveUplinkPeriod {
         node: "mr".into(),
         uplink: Some("w0".into()),
@@ -60,7 +60,7 @@ fn results() -> Results {
 
 #[test]
 fn report_loads_no_remote_content() {
-    let page = html(&results());
+    let page = html_report(&test_results());
     for word in ["http:", "https:", "src=", "href=", "@import", "url(", "//"] {
         assert!(!page.contains(word), "the page contains {word}");
     }
@@ -68,7 +68,7 @@ fn report_loads_no_remote_content() {
 
 #[test]
 fn report_shows_actions_and_expectations() {
-    let page = html(&results());
+    let page = html_report(&test_results());
     for text in ["A &lt;test&gt; &amp; more", "1 of 1 expectations failed", "w0 cut", "1.5 <small>ms</small>"]
     {
         assert!(page.contains(text), "the page lacks {text}");
@@ -78,7 +78,7 @@ fn report_shows_actions_and_expectations() {
 
 #[test]
 fn report_exists_for_run_without_traffic() {
-    let page = html(&Results { duration_s: 1.0, ..Results::default() });
+    let page = html_report(&Results { duration_s: 1.0, ..Results::default() });
     assert!(page.contains("The machine"));
     assert!(!page.contains("NaN"));
 }

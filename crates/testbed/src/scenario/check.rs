@@ -13,7 +13,7 @@ use super::{emulation, radio};
 const TUNNEL_DEVICE: &str = "carnet0";
 
 /// Checks that every name refers to an object.
-pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), ErrorAtPlace> {
+pub(super) fn check_scenario(scenario: &Scenario, folder: Option<&Path>) -> Result<(), ErrorAtPlace> {
     let node = |name: &Spanned<String>| -> Result<&Node, ErrorAtPlace> {
         scenario.nodes.get(name.get_ref()).ok_or_else(|| {
             let known = quoted_names(scenario.nodes.keys().map(String::as_str).collect());
@@ -47,8 +47,8 @@ pub(super) fn check(scenario: &Scenario, folder: Option<&Path>) -> Result<(), Er
             ends.push(end.get_ref().clone());
         }
     }
-    radio::check(scenario, &mut ends)?;
-    emulation::check(scenario)?;
+    radio::check_radios(scenario, &mut ends)?;
+    emulation::check_emulation(scenario)?;
     let interface = |span: Range<usize>, node: &str, interface: &str| -> Result<(), ErrorAtPlace> {
         if ends.iter().any(|e| e.node == node && e.interface == interface) {
             return Ok(());

@@ -59,11 +59,11 @@ pub struct Burst {
     /// Probability, for each frame, that a burst ends.
     pub leave: f64,
     /// Probability of loss in a burst.
-    #[serde(default = "certain")]
+    #[serde(default = "certain_loss")]
     pub loss: f64,
 }
 
-fn certain() -> f64 {
+fn certain_loss() -> f64 {
     1.0
 }
 
@@ -79,35 +79,39 @@ pub struct Degrade {
 
 impl Emulation {
     /// Returns the initial properties of the link.
-    pub fn nature(&self) -> LinkProperties {
-        self.applied(&LinkProperties::default())
+    pub fn link_properties(&self) -> LinkProperties {
+        self.applied_to(&LinkProperties::default())
     }
 
     /// Returns the properties in `nature` with the changes of this emulation.
-    pub fn applied(&self, nature: &LinkProperties) -> LinkProperties {
+    pub fn applied_to(&self, nature: &LinkProperties) -> LinkProperties {
         let mut nature = nature.clone();
-        nature.ways.iter_mut().for_each(|way| self.apply(way));
+        nature.directions.iter_mut().for_each(|way| self.apply_to_direction(way));
         if let Some(back) = &self.back {
-            back.apply(&mut nature.ways[1]);
+            back.apply_to_direction(&mut nature.directions[1]);
         }
-        nature.signal = self.signal.or(nature.signal);
+        nature.signal_dbm = self.signal.or(nature.signal_dbm);
         nature
     }
 
-    fn apply(&self, way: &mut DirectionProperties) {
+    fn apply_to_direction(&self, way: &mut DirectionProperties) {
         way.delay = self.delay.map_or(way.delay, |d| d.0);
         way.jitter = self.jitter.map_or(way.jitter, |d| d.0);
-        way.reorder = self.reorder.unwrap_or(way.reorder);
+        way.may_reorder = self.reorder.unwrap_or(way.may_reorder);
         way.rate = self.rate.map(|r| r.0).or(way.rate);
-        way.queue = self.queue.map_or(way.queue, |q| q.0);
-        way.loss.random = self.loss.unwrap_or(way.loss.random);
-        let burst = self.burst.map(|b| loss::Burst { enter: b.enter, leave: b.leave, loss: b.loss });
+        way.queue_octets = self.queue.map_or(way.queue_octets, |q| q.0);
+        way.loss.random_loss = self.loss.unwrap_or(way.loss.random_loss);
+        let burst = self.burst.map(|b| loss::Burst {
+            enter_probability: b.enter,
+            leave_probability: b.leave,
+            loss_in_burst: b.loss,
+        });
         way.loss.burst = burst.or(way.loss.burst);
     }
 
     /// Returns an error message about the emulation; `None` if it is valid. Only a whole link may have a
     /// trace, and only both directions together may have a signal strength.
-    fn fault(&self, trace: bool, back: bool) -> Option<String> {
+    fn mistake(&self, trace: bool, back: bool) -> Option<String> {
         let probability = |name: &str, value: Option<f64>| {
             let value = value.filter(|v| !(0.0..=1.0).contains(v))?;
             Some(format!("{name} is {value}, expected a probability from 0 to 1"))
@@ -126,13 +130,13 @@ impl Emulation {
             .or_else(|| probability("burst.enter", burst.map(|b| b.enter)))
             .or_else(|| probability("burst.leave", burst.map(|b| b.leave)))
             .or_else(|| probability("burst.loss", burst.map(|b| b.loss)))
-            .or_else(|| self.back.as_ref()?.fault(false, true))
+            .or_else(|| self.back.as_ref()?.mistake(false, true))
     }
 }
 
 impl Scenario {
     /// Returns the indices of those links that are emulated.
-    pub fn emulated(&self) -> Vec<usize> {
+    pub fn emulated_link_numbers(&self) -> Vec<usize> {
         (0..self.links.len()).filter(|l| self.links[*l].emulation.is_some()).collect()
     }
 
@@ -142,25 +146,25 @@ impl Scenario {
             let link = &self.links[number];
             let [first, second] = [link.ends.first()?, link.ends.get(1)?];
             Some(EmulatedLink {
-                number,
+                index: number,
                 ends: [first.get_ref().clone(), second.get_ref().clone()],
-                nature: link.emulation.as_ref()?.get_ref().nature(),
+                properties: link.emulation.as_ref()?.get_ref().link_properties(),
                 trace: self.traces.get(&number).cloned().unwrap_or_default(),
                 seed: self.seed.wrapping_add(number as u64),
             })
         };
-        self.emulated().into_iter().filter_map(link).collect()
+        self.emulated_link_numbers().into_iter().filter_map(link).collect()
     }
 }
 
 /// Checks all emulations, and that actions name emulated links.
-pub(super) fn check(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
+pub(super) fn check_emulation(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
     for link in &scenario.links {
         let Some(emulation) = &link.emulation else { continue };
         if link.bridge.is_some() {
             return Err((emulation.span(), "a link with a bridge cannot be emulated".into()));
         }
-        if let Some(fault) = emulation.get_ref().fault(true, false) {
+        if let Some(fault) = emulation.get_ref().mistake(true, false) {
             return Err((emulation.span(), fault));
         }
     }
@@ -176,7 +180,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
     for action in &scenario.actions {
         if let Some(degrade) = &action.degrade {
             emulated(&degrade.link)?;
-            if let Some(fault) = degrade.to.get_ref().fault(false, false) {
+            if let Some(fault) = degrade.to.get_ref().mistake(false, false) {
                 return Err((degrade.to.span(), fault));
             }
         }
@@ -192,7 +196,7 @@ pub(super) fn check(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
 }
 
 /// Reads the traces in `folder`, by index of the link.
-pub(super) fn traces(
+pub(super) fn read_traces(
     scenario: &Scenario,
     folder: &Path,
     fault: impl Fn(std::ops::Range<usize>, String) -> ScenarioError,

@@ -4,17 +4,17 @@
 //! the end finds metrics without a value ([`crate::expect`]).
 
 use super::wrong::quoted_names;
-use super::{RUN, Scenario};
+use super::{Scenario, WHOLE_RUN_SECTION};
 use crate::emulation::way;
 use crate::medium::stats::Counters;
 
 /// Names of the percentiles of a distribution.
-const PERCENTILES: [&str; 4] = ["p50", "p90", "p99", "max"];
+const PERCENTILE_NAMES: [&str; 4] = ["p50", "p90", "p99", "max"];
 /// Names of the metrics of a one-way flow.
-const FLOW: [&str; 7] =
+const FLOW_METRICS: [&str; 7] =
     ["sent", "lost", "delivered_percent", "duplicated", "reordered", "reordered_by_ms", "outage_ms"];
 /// Names of the metrics of a broadcast.
-const BROADCAST: [&str; 13] = [
+const BROADCAST_METRICS: [&str; 13] = [
     "sent",
     "unsent",
     "inside",
@@ -30,10 +30,10 @@ const BROADCAST: [&str; 13] = [
     "strangers",
 ];
 /// Names of the metrics of a transfer.
-const TCP: [&str; 8] =
+const TCP_METRICS: [&str; 8] =
     ["mbit_up", "mbit_down", "bytes", "bytes_up", "bytes_down", "retransmits", "stall_s", "unbroken"];
 /// Names of the metrics of a node.
-const NODE: [&str; 10] = [
+const NODE_METRICS: [&str; 10] = [
     "handovers",
     "refreshes",
     "registration_ms",
@@ -48,7 +48,7 @@ const NODE: [&str; 10] = [
 
 /// Returns the first metric name that the scenario does not measure, and an error message; `None` if it
 /// measures all.
-pub(super) fn wrong(scenario: &Scenario) -> Option<(&str, String)> {
+pub(super) fn find_unknown_metric(scenario: &Scenario) -> Option<(&str, String)> {
     let expected = scenario.expect.iter().flat_map(|e| {
         [Some(&e.metric), e.plus.as_ref(), e.times.as_ref()].into_iter().flatten().map(String::as_str)
     });
@@ -59,15 +59,18 @@ pub(super) fn wrong(scenario: &Scenario) -> Option<(&str, String)> {
             .flatten()
             .map(String::as_str)
     });
-    expected.chain(shown).chain(derived).find_map(|name| Some((name, mistake(scenario, name)?)))
+    expected
+        .chain(shown)
+        .chain(derived)
+        .find_map(|name| Some((name, explain_unknown_metric(scenario, name)?)))
 }
 
 /// Returns the error in a name, if any.
-fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
+fn explain_unknown_metric(scenario: &Scenario, name: &str) -> Option<String> {
     let metric = match name.split_once('/') {
         Some((section, metric)) => {
             let is_action = scenario.actions.iter().any(|action| action.name.get_ref() == section);
-            if section != RUN && !is_action {
+            if section != WHOLE_RUN_SECTION && !is_action {
                 return Some(format!(
                     "{name:?}: there is no section {section:?}, expected `run` or an action"
                 ));
@@ -79,21 +82,21 @@ fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
     if metric == "order_ms" || metric == "lab.late_ms" || scenario.derived.iter().any(|d| d.name == metric) {
         return None;
     }
-    let owners = owners(scenario);
+    let owners = metric_owners(scenario);
     // Names may contain dots, so take the longest one that matches.
     let fitting = owners.iter().filter_map(|owner| {
         let rest = metric.strip_prefix(owner.name.as_str())?.strip_prefix('.')?;
         Some((owner, rest))
     });
-    let mut fitting: Vec<(&Owner, &str)> = fitting.collect();
+    let mut fitting: Vec<(&MetricOwner, &str)> = fitting.collect();
     fitting.sort_by_key(|(owner, _)| std::cmp::Reverse(owner.name.len()));
-    if fitting.iter().any(|(owner, rest)| owner.has(rest)) {
+    if fitting.iter().any(|(owner, rest)| owner.has_metric(rest)) {
         return None;
     }
     Some(match fitting.first() {
         Some((owner, _)) => {
-            let all: Vec<&str> = owner.all.iter().map(String::as_str).collect();
-            format!("there is no metric {name:?}; {} has: {}", owner.what, quoted_names(all))
+            let all: Vec<&str> = owner.metric_names.iter().map(String::as_str).collect();
+            format!("there is no metric {name:?}; {} has: {}", owner.description, quoted_names(all))
         }
         None => {
             format!("there is no metric {name:?}: it begins with the name of no traffic and of no node")
@@ -102,18 +105,18 @@ fn mistake(scenario: &Scenario, name: &str) -> Option<String> {
 }
 
 /// A node, flow or link with metrics.
-struct Owner {
+struct MetricOwner {
     /// Prefix of the metrics' names.
     name: String,
     /// Name of the object in error messages.
-    what: String,
+    description: String,
     /// Names of its metrics after the prefix; `*` stands for any word.
-    all: Vec<String>,
+    metric_names: Vec<String>,
 }
 
-impl Owner {
-    fn has(&self, rest: &str) -> bool {
-        self.all.iter().any(|known| match known.split_once('*') {
+impl MetricOwner {
+    fn has_metric(&self, rest: &str) -> bool {
+        self.metric_names.iter().any(|known| match known.split_once('*') {
             Some((before, after)) => {
                 rest.len() > before.len() + after.len() && rest.starts_with(before) && rest.ends_with(after)
             }
@@ -122,22 +125,22 @@ impl Owner {
     }
 }
 
-fn with_percentiles(plain: &[&str], distributions: &[&str]) -> Vec<String> {
+fn names_with_percentiles(plain: &[&str], distributions: &[&str]) -> Vec<String> {
     let mut all: Vec<String> = plain.iter().map(|name| (*name).to_owned()).collect();
-    all.extend(distributions.iter().flat_map(|name| PERCENTILES.map(|p| format!("{name}.{p}"))));
+    all.extend(distributions.iter().flat_map(|name| PERCENTILE_NAMES.map(|p| format!("{name}.{p}"))));
     all
 }
 
-fn owners(scenario: &Scenario) -> Vec<Owner> {
-    let owner = |name: &str, what: &str, all: Vec<String>| Owner {
+fn metric_owners(scenario: &Scenario) -> Vec<MetricOwner> {
+    let owner = |name: &str, what: &str, all: Vec<String>| MetricOwner {
         name: name.to_owned(),
-        what: format!("the {what} {name:?}"),
-        all,
+        description: format!("the {what} {name:?}"),
+        metric_names: all,
     };
     let t = &scenario.traffic;
     let mut owners = Vec::new();
     for probe in &t.probe {
-        let flow = with_percentiles(&FLOW, &["delay_us"]);
+        let flow = names_with_percentiles(&FLOW_METRICS, &["delay_us"]);
         let nodes = [probe.between.0.get_ref(), probe.between.1.get_ref()];
         for (from, to) in [(nodes[0], nodes[1]), (nodes[1], nodes[0])] {
             owners.push(owner(&format!("{}.{from}-{to}", probe.name), "probe", flow.clone()));
@@ -145,25 +148,27 @@ fn owners(scenario: &Scenario) -> Vec<Owner> {
         owners.extend(probe.series.iter().map(|series| owner(series, "series of probes", flow.clone())));
         owners.push(owner(&probe.name, "probe", flow));
     }
-    let ping = with_percentiles(&["sent", "lost", "lost_per_move.*"], &["ms"]);
+    let ping = names_with_percentiles(&["sent", "lost", "lost_per_move.*"], &["ms"]);
     owners.extend(t.ping.iter().map(|p| owner(&p.name, "ping", ping.clone())));
     let gnping =
-        with_percentiles(&["sent", "lost", "answers", "answered_percent", "hops.min"], &["ms", "hops"]);
+        names_with_percentiles(&["sent", "lost", "answers", "answered_percent", "hops.min"], &["ms", "hops"]);
     owners.extend(t.gnping.iter().map(|p| owner(&p.name, "gnping", gnping.clone())));
-    let broadcast = with_percentiles(&BROADCAST, &["ms", "transmissions"]);
+    let broadcast = names_with_percentiles(&BROADCAST_METRICS, &["ms", "transmissions"]);
     owners.extend(t.gnbroadcast.iter().map(|b| owner(&b.name, "gnbroadcast", broadcast.clone())));
     owners.extend(t.multicast.iter().map(|m| owner(&m.name, "multicast", broadcast.clone())));
-    owners.extend(t.tcp.iter().map(|tcp| owner(&tcp.name, "transfer", with_percentiles(&TCP, &[]))));
-    let replay = with_percentiles(&["heard", "sent"], &[]);
+    owners.extend(
+        t.tcp.iter().map(|tcp| owner(&tcp.name, "transfer", names_with_percentiles(&TCP_METRICS, &[]))),
+    );
+    let replay = names_with_percentiles(&["heard", "sent"], &[]);
     owners.extend(t.replay.iter().map(|r| owner(&r.name, "replay", replay.clone())));
-    let mut of_node = with_percentiles(&NODE, &["registration_ms.*"]);
+    let mut of_node = names_with_percentiles(&NODE_METRICS, &["registration_ms.*"]);
     of_node.extend(
         ["handovers.*", "registrations.*", "registration_ms.*.mean", "active.*", "share.*"]
             .map(str::to_owned),
     );
     owners.extend(scenario.nodes.keys().map(|node| owner(node, "node", of_node.clone())));
-    let counters: Vec<&str> = Counters::default().named().into_iter().map(|(name, _)| name).collect();
-    let medium = with_percentiles(&counters, &[]);
+    let counters: Vec<&str> = Counters::default().named_values().into_iter().map(|(name, _)| name).collect();
+    let medium = names_with_percentiles(&counters, &[]);
     for node in scenario.tracks.keys() {
         owners.push(owner(&format!("medium.{node}"), "radio", medium.clone()));
     }
@@ -177,8 +182,9 @@ fn owners(scenario: &Scenario) -> Vec<Owner> {
     ];
     let all = medium.into_iter().chain(late.map(str::to_owned)).collect();
     owners.push(owner("medium", "group", all));
-    let frames: Vec<&str> = way::Counters::default().named().into_iter().map(|(name, _)| name).collect();
-    let frames = with_percentiles(&[&frames[..], &["mbit_ip", "mbit_inner"]].concat(), &[]);
+    let frames: Vec<&str> =
+        way::Counters::default().named_values().into_iter().map(|(name, _)| name).collect();
+    let frames = names_with_percentiles(&[&frames[..], &["mbit_ip", "mbit_inner"]].concat(), &[]);
     for end in scenario.links.iter().filter(|link| link.emulation.is_some()).flat_map(|link| &link.ends) {
         let end = end.get_ref();
         owners.push(owner(&format!("link.{}.{}", end.node, end.interface), "emulated link", frames.clone()));
@@ -216,7 +222,7 @@ mod tests {
                     [[traffic.ping]]\nname='rtt'\nfrom='a'\nto='b'\ninterval='1s'\n\
                     [[traffic.probe]]\nname='p'\nbetween=['a','b']\nrate=9\n\
                     [[actions]]\nname='x'\nlabel='x'\nat='0s'\nnothing=true\n";
-        let scenario = crate::scenario::parse(std::path::Path::new("s"), text).expect("is good");
+        let scenario = crate::scenario::parse_scenario(std::path::Path::new("s"), text).expect("is good");
         for good in [
             "rtt.lost",
             "x/rtt.ms.p99",
@@ -226,7 +232,7 @@ mod tests {
             "medium.busy_percent.max",
             "stations.counter.geonet.dropped.malformed",
         ] {
-            assert_eq!(mistake(&scenario, good), None, "{good}");
+            assert_eq!(explain_unknown_metric(&scenario, good), None, "{good}");
         }
         for (bad, told) in [
             ("rtt.ms.p500", "there is no metric \"rtt.ms.p500\"; the ping \"rtt\" has: sent, lost"),
@@ -236,11 +242,11 @@ mod tests {
             ("a.handover", "the node \"a\" has: handovers"),
             ("rtt.lost_per_move.", "the ping \"rtt\" has"),
         ] {
-            let found = mistake(&scenario, bad).unwrap_or_default();
+            let found = explain_unknown_metric(&scenario, bad).unwrap_or_default();
             assert!(found.contains(told), "{bad}: {found}");
         }
         let text = format!("{text}[[headline]]\nlabel='l'\nmetric='rtt.p50'\n");
-        let fault = crate::scenario::parse(std::path::Path::new("s"), &text).expect_err("is bad");
+        let fault = crate::scenario::parse_scenario(std::path::Path::new("s"), &text).expect_err("is bad");
         assert_eq!((fault.line, fault.column), (text.lines().count(), 8), "{fault}");
     }
 }

@@ -9,8 +9,8 @@ use toml::Spanned;
 
 use super::wrong::{ErrorAtPlace, quoted_names};
 use super::{Action, BitRate, Duration, End, Metres, Scenario, ScenarioError};
-use crate::mark::MARK;
-use crate::medium::channel::Parameters;
+use crate::mark::MARK_LENGTH;
+use crate::medium::channel::ChannelParameters;
 use crate::medium::geometry::{Origin, Point, check_degrees};
 use crate::medium::mobility::{Track, TrackFileError, fcd, ns2};
 use crate::medium::propagation::Propagation;
@@ -21,7 +21,7 @@ use crate::medium::timing::Airtime;
 #[serde(deny_unknown_fields)]
 pub struct Medium {
     /// Seed of all random decisions.
-    #[serde(default = "one")]
+    #[serde(default = "default_seed")]
     pub seed: u64,
     /// Latitude and longitude of the origin of the map.
     #[serde(default = "versailles")]
@@ -32,33 +32,33 @@ pub struct Medium {
     #[serde(default)]
     pub sense_range: Option<Spanned<Metres>>,
     /// Path loss exponent.
-    #[serde(default = "free_space")]
+    #[serde(default = "free_space_exponent")]
     pub exponent: Spanned<f64>,
     /// Standard deviation of the shadowing in dB; 0 for none.
-    #[serde(default = "zero")]
+    #[serde(default = "no_loss")]
     pub shadowing_db: Spanned<f64>,
     /// Distance after which a moving node gets another value of the shadowing.
-    #[serde(default = "block")]
+    #[serde(default = "city_block_length")]
     pub decorrelation: Metres,
     /// Margin in dB by which a frame must be stronger than all others to survive a collision. With `None`
     /// every overlapping frame is lost.
     #[serde(default)]
     pub capture_db: Option<f64>,
     /// Share of the receivable frames that are lost at random.
-    #[serde(default = "zero")]
+    #[serde(default = "no_loss")]
     pub loss: Spanned<f64>,
     /// Bit rate.
-    #[serde(default = "its_g5")]
+    #[serde(default = "its_g5_bit_rate")]
     pub bit_rate: BitRate,
     /// Maximum number of frames that wait in a radio.
-    #[serde(default = "queue")]
+    #[serde(default = "default_queue_length")]
     pub queue: Spanned<usize>,
     /// Minimum time from the start of the stations to the begin of the timetable. Until then no node moves.
-    #[serde(default = "settle")]
+    #[serde(default = "default_settling_time")]
     pub settle: Duration,
 }
 
-fn one() -> u64 {
+fn default_seed() -> u64 {
     1
 }
 
@@ -66,27 +66,27 @@ fn versailles() -> Spanned<(f64, f64)> {
     Spanned::new(0..0, (48.8375, 2.1008))
 }
 
-fn free_space() -> Spanned<f64> {
+fn free_space_exponent() -> Spanned<f64> {
     Spanned::new(0..0, 2.0)
 }
 
-fn zero() -> Spanned<f64> {
+fn no_loss() -> Spanned<f64> {
     Spanned::new(0..0, 0.0)
 }
 
-fn block() -> Metres {
+fn city_block_length() -> Metres {
     Metres(25.0)
 }
 
-fn its_g5() -> BitRate {
+fn its_g5_bit_rate() -> BitRate {
     BitRate(6_000_000)
 }
 
-fn queue() -> Spanned<usize> {
+fn default_queue_length() -> Spanned<usize> {
     Spanned::new(0..0, 64)
 }
 
-fn settle() -> Duration {
+fn default_settling_time() -> Duration {
     Duration(5 * crate::clock::SECOND)
 }
 
@@ -144,34 +144,34 @@ pub struct Fcd {
 
 impl Medium {
     /// Returns the parameters of the channel.
-    pub fn parameters(&self) -> Parameters {
+    pub fn channel_parameters(&self) -> ChannelParameters {
         let range = self.range.0;
-        Parameters {
+        ChannelParameters {
             seed: self.seed,
             propagation: Propagation {
-                range,
-                sense_range: self.sense_range.as_ref().map_or(range, |s| s.get_ref().0),
-                exponent: *self.exponent.get_ref(),
-                shadowing: *self.shadowing_db.get_ref(),
-                decorrelation: self.decorrelation.0,
+                range_metres: range,
+                sense_range_metres: self.sense_range.as_ref().map_or(range, |s| s.get_ref().0),
+                path_loss_exponent: *self.exponent.get_ref(),
+                shadowing_db: *self.shadowing_db.get_ref(),
+                decorrelation_metres: self.decorrelation.0,
                 seed: self.seed,
             },
-            capture: self.capture_db,
-            loss: *self.loss.get_ref(),
+            capture_threshold_db: self.capture_db,
+            loss_probability: *self.loss.get_ref(),
             airtime: Airtime::new(self.bit_rate.0),
-            queue: *self.queue.get_ref(),
+            queue_length: *self.queue.get_ref(),
         }
     }
 
     /// Returns the position of the map's origin.
-    pub fn origin(&self) -> Origin {
+    pub fn origin_of_coordinates(&self) -> Origin {
         let (latitude, longitude) = *self.origin.get_ref();
         Origin::new(latitude, longitude)
     }
 }
 
 /// Checks the medium, the radios and the traffic over them. Adds the radios' interfaces to `ends`.
-pub(super) fn check(scenario: &Scenario, ends: &mut Vec<End>) -> Result<(), ErrorAtPlace> {
+pub(super) fn check_radios(scenario: &Scenario, ends: &mut Vec<End>) -> Result<(), ErrorAtPlace> {
     if let Some(medium) = &scenario.medium {
         check_medium(medium)?;
     }
@@ -196,7 +196,7 @@ pub(super) fn check(scenario: &Scenario, ends: &mut Vec<End>) -> Result<(), Erro
             return wrong("a radio has exactly one of place, waypoints, ns2, fcd".into());
         }
         if let Some(waypoints) = &radio.waypoints
-            && Track::moving(points(waypoints)).is_none()
+            && Track::moving(waypoint_track(waypoints)).is_none()
         {
             return wrong("waypoints are [SECONDS, EAST, NORTH], at least one, in order of time".into());
         }
@@ -259,7 +259,7 @@ fn check_traffic(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
     for broadcast in &scenario.traffic.gnbroadcast {
         station(&broadcast.from)?;
         if let (Some(medium), Some((x, y))) = (&scenario.medium, broadcast.center) {
-            check_degrees(medium.origin().degrees(Point { x, y })).map_err(|wrong| {
+            check_degrees(medium.origin_of_coordinates().to_degrees(Point { x, y })).map_err(|wrong| {
                 (broadcast.from.span(), format!("the centre of broadcast {:?}: {wrong}", broadcast.name))
             })?;
         }
@@ -268,8 +268,8 @@ fn check_traffic(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
             let message = "no circle is larger than 10 square kilometres: expected a radius up to 1784m";
             return Err((broadcast.radius.span(), message.into()));
         }
-        if !(MARK..=1300).contains(broadcast.size.get_ref()) {
-            let message = format!("size is {}, expected {} to 1300", broadcast.size.get_ref(), MARK);
+        if !(MARK_LENGTH..=1300).contains(broadcast.size.get_ref()) {
+            let message = format!("size is {}, expected {} to 1300", broadcast.size.get_ref(), MARK_LENGTH);
             return Err((broadcast.size.span(), message));
         }
     }
@@ -302,17 +302,19 @@ fn check_traffic(scenario: &Scenario) -> Result<(), ErrorAtPlace> {
     Ok(())
 }
 
-fn points(waypoints: &[(f64, f64, f64)]) -> Vec<(f64, Point)> {
+fn waypoint_track(waypoints: &[(f64, f64, f64)]) -> Vec<(f64, Point)> {
     waypoints.iter().map(|(t, x, y)| (*t, Point { x: *x, y: *y })).collect()
 }
 
 /// Returns the tracks of all nodes with a radio. Reads the movement files in `folder`.
-pub(super) fn tracks(
+pub(super) fn read_tracks(
     scenario: &Scenario,
     folder: &Path,
     fault: impl Fn(std::ops::Range<usize>, String) -> ScenarioError,
 ) -> Result<BTreeMap<String, Track>, ScenarioError> {
-    let Some(origin) = scenario.medium.as_ref().map(Medium::origin) else { return Ok(BTreeMap::new()) };
+    let Some(origin) = scenario.medium.as_ref().map(Medium::origin_of_coordinates) else {
+        return Ok(BTreeMap::new());
+    };
     let mut tracks = BTreeMap::new();
     let mut ns2_files: BTreeMap<&str, BTreeMap<u32, Track>> = BTreeMap::new();
     let mut fcd_files: BTreeMap<(&str, bool), BTreeMap<String, Track>> = BTreeMap::new();
@@ -332,9 +334,9 @@ pub(super) fn tracks(
         let Some(spanned) = &node.radio else { continue };
         let radio = spanned.get_ref();
         let track = if let Some((x, y)) = radio.place {
-            Some(Track::fixed(Point { x, y }))
+            Some(Track::fixed_at(Point { x, y }))
         } else if let Some(waypoints) = &radio.waypoints {
-            Track::moving(points(waypoints))
+            Track::moving(waypoint_track(waypoints))
         } else if let Some(ns2) = &radio.ns2 {
             let key = ns2.file.get_ref().as_str();
             let tracks = match ns2_files.entry(key) {
@@ -357,13 +359,15 @@ pub(super) fn tracks(
                 }
             };
             let missing = || fault(fcd.file.span(), format!("{} has no vehicle {:?}", key.0, fcd.vehicle));
-            Some(tracks.get(&fcd.vehicle).ok_or_else(missing)?.clone().earlier(fcd.begin))
+            Some(tracks.get(&fcd.vehicle).ok_or_else(missing)?.clone().shifted_earlier(fcd.begin))
         } else {
             None
         };
         let track = track.ok_or_else(|| fault(spanned.span(), format!("node {name:?} is nowhere")))?;
-        let track = track.shifted(radio.shift.0, radio.shift.1);
-        track.check(&origin).map_err(|wrong| fault(spanned.span(), format!("node {name:?} {wrong}")))?;
+        let track = track.shifted_in_space(radio.shift.0, radio.shift.1);
+        track
+            .check_positions(&origin)
+            .map_err(|wrong| fault(spanned.span(), format!("node {name:?} {wrong}")))?;
         tracks.insert(name.clone(), track);
     }
     Ok(tracks)

@@ -9,12 +9,12 @@ use toml::Spanned;
 use super::emulation::{Degrade, Emulation};
 use super::wrong::ErrorAtPlace;
 use super::{Action, Duration, End, Scenario};
-use crate::medium::chance::{DecisionKind, draw, uniform_draw};
+use crate::medium::chance::{DecisionKind, random_bits, uniform_draw};
 
 /// Random events.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Random {
+pub struct RandomLinkEvents {
     /// First part of the actions' names: `NAME-1`, `NAME-2` and so on.
     pub name: String,
     /// Number of events.
@@ -26,23 +26,23 @@ pub struct Random {
     /// For each emulated link that events may impair, the end that loses its carrier.
     pub links: Vec<Spanned<End>>,
     /// Kinds of possible events.
-    pub kinds: Vec<Kind>,
+    pub kinds: Vec<LinkEventKind>,
     /// Minimum number of links that are unimpaired at any time.
-    #[serde(default = "one")]
+    #[serde(default = "default_alive_links")]
     pub alive: usize,
     /// Properties of a link in an event of kind `degrade`.
     #[serde(default)]
     pub degrade: Emulation,
 }
 
-fn one() -> usize {
+fn default_alive_links() -> usize {
     1
 }
 
 /// Kind of event on a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum LinkEventKind {
     /// The link loses its carrier.
     Carrier,
     /// The link accepts all frames and delivers none.
@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 /// Converts the events to actions.
-pub(super) fn unfold(scenario: &mut Scenario) -> Result<(), ErrorAtPlace> {
+pub(super) fn expand_random_actions(scenario: &mut Scenario) -> Result<(), ErrorAtPlace> {
     let Some(random) = scenario.random.clone() else { return Ok(()) };
     let (span, random) = (random.span(), random.into_inner());
     let wrong = |message: &str| Err((span.clone(), message.to_string()));
@@ -65,12 +65,12 @@ pub(super) fn unfold(scenario: &mut Scenario) -> Result<(), ErrorAtPlace> {
     if random.alive >= random.links.len() {
         return wrong("random events leave fewer links alone than there are");
     }
-    scenario.actions.extend(actions(&random, scenario.seed));
+    scenario.actions.extend(draw_actions(&random, scenario.seed));
     scenario.actions.sort_by_key(|a| a.at);
     Ok(())
 }
 
-fn actions(random: &Random, seed: u64) -> Vec<Action> {
+fn draw_actions(random: &RandomLinkEvents, seed: u64) -> Vec<Action> {
     let mut hit: Vec<bool> = vec![false; random.links.len()];
     let slot = (random.to.0 - random.from.0) / random.count as u64;
     (0..random.count as u64)
@@ -78,7 +78,7 @@ fn actions(random: &Random, seed: u64) -> Vec<Action> {
             let mut dice = 0;
             let mut pick = |of: usize| {
                 dice += 1;
-                (draw(seed, DecisionKind::Event, &[n, dice]) % of as u64) as usize
+                (random_bits(seed, DecisionKind::Event, &[n, dice]) % of as u64) as usize
             };
             let alive = hit.iter().filter(|h| !**h).count();
             // If only `alive` links are unimpaired, choose an impaired link, which the event restores.
@@ -100,15 +100,15 @@ fn actions(random: &Random, seed: u64) -> Vec<Action> {
                 return action;
             }
             match random.kinds[pick(random.kinds.len())] {
-                Kind::Carrier => {
+                LinkEventKind::Carrier => {
                     action.label = format!("{name} loses its carrier");
                     action.carrier_off = Some(end.clone());
                 }
-                Kind::Blackhole => {
+                LinkEventKind::Blackhole => {
                     action.label = format!("{name} is a black hole");
                     action.blackhole = Some(end.clone());
                 }
-                Kind::Degrade => {
+                LinkEventKind::Degrade => {
                     action.label = format!("{name} gets bad");
                     let to = Spanned::new(0..0, random.degrade.clone());
                     action.degrade = Some(Degrade { link: end.clone(), to });
@@ -124,15 +124,15 @@ mod tests {
     use super::*;
     use crate::clock::SECOND;
 
-    fn random() -> Random {
+    fn test_events() -> RandomLinkEvents {
         let end = |n: usize| Spanned::new(0..0, End { node: "mr".into(), interface: format!("w{n}") });
-        Random {
+        RandomLinkEvents {
             name: "e".into(),
             count: 50,
             from: Duration(2 * SECOND),
             to: Duration(52 * SECOND),
             links: (0..3).map(end).collect(),
-            kinds: vec![Kind::Carrier, Kind::Blackhole, Kind::Degrade],
+            kinds: vec![LinkEventKind::Carrier, LinkEventKind::Blackhole, LinkEventKind::Degrade],
             alive: 1,
             degrade: Emulation::default(),
         }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn random_actions_keep_one_link_and_use_every_kind() {
         for seed in 0..50 {
-            let actions = actions(&random(), seed);
+            let actions = draw_actions(&test_events(), seed);
             assert_eq!(actions.len(), 50);
             let mut hit = std::collections::BTreeSet::new();
             let mut kinds = [0; 4];
@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn random_actions_depend_only_on_seed() {
-        let labels = |seed| actions(&random(), seed).iter().map(|a| a.label.clone()).collect::<Vec<_>>();
+        let labels =
+            |seed| draw_actions(&test_events(), seed).iter().map(|a| a.label.clone()).collect::<Vec<_>>();
         assert_eq!(labels(1), labels(1));
         assert_ne!(labels(1), labels(2));
     }

@@ -13,70 +13,79 @@ use super::wrong::{ErrorAtPlace, quoted_names};
 use super::{End, Link, Node, Probe, Scenario};
 
 /// Maximum number of nodes of a series.
-const MOST: u32 = 1000;
+const MAX_SERIES_SIZE: u32 = 1000;
 
 /// Placeholder for a node's number.
-const NUMBER: &str = "{n}";
+const NUMBER_PLACEHOLDER: &str = "{n}";
 
-fn fill(text: &str, number: u32) -> String {
-    text.replace(NUMBER, &number.to_string())
+fn replace_number(text: &str, number: u32) -> String {
+    text.replace(NUMBER_PLACEHOLDER, &number.to_string())
 }
 
 /// Expands each series to nodes, links and probes. `size` replaces every `count`.
-pub(super) fn unfold(scenario: &mut Scenario, text: &str, size: Option<u32>) -> Result<(), ErrorAtPlace> {
+pub(super) fn expand_node_series(
+    scenario: &mut Scenario,
+    text: &str,
+    size: Option<u32>,
+) -> Result<(), ErrorAtPlace> {
     if let Some((name, node)) =
-        scenario.nodes.iter().find(|(name, n)| n.count.is_some() != name.contains(NUMBER))
+        scenario.nodes.iter().find(|(name, n)| n.count.is_some() != name.contains(NUMBER_PLACEHOLDER))
     {
         let span = node.count.as_ref().map(Spanned::span).or_else(|| text.find(name).map(|at| at..at));
         let message = "a series of nodes has {n} in its name, and a count";
         return Err((span.unwrap_or(0..0), format!("node {name:?}: {message}")));
     }
-    let folded: Vec<String> = scenario.nodes.keys().filter(|name| name.contains(NUMBER)).cloned().collect();
-    let mut series = Series::new();
+    let folded: Vec<String> =
+        scenario.nodes.keys().filter(|name| name.contains(NUMBER_PLACEHOLDER)).cloned().collect();
+    let mut series = NumbersBySeries::new();
     for name in folded {
         let Some(node) = scenario.nodes.remove(&name) else { continue };
         let Some(count) = &node.count else { continue };
         let size = size.unwrap_or(*count.get_ref());
-        if !(1..=MOST).contains(&size) {
-            return Err((count.span(), format!("count is {size}, expected 1 to {MOST}")));
+        if !(1..=MAX_SERIES_SIZE).contains(&size) {
+            return Err((count.span(), format!("count is {size}, expected 1 to {MAX_SERIES_SIZE}")));
         }
         let numbers: Vec<u32> = (node.first..node.first + size).collect();
         for &number in &numbers {
-            let taken = scenario.nodes.insert(fill(&name, number), member(&node, number)).is_some();
+            let taken =
+                scenario.nodes.insert(replace_number(&name, number), node_of_series(&node, number)).is_some();
             if taken {
-                return Err((count.span(), format!("there is a node {:?} already", fill(&name, number))));
+                return Err((
+                    count.span(),
+                    format!("there is a node {:?} already", replace_number(&name, number)),
+                ));
             }
         }
         series.insert(name, numbers);
     }
     let mut links = Vec::new();
     for link in std::mem::take(&mut scenario.links) {
-        links.extend(links_of(link, &series)?);
+        links.extend(expand_link(link, &series)?);
     }
     scenario.links = links;
     let mut probes = Vec::new();
     for probe in std::mem::take(&mut scenario.traffic.probe) {
-        probes.extend(probes_of(probe, &series)?);
+        probes.extend(expand_probe(probe, &series)?);
     }
     scenario.traffic.probe = probes;
     Ok(())
 }
 
 /// Numbers of the nodes of each series, by the name with `{n}`.
-type Series = BTreeMap<String, Vec<u32>>;
+type NumbersBySeries = BTreeMap<String, Vec<u32>>;
 
 /// Returns the node with this number of a series.
-fn member(series: &Node, number: u32) -> Node {
+fn node_of_series(series: &Node, number: u32) -> Node {
     let index = number - series.first;
     let mut node = series.clone();
     node.count = None;
     node.series = Some(number);
-    node.role = fill(&series.role, number);
+    node.role = replace_number(&series.role, number);
     for addresses in node.addresses.values_mut() {
-        *addresses = addresses.iter().map(|a| fill(a, number)).collect();
+        *addresses = addresses.iter().map(|a| replace_number(a, number)).collect();
     }
-    node.routes = node.routes.iter().map(|r| fill(r, number)).collect();
-    node.station_routes = node.station_routes.iter().map(|r| fill(r, number)).collect();
+    node.routes = node.routes.iter().map(|r| replace_number(r, number)).collect();
+    node.station_routes = node.station_routes.iter().map(|r| replace_number(r, number)).collect();
     if let Some(radio) = &mut node.radio {
         let span = radio.span();
         let mut unfolded = radio.get_ref().clone();
@@ -87,7 +96,7 @@ fn member(series: &Node, number: u32) -> Node {
             ns2.node += index;
         }
         if let Some(fcd) = &mut unfolded.fcd {
-            fcd.vehicle = fill(&fcd.vehicle, number);
+            fcd.vehicle = replace_number(&fcd.vehicle, number);
         }
         *radio = Spanned::new(span, unfolded);
     }
@@ -95,12 +104,12 @@ fn member(series: &Node, number: u32) -> Node {
 }
 
 /// Returns the numbers of the series to which these nodes belong; `None` if they belong to no series.
-fn numbers<'a>(
+fn numbers_of_series<'a>(
     nodes: impl Iterator<Item = (Range<usize>, &'a str)>,
-    series: &Series,
+    series: &NumbersBySeries,
 ) -> Result<Option<&[u32]>, ErrorAtPlace> {
     let mut found: Option<&[u32]> = None;
-    for (at, name) in nodes.filter(|(_, name)| name.contains(NUMBER)) {
+    for (at, name) in nodes.filter(|(_, name)| name.contains(NUMBER_PLACEHOLDER)) {
         let Some(numbers) = series.get(name) else {
             let known = quoted_names(series.keys().map(String::as_str).collect());
             return Err((at, format!("there is no series {name:?}; the series are: {known}")));
@@ -113,18 +122,18 @@ fn numbers<'a>(
     Ok(found)
 }
 
-fn end_of(end: &Spanned<End>, number: u32) -> Spanned<End> {
-    let filled = End { node: fill(&end.get_ref().node, number), ..end.get_ref().clone() };
+fn numbered_end(end: &Spanned<End>, number: u32) -> Spanned<End> {
+    let filled = End { node: replace_number(&end.get_ref().node, number), ..end.get_ref().clone() };
     Spanned::new(end.span(), filled)
 }
 
-fn links_of(link: Link, series: &Series) -> Result<Vec<Link>, ErrorAtPlace> {
+fn expand_link(link: Link, series: &NumbersBySeries) -> Result<Vec<Link>, ErrorAtPlace> {
     let ends = link.ends.iter().map(|end| (end.span(), end.get_ref().node.as_str()));
-    let Some(numbers) = numbers(ends, series)? else { return Ok(vec![link]) };
+    let Some(numbers) = numbers_of_series(ends, series)? else { return Ok(vec![link]) };
     if link.bridge.is_some() {
         let all = |ends: &[Spanned<End>]| -> Vec<Spanned<End>> {
-            let of = |end: &Spanned<End>| match end.get_ref().node.contains(NUMBER) {
-                true => numbers.iter().map(|number| end_of(end, *number)).collect(),
+            let of = |end: &Spanned<End>| match end.get_ref().node.contains(NUMBER_PLACEHOLDER) {
+                true => numbers.iter().map(|number| numbered_end(end, *number)).collect(),
                 false => vec![end.clone()],
             };
             ends.iter().flat_map(of).collect()
@@ -132,27 +141,28 @@ fn links_of(link: Link, series: &Series) -> Result<Vec<Link>, ErrorAtPlace> {
         return Ok(vec![Link { ends: all(&link.ends), isolated: all(&link.isolated), ..link }]);
     }
     let one = |number: &u32| Link {
-        ends: link.ends.iter().map(|end| end_of(end, *number)).collect(),
-        label: fill(&link.label, *number),
+        ends: link.ends.iter().map(|end| numbered_end(end, *number)).collect(),
+        label: replace_number(&link.label, *number),
         ..link.clone()
     };
     Ok(numbers.iter().map(one).collect())
 }
 
-fn probes_of(probe: Probe, series: &Series) -> Result<Vec<Probe>, ErrorAtPlace> {
+fn expand_probe(probe: Probe, series: &NumbersBySeries) -> Result<Vec<Probe>, ErrorAtPlace> {
     let (one, other) = &probe.between;
     let ends = [one, other].into_iter().map(|node| (node.span(), node.get_ref().as_str()));
-    let Some(numbers) = numbers(ends, series)? else { return Ok(vec![probe]) };
-    if !probe.name.contains(NUMBER) || probe.port.is_some() {
+    let Some(numbers) = numbers_of_series(ends, series)? else { return Ok(vec![probe]) };
+    if !probe.name.contains(NUMBER_PLACEHOLDER) || probe.port.is_some() {
         let message = format!(
             "the probe {:?} is one for each node, so it has {{n}} in its name and no port",
             probe.name
         );
         return Err((one.span(), message));
     }
-    let filled = |name: &Spanned<String>, number| Spanned::new(name.span(), fill(name.get_ref(), number));
+    let filled =
+        |name: &Spanned<String>, number| Spanned::new(name.span(), replace_number(name.get_ref(), number));
     let made = |number: &u32| Probe {
-        name: fill(&probe.name, *number),
+        name: replace_number(&probe.name, *number),
         series: Some(probe.name.clone()),
         between: (filled(one, *number), filled(other, *number)),
         ..probe.clone()

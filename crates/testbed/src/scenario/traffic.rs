@@ -75,7 +75,7 @@ pub struct Tcp {
     /// unlimited.
     pub rate: String,
     /// Number of simultaneous connections.
-    #[serde(default = "single")]
+    #[serde(default = "default_flow_count")]
     pub flows: u32,
     /// Directions of the data.
     #[serde(default)]
@@ -91,7 +91,7 @@ pub struct Tcp {
     pub end: Option<Duration>,
 }
 
-fn single() -> u32 {
+fn default_flow_count() -> u32 {
     1
 }
 
@@ -121,7 +121,7 @@ pub enum Family {
 
 impl Direction {
     /// Returns whether data flows from the end with the index `from` to the other end.
-    pub fn has(self, from: usize) -> bool {
+    pub fn has_data_from(self, from: usize) -> bool {
         matches!((self, from), (Direction::Both, _) | (Direction::Up, 0) | (Direction::Down, 1))
     }
 }
@@ -140,7 +140,7 @@ pub struct Probe {
     /// Packets per second in each direction.
     pub rate: u32,
     /// Size of the data in a packet in octets, at least 24.
-    #[serde(default = "probe_size")]
+    #[serde(default = "default_probe_size")]
     pub size: Spanned<u16>,
     /// Begin of the probe in the timetable; with `None` it begins before the timetable.
     #[serde(default)]
@@ -156,7 +156,7 @@ pub struct Probe {
     pub family: Family,
 }
 
-fn probe_size() -> Spanned<u16> {
+fn default_probe_size() -> Spanned<u16> {
     Spanned::new(0..0, 64)
 }
 
@@ -176,7 +176,7 @@ pub struct GnPing {
     /// Time between two requests.
     pub interval: Spanned<Duration>,
     /// Maximum time to wait for an answer.
-    #[serde(default = "second")]
+    #[serde(default = "default_gnping_timeout")]
     pub timeout: Duration,
 }
 
@@ -200,7 +200,7 @@ pub struct GnBroadcast {
     /// Time between two packets.
     pub interval: Spanned<Duration>,
     /// Size of the payload in octets.
-    #[serde(default = "hundred")]
+    #[serde(default = "default_broadcast_size")]
     pub size: Spanned<usize>,
     /// Whether to send road events at the centre (DENM) in place of packets. A node has received an event
     /// when the node's map shows the event.
@@ -246,14 +246,14 @@ pub struct Replay {
     /// Delays from the reception of a frame to its replays; each delay causes one replay.
     pub after: Vec<Duration>,
     /// Replay only every n-th frame; the default is every frame.
-    #[serde(default = "single")]
+    #[serde(default = "default_flow_count")]
     pub every: u32,
 }
 
-fn second() -> Duration {
+fn default_gnping_timeout() -> Duration {
     Duration(crate::clock::SECOND)
 }
 
-fn hundred() -> Spanned<usize> {
+fn default_broadcast_size() -> Spanned<usize> {
     Spanned::new(0..0, 100)
 }

@@ -17,90 +17,90 @@ use std::thread::JoinHandle;
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Value, json};
 
-use super::LEAD;
+use super::LEAD_TIME_BEFORE_TIMETABLE;
 use crate::api::{self, RequestRefused};
 use crate::clock::{self, MILLISECOND, SECOND};
-use crate::mark::{Mark, find_mark, payload};
+use crate::mark::{PacketMark, find_mark, marked_payload};
 use crate::medium::geometry::{Origin, Point};
 use crate::medium::mobility::Track;
-use crate::process::tail;
-use crate::radio::{self, Medium, OnAir};
+use crate::process::last_log_lines;
+use crate::radio::{self, Medium, PacketTransmissions};
 use crate::scenario::{GnBroadcast, GnPing, Scenario};
 use crate::station::Station;
 
 /// Distance in metres from the edge of a circle below which a node is neither inside nor outside.
-const EDGE: f64 = 5.0;
+const AREA_EDGE_METRES: f64 = 5.0;
 /// Maximum age of a station's position in nanoseconds.
-const POSITION: u64 = SECOND;
+const POSITION_UPDATE_INTERVAL: u64 = SECOND;
 /// Maximum time that a broadcast may take, in nanoseconds.
-pub(super) const FLOOD: u64 = SECOND;
+pub(super) const FLOOD_DURATION: u64 = SECOND;
 /// Time in nanoseconds that a station may take to report a missing answer.
-const MARGIN: u64 = 200 * MILLISECOND;
+const LATE_REPORT_MARGIN: u64 = 200 * MILLISECOND;
 /// Begin of a station's error text if it has not sent a packet; the reason follows.
-const NOT_SENT: &str = "the packet was not sent: ";
+const NOT_SENT_MESSAGE: &str = "the packet was not sent: ";
 /// Stack size in octets of a thread that only reads lines.
-const STACK: usize = 256 << 10;
+const THREAD_STACK_SIZE: usize = 256 << 10;
 
-fn from_hex(text: &str) -> Vec<u8> {
+fn octets_of_hex(text: &str) -> Vec<u8> {
     let digit = |at: usize| text.get(at..at + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     (0..text.len() / 2).map_while(|n| digit(2 * n)).collect()
 }
 
 /// Duration of a road event in seconds. Stations do not cancel the events, so with one event a second as many
 /// exist at the same time.
-const VALIDITY: u64 = 10;
+const VALIDITY_SECONDS: u64 = 10;
 
 /// A broadcast that was sent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SentBroadcast {
     /// Mark that identifies the broadcast: the mark in its payload, or the event's name (station and number).
-    pub mark: Mark,
+    pub mark: PacketMark,
     /// Time of sending on the monotonic clock, in nanoseconds.
-    pub at: u64,
+    pub sent_at: u64,
     /// Centre of the circle; `None` if it is around the sender and the sender has no position.
     pub center: Option<Point>,
     /// Whether the station refused to send the broadcast, for example without a position. The broadcast then
     /// counts as lost.
-    pub refused: bool,
+    pub is_refused: bool,
 }
 
 /// A delivery of a broadcast, with the index of the receiver's track.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Delivery {
+pub(super) struct ReceivedBroadcast {
     pub(super) node: usize,
-    pub(super) mark: Mark,
-    pub(super) at: u64,
+    pub(super) mark: PacketMark,
+    pub(super) received_at: u64,
 }
 
 /// JSON lines that a program printed, each with the time at which the lab read it.
-type Lines = Arc<Mutex<Vec<(u64, Value)>>>;
+type TimedLines = Arc<Mutex<Vec<(u64, Value)>>>;
 
 /// Running traffic over GeoNetworking.
 #[derive(Debug, Default)]
 pub struct GeoFlows {
-    pings: Vec<RunningGnPing>,
-    senders: Vec<(GnBroadcast, JoinHandle<Vec<SentBroadcast>>)>,
-    deliveries: Arc<Mutex<Vec<Delivery>>>,
+    running_pings: Vec<RunningGnPing>,
+    broadcast_senders: Vec<(GnBroadcast, JoinHandle<Vec<SentBroadcast>>)>,
+    received_broadcasts: Arc<Mutex<Vec<ReceivedBroadcast>>>,
     /// Road events that have appeared on the maps of nodes.
-    events: Arc<Mutex<Vec<Delivery>>>,
-    maps: Option<Arc<Mutex<MapCounts>>>,
+    map_events: Arc<Mutex<Vec<ReceivedBroadcast>>>,
+    map_object_counts: Option<Arc<Mutex<MapCounts>>>,
     /// Packets that stations refused to send: number by reason.
-    refusals: Refusals,
+    refusals_by_reason: RefusalsByReason,
     /// Error because of which the lab could not send a broadcast, if any.
-    failure: Arc<Mutex<Option<String>>>,
+    first_failure: Arc<Mutex<Option<String>>>,
     stop: Arc<AtomicBool>,
 }
 
 /// Number of refusals by reason.
-type Refusals = Arc<Mutex<BTreeMap<String, u64>>>;
+type RefusalsByReason = Arc<Mutex<BTreeMap<String, u64>>>;
 
 /// Numbers of objects (nodes and events) on the maps of the stations, summed over all readings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MapCounts {
     /// Number of objects that stations have sent.
-    pub stations: u64,
+    pub objects_of_stations: u64,
     /// Number of objects that outsiders have sent.
-    pub outsiders: u64,
+    pub objects_of_outsiders: u64,
 }
 
 /// Observed results of a broadcast.
@@ -113,26 +113,26 @@ pub struct BroadcastResults {
     /// Radius of the circle in metres.
     pub radius: f64,
     /// Result of each packet.
-    pub floods: Vec<BroadcastResult>,
+    pub broadcasts: Vec<BroadcastResult>,
 }
 
 /// Result of one broadcast packet.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BroadcastResult {
     /// Time of sending (monotonic).
-    pub at: u64,
+    pub sent_at: u64,
     /// Centre of the circle; `None` if the sender had no place.
     pub center: Option<Point>,
     /// Whether the station refused to send the packet.
-    pub refused: bool,
+    pub is_refused: bool,
     /// Number of nodes inside the circle, except the sender.
-    pub inside: u64,
+    pub receivers_inside: u64,
     /// Number of nodes inside the circle that received the packet.
-    pub received: u64,
+    pub received_inside: u64,
     /// Number of repeated deliveries to a node.
-    pub duplicated: u64,
+    pub duplicates: u64,
     /// Number of nodes outside the circle that received the packet.
-    pub outside: u64,
+    pub received_outside: u64,
     /// Number of frames that carried the packet; each try counts.
     pub transmissions: u64,
     /// Unicast frames among `transmissions`.
@@ -140,12 +140,12 @@ pub struct BroadcastResult {
     /// Number of nodes that sent the packet.
     pub senders: u64,
     /// Milliseconds until the first delivery to each node inside the circle.
-    pub delays: Vec<f64>,
+    pub delays_ms: Vec<f64>,
 }
 
 /// A request of a ping: time of sending, and for each answer the round-trip time in milliseconds and the
 /// number of hops.
-pub type Request = (u64, Vec<(f64, u64)>);
+pub type PingRequest = (u64, Vec<(f64, u64)>);
 
 /// Observed results of a ping over GeoNetworking.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -155,7 +155,7 @@ pub struct GnPings {
     /// Label for the legend.
     pub label: String,
     /// Requests that were answered, or whose time has passed without an answer.
-    pub requests: Vec<Request>,
+    pub requests: Vec<PingRequest>,
 }
 
 /// Starts all traffic over GeoNetworking. The timetable begins at `begin` and ends at `end`. Logs go to
@@ -170,7 +170,7 @@ pub fn start(
 ) -> anyhow::Result<GeoFlows> {
     let mut flows = GeoFlows::default();
     let traffic = &scenario.traffic;
-    let nodes = radio::nodes(scenario);
+    let nodes = radio::nodes_with_radio(scenario);
     let station = |name: &str| {
         stations.iter().find(|s| s.node == name).with_context(|| format!("no carnet runs in node {name:?}"))
     };
@@ -180,69 +180,71 @@ pub fn start(
         }
         for (number, node) in nodes.iter().enumerate() {
             let Ok(station) = station(node) else { continue };
-            if station.outsider {
+            if station.is_outsider {
                 continue;
             }
             match denm {
-                false => listen(number, &station.socket, flows.deliveries.clone())?,
-                true => watch_map(number, &station.socket, flows.events.clone())?,
+                false => {
+                    listen_for_broadcasts(number, &station.control_socket, flows.received_broadcasts.clone())?
+                }
+                true => watch_map(number, &station.control_socket, flows.map_events.clone())?,
             }
         }
     }
-    if stations.iter().any(|station| station.outsider) {
+    if stations.iter().any(|station| station.is_outsider) {
         let maps = Arc::new(Mutex::new(MapCounts::default()));
         watch_for_outsiders(medium, stations, &maps, &flows.stop)?;
-        flows.maps = Some(maps);
+        flows.map_object_counts = Some(maps);
     }
     let intervals = traffic.gnbroadcast.iter().map(|broadcast| broadcast.interval.get_ref().0);
-    let offsets = offsets(&intervals.collect::<Vec<u64>>());
+    let offsets = sending_offsets(&intervals.collect::<Vec<u64>>());
     for (flow, (broadcast, offset)) in traffic.gnbroadcast.iter().zip(offsets).enumerate() {
         let from = broadcast.from.get_ref();
         let (Some(track), Some(medium)) = (scenario.tracks.get(from), &scenario.medium) else { continue };
-        let sender = Sender {
-            flow: flow as u32,
+        let sender = BroadcastSender {
+            flow_number: flow as u32,
             broadcast: broadcast.clone(),
-            socket: station(from)?.socket.clone(),
+            socket: station(from)?.control_socket.clone(),
             track: track.clone(),
-            origin: medium.origin(),
+            origin: medium.origin_of_coordinates(),
             stop: flows.stop.clone(),
-            refusals: flows.refusals.clone(),
-            failure: flows.failure.clone(),
+            refusals: flows.refusals_by_reason.clone(),
+            failure: flows.first_failure.clone(),
         };
         let epoch = scenario.epoch;
-        let thread = std::thread::Builder::new().stack_size(STACK);
-        let thread = thread.spawn(move || sender.run(epoch, begin + offset, end))?;
-        flows.senders.push((broadcast.clone(), thread));
+        let thread = std::thread::Builder::new().stack_size(THREAD_STACK_SIZE);
+        let thread = thread.spawn(move || sender.send_broadcasts(epoch, begin + offset, end))?;
+        flows.broadcast_senders.push((broadcast.clone(), thread));
     }
     for ping in &traffic.gnping {
         let station = station(ping.from.get_ref())?;
         let to = ping.to.get_ref();
-        let target = match medium.and_then(|medium| medium.address(to)) {
-            Some(mac) => radio::mac_text(mac),
+        let target = match medium.and_then(|medium| medium.radio_address(to)) {
+            Some(mac) => radio::format_mac(mac),
             None => to.clone(),
         };
         let milliseconds = |d: u64| format!("{}ms", d / MILLISECOND);
         let interval = ping.interval.get_ref().0;
-        let count = ((end - begin + LEAD) / interval + 10).min(65_535).to_string();
+        let count = ((end - begin + LEAD_TIME_BEFORE_TIMETABLE) / interval + 10).min(65_535).to_string();
         let mut arguments = vec!["gnping".into(), target, "--json".into(), "--count".into(), count];
         arguments.extend(["--interval".into(), milliseconds(interval)]);
         arguments.extend(["--timeout".into(), milliseconds(ping.timeout.0)]);
-        arguments.extend(["--socket".into(), station.socket.display().to_string()]);
+        arguments.extend(["--socket".into(), station.control_socket.display().to_string()]);
         let log = folder.join(format!("gnping-{}.log", ping.name));
         std::fs::write(&log, "").with_context(|| format!("cannot make {}", log.display()))?;
         let mut pinging = RunningGnPing {
             ping: ping.clone(),
-            program: station.program.clone(),
+            gnping_program: station.program_path.clone(),
             arguments,
-            log,
+            log_file: log,
             child: None,
-            started: 0,
-            due: 0,
-            events: Vec::new(),
-            unsent: Vec::new(),
+            started_at: 0,
+            next_start_at: 0,
+            event_lines: Vec::new(),
+            refused_requests_due_at: Vec::new(),
         };
-        pinging.begin()?;
-        flows.pings.push(pinging);
+        pinging.start_program()?;
+        flows.running_pings.push(pinging);
     }
     Ok(flows)
 }
@@ -251,34 +253,34 @@ pub fn start(
 #[derive(Debug)]
 struct RunningGnPing {
     ping: GnPing,
-    program: PathBuf,
+    gnping_program: PathBuf,
     arguments: Vec<String>,
     /// Path of the program's log.
-    log: PathBuf,
+    log_file: PathBuf,
     child: Option<Child>,
-    started: u64,
+    started_at: u64,
     /// Time in nanoseconds at which the lab starts the program again, if it is not running.
-    due: u64,
+    next_start_at: u64,
     /// Output of each run of the program.
-    events: Vec<Lines>,
+    event_lines: Vec<TimedLines>,
     /// Due times of requests that the station refused.
-    unsent: Vec<u64>,
+    refused_requests_due_at: Vec<u64>,
 }
 
 impl RunningGnPing {
-    fn begin(&mut self) -> anyhow::Result<()> {
-        let log = std::fs::OpenOptions::new().append(true).open(&self.log)?;
-        let mut command = Command::new(&self.program);
+    fn start_program(&mut self) -> anyhow::Result<()> {
+        let log = std::fs::OpenOptions::new().append(true).open(&self.log_file)?;
+        let mut command = Command::new(&self.gnping_program);
         command.args(&self.arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        self.started = clock::monotonic();
+        self.started_at = clock::monotonic_now();
         let mut child = command.spawn().context("cannot start carnet gnping")?;
-        let events = Lines::default();
+        let events = TimedLines::default();
         let (stream, into) = (child.stdout.take(), events.clone());
         self.child = Some(child);
-        self.events.push(events);
-        std::thread::Builder::new().stack_size(STACK).spawn(move || {
+        self.event_lines.push(events);
+        std::thread::Builder::new().stack_size(THREAD_STACK_SIZE).spawn(move || {
             for line in stream.into_iter().flat_map(|s| BufReader::new(s).lines()).map_while(Result::ok) {
-                let at = clock::monotonic();
+                let at = clock::monotonic_now();
                 if let Ok(event) = serde_json::from_str(&line) {
                     into.lock().unwrap_or_else(PoisonError::into_inner).push((at, event));
                 }
@@ -289,32 +291,35 @@ impl RunningGnPing {
 
     /// Restarts gnping if the station has refused its first request. This request, and those that were due
     /// until now, count as lost. Fails if gnping has ended for another reason.
-    fn check(&mut self, refusals: &Refusals) -> anyhow::Result<()> {
-        let now = clock::monotonic();
+    fn restart_or_check(&mut self, refusals: &RefusalsByReason) -> anyhow::Result<()> {
+        let now = clock::monotonic_now();
         let Some(child) = &mut self.child else {
-            return if now >= self.due { self.begin() } else { Ok(()) };
+            return if now >= self.next_start_at { self.start_program() } else { Ok(()) };
         };
         // gnping ends successfully when it has sent all its requests.
         let Some(status) = child.try_wait()?.filter(|status| !status.success()) else { return Ok(()) };
         let (name, node) = (&self.ping.name, self.ping.from.get_ref());
-        let said = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let said = std::fs::read_to_string(&self.log_file).unwrap_or_default();
         let last = said.lines().last().unwrap_or_default();
-        let Some((_, reason)) = last.split_once(NOT_SENT) else {
-            bail!("gnping {name} in node {node} ended ({status}); it said last:\n{}", tail(&self.log));
+        let Some((_, reason)) = last.split_once(NOT_SENT_MESSAGE) else {
+            bail!(
+                "gnping {name} in node {node} ended ({status}); it said last:\n{}",
+                last_log_lines(&self.log_file)
+            );
         };
         let told = format!("{name}: requests were not sent: {reason}");
         let interval = self.ping.interval.get_ref().0.max(1);
-        let mut at = self.started;
+        let mut at = self.started_at;
         while at <= now {
-            self.unsent.push(at);
+            self.refused_requests_due_at.push(at);
             *refusals.lock().unwrap_or_else(PoisonError::into_inner).entry(told.clone()).or_default() += 1;
             at += interval;
         }
-        (self.child, self.due) = (None, at);
+        (self.child, self.next_start_at) = (None, at);
         Ok(())
     }
 
-    fn end(&mut self) {
+    fn end_program(&mut self) {
         if let Some(child) = &mut self.child {
             let _ = child.kill();
             let _ = child.wait();
@@ -322,11 +327,12 @@ impl RunningGnPing {
     }
 
     /// Returns the requests and answers.
-    fn requests(&self) -> Vec<Request> {
-        let mut all: Vec<Request> = self.unsent.iter().map(|at| (*at, Vec::new())).collect();
-        for events in &self.events {
+    fn ping_requests(&self) -> Vec<PingRequest> {
+        let mut all: Vec<PingRequest> =
+            self.refused_requests_due_at.iter().map(|at| (*at, Vec::new())).collect();
+        for events in &self.event_lines {
             let events = events.lock().unwrap_or_else(PoisonError::into_inner);
-            all.extend(requests(&events, self.ping.timeout.0));
+            all.extend(match_requests(&events, self.ping.timeout.0));
         }
         all.sort_by_key(|request| request.0);
         all
@@ -334,14 +340,18 @@ impl RunningGnPing {
 }
 
 /// Records the marked payloads that a station delivers, until the station ends.
-fn listen(node: usize, socket: &Path, deliveries: Arc<Mutex<Vec<Delivery>>>) -> anyhow::Result<()> {
-    let events = api::follow(socket, "/v1/gnrecv")?;
-    std::thread::Builder::new().stack_size(STACK).spawn(move || {
+fn listen_for_broadcasts(
+    node: usize,
+    socket: &Path,
+    deliveries: Arc<Mutex<Vec<ReceivedBroadcast>>>,
+) -> anyhow::Result<()> {
+    let events = api::follow_events(socket, "/v1/gnrecv")?;
+    std::thread::Builder::new().stack_size(THREAD_STACK_SIZE).spawn(move || {
         for event in events {
-            let at = clock::monotonic();
-            let payload = event["payload"].as_str().map(from_hex).unwrap_or_default();
+            let at = clock::monotonic_now();
+            let payload = event["payload"].as_str().map(octets_of_hex).unwrap_or_default();
             if let Some(mark) = find_mark(&payload) {
-                let delivery = Delivery { node, mark, at };
+                let delivery = ReceivedBroadcast { node, mark, received_at: at };
                 deliveries.lock().unwrap_or_else(PoisonError::into_inner).push(delivery);
             }
         }
@@ -350,19 +360,23 @@ fn listen(node: usize, socket: &Path, deliveries: Arc<Mutex<Vec<Delivery>>>) -> 
 }
 
 /// Records the events that enter the map of a station, with their time, until the station ends.
-fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<Delivery>>>) -> anyhow::Result<()> {
-    let messages = api::follow(socket, "/v1/messages?type=denm")?;
+fn watch_map(node: usize, socket: &Path, events: Arc<Mutex<Vec<ReceivedBroadcast>>>) -> anyhow::Result<()> {
+    let messages = api::follow_events(socket, "/v1/messages?type=denm")?;
     let socket = socket.to_owned();
-    std::thread::Builder::new().stack_size(STACK).spawn(move || {
+    std::thread::Builder::new().stack_size(THREAD_STACK_SIZE).spawn(move || {
         for message in messages {
-            let Some(mark) = action(&message["message"]["management_container"]["action_id"]) else {
+            let Some(mark) = mark_of_action(&message["message"]["management_container"]["action_id"]) else {
                 continue;
             };
             let map = api::get(&socket, "/v1/ldm?type=denm").unwrap_or_default();
-            let at = clock::monotonic();
+            let at = clock::monotonic_now();
             let all = map["events"].as_array().map(Vec::as_slice).unwrap_or_default();
-            if all.iter().any(|event| action(&event["action_id"]) == Some(mark)) {
-                events.lock().unwrap_or_else(PoisonError::into_inner).push(Delivery { node, mark, at });
+            if all.iter().any(|event| mark_of_action(&event["action_id"]) == Some(mark)) {
+                events.lock().unwrap_or_else(PoisonError::into_inner).push(ReceivedBroadcast {
+                    node,
+                    mark,
+                    received_at: at,
+                });
             }
         }
     })?;
@@ -379,14 +393,14 @@ fn watch_for_outsiders(
 ) -> anyhow::Result<()> {
     // If a config has no station ID, the ID is the end of the GN address.
     let number = |node: &String| {
-        let [_, _, id @ ..] = medium?.address(node)?;
+        let [_, _, id @ ..] = medium?.radio_address(node)?;
         Some(u64::from(u32::from_be_bytes(id)))
     };
-    let (outside, inside): (Vec<&Station>, Vec<&Station>) = stations.iter().partition(|s| s.outsider);
+    let (outside, inside): (Vec<&Station>, Vec<&Station>) = stations.iter().partition(|s| s.is_outsider);
     let outsiders: Vec<u64> = outside.iter().filter_map(|station| number(&station.node)).collect();
-    let sockets: Vec<PathBuf> = inside.iter().map(|station| station.socket.clone()).collect();
+    let sockets: Vec<PathBuf> = inside.iter().map(|station| station.control_socket.clone()).collect();
     let (maps, stop) = (maps.clone(), stop.clone());
-    std::thread::Builder::new().stack_size(STACK).spawn(move || {
+    std::thread::Builder::new().stack_size(THREAD_STACK_SIZE).spawn(move || {
         while !stop.load(Ordering::Relaxed) {
             for socket in &sockets {
                 let Ok(map) = api::get(socket, "/v1/ldm") else { continue };
@@ -398,8 +412,8 @@ fn watch_for_outsiders(
                 let mut maps = maps.lock().unwrap_or_else(PoisonError::into_inner);
                 for id in named.chain(told).flatten() {
                     match outsiders.contains(&id) {
-                        true => maps.outsiders += 1,
-                        false => maps.stations += 1,
+                        true => maps.objects_of_outsiders += 1,
+                        false => maps.objects_of_stations += 1,
                     }
                 }
             }
@@ -410,7 +424,7 @@ fn watch_for_outsiders(
 }
 
 /// Returns the name of an event (station and sequence number) as a mark; `None` if `id` has no such numbers.
-fn action(id: &Value) -> Option<Mark> {
+fn mark_of_action(id: &Value) -> Option<PacketMark> {
     let number = |name: &str| u32::try_from(id[name].as_u64()?).ok();
     Some((number("originating_station_id")?, number("sequence_number")?))
 }
@@ -424,7 +438,7 @@ const COMMON_PERIOD: u64 = 10 * MILLISECOND;
 /// channel would transmit both at once, and no node would receive either of them. The times of all packets
 /// repeat with the greatest common divisor of the intervals, so each broadcast has its own part of that
 /// period.
-fn offsets(intervals: &[u64]) -> Vec<u64> {
+fn sending_offsets(intervals: &[u64]) -> Vec<u64> {
     let common = intervals.iter().copied().fold(0, greatest_common_divisor);
     let parts = (intervals.len() as u64 + 4).max(20);
     let offset = |(flow, interval): (u64, &u64)| {
@@ -438,65 +452,68 @@ fn greatest_common_divisor(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
-struct Sender {
-    flow: u32,
+struct BroadcastSender {
+    flow_number: u32,
     broadcast: GnBroadcast,
     socket: PathBuf,
     track: Track,
     origin: Origin,
     stop: Arc<AtomicBool>,
-    refusals: Refusals,
+    refusals: RefusalsByReason,
     failure: Arc<Mutex<Option<String>>>,
 }
 
-impl Sender {
+impl BroadcastSender {
     /// Sends the packets until `end`, the first at `first`.
-    fn run(self, epoch: u64, first: u64, end: u64) -> Vec<SentBroadcast> {
+    fn send_broadcasts(self, epoch: u64, first: u64, end: u64) -> Vec<SentBroadcast> {
         let mut all = Vec::new();
         let interval = self.broadcast.interval.get_ref().0;
         for number in 0.. {
             let at = first + u64::from(number) * interval;
-            while clock::monotonic() < at && !self.stop.load(Ordering::Relaxed) {
-                clock::sleep_until(at.min(clock::monotonic() + 50 * MILLISECOND));
+            while clock::monotonic_now() < at && !self.stop.load(Ordering::Relaxed) {
+                clock::sleep_until(at.min(clock::monotonic_now() + 50 * MILLISECOND));
             }
-            if at + FLOOD > end || self.stop.load(Ordering::Relaxed) {
+            if at + FLOOD_DURATION > end || self.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let now = clock::monotonic();
-            let place = self.track.at(seconds(now, epoch));
-            let mark = (self.flow, number);
+            let now = clock::monotonic_now();
+            let place = self.track.position_at(seconds_since(now, epoch));
+            let mark = (self.flow_number, number);
             let Some(center) = self.broadcast.center.map(|(x, y)| Point { x, y }).or(place) else {
-                self.refused("the vehicle is not there yet, or any more");
-                all.push(SentBroadcast { mark, at: now, center: None, refused: true });
+                self.count_refusal("the vehicle is not there yet, or any more");
+                all.push(SentBroadcast { mark, sent_at: now, center: None, is_refused: true });
                 continue;
             };
-            let (latitude, longitude) = self.origin.degrees(center);
+            let (latitude, longitude) = self.origin.to_degrees(center);
             let radius = self.broadcast.radius.get_ref().0.round();
             let place = json!({"latitude": latitude, "longitude": longitude});
             let area = json!({"circle": {
                 "latitude": latitude, "longitude": longitude, "radius_m": radius as u64}});
             let sent = if self.broadcast.denm {
                 // Cause code 94 is a stationary vehicle.
-                let event = json!({"cause": 94, "position": place, "area": area, "validity_s": VALIDITY});
+                let event =
+                    json!({"cause": 94, "position": place, "area": area, "validity_s": VALIDITY_SECONDS});
                 api::post(&self.socket, "/v1/denm", &event)
-                    .and_then(|made| action(&made["action_id"]).context("the event has no name"))
+                    .and_then(|made| mark_of_action(&made["action_id"]).context("the event has no name"))
             } else {
                 let packet = json!({
                     "transport": {"type": "gbc", "area": area},
-                    "payload": payload(mark, *self.broadcast.size.get_ref()),
-                    "lifetime_ms": FLOOD / MILLISECOND * 10,
+                    "payload": marked_payload(mark, *self.broadcast.size.get_ref()),
+                    "lifetime_ms": FLOOD_DURATION / MILLISECOND * 10,
                 });
                 api::post(&self.socket, "/v1/gnsend", &packet).map(|_| mark)
             };
             match sent {
-                Ok(mark) => all.push(SentBroadcast { mark, at: now, center: Some(center), refused: false }),
+                Ok(mark) => {
+                    all.push(SentBroadcast { mark, sent_at: now, center: Some(center), is_refused: false })
+                }
                 Err(error)
                     if error.downcast_ref().is_some_and(|refused: &RequestRefused| refused.status == 409) =>
                 {
-                    self.refused(
+                    self.count_refusal(
                         &error.downcast_ref().map_or(String::new(), |r: &RequestRefused| r.reason.clone()),
                     );
-                    all.push(SentBroadcast { mark, at: now, center: Some(center), refused: true });
+                    all.push(SentBroadcast { mark, sent_at: now, center: Some(center), is_refused: true });
                 }
                 Err(error) => {
                     let told = format!("broadcast {} failed: {error:#}", self.broadcast.name);
@@ -509,40 +526,40 @@ impl Sender {
     }
 }
 
-impl Sender {
+impl BroadcastSender {
     /// Counts a packet that the station refused to send.
-    fn refused(&self, said: &str) {
-        let reason = said.rsplit_once(NOT_SENT).map_or(said, |(_, reason)| reason);
+    fn count_refusal(&self, said: &str) {
+        let reason = said.rsplit_once(NOT_SENT_MESSAGE).map_or(said, |(_, reason)| reason);
         let told = format!("{}: packets were not sent: {reason}", self.broadcast.name);
         *self.refusals.lock().unwrap_or_else(PoisonError::into_inner).entry(told).or_default() += 1;
     }
 }
 
-fn seconds(at: u64, epoch: u64) -> f64 {
+fn seconds_since(at: u64, epoch: u64) -> f64 {
     (at as f64 - epoch as f64) / 1e9
 }
 
 impl GeoFlows {
     /// Fails if a program has ended too early, or has failed.
-    pub fn check(&mut self) -> anyhow::Result<()> {
-        for pinging in &mut self.pings {
-            pinging.check(&self.refusals)?;
+    pub fn restart_or_check(&mut self) -> anyhow::Result<()> {
+        for pinging in &mut self.running_pings {
+            pinging.restart_or_check(&self.refusals_by_reason)?;
         }
-        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        match self.first_failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(failure) => bail!(failure),
             None => Ok(()),
         }
     }
 
     /// Returns the refusals so far, with their reasons.
-    pub fn refusals(&self) -> Vec<String> {
-        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn refusal_messages(&self) -> Vec<String> {
+        let refusals = self.refusals_by_reason.lock().unwrap_or_else(PoisonError::into_inner);
         refusals.iter().map(|(told, count)| format!("{told} ({count} times)")).collect()
     }
 
     /// Returns how many objects the maps of the stations had so far; `None` if the scenario has no outsiders.
-    pub fn maps(&self) -> Option<MapCounts> {
-        Some(*self.maps.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
+    pub fn map_object_counts(&self) -> Option<MapCounts> {
+        Some(*self.map_object_counts.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends the traffic when no request of a ping waits for its answer any more, some time after the end of
@@ -551,24 +568,24 @@ impl GeoFlows {
         mut self,
         scenario: &Scenario,
         end: u64,
-        on_air: &BTreeMap<Mark, OnAir>,
+        on_air: &BTreeMap<PacketMark, PacketTransmissions>,
     ) -> anyhow::Result<(Vec<GnPings>, Vec<BroadcastResults>)> {
         self.stop.store(true, Ordering::Relaxed);
-        let longest = self.pings.iter().map(|pinging| pinging.ping.timeout.0).max();
+        let longest = self.running_pings.iter().map(|pinging| pinging.ping.timeout.0).max();
         if let Some(timeout) = longest {
-            clock::sleep_until(end + timeout + MARGIN);
+            clock::sleep_until(end + timeout + LATE_REPORT_MARGIN);
         }
         let mut pings = Vec::new();
-        for pinging in &mut self.pings {
-            pinging.end();
+        for pinging in &mut self.running_pings {
+            pinging.end_program();
             let (name, label) = (pinging.ping.name.clone(), pinging.ping.label.clone());
-            pings.push(GnPings { name, label, requests: pinging.requests() });
+            pings.push(GnPings { name, label, requests: pinging.ping_requests() });
         }
-        let deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let deliveries = self.received_broadcasts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let events = self.map_events.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut broadcasts = Vec::new();
         let tracks: Vec<&Track> = scenario.tracks.values().collect();
-        for (broadcast, thread) in std::mem::take(&mut self.senders) {
+        for (broadcast, thread) in std::mem::take(&mut self.broadcast_senders) {
             let name = broadcast.name.clone();
             let sent = thread.join().map_err(|_| anyhow!("the sender of broadcast {name} panicked"))?;
             // The sender and outsiders do not count.
@@ -581,18 +598,24 @@ impl GeoFlows {
             let judge = |sent: &SentBroadcast| {
                 let mark = sent.mark;
                 let deliveries = if broadcast.denm { &events } else { &deliveries };
-                let mine: Vec<Delivery> = deliveries.iter().filter(|d| d.mark == mark).copied().collect();
+                let mine: Vec<ReceivedBroadcast> =
+                    deliveries.iter().filter(|d| d.mark == mark).copied().collect();
                 let flood = judge_broadcast(sent, &apart, radius, scenario.epoch, &tracks, &mine);
                 let on_air = on_air.get(&mark).filter(|_| !broadcast.denm).cloned().unwrap_or_default();
                 BroadcastResult {
                     transmissions: on_air.transmissions,
                     unicast: on_air.unicast,
-                    senders: on_air.senders.len() as u64,
+                    senders: on_air.sending_radios.len() as u64,
                     ..flood
                 }
             };
             let floods = sent.iter().map(judge).collect();
-            broadcasts.push(BroadcastResults { name, label: broadcast.label.clone(), radius, floods });
+            broadcasts.push(BroadcastResults {
+                name,
+                label: broadcast.label.clone(),
+                radius,
+                broadcasts: floods,
+            });
         }
         Ok((pings, broadcasts))
     }
@@ -601,7 +624,7 @@ impl GeoFlows {
 impl Drop for GeoFlows {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
-        self.pings.iter_mut().for_each(RunningGnPing::end);
+        self.running_pings.iter_mut().for_each(RunningGnPing::end_program);
     }
 }
 
@@ -613,30 +636,33 @@ pub(super) fn judge_broadcast(
     radius: f64,
     epoch: u64,
     tracks: &[&Track],
-    deliveries: &[Delivery],
+    deliveries: &[ReceivedBroadcast],
 ) -> BroadcastResult {
     let mut flood = BroadcastResult {
-        at: sent.at,
+        sent_at: sent.sent_at,
         center: sent.center,
-        refused: sent.refused,
+        is_refused: sent.is_refused,
         ..BroadcastResult::default()
     };
     let Some(center) = sent.center else { return flood };
-    let distance = |track: &Track, at: u64| track.at(seconds(at, epoch)).map(|p| p.distance(center));
-    let times = [sent.at.saturating_sub(POSITION), sent.at, sent.at + FLOOD];
+    let distance =
+        |track: &Track, at: u64| track.position_at(seconds_since(at, epoch)).map(|p| p.distance_to(center));
+    let times =
+        [sent.sent_at.saturating_sub(POSITION_UPDATE_INTERVAL), sent.sent_at, sent.sent_at + FLOOD_DURATION];
     for (node, track) in tracks.iter().enumerate().filter(|(n, _)| !apart.contains(n)) {
         let distances = times.map(|at| distance(track, at));
-        let inside = distances.iter().all(|d| d.is_some_and(|d| d <= radius - EDGE));
-        let outside = distances.iter().all(|d| d.is_none_or(|d| d >= radius + EDGE));
-        let mut arrivals: Vec<u64> = deliveries.iter().filter(|d| d.node == node).map(|d| d.at).collect();
+        let inside = distances.iter().all(|d| d.is_some_and(|d| d <= radius - AREA_EDGE_METRES));
+        let outside = distances.iter().all(|d| d.is_none_or(|d| d >= radius + AREA_EDGE_METRES));
+        let mut arrivals: Vec<u64> =
+            deliveries.iter().filter(|d| d.node == node).map(|d| d.received_at).collect();
         arrivals.sort_unstable();
-        flood.inside += u64::from(inside);
-        flood.duplicated += arrivals.len().saturating_sub(1) as u64;
+        flood.receivers_inside += u64::from(inside);
+        flood.duplicates += arrivals.len().saturating_sub(1) as u64;
         if let Some(first) = arrivals.first() {
-            flood.received += u64::from(inside);
-            flood.outside += u64::from(outside);
+            flood.received_inside += u64::from(inside);
+            flood.received_outside += u64::from(outside);
             if inside {
-                flood.delays.push(first.saturating_sub(sent.at) as f64 / 1e6);
+                flood.delays_ms.push(first.saturating_sub(sent.sent_at) as f64 / 1e6);
             }
         }
     }
@@ -645,8 +671,8 @@ pub(super) fn judge_broadcast(
 
 /// Returns the requests from the output of `carnet gnping --json`. Each line has the time at which the lab
 /// read it.
-fn requests(events: &[(u64, Value)], timeout: u64) -> Vec<Request> {
-    let mut all: BTreeMap<u64, Request> = BTreeMap::new();
+fn match_requests(events: &[(u64, Value)], timeout: u64) -> Vec<PingRequest> {
+    let mut all: BTreeMap<u64, PingRequest> = BTreeMap::new();
     for (at, event) in events {
         let Some(sequence) = event["sequence"].as_u64() else { continue };
         if event["event"] == "answer" {
@@ -668,8 +694,8 @@ mod tests {
 
     #[test]
     fn text_that_is_not_hexadecimal_has_no_octets() {
-        assert_eq!(from_hex("0a0b"), [10, 11]);
-        assert!(from_hex("0g").is_empty());
+        assert_eq!(octets_of_hex("0a0b"), [10, 11]);
+        assert!(octets_of_hex("0g").is_empty());
     }
 
     /// At this moment one node leaves the circle of 200 m, one has no position and one has just disappeared.
@@ -677,23 +703,30 @@ mod tests {
     #[test]
     fn expected_broadcast_receivers_follow_positions() {
         let at = |x: f64| Point { x, y: 0.0 };
-        let fixed = [0.0, 100.0, 198.0, 300.0].map(|x| Track::fixed(at(x)));
+        let fixed = [0.0, 100.0, 198.0, 300.0].map(|x| Track::fixed_at(at(x)));
         let leaves = Track::moving(vec![(0.0, at(190.0)), (1.0, at(220.0))]).expect("is good");
         let left = Track::moving(vec![(-1.0, at(190.0)), (0.0, at(220.0))]).expect("is good");
         let gone = Track::visiting(vec![(5.0, at(0.0))]).expect("is good");
         let tracks: Vec<&Track> = fixed.iter().chain([&leaves, &gone, &left]).collect();
-        let sent = SentBroadcast { mark: (0, 0), at: 7 * SECOND, center: Some(at(0.0)), refused: false };
-        let deliveries = |nodes: &[usize]| -> Vec<Delivery> {
-            let delivery = |(n, node): (usize, &usize)| Delivery {
+        let sent =
+            SentBroadcast { mark: (0, 0), sent_at: 7 * SECOND, center: Some(at(0.0)), is_refused: false };
+        let deliveries = |nodes: &[usize]| -> Vec<ReceivedBroadcast> {
+            let delivery = |(n, node): (usize, &usize)| ReceivedBroadcast {
                 node: *node,
                 mark: (0, 0),
-                at: 7 * SECOND + (n as u64 + 1) * MILLISECOND,
+                received_at: 7 * SECOND + (n as u64 + 1) * MILLISECOND,
             };
             nodes.iter().enumerate().map(delivery).collect()
         };
         let judge = |nodes: &[usize]| {
             let flood = judge_broadcast(&sent, &[0], 200.0, 7 * SECOND, &tracks, &deliveries(nodes));
-            (flood.inside, flood.received, flood.duplicated, flood.outside, flood.delays)
+            (
+                flood.receivers_inside,
+                flood.received_inside,
+                flood.duplicates,
+                flood.received_outside,
+                flood.delays_ms,
+            )
         };
         assert_eq!(judge(&[]), (1, 0, 0, 0, vec![]));
         assert_eq!(judge(&[2, 1, 4]), (1, 1, 0, 0, vec![2.0]));
@@ -705,7 +738,7 @@ mod tests {
     fn broadcasts_with_any_intervals_are_never_sent_at_the_same_time() {
         for intervals in [&[500, 250][..], &[250, 500], &[1000, 1000, 1000, 1000], &[500, 1000], &[100; 40]] {
             let intervals: Vec<u64> = intervals.iter().map(|interval| interval * MILLISECOND).collect();
-            let offsets = offsets(&intervals);
+            let offsets = sending_offsets(&intervals);
             let sent_by = |flow: usize| (0..100).map(move |n| (flow, n));
             let mut times: Vec<u64> = (0..intervals.len())
                 .flat_map(sent_by)
@@ -716,8 +749,8 @@ mod tests {
             assert!(apart >= Some(2 * MILLISECOND), "{intervals:?}: {apart:?}");
             assert!(offsets.iter().zip(&intervals).all(|(offset, interval)| offset < interval));
         }
-        assert_eq!(offsets(&[]), [0; 0]);
-        assert_eq!(offsets(&[7, u64::MAX]), [0, u64::MAX / 10]);
+        assert_eq!(sending_offsets(&[]), [0; 0]);
+        assert_eq!(sending_offsets(&[7, u64::MAX]), [0, u64::MAX / 10]);
     }
 
     #[test]
@@ -732,7 +765,7 @@ mod tests {
             (1100 * MILLISECOND, json!({"event": "timeout", "sequence": 2})),
             (1200 * MILLISECOND, json!({"event": "done", "sent": 2, "answered": 1})),
         ];
-        let requests = requests(&events, SECOND);
+        let requests = match_requests(&events, SECOND);
         assert_eq!(requests, [(6 * MILLISECOND, vec![(4.0, 2), (6.0, 3)]), (100 * MILLISECOND, vec![])]);
     }
 }

@@ -20,33 +20,33 @@ use anyhow::Context;
 use nix::sys::signal::Signal;
 
 use crate::clock::{self, MILLISECOND, SECOND};
-use crate::process::{Daemon, in_node};
+use crate::process::{Daemon, command_in_node};
 use crate::radio::Medium;
 use crate::scenario::{Family, Ping, Probe, Scenario};
 use crate::station::Station;
 use crate::tools;
 use geonet::{BroadcastResults, GeoFlows, GnPings};
-use stats::Flow;
-use tcp::Transfer;
+use stats::PacketFlow;
+use tcp::TcpTransfer;
 
 /// Time from the start of the traffic to the begin of the timetable, in nanoseconds.
-pub const LEAD: u64 = 2 * SECOND;
+pub const LEAD_TIME_BEFORE_TIMETABLE: u64 = 2 * SECOND;
 /// Time from the end of the timetable to the end of the traffic, in nanoseconds.
-const TAIL: u64 = 300 * MILLISECOND;
+const TRAFFIC_TIME_AFTER_TIMETABLE: u64 = 300 * MILLISECOND;
 /// Time in nanoseconds after the end of the traffic within which answers count. Probes wait as long.
-const PATIENCE: u64 = SECOND;
+const ANSWER_TIMEOUT: u64 = SECOND;
 
 /// All running traffic of a scenario.
 #[derive(Debug, Default)]
-pub struct Flows {
+pub struct RunningTraffic {
     /// Probes, each with the due time of its first packet.
     probes: Vec<(Probe, [Daemon; 2], [PathBuf; 2], u64)>,
     /// Pings, each with the time of its start.
     pings: Vec<(Ping, Daemon, u64)>,
-    transfers: Vec<Transfer>,
-    geo: GeoFlows,
-    multicasts: Vec<multicast::Running>,
-    replays: Vec<replay::Running>,
+    transfers: Vec<TcpTransfer>,
+    geonet_flows: GeoFlows,
+    multicasts: Vec<multicast::RunningMulticast>,
+    replays: Vec<replay::RunningReplay>,
 }
 
 /// Results of a probe.
@@ -59,7 +59,7 @@ pub struct ProbeResults {
     /// The two nodes of the probe.
     pub nodes: [String; 2],
     /// Flows from the first end to the second, and back.
-    pub flows: [Flow; 2],
+    pub flows: [PacketFlow; 2],
 }
 
 /// Observed results of all traffic.
@@ -68,7 +68,7 @@ pub struct TrafficResults {
     /// Results of the probes.
     pub probes: Vec<ProbeResults>,
     /// Results of the pings: name, legend, requests.
-    pub pings: Vec<(String, String, ping::Series)>,
+    pub pings: Vec<(String, String, ping::PingSeries)>,
     /// Results of the transfers: name, legend, iperf3's results, start (monotonic).
     pub transfers: Vec<(String, String, tcp::TransferResult, u64)>,
     /// Results of pings over GeoNetworking.
@@ -81,23 +81,23 @@ pub struct TrafficResults {
     /// Results of the replays: name, numbers of received and of replayed frames.
     pub replays: Vec<(String, replay::ReplayCounts)>,
     /// Objects on the maps of the stations, if the scenario has outsiders.
-    pub maps: Option<geonet::MapCounts>,
+    pub map_object_counts: Option<geonet::MapCounts>,
     /// Texts about packets that stations refused to send, with the reasons.
     pub refusals: Vec<String>,
     /// Longest delay of a probe packet's departure, in nanoseconds.
-    pub probes_late: u64,
+    pub longest_probe_delay: u64,
 }
 
 impl TrafficResults {
     /// Returns the longest delay of a packet's departure, in milliseconds.
-    pub fn late_ms(&self) -> f64 {
-        self.probes_late as f64 / 1e6
+    pub fn longest_probe_delay_ms(&self) -> f64 {
+        self.longest_probe_delay as f64 / 1e6
     }
 }
 
 /// Ends of the traffic, and the folder of its logs.
 #[derive(Debug, Clone, Copy)]
-pub struct Ends<'a> {
+pub struct TrafficEnds<'a> {
     /// Address of each node to which traffic goes.
     pub addresses: &'a BTreeMap<String, Ipv6Addr>,
     /// IPv4 address of each node that has one.
@@ -110,7 +110,7 @@ pub struct Ends<'a> {
     pub folder: &'a Path,
 }
 
-impl Ends<'_> {
+impl TrafficEnds<'_> {
     /// Returns the address of a node for traffic of an IP version.
     fn address(&self, node: &str, family: Family) -> anyhow::Result<IpAddr> {
         let (found, name) = match family {
@@ -125,19 +125,20 @@ impl Ends<'_> {
 /// scenario's timetable to this run's timetable.
 pub fn start(
     scenario: &Scenario,
-    ends: Ends<'_>,
+    ends: TrafficEnds<'_>,
     begin: u64,
     end: u64,
     scaled: impl Fn(u64) -> u64,
-) -> anyhow::Result<Flows> {
-    let Ends { stations, medium, folder, .. } = ends;
+) -> anyhow::Result<RunningTraffic> {
+    let TrafficEnds { stations, medium, folder, .. } = ends;
     let address = |node: &str, family: Family| ends.address(node, family);
-    let mut flows = Flows::default();
+    let mut flows = RunningTraffic::default();
     let own = std::env::current_exe()?;
     for (p, probe) in scenario.traffic.probe.iter().enumerate() {
         let nodes = [probe.between.0.get_ref(), probe.between.1.get_ref()];
-        let first = probe.begin.map_or(begin - LEAD + SECOND, |at| begin + scaled(at.0));
-        let count = (end + TAIL - first) * u64::from(probe.rate) / SECOND;
+        let first =
+            probe.begin.map_or(begin - LEAD_TIME_BEFORE_TIMETABLE + SECOND, |at| begin + scaled(at.0));
+        let count = (end + TRAFFIC_TIME_AFTER_TIMETABLE - first) * u64::from(probe.rate) / SECOND;
         let files = nodes.map(|n| folder.join(format!("probe-{}-{n}.json", probe.name)));
         let run = |own_end: usize| -> anyhow::Result<Daemon> {
             // The probe has one socket for both versions, which takes an IPv4 address in its mapped form.
@@ -145,7 +146,7 @@ pub fn start(
                 IpAddr::V4(address) => address.to_ipv6_mapped(),
                 IpAddr::V6(address) => address,
             };
-            let mut command = in_node(nodes[own_end], &own);
+            let mut command = command_in_node(nodes[own_end], &own);
             command
                 .arg("probe")
                 .args(["--peer", &peer.to_string()])
@@ -154,7 +155,7 @@ pub fn start(
                 .args(["--size", &probe.size.get_ref().to_string()])
                 .args(["--count", &count.to_string()])
                 .args(["--start", &first.to_string()])
-                .args((!probe.direction.has(own_end)).then_some("--mute"))
+                .args((!probe.direction.has_data_from(own_end)).then_some("--mute"))
                 .arg("--output")
                 .arg(&files[own_end]);
             let log = folder.join(format!("probe-{}-{}.log", probe.name, nodes[own_end]));
@@ -166,7 +167,7 @@ pub fn start(
     for ping in &scenario.traffic.ping {
         let (from, to) = (ping.from.get_ref(), ping.to.get_ref());
         let interval = format!("{:.4}", ping.interval.seconds());
-        let mut command = in_node(from, tools::path("ping"));
+        let mut command = command_in_node(from, tools::path_of_program("ping"));
         command.env("LC_ALL", "C").args(["-6", "-D", "-O", "-n", "-i", &interval]);
         if let Some(size) = ping.size {
             command.args(["-s", &size.to_string()]);
@@ -176,21 +177,21 @@ pub fn start(
         }
         command.arg(address(to, Family::Ipv6)?.to_string());
         let log = folder.join(format!("ping-{}.log", ping.name));
-        let started = clock::monotonic();
+        let started = clock::monotonic_now();
         let daemon = Daemon::start(&format!("ping in node {from}"), &log, &mut command)?;
         flows.pings.push((ping.clone(), daemon, started));
     }
     for (t, tcp) in scenario.traffic.tcp.iter().enumerate() {
         let port = 5201 + t as u16;
         let from = tcp.begin.map_or(0, |at| begin + scaled(at.0));
-        let until = tcp.end.map_or(end + TAIL, |at| begin + scaled(at.0));
+        let until = tcp.end.map_or(end + TRAFFIC_TIME_AFTER_TIMETABLE, |at| begin + scaled(at.0));
         let server = address(tcp.server.get_ref(), tcp.family)?;
-        flows.transfers.push(Transfer::listen(tcp, port, server, from..until, folder)?);
+        flows.transfers.push(TcpTransfer::start_server(tcp, port, server, from..until, folder)?);
     }
     if !flows.transfers.is_empty() {
         // Wait until the servers listen.
         clock::sleep(200 * MILLISECOND);
-        flows.begin_transfers()?;
+        flows.start_due_transfers()?;
     }
     for (number, multicast) in scenario.traffic.multicast.iter().enumerate() {
         flows.multicasts.push(multicast::start(number, multicast, begin, end, folder)?);
@@ -198,25 +199,25 @@ pub fn start(
     for replay in &scenario.traffic.replay {
         flows.replays.push(replay::start(scenario, replay, end, folder)?);
     }
-    flows.geo = geonet::start(scenario, stations, medium, begin, end, folder)?;
+    flows.geonet_flows = geonet::start(scenario, stations, medium, begin, end, folder)?;
     Ok(flows)
 }
 
-impl Flows {
-    fn begin_transfers(&mut self) -> anyhow::Result<()> {
-        self.transfers.iter_mut().try_for_each(|transfer| transfer.start_client(clock::monotonic()))
+impl RunningTraffic {
+    fn start_due_transfers(&mut self) -> anyhow::Result<()> {
+        self.transfers.iter_mut().try_for_each(|transfer| transfer.start_client(clock::monotonic_now()))
     }
 
     /// Starts the traffic that is due by now. Fails if a program has ended too early, or has failed.
     pub fn start_due_and_check(&mut self) -> anyhow::Result<()> {
-        self.begin_transfers()?;
+        self.start_due_transfers()?;
         for (_, ends, ..) in &mut self.probes {
-            ends.iter_mut().try_for_each(Daemon::check_unless_done)?;
+            ends.iter_mut().try_for_each(Daemon::check_not_failed)?;
         }
         self.pings.iter_mut().try_for_each(|(_, daemon, _)| daemon.check_running())?;
-        self.multicasts.iter_mut().try_for_each(multicast::Running::check)?;
-        self.replays.iter_mut().try_for_each(replay::Running::check)?;
-        self.geo.check()
+        self.multicasts.iter_mut().try_for_each(multicast::RunningMulticast::check_running)?;
+        self.replays.iter_mut().try_for_each(replay::RunningReplay::check_running)?;
+        self.geonet_flows.restart_or_check()
     }
 
     /// Ends all traffic and reads the results. The caller calls it after the end of the timetable.
@@ -226,30 +227,34 @@ impl Flows {
         scenario: &Scenario,
         medium: Option<&Medium>,
     ) -> anyhow::Result<TrafficResults> {
-        clock::sleep_until(end + TAIL);
+        clock::sleep_until(end + TRAFFIC_TIME_AFTER_TIMETABLE);
         let mut seen = TrafficResults::default();
         for (ping, daemon, started) in &mut self.pings {
-            let read = |daemon: &Daemon| -> anyhow::Result<ping::Series> {
-                let transcript = ping::parse(&String::from_utf8_lossy(&std::fs::read(&daemon.log)?));
+            let read = |daemon: &Daemon| -> anyhow::Result<ping::PingSeries> {
+                let transcript =
+                    ping::parse_transcript(&String::from_utf8_lossy(&std::fs::read(&daemon.log_file)?));
                 let interval = ping.interval.0;
-                Ok(ping::Series::new(&transcript, clock::wall_to_monotonic(), *started, interval))
+                Ok(ping::PingSeries::new(&transcript, clock::wall_to_monotonic_offset(), *started, interval))
             };
-            while clock::monotonic() < end + TAIL + PATIENCE && read(daemon)?.has_unanswered_before(end) {
+            while clock::monotonic_now() < end + TRAFFIC_TIME_AFTER_TIMETABLE + ANSWER_TIMEOUT
+                && read(daemon)?.has_unanswered_before(end)
+            {
                 clock::sleep(100 * MILLISECOND);
             }
             daemon.stop(Signal::SIGINT);
             seen.pings.push((ping.name.clone(), ping.label.clone(), read(daemon)?));
         }
         for (probe, ends, files, first) in &mut self.probes {
-            let limit = probe::length(u64::from(probe.rate), probe.rate) + 30 * SECOND;
+            let limit = probe::longest_run_time(u64::from(probe.rate), probe.rate) + 30 * SECOND;
             for daemon in ends.iter_mut() {
-                daemon.wait(limit);
+                daemon.wait_at_most(limit);
             }
-            let flows = probe::read(&files[0], &files[1])?;
-            let late = flows.each_ref().map(|flow| probe::latest(&flow.sent, *first, probe.rate));
+            let flows = probe::read_results(&files[0], &files[1])?;
+            let late =
+                flows.each_ref().map(|flow| probe::longest_delay(&flow.send_times, *first, probe.rate));
             // Take the smaller delay of both directions. If an interface has no carrier, the sender waits in
             // its kernel, which delays one direction. A machine that is too slow delays both.
-            seen.probes_late = seen.probes_late.max(late[0].min(late[1]));
+            seen.longest_probe_delay = seen.longest_probe_delay.max(late[0].min(late[1]));
             let nodes = [probe.between.0.get_ref().clone(), probe.between.1.get_ref().clone()];
             seen.probes.push(ProbeResults {
                 name: probe.name.clone(),
@@ -259,14 +264,14 @@ impl Flows {
             });
         }
         for transfer in &mut self.transfers {
-            let (name, label) = (transfer.tcp.name.clone(), transfer.tcp.label.clone());
+            let (name, label) = (transfer.settings.name.clone(), transfer.settings.label.clone());
             let (told, started) = transfer.finish()?;
             seen.transfers.push((name, label, told, started));
         }
-        let on_air = medium.map(Medium::marks).unwrap_or_default();
-        seen.maps = self.geo.maps();
-        seen.refusals = self.geo.refusals();
-        (seen.gnpings, seen.broadcasts) = self.geo.finish(scenario, end, &on_air)?;
+        let on_air = medium.map(Medium::transmissions_by_mark).unwrap_or_default();
+        seen.map_object_counts = self.geonet_flows.map_object_counts();
+        seen.refusals = self.geonet_flows.refusal_messages();
+        (seen.gnpings, seen.broadcasts) = self.geonet_flows.finish(scenario, end, &on_air)?;
         for replay in &mut self.replays {
             seen.replays.push((replay.name.clone(), replay.finish()?));
         }

@@ -13,22 +13,24 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::geonet::{BroadcastResult, BroadcastResults, Delivery, FLOOD, SentBroadcast, judge_broadcast};
-use super::probe::{ProbeEndResult, decode, encode};
+use super::geonet::{
+    BroadcastResult, BroadcastResults, FLOOD_DURATION, ReceivedBroadcast, SentBroadcast, judge_broadcast,
+};
+use super::probe::{ProbeEndResult, decode_probe, encode_probe};
 use crate::clock::{self, SECOND};
 use crate::medium::geometry::Point;
 use crate::medium::mobility::Track;
-use crate::process::{Daemon, in_node};
+use crate::process::{Daemon, command_in_node};
 use crate::scenario::{Multicast, Scenario};
 
 /// UDP port of the first multicast flow of a scenario.
-const PORT: u16 = 7900;
+const FIRST_MULTICAST_PORT: u16 = 7900;
 /// Hop limit of the packets.
-const HOPS: u32 = 16;
+const HOP_LIMIT: u32 = 16;
 /// Length in octets of the IPv6 and UDP headers before the payload.
-const HEADERS: usize = 48;
+const HEADERS_LENGTH: usize = 48;
 /// EtherType of IPv6.
-const IPV6: u16 = 0x86dd;
+const ETHER_TYPE_IPV6: u16 = 0x86dd;
 
 /// Settings of a sender or listener; also its command line.
 #[derive(Debug, Clone, clap::Args)]
@@ -70,17 +72,17 @@ pub enum Role {
 /// Runs a sender or listener.
 pub fn run(args: &MulticastArgs) -> anyhow::Result<()> {
     let outcome = match args.role {
-        Role::Sender => send(args)?,
+        Role::Sender => send_packets(args)?,
         Role::Member => {
             let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
             socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, args.port, 0, 0).into())?;
             socket.join_multicast_v6(&args.group, 0).context("cannot join the group")?;
-            listen(&socket, args, 0)?
+            receive_packets(&socket, args, 0)?
         }
         Role::Stranger => {
             // The socket receives every IPv6 packet that arrives at any interface.
-            let all = Protocol::from(i32::from(IPV6.to_be()));
-            listen(&Socket::new(Domain::PACKET, Type::DGRAM, Some(all))?, args, HEADERS)?
+            let all = Protocol::from(i32::from(ETHER_TYPE_IPV6.to_be()));
+            receive_packets(&Socket::new(Domain::PACKET, Type::DGRAM, Some(all))?, args, HEADERS_LENGTH)?
         }
     };
     let file = std::fs::File::create(&args.output)
@@ -89,9 +91,9 @@ pub fn run(args: &MulticastArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn send(args: &MulticastArgs) -> anyhow::Result<ProbeEndResult> {
+fn send_packets(args: &MulticastArgs) -> anyhow::Result<ProbeEndResult> {
     let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
-    socket.set_multicast_hops_v6(HOPS)?;
+    socket.set_multicast_hops_v6(HOP_LIMIT)?;
     let to = SocketAddrV6::new(args.group, args.port, 0, 0).into();
     let mut outcome = ProbeEndResult::default();
     for seq in 0.. {
@@ -100,46 +102,46 @@ fn send(args: &MulticastArgs) -> anyhow::Result<ProbeEndResult> {
             break;
         }
         clock::sleep_until(at);
-        let now = clock::monotonic();
-        outcome.sent.push(now);
-        outcome.refused += u64::from(socket.send_to(&encode(seq, now), &to).is_err());
+        let now = clock::monotonic_now();
+        outcome.send_times.push(now);
+        outcome.refused_packets += u64::from(socket.send_to(&encode_probe(seq, now), &to).is_err());
     }
     Ok(outcome)
 }
 
 /// Records the packets that arrive until the end. The payload of a packet begins at `offset` in the received
 /// data.
-fn listen(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Result<ProbeEndResult> {
+fn receive_packets(socket: &Socket, args: &MulticastArgs, offset: usize) -> anyhow::Result<ProbeEndResult> {
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     // `recv` works with a socket of any kind.
     let socket = std::net::UdpSocket::from(socket.try_clone()?);
     let mut outcome = ProbeEndResult::default();
     let mut octets = [0; 2048];
-    while clock::monotonic() < args.end {
+    while clock::monotonic_now() < args.end {
         let length = match socket.recv(&mut octets) {
             Ok(length) => length,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
             Err(error) => bail!(error),
         };
-        let at = clock::monotonic();
-        if let Some(seq) = octets.get(offset..length).and_then(decode) {
-            outcome.received.push((seq, at));
+        let at = clock::monotonic_now();
+        if let Some(seq) = octets.get(offset..length).and_then(decode_probe) {
+            outcome.received_packets.push((seq, at));
         }
     }
     Ok(outcome)
 }
 
 /// A listener: the node that serves its host, its program, and its results file.
-type Listener = (String, Daemon, PathBuf);
+type ListenerProgram = (String, Daemon, PathBuf);
 
 /// Running traffic to a multicast group.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningMulticast {
     traffic: Multicast,
     sender: Daemon,
-    sent: PathBuf,
-    members: Vec<Listener>,
-    strangers: Vec<Listener>,
+    sender_output: PathBuf,
+    members: Vec<ListenerProgram>,
+    strangers: Vec<ListenerProgram>,
 }
 
 /// Starts the listeners, and the sender for the time of the timetable.
@@ -149,18 +151,18 @@ pub fn start(
     begin: u64,
     end: u64,
     folder: &Path,
-) -> anyhow::Result<Running> {
+) -> anyhow::Result<RunningMulticast> {
     let own = std::env::current_exe()?;
     let run = |node: &str, role: &str| -> anyhow::Result<(Daemon, PathBuf)> {
         let base = format!("multicast-{}-{node}", traffic.name);
         let output = folder.join(format!("{base}.json"));
-        let mut command = in_node(node, &own);
+        let mut command = command_in_node(node, &own);
         // The sender ends earlier, so that its last packets arrive before the end.
-        let until = if role == "sender" { end.saturating_sub(FLOOD) } else { end };
+        let until = if role == "sender" { end.saturating_sub(FLOOD_DURATION) } else { end };
         command
             .args(["multicast", "--role", role])
             .args(["--group", &traffic.group.get_ref().to_string()])
-            .args(["--port", &(usize::from(PORT) + number).to_string()])
+            .args(["--port", &(usize::from(FIRST_MULTICAST_PORT) + number).to_string()])
             .args(["--interval", &traffic.interval.get_ref().0.to_string()])
             .args(["--start", &begin.to_string(), "--end", &until.to_string()])
             .arg("--output")
@@ -168,7 +170,7 @@ pub fn start(
         let log = folder.join(format!("{base}.log"));
         Ok((Daemon::start(&format!("{role} in node {node}"), &log, &mut command)?, output))
     };
-    let listeners = |role: &str| -> anyhow::Result<Vec<Listener>> {
+    let listeners = |role: &str| -> anyhow::Result<Vec<ListenerProgram>> {
         let hosts = if role == "member" { &traffic.members } else { &traffic.strangers };
         let listener = |(host, carrier): (&toml::Spanned<String>, &toml::Spanned<String>)| {
             let (daemon, output) = run(host.get_ref(), role)?;
@@ -178,32 +180,34 @@ pub fn start(
     };
     let (members, strangers) = (listeners("member")?, listeners("stranger")?);
     let (sender, sent) = run(traffic.from.get_ref(), "sender")?;
-    Ok(Running { traffic: traffic.clone(), sender, sent, members, strangers })
+    Ok(RunningMulticast { traffic: traffic.clone(), sender, sender_output: sent, members, strangers })
 }
 
-impl Running {
+impl RunningMulticast {
     /// Fails if a listener has ended with an error.
-    pub fn check(&mut self) -> anyhow::Result<()> {
+    pub fn check_running(&mut self) -> anyhow::Result<()> {
         self.members
             .iter_mut()
             .chain(&mut self.strangers)
-            .try_for_each(|(_, daemon, _)| daemon.check_unless_done())
+            .try_for_each(|(_, daemon, _)| daemon.check_not_failed())
     }
 
     /// Returns the results: receptions by members, and the arrival times of packets on strangers' wires.
     pub fn finish(&mut self, scenario: &Scenario) -> anyhow::Result<(BroadcastResults, Vec<u64>)> {
         let limit = 10 * SECOND;
-        self.sender.wait(limit);
+        self.sender.wait_at_most(limit);
         for (_, daemon, _) in self.members.iter_mut().chain(&mut self.strangers) {
-            daemon.wait(limit);
+            daemon.wait_at_most(limit);
         }
-        let sent = read_outcome(&self.sent)?.sent;
-        let (mut deliveries, mut tracks): (Vec<Delivery>, Vec<&Track>) = (Vec::new(), Vec::new());
+        let sent = read_result(&self.sender_output)?.send_times;
+        let (mut deliveries, mut tracks): (Vec<ReceivedBroadcast>, Vec<&Track>) = (Vec::new(), Vec::new());
         for (node, (carrier, _, output)) in self.members.iter().enumerate() {
             let track = scenario.tracks.get(carrier);
             tracks.push(track.with_context(|| format!("node {carrier} has no radio"))?);
-            let received = read_outcome(output)?.received;
-            let delivery = |(seq, at)| Some(Delivery { node, mark: (0, u32::try_from(seq).ok()?), at });
+            let received = read_result(output)?.received_packets;
+            let delivery = |(seq, at)| {
+                Some(ReceivedBroadcast { node, mark: (0, u32::try_from(seq).ok()?), received_at: at })
+            };
             deliveries.extend(received.into_iter().filter_map(delivery));
         }
         let (east, north) = self.traffic.center;
@@ -212,22 +216,22 @@ impl Running {
         let floods: Vec<BroadcastResult> = (0u32..)
             .zip(sent)
             .map(|(number, at)| {
-                let mine: Vec<Delivery> =
+                let mine: Vec<ReceivedBroadcast> =
                     deliveries.iter().filter(|delivery| delivery.mark.1 == number).copied().collect();
-                let sent = SentBroadcast { mark: (0, number), at, center, refused: false };
+                let sent = SentBroadcast { mark: (0, number), sent_at: at, center, is_refused: false };
                 judge_broadcast(&sent, &[], radius, scenario.epoch, &tracks, &mine)
             })
             .collect();
         let mut strangers = Vec::new();
         for (_, _, output) in &self.strangers {
-            strangers.extend(read_outcome(output)?.received.into_iter().map(|(_, at)| at));
+            strangers.extend(read_result(output)?.received_packets.into_iter().map(|(_, at)| at));
         }
         let (name, label) = (self.traffic.name.clone(), self.traffic.label.clone());
-        Ok((BroadcastResults { name, label, radius, floods }, strangers))
+        Ok((BroadcastResults { name, label, radius, broadcasts: floods }, strangers))
     }
 }
 
-fn read_outcome(file: &Path) -> anyhow::Result<ProbeEndResult> {
+fn read_result(file: &Path) -> anyhow::Result<ProbeEndResult> {
     let text =
         std::fs::read(file).with_context(|| format!("multicast traffic left no {}", file.display()))?;
     Ok(serde_json::from_slice(&text)?)

@@ -6,47 +6,47 @@
 use std::collections::BTreeMap;
 
 /// An answer: sequence number, time of arrival (nanoseconds since 1970), round-trip time in milliseconds.
-pub type Answer = (u64, u64, f64);
+pub type PingAnswer = (u64, u64, f64);
 
 /// Sequence numbers have 16 bits (RFC 4443 4.1).
-const SEQUENCES: u64 = 1 << 16;
+const SEQUENCE_NUMBER_COUNT: u64 = 1 << 16;
 
 /// The output of a ping.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Transcript {
+pub struct PingTranscript {
     /// Answers in the order of their arrival.
-    pub answers: Vec<Answer>,
+    pub answers: Vec<PingAnswer>,
     /// Requests without an answer when the next request left: sequence number, and time of the next request
     /// (nanoseconds since 1970).
-    pub outstanding: BTreeMap<u64, u64>,
+    pub unanswered_when_next_left: BTreeMap<u64, u64>,
     /// Number of requests, which ping prints at its end.
-    pub transmitted: Option<u64>,
+    pub transmitted_requests: Option<u64>,
 }
 
 /// Parses the output of `ping -D -O`.
-pub fn parse(text: &str) -> Transcript {
-    let mut transcript = Transcript::default();
+pub fn parse_transcript(text: &str) -> PingTranscript {
+    let mut transcript = PingTranscript::default();
     let mut highest = 0;
     for line in text.lines() {
         if let Some((sequence, at)) = parse_outstanding(line) {
-            let sequence = unwrapped(sequence, &mut highest);
-            transcript.outstanding.insert(sequence, at);
+            let sequence = extend_sequence_number(sequence, &mut highest);
+            transcript.unanswered_when_next_left.insert(sequence, at);
         } else if let Some((sequence, at, rtt)) = parse_answer(line) {
-            transcript.answers.push((unwrapped(sequence, &mut highest), at, rtt));
+            transcript.answers.push((extend_sequence_number(sequence, &mut highest), at, rtt));
         } else if let Some((number, _)) = line.split_once(" packets transmitted") {
-            transcript.transmitted = number.parse().ok();
+            transcript.transmitted_requests = number.parse().ok();
         }
     }
     transcript
 }
 
 /// Extends a sequence number of 16 bits to the full number that is nearest to the highest number so far.
-fn unwrapped(sequence: u64, highest: &mut u64) -> u64 {
-    let base = *highest - *highest % SEQUENCES + sequence % SEQUENCES;
-    let number = if base + SEQUENCES / 2 < *highest {
-        base + SEQUENCES
-    } else if base > *highest + SEQUENCES / 2 && base >= SEQUENCES {
-        base - SEQUENCES
+fn extend_sequence_number(sequence: u64, highest: &mut u64) -> u64 {
+    let base = *highest - *highest % SEQUENCE_NUMBER_COUNT + sequence % SEQUENCE_NUMBER_COUNT;
+    let number = if base + SEQUENCE_NUMBER_COUNT / 2 < *highest {
+        base + SEQUENCE_NUMBER_COUNT
+    } else if base > *highest + SEQUENCE_NUMBER_COUNT / 2 && base >= SEQUENCE_NUMBER_COUNT {
+        base - SEQUENCE_NUMBER_COUNT
     } else {
         base
     };
@@ -56,7 +56,7 @@ fn unwrapped(sequence: u64, highest: &mut u64) -> u64 {
 
 /// Splits a line `[1700000000.123456] ...` into its time, in nanoseconds, and the rest. Returns `None` for
 /// other lines.
-fn stamped(line: &str) -> Option<(u64, &str)> {
+fn parse_timestamp(line: &str) -> Option<(u64, &str)> {
     let (stamp, rest) = line.strip_prefix('[')?.split_once(']')?;
     let (seconds, micros) = stamp.split_once('.')?;
     let at = seconds.parse::<u64>().ok()? * 1_000_000_000 + micros.parse::<u64>().ok()? * 1000;
@@ -65,8 +65,8 @@ fn stamped(line: &str) -> Option<(u64, &str)> {
 
 /// Parses `[1700000000.123456] 64 bytes from ADDRESS: icmp_seq=1 ttl=60 time=0.123 ms`. Returns `None` for
 /// other lines, and for a second answer to the same request.
-fn parse_answer(line: &str) -> Option<Answer> {
-    let (at, rest) = stamped(line)?;
+fn parse_answer(line: &str) -> Option<PingAnswer> {
+    let (at, rest) = parse_timestamp(line)?;
     if rest.contains("DUP!") {
         return None;
     }
@@ -79,27 +79,27 @@ fn parse_answer(line: &str) -> Option<Answer> {
 
 /// Parses `[1700000000.123456] no answer yet for icmp_seq=1`. Returns `None` for other lines.
 fn parse_outstanding(line: &str) -> Option<(u64, u64)> {
-    let (at, rest) = stamped(line)?;
+    let (at, rest) = parse_timestamp(line)?;
     Some((rest.strip_prefix("no answer yet for icmp_seq=")?.trim().parse().ok()?, at))
 }
 
 /// All requests of a ping in the order of sending, each with its round-trip time if it was answered. A
 /// request that causes an ICMPv6 error counts as lost.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Series {
+pub struct PingSeries {
     /// Requests: time of sending in nanoseconds, and round-trip time in milliseconds; `None` without an
     /// answer.
     pub requests: Vec<(u64, Option<f64>)>,
 }
 
-impl Series {
+impl PingSeries {
     /// Returns the requests of a ping that was started at `started` (monotonic, nanoseconds) and sent one
     /// request per `interval`. `shift` converts wall-clock time to monotonic time.
-    pub fn new(transcript: &Transcript, shift: i64, started: u64, interval: u64) -> Self {
+    pub fn new(transcript: &PingTranscript, shift: i64, started: u64, interval: u64) -> Self {
         let monotonic = |at: u64| at.saturating_add_signed(shift);
         let mut round_trips = BTreeMap::new();
         let mut sent = BTreeMap::new();
-        for (sequence, next) in &transcript.outstanding {
+        for (sequence, next) in &transcript.unanswered_when_next_left {
             sent.insert(sequence + 1, monotonic(*next));
         }
         for (sequence, at, rtt) in &transcript.answers {
@@ -107,8 +107,9 @@ impl Series {
                 sent.insert(*sequence, monotonic(*at).saturating_sub((rtt * 1e6) as u64));
             }
         }
-        let named = sent.keys().chain(transcript.outstanding.keys()).max().copied().unwrap_or(0);
-        let count = transcript.transmitted.unwrap_or(named);
+        let named =
+            sent.keys().chain(transcript.unanswered_when_next_left.keys()).max().copied().unwrap_or(0);
+        let count = transcript.transmitted_requests.unwrap_or(named);
         if sent.is_empty() && count > 0 {
             sent.insert(1, started);
         }
@@ -139,10 +140,10 @@ mod tests {
     use super::*;
     use crate::clock::MILLISECOND;
 
-    const SHIFT: i64 = -1_700_000_000_000_000_000;
+    const WALL_TO_MONOTONIC: i64 = -1_700_000_000_000_000_000;
 
-    fn series(text: &str) -> Vec<(u64, Option<f64>)> {
-        Series::new(&parse(text), SHIFT, 7, 10 * MILLISECOND).requests
+    fn series_of(text: &str) -> Vec<(u64, Option<f64>)> {
+        PingSeries::new(&parse_transcript(text), WALL_TO_MONOTONIC, 7, 10 * MILLISECOND).requests
     }
 
     #[test]
@@ -155,12 +156,12 @@ mod tests {
             [1700000000.050000] no answer yet for icmp_seq=5\n\n\
             --- 2001:db8::2 ping statistics ---\n\
             6 packets transmitted, 2 received, +1 errors, 66.6667% packet loss, time 50ms\n";
-        let transcript = parse(text);
+        let transcript = parse_transcript(text);
         assert_eq!(transcript.answers.len(), 2);
         assert_eq!(transcript.answers[1], (4, 1_700_000_000_030_300_000, 0.3));
         let at = |ms: u64| ms * MILLISECOND;
         assert_eq!(
-            series(text),
+            series_of(text),
             [
                 (at(0), Some(0.1)),
                 (at(10), None),
@@ -181,27 +182,27 @@ mod tests {
             [1700000000.050000] no answer yet for icmp_seq=5\n\
             6 packets transmitted, 1 received, 83.3333% packet loss, time 50ms\n";
         let at = |ms: u64| ms * MILLISECOND;
-        let all = series(text);
+        let all = series_of(text);
         let sent: Vec<u64> = all.iter().map(|r| r.0).collect();
         assert_eq!(sent, [0, at(10), at(20), at(30), at(40), at(50)]);
         assert_eq!(all.iter().filter(|r| r.1.is_none()).count(), 5);
         // If ping has not printed its number of requests, all requests that it has printed count.
         let cut = text.lines().take(5).collect::<Vec<_>>().join("\n");
-        assert_eq!(series(&cut).len(), 6);
+        assert_eq!(series_of(&cut).len(), 6);
     }
 
     #[test]
     fn ping_without_answers_is_all_lost() {
-        assert_eq!(series("ping: connect: Network is unreachable\n"), []);
+        assert_eq!(series_of("ping: connect: Network is unreachable\n"), []);
         // If ping has printed nothing else, one request left at its start and another one an interval later.
         let text = "2 packets transmitted, 0 received, 100% packet loss, time 10ms\n";
-        assert_eq!(series(text), [(7, None), (7 + 10 * MILLISECOND, None)]);
+        assert_eq!(series_of(text), [(7, None), (7 + 10 * MILLISECOND, None)]);
     }
 
     #[test]
     fn ping_sequence_numbers_wrap_after_16_bits() {
         let mut highest = 65_530;
-        let numbers = [65_535, 0, 65_534, 1].map(|sequence| unwrapped(sequence, &mut highest));
+        let numbers = [65_535, 0, 65_534, 1].map(|sequence| extend_sequence_number(sequence, &mut highest));
         assert_eq!(numbers, [65_535, 65_536, 65_534, 65_537]);
     }
 }

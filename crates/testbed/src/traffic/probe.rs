@@ -17,15 +17,15 @@ use nix::sys::prctl;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::stats::Flow;
+use super::stats::PacketFlow;
 use crate::clock::{self, MILLISECOND, SECOND};
 
 /// Mark at the head of every packet.
-const MAGIC: &[u8; 8] = b"carnetpb";
+const PROBE_MAGIC: &[u8; 8] = b"carnetpb";
 /// Length in octets of a probe packet without padding.
-const LENGTH: usize = 24;
+const PROBE_HEADER_LENGTH: usize = 24;
 /// Time in nanoseconds for which the receiver waits for late packets after the last packet.
-const LINGER: u64 = SECOND;
+const LINGER_TIME: u64 = SECOND;
 
 /// Settings of one end of a probe; also its command line.
 #[derive(Debug, Clone, clap::Args)]
@@ -60,28 +60,28 @@ pub struct ProbeArgs {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ProbeEndResult {
     /// Sending time of each packet, by sequence number.
-    pub sent: Vec<u64>,
+    pub send_times: Vec<u64>,
     /// Packets that the kernel refused to send.
-    pub refused: u64,
+    pub refused_packets: u64,
     /// Sequence number and time of arrival of the other end's packets.
-    pub received: Vec<(u64, u64)>,
+    pub received_packets: Vec<(u64, u64)>,
 }
 
-pub(super) fn encode(seq: u64, at: u64) -> [u8; LENGTH] {
-    let mut packet = [0; LENGTH];
-    packet[..8].copy_from_slice(MAGIC);
+pub(super) fn encode_probe(seq: u64, at: u64) -> [u8; PROBE_HEADER_LENGTH] {
+    let mut packet = [0; PROBE_HEADER_LENGTH];
+    packet[..8].copy_from_slice(PROBE_MAGIC);
     packet[8..16].copy_from_slice(&seq.to_be_bytes());
     packet[16..24].copy_from_slice(&at.to_be_bytes());
     packet
 }
 
-pub(super) fn decode(packet: &[u8]) -> Option<u64> {
-    let seq = packet.strip_prefix(MAGIC)?.get(..8)?;
+pub(super) fn decode_probe(packet: &[u8]) -> Option<u64> {
+    let seq = packet.strip_prefix(PROBE_MAGIC)?.get(..8)?;
     Some(u64::from_be_bytes(seq.try_into().ok()?))
 }
 
 /// Runs one end of a probe.
-pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
+pub fn run_probe(args: &ProbeArgs) -> anyhow::Result<()> {
     let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
     // The kernel may give less: it limits the buffer to net.core.rmem_max, which has room for hundreds of
     // packets.
@@ -92,11 +92,15 @@ pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
     let done = AtomicBool::new(false);
     let mut outcome = ProbeEndResult::default();
     std::thread::scope(|scope| {
-        let receiver = scope.spawn(|| receive(&socket, &done));
-        let (sent, refused) = send(&socket, args);
-        clock::sleep(LINGER);
+        let receiver = scope.spawn(|| receive_probes(&socket, &done));
+        let (sent, refused) = send_probes(&socket, args);
+        clock::sleep(LINGER_TIME);
         done.store(true, Ordering::Relaxed);
-        outcome = ProbeEndResult { sent, refused, received: receiver.join().unwrap_or_default() };
+        outcome = ProbeEndResult {
+            send_times: sent,
+            refused_packets: refused,
+            received_packets: receiver.join().unwrap_or_default(),
+        };
     });
     let file = std::fs::File::create(&args.output)
         .with_context(|| format!("cannot make {}", args.output.display()))?;
@@ -106,7 +110,7 @@ pub fn run(args: &ProbeArgs) -> anyhow::Result<()> {
 
 /// Returns the sending time of a packet, in nanoseconds from the start. The time is within the packet's slot.
 /// A hash of the packet's number (SplitMix64) selects it, so it is the same in every run.
-fn moment(seq: u64, rate: u32) -> u64 {
+fn planned_send_time(seq: u64, rate: u32) -> u64 {
     let slot = SECOND / u64::from(rate.max(1));
     let mut z = (seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -115,43 +119,43 @@ fn moment(seq: u64, rate: u32) -> u64 {
 }
 
 /// Returns the longest delay of a packet's departure in nanoseconds, among the packets due from `start` on.
-pub fn latest(sent: &[u64], start: u64, rate: u32) -> u64 {
-    let late = |(seq, at): (u64, &u64)| at.saturating_sub(start + moment(seq, rate));
+pub fn longest_delay(sent: &[u64], start: u64, rate: u32) -> u64 {
+    let late = |(seq, at): (u64, &u64)| at.saturating_sub(start + planned_send_time(seq, rate));
     (0..).zip(sent).map(late).max().unwrap_or(0)
 }
 
-fn send(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
+fn send_probes(socket: &std::net::UdpSocket, args: &ProbeArgs) -> (Vec<u64>, u64) {
     // Set the timer slack to 1 us, in place of the usual 50 us.
     let _ = prctl::set_timerslack(1000);
     let peer = SocketAddrV6::new(args.peer, args.port, 0, 0);
-    let mut packet = vec![0; usize::from(args.size).max(LENGTH)];
+    let mut packet = vec![0; usize::from(args.size).max(PROBE_HEADER_LENGTH)];
     let mut sent = Vec::with_capacity(args.count as usize);
     let mut refused = 0;
     if args.mute {
-        clock::sleep_until(args.start + moment(args.count, args.rate));
+        clock::sleep_until(args.start + planned_send_time(args.count, args.rate));
         return (sent, 0);
     }
     for seq in 0..args.count {
-        clock::sleep_until(args.start + moment(seq, args.rate));
-        let now = clock::monotonic();
+        clock::sleep_until(args.start + planned_send_time(seq, args.rate));
+        let now = clock::monotonic_now();
         sent.push(now);
         // The receiver counts a packet that the kernel refuses as lost, because it never arrives.
         if let Some(head) = packet.first_chunk_mut() {
-            *head = encode(seq, now);
+            *head = encode_probe(seq, now);
         }
         refused += u64::from(socket.send_to(&packet, peer).is_err());
     }
     (sent, refused)
 }
 
-fn receive(socket: &std::net::UdpSocket, done: &AtomicBool) -> Vec<(u64, u64)> {
+fn receive_probes(socket: &std::net::UdpSocket, done: &AtomicBool) -> Vec<(u64, u64)> {
     let mut received = Vec::with_capacity(1 << 17);
     let mut buffer = vec![0; usize::from(u16::MAX)];
     while !done.load(Ordering::Relaxed) {
         // Ignore an error: it is the timeout, or an ICMPv6 error about a packet of this end.
         let Ok((length, _)) = socket.recv_from(&mut buffer) else { continue };
-        let now = clock::monotonic();
-        if let Some(seq) = decode(&buffer[..length]) {
+        let now = clock::monotonic_now();
+        if let Some(seq) = decode_probe(&buffer[..length]) {
             received.push((seq, now));
         }
     }
@@ -159,19 +163,22 @@ fn receive(socket: &std::net::UdpSocket, done: &AtomicBool) -> Vec<(u64, u64)> {
 }
 
 /// Reads the results of both ends, and returns the two directions: first to second, second to first.
-pub fn read(first: &Path, second: &Path) -> anyhow::Result<[Flow; 2]> {
+pub fn read_results(first: &Path, second: &Path) -> anyhow::Result<[PacketFlow; 2]> {
     let load = |file: &Path| -> anyhow::Result<ProbeEndResult> {
         let text = std::fs::read(file)
             .with_context(|| format!("the probe did not end in time: it left no {}", file.display()))?;
         Ok(serde_json::from_slice(&text)?)
     };
     let (a, b) = (load(first)?, load(second)?);
-    Ok([Flow { sent: a.sent, received: b.received }, Flow { sent: b.sent, received: a.received }])
+    Ok([
+        PacketFlow { send_times: a.send_times, received_packets: b.received_packets },
+        PacketFlow { send_times: b.send_times, received_packets: a.received_packets },
+    ])
 }
 
 /// Returns the longest time that an end runs after its first packet, in nanoseconds.
-pub fn length(count: u64, rate: u32) -> u64 {
-    count * SECOND / u64::from(rate) + LINGER + 200 * MILLISECOND
+pub fn longest_run_time(count: u64, rate: u32) -> u64 {
+    count * SECOND / u64::from(rate) + LINGER_TIME + 200 * MILLISECOND
 }
 
 #[cfg(test)]
@@ -180,14 +187,15 @@ mod tests {
 
     #[test]
     fn probe_packets_contain_their_number() {
-        assert_eq!(decode(&encode(77, 1)), Some(77));
-        assert_eq!(decode(b"carnetpb"), None);
-        assert_eq!(decode(&[0; LENGTH]), None);
+        assert_eq!(decode_probe(&encode_probe(77, 1)), Some(77));
+        assert_eq!(decode_probe(b"carnetpb"), None);
+        assert_eq!(decode_probe(&[0; PROBE_HEADER_LENGTH]), None);
     }
 
     #[test]
     fn probe_packets_have_fixed_send_times() {
-        let within: Vec<u64> = (0..1000).map(|seq| moment(seq, 1000) - seq * MILLISECOND).collect();
+        let within: Vec<u64> =
+            (0..1000).map(|seq| planned_send_time(seq, 1000) - seq * MILLISECOND).collect();
         assert!(within.iter().all(|at| *at < MILLISECOND));
         // The packets are spread over their slots: about 100 leave in each tenth of a slot.
         for tenth in 0..10 {
@@ -199,9 +207,9 @@ mod tests {
     #[test]
     fn probe_lateness_counts_from_send_time() {
         let sent: Vec<u64> =
-            (0..100).map(|seq| 7 + moment(seq, 1000) + u64::from(seq == 50) * SECOND).collect();
+            (0..100).map(|seq| 7 + planned_send_time(seq, 1000) + u64::from(seq == 50) * SECOND).collect();
         assert_eq!(
-            (latest(&sent, 7, 1000), latest(&sent[..50], 7, 1000), latest(&[], 7, 1000)),
+            (longest_delay(&sent, 7, 1000), longest_delay(&sent[..50], 7, 1000), longest_delay(&[], 7, 1000)),
             (SECOND, 0, 0)
         );
     }
@@ -217,15 +225,15 @@ mod tests {
             rate: 1000,
             count: 50,
             mute: false,
-            start: clock::monotonic() + 20 * MILLISECOND,
+            start: clock::monotonic_now() + 20 * MILLISECOND,
             output: folder.join("a"),
         };
-        run(&args).expect("the loopback is there");
+        run_probe(&args).expect("the loopback is there");
         // The socket sends to itself, so it receives its own packets.
-        let [flow, _] = read(&args.output, &args.output).expect("was written");
-        let stats = flow.stats(&(0..u64::MAX));
-        assert_eq!((stats.sent, stats.lost, stats.duplicated), (50, 0, 0));
-        assert!(stats.delays.iter().all(|d| *d < SECOND));
+        let [flow, _] = read_results(&args.output, &args.output).expect("was written");
+        let stats = flow.statistics_of(&(0..u64::MAX));
+        assert_eq!((stats.sent_packets, stats.lost_packets, stats.duplicated_packets), (50, 0, 0));
+        assert!(stats.sorted_delays.iter().all(|d| *d < SECOND));
         std::fs::remove_dir_all(&folder).expect("remove");
     }
 }

@@ -9,14 +9,14 @@ use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{self, SECOND};
-use crate::frame_socket::{GEONETWORKING, Link, headers};
-use crate::process::{Daemon, in_node};
+use crate::frame_socket::{ETHER_TYPE_GEONETWORKING, FrameSocket, message_headers};
+use crate::process::{Daemon, command_in_node};
 use crate::scenario::{Replay, Scenario};
 
 /// Maximum length of a frame in octets.
-const LONGEST: usize = 2048;
+const MAX_FRAME_LENGTH: usize = 2048;
 /// Maximum number of frames that wait for their replay.
-const ROOM: usize = 4096;
+const MAX_WAITING_FRAMES: usize = 4096;
 
 /// Settings of the attacker; also its command line.
 #[derive(Debug, Clone, clap::Args)]
@@ -42,37 +42,38 @@ pub struct ReplayArgs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayCounts {
     /// Number of frames that the attacker received.
-    pub heard: u64,
+    pub heard_frames: u64,
     /// Number of frames that the attacker sent.
-    pub sent: u64,
+    pub sent_frames: u64,
 }
 
 /// Records and replays frames until the end.
-pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
+pub fn run_replay(args: &ReplayArgs) -> anyhow::Result<()> {
     // A socket for one EtherType does not receive the frames that this node sends.
-    let link = Link::open(&args.interface, Some(GEONETWORKING))?;
+    let link = FrameSocket::open(&args.interface, Some(ETHER_TYPE_GEONETWORKING))?;
     link.wait_at_most(Duration::from_millis(5))?;
-    link.stamp()?;
-    let (mut headers, mut buffer, mut outcome) = (headers(), vec![0; LONGEST], ReplayCounts::default());
+    link.enable_timestamps()?;
+    let (mut headers, mut buffer, mut outcome) =
+        (message_headers(), vec![0; MAX_FRAME_LENGTH], ReplayCounts::default());
     // For each delay a queue of frames, in order of their due times.
     let mut lanes: Vec<VecDeque<(u64, Vec<u8>)>> = vec![VecDeque::new(); args.after.len()];
-    while clock::monotonic() < args.end {
-        if let Some((frame, _)) = link.stamped(&mut buffer)? {
-            let now = clock::monotonic();
-            outcome.heard += 1;
-            if outcome.heard.is_multiple_of(u64::from(args.every)) {
+    while clock::monotonic_now() < args.end {
+        if let Some((frame, _)) = link.receive_with_timestamp(&mut buffer)? {
+            let now = clock::monotonic_now();
+            outcome.heard_frames += 1;
+            if outcome.heard_frames.is_multiple_of(u64::from(args.every)) {
                 for (lane, after) in lanes.iter_mut().zip(&args.after) {
-                    if lane.len() < ROOM {
+                    if lane.len() < MAX_WAITING_FRAMES {
                         lane.push_back((now + after, frame.to_vec()));
                     }
                 }
             }
         }
-        let now = clock::monotonic();
+        let now = clock::monotonic_now();
         for lane in &mut lanes {
             while let Some((_, frame)) = lane.pop_front_if(|(at, _)| *at <= now) {
                 link.send(&mut headers, std::iter::once(frame.as_slice()))?;
-                outcome.sent += 1;
+                outcome.sent_frames += 1;
             }
         }
     }
@@ -84,20 +85,20 @@ pub fn run(args: &ReplayArgs) -> anyhow::Result<()> {
 
 /// A running attacker that replays frames.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningReplay {
     /// Prefix of the replay's metrics.
     pub name: String,
     daemon: Daemon,
-    output: PathBuf,
+    output_file: PathBuf,
 }
 
 /// Starts the replay, which runs until the end of the timetable.
-pub fn start(scenario: &Scenario, replay: &Replay, end: u64, folder: &Path) -> anyhow::Result<Running> {
+pub fn start(scenario: &Scenario, replay: &Replay, end: u64, folder: &Path) -> anyhow::Result<RunningReplay> {
     let node = replay.from.get_ref();
     let radio = scenario.nodes.get(node).and_then(|node| node.radio.as_ref());
     let interface = radio.map(|radio| radio.get_ref().interface.clone()).context("no radio")?;
     let output = folder.join(format!("replay-{}.json", replay.name));
-    let mut command = in_node(node, std::env::current_exe()?);
+    let mut command = command_in_node(node, std::env::current_exe()?);
     command
         .args(["replay", "--interface", &interface, "--every", &replay.every.to_string()])
         .args(["--end", &end.to_string()])
@@ -108,20 +109,20 @@ pub fn start(scenario: &Scenario, replay: &Replay, end: u64, folder: &Path) -> a
     }
     let log = folder.join(format!("replay-{}.log", replay.name));
     let daemon = Daemon::start(&format!("replay in node {node}"), &log, &mut command)?;
-    Ok(Running { name: replay.name.clone(), daemon, output })
+    Ok(RunningReplay { name: replay.name.clone(), daemon, output_file: output })
 }
 
-impl Running {
+impl RunningReplay {
     /// Fails if the replay has ended with an error.
-    pub fn check(&mut self) -> anyhow::Result<()> {
-        self.daemon.check_unless_done()
+    pub fn check_running(&mut self) -> anyhow::Result<()> {
+        self.daemon.check_not_failed()
     }
 
     /// Waits for the end of the replay, and returns its counts.
     pub fn finish(&mut self) -> anyhow::Result<ReplayCounts> {
-        self.daemon.wait(10 * SECOND);
-        let text = std::fs::read(&self.output)
-            .with_context(|| format!("the replay left no {}", self.output.display()))?;
+        self.daemon.wait_at_most(10 * SECOND);
+        let text = std::fs::read(&self.output_file)
+            .with_context(|| format!("the replay left no {}", self.output_file.display()))?;
         Ok(serde_json::from_slice(&text)?)
     }
 }

@@ -10,14 +10,14 @@ use anyhow::{Context, bail};
 use rasn_compiler::prelude::ToplevelDefinition;
 use rasn_compiler::prelude::ir::*;
 
-use super::names::{constant, pascal, snake};
-use super::types::{Bounds, Component, Kind, Type};
+use super::names::{constant_case, pascal_case, snake_case};
+use super::types::{Asn1Type, Bounds, Component, Kind};
 
 /// Returns the types of `module`.
 ///
 /// # Errors
 /// Returns an error for an unsupported part of the notation.
-pub fn lower(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result<Vec<Type>> {
+pub fn lower_module(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result<Vec<Asn1Type>> {
     let mut known = BTreeMap::new();
     let mut own = Vec::new();
     let mut values = BTreeMap::new();
@@ -47,11 +47,23 @@ pub fn lower(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result
             _ => {}
         }
     }
-    let taken = known.keys().map(|name| pascal(name)).collect();
-    let mut lowering = Lowering { known, values, sets, taken, types: Vec::new() };
+    let taken = known.keys().map(|name| pascal_case(name)).collect();
+    let mut lowering = Lowering {
+        known_types: known,
+        known_values: values,
+        object_sets: sets,
+        used_names: taken,
+        types: Vec::new(),
+    };
     for definition in own {
         lowering
-            .define(pascal(&definition.name), &definition.name, &definition.comments, &definition.ty, &[])
+            .define_type(
+                pascal_case(&definition.name),
+                &definition.name,
+                &definition.comments,
+                &definition.ty,
+                &[],
+            )
             .with_context(|| definition.name.clone())?;
     }
     Ok(lowering.types)
@@ -60,18 +72,18 @@ pub fn lower(definitions: &[ToplevelDefinition], module: &str) -> anyhow::Result
 struct Lowering<'a> {
     /// Types by name. If two modules define a type of the same name, this is the type of the module to
     /// generate.
-    known: BTreeMap<String, &'a ToplevelTypeDefinition>,
-    values: BTreeMap<String, &'a ASN1Value>,
-    sets: BTreeMap<String, &'a ObjectSet>,
+    known_types: BTreeMap<String, &'a ToplevelTypeDefinition>,
+    known_values: BTreeMap<String, &'a ASN1Value>,
+    object_sets: BTreeMap<String, &'a ObjectSet>,
     /// Names that are in use, so that an anonymous type of a component must get another name.
-    taken: BTreeSet<String>,
-    types: Vec<Type>,
+    used_names: BTreeSet<String>,
+    types: Vec<Asn1Type>,
 }
 
 impl<'a> Lowering<'a> {
     /// Adds the type `name`. `more` are constraints that a use of the type adds to the type's own
     /// constraints.
-    fn define(
+    fn define_type(
         &mut self,
         name: String,
         asn1_name: &str,
@@ -82,21 +94,21 @@ impl<'a> Lowering<'a> {
         let constraints: Vec<&Constraint> =
             ty.constraints().into_iter().flatten().chain(more.iter().copied()).collect();
         let named = |values: &Option<Vec<DistinguishedValue>>| {
-            values.iter().flatten().map(|it| (constant(&it.name), it.value)).collect::<Vec<_>>()
+            values.iter().flatten().map(|it| (constant_case(&it.name), it.value)).collect::<Vec<_>>()
         };
         let kind = match ty {
             ASN1Type::Boolean(_) => Kind::Alias("bool".to_owned()),
             ASN1Type::Null => Kind::Alias("Null".to_owned()),
             ASN1Type::Integer(it) => Kind::Integer {
-                bounds: bounds(&constraints, false)?.context("an INTEGER without bounds")?,
+                bounds: bounds_of(&constraints, false)?.context("an INTEGER without bounds")?,
                 named: named(&it.distinguished_values),
             },
             ASN1Type::BitString(it) => Kind::BitString {
-                size: bounds(&constraints, true)?.context("a BIT STRING of any size")?,
+                size: bounds_of(&constraints, true)?.context("a BIT STRING of any size")?,
                 named: named(&it.distinguished_values),
             },
             ASN1Type::OctetString(_) => Kind::OctetString {
-                size: bounds(&constraints, true)?.context("an OCTET STRING of any size")?,
+                size: bounds_of(&constraints, true)?.context("an OCTET STRING of any size")?,
             },
             ASN1Type::CharacterString(it) => {
                 let alphabet = match it.ty {
@@ -107,7 +119,7 @@ impl<'a> Lowering<'a> {
                 };
                 // Bounds for a text without a size constraint: the codec reads at most 16,383 characters.
                 let any = Bounds { least: 0, most: 16_383, extensible: false };
-                Kind::Text { alphabet, size: bounds(&constraints, true)?.unwrap_or(any) }
+                Kind::Text { alphabet, size: bounds_of(&constraints, true)?.unwrap_or(any) }
             }
             ASN1Type::Enumerated(it) => {
                 let count = it.extensible.unwrap_or(it.members.len());
@@ -116,18 +128,20 @@ impl<'a> Lowering<'a> {
                 // X.691 14.1: the order is by value, not by position.
                 root.sort_by_key(|member| member.index);
                 Kind::Enumerated {
-                    root: root.iter().map(|it| pascal(&it.name)).collect(),
-                    additions: it.extensible.map(|_| additions.iter().map(|it| pascal(&it.name)).collect()),
+                    root: root.iter().map(|it| pascal_case(&it.name)).collect(),
+                    additions: it
+                        .extensible
+                        .map(|_| additions.iter().map(|it| pascal_case(&it.name)).collect()),
                 }
             }
             ASN1Type::SequenceOf(it) => {
-                let item = self.component(&it.element_type, &[], &name, "Item")?;
-                let size = bounds(&constraints, true)?.context("a SEQUENCE OF any size")?;
+                let item = self.lower_component(&it.element_type, &[], &name, "Item")?;
+                let size = bounds_of(&constraints, true)?.context("a SEQUENCE OF any size")?;
                 Kind::List { item, size }
             }
-            ASN1Type::Sequence(it) => match self.numbered(it)? {
+            ASN1Type::Sequence(it) => match self.lower_numbered_value(it)? {
                 Some(kind) => kind,
-                None => self.sequence(&name, it)?,
+                None => self.lower_sequence(&name, it)?,
             },
             ASN1Type::Choice(it) => {
                 let count = it.extensible.unwrap_or(it.options.len());
@@ -135,35 +149,35 @@ impl<'a> Lowering<'a> {
                 for option in &it.options {
                     let constraints: Vec<_> = option.constraints.iter().collect();
                     all.push((
-                        pascal(&option.name),
-                        self.component(&option.ty, &constraints, &name, &option.name)?,
+                        pascal_case(&option.name),
+                        self.lower_component(&option.ty, &constraints, &name, &option.name)?,
                     ));
                 }
                 let additions = all.split_off(count);
                 Kind::Choice { root: all, additions: it.extensible.map(|_| additions) }
             }
             ASN1Type::ElsewhereDeclaredType(it) => {
-                if visible(&constraints)? {
-                    let base = self.base(&it.identifier)?;
-                    return self.define(name, asn1_name, comment, &base.ty, &constraints);
+                if has_visible_bounds(&constraints)? {
+                    let base = self.base_type(&it.identifier)?;
+                    return self.define_type(name, asn1_name, comment, &base.ty, &constraints);
                 }
-                Kind::Alias(pascal(&it.identifier))
+                Kind::Alias(pascal_case(&it.identifier))
             }
             other => bail!("this generator does not support the ASN.1 type {}", other.as_str()),
         };
-        let copy = self.is_copy(&kind);
-        self.types.push(Type {
+        let copy = self.is_kind_copy(&kind);
+        self.types.push(Asn1Type {
             name,
             asn1_name: asn1_name.to_owned(),
             comment: comment.to_owned(),
             kind,
-            copy,
+            is_copy: copy,
         });
         Ok(())
     }
 
     /// Returns the type of a component; defines one if the component has an anonymous type.
-    fn component(
+    fn lower_component(
         &mut self,
         ty: &ASN1Type,
         more: &[&Constraint],
@@ -179,31 +193,32 @@ impl<'a> Lowering<'a> {
                 return Ok("i64".to_owned());
             }
             ASN1Type::ElsewhereDeclaredType(it) => {
-                let base = self.base(&it.identifier)?;
-                let constrained = !matches!(base.ty, ASN1Type::Enumerated(_)) && visible(&constraints)?;
+                let base = self.base_type(&it.identifier)?;
+                let constrained =
+                    !matches!(base.ty, ASN1Type::Enumerated(_)) && has_visible_bounds(&constraints)?;
                 if !constrained {
-                    return Ok(pascal(&it.identifier));
+                    return Ok(pascal_case(&it.identifier));
                 }
             }
             _ => {}
         }
-        let mut own = pascal(name);
-        if !self.taken.insert(own.clone()) {
+        let mut own = pascal_case(name);
+        if !self.used_names.insert(own.clone()) {
             own = format!("{parent}{own}");
-            if !self.taken.insert(own.clone()) {
+            if !self.used_names.insert(own.clone()) {
                 bail!("two ASN.1 types would get the Rust name {own}");
             }
         }
         let comment = format!("`{name}` of [`{parent}`].");
-        self.define(own.clone(), name, &comment, ty, more)?;
+        self.define_type(own.clone(), name, &comment, ty, more)?;
         Ok(own)
     }
 
-    fn sequence(&mut self, name: &str, it: &SequenceOrSet) -> anyhow::Result<Kind> {
+    fn lower_sequence(&mut self, name: &str, it: &SequenceOrSet) -> anyhow::Result<Kind> {
         // rasn-compiler puts the components that COMPONENTS OF includes behind all others, although they are
         // first in ETSI's types. It also counts one component too many for each COMPONENTS OF.
         let mut members: Vec<&SequenceOrSetMember> = it.members.iter().collect();
-        let taken_over = self.taken_over(it)?;
+        let taken_over = self.count_components_of(it)?;
         let own = members.len() - taken_over;
         members.rotate_left(own);
         let count = it.extensible.map_or(members.len(), |count| count - it.components_of.len());
@@ -215,20 +230,20 @@ impl<'a> Lowering<'a> {
             let group = member.name.strip_prefix("ext_group_").map(|first| format!("{first}Group"));
             let ty = match &group {
                 Some(group) => {
-                    let own = format!("{name}{}", pascal(group));
+                    let own = format!("{name}{}", pascal_case(group));
                     let comment = format!("Additions to [`{name}`].");
-                    self.define(own.clone(), group, &comment, &member.ty, &[])?;
+                    self.define_type(own.clone(), group, &comment, &member.ty, &[])?;
                     own
                 }
-                None => self.component(&member.ty, &constraints, name, &member.name)?,
+                None => self.lower_component(&member.ty, &constraints, name, &member.name)?,
             };
             let default = match &member.optionality {
-                Optionality::Default(value) => Some(self.expression(&member.ty, &ty, value)?),
+                Optionality::Default(value) => Some(self.default_expression(&member.ty, &ty, value)?),
                 _ => None,
             };
             all.push(Component {
-                name: snake(group.as_ref().unwrap_or(&member.name)),
-                ty,
+                name: snake_case(group.as_ref().unwrap_or(&member.name)),
+                type_name: ty,
                 optional: matches!(member.optionality, Optionality::Optional),
                 default,
             });
@@ -241,10 +256,10 @@ impl<'a> Lowering<'a> {
     }
 
     /// Returns the number of components that COMPONENTS OF includes from other types.
-    fn taken_over(&self, it: &SequenceOrSet) -> anyhow::Result<usize> {
+    fn count_components_of(&self, it: &SequenceOrSet) -> anyhow::Result<usize> {
         let mut count = 0;
         for name in &it.components_of {
-            let ASN1Type::Sequence(base) = &self.base(name)?.ty else {
+            let ASN1Type::Sequence(base) = &self.base_type(name)?.ty else {
                 bail!("COMPONENTS OF {name}: expected a SEQUENCE, found another type")
             };
             if !base.components_of.is_empty() {
@@ -257,7 +272,7 @@ impl<'a> Lowering<'a> {
 
     /// Returns the kind of a SEQUENCE that consists of a number and a value whose type depends on the number
     /// (X.681). `None` for any other SEQUENCE.
-    fn numbered(&self, it: &SequenceOrSet) -> anyhow::Result<Option<Kind>> {
+    fn lower_numbered_value(&self, it: &SequenceOrSet) -> anyhow::Result<Option<Kind>> {
         let [number, value] = &it.members[..] else { return Ok(None) };
         let ASN1Type::ObjectClassField(field) = &value.ty else { return Ok(None) };
         let ASN1Type::ElsewhereDeclaredType(number) = &number.ty else {
@@ -270,16 +285,16 @@ impl<'a> Lowering<'a> {
                 let ObjectSetValue::Reference(name) = set else {
                     bail!("expected a reference to an object set in a table constraint, found an inline set")
                 };
-                let set = self.sets.get(name).context("an object set that is not there")?;
+                let set = self.object_sets.get(name).context("an object set that is not there")?;
                 for object in &set.values {
-                    values.push(self.object(object)?);
+                    values.push(self.number_and_type_of_object(object)?);
                 }
             }
         }
-        Ok(Some(Kind::Numbered { number: pascal(&number.identifier), values }))
+        Ok(Some(Kind::Numbered { number: pascal_case(&number.identifier), values }))
     }
 
-    fn object(&self, object: &ObjectSetValue) -> anyhow::Result<(i128, String)> {
+    fn number_and_type_of_object(&self, object: &ObjectSetValue) -> anyhow::Result<(i128, String)> {
         let ObjectSetValue::Inline(InformationObjectFields::DefaultSyntax(fields)) = object else {
             bail!("expected an inline object in default syntax, found another kind")
         };
@@ -287,10 +302,10 @@ impl<'a> Lowering<'a> {
         let mut ty = None;
         for field in fields {
             match field {
-                InformationObjectField::FixedValueField(it) => number = self.number(&it.value),
+                InformationObjectField::FixedValueField(it) => number = self.integer_value(&it.value),
                 InformationObjectField::TypeField(it) => {
                     if let ASN1Type::ElsewhereDeclaredType(it) = &it.ty {
-                        ty = Some(pascal(&it.identifier));
+                        ty = Some(pascal_case(&it.identifier));
                     }
                 }
                 _ => {}
@@ -299,56 +314,58 @@ impl<'a> Lowering<'a> {
         number.zip(ty).context("an object without a number or a type")
     }
 
-    fn number(&self, value: &ASN1Value) -> Option<i128> {
+    fn integer_value(&self, value: &ASN1Value) -> Option<i128> {
         match value {
             ASN1Value::LinkedElsewhereDefinedValue { identifier, .. }
             | ASN1Value::ElsewhereDeclaredValue { identifier, .. } => {
-                self.values.get(identifier).and_then(|value| self.number(value))
+                self.known_values.get(identifier).and_then(|value| self.integer_value(value))
             }
-            other => integer(other),
+            other => parse_integer(other),
         }
     }
 
     /// Returns a DEFAULT value as a Rust expression. `ty` is the name of the component's Rust type.
-    fn expression(&self, declared: &ASN1Type, ty: &str, value: &ASN1Value) -> anyhow::Result<String> {
+    fn default_expression(&self, declared: &ASN1Type, ty: &str, value: &ASN1Value) -> anyhow::Result<String> {
         // A Rust type alias has no constructor, so use the constructor of the type behind it.
         let constructor = match declared {
-            ASN1Type::ElsewhereDeclaredType(it) if pascal(&it.identifier) == ty => {
-                pascal(&self.base(&it.identifier)?.name)
+            ASN1Type::ElsewhereDeclaredType(it) if pascal_case(&it.identifier) == ty => {
+                pascal_case(&self.base_type(&it.identifier)?.name)
             }
             _ => ty.to_owned(),
         };
         match value {
             ASN1Value::EnumeratedValue { enumerable, .. } => {
-                Ok(format!("{constructor}::{}", pascal(enumerable)))
+                Ok(format!("{constructor}::{}", pascal_case(enumerable)))
             }
             ASN1Value::Boolean(value) => Ok(value.to_string()),
             ASN1Value::LinkedNestedValue { value, .. } if matches!(**value, ASN1Value::Boolean(_)) => {
-                self.expression(declared, ty, value)
+                self.default_expression(declared, ty, value)
             }
             other => {
-                let number = self.number(other).with_context(|| format!("DEFAULT {other:?}"))?;
-                Ok(format!("{constructor}({})", super::notation::digits(number)))
+                let number = self.integer_value(other).with_context(|| format!("DEFAULT {other:?}"))?;
+                Ok(format!("{constructor}({})", super::notation::group_digits(number)))
             }
         }
     }
 
     /// Returns the definition of this type, after following all aliases.
-    fn base(&self, name: &str) -> anyhow::Result<&'a ToplevelTypeDefinition> {
-        let found = *self.known.get(name).with_context(|| format!("{name} is not there"))?;
+    fn base_type(&self, name: &str) -> anyhow::Result<&'a ToplevelTypeDefinition> {
+        let found = *self.known_types.get(name).with_context(|| format!("{name} is not there"))?;
         match &found.ty {
-            ASN1Type::ElsewhereDeclaredType(it) if it.constraints.is_empty() => self.base(&it.identifier),
+            ASN1Type::ElsewhereDeclaredType(it) if it.constraints.is_empty() => {
+                self.base_type(&it.identifier)
+            }
             _ => Ok(found),
         }
     }
 
-    fn is_copy(&self, kind: &Kind) -> bool {
+    fn is_kind_copy(&self, kind: &Kind) -> bool {
         let named = |ty: &str| self.is_named_copy(ty);
         match kind {
             Kind::Alias(ty) => named(ty),
             Kind::Integer { .. } | Kind::Enumerated { .. } | Kind::BitString { .. } => true,
             Kind::Sequence { root, additions } => {
-                root.iter().chain(additions.iter().flatten()).all(|it| named(&it.ty))
+                root.iter().chain(additions.iter().flatten()).all(|it| named(&it.type_name))
             }
             // The codec stores an unknown alternative as octets, so a CHOICE with an extension marker is not
             // `Copy`.
@@ -362,9 +379,12 @@ impl<'a> Lowering<'a> {
             return true;
         }
         if let Some(own) = self.types.iter().find(|it| it.name == name) {
-            return own.copy;
+            return own.is_copy;
         }
-        self.known.values().find(|it| pascal(&it.name) == name).is_some_and(|it| self.is_type_copy(&it.ty))
+        self.known_types
+            .values()
+            .find(|it| pascal_case(&it.name) == name)
+            .is_some_and(|it| self.is_type_copy(&it.ty))
     }
 
     fn is_type_copy(&self, ty: &ASN1Type) -> bool {
@@ -374,7 +394,7 @@ impl<'a> Lowering<'a> {
             | ASN1Type::Integer(_)
             | ASN1Type::Enumerated(_)
             | ASN1Type::BitString(_) => true,
-            ASN1Type::ElsewhereDeclaredType(it) => self.is_named_copy(&pascal(&it.identifier)),
+            ASN1Type::ElsewhereDeclaredType(it) => self.is_named_copy(&pascal_case(&it.identifier)),
             ASN1Type::Sequence(it) => it.members.iter().all(|it| self.is_type_copy(&it.ty)),
             ASN1Type::Choice(it) => {
                 it.extensible.is_none() && it.options.iter().all(|it| self.is_type_copy(&it.ty))
@@ -385,32 +405,32 @@ impl<'a> Lowering<'a> {
 }
 
 /// Returns whether a constraint limits values or sizes.
-fn visible(constraints: &[&Constraint]) -> anyhow::Result<bool> {
-    Ok(bounds(constraints, false)?.is_some() || bounds(constraints, true)?.is_some())
+fn has_visible_bounds(constraints: &[&Constraint]) -> anyhow::Result<bool> {
+    Ok(bounds_of(constraints, false)?.is_some() || bounds_of(constraints, true)?.is_some())
 }
 
 /// Combines all constraints on values, or with `sizes` all constraints on sizes. The last constraint decides
 /// whether the result is extensible (X.680 50.8). `None` without a constraint.
-fn bounds(constraints: &[&Constraint], sizes: bool) -> anyhow::Result<Option<Bounds>> {
+fn bounds_of(constraints: &[&Constraint], sizes: bool) -> anyhow::Result<Option<Bounds>> {
     let mut all: Option<Bounds> = None;
     for constraint in constraints {
         let Constraint::Subtype(set) = constraint else { continue };
         let Some(mut found) = set_bounds(&set.set, sizes)? else { continue };
         found.extensible |= set.extensible;
-        all = Some(all.map_or(found, |all| intersection(all, found)));
+        all = Some(all.map_or(found, |all| intersect_bounds(all, found)));
     }
     Ok(all)
 }
 
-fn intersection(one: Bounds, other: Bounds) -> Bounds {
+fn intersect_bounds(one: Bounds, other: Bounds) -> Bounds {
     Bounds { least: one.least.max(other.least), most: one.most.min(other.most), extensible: other.extensible }
 }
 
 fn set_bounds(set: &ElementOrSetOperation, sizes: bool) -> anyhow::Result<Option<Bounds>> {
     match set {
-        ElementOrSetOperation::Element(element) => element_bounds(element, sizes),
+        ElementOrSetOperation::Element(element) => bounds_of_element(element, sizes),
         ElementOrSetOperation::SetOperation(it) => {
-            let one = element_bounds(&it.base, sizes)?;
+            let one = bounds_of_element(&it.base, sizes)?;
             let other = set_bounds(&it.operant, sizes)?;
             Ok(match (&it.operator, one, other) {
                 (SetOperator::Union, Some(one), Some(other)) => Some(Bounds {
@@ -420,7 +440,7 @@ fn set_bounds(set: &ElementOrSetOperation, sizes: bool) -> anyhow::Result<Option
                 }),
                 // If one part of a union has no effect on the encoding, the whole union has none.
                 (SetOperator::Union, ..) => None,
-                (SetOperator::Intersection, Some(one), Some(other)) => Some(intersection(one, other)),
+                (SetOperator::Intersection, Some(one), Some(other)) => Some(intersect_bounds(one, other)),
                 (SetOperator::Intersection, one, other) => one.or(other),
                 (SetOperator::Except, one, _) => one,
             })
@@ -428,14 +448,15 @@ fn set_bounds(set: &ElementOrSetOperation, sizes: bool) -> anyhow::Result<Option
     }
 }
 
-fn element_bounds(element: &SubtypeElements, sizes: bool) -> anyhow::Result<Option<Bounds>> {
+fn bounds_of_element(element: &SubtypeElements, sizes: bool) -> anyhow::Result<Option<Bounds>> {
     Ok(match element {
         SubtypeElements::SizeConstraint(inner) if sizes => set_bounds(inner, false)?,
         SubtypeElements::SingleValue { value, extensible } if !sizes => {
-            integer(value).map(|value| Bounds { least: value, most: value, extensible: *extensible })
+            parse_integer(value).map(|value| Bounds { least: value, most: value, extensible: *extensible })
         }
         SubtypeElements::ValueRange { min, max, extensible } if !sizes => {
-            let bound = |value: &Option<ASN1Value>| value.as_ref().and_then(integer).context("MIN or MAX");
+            let bound =
+                |value: &Option<ASN1Value>| value.as_ref().and_then(parse_integer).context("MIN or MAX");
             Some(Bounds { least: bound(min)?, most: bound(max)?, extensible: *extensible })
         }
         SubtypeElements::PermittedAlphabet(_) => {
@@ -445,10 +466,10 @@ fn element_bounds(element: &SubtypeElements, sizes: bool) -> anyhow::Result<Opti
     })
 }
 
-fn integer(value: &ASN1Value) -> Option<i128> {
+fn parse_integer(value: &ASN1Value) -> Option<i128> {
     match value {
         ASN1Value::Integer(value) | ASN1Value::LinkedIntValue { value, .. } => Some(*value),
-        ASN1Value::LinkedNestedValue { value, .. } => integer(value),
+        ASN1Value::LinkedNestedValue { value, .. } => parse_integer(value),
         _ => None,
     }
 }

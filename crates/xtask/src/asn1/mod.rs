@@ -24,50 +24,53 @@ use rasn_compiler::prelude::*;
 /// The ASN.1 modules of one message, which rasn-compiler links together, and those for which it writes files.
 /// Each message is linked separately, because rasn-compiler confuses types of the same name in modules of
 /// different messages.
-struct Family {
+struct ModuleFamily {
     folder: &'static str,
     modules: &'static [&'static str],
-    written: &'static [Module],
+    generated_modules: &'static [WrittenModule],
 }
 
 /// A module for which a file is written: the module's name, and the standard that contains it.
-type Module = (&'static str, &'static str);
+type WrittenModule = (&'static str, &'static str);
 
-const FAMILIES: &[Family] = &[
-    Family {
+const MODULE_FAMILIES: &[ModuleFamily] = &[
+    ModuleFamily {
         folder: "version1",
         modules: &["ITS-Container", "CAM-PDU-Descriptions", "DENM-PDU-Descriptions"],
-        written: &[
+        generated_modules: &[
             ("ITS-Container", "TS 102 894-2 V1.2.1"),
             ("CAM-PDU-Descriptions", "EN 302 637-2 V1.3.2"),
             ("DENM-PDU-Descriptions", "EN 302 637-3 V1.2.2"),
         ],
     },
-    Family {
+    ModuleFamily {
         folder: "release1",
         modules: &["ITS-Container", "CAM-PDU-Descriptions", "DENM-PDU-Descriptions"],
-        written: &[
+        generated_modules: &[
             ("ITS-Container", "TS 102 894-2 V1.3.1"),
             ("CAM-PDU-Descriptions", "EN 302 637-2 V1.4.1"),
             ("DENM-PDU-Descriptions", "EN 302 637-3 V1.3.1"),
         ],
     },
-    Family {
+    ModuleFamily {
         folder: "release2",
         modules: &["ETSI-ITS-CDD", "CAM-PDU-Descriptions"],
-        written: &[("ETSI-ITS-CDD", "TS 102 894-2 V2.4.1"), ("CAM-PDU-Descriptions", "TS 103 900 V2.3.1")],
+        generated_modules: &[
+            ("ETSI-ITS-CDD", "TS 102 894-2 V2.4.1"),
+            ("CAM-PDU-Descriptions", "TS 103 900 V2.3.1"),
+        ],
     },
-    Family {
+    ModuleFamily {
         folder: "release2",
         modules: &["ETSI-ITS-CDD", "DENM-PDU-Description"],
-        written: &[("DENM-PDU-Description", "TS 103 831 V2.3.1")],
+        generated_modules: &[("DENM-PDU-Description", "TS 103 831 V2.3.1")],
     },
-    Family {
+    ModuleFamily {
         folder: "release2",
         modules: &["ETSI-ITS-CDD", "VAM-PDU-Descriptions"],
-        written: &[("VAM-PDU-Descriptions", "TS 103 300-3 V2.3.1")],
+        generated_modules: &[("VAM-PDU-Descriptions", "TS 103 300-3 V2.3.1")],
     },
-    Family {
+    ModuleFamily {
         folder: "release2",
         modules: &[
             "ETSI-ITS-CDD",
@@ -77,7 +80,7 @@ const FAMILIES: &[Family] = &[
             "CPM-PerceptionRegionContainer",
             "CPM-SensorInformationContainer",
         ],
-        written: &[
+        generated_modules: &[
             ("CPM-PDU-Descriptions", "TS 103 324 V2.1.1"),
             ("CPM-OriginatingStationContainers", "TS 103 324 V2.1.1"),
             ("CPM-PerceivedObjectContainer", "TS 103 324 V2.1.1"),
@@ -92,19 +95,19 @@ const FAMILIES: &[Family] = &[
 /// # Errors
 ///
 /// Returns an error if a module cannot be read or parsed, or if a compared file differs.
-pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
+pub fn generate_modules(root: &Path, check: bool) -> anyhow::Result<()> {
     let crate_root = root.join("crates/its");
     let mut wrong = Vec::new();
-    for family in FAMILIES {
-        let definitions = link(&crate_root.join("asn1").join(family.folder), family.modules)?;
-        for (module, source) in family.written {
-            let types = lower::lower(&definitions, module).with_context(|| (*module).to_owned())?;
+    for family in MODULE_FAMILIES {
+        let definitions = parse_and_link(&crate_root.join("asn1").join(family.folder), family.modules)?;
+        for (module, source) in family.generated_modules {
+            let types = lower::lower_module(&definitions, module).with_context(|| (*module).to_owned())?;
             ensure!(!types.is_empty(), "expected ASN.1 types in the module {module}, found none");
-            let words = words(&crate_root.join("asn1").join(family.folder).join("words.txt"))?;
-            let head = notation::Head { module, source, folder: family.folder };
-            let imports = imports(&definitions, module);
-            let text = notation::write(&head, &types, &imports, &words);
-            let name = format!("src/asn1/{}/{}.rs", family.folder, names::snake(module));
+            let words = read_descriptions(&crate_root.join("asn1").join(family.folder).join("words.txt"))?;
+            let head = notation::ModuleHeader { module, source, folder: family.folder };
+            let imports = imports_of_module(&definitions, module);
+            let text = notation::write_module(&head, &types, &imports, &words);
+            let name = format!("src/asn1/{}/{}.rs", family.folder, names::snake_case(module));
             let path = crate_root.join(&name);
             if std::fs::read_to_string(&path).is_ok_and(|there| there == text) {
                 continue;
@@ -126,7 +129,7 @@ pub fn generate(root: &Path, check: bool) -> anyhow::Result<()> {
 }
 
 /// Returns the names of the generated files that the file of `module` has to import.
-fn imports(definitions: &[ToplevelDefinition], module: &str) -> Vec<String> {
+fn imports_of_module(definitions: &[ToplevelDefinition], module: &str) -> Vec<String> {
     let header = definitions.iter().find_map(|definition| match definition {
         ToplevelDefinition::Type(it) => it.module_header.clone().filter(|it| it.borrow().name == module),
         _ => None,
@@ -136,7 +139,7 @@ fn imports(definitions: &[ToplevelDefinition], module: &str) -> Vec<String> {
         .borrow()
         .imports
         .iter()
-        .map(|it| names::snake(&it.global_module_reference.module_reference))
+        .map(|it| names::snake_case(&it.global_module_reference.module_reference))
         .collect();
     files.sort();
     files.dedup();
@@ -144,18 +147,18 @@ fn imports(definitions: &[ToplevelDefinition], module: &str) -> Vec<String> {
 }
 
 /// Returns rasn-compiler's result for the modules.
-fn link(folder: &Path, modules: &[&str]) -> anyhow::Result<Vec<ToplevelDefinition>> {
+fn parse_and_link(folder: &Path, modules: &[&str]) -> anyhow::Result<Vec<ToplevelDefinition>> {
     let collected = Rc::new(RefCell::new(Vec::new()));
     let texts = modules
         .iter()
         .map(|module| {
             let path = folder.join(format!("{module}.asn"));
-            Ok(text(&std::fs::read(&path).with_context(|| path.display().to_string())?))
+            Ok(decode_text(&std::fs::read(&path).with_context(|| path.display().to_string())?))
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
     let (first, rest) = texts.split_first().context("no modules")?;
-    let compiler = Compiler::<Collector, _>::new()
-        .with_backend(Collector(Rc::clone(&collected)))
+    let compiler = Compiler::<DefinitionCollector, _>::new()
+        .with_backend(DefinitionCollector(Rc::clone(&collected)))
         .add_asn_literal(first.as_str());
     let compiler = rest.iter().fold(compiler, |compiler, text| compiler.add_asn_literal(text.as_str()));
     let result = compiler.compile_to_string().map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -166,7 +169,7 @@ fn link(folder: &Path, modules: &[&str]) -> anyhow::Result<Vec<ToplevelDefinitio
 }
 
 /// Decodes text: some modules have comments in a Windows encoding.
-fn text(octets: &[u8]) -> String {
+fn decode_text(octets: &[u8]) -> String {
     String::from_utf8(octets.to_vec()).unwrap_or_else(|_| {
         let letter = |octet: &u8| match octet {
             0x91 | 0x92 => '\'',
@@ -180,7 +183,7 @@ fn text(octets: &[u8]) -> String {
 
 /// Reads this project's comments for types that have no comment in the ASN.1 module, by type. Each line of
 /// the file is `Type: words`.
-fn words(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+fn read_descriptions(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
     if !path.exists() {
         return Ok(BTreeMap::new());
     }
@@ -194,9 +197,9 @@ fn words(path: &Path) -> anyhow::Result<BTreeMap<String, String>> {
 
 /// A backend that keeps the linked definitions, and generates nothing.
 #[derive(Default)]
-struct Collector(Rc<RefCell<Vec<ToplevelDefinition>>>);
+struct DefinitionCollector(Rc<RefCell<Vec<ToplevelDefinition>>>);
 
-impl Backend for Collector {
+impl Backend for DefinitionCollector {
     type Config = ();
     const FILE_EXTENSION: &'static str = ".rs";
 
@@ -217,10 +220,10 @@ impl Backend for Collector {
     }
 
     fn from_config((): ()) -> Self {
-        Collector::default()
+        DefinitionCollector::default()
     }
 
     fn new((): (), _: TaggingEnvironment, _: ExtensibilityEnvironment) -> Self {
-        Collector::default()
+        DefinitionCollector::default()
     }
 }

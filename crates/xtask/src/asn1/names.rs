@@ -2,7 +2,7 @@
 
 /// ASN.1 names in which upper case does not show where a word begins. Each has a name that the function
 /// `words` splits correctly.
-const ODD: [(&str, &str); 9] = [
+const IRREGULAR_NAMES: [(&str, &str); 9] = [
     ("WMInumber", "WmiNumber"),
     ("wMInumber", "wmiNumber"),
     ("vDS", "vds"),
@@ -15,8 +15,8 @@ const ODD: [(&str, &str); 9] = [
     ("aquaplannning", "aquaplaning"),
 ];
 
-fn words(name: &str) -> Vec<String> {
-    let name = ODD.iter().find(|(odd, _)| *odd == name).map_or(name, |(_, right)| right);
+fn split_words(name: &str) -> Vec<String> {
+    let name = IRREGULAR_NAMES.iter().find(|(odd, _)| *odd == name).map_or(name, |(_, right)| right);
     let letters: Vec<char> = name.chars().collect();
     let mut words = vec![String::new()];
     for (place, letter) in letters.iter().enumerate() {
@@ -39,8 +39,8 @@ fn words(name: &str) -> Vec<String> {
 
 /// Returns the name of a type or a variant: `speedValue`, `RSUContainer`, `alt-000-01` become `SpeedValue`,
 /// `RsuContainer`, `Alt000_01`.
-pub fn pascal(name: &str) -> String {
-    words(name).iter().fold(String::new(), |mut all, word| {
+pub fn pascal_case(name: &str) -> String {
+    split_words(name).iter().fold(String::new(), |mut all, word| {
         let digit = |letter: Option<char>| letter.is_some_and(|letter| letter.is_ascii_digit());
         if digit(all.chars().last()) && digit(word.chars().next()) {
             all.push('_');
@@ -53,8 +53,8 @@ pub fn pascal(name: &str) -> String {
 }
 
 /// Returns the name of a component.
-pub fn snake(name: &str) -> String {
-    let name = words(name).join("_");
+pub fn snake_case(name: &str) -> String {
+    let name = split_words(name).join("_");
     if ["type", "final", "move", "ref", "use", "match", "static", "where"].contains(&name.as_str()) {
         return format!("r#{name}");
     }
@@ -62,6 +62,6 @@ pub fn snake(name: &str) -> String {
 }
 
 /// Returns the name of a constant.
-pub fn constant(name: &str) -> String {
-    words(name).join("_").to_uppercase()
+pub fn constant_case(name: &str) -> String {
+    split_words(name).join("_").to_uppercase()
 }

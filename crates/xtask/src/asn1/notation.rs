@@ -3,45 +3,45 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::types::{Bounds, Component, Kind, Type};
+use super::types::{Asn1Type, Bounds, Component, Kind};
 
 /// Values for the head of a generated file: the module, its standard, and its folder.
-pub struct Head<'a> {
+pub struct ModuleHeader<'a> {
     pub module: &'a str,
     pub source: &'a str,
     pub folder: &'a str,
 }
 
 /// Longest line of a generated file in columns.
-const WIDTH: usize = 110;
+const LINE_WIDTH: usize = 110;
 
 /// Returns the text of a type for one of the macros; `None` if the type belongs to another macro.
-type Entry = fn(&Type) -> Option<String>;
+type EntryWriter = fn(&Asn1Type) -> Option<String>;
 
 /// Macros in the order in which a generated file calls them.
-const MACROS: [(&str, Entry); 13] = [
-    ("integers", integers),
-    ("enumerated", |it| enumerated(it, false)),
-    ("extensible_enumerated", |it| enumerated(it, true)),
-    ("bit_strings", |it| bit_strings(it, false)),
-    ("variable_bit_strings", |it| bit_strings(it, true)),
-    ("octet_strings", octet_strings),
-    ("strings", strings),
-    ("lists", lists),
-    ("sequences", |it| sequences(it, false)),
-    ("extensible_sequences", |it| sequences(it, true)),
-    ("choices", |it| choices(it, false)),
-    ("extensible_choices", |it| choices(it, true)),
-    ("numbered", numbered),
+const MACRO_ENTRIES: [(&str, EntryWriter); 13] = [
+    ("integers", integer_entry),
+    ("enumerated", |it| enumerated_entry(it, false)),
+    ("extensible_enumerated", |it| enumerated_entry(it, true)),
+    ("bit_strings", |it| bit_string_entry(it, false)),
+    ("variable_bit_strings", |it| bit_string_entry(it, true)),
+    ("octet_strings", octet_string_entry),
+    ("strings", string_entry),
+    ("lists", list_entry),
+    ("sequences", |it| sequence_entry(it, false)),
+    ("extensible_sequences", |it| sequence_entry(it, true)),
+    ("choices", |it| choice_entry(it, false)),
+    ("extensible_choices", |it| choice_entry(it, true)),
+    ("numbered", numbered_choice_entry),
 ];
 
 /// Types that Rust code uses as keys of maps, or compares by order.
-const ORDERED: [&str; 1] = ["ActionId"];
+const ORDERED_TYPES: [&str; 1] = ["ActionId"];
 
 /// Returns the text of a generated file.
-pub fn write(
-    head: &Head<'_>,
-    types: &[Type],
+pub fn write_module(
+    head: &ModuleHeader<'_>,
+    types: &[Asn1Type],
     imports: &[String],
     words: &BTreeMap<String, String>,
 ) -> String {
@@ -60,16 +60,20 @@ pub fn write(
     for it in types {
         if let Kind::Alias(ty) = &it.kind {
             text.push('\n');
-            text.push_str(&comment(it, head.module, words, ""));
+            text.push_str(&documentation_comment(it, head.module, words, ""));
             let _ = writeln!(text, "pub type {} = {ty};", it.name);
         }
     }
-    for (name, entry) in MACROS {
+    for (name, entry) in MACRO_ENTRIES {
         let entries: Vec<String> = types
             .iter()
             .filter_map(|it| Some((it, entry(it)?)))
             .map(|(it, entry)| {
-                format!("{}{}    {entry}\n", comment(it, head.module, words, "    "), derives(it))
+                format!(
+                    "{}{}    {entry}\n",
+                    documentation_comment(it, head.module, words, "    "),
+                    derived_traits(it)
+                )
             })
             .collect();
         if !entries.is_empty() {
@@ -80,7 +84,7 @@ pub fn write(
 }
 
 /// Returns a number with separated thousands.
-pub fn digits(number: i128) -> String {
+pub fn group_digits(number: i128) -> String {
     let plain = number.unsigned_abs().to_string();
     let mut text = String::new();
     for (place, digit) in plain.chars().enumerate() {
@@ -94,15 +98,20 @@ pub fn digits(number: i128) -> String {
 
 /// Returns the doc comment of a type: this project's words if there are any, otherwise the first sentences of
 /// the comment in the ASN.1 module.
-fn comment(it: &Type, module: &str, words: &BTreeMap<String, String>, indent: &str) -> String {
-    let mut said = words.get(&it.name).cloned().unwrap_or_else(|| published(&it.comment));
+fn documentation_comment(
+    it: &Asn1Type,
+    module: &str,
+    words: &BTreeMap<String, String>,
+    indent: &str,
+) -> String {
+    let mut said = words.get(&it.name).cloned().unwrap_or_else(|| first_paragraph(&it.comment));
     if said.is_empty() {
         said = format!("`{}` of `{module}`.", it.asn1_name);
     }
     let mut text = String::new();
     let mut line = String::new();
     for word in said.split_whitespace() {
-        if !line.is_empty() && indent.len() + 5 + line.len() + word.len() > WIDTH {
+        if !line.is_empty() && indent.len() + 5 + line.len() + word.len() > LINE_WIDTH {
             let _ = writeln!(text, "{indent}/// {line}");
             line.clear();
         }
@@ -116,7 +125,7 @@ fn comment(it: &Type, module: &str, words: &BTreeMap<String, String>, indent: &s
 }
 
 /// Returns the first paragraph of a comment in an ASN.1 module, in a form for rustdoc.
-fn published(comment: &str) -> String {
+fn first_paragraph(comment: &str) -> String {
     // A comment with a link was written by this generator, so it needs no change.
     if comment.contains("[`") {
         return comment.to_owned();
@@ -143,10 +152,10 @@ fn published(comment: &str) -> String {
     plain
 }
 
-fn derives(it: &Type) -> String {
+fn derived_traits(it: &Asn1Type) -> String {
     // The macros of all kinds except sequences and choices derive these traits themselves.
     let by_macro = !matches!(it.kind, Kind::Sequence { .. } | Kind::Choice { .. });
-    match (it.copy && !by_macro, ORDERED.contains(&it.name.as_str())) {
+    match (it.is_copy && !by_macro, ORDERED_TYPES.contains(&it.name.as_str())) {
         (true, true) => "    #[derive(Copy, PartialOrd, Ord, Hash)]\n".to_owned(),
         (true, false) => "    #[derive(Copy, Hash)]\n".to_owned(),
         _ => String::new(),
@@ -170,15 +179,15 @@ fn integer_type(bounds: Bounds) -> &'static str {
     }
 }
 
-fn range(bounds: Bounds) -> String {
+fn range_text(bounds: Bounds) -> String {
     let mark = if bounds.extensible { " [extensible]" } else { "" };
-    format!("{}..={}{mark}", digits(bounds.least), digits(bounds.most))
+    format!("{}..={}{mark}", group_digits(bounds.least), group_digits(bounds.most))
 }
 
 /// Returns items in braces, on one line if they fit.
-fn braces(start: &str, items: &[String], end: &str) -> String {
+fn braced_list(start: &str, items: &[String], end: &str) -> String {
     let one = format!("{start} {{ {} }}{end}", items.join(", "));
-    if one.len() + 4 <= WIDTH && !items.is_empty() {
+    if one.len() + 4 <= LINE_WIDTH && !items.is_empty() {
         return one;
     }
     if items.is_empty() {
@@ -188,7 +197,7 @@ fn braces(start: &str, items: &[String], end: &str) -> String {
     format!("{start} {{\n{lines}    }}{end}")
 }
 
-fn integers(it: &Type) -> Option<String> {
+fn integer_entry(it: &Asn1Type) -> Option<String> {
     let Kind::Integer { bounds, named } = &it.kind else { return None };
     let within = |value: i128| (bounds.least..=bounds.most).contains(&value);
     let unavailable = named.iter().find(|(name, value)| name == "UNAVAILABLE" && within(*value));
@@ -201,20 +210,25 @@ fn integers(it: &Type) -> Option<String> {
         _ if within(0) => 0,
         _ => bounds.least,
     };
-    let start =
-        format!("{}({}) {}, default {}", it.name, integer_type(*bounds), range(*bounds), digits(default));
+    let start = format!(
+        "{}({}) {}, default {}",
+        it.name,
+        integer_type(*bounds),
+        range_text(*bounds),
+        group_digits(default)
+    );
     let constants: Vec<String> = named
         .iter()
         .filter(|(_, value)| bounds.extensible || within(*value))
-        .map(|(name, value)| format!("{name} = {}", digits(*value)))
+        .map(|(name, value)| format!("{name} = {}", group_digits(*value)))
         .collect();
     if constants.is_empty() {
         return Some(format!("{start};"));
     }
-    Some(braces(&start, &constants, ";"))
+    Some(braced_list(&start, &constants, ";"))
 }
 
-fn enumerated(it: &Type, extensible: bool) -> Option<String> {
+fn enumerated_entry(it: &Asn1Type, extensible: bool) -> Option<String> {
     let Kind::Enumerated { root, additions } = &it.kind else { return None };
     if additions.is_some() != extensible {
         return None;
@@ -225,14 +239,14 @@ fn enumerated(it: &Type, extensible: bool) -> Option<String> {
         .enumerate()
         .map(|(place, name)| if place == default { format!("#[default] {name}") } else { name.clone() })
         .collect();
-    let first = braces(&it.name, &names, "");
+    let first = braced_list(&it.name, &names, "");
     Some(match additions {
-        Some(later) if !later.is_empty() => braces(&first, later, ""),
+        Some(later) if !later.is_empty() => braced_list(&first, later, ""),
         _ => first,
     })
 }
 
-fn bit_strings(it: &Type, variable: bool) -> Option<String> {
+fn bit_string_entry(it: &Asn1Type, variable: bool) -> Option<String> {
     let Kind::BitString { size, named } = &it.kind else { return None };
     if variable != (size.least != size.most || size.extensible) {
         return None;
@@ -244,69 +258,69 @@ fn bit_strings(it: &Type, variable: bool) -> Option<String> {
         _ => "u64",
     };
     if variable {
-        return Some(format!("{}({number}) {};", it.name, range(*size)));
+        return Some(format!("{}({number}) {};", it.name, range_text(*size)));
     }
     let constants: Vec<String> = named.iter().map(|(name, value)| format!("{name} = {value}")).collect();
-    Some(braces(&format!("{}({number}) {}", it.name, size.most), &constants, ""))
+    Some(braced_list(&format!("{}({number}) {}", it.name, size.most), &constants, ""))
 }
 
-fn octet_strings(it: &Type) -> Option<String> {
+fn octet_string_entry(it: &Asn1Type) -> Option<String> {
     let Kind::OctetString { size } = &it.kind else { return None };
-    Some(format!("{} {};", it.name, range(*size)))
+    Some(format!("{} {};", it.name, range_text(*size)))
 }
 
-fn strings(it: &Type) -> Option<String> {
+fn string_entry(it: &Asn1Type) -> Option<String> {
     let Kind::Text { alphabet, size } = &it.kind else { return None };
-    Some(format!("{} {alphabet} {};", it.name, range(*size)))
+    Some(format!("{} {alphabet} {};", it.name, range_text(*size)))
 }
 
-fn lists(it: &Type) -> Option<String> {
+fn list_entry(it: &Asn1Type) -> Option<String> {
     let Kind::List { item, size } = &it.kind else { return None };
-    Some(format!("{}[{item}] {};", it.name, range(*size)))
+    Some(format!("{}[{item}] {};", it.name, range_text(*size)))
 }
 
-fn component(it: &Component) -> String {
-    let ty = if it.optional { format!("Option<{}>", it.ty) } else { it.ty.clone() };
+fn component_text(it: &Component) -> String {
+    let ty = if it.optional { format!("Option<{}>", it.type_name) } else { it.type_name.clone() };
     match &it.default {
         Some(value) => format!("{}: {ty} = {value}", it.name),
         None => format!("{}: {ty}", it.name),
     }
 }
 
-fn sequences(it: &Type, extensible: bool) -> Option<String> {
+fn sequence_entry(it: &Asn1Type, extensible: bool) -> Option<String> {
     let Kind::Sequence { root, additions } = &it.kind else { return None };
     if additions.is_some() != extensible {
         return None;
     }
-    let first = braces(&it.name, &root.iter().map(component).collect::<Vec<_>>(), "");
+    let first = braced_list(&it.name, &root.iter().map(component_text).collect::<Vec<_>>(), "");
     // An addition is optional, because an earlier release lacks it.
-    let addition = |it: &Component| format!("{}: {}", it.name, it.ty);
+    let addition = |it: &Component| format!("{}: {}", it.name, it.type_name);
     Some(match additions {
         Some(later) if !later.is_empty() => {
-            braces(&first, &later.iter().map(addition).collect::<Vec<_>>(), "")
+            braced_list(&first, &later.iter().map(addition).collect::<Vec<_>>(), "")
         }
         _ => first,
     })
 }
 
-fn choices(it: &Type, extensible: bool) -> Option<String> {
+fn choice_entry(it: &Asn1Type, extensible: bool) -> Option<String> {
     let Kind::Choice { root, additions } = &it.kind else { return None };
     if additions.is_some() != extensible {
         return None;
     }
     let alternative = |(name, ty): &(String, String)| format!("{name}({ty})");
-    let first = braces(&it.name, &root.iter().map(alternative).collect::<Vec<_>>(), "");
+    let first = braced_list(&it.name, &root.iter().map(alternative).collect::<Vec<_>>(), "");
     Some(match additions {
         Some(later) if !later.is_empty() => {
-            braces(&first, &later.iter().map(alternative).collect::<Vec<_>>(), "")
+            braced_list(&first, &later.iter().map(alternative).collect::<Vec<_>>(), "")
         }
         _ => first,
     })
 }
 
-fn numbered(it: &Type) -> Option<String> {
+fn numbered_choice_entry(it: &Asn1Type) -> Option<String> {
     let Kind::Numbered { number, values } = &it.kind else { return None };
     let values: Vec<String> =
-        values.iter().map(|(number, ty)| format!("{ty}({ty}) = {}", digits(*number))).collect();
-    Some(braces(&format!("{}({number})", it.name), &values, ""))
+        values.iter().map(|(number, ty)| format!("{ty}({ty}) = {}", group_digits(*number))).collect();
+    Some(braced_list(&format!("{}({number})", it.name), &values, ""))
 }

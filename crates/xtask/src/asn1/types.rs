@@ -1,7 +1,7 @@
 //! Lowered types, which `lower` makes and `notation` writes.
 
 /// An ASN.1 type, reduced to the parts that the encoding uses, with its names.
-pub struct Type {
+pub struct Asn1Type {
     pub name: String,
     /// Name of the type in the ASN.1 module.
     pub asn1_name: String,
@@ -9,7 +9,7 @@ pub struct Type {
     pub comment: String,
     pub kind: Kind,
     /// Whether the Rust type is `Copy`.
-    pub copy: bool,
+    pub is_copy: bool,
 }
 
 /// Least and greatest value, and whether the constraint is extensible.
@@ -23,7 +23,7 @@ pub struct Bounds {
 #[derive(Debug, Clone)]
 pub struct Component {
     pub name: String,
-    pub ty: String,
+    pub type_name: String,
     pub optional: bool,
     /// DEFAULT value as a Rust expression.
     pub default: Option<String>,

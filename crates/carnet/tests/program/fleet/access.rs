@@ -12,31 +12,31 @@ use base64::engine::general_purpose::STANDARD;
 use nix::sys::signal::{Signal, kill};
 use serde_json::{Value, json};
 
-use super::{FLEET, Fleet, PATIENT, started};
-use crate::hosts::{Host, Scratch, said, seconds, wait_for, wait_until};
-use crate::station::PROGRAM;
+use super::{FLEET_PROGRAM, LONG_TIMES_CONFIG, TestFleet, start_members_and_router};
+use crate::hosts::{Host, ScratchFolder, output_text, seconds, wait_for, wait_until};
+use crate::station::CARNET_PROGRAM;
 
 /// Port of etcd for its administrator, on the loopback interface of its machine, without TLS.
-const ADMINISTRATOR: u16 = 2381;
+const ADMINISTRATOR_PORT: u16 = 2381;
 
 /// Port of etcd without TLS for every client, which no real store would have.
-const CLEAR: u16 = 2382;
+const CLEAR_PORT: u16 = 2382;
 
 /// Port on which a listener accepts connections but sends nothing.
-const SILENT: u16 = 2383;
+const SILENT_PORT: u16 = 2383;
 
 /// Runs `openssl`, which every Debian has.
-fn openssl(folder: &Path, arguments: &str) {
+fn run_openssl(folder: &Path, arguments: &str) {
     let output = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output();
     let output = output.expect("openssl (Debian package openssl)");
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// Creates an authority with the files `NAME.pem` and `NAME.key`.
-fn authority(folder: &Path, name: &str) {
+fn create_authority(folder: &Path, name: &str) {
     fs::write(folder.join("openssl.cnf"), "[req]\ndistinguished_name = subject\n[subject]\n")
         .expect("a file");
-    openssl(
+    run_openssl(
         folder,
         &format!(
             "req -x509 -config openssl.cnf -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout \
@@ -47,8 +47,8 @@ fn authority(folder: &Path, name: &str) {
 
 /// Creates a certificate of the authority `by`, with its key. The certificate is valid for a server and for a
 /// client, because the gateway of etcd is a client of etcd with the server's certificate.
-fn certificate(folder: &Path, by: &str, name: &str, subject: &str, holds_for: &str) {
-    openssl(
+fn create_certificate(folder: &Path, by: &str, name: &str, subject: &str, holds_for: &str) {
+    run_openssl(
         folder,
         &format!(
             "req -x509 -CA {by}.pem -CAkey {by}.key -config openssl.cnf -newkey ec -pkeyopt \
@@ -57,41 +57,41 @@ fn certificate(folder: &Path, by: &str, name: &str, subject: &str, holds_for: &s
              -addext subjectAltName={holds_for}"
         ),
     );
-    only_mine(&folder.join(format!("{name}.key")));
+    make_owner_only(&folder.join(format!("{name}.key")));
 }
 
-fn only_mine(path: &Path) {
+fn make_owner_only(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("rights");
 }
 
-fn secret(path: &Path, text: &str) {
+fn write_secret_file(path: &Path, text: &str) {
     fs::write(path, text).expect("a file");
-    only_mine(path);
+    make_owner_only(path);
 }
 
 /// Creates all files that `[access]` names.
-fn files(folder: &Path) {
-    authority(folder, "ca");
-    authority(folder, "other");
-    certificate(folder, "ca", "etcd", "/CN=etcd", "IP:2001:db8:c::1");
-    certificate(folder, "ca", "member", "/O=fleet", "DNS:member");
-    certificate(folder, "ca", "named", "/O=fleet/CN=north", "DNS:member");
-    certificate(folder, "other", "stranger", "/O=fleet", "DNS:member");
-    secret(&folder.join("password"), "as long as it takes\n");
-    secret(&folder.join("wrong"), "as long as it lasts\n");
+fn write_credentials(folder: &Path) {
+    create_authority(folder, "ca");
+    create_authority(folder, "other");
+    create_certificate(folder, "ca", "etcd", "/CN=etcd", "IP:2001:db8:c::1");
+    create_certificate(folder, "ca", "member", "/O=fleet", "DNS:member");
+    create_certificate(folder, "ca", "named", "/O=fleet/CN=north", "DNS:member");
+    create_certificate(folder, "other", "stranger", "/O=fleet", "DNS:member");
+    write_secret_file(&folder.join("password"), "as long as it takes\n");
+    write_secret_file(&folder.join("wrong"), "as long as it lasts\n");
 }
 
-const ACCESS: &str = "[access]\nca = 'ca.pem'\ncertificate = 'member.pem'\nkey = 'member.key'\n\
+const ACCESS_CONFIG: &str = "[access]\nca = 'ca.pem'\ncertificate = 'member.pem'\nkey = 'member.key'\n\
                       user = 'north'\npassword_file = 'password'\n";
 
 /// Returns a fleet whose store demands certificates and users.
-fn guarded() -> Option<Fleet> {
-    let fleet = Fleet::with(1, |bed| {
-        let path = |name: &str| bed.scratch.path(name).display().to_string();
-        files(&bed.scratch.path(""));
+fn fleet_with_authentication() -> Option<TestFleet> {
+    let fleet = TestFleet::with_etcd(1, |bed| {
+        let path = |name: &str| bed.scratch.path_of(name).display().to_string();
+        write_credentials(&bed.scratch.path_of(""));
         let urls = format!(
-            "https://[2001:db8:c::1]:2379,https://[2001:db8:f0::1]:2379,http://[2001:db8:c::1]:{CLEAR},\
-             http://127.0.0.1:{ADMINISTRATOR}"
+            "https://[2001:db8:c::1]:2379,https://[2001:db8:f0::1]:2379,http://[2001:db8:c::1]:{CLEAR_PORT},\
+             http://127.0.0.1:{ADMINISTRATOR_PORT}"
         );
         let options = format!(
             "--cert-file {} --key-file {} --trusted-ca-file {} --client-cert-auth --auth-token-ttl 1",
@@ -99,10 +99,10 @@ fn guarded() -> Option<Fleet> {
             path("etcd.key"),
             path("ca.pem")
         );
-        (urls, options, ACCESS.to_owned())
+        (urls, options, ACCESS_CONFIG.to_owned())
     })?;
     let core = &fleet.bed.core;
-    wait_for("etcd", seconds(30), || ask(core, "/v3/kv/range", &json!({"key": "AA=="}), None).ok());
+    wait_for("etcd", seconds(30), || call_etcd(core, "/v3/kv/range", &json!({"key": "AA=="}), None).ok());
     let key = |text: &str| STANDARD.encode(text);
     let all = json!({"permType": "READWRITE", "key": key("/carnet/"), "range_end": key("/carnet0")});
     for (path, body) in [
@@ -115,21 +115,21 @@ fn guarded() -> Option<Fleet> {
         ("user/grant", json!({"user": "north", "role": "carnet"})),
         ("enable", json!({})),
     ] {
-        ask(core, &format!("/v3/auth/{path}"), &body, None).expect(path);
+        call_etcd(core, &format!("/v3/auth/{path}"), &body, None).expect(path);
     }
     Some(fleet)
 }
 
 /// Sends a request to etcd's JSON gateway from etcd's own machine.
-fn ask(core: &Host, path: &str, body: &Value, token: Option<&str>) -> Result<Value, String> {
+fn call_etcd(core: &Host, path: &str, body: &Value, token: Option<&str>) -> Result<Value, String> {
     let (body, token) = (body.to_string(), token.map(|token| format!("Authorization: {token}\r\n")));
     let request = format!(
         "POST {path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {}\r\n{}\r\n{body}",
         body.len(),
         token.unwrap_or_default()
     );
-    let answer = core.run(move || {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, ADMINISTRATOR))?;
+    let answer = core.run_in_namespace(move || {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, ADMINISTRATOR_PORT))?;
         stream.write_all(request.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).map(|_| answer)
@@ -143,42 +143,43 @@ fn ask(core: &Host, path: &str, body: &Value, token: Option<&str>) -> Result<Val
 }
 
 /// Sends a request to etcd as its administrator, with a new token.
-fn administer(core: &Host, path: &str, body: &Value) -> Value {
+fn call_etcd_as_administrator(core: &Host, path: &str, body: &Value) -> Value {
     let root = json!({"name": "root", "password": "root"});
-    let token = ask(core, "/v3/auth/authenticate", &root, None).expect("a token");
-    ask(core, path, body, token["token"].as_str()).expect(path)
+    let token = call_etcd(core, "/v3/auth/authenticate", &root, None).expect("a token");
+    call_etcd(core, path, body, token["token"].as_str()).expect(path)
 }
 
 /// Returns the number of times that leaders have written the seat's key; `None` if the key does not exist.
-fn beats(core: &Host) -> Option<u64> {
+fn leader_heartbeats(core: &Host) -> Option<u64> {
     let owner = json!({"key": STANDARD.encode("/carnet/north/owner")});
-    let found = administer(core, "/v3/kv/range", &owner);
+    let found = call_etcd_as_administrator(core, "/v3/kv/range", &owner);
     found["kvs"][0]["version"].as_str().map(|text| text.parse().expect("a number"))
 }
 
 #[test]
 fn members_and_etcd_authenticate_each_other() {
-    let Some(fleet) = guarded() else { return };
-    let ([mut anna, bruno], router) = started(&fleet);
+    let Some(fleet) = fleet_with_authentication() else { return };
+    let ([mut anna, bruno], router) = start_members_and_router(&fleet);
     let sent = router.counter("nemo.bu.sent");
-    anna.die();
-    fleet.bed.core.ip("link set ha down");
-    wait_until("the other has the binding", seconds(20), || bruno.has_the_router());
+    anna.kill();
+    fleet.bed.core.run_ip("link set ha down");
+    wait_until("the other has the binding", seconds(20), || bruno.has_router_binding());
     assert_eq!(router.counter("nemo.bu.sent"), sent, "{}", bruno.log());
     assert!(!bruno.log().contains("WARN"), "{}", bruno.log());
     // `carnet-fleet status` on the second machine must print the same state.
-    let config = fleet.bed.scratch.path("bruno.fleet.toml");
+    let config = fleet.bed.scratch.path_of("bruno.fleet.toml");
     let status = |access: &str| {
-        let text = fs::read_to_string(&config).expect("a config").replace(ACCESS, access);
+        let text = fs::read_to_string(&config).expect("a config").replace(ACCESS_CONFIG, access);
         fs::write(&config, text).expect("a config");
-        let output = fleet.host(1).output(&[FLEET, "status", config.to_str().expect("a path")]);
-        (output.status.code(), said(&output))
+        let output =
+            fleet.host_of_member(1).run_program(&[FLEET_PROGRAM, "status", config.to_str().expect("a path")]);
+        (output.status.code(), output_text(&output))
     };
     wait_until("status names the owner", seconds(20), || {
-        let (code, text) = status(ACCESS);
+        let (code, text) = status(ACCESS_CONFIG);
         code == Some(0) && text.contains("bruno, whose home agent works")
     });
-    let (code, text) = status(&ACCESS.replace("'password'", "'wrong'"));
+    let (code, text) = status(&ACCESS_CONFIG.replace("'password'", "'wrong'"));
     let refused = "[2001:db8:c::1]:2379: etcd refuses the user \"north\" (access.user): ";
     assert!(code == Some(1) && text.contains(refused), "{code:?} {text}");
 }
@@ -187,14 +188,14 @@ fn members_and_etcd_authenticate_each_other() {
 /// user.
 #[test]
 fn leader_renews_expired_etcd_token_without_losing_leadership() {
-    let Some(mut fleet) = guarded() else { return };
-    fleet.more = format!("{PATIENT}{ACCESS}");
-    let ([anna, _bruno], _router) = started(&fleet);
+    let Some(mut fleet) = fleet_with_authentication() else { return };
+    fleet.further_config = format!("{LONG_TIMES_CONFIG}{ACCESS_CONFIG}");
+    let ([anna, _bruno], _router) = start_members_and_router(&fleet);
     let core = &fleet.bed.core;
     let goes_on = |after: &str| {
-        let before = beats(core);
+        let before = leader_heartbeats(core);
         assert!(before.is_some());
-        wait_until(&format!("it beats after {after}"), seconds(20), || beats(core) > before);
+        wait_until(&format!("it beats after {after}"), seconds(20), || leader_heartbeats(core) > before);
     };
     goes_on("its start");
     kill(anna.pid(), Signal::SIGSTOP).expect("the member");
@@ -203,23 +204,23 @@ fn leader_renews_expired_etcd_token_without_losing_leadership() {
     kill(anna.pid(), Signal::SIGCONT).expect("the member");
     goes_on("its token has run out");
     let password = json!({"name": "north", "password": "as long as it takes"});
-    administer(core, "/v3/auth/user/changepw", &password);
+    call_etcd_as_administrator(core, "/v3/auth/user/changepw", &password);
     goes_on("its token is taken away");
     let more = json!({"permType": "READ", "key": STANDARD.encode("/other/")});
-    administer(core, "/v3/auth/role/grant", &json!({"name": "carnet", "perm": more}));
+    call_etcd_as_administrator(core, "/v3/auth/role/grant", &json!({"name": "carnet", "perm": more}));
     goes_on("its rights have changed");
     let log = anna.log();
-    assert!(anna.has_the_router() && !log.contains("this member stops its process"), "{log}");
+    assert!(anna.has_router_binding() && !log.contains("this member stops its process"), "{log}");
 }
 
 /// Each member logs the reason, and no member becomes the leader.
 #[test]
 fn member_without_valid_credentials_does_not_become_leader() {
-    let Some(mut fleet) = guarded() else { return };
-    let url = fleet.url.clone();
-    let listen = || TcpListener::bind(("2001:db8:c::1", SILENT));
-    let _silent = fleet.bed.core.run(listen).expect("a port");
-    let [clear, silent] = [CLEAR, SILENT].map(|port| format!("https://[2001:db8:c::1]:{port}"));
+    let Some(mut fleet) = fleet_with_authentication() else { return };
+    let url = fleet.etcd_url.clone();
+    let listen = || TcpListener::bind(("2001:db8:c::1", SILENT_PORT));
+    let _silent = fleet.bed.core.run_in_namespace(listen).expect("a port");
+    let [clear, silent] = [CLEAR_PORT, SILENT_PORT].map(|port| format!("https://[2001:db8:c::1]:{port}"));
     for (place, from, to, said) in [
         (&*url, "'ca.pem'", "'other.pem'", "expected a certificate from an authority in "),
         ("https://[2001:db8:f0::1]:2379", "", "", "expected a certificate that holds for 2001:db8:f0::1"),
@@ -246,46 +247,46 @@ fn member_without_valid_credentials_does_not_become_leader() {
         ),
         (&*url, "[access]", "fleet = 'other'\n[access]", "permission denied"),
     ] {
-        fleet.url = place.to_owned();
-        fleet.more = ACCESS.replace(from, to);
-        let anna = fleet.member(0);
+        fleet.etcd_url = place.to_owned();
+        fleet.further_config = ACCESS_CONFIG.replace(from, to);
+        let anna = fleet.start_member(0);
         wait_until(said, seconds(60), || anna.log().contains(said));
-        assert_eq!((beats(&fleet.bed.core), anna.bindings()), (None, None), "{}", anna.log());
+        assert_eq!((leader_heartbeats(&fleet.bed.core), anna.bindings()), (None, None), "{}", anna.log());
         drop(anna);
-        fs::remove_file(fleet.bed.scratch.path("anna.log")).expect("its log");
+        fs::remove_file(fleet.bed.scratch.path_of("anna.log")).expect("its log");
     }
     // Control: with the right files the member becomes the leader.
-    (fleet.url, fleet.more) = (url, ACCESS.to_owned());
-    let anna = fleet.member(0);
+    (fleet.etcd_url, fleet.further_config) = (url, ACCESS_CONFIG.to_owned());
+    let anna = fleet.start_member(0);
     wait_for("a home agent", seconds(30), || anna.bindings());
 }
 
 /// carnet-fleet refuses a config that cannot work before it sends any request.
 #[test]
 fn a_config_of_access_with_a_mistake_is_refused() {
-    let scratch = Scratch::new();
-    let folder = scratch.path("");
-    files(&folder);
+    let scratch = ScratchFolder::new();
+    let folder = scratch.path_of("");
+    write_credentials(&folder);
     let public = |name: &str, text: &str| fs::write(folder.join(name), text).expect("a file");
     public("none.pem", "no certificate\n");
     public("broken.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
     public("public", "as long as it takes\n");
     fs::set_permissions(folder.join("public"), fs::Permissions::from_mode(0o644)).expect("rights");
-    secret(&folder.join("empty"), "\n");
-    secret(&folder.join("two"), "one\ntwo\n");
-    secret(&folder.join("none.key"), "no key\n");
+    write_secret_file(&folder.join("empty"), "\n");
+    write_secret_file(&folder.join("two"), "one\ntwo\n");
+    write_secret_file(&folder.join("none.key"), "no key\n");
     std::os::unix::fs::symlink("password", folder.join("link")).expect("a link");
     let file = folder.join("fleet.toml");
     let checked = |text: &str| {
         fs::write(&file, text).expect("a config file");
         let output =
-            Command::new(FLEET).args(["check", "--config"]).arg(&file).output().expect("the program");
+            Command::new(FLEET_PROGRAM).args(["check", "--config"]).arg(&file).output().expect("the program");
         (output.status.code(), String::from_utf8(output.stderr).expect("text"))
     };
     let good = format!(
         "member = 'anna'\nstore = ['https://[2001:db8::1]:2379', 'https://192.0.2.1:2379', \
          'https://etcd.example:2379/']\nseat = 'north'\nconfig = 'north.toml'\nmembers = ['anna']\nprogram = \
-         '{PROGRAM}'\n{ACCESS}"
+         '{CARNET_PROGRAM}'\n{ACCESS_CONFIG}"
     );
     public("north.toml", include_str!("../../../../../packaging/examples/north.toml"));
     assert_eq!(checked(&good), (Some(0), String::new()));
@@ -305,7 +306,7 @@ fn a_config_of_access_with_a_mistake_is_refused() {
             "store: expected a name or an address that a certificate can be for",
         ),
         ("[2001:db8::1]", "[fe80::1%eth0]", "for, found \"[fe80::1%eth0]\""),
-        (ACCESS, "", "access.ca: expected the file with the authorities of etcd's certificates"),
+        (ACCESS_CONFIG, "", "access.ca: expected the file with the authorities of etcd's certificates"),
         ("ca = 'ca.pem'", "", "access.ca: expected the file with the authorities of etcd's certificates"),
         ("'ca.pem'", "'absent.pem'", "access.ca: cannot read "),
         ("'ca.pem'", "'none.pem'", "none.pem: expected certificates in PEM, found none"),
@@ -336,7 +337,7 @@ fn a_config_of_access_with_a_mistake_is_refused() {
     }
     // The config may not have a password without TLS.
     let clear = good.replace("https://", "http://");
-    let certificates = &ACCESS["[access]\n".len()..ACCESS.find("user =").expect("there")];
+    let certificates = &ACCESS_CONFIG["[access]\n".len()..ACCESS_CONFIG.find("user =").expect("there")];
     let (status, text) = checked(&clear.replace(certificates, ""));
     let said = "access.user: expected etcd servers with https:// only, because http:// sends the password";
     assert!(status == Some(2) && text.contains(said), "{status:?} {text}");

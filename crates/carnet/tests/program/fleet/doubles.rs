@@ -3,47 +3,48 @@
 
 use std::fs;
 
-use super::{FLEET, Fleet, Member, NAMES, started};
-use crate::hosts::{said, seconds, wait_until};
+use super::{FLEET_PROGRAM, MEMBER_NAMES, MemberProcess, TestFleet, start_members_and_router};
+use crate::hosts::{output_text, seconds, wait_until};
 
 #[test]
 fn second_carnet_fleet_does_not_disturb_the_first() {
-    let Some(fleet) = Fleet::new() else { return };
-    let ([mut anna, bruno], _router) = started(&fleet);
+    let Some(fleet) = TestFleet::new() else { return };
+    let ([mut anna, bruno], _router) = start_members_and_router(&fleet);
     for (member, first) in [&anna, &bruno].into_iter().enumerate() {
-        let config = fleet.bed.scratch.path(&format!("{}.fleet.toml", NAMES[member]));
-        let words = ["timeout", "20", FLEET, "run", "--config", config.to_str().expect("a path")];
-        let second = fleet.host(member).output(&words);
+        let config = fleet.bed.scratch.path_of(&format!("{}.fleet.toml", MEMBER_NAMES[member]));
+        let words = ["timeout", "20", FLEET_PROGRAM, "run", "--config", config.to_str().expect("a path")];
+        let second = fleet.host_of_member(member).run_program(&words);
         let expected = format!(
             "carnet-fleet already runs for the home agent (seat) north on this machine: process {} has \
              locked ",
             first.pid()
         );
-        let told = said(&second);
+        let told = output_text(&second);
         assert!(second.status.code() == Some(1) && told.contains(&expected), "{told}");
-        let files = |kind: &str| first.directory.join(format!("north.{kind}")).exists();
+        let files = |kind: &str| first.state_directory.join(format!("north.{kind}")).exists();
         assert!(["lock", "store", "ready"].into_iter().all(files), "{told}");
     }
     // The remaining member gets the events of its own home agent, although a second process was started.
     anna.terminate();
-    assert!(!anna.directory.join("north.lock").exists());
-    fleet.bed.core.ip("link set ha down");
+    assert!(!anna.state_directory.join("north.lock").exists());
+    fleet.bed.core.run_ip("link set ha down");
     wait_until("bruno's works", seconds(20), || {
         bruno.log().contains("its process on this member is active now")
     });
-    assert!(bruno.has_the_router(), "{}", bruno.log());
+    assert!(bruno.has_router_binding(), "{}", bruno.log());
 }
 
 #[test]
 fn two_machines_with_one_name_detect_each_other() {
-    let Some(fleet) = Fleet::new() else { return };
-    let ([anna], _router) = started::<1>(&fleet);
-    let config = fleet.config(1);
+    let Some(fleet) = TestFleet::new() else { return };
+    let ([anna], _router) = start_members_and_router::<1>(&fleet);
+    let config = fleet.write_member_config(1);
     let text = fs::read_to_string(&config).expect("a config file");
     fs::write(&config, text.replace("member = 'bruno'", "member = 'anna'")).expect("a config file");
-    let other = fleet.member_by(1, &config);
-    let hears =
-        |member: &Member| member.log().matches("another process uses the member name anna too").count() == 1;
+    let other = fleet.start_member_with_config(1, &config);
+    let hears = |member: &MemberProcess| {
+        member.log().matches("another process uses the member name anna too").count() == 1
+    };
     wait_until("both say so, once", seconds(20), || hears(&anna) && hears(&other));
-    assert!(anna.has_the_router() && other.bindings().is_none(), "{}", other.log());
+    assert!(anna.has_router_binding() && other.bindings().is_none(), "{}", other.log());
 }

@@ -4,24 +4,26 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{As, LAB, alone, obstacle, skipped, smoke_bench};
+use crate::common::{
+    LAB_PROGRAM, LabUser, reason_not_to_run, report_skipped, reserve_machine, run_smoke_bench,
+};
 
 #[test]
 fn every_path_passes_packets_without_loss() {
-    let carnet = Path::new(LAB).with_file_name("carnet");
+    let carnet = Path::new(LAB_PROGRAM).with_file_name("carnet");
     if !Command::new(&carnet).arg("--version").output().is_ok_and(|out| !out.stdout.is_empty()) {
-        return skipped("bench", "the carnet program is not built: cargo build -p carnet");
+        return report_skipped("bench", "the carnet program is not built: cargo build -p carnet");
     }
-    if let Some(why) = obstacle(As::Root) {
-        return skipped("bench", &why);
+    if let Some(why) = reason_not_to_run(LabUser::Root) {
+        return report_skipped("bench", &why);
     }
     for tool in ["ethtool", "nft"] {
         if !["/usr/sbin", "/sbin", "/usr/bin"].iter().any(|folder| Path::new(folder).join(tool).exists()) {
-            return skipped("bench", &format!("{tool} is not installed"));
+            return report_skipped("bench", &format!("{tool} is not installed"));
         }
     }
-    let _alone = alone();
-    let (out, told, bench) = smoke_bench("bench", &[], &carnet);
+    let _alone = reserve_machine();
+    let (out, told, bench) = run_smoke_bench("bench", &[], &carnet);
     let list = |key: &str| bench[key].as_array().expect("an array").clone();
     let mut paths = Vec::new();
     for path in list("paths") {
@@ -104,7 +106,7 @@ fn every_path_passes_packets_without_loss() {
         assert!(positive(&one["packets"]), "{one}\n{told}");
     }
     let page = out.join("bench.md");
-    let run = Command::new(LAB).arg("bench-table").arg(out.join("bench.json")).arg(&page).output();
+    let run = Command::new(LAB_PROGRAM).arg("bench-table").arg(out.join("bench.json")).arg(&page).output();
     assert!(run.expect("the lab starts").status.success());
     let text = std::fs::read_to_string(&page).expect("bench.md");
     assert!(text.contains("| both routers, up; octets"), "{text}");

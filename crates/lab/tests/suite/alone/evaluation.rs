@@ -4,46 +4,49 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::common::{As, LAB, alone, folder, obstacle, repository, said, skipped};
+use crate::common::{
+    LAB_PROGRAM, LabUser, new_output_folder, output_text, reason_not_to_run, report_skipped, repository,
+    reserve_machine,
+};
 use serde_json::Value;
 
 /// Returns the path of the carnet program; `None` if the test cannot run here.
-fn carnet(test: &str) -> Option<PathBuf> {
-    let carnet = Path::new(LAB).with_file_name("carnet");
+fn carnet_program(test: &str) -> Option<PathBuf> {
+    let carnet = Path::new(LAB_PROGRAM).with_file_name("carnet");
     if !Command::new(&carnet).arg("--version").output().is_ok_and(|out| !out.stdout.is_empty()) {
-        skipped(test, "the carnet program is not built: cargo build -p carnet");
+        report_skipped(test, "the carnet program is not built: cargo build -p carnet");
         return None;
     }
-    if let Some(why) = obstacle(As::Root) {
-        skipped(test, &why);
+    if let Some(why) = reason_not_to_run(LabUser::Root) {
+        report_skipped(test, &why);
         return None;
     }
     Some(carnet)
 }
 
-fn eval(carnet: &Path, out: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(LAB);
+fn run_evaluation(carnet: &Path, out: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(LAB_PROGRAM);
     command.current_dir(repository()).args(["eval", "--smoke", "--out"]).arg(out).arg("--carnet").arg(carnet);
     command.args(arguments).output().expect("the lab starts")
 }
 
-fn results(out: &Path) -> Value {
+fn read_results(out: &Path) -> Value {
     serde_json::from_slice(&std::fs::read(out.join("eval.json")).expect("eval.json")).expect("JSON")
 }
 
-fn measured(results: &Value, experiment: &str, series: &str) -> Vec<f64> {
+fn measured_values(results: &Value, experiment: &str, series: &str) -> Vec<f64> {
     let samples = results["samples"].as_array().expect("an array");
     let of_it = samples.iter().filter(|one| one["experiment"] == experiment && one["series"] == series);
     of_it.map(|one| one["values"]["median"].as_f64().expect("a number")).collect()
 }
 
-const PAPERS: [&str; 4] = ["nemo-basic-support", "nemo-low-end", "nemo-wimax", "cargeo6"];
+const REPORTED_PAPERS: [&str; 4] = ["nemo-basic-support", "nemo-low-end", "nemo-wimax", "cargeo6"];
 /// Widths in pixels of the screens of a telephone and of a desktop computer.
-const WIDTHS: [u32; 2] = [390, 1440];
+const WINDOW_WIDTHS: [u32; 2] = [390, 1440];
 
 /// A page that opens each report in a frame as wide as a screen, and returns as JSON how the browser has
 /// drawn it.
-const PROBE: &str = r#"<script>
+const LAYOUT_PROBE: &str = r#"<script>
 const light = text => {
   const shares = text.match(/[\d.]+/g).slice(0, 3).map(v => v / 255);
   const [r, g, b] = shares.map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4);
@@ -90,24 +93,24 @@ addEventListener('load', () => {
 });
 </script>"#;
 
-fn browser(test: &str) -> Option<&'static Path> {
+fn find_browser(test: &str) -> Option<&'static Path> {
     let found = ["/usr/bin/chromium", "/usr/bin/chromium-browser"].map(Path::new);
     let found = found.into_iter().find(|browser| browser.exists());
     if found.is_none() {
-        skipped(test, "chromium is not installed");
+        report_skipped(test, "chromium is not installed");
     }
     found
 }
 
 /// Opens all pages in a headless browser, narrow and wide, light and dark. Checks that no element is wider
 /// than the window, no picture is missing or empty, and all text is complete and readable.
-fn look_right(out: &Path) {
-    let Some(browser) = browser("the pages of an evaluation in a browser") else { return };
+fn assert_reports_are_readable(out: &Path) {
+    let Some(browser) = find_browser("the pages of an evaluation in a browser") else { return };
     let mut probe = String::from("<!doctype html><meta charset=\"utf-8\"><pre id=\"seen\"></pre>");
-    for paper in PAPERS {
+    for paper in REPORTED_PAPERS {
         let page = std::fs::read_to_string(out.join(format!("{paper}.html"))).expect("the page");
         let page = page.replace('&', "&amp;").replace('"', "&quot;");
-        for width in WIDTHS {
+        for width in WINDOW_WIDTHS {
             probe += &format!(
                 "<iframe title=\"{paper}\" style=\"border:0;width:{width}px;height:900px\" \
                  srcdoc=\"{page}\"></iframe>"
@@ -115,7 +118,7 @@ fn look_right(out: &Path) {
         }
     }
     let file = out.join("probe.html");
-    std::fs::write(&file, probe + PROBE).expect("a page to look into");
+    std::fs::write(&file, probe + LAYOUT_PROBE).expect("a page to look into");
     for dark in [false, true] {
         let mut command = Command::new(browser);
         command.args([
@@ -132,11 +135,11 @@ fn look_right(out: &Path) {
         }
         let dumped = command.arg(format!("file://{}", file.display())).output().expect("the browser starts");
         let text = String::from_utf8_lossy(&dumped.stdout);
-        let seen = text.split("SEEN").nth(1).unwrap_or_else(|| panic!("{}", said(&dumped)));
+        let seen = text.split("SEEN").nth(1).unwrap_or_else(|| panic!("{}", output_text(&dumped)));
         let seen =
             seen.replace("&lt;", "<").replace("&gt;", ">").replace("&nbsp;", " ").replace("&amp;", "&");
         let seen: Vec<Value> = serde_json::from_str(&seen).expect("JSON");
-        assert_eq!(seen.len(), PAPERS.len() * WIDTHS.len());
+        assert_eq!(seen.len(), REPORTED_PAPERS.len() * WINDOW_WIDTHS.len());
         for page in &seen {
             let told = format!("dark: {dark}, {page:#}");
             assert!(page["wide"].as_u64() <= page["width"].as_u64(), "wider than its window: {told}");
@@ -148,7 +151,7 @@ fn look_right(out: &Path) {
             assert_eq!(page["background"], color, "{told}");
         }
         // The report has each picture twice, for wide and narrow screens, and shows the one for this width.
-        for pair in seen.chunks(WIDTHS.len()) {
+        for pair in seen.chunks(WINDOW_WIDTHS.len()) {
             assert_eq!(pair[0]["pictures"], pair[1]["pictures"], "{pair:#?}");
         }
         let pictures: u64 = seen.iter().filter_map(|page| page["pictures"].as_u64()).sum();
@@ -158,25 +161,25 @@ fn look_right(out: &Path) {
 
 /// Prints a report again. Checks that the PDF's pages have the text, and that no word is beyond the margin of
 /// a page.
-fn prints(out: &Path) {
+fn assert_reports_print(out: &Path) {
     let test = "a report as PDF";
-    if browser(test).is_none() {
+    if find_browser(test).is_none() {
         return;
     }
     if !Command::new("pdftotext").arg("-v").output().is_ok_and(|out| out.status.success()) {
-        return skipped(test, "pdftotext is not installed: apt-get install poppler-utils");
+        return report_skipped(test, "pdftotext is not installed: apt-get install poppler-utils");
     }
     // A run with `--smoke` prints no PDF.
-    let mut found = results(out);
+    let mut found = read_results(out);
     found["effort"] = "quick".into();
     found["papers"] = serde_json::json!(["nemo-basic-support"]);
     let folder = out.join("print");
     std::fs::create_dir(&folder).expect("a folder");
     std::fs::write(folder.join("eval.json"), found.to_string()).expect("a file");
-    let done = Command::new(LAB).args(["eval", "--render"]).arg(folder.join("eval.json")).output();
+    let done = Command::new(LAB_PROGRAM).args(["eval", "--render"]).arg(folder.join("eval.json")).output();
     let done = done.expect("the lab starts");
     let pdf = folder.join("nemo-basic-support.pdf");
-    assert!(done.status.success() && pdf.exists(), "{}", said(&done));
+    assert!(done.status.success() && pdf.exists(), "{}", output_text(&done));
     let text = Command::new("pdftotext").arg("-bbox").arg(&pdf).arg("-").output().expect("pdftotext starts");
     let text = String::from_utf8_lossy(&text.stdout);
     let number = |line: &str, name: &str| -> f64 {
@@ -204,28 +207,28 @@ fn prints(out: &Path) {
 }
 
 /// Checks eval.json against its schema.
-fn by_the_schema(test: &str, out: &Path) {
+fn assert_results_match_schema(test: &str, out: &Path) {
     let python = std::env::var("CARNET_PYTHON").unwrap_or_else(|_| "/usr/bin/python3".into());
     if !Command::new(&python).args(["-c", "import jsonschema"]).output().is_ok_and(|out| out.status.success())
     {
-        return skipped(test, "jsonschema is not installed: apt-get install python3-jsonschema");
+        return report_skipped(test, "jsonschema is not installed: apt-get install python3-jsonschema");
     }
     let mut command = Command::new(python);
     command.env("PYTHONPATH", repository().join("eval")).env("PYTHONDONTWRITEBYTECODE", "1");
     let told =
         command.args(["-m", "carnet_eval", "check"]).arg(out.join("eval.json")).output().expect("Python");
-    assert!(told.status.success(), "{}", said(&told));
+    assert!(told.status.success(), "{}", output_text(&told));
 }
 
 #[test]
 fn evaluation_measures_carnet() {
-    let Some(carnet) = carnet("evaluation") else { return };
-    let _alone = alone();
-    let out = folder("evaluation");
-    let run = eval(&carnet, &out, &[]);
-    let told = said(&run);
+    let Some(carnet) = carnet_program("evaluation") else { return };
+    let _alone = reserve_machine();
+    let out = new_output_folder("evaluation");
+    let run = run_evaluation(&carnet, &out, &[]);
+    let told = output_text(&run);
     assert!(run.status.success(), "{told}");
-    let found = results(&out);
+    let found = read_results(&out);
     assert_eq!(found["left_out"], serde_json::json!([]), "{told}");
     for experiment in [
         "udp-rates",
@@ -239,27 +242,35 @@ fn evaluation_measures_carnet() {
         "udp",
     ] {
         for series in ["plain", "subject"] {
-            let values = measured(&found, experiment, series);
+            let values = measured_values(&found, experiment, series);
             assert!(values.first().is_some_and(|value| *value > 0.0), "{experiment}, {series}: {values:?}");
         }
     }
     // The outer header takes 40 octets.
-    let payload = ["plain", "subject"].map(|series| measured(&found, "path-mtu", series)[0]);
+    let payload = ["plain", "subject"].map(|series| measured_values(&found, "path-mtu", series)[0]);
     assert_eq!(payload, [1452.0, 1412.0]);
-    by_the_schema("eval.json by its schema", &out);
-    look_right(&out);
-    prints(&out);
+    assert_results_match_schema("eval.json by its schema", &out);
+    assert_reports_are_readable(&out);
+    assert_reports_print(&out);
     // Comparing a run with itself must find no change.
     let file = out.join("eval.json");
-    let run =
-        Command::new(LAB).args(["eval", "--compare"]).arg(&file).arg(&file).output().expect("the lab starts");
-    assert!(run.status.success() && said(&run).contains("0 slower, 0 faster"), "{}", said(&run));
+    let run = Command::new(LAB_PROGRAM)
+        .args(["eval", "--compare"])
+        .arg(&file)
+        .arg(&file)
+        .output()
+        .expect("the lab starts");
+    assert!(
+        run.status.success() && output_text(&run).contains("0 slower, 0 faster"),
+        "{}",
+        output_text(&run)
+    );
     std::fs::remove_dir_all(out).expect("remove");
 }
 
 /// Commands that set up a slow subject: it notices a move only after four seconds. Both ends have plain
 /// routes and change them after the carrier has changed.
-const SLOW: &str = r#"
+const SLOW_ROUTER: &str = r#"
 set -eu
 echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
 case $EVAL_ROLE in
@@ -282,19 +293,19 @@ done
 
 #[test]
 fn evaluation_measures_slow_handover_of_other_router() {
-    let Some(carnet) = carnet("evaluation of a slow subject") else { return };
-    let _alone = alone();
-    let out = folder("evaluation-slow");
+    let Some(carnet) = carnet_program("evaluation of a slow subject") else { return };
+    let _alone = reserve_machine();
+    let out = new_output_folder("evaluation-slow");
     let script = out.join("slow");
-    std::fs::write(&script, SLOW).expect("file");
+    std::fs::write(&script, SLOW_ROUTER).expect("file");
     let command = format!("exec sh {}", script.display());
-    let run = eval(&carnet, &out, &["nemo-basic-support", "--mr", &command, "--ha", &command]);
-    let told = said(&run);
+    let run = run_evaluation(&carnet, &out, &["nemo-basic-support", "--mr", &command, "--ha", &command]);
+    let told = output_text(&run);
     assert!(run.status.success(), "{told}");
-    let found = results(&out);
+    let found = read_results(&out);
     assert_eq!(found["left_out"], serde_json::json!([]), "{told}");
     for series in ["subject", "router"] {
-        let gaps = measured(&found, "handover", series);
+        let gaps = measured_values(&found, "handover", series);
         assert!(!gaps.is_empty() && gaps.iter().all(|gap| *gap > 3000.0), "{series}: {gaps:?}, {told}");
     }
     std::fs::remove_dir_all(out).expect("remove");
@@ -304,46 +315,54 @@ fn evaluation_measures_slow_handover_of_other_router() {
 /// that paper.
 #[test]
 fn smoke_evaluation_covers_each_paper() {
-    let Some(carnet) = carnet("smoke of nemo-wimax") else { return };
-    let _alone = alone();
-    let out = folder("evaluation-wimax");
-    let run = eval(&carnet, &out, &["nemo-wimax"]);
-    assert!(run.status.success(), "{}", said(&run));
-    let found = results(&out);
+    let Some(carnet) = carnet_program("smoke of nemo-wimax") else { return };
+    let _alone = reserve_machine();
+    let out = new_output_folder("evaluation-wimax");
+    let run = run_evaluation(&carnet, &out, &["nemo-wimax"]);
+    assert!(run.status.success(), "{}", output_text(&run));
+    let found = read_results(&out);
     for experiment in ["tcp-down", "tcp-up", "udp-down", "udp-up"] {
-        assert!(!measured(&found, experiment, "subject").is_empty(), "{experiment}: {}", said(&run));
+        assert!(
+            !measured_values(&found, experiment, "subject").is_empty(),
+            "{experiment}: {}",
+            output_text(&run)
+        );
     }
     std::fs::remove_dir_all(out).expect("remove");
 }
 
 #[test]
 fn evaluation_measures_example_static_tunnel() {
-    let Some(carnet) = carnet("evaluation of commands") else { return };
-    let _alone = alone();
-    let out = folder("evaluation-commands");
+    let Some(carnet) = carnet_program("evaluation of commands") else { return };
+    let _alone = reserve_machine();
+    let out = new_output_folder("evaluation-commands");
     let command = "eval/examples/static-tunnel";
     let papers = ["nemo-basic-support", "nemo-low-end"];
-    let run = eval(&carnet, &out, &[&papers[..], &["--mr", command, "--ha", command]].concat());
-    let told = said(&run);
+    let run = run_evaluation(&carnet, &out, &[&papers[..], &["--mr", command, "--ha", command]].concat());
+    let told = output_text(&run);
     assert!(run.status.success(), "{told}");
-    let found = results(&out);
+    let found = read_results(&out);
     // A handover removes the subject's static routes, so handovers come after the other papers. Only
     // handovers may be left out.
     let left = found["left_out"].as_array().expect("an array");
     assert!(left.iter().all(|one| one["experiment"] == "handover"), "{left:?}, {told}");
     for experiment in ["mgen", "packets", "packets-limited"] {
-        let values = measured(&found, experiment, "subject");
+        let values = measured_values(&found, experiment, "subject");
         assert!(values.first().is_some_and(|value| *value > 0.0), "{experiment}: {values:?}, {told}");
     }
     assert_eq!(found["subject"]["mr"], command, "{told}");
     for experiment in ["udp-rates", "tcp", "rtt"] {
-        assert!(measured(&found, experiment, "subject")[0] > 0.0, "{experiment}: {told}");
+        assert!(measured_values(&found, experiment, "subject")[0] > 0.0, "{experiment}: {told}");
     }
-    assert_eq!(measured(&found, "path-mtu", "subject"), [1412.0], "{told}");
-    by_the_schema("eval.json of commands by its schema", &out);
+    assert_eq!(measured_values(&found, "path-mtu", "subject"), [1412.0], "{told}");
+    assert_results_match_schema("eval.json of commands by its schema", &out);
     // The lab reports a failed command with its output.
-    let run = eval(&carnet, &out, &["nemo-basic-support", "--mr", "echo no luck; exit 3", "--ha", "true"]);
-    assert!(!run.status.success() && said(&run).contains("no luck"), "{}", said(&run));
-    assert!(!said(&run).contains("eval.json.new"), "nothing was measured: {}", said(&run));
+    let run = run_evaluation(
+        &carnet,
+        &out,
+        &["nemo-basic-support", "--mr", "echo no luck; exit 3", "--ha", "true"],
+    );
+    assert!(!run.status.success() && output_text(&run).contains("no luck"), "{}", output_text(&run));
+    assert!(!output_text(&run).contains("eval.json.new"), "nothing was measured: {}", output_text(&run));
     std::fs::remove_dir_all(out).expect("remove");
 }

@@ -1,15 +1,17 @@
 //! Runs of scenarios that use the whole machine, or limit times to a few milliseconds.
 
-use crate::common::{As, alone, said};
-use crate::play::{First, can_run_small, holds_first, run_small, small};
+use crate::common::{LabUser, output_text, reserve_machine};
+use crate::play::{
+    FirstRun, assert_passes_with_first_run, can_run_small_scenario, run_small_scenario, write_small_scenario,
+};
 
 #[test]
 fn scenario_with_a_hundred_vehicles_passes() {
-    holds_first(
-        First::Alone,
+    assert_passes_with_first_run(
+        FirstRun::Alone,
         "scenario_with_a_hundred_vehicles_passes",
         "highway-100",
-        As::Root,
+        LabUser::Root,
         &["--path", "auto"],
     );
 }
@@ -17,20 +19,32 @@ fn scenario_with_a_hundred_vehicles_passes() {
 #[test]
 fn scenario_hard_cut_passes() {
     // The scenario `hard-cut` allows outages of at most 50 ms, so the run needs the machine alone.
-    holds_first(First::Alone, "scenario_hard_cut_passes", "hard-cut", As::Root, &["--path", "auto"]);
+    assert_passes_with_first_run(
+        FirstRun::Alone,
+        "scenario_hard_cut_passes",
+        "hard-cut",
+        LabUser::Root,
+        &["--path", "auto"],
+    );
 }
 
 #[test]
 fn scenario_bus_passes() {
     // The scenario `bus` allows outages of at most 50 ms, so the run needs the machine alone.
-    holds_first(First::Alone, "scenario_bus_passes", "bus", As::Root, &["--path", "auto"]);
+    assert_passes_with_first_run(
+        FirstRun::Alone,
+        "scenario_bus_passes",
+        "bus",
+        LabUser::Root,
+        &["--path", "auto"],
+    );
 }
 
 /// Emulated links have the configured properties. Nodes without carnet send one probe over a wire, one over a
 /// link of 20 ms, and TCP over a link of 120 Mbit/s. Then actions degrade a link, make it a black hole,
 /// remove its carrier, and make a NAT forget its mappings. The test compares delays with those of the wire in
 /// the same run.
-const LINKS: &str = r#"
+const EMULATED_LINKS_SCENARIO: &str = r#"
 title = "links"
 [nodes.a]
 addresses.e0 = ["2001:db8:a::1/64"]
@@ -198,17 +212,17 @@ at_least = 60
 
 #[test]
 fn emulated_links_have_configured_delay_rate_and_loss() {
-    let _alone = alone();
-    if !can_run_small("emulated_links") {
+    let _alone = reserve_machine();
+    if !can_run_small_scenario("emulated_links") {
         return;
     }
-    let place = small("links", "exit 3\n", "");
-    std::fs::write(place.join("small/scenario.toml"), LINKS).expect("file");
+    let place = write_small_scenario("links", "exit 3\n", "");
+    std::fs::write(place.join("small/scenario.toml"), EMULATED_LINKS_SCENARIO).expect("file");
     let mut told = String::new();
     // Try up to three times, because a busy machine may be late once.
     let held = (1..=3).any(|_| {
-        let out = run_small(&place).output().expect("the lab starts");
-        told = said(&out);
+        let out = run_small_scenario(&place).output().expect("the lab starts");
+        told = output_text(&out);
         out.status.success()
     });
     assert!(held, "{told}");

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{LAB, folder, repository, said};
+use crate::common::{LAB_PROGRAM, new_output_folder, output_text, repository};
 
 /// Returns the names of the scenarios' folders.
-fn scenarios() -> Vec<String> {
+fn scenario_folders() -> Vec<String> {
     let entries = std::fs::read_dir(repository().join("scenarios")).expect("the scenarios");
     let entries = entries.map(|entry| entry.expect("an entry"));
     let folders = entries.filter(|entry| entry.path().join("scenario.toml").exists());
@@ -18,23 +18,23 @@ fn scenarios() -> Vec<String> {
     names
 }
 
-fn lab(arguments: &[&str]) -> Output {
-    Command::new(LAB).args(arguments).current_dir(repository()).output().expect("the lab starts")
+fn run_lab(arguments: &[&str]) -> Output {
+    Command::new(LAB_PROGRAM).args(arguments).current_dir(repository()).output().expect("the lab starts")
 }
 
 #[test]
 fn scenarios_are_listed() {
-    let out = lab(&["list"]);
-    assert!(out.status.success(), "{}", said(&out));
+    let out = run_lab(&["list"]);
+    assert!(out.status.success(), "{}", output_text(&out));
     let listed = String::from_utf8_lossy(&out.stdout).into_owned();
     let names: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
-    assert_eq!(names, scenarios());
+    assert_eq!(names, scenario_folders());
 }
 
 /// If the reader of the output closes the pipe, as in `carnet-lab list | head`, the lab succeeds.
 #[test]
 fn closed_output_pipe_is_no_error() {
-    let mut child = Command::new(LAB)
+    let mut child = Command::new(LAB_PROGRAM)
         .arg("list")
         .current_dir(repository())
         .stdout(Stdio::piped())
@@ -49,44 +49,54 @@ fn closed_output_pipe_is_no_error() {
 
 #[test]
 fn unknown_scenario_error_lists_existing_scenarios() {
-    let out = lab(&["run", "two-uplink"]);
+    let out = run_lab(&["run", "two-uplink"]);
     assert_eq!(out.status.code(), Some(2));
     assert!(
-        said(&out)
-            .contains(&format!("there is no scenario \"two-uplink\"; there are: {}", scenarios().join(", "))),
+        output_text(&out).contains(&format!(
+            "there is no scenario \"two-uplink\"; there are: {}",
+            scenario_folders().join(", ")
+        )),
         "{}",
-        said(&out)
+        output_text(&out)
     );
 }
 
 #[test]
 fn scenario_error_names_file_and_line() {
-    let scenarios = folder("bad");
+    let scenarios = new_output_folder("bad");
     std::fs::create_dir(scenarios.join("bad")).expect("folder");
     let text = "title = \"bad\"\n[nodes.a]\nrole = \"x\"\ncolour = 1\n[timetable]\nduration = \"1s\"\n";
     std::fs::write(scenarios.join("bad/scenario.toml"), text).expect("file");
-    let out = lab(&["run", "bad", "--scenarios", scenarios.to_str().expect("a name")]);
+    let out = run_lab(&["run", "bad", "--scenarios", scenarios.to_str().expect("a name")]);
     assert_eq!(out.status.code(), Some(1));
-    assert!(said(&out).contains("bad/scenario.toml:4:1: unknown field `colour`"), "{}", said(&out));
+    assert!(
+        output_text(&out).contains("bad/scenario.toml:4:1: unknown field `colour`"),
+        "{}",
+        output_text(&out)
+    );
     std::fs::remove_dir_all(scenarios).expect("remove");
 }
 
 #[test]
 fn missing_carnet_program_is_named() {
-    let out = lab(&["run", "two-uplinks", "--carnet", "/nowhere/carnet"]);
+    let out = run_lab(&["run", "two-uplinks", "--carnet", "/nowhere/carnet"]);
     assert_eq!(out.status.code(), Some(1));
-    assert!(said(&out).contains("there is no program /nowhere/carnet"), "{}", said(&out));
+    assert!(output_text(&out).contains("there is no program /nowhere/carnet"), "{}", output_text(&out));
 }
 
 #[test]
 fn a_shell_needs_a_running_lab() {
-    let out = lab(&["shell", "two-uplinks", "mr", "true"]);
+    let out = run_lab(&["shell", "two-uplinks", "mr", "true"]);
     assert_eq!(out.status.code(), Some(1));
-    assert!(said(&out).contains("no running lab has the scenario \"two-uplinks\""), "{}", said(&out));
+    assert!(
+        output_text(&out).contains("no running lab has the scenario \"two-uplinks\""),
+        "{}",
+        output_text(&out)
+    );
 }
 
 #[test]
 fn unknown_options_are_errors() {
-    assert_eq!(lab(&["run", "two-uplinks", "--quik"]).status.code(), Some(2));
-    assert!(Path::new(LAB).exists());
+    assert_eq!(run_lab(&["run", "two-uplinks", "--quik"]).status.code(), Some(2));
+    assert!(Path::new(LAB_PROGRAM).exists());
 }

@@ -9,22 +9,33 @@ use std::process::{Command, Stdio};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::common::{As, LAB, alone, beside, folder, obstacle, repository, said, skipped};
-use crate::play::{can_run_small, carnet, holds, holds_over, run_small, small};
+use crate::common::{
+    LAB_PROGRAM, LabUser, new_output_folder, output_text, reason_not_to_run, report_skipped, repository,
+    reserve_machine, share_machine,
+};
+use crate::play::{
+    assert_passes, assert_passes_with_options, can_run_small_scenario, carnet_program, run_small_scenario,
+    write_small_scenario,
+};
 
 #[test]
 fn two_uplinks_as_root() {
-    holds("two_uplinks_as_root", "two-uplinks", As::Root);
+    assert_passes("two_uplinks_as_root", "two-uplinks", LabUser::Root);
 }
 
 #[test]
 fn two_uplinks_over_the_tun_device() {
-    holds_over("two_uplinks_over_the_tun_device", "two-uplinks", As::Root, &["--path", "tun"]);
+    assert_passes_with_options(
+        "two_uplinks_over_the_tun_device",
+        "two-uplinks",
+        LabUser::Root,
+        &["--path", "tun"],
+    );
 }
 
 #[test]
 fn two_uplinks_over_xdp() {
-    holds_over("two_uplinks_over_xdp", "two-uplinks", As::Root, &["--path", "xdp"]);
+    assert_passes_with_options("two_uplinks_over_xdp", "two-uplinks", LabUser::Root, &["--path", "xdp"]);
 }
 
 /// Checks that no packet between the hosts is lost or duplicated. A release build on an idle machine also
@@ -33,7 +44,7 @@ fn two_uplinks_over_xdp() {
 fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
     let test = "hosts_reach_each_other_over_geonetworking_over_one_hop_and_two";
     for scenario in ["v2v-one-hop", "v2v-two-hops"] {
-        holds_over(test, scenario, As::Root, &["--slow"]);
+        assert_passes_with_options(test, scenario, LabUser::Root, &["--slow"]);
     }
 }
 
@@ -41,127 +52,127 @@ fn hosts_reach_each_other_over_geonetworking_over_one_hop_and_two() {
 #[test]
 fn geocast_reaches_exactly_the_hosts_inside_the_area() {
     let test = "geocast_reaches_exactly_the_hosts_inside_the_area";
-    holds_over(test, "geocast", As::Root, &["--slow"]);
+    assert_passes_with_options(test, "geocast", LabUser::Root, &["--slow"]);
 }
 
 #[test]
 fn scenario_with_passing_vehicles_passes() {
-    holds("scenario_with_passing_vehicles_passes", "v2v-meets-v2i", As::Root);
+    assert_passes("scenario_with_passing_vehicles_passes", "v2v-meets-v2i", LabUser::Root);
 }
 
 #[test]
 fn scenario_along_roadside_units_passes() {
-    holds("scenario_along_roadside_units_passes", "rsu-corridor", As::Root);
+    assert_passes("scenario_along_roadside_units_passes", "rsu-corridor", LabUser::Root);
 }
 
 #[test]
 fn two_uplinks_without_root() {
-    holds("two_uplinks_without_root", "two-uplinks", As::Nobody);
+    assert_passes("two_uplinks_without_root", "two-uplinks", LabUser::Nobody);
 }
 
 #[test]
 fn scenario_wifi_wimax_passes() {
-    holds("scenario_wifi_wimax_passes", "wifi-wimax", As::Root);
+    assert_passes("scenario_wifi_wimax_passes", "wifi-wimax", LabUser::Root);
 }
 
 #[test]
 fn scenario_three_uplinks_passes() {
-    holds("scenario_three_uplinks_passes", "three-uplinks", As::Root);
+    assert_passes("scenario_three_uplinks_passes", "three-uplinks", LabUser::Root);
 }
 
 #[test]
 fn scenario_two_ways_passes() {
-    holds("scenario_two_ways_passes", "two-ways", As::Root);
+    assert_passes("scenario_two_ways_passes", "two-ways", LabUser::Root);
 }
 
 #[test]
 fn scenario_balance_passes() {
-    holds("scenario_balance_passes", "balance", As::Root);
+    assert_passes("scenario_balance_passes", "balance", LabUser::Root);
 }
 
 #[test]
 fn scenario_flow_binding_passes() {
-    holds("scenario_flow_binding_passes", "flow-binding", As::Root);
+    assert_passes("scenario_flow_binding_passes", "flow-binding", LabUser::Root);
 }
 
 #[test]
 fn scenario_any_access_passes() {
-    holds("scenario_any_access_passes", "any-access", As::Root);
+    assert_passes("scenario_any_access_passes", "any-access", LabUser::Root);
 }
 
 #[test]
 fn scenario_nat_quiet_passes() {
-    holds("scenario_nat_quiet_passes", "nat-quiet", As::Root);
+    assert_passes("scenario_nat_quiet_passes", "nat-quiet", LabUser::Root);
 }
 
 #[test]
 fn nat_cellular_as_root() {
-    holds("nat_cellular_as_root", "nat-cellular", As::Root);
+    assert_passes("nat_cellular_as_root", "nat-cellular", LabUser::Root);
 }
 
 #[test]
 fn scenario_tunnel_of_doom_passes() {
-    holds("scenario_tunnel_of_doom_passes", "tunnel-of-doom", As::Root);
+    assert_passes("scenario_tunnel_of_doom_passes", "tunnel-of-doom", LabUser::Root);
 }
 
 /// Captures show how many headers are around packets, and which home agents the packets cross.
 #[test]
 fn scenario_nested_routers_passes() {
     let test = "scenario_nested_routers_passes";
-    holds_over(test, "nested", As::Root, &["--path", "auto", "--pcap"]);
+    assert_passes_with_options(test, "nested", LabUser::Root, &["--path", "auto", "--pcap"]);
 }
 
 /// No packet is lost when the direct route appears and when either end moves. When the direct route is cut,
 /// at most the number that the scenario states is lost.
 #[test]
 fn scenario_direct_routes_passes() {
-    holds("scenario_direct_routes_passes", "direct-routes", As::Root);
+    assert_passes("scenario_direct_routes_passes", "direct-routes", LabUser::Root);
 }
 
 #[test]
 fn scenario_drain_passes() {
-    holds_over("scenario_drain_passes", "drain", As::Root, &["--size", "6"]);
+    assert_passes_with_options("scenario_drain_passes", "drain", LabUser::Root, &["--size", "6"]);
 }
 
 #[test]
 fn scenario_returning_home_passes() {
-    holds("scenario_returning_home_passes", "returning-home", As::Root);
+    assert_passes("scenario_returning_home_passes", "returning-home", LabUser::Root);
 }
 
 #[test]
 fn scenario_visiting_node_passes() {
-    holds("scenario_visiting_node_passes", "visiting-node", As::Root);
+    assert_passes("scenario_visiting_node_passes", "visiting-node", LabUser::Root);
 }
 
 #[test]
 fn a_platoon_as_root() {
-    holds("a_platoon_as_root", "platoon", As::Root);
+    assert_passes("a_platoon_as_root", "platoon", LabUser::Root);
 }
 
 #[test]
 fn a_platoon_without_root() {
-    holds("a_platoon_without_root", "platoon", As::Nobody);
+    assert_passes("a_platoon_without_root", "platoon", LabUser::Nobody);
 }
 
 #[test]
 fn a_crossing_as_root() {
-    holds("a_crossing_as_root", "crossing", As::Root);
+    assert_passes("a_crossing_as_root", "crossing", LabUser::Root);
 }
 
 #[test]
 fn a_crossing_without_root() {
-    holds("a_crossing_without_root", "crossing", As::Nobody);
+    assert_passes("a_crossing_without_root", "crossing", LabUser::Nobody);
 }
 
 /// The scenario has receivers of an event, and four attackers whose messages no station accepts.
 #[test]
 fn a_crossing_with_signatures() {
-    holds("a_crossing_with_signatures", "crossing-signed", As::Root);
+    assert_passes("a_crossing_with_signatures", "crossing-signed", LabUser::Root);
 }
 
 /// A scenario of three nodes without carnet. `a` pings `b` over an emulated link, and `lost` through a router
 /// that has no route to it.
-const CUT: &str = r#"
+const WIRE_CUT_SCENARIO: &str = r#"
 title = "cut"
 [nodes.a]
 addresses.e0 = ["2001:db8:a::1/64"]
@@ -206,13 +217,13 @@ after = "cut"
 equals = 0
 "#;
 
-/// Runs the scenario [`CUT`], which must fail. Returns the lab's output and its results.
-fn cut(name: &str, target: &str, action: &str) -> (String, serde_json::Value) {
-    let place = small(name, "exit 3\n", "");
-    let text = CUT.replace("TARGET", target).replace("ACTION", action);
+/// Runs the scenario [`WIRE_CUT_SCENARIO`], which must fail. Returns the lab's output and its results.
+fn run_wire_cut_scenario(name: &str, target: &str, action: &str) -> (String, serde_json::Value) {
+    let place = write_small_scenario(name, "exit 3\n", "");
+    let text = WIRE_CUT_SCENARIO.replace("TARGET", target).replace("ACTION", action);
     std::fs::write(place.join("small/scenario.toml"), text).expect("file");
-    let out = run_small(&place).output().expect("the lab starts");
-    let told = said(&out);
+    let out = run_small_scenario(&place).output().expect("the lab starts");
+    let told = output_text(&out);
     assert_eq!(out.status.code(), Some(1), "{told}");
     let results = std::fs::read(place.join("out/results.json")).unwrap_or_else(|_| panic!("{told}"));
     std::fs::remove_dir_all(place).expect("remove");
@@ -221,12 +232,12 @@ fn cut(name: &str, target: &str, action: &str) -> (String, serde_json::Value) {
 
 #[test]
 fn wire_cut_for_good_fails_the_expectation_that_no_ping_is_lost() {
-    let _beside = beside();
-    if !can_run_small("wire_cut_for_good") {
+    let _beside = share_machine();
+    if !can_run_small_scenario("wire_cut_for_good") {
         return;
     }
     for action in ["blackhole = \"b:e0\"", "carrier_off = \"a:e0\""] {
-        let (told, results) = cut("cut", "b", action);
+        let (told, results) = run_wire_cut_scenario("cut", "b", action);
         assert!(told.contains("FAIL  no ping is lost "), "{action}: {told}");
         assert!(told.contains("FAIL  no ping is lost at last"), "{action}: {told}");
         let of =
@@ -241,11 +252,11 @@ fn wire_cut_for_good_fails_the_expectation_that_no_ping_is_lost() {
 
 #[test]
 fn host_that_never_answers_fails_the_expectation_that_no_ping_is_lost() {
-    let _beside = beside();
-    if !can_run_small("host_that_never_answers") {
+    let _beside = share_machine();
+    if !can_run_small_scenario("host_that_never_answers") {
         return;
     }
-    let (told, results) = cut("silent", "lost", "nothing = true");
+    let (told, results) = run_wire_cut_scenario("silent", "lost", "nothing = true");
     assert!(told.contains("FAIL  no ping is lost "), "{told}");
     let run = &results["metrics"]["run"];
     assert!(run["rtt.sent"].as_f64() > Some(200.0), "{told}");
@@ -254,16 +265,20 @@ fn host_that_never_answers_fails_the_expectation_that_no_ping_is_lost() {
 
 /// Runs a changed copy of a scenario, at most three times until it passes. Returns whether it passed, and the
 /// output. `None` if the test cannot run here.
-fn changed(test: &str, scenario: &str, change: impl Fn(&str, String) -> String) -> Option<(bool, String)> {
-    let Some(carnet) = carnet() else {
-        skipped(test, "the carnet program is not built: cargo build -p carnet");
+fn run_changed_scenario(
+    test: &str,
+    scenario: &str,
+    change: impl Fn(&str, String) -> String,
+) -> Option<(bool, String)> {
+    let Some(carnet) = carnet_program() else {
+        report_skipped(test, "the carnet program is not built: cargo build -p carnet");
         return None;
     };
-    if let Some(why) = obstacle(As::Root) {
-        skipped(test, &why);
+    if let Some(why) = reason_not_to_run(LabUser::Root) {
+        report_skipped(test, &why);
         return None;
     }
-    let place = folder(test);
+    let place = new_output_folder(test);
     let copy = place.join(scenario);
     std::fs::create_dir(&copy).expect("folder");
     for file in std::fs::read_dir(repository().join("scenarios").join(scenario)).expect("there").flatten() {
@@ -273,12 +288,13 @@ fn changed(test: &str, scenario: &str, change: impl Fn(&str, String) -> String) 
     }
     let mut held = (false, String::new());
     for attempt in 1..=3 {
-        let (_beside, _alone) = if attempt == 1 { (Some(beside()), None) } else { (None, Some(alone())) };
-        let mut lab = Command::new(LAB);
+        let (_beside, _alone) =
+            if attempt == 1 { (Some(share_machine()), None) } else { (None, Some(reserve_machine())) };
+        let mut lab = Command::new(LAB_PROGRAM);
         // Pass the folder of the scenario, which the lab accepts in place of a name.
         lab.arg("run").arg(&copy).args(["--quick", "--slow", "--carnet"]).arg(&carnet);
         let run = lab.arg("--out").arg(place.join("out")).output().expect("the lab starts");
-        held = (run.status.success(), said(&run));
+        held = (run.status.success(), output_text(&run));
         if held.0 {
             break;
         }
@@ -295,7 +311,7 @@ fn radios_have_the_addresses_that_stations_give_their_interfaces() {
             "vehicle.toml" => text.replace("[geonet]\n", &format!("[geonet]\naddress = \"{address}\"\n")),
             _ => text,
         };
-        let Some((held, told)) = changed(&test, "platoon", with) else { return };
+        let Some((held, told)) = run_changed_scenario(&test, "platoon", with) else { return };
         assert!(held, "{address}: {told}");
     }
 }
@@ -311,13 +327,13 @@ fn radio_without_the_address_of_its_station_fails_the_scenario() {
         }
         _ => text,
     };
-    let Some((held, told)) = changed("radio_without_address", "platoon", with) else { return };
+    let Some((held, told)) = run_changed_scenario("radio_without_address", "platoon", with) else { return };
     assert!(!held && told.contains("FAIL  end to end: every request is answered"), "{told}");
 }
 
 /// A vehicle that departs when the export begins has a place while the stations settle. A vehicle that
 /// departs later loses its packets until then, and the report gives the reason.
-const EXPORT: &str = r#"
+const EXPORT_SCENARIO: &str = r#"
 title = "export"
 [medium]
 range = "300m"
@@ -388,24 +404,25 @@ fn export_that_begins_at_second_0_runs_and_packets_without_position_are_lost() {
         export += "</timestep>\n";
     }
     export += "</fcd-export>\n";
-    let Some(carnet) = carnet() else {
-        return skipped("export_from_0", "the carnet program is not built: cargo build -p carnet");
+    let Some(carnet) = carnet_program() else {
+        return report_skipped("export_from_0", "the carnet program is not built: cargo build -p carnet");
     };
-    if let Some(why) = obstacle(As::Root) {
-        return skipped("export_from_0", &why);
+    if let Some(why) = reason_not_to_run(LabUser::Root) {
+        return report_skipped("export_from_0", &why);
     }
-    let place = folder("export_from_0");
+    let place = new_output_folder("export_from_0");
     let vehicle = repository().join("scenarios/platoon/vehicle.toml");
-    std::fs::write(place.join("scenario.toml"), EXPORT).expect("file");
+    std::fs::write(place.join("scenario.toml"), EXPORT_SCENARIO).expect("file");
     std::fs::write(place.join("fcd.xml"), export).expect("file");
     std::fs::copy(vehicle, place.join("vehicle.toml")).expect("file");
     let mut told = String::new();
     let held = (1..=3).any(|attempt| {
-        let (_beside, _alone) = if attempt == 1 { (Some(beside()), None) } else { (None, Some(alone())) };
-        let mut lab = Command::new(LAB);
+        let (_beside, _alone) =
+            if attempt == 1 { (Some(share_machine()), None) } else { (None, Some(reserve_machine())) };
+        let mut lab = Command::new(LAB_PROGRAM);
         lab.arg("run").arg(&place).args(["--slow", "--carnet"]).arg(&carnet);
         let run = lab.arg("--out").arg(place.join("out")).output().expect("the lab starts");
-        told = said(&run);
+        told = output_text(&run);
         if !run.status.success() {
             println!("export_from_0, attempt {attempt}:\n{told}");
         }
@@ -418,7 +435,7 @@ fn export_that_begins_at_second_0_runs_and_packets_without_position_are_lost() {
 }
 
 /// A stand-in for carnet that only opens a socket, so that the lab believes the station is ready.
-const IDLE: &str = r#"case "$1" in
+const IDLE_STATION_PROGRAM: &str = r#"case "$1" in
 run) exec python3 -c "
 import socket
 s = socket.socket(socket.AF_UNIX); s.bind('/run/carnet/a.sock'); s.listen()
@@ -431,33 +448,33 @@ esac
 
 #[test]
 fn lab_run_ends_with_log_of_dead_station() {
-    let _beside = beside();
-    if !can_run_small("a_station_that_dies") {
+    let _beside = share_machine();
+    if !can_run_small_scenario("a_station_that_dies") {
         return;
     }
-    let place = small("dies", "echo the engine is cold; exit 3\n", "");
-    let out = run_small(&place).output().expect("the lab starts");
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains("carnet in node a ended (exit status: 3)"), "{}", said(&out));
-    assert!(said(&out).contains("| the engine is cold"), "{}", said(&out));
+    let place = write_small_scenario("dies", "echo the engine is cold; exit 3\n", "");
+    let out = run_small_scenario(&place).output().expect("the lab starts");
+    assert_eq!(out.status.code(), Some(1), "{}", output_text(&out));
+    assert!(output_text(&out).contains("carnet in node a ended (exit status: 3)"), "{}", output_text(&out));
+    assert!(output_text(&out).contains("| the engine is cold"), "{}", output_text(&out));
     std::fs::remove_dir_all(place).expect("remove");
 }
 
 #[test]
 fn expectations_decide_the_exit_status() {
-    let _beside = beside();
-    if !can_run_small("expectations_decide_the_exit_status") {
+    let _beside = share_machine();
+    if !can_run_small_scenario("expectations_decide_the_exit_status") {
         return;
     }
-    let place = small("holds", IDLE, "");
-    let out = run_small(&place).output().expect("the lab starts");
-    assert_eq!(out.status.code(), Some(0), "{}", said(&out));
+    let place = write_small_scenario("holds", IDLE_STATION_PROGRAM, "");
+    let out = run_small_scenario(&place).output().expect("the lab starts");
+    assert_eq!(out.status.code(), Some(0), "{}", output_text(&out));
     std::fs::remove_dir_all(place).expect("remove");
     let more = "[[expect]]\nwhat = \"something is lost\"\nmetric = \"probe.lost\"\nat_least = 1\n";
-    let place = small("fails", IDLE, more);
-    let out = run_small(&place).output().expect("the lab starts");
-    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
-    assert!(said(&out).contains("FAIL  something is lost"), "{}", said(&out));
+    let place = write_small_scenario("fails", IDLE_STATION_PROGRAM, more);
+    let out = run_small_scenario(&place).output().expect("the lab starts");
+    assert_eq!(out.status.code(), Some(1), "{}", output_text(&out));
+    assert!(output_text(&out).contains("FAIL  something is lost"), "{}", output_text(&out));
     std::fs::remove_dir_all(place).expect("remove");
 }
 
@@ -465,15 +482,16 @@ fn expectations_decide_the_exit_status() {
 /// its station runs.
 #[test]
 fn run_whose_stations_are_slow_begins_once_more_with_more_time() {
-    let _beside = beside();
-    if !can_run_small("run_whose_stations_are_slow") {
+    let _beside = share_machine();
+    if !can_run_small_scenario("run_whose_stations_are_slow") {
         return;
     }
     let radio = "[medium]\nrange = \"300m\"\nsettle = \"1s\"\n\
                  [nodes.a.radio]\ninterface = \"wlan1\"\nplace = [0, 0]\n";
-    let place = small("slow", &IDLE.replace("run) exec", "run) sleep 5; exec"), radio);
-    let out = run_small(&place).arg("--slow").output().expect("the lab starts");
-    let told = said(&out);
+    let place =
+        write_small_scenario("slow", &IDLE_STATION_PROGRAM.replace("run) exec", "run) sleep 5; exec"), radio);
+    let out = run_small_scenario(&place).arg("--slow").output().expect("the lab starts");
+    let told = output_text(&out);
     assert_eq!(out.status.code(), Some(0), "{told}");
     assert!(told.contains("s late; once more, with more time for them"), "{told}");
     assert!(told.contains("PASS: 1 held"), "{told}");
@@ -482,13 +500,13 @@ fn run_whose_stations_are_slow_begins_once_more_with_more_time() {
 
 #[test]
 fn shell_enters_testbed_and_testbed_is_removed() {
-    let _beside = beside();
-    if !can_run_small("a_testbed_can_be_entered") {
+    let _beside = share_machine();
+    if !can_run_small_scenario("a_testbed_can_be_entered") {
         return;
     }
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
-        let place = small("held", IDLE, "");
-        let mut lab = run_small(&place)
+        let place = write_small_scenario("held", IDLE_STATION_PROGRAM, "");
+        let mut lab = run_small_scenario(&place)
             .arg("--hold")
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -497,16 +515,18 @@ fn shell_enters_testbed_and_testbed_is_removed() {
         let mut lines = BufReader::new(lab.stdout.take().expect("a pipe")).lines();
         let up = lines.by_ref().map_while(Result::ok).any(|l| l.contains("stays up until Ctrl-C"));
         assert!(up, "the testbed never stayed up");
-        let shell =
-            Command::new(LAB).args(["shell", "small", "b", "ip", "-6", "addr"]).output().expect("shell");
-        assert!(said(&shell).contains("2001:db8::2/64"), "{}", said(&shell));
+        let shell = Command::new(LAB_PROGRAM)
+            .args(["shell", "small", "b", "ip", "-6", "addr"])
+            .output()
+            .expect("shell");
+        assert!(output_text(&shell).contains("2001:db8::2/64"), "{}", output_text(&shell));
         let mark = place.to_str().expect("a name").to_string();
-        assert!(alive(&mark) > 0, "the stand-in should be running");
+        assert!(count_running(&mark) > 0, "the stand-in should be running");
         kill(Pid::from_raw(lab.id() as i32), signal).expect("signal");
         let status = lab.wait().expect("wait");
         // Read until the pipe ends, which happens when the last program in the testbed has ended.
         let _ = lines.by_ref().count();
-        assert_eq!(alive(&mark), 0, "programs of the testbed are left after {signal}");
+        assert_eq!(count_running(&mark), 0, "programs of the testbed are left after {signal}");
         if signal == Signal::SIGINT {
             assert_eq!(status.code(), Some(0), "a run that was held ends with its own outcome");
             assert!(place.join("out/report.html").exists());
@@ -516,7 +536,7 @@ fn shell_enters_testbed_and_testbed_is_removed() {
 }
 
 /// Returns the number of processes, except this one, with this text on their command line.
-fn alive(mark: &str) -> usize {
+fn count_running(mark: &str) -> usize {
     let own = std::process::id().to_string();
     let processes = std::fs::read_dir("/proc").expect("proc").flatten();
     processes

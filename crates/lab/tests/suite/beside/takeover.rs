@@ -4,25 +4,27 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{As, LAB, beside, obstacle, repository, skipped, smoke_bench};
+use crate::common::{
+    LAB_PROGRAM, LabUser, reason_not_to_run, report_skipped, repository, run_smoke_bench, share_machine,
+};
 
 #[test]
 fn takeover_faults_lose_no_binding_and_leave_one_leader() {
-    let carnet = Path::new(LAB).with_file_name("carnet");
+    let carnet = Path::new(LAB_PROGRAM).with_file_name("carnet");
     if !carnet.is_file() || !carnet.with_file_name("carnet-fleet").is_file() {
-        return skipped("takeover", "the carnet programs are not built: cargo build -p carnet");
+        return report_skipped("takeover", "the carnet programs are not built: cargo build -p carnet");
     }
-    if let Some(why) = obstacle(As::Root) {
-        return skipped("takeover", &why);
+    if let Some(why) = reason_not_to_run(LabUser::Root) {
+        return report_skipped("takeover", &why);
     }
     let there = repository().join("out/tools/etcd").is_file()
         || Command::new("etcd").arg("--version").output().is_ok();
     if !there {
-        return skipped("takeover", "etcd is missing (tools/setup.sh test)");
+        return report_skipped("takeover", "etcd is missing (tools/setup.sh test)");
     }
-    let _beside = beside();
+    let _beside = share_machine();
     // If the run fails, the message has the seed and each fault.
-    let (out, told, bench) = smoke_bench("takeover", &["--only", "takeover"], &carnet);
+    let (out, told, bench) = run_smoke_bench("takeover", &["--only", "takeover"], &carnet);
     let list = |key: &str| bench[key].as_array().expect("an array").clone();
     assert_eq!((list("takeovers").len(), list("faults").len()), (2, 2), "{told}");
     for one in list("takeovers") {
@@ -40,7 +42,8 @@ fn takeover_faults_lose_no_binding_and_leave_one_leader() {
     }
     let page = out.join("bench.md");
     let bench = out.join("bench.json");
-    let run = Command::new(LAB).arg("bench-table").args([&bench, &page]).arg("--with").arg(&bench).output();
+    let run =
+        Command::new(LAB_PROGRAM).arg("bench-table").args([&bench, &page]).arg("--with").arg(&bench).output();
     assert!(run.expect("the lab starts").status.success());
     let text = std::fs::read_to_string(&page).expect("bench.md");
     // In the page, the results of another run replace the same results of this run.

@@ -36,7 +36,7 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
         let name = tag.split(|c: char| c.is_whitespace() || c == '/').next().unwrap_or_default();
         match name {
             "timestep" => {
-                let seconds = number(tag, "time").map_err(wrong)?;
+                let seconds = parse_number(tag, "time").map_err(wrong)?;
                 if time.is_some_and(|before| before >= seconds) {
                     return Err(wrong(format!("time {seconds} is not later than the time before it")));
                 }
@@ -45,12 +45,12 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
             }
             "vehicle" | "person" => {
                 let Some(seconds) = time else { return Err(wrong("a vehicle outside of a timestep".into())) };
-                let id = attribute(tag, "id").ok_or_else(|| wrong(format!("<{name}> has no id")))?;
-                let (x, y) = (number(tag, "x").map_err(wrong)?, number(tag, "y").map_err(wrong)?);
+                let id = attribute_value(tag, "id").ok_or_else(|| wrong(format!("<{name}> has no id")))?;
+                let (x, y) = (parse_number(tag, "x").map_err(wrong)?, parse_number(tag, "y").map_err(wrong)?);
                 if geo.is_some() {
                     check_degrees((y, x)).map_err(|message| wrong(format!("vehicle {id:?}: {message}")))?;
                 }
-                let place = geo.map_or(Point { x, y }, |origin| origin.place(y, x));
+                let place = geo.map_or(Point { x, y }, |origin| origin.point_at(y, x));
                 let points = points.entry(id.to_owned()).or_default();
                 if points.last().is_some_and(|last| last.0 >= seconds) {
                     return Err(wrong(format!("vehicle {id:?} occurs twice in one timestep")));
@@ -68,7 +68,7 @@ pub fn parse(text: &str, geo: Option<&Origin>) -> Result<BTreeMap<String, Track>
 }
 
 /// Returns the value of an attribute in an XML tag; `None` if the tag lacks the attribute.
-fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
+fn attribute_value<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = tag;
     loop {
         let at = rest.find(name)?;
@@ -82,8 +82,8 @@ fn attribute<'a>(tag: &'a str, name: &str) -> Option<&'a str> {
     }
 }
 
-fn number(tag: &str, name: &str) -> Result<f64, String> {
-    let text = attribute(tag, name).ok_or_else(|| format!("no attribute {name} in <{tag}>"))?;
+fn parse_number(tag: &str, name: &str) -> Result<f64, String> {
+    let text = attribute_value(tag, name).ok_or_else(|| format!("no attribute {name} in <{tag}>"))?;
     let number = text.parse().ok().filter(|value: &f64| value.is_finite());
     number.ok_or_else(|| format!("{name} is {text:?}, expected a number"))
 }
@@ -92,7 +92,7 @@ fn number(tag: &str, name: &str) -> Result<f64, String> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
+    const FCD_FILE: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <!-- generated on 2026-01-01 by <Eclipse> SUMO -->
 <fcd-export xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance">
     <timestep time="0.00"/>
@@ -111,18 +111,19 @@ mod tests {
 
     #[test]
     fn fcd_vehicles_appear_and_disappear() {
-        let tracks = parse(TEXT, None).expect("is good");
+        let tracks = parse(FCD_FILE, None).expect("is good");
         assert_eq!(tracks.keys().collect::<Vec<_>>(), ["v0", "v1"]);
-        let place = |id: &str, t: f64| tracks[id].at(t).map(|p| ((p.x * 100.0).round() / 100.0, p.y));
+        let place =
+            |id: &str, t: f64| tracks[id].position_at(t).map(|p| ((p.x * 100.0).round() / 100.0, p.y));
         assert_eq!([place("v0", 0.5), place("v0", 1.5)], [None, Some((16.95, -1.6))]);
         assert_eq!(place("v1", 2.0), Some((0.0, 1.6)));
     }
 
     #[test]
     fn fcd_vehicle_has_first_position_before_start() {
-        let text = TEXT.replace("    <timestep time=\"0.00\"/>\n", "");
+        let text = FCD_FILE.replace("    <timestep time=\"0.00\"/>\n", "");
         let tracks = parse(&text, None).expect("is good");
-        let place = |id: &str, t: f64| tracks[id].at(t).map(|p| p.x);
+        let place = |id: &str, t: f64| tracks[id].position_at(t).map(|p| p.x);
         assert_eq!([place("v0", -100.0), place("v0", 1.0), place("v0", 2.1)], [Some(10.0), Some(10.0), None]);
         assert_eq!(place("v1", -100.0), None);
     }
@@ -131,11 +132,11 @@ mod tests {
     fn fcd_degrees_become_metres() {
         let origin = Origin::new(48.8375, 2.1008);
         let place = Point { x: 250.0, y: -400.0 };
-        let (latitude, longitude) = origin.degrees(place);
+        let (latitude, longitude) = origin.to_degrees(place);
         let text =
             format!("<timestep time=\"0\"><vehicle id=\"a\" x=\"{longitude}\" y=\"{latitude}\"/></timestep>");
-        let found = parse(&text, Some(&origin)).expect("is good")["a"].at(0.0).expect("is there");
-        assert!(found.distance(place) < 0.01, "{found:?}");
+        let found = parse(&text, Some(&origin)).expect("is good")["a"].position_at(0.0).expect("is there");
+        assert!(found.distance_to(place) < 0.01, "{found:?}");
     }
 
     #[test]
@@ -162,8 +163,8 @@ mod tests {
             ("<timestep time=\"1.00\">", "<timestep>", 5, "no attribute time"),
             ("</fcd-export>\n", "<vehicle", 12, "a tag without end"),
         ] {
-            assert!(TEXT.contains(from));
-            let mistake = parse(&TEXT.replacen(from, to, 1), None).expect_err("is bad");
+            assert!(FCD_FILE.contains(from));
+            let mistake = parse(&FCD_FILE.replacen(from, to, 1), None).expect_err("is bad");
             assert!(mistake.message.starts_with(message), "{}", mistake.message);
             assert_eq!(mistake.line, line, "{to}");
         }

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use super::geometry::{Origin, Point, check_degrees};
 
 /// Number of seconds for which a station stays at the end of its track.
-const STAY: f64 = 1e6;
+const STAY_SECONDS: f64 = 1e6;
 
 /// A mistake in a file of movements.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,49 +28,57 @@ pub struct TrackFileError {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Track {
     /// Points of the track: second and place, in order of time.
-    points: Vec<(f64, Point)>,
+    waypoints: Vec<(f64, Point)>,
     /// Whether the node appears at the first point. Otherwise it is at this place before, too.
-    arrives: bool,
+    appears_at_first_point: bool,
     /// Whether the node disappears at the last point. Otherwise it stays at this place.
-    leaves: bool,
+    disappears_at_last_point: bool,
 }
 
 impl Track {
     /// Creates the track of a node that does not move.
-    pub fn fixed(place: Point) -> Track {
-        Track { points: vec![(0.0, place)], arrives: false, leaves: false }
+    pub fn fixed_at(place: Point) -> Track {
+        Track {
+            waypoints: vec![(0.0, place)],
+            appears_at_first_point: false,
+            disappears_at_last_point: false,
+        }
     }
 
     /// Returns the track of a node that moves from point to point. `None` without points, or if the times do
     /// not increase.
     pub fn moving(points: Vec<(f64, Point)>) -> Option<Track> {
         let ordered = points.windows(2).all(|pair| pair[0].0 < pair[1].0);
-        (ordered && !points.is_empty()).then_some(Track { points, arrives: false, leaves: false })
+        (ordered && !points.is_empty()).then_some(Track {
+            waypoints: points,
+            appears_at_first_point: false,
+            disappears_at_last_point: false,
+        })
     }
 
     /// Creates a track of a node that exists only from the first to the last point. Returns `None` without
     /// points, or if the times do not increase.
     pub fn visiting(points: Vec<(f64, Point)>) -> Option<Track> {
-        Some(Track { arrives: true, leaves: true, ..Track::moving(points)? })
+        Some(Track { appears_at_first_point: true, disappears_at_last_point: true, ..Track::moving(points)? })
     }
 
     /// Returns the track of a node that is at its first point before the track begins, and disappears at the
     /// last point. `None` without points, or if the times do not increase.
     pub fn leaving(points: Vec<(f64, Point)>) -> Option<Track> {
-        Some(Track { leaves: true, ..Track::moving(points)? })
+        Some(Track { disappears_at_last_point: true, ..Track::moving(points)? })
     }
 
     /// Returns the track shifted to `seconds` earlier.
-    pub fn earlier(mut self, seconds: f64) -> Track {
-        for (at, _) in &mut self.points {
+    pub fn shifted_earlier(mut self, seconds: f64) -> Track {
+        for (at, _) in &mut self.waypoints {
             *at -= seconds;
         }
         self
     }
 
     /// Returns the track moved by `x` and `y` metres.
-    pub fn shifted(mut self, x: f64, y: f64) -> Track {
-        for (_, place) in &mut self.points {
+    pub fn shifted_in_space(mut self, x: f64, y: f64) -> Track {
+        for (_, place) in &mut self.waypoints {
             *place = Point { x: place.x + x, y: place.y + y };
         }
         self
@@ -80,29 +88,29 @@ impl Track {
     ///
     /// # Errors
     /// The error contains the time in seconds, the invalid degrees and the expected range.
-    pub fn check(&self, origin: &Origin) -> Result<(), String> {
-        self.points.iter().try_for_each(|(at, place)| {
-            check_degrees(origin.degrees(*place))
+    pub fn check_positions(&self, origin: &Origin) -> Result<(), String> {
+        self.waypoints.iter().try_for_each(|(at, place)| {
+            check_degrees(origin.to_degrees(*place))
                 .map_err(|wrong| format!("at second {at}, {} m east, {} m north: {wrong}", place.x, place.y))
         })
     }
 
     /// Returns the place of the node at this second; `None` while the node does not exist.
-    pub fn at(&self, seconds: f64) -> Option<Point> {
-        let next = self.points.partition_point(|(at, _)| *at <= seconds);
-        match (next.checked_sub(1).and_then(|n| self.points.get(n)), self.points.get(next)) {
+    pub fn position_at(&self, seconds: f64) -> Option<Point> {
+        let next = self.waypoints.partition_point(|(at, _)| *at <= seconds);
+        match (next.checked_sub(1).and_then(|n| self.waypoints.get(n)), self.waypoints.get(next)) {
             (Some((from, here)), Some((to, there))) => {
-                Some(here.towards(*there, (seconds - from) / (to - from)))
+                Some(here.point_towards(*there, (seconds - from) / (to - from)))
             }
-            (Some((at, last)), None) => (!self.leaves || seconds <= *at).then_some(*last),
-            (None, Some((_, first))) => (!self.arrives).then_some(*first),
+            (Some((at, last)), None) => (!self.disappears_at_last_point || seconds <= *at).then_some(*last),
+            (None, Some((_, first))) => (!self.appears_at_first_point).then_some(*first),
             (None, None) => None,
         }
     }
 
     /// Returns the trace for a station: UNIX seconds, latitude, longitude. Second 0 of the track is at
     /// `epoch`, in UNIX seconds. The trace begins long before, and does not end.
-    pub fn trace(&self, origin: &Origin, epoch: f64) -> String {
+    pub fn position_trace(&self, origin: &Origin, epoch: f64) -> String {
         let mut text = String::from("# seconds latitude longitude\n");
         let mut last = f64::NEG_INFINITY;
         let mut line = |seconds: f64, place: Option<Point>| {
@@ -112,20 +120,20 @@ impl Track {
                 return;
             }
             last = seconds;
-            let _ = match place.map(|place| origin.degrees(place)) {
+            let _ = match place.map(|place| origin.to_degrees(place)) {
                 Some((latitude, longitude)) => writeln!(text, "{seconds:.4} {latitude:.9} {longitude:.9}"),
                 None => writeln!(text, "{seconds:.4} lost"),
             };
         };
-        let (Some(first), Some(end)) = (self.points.first(), self.points.last()) else { return text };
-        line(epoch + first.0 - STAY, (!self.arrives).then_some(first.1));
-        for (seconds, place) in &self.points {
+        let (Some(first), Some(end)) = (self.waypoints.first(), self.waypoints.last()) else { return text };
+        line(epoch + first.0 - STAY_SECONDS, (!self.appears_at_first_point).then_some(first.1));
+        for (seconds, place) in &self.waypoints {
             line(epoch + seconds, Some(*place));
         }
         // 0.001 s is the smallest step that the digits in the trace can show.
-        let after = (!self.leaves).then_some(end.1);
+        let after = (!self.disappears_at_last_point).then_some(end.1);
         line(epoch + end.0 + 0.001, after);
-        line(epoch + end.0 + STAY, after);
+        line(epoch + end.0 + STAY_SECONDS, after);
         text
     }
 }
@@ -134,44 +142,54 @@ impl Track {
 mod tests {
     use super::*;
 
-    fn at(x: f64, y: f64) -> Point {
+    fn point_at(x: f64, y: f64) -> Point {
         Point { x, y }
     }
 
     #[test]
     fn node_moves_straight_between_waypoints() {
-        let track = Track::moving(vec![(2.0, at(0.0, 0.0)), (4.0, at(20.0, 10.0))]).expect("is good");
-        let places = [0.0, 2.0, 3.0, 4.0, 9.0].map(|t| track.at(t).expect("is there"));
-        assert_eq!(places, [at(0.0, 0.0), at(0.0, 0.0), at(10.0, 5.0), at(20.0, 10.0), at(20.0, 10.0)]);
-        assert_eq!(track.shifted(1.0, 2.0).at(3.0), Some(at(11.0, 7.0)));
-        assert_eq!(Track::fixed(at(1.0, 1.0)).at(-5.0), Some(at(1.0, 1.0)));
-        assert_eq!(Track::moving(vec![(2.0, at(0.0, 0.0)), (2.0, at(1.0, 0.0))]), None);
+        let track =
+            Track::moving(vec![(2.0, point_at(0.0, 0.0)), (4.0, point_at(20.0, 10.0))]).expect("is good");
+        let places = [0.0, 2.0, 3.0, 4.0, 9.0].map(|t| track.position_at(t).expect("is there"));
+        assert_eq!(
+            places,
+            [
+                point_at(0.0, 0.0),
+                point_at(0.0, 0.0),
+                point_at(10.0, 5.0),
+                point_at(20.0, 10.0),
+                point_at(20.0, 10.0)
+            ]
+        );
+        assert_eq!(track.shifted_in_space(1.0, 2.0).position_at(3.0), Some(point_at(11.0, 7.0)));
+        assert_eq!(Track::fixed_at(point_at(1.0, 1.0)).position_at(-5.0), Some(point_at(1.0, 1.0)));
+        assert_eq!(Track::moving(vec![(2.0, point_at(0.0, 0.0)), (2.0, point_at(1.0, 0.0))]), None);
         assert_eq!(Track::moving(vec![]), None);
     }
 
     /// If a file of another program is changed at random, the parser accepts it or refuses it with the line.
     #[test]
     fn mutated_movement_files_are_taken_or_refused_with_their_line() {
-        const FCD: &str = "<fcd-export>\n<timestep time=\"0.00\">\n<vehicle id=\"a\" x=\"10.00\" \
+        const FCD_FILE: &str = "<fcd-export>\n<timestep time=\"0.00\">\n<vehicle id=\"a\" x=\"10.00\" \
                            y=\"-1.60\"/>\n</timestep>\n<!-- <x> -->\n<timestep time=\"1.50\">\n<vehicle \
                            id=\"a\" x=\"23.90\" y=\"-1.60\"/>\n<person id=\"b\" x=\"0\" \
                            y=\"1.6\"/>\n</timestep>\n</fcd-export>\n";
-        const NS2: &str = "$node_(0) set X_ 100.0\n$node_(0) set Y_ 50\n\
+        const NS2_FILE: &str = "$node_(0) set X_ 100.0\n$node_(0) set Y_ 50\n\
             $ns_ at 2.0 \"$node_(0) setdest 200.0 50.0 10.0\"\n$ns_ at 5.0 \"$node_(0) setdest 130.0 90.0 \
             20.0\"\n";
-        const PIECES: [&str; 12] =
+        const INSERTED_PIECES: [&str; 12] =
             ["1e308", "-1e308", "NaN", "inf", "1e-308", "\"", "<", ">", "/", "-->", "4294967296", "\u{e9}"];
         let origin = Origin::new(48.8375, 2.1008);
         let mut rng = carnet_base::Rng::new(7);
         let mut below = |count: usize| usize::from(rng.u16()) % count.max(1);
         let mut taken = 0;
         for round in 0..20_000 {
-            let mut text = (if round % 2 == 0 { FCD } else { NS2 }).to_owned();
+            let mut text = (if round % 2 == 0 { FCD_FILE } else { NS2_FILE }).to_owned();
             for _ in 0..=below(3) {
                 let (from, length) = (below(text.len() + 1), below(6));
                 let to = (from + length).min(text.len());
                 if text.is_char_boundary(from) && text.is_char_boundary(to) {
-                    text.replace_range(from..to, PIECES[below(PIECES.len())]);
+                    text.replace_range(from..to, INSERTED_PIECES[below(INSERTED_PIECES.len())]);
                 }
             }
             let geo = (round % 4 == 0).then_some(&origin);
@@ -182,8 +200,8 @@ mod tests {
             match tracks {
                 Ok(tracks) => {
                     for track in tracks {
-                        let _anywhere = [0.0, 1.0, 1e9].map(|seconds| track.at(seconds));
-                        let trace = track.trace(&origin, 1_700_000_000.0);
+                        let _anywhere = [0.0, 1.0, 1e9].map(|seconds| track.position_at(seconds));
+                        let trace = track.position_trace(&origin, 1_700_000_000.0);
                         // The station refuses a place off the globe.
                         taken += usize::from(carnet_linux::position::trace::Trace::parse(&trace).is_ok());
                     }
@@ -198,24 +216,26 @@ mod tests {
 
     #[test]
     fn node_with_limited_presence_appears_and_disappears() {
-        let track = Track::visiting(vec![(2.0, at(0.0, 0.0)), (4.0, at(20.0, 0.0))]).expect("is good");
-        let places = [1.9, 2.0, 3.0, 4.0, 4.1].map(|t| track.at(t).map(|p| p.x));
+        let track =
+            Track::visiting(vec![(2.0, point_at(0.0, 0.0)), (4.0, point_at(20.0, 0.0))]).expect("is good");
+        let places = [1.9, 2.0, 3.0, 4.0, 4.1].map(|t| track.position_at(t).map(|p| p.x));
         assert_eq!(places, [None, Some(0.0), Some(10.0), Some(20.0), None]);
-        let track = Track::leaving(vec![(2.0, at(0.0, 0.0)), (4.0, at(20.0, 0.0))]).expect("is good");
-        let places = [-9.0, 2.0, 4.0, 4.1].map(|t| track.at(t).map(|p| p.x));
+        let track =
+            Track::leaving(vec![(2.0, point_at(0.0, 0.0)), (4.0, point_at(20.0, 0.0))]).expect("is good");
+        let places = [-9.0, 2.0, 4.0, 4.1].map(|t| track.position_at(t).map(|p| p.x));
         assert_eq!(places, [Some(0.0), Some(0.0), Some(20.0), None]);
-        let trace = track.trace(&Origin::new(48.8375, 2.1008), 1_700_000_000.0);
+        let trace = track.position_trace(&Origin::new(48.8375, 2.1008), 1_700_000_000.0);
         assert_eq!(trace.lines().filter(|line| line.ends_with("lost")).count(), 2, "{trace}");
-        let track = track.earlier(2.0);
-        assert_eq!([1.0, 2.1].map(|t| track.at(t).map(|p| p.x)), [Some(10.0), None]);
+        let track = track.shifted_earlier(2.0);
+        assert_eq!([1.0, 2.1].map(|t| track.position_at(t).map(|p| p.x)), [Some(10.0), None]);
     }
 
     #[test]
     fn exported_traces_have_degrees_and_unix_time() {
         let origin = Origin::new(48.8375, 2.1008);
-        let points = vec![(0.0, at(0.0, 0.0)), (10.0, at(0.0, 1000.0))];
+        let points = vec![(0.0, point_at(0.0, 0.0)), (10.0, point_at(0.0, 1000.0))];
         let lines = |track: Track| -> Vec<String> {
-            track.trace(&origin, 1_700_000_000.0).lines().map(str::to_owned).collect()
+            track.position_trace(&origin, 1_700_000_000.0).lines().map(str::to_owned).collect()
         };
         assert_eq!(
             lines(Track::moving(points.clone()).expect("is good")),
@@ -228,8 +248,12 @@ mod tests {
                 "1701000010.0000 48.846492273 2.100800000",
             ]
         );
-        let close =
-            vec![(0.0, at(0.0, 0.0)), (4.999_99, at(0.0, 9.0)), (5.0, at(0.0, 9.0)), (6.0, at(1.0, 9.0))];
+        let close = vec![
+            (0.0, point_at(0.0, 0.0)),
+            (4.999_99, point_at(0.0, 9.0)),
+            (5.0, point_at(0.0, 9.0)),
+            (6.0, point_at(1.0, 9.0)),
+        ];
         let close = lines(Track::moving(close).expect("is good"));
         assert_eq!(close.iter().filter(|l| l.starts_with("1700000005") || l.contains("4.9999")).count(), 1);
         let visitor = lines(Track::visiting(points).expect("is good"));

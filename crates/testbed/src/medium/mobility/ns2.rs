@@ -17,11 +17,11 @@ use crate::medium::geometry::Point;
 
 /// The movement of one node.
 #[derive(Debug, Default)]
-struct Node {
+struct MovingNode {
     x: f64,
     y: f64,
     /// The node's `setdest` commands: time, destination, speed.
-    orders: Vec<(f64, Point, f64)>,
+    movements: Vec<(f64, Point, f64)>,
 }
 
 /// Parses the text of a file and returns the track of each node, by its number.
@@ -29,7 +29,7 @@ struct Node {
 /// # Errors
 /// The error contains the line of the mistake.
 pub fn parse(text: &str) -> Result<BTreeMap<u32, Track>, TrackFileError> {
-    let mut nodes: BTreeMap<u32, Node> = BTreeMap::new();
+    let mut nodes: BTreeMap<u32, MovingNode> = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
         let content = line.split('#').next().unwrap_or_default().trim();
         let wrong =
@@ -38,8 +38,9 @@ pub fn parse(text: &str) -> Result<BTreeMap<u32, Track>, TrackFileError> {
             content.split(|c: char| c.is_whitespace() || c == '"').filter(|w| !w.is_empty()).collect();
         match words[..] {
             [node, "set", axis, value] if node.starts_with("$node_") => {
-                let value = real(value).ok_or_else(|| wrong("expected a number of metres"))?;
-                let node = nodes.entry(index(node).ok_or_else(|| wrong("expected $node_(N)"))?).or_default();
+                let value = parse_real(value).ok_or_else(|| wrong("expected a number of metres"))?;
+                let node =
+                    nodes.entry(parse_index(node).ok_or_else(|| wrong("expected $node_(N)"))?).or_default();
                 match axis {
                     "X_" => node.x = value,
                     "Y_" => node.y = value,
@@ -47,42 +48,44 @@ pub fn parse(text: &str) -> Result<BTreeMap<u32, Track>, TrackFileError> {
                 }
             }
             ["$ns_", "at", time, node, "setdest", x, y, speed] => {
-                let time = real(time).filter(|t| *t >= 0.0).ok_or_else(|| wrong("expected a time"))?;
-                let node = nodes.entry(index(node).ok_or_else(|| wrong("expected $node_(N)"))?).or_default();
-                let (Some(x), Some(y), Some(speed)) = (real(x), real(y), real(speed)) else {
+                let time = parse_real(time).filter(|t| *t >= 0.0).ok_or_else(|| wrong("expected a time"))?;
+                let node =
+                    nodes.entry(parse_index(node).ok_or_else(|| wrong("expected $node_(N)"))?).or_default();
+                let (Some(x), Some(y), Some(speed)) = (parse_real(x), parse_real(y), parse_real(speed))
+                else {
                     return Err(wrong("expected setdest X Y SPEED"));
                 };
                 if speed < 0.0 {
                     return Err(wrong("expected a speed of 0 or more"));
                 }
-                node.orders.push((time, Point { x, y }, speed));
+                node.movements.push((time, Point { x, y }, speed));
             }
             [_, "at", _, _, "setdest", ..] => return Err(wrong("expected setdest X Y SPEED")),
             _ => {}
         }
     }
-    Ok(nodes.into_iter().map(|(number, node)| (number, node.track())).collect())
+    Ok(nodes.into_iter().map(|(number, node)| (number, node.into_track())).collect())
 }
 
-impl Node {
-    fn track(mut self) -> Track {
-        self.orders.sort_by(|a, b| a.0.total_cmp(&b.0));
+impl MovingNode {
+    fn into_track(mut self) -> Track {
+        self.movements.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut place = Point { x: self.x, y: self.y };
         let mut points = vec![(0.0, place)];
         let mut go = |seconds: f64, place: Point| match points.last_mut() {
             Some(last) if last.0 >= seconds => *last = (last.0, place),
             _ => points.push((seconds, place)),
         };
-        for (n, (start, to, speed)) in self.orders.iter().enumerate() {
+        for (n, (start, to, speed)) in self.movements.iter().enumerate() {
             go(*start, place);
-            let distance = place.distance(*to);
+            let distance = place.distance_to(*to);
             if *speed == 0.0 || distance == 0.0 {
                 continue;
             }
             let arrival = start + distance / speed;
-            match self.orders.get(n + 1) {
+            match self.movements.get(n + 1) {
                 Some((next, ..)) if *next < arrival => {
-                    place = place.towards(*to, (next - start) / (arrival - start));
+                    place = place.point_towards(*to, (next - start) / (arrival - start));
                 }
                 _ => {
                     place = *to;
@@ -94,11 +97,11 @@ impl Node {
     }
 }
 
-fn real(text: &str) -> Option<f64> {
+fn parse_real(text: &str) -> Option<f64> {
     text.parse().ok().filter(|value: &f64| value.is_finite())
 }
 
-fn index(text: &str) -> Option<u32> {
+fn parse_index(text: &str) -> Option<u32> {
     text.strip_prefix("$node_(")?.strip_suffix(')')?.parse().ok()
 }
 
@@ -115,7 +118,7 @@ mod tests {
             $ns_ at 0.0 \"$node_(7) setdest 3 4 1\"\n";
         let tracks = parse(text).expect("is good");
         let places = [0.0, 2.0, 4.0, 5.0, 6.0, 7.0, 99.0].map(|t| {
-            let place = tracks[&0].at(t).expect("is there");
+            let place = tracks[&0].position_at(t).expect("is there");
             (place.x, place.y)
         });
         // At 5 s the node is at 130, 50, and turns to the north.
@@ -131,13 +134,13 @@ mod tests {
                 (130.0, 90.0)
             ]
         );
-        assert_eq!(tracks[&7].at(5.0), Some(Point { x: 3.0, y: 4.0 }));
+        assert_eq!(tracks[&7].position_at(5.0), Some(Point { x: 3.0, y: 4.0 }));
     }
 
     #[test]
     fn ns2_node_without_movement_stays() {
         let tracks = parse("$node_(1) set X_ 5\n$ns_ at 3 \"$node_(1) setdest 9 9 0\"\n").expect("is good");
-        assert_eq!(tracks[&1].at(10.0), Some(Point { x: 5.0, y: 0.0 }));
+        assert_eq!(tracks[&1].position_at(10.0), Some(Point { x: 5.0, y: 0.0 }));
     }
 
     #[test]
