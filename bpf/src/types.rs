@@ -5,8 +5,8 @@
 
 use crate::instructions::Elf;
 
-/// Offset of the length of the line numbers in the header of `.BTF.ext` (`struct btf_ext_header`): magic
-/// number, version, flags, length of the header, offset and length of the types of functions, offset.
+/// Offsets in the header of `.BTF.ext` (`struct btf_ext_header`): length of the header, then offset and
+/// length of the line numbers.
 const HEADER_LENGTH: usize = 4;
 const LINES_OFFSET: usize = 16;
 const LINES_LENGTH: usize = 20;

@@ -7,7 +7,7 @@
 //! payload decides to which address the home agent sends.
 //!
 //! * **Paths.** A mobile router has one session for each of its addresses and each home agent. The number in
-//!   the handshake is the place of the address in a table of 15; the address that was unused for the longest
+//!   the handshake is the place of the address in a table of 15. The address that was unused for the longest
 //!   time loses its place.
 //! * **IPv6 outside** uses the tunnel device, as packets in the clear do. **IPv4 outside** uses the tunnel
 //!   sockets.
@@ -38,14 +38,14 @@ pub use layer::Sessions;
 /// Whether this program has encrypted sessions.
 pub const SESSIONS: bool = cfg!(feature = "wireguard");
 
-/// What a received packet or datagram was.
+/// Kind of a received packet or datagram.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// It is not for a session, and the station handles it.
+    /// The packet or datagram is not for a session, and the station handles it.
     Foreign,
     /// The buffer has the packet that came out of a session.
     Packet(FromSession),
-    /// It is consumed: a message of the protocol, or dropped.
+    /// The datagram was a message of the protocol, or the engine has dropped it.
     Consumed,
 }
 

@@ -796,8 +796,8 @@ impl Sessions {
         self.wire.prepend(&header.emit())
     }
 
-    /// Returns the flow label of the outer packets between two addresses: a keyed hash that others cannot
-    /// guess, so an ICMPv6 error with it quotes a packet of this station.
+    /// Returns the flow label of the outer packets between two addresses. Others cannot guess this keyed
+    /// hash. So an ICMPv6 error with it quotes a packet of this station.
     fn label(&self, source: Ipv6Addr, destination: Ipv6Addr) -> u32 {
         (self.labels.hash_one((source, destination)) & 0xf_ffff) as u32
     }

@@ -421,11 +421,11 @@ fn road_works_event(number: u16, sub_cause: u8, detected_ago_s: u64, validity_s:
     let position = json!({"latitude": 488_375_000, "longitude": 21_062_500, "altitude": 800_001});
     let detection = its_timestamp() - 1000 * detected_ago_s;
     let management = json!({"action_id": {"originating_station_id": 999, "sequence_number": number},
-        "detection_time": detection, "reference_time": its_timestamp(), "event_position": position, "relevance_dis\
-            tance": 4,
+        "detection_time": detection, "reference_time": its_timestamp(), "event_position": position,
+        "relevance_distance": 4,
         "validity_duration": validity_s});
-    json!({"type": "denm", "origin": "global_application", "version": "1.1.3", "source_uuid": "centre", "time\
-        stamp": 0,
+    json!({"type": "denm", "origin": "global_application", "version": "1.1.3", "source_uuid": "centre",
+        "timestamp": 0,
         "message": {"protocol_version": 2, "station_id": 999, "management_container": management,
         "situation_container": {"event_type": {"cause": 3, "subcause": sub_cause}}}})
 }

@@ -55,7 +55,7 @@ impl Origin {
     }
 
     /// Returns latitude and longitude of a place.
-    pub fn to_degrees(&self, place: Point) -> (f64, f64) {
+    pub fn to_degrees(self, place: Point) -> (f64, f64) {
         (
             self.latitude + place.y / self.metres_per_degree_north,
             self.longitude + place.x / self.metres_per_degree_east,

@@ -1,5 +1,5 @@
-//! The Mobility Header, its messages and its options (RFC 6275 6.1 and 6.2, RFC 3963 4, RFC 4283, RFC
-//! 4285, RFC 5094, RFC 5648 4, RFC 6088).
+//! The Mobility Header, its messages and its options (RFC 6275 6.1 and 6.2, RFC 3963 4, RFC 4283, RFC 4285).
+//! Further options are those of RFC 5094, RFC 5648 4 and RFC 6088.
 //!
 //! To read a message, call [`MobilityHeader::parse_verified`] (or `parse` and `verify_checksum`) and
 //! [`MobilityHeader::message`], then read the message's [`Options`]. To write a message, use a [`Builder`],
