@@ -69,6 +69,7 @@ fn main() {
         }
         types::remove_line_numbers(&mut octets)
             .unwrap_or_else(|| panic!("no types of functions in {}", object.display()));
+        fs::write(&object, &octets).expect("the folder for results");
         fs::write(object.with_extension("packed"), packed::pack(&octets)).expect("the folder for results");
     }
 }

@@ -49,7 +49,7 @@ pub fn run_transfer(
     transfer_to(world, CORRESPONDENT_ADDRESS, task)
 }
 
-/// Makes a transfer as [`transfer`] does, with this address of the correspondent node.
+/// Makes a transfer as [`run_transfer`] does, with this address of the correspondent node.
 pub fn transfer_to(
     world: &TestNetwork,
     address: &str,

@@ -19,6 +19,10 @@
 //!   has accepted.
 //!
 //! Left out: nesting, direct routes, fleets, the kernel engine, TLS, and the change of keys without a pause.
+#![cfg_attr(
+    not(feature = "wireguard"),
+    allow(dead_code, reason = "without the feature no packet is of a session")
+)]
 
 #[cfg(not(feature = "wireguard"))]
 mod absent;

@@ -42,7 +42,7 @@ pub fn spawn_in_node<T: Send + 'static>(
     })
 }
 
-/// Waits for a thread of [`thread`].
+/// Waits for a thread of [`spawn_in_node`].
 pub fn join_thread<T>(thread: JoinHandle<anyhow::Result<T>>) -> anyhow::Result<T> {
     thread.join().map_err(|_| anyhow!("bug: a thread of the benchmark panicked"))?
 }

@@ -5,7 +5,7 @@
 //! socket sends frames in batches when they are due in the model, and does not receive its own frames. A
 //! thread runs the model of all links, and sleeps until a link has a frame to deliver or the next step of its
 //! trace. The thread passes signal strengths to another thread, which writes them to the files that stations
-//! read ([`signals`]). If the thread is late, the model still computes with the exact times. Only the
+//! read ([`signal_folder`]). If the thread is late, the model still computes with the exact times. Only the
 //! delivery is late, and the module counts the delay.
 //!
 //! An end loses its carrier when the lab sets its port down.

@@ -26,13 +26,13 @@ pub fn random_bits(seed: u64, matter: DecisionKind, about: &[u64]) -> u64 {
     about.iter().fold(start, |state, word| mix_bits(state ^ mix_bits(*word)))
 }
 
-/// Returns a random number from 0 to below 1, determined as by [`draw`].
+/// Returns a random number from 0 to below 1, determined as by [`random_bits`].
 pub fn uniform_draw(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
     (random_bits(seed, matter, about) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
 /// Returns a random number of the normal distribution with mean 0 and deviation 1 (Box and Muller),
-/// determined as by [`draw`].
+/// determined as by [`random_bits`].
 pub fn normal_draw(seed: u64, matter: DecisionKind, about: &[u64]) -> f64 {
     let bits = random_bits(seed, matter, about);
     // The radius is never 0, because 0 has no logarithm.
