@@ -147,7 +147,7 @@ fn doors_are_shut_before_anything_else_and_closed_without_packet_filter() {
         }
     }
     let rules = set.iter().take_while(|entry| matches!(entry.key(), Key::PacketRule(_))).count();
-    assert_eq!(rules, 4, "{set:?}");
+    assert_eq!(rules, 7, "three source checks and the rules of one door: {set:?}");
     assert!(!set[rules..].iter().any(|entry| matches!(entry.key(), Key::PacketRule(_))), "{set:?}");
 
     // Returns the networks that rules make unreachable. Without a packet filter in the kernel, this is the

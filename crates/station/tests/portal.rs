@@ -157,9 +157,11 @@ fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
     assert_eq!(bench.routing(), expected.map(|(rule, from, table)| format!("{rule} i0 {from} {table}")));
     assert!(bench.forwards_ipv4_of_uplinks());
     let rules = bench.packet_rules();
-    // Only packets with the MAC address get the mark.
-    let marks =
-        |rule: &&PacketRule| matches!(rule.verdict, Verdict::SetMark(mark) if mark.value == PORTAL_MARK);
+    // Only packets with the MAC address get the mark, and answers of their connections.
+    let marks = |rule: &&PacketRule| {
+        matches!(rule.verdict, Verdict::SetMark(mark) if mark.value == PORTAL_MARK)
+            && rule.packets.connection_mark.is_none()
+    };
     let marking: Vec<_> = rules.iter().filter(marks).collect();
     assert_eq!(marking.len(), 6, "two families, each with all packets and with queries by TCP and UDP");
     for rule in marking {

@@ -157,11 +157,11 @@ mod tests {
     #[test]
     fn fcd_errors_name_the_line() {
         for (from, to, line, message) in [
-            ("x=\"23.90\"", "x=\"far\"", 9, "x is \"far\", expected a number"),
-            ("id=\"v1\"", "id=\"v0\"", 10, "vehicle \"v0\" occurs twice in one timestep"),
-            ("time=\"2.00\"", "time=\"1.00\"", 8, "time 1 is not later than the time before it"),
+            ("x=\"23.90\"", "x=\"far\"", 10, "x is \"far\", expected a number"),
+            ("id=\"v1\"", "id=\"v0\"", 12, "vehicle \"v0\" occurs twice in one timestep"),
+            ("time=\"2.00\"", "time=\"1.00\"", 9, "time 1 is not later than the time before it"),
             ("<timestep time=\"1.00\">", "<timestep>", 5, "no attribute time"),
-            ("</fcd-export>\n", "<vehicle", 12, "a tag without end"),
+            ("</fcd-export>\n", "<vehicle", 15, "a tag without end"),
         ] {
             assert!(FCD_FILE.contains(from));
             let mistake = parse(&FCD_FILE.replacen(from, to, 1), None).expect_err("is bad");
