@@ -14,7 +14,7 @@ use nix::unistd::Pid;
 use super::results::Subject;
 use carnet_bench::path::Path;
 use carnet_bench::world::{
-    CARE_OF_ADDRESS, CORRESPONDENT_ADDRESS, HOME_AGENT_ADDRESS, Programs, TestNetwork,
+    CARE_OF_ADDRESS, CN_IPV4, CORRESPONDENT_ADDRESS, HOME_AGENT_ADDRESS, Programs, TestNetwork,
 };
 use carnet_testbed::clock::{self, MILLISECOND, SECOND};
 use carnet_testbed::isolate::{Interrupted, has_to_stop};
@@ -33,8 +33,6 @@ pub const ROUTER_SERIES: &str = "router";
 /// Name of a subject that is not carnet.
 pub const GIVEN_COMMANDS: &str = "the given commands";
 
-/// The correspondent's IPv4 address.
-const CORRESPONDENT_IPV4_ADDRESS: &str = "192.0.2.2";
 /// Longest time in seconds within which the given commands must set up the tunnel.
 const START_TIMEOUT_SECONDS: u64 = 30;
 
@@ -76,7 +74,6 @@ impl Routers {
     /// Builds both networks.
     pub fn build(contender: &ImplementationUnderTest, programs: &Programs) -> anyhow::Result<Routers> {
         let plain = TestNetwork::build("plain", Path::Plain, Path::Plain, programs)?;
-        configure_ipv4(&plain)?;
         let (subject, about) = match contender {
             ImplementationUnderTest::Commands { mr, ha } => {
                 let about =
@@ -107,7 +104,7 @@ impl Routers {
             ends(SUBJECT_SERIES, &self.subject_network, CORRESPONDENT_ADDRESS),
         ];
         if ipv4 {
-            all.insert(0, ends(IPV4_SERIES, &self.plain_network, CORRESPONDENT_IPV4_ADDRESS));
+            all.insert(0, ends(IPV4_SERIES, &self.plain_network, CN_IPV4));
         }
         all
     }
@@ -287,29 +284,6 @@ fn command_environment(role: &str) -> Vec<(&'static str, String)> {
         ("EVAL_CORRESPONDENTS", "2001:db8:c::/64"),
     ];
     own.into_iter().chain(known).map(|(key, value)| (key, value.to_owned())).collect()
-}
-
-/// Sets IPv4 addresses and routes from end to end.
-fn configure_ipv4(world: &TestNetwork) -> anyhow::Result<()> {
-    let commands = [
-        ("mnn", "addr add 10.0.1.2/24 dev m0\nroute add default via 10.0.1.1\n"),
-        ("mr", "addr add 10.0.1.1/24 dev i0\naddr add 10.0.2.2/24 dev e0\nroute add default via 10.0.2.1\n"),
-        (
-            "ha",
-            "addr add 10.0.2.1/24 dev f0\naddr add 192.0.2.1/24 dev h0\nroute add 10.0.1.0/24 via 10.0.2.2\n",
-        ),
-        ("cn", "addr add 192.0.2.2/24 dev c0\nroute add default via 192.0.2.1\n"),
-    ];
-    for (role, commands) in commands {
-        topology::run_ip_batch_of_family("-4", Some(&world.node_name(role)), commands)?;
-    }
-    for role in ["mr", "ha"] {
-        run_for_output(
-            command_in_node(&world.node_name(role), "sh")
-                .args(["-ec", "echo 1 > /proc/sys/net/ipv4/ip_forward"]),
-        )?;
-    }
-    Ok(())
 }
 
 /// Returns the folder of the scenario whose testbed has two vehicles with `hops` hops between them.

@@ -287,7 +287,7 @@ pub fn run_ip_batch_of_family(family: &str, node: Option<&str>, commands: &str) 
         .nth(1)
         .and_then(|n| n.trim().parse::<usize>().ok())
         .and_then(|n| commands.lines().nth(n - 1))
-        .map_or(String::new(), |l| format!(" at `ip -6 {l}`"));
+        .map_or(String::new(), |l| format!(" at `ip {family} {l}`"));
     let place = node.map_or(String::new(), |n| format!(" in node {n}"));
     bail!("building the testbed failed{place}{line}: {}", said.lines().next().unwrap_or("").trim());
 }
