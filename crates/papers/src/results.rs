@@ -30,6 +30,7 @@ pub struct Results {
     /// Load averages before the run.
     pub load_before: [f64; 3],
     /// Shares of all cores that other programs, and a hypervisor's other guests, used during the run.
+    #[serde(rename = "others")]
     pub core_shares_of_others: [f64; 2],
     /// Reasons why the figures are not reliable; empty for a quiet machine.
     pub disturbed: Vec<String>,
@@ -38,8 +39,10 @@ pub struct Results {
     /// Names of the papers.
     pub papers: Vec<String>,
     /// Measured samples.
+    #[serde(rename = "samples")]
     pub curve_points: Vec<CurvePoint>,
     /// Experiments that were left out, each with the reason.
+    #[serde(rename = "left_out")]
     pub omitted_experiments: Vec<OmittedExperiment>,
     /// Measurements without a value. Absent in files of earlier versions.
     #[serde(default)]
@@ -73,6 +76,7 @@ pub struct CurvePoint {
     /// Name of the curve: `plain`, `ipv4`, `subject`, `router`.
     pub series: String,
     /// Text of the second variable's value.
+    #[serde(rename = "with")]
     pub second_variable: Option<String>,
     /// Place on the axis.
     pub x: Option<f64>,
@@ -93,6 +97,7 @@ pub struct OmittedExperiment {
     /// Name of the experiment.
     pub experiment: String,
     /// Reason why the experiment was left out.
+    #[serde(rename = "why")]
     pub reason: String,
 }
 
@@ -107,14 +112,17 @@ pub struct Failure {
     /// Name of the curve, as in [`CurvePoint`].
     pub series: String,
     /// Value of the experiment's second variable; `None` if the experiment has one variable only.
+    #[serde(rename = "with")]
     pub second_variable: Option<String>,
     /// Place on the axis, as in [`CurvePoint`].
     pub x: Option<f64>,
     /// Quantity without a value; `None` for all quantities.
     pub quantity: Option<String>,
     /// Number of the repetition, from 0.
+    #[serde(rename = "round")]
     pub repetition: usize,
     /// Reason: the error output of the program.
+    #[serde(rename = "said")]
     pub error_message: String,
 }
 

@@ -27,8 +27,10 @@ pub struct Trace {
     /// Sender of the ping, in words.
     pub label: String,
     /// Time of each request, in seconds from the begin of the timetable.
+    #[serde(rename = "at_s")]
     pub sent_at_s: Vec<f64>,
     /// Round trip of each request in milliseconds; `null` for a lost request.
+    #[serde(rename = "ms")]
     pub round_trip_ms: Vec<Option<f64>>,
     /// Moves of the traffic to another uplink.
     pub moves: Vec<UplinkMove>,
@@ -40,6 +42,7 @@ pub struct UplinkMove {
     /// Time in seconds from the begin of the timetable.
     pub at_s: f64,
     /// Kind of the link to which the traffic moved.
+    #[serde(rename = "to")]
     pub new_uplink: String,
 }
 

@@ -60,10 +60,13 @@ pub struct ProbeArgs {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ProbeEndResult {
     /// Sending time of each packet, by sequence number.
+    #[serde(rename = "sent")]
     pub send_times: Vec<u64>,
     /// Packets that the kernel refused to send.
+    #[serde(rename = "refused")]
     pub refused_packets: u64,
     /// Sequence number and time of arrival of the other end's packets.
+    #[serde(rename = "received")]
     pub received_packets: Vec<(u64, u64)>,
 }
 

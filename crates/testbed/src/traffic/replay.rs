@@ -42,8 +42,10 @@ pub struct ReplayArgs {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplayCounts {
     /// Number of frames that the attacker received.
+    #[serde(rename = "heard")]
     pub heard_frames: u64,
     /// Number of frames that the attacker sent.
+    #[serde(rename = "sent")]
     pub sent_frames: u64,
 }
 

@@ -21,22 +21,29 @@ pub struct PacketFlow {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct FlowStats {
     /// Number of packets sent.
+    #[serde(rename = "sent")]
     pub sent_packets: u64,
     /// Number of sent packets that never arrived.
+    #[serde(rename = "lost")]
     pub lost_packets: u64,
     /// Number of repeated arrivals of a packet.
+    #[serde(rename = "duplicated")]
     pub duplicated_packets: u64,
     /// Number of packets that arrived after a packet that was sent later (RFC 4737 3, singleton reordering).
+    #[serde(rename = "reordered")]
     pub reordered_packets: u64,
     /// Reordering extent: the longest time by which a packet was sent before another one that overtook it, in
     /// nanoseconds. If two paths with different delays cause the reordering, it is at least the difference of
     /// the delays (RFC 4737 4.3, late time).
+    #[serde(rename = "reordered_by")]
     pub longest_reordering_time: u64,
     /// Longest time without an arrival in nanoseconds, between the sending of the first packet and of the
     /// last one. A single late packet is not an outage: it counts as delay and as reordered.
+    #[serde(rename = "outage")]
     pub longest_outage: u64,
     /// One-way delays of the first arrivals, in nanoseconds, ascending.
     #[serde(skip)]
+    #[serde(rename = "delays")]
     pub sorted_delays: Vec<u64>,
 }
 
