@@ -193,8 +193,12 @@ pub fn directory(of: &Path) -> &Path {
     of.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Replaces a small file. After a crash the name has the old or the new content, complete.
-pub(crate) fn replace(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result<()> {
+/// Replaces a small file. After a crash the name has the old or the new content, complete. Only the owner may
+/// read a new file.
+///
+/// # Errors
+/// Returns the kernel's error. The old file then stays.
+pub fn replace(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension("new");
     let file = disk.create(&temporary)?;
     file.set_len(0)?;

@@ -143,7 +143,9 @@ pub struct Sessions {
     reassembler: Reassembler,
     identification: u32,
     labels: RandomState,
+    /// Room for the payload of a received datagram, and the payload's length.
     payload: Vec<u8>,
+    payload_length: usize,
     scratch: Vec<u8>,
     wire: PacketBuffer,
     state: StateFile,
@@ -191,6 +193,7 @@ impl Sessions {
             identification: u32::from_le_bytes([seed[0], seed[1], seed[2], seed[3]]).rotate_left(7),
             labels: RandomState::new(),
             payload: vec![0; MAX_DATAGRAM],
+            payload_length: 0,
             scratch: vec![0; MAX_DATAGRAM],
             wire: PacketBuffer::new(),
             state,
@@ -310,9 +313,21 @@ impl Sessions {
             .collect()
     }
 
-    /// Handles a packet from the tunnel device.
+    /// Handles a packet from the tunnel device, which the buffer has.
     pub fn receive_packet(&mut self, now: Time, buffer: &mut PacketBuffer) -> Arrival {
-        let packet = buffer.as_slice();
+        let arrival = self.open_packet(now, buffer.as_slice());
+        self.take_payload(&arrival, buffer);
+        arrival
+    }
+
+    /// Puts the payload that came out of a session into the buffer, in place of the datagram.
+    fn take_payload(&self, arrival: &Arrival, buffer: &mut PacketBuffer) {
+        if matches!(arrival, Arrival::Packet(_)) {
+            buffer.copy_from(self.payload.get(..self.payload_length).unwrap_or_default());
+        }
+    }
+
+    fn open_packet(&mut self, now: Time, packet: &[u8]) -> Arrival {
         let Ok((header, payload)) = Header::parse_packet(packet) else { return Arrival::Foreign };
         let is_ours = self.agent.is_some_and(|agent| agent.address == header.destination)
             || self.home_agents.iter().any(|agent| agent.address == header.source);
@@ -320,10 +335,7 @@ impl Sessions {
             return Arrival::Foreign;
         }
         match header.next_header {
-            protocol::UDP => {
-                let payload = payload.to_vec();
-                self.receive_udp(now, &header, &payload, buffer)
-            }
+            protocol::UDP => self.open_udp(now, &header, payload),
             protocol::FRAGMENT => {
                 let Ok(fragment) = FragmentHeader::parse(payload) else { return Arrival::Foreign };
                 if fragment.next_header != protocol::UDP {
@@ -334,7 +346,7 @@ impl Sessions {
                 let whole = self.reassembler.handle(now, &header, &fragment, content, stranger);
                 let Ok(Some(whole)) = whole else { return Arrival::Consumed };
                 match Header::parse_packet(&whole) {
-                    Ok((header, payload)) => match self.receive_udp(now, &header, payload, buffer) {
+                    Ok((header, payload)) => match self.open_udp(now, &header, payload) {
                         Arrival::Foreign => Arrival::Consumed,
                         arrival => arrival,
                     },
@@ -351,13 +363,7 @@ impl Sessions {
             || self.slots.iter().any(|slot| slot.local == Endpoint::Ipv6(header.destination))
     }
 
-    fn receive_udp(
-        &mut self,
-        now: Time,
-        header: &Header,
-        datagram: &[u8],
-        buffer: &mut PacketBuffer,
-    ) -> Arrival {
+    fn open_udp(&mut self, now: Time, header: &Header, datagram: &[u8]) -> Arrival {
         let Some((&[a, b, c, d, e, f, _, _], octets)) = datagram.split_first_chunk::<UDP_LEN>() else {
             return Arrival::Foreign;
         };
@@ -371,58 +377,69 @@ impl Sessions {
         });
         if is_agent {
             let route = Route { socket: AGENT_IPV6, remote };
-            return self.receive(now, route, ends, header.traffic_class, octets, buffer);
+            return self.open(now, route, ends, header.traffic_class, octets);
         }
         if to != UDP_PORT {
             return Arrival::Foreign;
         }
-        self.receive_at_router(now, ends, remote, header.traffic_class, octets, buffer)
+        self.open_at_router(now, ends, remote, header.traffic_class, octets)
     }
 
     /// Handles a datagram from a tunnel socket, which the buffer has.
     pub fn receive_datagram(
         &mut self,
         now: Time,
-        (local, remote): (Endpoint, Endpoint),
+        ends: (Endpoint, Endpoint),
         traffic_class: u8,
         buffer: &mut PacketBuffer,
     ) -> Arrival {
+        let arrival = self.open_datagram(now, ends, traffic_class, buffer.as_slice());
+        self.take_payload(&arrival, buffer);
+        arrival
+    }
+
+    fn open_datagram(
+        &mut self,
+        now: Time,
+        (local, remote): (Endpoint, Endpoint),
+        traffic_class: u8,
+        octets: &[u8],
+    ) -> Arrival {
         let (Endpoint::Udp(here), Endpoint::Udp(there)) = (local, remote) else { return Arrival::Foreign };
-        let octets = buffer.as_slice().to_vec();
         if self.agent_socket() == Some(here) {
             let route = Route { socket: AGENT_IPV4, remote: there.into() };
-            return self.receive(now, route, (local, remote), traffic_class, &octets, buffer);
+            return self.open(now, route, (local, remote), traffic_class, octets);
         }
         let of_session = |agent: &HomeAgent| agent.ipv4 == Some(*there.ip()) && agent.port == there.port();
         if !self.home_agents.iter().any(of_session) {
             return Arrival::Foreign;
         }
         let ends = (local, Endpoint::Udp(SocketAddrV4::new(*there.ip(), UDP_PORT)));
-        self.receive_at_router(now, ends, there.into(), traffic_class, &octets, buffer)
+        self.open_at_router(now, ends, there.into(), traffic_class, octets)
     }
 
-    fn receive_at_router(
+    fn open_at_router(
         &mut self,
         now: Time,
         ends: (Endpoint, Endpoint),
         remote: SocketAddr,
         traffic_class: u8,
         octets: &[u8],
-        buffer: &mut PacketBuffer,
     ) -> Arrival {
         let slot = self.slots.iter().find(|slot| slot.local == ends.0 && slot.remote == remote);
         let Some(socket) = slot.map(|slot| slot.socket) else { return Arrival::Consumed };
-        self.receive(now, Route { socket, remote }, ends, traffic_class, octets, buffer)
+        self.open(now, Route { socket, remote }, ends, traffic_class, octets)
     }
 
-    fn receive(
+    /// Opens a datagram. For [`Arrival::Packet`], the first `payload_length` octets of `payload` have the
+    /// packet.
+    fn open(
         &mut self,
         now: Time,
         route: Route,
         ends: (Endpoint, Endpoint),
         traffic_class: u8,
         octets: &[u8],
-        buffer: &mut PacketBuffer,
     ) -> Arrival {
         let (path, length) = match self.engine.receive(now, route, octets, &mut self.payload) {
             Received::Payload { path, payload } => (path, payload.len()),
@@ -456,8 +473,7 @@ impl Sessions {
             }
             None => self.learn(now, path, route, ends.1),
         }
-        let payload = self.payload.get(..length).unwrap_or_default();
-        buffer.copy_from(payload);
+        self.payload_length = length;
         Arrival::Packet(FromSession { session, ends, traffic_class })
     }
 

@@ -6,11 +6,11 @@
 //!   writes them once a minute, and when it stops.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use carnet_base::Time;
+use carnet_linux::disk::{self, Files};
 use carnet_wireguard::{Path, PathNumber, PeerId, PublicKey, Timestamp};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -93,13 +93,8 @@ impl StateFile {
     pub(super) fn store(&mut self) {
         self.changed = None;
         let Some(path) = &self.path else { return };
-        let temporary = path.with_extension("sessions.new");
-        let written = serde_json::to_vec(&self.content).map_err(std::io::Error::from).and_then(|octets| {
-            let mut file = std::fs::File::create(&temporary)?;
-            file.write_all(&octets)?;
-            file.sync_data()?;
-            std::fs::rename(&temporary, path)
-        });
+        let octets = serde_json::to_vec(&self.content).map_err(std::io::Error::from);
+        let written = octets.and_then(|octets| disk::replace(&Files, path, &octets));
         if let Err(error) = &written
             && !self.has_failed
         {
