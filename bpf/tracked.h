@@ -69,34 +69,36 @@ inline_always __u32 find_filter(struct flow *flow, __u32 ifindex)
 }
 
 /* Returns 1 plus the direction of a packet in its connection; 0 if the kernel must see the packet. With
- * `keeps` it sets the timeout of the connection. `is_skb` says that `ctx` is a socket buffer. Expressions
- * without branches save the verifier work. */
+ * `keeps` it sets the timeout of the connection. `is_skb` says that `ctx` is a socket buffer. */
 inline_always __u32 find_connection(void *ctx, const struct passage *passage, __u32 timeout, const int keeps,
 				    const int is_skb)
 {
 	struct conntrack_options options = { .namespace = -1, .protocol = passage->protocol };
-	const __u32 *source = passage->source.word, *destination = passage->destination.word;
-	__u32 is_ipv4 = passage->protocol / INSIDE_IPV4 & 1, is_udp = passage->protocol / 16 & 1;
-	__u32 ipv4 = -is_ipv4, found = 0, wrong;
-	/* The size selects the address family. */
+	__u8 next_header = passage->protocol;
 	struct bpf_sock_tuple tuple;
-	__u32 size = sizeof tuple.ipv6 - is_ipv4 * (sizeof tuple.ipv6 - sizeof tuple.ipv4);
+	/* The size selects the address family. */
+	__u32 size = sizeof tuple.ipv6, found = 0, status;
 	struct nf_conn *connection;
 
-	tuple.ipv6.saddr[0] = (source[0] & ~ipv4) | (source[3] & ipv4);
-	tuple.ipv6.saddr[1] = (source[1] & ~ipv4) | (destination[3] & ipv4);
-	tuple.ipv6.saddr[2] = (source[2] & ~ipv4) | (passage->ports & ipv4);
-	tuple.ipv6.saddr[3] = source[3];
-	copy_words(&tuple.ipv6.daddr, destination, 16);
-	*(__u32 *)&tuple.ipv6.sport = passage->ports;
+	if (passage->protocol & INSIDE_IPV4) {
+		tuple.ipv4.saddr = passage->source.word[3];
+		tuple.ipv4.daddr = passage->destination.word[3];
+		*(word *)&tuple.ipv4.sport = passage->ports;
+		size = sizeof tuple.ipv4;
+	} else {
+		copy_words(&tuple.ipv6.saddr, &passage->source, 16);
+		copy_words(&tuple.ipv6.daddr, &passage->destination, 16);
+		*(word *)&tuple.ipv6.sport = passage->ports;
+	}
 	connection = is_skb ? bpf_skb_ct_lookup(ctx, &tuple, size, &options, sizeof options) :
 			      bpf_xdp_ct_lookup(ctx, &tuple, size, &options, sizeof options);
 	if (!connection)
 		return 0;
-	wrong = *(const volatile __u32 *)((const char *)connection + STATUS_OFFSET);
-	wrong = (wrong & (STATUS_ASSURED | STATUS_CONFIRMED | STATUS_KERNEL)) ^ (STATUS_ASSURED | STATUS_CONFIRMED);
-	wrong |= (*((const volatile __u8 *)connection + TCP_STATE_OFFSET) ^ TCP_ESTABLISHED) & (is_udp - 1);
-	if (!wrong) {
+	status = *(const volatile __u32 *)((const char *)connection + STATUS_OFFSET);
+	status &= STATUS_ASSURED | STATUS_CONFIRMED | STATUS_KERNEL;
+	if (status == (STATUS_ASSURED | STATUS_CONFIRMED) &&
+	    (next_header == PROTOCOL_UDP ||
+	     *((const volatile __u8 *)connection + TCP_STATE_OFFSET) == TCP_ESTABLISHED)) {
 		found = 1 + options.direction;
 		if (keeps)
 			bpf_ct_change_timeout(connection, timeout);
@@ -109,10 +111,11 @@ inline_always __u32 find_connection(void *ctx, const struct passage *passage, __
  * end of a TCP connection sends, that is the shorter timeout. */
 inline_always __u32 timeout_of(const struct passage *passage, __u32 now)
 {
-	__u32 udp = -(passage->protocol / 16 & 1), both = 0;
 	struct passage back;
 	const struct passed *passed;
 
+	if ((passage->protocol & 0xff) == PROTOCOL_UDP)
+		return RULESET.udp_timeout;
 	back.source = passage->destination;
 	back.destination = passage->source;
 	back.ports = passage->ports << 16 | passage->ports >> 16;
@@ -121,9 +124,8 @@ inline_always __u32 timeout_of(const struct passage *passage, __u32 now)
 	back.departure = passage->arrival;
 	passed = bpf_map_lookup_elem(&PASSED, &back);
 	if (passed && now - passed->seen < BOTH_ENDS_TICKS)
-		both = -1;
-	return (RULESET.udp_timeout & udp) |
-	       (((RULESET.tcp_timeout & both) | (RULESET.unacknowledged_timeout & ~both)) & ~udp);
+		return RULESET.tcp_timeout;
+	return RULESET.unacknowledged_timeout;
 }
 
 inline_always int is_trackable(__u32 protocol)
