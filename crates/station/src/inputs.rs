@@ -8,6 +8,7 @@ use carnet_geonet::ReceivedFrame;
 use carnet_geonet::ipv6_adaptation::HostFrame;
 use carnet_geonet::multicast::LanPacket;
 use carnet_mobility::SessionPeer;
+use carnet_nemo::Nemo;
 use carnet_nemo::forwarding::forwarder::Verdict;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_nemo::input::Arrival;
@@ -258,14 +259,7 @@ impl Station {
     /// [`Verdict::Encapsulate`] it holds the packet that the caller sends by a socket. Further outputs may
     /// wait in [`Self::poll_output`].
     pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
-        self.assert_drained();
-        let (nemo, in_range) = self.nemo_in_range();
-        let at = Arrival { now, wall, in_range: in_range.as_stations(), session: None };
-        let verdict = nemo.handle_packet(at, buffer);
-        if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
-            self.flush(now, wall);
-        }
-        verdict
+        self.pass_packet(now, wall, None, |nemo, at| nemo.handle_packet(at, buffer))
     }
 
     /// Handles an IPv6 packet that arrived at `ends.0` from `ends.1` inside IPv4 or UDP. `traffic_class` is
@@ -278,14 +272,7 @@ impl Station {
         traffic_class: u8,
         buffer: &mut PacketBuffer,
     ) -> Verdict {
-        self.assert_drained();
-        let (nemo, in_range) = self.nemo_in_range();
-        let at = Arrival { now, wall, in_range: in_range.as_stations(), session: None };
-        let verdict = nemo.handle_datagram(at, ends, traffic_class, buffer);
-        if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
-            self.flush(now, wall);
-        }
-        verdict
+        self.pass_packet(now, wall, None, |nemo, at| nemo.handle_datagram(at, ends, traffic_class, buffer))
     }
 
     /// Handles a packet that came out of the encrypted session of a remote key. `ends` are the tunnel ends by
@@ -299,10 +286,23 @@ impl Station {
         traffic_class: u8,
         buffer: &mut PacketBuffer,
     ) -> Verdict {
+        self.pass_packet(now, wall, Some(session), |nemo, at| {
+            nemo.handle_session_packet(at, ends, traffic_class, buffer)
+        })
+    }
+
+    /// Passes a packet to the NEMO plane, and the outputs on if the verdict leaves nothing for the caller to
+    /// send. `session` is the encrypted session out of which the packet came.
+    fn pass_packet(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        session: Option<SessionPeer>,
+        handle: impl FnOnce(&mut Nemo, Arrival<'_>) -> Verdict,
+    ) -> Verdict {
         self.assert_drained();
         let (nemo, in_range) = self.nemo_in_range();
-        let at = Arrival { now, wall, in_range: in_range.as_stations(), session: Some(session) };
-        let verdict = nemo.handle_session_packet(at, ends, traffic_class, buffer);
+        let verdict = handle(nemo, Arrival { now, wall, in_range: in_range.as_stations(), session });
         if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
             self.flush(now, wall);
         }

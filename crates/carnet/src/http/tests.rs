@@ -125,8 +125,7 @@ async fn get_requests_are_answered_in_json() {
         bench.client.get("/v1/status").await.expect("status"),
         json!({"name": "bus-42", "version": "0.1.0", "uptime_s": 1.5, "roles": ["home_agent"],
                "dataplane": "tun", "dataplane_loading": null, "encryption": null,
-               "obstacles": [], "mobile_router": null, "home_a\
-                   gent": null, "geonet": null, "sandbox": null})
+               "obstacles": [], "mobile_router": null, "home_agent": null, "geonet": null, "sandbox": null})
     );
     assert_eq!(
         bench.client.get("/v1/bindings").await.expect("bindings"),

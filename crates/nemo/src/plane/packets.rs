@@ -112,8 +112,8 @@ impl Nemo {
             return self.data_path.forwarder.drop(TunnelDrop::Malformed);
         };
         buffer.strip(0, length);
+        let outer = Outer { ends, traffic_class };
         if inner::is_ipv4(buffer.as_slice()) {
-            let outer = Outer { ends, traffic_class };
             return self.decapsulate(at, outer, None, 0, buffer);
         }
         let to_agent =
@@ -123,7 +123,6 @@ impl Nemo {
             header.destination == config.home_address && router.is_home_agent(header.source)
         });
         let control = matches!(header.next_header, protocol::MOBILITY | protocol::DESTINATION_OPTIONS);
-        let outer = Outer { ends, traffic_class };
         match control && (to_agent || to_router) {
             true => self.deliver(at, &header, Some(outer), buffer, false),
             false => self.decapsulate(at, outer, None, 0, buffer),
