@@ -332,6 +332,8 @@ inline_always int take_way(struct plan *plan, __u32 arrival)
 		return 0;
 	flow->path.local = exit->local;
 	flow->path.remote = way->remote;
+	/* Only tunnels in IPv6 have ways. An earlier lookup may have left another value. */
+	flow->outside = IN_IPV6;
 	flow->slot = way->slot;
 	flow->counter = counter(way->slot, 0);
 	flow->label = cpu_to_be32(flow_label(&inner->source, &inner->destination, inner->first));
