@@ -446,7 +446,10 @@ impl StationWorld {
                 count += 1;
                 let node = config.nodes.iter().find(|node| node.home_address == binding.home_address);
                 let node = node.expect("each binding belongs to a configured node");
-                assert!(node.authentication.association().is_none() || self.signs_messages, "{binding:?}");
+                assert!(
+                    node.authentication.signing_association().is_none() || self.signs_messages,
+                    "{binding:?}"
+                );
                 for prefix in binding.prefixes.iter() {
                     assert!(node.prefixes.iter().any(|own| own.contains(prefix)), "{binding:?}");
                 }

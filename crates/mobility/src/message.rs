@@ -22,16 +22,16 @@ pub struct MobilityMessage<'a> {
     pub routing_home_address: Option<Ipv6Addr>,
     /// Local and remote tunnel end if the packet came inside IPv4 or UDP (RFC 5555 4.1). Behind a NAT the
     /// remote end is the NAT's address. `None` if the packet came over IPv6.
-    pub outer: Option<(Endpoint, Endpoint)>,
+    pub tunnel_ends: Option<(Endpoint, Endpoint)>,
     /// Whether an IPsec security association between home address and home agent protected the packet (RFC
     /// 4877). ESP does not cover the care-of address, because that is in the outer header.
-    pub protected: bool,
+    pub is_ipsec_protected: bool,
     /// The remote key of the encrypted session through which the packet came; `None` outside of a session.
     pub session: Option<SessionPeer>,
     /// The whole packet, which error messages quote.
     pub packet: &'a [u8],
     /// Offset of the Mobility Header in `packet`.
-    pub offset: usize,
+    pub mobility_header_offset: usize,
 }
 
 impl<'a> MobilityMessage<'a> {
@@ -46,22 +46,22 @@ impl<'a> MobilityMessage<'a> {
             destination: header.destination,
             home_address: extensions.home_address,
             routing_home_address: extensions.routing_home_address,
-            outer: None,
-            protected: false,
+            tunnel_ends: None,
+            is_ipsec_protected: false,
             session: None,
             packet,
-            offset: extensions.upper_layer_offset,
+            mobility_header_offset: extensions.upper_layer_offset,
         })
     }
 
     /// Returns this message as one that came inside IPv4 or UDP between these ends.
-    pub fn inside(self, local: Endpoint, remote: Endpoint) -> Self {
-        MobilityMessage { outer: Some((local, remote)), ..self }
+    pub fn inside_tunnel(self, local: Endpoint, remote: Endpoint) -> Self {
+        MobilityMessage { tunnel_ends: Some((local, remote)), ..self }
     }
 
     /// Returns this message as one that IPsec has protected.
     pub fn under_ipsec(self) -> Self {
-        MobilityMessage { protected: true, ..self }
+        MobilityMessage { is_ipsec_protected: true, ..self }
     }
 
     /// Returns this message as one that came through the encrypted session of this key.
@@ -71,14 +71,14 @@ impl<'a> MobilityMessage<'a> {
 
     /// Returns the Mobility Header and everything after it.
     pub fn octets(&self) -> &'a [u8] {
-        self.packet.get(self.offset..).unwrap_or_default()
+        self.packet.get(self.mobility_header_offset..).unwrap_or_default()
     }
 
     /// Returns the Mobility Header, after the check of its checksum (RFC 6275 9.2).
     ///
     /// # Errors
     /// Returns the errors of [`MobilityHeader::parse_verified`].
-    pub fn header(&self) -> Result<MobilityHeader<'a>, carnet_wire::Error> {
+    pub fn verified_header(&self) -> Result<MobilityHeader<'a>, carnet_wire::Error> {
         MobilityHeader::parse_verified(self.octets(), self.pseudo_source(), self.pseudo_destination())
     }
 

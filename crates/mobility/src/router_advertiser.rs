@@ -52,9 +52,9 @@ const MAX_RA_DELAY_TIME: Duration = Duration::from_millis(500);
 /// Minimum time between advertisements of changes for mobile routers: the minimum of `MinDelayBetweenRAs`
 /// (RFC 6275 12).
 const MIN_DELAY_OF_NEWS: Duration = Duration::from_millis(30);
-/// Number of advertisements of a change for mobile routers, [`NEWS_INTERVAL`] apart.
-const NEWS: u32 = 3;
-const NEWS_INTERVAL: Duration = Duration::from_secs(1);
+/// Number of advertisements of a change for mobile routers, [`CHANGE_INTERVAL`] apart.
+const CHANGE_ADVERTISEMENTS: u32 = 3;
+const CHANGE_INTERVAL: Duration = Duration::from_secs(1);
 /// Router lifetime in seconds (`AdvDefaultLifetime`): 30 times the longest interval, so that lost
 /// advertisements do not matter.
 const ROUTER_LIFETIME: u16 = 1800;
@@ -65,14 +65,14 @@ pub(crate) const PREFERRED_LIFETIME: u32 = 604_800;
 const HOST_LIFETIME: u32 = 3 * MAX_INTERVAL.as_secs() as u32;
 /// Time between two reports of other routers on the link.
 const OTHER_ROUTER_INTERVAL: Duration = Duration::from_secs(60);
-/// Length of a Router Advertisement without options, in octets. [`LINK_ADDRESS`] is the length of a Source
-/// Link-Layer Address option.
-const FIXED: usize = 16;
-const LINK_ADDRESS: usize = 8;
+/// Length of a Router Advertisement without options, in octets. [`LINK_ADDRESS_OPTION_LEN`] is the length of
+/// a Source Link-Layer Address option.
+const FIXED_PART_LEN: usize = 16;
+const LINK_ADDRESS_OPTION_LEN: usize = 8;
 /// Maximum length of one option, in octets: the room for options in an advertisement of the minimum MTU.
-const MAX_OPTION: usize = ipv6::MIN_MTU - ipv6::HEADER_LEN - FIXED - LINK_ADDRESS;
+const MAX_OPTION_LEN: usize = ipv6::MIN_MTU - ipv6::HEADER_LEN - FIXED_PART_LEN - LINK_ADDRESS_OPTION_LEN;
 /// Length of a DNS option without servers and names, in octets.
-const DNS_FIXED: usize = 8;
+const DNS_OPTION_HEAD_LEN: usize = 8;
 
 /// Config of the advertiser of one interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl HostConfiguration {
 
     /// Returns the values that are not in `other`. Omits the captive portal if `other` has one, because that
     /// one replaces it.
-    fn without(mut self, other: &HostConfiguration) -> HostConfiguration {
+    fn values_not_in(mut self, other: &HostConfiguration) -> HostConfiguration {
         self.dns.retain(|server| !other.dns.contains(server));
         self.search.retain(|domain| !other.search.contains(domain));
         self.pref64.retain(|prefix| !other.pref64.contains(prefix));
@@ -122,8 +122,8 @@ impl HostConfiguration {
     }
 
     /// Adds the values of `other`.
-    fn join(&mut self, other: HostConfiguration) {
-        let other = other.without(self);
+    fn add_values(&mut self, other: HostConfiguration) {
+        let other = other.values_not_in(self);
         self.dns.extend(other.dns);
         self.search.extend(other.search);
         self.pref64.extend(other.pref64);
@@ -139,11 +139,11 @@ impl HostConfiguration {
             let uri = if lifetime == 0 { CaptivePortal::UNRESTRICTED } else { uri }.to_owned();
             options.push((option_type::CAPTIVE_PORTAL, CaptivePortal { uri }.emit_data()));
         }
-        for servers in self.dns.chunks((MAX_OPTION - DNS_FIXED) / 16) {
+        for servers in self.dns.chunks((MAX_OPTION_LEN - DNS_OPTION_HEAD_LEN) / 16) {
             let option = RecursiveDnsServers { lifetime, servers: servers.to_vec() };
             options.push((option_type::RECURSIVE_DNS_SERVER, option.emit_data()));
         }
-        for domains in search_lists(&self.search) {
+        for domains in split_search_list(&self.search) {
             options.push((option_type::DNS_SEARCH_LIST, DnsSearchList { lifetime, domains }.emit_data()));
         }
         let of_prefix = u16::try_from(lifetime).unwrap_or(MAX_PREF64_LIFETIME);
@@ -154,7 +154,7 @@ impl HostConfiguration {
 }
 
 /// Divides domain names into lists that each fit into an option.
-fn search_lists(domains: &[String]) -> Vec<Vec<String>> {
+fn split_search_list(domains: &[String]) -> Vec<Vec<String>> {
     let mut lists: Vec<Vec<String>> = Vec::new();
     let mut room = 0;
     for domain in domains {
@@ -163,7 +163,7 @@ fn search_lists(domains: &[String]) -> Vec<Vec<String>> {
             Some(list) => list.push(domain.clone()),
             None => {
                 lists.push(vec![domain.clone()]);
-                room = MAX_OPTION - DNS_FIXED;
+                room = MAX_OPTION_LEN - DNS_OPTION_HEAD_LEN;
             }
         }
         room = room.saturating_sub(length);
@@ -194,15 +194,15 @@ pub struct RouterAdvertiser {
     /// MTU of the interface.
     link_mtu: usize,
     /// Values that the next advertisements withdraw, and the number of these advertisements.
-    withdrawn: HostConfiguration,
-    forgets_left: u32,
+    withdrawn_values: HostConfiguration,
+    value_withdrawals_left: u32,
     nesting: Option<NestingInformation>,
     /// Number of advertisements still to send for a change of `nesting`.
-    news: u32,
+    change_advertisements_left: u32,
     /// Whether the prefixes are valid; otherwise the advertiser withdraws them.
-    valid: bool,
+    are_prefixes_valid: bool,
     /// Number of withdrawals still to send; then the advertiser sends nothing more.
-    withdrawals_left: u32,
+    prefix_withdrawals_left: u32,
     link_local: Option<Ipv6Addr>,
     /// Address of the interface in one of the prefixes.
     own_address: Option<Ipv6Addr>,
@@ -213,8 +213,8 @@ pub struct RouterAdvertiser {
     new_other_router: Option<Ipv6Addr>,
     other_router_limiter: RateLimiter,
     next: Option<Time>,
-    last: Option<Time>,
-    sent: u32,
+    last_sent_at: Option<Time>,
+    sent_count: u32,
     rng: Rng,
     outputs: VecDeque<LinkMessage>,
 }
@@ -227,12 +227,12 @@ impl RouterAdvertiser {
             mtu: config.mtu,
             config,
             link_mtu: ipv6::MIN_MTU,
-            withdrawn: HostConfiguration::default(),
-            forgets_left: 0,
+            withdrawn_values: HostConfiguration::default(),
+            value_withdrawals_left: 0,
             nesting: None,
-            news: 0,
-            valid: true,
-            withdrawals_left: 0,
+            change_advertisements_left: 0,
+            are_prefixes_valid: true,
+            prefix_withdrawals_left: 0,
             link_local: None,
             own_address: None,
             link_address: None,
@@ -240,8 +240,8 @@ impl RouterAdvertiser {
             new_other_router: None,
             other_router_limiter: RateLimiter::new(1, OTHER_ROUTER_INTERVAL),
             next: None,
-            last: None,
-            sent: 0,
+            last_sent_at: None,
+            sent_count: 0,
             rng,
             outputs: VecDeque::new(),
         }
@@ -274,7 +274,7 @@ impl RouterAdvertiser {
 
     /// Returns whether the prefixes are valid.
     pub fn is_valid(&self) -> bool {
-        self.valid
+        self.are_prefixes_valid
     }
 
     /// Returns the next message to send.
@@ -309,10 +309,10 @@ impl RouterAdvertiser {
         if self.link_local.is_none() {
             self.next = None;
         } else if !was_up {
-            self.sent = 0;
+            self.sent_count = 0;
             self.next = Some(now);
         } else if is_new && self.config.hosts.is_dns_server {
-            self.advertise_soon(now);
+            self.schedule_advertisement(now);
         }
     }
 
@@ -356,15 +356,15 @@ impl RouterAdvertiser {
 
     /// Sets the contents of the advertisement: the MTU for hosts (RFC 4861 4.6.4), which the config
     /// overrides, and whether the prefixes are valid. The router advertises a change soon.
-    pub fn set(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
+    pub fn set_contents(&mut self, now: Time, mtu: Option<u32>, valid: bool) {
         let mtu = self.config.mtu.or(mtu);
-        if (self.mtu, self.valid) != (mtu, valid) {
-            if self.valid && !valid {
-                self.withdrawals_left = MAX_FINAL_ADVERTISEMENTS;
+        if (self.mtu, self.are_prefixes_valid) != (mtu, valid) {
+            if self.are_prefixes_valid && !valid {
+                self.prefix_withdrawals_left = MAX_FINAL_ADVERTISEMENTS;
             }
             self.mtu = mtu;
-            self.valid = valid;
-            self.advertise_soon(now);
+            self.are_prefixes_valid = valid;
+            self.schedule_advertisement(now);
         }
     }
 
@@ -375,9 +375,9 @@ impl RouterAdvertiser {
             return;
         }
         self.nesting = nesting;
-        self.news = NEWS;
+        self.change_advertisements_left = CHANGE_ADVERTISEMENTS;
         if self.link_local.is_some() && !self.is_silent() {
-            let due = self.last.map_or(now, |last| last + MIN_DELAY_OF_NEWS).max(now);
+            let due = self.last_sent_at.map_or(now, |last| last + MIN_DELAY_OF_NEWS).max(now);
             self.next = Some(self.next.map_or(due, |next| next.min(due)));
         }
     }
@@ -408,7 +408,7 @@ impl RouterAdvertiser {
         if message.source.is_unspecified() && solicitation.source_link_address.is_some() {
             return Err(MobilityDrop::NeighborDiscovery);
         }
-        self.advertise_soon(now);
+        self.schedule_advertisement(now);
         Ok(())
     }
 
@@ -416,13 +416,13 @@ impl RouterAdvertiser {
     pub fn handle_timeout(&mut self, now: Time) {
         if self.next.is_some_and(|next| next <= now) {
             self.next = None;
-            self.advertise(now, ROUTER_LIFETIME);
+            self.send_advertisements(now, ROUTER_LIFETIME);
         }
     }
 
     /// Advertises that this router ceases to route (RFC 4861 6.2.5). The hosts keep the prefixes.
     pub fn handle_shutdown(&mut self, now: Time) {
-        self.advertise(now, 0);
+        self.send_advertisements(now, 0);
         self.next = None;
     }
 
@@ -433,29 +433,29 @@ impl RouterAdvertiser {
         let hosts =
             HostConfiguration { is_dns_server: false, has_dhcpv6: false, ..self.host_configuration() };
         self.config.hosts = HostConfiguration::default();
-        self.withdrawn.join(hosts);
+        self.withdrawn_values.add_values(hosts);
         if let Some(successor) = successor {
             let mut stays = successor.config.hosts.clone();
             stays.dns.extend(self.own_address.filter(|_| stays.is_dns_server));
             self.config.prefixes.retain(|prefix| !successor.config.prefixes.contains(prefix));
-            successor.withdrawn = std::mem::take(&mut self.withdrawn).without(&stays);
-            successor.forgets_left =
-                if successor.withdrawn.is_empty() { 0 } else { MAX_FINAL_ADVERTISEMENTS };
+            successor.withdrawn_values = std::mem::take(&mut self.withdrawn_values).values_not_in(&stays);
+            successor.value_withdrawals_left =
+                if successor.withdrawn_values.is_empty() { 0 } else { MAX_FINAL_ADVERTISEMENTS };
         }
-        if !self.config.prefixes.is_empty() || !self.withdrawn.is_empty() {
-            self.valid = false;
-            self.advertise(now, 0);
+        if !self.config.prefixes.is_empty() || !self.withdrawn_values.is_empty() {
+            self.are_prefixes_valid = false;
+            self.send_advertisements(now, 0);
         }
         self.next = None;
     }
 
     /// Schedules a multicast answer after a random delay, at most one per [`MIN_DELAY_BETWEEN_RAS`] (RFC 4861
     /// 6.2.6).
-    fn advertise_soon(&mut self, now: Time) {
+    fn schedule_advertisement(&mut self, now: Time) {
         if self.link_local.is_none() || self.is_silent() {
             return;
         }
-        let earliest = self.last.map_or(now, |last| last + MIN_DELAY_BETWEEN_RAS).max(now);
+        let earliest = self.last_sent_at.map_or(now, |last| last + MIN_DELAY_BETWEEN_RAS).max(now);
         let due = earliest + self.rng.duration(Duration::ZERO, MAX_RA_DELAY_TIME);
         self.next = Some(self.next.map_or(due, |next| next.min(due)));
     }
@@ -463,7 +463,7 @@ impl RouterAdvertiser {
     /// Returns whether the router has withdrawn the prefixes. RFC 3963 5.4.2 then forbids further
     /// advertisements.
     fn is_silent(&self) -> bool {
-        !self.valid && self.withdrawals_left == 0
+        !self.are_prefixes_valid && self.prefix_withdrawals_left == 0
     }
 
     /// Sets the home agent's advertisement of itself; `None` if the station is no longer a home agent. The
@@ -471,7 +471,7 @@ impl RouterAdvertiser {
     pub fn set_home_agent(&mut self, now: Time, offer: Option<Offer>) {
         if self.config.home_agent != offer {
             self.config.home_agent = offer;
-            self.advertise_soon(now);
+            self.schedule_advertisement(now);
         }
     }
 
@@ -494,15 +494,17 @@ impl RouterAdvertiser {
         [home_prefix, information]
     }
 
-    fn advertise(&mut self, now: Time, router_lifetime: u16) {
+    fn send_advertisements(&mut self, now: Time, router_lifetime: u16) {
         let Some(source) = self.link_local else { return };
         let (valid_lifetime, preferred_lifetime) =
-            if self.valid { (VALID_LIFETIME, PREFERRED_LIFETIME) } else { (VALID_LIFETIME, 0) };
+            if self.are_prefixes_valid { (VALID_LIFETIME, PREFERRED_LIFETIME) } else { (VALID_LIFETIME, 0) };
         // RFC 6275 10.5.1: an advertisement without the H flag tells others that this is no longer a home
         // agent.
         let offer = self.config.home_agent.filter(|_| router_lifetime > 0);
-        let router_lifetime = if self.valid && !self.is_home_agent { router_lifetime } else { 0 };
-        let nesting = self.nesting.as_ref().filter(|_| self.valid).map(NestingInformation::emit_data);
+        let router_lifetime =
+            if self.are_prefixes_valid && !self.is_home_agent { router_lifetime } else { 0 };
+        let nesting =
+            self.nesting.as_ref().filter(|_| self.are_prefixes_valid).map(NestingInformation::emit_data);
         let mut options: Vec<nd::NdOption<'_>> = Vec::new();
         options.extend(self.mtu.map(nd::NdOption::Mtu));
         for prefix in &self.config.prefixes {
@@ -526,14 +528,14 @@ impl RouterAdvertiser {
         // it.
         let host_lifetime = if router_lifetime > 0 { HOST_LIFETIME } else { 0 };
         let hosts = self.host_configuration().options(host_lifetime);
-        let forgotten = self.withdrawn.options(0);
+        let forgotten = self.withdrawn_values.options(0);
         for (option_type, data) in forgotten.iter().chain(&hosts) {
             options.push(nd::NdOption::Unknown { option_type: *option_type, data });
         }
         let source_link_address = self.link_address.map(nd::NdOption::SourceLinkAddress);
         let link_mtu = self.mtu.and_then(|mtu| usize::try_from(mtu).ok()).unwrap_or(self.link_mtu);
-        let room = link_mtu.clamp(ipv6::MIN_MTU, self.link_mtu) - ipv6::HEADER_LEN - FIXED;
-        for options in divided(source_link_address, &options, room) {
+        let room = link_mtu.clamp(ipv6::MIN_MTU, self.link_mtu) - ipv6::HEADER_LEN - FIXED_PART_LEN;
+        for options in divide_options(source_link_address, &options, room) {
             let mut message = nd::router_advertisement(&nd::RouterAdvertisementRepr {
                 // RFC 4861 4.2: 0 means unspecified.
                 hop_limit: if self.is_home_agent { 0 } else { 64 },
@@ -556,28 +558,31 @@ impl RouterAdvertiser {
                 message,
             });
         }
-        self.last = Some(now);
-        self.sent = self.sent.saturating_add(1);
+        self.last_sent_at = Some(now);
+        self.sent_count = self.sent_count.saturating_add(1);
         let mut interval = self.rng.duration(MIN_INTERVAL, MAX_INTERVAL);
-        self.forgets_left = self.forgets_left.saturating_sub(1);
-        if self.forgets_left == 0 {
-            self.withdrawn = HostConfiguration::default();
+        self.value_withdrawals_left = self.value_withdrawals_left.saturating_sub(1);
+        if self.value_withdrawals_left == 0 {
+            self.withdrawn_values = HostConfiguration::default();
         }
-        if self.sent < INITIAL_ADVERTISEMENTS || !self.valid || self.forgets_left > 0 {
+        if self.sent_count < INITIAL_ADVERTISEMENTS
+            || !self.are_prefixes_valid
+            || self.value_withdrawals_left > 0
+        {
             interval = interval.min(INITIAL_INTERVAL);
         }
-        self.news = self.news.saturating_sub(1);
-        if self.news > 0 {
-            interval = interval.min(NEWS_INTERVAL);
+        self.change_advertisements_left = self.change_advertisements_left.saturating_sub(1);
+        if self.change_advertisements_left > 0 {
+            interval = interval.min(CHANGE_INTERVAL);
         }
-        self.withdrawals_left = self.withdrawals_left.saturating_sub(1);
+        self.prefix_withdrawals_left = self.prefix_withdrawals_left.saturating_sub(1);
         self.next = (!self.is_silent()).then_some(now + interval);
     }
 }
 
 /// Divides options among advertisements with `room` octets for options each. Each advertisement has the
 /// router's link-layer address; the other options keep their order.
-fn divided<'a>(
+fn divide_options<'a>(
     source_link_address: Option<nd::NdOption<'a>>,
     options: &[nd::NdOption<'a>],
     room: usize,
@@ -745,7 +750,7 @@ mod tests {
     fn refused_prefixes_are_withdrawn() {
         let mut advertiser = advertiser();
         advertiser.handle_interface(Time::ZERO, &interface(true));
-        advertiser.set(Time::ZERO, Some(1460), false);
+        advertiser.set_contents(Time::ZERO, Some(1460), false);
         let due = advertiser.poll_timeout().expect("due");
         advertiser.handle_timeout(due);
         let message = advertiser.poll_output().expect("an advertisement");
@@ -759,7 +764,7 @@ mod tests {
         assert_eq!(sent, 3, "and then no longer mentioned");
         advertiser.handle_link_message(Time::from_secs(100), &solicitation()).expect("valid");
         assert_eq!(advertiser.poll_timeout(), None);
-        advertiser.set(Time::from_secs(101), Some(1460), true);
+        advertiser.set_contents(Time::from_secs(101), Some(1460), true);
         assert!(advertiser.poll_timeout().is_some());
         let preferred: Vec<u32> = parsed
             .options()

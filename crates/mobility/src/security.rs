@@ -1,7 +1,7 @@
 //! Authentication of Binding Updates and Acknowledgements by a shared key (RFC 4285), or by IPsec (RFC 4877).
 //!
 //! With IPsec the kernel verifies messages. The reader of a message reports whether IPsec protected it
-//! ([`crate::MobilityMessage::protected`]), and this module drops unprotected messages.
+//! ([`crate::MobilityMessage::is_ipsec_protected`]), and this module drops unprotected messages.
 //!
 //! The MAC is the first 96 bits of HMAC-SHA1 over care-of address, home address and Mobility Header. It
 //! covers the header up to and including the SPI, with a checksum of zero. The care-of address is the one
@@ -44,7 +44,7 @@ pub enum Authentication {
     /// By the MN-HA mobility message authentication option (RFC 4285 5.1), with this key.
     SharedKey(SecurityAssociation),
     /// By the MN-HA option with a key derived from this key and the home agent's address; see
-    /// [`Authentication::with`].
+    /// [`Authentication::for_home_agent`].
     PerAgent(SecurityAssociation),
     /// By the MN-HA option with several keys, while a new key replaces an old one. Also used for one key that
     /// must not move in memory.
@@ -69,13 +69,13 @@ pub struct SharedKeys {
     /// has its own SPI, and all have the same replay protection.
     pub associations: Vec<SecurityAssociation>,
     /// Whether each home agent has its own keys, derived from these, as in [`Authentication::PerAgent`].
-    pub per_agent: bool,
+    pub derives_key_per_agent: bool,
 }
 
 impl Authentication {
     /// Returns the security associations, the signing one first; an empty list without a key. For
     /// [`Authentication::PerAgent`] it returns associations with unusable keys. So if the program forgets to
-    /// call [`Self::with`], it refuses every message.
+    /// call [`Self::for_home_agent`], it refuses every message.
     pub fn associations(&self) -> &[SecurityAssociation] {
         match self {
             Authentication::None | Authentication::Ipsec | Authentication::Session(_) => &[],
@@ -87,20 +87,20 @@ impl Authentication {
     }
 
     /// Returns the security association that signs; `None` without a key.
-    pub fn association(&self) -> Option<&SecurityAssociation> {
+    pub fn signing_association(&self) -> Option<&SecurityAssociation> {
         self.associations().first()
     }
 
     /// Returns the security association with this SPI. If no association has it, returns the one that signs.
     pub(crate) fn association_of(&self, spi: Option<u32>) -> Option<&SecurityAssociation> {
         let named = self.associations().iter().find(|association| Some(association.spi) == spi);
-        named.or(self.association())
+        named.or(self.signing_association())
     }
 
     /// Returns the fingerprint of the security association with this SPI, unless it is the signing one.
-    pub(crate) fn other_key(&self, spi: Option<u32>) -> Option<u64> {
+    pub(crate) fn fingerprint_of_other_key(&self, spi: Option<u32>) -> Option<u64> {
         let association = self.association_of(spi)?;
-        (self.association()?.spi != association.spi).then(|| association.fingerprint())
+        (self.signing_association()?.spi != association.spi).then(|| association.fingerprint())
     }
 
     /// Returns whether the node has several keys; the operator will remove the old one.
@@ -126,7 +126,7 @@ impl Authentication {
     }
 
     /// Returns whether this method detects forged messages.
-    pub fn authenticates(&self) -> bool {
+    pub fn detects_forgery(&self) -> bool {
         *self != Authentication::None
     }
 
@@ -135,7 +135,11 @@ impl Authentication {
     ///
     /// # Errors
     /// Returns [`MobilityDrop::NotProtected`] for a message without the required protection.
-    pub(crate) fn admit(&self, ipsec: bool, session: Option<SessionPeer>) -> Result<(), MobilityDrop> {
+    pub(crate) fn check_ipsec_protection(
+        &self,
+        ipsec: bool,
+        session: Option<SessionPeer>,
+    ) -> Result<(), MobilityDrop> {
         match self {
             Authentication::Ipsec if !ipsec => Err(MobilityDrop::NotProtected),
             Authentication::Session(peer) if session != Some(*peer) => Err(MobilityDrop::NotProtected),
@@ -159,12 +163,14 @@ impl Authentication {
 
     /// Returns the authentication for the home agent with this address.
     #[must_use]
-    pub fn with(&self, home_agent: Ipv6Addr) -> Authentication {
+    pub fn for_home_agent(&self, home_agent: Ipv6Addr) -> Authentication {
         match self {
-            Authentication::PerAgent(common) => Authentication::SharedKey(common.made_for(home_agent)),
-            Authentication::SharedKeys(keys) if keys.per_agent => {
-                let made = keys.associations.iter().map(|common| common.made_for(home_agent));
-                let made = SharedKeys { associations: made.collect(), per_agent: false };
+            Authentication::PerAgent(common) => {
+                Authentication::SharedKey(common.derived_for_agent(home_agent))
+            }
+            Authentication::SharedKeys(keys) if keys.derives_key_per_agent => {
+                let made = keys.associations.iter().map(|common| common.derived_for_agent(home_agent));
+                let made = SharedKeys { associations: made.collect(), derives_key_per_agent: false };
                 Authentication::SharedKeys(Box::new(made))
             }
             other => other.clone(),
@@ -176,7 +182,7 @@ impl Authentication {
     pub fn is_one_for_all_agents(&self) -> bool {
         match self {
             Authentication::SharedKey(_) => true,
-            Authentication::SharedKeys(keys) => !keys.per_agent,
+            Authentication::SharedKeys(keys) => !keys.derives_key_per_agent,
             Authentication::None
             | Authentication::PerAgent(_)
             | Authentication::Ipsec
@@ -185,13 +191,13 @@ impl Authentication {
     }
 }
 
-/// Derives the key for one home agent: the first 128 bits of HMAC-SHA1 over [`AGENT_KEY`] and the address, 26
-/// octets. A MAC of RFC 4285 covers at least 32 octets (two addresses), so no message has the derived key as
-/// its MAC.
-fn key_of(common: &Key, home_agent: Ipv6Addr) -> Key {
+/// Derives the key for one home agent: the first 128 bits of HMAC-SHA1 over [`AGENT_KEY_LABEL`] and the
+/// address, 26 octets. A MAC of RFC 4285 covers at least 32 octets (two addresses), so no message has the
+/// derived key as its MAC.
+fn derive_agent_key(common: &Key, home_agent: Ipv6Addr) -> Key {
     let mut key = Key::new([0; Key::OCTETS]);
     if let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(common.octets()) {
-        mac.update(AGENT_KEY);
+        mac.update(AGENT_KEY_LABEL);
         mac.update(&home_agent.octets());
         let code = Zeroizing::new(<[u8; 20]>::from(mac.finalize().into_bytes()));
         key.octets_mut().iter_mut().zip(code.iter()).for_each(|(octet, made)| *octet = *made);
@@ -199,17 +205,17 @@ fn key_of(common: &Key, home_agent: Ipv6Addr) -> Key {
     key
 }
 
-/// Label of the keys that [`key_of`] derives.
-const AGENT_KEY: &[u8; 10] = b"home agent";
+/// Label of the keys that [`derive_agent_key`] derives.
+const AGENT_KEY_LABEL: &[u8; 10] = b"home agent";
 /// Label of [`SecurityAssociation::fingerprint`].
-const FINGERPRINT: &[u8; 11] = b"fingerprint";
+const FINGERPRINT_LABEL: &[u8; 11] = b"fingerprint";
 
 /// RFC 4285 5.1: "A default value of 7 seconds SHOULD be used".
-pub(crate) const DEFAULT_WINDOW: Duration = Duration::from_secs(7);
+pub(crate) const DEFAULT_TIMESTAMP_WINDOW: Duration = Duration::from_secs(7);
 /// Maximum difference between the timestamp of an unsolicited message and the home agent's time, which the
 /// router knows from the last acknowledgement. It allows for a round trip, retransmissions over another path,
 /// and the drift of two clocks within a lifetime.
-pub(crate) const NOTICE_WINDOW: Duration = Duration::from_secs(60);
+pub(crate) const NOTICE_TIMESTAMP_WINDOW: Duration = Duration::from_secs(60);
 
 /// Protection against replays of old messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,16 +243,20 @@ pub struct SecurityAssociation {
 
 impl SecurityAssociation {
     /// Derives the association with one home agent from this common association.
-    fn made_for(&self, home_agent: Ipv6Addr) -> SecurityAssociation {
-        SecurityAssociation { spi: self.spi, key: key_of(&self.key, home_agent), replay: self.replay }
+    fn derived_for_agent(&self, home_agent: Ipv6Addr) -> SecurityAssociation {
+        SecurityAssociation {
+            spi: self.spi,
+            key: derive_agent_key(&self.key, home_agent),
+            replay: self.replay,
+        }
     }
 
     /// Returns the name of this association in the stored state: the first 64 bits of HMAC-SHA1 with its key
-    /// over [`FINGERPRINT`] and the SPI. An authenticated message has at least 32 octets, so no message has
-    /// this MAC.
+    /// over [`FINGERPRINT_LABEL`] and the SPI. An authenticated message has at least 32 octets, so no message
+    /// has this MAC.
     pub(crate) fn fingerprint(&self) -> u64 {
         let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(self.key.octets()) else { return 0 };
-        mac.update(FINGERPRINT);
+        mac.update(FINGERPRINT_LABEL);
         mac.update(&self.spi.to_be_bytes());
         let code = mac.finalize().into_bytes();
         code.iter().take(8).fold(0, |bits, octet| bits << 8 | u64::from(*octet))
@@ -260,7 +270,7 @@ impl SecurityAssociation {
     /// Fills in the MAC of a finished message that ends with [`Self::blank_option`].
     pub fn sign(&self, message: &mut [u8], care_of_address: Ipv6Addr, home_address: Ipv6Addr) {
         let Ok(Some(field)) = authentication_field(message) else { return };
-        let Some(mac) = self.mac(&field, message, care_of_address, home_address) else { return };
+        let Some(mac) = self.compute_mac(&field, message, care_of_address, home_address) else { return };
         let code = mac.finalize().into_bytes();
         if let (Some(data), Some(code)) = (message.get_mut(field.data_range), code.get(..MN_HA_DATA_LEN))
             && data.len() == MN_HA_DATA_LEN
@@ -284,7 +294,7 @@ impl SecurityAssociation {
         verify(slice::from_ref(self), message, care_of_address, home_address)
     }
 
-    fn mac(
+    fn compute_mac(
         &self,
         field: &AuthenticationField,
         message: &[u8],
@@ -318,7 +328,7 @@ fn verify(
         return Err(MobilityDrop::AuthenticationFailed);
     }
     association
-        .mac(&field, message, care_of_address, home_address)
+        .compute_mac(&field, message, care_of_address, home_address)
         .ok_or(MobilityDrop::Malformed)?
         .verify_truncated_left(data)
         .map_err(|_| MobilityDrop::AuthenticationFailed)
@@ -384,7 +394,7 @@ mod tests {
     fn each_home_agent_has_a_key_of_its_own() {
         let agent = |text: &str| text.parse::<Ipv6Addr>().expect("address");
         let common = Authentication::PerAgent(association());
-        let of = |text| common.with(agent(text)).association().expect("a key").clone();
+        let of = |text| common.for_home_agent(agent(text)).signing_association().expect("a key").clone();
         // printf 'home agent\x20\x01\x0d\xb8\0\1\0\0\0\0\0\0\0\0\0\1' |
         //   openssl dgst -sha1 -mac HMAC -macopt hexkey:000102030405060708090a0b0c0d0e0f | the first 32
         //   digits
@@ -404,7 +414,7 @@ mod tests {
         }
         // A plain key is the same at every home agent, as in RFC 4285.
         let plain = Authentication::SharedKey(association());
-        assert_eq!(plain.with(agent("2001:db8:1::1")), plain);
+        assert_eq!(plain.for_home_agent(agent("2001:db8:1::1")), plain);
     }
 
     #[test]
@@ -412,7 +422,7 @@ mod tests {
         let (care_of, home) = addresses();
         let new = SecurityAssociation { spi: 301, key: Key::new([7; 16]), ..association() };
         let keys = |associations| {
-            Authentication::SharedKeys(Box::new(SharedKeys { associations, per_agent: false }))
+            Authentication::SharedKeys(Box::new(SharedKeys { associations, derives_key_per_agent: false }))
         };
         let both = keys(vec![new.clone(), association()]);
         assert_eq!(both.verify(&golden(), care_of, home), Ok(()));
@@ -432,9 +442,11 @@ mod tests {
         let agent: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
         let new = SecurityAssociation { spi: 301, key: Key::new([7; 16]), ..association() };
         let both = vec![new.clone(), association()];
-        let common = SharedKeys { associations: both, per_agent: true };
-        let made = Authentication::SharedKeys(Box::new(common)).with(agent);
-        let alone = |of| Authentication::PerAgent(of).with(agent).association().expect("a key").clone();
+        let common = SharedKeys { associations: both, derives_key_per_agent: true };
+        let made = Authentication::SharedKeys(Box::new(common)).for_home_agent(agent);
+        let alone = |of| {
+            Authentication::PerAgent(of).for_home_agent(agent).signing_association().expect("a key").clone()
+        };
         assert_eq!(made.associations(), [alone(new), alone(association())]);
     }
 

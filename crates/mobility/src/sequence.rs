@@ -3,13 +3,13 @@
 //! A sequence number has 16 bits. A node that has sent 32,768 further Binding Updates makes a recorded one
 //! "newer" than its last one again. So sequence numbers detect replays "up to a maximum of 2**15 Binding
 //! Updates" under one key (RFC 6275 15.3). The home agent therefore counts how many numbers each key has used
-//! ([`count`]). Above [`MAX_NUMBERS`] it accepts a Binding Update under that key only with a timestamp that
-//! is later than all earlier ones.
+//! ([`count_used_numbers`]). Above [`MAX_USED_NUMBERS`] it accepts a Binding Update under that key only with
+//! a timestamp that is later than all earlier ones.
 //!
-//! Why this suffices: each message that was accepted under a key has one of the first [`MAX_NUMBERS`] numbers
-//! of that key, or a timestamp. As long as the last number is one of these first numbers, the message is less
-//! than 2^15 numbers old. Then [`is_newer`] refuses a replay. Later a replay needs a timestamp that is later
-//! than all accepted ones, and no recorded message has one.
+//! Why this suffices: each message that was accepted under a key has one of the first [`MAX_USED_NUMBERS`]
+//! numbers of that key, or a timestamp. As long as the last number is one of these first numbers, the message
+//! is less than 2^15 numbers old. Then [`is_newer`] refuses a replay. Later a replay needs a timestamp that
+//! is later than all accepted ones, and no recorded message has one.
 
 /// Returns whether `sequence` is greater than `last`, modulo 2^16.
 ///
@@ -21,15 +21,15 @@ pub fn is_newer(sequence: u16, last: u16) -> bool {
 }
 
 /// Number of sequence numbers that a key may use before its Binding Updates need a timestamp.
-pub(crate) const MAX_NUMBERS: u32 = 1 << 15;
+pub(crate) const MAX_USED_NUMBERS: u32 = 1 << 15;
 /// Number of used sequence numbers at which the home agent warns the operator: three quarters. At one Binding
 /// Update in 45 s the remaining quarter lasts four days.
-pub(crate) const MANY_NUMBERS: u32 = MAX_NUMBERS / 4 * 3;
+pub(crate) const USED_NUMBERS_WARNING: u32 = MAX_USED_NUMBERS / 4 * 3;
 
 /// Returns how many sequence numbers a key has used when `sequence` is accepted: all from its first one to
 /// `sequence`, both included. `numbers` is the count before, 0 for a key that has signed nothing yet. `last`
 /// is the node's last number under any key.
-pub(crate) fn count(numbers: u32, last: Option<u16>, sequence: u16) -> u32 {
+pub(crate) fn count_used_numbers(numbers: u32, last: Option<u16>, sequence: u16) -> u32 {
     match last {
         Some(last) if numbers > 0 => numbers.saturating_add(sequence.wrapping_sub(last).into()),
         _ => numbers.max(1),
@@ -58,11 +58,11 @@ mod tests {
 
     #[test]
     fn numbers_are_counted_from_the_first_of_a_key() {
-        assert_eq!(count(0, None, 7), 1);
-        assert_eq!(count(0, Some(6), 40_000), 1);
-        assert_eq!(count(1, Some(65_535), 0), 2);
-        assert_eq!(count(1, Some(15), 32_782), MAX_NUMBERS);
-        assert_eq!(count(u32::MAX, Some(1), 2), u32::MAX);
+        assert_eq!(count_used_numbers(0, None, 7), 1);
+        assert_eq!(count_used_numbers(0, Some(6), 40_000), 1);
+        assert_eq!(count_used_numbers(1, Some(65_535), 0), 2);
+        assert_eq!(count_used_numbers(1, Some(15), 32_782), MAX_USED_NUMBERS);
+        assert_eq!(count_used_numbers(u32::MAX, Some(1), 2), u32::MAX);
     }
 
     #[test]

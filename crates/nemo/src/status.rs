@@ -466,11 +466,11 @@ impl Nemo {
             Attachment::Down(_) => false,
             Attachment::Home { .. } => true,
             Attachment::Foreign { .. } => {
-                !matches!(router.response(index), Response::Silent { .. } | Response::Refused { .. })
+                !matches!(router.agent_response(index), Response::Silent { .. } | Response::Refused { .. })
             }
         };
         let own = router.config().home_agent;
-        let known: Vec<_> = self.agents().iter().flat_map(|agents| agents.known()).collect();
+        let known: Vec<_> = self.agents().iter().flat_map(|agents| agents.known_agents()).collect();
         let others = known.iter().map(|agent| agent.address);
         let identified = router.bindings().iter().filter_map(|binding| binding.registration.as_ref());
         let registrations = router.registration().into_iter().chain(identified);
@@ -543,7 +543,7 @@ impl Nemo {
                 home_address: binding.home_address,
                 care_of_address: Some(binding.care_of_address.address()),
                 udp_port: binding.care_of_address.port(),
-                stay_s: binding.care_of_address_age.length(now).map(seconds),
+                stay_s: binding.care_of_address_age.age_at(now).map(seconds),
                 bid: binding.bid,
                 prefixes,
                 ipv4_prefixes,
@@ -559,13 +559,13 @@ impl Nemo {
                 home_address: router.config().home_address,
                 care_of_address: registration.map(|r| r.care_of_address),
                 udp_port: None,
-                stay_s: registration.map(|r| seconds(now.saturating_since(r.since))),
+                stay_s: registration.map(|r| seconds(now.saturating_since(r.registered_since))),
                 bid,
                 prefixes: router.config().prefixes.clone(),
                 ipv4_prefixes: router.accepted_ipv4_prefixes().collect(),
                 state: state.into(),
                 lifetime_s: registration.map_or(0, |r| seconds(r.lifetime)),
-                remaining_s: registration.map_or(0, |r| seconds(r.expires.saturating_since(now))),
+                remaining_s: registration.map_or(0, |r| seconds(r.expires_at.saturating_since(now))),
                 sequence: registration.map_or(0, |r| r.sequence),
             };
             // Each registered binding identifier has a binding. Without any, show the binding without
@@ -583,7 +583,7 @@ impl Nemo {
     pub fn uplink_status(&self, now: Time) -> Vec<Uplink> {
         let Some(router) = self.mobile_router() else { return Vec::new() };
         let active = router.active_uplink();
-        let response = |index| match router.response(index) {
+        let response = |index| match router.agent_response(index) {
             Response::Silent { again } => ("silent", again.map(|again| again.saturating_since(now))),
             Response::Refused { again } => ("refused", again.map(|again| again.saturating_since(now))),
             _ if active == Some(index) => ("active", None),
@@ -592,14 +592,14 @@ impl Nemo {
         };
         let uplinks = router.uplinks().iter().enumerate().map(|(index, uplink)| {
             let is_foreign = matches!(uplink.attachment, Attachment::Foreign { .. });
-            let answers = matches!(router.response(index), Response::Answers | Response::Asked);
+            let answers = matches!(router.agent_response(index), Response::Answers | Response::Asked);
             let quality = if is_foreign && answers { router.quality(index) } else { None };
             Uplink {
                 interface: uplink.config.interface.clone(),
                 state: match uplink.attachment {
                     Attachment::Down(reason) => format!("down: {reason}"),
                     Attachment::Home { .. } => "home".into(),
-                    Attachment::Foreign { .. } => match (response(index).0, router.refusal()) {
+                    Attachment::Foreign { .. } => match (response(index).0, router.refusal_text()) {
                         ("refused", Some(why)) => format!("refused: {why}"),
                         (state, _) => state.into(),
                     },
@@ -608,7 +608,7 @@ impl Nemo {
                 care_of_address: uplink.care_of_addresses().first().copied(),
                 bid: uplink.config.bid,
                 priority: u8::try_from(uplink.config.priority).unwrap_or(u8::MAX),
-                signal_dbm: uplink.signal,
+                signal_dbm: uplink.signal_dbm,
                 rtt_ms: quality.map(|quality| milliseconds(quality.rtt)),
                 loss: quality.map(|quality| quality.loss),
                 capacity_kbit_s: uplink.capacity,
@@ -616,10 +616,10 @@ impl Nemo {
                 portal_outside: None,
                 portal_access: self.portal_access(&uplink.config.interface, now),
                 volume_used: uplink.volume_used(),
-                volume: uplink.config.volume,
+                volume: uplink.config.volume_octets,
                 volume_period: uplink.config.volume_period.name().into(),
                 volume_action: uplink.config.volume_action.name().into(),
-                roaming: uplink.roaming,
+                roaming: uplink.is_roaming,
                 active: active == Some(index),
                 full: router.is_full(index),
                 silent_router: uplink.silent_router(),
@@ -749,9 +749,9 @@ impl Nemo {
                 prefix: way.prefix,
                 station: Some(MacAddress(way.station).to_string()),
                 rtt_ms: way.rtt.map(milliseconds),
-                age_s: Some(now.saturating_since(way.since).as_secs_f64()),
-                reason: way.reason.into(),
-                ..match way.direct {
+                age_s: Some(now.saturating_since(way.state_since).as_secs_f64()),
+                reason: way.state_reason.into(),
+                ..match way.is_direct {
                     true => direct(self.neighbour_interface().map(str::to_owned), Some(way.link_local)),
                     false => home.clone(),
                 }
@@ -768,7 +768,7 @@ impl Nemo {
                     rtt_ms: route.rtt.map(milliseconds),
                     age_s: Some(now.saturating_since(route.since).as_secs_f64()),
                     reason: route.reason.into(),
-                    ..match route.direct {
+                    ..match route.is_direct {
                         true => direct(interface.clone(), route.remote),
                         false => home.clone(),
                     }
@@ -840,8 +840,8 @@ impl Nemo {
             }
             if let Some(agent) = self.home_agent() {
                 let tests = agent.care_of_test_counters();
-                counters.push(("mobility.care_of_tests".to_owned(), tests.sent));
-                counters.push(("mobility.care_of_tests_passed".to_owned(), tests.passed));
+                counters.push(("mobility.care_of_tests".to_owned(), tests.sent_requests));
+                counters.push(("mobility.care_of_tests_passed".to_owned(), tests.passed_tests));
             }
             for (kind, count) in self.messages_received() {
                 counters.push((format!("mobility.received.{kind}"), *count));
@@ -861,13 +861,13 @@ impl Nemo {
         if let Some(neighbours) = self.neighbours() {
             let counted = neighbours.counters();
             for (name, count) in [
-                ("announced", counted.announced),
-                ("received", counted.received),
+                ("announced", counted.sent_announcements),
+                ("received", counted.received_announcements),
                 ("tests", counted.tests),
                 ("tests_answered", counted.tests_answered),
-                ("probes", counted.probes),
-                ("met", counted.met),
-                ("parted", counted.parted),
+                ("probes", counted.sent_probes),
+                ("met", counted.begun_routes),
+                ("parted", counted.ended_routes),
                 ("diverted", self.diverted()),
             ] {
                 counters.push((format!("mnpp.{name}"), count));
@@ -881,11 +881,11 @@ impl Nemo {
             for (name, count) in [
                 ("tests", counted.tests),
                 ("tests_answered", counted.tests_answered),
-                ("registered", counted.registered),
-                ("bound", counted.bound),
-                ("heartbeats", counted.heartbeats),
-                ("met", counted.met),
-                ("parted", counted.parted),
+                ("registered", counted.accepted_own_updates),
+                ("bound", counted.accepted_peer_updates),
+                ("heartbeats", counted.sent_heartbeats),
+                ("met", counted.begun_routes),
+                ("parted", counted.ended_routes),
             ] {
                 counters.push((format!("direct.{name}"), count));
             }

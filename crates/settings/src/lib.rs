@@ -95,7 +95,7 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
                     bid: uplink.bid,
                     cost: u32::from(uplink.cost),
                     capacity: uplink.capacity,
-                    volume: uplink.volume,
+                    volume_octets: uplink.volume,
                     volume_period: match uplink.volume_period {
                         config::VolumePeriod::Day => VolumePeriod::Day,
                         config::VolumePeriod::Week => VolumePeriod::Week,
@@ -142,7 +142,7 @@ fn agents_config(agents: &config::HomeAgents) -> AgentsConfig {
     let named = agents.addresses.iter().zip(ipv4);
     AgentsConfig {
         agents: named.map(|(&address, ipv4_address)| AgentAddress { address, ipv4_address }).collect(),
-        discover: agents.discover,
+        discovers_agents: agents.discover,
         ..AgentsConfig::default()
     }
 }
@@ -233,7 +233,7 @@ fn authentication_with_keys(mac: &Mac, former: &[FormerKey]) -> Authentication {
     let keys = std::iter::once((mac.spi, &mac.key)).chain(former.iter().map(|it| (it.spi, &it.key)));
     Authentication::SharedKeys(Box::new(SharedKeys {
         associations: keys.map(|(spi, key)| security_association(spi, key, mac.replay)).collect(),
-        per_agent: mac.per_agent == Some(true),
+        derives_key_per_agent: mac.per_agent == Some(true),
     }))
 }
 

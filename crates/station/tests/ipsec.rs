@@ -115,7 +115,7 @@ impl World {
 
     fn bound(&self) -> Vec<String> {
         let bindings = self.stations[0].home_agent().expect("a home agent").bindings();
-        bindings.of(address(HOME)).map(|binding| binding.care_of_address.to_string()).collect()
+        bindings.bindings_of(address(HOME)).map(|binding| binding.care_of_address.to_string()).collect()
     }
 
     fn dropped(&self, who: usize) -> u64 {

@@ -50,7 +50,7 @@ fn router_of(agents: &[&str], discover: bool) -> StationConfig {
                 .iter()
                 .map(|agent| AgentAddress { address: address(agent), ipv4_address: None })
                 .collect(),
-            discover,
+            discovers_agents: discover,
             ..AgentsConfig::default()
         };
     }
@@ -198,7 +198,7 @@ impl World {
     }
 
     fn bound(&self) -> [bool; 2] {
-        [0, 1].map(|agent| self.machine(agent).bindings().valid(address(HOME)).is_some())
+        [0, 1].map(|agent| self.machine(agent).bindings().best_valid_binding(address(HOME)).is_some())
     }
 
     fn home_agent(&self) -> Ipv6Addr {
@@ -777,7 +777,11 @@ fn forged_or_replayed_requests_of_home_agent_are_ignored() {
             key: [7; 16].into(),
             replay: carnet_mobility::ReplayProtection::Sequence,
         };
-        Authentication::PerAgent(common).with(address(AGENT)).association().expect("a key").clone()
+        Authentication::PerAgent(common)
+            .for_home_agent(address(AGENT))
+            .signing_association()
+            .expect("a key")
+            .clone()
     };
     let order = |key: Option<carnet_mobility::SecurityAssociation>, time: u64| {
         let builder = Builder::home_agent_switch(&[address(OTHER)]);

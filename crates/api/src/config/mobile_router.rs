@@ -968,7 +968,7 @@ fn heartbeat(table: &Table<'_>, has_bids: bool) -> Option<Option<Liveness>> {
     let interval = table.take(&HEARTBEAT);
     let idle = table.take(&HEARTBEAT_IDLE)?;
     let interval = interval?.unwrap_or(has_bids.then_some(DEFAULT_HEARTBEAT));
-    Some(interval.map(|busy| Liveness { busy, idle: idle.max(busy) }))
+    Some(interval.map(|busy| Liveness { busy_interval: busy, idle_interval: idle.max(busy) }))
 }
 
 /// Parses the interval of heartbeats.

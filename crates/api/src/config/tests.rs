@@ -390,7 +390,7 @@ fn every_config_key_reaches_its_field() {
                     volume_action: VolumeAction::LastResort,
                     roaming: Roaming::Allowed,
                     priority: 127,
-                    signal: Some(SignalThresholds { good: -49, poor: -69 }),
+                    signal: Some(SignalThresholds { good_dbm: -49, poor_dbm: -69 }),
                     signal_file: None,
                     signal_timeout: Duration::from_secs(60),
                 },

@@ -492,7 +492,7 @@ impl SimulatedNetwork {
         let agent = process.station.home_agent().expect("it is one");
         for (router, home) in HOME_ADDRESSES.into_iter().enumerate() {
             let prefix = mobile_network_prefix(router);
-            for binding in agent.bindings().of(home) {
+            for binding in agent.bindings().bindings_of(home) {
                 let Some(care_of_address) = binding.care_of_address.ipv6() else {
                     panic!("a binding to {:?}", binding.care_of_address);
                 };
@@ -614,7 +614,7 @@ impl SimulatedNetwork {
         let wall = self.nodes[0].wall_time(self.now);
         let agent = self.nodes[0].process.as_ref().and_then(|process| process.station.home_agent());
         for node in agent.iter().flat_map(|_| &kept.home_agent) {
-            let bound = agent.and_then(|agent| agent.bindings().valid(node.home_address));
+            let bound = agent.and_then(|agent| agent.bindings().best_valid_binding(node.home_address));
             let bound = bound.map(|binding| binding.care_of_address);
             let registration = node.registration.as_ref().filter(|it| it.expires > wall);
             let registered = registration.map(|it| it.care_of_address);
@@ -648,7 +648,7 @@ impl SimulatedNetwork {
         let machine = self.nodes[1 + router].process.as_ref().map(|it| it.station.mobile_router());
         let is = machine.flatten().is_some_and(|machine| machine.state() == State::Registered);
         let agent = self.nodes[0].process.as_ref().and_then(|process| process.station.home_agent());
-        let binding = agent.and_then(|agent| agent.bindings().valid(HOME_ADDRESSES[router]));
+        let binding = agent.and_then(|agent| agent.bindings().best_valid_binding(HOME_ADDRESSES[router]));
         let care_of_address = binding.and_then(|binding| binding.care_of_address.ipv6());
         is && care_of_address
             == self.attached_networks[router][0].map(|network| self::care_of_address(router, 0, network))

@@ -18,31 +18,31 @@ use crate::{HOP_LIMIT, MobilityDrop, is_unicast_routable};
 /// Time to wait for the first answer, and number of requests: `INITIAL_DHAAD_TIMEOUT` and `DHAAD_RETRIES`
 /// (RFC 6275 12).
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(3);
-const RETRIES: u32 = 4;
+const MAX_RETRANSMISSIONS: u32 = 4;
 /// Pause after the last request, until the discovery starts again.
-const REST: Duration = Duration::from_secs(60);
+const PAUSE_AFTER_DISCOVERY: Duration = Duration::from_secs(60);
 /// Maximum number of home agents that the router reads from one answer.
-const MAX_FOUND: usize = 16;
+const MAX_DISCOVERED_AGENTS: usize = 16;
 
 /// State of the discovery: the outstanding requests, or the pause after them.
 #[derive(Debug, Default)]
 pub(super) struct Discovery {
     /// Identifier of the requests that wait for an answer.
-    identifier: Option<u16>,
-    sent: u32,
+    request_identifier: Option<u16>,
+    sent_requests: u32,
     next: Option<Time>,
 }
 
 impl Discovery {
     /// Starts the discovery, unless it is running or pausing.
-    pub fn start(&mut self, now: Time, rng: &mut Rng) {
+    pub fn start_discovery(&mut self, now: Time, rng: &mut Rng) {
         if self.next.is_none() {
-            *self = Discovery { identifier: Some(rng.u16()), sent: 0, next: Some(now) };
+            *self = Discovery { request_identifier: Some(rng.u16()), sent_requests: 0, next: Some(now) };
         }
     }
 
     /// Stops the discovery, because the router has an answer or needs none.
-    pub fn stop(&mut self) {
+    pub fn stop_discovery(&mut self) {
         *self = Discovery::default();
     }
 
@@ -53,13 +53,13 @@ impl Discovery {
 
     /// Returns the packet of the request that is due; `None` if none is due or no uplink has an address.
     /// Successive requests use different uplinks.
-    pub fn request(&mut self, now: Time, router: &MobileRouter) -> Option<Vec<u8>> {
+    pub fn next_request(&mut self, now: Time, router: &MobileRouter) -> Option<Vec<u8>> {
         self.next.filter(|next| *next <= now)?;
-        if self.sent >= RETRIES {
+        if self.sent_requests >= MAX_RETRANSMISSIONS {
             // A new identifier for each run of the discovery: the router ignores late answers to requests
             // of an earlier run.
-            self.identifier = self.identifier.map(|identifier| identifier.wrapping_add(1));
-            self.sent = 0;
+            self.request_identifier = self.request_identifier.map(|identifier| identifier.wrapping_add(1));
+            self.sent_requests = 0;
         }
         let mut uplinks: Vec<_> = router
             .uplinks()
@@ -67,17 +67,19 @@ impl Discovery {
             .filter_map(|uplink| Some((uplink.config.priority, uplink.care_of_address()?)))
             .collect();
         uplinks.sort();
-        let turn = self.sent as usize % uplinks.len().max(1);
+        let turn = self.sent_requests as usize % uplinks.len().max(1);
         let Some((_, source)) = uplinks.get(turn) else {
             // Without an uplink the discovery stops; the router starts it again when it has an uplink.
-            self.stop();
+            self.stop_discovery();
             return None;
         };
-        let wait = INITIAL_TIMEOUT * 2_u32.pow(self.sent);
-        self.sent += 1;
-        self.next = Some(now + if self.sent < RETRIES { wait } else { wait + REST });
+        let wait = INITIAL_TIMEOUT * 2_u32.pow(self.sent_requests);
+        self.sent_requests += 1;
+        self.next = Some(
+            now + if self.sent_requests < MAX_RETRANSMISSIONS { wait } else { wait + PAUSE_AFTER_DISCOVERY },
+        );
         let mobile_router = router.config().is_router();
-        let request = DiscoveryRequest { identifier: self.identifier?, mobile_router };
+        let request = DiscoveryRequest { identifier: self.request_identifier?, mobile_router };
         // The home prefix may also contain the mobile networks (RFC 4887 6). Then the home link has only a
         // part of it: the network of the home address.
         let MobileRouterConfig { home_address, home_prefix, prefixes, .. } = router.config();
@@ -93,7 +95,7 @@ impl Discovery {
     /// # Errors
     /// Returns a reason if the answer does not belong to the router's request, or if it lists no home agents
     /// for mobile routers.
-    pub fn answer(
+    pub fn handle_answer(
         &mut self,
         message: &LinkMessage,
         config: &MobileRouterConfig,
@@ -101,7 +103,7 @@ impl Discovery {
         icmpv6::verify_checksum(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let reply = DiscoveryReply::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
-        if self.identifier != Some(reply.identifier) {
+        if self.request_identifier != Some(reply.identifier) {
             return Err(MobilityDrop::Unexpected);
         }
         // RFC 3963 7: "Mobile Routers only attempt registration with Home Agents that support them". A mobile
@@ -113,14 +115,18 @@ impl Discovery {
         for address in reply.addresses() {
             let own = address == config.home_address
                 || config.prefixes.iter().any(|prefix| prefix.contains(&address));
-            if is_unicast_routable(address) && !own && !found.contains(&address) && found.len() < MAX_FOUND {
+            if is_unicast_routable(address)
+                && !own
+                && !found.contains(&address)
+                && found.len() < MAX_DISCOVERED_AGENTS
+            {
                 found.push(address);
             }
         }
         if found.is_empty() {
             return Err(MobilityDrop::Unexpected);
         }
-        self.stop();
+        self.stop_discovery();
         Ok(found)
     }
 }

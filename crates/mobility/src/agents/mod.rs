@@ -44,12 +44,12 @@ use prefix_discovery::PrefixDiscovery;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// First and longest pause after the router has tried all home agents without success. The pause doubles each
 /// time.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(64));
+const PAUSE_BETWEEN_ROUNDS: (Duration, Duration) = (Duration::from_secs(4), Duration::from_secs(64));
 /// Time that the router gives its other uplinks to register with a new home agent after the first uplink has
 /// registered.
 const FURTHER_UPLINKS_WAIT: Duration = Duration::from_secs(2);
 /// Maximum number of former home agents with which the router is still de-registering.
-const MAX_FORMER: usize = 2;
+const MAX_FORMER_AGENTS: usize = 2;
 
 /// The operator's config of the home agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub struct AgentsConfig {
     /// Configured home agents, in the order in which the router tries them.
     pub agents: Vec<AgentAddress>,
     /// Whether the router discovers further home agents.
-    pub discover: bool,
+    pub discovers_agents: bool,
     /// Whether the router asks the home agent for changes of the home prefix (RFC 6275 11.4.2).
     pub prefix_discovery: bool,
 }
@@ -75,10 +75,11 @@ impl AgentsConfig {
     /// Returns the home agent to register with first. That is `last`, the home agent of the last
     /// registration, if the config still permits it; otherwise the first of the config. Returns `None` if no
     /// home agent is known.
-    pub fn first(&self, last: Option<Ipv6Addr>) -> Option<AgentAddress> {
+    pub fn first_agent(&self, last: Option<Ipv6Addr>) -> Option<AgentAddress> {
         let known = |address| self.agents.iter().find(|agent| agent.address == address).copied();
         let again = last.and_then(|last| {
-            known(last).or(self.discover.then_some(AgentAddress { address: last, ipv4_address: None }))
+            known(last)
+                .or(self.discovers_agents.then_some(AgentAddress { address: last, ipv4_address: None }))
         });
         again.or(self.agents.first().copied())
     }
@@ -87,18 +88,18 @@ impl AgentsConfig {
 /// A home agent that the router is trying.
 #[derive(Debug)]
 struct TriedAgent {
-    machine: MobileRouter,
-    started: Time,
+    mobile_router: MobileRouter,
+    started_at: Time,
     /// Time of the first registration with this home agent, if it has accepted one.
-    registered: Option<Time>,
+    registered_at: Option<Time>,
     /// Whether the present home agent has demanded the change.
-    ordered: bool,
+    is_demanded_by_agent: bool,
 }
 
 /// A home agent that the router is leaving.
 #[derive(Debug)]
 struct FormerAgent {
-    machine: MobileRouter,
+    mobile_router: MobileRouter,
     /// Time until which the router accepts packets from this home agent. `None` until the router has
     /// de-registered.
     accept_until: Option<Time>,
@@ -111,20 +112,20 @@ pub struct Agents {
     /// Discovered home agents, in the order in which the router tries them.
     discovered: Vec<AgentAddress>,
     discovery: Discovery,
-    home_prefix: PrefixDiscovery,
-    trial: Option<TriedAgent>,
-    former: Vec<FormerAgent>,
+    prefix_discovery: PrefixDiscovery,
+    tried_agent: Option<TriedAgent>,
+    former_agents: Vec<FormerAgent>,
     /// Time since which the present home agent has not answered; `None` if no answer is outstanding.
     unanswered_since: Option<Time>,
     /// Home agents that the router has tried since `unanswered_since`.
-    tried: Vec<Ipv6Addr>,
+    tried_since_unanswered: Vec<Ipv6Addr>,
     /// Time at which the router tries all home agents again; `None` unless all have failed.
-    next_round: Option<Time>,
+    next_round_at: Option<Time>,
     /// Length of the last pause.
-    last_pause: Duration,
+    last_pause_between_rounds: Duration,
     /// Home agents that the present one has named in a Home Agent Switch message and that the router has not
     /// tried yet.
-    ordered: VecDeque<AgentAddress>,
+    ordered_agents: VecDeque<AgentAddress>,
     /// Whether the present home agent has sent the router away without the address of another home agent.
     is_sent_away: bool,
     rng: Rng,
@@ -135,17 +136,17 @@ impl Agents {
     /// Creates the selection; the router has not tried any home agent yet.
     pub fn new(config: AgentsConfig, rng: Rng) -> Agents {
         Agents {
-            home_prefix: PrefixDiscovery::new(config.prefix_discovery),
+            prefix_discovery: PrefixDiscovery::new(config.prefix_discovery),
             config,
             discovered: Vec::new(),
             discovery: Discovery::default(),
-            trial: None,
-            former: Vec::new(),
+            tried_agent: None,
+            former_agents: Vec::new(),
             unanswered_since: None,
-            tried: Vec::new(),
-            next_round: None,
-            last_pause: Duration::ZERO,
-            ordered: VecDeque::new(),
+            tried_since_unanswered: Vec::new(),
+            next_round_at: None,
+            last_pause_between_rounds: Duration::ZERO,
+            ordered_agents: VecDeque::new(),
             is_sent_away: false,
             rng,
             outputs: VecDeque::new(),
@@ -154,11 +155,11 @@ impl Agents {
 
     /// Returns whether the router knows, or may discover, more than one home agent.
     pub fn is_choice(&self) -> bool {
-        self.config.discover || self.config.agents.len() > 1
+        self.config.discovers_agents || self.config.agents.len() > 1
     }
 
     /// Returns all known home agents, in the order in which they are tried.
-    pub fn known(&self) -> Vec<AgentAddress> {
+    pub fn known_agents(&self) -> Vec<AgentAddress> {
         let mut known = self.config.agents.clone();
         for agent in &self.discovered {
             if !known.iter().any(|other| other.address == agent.address) {
@@ -170,39 +171,39 @@ impl Agents {
 
     /// Returns the home agent that the router is trying while it is registered with the present one; `None`
     /// if it tries no other.
-    pub fn trying(&self) -> Option<Ipv6Addr> {
-        self.trial.as_ref().map(|trial| trial.machine.config().home_agent)
+    pub fn tried_home_agent(&self) -> Option<Ipv6Addr> {
+        self.tried_agent.as_ref().map(|trial| trial.mobile_router.config().home_agent)
     }
 
     /// Returns the `MobileRouter`s for other home agents: the one that this router tries, and those that it
     /// is leaving.
-    pub fn machines(&self) -> impl Iterator<Item = &MobileRouter> {
-        let left = self.former.iter().map(|left| &left.machine);
-        self.trial.iter().map(|trial| &trial.machine).chain(left)
+    pub fn other_mobile_routers(&self) -> impl Iterator<Item = &MobileRouter> {
+        let left = self.former_agents.iter().map(|left| &left.mobile_router);
+        self.tried_agent.iter().map(|trial| &trial.mobile_router).chain(left)
     }
 
-    fn machines_mut(&mut self) -> impl Iterator<Item = &mut MobileRouter> {
-        let left = self.former.iter_mut().map(|left| &mut left.machine);
-        self.trial.iter_mut().map(|trial| &mut trial.machine).chain(left)
+    fn other_mobile_routers_mut(&mut self) -> impl Iterator<Item = &mut MobileRouter> {
+        let left = self.former_agents.iter_mut().map(|left| &mut left.mobile_router);
+        self.tried_agent.iter_mut().map(|trial| &mut trial.mobile_router).chain(left)
     }
 
     /// Returns the machine for the home agent with this address; `None` if it is the present one or not in
     /// use.
-    pub fn machine_of(&mut self, home_agent: Ipv6Addr) -> Option<&mut MobileRouter> {
-        self.machines_mut().find(|machine| machine.config().home_agent == home_agent)
+    pub fn mobile_router_of(&mut self, home_agent: Ipv6Addr) -> Option<&mut MobileRouter> {
+        self.other_mobile_routers_mut().find(|machine| machine.config().home_agent == home_agent)
     }
 
     /// Returns the next output.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.collect();
+        self.collect_outputs();
         self.outputs.pop_front()
     }
 
     /// Collects the outputs of the machines for other home agents. Only the machine of the present home agent
     /// reports handovers and volumes.
-    fn collect(&mut self) {
+    fn collect_outputs(&mut self) {
         let mut wanted = Vec::new();
-        for machine in self.machines_mut() {
+        for machine in self.other_mobile_routers_mut() {
             while let Some(output) = machine.poll_output() {
                 if !matches!(output, Output::Event(Event::Handover { .. } | Event::VolumeReached { .. })) {
                     wanted.push(output);
@@ -214,55 +215,58 @@ impl Agents {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let machines = self.machines().filter_map(MobileRouter::poll_timeout);
-        let left = self.former.iter().filter_map(|left| left.accept_until);
-        let trial = self.trial.as_ref().map(|trial| match trial.registered {
+        let machines = self.other_mobile_routers().filter_map(MobileRouter::poll_timeout);
+        let left = self.former_agents.iter().filter_map(|left| left.accept_until);
+        let trial = self.tried_agent.as_ref().map(|trial| match trial.registered_at {
             Some(at) => at + FURTHER_UPLINKS_WAIT,
-            None => trial.started + ANSWER_TIMEOUT,
+            None => trial.started_at + ANSWER_TIMEOUT,
         });
-        let waiting = self.trial.is_none();
-        let pause = self.next_round.filter(|_| waiting);
+        let waiting = self.tried_agent.is_none();
+        let pause = self.next_round_at.filter(|_| waiting);
         // The deadline of `unanswered_since` applies only until the router has tried another home agent, and
         // not during a pause.
-        let patient = waiting && self.tried.is_empty() && pause.is_none();
+        let patient = waiting && self.tried_since_unanswered.is_empty() && pause.is_none();
         let unanswered = self.unanswered_since.filter(|_| patient).map(|since| since + ANSWER_TIMEOUT);
-        let asked = self.discovery.poll_timeout().into_iter().chain(self.home_prefix.poll_timeout());
+        let asked = self.discovery.poll_timeout().into_iter().chain(self.prefix_discovery.poll_timeout());
         machines.chain(left).chain(trial).chain(unanswered).chain(pause).chain(asked).min()
     }
 
-    /// Handles the timers of the machines for other home agents. [`Self::review`] handles the others.
+    /// Handles the timers of the machines for other home agents. [`Self::review_agents`] handles the others.
     pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
-        self.machines_mut().for_each(|machine| machine.handle_timeout(now, wall));
+        self.other_mobile_routers_mut().for_each(|machine| machine.handle_timeout(now, wall));
     }
 
     /// Takes over the state of an interface, as [`MobileRouter::handle_interface`] does.
     pub fn handle_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
-        self.machines_mut().for_each(|machine| machine.handle_interface(now, wall, interface));
+        self.other_mobile_routers_mut().for_each(|machine| machine.handle_interface(now, wall, interface));
     }
 
     /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
-        self.machines_mut().for_each(|machine| machine.handle_interface_gone(now, wall, name));
+        self.other_mobile_routers_mut().for_each(|machine| machine.handle_interface_gone(now, wall, name));
     }
 
     /// Passes the signal strength of an uplink to the machines for other home agents.
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
-        self.machines_mut().for_each(|machine| machine.handle_signal(now, wall, interface, dbm));
+        self.other_mobile_routers_mut().for_each(|machine| machine.handle_signal(now, wall, interface, dbm));
     }
 
     /// Passes on whether an uplink's modem roams.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
-        self.machines_mut().for_each(|machine| machine.handle_roaming(now, wall, interface, roaming));
+        self.other_mobile_routers_mut()
+            .for_each(|machine| machine.handle_roaming(now, wall, interface, roaming));
     }
 
     /// Passes on the result of a probe for a captive portal.
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
-        self.machines_mut().for_each(|machine| machine.handle_portal_probe(now, wall, interface, probe));
+        self.other_mobile_routers_mut()
+            .for_each(|machine| machine.handle_portal_probe(now, wall, interface, probe));
     }
 
     /// Passes on the number of octets that an uplink has carried.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
-        self.machines_mut().for_each(|machine| machine.handle_octets(now, wall, interface, octets));
+        self.other_mobile_routers_mut()
+            .for_each(|machine| machine.handle_octets(now, wall, interface, octets));
     }
 
     /// Handles an ICMPv6 message from an uplink, as [`MobileRouter::handle_link_message`] does. Also handles
@@ -278,66 +282,67 @@ impl Agents {
         message: &LinkMessage,
     ) -> Result<(), MobilityDrop> {
         if message.message.first() == Some(&MOBILE_PREFIX_ADVERTISEMENT) {
-            let news = self.home_prefix.advertisement(now, current, message)?;
+            let news = self.prefix_discovery.handle_advertisement(now, current, message)?;
             self.outputs.extend(news.map(|message| Output::Event(Event::Warning { message })));
             return Ok(());
         }
         if message.message.first() != Some(&DHAAD_REPLY) {
             // The machine of the present home agent reports faults of the message, so their results are
             // ignored here.
-            self.machines_mut().for_each(|machine| {
+            self.other_mobile_routers_mut().for_each(|machine| {
                 let _ = machine.handle_link_message(now, wall, message);
             });
             return Ok(());
         }
-        let found = self.discovery.answer(message, current.config())?;
-        self.discovered = found.into_iter().map(|address| self.named(address)).collect();
-        self.begin_anew();
+        let found = self.discovery.handle_answer(message, current.config())?;
+        self.discovered = found.into_iter().map(|address| self.known_address_of(address)).collect();
+        self.begin_first_round();
         if std::mem::take(&mut self.is_sent_away) {
             let present = current.config().home_agent;
-            self.ordered = self.discovered.iter().copied().filter(|agent| agent.address != present).collect();
+            self.ordered_agents =
+                self.discovered.iter().copied().filter(|agent| agent.address != present).collect();
         }
         Ok(())
     }
 
     /// Returns the known addresses of a home agent, with the IPv4 address if the config has one.
-    fn named(&self, address: Ipv6Addr) -> AgentAddress {
+    fn known_address_of(&self, address: Ipv6Addr) -> AgentAddress {
         let named = self.config.agents.iter().find(|agent| agent.address == address);
         named.copied().unwrap_or(AgentAddress { address, ipv4_address: None })
     }
 
     /// Decides whether to try, change or leave home agents. `current` is the machine of the present home
     /// agent. Call it after every input, when the outputs of `current` have been taken.
-    pub fn review(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
-        self.collect();
+    pub fn review_agents(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
+        self.collect_outputs();
         if let Some(switch) = current.take_switch() {
-            self.obey(now, current, switch);
+            self.follow_switch_order(now, current, switch);
         }
-        self.let_go(now);
-        let solicitation = self.home_prefix.solicitation(now, &mut self.rng, current);
+        self.remove_left_agents(now);
+        let solicitation = self.prefix_discovery.next_solicitation(now, &mut self.rng, current);
         self.outputs.extend(solicitation.map(Output::Packet));
         let state = current.state();
         if matches!(state, State::Stopped | State::Home) {
             self.unanswered_since = None;
-            self.begin_anew();
+            self.begin_first_round();
             return self.handle_shutdown(now, wall);
         }
         self.look_at_trial(now, wall, current);
-        let trouble = if self.is_choice() { self.trouble(now, current) } else { None };
+        let trouble = if self.is_choice() { self.reason_to_change(now, current) } else { None };
         if trouble.is_none() {
-            self.begin_anew();
-            if let Some(trial) = self.trial.take_if(|trial| !trial.ordered) {
-                self.leave(now, wall, trial.machine);
+            self.begin_first_round();
+            if let Some(trial) = self.tried_agent.take_if(|trial| !trial.is_demanded_by_agent) {
+                self.leave_agent(now, wall, trial.mobile_router);
             }
         }
-        if self.trial.is_none() {
-            self.try_next(now, wall, current, trouble);
+        if self.tried_agent.is_none() {
+            self.try_next_agent(now, wall, current, trouble);
         }
-        let nobody = current.config().home_agent.is_unspecified() || self.next_round.is_some();
-        if self.is_sent_away || (self.config.discover && self.trial.is_none() && nobody) {
-            self.discovery.start(now, &mut self.rng);
+        let nobody = current.config().home_agent.is_unspecified() || self.next_round_at.is_some();
+        if self.is_sent_away || (self.config.discovers_agents && self.tried_agent.is_none() && nobody) {
+            self.discovery.start_discovery(now, &mut self.rng);
         }
-        if let Some(packet) = self.discovery.request(now, current) {
+        if let Some(packet) = self.discovery.next_request(now, current) {
             // Output the forwarding rules before the packet, because they lead the packet to its uplink.
             self.outputs.push_back(Output::Forwarding(current.config().home_address));
             self.outputs.push_back(Output::Packet(packet));
@@ -347,9 +352,10 @@ impl Agents {
     /// Handles a Home Agent Switch message: the router tries the named addresses in their order (RFC 5142
     /// 6.2). If the message is not authenticated, the router uses only home agents of the config or of the
     /// discovery.
-    fn obey(&mut self, now: Time, current: &MobileRouter, switch: SwitchOrder) {
+    fn follow_switch_order(&mut self, now: Time, current: &MobileRouter, switch: SwitchOrder) {
         let present = current.config().home_agent;
-        let under_way = self.trial.as_ref().is_some_and(|trial| trial.ordered) || !self.ordered.is_empty();
+        let under_way = self.tried_agent.as_ref().is_some_and(|trial| trial.is_demanded_by_agent)
+            || !self.ordered_agents.is_empty();
         if under_way {
             return; // A repeated message changes nothing.
         }
@@ -363,8 +369,9 @@ impl Agents {
             );
             return self.outputs.push_back(Output::Event(Event::Warning { message }));
         }
-        let known = self.known();
-        let mut to: Vec<AgentAddress> = switch.to.iter().map(|address| self.named(*address)).collect();
+        let known = self.known_agents();
+        let mut to: Vec<AgentAddress> =
+            switch.target_agents.iter().map(|address| self.known_address_of(*address)).collect();
         if to.is_empty() {
             to.clone_from(&known);
         }
@@ -372,14 +379,14 @@ impl Agents {
             let named = known.iter().any(|other| other.address == agent.address);
             let usable = crate::is_unicast_routable(agent.address)
                 && !current.config().prefixes.iter().any(|prefix| prefix.contains(&agent.address));
-            agent.address != present && usable && (switch.authenticated || named)
+            agent.address != present && usable && (switch.is_authenticated || named)
         });
         let message = if !to.is_empty() {
             format!("the home agent {present} asks this router to use the home agent {}", to[0].address)
-        } else if self.config.discover {
+        } else if self.config.discovers_agents {
             self.is_sent_away = true;
-            self.discovery.stop();
-            self.discovery.start(now, &mut self.rng);
+            self.discovery.stop_discovery();
+            self.discovery.start_discovery(now, &mut self.rng);
             format!(
                 "the home agent {present} asks this router to use another home agent, which it now discovers"
             )
@@ -389,16 +396,16 @@ impl Agents {
                  agent of the config"
             )
         };
-        self.ordered = to.into();
+        self.ordered_agents = to.into();
         self.outputs.push_back(Output::Event(Event::Warning { message }));
     }
 
     /// Returns why the present home agent does not serve this router; `None` if it does, or if there is no
     /// other home agent to try.
-    fn trouble(&mut self, now: Time, current: &MobileRouter) -> Option<&'static str> {
+    fn reason_to_change(&mut self, now: Time, current: &MobileRouter) -> Option<&'static str> {
         let trouble = if current.config().home_agent.is_unspecified() {
             Some("none was known")
-        } else if matches!(current.state(), State::Refused(_)) || current.setback().is_some() {
+        } else if matches!(current.state(), State::Refused(_)) || current.temporary_refusal().is_some() {
             Some("it refused")
         } else {
             None
@@ -412,39 +419,41 @@ impl Agents {
     }
 
     /// Starts to register with the next home agent that the router has not tried.
-    fn try_next(
+    fn try_next_agent(
         &mut self,
         now: Time,
         wall: WallTime,
         current: &mut MobileRouter,
         trouble: Option<&'static str>,
     ) {
-        if let Some(agent) = self.ordered.pop_front() {
-            return self.begin(now, wall, current, agent, true);
+        if let Some(agent) = self.ordered_agents.pop_front() {
+            return self.begin_trial(now, wall, current, agent, true);
         }
         if trouble.is_none() {
             return;
         }
-        if self.next_round.is_some_and(|at| at > now) {
+        if self.next_round_at.is_some_and(|at| at > now) {
             return;
         }
         let present = current.config().home_agent;
-        let known = self.known();
-        if self.next_round.take().is_some() {
-            self.tried.clear();
+        let known = self.known_agents();
+        if self.next_round_at.take().is_some() {
+            self.tried_since_unanswered.clear();
         }
-        let untried =
-            |agent: &&AgentAddress| agent.address != present && !self.tried.contains(&agent.address);
+        let untried = |agent: &&AgentAddress| {
+            agent.address != present && !self.tried_since_unanswered.contains(&agent.address)
+        };
         if let Some(agent) = known.iter().find(untried).copied() {
-            self.tried.push(agent.address);
-            self.begin(now, wall, current, agent, false);
+            self.tried_since_unanswered.push(agent.address);
+            self.begin_trial(now, wall, current, agent, false);
         } else if !present.is_unspecified() {
-            self.last_pause = (self.last_pause * 2).clamp(PAUSE.0, PAUSE.1);
-            self.next_round = Some(now + self.last_pause);
+            self.last_pause_between_rounds =
+                (self.last_pause_between_rounds * 2).clamp(PAUSE_BETWEEN_ROUNDS.0, PAUSE_BETWEEN_ROUNDS.1);
+            self.next_round_at = Some(now + self.last_pause_between_rounds);
         }
     }
 
-    fn begin(
+    fn begin_trial(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -458,94 +467,100 @@ impl Agents {
             ..current.config().clone()
         };
         // If the router tries a former home agent again, it ends that former registration without waiting.
-        self.former.retain(|left| left.machine.config().home_agent != agent.address);
+        self.former_agents.retain(|left| left.mobile_router.config().home_agent != agent.address);
         let mut machine = MobileRouter::new(config, &mut self.rng);
         machine.adopt(now, wall, current);
         if current.config().home_agent.is_unspecified() {
-            self.outputs.push_back(changed(None, agent.address, "it was found"));
+            self.outputs.push_back(agent_changed_event(None, agent.address, "it was found"));
             *current = machine;
         } else {
-            self.trial = Some(TriedAgent { machine, started: now, registered: None, ordered });
+            self.tried_agent = Some(TriedAgent {
+                mobile_router: machine,
+                started_at: now,
+                registered_at: None,
+                is_demanded_by_agent: ordered,
+            });
         }
     }
 
     /// Decides whether the home agent that the router is trying becomes the present one, or has failed.
     fn look_at_trial(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
-        let Some(trial) = &mut self.trial else { return };
-        let machine = &trial.machine;
+        let Some(trial) = &mut self.tried_agent else { return };
+        let machine = &trial.mobile_router;
         if machine.has_registration() {
-            let first = *trial.registered.get_or_insert(now);
-            let whole = current.living_uplinks().all(|uplink| machine.living_uplinks().any(|u| u == uplink));
+            let first = *trial.registered_at.get_or_insert(now);
+            let whole =
+                current.working_uplinks().all(|uplink| machine.working_uplinks().any(|u| u == uplink));
             if whole || now.saturating_since(first) >= FURTHER_UPLINKS_WAIT {
-                self.change(now, wall, current);
+                self.switch_to_tried_agent(now, wall, current);
             }
             return;
         }
-        trial.registered = None;
-        let refused = matches!(machine.state(), State::Refused(_)) || machine.setback().is_some();
+        trial.registered_at = None;
+        let refused = matches!(machine.state(), State::Refused(_)) || machine.temporary_refusal().is_some();
         // No home agent can answer if the router has no usable uplink, so this is no failure.
         if machine.state() == State::Disconnected {
-            trial.started = now;
+            trial.started_at = now;
         }
-        if (refused || now.saturating_since(trial.started) >= ANSWER_TIMEOUT)
-            && let Some(trial) = self.trial.take()
+        if (refused || now.saturating_since(trial.started_at) >= ANSWER_TIMEOUT)
+            && let Some(trial) = self.tried_agent.take()
         {
-            self.leave(now, wall, trial.machine);
+            self.leave_agent(now, wall, trial.mobile_router);
         }
     }
 
     /// Makes the tried home agent the present one, and the present one a former one.
-    fn change(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
-        let Some(trial) = self.trial.take() else { return };
-        let reason = match (trial.ordered, current.state()) {
+    fn switch_to_tried_agent(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
+        let Some(trial) = self.tried_agent.take() else { return };
+        let reason = match (trial.is_demanded_by_agent, current.state()) {
             (true, _) => "the former home agent asked for it",
             (false, State::Refused(_)) => "the former home agent refused",
             (false, _) => "the former home agent did not answer",
         };
-        let old = std::mem::replace(current, trial.machine);
+        let old = std::mem::replace(current, trial.mobile_router);
         let from = old.config().home_agent;
         self.outputs.push_back(Output::Forwarding(current.config().home_address));
         self.outputs.push_back(Output::Persist(current.config().home_address));
-        self.outputs.push_back(changed(Some(from), current.config().home_agent, reason));
-        self.leave(now, wall, old);
+        self.outputs.push_back(agent_changed_event(Some(from), current.config().home_agent, reason));
+        self.leave_agent(now, wall, old);
         self.unanswered_since = None;
-        self.begin_anew();
-        self.ordered.clear();
+        self.begin_first_round();
+        self.ordered_agents.clear();
         self.is_sent_away = false;
-        self.discovery.stop();
+        self.discovery.stop_discovery();
     }
 
     /// De-registers with a home agent, whether or not it has accepted a registration. Still accepts its
     /// packets for a while.
-    fn leave(&mut self, now: Time, wall: WallTime, mut machine: MobileRouter) {
+    fn leave_agent(&mut self, now: Time, wall: WallTime, mut machine: MobileRouter) {
         while let Some(output) = machine.poll_output() {
             self.outputs.push_back(output);
         }
         machine.handle_shutdown(now, wall);
-        if self.former.len() >= MAX_FORMER {
-            self.former.remove(0);
+        if self.former_agents.len() >= MAX_FORMER_AGENTS {
+            self.former_agents.remove(0);
         }
-        self.former.push(FormerAgent { machine, accept_until: None });
-        self.collect();
+        self.former_agents.push(FormerAgent { mobile_router: machine, accept_until: None });
+        self.collect_outputs();
     }
 
     /// Allows the router to try all home agents again at once.
-    fn begin_anew(&mut self) {
-        self.tried.clear();
-        self.next_round = None;
-        self.last_pause = Duration::ZERO;
+    fn begin_first_round(&mut self) {
+        self.tried_since_unanswered.clear();
+        self.next_round_at = None;
+        self.last_pause_between_rounds = Duration::ZERO;
     }
 
     /// Removes former home agents whose grace period has ended.
-    fn let_go(&mut self, now: Time) {
-        let before = self.former.len();
-        for left in &mut self.former {
-            if left.accept_until.is_none() && left.machine.is_quiescent() {
+    fn remove_left_agents(&mut self, now: Time) {
+        let before = self.former_agents.len();
+        for left in &mut self.former_agents {
+            if left.accept_until.is_none() && left.mobile_router.is_quiescent() {
                 left.accept_until = Some(now + OLD_PATH_GRACE);
             }
         }
-        self.former.retain(|left| left.accept_until.is_none_or(|until| until > now));
-        if self.former.len() < before {
+        self.former_agents.retain(|left| left.accept_until.is_none_or(|until| until > now));
+        if self.former_agents.len() < before {
             // `Output::Forwarding` has no home address here, because a station has only one mobile router.
             self.outputs.push_back(Output::Forwarding(Ipv6Addr::UNSPECIFIED));
         }
@@ -554,28 +569,28 @@ impl Agents {
     /// Handles a shutdown, or the return to the home link: the router stops to try other home agents, and
     /// de-registers with all former ones.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
-        self.ordered.clear();
+        self.ordered_agents.clear();
         self.is_sent_away = false;
-        self.discovery.stop();
-        if let Some(trial) = self.trial.take() {
-            self.leave(now, wall, trial.machine);
+        self.discovery.stop_discovery();
+        if let Some(trial) = self.tried_agent.take() {
+            self.leave_agent(now, wall, trial.mobile_router);
         }
     }
 
     /// Returns whether all de-registrations of a shutdown have ended.
     pub fn is_quiescent(&self) -> bool {
-        self.machines().all(MobileRouter::is_quiescent)
+        self.other_mobile_routers().all(MobileRouter::is_quiescent)
     }
 
     /// Applies the operator's choice of an uplink to the machines for other home agents.
     pub fn handle_handover(&mut self, now: Time, wall: WallTime, uplink: Option<&str>) {
-        if let Some(trial) = &mut self.trial {
+        if let Some(trial) = &mut self.tried_agent {
             // The machine of the present home agent has already reported a fault of the operator's choice.
-            let _ = trial.machine.handle_handover(now, wall, uplink);
+            let _ = trial.mobile_router.handle_handover(now, wall, uplink);
         }
     }
 }
 
-fn changed(from: Option<Ipv6Addr>, to: Ipv6Addr, reason: &str) -> Output {
+fn agent_changed_event(from: Option<Ipv6Addr>, to: Ipv6Addr, reason: &str) -> Output {
     Output::Event(Event::HomeAgent { from, to, reason: reason.into() })
 }

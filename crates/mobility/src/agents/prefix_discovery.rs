@@ -32,24 +32,24 @@ use crate::{HOP_LIMIT, MobilityDrop};
 /// solicitation.
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Number of solicitations without an answer before the router pauses.
-const TRIES: u32 = 3;
+const MAX_UNANSWERED_SOLICITATIONS: u32 = 3;
 /// Pause after the last unanswered solicitation, and maximum time from an answer to the next solicitation.
-const REST: Duration = Duration::from_secs(24 * 3600);
+const MAX_SOLICITATION_PAUSE: Duration = Duration::from_secs(24 * 3600);
 /// Minimum time from an answer, genuine or forged, to the next solicitation.
-const LEAST: Duration = Duration::from_secs(60);
+const MIN_SOLICITATION_PAUSE: Duration = Duration::from_secs(60);
 
 /// Last known state of the prefix of the home address, and the outstanding solicitation.
 #[derive(Debug, Default)]
 pub(super) struct PrefixDiscovery {
-    wanted: bool,
+    is_wanted: bool,
     /// Home agent that the router asks.
     home_agent: Option<Ipv6Addr>,
     /// Identifier of the last solicitation; `None` when the home agent has answered it.
     identifier: Option<u16>,
-    sent: u32,
+    sent_solicitations: u32,
     next: Option<Time>,
     /// State of the prefix in the last answer, which the last warning to the operator named.
-    state: Option<HomePrefixState>,
+    prefix_state: Option<HomePrefixState>,
 }
 
 /// State of the prefix of the home address in an advertisement of the home agent.
@@ -65,7 +65,7 @@ enum HomePrefixState {
 impl PrefixDiscovery {
     /// Creates the discovery. It sends solicitations only if `wanted`.
     pub fn new(wanted: bool) -> PrefixDiscovery {
-        PrefixDiscovery { wanted, ..PrefixDiscovery::default() }
+        PrefixDiscovery { is_wanted: wanted, ..PrefixDiscovery::default() }
     }
 
     /// Returns when the discovery is due next.
@@ -75,27 +75,28 @@ impl PrefixDiscovery {
 
     /// Returns the packet of the solicitation that is due; `None` if none is due, or without a registered
     /// IPv6 care-of address.
-    pub fn solicitation(&mut self, now: Time, rng: &mut Rng, router: &MobileRouter) -> Option<Vec<u8>> {
-        let Some(care_of_address) = registered(router).filter(|_| self.wanted) else {
+    pub fn next_solicitation(&mut self, now: Time, rng: &mut Rng, router: &MobileRouter) -> Option<Vec<u8>> {
+        let Some(care_of_address) = registered_care_of_address(router).filter(|_| self.is_wanted) else {
             // The router sends a solicitation at once when it has registered with another home agent.
             (self.home_agent, self.next) = (None, None);
             return None;
         };
         let home_agent = router.config().home_agent;
         if self.home_agent != Some(home_agent) {
-            (self.home_agent, self.sent, self.next) = (Some(home_agent), 0, Some(now));
+            (self.home_agent, self.sent_solicitations, self.next) = (Some(home_agent), 0, Some(now));
         }
         self.next.filter(|next| *next <= now)?;
-        if self.sent >= TRIES {
-            (self.identifier, self.sent, self.next) = (None, 0, Some(now + REST));
+        if self.sent_solicitations >= MAX_UNANSWERED_SOLICITATIONS {
+            (self.identifier, self.sent_solicitations, self.next) =
+                (None, 0, Some(now + MAX_SOLICITATION_PAUSE));
             return None;
         }
         // RFC 6275 11.4.2: "MUST set the Identifier field ... to a random value".
         let identifier = rng.u16();
         self.identifier = Some(identifier);
-        self.next = Some(now + INITIAL_TIMEOUT * 2_u32.pow(self.sent));
-        self.sent += 1;
-        Some(packet(care_of_address, router.config().home_address, home_agent, identifier))
+        self.next = Some(now + INITIAL_TIMEOUT * 2_u32.pow(self.sent_solicitations));
+        self.sent_solicitations += 1;
+        Some(build_solicitation(care_of_address, router.config().home_address, home_agent, identifier))
     }
 
     /// Handles an advertisement, whose destination is that of its routing header. Returns a warning for the
@@ -103,7 +104,7 @@ impl PrefixDiscovery {
     ///
     /// # Errors
     /// Returns a reason if the advertisement does not answer the router's solicitation.
-    pub fn advertisement(
+    pub fn handle_advertisement(
         &mut self,
         now: Time,
         router: &MobileRouter,
@@ -120,17 +121,17 @@ impl PrefixDiscovery {
         if self.identifier != Some(advertisement.identifier) {
             // RFC 6275: "In this case the mobile node SHOULD send a Mobile Prefix Solicitation". The pause
             // limits how often an attacker can cause one.
-            let soon = now + LEAST;
+            let soon = now + MIN_SOLICITATION_PAUSE;
             if self.identifier.is_none() {
                 self.next = self.next.map(|next| next.min(soon));
             }
             return Err(MobilityDrop::Unexpected);
         }
         self.identifier = None;
-        self.sent = 0;
+        self.sent_solicitations = 0;
         let mut options = advertisement.options;
         let information = options.find_map(|option| match option {
-            NdOption::PrefixInformation(information) if covers(&information, home_address) => {
+            NdOption::PrefixInformation(information) if prefix_covers(&information, home_address) => {
                 Some(information)
             }
             _ => None,
@@ -144,8 +145,11 @@ impl PrefixDiscovery {
             }
             _ => (HomePrefixState::Gone, 0),
         };
-        self.next = Some(now + (Duration::from_secs(good.into()) / 2).clamp(LEAST, REST));
-        let before = self.state.replace(standing);
+        self.next = Some(
+            now + (Duration::from_secs(good.into()) / 2)
+                .clamp(MIN_SOLICITATION_PAUSE, MAX_SOLICITATION_PAUSE),
+        );
+        let before = self.prefix_state.replace(standing);
         let news = before != Some(standing) && (before.is_some() || standing != HomePrefixState::Preferred);
         let agent = message.source;
         Ok(news.then(|| match standing {
@@ -166,7 +170,7 @@ impl PrefixDiscovery {
 
 /// Returns an IPv6 care-of address that the home agent has accepted, the preferred one if there are several;
 /// `None` without one.
-fn registered(router: &MobileRouter) -> Option<Ipv6Addr> {
+fn registered_care_of_address(router: &MobileRouter) -> Option<Ipv6Addr> {
     let bound = router.bindings().iter().filter_map(|binding| binding.registration.as_ref());
     let mut addresses =
         router.registration().into_iter().chain(bound).map(|registration| registration.care_of_address);
@@ -176,13 +180,13 @@ fn registered(router: &MobileRouter) -> Option<Ipv6Addr> {
     })
 }
 
-fn covers(information: &PrefixInformation, address: Ipv6Addr) -> bool {
+fn prefix_covers(information: &PrefixInformation, address: Ipv6Addr) -> bool {
     Ipv6Net::new(information.prefix, information.prefix_length).is_ok_and(|prefix| prefix.contains(&address))
 }
 
 /// Builds the solicitation. RFC 6275 6.7: it "MUST" have a Home Address option; the checksum covers the home
 /// address as source.
-fn packet(
+fn build_solicitation(
     care_of_address: Ipv6Addr,
     home_address: Ipv6Addr,
     home_agent: Ipv6Addr,

@@ -14,13 +14,13 @@ pub struct Registration {
     /// Care-of address on the router's own interface; a NAT may translate it to another address.
     pub care_of_address: IpAddr,
     /// Time since which this care-of address has been registered.
-    pub since: Time,
+    pub registered_since: Time,
     /// Whether packets go inside UDP, because a NAT is on the path or one side requires UDP (RFC 5555 4.2).
-    pub udp: bool,
+    pub uses_udp: bool,
     /// Granted lifetime.
     pub lifetime: Duration,
     /// End of the lifetime, which starts when the Binding Update is sent (RFC 6275 11.7.3).
-    pub expires: Time,
+    pub expires_at: Time,
     /// Sequence number of the acknowledged Binding Update.
     pub sequence: u16,
 }
@@ -28,26 +28,31 @@ pub struct Registration {
 impl Registration {
     /// Returns this registration. If `before` has the same care-of address, the result keeps the `since` of
     /// `before`.
-    pub(crate) fn after(self, before: Option<&Registration>) -> Registration {
+    pub(crate) fn continuing(self, before: Option<&Registration>) -> Registration {
         let here = |other: &&Registration| {
             (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)
         };
-        Registration { since: before.filter(here).map_or(self.since, |before| before.since), ..self }
+        Registration {
+            registered_since: before
+                .filter(here)
+                .map_or(self.registered_since, |before| before.registered_since),
+            ..self
+        }
     }
 
     /// Returns when the router sent the accepted Binding Update. The lifetime begins then.
     pub(crate) fn sent_at(&self) -> Time {
-        self.expires - self.lifetime
+        self.expires_at - self.lifetime
     }
 
     /// Returns when to renew this registration. The time is earlier if the uplink `is_full`.
     pub(crate) fn renew_at(&self, is_full: bool) -> Time {
-        Renewal::BeforeEnd { is_full }.due(self.sent_at(), self.lifetime)
+        Renewal::BeforeEnd { is_full }.renewal_time(self.sent_at(), self.lifetime)
     }
 }
 
 /// Returns a care-of address in the form that is authenticated and compared: an IPv4 address as IPv4-mapped.
-pub(crate) fn mapped(care_of_address: IpAddr) -> Ipv6Addr {
+pub(crate) fn to_authenticated_form(care_of_address: IpAddr) -> Ipv6Addr {
     match care_of_address {
         IpAddr::V6(address) => address,
         IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -70,7 +75,7 @@ pub(crate) enum Renewal {
 
 impl Renewal {
     /// Returns when to renew. The lifetime begins at `sent_at`.
-    pub(crate) fn due(self, sent_at: Time, lifetime: Duration) -> Time {
+    pub(crate) fn renewal_time(self, sent_at: Time, lifetime: Duration) -> Time {
         let after = match self {
             Renewal::AtAge(age) => age,
             Renewal::BeforeEnd { is_full: true } => lifetime / 2,
@@ -90,7 +95,8 @@ mod tests {
     #[test]
     fn renewal_leaves_time_for_retransmissions() {
         let after = |secs, is_full| {
-            let due = Renewal::BeforeEnd { is_full }.due(Time::from_secs(5), Duration::from_secs(secs));
+            let due =
+                Renewal::BeforeEnd { is_full }.renewal_time(Time::from_secs(5), Duration::from_secs(secs));
             due.saturating_since(Time::from_secs(5)).as_secs_f64()
         };
         assert_eq!(after(60, false), 45.0);

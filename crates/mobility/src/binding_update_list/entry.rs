@@ -8,13 +8,13 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use carnet_base::Time;
 
-use super::acknowledged_registration::{Registration, mapped};
+use super::acknowledged_registration::{Registration, to_authenticated_form};
 use super::exchange::{Event, Exchange, Purpose, Transmission};
 use super::{Bid, Links};
 use crate::flow::FlowBinding;
 
 /// Maximum number of Binding Updates that the router stores to recognise their acknowledgements.
-pub(crate) const MAX_UPDATES: usize = 32;
+pub(crate) const MAX_OUTSTANDING_UPDATES: usize = 32;
 /// Maximum number of requests to remove a binding. Without an answer the binding ends with its lifetime.
 const MAX_REMOVALS: u32 = 5;
 
@@ -28,15 +28,15 @@ pub struct BindingUpdateListEntry {
     /// Last acknowledged registration, until its lifetime ends.
     pub registration: Option<Registration>,
     /// BID-PRI of the registration (RFC 6089 4.1).
-    pub(crate) priority: u8,
+    pub(crate) bid_priority: u8,
     /// Outstanding request to register the care-of address. While an entry with identifier must wait, its
     /// request is held, see [`Exchange::is_held`].
-    pub(crate) exchange: Option<Exchange>,
+    pub(crate) registration_exchange: Option<Exchange>,
     /// Outstanding request to remove a binding that the home agent may still have. Only an entry with an
     /// identifier has it.
-    pub(crate) removal: Option<Exchange>,
+    pub(crate) removal_exchange: Option<Exchange>,
     /// Sequence number of the last Binding Update that removed the binding.
-    pub(crate) removed: Option<u16>,
+    pub(crate) removal_sequence: Option<u16>,
     /// Whether the router must register the entry again although its uplink did not change. The home agent
     /// may have received a Binding Update that the router gave up, so the registration may be wrong.
     pub(crate) is_due_again: bool,
@@ -48,10 +48,10 @@ impl BindingUpdateListEntry {
             uplink,
             bid,
             registration: None,
-            priority: 0,
-            exchange: None,
-            removal: None,
-            removed: None,
+            bid_priority: 0,
+            registration_exchange: None,
+            removal_exchange: None,
+            removal_sequence: None,
             is_due_again: false,
         }
     }
@@ -68,83 +68,85 @@ impl BindingUpdateListEntry {
     }
 
     /// Returns the outstanding request; `None` while the entry is held.
-    pub(crate) fn request(&self) -> Option<&Exchange> {
-        self.exchange.as_ref().filter(|exchange| !exchange.is_held())
+    pub(crate) fn outstanding_request(&self) -> Option<&Exchange> {
+        self.registration_exchange.as_ref().filter(|exchange| !exchange.is_held())
     }
 
     /// Returns the outstanding request for changes; `None` while the entry is held.
-    pub(crate) fn request_mut(&mut self) -> Option<&mut Exchange> {
-        self.exchange.as_mut().filter(|exchange| !exchange.is_held())
+    pub(crate) fn outstanding_request_mut(&mut self) -> Option<&mut Exchange> {
+        self.registration_exchange.as_mut().filter(|exchange| !exchange.is_held())
     }
 
     /// Removes and returns the outstanding request. Returns `None` without a request, or if the request is
     /// held.
-    pub(crate) fn take_request(&mut self) -> Option<Exchange> {
-        self.exchange.take_if(|exchange| !exchange.is_held())
+    pub(crate) fn take_outstanding_request(&mut self) -> Option<Exchange> {
+        self.registration_exchange.take_if(|exchange| !exchange.is_held())
     }
 
     /// Creates a request that the router sends at `next`. `is_first` if the home agent has no binding of the
     /// home address yet.
-    pub(crate) fn begin(&mut self, next: Time, is_first: bool) {
-        self.exchange = Some(Exchange::to_home_agent(Purpose::Register, Vec::new(), next, is_first));
+    pub(crate) fn begin_request(&mut self, next: Time, is_first: bool) {
+        self.registration_exchange =
+            Some(Exchange::to_home_agent(Purpose::Register, Vec::new(), next, is_first));
     }
 
     /// Creates the request to remove the binding, which the router sends at `next`.
     pub(crate) fn begin_removal(&mut self, next: Time) {
-        self.removal = Some(Exchange::to_home_agent(Purpose::Deregister, Vec::new(), next, false));
+        self.removal_exchange = Some(Exchange::to_home_agent(Purpose::Deregister, Vec::new(), next, false));
     }
 
     /// Returns the time until which the router sends no request for this entry; `None` if the entry is not
     /// held.
     pub(crate) fn hold_until(&self) -> Option<Time> {
-        self.exchange.as_ref().filter(|exchange| exchange.is_held())?.next_transmission()
+        self.registration_exchange.as_ref().filter(|exchange| exchange.is_held())?.next_transmission()
     }
 
     /// Ends a hold, so that the router may send requests again.
     pub(crate) fn end_hold(&mut self) {
-        self.exchange.take_if(|exchange| exchange.is_held());
+        self.registration_exchange.take_if(|exchange| exchange.is_held());
     }
 
     /// Makes the outstanding request due at once, unless it is held.
-    pub(crate) fn hasten(&mut self, now: Time) {
-        if let Some(exchange) = &mut self.exchange {
-            exchange.apply(now, Event::Haste);
+    pub(crate) fn make_request_due(&mut self, now: Time) {
+        if let Some(exchange) = &mut self.registration_exchange {
+            exchange.apply_event(now, Event::Haste);
         }
     }
 
     /// Ends a hold, and makes the outstanding request due at once.
-    pub(crate) fn resume(&mut self, now: Time) {
+    pub(crate) fn resume_request(&mut self, now: Time) {
         self.end_hold();
-        self.hasten(now);
+        self.make_request_due(now);
     }
 
     /// Returns whether the home agent may have the binding.
     pub(crate) fn is_known(&self) -> bool {
-        self.registration.is_some() || self.request().is_some_and(Exchange::is_sent)
+        self.registration.is_some() || self.outstanding_request().is_some_and(Exchange::is_sent)
     }
 
     /// Returns the care-of address of the last Binding Update that has no answer yet; `None` if no such
     /// update was sent.
-    pub(crate) fn asked_for(&self) -> Option<IpAddr> {
-        Some(self.request()?.last_sent()?.care_of_address)
+    pub(crate) fn requested_care_of_address(&self) -> Option<IpAddr> {
+        Some(self.outstanding_request()?.last_sent()?.care_of_address)
     }
 
     /// Updates the outstanding request with the present care-of addresses of the uplink.
     pub(crate) fn take_care_of_addresses(&mut self, links: &dyn Links) {
         let uplink = self.uplink;
-        if let Some(exchange) = &mut self.exchange {
+        if let Some(exchange) = &mut self.registration_exchange {
             exchange.care_of_addresses = links.care_of_addresses(uplink);
         }
     }
 
     /// Returns the care-of addresses that the router tries at the same time. To renew a working care-of
     /// address, it does not try an address of the other IP version.
-    pub(crate) fn rivals(&self) -> &[IpAddr] {
-        let Some(exchange) = &self.exchange else { return &[] };
+    pub(crate) fn simultaneously_tried_addresses(&self) -> &[IpAddr] {
+        let Some(exchange) = &self.registration_exchange else { return &[] };
         let all = exchange.care_of_addresses.as_slice();
         match all.first() {
             Some(first)
-                if self.care_of_address() == Some(*first) && exchange.retransmission.rounds() == 0 =>
+                if self.care_of_address() == Some(*first)
+                    && exchange.retransmission.unanswered_rounds() == 0 =>
             {
                 std::slice::from_ref(first)
             }
@@ -154,14 +156,14 @@ impl BindingUpdateListEntry {
 
     /// Returns the care-of address of the next Binding Update; `None` without a request.
     pub(crate) fn next_care_of_address(&self) -> Option<IpAddr> {
-        let index = self.exchange.as_ref()?.retransmission.address_index();
-        let rivals = self.rivals();
+        let index = self.registration_exchange.as_ref()?.retransmission.address_index();
+        let rivals = self.simultaneously_tried_addresses();
         rivals.get(index).or(rivals.first()).copied()
     }
 
     /// Gives up the request to remove the binding after [`MAX_REMOVALS`] transmissions.
     pub(crate) fn drop_exhausted_removal(&mut self) {
-        self.removal.take_if(|removal| removal.retransmission.rounds() >= MAX_REMOVALS);
+        self.removal_exchange.take_if(|removal| removal.retransmission.unanswered_rounds() >= MAX_REMOVALS);
     }
 }
 
@@ -169,63 +171,68 @@ impl BindingUpdateListEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UpdatedBinding {
     /// Index into the list of entries with identifiers.
-    pub binding: usize,
+    pub binding_index: usize,
     /// Care-of address to register; a removal of the binding does not use it.
     pub care_of_address: IpAddr,
     /// The BID-PRI.
-    pub priority: u8,
+    pub bid_priority: u8,
 }
 
 /// A Binding Update.
 #[derive(Debug, Clone)]
 pub(crate) struct Update {
     pub sequence: u16,
-    pub at: Time,
+    pub sent_at: Time,
     pub timestamp: Option<u64>,
     /// Whether the update concerns the entry without identifier. Then `members` is empty.
     pub is_plain: bool,
     /// O flag: the home agent removes all other bindings.
-    pub overwrite: bool,
+    pub replaces_all_bindings: bool,
     /// Whether the update removes the bindings in `members`.
-    pub removal: bool,
+    pub is_removal: bool,
     /// Uplink and care-of address that the router sent the update from.
-    pub via: (usize, IpAddr),
+    pub sent_from: (usize, IpAddr),
     /// Bindings to which the router will apply the acknowledgement. A binding leaves the list if a later
     /// event makes the acknowledgement useless for it.
-    pub members: Vec<UpdatedBinding>,
+    pub updated_bindings: Vec<UpdatedBinding>,
     /// Number of bindings in the update.
-    pub count: usize,
+    pub binding_count: usize,
     /// Care-of address that the MAC of the answer covers.
-    pub authenticated: Ipv6Addr,
+    pub authenticated_address: Ipv6Addr,
     /// Flows that the update described in full.
-    pub flows: Vec<FlowBinding>,
+    pub described_flows: Vec<FlowBinding>,
     /// Identifiers of unchanged flows in the update.
-    pub summary: Vec<u16>,
+    pub unchanged_flow_ids: Vec<u16>,
 }
 
 impl Update {
     /// Creates a Binding Update of the entry without identifier.
-    pub(crate) fn plain(uplink: usize, purpose: Purpose, sent: Transmission) -> Update {
-        let Transmission { sequence, at, timestamp, care_of_address } = sent;
+    pub(crate) fn without_identifiers(uplink: usize, purpose: Purpose, sent: Transmission) -> Update {
+        let Transmission { sequence, sent_at: at, timestamp, care_of_address } = sent;
         Update {
             sequence,
-            at,
+            sent_at: at,
             timestamp,
             is_plain: true,
-            overwrite: false,
-            removal: purpose == Purpose::Deregister,
-            via: (uplink, care_of_address),
-            members: Vec::new(),
-            count: 0,
-            authenticated: mapped(care_of_address),
-            flows: Vec::new(),
-            summary: Vec::new(),
+            replaces_all_bindings: false,
+            is_removal: purpose == Purpose::Deregister,
+            sent_from: (uplink, care_of_address),
+            updated_bindings: Vec::new(),
+            binding_count: 0,
+            authenticated_address: to_authenticated_form(care_of_address),
+            described_flows: Vec::new(),
+            unchanged_flow_ids: Vec::new(),
         }
     }
 
     /// Returns the transmission of this update for a care-of address.
-    pub(crate) fn sent(&self, care_of_address: IpAddr) -> Transmission {
-        Transmission { sequence: self.sequence, at: self.at, timestamp: self.timestamp, care_of_address }
+    pub(crate) fn transmission_for(&self, care_of_address: IpAddr) -> Transmission {
+        Transmission {
+            sequence: self.sequence,
+            sent_at: self.sent_at,
+            timestamp: self.timestamp,
+            care_of_address,
+        }
     }
 }
 
@@ -233,17 +240,21 @@ impl Update {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct MultipleCareOfSupport {
     /// Whether the home agent supports Binding Identifiers; true until it answers otherwise (RFC 5648 5.7).
-    pub identifiers: bool,
+    pub supports_identifiers: bool,
     /// Whether the home agent accepts several bindings in one Binding Update (it refuses them with status
     /// 168).
-    pub bulk: bool,
+    pub supports_bulk_registration: bool,
     /// Whether the home agent has exactly this router's bindings, so that further Binding Updates add to them
     /// (RFC 5648 5.9).
-    pub bootstrapped: bool,
+    pub is_bootstrapped: bool,
 }
 
 impl Default for MultipleCareOfSupport {
     fn default() -> Self {
-        MultipleCareOfSupport { identifiers: true, bulk: true, bootstrapped: false }
+        MultipleCareOfSupport {
+            supports_identifiers: true,
+            supports_bulk_registration: true,
+            is_bootstrapped: false,
+        }
     }
 }

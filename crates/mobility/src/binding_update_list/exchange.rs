@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use carnet_base::Time;
 
-use super::retransmission::{Retransmission, remember};
+use super::retransmission::{Retransmission, record_bounded};
 
 /// Purpose of a request to the home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) enum Purpose {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transmission {
     pub sequence: u16,
-    pub at: Time,
+    pub sent_at: Time,
     pub timestamp: Option<u64>,
     /// Care-of address that the message registers or tests.
     pub care_of_address: IpAddr,
@@ -41,13 +41,13 @@ pub(crate) struct Exchange<P = Purpose> {
     /// home address instead.
     pub care_of_addresses: Vec<IpAddr>,
     /// Last transmissions, the latest last.
-    pub sent: Vec<Transmission>,
+    pub transmissions: Vec<Transmission>,
     pub retransmission: Retransmission,
     /// Router through which the last transmission from each care-of address was sent.
-    routers: BTreeMap<IpAddr, Option<IpAddr>>,
+    router_by_care_of_address: BTreeMap<IpAddr, Option<IpAddr>>,
     phase: Phase,
     /// Time of the next transmission; `None` if no message follows.
-    next_transmission: Option<Time>,
+    next_transmission_at: Option<Time>,
 }
 
 /// Phase of an exchange.
@@ -97,68 +97,69 @@ impl<P> Exchange<P> {
         Exchange {
             purpose,
             care_of_addresses,
-            sent: Vec::new(),
+            transmissions: Vec::new(),
             retransmission,
-            routers: BTreeMap::new(),
+            router_by_care_of_address: BTreeMap::new(),
             phase: Phase::Retransmitting,
-            next_transmission: Some(next),
+            next_transmission_at: Some(next),
         }
     }
 
     /// Changes the phase, the retransmission and the time of the next transmission after an event.
-    pub fn apply(&mut self, now: Time, event: Event) {
-        (self.phase, self.next_transmission) = match (self.phase, event) {
+    pub fn apply_event(&mut self, now: Time, event: Event) {
+        (self.phase, self.next_transmission_at) = match (self.phase, event) {
             (phase, Event::Transmission { rivals }) => {
-                let next = now + self.retransmission.transmitted(now, rivals);
+                let next = now + self.retransmission.record_transmission(now, rivals);
                 match phase {
                     Phase::Single => (phase, None),
                     Phase::Retransmitting | Phase::Held => (Phase::Retransmitting, Some(next)),
                 }
             }
             (phase, Event::Response) => {
-                self.retransmission.answered();
-                (phase, self.next_transmission)
+                self.retransmission.record_answer();
+                (phase, self.next_transmission_at)
             }
-            (Phase::Single, Event::Answer) => (Phase::Retransmitting, self.next_transmission),
-            (phase, Event::Answer) => (phase, self.next_transmission),
-            (phase, Event::Correction) => {
-                (phase, if self.retransmission.correct() { Some(now) } else { self.next_transmission })
-            }
+            (Phase::Single, Event::Answer) => (Phase::Retransmitting, self.next_transmission_at),
+            (phase, Event::Answer) => (phase, self.next_transmission_at),
+            (phase, Event::Correction) => (
+                phase,
+                if self.retransmission.record_correction() { Some(now) } else { self.next_transmission_at },
+            ),
             (_, Event::Refusal(until)) => (Phase::Held, Some(until)),
             (Phase::Retransmitting, Event::Haste) => {
-                (Phase::Retransmitting, self.next_transmission.map(|next| next.min(now)))
+                (Phase::Retransmitting, self.next_transmission_at.map(|next| next.min(now)))
             }
-            (phase @ (Phase::Held | Phase::Single), Event::Haste) => (phase, self.next_transmission),
-            (phase, Event::Delay(until)) => (phase, self.next_transmission.map(|next| next.max(until))),
+            (phase @ (Phase::Held | Phase::Single), Event::Haste) => (phase, self.next_transmission_at),
+            (phase, Event::Delay(until)) => (phase, self.next_transmission_at.map(|next| next.max(until))),
             (phase @ (Phase::Held | Phase::Retransmitting), Event::Recovery) => (phase, Some(now)),
-            (Phase::Single, Event::Recovery) => (Phase::Single, self.next_transmission),
+            (Phase::Single, Event::Recovery) => (Phase::Single, self.next_transmission_at),
         };
     }
 
     /// Records a transmission, so that the router accepts its answer.
-    pub fn record(&mut self, sent: Transmission) {
-        remember(&mut self.sent, sent);
+    pub fn record_transmission(&mut self, sent: Transmission) {
+        record_bounded(&mut self.transmissions, sent);
     }
 
     /// Sets the time of the next transmission.
-    pub fn schedule(&mut self, at: Time) {
-        self.next_transmission = Some(at);
+    pub fn schedule_transmission(&mut self, at: Time) {
+        self.next_transmission_at = Some(at);
     }
 
     /// Returns the time of the next transmission; `None` if no message follows.
     pub fn next_transmission(&self) -> Option<Time> {
-        self.next_transmission
+        self.next_transmission_at
     }
 
     /// Returns whether the next transmission is due.
     pub fn is_due(&self, now: Time) -> bool {
-        self.next_transmission.is_some_and(|next| next <= now)
+        self.next_transmission_at.is_some_and(|next| next <= now)
     }
 
     /// Handles an answer that asks for another request at once. Returns false if the peer sent more such
     /// answers than permitted.
-    pub fn correct(&mut self, now: Time) -> bool {
-        self.apply(now, Event::Correction);
+    pub fn send_corrected_request(&mut self, now: Time) -> bool {
+        self.apply_event(now, Event::Correction);
         self.retransmission.may_correct()
     }
 
@@ -188,28 +189,28 @@ impl<P> Exchange<P> {
 
     /// Records the router that a transmission from this care-of address is sent through.
     pub fn record_router(&mut self, care_of_address: IpAddr, router: Option<IpAddr>) {
-        self.routers.insert(care_of_address, router);
+        self.router_by_care_of_address.insert(care_of_address, router);
     }
 
     /// Returns whether the last transmission from this care-of address was sent through another router.
     pub fn used_other_router(&self, care_of_address: IpAddr, router: Option<IpAddr>) -> bool {
-        self.routers.get(&care_of_address).is_some_and(|known| *known != router)
+        self.router_by_care_of_address.get(&care_of_address).is_some_and(|known| *known != router)
     }
 
     /// Returns the transmission with this sequence number, which an answer names; `None` if the router no
     /// longer stores it.
-    pub fn find(&self, sequence: u16) -> Option<Transmission> {
-        self.sent.iter().rev().find(|sent| sent.sequence == sequence).copied()
+    pub fn find_transmission(&self, sequence: u16) -> Option<Transmission> {
+        self.transmissions.iter().rev().find(|sent| sent.sequence == sequence).copied()
     }
 
     /// Returns the last transmission; `None` before the first.
     pub fn last_sent(&self) -> Option<&Transmission> {
-        self.sent.last()
+        self.transmissions.last()
     }
 
     /// Returns whether the router has sent a message of this request.
     pub fn is_sent(&self) -> bool {
-        !self.sent.is_empty()
+        !self.transmissions.is_empty()
     }
 }
 
@@ -222,15 +223,15 @@ impl Exchange {
 
     /// Creates an exchange that is sent once, without retransmission, to a home agent that has refused
     /// before.
-    pub fn single(care_of_addresses: Vec<IpAddr>, next: Time) -> Self {
+    pub fn sent_once(care_of_addresses: Vec<IpAddr>, next: Time) -> Self {
         let exchange = Exchange::to_home_agent(Purpose::Register, care_of_addresses, next, true);
         Exchange { phase: Phase::Single, ..exchange }
     }
 
     /// Creates a request to register that the router does not send before `until`.
-    pub fn held(until: Time) -> Self {
+    pub fn held_until(until: Time) -> Self {
         let mut exchange = Exchange::to_home_agent(Purpose::Register, Vec::new(), until, false);
-        exchange.apply(until, Event::Refusal(until));
+        exchange.apply_event(until, Event::Refusal(until));
         exchange
     }
 }
@@ -248,36 +249,36 @@ mod tests {
     #[test]
     fn refused_exchange_is_not_hastened_before_its_next_transmission() {
         let mut exchange = exchange();
-        exchange.apply(Time::ZERO, Event::Transmission { rivals: 1 });
-        exchange.apply(Time::ZERO, Event::Refusal(Time::from_secs(32)));
-        exchange.apply(SECOND, Event::Haste);
+        exchange.apply_event(Time::ZERO, Event::Transmission { rivals: 1 });
+        exchange.apply_event(Time::ZERO, Event::Refusal(Time::from_secs(32)));
+        exchange.apply_event(SECOND, Event::Haste);
         assert_eq!((exchange.is_held(), exchange.next_transmission()), (true, Some(Time::from_secs(32))));
-        exchange.apply(Time::from_secs(32), Event::Transmission { rivals: 1 });
-        exchange.apply(Time::from_secs(33), Event::Haste);
+        exchange.apply_event(Time::from_secs(32), Event::Transmission { rivals: 1 });
+        exchange.apply_event(Time::from_secs(33), Event::Haste);
         assert_eq!((exchange.is_held(), exchange.next_transmission()), (false, Some(Time::from_secs(33))));
     }
 
     #[test]
     fn single_exchange_is_sent_once_until_its_answer() {
-        let mut exchange = Exchange::single(Vec::new(), Time::ZERO);
-        exchange.apply(Time::ZERO, Event::Transmission { rivals: 1 });
+        let mut exchange = Exchange::sent_once(Vec::new(), Time::ZERO);
+        exchange.apply_event(Time::ZERO, Event::Transmission { rivals: 1 });
         for event in [Event::Haste, Event::Recovery, Event::Delay(SECOND), Event::Response] {
-            exchange.apply(SECOND, event);
+            exchange.apply_event(SECOND, event);
             assert_eq!((exchange.is_single(), exchange.next_transmission()), (true, None), "{event:?}");
         }
-        exchange.apply(SECOND, Event::Answer);
+        exchange.apply_event(SECOND, Event::Answer);
         assert!(!exchange.is_single());
     }
 
     #[test]
     fn fourth_correction_does_not_hasten_the_next_transmission() {
         let mut exchange = exchange();
-        exchange.schedule(Time::from_secs(9));
+        exchange.schedule_transmission(Time::from_secs(9));
         for second in 1..4 {
-            assert!(exchange.correct(Time::from_secs(second)));
+            assert!(exchange.send_corrected_request(Time::from_secs(second)));
             assert_eq!(exchange.next_transmission(), Some(Time::from_secs(second)));
         }
-        assert!(!exchange.correct(Time::from_secs(4)));
+        assert!(!exchange.send_corrected_request(Time::from_secs(4)));
         assert_eq!(exchange.next_transmission(), Some(Time::from_secs(3)));
     }
 }

@@ -22,7 +22,7 @@ use std::time::Duration;
 use carnet_base::Time;
 
 use super::acknowledged_registration::Registration;
-use super::entry::{BindingUpdateListEntry, MAX_UPDATES, Update, UpdatedBinding};
+use super::entry::{BindingUpdateListEntry, MAX_OUTSTANDING_UPDATES, Update, UpdatedBinding};
 use super::exchange::{Event, Exchange};
 use super::retransmission::INITIAL_BINDACK_TIMEOUT;
 use super::{BindingUpdateList, Links};
@@ -30,33 +30,33 @@ use crate::is_newer;
 
 /// Time that the first Binding Update waits for further uplinks, because at a start they come up one after
 /// the other.
-const GATHERING: Duration = Duration::from_millis(10);
+const GATHERING_TIME: Duration = Duration::from_millis(10);
 /// Pause between Binding Updates from different uplinks until one is answered (RFC 8305 5).
-pub(crate) const STAGGER: Duration = Duration::from_millis(250);
+pub(crate) const PAUSE_BETWEEN_UPLINKS: Duration = Duration::from_millis(250);
 /// Divisor of the lifetime: a binding whose renewal is due within this part of the lifetime is renewed
 /// together with others.
-const TOGETHER: u32 = 4;
+const JOINT_RENEWAL_DIVISOR: u32 = 4;
 /// Longest time to wait for an answer over a full uplink, which works but loses many Binding Updates. RFC
 /// 6275 11.8 doubles the time only to protect a home agent that does not answer.
-pub(crate) const FULL_TIMEOUT: Duration = Duration::from_secs(1);
+pub(crate) const TIMEOUT_OF_FULL_PATH: Duration = Duration::from_secs(1);
 
 /// A Binding Update that the router must send now.
 pub(crate) struct DueUpdate {
     /// O flag: the home agent removes all other bindings.
-    pub(crate) overwrite: bool,
-    pub(crate) removal: bool,
+    pub(crate) replaces_all_bindings: bool,
+    pub(crate) is_removal: bool,
     /// Uplink and care-of address to send the update from.
-    pub(crate) via: (usize, IpAddr),
-    pub(crate) members: Vec<UpdatedBinding>,
+    pub(crate) sent_from: (usize, IpAddr),
+    pub(crate) updated_bindings: Vec<UpdatedBinding>,
 }
 
 impl BindingUpdateList {
     /// Returns a care-of address from which the router may send Binding Updates of other uplinks. It is on
     /// the best registered uplink that works, except the uplinks in `except`; `None` if no such uplink
     /// exists.
-    fn living(&self, links: &dyn Links, except: &[usize]) -> Option<(usize, IpAddr)> {
+    fn working_care_of_address(&self, links: &dyn Links, except: &[usize]) -> Option<(usize, IpAddr)> {
         let mut living: Vec<(bool, u8, usize, IpAddr)> = self
-            .bindings
+            .identified_entries
             .iter()
             .filter(|binding| !except.contains(&binding.uplink))
             .filter_map(|binding| {
@@ -74,40 +74,44 @@ impl BindingUpdateList {
     }
 
     /// Returns whether any uplink except `uplink` is registered and works.
-    pub(crate) fn others_live(&self, links: &dyn Links, uplink: usize) -> bool {
-        self.living(links, &[uplink]).is_some()
+    pub(crate) fn is_other_uplink_working(&self, links: &dyn Links, uplink: usize) -> bool {
+        self.working_care_of_address(links, &[uplink]).is_some()
     }
 
     /// Makes the outstanding requests of the other uplinks due soon, when the last working uplink has failed.
     /// Their retransmission pauses may have grown long in the meantime. One of them may even be registered,
     /// if only its acknowledgement was lost.
     pub(crate) fn hasten_when_alone(&mut self, links: &dyn Links, now: Time) {
-        let lives = self.others_live(links, usize::MAX);
-        if !std::mem::replace(&mut self.lived, lives) || lives {
+        let lives = self.is_other_uplink_working(links, usize::MAX);
+        if !std::mem::replace(&mut self.had_working_binding, lives) || lives {
             return;
         }
-        for index in 0..self.bindings.len() {
-            let silent = links.is_silent(self.bindings[index].uplink);
-            let binding = &mut self.bindings[index];
+        for index in 0..self.identified_entries.len() {
+            let silent = links.is_silent(self.identified_entries[index].uplink);
+            let binding = &mut self.identified_entries[index];
             if silent {
                 binding.end_hold();
             }
-            binding.hasten(now);
-            if let Some(request) = binding.request_mut() {
-                request.retransmission.limit(INITIAL_BINDACK_TIMEOUT);
+            binding.make_request_due(now);
+            if let Some(request) = binding.outstanding_request_mut() {
+                request.retransmission.limit_timeout(INITIAL_BINDACK_TIMEOUT);
             }
         }
     }
 
     /// Returns when the next binding is due; `None` if no binding has a time.
-    pub(crate) fn next_due(&self, links: &dyn Links, now: Time) -> Option<Time> {
-        let can_remove = |binding: &&BindingUpdateListEntry| self.others_live(links, binding.uplink);
-        let removals = self.bindings.iter().filter(can_remove).filter_map(|b| b.removal.as_ref());
-        let requests = self.bindings.iter().filter_map(|binding| binding.exchange.as_ref());
-        let ends = self.bindings.iter().filter_map(|binding| binding.registration.map(|r| r.expires));
+    pub(crate) fn next_update_at(&self, links: &dyn Links, now: Time) -> Option<Time> {
+        let can_remove =
+            |binding: &&BindingUpdateListEntry| self.is_other_uplink_working(links, binding.uplink);
+        let removals =
+            self.identified_entries.iter().filter(can_remove).filter_map(|b| b.removal_exchange.as_ref());
+        let requests =
+            self.identified_entries.iter().filter_map(|binding| binding.registration_exchange.as_ref());
+        let ends =
+            self.identified_entries.iter().filter_map(|binding| binding.registration.map(|r| r.expires_at));
         let usable = |b: &&BindingUpdateListEntry| !links.care_of_addresses(b.uplink).is_empty();
         let refresh_at = |binding: &BindingUpdateListEntry| binding.refresh_at(links.is_full(binding.uplink));
-        let refreshes = self.bindings.iter().filter(usable).filter_map(refresh_at);
+        let refreshes = self.identified_entries.iter().filter(usable).filter_map(refresh_at);
         removals
             .chain(requests)
             .filter_map(Exchange::next_transmission)
@@ -120,29 +124,29 @@ impl BindingUpdateList {
     }
 
     /// Creates requests for the differences between the uplinks and the registrations.
-    pub(crate) fn review(
+    pub(crate) fn request_missing_changes(
         &mut self,
         links: &dyn Links,
         now: Time,
         carrier: Option<usize>,
         tells_flows: &dyn Fn(u16) -> bool,
     ) {
-        for index in 0..self.bindings.len() {
-            let uplink = self.bindings[index].uplink;
+        for index in 0..self.identified_entries.len() {
+            let uplink = self.identified_entries[index].uplink;
             let candidates = links.care_of_addresses(uplink);
-            let held = self.bindings[index].hold_until().is_some_and(|until| until > now);
+            let held = self.identified_entries[index].hold_until().is_some_and(|until| until > now);
             let Some(first) = candidates.first().copied() else {
-                self.give_up(links, now, index);
+                self.give_up_request(links, now, index);
                 continue;
             };
             let priority = links.priority(uplink);
             let is_full = links.is_full(uplink);
-            let tells = self.bindings[index]
-                .request()
+            let tells = self.identified_entries[index]
+                .outstanding_request()
                 .and_then(Exchange::last_sent)
                 .is_some_and(|sent| tells_flows(sent.sequence));
             let wants_flows = carrier == Some(index) || tells;
-            let binding = &mut self.bindings[index];
+            let binding = &mut self.identified_entries[index];
             if !held {
                 binding.end_hold();
             }
@@ -151,156 +155,178 @@ impl BindingUpdateList {
                 || due
                 || wants_flows
                 || binding.care_of_address() != Some(first)
-                || binding.priority != priority;
+                || binding.bid_priority != priority;
             if !differs {
-                binding.take_request();
-            } else if binding.request().is_some() {
+                binding.take_outstanding_request();
+            } else if binding.outstanding_request().is_some() {
                 // Start a new request if the care-of address or its router has changed. A Binding Update to
                 // the router of a former link is lost, so a retransmission would not help.
                 let is_moot = |address: IpAddr| {
                     let router = links.next_hop(uplink, address);
                     !candidates.contains(&address)
-                        || binding.request().is_some_and(|request| request.used_other_router(address, router))
+                        || binding
+                            .outstanding_request()
+                            .is_some_and(|request| request.used_other_router(address, router))
                 };
-                if binding.asked_for().is_some_and(is_moot) {
-                    binding.begin(now, false);
+                if binding.requested_care_of_address().is_some_and(is_moot) {
+                    binding.begin_request(now, false);
                 }
             } else if !held {
                 let first = binding.registration.is_none();
-                let start = if first && !self.abilities.bootstrapped { now + GATHERING } else { now };
-                binding.begin(start, first);
+                let start = if first && !self.multiple_care_of_support.is_bootstrapped {
+                    now + GATHERING_TIME
+                } else {
+                    now
+                };
+                binding.begin_request(start, first);
             }
         }
     }
 
     /// Gives up an uplink that cannot be used. Removes its binding at the home agent over another uplink, if
     /// there is one.
-    fn give_up(&mut self, links: &dyn Links, now: Time, index: usize) {
-        let uplink = self.bindings[index].uplink;
-        let others = self.others_live(links, uplink);
-        if self.bindings[index].is_known() && others {
-            self.forget(now, index);
+    fn give_up_request(&mut self, links: &dyn Links, now: Time, index: usize) {
+        let uplink = self.identified_entries[index].uplink;
+        let others = self.is_other_uplink_working(links, uplink);
+        if self.identified_entries[index].is_known() && others {
+            self.end_binding(now, index);
         }
         // Drop the request, because the uplink has no address to register. Remove the binding if the request
         // was sent: the home agent may have accepted it although the acknowledgement was lost.
-        let request = self.bindings[index].take_request();
-        let binding = &mut self.bindings[index];
-        if !others && request.is_some_and(|request| request.is_sent()) && binding.removal.is_none() {
+        let request = self.identified_entries[index].take_outstanding_request();
+        let binding = &mut self.identified_entries[index];
+        if !others && request.is_some_and(|request| request.is_sent()) && binding.removal_exchange.is_none() {
             binding.begin_removal(now);
         }
     }
 
     /// Ends a binding, and requests its removal from the home agent.
-    pub(crate) fn forget(&mut self, now: Time, index: usize) {
-        let binding = &mut self.bindings[index];
+    pub(crate) fn end_binding(&mut self, now: Time, index: usize) {
+        let binding = &mut self.identified_entries[index];
         let known = binding.is_known();
-        binding.take_request();
+        binding.take_outstanding_request();
         if known {
             binding.begin_removal(now);
         }
         let registration = binding.registration.take();
-        for update in &mut self.updates {
-            update.members.retain(|member| member.binding != index);
+        for update in &mut self.outstanding_updates {
+            update.updated_bindings.retain(|member| member.binding_index != index);
         }
         if let Some(registration) = registration {
-            self.retire(now, registration.care_of_address);
+            self.accept_former_address(now, registration.care_of_address);
         }
     }
 
     /// Removes the binding of the uplink that failed last, when another uplink works. The home agent may
     /// still prefer the failed one.
     pub(crate) fn give_up_silent(&mut self, links: &dyn Links, now: Time) {
-        for index in 0..self.bindings.len() {
-            let uplink = self.bindings[index].uplink;
-            let kept = self.bindings[index].registration.is_some() && links.is_silent(uplink);
-            if kept && self.others_live(links, uplink) {
-                self.forget(now, index);
+        for index in 0..self.identified_entries.len() {
+            let uplink = self.identified_entries[index].uplink;
+            let kept = self.identified_entries[index].registration.is_some() && links.is_silent(uplink);
+            if kept && self.is_other_uplink_working(links, uplink) {
+                self.end_binding(now, index);
                 // Register the uplink again without a hold-down: all paths had failed, so perhaps the home
                 // agent was unreachable.
-                self.bindings[index].is_due_again = true;
+                self.identified_entries[index].is_due_again = true;
             }
         }
     }
 
     /// Returns the Binding Update to send now, the most urgent first; `None` if none is due.
-    pub(crate) fn draft(&mut self, links: &dyn Links, now: Time) -> Option<DueUpdate> {
+    pub(crate) fn draft_update(&mut self, links: &dyn Links, now: Time) -> Option<DueUpdate> {
         self.draft_removal(links, now).or_else(|| self.draft_registration(links, now))
     }
 
     fn draft_removal(&self, links: &dyn Links, now: Time) -> Option<DueUpdate> {
-        if !self.abilities.bootstrapped {
+        if !self.multiple_care_of_support.is_bootstrapped {
             return None;
         }
-        let due: Vec<usize> = (0..self.bindings.len())
-            .filter(|&index| self.bindings[index].removal.as_ref().is_some_and(|r| r.is_due(now)))
+        let due: Vec<usize> = (0..self.identified_entries.len())
+            .filter(|&index| {
+                self.identified_entries[index].removal_exchange.as_ref().is_some_and(|r| r.is_due(now))
+            })
             .collect();
-        let except: Vec<usize> = due.iter().map(|&index| self.bindings[index].uplink).collect();
-        let via = self.living(links, &except)?;
-        let take = if self.abilities.bulk { due.len() } else { 1 };
+        let except: Vec<usize> = due.iter().map(|&index| self.identified_entries[index].uplink).collect();
+        let via = self.working_care_of_address(links, &except)?;
+        let take = if self.multiple_care_of_support.supports_bulk_registration { due.len() } else { 1 };
         let members: Vec<UpdatedBinding> = due
             .into_iter()
             .take(take)
-            .map(|binding| UpdatedBinding { binding, care_of_address: via.1, priority: 0 })
+            .map(|binding| UpdatedBinding { binding_index: binding, care_of_address: via.1, bid_priority: 0 })
             .collect();
-        (!members.is_empty()).then_some(DueUpdate { overwrite: false, removal: true, via, members })
+        (!members.is_empty()).then_some(DueUpdate {
+            replaces_all_bindings: false,
+            is_removal: true,
+            sent_from: via,
+            updated_bindings: members,
+        })
     }
 
     fn draft_registration(&mut self, links: &dyn Links, now: Time) -> Option<DueUpdate> {
         let member = |router: &mut BindingUpdateList, index: usize| {
-            let binding = &mut router.bindings[index];
+            let binding = &mut router.identified_entries[index];
             binding.take_care_of_addresses(links);
-            binding.request()?;
+            binding.outstanding_request()?;
             let care_of_address = binding.next_care_of_address()?;
-            Some(UpdatedBinding { binding: index, care_of_address, priority: links.priority(binding.uplink) })
+            Some(UpdatedBinding {
+                binding_index: index,
+                care_of_address,
+                bid_priority: links.priority(binding.uplink),
+            })
         };
-        let mut order: Vec<usize> = (0..self.bindings.len()).collect();
-        let is_full = |router: &BindingUpdateList, index: usize| links.is_full(router.bindings[index].uplink);
-        order
-            .sort_by_key(|&index| (is_full(self, index), links.priority(self.bindings[index].uplink), index));
+        let mut order: Vec<usize> = (0..self.identified_entries.len()).collect();
+        let is_full =
+            |router: &BindingUpdateList, index: usize| links.is_full(router.identified_entries[index].uplink);
+        order.sort_by_key(|&index| {
+            (is_full(self, index), links.priority(self.identified_entries[index].uplink), index)
+        });
         let due = |router: &BindingUpdateList, index: usize| {
-            router.bindings[index].request().is_some_and(|request| request.is_due(now))
+            router.identified_entries[index].outstanding_request().is_some_and(|request| request.is_due(now))
         };
         let soon = |router: &BindingUpdateList, index: usize| {
-            router.bindings[index]
-                .registration
-                .is_some_and(|r| r.expires.saturating_since(now) <= r.lifetime / TOGETHER + r.lifetime / 4)
+            router.identified_entries[index].registration.is_some_and(|r| {
+                r.expires_at.saturating_since(now) <= r.lifetime / JOINT_RENEWAL_DIVISOR + r.lifetime / 4
+            })
         };
         // Renew the bindings of other uplinks first if they are due within half a lifetime. Otherwise their
         // later updates would overtake this one, which waits for seconds in the queue of a full uplink.
         let begins = |router: &BindingUpdateList, index: usize| {
-            router.bindings[index].request().is_some_and(|request| !request.is_sent())
+            router.identified_entries[index].outstanding_request().is_some_and(|request| !request.is_sent())
         };
         if order.iter().any(|&index| is_full(self, index) && due(self, index) && begins(self, index)) {
             for &index in &order {
-                let binding = &self.bindings[index];
+                let binding = &self.identified_entries[index];
                 let lasts = |at: Time| binding.registration.is_some_and(|r| at <= now + r.lifetime / 2);
                 let is_due_meanwhile = binding.refresh_at(false).is_some_and(lasts);
                 if binding.hold_until().is_none() && !is_full(self, index) && is_due_meanwhile {
-                    let binding = &mut self.bindings[index];
+                    let binding = &mut self.identified_entries[index];
                     binding.is_due_again = true;
-                    if binding.exchange.is_none() {
-                        binding.begin(now, false);
+                    if binding.registration_exchange.is_none() {
+                        binding.begin_request(now, false);
                     }
                 }
             }
         }
         let first = order.iter().copied().find(|&index| due(self, index))?;
         let lead = member(self, first)?;
-        let overwrite = !self.abilities.bootstrapped;
+        let overwrite = !self.multiple_care_of_support.is_bootstrapped;
         let mut members = vec![lead];
         // RFC 5648 8.1: the first registration of an IPv4 care-of address needs its own Binding Update. An
         // uplink that has not answered yet also sends its own.
         let fit = |router: &BindingUpdateList, index: usize, care_of_address: IpAddr| {
-            let binding = &router.bindings[index];
+            let binding = &router.identified_entries[index];
             care_of_address.is_ipv6()
                 && !router.is_trying_ipv6(index, care_of_address)
                 && !links.is_silent(binding.uplink)
-                && binding.request().is_none_or(|request| request.retransmission.is_fresh())
+                && binding.outstanding_request().is_none_or(|request| request.retransmission.is_fresh())
         };
-        if self.abilities.bulk && links.is_probing() && fit(self, first, lead.care_of_address) {
+        if self.multiple_care_of_support.supports_bulk_registration
+            && links.is_probing()
+            && fit(self, first, lead.care_of_address)
+        {
             for &index in order.iter().filter(|&&index| index != first) {
-                if self.bindings[index].request().is_none() && soon(self, index) {
-                    self.bindings[index].begin(now, false);
+                if self.identified_entries[index].outstanding_request().is_none() && soon(self, index) {
+                    self.identified_entries[index].begin_request(now, false);
                 }
                 let Some(other) = member(self, index).filter(|_| due(self, index) || overwrite) else {
                     continue;
@@ -310,46 +336,60 @@ impl BindingUpdateList {
                 }
             }
         }
-        let via = self.via(links, &members)?;
-        Some(DueUpdate { overwrite, removal: false, via, members })
+        let via = self.care_of_address_to_send_from(links, &members)?;
+        Some(DueUpdate {
+            replaces_all_bindings: overwrite,
+            is_removal: false,
+            sent_from: via,
+            updated_bindings: members,
+        })
     }
 
     /// Returns the care-of address to send a Binding Update from: that of its only binding, or a registered
     /// one if it has several.
-    fn via(&self, links: &dyn Links, members: &[UpdatedBinding]) -> Option<(usize, IpAddr)> {
-        let own = |member: &UpdatedBinding| (self.bindings[member.binding].uplink, member.care_of_address);
-        let registered = members
-            .iter()
-            .find(|member| self.bindings[member.binding].care_of_address() == Some(member.care_of_address));
+    fn care_of_address_to_send_from(
+        &self,
+        links: &dyn Links,
+        members: &[UpdatedBinding],
+    ) -> Option<(usize, IpAddr)> {
+        let own = |member: &UpdatedBinding| {
+            (self.identified_entries[member.binding_index].uplink, member.care_of_address)
+        };
+        let registered = members.iter().find(|member| {
+            self.identified_entries[member.binding_index].care_of_address() == Some(member.care_of_address)
+        });
         let via = registered.or(members.first()).map(own)?;
         // A renewal of IPv6 care-of addresses may leave over another uplink (RFC 5648 5.3). So it need not
         // wait in the queue of a full uplink.
         let renews = |member: &UpdatedBinding| {
             member.care_of_address.is_ipv6()
-                && self.bindings[member.binding].care_of_address() == Some(member.care_of_address)
+                && self.identified_entries[member.binding_index].care_of_address()
+                    == Some(member.care_of_address)
         };
         let full: Vec<usize> = (0..links.count()).filter(|&uplink| links.is_full(uplink)).collect();
-        let spared = || self.living(links, &full).filter(|(_, address)| address.is_ipv6());
+        let spared = || self.working_care_of_address(links, &full).filter(|(_, address)| address.is_ipv6());
         if full.contains(&via.0) && members.iter().all(renews) { spared().or(Some(via)) } else { Some(via) }
     }
 
     /// Makes every binding due for registration, because the home agent may have lost them.
     pub(crate) fn register_all_again(&mut self, now: Time) {
-        for binding in &mut self.bindings {
+        for binding in &mut self.identified_entries {
             if binding.is_known() {
                 binding.is_due_again = true;
-                binding.resume(now);
+                binding.resume_request(now);
             }
         }
     }
 
     /// Makes requests due at once that were sent more than `interval` ago. The caller does so if packets wait
     /// and nothing is registered. Returns whether there are such requests.
-    pub(crate) fn hasten(&mut self, now: Time, interval: Duration) -> bool {
+    pub(crate) fn hasten_requests(&mut self, now: Time, interval: Duration) -> bool {
         let mut due = false;
-        for request in self.bindings.iter_mut().filter_map(BindingUpdateListEntry::request_mut) {
-            if request.retransmission.last().is_some_and(|at| now.saturating_since(at) >= interval) {
-                request.apply(now, Event::Haste);
+        for request in
+            self.identified_entries.iter_mut().filter_map(BindingUpdateListEntry::outstanding_request_mut)
+        {
+            if request.retransmission.last_sent_at().is_some_and(|at| now.saturating_since(at) >= interval) {
+                request.apply_event(now, Event::Haste);
                 due = true;
             }
         }
@@ -359,54 +399,60 @@ impl BindingUpdateList {
     /// Removes other outstanding updates for the bindings of an acknowledged one (RFC 8305 5). If a later
     /// update had another care-of address, it may replace the acknowledged one, so the binding is registered
     /// again.
-    pub(crate) fn superseded(&mut self, update: &Update) {
-        for member in &update.members {
+    pub(crate) fn remove_superseded_updates(&mut self, update: &Update) {
+        for member in &update.updated_bindings {
             let mut overtaken = false;
-            for other in &mut self.updates {
+            for other in &mut self.outstanding_updates {
                 let later = is_newer(other.sequence, update.sequence);
                 overtaken |= later
-                    && other
-                        .members
-                        .iter()
-                        .any(|m| m.binding == member.binding && m.care_of_address != member.care_of_address);
-                overtaken |=
-                    later && other.overwrite && other.members.iter().all(|m| m.binding != member.binding);
-                other.members.retain(|m| m.binding != member.binding);
+                    && other.updated_bindings.iter().any(|m| {
+                        m.binding_index == member.binding_index && m.care_of_address != member.care_of_address
+                    });
+                overtaken |= later
+                    && other.replaces_all_bindings
+                    && other.updated_bindings.iter().all(|m| m.binding_index != member.binding_index);
+                other.updated_bindings.retain(|m| m.binding_index != member.binding_index);
             }
             // The binding was removed after this update, so the acknowledgement does not make it valid.
-            let removed = self.bindings[member.binding].removed.take();
+            let removed = self.identified_entries[member.binding_index].removal_sequence.take();
             overtaken |= removed.is_some_and(|it| is_newer(it, update.sequence));
-            self.bindings[member.binding].is_due_again = overtaken;
+            self.identified_entries[member.binding_index].is_due_again = overtaken;
         }
     }
 
     pub(crate) fn retry_binding(&mut self, now: Time, index: usize) {
-        self.bindings[index].begin(now, false);
-        self.bindings[index].is_due_again = true;
+        self.identified_entries[index].begin_request(now, false);
+        self.identified_entries[index].is_due_again = true;
     }
 
     pub(crate) fn correct_binding(&mut self, now: Time, index: usize) -> bool {
-        self.bindings[index].request_mut().is_some_and(|request| request.correct(now))
+        self.identified_entries[index]
+            .outstanding_request_mut()
+            .is_some_and(|request| request.send_corrected_request(now))
     }
 
     /// Delays the next request for a binding by `after`.
     pub(crate) fn hold_binding(&mut self, now: Time, index: usize, after: Duration) {
-        self.bindings[index].exchange = Some(Exchange::held(now + after));
+        self.identified_entries[index].registration_exchange = Some(Exchange::held_until(now + after));
         // The request is still necessary after the delay.
-        self.bindings[index].is_due_again = true;
+        self.identified_entries[index].is_due_again = true;
     }
 
     /// Makes the bindings of a Binding Update due at once. Returns false if all of them have been corrected
     /// too often.
     pub(super) fn correct_members(&mut self, now: Time, update: &Update) -> bool {
         let mut patient = false;
-        for member in &update.members {
-            let binding = &mut self.bindings[member.binding];
-            let request = if update.removal { binding.removal.as_mut() } else { binding.request_mut() };
+        for member in &update.updated_bindings {
+            let binding = &mut self.identified_entries[member.binding_index];
+            let request = if update.is_removal {
+                binding.removal_exchange.as_mut()
+            } else {
+                binding.outstanding_request_mut()
+            };
             if let Some(request) = request
-                && request.correct(now)
+                && request.send_corrected_request(now)
             {
-                request.retransmission.begin_anew();
+                request.retransmission.restart_rounds();
                 patient = true;
             }
         }
@@ -416,22 +462,24 @@ impl BindingUpdateList {
     /// Records that the home agent has exactly these bindings. If the Binding Update has replaced the plain
     /// registration, returns that registration, otherwise `None`.
     pub(crate) fn bootstrapped(&mut self, now: Time, update: &Update) -> Option<Registration> {
-        if !self.abilities.bootstrapped {
-            for binding in &mut self.bindings {
+        if !self.multiple_care_of_support.is_bootstrapped {
+            for binding in &mut self.identified_entries {
                 // Requests that waited for the first acknowledgement are due now.
-                if let Some(request) = binding.request_mut().filter(|request| !request.is_sent()) {
-                    request.schedule(now);
+                if let Some(request) = binding.outstanding_request_mut().filter(|request| !request.is_sent())
+                {
+                    request.schedule_transmission(now);
                 }
             }
         }
-        self.abilities.bootstrapped = true;
-        self.back_off = None;
-        if !update.overwrite {
+        self.multiple_care_of_support.is_bootstrapped = true;
+        self.back_off_time = None;
+        if !update.replaces_all_bindings {
             return None;
         }
-        for (index, binding) in self.bindings.iter_mut().enumerate() {
+        for (index, binding) in self.identified_entries.iter_mut().enumerate() {
             let older = binding.registration.is_some_and(|r| is_newer(update.sequence, r.sequence));
-            binding.is_due_again |= older && update.members.iter().all(|member| member.binding != index);
+            binding.is_due_again |=
+                older && update.updated_bindings.iter().all(|member| member.binding_index != index);
         }
         self.plain.registration.take()
     }
@@ -439,45 +487,54 @@ impl BindingUpdateList {
     /// Records that a Binding Update of entries with identifiers was sent.
     pub(super) fn members_transmitted(&mut self, links: &dyn Links, now: Time, update: &Update) {
         let sequence = update.sequence;
-        for member in update.members.iter().filter(|_| update.removal) {
-            self.bindings[member.binding].registration = None;
-            self.bindings[member.binding].removed = Some(sequence);
+        for member in update.updated_bindings.iter().filter(|_| update.is_removal) {
+            self.identified_entries[member.binding_index].registration = None;
+            self.identified_entries[member.binding_index].removal_sequence = Some(sequence);
         }
         let full: Vec<usize> = (0..links.count()).filter(|&uplink| links.is_full(uplink)).collect();
-        for member in &update.members {
-            let binding = &mut self.bindings[member.binding];
-            let rivals = if update.removal { 1 } else { binding.rivals().len() };
+        for member in &update.updated_bindings {
+            let binding = &mut self.identified_entries[member.binding_index];
+            let rivals = if update.is_removal { 1 } else { binding.simultaneously_tried_addresses().len() };
             let is_full = full.contains(&binding.uplink);
-            let request = if update.removal { binding.removal.as_mut() } else { binding.request_mut() };
+            let request = if update.is_removal {
+                binding.removal_exchange.as_mut()
+            } else {
+                binding.outstanding_request_mut()
+            };
             if let Some(request) = request {
-                if !update.removal && update.via.1 == member.care_of_address {
-                    request.record_router(update.via.1, links.next_hop(update.via.0, update.via.1));
+                if !update.is_removal && update.sent_from.1 == member.care_of_address {
+                    request.record_router(
+                        update.sent_from.1,
+                        links.next_hop(update.sent_from.0, update.sent_from.1),
+                    );
                 }
-                request.record(update.sent(member.care_of_address));
-                request.apply(now, Event::Transmission { rivals });
+                request.record_transmission(update.transmission_for(member.care_of_address));
+                request.apply_event(now, Event::Transmission { rivals });
                 if is_full {
-                    request.retransmission.limit(FULL_TIMEOUT);
+                    request.retransmission.limit_timeout(TIMEOUT_OF_FULL_PATH);
                 }
             }
             binding.drop_exhausted_removal();
-            if let Some(removal) = binding.removal.as_mut().filter(|_| !update.removal) {
+            if let Some(removal) = binding.removal_exchange.as_mut().filter(|_| !update.is_removal) {
                 // Delay the removal: if the home agent accepts the registration, it replaces the binding, and
                 // the removal is no longer necessary.
-                removal.apply(now, Event::Delay(now + STAGGER));
+                removal.apply_event(now, Event::Delay(now + PAUSE_BETWEEN_UPLINKS));
             }
         }
-        if update.overwrite {
-            for request in self.bindings.iter_mut().filter_map(BindingUpdateListEntry::request_mut) {
-                request.apply(now, Event::Delay(now + STAGGER));
+        if update.replaces_all_bindings {
+            for request in
+                self.identified_entries.iter_mut().filter_map(BindingUpdateListEntry::outstanding_request_mut)
+            {
+                request.apply_event(now, Event::Delay(now + PAUSE_BETWEEN_UPLINKS));
             }
         }
     }
 
     /// Stores a Binding Update until its acknowledgement arrives.
     pub(crate) fn push_update(&mut self, update: Update) {
-        if self.updates.len() == MAX_UPDATES {
-            self.updates.pop_front();
+        if self.outstanding_updates.len() == MAX_OUTSTANDING_UPDATES {
+            self.outstanding_updates.pop_front();
         }
-        self.updates.push_back(update);
+        self.outstanding_updates.push_back(update);
     }
 }

@@ -3,8 +3,8 @@
 //! A mobile router has one entry without a Binding Identifier, and one for each uplink that has an
 //! identifier. Each is a [`BindingUpdateListEntry`], and the optional identifier is its key. An [`Exchange`]
 //! sends the requests of an entry. One Binding Update may contain several entries with identifiers
-//! ([`Update`]). All entries share one sequence of numbers ([`UpdateNumbers`]). Direct routes have no entry
-//! here, but an [`Exchange`] sends their requests too.
+//! ([`TestUpdate`]). All entries share one sequence of numbers ([`UpdateNumbers`]). Direct routes have no
+//! entry here, but an [`Exchange`] sends their requests too.
 
 mod acknowledged_registration;
 mod entry;
@@ -23,14 +23,14 @@ use std::time::Duration;
 use carnet_base::Time;
 
 pub use acknowledged_registration::Registration;
-pub(crate) use acknowledged_registration::{Renewal, mapped};
+pub(crate) use acknowledged_registration::{Renewal, to_authenticated_form};
 pub use entry::BindingUpdateListEntry;
 pub(crate) use entry::{MultipleCareOfSupport, Update, UpdatedBinding};
 pub(crate) use exchange::{Event, Exchange, Purpose, Transmission};
-pub(crate) use identified::{DueUpdate, FULL_TIMEOUT, STAGGER};
+pub(crate) use identified::{DueUpdate, PAUSE_BETWEEN_UPLINKS, TIMEOUT_OF_FULL_PATH};
 pub(crate) use links::Links;
-pub(crate) use numbers::{Judgement, UpdateNumbers};
-pub(crate) use outstanding::Outstanding;
+pub(crate) use numbers::{TimestampVerdict, UpdateNumbers};
+pub(crate) use outstanding::OutstandingUpdate;
 pub(crate) use refusal_remedy::{RefusalReaction, refusal_reaction};
 pub(crate) use retransmission::{
     CONNECTION_ATTEMPT_DELAY, INITIAL_BINDACK_TIMEOUT, MAX_BINDACK_TIMEOUT, Retransmission,
@@ -48,23 +48,23 @@ pub(crate) struct BindingUpdateList {
     pub(crate) plain: BindingUpdateListEntry,
     /// Last Binding Update without an answer. The router sends no other Binding Update that could arrive
     /// before this one.
-    pub(crate) outstanding: Option<Outstanding>,
+    pub(crate) outstanding: Option<OutstandingUpdate>,
     /// Whether the request of the entry without identifier waits for the answer to `outstanding`.
     pub(crate) is_waiting: bool,
     /// Entries with identifiers, in the order of the uplinks.
-    pub(crate) bindings: Vec<BindingUpdateListEntry>,
+    pub(crate) identified_entries: Vec<BindingUpdateListEntry>,
     /// Whether a binding with identifier was on a working uplink at the last check.
-    pub(crate) lived: bool,
+    pub(crate) had_working_binding: bool,
     /// Outstanding Binding Updates with identifiers, the oldest first.
-    pub(crate) updates: VecDeque<Update>,
-    pub(crate) abilities: MultipleCareOfSupport,
+    pub(crate) outstanding_updates: VecDeque<Update>,
+    pub(crate) multiple_care_of_support: MultipleCareOfSupport,
     /// Time to wait for the first answer to the next Binding Update; `None` after an answer of the home
     /// agent.
-    pub(crate) back_off: Option<Duration>,
+    pub(crate) back_off_time: Option<Duration>,
     /// Former care-of addresses, with the time until which the router accepts packets to them.
-    pub(crate) previous: Vec<(IpAddr, Time)>,
-    /// End of the first grace period that began since the last call of [`Self::take_grace`].
-    previous_expires: Option<Time>,
+    pub(crate) former_care_of_addresses: Vec<(IpAddr, Time)>,
+    /// End of the first grace period that began since the last call of [`Self::take_next_former_expiry`].
+    next_former_expiry: Option<Time>,
 }
 
 impl BindingUpdateList {
@@ -74,43 +74,43 @@ impl BindingUpdateList {
             plain: BindingUpdateListEntry::new(0, None),
             outstanding: None,
             is_waiting: false,
-            bindings: identifiers
+            identified_entries: identifiers
                 .map(|(uplink, bid)| BindingUpdateListEntry::new(uplink, Some(bid)))
                 .collect(),
-            lived: false,
-            updates: VecDeque::new(),
-            abilities: MultipleCareOfSupport::default(),
-            back_off: None,
-            previous: Vec::new(),
-            previous_expires: None,
+            had_working_binding: false,
+            outstanding_updates: VecDeque::new(),
+            multiple_care_of_support: MultipleCareOfSupport::default(),
+            back_off_time: None,
+            former_care_of_addresses: Vec::new(),
+            next_former_expiry: None,
         }
     }
 
     /// Returns the entry with this identifier; for `None` the entry without identifier. Returns `None` if no
     /// entry has the identifier.
-    pub(crate) fn entry(&mut self, bid: Option<Bid>) -> Option<&mut BindingUpdateListEntry> {
-        std::iter::once(&mut self.plain).chain(&mut self.bindings).find(|entry| entry.bid == bid)
+    pub(crate) fn entry_mut(&mut self, bid: Option<Bid>) -> Option<&mut BindingUpdateListEntry> {
+        std::iter::once(&mut self.plain).chain(&mut self.identified_entries).find(|entry| entry.bid == bid)
     }
 
     /// Takes over the state of the same home address under an earlier configuration. `position` returns the
     /// present index of a former uplink.
-    pub(crate) fn adopt(
+    pub(crate) fn adopt_state(
         &mut self,
         now: Time,
         old: &BindingUpdateList,
         position: &dyn Fn(usize) -> Option<usize>,
     ) {
-        self.abilities = MultipleCareOfSupport {
-            bootstrapped: old.abilities.bootstrapped,
+        self.multiple_care_of_support = MultipleCareOfSupport {
+            is_bootstrapped: old.multiple_care_of_support.is_bootstrapped,
             ..MultipleCareOfSupport::default()
         };
-        for entry in &mut self.bindings {
+        for entry in &mut self.identified_entries {
             let is_former = |other: &&BindingUpdateListEntry| {
                 other.bid == entry.bid && position(other.uplink) == Some(entry.uplink)
             };
-            if let Some(former) = old.bindings.iter().find(is_former) {
-                entry.registration = former.registration.filter(|r| r.expires > now);
-                entry.priority = former.priority;
+            if let Some(former) = old.identified_entries.iter().find(is_former) {
+                entry.registration = former.registration.filter(|r| r.expires_at > now);
+                entry.bid_priority = former.bid_priority;
                 // The new config may have other prefixes, another lifetime or another key, so the router
                 // registers again.
                 entry.is_due_again = true;
@@ -119,148 +119,155 @@ impl BindingUpdateList {
         // Send the O flag again if the home agent has a binding that the new config lacks, so that it removes
         // this binding.
         let kept = |other: &BindingUpdateListEntry| {
-            self.bindings.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
+            self.identified_entries.iter().any(|b| b.bid == other.bid && b.registration == other.registration)
         };
-        if !old.bindings.iter().filter(|binding| binding.is_known()).all(kept) {
-            self.abilities.bootstrapped = false;
+        if !old.identified_entries.iter().filter(|binding| binding.is_known()).all(kept) {
+            self.multiple_care_of_support.is_bootstrapped = false;
         }
         // The new config may not have the uplink of this registration; then the registration belongs to the
         // first uplink.
         let uplink = |registration: Registration| position(registration.uplink).unwrap_or(0);
-        let registration = old.plain.registration.filter(|registration| registration.expires > now);
+        let registration = old.plain.registration.filter(|registration| registration.expires_at > now);
         self.plain.registration = registration.map(|it| Registration { uplink: uplink(it), ..it });
     }
 
     /// Sets the outstanding request of the entry without identifier, and its uplink.
-    pub(crate) fn begin(&mut self, uplink: usize, exchange: Exchange) {
+    pub(crate) fn begin_plain_request(&mut self, uplink: usize, exchange: Exchange) {
         self.plain.uplink = uplink;
-        self.plain.exchange = Some(exchange);
+        self.plain.registration_exchange = Some(exchange);
     }
 
     /// Returns the outstanding request of the entry without identifier, if it has this purpose.
     pub(crate) fn plain_request(&self, purpose: Purpose) -> Option<&Exchange> {
-        self.plain.exchange.as_ref().filter(|exchange| exchange.purpose == purpose)
+        self.plain.registration_exchange.as_ref().filter(|exchange| exchange.purpose == purpose)
     }
 
     /// Returns whether this IPv6 care-of address is tried while an IPv4 address carries the uplink's traffic.
     /// Such an address needs its own Binding Update.
     pub(crate) fn is_trying_ipv6(&self, index: usize, care_of_address: IpAddr) -> bool {
-        let registered = self.bindings.get(index).and_then(|binding| binding.care_of_address());
+        let registered = self.identified_entries.get(index).and_then(|binding| binding.care_of_address());
         care_of_address.is_ipv6() && registered.is_some_and(|registered| registered.is_ipv4())
     }
 
     /// Returns the index of an uplink's binding with identifier; `None` if the uplink has no identifier.
-    pub(crate) fn binding_of(&self, uplink: usize) -> Option<usize> {
-        self.bindings.iter().position(|binding| binding.uplink == uplink)
+    pub(crate) fn entry_of_uplink(&self, uplink: usize) -> Option<usize> {
+        self.identified_entries.iter().position(|binding| binding.uplink == uplink)
     }
 
     /// Returns whether an uplink is registered under its identifier.
     pub(crate) fn is_registered(&self, uplink: usize) -> bool {
-        self.binding_of(uplink).is_some_and(|index| self.bindings[index].registration.is_some())
+        self.entry_of_uplink(uplink)
+            .is_some_and(|index| self.identified_entries[index].registration.is_some())
     }
 
     /// Accepts packets to a former care-of address for the grace period.
-    pub(crate) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
-        self.previous.retain(|(address, until)| *address != care_of_address && *until > now);
-        self.previous.push((care_of_address, now + OLD_PATH_GRACE));
-        self.previous_expires = self.previous.first().map(|(_, first)| *first);
+    pub(crate) fn accept_former_address(&mut self, now: Time, care_of_address: IpAddr) {
+        self.former_care_of_addresses.retain(|(address, until)| *address != care_of_address && *until > now);
+        self.former_care_of_addresses.push((care_of_address, now + OLD_PATH_GRACE));
+        self.next_former_expiry = self.former_care_of_addresses.first().map(|(_, first)| *first);
     }
 
     /// Returns the end of the first grace period that began since the last call; `None` if none began.
-    pub(crate) fn take_grace(&mut self) -> Option<Time> {
-        self.previous_expires.take()
+    pub(crate) fn take_next_former_expiry(&mut self) -> Option<Time> {
+        self.next_former_expiry.take()
     }
 
     /// Removes the former care-of addresses whose grace period is over. Returns the end of the next grace
     /// period; `None` if no former address is left.
-    pub(crate) fn expire_previous(&mut self, now: Time) -> Option<Time> {
-        self.previous.retain(|(_, until)| *until > now);
-        self.previous.first().map(|(_, first)| *first)
+    pub(crate) fn expire_former_addresses(&mut self, now: Time) -> Option<Time> {
+        self.former_care_of_addresses.retain(|(_, until)| *until > now);
+        self.former_care_of_addresses.first().map(|(_, first)| *first)
     }
 
     /// Ends all bindings with identifiers, and accepts packets to their care-of addresses for the grace
     /// period.
     pub(crate) fn clear(&mut self, now: Time) {
-        for index in 0..self.bindings.len() {
-            let binding = &mut self.bindings[index];
+        for index in 0..self.identified_entries.len() {
+            let binding = &mut self.identified_entries[index];
             let registration = binding.registration.take();
             *binding = BindingUpdateListEntry::new(binding.uplink, binding.bid);
             if let Some(registration) = registration {
-                self.retire(now, registration.care_of_address);
+                self.accept_former_address(now, registration.care_of_address);
             }
         }
-        self.updates.clear();
-        self.abilities.bootstrapped = false;
+        self.outstanding_updates.clear();
+        self.multiple_care_of_support.is_bootstrapped = false;
     }
 
     /// Registers a care-of address for an entry. Returns the new registration and the former one. If the
     /// care-of address is the same, the time since which it has been registered stays.
-    pub(crate) fn register(
+    pub(crate) fn register_care_of_address(
         &mut self,
         bid: Option<Bid>,
         registration: Registration,
     ) -> (Registration, Option<Registration>) {
-        let Some(entry) = self.entry(bid) else { return (registration, None) };
-        let registration = registration.after(entry.registration.as_ref());
+        let Some(entry) = self.entry_mut(bid) else { return (registration, None) };
+        let registration = registration.continuing(entry.registration.as_ref());
         (registration, entry.registration.replace(registration))
     }
 
     /// Returns whether any entry is registered.
     pub(crate) fn has_registration(&self) -> bool {
-        self.plain.registration.is_some() || self.bindings.iter().any(|entry| entry.registration.is_some())
+        self.plain.registration.is_some()
+            || self.identified_entries.iter().any(|entry| entry.registration.is_some())
     }
 
     /// Records that a Binding Update was sent.
-    pub(crate) fn transmitted(&mut self, links: &dyn Links, now: Time, update: &Update) {
+    pub(crate) fn record_sent_update(&mut self, links: &dyn Links, now: Time, update: &Update) {
         if !update.is_plain {
             return self.members_transmitted(links, now, update);
         }
-        if let Some(exchange) = &mut self.plain.exchange {
-            exchange.record(update.sent(update.via.1));
+        if let Some(exchange) = &mut self.plain.registration_exchange {
+            exchange.record_transmission(update.transmission_for(update.sent_from.1));
             let rivals = exchange.care_of_addresses.len();
-            exchange.apply(now, Event::Transmission { rivals });
-            if links.is_full(update.via.0) {
-                exchange.retransmission.limit(FULL_TIMEOUT);
+            exchange.apply_event(now, Event::Transmission { rivals });
+            if links.is_full(update.sent_from.0) {
+                exchange.retransmission.limit_timeout(TIMEOUT_OF_FULL_PATH);
             }
         }
     }
 
     /// Returns the Binding Update with this number that an acknowledgement may answer; `None` if the router
     /// does not wait for such an answer.
-    pub(crate) fn answered(&self, sequence: u16) -> Option<Update> {
-        let identified = self.updates.iter().find(|update| update.sequence == sequence).cloned();
+    pub(crate) fn take_answered_update(&self, sequence: u16) -> Option<Update> {
+        let identified = self.outstanding_updates.iter().find(|update| update.sequence == sequence).cloned();
         identified.or_else(|| {
-            let exchange = self.plain.exchange.as_ref()?;
-            Some(Update::plain(self.plain.uplink, exchange.purpose, exchange.find(sequence)?))
+            let exchange = self.plain.registration_exchange.as_ref()?;
+            Some(Update::without_identifiers(
+                self.plain.uplink,
+                exchange.purpose,
+                exchange.find_transmission(sequence)?,
+            ))
         })
     }
 
     /// Records that the home agent has answered a Binding Update, with any status.
-    pub(crate) fn responded(&mut self, now: Time, update: &Update) {
+    pub(crate) fn record_response(&mut self, now: Time, update: &Update) {
         if !update.is_plain {
-            let answered = self.updates.iter().position(|other| other.sequence == update.sequence);
-            answered.and_then(|position| self.updates.remove(position));
-        } else if let Some(exchange) = &mut self.plain.exchange {
-            exchange.apply(now, Event::Response);
+            let answered =
+                self.outstanding_updates.iter().position(|other| other.sequence == update.sequence);
+            answered.and_then(|position| self.outstanding_updates.remove(position));
+        } else if let Some(exchange) = &mut self.plain.registration_exchange {
+            exchange.apply_event(now, Event::Response);
         }
     }
 
     /// Makes the request of a Binding Update due at once after a correction. Returns false if the home agent
     /// sent too many corrections.
-    pub(crate) fn correct(&mut self, now: Time, update: &Update) -> bool {
+    pub(crate) fn send_corrected_update(&mut self, now: Time, update: &Update) -> bool {
         if !update.is_plain {
             return self.correct_members(now, update);
         }
-        self.plain.exchange.as_mut().is_some_and(|exchange| exchange.correct(now))
+        self.plain.registration_exchange.as_mut().is_some_and(|exchange| exchange.send_corrected_request(now))
     }
 
     /// Gives up the request of the entry without identifier. The home agent's binding may then differ from
     /// the registration.
-    pub(crate) fn abandon(&mut self) {
-        let Some(exchange) = self.plain.exchange.take() else { return };
+    pub(crate) fn abandon_plain_request(&mut self) {
+        let Some(exchange) = self.plain.registration_exchange.take() else { return };
         let registered = self.plain.care_of_address();
         let differs = |sent: &Transmission| registered.is_some_and(|address| sent.care_of_address != address);
-        let changes = exchange.purpose == Purpose::Deregister || exchange.sent.iter().any(differs);
+        let changes = exchange.purpose == Purpose::Deregister || exchange.transmissions.iter().any(differs);
         self.plain.is_due_again |= exchange.is_sent() && changes;
     }
 }

@@ -7,12 +7,12 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::status::Status;
 
-use crate::security::DEFAULT_WINDOW;
+use crate::security::DEFAULT_TIMESTAMP_WINDOW;
 use crate::sequence::is_later;
 use crate::{Authentication, MAX_UPDATE_RATE, MobilityDrop, ReplayProtection, is_newer};
 
 /// A minute in nanoseconds.
-const MINUTE: u64 = 60_000_000_000;
+const MINUTE_NANOSECONDS: u64 = 60_000_000_000;
 
 /// Sequence numbers and timestamps of the Binding Updates to one home agent. All bindings of a home address
 /// share them (RFC 5648 4.1).
@@ -39,7 +39,7 @@ pub(crate) struct UpdateNumbers {
 
 /// Result of the check of an acknowledgement's timestamp and status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Judgement {
+pub(crate) enum TimestampVerdict {
     /// The acknowledgement answers the Binding Update.
     Answer,
     /// The home agent refused the timestamp. The clock offset is corrected now, and the router sends the
@@ -63,11 +63,11 @@ impl UpdateNumbers {
     }
 
     /// Takes over the numbers of the same router under an earlier configuration.
-    pub(crate) fn adopt(&mut self, old: &UpdateNumbers) {
+    pub(crate) fn adopt_numbers(&mut self, old: &UpdateNumbers) {
         self.sequence = old.sequence;
         self.is_numbered = old.is_numbered;
-        self.timestamps_demanded =
-            old.timestamps_demanded && self.authentication.association() == old.authentication.association();
+        self.timestamps_demanded = old.timestamps_demanded
+            && self.authentication.signing_association() == old.authentication.signing_association();
         self.clock_offset = old.clock_offset;
         self.newest_timestamp = old.newest_timestamp;
         self.acknowledged_timestamp = old.acknowledged_timestamp;
@@ -87,8 +87,8 @@ impl UpdateNumbers {
     /// It is greater than all earlier ones (RFC 4285 6), even at the same instant or after the clock was set
     /// back a little.
     pub(crate) fn timestamp(&mut self, wall: WallTime) -> Option<u64> {
-        self.replay_window()?;
-        let clock = self.clock(wall).to_ntp();
+        self.timestamp_window()?;
+        let clock = self.home_agent_time(wall).to_ntp();
         let least = self.newest_timestamp.map_or(clock, |newest| newest.wrapping_add(1));
         let timestamp = if is_later(clock, least) { clock } else { least };
         self.newest_timestamp = Some(timestamp);
@@ -96,15 +96,15 @@ impl UpdateNumbers {
     }
 
     /// Returns the maximum permitted difference between the clocks; `None` without timestamps.
-    pub(crate) fn replay_window(&self) -> Option<Duration> {
-        match self.authentication.association()?.replay {
+    pub(crate) fn timestamp_window(&self) -> Option<Duration> {
+        match self.authentication.signing_association()?.replay {
             ReplayProtection::Timestamp { window } => Some(window),
-            ReplayProtection::Sequence => self.timestamps_demanded.then_some(DEFAULT_WINDOW),
+            ReplayProtection::Sequence => self.timestamps_demanded.then_some(DEFAULT_TIMESTAMP_WINDOW),
         }
     }
 
     /// Returns the estimated time of the home agent's clock.
-    pub(crate) fn clock(&self, wall: WallTime) -> WallTime {
+    pub(crate) fn home_agent_time(&self, wall: WallTime) -> WallTime {
         let nanos = i128::from(wall.as_unix_nanos()) + self.clock_offset;
         WallTime::from_unix_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX))
     }
@@ -112,7 +112,7 @@ impl UpdateNumbers {
     /// Applies status 145 (RFC 4285 6): all further Binding Updates have timestamps. Returns false if they
     /// already had timestamps.
     fn take_up_timestamps(&mut self) -> bool {
-        let can = self.authentication.association().is_some() && self.replay_window().is_none();
+        let can = self.authentication.signing_association().is_some() && self.timestamp_window().is_none();
         self.timestamps_demanded |= can;
         can
     }
@@ -120,10 +120,11 @@ impl UpdateNumbers {
     /// Applies status 144: from now on the router uses the home agent's clock (RFC 4285 6). The home agent
     /// names its time to a second. If this time is close to the sent timestamp, the clock is right, and the
     /// timestamp was only older than the last accepted one.
-    fn learn_clock(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
-        let clock = self.clock(wall);
+    fn learn_clock_offset(&mut self, wall: WallTime, sent: Option<u64>, told: Option<u64>) {
+        let clock = self.home_agent_time(wall);
         let date = |timestamp: Option<u64>| Some(WallTime::from_ntp(timestamp?, clock));
-        let (Some(window), Some(ours), Some(theirs)) = (self.replay_window(), date(sent), date(told)) else {
+        let (Some(window), Some(ours), Some(theirs)) = (self.timestamp_window(), date(sent), date(told))
+        else {
             return;
         };
         if theirs.distance(ours) + Duration::from_secs(1) > window {
@@ -139,7 +140,7 @@ impl UpdateNumbers {
     pub(crate) fn next(&mut self, now: Time, wall: WallTime) -> (u16, Option<u64>) {
         self.sent_at.push_back(now);
         if !self.is_numbered {
-            self.sequence = (wall.as_unix_nanos() / MINUTE) as u16;
+            self.sequence = (wall.as_unix_nanos() / MINUTE_NANOSECONDS) as u16;
             self.is_numbered = true;
         }
         self.sequence = self.sequence.wrapping_add(1);
@@ -167,21 +168,21 @@ impl UpdateNumbers {
     ///
     /// # Errors
     /// Returns a reason if the acknowledgement has another timestamp.
-    pub(crate) fn judge(
+    pub(crate) fn judge_acknowledgement(
         &mut self,
         wall: WallTime,
         status: Status,
         sent: Option<u64>,
         told: Option<u64>,
-    ) -> Result<Judgement, MobilityDrop> {
+    ) -> Result<TimestampVerdict, MobilityDrop> {
         match status {
             Status::ID_MISMATCH => {
-                self.learn_clock(wall, sent, told);
-                Ok(Judgement::Repeat)
+                self.learn_clock_offset(wall, sent, told);
+                Ok(TimestampVerdict::Repeat)
             }
-            Status::MESSAGE_ID_REQUIRED if self.take_up_timestamps() => Ok(Judgement::Repeat),
+            Status::MESSAGE_ID_REQUIRED if self.take_up_timestamps() => Ok(TimestampVerdict::Repeat),
             _ if sent.is_some() && sent != told => Err(MobilityDrop::Timestamp),
-            _ => Ok(Judgement::Answer),
+            _ => Ok(TimestampVerdict::Answer),
         }
     }
 }

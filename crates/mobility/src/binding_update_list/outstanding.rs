@@ -15,13 +15,13 @@ use super::{BindingUpdateList, CONNECTION_ATTEMPT_DELAY};
 
 /// The last Binding Update that was sent, until its acknowledgement arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Outstanding {
+pub(crate) struct OutstandingUpdate {
     pub sequence: u16,
-    pub at: Time,
+    pub sent_at: Time,
     /// Uplink and care-of address that the router sent the update from.
-    pub via: (usize, IpAddr),
+    pub sent_from: (usize, IpAddr),
     /// Care-of address that the MAC of the acknowledgement covers.
-    pub authenticated: Ipv6Addr,
+    pub authenticated_address: Ipv6Addr,
 }
 
 impl BindingUpdateList {
@@ -33,7 +33,7 @@ impl BindingUpdateList {
         now: Time,
         answer_time: impl FnOnce(usize, IpAddr) -> Option<Duration>,
     ) -> Option<Time> {
-        let Outstanding { at, via: (uplink, address), .. } = self.outstanding?;
+        let OutstandingUpdate { sent_at: at, sent_from: (uplink, address), .. } = self.outstanding?;
         let arrived = at + answer_time(uplink, address)?.max(CONNECTION_ATTEMPT_DELAY);
         (arrived > now).then_some(arrived)
     }

@@ -20,27 +20,27 @@ pub(crate) const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250)
 /// Maximum number of answers that make the router send again at once.
 const MAX_CORRECTIONS: u32 = 3;
 /// Number of last transmissions of a request whose acknowledgements the router accepts.
-const MAX_SENT: usize = 8;
+const MAX_RECORDED_TRANSMISSIONS: usize = 8;
 
 /// State of the transmissions of one request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retransmission {
     /// Time of the first transmission.
-    started: Option<Time>,
+    first_sent_at: Option<Time>,
     /// Time of the last transmission.
-    last: Option<Time>,
+    last_sent_at: Option<Time>,
     /// Time of the first transmission since the last answer.
     silent_since: Option<Time>,
     /// Index of the next care-of address in this round.
     address_index: usize,
     /// Time to wait for an answer in the next round.
-    timeout: Duration,
+    answer_timeout: Duration,
     /// Maximum time to wait for an answer.
-    longest: Duration,
+    max_answer_timeout: Duration,
     /// Number of rounds since the last answer.
-    rounds: u32,
+    unanswered_rounds: u32,
     /// Number of answers that made the router send again at once.
-    corrections: u32,
+    correction_count: u32,
 }
 
 impl Retransmission {
@@ -54,77 +54,77 @@ impl Retransmission {
     /// Creates the state for a request with this first and this maximum time to wait for an answer.
     pub(crate) fn new(timeout: Duration, longest: Duration) -> Retransmission {
         Retransmission {
-            started: None,
-            last: None,
+            first_sent_at: None,
+            last_sent_at: None,
             silent_since: None,
             address_index: 0,
-            timeout,
-            longest,
-            rounds: 0,
-            corrections: 0,
+            answer_timeout: timeout,
+            max_answer_timeout: longest,
+            unanswered_rounds: 0,
+            correction_count: 0,
         }
     }
 
     /// Records a transmission. `candidates` is the number of care-of addresses of a round. Returns the time
     /// to wait before the next transmission.
-    pub(crate) fn transmitted(&mut self, now: Time, candidates: usize) -> Duration {
-        self.started.get_or_insert(now);
+    pub(crate) fn record_transmission(&mut self, now: Time, candidates: usize) -> Duration {
+        self.first_sent_at.get_or_insert(now);
         self.silent_since.get_or_insert(now);
-        self.last = Some(now);
+        self.last_sent_at = Some(now);
         self.address_index += 1;
         if self.address_index < candidates {
             return CONNECTION_ATTEMPT_DELAY;
         }
         self.address_index = 0;
-        self.rounds += 1;
-        let wait = self.timeout;
-        self.timeout = (self.timeout * 2).min(self.longest);
+        self.unanswered_rounds += 1;
+        let wait = self.answer_timeout;
+        self.answer_timeout = (self.answer_timeout * 2).min(self.max_answer_timeout);
         wait
     }
 
     /// Records any answer.
-    pub(crate) fn answered(&mut self) {
-        self.rounds = 0;
+    pub(crate) fn record_answer(&mut self) {
+        self.unanswered_rounds = 0;
         self.silent_since = None;
     }
 
     /// Handles an answer that makes the router send again at once. Returns false if there were too many of
     /// them.
-    pub(crate) fn correct(&mut self) -> bool {
-        self.corrections += 1;
+    pub(crate) fn record_correction(&mut self) -> bool {
+        self.correction_count += 1;
         self.may_correct()
     }
 
     /// Returns whether the home agent sent at most [`MAX_CORRECTIONS`] answers that asked for another request
     /// at once.
     pub(crate) fn may_correct(&self) -> bool {
-        self.corrections <= MAX_CORRECTIONS
+        self.correction_count <= MAX_CORRECTIONS
     }
 
     /// Starts again with the first care-of address.
-    pub(crate) fn begin_anew(&mut self) {
-        self.rounds = 0;
+    pub(crate) fn restart_rounds(&mut self) {
+        self.unanswered_rounds = 0;
         self.address_index = 0;
     }
 
     /// Lowers the time to wait for the next answer to at most `timeout`.
-    pub(crate) fn limit(&mut self, timeout: Duration) {
-        self.timeout = self.timeout.min(timeout);
+    pub(crate) fn limit_timeout(&mut self, timeout: Duration) {
+        self.answer_timeout = self.answer_timeout.min(timeout);
     }
 
     /// Raises the time to wait for the next answer to at least `timeout`.
-    pub(crate) fn extend(&mut self, timeout: Duration) {
-        self.timeout = self.timeout.max(timeout);
+    pub(crate) fn extend_timeout(&mut self, timeout: Duration) {
+        self.answer_timeout = self.answer_timeout.max(timeout);
     }
 
     /// Returns when the first transmission left; `None` before the first transmission.
-    pub(crate) fn started(&self) -> Option<Time> {
-        self.started
+    pub(crate) fn first_sent_at(&self) -> Option<Time> {
+        self.first_sent_at
     }
 
     /// Returns when the last transmission left; `None` before the first.
-    pub(crate) fn last(&self) -> Option<Time> {
-        self.last
+    pub(crate) fn last_sent_at(&self) -> Option<Time> {
+        self.last_sent_at
     }
 
     /// Returns when the first transmission since the last answer left; `None` if the router has sent nothing
@@ -139,25 +139,25 @@ impl Retransmission {
     }
 
     /// Returns the time to wait for an answer in the next round.
-    pub(crate) fn timeout(&self) -> Duration {
-        self.timeout
+    pub(crate) fn answer_timeout(&self) -> Duration {
+        self.answer_timeout
     }
 
     /// Returns the number of rounds since the last answer.
-    pub(crate) fn rounds(&self) -> u32 {
-        self.rounds
+    pub(crate) fn unanswered_rounds(&self) -> u32 {
+        self.unanswered_rounds
     }
 
     /// Returns whether the router has sent nothing since the last answer.
     pub(crate) fn is_fresh(&self) -> bool {
-        self.rounds == 0 && self.address_index == 0
+        self.unanswered_rounds == 0 && self.address_index == 0
     }
 }
 
 /// Records a transmission, and removes the oldest ones. The router accepts acknowledgements only of recorded
 /// transmissions.
-pub(super) fn remember<T>(sent: &mut Vec<T>, transmission: T) {
-    if sent.len() == MAX_SENT {
+pub(super) fn record_bounded<T>(sent: &mut Vec<T>, transmission: T) {
+    if sent.len() == MAX_RECORDED_TRANSMISSIONS {
         sent.remove(0);
     }
     sent.push(transmission);
@@ -171,7 +171,7 @@ mod tests {
     fn retransmissions_back_off_to_thirty_two_seconds() {
         let waits = |is_first: bool| -> Vec<f64> {
             let mut request = Retransmission::to_home_agent(is_first);
-            (0..8).map(|_| request.transmitted(Time::ZERO, 1).as_secs_f64()).collect()
+            (0..8).map(|_| request.record_transmission(Time::ZERO, 1).as_secs_f64()).collect()
         };
         assert_eq!(waits(true), [1.5, 3.0, 6.0, 12.0, 24.0, 32.0, 32.0, 32.0]);
         assert_eq!(waits(false)[0], 1.0);
@@ -182,14 +182,14 @@ mod tests {
         let mut request = Retransmission::to_home_agent(true);
         for (index, wait) in [(0, 0.25), (1, 1.5), (0, 0.25), (1, 3.0)] {
             assert_eq!(request.address_index(), index);
-            assert_eq!(request.transmitted(Time::ZERO, 2).as_secs_f64(), wait);
+            assert_eq!(request.record_transmission(Time::ZERO, 2).as_secs_f64(), wait);
         }
-        assert_eq!(request.rounds(), 2);
+        assert_eq!(request.unanswered_rounds(), 2);
     }
 
     #[test]
     fn fourth_correction_is_not_followed() {
         let mut request = Retransmission::to_home_agent(false);
-        assert_eq!([(); 4].map(|()| request.correct()), [true, true, true, false]);
+        assert_eq!([(); 4].map(|()| request.record_correction()), [true, true, true, false]);
     }
 }

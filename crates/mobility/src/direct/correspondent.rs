@@ -9,14 +9,14 @@ use carnet_wire::mobility::direct_route::AUTHENTICATOR_LEN;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use ipnet::Ipv6Net;
 
-use super::liveness::Ends;
+use super::liveness::CareOfAddressPair;
 use super::peer::{Binding, Peer};
-use super::tokens::{Key, Secret, sign, verify};
-use super::{Direct, DirectDrop, LENGTH, MAX_RR_BINDING_LIFETIME, Output};
+use super::tokens::{Key, TokenSecret, sign_message, verify_message};
+use super::{ASSIGNED_PREFIX_LENGTH, Direct, DirectDrop, MAX_RR_BINDING_LIFETIME, Output};
 use crate::{OLD_PATH_GRACE, is_newer, is_unicast_routable, lifetime_from_units, lifetime_units};
 
 /// Time for which an attacker could replay a Binding Update: `MAX_NONCE_LIFETIME` (RFC 6275 9.5.1, 12).
-const MEMORY: Duration = Duration::from_secs(240);
+const REPLAYABLE_TIME: Duration = Duration::from_secs(240);
 /// Statuses of a Binding Acknowledgement (RFC 6275 6.1.8).
 const UNSPECIFIED: u8 = 128;
 const INSUFFICIENT_RESOURCES: u8 = 130;
@@ -28,7 +28,7 @@ const EXPIRED_NONCES: u8 = 138;
 impl Direct {
     /// Returns whether a message is authenticated by the key of its sender's binding, so that it comes from
     /// that router.
-    fn bears_key(&self, message: &DirectRoute) -> bool {
+    fn is_authenticated_by_key(&self, message: &DirectRoute) -> bool {
         let binding = self.peers.get(&message.home_address).and_then(|peer| peer.binding.as_ref());
         let binding = binding.filter(|_| message.authenticator != [0; AUTHENTICATOR_LEN]);
         binding.is_some_and(|binding| binding.key_of(message).is_some())
@@ -38,7 +38,7 @@ impl Direct {
     /// share one limit.
     fn may_answer(&mut self, now: Time, bound: Option<Ipv6Addr>, packets: usize) -> Result<(), DirectDrop> {
         let bound = bound.and_then(|home_address| self.peers.get_mut(&home_address));
-        let share = bound.map_or(&mut self.answers, |peer| &mut peer.test_answers);
+        let share = bound.map_or(&mut self.answer_limit, |peer| &mut peer.test_answer_limit);
         // Allow all `packets` answers or none, because a part of the tokens would be useless.
         if !share.allow_all(now, packets as u32) {
             return Err(DirectDrop::RateLimited);
@@ -49,10 +49,12 @@ impl Direct {
 
     /// Returns the limit of Binding Updates with a wrong key in the name of this router. Updates from the
     /// router's own address and updates from other addresses have separate limits.
-    fn forgeries(&mut self, home_address: Ipv6Addr, source: Ipv6Addr) -> &mut RateLimiter {
+    fn forgery_limit(&mut self, home_address: Ipv6Addr, source: Ipv6Addr) -> &mut RateLimiter {
         let bound = self.peers.get_mut(&home_address);
-        let bound = bound.filter(|peer| peer.binding.as_ref().is_some_and(|binding| binding.is_at(source)));
-        bound.map_or(&mut self.forgeries, |peer| &mut peer.forged_updates)
+        let bound = bound.filter(|peer| {
+            peer.binding.as_ref().is_some_and(|binding| binding.accepts_care_of_address(source))
+        });
+        bound.map_or(&mut self.forgery_limit, |peer| &mut peer.forged_update_limit)
     }
 
     /// Computes the key of a Binding Update, and verifies the authenticator, if the limit permits it. Eight
@@ -63,14 +65,14 @@ impl Direct {
         now: Time,
         source: Ipv6Addr,
         update: &DirectRoute,
-        key: impl FnOnce(&Secret) -> Key,
+        key: impl FnOnce(&TokenSecret) -> Key,
     ) -> Result<Key, DirectDrop> {
-        if !self.forgeries(update.home_address, source).has_token(now) {
+        if !self.forgery_limit(update.home_address, source).has_token(now) {
             return Err(DirectDrop::RateLimited);
         }
-        let key = key(&self.secret);
-        if !verify(update, &key) {
-            self.forgeries(update.home_address, source).allow(now);
+        let key = key(&self.token_secret);
+        if !verify_message(update, &key) {
+            self.forgery_limit(update.home_address, source).allow(now);
             return Err(DirectDrop::Authenticator);
         }
         Ok(key)
@@ -100,42 +102,42 @@ impl Direct {
             return Err(DirectDrop::HomeAddress);
         }
         self.check_prefixes(source, &message.prefixes)?;
-        let bound = self.bears_key(message).then_some(source);
+        let bound = self.is_authenticated_by_key(message).then_some(source);
         self.may_answer(now, bound, 1 + message.prefixes.len())?;
         let hint = message.care_of_address;
         if let Some(peer) = bound.and_then(|bound| self.peers.get_mut(&bound))
-            && (peer.remote.is_none() || peer.heartbeats.has_failed() || peer.is_unanswered)
+            && (peer.remote_care_of_address.is_none() || peer.heartbeats.has_failed() || peer.is_unanswered)
             && is_unicast_routable(hint)
         {
             // Use the unproven care-of address only as the destination of this router's own test. The test
             // discloses this router's care-of address to the node there.
-            peer.remote = Some(hint);
+            peer.remote_care_of_address = Some(hint);
         }
-        let nonce = self.secret.nonce(now);
+        let nonce = self.token_secret.current_nonce(now);
         let answer = DirectRoute {
             cookie: message.cookie,
-            home_nonce: nonce.index(),
+            home_nonce: nonce.nonce_index(),
             home_address: self.config.home_address,
             ..DirectRoute::new(DirectRouteKind::HomeTest)
         };
-        let asked_at = Ipv6Net::new_assert(destination, LENGTH).trunc();
+        let asked_at = Ipv6Net::new_assert(destination, ASSIGNED_PREFIX_LENGTH).trunc();
         let asked_at = self.config.prefixes.iter().copied().filter(|prefix| *prefix == asked_at);
         let home = DirectRoute {
-            keygen_token: self.secret.home_token(nonce, source),
+            keygen_token: self.token_secret.home_token(nonce, source),
             prefixes: asked_at.collect(),
             ..answer.clone()
         };
-        self.send_home(source, &home);
+        self.send_through_home_agents(source, &home);
         for prefix in &message.prefixes {
             let test = DirectRoute {
                 kind: DirectRouteKind::PrefixTest,
-                keygen_token: self.secret.prefix_token(nonce, source, *prefix),
+                keygen_token: self.token_secret.prefix_token(nonce, source, *prefix),
                 care_of_address,
                 prefixes: vec![*prefix],
                 ..answer.clone()
             };
             let destination = self.random_address(*prefix);
-            self.send_home(destination, &test);
+            self.send_through_home_agents(destination, &test);
         }
         Ok(())
     }
@@ -147,8 +149,9 @@ impl Direct {
         let Some(peer) = self.peers.get(&home_address) else {
             return self.care_of_addresses.first().copied();
         };
-        let registered = self.path_of(peer).filter(|_| !peer.heartbeats.has_failed()).map(|(local, _)| local);
-        registered.or_else(|| self.choice(peer))
+        let registered =
+            self.path_of_peer(peer).filter(|_| !peer.heartbeats.has_failed()).map(|(local, _)| local);
+        registered.or_else(|| self.care_of_address_to_register(peer))
     }
 
     /// Returns an unpredictable address of a prefix.
@@ -161,21 +164,21 @@ impl Direct {
     pub(super) fn answer_care_of_test_init(
         &mut self,
         now: Time,
-        ends: Ends,
+        ends: CareOfAddressPair,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
         self.check_care_of_address(ends.1, message)?;
-        let bound = self.bears_key(message).then_some(message.home_address);
+        let bound = self.is_authenticated_by_key(message).then_some(message.home_address);
         self.may_answer(now, bound, 1)?;
-        let nonce = self.secret.nonce(now);
+        let nonce = self.token_secret.current_nonce(now);
         let test = DirectRoute {
             cookie: message.cookie,
-            keygen_token: self.secret.care_of_token(nonce, ends.1),
-            care_of_nonce: nonce.index(),
+            keygen_token: self.token_secret.care_of_token(nonce, ends.1),
+            care_of_nonce: nonce.nonce_index(),
             care_of_address: ends.0,
             ..DirectRoute::new(DirectRouteKind::CareOfTest)
         };
-        self.send_straight(ends, &test);
+        self.send_directly(ends, &test);
         Ok(())
     }
 
@@ -193,14 +196,16 @@ impl Direct {
     pub(super) fn take_binding_update(
         &mut self,
         now: Time,
-        ends: Ends,
+        ends: CareOfAddressPair,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
         self.check_care_of_address(ends.1, message)?;
         let home_address = message.home_address;
         let known = self.peers.get(&home_address);
         let bound = known.and_then(|peer| peer.binding.as_ref());
-        let heard = known.and_then(|peer| peer.last_sequence).or_else(|| self.memory.find(now, home_address));
+        let heard = known
+            .and_then(|peer| peer.last_sequence)
+            .or_else(|| self.removed_sequence_numbers.find_number(now, home_address));
         let old = heard.filter(|(last, _)| !is_newer(message.sequence, *last));
         if message.lifetime == 0 {
             // A router that has the key may end its binding, even if its tokens have expired.
@@ -215,16 +220,18 @@ impl Direct {
             // binding.
             self.set_direct(now, home_address, false, "it de-registered");
             if let Some(peer) = self.peers.get_mut(&home_address) {
-                (peer.binding, peer.last_sequence) = (None, Some((message.sequence, now + MEMORY)));
-                peer.due = now;
+                (peer.binding, peer.last_sequence) = (None, Some((message.sequence, now + REPLAYABLE_TIME)));
+                peer.next_check_at = now;
             }
             self.outputs.push_back(Output::Routes);
             self.acknowledge(ends, message, 0, Duration::ZERO, Some(&key));
-            self.look(now, home_address);
+            self.check_router(now, home_address);
             return Ok(());
         }
-        let nonces =
-            (self.secret.good(now, message.home_nonce), self.secret.good(now, message.care_of_nonce));
+        let nonces = (
+            self.token_secret.valid_nonce(now, message.home_nonce),
+            self.token_secret.valid_nonce(now, message.care_of_nonce),
+        );
         let (home, care_of) = match nonces {
             (Some(home), Some(care_of)) => (home, care_of),
             expired => {
@@ -240,8 +247,9 @@ impl Direct {
                 return Err(DirectDrop::Nonce);
             }
         };
-        let key =
-            self.check_authenticator(now, ends.1, message, |secret| secret.key_of(message, home, care_of))?;
+        let key = self.check_authenticator(now, ends.1, message, |secret| {
+            secret.key_of_update(message, home, care_of)
+        })?;
         if let Some((last, _)) = old {
             let refused = DirectRoute { sequence: last, ..message.clone() };
             self.acknowledge(ends, &refused, SEQUENCE_OUT_OF_WINDOW, Duration::ZERO, Some(&key));
@@ -261,7 +269,7 @@ impl Direct {
         }
         let lifetime = lifetime_from_units(message.lifetime).min(MAX_RR_BINDING_LIFETIME);
         let peer = self.peers.entry(home_address).or_insert_with(|| Box::new(Peer::new(now, network)));
-        peer.network = network.network();
+        peer.network_address = network.network();
         let before = peer.binding.take();
         let moved = before.as_ref().is_none_or(|before| before.care_of_address != ends.1);
         let former_key = before.as_ref().and_then(|before| match before.key == key {
@@ -270,42 +278,42 @@ impl Direct {
         });
         let previous = match before {
             Some(before) if moved => Some((before.care_of_address, now + OLD_PATH_GRACE)),
-            Some(before) => before.previous,
+            Some(before) => before.former_care_of_address,
             None => None,
         };
         peer.binding = Some(Binding {
             care_of_address: ends.1,
-            previous,
+            former_care_of_address: previous,
             prefixes: message.prefixes.clone(),
             key,
             former_key,
-            expires: now + lifetime,
+            expires_at: now + lifetime,
             is_wanted: message.status & 1 != 0,
         });
-        peer.last_sequence = Some((message.sequence, now + lifetime + MEMORY));
-        (peer.remote, peer.is_unanswered) = (Some(ends.1), false);
+        peer.last_sequence = Some((message.sequence, now + lifetime + REPLAYABLE_TIME));
+        (peer.remote_care_of_address, peer.is_unanswered) = (Some(ends.1), false);
         if moved || peer.heartbeats.has_failed() {
-            peer.heartbeats.renew();
+            peer.heartbeats.assume_working();
             // Earlier failures concerned another path, so they no longer delay tests.
-            (peer.hold_until, peer.failures) = (now, 0);
+            (peer.hold_until, peer.failure_count) = (now, 0);
         }
         for (other, peer) in &mut self.peers {
             if *other != home_address {
-                peer.disclaim(&message.prefixes);
+                peer.remove_claims(&message.prefixes);
             }
         }
-        self.counters.bound += 1;
+        self.counters.accepted_peer_updates += 1;
         // Change the data path before the answer leaves, because the other router may send packets as soon as
         // it has the answer.
         self.outputs.push_back(Output::Routes);
         self.acknowledge(ends, message, 0, lifetime, Some(&key));
-        self.look(now, home_address);
+        self.check_router(now, home_address);
         Ok(())
     }
 
     fn acknowledge(
         &mut self,
-        ends: Ends,
+        ends: CareOfAddressPair,
         update: &DirectRoute,
         status: u8,
         lifetime: Duration,
@@ -321,8 +329,8 @@ impl Direct {
             ..DirectRoute::new(DirectRouteKind::BindingAcknowledgement)
         };
         if let Some(key) = key {
-            sign(&mut message, key);
+            sign_message(&mut message, key);
         }
-        self.send_straight(ends, &message);
+        self.send_directly(ends, &message);
     }
 }

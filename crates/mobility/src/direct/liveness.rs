@@ -15,96 +15,104 @@ use carnet_base::Time;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 
 use super::peer::Peer;
-use super::tokens::{sign, verify};
+use super::tokens::{sign_message, verify_message};
 use super::{Direct, DirectDrop};
 use crate::path_liveness::{AnswerSchedule, PathLiveness};
 
 /// Care-of addresses of this router and of the other router.
-pub(super) type Ends = (Ipv6Addr, Ipv6Addr);
+pub(super) type CareOfAddressPair = (Ipv6Addr, Ipv6Addr);
 
-/// Interval of heartbeats while packets use the path, see [`IN_USE`]. [`IDLE_INTERVAL`] is the interval for
-/// other paths.
-const INTERVAL: Duration = Duration::from_millis(250);
+/// Interval of heartbeats while packets use the path, see [`IN_USE_TIME`]. [`IDLE_INTERVAL`] is the interval
+/// for other paths.
+const BUSY_INTERVAL: Duration = Duration::from_millis(250);
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for which a path counts as used after a packet. It is longer than the interval at which a fast path
 /// reports use.
-pub(super) const IN_USE: Duration = Duration::from_secs(15);
+pub(super) const IN_USE_TIME: Duration = Duration::from_secs(15);
 /// Pause between the further heartbeats after one without an answer.
-const QUICK: Duration = Duration::from_millis(100);
+const QUICK_HEARTBEAT_PAUSE: Duration = Duration::from_millis(100);
 /// Number of heartbeats in a row without an answer after which the path has failed.
-const LOST: usize = 4;
-/// Minimum time to wait for an answer. Otherwise the time is two round trips and [`SLACK`].
-const PATIENCE: Duration = Duration::from_millis(200);
-const SLACK: Duration = Duration::from_millis(50);
+const MAX_LOST_HEARTBEATS: usize = 4;
+/// Minimum time to wait for an answer. Otherwise the time is two round trips and [`ANSWER_TIMEOUT_MARGIN`].
+const MIN_ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
+const ANSWER_TIMEOUT_MARGIN: Duration = Duration::from_millis(50);
 /// Status of an answer: the other router has no binding for this router.
-const UNKNOWN: u8 = 128;
+const STATUS_UNKNOWN_BINDING: u8 = 128;
 
 /// Returns how long this router waits for the answer to a heartbeat.
-fn patience(beats: &PathLiveness<u64>) -> Duration {
-    beats.round_trip().smoothed().map_or(PATIENCE, |rtt| (rtt * 2 + SLACK).max(PATIENCE))
+fn answer_timeout(beats: &PathLiveness<u64>) -> Duration {
+    beats
+        .round_trip()
+        .smoothed()
+        .map_or(MIN_ANSWER_TIMEOUT, |rtt| (rtt * 2 + ANSWER_TIMEOUT_MARGIN).max(MIN_ANSWER_TIMEOUT))
 }
 
 /// Returns the interval and the timeouts of the heartbeats to a router.
 fn sequence(now: Time, peer: &Peer) -> AnswerSchedule {
     let beats = &peer.heartbeats;
-    let in_use = peer.used.is_some_and(|used| now.saturating_since(used) <= IN_USE);
-    let interval = if in_use && !beats.has_failed() { INTERVAL } else { IDLE_INTERVAL };
-    AnswerSchedule { interval, timeout: patience(beats), pause: QUICK, allowed: LOST }
+    let in_use = peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IN_USE_TIME);
+    let interval = if in_use && !beats.has_failed() { BUSY_INTERVAL } else { IDLE_INTERVAL };
+    AnswerSchedule {
+        interval,
+        answer_timeout: answer_timeout(beats),
+        quick_pause: QUICK_HEARTBEAT_PAUSE,
+        max_missed: MAX_LOST_HEARTBEATS,
+    }
 }
 
 impl Direct {
     /// Returns when the next heartbeat leaves, or when the path has failed without a further answer; `None`
     /// without a direct path.
-    pub(super) fn next_beat(&self, now: Time, peer: &Peer) -> Option<Time> {
-        self.path_of(peer)?;
-        Some(peer.heartbeats.next_of(&sequence(now, peer)).unwrap_or(now))
+    pub(super) fn next_heartbeat_at(&self, now: Time, peer: &Peer) -> Option<Time> {
+        self.path_of_peer(peer)?;
+        Some(peer.heartbeats.next_event_at(&sequence(now, peer)).unwrap_or(now))
     }
 
     /// Sends the heartbeat that is due.
-    pub(super) fn beat(&mut self, now: Time, home_address: Ipv6Addr) {
+    pub(super) fn send_due_heartbeat(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
-        let (Some(ends), Some(registration)) = (self.path_of(peer), &peer.registration) else { return };
+        let (Some(ends), Some(registration)) = (self.path_of_peer(peer), &peer.registration) else { return };
         let key = registration.key;
-        if self.next_beat(now, peer).is_none_or(|at| at > now) {
+        if self.next_heartbeat_at(now, peer).is_none_or(|at| at > now) {
             return;
         }
         if peer.heartbeats.is_exhausted(&sequence(now, peer)) {
-            return self.fail(now, home_address, "no answer");
+            return self.handle_path_failure(now, home_address, "no answer");
         }
         let cookie = self.rng.u64();
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        if peer.heartbeats.has_failed() && peer.heartbeats.forget() {
-            peer.heartbeats.interrupt();
+        if peer.heartbeats.has_failed() && peer.heartbeats.forget_outstanding() {
+            peer.heartbeats.restart_answer_count();
         }
-        peer.heartbeats.sent(now, cookie);
-        self.counters.heartbeats += 1;
+        peer.heartbeats.record_sent(now, cookie);
+        self.counters.sent_heartbeats += 1;
         let mut message = DirectRoute {
             cookie,
             home_address: self.config.home_address,
             care_of_address: ends.0,
             ..DirectRoute::new(DirectRouteKind::Heartbeat)
         };
-        sign(&mut message, &key);
-        self.send_straight(ends, &message);
+        sign_message(&mut message, &key);
+        self.send_directly(ends, &message);
     }
 
     /// Handles a failure of the direct path: packets go through the home agent, and this router asks again
     /// for the other router's care-of address.
-    pub(super) fn fail(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
+    pub(super) fn handle_path_failure(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        peer.heartbeats.restart();
-        peer.heartbeats.fail();
-        peer.heartbeats.note_sent(now);
+        peer.heartbeats.clear_counts();
+        peer.heartbeats.mark_failed();
+        peer.heartbeats.record_sending_time(now);
         // Ask again for the other router's care-of address, because it may have a new one.
-        (peer.home, peer.exchange, peer.hold_until) = (None, None, now);
+        (peer.home_tokens, peer.outstanding_exchange, peer.hold_until) = (None, None, now);
         self.set_direct(now, home_address, false, reason);
-        self.look(now, home_address);
+        self.check_router(now, home_address);
     }
 
     pub(super) fn answer_heartbeat(
         &mut self,
         now: Time,
-        ends: Ends,
+        ends: CareOfAddressPair,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
         if message.care_of_address != ends.1 {
@@ -112,35 +120,35 @@ impl Direct {
         }
         let mut answer = DirectRoute {
             cookie: message.cookie,
-            status: UNKNOWN,
+            status: STATUS_UNKNOWN_BINDING,
             care_of_address: ends.0,
             ..DirectRoute::new(DirectRouteKind::HeartbeatResponse)
         };
         let known = self.peers.get_mut(&message.home_address);
         let bound = known.and_then(|peer| {
-            let binding = peer.binding.as_ref().filter(|binding| binding.is_at(ends.1))?;
-            Some((binding.key_of(message), &mut peer.heartbeat_answers))
+            let binding = peer.binding.as_ref().filter(|binding| binding.accepts_care_of_address(ends.1))?;
+            Some((binding.key_of(message), &mut peer.heartbeat_answer_limit))
         });
         let share = match bound {
             Some((key, beats)) => {
                 let key = key.ok_or(DirectDrop::Authenticator)?;
                 (answer.status, answer.home_address) = (0, self.config.home_address);
-                sign(&mut answer, &key);
+                sign_message(&mut answer, &key);
                 beats
             }
-            None => &mut self.answers,
+            None => &mut self.answer_limit,
         };
         if !share.allow(now) {
             return Err(DirectDrop::RateLimited);
         }
-        self.send_straight(ends, &answer);
+        self.send_directly(ends, &answer);
         Ok(())
     }
 
     pub(super) fn take_heartbeat_response(
         &mut self,
         now: Time,
-        _: Ends,
+        _: CareOfAddressPair,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
         // The answer of a router without a binding contains no home address, so the cookie identifies the
@@ -152,19 +160,19 @@ impl Direct {
         let (home_address, peer, sent) = asked.ok_or(DirectDrop::Unasked)?;
         let beats = &mut peer.heartbeats;
         // If the other router has no binding, it has no key, and nothing authenticates its answer.
-        let is_its = |key| message.status >= UNKNOWN || verify(message, key);
+        let is_its = |key| message.status >= STATUS_UNKNOWN_BINDING || verify_message(message, key);
         if !peer.registration.as_ref().is_some_and(|registration| is_its(&registration.key)) {
             return Err(DirectDrop::Authenticator);
         }
-        if message.status >= UNKNOWN {
-            beats.round_trip_mut().measure(now.saturating_since(sent));
+        if message.status >= STATUS_UNKNOWN_BINDING {
+            beats.round_trip_mut().add_measurement(now.saturating_since(sent));
             peer.registration = None;
-            (peer.home, peer.hold_until) = (None, now);
+            (peer.home_tokens, peer.hold_until) = (None, now);
         } else {
-            beats.answer(now, message.cookie);
+            beats.handle_answer(now, message.cookie);
         }
-        peer.heartbeats.forget();
-        self.look(now, home_address);
+        peer.heartbeats.forget_outstanding();
+        self.check_router(now, home_address);
         Ok(())
     }
 }

@@ -27,9 +27,10 @@
 //!   binding of the other. Only then do packets go directly, from the registered care-of address to the bound
 //!   one. The data path accepts a direct packet only from the bound care-of address, with an inner source in
 //!   the proven prefixes ([`Direct::tunnels`]).
-//! * **Requests.** When a packet goes to an address in one of [`DirectConfig::networks`], this router sends a
-//!   Home Test Init to that address. The mobile router of that network finds the message in its tunnel and
-//!   answers. If no router answers three messages, this router pauses; each further pause is longer.
+//! * **Requests.** When a packet goes to an address in one of [`DirectConfig::mobile_networks`], this router
+//!   sends a Home Test Init to that address. The mobile router of that network finds the message in its
+//!   tunnel and answers. If no router answers three messages, this router pauses; each further pause
+//!   is longer.
 //! * **Lifetime.** `MAX_RR_BINDING_LIFETIME` (420 s, RFC 6275 12). The routers renew it every 180 s while
 //!   packets go in either direction. So the tokens are always valid, and a handover needs only a Care-of Test
 //!   and a Binding Update.
@@ -44,8 +45,8 @@
 //!   (lifetime 0).
 //!
 //! **Disclosure of care-of addresses.** Prefix Tests contain the care-of address of their sender, so this
-//! router sends them only to addresses in [`DirectConfig::networks`]. A Home Test Init to a registered router
-//! also contains it, authenticated by the key. Other Home Test Inits and Home Tests do not contain it,
+//! router sends them only to addresses in [`DirectConfig::mobile_networks`]. A Home Test Init to a registered
+//! router also contains it, authenticated by the key. Other Home Test Inits and Home Tests do not contain it,
 //! because they may go to any node. A Home Test names only the prefix that was asked for. So the first node
 //! that learns a care-of address is one that answers from an address in the networks. No proof is possible
 //! before one of the routers has disclosed its address.
@@ -88,7 +89,7 @@ use ipnet::Ipv6Net;
 use crate::{Event, HOP_LIMIT, is_unicast_routable};
 pub use drop_reason::DirectDrop;
 use peer::{CandidateNetwork, Peer, RemovedSequenceNumbers};
-use tokens::Secret;
+use tokens::TokenSecret;
 
 /// Maximum number of routers with a direct route or an outstanding request for one.
 pub const MAX_PEERS: usize = 32;
@@ -100,13 +101,13 @@ pub const MAX_RR_BINDING_LIFETIME: Duration = Duration::from_secs(420);
 /// proves the whole prefix. If a shorter prefix were accepted, an attacker with a part of it could repeat its
 /// requests until all tests went to its part. If longer ones were accepted, an attacker could fill the table
 /// with parts of one network.
-pub const LENGTH: u8 = 64;
+pub const ASSIGNED_PREFIX_LENGTH: u8 = 64;
 /// Maximum number of this router's care-of addresses that direct routes use.
 const MAX_CARE_OF_ADDRESSES: usize = 4;
 /// Time without a packet after which a route is not renewed.
-const IDLE: Duration = Duration::from_secs(120);
+const IDLE_TIME: Duration = Duration::from_secs(120);
 /// Time after a packet in which this module ignores further packets to the same network.
-const USE_INTERVAL: Duration = Duration::from_millis(100);
+const USE_REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Config of direct routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,7 +119,7 @@ pub struct DirectConfig {
     /// Home prefix of this router.
     pub home_prefix: Ipv6Net,
     /// Networks whose mobile networks may get direct routes.
-    pub networks: Vec<Ipv6Net>,
+    pub mobile_networks: Vec<Ipv6Net>,
 }
 
 /// An output of this module.
@@ -144,9 +145,9 @@ pub struct Tunnel {
     /// Care-of address of the other router.
     pub remote: Ipv6Addr,
     /// Proven addresses of the other router: the home address as a /128, and the prefixes.
-    pub inner: Vec<Ipv6Net>,
+    pub proven_prefixes: Vec<Ipv6Net>,
     /// Whether this router sends packets to `inner` through this tunnel.
-    pub transmit: bool,
+    pub may_transmit: bool,
 }
 
 /// Another mobile router and the path to it, for the status.
@@ -154,16 +155,17 @@ pub struct Tunnel {
 pub struct Route {
     /// Home address of the other router.
     pub home_address: Ipv6Addr,
-    /// Prefixes of the other router; the router has proven them if it has a binding, see [`Self::proven`].
+    /// Prefixes of the other router; the router has proven them if it has a binding, see
+    /// [`Self::has_proven_binding`].
     pub prefixes: Vec<Ipv6Net>,
     /// Whether the other router has a binding at this router.
-    pub proven: bool,
+    pub has_proven_binding: bool,
     /// Care-of address of this router that the other router knows.
     pub local: Option<Ipv6Addr>,
     /// Care-of address of the other router.
     pub remote: Option<Ipv6Addr>,
     /// Whether packets go directly.
-    pub direct: bool,
+    pub is_direct: bool,
     /// Reason of the current state.
     pub reason: &'static str,
     /// Start of the current state.
@@ -180,15 +182,15 @@ pub struct Counters {
     /// Home Tests, Prefix Tests and Care-of Tests sent.
     pub tests_answered: u64,
     /// Binding Updates of this router that other routers accepted.
-    pub registered: u64,
+    pub accepted_own_updates: u64,
     /// Binding Updates of other routers that this router accepted.
-    pub bound: u64,
+    pub accepted_peer_updates: u64,
     /// Heartbeats sent.
-    pub heartbeats: u64,
+    pub sent_heartbeats: u64,
     /// Number of direct routes that began.
-    pub met: u64,
+    pub begun_routes: u64,
     /// Number of direct routes that ended.
-    pub parted: u64,
+    pub ended_routes: u64,
     dropped: BTreeMap<DirectDrop, u64>,
 }
 
@@ -208,25 +210,25 @@ pub struct Direct {
     care_of_addresses: Vec<Ipv6Addr>,
     /// Whether a tunnel to the home agent exists, and the home agent has not refused the prefixes.
     has_tunnel: bool,
-    secret: Secret,
+    token_secret: TokenSecret,
     peers: BTreeMap<Ipv6Addr, Box<Peer>>,
     /// Sequence numbers of routers that were removed from a full table.
-    memory: RemovedSequenceNumbers,
+    removed_sequence_numbers: RemovedSequenceNumbers,
     /// Networks that may have a mobile router, by the first half of the address.
     candidates: BTreeMap<u64, Box<CandidateNetwork>>,
     /// Network and time of the last packet that was handled.
-    latest: Option<(u64, Time)>,
-    questions: RateLimiter,
+    last_handled_packet: Option<(u64, Time)>,
+    question_limit: RateLimiter,
     /// Rate limit of answers to unauthenticated sources.
-    answers: RateLimiter,
+    answer_limit: RateLimiter,
     /// Rate limit of unauthenticated Binding Updates with a wrong key.
-    forgeries: RateLimiter,
+    forgery_limit: RateLimiter,
     outputs: VecDeque<Output>,
     counters: Counters,
     rng: Rng,
 }
 
-fn half(address: Ipv6Addr) -> u64 {
+fn network_half(address: Ipv6Addr) -> u64 {
     (u128::from(address) >> 64) as u64
 }
 
@@ -237,14 +239,14 @@ impl Direct {
             config,
             care_of_addresses: Vec::new(),
             has_tunnel: false,
-            secret: Secret::new(&mut rng),
+            token_secret: TokenSecret::new(&mut rng),
             peers: BTreeMap::new(),
-            memory: RemovedSequenceNumbers::default(),
+            removed_sequence_numbers: RemovedSequenceNumbers::default(),
             candidates: BTreeMap::new(),
-            latest: None,
-            questions: RateLimiter::new(4, Duration::from_secs(1)),
-            answers: RateLimiter::new(64, Duration::from_millis(20)),
-            forgeries: RateLimiter::new(100, Duration::from_millis(2)),
+            last_handled_packet: None,
+            question_limit: RateLimiter::new(4, Duration::from_secs(1)),
+            answer_limit: RateLimiter::new(64, Duration::from_millis(20)),
+            forgery_limit: RateLimiter::new(100, Duration::from_millis(2)),
             outputs: VecDeque::new(),
             counters: Counters::default(),
             rng,
@@ -268,8 +270,8 @@ impl Direct {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let candidates = self.candidates.values().filter_map(|candidate| self.due(candidate));
-        self.peers.values().map(|peer| peer.due).chain(candidates).min()
+        let candidates = self.candidates.values().filter_map(|candidate| self.next_question_at(candidate));
+        self.peers.values().map(|peer| peer.next_check_at).chain(candidates).min()
     }
 
     /// Returns all direct tunnels, in a stable order.
@@ -279,16 +281,18 @@ impl Direct {
             let Some(binding) = &peer.binding else { continue };
             let inner: Vec<Ipv6Net> =
                 [Ipv6Net::from(*home_address)].into_iter().chain(binding.prefixes.iter().copied()).collect();
-            let in_use = self.path_of(peer).filter(|_| peer.direct);
-            let remotes = [binding.care_of_address].into_iter().chain(binding.previous.map(|(old, _)| old));
+            let in_use = self.path_of_peer(peer).filter(|_| peer.is_direct);
+            let remotes = [binding.care_of_address]
+                .into_iter()
+                .chain(binding.former_care_of_address.map(|(old, _)| old));
             for remote in remotes {
                 for &local in &self.care_of_addresses {
                     tunnels.push(Tunnel {
                         home_address: *home_address,
                         local,
                         remote,
-                        inner: inner.clone(),
-                        transmit: in_use == Some((local, remote)),
+                        proven_prefixes: inner.clone(),
+                        may_transmit: in_use == Some((local, remote)),
                     });
                 }
             }
@@ -300,13 +304,17 @@ impl Direct {
     pub fn routes(&self) -> impl Iterator<Item = Route> {
         self.peers.iter().map(|(home_address, peer)| Route {
             home_address: *home_address,
-            prefixes: peer.prefixes(),
-            proven: peer.binding.is_some(),
+            prefixes: peer.all_networks(),
+            has_proven_binding: peer.binding.is_some(),
             local: peer.registration.as_ref().map(|registration| registration.care_of_address),
-            remote: peer.binding.as_ref().map(|binding| binding.care_of_address).or(peer.remote),
-            direct: peer.direct,
-            reason: peer.reason,
-            since: peer.since,
+            remote: peer
+                .binding
+                .as_ref()
+                .map(|binding| binding.care_of_address)
+                .or(peer.remote_care_of_address),
+            is_direct: peer.is_direct,
+            reason: peer.state_reason,
+            since: peer.state_since,
             rtt: peer.heartbeats.round_trip().smoothed(),
         })
     }
@@ -326,15 +334,15 @@ impl Direct {
         if addresses.is_empty() {
             // While the direct path still works, tell the other router that the route ends. Otherwise it
             // would need heartbeats to detect the end.
-            self.end_all(now, "the care-of address is gone");
+            self.end_all_routes(now, "the care-of address is gone");
         }
         self.care_of_addresses = addresses;
         for peer in self.peers.values_mut() {
-            peer.due = now;
+            peer.next_check_at = now;
             if moved {
                 // Earlier failures concerned another care-of address, so they no longer delay tests.
-                (peer.care_of_index, peer.hold_until, peer.failures) = (0, now, 0);
-                peer.exchange.take_if(|exchange| exchange.home_tests().is_none());
+                (peer.care_of_index, peer.hold_until, peer.failure_count) = (0, now, 0);
+                peer.outstanding_exchange.take_if(|exchange| exchange.home_tests().is_none());
             }
         }
         if moved {
@@ -346,31 +354,32 @@ impl Direct {
     /// Handles a packet from the mobile network to this address, over any path. The call is cheap, so the
     /// caller may make it for every packet.
     pub fn handle_use(&mut self, now: Time, destination: Ipv6Addr) {
-        let network = half(destination);
+        let network = network_half(destination);
         if self
-            .latest
-            .is_some_and(|(latest, at)| latest == network && now.saturating_since(at) < USE_INTERVAL)
+            .last_handled_packet
+            .is_some_and(|(latest, at)| latest == network && now.saturating_since(at) < USE_REPORT_INTERVAL)
         {
             return;
         }
-        self.latest = Some((network, now));
+        self.last_handled_packet = Some((network, now));
         let inside = |networks: &[Ipv6Net]| networks.iter().any(|network| network.contains(&destination));
         // Messages of direct routes themselves do not count as packets that use a route.
         let between_routers = self.peers.contains_key(&destination);
-        if !inside(&self.config.networks) || inside(&self.config.prefixes) || between_routers {
+        if !inside(&self.config.mobile_networks) || inside(&self.config.prefixes) || between_routers {
             return;
         }
-        let known = self.peers.values_mut().find(|peer| peer.has(now, destination));
+        let known = self.peers.values_mut().find(|peer| peer.has_destination(now, destination));
         if let Some(peer) = known {
-            let slept = peer.used.is_none_or(|used| now.saturating_since(used) > liveness::IN_USE);
-            peer.used = Some(now);
+            let slept =
+                peer.last_used_at.is_none_or(|used| now.saturating_since(used) > liveness::IN_USE_TIME);
+            peer.last_used_at = Some(now);
             if slept {
-                peer.due = now;
+                peer.next_check_at = now;
             }
             return;
         }
         if let Some(candidate) = self.candidates.get_mut(&network) {
-            candidate.used = now;
+            candidate.last_used_at = now;
             return;
         }
         if !self.make_room_to_ask(now, network) {
@@ -378,9 +387,9 @@ impl Direct {
         }
         let candidate = CandidateNetwork {
             destination,
-            exchange: peer::Exchange::home_test(self.rng.u64(), now),
-            failures: 0,
-            used: now,
+            home_test_exchange: peer::Exchange::home_test(self.rng.u64(), now),
+            failure_count: 0,
+            last_used_at: now,
         };
         self.candidates.insert(network, Box::new(candidate));
     }
@@ -391,18 +400,18 @@ impl Direct {
             peer.binding.as_ref().is_some_and(|binding| binding.care_of_address == remote)
         };
         if let Some(peer) = self.peers.values_mut().find(bound) {
-            peer.used = Some(now);
+            peer.last_used_at = Some(now);
         }
     }
 
     /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         let due: Vec<Ipv6Addr> =
-            self.peers.iter().filter(|(_, peer)| peer.due <= now).map(|(home, _)| *home).collect();
+            self.peers.iter().filter(|(_, peer)| peer.next_check_at <= now).map(|(home, _)| *home).collect();
         for home_address in due {
-            self.look(now, home_address);
+            self.check_router(now, home_address);
         }
-        self.ask_candidates(now);
+        self.send_candidate_tests(now);
     }
 
     /// Handles a message from the tunnel to the home agent, with the home address or an address of the mobile
@@ -424,7 +433,7 @@ impl Direct {
             DirectRouteKind::PrefixTest => self.take_prefix_test(now, destination, message),
             _ => Err(DirectDrop::NotForUs),
         };
-        self.count(result)
+        self.count_result(result)
     }
 
     /// Handles a message that came directly, from care-of address to care-of address.
@@ -439,7 +448,7 @@ impl Direct {
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
         if !self.care_of_addresses.contains(&destination) {
-            return self.count(Err(DirectDrop::NotForUs));
+            return self.count_result(Err(DirectDrop::NotForUs));
         }
         let ends = (destination, source);
         let result = match message.kind {
@@ -451,41 +460,43 @@ impl Direct {
             DirectRouteKind::HeartbeatResponse => self.take_heartbeat_response(now, ends, message),
             _ => Err(DirectDrop::NotForUs),
         };
-        self.count(result)
+        self.count_result(result)
     }
 
     /// Counts a message that does not parse.
     pub fn handle_malformed(&mut self) {
-        let _counted = self.count(Err(DirectDrop::Malformed));
+        let _counted = self.count_result(Err(DirectDrop::Malformed));
     }
 
     /// Handles an ICMPv6 error about a packet of the tunnel between these ends. The caller has checked that
     /// the error quotes a packet of this router.
     pub fn handle_unreachable(&mut self, now: Time, local: Ipv6Addr, remote: Ipv6Addr) {
-        let concerned =
-            self.peers.iter().find(|(_, peer)| peer.direct && self.path_of(peer) == Some((local, remote)));
+        let concerned = self
+            .peers
+            .iter()
+            .find(|(_, peer)| peer.is_direct && self.path_of_peer(peer) == Some((local, remote)));
         if let Some(home_address) = concerned.map(|(home_address, _)| *home_address) {
-            self.fail(now, home_address, "the network reports that it is unreachable");
+            self.handle_path_failure(now, home_address, "the network reports that it is unreachable");
         }
     }
 
     /// Ends all routes, and reports it to the other routers.
     pub fn handle_shutdown(&mut self, now: Time) {
-        self.end_all(now, "stopped");
+        self.end_all_routes(now, "stopped");
         self.candidates.clear();
         self.peers.clear();
         (self.care_of_addresses, self.has_tunnel) = (Vec::new(), false);
         self.outputs.push_back(Output::Routes);
     }
 
-    fn end_all(&mut self, now: Time, reason: &'static str) {
+    fn end_all_routes(&mut self, now: Time, reason: &'static str) {
         let all: Vec<Ipv6Addr> = self.peers.keys().copied().collect();
         for home_address in all {
-            self.end(now, home_address, reason);
+            self.end_registration(now, home_address, reason);
         }
     }
 
-    fn count(&mut self, result: Result<(), DirectDrop>) -> Result<(), DirectDrop> {
+    fn count_result(&mut self, result: Result<(), DirectDrop>) -> Result<(), DirectDrop> {
         if let Err(reason) = result {
             *self.counters.dropped.entry(reason).or_default() += 1;
         }
@@ -493,56 +504,56 @@ impl Direct {
     }
 
     /// Returns the tunnel ends for direct packets; `None` unless each router has a binding of the other.
-    fn path_of(&self, peer: &Peer) -> Option<(Ipv6Addr, Ipv6Addr)> {
+    fn path_of_peer(&self, peer: &Peer) -> Option<(Ipv6Addr, Ipv6Addr)> {
         let (binding, registration) = (peer.binding.as_ref()?, peer.registration.as_ref()?);
         let local = registration.care_of_address;
         self.care_of_addresses.contains(&local).then_some((local, binding.care_of_address))
     }
 
     /// Checks the state of one router after an input or a timer.
-    fn look(&mut self, now: Time, home_address: Ipv6Addr) {
-        self.expire(now, home_address);
+    fn check_router(&mut self, now: Time, home_address: Ipv6Addr) {
+        self.expire_router(now, home_address);
         if self.peers.contains_key(&home_address) {
-            self.beat(now, home_address);
-            self.register(now, home_address);
-            self.review(now, home_address);
+            self.send_due_heartbeat(now, home_address);
+            self.send_due_registration(now, home_address);
+            self.review_route(now, home_address);
         }
     }
 
     /// Removes the state of one router that has expired.
-    fn expire(&mut self, now: Time, home_address: Ipv6Addr) {
+    fn expire_router(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
-        if peer.binding.as_ref().is_some_and(|binding| binding.expires <= now) {
+        if peer.binding.as_ref().is_some_and(|binding| binding.expires_at <= now) {
             // Output the event before the binding is removed, because the event lists the prefixes of the
             // binding.
             self.set_direct(now, home_address, false, "its binding has expired");
         }
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        let mut changed = peer.binding.take_if(|binding| binding.expires <= now).is_some();
+        let mut changed = peer.binding.take_if(|binding| binding.expires_at <= now).is_some();
         if let Some(binding) = &mut peer.binding {
-            changed |= binding.previous.take_if(|(_, until)| *until <= now).is_some();
+            changed |= binding.former_care_of_address.take_if(|(_, until)| *until <= now).is_some();
         }
         peer.last_sequence.take_if(|(_, until)| *until <= now);
-        peer.registration.take_if(|registration| registration.expires <= now);
-        let is_used = peer.used.is_some_and(|used| now.saturating_since(used) <= IDLE);
+        peer.registration.take_if(|registration| registration.expires_at <= now);
+        let is_used = peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IDLE_TIME);
         let is_empty = peer.binding.is_none() && peer.registration.is_none() && peer.last_sequence.is_none();
         if changed {
             self.outputs.push_back(Output::Routes);
         }
         if is_empty && !is_used {
             if let Some(peer) = self.peers.remove(&home_address)
-                && peer.direct
+                && peer.is_direct
             {
-                self.told(home_address, &peer, false, "not used");
+                self.report_route(home_address, &peer, false, "not used");
             }
             self.outputs.push_back(Output::Routes);
         }
     }
 
     /// Decides whether packets go directly, and sets the time of the next check.
-    fn review(&mut self, now: Time, home_address: Ipv6Addr) {
+    fn review_route(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
-        let (direct, reason) = match (self.path_of(peer), &peer.binding, &peer.registration) {
+        let (direct, reason) = match (self.path_of_peer(peer), &peer.binding, &peer.registration) {
             (Some(_), ..) if peer.heartbeats.has_failed() => (false, "no answer"),
             (Some(_), ..) => (true, "both are bound"),
             (None, _, Some(_)) if peer.binding.is_some() => (false, "the care-of address is gone"),
@@ -551,31 +562,31 @@ impl Direct {
         };
         self.set_direct(now, home_address, direct, reason);
         let Some(peer) = self.peers.get(&home_address) else { return };
-        let due = self.due_of(now, peer);
+        let due = self.next_check_at(now, peer);
         if let Some(peer) = self.peers.get_mut(&home_address) {
-            peer.due = due;
+            peer.next_check_at = due;
         }
     }
 
     fn set_direct(&mut self, now: Time, home_address: Ipv6Addr, direct: bool, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        let before = std::mem::replace(&mut peer.direct, direct);
+        let before = std::mem::replace(&mut peer.is_direct, direct);
         if before == direct {
-            if !direct && peer.reason != reason && !peer.heartbeats.has_failed() {
-                peer.reason = reason;
+            if !direct && peer.state_reason != reason && !peer.heartbeats.has_failed() {
+                peer.state_reason = reason;
             }
             return;
         }
-        (peer.since, peer.reason) = (now, reason);
+        (peer.state_since, peer.state_reason) = (now, reason);
         let peer = peer.clone();
-        self.told(home_address, &peer, direct, reason);
+        self.report_route(home_address, &peer, direct, reason);
     }
 
-    fn told(&mut self, home_address: Ipv6Addr, peer: &Peer, direct: bool, reason: &str) {
-        *(if direct { &mut self.counters.met } else { &mut self.counters.parted }) += 1;
+    fn report_route(&mut self, home_address: Ipv6Addr, peer: &Peer, direct: bool, reason: &str) {
+        *(if direct { &mut self.counters.begun_routes } else { &mut self.counters.ended_routes }) += 1;
         self.outputs.push_back(Output::Routes);
         self.outputs.push_back(Output::Event(Event::Path {
-            prefixes: peer.prefixes(),
+            prefixes: peer.all_networks(),
             station: home_address.to_string(),
             direct,
             reason: reason.into(),
@@ -583,26 +594,27 @@ impl Direct {
     }
 
     /// Returns when the state of a router is due for a check.
-    fn due_of(&self, now: Time, peer: &Peer) -> Time {
+    fn next_check_at(&self, now: Time, peer: &Peer) -> Time {
         let binding = peer.binding.iter().flat_map(|binding| {
-            [binding.expires].into_iter().chain(binding.previous.map(|(_, until)| until))
+            [binding.expires_at].into_iter().chain(binding.former_care_of_address.map(|(_, until)| until))
         });
         let heard = peer.last_sequence.map(|(_, until)| until);
-        let registration = peer.registration.as_ref().map(|registration| registration.expires);
-        let idle = peer.used.map(|used| used + IDLE + Duration::from_millis(1)).filter(|at| *at > now);
+        let registration = peer.registration.as_ref().map(|registration| registration.expires_at);
+        let idle =
+            peer.last_used_at.map(|used| used + IDLE_TIME + Duration::from_millis(1)).filter(|at| *at > now);
         let all = binding.chain(heard).chain(registration).chain(idle);
-        let all = all.chain(self.registering_due(now, peer)).chain(self.next_beat(now, peer));
+        let all = all.chain(self.next_registration_at(now, peer)).chain(self.next_heartbeat_at(now, peer));
         // A router without any state gets one more check, which removes it.
-        all.min().unwrap_or(now + IDLE).max(now + Duration::from_millis(1))
+        all.min().unwrap_or(now + IDLE_TIME).max(now + Duration::from_millis(1))
     }
 
     /// Sends a message from a care-of address directly.
-    fn send_straight(&mut self, (local, remote): (Ipv6Addr, Ipv6Addr), message: &DirectRoute) {
+    fn send_directly(&mut self, (local, remote): (Ipv6Addr, Ipv6Addr), message: &DirectRoute) {
         self.outputs.push_back(Output::Straight(message.packet(local, remote, HOP_LIMIT)));
     }
 
     /// Sends a message from the home address, through the home agents.
-    fn send_home(&mut self, destination: Ipv6Addr, message: &DirectRoute) {
+    fn send_through_home_agents(&mut self, destination: Ipv6Addr, message: &DirectRoute) {
         let packet = message.packet(self.config.home_address, destination, HOP_LIMIT);
         self.outputs.push_back(Output::ThroughTunnel(packet));
     }
@@ -619,12 +631,13 @@ impl Direct {
                 || prefix.contains(&self.config.home_address)
                 || prefix.contains(&self.config.home_prefix)
         };
-        let allowed = |prefix: &Ipv6Net| self.config.networks.iter().any(|network| network.contains(prefix));
+        let allowed =
+            |prefix: &Ipv6Net| self.config.mobile_networks.iter().any(|network| network.contains(prefix));
         let others = self.peers.iter().filter(|(other, _)| **other != home_address);
         let theirs: Vec<&Ipv6Net> =
             others.filter_map(|(_, peer)| peer.binding.as_ref()).flat_map(|b| &b.prefixes).collect();
         let bad = |prefix: &Ipv6Net| {
-            prefix.prefix_len() != LENGTH
+            prefix.prefix_len() != ASSIGNED_PREFIX_LENGTH
                 || !is_unicast_routable(prefix.network())
                 || !allowed(prefix)
                 || own(prefix)

@@ -9,15 +9,15 @@ use carnet_wire::mobility::DirectRoute;
 use carnet_wire::mobility::direct_route::MAX_PREFIXES;
 use ipnet::Ipv6Net;
 
-use super::tokens::{Key, MAX_TOKEN_LIFETIME, verify};
+use super::tokens::{Key, MAX_TOKEN_LIFETIME, verify_message};
 use crate::binding_update_list::{self, Renewal, Retransmission};
 use crate::path_liveness::{PathLiveness, RequiredAnswers, RoundTrip};
 
 /// Burst of answers of each kind to a router that has proven that it sent the request.
-const ANSWERS: u32 = 32;
+const ANSWER_BURST: u32 = 32;
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
 /// Burst of Binding Updates with a wrong key from the router's care-of address.
-const FORGERIES: u32 = 16;
+const FORGERY_BURST: u32 = 16;
 const FORGERY_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for which this router believes an unproven claim of a network. Then it asks for the network again.
 const CLAIM_LIFETIME: Duration = Duration::from_secs(480);
@@ -26,45 +26,45 @@ const CLAIM_LIFETIME: Duration = Duration::from_secs(480);
 /// handover.
 const RENEWAL_AGE: Duration = Duration::from_secs(180);
 const _: () = assert!(RENEWAL_AGE.as_secs() < MAX_TOKEN_LIFETIME.as_secs());
-const RENEWAL: Renewal = Renewal::AtAge(RENEWAL_AGE);
+const RENEWAL_RULE: Renewal = Renewal::AtAge(RENEWAL_AGE);
 /// Maximum number of requests through the home agents. The router waits 1, 2 and 4 s for the answers.
-const HOME_TRIES: u32 = 3;
-const HOME_INTERVAL: Duration = Duration::from_secs(1);
+const HOME_TEST_TRIES: u32 = 3;
+const HOME_TEST_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of direct requests. The router waits 250, 500 and 1000 ms for the answers.
-const STRAIGHT_TRIES: u32 = 3;
-const STRAIGHT_INTERVAL: Duration = Duration::from_millis(250);
+const DIRECT_TRIES: u32 = 3;
+const DIRECT_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum time to wait for an answer. The requests with a maximum number never reach it.
-const LONGEST: Duration = Duration::from_secs(64);
+const MAX_RETRANSMISSION_TIMEOUT: Duration = Duration::from_secs(64);
 
 /// Number of answers in a row after which the router uses a failed path again.
-const PROOF: RequiredAnswers = RequiredAnswers { after_failure: 3, after_other_sign: 3 };
+const ANSWERS_BEFORE_REUSE: RequiredAnswers = RequiredAnswers { after_failure: 3, after_other_sign: 3 };
 
 /// Binding of the other router at this router, with its proven addresses.
 #[derive(Debug, Clone)]
 pub(super) struct Binding {
     pub(super) care_of_address: Ipv6Addr,
     /// Former care-of address, with the time until which this router accepts packets from it.
-    pub(super) previous: Option<(Ipv6Addr, Time)>,
+    pub(super) former_care_of_address: Option<(Ipv6Addr, Time)>,
     pub(super) prefixes: Vec<Ipv6Net>,
     pub(super) key: Key,
     /// Former key, which is still accepted: the other router does not know the new one if the last
     /// acknowledgement was lost.
     pub(super) former_key: Option<Key>,
-    pub(super) expires: Time,
+    pub(super) expires_at: Time,
     /// Whether the other router sends packets to this router, or has packets to send.
     pub(super) is_wanted: bool,
 }
 
 impl Binding {
     /// Returns whether this router accepts packets from this care-of address.
-    pub(super) fn is_at(&self, care_of_address: Ipv6Addr) -> bool {
-        let previous = self.previous.map(|(previous, _)| previous);
+    pub(super) fn accepts_care_of_address(&self, care_of_address: Ipv6Addr) -> bool {
+        let previous = self.former_care_of_address.map(|(previous, _)| previous);
         self.care_of_address == care_of_address || previous == Some(care_of_address)
     }
 
     /// Returns the key that authenticates a message; `None` if none of the binding's keys does.
     pub(super) fn key_of(&self, message: &DirectRoute) -> Option<Key> {
-        [Some(self.key), self.former_key].into_iter().flatten().find(|key| verify(message, key))
+        [Some(self.key), self.former_key].into_iter().flatten().find(|key| verify_message(message, key))
     }
 }
 
@@ -75,36 +75,36 @@ pub(super) struct Registration {
     pub(super) key: Key,
     /// Time at which this router sent the first of the Binding Updates. The lifetime begins then.
     pub(super) sent_at: Time,
-    pub(super) expires: Time,
+    pub(super) expires_at: Time,
 }
 
 impl Registration {
     /// Returns when to renew this registration.
     pub(super) fn renew_at(&self) -> Time {
-        RENEWAL.due(self.sent_at, self.expires.saturating_since(self.sent_at))
+        RENEWAL_RULE.renewal_time(self.sent_at, self.expires_at.saturating_since(self.sent_at))
     }
 }
 
 /// Tokens for the home address and the prefixes of this router.
 #[derive(Debug, Clone)]
 pub(super) struct HomeTokens {
-    pub(super) home: u64,
-    pub(super) prefixes: Vec<u64>,
-    pub(super) nonce: u16,
+    pub(super) home_token: u64,
+    pub(super) prefix_tokens: Vec<u64>,
+    pub(super) nonce_index: u16,
     pub(super) received_at: Time,
 }
 
 /// Returns whether a token is still too young to be renewed.
 pub(super) fn is_fresh(now: Time, received_at: Time) -> bool {
-    now < RENEWAL.due(received_at, MAX_TOKEN_LIFETIME)
+    now < RENEWAL_RULE.renewal_time(received_at, MAX_TOKEN_LIFETIME)
 }
 
 /// Token of a care-of address.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CareOfToken {
     pub(super) care_of_address: Ipv6Addr,
-    pub(super) token: u64,
-    pub(super) nonce: u16,
+    pub(super) care_of_token: u64,
+    pub(super) nonce_index: u16,
     pub(super) received_at: Time,
 }
 
@@ -112,37 +112,47 @@ pub(super) struct CareOfToken {
 #[derive(Debug, Clone, Default)]
 pub(super) struct HomeTests {
     /// Token and nonce index of the home address.
-    pub(super) home: Option<(u64, u16)>,
+    pub(super) home_test: Option<(u64, u16)>,
     /// Token, nonce index, and care-of address of the answering router, for each prefix of this router.
-    prefixes: BTreeMap<Ipv6Net, (u64, u16, Ipv6Addr)>,
+    prefix_tests: BTreeMap<Ipv6Net, (u64, u16, Ipv6Addr)>,
 }
 
 impl HomeTests {
     /// Records a Prefix Test for one of these prefixes. Returns false if the test is for another prefix.
-    pub(super) fn record(&mut self, ours: &[Ipv6Net], prefix: Ipv6Net, test: &DirectRoute) -> bool {
+    pub(super) fn record_prefix_test(
+        &mut self,
+        ours: &[Ipv6Net],
+        prefix: Ipv6Net,
+        test: &DirectRoute,
+    ) -> bool {
         let is_ours = ours.contains(&prefix);
         if is_ours {
-            self.prefixes.insert(prefix, (test.keygen_token, test.home_nonce, test.care_of_address));
+            self.prefix_tests.insert(prefix, (test.keygen_token, test.home_nonce, test.care_of_address));
         }
         is_ours
     }
 
     /// Returns the tokens and the other router's care-of address; `None` until all answers have arrived with
     /// one nonce.
-    pub(super) fn tokens(&self, now: Time, ours: &[Ipv6Net]) -> Option<(HomeTokens, Ipv6Addr)> {
-        let (home, nonce) = self.home?;
-        let tests: Option<Vec<_>> =
-            ours.iter().map(|prefix| self.prefixes.get(prefix).filter(|(_, of, _)| *of == nonce)).collect();
+    pub(super) fn received_tokens(&self, now: Time, ours: &[Ipv6Net]) -> Option<(HomeTokens, Ipv6Addr)> {
+        let (home, nonce) = self.home_test?;
+        let tests: Option<Vec<_>> = ours
+            .iter()
+            .map(|prefix| self.prefix_tests.get(prefix).filter(|(_, of, _)| *of == nonce))
+            .collect();
         let tests = tests?;
         let (_, _, care_of_address) = **tests.first()?;
         let prefixes = tests.iter().map(|(token, ..)| *token).collect();
-        Some((HomeTokens { home, prefixes, nonce, received_at: now }, care_of_address))
+        Some((
+            HomeTokens { home_token: home, prefix_tokens: prefixes, nonce_index: nonce, received_at: now },
+            care_of_address,
+        ))
     }
 }
 
 /// The request whose answer is outstanding.
 #[derive(Debug, Clone)]
-pub(super) enum Request {
+pub(super) enum PeerRequest {
     /// Home Test Init, with the answers so far.
     Home(HomeTests),
     /// Care-of Test Init.
@@ -154,7 +164,7 @@ pub(super) enum Request {
 /// Purpose of an exchange with another router.
 #[derive(Debug, Clone)]
 pub(super) struct DirectPurpose {
-    pub(super) request: Request,
+    pub(super) peer_request: PeerRequest,
     /// Value that each answer repeats.
     pub(super) cookie: u64,
 }
@@ -166,40 +176,48 @@ pub(super) type Exchange = binding_update_list::Exchange<DirectPurpose>;
 impl Exchange {
     /// Creates the request for the tokens of the home address and the prefixes.
     pub(super) fn home_test(cookie: u64, next: Time) -> Exchange {
-        let purpose = DirectPurpose { request: Request::Home(HomeTests::default()), cookie };
-        Exchange::new(purpose, Vec::new(), next, Retransmission::new(HOME_INTERVAL, LONGEST))
+        let purpose = DirectPurpose { peer_request: PeerRequest::Home(HomeTests::default()), cookie };
+        Exchange::new(
+            purpose,
+            Vec::new(),
+            next,
+            Retransmission::new(HOME_TEST_INTERVAL, MAX_RETRANSMISSION_TIMEOUT),
+        )
     }
 
     /// Creates the exchange of a request; `local` is this router's care-of address.
-    pub(super) fn of_request(request: Request, local: Ipv6Addr, cookie: u64, next: Time) -> Exchange {
-        let retransmission = Retransmission::new(STRAIGHT_INTERVAL, LONGEST);
+    pub(super) fn for_request(request: PeerRequest, local: Ipv6Addr, cookie: u64, next: Time) -> Exchange {
+        let retransmission = Retransmission::new(DIRECT_INTERVAL, MAX_RETRANSMISSION_TIMEOUT);
         match request {
-            Request::Home(_) => Exchange::home_test(cookie, next),
-            Request::CareOf | Request::Update(_) => {
-                Exchange::new(DirectPurpose { request, cookie }, vec![local.into()], next, retransmission)
-            }
+            PeerRequest::Home(_) => Exchange::home_test(cookie, next),
+            PeerRequest::CareOf | PeerRequest::Update(_) => Exchange::new(
+                DirectPurpose { peer_request: request, cookie },
+                vec![local.into()],
+                next,
+                retransmission,
+            ),
         }
     }
 
     /// Returns whether the request was sent the maximum number of times.
     pub(super) fn is_exhausted(&self) -> bool {
-        let most = if self.home_tests().is_some() { HOME_TRIES } else { STRAIGHT_TRIES };
-        self.retransmission.rounds() >= most
+        let most = if self.home_tests().is_some() { HOME_TEST_TRIES } else { DIRECT_TRIES };
+        self.retransmission.unanswered_rounds() >= most
     }
 
     /// Returns the answers to a Home Test Init so far; `None` for another request.
     pub(super) fn home_tests(&self) -> Option<&HomeTests> {
-        match &self.purpose.request {
-            Request::Home(tests) => Some(tests),
-            Request::CareOf | Request::Update(_) => None,
+        match &self.purpose.peer_request {
+            PeerRequest::Home(tests) => Some(tests),
+            PeerRequest::CareOf | PeerRequest::Update(_) => None,
         }
     }
 
     /// Returns the answers to a Home Test Init so far, for changes; `None` for another request.
     pub(super) fn home_tests_mut(&mut self) -> Option<&mut HomeTests> {
-        match &mut self.purpose.request {
-            Request::Home(tests) => Some(tests),
-            Request::CareOf | Request::Update(_) => None,
+        match &mut self.purpose.peer_request {
+            PeerRequest::Home(tests) => Some(tests),
+            PeerRequest::CareOf | PeerRequest::Update(_) => None,
         }
     }
 
@@ -216,20 +234,20 @@ pub(super) struct RemovedSequenceNumbers(BTreeMap<Ipv6Addr, (u16, Time)>);
 
 impl RemovedSequenceNumbers {
     /// Maximum number of entries. If there are more, the entry that ends first is removed.
-    const MOST: usize = 128;
+    const MAX_REMOVED_NUMBERS: usize = 128;
 
-    pub(super) fn store(&mut self, now: Time, home_address: Ipv6Addr, peer: &Peer) {
+    pub(super) fn store_number(&mut self, now: Time, home_address: Ipv6Addr, peer: &Peer) {
         let Some(heard) = peer.last_sequence else { return };
         self.0.retain(|_, (_, until)| *until > now);
         self.0.insert(home_address, heard);
-        if self.0.len() > RemovedSequenceNumbers::MOST
+        if self.0.len() > RemovedSequenceNumbers::MAX_REMOVED_NUMBERS
             && let Some(first) = self.0.iter().min_by_key(|(_, (_, until))| *until).map(|(of, _)| *of)
         {
             self.0.remove(&first);
         }
     }
 
-    pub(super) fn find(&self, now: Time, home_address: Ipv6Addr) -> Option<(u16, Time)> {
+    pub(super) fn find_number(&self, now: Time, home_address: Ipv6Addr) -> Option<(u16, Time)> {
         self.0.get(&home_address).copied().filter(|(_, until)| *until > now)
     }
 }
@@ -239,106 +257,109 @@ impl RemovedSequenceNumbers {
 pub(super) struct Peer {
     /// An address of a proven or claimed network of the router; its high bits identify the router's network
     /// in [`super::places`].
-    pub(super) network: Ipv6Addr,
+    pub(super) network_address: Ipv6Addr,
     pub(super) binding: Option<Binding>,
     /// Sequence number of the router's last Binding Update, and the time until which an attacker could replay
     /// this update.
     pub(super) last_sequence: Option<(u16, Time)>,
     pub(super) registration: Option<Registration>,
-    pub(super) home: Option<HomeTokens>,
-    pub(super) care_of: Option<CareOfToken>,
-    pub(super) exchange: Option<Exchange>,
+    pub(super) home_tokens: Option<HomeTokens>,
+    pub(super) care_of_token: Option<CareOfToken>,
+    pub(super) outstanding_exchange: Option<Exchange>,
     /// Sequence number of the last Binding Update to the other router.
     pub(super) sequence: u16,
     /// Last known care-of address of the router.
-    pub(super) remote: Option<Ipv6Addr>,
+    pub(super) remote_care_of_address: Option<Ipv6Addr>,
     /// Whether tests and Binding Updates to this care-of address got no answer.
     pub(super) is_unanswered: bool,
     /// Index of the care-of address of this router that it registers with the other router.
     pub(super) care_of_index: usize,
     /// Networks for which this router asked and which the other router claims, with the end of each claim.
-    claims: Vec<(Ipv6Net, Time)>,
+    claimed_networks: Vec<(Ipv6Net, Time)>,
     /// Heartbeats on the path in use; a cookie identifies each.
     pub(super) heartbeats: PathLiveness<u64>,
     /// Time of the last packet to the router.
-    pub(super) used: Option<Time>,
+    pub(super) last_used_at: Option<Time>,
     /// Time before which this router sends no request.
     pub(super) hold_until: Time,
-    pub(super) failures: u32,
+    pub(super) failure_count: u32,
     /// Whether packets go directly.
-    pub(super) direct: bool,
-    pub(super) since: Time,
-    pub(super) reason: &'static str,
+    pub(super) is_direct: bool,
+    pub(super) state_since: Time,
+    pub(super) state_reason: &'static str,
     /// Rate limit of answers to authenticated tests of this router.
-    pub(super) test_answers: RateLimiter,
+    pub(super) test_answer_limit: RateLimiter,
     /// Rate limit of answers to this router's heartbeats.
-    pub(super) heartbeat_answers: RateLimiter,
+    pub(super) heartbeat_answer_limit: RateLimiter,
     /// Rate limit of forged Binding Updates in the router's name.
-    pub(super) forged_updates: RateLimiter,
-    pub(super) due: Time,
+    pub(super) forged_update_limit: RateLimiter,
+    pub(super) next_check_at: Time,
 }
 
 impl Peer {
     pub(super) fn new(now: Time, network: Ipv6Net) -> Peer {
         Peer {
-            network: network.network(),
+            network_address: network.network(),
             binding: None,
             last_sequence: None,
             registration: None,
-            home: None,
-            care_of: None,
-            exchange: None,
+            home_tokens: None,
+            care_of_token: None,
+            outstanding_exchange: None,
             sequence: 0,
-            remote: None,
+            remote_care_of_address: None,
             is_unanswered: false,
             care_of_index: 0,
-            claims: Vec::new(),
-            heartbeats: PathLiveness::new(PROOF, RoundTrip::default()),
-            used: None,
+            claimed_networks: Vec::new(),
+            heartbeats: PathLiveness::new(ANSWERS_BEFORE_REUSE, RoundTrip::default()),
+            last_used_at: None,
             hold_until: Time::ZERO,
-            failures: 0,
-            direct: false,
-            since: now,
-            reason: "being asked",
-            test_answers: RateLimiter::new(ANSWERS, ANSWER_INTERVAL),
-            heartbeat_answers: RateLimiter::new(ANSWERS, ANSWER_INTERVAL),
-            forged_updates: RateLimiter::new(FORGERIES, FORGERY_INTERVAL),
-            due: now,
+            failure_count: 0,
+            is_direct: false,
+            state_since: now,
+            state_reason: "being asked",
+            test_answer_limit: RateLimiter::new(ANSWER_BURST, ANSWER_INTERVAL),
+            heartbeat_answer_limit: RateLimiter::new(ANSWER_BURST, ANSWER_INTERVAL),
+            forged_update_limit: RateLimiter::new(FORGERY_BURST, FORGERY_INTERVAL),
+            next_check_at: now,
         }
     }
 
     /// Returns the networks of the router, proven or claimed.
-    pub(super) fn prefixes(&self) -> Vec<Ipv6Net> {
+    pub(super) fn all_networks(&self) -> Vec<Ipv6Net> {
         match &self.binding {
             Some(binding) => binding.prefixes.clone(),
-            None => self.claims.iter().map(|(prefix, _)| *prefix).collect(),
+            None => self.claimed_networks.iter().map(|(prefix, _)| *prefix).collect(),
         }
     }
 
     /// Returns whether a destination is in a network of the router.
-    pub(super) fn has(&self, now: Time, destination: Ipv6Addr) -> bool {
+    pub(super) fn has_destination(&self, now: Time, destination: Ipv6Addr) -> bool {
         match &self.binding {
             Some(binding) => binding.prefixes.iter().any(|prefix| prefix.contains(&destination)),
-            None => self.claims.iter().any(|(prefix, until)| *until > now && prefix.contains(&destination)),
+            None => self
+                .claimed_networks
+                .iter()
+                .any(|(prefix, until)| *until > now && prefix.contains(&destination)),
         }
     }
 
     /// Records that the router claims a network for which this router asked.
-    pub(super) fn claim(&mut self, now: Time, prefix: Ipv6Net) {
-        self.claims.retain(|(known, until)| *known != prefix && *until > now);
-        if self.claims.len() < MAX_PREFIXES {
-            self.claims.push((prefix, now + CLAIM_LIFETIME));
+    pub(super) fn record_claim(&mut self, now: Time, prefix: Ipv6Net) {
+        self.claimed_networks.retain(|(known, until)| *known != prefix && *until > now);
+        if self.claimed_networks.len() < MAX_PREFIXES {
+            self.claimed_networks.push((prefix, now + CLAIM_LIFETIME));
         }
     }
 
     /// Removes claims of networks that another router has proven to have.
-    pub(super) fn disclaim(&mut self, proven: &[Ipv6Net]) {
-        self.claims.retain(|(prefix, _)| !proven.contains(prefix));
+    pub(super) fn remove_claims(&mut self, proven: &[Ipv6Net]) {
+        self.claimed_networks.retain(|(prefix, _)| !proven.contains(prefix));
     }
 
     /// Returns whether an outstanding request has this cookie.
-    pub(super) fn awaits(&self, cookie: u64) -> bool {
-        self.exchange.as_ref().is_some_and(|exchange| exchange.purpose.cookie == cookie)
+    pub(super) fn awaits_cookie(&self, cookie: u64) -> bool {
+        self.outstanding_exchange.as_ref().is_some_and(|exchange| exchange.purpose.cookie == cookie)
     }
 }
 
@@ -348,14 +369,14 @@ pub(super) struct CandidateNetwork {
     /// Address to which this router sends its requests.
     pub(super) destination: Ipv6Addr,
     /// The Home Test Init. During a pause it is stored, too.
-    pub(super) exchange: Exchange,
-    pub(super) failures: u32,
-    pub(super) used: Time,
+    pub(super) home_test_exchange: Exchange,
+    pub(super) failure_count: u32,
+    pub(super) last_used_at: Time,
 }
 
 impl CandidateNetwork {
     /// Returns whether the answer to the request must have this cookie.
-    pub(super) fn awaits(&self, cookie: u64) -> bool {
-        self.exchange.purpose.cookie == cookie
+    pub(super) fn awaits_cookie(&self, cookie: u64) -> bool {
+        self.home_test_exchange.purpose.cookie == cookie
     }
 }

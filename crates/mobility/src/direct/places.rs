@@ -14,16 +14,16 @@ use carnet_base::Time;
 use ipnet::Ipv6Net;
 
 use super::peer::{CandidateNetwork, Peer};
-use super::{Direct, DirectDrop, IDLE, MAX_CANDIDATES, MAX_PEERS, Output, half};
+use super::{Direct, DirectDrop, IDLE_TIME, MAX_CANDIDATES, MAX_PEERS, Output, network_half};
 
 /// Prefix lengths by which entries are counted.
-const LENGTHS: [u8; 4] = [48, 52, 56, 60];
+const COUNTED_PREFIX_LENGTHS: [u8; 4] = [48, 52, 56, 60];
 
 /// Returns the entries of which one may be removed for a newcomer. Each entry comes with the first half of an
 /// address of its network.
-fn crowd<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
+fn removable_entries<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
     let mut places = places.to_vec();
-    for length in LENGTHS {
+    for length in COUNTED_PREFIX_LENGTHS {
         let party = |network: u64| network >> (64 - length);
         let mut sizes: BTreeMap<u64, usize> = BTreeMap::new();
         for (_, network) in &places {
@@ -55,7 +55,8 @@ impl Direct {
         if self.peers.len() < MAX_PEERS {
             return Ok(());
         }
-        let is_used = |peer: &Peer| peer.used.is_some_and(|used| now.saturating_since(used) <= IDLE);
+        let is_used =
+            |peer: &Peer| peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IDLE_TIME);
         let empty = |peer: &Peer| {
             let is_known =
                 peer.binding.is_some() || peer.registration.is_some() || peer.last_sequence.is_some();
@@ -63,19 +64,22 @@ impl Direct {
         };
         let found = self.peers.iter().find(|(_, peer)| empty(peer)).map(|(home_address, _)| *home_address);
         let found = found.or_else(|| {
-            let places: Vec<(Ipv6Addr, u64)> =
-                self.peers.iter().map(|(home_address, peer)| (*home_address, half(peer.network))).collect();
-            let crowd = crowd(half(newcomer.network()), &places).into_iter();
-            let crowd = crowd.filter_map(|place| Some((self.peers.get(&place)?.used, place)));
+            let places: Vec<(Ipv6Addr, u64)> = self
+                .peers
+                .iter()
+                .map(|(home_address, peer)| (*home_address, network_half(peer.network_address)))
+                .collect();
+            let crowd = removable_entries(network_half(newcomer.network()), &places).into_iter();
+            let crowd = crowd.filter_map(|place| Some((self.peers.get(&place)?.last_used_at, place)));
             crowd.min().map(|(_, place)| place).filter(|place| {
                 is_proven
                     || self.peers.get(place).is_some_and(|peer| peer.binding.is_none() || !is_used(peer))
             })
         });
         let home_address = found.ok_or(DirectDrop::TooMany)?;
-        self.end(now, home_address, "it was removed from a full table");
+        self.end_registration(now, home_address, "it was removed from a full table");
         if let Some(peer) = self.peers.remove(&home_address) {
-            self.memory.store(now, home_address, &peer);
+            self.removed_sequence_numbers.store_number(now, home_address, &peer);
             self.outputs.push_back(Output::Routes);
         }
         Ok(())
@@ -89,12 +93,12 @@ impl Direct {
             return true;
         }
         let places: Vec<(u64, u64)> = self.candidates.keys().map(|known| (*known, *known)).collect();
-        let crowd = crowd(newcomer, &places);
+        let crowd = removable_entries(newcomer, &places);
         let may_go = |at: &u64, known: &CandidateNetwork| {
-            now.saturating_since(known.used) > IDLE || crowd.contains(at)
+            now.saturating_since(known.last_used_at) > IDLE_TIME || crowd.contains(at)
         };
         let those = self.candidates.iter().filter(|(at, known)| may_go(at, known));
-        let oldest = those.min_by_key(|(_, known)| known.used).map(|(at, _)| *at);
+        let oldest = those.min_by_key(|(_, known)| known.last_used_at).map(|(at, _)| *at);
         oldest.is_some_and(|oldest| self.candidates.remove(&oldest).is_some())
     }
 }
@@ -114,20 +118,20 @@ mod tests {
             (0..32).map(|number| (number, network(1, number as u16))).collect();
         for number in 0..100 {
             let newcomer = network(2, number);
-            let Some(victim) = crowd(newcomer, &places).first().copied() else { break };
+            let Some(victim) = removable_entries(newcomer, &places).first().copied() else { break };
             places.iter_mut().filter(|(place, _)| *place == victim).for_each(|(_, of)| *of = newcomer);
         }
         let has = |party| places.iter().filter(|(_, of)| of >> 16 == network(party, 0) >> 16).count();
         assert_eq!((has(1), has(2)), (16, 16));
-        assert!(crowd(network(1, 31), &places).is_empty());
-        assert!(!crowd(network(3, 0), &places).is_empty());
+        assert!(removable_entries(network(1, 31), &places).is_empty());
+        assert!(!removable_entries(network(3, 0), &places).is_empty());
     }
 
     /// The entries of a fleet are in one /48; each member of the fleet has a /56.
     #[test]
     fn parts_of_one_network_count_as_parties() {
         let places: Vec<(u16, u64)> = (0..32).map(|number| (number, network(1, 0xab00 | number))).collect();
-        assert_eq!(crowd(network(1, 0x1200), &places).len(), 32);
-        assert!(crowd(network(1, 0xab10), &places).is_empty());
+        assert_eq!(removable_entries(network(1, 0x1200), &places).len(), 32);
+        assert!(removable_entries(network(1, 0xab10), &places).is_empty());
     }
 }

@@ -9,71 +9,75 @@ use carnet_base::Time;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 use ipnet::Ipv6Net;
 
-use super::liveness::Ends;
+use super::liveness::CareOfAddressPair;
 use super::peer::{
-    CandidateNetwork, CareOfToken, Exchange, HomeTests, Peer, Registration, Request, is_fresh,
+    CandidateNetwork, CareOfToken, Exchange, HomeTests, Peer, PeerRequest, Registration, is_fresh,
 };
-use super::tokens::{Key, key, sign, verify};
-use super::{Direct, DirectDrop, IDLE, LENGTH, MAX_PEERS, MAX_RR_BINDING_LIFETIME};
+use super::tokens::{Key, compute_binding_key, sign_message, verify_message};
+use super::{ASSIGNED_PREFIX_LENGTH, Direct, DirectDrop, IDLE_TIME, MAX_PEERS, MAX_RR_BINDING_LIFETIME};
 use crate::binding_update_list::{Event, Transmission};
 use crate::{is_unicast_routable, lifetime_from_units, lifetime_units};
 
-/// First pause after a failed registration; it doubles up to 64 s. [`CANDIDATE_HOLD`] is the first pause for
-/// a network without a known router, 30 s, which doubles up to 8 minutes.
-const HOLD: Duration = Duration::from_secs(1);
-const CANDIDATE_HOLD: Duration = Duration::from_secs(30);
+/// First pause after a failed registration; it doubles up to 64 s. [`CANDIDATE_HOLD_TIME`] is the first pause
+/// for a network without a known router, 30 s, which doubles up to 8 minutes.
+const FIRST_HOLD_TIME: Duration = Duration::from_secs(1);
+const CANDIDATE_HOLD_TIME: Duration = Duration::from_secs(30);
 /// Time for which this router looks for the mobile router of a network, after the last packet to that
 /// network.
-const LATELY: Duration = Duration::from_secs(10);
+const CANDIDATE_SEARCH_TIME: Duration = Duration::from_secs(10);
 /// Statuses of an acknowledgement (RFC 6275 6.1.8).
 const SEQUENCE_OUT_OF_WINDOW: u8 = 135;
 const EXPIRED_HOME_NONCE: u8 = 136;
 const EXPIRED_NONCES: u8 = 138;
 
 /// Returns the peer that waits for an answer with this cookie.
-fn asked(
+fn peer_awaiting_cookie(
     peers: &mut BTreeMap<Ipv6Addr, Box<Peer>>,
     cookie: u64,
 ) -> Result<(Ipv6Addr, &mut Peer), DirectDrop> {
-    let asked = peers.iter_mut().find(|(_, peer)| peer.awaits(cookie));
+    let asked = peers.iter_mut().find(|(_, peer)| peer.awaits_cookie(cookie));
     asked.map(|(home_address, peer)| (*home_address, &mut **peer)).ok_or(DirectDrop::Unasked)
 }
 
 impl Direct {
     /// Returns when this router asks for the router of a network; `None` if no recent packet went there.
-    pub(super) fn due(&self, candidate: &CandidateNetwork) -> Option<Time> {
+    pub(super) fn next_question_at(&self, candidate: &CandidateNetwork) -> Option<Time> {
         let able = self.has_tunnel && !self.care_of_addresses.is_empty();
-        candidate.exchange.next_transmission().filter(|next| able && *next <= candidate.used + LATELY)
+        candidate
+            .home_test_exchange
+            .next_transmission()
+            .filter(|next| able && *next <= candidate.last_used_at + CANDIDATE_SEARCH_TIME)
     }
 
-    pub(super) fn ask_candidates(&mut self, now: Time) {
-        let due = |candidate: &CandidateNetwork| self.due(candidate).is_some_and(|at| at <= now);
+    pub(super) fn send_candidate_tests(&mut self, now: Time) {
+        let due = |candidate: &CandidateNetwork| self.next_question_at(candidate).is_some_and(|at| at <= now);
         let mut due: Vec<(u32, u64)> = self
             .candidates
             .iter()
             .filter(|(_, candidate)| due(candidate))
-            .map(|(network, candidate)| (candidate.failures, *network))
+            .map(|(network, candidate)| (candidate.failure_count, *network))
             .collect();
         // The network that has waited longest comes first, so networks without an answer do not delay
         // others.
         due.sort_unstable();
         for (_, network) in due {
-            let may_ask = self.questions.has_token(now);
-            let ready = self.questions.token_available_at(now);
+            let may_ask = self.question_limit.has_token(now);
+            let ready = self.question_limit.token_available_at(now);
             let fresh = self.rng.u64();
             let Some(candidate) = self.candidates.get_mut(&network) else { continue };
-            let is_first = candidate.exchange.retransmission.is_fresh();
-            if candidate.exchange.is_exhausted() {
-                let next = now + CANDIDATE_HOLD * (1 << candidate.failures.min(4));
-                candidate.failures = candidate.failures.saturating_add(1);
-                candidate.exchange = Exchange::home_test(fresh, next);
+            let is_first = candidate.home_test_exchange.retransmission.is_fresh();
+            if candidate.home_test_exchange.is_exhausted() {
+                let next = now + CANDIDATE_HOLD_TIME * (1 << candidate.failure_count.min(4));
+                candidate.failure_count = candidate.failure_count.saturating_add(1);
+                candidate.home_test_exchange = Exchange::home_test(fresh, next);
             } else if is_first && !may_ask {
-                candidate.exchange.schedule(ready);
+                candidate.home_test_exchange.schedule_transmission(ready);
             } else {
-                candidate.exchange.apply(now, Event::Transmission { rivals: 1 });
-                let (destination, cookie) = (candidate.destination, candidate.exchange.purpose.cookie);
+                candidate.home_test_exchange.apply_event(now, Event::Transmission { rivals: 1 });
+                let (destination, cookie) =
+                    (candidate.destination, candidate.home_test_exchange.purpose.cookie);
                 if is_first {
-                    let _taken = self.questions.allow(now);
+                    let _taken = self.question_limit.allow(now);
                 }
                 self.send_home_test_init(destination, cookie);
             }
@@ -90,43 +94,44 @@ impl Direct {
             prefixes: self.config.prefixes.clone(),
             ..DirectRoute::new(DirectRouteKind::HomeTestInit)
         };
-        if let Some(key) = self.key_at(destination) {
+        if let Some(key) = self.key_of_peer(destination) {
             message.care_of_address =
                 self.care_of_addresses.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED);
-            sign(&mut message, &key);
+            sign_message(&mut message, &key);
         }
         self.counters.tests += 1;
-        self.send_home(destination, &message);
+        self.send_through_home_agents(destination, &message);
     }
 
     /// Returns the key of this router's registration with another router; `None` without such a registration.
-    fn key_at(&self, home_address: Ipv6Addr) -> Option<Key> {
+    fn key_of_peer(&self, home_address: Ipv6Addr) -> Option<Key> {
         Some(self.peers.get(&home_address)?.registration.as_ref()?.key)
     }
 
     /// Returns whether packets go to or from this router.
     fn is_wanted(now: Time, peer: &Peer) -> bool {
-        peer.used.is_some_and(|used| now.saturating_since(used) <= IDLE)
+        peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IDLE_TIME)
             || peer.binding.as_ref().is_some_and(|binding| binding.is_wanted)
     }
 
     /// Returns the care-of address that this router registers with the peer.
-    pub(super) fn choice(&self, peer: &Peer) -> Option<Ipv6Addr> {
+    pub(super) fn care_of_address_to_register(&self, peer: &Peer) -> Option<Ipv6Addr> {
         let count = self.care_of_addresses.len().max(1);
         self.care_of_addresses.get(peer.care_of_index % count).copied()
     }
 
     fn is_needed(&self, now: Time, peer: &Peer) -> bool {
-        let Some(local) = self.choice(peer) else { return false };
+        let Some(local) = self.care_of_address_to_register(peer) else { return false };
         peer.heartbeats.has_failed()
             || peer.registration.as_ref().is_none_or(|registration| {
                 registration.care_of_address != local || now >= registration.renew_at()
             })
     }
 
-    /// Returns when [`Self::register`] is due; `None` if no registration is necessary or possible now.
-    pub(super) fn registering_due(&self, now: Time, peer: &Peer) -> Option<Time> {
-        if let Some(exchange) = &peer.exchange {
+    /// Returns when [`Self::send_due_registration`] is due; `None` if no registration is necessary or
+    /// possible now.
+    pub(super) fn next_registration_at(&self, now: Time, peer: &Peer) -> Option<Time> {
+        if let Some(exchange) = &peer.outstanding_exchange {
             return exchange.next_transmission();
         }
         if !Direct::is_wanted(now, peer) {
@@ -134,64 +139,72 @@ impl Direct {
         }
         match (self.is_needed(now, peer), &peer.registration) {
             // Without a tunnel the router cannot send Home Test Inits, so the registration waits.
-            (true, _) if !self.has_tunnel && self.first_request(now, peer).is_none() => None,
+            (true, _) if !self.has_tunnel && self.first_missing_request(now, peer).is_none() => None,
             (true, _) => Some(peer.hold_until),
-            (false, Some(registration)) if self.choice(peer).is_some() => Some(registration.renew_at()),
+            (false, Some(registration)) if self.care_of_address_to_register(peer).is_some() => {
+                Some(registration.renew_at())
+            }
             (false, _) => None,
         }
     }
 
     /// Returns the first request that is necessary with the present tokens, and this router's care-of
     /// address; `None` if the router can send no request.
-    fn first_request(&self, now: Time, peer: &Peer) -> Option<(Request, Ipv6Addr)> {
-        let local = self.choice(peer)?;
-        let home = peer.home.as_ref().filter(|home| is_fresh(now, home.received_at) && peer.remote.is_some());
+    fn first_missing_request(&self, now: Time, peer: &Peer) -> Option<(PeerRequest, Ipv6Addr)> {
+        let local = self.care_of_address_to_register(peer)?;
+        let home = peer
+            .home_tokens
+            .as_ref()
+            .filter(|home| is_fresh(now, home.received_at) && peer.remote_care_of_address.is_some());
         let Some(home) = home else {
-            return self.has_tunnel.then(|| (Request::Home(HomeTests::default()), local));
+            return self.has_tunnel.then(|| (PeerRequest::Home(HomeTests::default()), local));
         };
-        let care_of = peer.care_of.filter(|it| it.care_of_address == local && is_fresh(now, it.received_at));
-        let key = |it: CareOfToken| key(home.home, it.token, home.prefixes.iter().copied());
-        Some((care_of.map_or(Request::CareOf, |token| Request::Update(key(token))), local))
+        let care_of =
+            peer.care_of_token.filter(|it| it.care_of_address == local && is_fresh(now, it.received_at));
+        let key = |it: CareOfToken| {
+            compute_binding_key(home.home_token, it.care_of_token, home.prefix_tokens.iter().copied())
+        };
+        Some((care_of.map_or(PeerRequest::CareOf, |token| PeerRequest::Update(key(token))), local))
     }
 
     /// Sends the next request of a registration if it is due.
-    pub(super) fn register(&mut self, now: Time, home_address: Ipv6Addr) {
+    pub(super) fn send_due_registration(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         if !Direct::is_wanted(now, peer) {
-            if peer.registration.is_some() || peer.exchange.is_some() {
-                self.end(now, home_address, "not used");
+            if peer.registration.is_some() || peer.outstanding_exchange.is_some() {
+                self.end_registration(now, home_address, "not used");
             }
             return;
         }
-        match &peer.exchange {
+        match &peer.outstanding_exchange {
             Some(exchange) if !exchange.is_due(now) => return,
-            Some(exchange) if exchange.is_exhausted() => self.give_up(now, home_address),
+            Some(exchange) if exchange.is_exhausted() => self.give_up_registration(now, home_address),
             Some(_) | None => {}
         }
         let Some(peer) = self.peers.get(&home_address) else { return };
-        if peer.exchange.is_none() {
+        if peer.outstanding_exchange.is_none() {
             if peer.hold_until > now || !self.is_needed(now, peer) {
                 return;
             }
-            let Some((request, local)) = self.first_request(now, peer) else { return };
-            let exchange = Exchange::of_request(request, local, self.rng.u64(), now);
+            let Some((request, local)) = self.first_missing_request(now, peer) else { return };
+            let exchange = Exchange::for_request(request, local, self.rng.u64(), now);
             if let Some(peer) = self.peers.get_mut(&home_address) {
-                peer.exchange = Some(exchange);
+                peer.outstanding_exchange = Some(exchange);
             }
         }
         self.send_request(now, home_address);
     }
 
     fn send_request(&mut self, now: Time, home_address: Ipv6Addr) {
-        let registered = self.key_at(home_address);
+        let registered = self.key_of_peer(home_address);
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        let Some(exchange) = &mut peer.exchange else { return };
-        exchange.apply(now, Event::Transmission { rivals: 1 });
+        let Some(exchange) = &mut peer.outstanding_exchange else { return };
+        exchange.apply_event(now, Event::Transmission { rivals: 1 });
         let cookie = exchange.purpose.cookie;
-        let remote = peer.remote.unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let remote = peer.remote_care_of_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
         let care_of_address = exchange.next_care_of_address();
-        match (&exchange.purpose.request, care_of_address) {
-            (Request::CareOf, Some(IpAddr::V6(local))) => {
+        match (&exchange.purpose.peer_request, care_of_address) {
+            (PeerRequest::CareOf, Some(IpAddr::V6(local))) => {
                 let mut message = DirectRoute {
                     cookie,
                     home_address: self.config.home_address,
@@ -199,51 +212,58 @@ impl Direct {
                     ..DirectRoute::new(DirectRouteKind::CareOfTestInit)
                 };
                 if let Some(key) = registered {
-                    sign(&mut message, &key);
+                    sign_message(&mut message, &key);
                 }
-                self.send_straight((local, remote), &message);
+                self.send_directly((local, remote), &message);
             }
-            (Request::Update(key), Some(IpAddr::V6(local))) => {
+            (PeerRequest::Update(key), Some(IpAddr::V6(local))) => {
                 let key = *key;
                 peer.sequence = peer.sequence.wrapping_add(1);
                 let (sequence, care_of_address) = (peer.sequence, local.into());
-                exchange.record(Transmission { sequence, at: now, timestamp: None, care_of_address });
+                exchange.record_transmission(Transmission {
+                    sequence,
+                    sent_at: now,
+                    timestamp: None,
+                    care_of_address,
+                });
                 let message = DirectRoute {
                     sequence: peer.sequence,
                     lifetime: lifetime_units(MAX_RR_BINDING_LIFETIME),
                     cookie,
-                    home_nonce: peer.home.as_ref().map_or(0, |home| home.nonce),
-                    care_of_nonce: peer.care_of.map_or(0, |token| token.nonce),
-                    status: u8::from(peer.used.is_some_and(|used| now.saturating_since(used) <= IDLE)),
+                    home_nonce: peer.home_tokens.as_ref().map_or(0, |home| home.nonce_index),
+                    care_of_nonce: peer.care_of_token.map_or(0, |token| token.nonce_index),
+                    status: u8::from(
+                        peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IDLE_TIME),
+                    ),
                     ..DirectRoute::new(DirectRouteKind::BindingUpdate)
                 };
                 self.send_update((local, remote), message, &key);
             }
             // A Home Test Init needs no care-of address; it leaves from the home address.
-            (Request::Home(_), _) | (_, None | Some(IpAddr::V4(_))) => {
+            (PeerRequest::Home(_), _) | (_, None | Some(IpAddr::V4(_))) => {
                 self.send_home_test_init(home_address, cookie);
             }
         }
     }
 
-    fn send_update(&mut self, ends: Ends, message: DirectRoute, key: &Key) {
+    fn send_update(&mut self, ends: CareOfAddressPair, message: DirectRoute, key: &Key) {
         let mut message = DirectRoute {
             home_address: self.config.home_address,
             care_of_address: ends.0,
             prefixes: self.config.prefixes.clone(),
             ..message
         };
-        sign(&mut message, key);
-        self.send_straight(ends, &message);
+        sign_message(&mut message, key);
+        self.send_directly(ends, &message);
     }
 
     /// Handles a request that got no answer.
-    fn give_up(&mut self, now: Time, home_address: Ipv6Addr) {
+    fn give_up_registration(&mut self, now: Time, home_address: Ipv6Addr) {
         let count = self.care_of_addresses.len();
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        let Some(exchange) = peer.exchange.take() else { return };
+        let Some(exchange) = peer.outstanding_exchange.take() else { return };
         if exchange.home_tests().is_none() {
-            peer.care_of = None;
+            peer.care_of_token = None;
             if peer.care_of_index + 1 < count {
                 // The access network of this care-of address may drop direct packets, so try the next
                 // address.
@@ -252,26 +272,27 @@ impl Direct {
             }
             // The other router may have moved. A Home Test Init through the home agents makes it name its new
             // care-of address.
-            (peer.care_of_index, peer.home, peer.is_unanswered) = (0, None, true);
+            (peer.care_of_index, peer.home_tokens, peer.is_unanswered) = (0, None, true);
         }
-        self.back_off(now, home_address);
+        self.delay_next_registration(now, home_address);
     }
 
-    fn back_off(&mut self, now: Time, home_address: Ipv6Addr) {
+    fn delay_next_registration(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        peer.exchange = None;
-        peer.hold_until = now + HOLD * (1 << peer.failures.min(6));
-        peer.failures = peer.failures.saturating_add(1);
+        peer.outstanding_exchange = None;
+        peer.hold_until = now + FIRST_HOLD_TIME * (1 << peer.failure_count.min(6));
+        peer.failure_count = peer.failure_count.saturating_add(1);
     }
 
     /// Ends this router's registration with another router, which then sends packets through the home agents.
-    pub(super) fn end(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
+    pub(super) fn end_registration(&mut self, now: Time, home_address: Ipv6Addr, reason: &'static str) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
         // The tokens that came through the home agents stay valid: with a new care-of address this router
         // needs no new ones.
-        (peer.exchange, peer.care_of) = (None, None);
+        (peer.outstanding_exchange, peer.care_of_token) = (None, None);
         let registration = peer.registration.take();
-        let bound = peer.binding.as_ref().map(|binding| binding.care_of_address).or(peer.remote);
+        let bound =
+            peer.binding.as_ref().map(|binding| binding.care_of_address).or(peer.remote_care_of_address);
         peer.sequence = peer.sequence.wrapping_add(1);
         let sequence = peer.sequence;
         if let (Some(registration), Some(remote)) = (registration, bound)
@@ -295,22 +316,25 @@ impl Direct {
             return Err(DirectDrop::NotForUs);
         }
         let answer = (message.keygen_token, message.home_nonce);
-        if let Some((network, candidate)) = self.candidates.iter().find(|(_, c)| c.awaits(message.cookie)) {
+        if let Some((network, candidate)) =
+            self.candidates.iter().find(|(_, c)| c.awaits_cookie(message.cookie))
+        {
             let (network, destination) = (*network, candidate.destination);
             // The sender has proven nothing yet, so it can claim only the network for which this router
             // asked.
-            let claim = Ipv6Net::new_assert(destination, LENGTH).trunc();
+            let claim = Ipv6Net::new_assert(destination, ASSIGNED_PREFIX_LENGTH).trunc();
             if !message.prefixes.contains(&claim) {
                 return Err(DirectDrop::BadPrefix);
             }
             self.check_prefixes(source, &[claim])?;
             if let Some(peer) = self.peers.get_mut(&source) {
                 // This router already knows the sender by other prefixes, so it only adds the claim.
-                peer.claim(now, claim);
+                peer.record_claim(now, claim);
                 if let Some(candidate) = self.candidates.get_mut(&network) {
                     // If the router never proves that it has this prefix, the long pause limits further
                     // requests.
-                    candidate.exchange = Exchange::home_test(message.cookie, now + CANDIDATE_HOLD * 16);
+                    candidate.home_test_exchange =
+                        Exchange::home_test(message.cookie, now + CANDIDATE_HOLD_TIME * 16);
                 }
                 return Ok(());
             }
@@ -318,14 +342,14 @@ impl Direct {
             debug_assert!(self.peers.len() < MAX_PEERS);
             let Some(candidate) = self.candidates.remove(&network) else { return Ok(()) };
             let mut peer = Peer::new(now, claim);
-            peer.claim(now, claim);
-            peer.used = Some(candidate.used);
-            peer.exchange = Some(candidate.exchange);
+            peer.record_claim(now, claim);
+            peer.last_used_at = Some(candidate.last_used_at);
+            peer.outstanding_exchange = Some(candidate.home_test_exchange);
             self.peers.insert(source, Box::new(peer));
         }
-        let peer = self.peers.get_mut(&source).filter(|peer| peer.awaits(message.cookie));
-        let exchange = peer.and_then(|peer| peer.exchange.as_mut());
-        exchange.and_then(Exchange::home_tests_mut).ok_or(DirectDrop::Unasked)?.home = Some(answer);
+        let peer = self.peers.get_mut(&source).filter(|peer| peer.awaits_cookie(message.cookie));
+        let exchange = peer.and_then(|peer| peer.outstanding_exchange.as_mut());
+        exchange.and_then(Exchange::home_tests_mut).ok_or(DirectDrop::Unasked)?.home_test = Some(answer);
         self.home_tests_came(now, source);
         Ok(())
     }
@@ -341,21 +365,22 @@ impl Direct {
         if !prefix.contains(&destination) {
             return Err(DirectDrop::NotForUs);
         }
-        let candidate = self.candidates.values_mut().find(|candidate| candidate.awaits(message.cookie));
+        let candidate =
+            self.candidates.values_mut().find(|candidate| candidate.awaits_cookie(message.cookie));
         let mut home_address = None;
         let exchange = match candidate {
-            Some(candidate) => Some(&mut candidate.exchange),
+            Some(candidate) => Some(&mut candidate.home_test_exchange),
             None => {
-                let (home, peer) = asked(&mut self.peers, message.cookie)?;
+                let (home, peer) = peer_awaiting_cookie(&mut self.peers, message.cookie)?;
                 home_address = Some(home);
-                peer.exchange.as_mut()
+                peer.outstanding_exchange.as_mut()
             }
         };
         let tests = exchange.and_then(Exchange::home_tests_mut).ok_or(DirectDrop::Unasked)?;
         if !is_unicast_routable(message.care_of_address) {
             return Err(DirectDrop::CareOfAddress);
         }
-        if !tests.record(&self.config.prefixes, prefix, message) {
+        if !tests.record_prefix_test(&self.config.prefixes, prefix, message) {
             return Err(DirectDrop::BadPrefix);
         }
         if let Some(home_address) = home_address {
@@ -367,37 +392,43 @@ impl Direct {
     /// Sends the next request if the tokens of the home address and of all prefixes have arrived.
     fn home_tests_came(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get_mut(&home_address) else { return };
-        let Some(tests) = peer.exchange.as_ref().and_then(Exchange::home_tests) else { return };
-        if let Some((tokens, care_of_address)) = tests.tokens(now, &self.config.prefixes) {
-            (peer.home, peer.exchange) = (Some(tokens), None);
+        let Some(tests) = peer.outstanding_exchange.as_ref().and_then(Exchange::home_tests) else { return };
+        if let Some((tokens, care_of_address)) = tests.received_tokens(now, &self.config.prefixes) {
+            (peer.home_tokens, peer.outstanding_exchange) = (Some(tokens), None);
             // The proven care-of address is preferred as long as its path works.
             let bound =
                 peer.binding.as_ref().filter(|_| !peer.heartbeats.has_failed() && !peer.is_unanswered);
-            peer.remote = Some(bound.map_or(care_of_address, |binding| binding.care_of_address));
+            peer.remote_care_of_address =
+                Some(bound.map_or(care_of_address, |binding| binding.care_of_address));
             (peer.hold_until, peer.care_of_index) = (now, 0);
         }
-        self.look(now, home_address);
+        self.check_router(now, home_address);
     }
 
     /// Handles a Care-of Test: the token for a care-of address.
     pub(super) fn take_care_of_test(
         &mut self,
         now: Time,
-        (local, remote): Ends,
+        (local, remote): CareOfAddressPair,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
-        let (home_address, peer) = asked(&mut self.peers, message.cookie)?;
-        let asked = peer.exchange.as_ref().filter(|exchange| exchange.is_from(local));
-        if !asked.is_some_and(|exchange| matches!(exchange.purpose.request, Request::CareOf)) {
+        let (home_address, peer) = peer_awaiting_cookie(&mut self.peers, message.cookie)?;
+        let asked = peer.outstanding_exchange.as_ref().filter(|exchange| exchange.is_from(local));
+        if !asked.is_some_and(|exchange| matches!(exchange.purpose.peer_request, PeerRequest::CareOf)) {
             return Err(DirectDrop::Unasked);
         }
-        if peer.remote != Some(remote) {
+        if peer.remote_care_of_address != Some(remote) {
             return Err(DirectDrop::CareOfAddress);
         }
         let (token, nonce) = (message.keygen_token, message.care_of_nonce);
-        peer.care_of = Some(CareOfToken { care_of_address: local, token, nonce, received_at: now });
-        (peer.exchange, peer.hold_until) = (None, now);
-        self.look(now, home_address);
+        peer.care_of_token = Some(CareOfToken {
+            care_of_address: local,
+            care_of_token: token,
+            nonce_index: nonce,
+            received_at: now,
+        });
+        (peer.outstanding_exchange, peer.hold_until) = (None, now);
+        self.check_router(now, home_address);
         Ok(())
     }
 
@@ -405,56 +436,59 @@ impl Direct {
     pub(super) fn take_acknowledgement(
         &mut self,
         now: Time,
-        (local, remote): Ends,
+        (local, remote): CareOfAddressPair,
         message: &DirectRoute,
     ) -> Result<(), DirectDrop> {
-        let (home_address, peer) = asked(&mut self.peers, message.cookie)?;
-        let asked = peer.exchange.as_ref().filter(|exchange| exchange.is_from(local));
-        let Some((exchange, Request::Update(key))) = asked.map(|it| (it, &it.purpose.request)) else {
+        let (home_address, peer) = peer_awaiting_cookie(&mut self.peers, message.cookie)?;
+        let asked = peer.outstanding_exchange.as_ref().filter(|exchange| exchange.is_from(local));
+        let Some((exchange, PeerRequest::Update(key))) = asked.map(|it| (it, &it.purpose.peer_request))
+        else {
             return Err(DirectDrop::Unasked);
         };
         // RFC 6275 11.7.3: an acknowledgement must have the sequence number and key of a Binding Update that
         // this router sent. An acknowledgement whose status says that the other router has no key needs no
         // authenticator.
-        if message.status != SEQUENCE_OUT_OF_WINDOW && exchange.find(message.sequence).is_none() {
+        if message.status != SEQUENCE_OUT_OF_WINDOW && exchange.find_transmission(message.sequence).is_none()
+        {
             return Err(DirectDrop::Sequence);
         }
         let lacks_key = (EXPIRED_HOME_NONCE..=EXPIRED_NONCES).contains(&message.status);
-        if !lacks_key && !verify(message, key) {
+        if !lacks_key && !verify_message(message, key) {
             return Err(DirectDrop::Authenticator);
         }
-        let (key, sent_at) = (*key, exchange.retransmission.started().unwrap_or(now));
+        let (key, sent_at) = (*key, exchange.retransmission.first_sent_at().unwrap_or(now));
         match message.status {
             0..128 => {
                 let lifetime = lifetime_from_units(message.lifetime).min(MAX_RR_BINDING_LIFETIME);
                 let expires = sent_at + lifetime;
-                peer.registration = Some(Registration { care_of_address: local, key, sent_at, expires });
-                (peer.exchange, peer.failures, peer.is_unanswered) = (None, 0, false);
+                peer.registration =
+                    Some(Registration { care_of_address: local, key, sent_at, expires_at: expires });
+                (peer.outstanding_exchange, peer.failure_count, peer.is_unanswered) = (None, 0, false);
                 // An acknowledgement from another address does not show that packets reach the bound
                 // address.
                 if peer.binding.as_ref().is_none_or(|binding| binding.care_of_address == remote) {
-                    peer.heartbeats.renew();
+                    peer.heartbeats.assume_working();
                 }
-                self.counters.registered += 1;
+                self.counters.accepted_own_updates += 1;
                 self.outputs.push_back(super::Output::Routes);
             }
             SEQUENCE_OUT_OF_WINDOW => {
                 // RFC 6275 11.7.3: the next Binding Update uses a number after the one in the
                 // acknowledgement.
                 peer.sequence = message.sequence;
-                peer.exchange = None;
-                self.back_off(now, home_address);
+                peer.outstanding_exchange = None;
+                self.delay_next_registration(now, home_address);
             }
             EXPIRED_HOME_NONCE..=EXPIRED_NONCES => {
-                (peer.home, peer.care_of) = (None, None);
-                self.back_off(now, home_address);
+                (peer.home_tokens, peer.care_of_token) = (None, None);
+                self.delay_next_registration(now, home_address);
             }
             _ => {
-                peer.reason = "it refuses";
-                self.back_off(now, home_address);
+                peer.state_reason = "it refuses";
+                self.delay_next_registration(now, home_address);
             }
         }
-        self.look(now, home_address);
+        self.check_router(now, home_address);
         Ok(())
     }
 }

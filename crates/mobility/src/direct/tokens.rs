@@ -17,7 +17,7 @@ use sha1::{Digest, Sha1};
 /// Time after which the router uses the next nonce (RFC 6275 5.2.2). A nonce is valid for
 /// `MAX_NONCE_LIFETIME` (RFC 6275 12), 240 s.
 const NONCE_INTERVAL: Duration = Duration::from_secs(30);
-const NONCES: u64 = 8;
+const VALID_NONCE_COUNT: u64 = 8;
 /// Longest time for which a router uses a received token: `MAX_TOKEN_LIFETIME` (RFC 6275 12).
 pub(super) const MAX_TOKEN_LIFETIME: Duration = Duration::from_secs(210);
 
@@ -32,7 +32,7 @@ fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 20] {
     mac.finalize().into_bytes().into()
 }
 
-fn first(code: [u8; 20]) -> u64 {
+fn first_64_bits(code: [u8; 20]) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = code;
     u64::from_be_bytes([a, b, c, d, e, f, g, h])
 }
@@ -43,90 +43,95 @@ pub(super) struct Nonce(u64);
 
 impl Nonce {
     /// The nonce index (RFC 6275 5.2.2).
-    pub(super) fn index(self) -> u16 {
+    pub(super) fn nonce_index(self) -> u16 {
         self.0 as u16
     }
 }
 
 /// Secret of a router that answers tests: Kcn and the nonces.
 #[derive(Debug)]
-pub(super) struct Secret {
+pub(super) struct TokenSecret {
     /// Kcn of 20 octets (RFC 6275 5.2.1). It is as secret as the seed of `rng`.
-    key: [u8; 20],
+    node_key: [u8; 20],
 }
 
-impl Secret {
-    pub(super) fn new(rng: &mut Rng) -> Secret {
+impl TokenSecret {
+    pub(super) fn new(rng: &mut Rng) -> TokenSecret {
         let mut key = [0; 20];
         for part in key.chunks_mut(8) {
             part.iter_mut().zip(rng.u64().to_be_bytes()).for_each(|(octet, random)| *octet = random);
         }
-        Secret { key }
+        TokenSecret { node_key: key }
     }
 
     /// Returns the current nonce.
-    pub(super) fn nonce(&self, now: Time) -> Nonce {
+    pub(super) fn current_nonce(&self, now: Time) -> Nonce {
         Nonce(now.as_nanos() / NONCE_INTERVAL.as_nanos() as u64)
     }
 
     /// Returns the nonce with this index; `None` if its tokens have expired.
-    pub(super) fn good(&self, now: Time, index: u16) -> Option<Nonce> {
-        let latest = self.nonce(now);
+    pub(super) fn valid_nonce(&self, now: Time, index: u16) -> Option<Nonce> {
+        let latest = self.current_nonce(now);
         // The token may be from the beginning of its half minute, so the oldest nonce is not accepted for
         // its whole lifetime.
-        let age = Some(u64::from(latest.index().wrapping_sub(index))).filter(|age| *age < NONCES);
+        let age =
+            Some(u64::from(latest.nonce_index().wrapping_sub(index))).filter(|age| *age < VALID_NONCE_COUNT);
         latest.0.checked_sub(age?).map(Nonce)
     }
 
     /// Returns the octets of a nonce, of which its tokens are computed.
-    fn octets_of(&self, nonce: Nonce) -> [u8; 8] {
-        first(hmac(&self.key, &[b"nonce", &nonce.0.to_be_bytes()])).to_be_bytes()
+    fn nonce_octets(&self, nonce: Nonce) -> [u8; 8] {
+        first_64_bits(hmac(&self.node_key, &[b"nonce", &nonce.0.to_be_bytes()])).to_be_bytes()
     }
 
-    fn token(&self, nonce: [u8; 8], kind: u8, parts: &[&[u8]]) -> u64 {
+    fn compute_token(&self, nonce: [u8; 8], kind: u8, parts: &[&[u8]]) -> u64 {
         let mut all: Vec<&[u8]> = parts.to_vec();
         let kind = [kind];
         all.extend([&nonce[..], &kind]);
-        first(hmac(&self.key, &all))
+        first_64_bits(hmac(&self.node_key, &all))
     }
 
     /// Returns the home keygen token. RFC 6275 5.2.5: First (64, HMAC_SHA1 (Kcn, (home address | nonce |
     /// 0))).
     pub(super) fn home_token(&self, nonce: Nonce, home_address: Ipv6Addr) -> u64 {
-        self.token(self.octets_of(nonce), 0, &[&home_address.octets()])
+        self.compute_token(self.nonce_octets(nonce), 0, &[&home_address.octets()])
     }
 
     /// Returns the care-of keygen token. It is computed like [`Self::home_token`], with the octet 1 after the
     /// nonce.
     pub(super) fn care_of_token(&self, nonce: Nonce, care_of_address: Ipv6Addr) -> u64 {
-        self.token(self.octets_of(nonce), 1, &[&care_of_address.octets()])
+        self.compute_token(self.nonce_octets(nonce), 1, &[&care_of_address.octets()])
     }
 
     /// Returns the token for a prefix of this home address. It is computed like [`Self::home_token`], with
     /// the prefix and with the octet 2 after the nonce.
     pub(super) fn prefix_token(&self, nonce: Nonce, home_address: Ipv6Addr, prefix: Ipv6Net) -> u64 {
-        self.prefix_token_of(self.octets_of(nonce), home_address, prefix)
+        self.prefix_token_of(self.nonce_octets(nonce), home_address, prefix)
     }
 
     fn prefix_token_of(&self, nonce: [u8; 8], home_address: Ipv6Addr, prefix: Ipv6Net) -> u64 {
         let network = prefix.network().octets();
-        self.token(nonce, 2, &[&home_address.octets(), &network, &[prefix.prefix_len()]])
+        self.compute_token(nonce, 2, &[&home_address.octets(), &network, &[prefix.prefix_len()]])
     }
 
     /// Returns the key of a Binding Update, computed from the tokens of the nonces that the update names. The
     /// sender has computed the same key if it has received all these tokens.
-    pub(super) fn key_of(&self, update: &DirectRoute, home: Nonce, care_of: Nonce) -> Key {
+    pub(super) fn key_of_update(&self, update: &DirectRoute, home: Nonce, care_of: Nonce) -> Key {
         let care_of = self.care_of_token(care_of, update.care_of_address);
-        let nonce = self.octets_of(home);
-        let home = self.token(nonce, 0, &[&update.home_address.octets()]);
+        let nonce = self.nonce_octets(home);
+        let home = self.compute_token(nonce, 0, &[&update.home_address.octets()]);
         let prefixes = update.prefixes.iter();
-        key(home, care_of, prefixes.map(|prefix| self.prefix_token_of(nonce, update.home_address, *prefix)))
+        compute_binding_key(
+            home,
+            care_of,
+            prefixes.map(|prefix| self.prefix_token_of(nonce, update.home_address, *prefix)),
+        )
     }
 }
 
 /// Returns the binding management key, SHA1 (home token | care-of token | prefix tokens). RFC 6275 5.2.6 has
 /// no prefix tokens.
-pub(super) fn key(home: u64, care_of: u64, prefixes: impl Iterator<Item = u64>) -> Key {
+pub(super) fn compute_binding_key(home: u64, care_of: u64, prefixes: impl Iterator<Item = u64>) -> Key {
     let mut hash = Sha1::new();
     hash.update(home.to_be_bytes());
     hash.update(care_of.to_be_bytes());
@@ -136,14 +141,14 @@ pub(super) fn key(home: u64, care_of: u64, prefixes: impl Iterator<Item = u64>) 
 
 /// Computes the authenticator of a message (RFC 6275 6.2.7). It covers the care-of address and the home
 /// address, because the message contains both.
-pub(super) fn sign(message: &mut DirectRoute, key: &Key) {
+pub(super) fn sign_message(message: &mut DirectRoute, key: &Key) {
     message.authenticator = [0; AUTHENTICATOR_LEN];
     let code = hmac(key, &[&message.octets()]);
     message.authenticator.iter_mut().zip(code).for_each(|(octet, code)| *octet = code);
 }
 
 /// Returns whether the authenticator was computed with this key. The comparison takes constant time.
-pub(super) fn verify(message: &DirectRoute, key: &Key) -> bool {
+pub(super) fn verify_message(message: &DirectRoute, key: &Key) -> bool {
     let blank = DirectRoute { authenticator: [0; AUTHENTICATOR_LEN], ..message.clone() };
     let Ok(mut mac) = <Hmac<Sha1> as KeyInit>::new_from_slice(key) else { return false };
     mac.update(&blank.octets());
@@ -159,7 +164,7 @@ mod tests {
     #[test]
     fn token_depends_on_address_prefix_nonce_and_secret() {
         let (mut rng, mut other) = (Rng::new(1), Rng::new(2));
-        let (secret, stranger) = (Secret::new(&mut rng), Secret::new(&mut other));
+        let (secret, stranger) = (TokenSecret::new(&mut rng), TokenSecret::new(&mut other));
         let home: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
         let prefix: Ipv6Net = "2001:db8:a::/64".parse().expect("prefix");
         let tokens = [
@@ -180,45 +185,45 @@ mod tests {
 
     #[test]
     fn nonce_outlives_its_tokens_by_at_most_four_minutes() {
-        let secret = Secret::new(&mut Rng::new(1));
+        let secret = TokenSecret::new(&mut Rng::new(1));
         for start in [0, 29, 30, 12_345, 65_535 * 30, 65_536 * 30 + 7] {
             let at = Time::from_secs(start);
-            let nonce = secret.nonce(at);
-            let index = nonce.index();
-            assert_eq!(secret.good(at, index), Some(nonce));
-            assert_eq!(secret.good(at + MAX_TOKEN_LIFETIME, index), Some(nonce));
-            assert_eq!(secret.good(at + NONCE_INTERVAL * NONCES as u32, index), None);
-            assert_eq!(secret.good(at, index.wrapping_add(1)), None, "not yet");
+            let nonce = secret.current_nonce(at);
+            let index = nonce.nonce_index();
+            assert_eq!(secret.valid_nonce(at, index), Some(nonce));
+            assert_eq!(secret.valid_nonce(at + MAX_TOKEN_LIFETIME, index), Some(nonce));
+            assert_eq!(secret.valid_nonce(at + NONCE_INTERVAL * VALID_NONCE_COUNT as u32, index), None);
+            assert_eq!(secret.valid_nonce(at, index.wrapping_add(1)), None, "not yet");
         }
-        assert_eq!(secret.good(Time::ZERO, u16::MAX), None, "before the start");
+        assert_eq!(secret.valid_nonce(Time::ZERO, u16::MAX), None, "before the start");
     }
 
     /// The 16-bit indices repeat after 22 days, but a nonce never repeats.
     #[test]
     fn nonces_never_repeat() {
-        let secret = Secret::new(&mut Rng::new(1));
+        let secret = TokenSecret::new(&mut Rng::new(1));
         let home: Ipv6Addr = "2001:db8:1::1".parse().expect("address");
         let at = Time::from_secs(1000);
-        let (early, late) = (secret.nonce(at), secret.nonce(at + NONCE_INTERVAL * 65_536));
-        assert_eq!(early.index(), late.index());
+        let (early, late) = (secret.current_nonce(at), secret.current_nonce(at + NONCE_INTERVAL * 65_536));
+        assert_eq!(early.nonce_index(), late.nonce_index());
         assert_ne!(secret.home_token(early, home), secret.home_token(late, home));
     }
 
     #[test]
     fn changed_direct_route_message_does_not_verify() {
-        let key = key(1, 2, [3].into_iter());
+        let key = compute_binding_key(1, 2, [3].into_iter());
         let mut message = DirectRoute::new(DirectRouteKind::BindingUpdate);
         message.prefixes = vec!["2001:db8:a::/64".parse().expect("prefix")];
-        sign(&mut message, &key);
-        assert!(verify(&message, &key));
-        assert!(!verify(&message, &super::key(1, 2, [4].into_iter())));
+        sign_message(&mut message, &key);
+        assert!(verify_message(&message, &key));
+        assert!(!verify_message(&message, &super::compute_binding_key(1, 2, [4].into_iter())));
         for changed in [
             DirectRoute { sequence: 1, ..message.clone() },
             DirectRoute { lifetime: 1, ..message.clone() },
             DirectRoute { prefixes: Vec::new(), ..message.clone() },
             DirectRoute { care_of_address: Ipv6Addr::LOCALHOST, ..message.clone() },
         ] {
-            assert!(!verify(&changed, &key));
+            assert!(!verify_message(&changed, &key));
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::{HOP_LIMIT, MobilityMessage, Output, lifetime_units};
 /// Size of a Mobility Header, in octets, up to which the home agent copies the sub-options of flows into an
 /// acknowledgement. The flow options without sub-options are small, so the packet with all headers stays
 /// below the minimum MTU of 1280.
-const MAX_COPIED: usize = 640;
+const MAX_COPIED_OCTETS: usize = 640;
 
 /// Contents of a Binding Acknowledgement.
 #[derive(Debug, Clone, Default)]
@@ -33,23 +33,23 @@ pub(super) struct Answer {
     pub timestamp: Option<u64>,
     /// Status field of each Binding Identifier option; zero for options beyond its end.
     pub statuses: Vec<u8>,
-    pub nat_detection: Option<MobilityOption<'static>>,
-    pub flows: FlowAnswers,
+    pub nat_detection_option: Option<MobilityOption<'static>>,
+    pub flow_answers: FlowAnswers,
     /// Answers to the IPv4 Home Address options of an accepted registration.
-    pub ipv4_homes: Vec<Ipv4Answer>,
+    pub ipv4_answers: Vec<Ipv4Answer>,
 }
 
 impl Answer {
     /// Creates the answer to a refused request or a de-registration, which grants no lifetime and no
     /// prefixes.
-    pub fn plain(request: &Request) -> Answer {
+    pub fn without_grants(request: &Request) -> Answer {
         Answer { sequence: request.sequence, timestamp: request.timestamp, ..Answer::default() }
     }
 }
 
 /// Returns the output for an IPv6 packet. If `outer` names the ends of an IPv4 or UDP tunnel, the packet goes
 /// through this tunnel.
-pub(super) fn encapsulated(outer: Option<(Endpoint, Endpoint)>, packet: Vec<u8>) -> Output {
+pub(super) fn encapsulated_output(outer: Option<(Endpoint, Endpoint)>, packet: Vec<u8>) -> Output {
     match outer {
         None | Some((Endpoint::Ipv6(_), _)) => Output::Packet(packet),
         Some((local, remote)) => Output::Encapsulated { local, remote, packet },
@@ -73,26 +73,26 @@ pub(super) fn acknowledgement(
         lifetime_units(answer.lifetime),
     );
     // RFC 5648 8.2: "MUST be present before any Binding Identifier mobility option".
-    for home in &answer.ipv4_homes {
-        builder = builder.option(&home.option());
+    for home in &answer.ipv4_answers {
+        builder = builder.option(&home.to_option());
     }
     for (index, identifier) in request.identifiers.iter().enumerate() {
         // RFC 5648 4.3: no care-of address "in any messages other than a Binding Update".
         builder = builder.option(&MobilityOption::BindingIdentifier {
             bid: identifier.bid,
             status: answer.statuses.get(index).copied().unwrap_or(0),
-            home: identifier.home,
-            priority: identifier.priority,
+            home: identifier.is_home_binding,
+            priority: identifier.bid_priority,
             care_of_address: None,
         });
     }
-    if let Some(option) = &answer.nat_detection {
+    if let Some(option) = &answer.nat_detection_option {
         builder = builder.option(option);
     }
     if let Some(timestamp) = answer.timestamp {
         builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
     }
-    builder = add_flows(builder, &answer.flows);
+    builder = add_flows(builder, &answer.flow_answers);
     // RFC 4285 5.1: the acknowledgement uses the request's security association, also if the node uses
     // another one for later messages.
     let node = config.node(request.home_address);
@@ -102,17 +102,17 @@ pub(super) fn acknowledgement(
     }
     let mut mobility_header = builder.finish();
     if let Some(association) = association {
-        association.sign(&mut mobility_header, request.signed_address(), request.home_address);
+        association.sign(&mut mobility_header, request.authenticated_address(), request.home_address);
     }
     let packet = ControlPacket {
         source: config.address,
         destination: request.source,
         hop_limit: HOP_LIMIT,
         home_address: None,
-        routing_home_address: request.away.then_some(request.home_address),
+        routing_home_address: request.has_home_address_option.then_some(request.home_address),
         mobility_header: &mut mobility_header,
     };
-    encapsulated(request.outer, packet.emit())
+    encapsulated_output(request.tunnel_ends, packet.emit())
 }
 
 /// Returns a Binding Error to a sender without a binding (RFC 6275 9.3.3).
@@ -132,7 +132,7 @@ pub(super) fn binding_error(
         routing_home_address: None,
         mobility_header: &mut mobility_header,
     };
-    encapsulated(outer, packet.emit())
+    encapsulated_output(outer, packet.emit())
 }
 
 /// Returns the ICMPv6 Parameter Problem for a message with a wrong Payload Proto or Header Len (RFC 6275
@@ -145,28 +145,28 @@ pub(super) fn parameter_problem(
     message: &MobilityMessage<'_>,
     error: carnet_wire::Error,
 ) -> Option<Output> {
-    let problem = error.parameter_problem(message.offset)?;
+    let problem = error.parameter_problem(message.mobility_header_offset)?;
     if !icmpv6::may_answer_with(problem, message.packet) || !unknown_source_limits.allow(now) {
         return None;
     }
     let packet = icmpv6::error_packet(config.address, message.source, problem, message.packet);
-    Some(encapsulated(message.outer, packet))
+    Some(encapsulated_output(message.tunnel_ends, packet))
 }
 
 /// Copies the flow options with their statuses. Copies their sub-options as long as the packet has room.
 fn add_flows(mut builder: Builder, flows: &FlowAnswers) -> Builder {
     for (asked, status) in &flows.options {
-        let fits = builder.length() + asked.sub_options.len() <= MAX_COPIED;
+        let fits = builder.length() + asked.sub_options.len() <= MAX_COPIED_OCTETS;
         builder = builder.option(&MobilityOption::FlowIdentification {
             fid: asked.fid,
-            priority: asked.priority,
+            priority: asked.fid_priority,
             status: *status,
             sub_options: if fits { &asked.sub_options } else { &[] },
         });
     }
     for action in &flows.actions {
         let data = action.emit();
-        if builder.length() + data.len() <= MAX_COPIED {
+        if builder.length() + data.len() <= MAX_COPIED_OCTETS {
             builder = builder.option(&FlowActionOption::vendor_option(&data));
         }
     }

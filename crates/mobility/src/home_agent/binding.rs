@@ -29,32 +29,33 @@ pub enum BindingState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CareOfAddressAge {
     /// Start in nanoseconds of the monotonic clock. It is negative if it is before the last restart, and
-    /// [`CareOfAddressAge::UNKNOWN`] if it is unknown.
-    since: i64,
+    /// [`CareOfAddressAge::UNKNOWN_START`] if it is unknown.
+    started_at: i64,
 }
 
 impl CareOfAddressAge {
-    const UNKNOWN: i64 = i64::MIN;
+    const UNKNOWN_START: i64 = i64::MIN;
 
     /// Returns the age of a care-of address that the node has reached now.
-    pub fn begun(now: Time) -> CareOfAddressAge {
-        CareOfAddressAge::lasting(now, Some(Duration::ZERO))
+    pub fn beginning_now(now: Time) -> CareOfAddressAge {
+        CareOfAddressAge::with_length(now, Some(Duration::ZERO))
     }
 
     /// Returns the age of a care-of address at which the node has been for `length`; `None` if the length is
     /// unknown.
-    pub fn lasting(now: Time, length: Option<Duration>) -> CareOfAddressAge {
+    pub fn with_length(now: Time, length: Option<Duration>) -> CareOfAddressAge {
         let nanos = |length: Duration| i64::try_from(length.as_nanos()).unwrap_or(i64::MAX);
         let now = i64::try_from(now.as_nanos()).unwrap_or(i64::MAX);
         CareOfAddressAge {
-            since: length.map_or(CareOfAddressAge::UNKNOWN, |length| now.saturating_sub(nanos(length))),
+            started_at: length
+                .map_or(CareOfAddressAge::UNKNOWN_START, |length| now.saturating_sub(nanos(length))),
         }
     }
 
     /// Returns for how long the node has been at the address; `None` if that is unknown.
-    pub fn length(self, now: Time) -> Option<Duration> {
-        let nanos = i128::from(now.as_nanos()) - i128::from(self.since);
-        let known = self.since != CareOfAddressAge::UNKNOWN;
+    pub fn age_at(self, now: Time) -> Option<Duration> {
+        let nanos = i128::from(now.as_nanos()) - i128::from(self.started_at);
+        let known = self.started_at != CareOfAddressAge::UNKNOWN_START;
         known.then(|| Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)))
     }
 }
@@ -101,21 +102,28 @@ impl Binding {
     }
 
     /// Returns the ends of the tunnel: the home agent's address and the care-of address.
-    pub fn ends(&self) -> (Endpoint, Endpoint) {
+    pub fn tunnel_ends(&self) -> (Endpoint, Endpoint) {
         (self.agent, self.care_of_address)
     }
 
     /// Returns whether the forwarding stays the same if `other` replaces this binding.
     pub(super) fn forwards_like(&self, other: &Binding) -> bool {
         let what = |it: &Binding| {
-            (it.ends(), it.rank(), it.mobile_router, it.link_local, it.state, it.care_of_tested)
+            (
+                it.tunnel_ends(),
+                it.preference_rank(),
+                it.mobile_router,
+                it.link_local,
+                it.state,
+                it.care_of_tested,
+            )
         };
         what(self) == what(other)
     }
 
     /// Returns the rank among the bindings of a node; the best binding has the lowest rank.
-    pub(super) fn rank(&self) -> (u8, Option<u16>) {
-        rank(self.priority, self.bid)
+    pub(super) fn preference_rank(&self) -> (u8, Option<u16>) {
+        preference_rank(self.priority, self.bid)
     }
 
     /// Returns the link-local address that the L flag derives from the home address (RFC 6275 10.3.1); `None`
@@ -132,7 +140,7 @@ pub(super) struct NewBinding {
     pub bid: Option<u16>,
     pub priority: u8,
     /// The home agent's end and the care-of address.
-    pub ends: (Endpoint, Endpoint),
+    pub tunnel_ends: (Endpoint, Endpoint),
 }
 
 /// A former path of a binding, from which the home agent still accepts packets.
@@ -149,6 +157,6 @@ pub struct FormerPath {
 }
 
 /// Returns the rank among the bindings of a node; the best binding has the lowest rank.
-pub(super) fn rank(priority: u8, bid: Option<u16>) -> (u8, Option<u16>) {
+pub(super) fn preference_rank(priority: u8, bid: Option<u16>) -> (u8, Option<u16>) {
     (if priority == 0 { NO_PRIORITY } else { priority }, bid)
 }

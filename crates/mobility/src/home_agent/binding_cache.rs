@@ -38,83 +38,85 @@ pub struct BindingCache {
     nodes: Box<[Option<Box<Node>>]>,
     /// Hash of the care-of address and index of the node, for each binding. Two addresses may have one hash,
     /// so the caller compares the address in the node.
-    bound_to: BTreeSet<(u32, u32)>,
+    nodes_by_care_of_address: BTreeSet<(u32, u32)>,
     hasher: RandomState,
     /// Time and kind of the next event of each bound node, ordered by time.
-    due: BTreeSet<(Time, DueEvent, u32)>,
+    next_events: BTreeSet<(Time, DueEvent, u32)>,
     prefix_table: PrefixTable,
 }
 
 impl BindingCache {
     /// Creates an empty cache of this home agent for these nodes, which are sorted by home address.
     pub(super) fn new(home_agent: Ipv6Addr, nodes: &[AuthorizedNode]) -> BindingCache {
-        let owners = PrefixTable::of(nodes);
+        let owners = PrefixTable::from_nodes(nodes);
         BindingCache {
             home_agent,
             nodes: (0..owners.len()).map(|_| None).collect(),
-            bound_to: BTreeSet::new(),
+            nodes_by_care_of_address: BTreeSet::new(),
             hasher: RandomState::default(),
-            due: BTreeSet::new(),
+            next_events: BTreeSet::new(),
             prefix_table: owners,
         }
     }
 
     /// Returns the prefix table, which contains all configured nodes.
-    pub(super) fn owners(&self) -> &PrefixTable {
+    pub(super) fn prefix_table(&self) -> &PrefixTable {
         &self.prefix_table
     }
 
-    fn known(&self, home_address: Ipv6Addr) -> Option<&Node> {
-        self.nodes.get(self.prefix_table.place(home_address)?)?.as_deref()
+    fn known_node(&self, home_address: Ipv6Addr) -> Option<&Node> {
+        self.nodes.get(self.prefix_table.place_of_node(home_address)?)?.as_deref()
     }
 
-    fn entries(&self, home_address: Ipv6Addr) -> &[BindingEntry] {
-        self.known(home_address).map_or(&[], Node::entries)
+    fn entries_of(&self, home_address: Ipv6Addr) -> &[BindingEntry] {
+        self.known_node(home_address).map_or(&[], Node::entries)
     }
 
     /// Returns the valid bindings of a home address, the best first: by BID-PRI, then by Binding Identifier.
-    pub fn of(&self, home_address: Ipv6Addr) -> impl Iterator<Item = Binding> {
-        let mut valid: Vec<Binding> = self.all(home_address).filter(Binding::is_valid).collect();
-        valid.sort_by_key(Binding::rank);
+    pub fn bindings_of(&self, home_address: Ipv6Addr) -> impl Iterator<Item = Binding> {
+        let mut valid: Vec<Binding> = self.all_bindings_of(home_address).filter(Binding::is_valid).collect();
+        valid.sort_by_key(Binding::preference_rank);
         valid.into_iter()
     }
 
     /// Returns the best valid binding of a home address; `None` without a valid binding.
-    pub fn valid(&self, home_address: Ipv6Addr) -> Option<Binding> {
-        let node = self.known(home_address)?;
+    pub fn best_valid_binding(&self, home_address: Ipv6Addr) -> Option<Binding> {
+        let node = self.known_node(home_address)?;
         let valid = node.entries().iter().filter(|entry| entry.is_valid());
-        valid.min_by_key(|entry| entry.rank()).map(|best| node.binding(self.home_agent, home_address, best))
+        valid
+            .min_by_key(|entry| entry.preference_rank())
+            .map(|best| node.to_binding(self.home_agent, home_address, best))
     }
 
     /// Returns the R flag of the valid bindings of a home address; `None` without a valid binding.
     pub(super) fn mobile_router(&self, home_address: Ipv6Addr) -> Option<bool> {
-        let valid = self.entries(home_address).iter().find(|entry| entry.is_valid());
+        let valid = self.entries_of(home_address).iter().find(|entry| entry.is_valid());
         valid.map(|entry| entry.mobile_router)
     }
 
     /// Returns whether a home address has a valid binding.
     pub fn is_bound(&self, home_address: Ipv6Addr) -> bool {
-        self.entries(home_address).iter().any(BindingEntry::is_valid)
+        self.entries_of(home_address).iter().any(BindingEntry::is_valid)
     }
 
     /// Returns the binding of a home address with this identifier, in any state.
     pub fn get(&self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<Binding> {
-        let node = self.known(home_address)?;
-        node.entry(bid).map(|entry| node.binding(self.home_agent, home_address, entry))
+        let node = self.known_node(home_address)?;
+        node.entry(bid).map(|entry| node.to_binding(self.home_agent, home_address, entry))
     }
 
     /// Returns all bindings of a home address, in any state.
-    pub(super) fn all(&self, home_address: Ipv6Addr) -> impl Iterator<Item = Binding> {
-        let node = self.known(home_address).into_iter();
+    pub(super) fn all_bindings_of(&self, home_address: Ipv6Addr) -> impl Iterator<Item = Binding> {
+        let node = self.known_node(home_address).into_iter();
         node.flat_map(move |node| {
             let entries = node.entries().iter();
-            entries.map(move |entry| node.binding(self.home_agent, home_address, entry))
+            entries.map(move |entry| node.to_binding(self.home_agent, home_address, entry))
         })
     }
 
     /// Returns the Binding Identifiers of all bindings of a home address.
     pub(super) fn bids(&self, home_address: Ipv6Addr) -> impl Iterator<Item = Option<u16>> {
-        self.entries(home_address).iter().map(|entry| entry.bid)
+        self.entries_of(home_address).iter().map(|entry| entry.bid)
     }
 
     /// Returns all valid bindings, by home address.
@@ -124,57 +126,59 @@ impl BindingCache {
         });
         known.flat_map(move |(home_address, node)| {
             let valid = node.entries().iter().filter(|entry| entry.is_valid());
-            valid.map(move |entry| node.binding(self.home_agent, home_address, entry))
+            valid.map(move |entry| node.to_binding(self.home_agent, home_address, entry))
         })
     }
 
     /// Returns the former paths of a home address from which the home agent still accepts packets.
-    pub fn former(&self, home_address: Ipv6Addr) -> &[FormerPath] {
-        self.known(home_address).map_or(&[], Node::former)
+    pub fn former_paths(&self, home_address: Ipv6Addr) -> &[FormerPath] {
+        self.known_node(home_address).map_or(&[], Node::former_paths)
     }
 
     /// Returns the prefixes of the last bindings of a home address.
     pub fn prefixes(&self, home_address: Ipv6Addr) -> &[Ipv6Net] {
-        self.known(home_address).map_or(&[], Node::prefixes)
+        self.known_node(home_address).map_or(&[], Node::prefixes)
     }
 
     /// Returns the flow bindings of a home address, ordered by priority (RFC 6089 4.3).
     pub fn flows(&self, home_address: Ipv6Addr) -> &[FlowBinding] {
-        self.known(home_address).map_or(&[], Node::flows)
+        self.known_node(home_address).map_or(&[], Node::flows)
     }
 
     /// Returns the last accepted sequence number of a home address; `None` if the cache does not store it, or
     /// no longer.
     pub fn sequence(&self, home_address: Ipv6Addr) -> Option<u16> {
-        self.known(home_address)?.sequence
+        self.known_node(home_address)?.sequence
     }
 
     /// Returns the replay protection state of a node, which outlives its bindings.
-    pub(super) fn replay(&self, home_address: Ipv6Addr) -> Replay {
-        self.known(home_address).map(Node::replay).unwrap_or_default()
+    pub(super) fn replay_state(&self, home_address: Ipv6Addr) -> Replay {
+        self.known_node(home_address).map(Node::replay_state).unwrap_or_default()
     }
 
-    /// Returns how many sequence numbers a node has used under one key (see [`crate::sequence::count`]).
-    pub(super) fn numbers(
+    /// Returns how many sequence numbers a node has used under one key (see
+    /// [`crate::sequence::count_used_numbers`]).
+    pub(super) fn used_sequence_numbers(
         &self,
         home_address: Ipv6Addr,
         authentication: &Authentication,
         spi: Option<u32>,
     ) -> u32 {
-        self.known(home_address).map_or(0, |node| node.numbers(authentication.other_key(spi)))
+        self.known_node(home_address)
+            .map_or(0, |node| node.used_sequence_numbers(authentication.fingerprint_of_other_key(spi)))
     }
 
-    /// Returns the used sequence numbers of the node's other keys, see [`Node::other_keys`].
-    pub(super) fn other_keys(&self, home_address: Ipv6Addr) -> &[KeyNumbers] {
-        self.known(home_address).map_or(&[], Node::other_keys)
+    /// Returns the used sequence numbers of the node's other keys, see [`Node::other_key_numbers`].
+    pub(super) fn other_key_numbers(&self, home_address: Ipv6Addr) -> &[KeyNumbers] {
+        self.known_node(home_address).map_or(&[], Node::other_key_numbers)
     }
 
     /// Returns whether the home agent accepts packets of a home address from this care-of address. The
     /// address is registered, or the node left it within the grace period.
-    pub fn accepts(&self, home_address: Ipv6Addr, care_of_address: Endpoint) -> bool {
-        self.known(home_address).is_some_and(|node| {
+    pub fn accepts_packets_from(&self, home_address: Ipv6Addr, care_of_address: Endpoint) -> bool {
+        self.known_node(home_address).is_some_and(|node| {
             self.is_bound_to(node, |it| it == care_of_address)
-                || node.former().iter().any(|path| path.care_of_address == care_of_address)
+                || node.former_paths().iter().any(|path| path.care_of_address == care_of_address)
         })
     }
 
@@ -186,29 +190,31 @@ impl BindingCache {
         home_address: Ipv6Addr,
         care_of_address: Endpoint,
     ) -> bool {
-        let Some(node) = self.known(home_address) else { return false };
+        let Some(node) = self.known_node(home_address) else { return false };
         let is_so = |entry: &&BindingEntry| {
-            entry.is_valid() && entry.care_of_tested && entry.ends(self.home_agent).1 == care_of_address
+            entry.is_valid()
+                && entry.care_of_tested
+                && entry.tunnel_ends(self.home_agent).1 == care_of_address
         };
-        node.entries().iter().any(|entry| is_so(&entry)) || node.was_tested(now, care_of_address)
+        node.entries().iter().any(|entry| is_so(&entry)) || node.was_address_tested(now, care_of_address)
     }
 
     /// Marks the bindings of a home address with these tunnel ends as tested. Returns whether the node has
     /// such bindings.
     pub(super) fn set_care_of_tested(&mut self, home_address: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
         let home_agent = self.home_agent;
-        self.node(home_address).is_some_and(|node| node.set_tested(home_agent, ends))
+        self.node_mut(home_address).is_some_and(|node| node.set_tested(home_agent, ends))
     }
 
     /// Returns whether a home address has a valid binding to this care-of address.
     pub(super) fn is_bound_at(&self, home_address: Ipv6Addr, care_of_address: Endpoint) -> bool {
-        self.known(home_address).is_some_and(|node| self.is_bound_to(node, |it| it == care_of_address))
+        self.known_node(home_address).is_some_and(|node| self.is_bound_to(node, |it| it == care_of_address))
     }
 
     /// Returns whether a node has a valid binding whose care-of address satisfies `is_so`.
     fn is_bound_to(&self, node: &Node, is_so: impl Fn(Endpoint) -> bool) -> bool {
         let mut valid = node.entries().iter().filter(|entry| entry.is_valid());
-        valid.any(|entry| is_so(entry.ends(self.home_agent).1))
+        valid.any(|entry| is_so(entry.tunnel_ends(self.home_agent).1))
     }
 
     /// Returns the hash of a care-of address in `bound_to`.
@@ -217,9 +223,10 @@ impl BindingCache {
     }
 
     /// Returns the first node, by home address, with this care-of address.
-    pub(super) fn bound_to(&self, care_of_address: Endpoint) -> Option<Ipv6Addr> {
+    pub(super) fn node_bound_to(&self, care_of_address: Endpoint) -> Option<Ipv6Addr> {
         let hash = self.hash(care_of_address);
-        let bound = self.bound_to.range((hash, 0)..=(hash, u32::MAX)).map(|(_, place)| *place);
+        let bound =
+            self.nodes_by_care_of_address.range((hash, 0)..=(hash, u32::MAX)).map(|(_, place)| *place);
         let is_bound = |place: &u32| {
             let node = self.nodes.get(*place as usize).and_then(Option::as_deref);
             node.is_some_and(|node| self.is_bound_to(node, |it| it == care_of_address))
@@ -229,63 +236,72 @@ impl BindingCache {
 
     /// Returns the bindings through which the home agent forwards packets to this address, without the
     /// bindings of the node `except`. Includes bindings whose home address is still being tested.
-    pub(super) fn leading_to(&self, address: Ipv6Addr, except: Ipv6Addr) -> impl Iterator<Item = Binding> {
+    pub(super) fn bindings_leading_to(
+        &self,
+        address: Ipv6Addr,
+        except: Ipv6Addr,
+    ) -> impl Iterator<Item = Binding> {
         // Search only the owners of prefixes around the address, because a node may register only its own
         // prefixes.
         self.prefix_table
             .of_prefixes_around(address)
             .filter(move |owner| *owner != except)
-            .flat_map(|owner| self.all(owner))
+            .flat_map(|owner| self.all_bindings_of(owner))
             .filter(move |binding| binding.prefixes.iter().any(|prefix| prefix.contains(&address)))
     }
 
-    pub(super) fn node(&mut self, home_address: Ipv6Addr) -> Option<&mut Node> {
-        self.nodes.get_mut(self.prefix_table.place(home_address)?)?.as_deref_mut()
+    pub(super) fn node_mut(&mut self, home_address: Ipv6Addr) -> Option<&mut Node> {
+        self.nodes.get_mut(self.prefix_table.place_of_node(home_address)?)?.as_deref_mut()
     }
 
     /// Returns the state of a node, and creates it if it is missing. Returns `None` if the config does not
     /// allow the node to register.
     pub(super) fn node_or_new(&mut self, home_address: Ipv6Addr) -> Option<&mut Node> {
-        let node = self.nodes.get_mut(self.prefix_table.place(home_address)?)?;
+        let node = self.nodes.get_mut(self.prefix_table.place_of_node(home_address)?)?;
         Some(node.get_or_insert_default())
     }
 
     /// Changes the bindings of a node, and updates `due` and `bound_to`, which depend on them.
-    fn change(&mut self, home_address: Ipv6Addr, bid: Option<u16>, change: impl FnOnce(&mut Node, Ipv6Addr)) {
+    fn change_bindings(
+        &mut self,
+        home_address: Ipv6Addr,
+        bid: Option<u16>,
+        change: impl FnOnce(&mut Node, Ipv6Addr),
+    ) {
         let home_agent = self.home_agent;
-        let Some(place) = self.prefix_table.place(home_address) else { return };
+        let Some(place) = self.prefix_table.place_of_node(home_address) else { return };
         let Some(node) = self.nodes.get_mut(place) else { return };
         let node = node.get_or_insert_default();
         let care_of_address = |node: &Node| {
             let entry = node.entry(bid).filter(|entry| entry.is_valid());
-            entry.map(|entry| entry.ends(home_agent).1)
+            entry.map(|entry| entry.tunnel_ends(home_agent).1)
         };
-        let (due, bound_to) = (node.due(), care_of_address(node));
+        let (due, bound_to) = (node.next_event(), care_of_address(node));
         change(node, home_agent);
-        let (due_now, bound_to_now) = (node.due(), care_of_address(node));
+        let (due_now, bound_to_now) = (node.next_event(), care_of_address(node));
         let key = |(at, due, _): (Time, DueEvent, _)| (at, due, place as u32);
         if due.map(key) != due_now.map(key) {
             if let Some(due) = due {
-                self.due.remove(&key(due));
+                self.next_events.remove(&key(due));
             }
-            self.due.extend(due_now.map(key));
+            self.next_events.extend(due_now.map(key));
         }
         if bound_to != bound_to_now {
             if let Some(bound_to) = bound_to {
-                self.unbind(place, bound_to);
+                self.unbind_care_of_address(place, bound_to);
             }
             let key = bound_to_now.map(|bound_to| (self.hash(bound_to), place as u32));
-            self.bound_to.extend(key);
+            self.nodes_by_care_of_address.extend(key);
         }
     }
 
     /// Removes a node from `bound_to` for this care-of address, unless one of its bindings still has it.
-    fn unbind(&mut self, place: usize, care_of_address: Endpoint) {
+    fn unbind_care_of_address(&mut self, place: usize, care_of_address: Endpoint) {
         let hash = self.hash(care_of_address);
         // Another care-of address of the node may have the same hash.
         let node = self.nodes.get(place).and_then(Option::as_deref);
         if !node.is_some_and(|node| self.is_bound_to(node, |other| self.hash(other) == hash)) {
-            self.bound_to.remove(&(hash, place as u32));
+            self.nodes_by_care_of_address.remove(&(hash, place as u32));
         }
     }
 
@@ -293,21 +309,21 @@ impl BindingCache {
     /// prefixes of a valid binding then hold for all bindings of the node.
     pub(super) fn insert(&mut self, binding: &Binding) {
         let key = (binding.home_address, binding.bid);
-        self.change(key.0, key.1, |node, home_agent| node.insert(home_agent, binding));
+        self.change_bindings(key.0, key.1, |node, home_agent| node.insert(home_agent, binding));
     }
 
     /// Removes and returns a binding.
     pub(super) fn remove(&mut self, home_address: Ipv6Addr, bid: Option<u16>) -> Option<Binding> {
         let binding = self.get(home_address, bid)?;
-        self.change(home_address, bid, |node, _| node.remove(bid));
+        self.change_bindings(home_address, bid, |node, _| node.remove(bid));
         Some(binding)
     }
 
     /// Returns time and kind of the next event of a binding; `None` if no event is outstanding.
-    pub(super) fn next_due(&self) -> Option<(Time, Timer)> {
-        let (at, due, place) = *self.due.first()?;
+    pub(super) fn next_event(&self) -> Option<(Time, Timer)> {
+        let (at, due, place) = *self.next_events.first()?;
         let home_address = self.prefix_table.home_address(place)?;
-        let (_, _, bid) = self.nodes.get(place as usize)?.as_ref()?.due()?;
+        let (_, _, bid) = self.nodes.get(place as usize)?.as_ref()?.next_event()?;
         let timer = match due {
             DueEvent::Expiry => Timer::Expire(home_address, bid),
             DueEvent::RefreshRequest => Timer::RefreshRequest(home_address, bid),
@@ -317,12 +333,12 @@ impl BindingCache {
 
     /// Marks a binding as asked, so that the home agent sends no further Binding Refresh Request for it.
     pub(super) fn set_asked(&mut self, home_address: Ipv6Addr, bid: Option<u16>) {
-        self.change(home_address, bid, |node, _| node.set_asked(bid));
+        self.change_bindings(home_address, bid, |node, _| node.set_asked(bid));
     }
 
     /// Removes the state of a node if it is empty.
-    pub(super) fn tidy(&mut self, home_address: Ipv6Addr) {
-        let place = self.prefix_table.place(home_address);
+    pub(super) fn remove_empty_state(&mut self, home_address: Ipv6Addr) {
+        let place = self.prefix_table.place_of_node(home_address);
         if let Some(node) = place.and_then(|place| self.nodes.get_mut(place)) {
             node.take_if(|node| node.is_empty());
         }

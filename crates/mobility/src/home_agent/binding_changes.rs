@@ -12,20 +12,20 @@ use super::care_of_test::TESTED_LIFETIME;
 use super::flows::{self, FlowAnswers};
 use super::replay_state::Replay;
 use super::request::Request;
-use super::update_checks::{Registration, Verdict, judge};
+use super::update_checks::{Registration, Verdict, judge_request};
 use super::{HomeAgent, Timer};
-use crate::sequence::{MANY_NUMBERS, MAX_NUMBERS, is_later};
+use crate::sequence::{MAX_USED_NUMBERS, USED_NUMBERS_WARNING, is_later};
 use crate::{
     Authentication, Event, MobilityDrop, MobilityMessage, OLD_PATH_GRACE, Output, ReplayProtection, is_newer,
     lifetime_from_units, lifetime_units,
 };
 
 /// Duration of duplicate address detection: one probe and one `RetransTimer` (RFC 4862 5.4, RFC 4861 10).
-const DAD_WAIT: Duration = Duration::from_secs(1);
+const DAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for which the state of a de-registered node is kept: `MAX_DELETE_BCE_TIMEOUT` (RFC 6275 12).
 const MAX_DELETE_BCE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of registrations of one node that wait for duplicate address detection.
-const MAX_TESTED: usize = super::MAX_BINDINGS;
+const MAX_TESTED_REGISTRATIONS: usize = super::MAX_BINDINGS;
 
 /// A registration that waits for duplicate address detection.
 #[derive(Debug, Clone)]
@@ -49,30 +49,34 @@ impl HomeAgent {
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
         let home_address = request.home_address;
-        self.notices.clock = Some((now, wall));
+        self.notice_times.last_update_times = Some((now, wall));
         let Some(node) = self.config.node(home_address) else {
             self.log_unanswered_update(now, &request, octets, MobilityDrop::Unauthorized);
             // RFC 6275 10.3.1: the home agent answers an update for a home address outside its home
             // network with status 132. It does not answer an update for an unassigned address inside its home
             // network.
             if request.home_registration
-                && !self.serves(home_address)
+                && !self.serves_address(home_address)
                 && self.unknown_source_limits.allow(now)
             {
-                self.acknowledge(&request, Status::NOT_HOME_SUBNET, &Answer::plain(&request));
+                self.send_acknowledgement(
+                    &request,
+                    Status::NOT_HOME_SUBNET,
+                    &Answer::without_grants(&request),
+                );
                 return Err(MobilityDrop::Refused);
             }
             return Err(MobilityDrop::Unauthorized);
         };
-        let replay = self.cache.replay(home_address);
-        match judge(&self.config, node, &replay, &self.cache, wall, &request, octets) {
+        let replay = self.cache.replay_state(home_address);
+        match judge_request(&self.config, node, &replay, &self.cache, wall, &request, octets) {
             Verdict::Ignore(reason) => {
                 self.log_unanswered_update(now, &request, octets, reason);
                 Err(reason)
             }
             Verdict::Reject { status, reason, sequence, timestamp, statuses } => {
                 let from_signed = request.comes_from_signed_address();
-                let is_authentic = node.authentication.authenticates();
+                let is_authentic = node.authentication.detects_forgery();
                 if reason == MobilityDrop::AuthenticationFailed && !from_signed {
                     self.log_unanswered_update(now, &request, octets, reason);
                     return Err(reason);
@@ -80,14 +84,14 @@ impl HomeAgent {
                 // Count only updates that come from the signed address and are not old. Others may be an
                 // attacker's replays, which must not use up the limit of the node.
                 if is_authentic && from_signed && reason == MobilityDrop::Refused {
-                    self.node_update_limits.take(now, home_address);
+                    self.node_update_limits.count_update(now, home_address);
                 }
                 let allowed = if is_authentic || reason == MobilityDrop::AuthenticationFailed {
-                    let limits = self.limits.entry(home_address).or_default();
+                    let limits = self.limits_by_node.entry(home_address).or_default();
                     let limit = match reason {
-                        MobilityDrop::AuthenticationFailed => &mut limits.unauthentic,
-                        _ if from_signed => &mut limits.refused,
-                        _ => &mut limits.refused_elsewhere,
+                        MobilityDrop::AuthenticationFailed => &mut limits.unauthentic_update_limit,
+                        _ if from_signed => &mut limits.refusal_limit,
+                        _ => &mut limits.refusal_limit_elsewhere,
                     };
                     limit.allow(now)
                 } else {
@@ -97,48 +101,48 @@ impl HomeAgent {
                     return Err(MobilityDrop::RateLimited);
                 }
                 match status {
-                    Status::SEQUENCE_OUT_OF_WINDOW => self.refused_because(
+                    Status::SEQUENCE_OUT_OF_WINDOW => self.report_refusal_because(
                         &request,
                         status,
                         format!("old number {}: the last one accepted is {sequence}", request.sequence),
                     ),
-                    Status::AUTHENTICATION_FAILED => self.refused_because(
+                    Status::AUTHENTICATION_FAILED => self.report_refusal_because(
                         &request,
                         status,
                         format!("wrong MAC under SPI {}", request.spi.unwrap_or_default()),
                     ),
-                    _ => self.refused(&request, status),
+                    _ => self.report_refusal(&request, status),
                 }
                 if status == Status::MESSAGE_ID_REQUIRED {
                     self.timestamp_demanded(now, &request);
                 }
                 let answer = Answer { sequence, timestamp, statuses, ..Answer::default() };
-                self.acknowledge(&request, status, &answer);
+                self.send_acknowledgement(&request, status, &answer);
                 Err(reason)
             }
             Verdict::Deregister { bids, status, statuses } => {
-                self.node_update_limits.take(now, home_address);
-                self.remember(&request);
-                let flows = self.deregister(now, &request, bids.as_deref());
-                let answer = Answer { statuses, flows, ..Answer::plain(&request) };
-                self.acknowledge(&request, status, &answer);
+                self.node_update_limits.count_update(now, home_address);
+                self.store_replay_state(&request);
+                let flows = self.deregister_bindings(now, &request, bids.as_deref());
+                let answer = Answer { statuses, flow_answers: flows, ..Answer::without_grants(&request) };
+                self.send_acknowledgement(&request, status, &answer);
                 Ok(())
             }
             Verdict::Register(mut registration) => {
-                self.node_update_limits.take(now, home_address);
-                self.remember(&request);
+                self.node_update_limits.count_update(now, home_address);
+                self.store_replay_state(&request);
                 if !self.may_stay(now, home_address, &mut registration.lifetime) {
                     // The node may not register now, because it is being sent away (RFC 5142 5.3) or
                     // revoked (RFC 5846 7).
                     let status = Status::PROHIBITED;
-                    self.refused(&request, status);
+                    self.report_refusal(&request, status);
                     // The update is authentic, so the home agent stores its sequence number: a replay
                     // after a restart must have no effect.
                     self.outputs.push_back(Output::Persist(home_address));
-                    self.acknowledge(&request, status, &Answer::plain(&request));
+                    self.send_acknowledgement(&request, status, &Answer::without_grants(&request));
                     return Err(MobilityDrop::Refused);
                 }
-                self.register(now, request, registration);
+                self.register_or_test(now, request, registration);
                 Ok(())
             }
         }
@@ -156,24 +160,28 @@ impl HomeAgent {
         let Some(node) = self.config.node(request.home_address) else { return Ok(()) };
         // RFC 6275 11.7.1: ESP does not protect the IPv6 source address, so an option must name the
         // care-of address.
-        let named = !request.away || request.names_care_of_address() || request.is_deregistration();
+        let named = !request.has_home_address_option
+            || request.names_care_of_address()
+            || request.is_deregistration();
         let required = matches!(node.authentication, Authentication::Ipsec | Authentication::Session(_));
-        let has_key = node.authentication.association().is_some();
-        let admitted =
-            node.authentication.admit(message.protected && named && message.outer.is_none(), message.session);
+        let has_key = node.authentication.signing_association().is_some();
+        let admitted = node.authentication.check_ipsec_protection(
+            message.is_ipsec_protected && named && message.tunnel_ends.is_none(),
+            message.session,
+        );
         if admitted.is_err() && required {
             self.log_unanswered_update(now, request, octets, MobilityDrop::NotProtected);
         }
         admitted?;
-        if !self.node_update_limits.has(now, request.home_address) {
+        if !self.node_update_limits.has_update_left(now, request.home_address) {
             return Err(MobilityDrop::Share);
         }
-        if has_key && self.is_old(request) && !self.may_refuse(now, request) {
+        if has_key && self.is_old_update(request) && !self.may_refuse(now, request) {
             return Err(MobilityDrop::RateLimited);
         }
         // The limit bounds the cost of verification, so updates of nodes without a key are exempt from it.
         if has_key && !self.comes_from_binding(request) {
-            let source = match message.outer {
+            let source = match message.tunnel_ends {
                 Some((_, node)) => node.ipv4().map(|address| address.to_ipv6_mapped()),
                 None => Some(request.source),
             };
@@ -186,13 +194,13 @@ impl HomeAgent {
 
     /// Returns whether an update comes from a care-of address of its node's bindings.
     fn comes_from_binding(&self, request: &Request) -> bool {
-        let source = request.outer.map_or(request.source.into(), |(_, node)| node);
+        let source = request.tunnel_ends.map_or(request.source.into(), |(_, node)| node);
         self.cache.is_bound_at(request.home_address, source)
     }
 
     /// Returns whether an update is old by RFC 6275 9.5.1, whatever key signed it.
-    fn is_old(&self, request: &Request) -> bool {
-        let last = self.cache.replay(request.home_address).sequence;
+    fn is_old_update(&self, request: &Request) -> bool {
+        let last = self.cache.replay_state(request.home_address).sequence;
         last.is_some_and(|last| !is_newer(request.sequence, last))
     }
 
@@ -200,41 +208,44 @@ impl HomeAgent {
     /// verification is not needed. So the home agent does not verify replays, of which an attacker may have
     /// very many.
     fn may_refuse(&self, now: Time, request: &Request) -> bool {
-        self.limits.get(&request.home_address).is_none_or(|limits| {
+        self.limits_by_node.get(&request.home_address).is_none_or(|limits| {
             match request.comes_from_signed_address() {
-                true => limits.refused.has_token(now),
-                false => limits.refused_elsewhere.has_token(now),
+                true => limits.refusal_limit.has_token(now),
+                false => limits.refusal_limit_elsewhere.has_token(now),
             }
         })
     }
 
     /// Ends the registrations of a home address, because duplicate address detection found another node with
     /// this address (RFC 6275 10.3.1).
-    pub(super) fn duplicate(&mut self, target: Ipv6Addr) {
-        let home_address = self.testing.keys().copied().find(|&home_address| {
+    pub(super) fn handle_duplicate_address(&mut self, target: Ipv6Addr) {
+        let home_address = self.registrations_under_test.keys().copied().find(|&home_address| {
             home_address == target
-                || self.cache.all(home_address).any(|binding| binding.link_local_address() == Some(target))
+                || self
+                    .cache
+                    .all_bindings_of(home_address)
+                    .any(|binding| binding.link_local_address() == Some(target))
         });
         if let Some(home_address) = home_address {
             self.timers.stop(Timer::Dad(home_address));
             let status = Status::DUPLICATE_ADDRESS;
             for UntestedRegistration { request, .. } in self.stop_testing(home_address) {
-                self.refused(&request, status);
+                self.report_refusal(&request, status);
                 self.outputs.push_back(Output::Persist(home_address));
-                self.acknowledge(&request, status, &Answer::plain(&request));
+                self.send_acknowledgement(&request, status, &Answer::without_grants(&request));
             }
         }
     }
 
     /// Reports that a Binding Update was refused.
-    pub(super) fn refused(&mut self, request: &Request, status: Status) {
-        self.refused_because(request, status, status.meaning().into());
+    pub(super) fn report_refusal(&mut self, request: &Request, status: Status) {
+        self.report_refusal_because(request, status, status.meaning().into());
     }
 
-    fn refused_because(&mut self, request: &Request, status: Status, reason: String) {
+    fn report_refusal_because(&mut self, request: &Request, status: Status, reason: String) {
         self.outputs.push_back(Output::Event(Event::BindingRefused {
             home_address: request.home_address,
-            care_of_address: request.came_from(),
+            care_of_address: request.sender_endpoint(),
             status: status.0,
             reason,
         }));
@@ -245,15 +256,18 @@ impl HomeAgent {
     fn timestamp_demanded(&mut self, now: Time, request: &Request) {
         let Some(node) = self.config.node(request.home_address) else { return };
         let Some(association) = node.authentication.association_of(request.spi) else { return };
-        let numbers = self.cache.numbers(request.home_address, &node.authentication, request.spi);
+        let numbers =
+            self.cache.used_sequence_numbers(request.home_address, &node.authentication, request.spi);
         // Report only the first demand: if the count is already above the maximum, the node has sent
         // timestamps before.
-        let is_first = association.replay == ReplayProtection::Sequence && numbers <= MAX_NUMBERS;
-        if is_first && self.unanswered_log.allows(now, request.home_address, MobilityDrop::Timestamp) {
+        let is_first = association.replay == ReplayProtection::Sequence && numbers <= MAX_USED_NUMBERS;
+        if is_first
+            && self.unanswered_update_log.allows_line(now, request.home_address, MobilityDrop::Timestamp)
+        {
             let message = format!(
                 "{} has to send timestamps from now on (status 145): the key of its SPI {} has used its \
-                 {MAX_NUMBERS} sequence numbers, after which recorded Binding Updates would be new again. A \
-                 node that sends no timestamps (RFC 4285 6) needs a new key",
+                 {MAX_USED_NUMBERS} sequence numbers, after which recorded Binding Updates would be new \
+                 again. A node that sends no timestamps (RFC 4285 6) needs a new key",
                 request.home_address, association.spi
             );
             self.outputs.push_back(Output::Event(Event::Warning { message }));
@@ -268,53 +282,58 @@ impl HomeAgent {
             associations.map(move |association| (node, association))
         });
         let worn = keys.filter(|(node, association)| {
-            let numbers =
-                || self.cache.numbers(node.home_address, &node.authentication, Some(association.spi));
+            let numbers = || {
+                self.cache.used_sequence_numbers(
+                    node.home_address,
+                    &node.authentication,
+                    Some(association.spi),
+                )
+            };
             association.replay == ReplayProtection::Sequence
-                && (MANY_NUMBERS..=MAX_NUMBERS).contains(&numbers())
+                && (USED_NUMBERS_WARNING..=MAX_USED_NUMBERS).contains(&numbers())
         });
         worn.map(|(node, _)| node.home_address)
     }
 
     /// Stores the replay protection state of a node that has a key.
-    fn remember(&mut self, request: &Request) {
+    fn store_replay_state(&mut self, request: &Request) {
         let home_address = request.home_address;
         let Some(node) = self.config.node(home_address) else { return };
         let Some(association) = node.authentication.association_of(request.spi) else { return };
         let has_several = node.authentication.has_several();
-        let other_key = node.authentication.other_key(request.spi);
+        let other_key = node.authentication.fingerprint_of_other_key(request.spi);
         if let Some(node) = self.cache.node_or_new(home_address) {
-            let before = node.numbers(other_key);
+            let before = node.used_sequence_numbers(other_key);
             node.count_number(other_key, request.sequence);
-            let last = node.replay().timestamp;
+            let last = node.replay_state().timestamp;
             // Never replace the stored timestamp by an older one, which `replay = "sequence"` accepts in an
             // update.
             let timestamp =
                 request.timestamp.filter(|new| last.is_none_or(|last| is_later(*new, last))).or(last);
             node.set_replay(Replay { sequence: Some(request.sequence), timestamp });
-            let numbers = node.numbers(other_key);
-            if before < MANY_NUMBERS
-                && numbers >= MANY_NUMBERS
+            let numbers = node.used_sequence_numbers(other_key);
+            if before < USED_NUMBERS_WARNING
+                && numbers >= USED_NUMBERS_WARNING
                 && request.timestamp.is_none()
                 && association.replay == ReplayProtection::Sequence
             {
-                let left = MAX_NUMBERS.saturating_sub(numbers);
+                let left = MAX_USED_NUMBERS.saturating_sub(numbers);
                 let message = format!(
-                    "the key of SPI {} of {home_address} has {left} of {MAX_NUMBERS} sequence numbers left; \
-                     after them the home agent accepts its Binding Updates with timestamps only (RFC 4285 \
-                     6), which carnet's mobile router sends when it is told to. A node that sends none needs \
-                     a new key before that",
+                    "the key of SPI {} of {home_address} has {left} of {MAX_USED_NUMBERS} sequence numbers \
+                     left; after them the home agent accepts its Binding Updates with timestamps only \
+                     (RFC 4285 6), which carnet's mobile router sends when it is told to. A node that sends \
+                     none needs a new key before that",
                     association.spi
                 );
                 self.outputs.push_back(Output::Event(Event::Warning { message }));
             }
         }
         if let Some(spi) = request.spi.filter(|_| has_several) {
-            self.spis.insert(home_address, spi);
+            self.last_spi_by_node.insert(home_address, spi);
         }
     }
 
-    fn register(&mut self, now: Time, request: Request, mut registration: Registration) {
+    fn register_or_test(&mut self, now: Time, request: Request, mut registration: Registration) {
         let home_address = request.home_address;
         registration.lifetime = lifetime_from_units(lifetime_units(registration.lifetime));
         let known = self.cache.is_bound(home_address);
@@ -322,9 +341,9 @@ impl HomeAgent {
         // the home agent. RFC 4887 5.3: it does not test a home address outside the home link's prefix.
         let elsewhere = !self.config.home_prefix.contains(&home_address);
         if known || elsewhere || self.proxy_nd.home_link.as_ref().is_none_or(|link| !link.is_running()) {
-            self.accept(now, &request, &registration);
+            self.accept_registration(now, &request, &registration);
             if !known {
-                self.announce(now, home_address);
+                self.announce_address(now, home_address);
             }
             return;
         }
@@ -334,30 +353,30 @@ impl HomeAgent {
             .new_bindings(now, &request, &registration, BindingState::Testing)
             .first()
             .and_then(Binding::link_local_address);
-        let first = !self.testing.contains_key(&home_address);
-        if registration.replaces_all {
+        let first = !self.registrations_under_test.contains_key(&home_address);
+        if registration.replaces_all_bindings {
             self.stop_testing(home_address);
         }
         for binding in self.new_bindings(now, &request, &registration, BindingState::Testing) {
             self.cache.insert(&binding);
         }
-        if let Some(node) = self.cache.node(home_address) {
+        if let Some(node) = self.cache.node_mut(home_address) {
             node.sequence = Some(request.sequence);
         }
         let tested = UntestedRegistration { request, registration };
-        let waiting = self.testing.entry(home_address).or_default();
+        let waiting = self.registrations_under_test.entry(home_address).or_default();
         // Replace a waiting update with the same identifiers: the new one is its retransmission, and the
         // acknowledgement must have the new sequence number.
         waiting.retain(|other| !other.bids().eq(tested.bids()));
-        if waiting.len() < MAX_TESTED {
+        if waiting.len() < MAX_TESTED_REGISTRATIONS {
             waiting.push(tested);
         }
         if first {
-            self.timers.set(Timer::Dad(home_address), now + DAD_WAIT);
+            self.timers.set(Timer::Dad(home_address), now + DAD_TIMEOUT);
             self.timers.stop(Timer::Forget(home_address));
             if let Some(link) = &self.proxy_nd.home_link {
                 for target in [Some(home_address), link_local].into_iter().flatten() {
-                    self.outputs.extend(link.probe(target).map(Output::Link));
+                    self.outputs.extend(link.build_dad_probe(target).map(Output::Link));
                 }
             }
         }
@@ -366,37 +385,43 @@ impl HomeAgent {
     /// Stops duplicate address detection for a home address. Removes the waiting registrations and returns
     /// them.
     pub(super) fn stop_testing(&mut self, home_address: Ipv6Addr) -> Vec<UntestedRegistration> {
-        let waiting = self.testing.remove(&home_address).unwrap_or_default();
-        let untried: Vec<Option<u16>> =
-            self.cache.all(home_address).filter(|binding| !binding.is_valid()).map(|b| b.bid).collect();
+        let waiting = self.registrations_under_test.remove(&home_address).unwrap_or_default();
+        let untried: Vec<Option<u16>> = self
+            .cache
+            .all_bindings_of(home_address)
+            .filter(|binding| !binding.is_valid())
+            .map(|b| b.bid)
+            .collect();
         for bid in untried {
             self.cache.remove(home_address, bid);
         }
-        if let Some(node) = self.cache.node(home_address)
+        if let Some(node) = self.cache.node_mut(home_address)
             && node.is_unbound()
         {
             node.sequence = None;
         }
-        self.cache.tidy(home_address);
+        self.cache.remove_empty_state(home_address);
         waiting
     }
 
     /// Creates the bindings of a registration and acknowledges it.
-    pub(super) fn accept(&mut self, now: Time, request: &Request, registration: &Registration) {
-        let flows = self.commit(now, request, registration);
+    pub(super) fn accept_registration(&mut self, now: Time, request: &Request, registration: &Registration) {
+        let flows = self.commit_registration(now, request, registration);
         let answer = Answer {
             lifetime: registration.lifetime,
             statuses: registration.statuses.clone(),
-            nat_detection: registration.nat_detection,
-            flows,
-            ipv4_homes: registration.ipv4_homes.clone(),
-            timestamp: request.timestamp.or_else(|| self.notices.time_for_node(now, &self.config, request)),
-            ..Answer::plain(request)
+            nat_detection_option: registration.nat_detection_option,
+            flow_answers: flows,
+            ipv4_answers: registration.ipv4_answers.clone(),
+            timestamp: request
+                .timestamp
+                .or_else(|| self.notice_times.time_for_node(now, &self.config, request)),
+            ..Answer::without_grants(request)
         };
-        self.acknowledge(request, registration.status, &answer);
+        self.send_acknowledgement(request, registration.status, &answer);
         for registered in &registration.bindings {
-            let (context, _, tests) = self.context(now);
-            tests.begin(context, request.home_address, registered.bid);
+            let (context, _, tests) = self.context_and_parts(now);
+            tests.begin_test(context, request.home_address, registered.bid);
         }
     }
 
@@ -415,9 +440,9 @@ impl HomeAgent {
             home_address: request.home_address,
             bid: registered.bid,
             priority: registered.priority,
-            care_of_address: registered.ends.1,
-            care_of_address_age: CareOfAddressAge::begun(now),
-            agent: registered.ends.0,
+            care_of_address: registered.tunnel_ends.1,
+            care_of_address_age: CareOfAddressAge::beginning_now(now),
+            agent: registered.tunnel_ends.0,
             mobile_router: request.mobile_router,
             link_local: request.link_local,
             prefixes: registration.prefixes.clone(),
@@ -425,27 +450,32 @@ impl HomeAgent {
             lifetime: registration.lifetime,
             expires: now + registration.lifetime,
             state,
-            care_of_tested: is_tested(registered.ends.1),
+            care_of_tested: is_tested(registered.tunnel_ends.1),
         };
         registration.bindings.iter().map(new).collect()
     }
 
     /// Creates or renews the bindings of a registration. A renewal without other changes does not report a
     /// change of forwarding.
-    fn commit(&mut self, now: Time, request: &Request, registration: &Registration) -> FlowAnswers {
+    fn commit_registration(
+        &mut self,
+        now: Time,
+        request: &Request,
+        registration: &Registration,
+    ) -> FlowAnswers {
         let home_address = request.home_address;
         let mut events = Vec::new();
         // If the node has flows, the home agent always reports a change, because it does not compare old
         // and new flows.
-        let has_flows = !request.flows.is_empty() || !self.cache.flows(home_address).is_empty();
+        let has_flows = !request.flow_requests.is_empty() || !self.cache.flows(home_address).is_empty();
         let mut is_renewal = !has_flows;
-        if registration.replaces_all {
+        if registration.replaces_all_bindings {
             let kept: Vec<Option<u16>> = registration.bindings.iter().map(|binding| binding.bid).collect();
             let replaced: Vec<Option<u16>> =
                 self.cache.bids(home_address).filter(|bid| !kept.contains(bid)).collect();
             for bid in replaced {
                 is_renewal = false;
-                self.end(now, home_address, bid);
+                self.end_binding(now, home_address, bid);
                 let reason = "a later registration replaced it".into();
                 events.push(Event::BindingRemoved { home_address, bid, reason });
             }
@@ -460,8 +490,8 @@ impl HomeAgent {
             is_renewal &= old.as_ref().is_some_and(|old| old.forwards_like(&binding));
             let change = match &old {
                 None => "created",
-                Some(old) if old.ends() != binding.ends() => {
-                    self.retire(now, old);
+                Some(old) if old.tunnel_ends() != binding.tunnel_ends() => {
+                    self.accept_former_path(now, old);
                     "moved"
                 }
                 Some(_) => "refreshed",
@@ -483,12 +513,14 @@ impl HomeAgent {
         is_renewal &= self.relays.remove(&home_address).is_none();
         self.timers.stop(Timer::Relay(home_address));
         self.timers.stop(Timer::Forget(home_address));
-        if !self.cache.former(home_address).is_empty() {
-            let current: Vec<_> = self.cache.all(home_address).map(|binding| binding.ends()).collect();
+        if !self.cache.former_paths(home_address).is_empty() {
+            let current: Vec<_> =
+                self.cache.all_bindings_of(home_address).map(|binding| binding.tunnel_ends()).collect();
             let is_left = |path: &FormerPath| !current.contains(&(path.agent, path.care_of_address));
-            is_renewal &= !self.cache.node(home_address).is_some_and(|node| node.keep_former(is_left));
+            is_renewal &=
+                !self.cache.node_mut(home_address).is_some_and(|node| node.retain_former_paths(is_left));
         }
-        let flows = flows::update(&mut self.cache, request);
+        let flows = flows::update_flows(&mut self.cache, request);
         if !is_renewal {
             self.outputs.push_back(Output::Forwarding(home_address));
         }
@@ -498,43 +530,43 @@ impl HomeAgent {
     }
 
     /// Accepts packets from the former path of a binding for the grace period.
-    fn retire(&mut self, now: Time, binding: &Binding) {
+    fn accept_former_path(&mut self, now: Time, binding: &Binding) {
         let &Binding { home_address, agent, care_of_address, care_of_tested, .. } = binding;
         let until = now + OLD_PATH_GRACE;
         let has_test = self.config.node(home_address).is_some_and(|node| node.care_of_test);
         let Some(node) = self.cache.node_or_new(home_address) else { return };
-        node.retire(FormerPath { agent, care_of_address, until, care_of_tested });
+        node.add_former_path(FormerPath { agent, care_of_address, until, care_of_tested });
         if has_test && care_of_tested {
-            node.remember_tested(now, care_of_address, now + TESTED_LIFETIME);
+            node.record_tested_address(now, care_of_address, now + TESTED_LIFETIME);
         }
         let first = node.end_of_grace().unwrap_or(until);
         self.timers.set(Timer::Grace(home_address), first);
     }
 
     /// Removes a binding, and accepts its packets that are still on their way.
-    pub(super) fn end(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
+    pub(super) fn end_binding(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         if let Some(binding) = self.cache.remove(home_address, bid)
             && binding.is_valid()
         {
-            self.retire(now, &binding);
+            self.accept_former_path(now, &binding);
         }
     }
 
     /// Ends the bindings with these identifiers; all bindings if `bids` is `None`.
-    fn deregister(&mut self, now: Time, request: &Request, bids: Option<&[u16]>) -> FlowAnswers {
+    fn deregister_bindings(&mut self, now: Time, request: &Request, bids: Option<&[u16]>) -> FlowAnswers {
         let home_address = request.home_address;
         let ending: Vec<Option<u16>> = self
             .cache
-            .all(home_address)
+            .all_bindings_of(home_address)
             .map(|binding| binding.bid)
             .filter(|bid| bids.is_none_or(|bids| bid.is_some_and(|bid| bids.contains(&bid))))
             .collect();
         let mut events = Vec::new();
         if bids.is_none()
-            && let Some(node) = self.cache.node(home_address)
+            && let Some(node) = self.cache.node_mut(home_address)
         {
             // The home agent no longer accepts packets from paths that the node left before.
-            node.keep_former(|_| false);
+            node.retain_former_paths(|_| false);
         }
         for bid in ending {
             // A first registration whose home address is still being tested ends without an event, because
@@ -543,8 +575,8 @@ impl HomeAgent {
                 let reason = "the node de-registered".into();
                 events.push(Event::BindingRemoved { home_address, bid, reason });
             }
-            self.end(now, home_address, bid);
-            if let Some(waiting) = self.testing.get_mut(&home_address) {
+            self.end_binding(now, home_address, bid);
+            if let Some(waiting) = self.registrations_under_test.get_mut(&home_address) {
                 for tested in waiting.iter_mut() {
                     tested.registration.bindings.retain(|binding| binding.bid != bid);
                 }
@@ -555,10 +587,10 @@ impl HomeAgent {
             node.sequence = Some(request.sequence);
         }
         let flows = if self.left_without_bindings(now, home_address) {
-            self.departed(now, home_address);
+            self.handle_departure(now, home_address);
             FlowAnswers::default()
         } else {
-            flows::update(&mut self.cache, request)
+            flows::update_flows(&mut self.cache, request)
         };
         self.outputs.push_back(Output::Forwarding(home_address));
         self.outputs.push_back(Output::Persist(home_address));
@@ -568,37 +600,37 @@ impl HomeAgent {
 
     /// Removes the shared state of a node if the node has no binding. Returns whether it did so.
     pub(super) fn left_without_bindings(&mut self, now: Time, home_address: Ipv6Addr) -> bool {
-        if let Some(node) = self.cache.node(home_address) {
+        if let Some(node) = self.cache.node_mut(home_address) {
             if !node.is_unbound() {
                 return false;
             }
             // RFC 6089 5.3.3: "deleting all bindings, including all flow bindings".
             node.set_flows(Vec::new());
         }
-        self.testing.remove(&home_address);
+        self.registrations_under_test.remove(&home_address);
         self.timers.stop(Timer::Dad(home_address));
-        self.proxy_nd.announcements.remove(&home_address);
+        self.proxy_nd.pending_announcements.remove(&home_address);
         self.timers.stop(Timer::Announce(home_address));
         self.timers.set(Timer::Forget(home_address), now + MAX_DELETE_BCE_TIMEOUT);
         true
     }
 
     /// Ends a binding whose lifetime is over.
-    pub(super) fn expire(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
+    pub(super) fn expire_binding(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         if self.cache.get(home_address, bid).is_none_or(|binding| !binding.is_valid()) {
             return;
         }
         self.cache.remove(home_address, bid);
-        if let Some(node) = self.cache.node(home_address)
+        if let Some(node) = self.cache.node_mut(home_address)
             && node.is_unbound()
         {
             node.sequence = None;
-            node.keep_former(|_| false);
+            node.retain_former_paths(|_| false);
             node.set_flows(Vec::new());
             self.timers.stop(Timer::Grace(home_address));
-            self.departed(now, home_address);
+            self.handle_departure(now, home_address);
         }
-        self.cache.tidy(home_address);
+        self.cache.remove_empty_state(home_address);
         self.outputs.push_back(Output::Forwarding(home_address));
         self.outputs.push_back(Output::Persist(home_address));
         let reason = "its lifetime ended".into();
@@ -606,13 +638,13 @@ impl HomeAgent {
     }
 
     /// Ends the grace period of former care-of addresses.
-    pub(super) fn end_grace(&mut self, now: Time, home_address: Ipv6Addr) {
-        let Some(node) = self.cache.node(home_address) else { return };
-        node.keep_former(|path| path.until > now);
+    pub(super) fn end_grace_period(&mut self, now: Time, home_address: Ipv6Addr) {
+        let Some(node) = self.cache.node_mut(home_address) else { return };
+        node.retain_former_paths(|path| path.until > now);
         if let Some(next) = node.end_of_grace() {
             self.timers.set(Timer::Grace(home_address), next);
         }
-        self.cache.tidy(home_address);
+        self.cache.remove_empty_state(home_address);
         self.outputs.push_back(Output::Forwarding(home_address));
     }
 }

@@ -22,7 +22,7 @@ use crate::is_unicast_routable;
 
 /// Keepalive interval in seconds for a node behind a NAT (RFC 5555 3.2.2). NATs of mobile operators drop a
 /// mapping after 30 s; RFC 5555's 110 s are too long for them.
-pub(super) const NAT_REFRESH: u32 = 25;
+pub(super) const NAT_REFRESH_SECONDS: u32 = 25;
 
 /// Returns whether `home_address` may be bound to `care_of_address` with the home agent's tunnel end `agent`.
 pub(super) fn is_acceptable(
@@ -35,19 +35,19 @@ pub(super) fn is_acceptable(
         Endpoint::Ipv6(address) => {
             is_unicast_routable(address)
                 && address != config.address
-                && !cache.owners().is_home_address(address)
-                && !closes_ring(config, cache, home_address, address)
+                && !cache.prefix_table().is_home_address(address)
+                && !would_close_tunnel_loop(config, cache, home_address, address)
         }
         Endpoint::Ipv4(address) => {
             is_unicast(address)
                 && agent.ipv4() != Some(address)
-                && !closes_ring(config, cache, home_address, address.to_ipv6_mapped())
+                && !would_close_tunnel_loop(config, cache, home_address, address.to_ipv6_mapped())
         }
         Endpoint::Udp(socket) => {
             is_unicast(*socket.ip())
                 && socket.port() != 0
                 && agent != care_of_address
-                && !closes_ring(config, cache, home_address, socket.ip().to_ipv6_mapped())
+                && !would_close_tunnel_loop(config, cache, home_address, socket.ip().to_ipv6_mapped())
         }
     }
 }
@@ -61,13 +61,13 @@ pub(super) fn is_unicast(address: Ipv4Addr) -> bool {
 
 /// Returns whether the tunnels by which the home agent reaches `care_of_address` lead back to the node
 /// itself. IPv4 addresses are in IPv4-mapped form.
-fn closes_ring(
+fn would_close_tunnel_loop(
     config: &HomeAgentConfig,
     cache: &BindingCache,
     home_address: Ipv6Addr,
     care_of_address: Ipv6Addr,
 ) -> bool {
-    let own = |address| cache.owners().of_prefixes_around(address).any(|owner| owner == home_address);
+    let own = |address| cache.prefix_table().of_prefixes_around(address).any(|owner| owner == home_address);
     let mut hops = vec![care_of_address];
     let mut seen = BTreeSet::new();
     while let Some(hop) = hops.pop() {
@@ -79,7 +79,7 @@ fn closes_ring(
         }
         // The search visits each care-of address at most once, and the configuration limits their number.
         debug_assert!(seen.len() <= 1 + config.nodes.len() * super::MAX_BINDINGS);
-        let bindings = cache.leading_to(hop, home_address);
+        let bindings = cache.bindings_leading_to(hop, home_address);
         hops.extend(bindings.map(|binding| match binding.care_of_address.address() {
             IpAddr::V6(address) => address,
             IpAddr::V4(address) => address.to_ipv6_mapped(),
@@ -92,12 +92,12 @@ fn closes_ring(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ipv4Path {
     /// Tunnel ends of the home agent and of the node.
-    pub ends: (Endpoint, Endpoint),
+    pub tunnel_ends: (Endpoint, Endpoint),
     /// NAT Detection option of the acknowledgement; `None` if plain IPv4 carries the packets.
     ///
     /// RFC 5555 4.2 requires the option in every acknowledgement inside UDP. By 4.4.2 a node that receives
     /// the option must use UDP. So with plain IPv4 the home agent sends no such option.
-    pub nat_detection: Option<MobilityOption<'static>>,
+    pub nat_detection_option: Option<MobilityOption<'static>>,
 }
 
 /// Chooses between plain IPv4 and UDP for a Binding Update that came through IPv4 between the ends `outer`.
@@ -112,18 +112,18 @@ pub(super) fn ipv4_path(
 ) -> Ipv4Path {
     if matches!(node, Endpoint::Ipv4(_)) {
         // Answer a request in plain IPv4 in plain IPv4, although RFC 5555 4.4.2 asks for UDP.
-        return Ipv4Path { ends: (agent, node), nat_detection: None };
+        return Ipv4Path { tunnel_ends: (agent, node), nat_detection_option: None };
     }
     let translated = declared.is_none() || declared != node.ipv4();
     let plain = agent.ipv4().zip(node.ipv4());
     match plain {
         Some((agent, node)) if !translated && !force_udp => {
-            Ipv4Path { ends: (agent.into(), node.into()), nat_detection: None }
+            Ipv4Path { tunnel_ends: (agent.into(), node.into()), nat_detection_option: None }
         }
         _ => {
-            let refresh = if translated { NAT_REFRESH } else { NO_KEEPALIVE };
+            let refresh = if translated { NAT_REFRESH_SECONDS } else { NO_KEEPALIVE };
             let nat_detection = MobilityOption::NatDetection { force_udp: !translated, refresh };
-            Ipv4Path { ends: (agent, node), nat_detection: Some(nat_detection) }
+            Ipv4Path { tunnel_ends: (agent, node), nat_detection_option: Some(nat_detection) }
         }
     }
 }

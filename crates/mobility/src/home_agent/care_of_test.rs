@@ -17,7 +17,7 @@
 //! in the config.
 //!
 //! A request is at most as long as the Binding Update that caused it. Each care-of address in an update
-//! causes at most [`PROBES`] requests, with growing pauses. Each node has a limit: a burst of
+//! causes at most [`MAX_ECHO_REQUESTS`] requests, with growing pauses. Each node has a limit: a burst of
 //! [`PROBE_BURST`], then one request per [`PROBE_INTERVAL`].
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,12 +34,12 @@ use crate::{Event, Output};
 /// Octets of the inner packet of a test: IPv6 header, header of the Echo Request, token.
 pub const CARE_OF_TEST_LEN: usize = HEADER_LEN + 8 + 8;
 /// Maximum number of Echo Requests to each care-of address after an accepted Binding Update.
-const PROBES: u8 = 16;
+const MAX_ECHO_REQUESTS: u8 = 16;
 /// Pause after the first Echo Request; it doubles with each, up to [`MAX_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// Requests without an answer after which the home agent warns the operator.
-const SILENT: u32 = 6;
+const REQUESTS_BEFORE_WARNING: u32 = 6;
 /// Burst of Echo Requests to the untested addresses of one node. [`PROBE_INTERVAL`] is the long-term
 /// interval.
 const PROBE_BURST: u32 = 48;
@@ -50,8 +50,8 @@ pub(super) const TESTED_LIFETIME: Duration = Duration::from_secs(3600);
 /// A running test of one care-of address.
 #[derive(Debug)]
 struct CareOfTest {
-    ends: (Endpoint, Endpoint),
-    token: u64,
+    tunnel_ends: (Endpoint, Endpoint),
+    echo_token: u64,
     /// Number of Echo Requests that may still be sent before the next Binding Update.
     requests_left: u8,
     /// Number of Echo Requests that were sent.
@@ -59,9 +59,10 @@ struct CareOfTest {
 }
 
 impl CareOfTest {
-    fn pause(&self) -> Duration {
-        let doubled =
-            2_u32.saturating_pow(u32::from(PROBES.saturating_sub(self.requests_left)).saturating_sub(1));
+    fn pause_until_next_request(&self) -> Duration {
+        let doubled = 2_u32.saturating_pow(
+            u32::from(MAX_ECHO_REQUESTS.saturating_sub(self.requests_left)).saturating_sub(1),
+        );
         FIRST_PAUSE.saturating_mul(doubled).min(MAX_PAUSE)
     }
 }
@@ -71,8 +72,8 @@ impl CareOfTest {
 #[derive(Debug)]
 pub(super) struct CareOfTests {
     /// Tests by home address and Binding Identifier.
-    running: BTreeMap<(Ipv6Addr, Option<u16>), CareOfTest>,
-    limits: BTreeMap<Ipv6Addr, RateLimiter>,
+    running_tests: BTreeMap<(Ipv6Addr, Option<u16>), CareOfTest>,
+    probe_limits: BTreeMap<Ipv6Addr, RateLimiter>,
     /// Source of tokens. A node that knows its own tokens cannot predict the tokens of other nodes.
     rng: Rng,
     counters: CareOfTestCounters,
@@ -81,8 +82,8 @@ pub(super) struct CareOfTests {
 impl CareOfTests {
     pub(super) fn new(rng: Rng) -> CareOfTests {
         CareOfTests {
-            running: BTreeMap::new(),
-            limits: BTreeMap::new(),
+            running_tests: BTreeMap::new(),
+            probe_limits: BTreeMap::new(),
             rng,
             counters: CareOfTestCounters::default(),
         }
@@ -90,9 +91,9 @@ impl CareOfTests {
 
     /// Takes over the tokens, limits and counters from before a reload of the config. The tests of the nodes
     /// begin anew.
-    pub(super) fn adopt(&mut self, old: CareOfTests, is_served: impl Fn(Ipv6Addr) -> bool) {
-        self.limits = old.limits;
-        self.limits.retain(|home_address, _| is_served(*home_address));
+    pub(super) fn adopt_tests(&mut self, old: CareOfTests, is_served: impl Fn(Ipv6Addr) -> bool) {
+        self.probe_limits = old.probe_limits;
+        self.probe_limits.retain(|home_address, _| is_served(*home_address));
         self.rng = old.rng;
         self.counters = old.counters;
     }
@@ -102,9 +103,9 @@ impl CareOfTests {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct CareOfTestCounters {
     /// Echo Requests sent to untested care-of addresses.
-    pub sent: u64,
+    pub sent_requests: u64,
     /// Care-of addresses that have passed the test.
-    pub passed: u64,
+    pub passed_tests: u64,
 }
 
 impl CareOfTests {
@@ -114,39 +115,54 @@ impl CareOfTests {
     }
 
     /// Begins or continues the test of an untested care-of address after an accepted Binding Update.
-    pub(super) fn begin(&mut self, context: Context<'_>, home_address: Ipv6Addr, bid: Option<u16>) {
-        if let Some(running) = self.running.get_mut(&(home_address, bid)) {
-            running.requests_left = PROBES;
+    pub(super) fn begin_test(&mut self, context: Context<'_>, home_address: Ipv6Addr, bid: Option<u16>) {
+        if let Some(running) = self.running_tests.get_mut(&(home_address, bid)) {
+            running.requests_left = MAX_ECHO_REQUESTS;
         }
-        self.send(context, home_address, bid);
+        self.send_next_request(context, home_address, bid);
     }
 
     /// Sends the next Echo Request to the care-of address of this binding.
-    pub(super) fn send(&mut self, context: Context<'_>, home_address: Ipv6Addr, bid: Option<u16>) {
+    pub(super) fn send_next_request(
+        &mut self,
+        context: Context<'_>,
+        home_address: Ipv6Addr,
+        bid: Option<u16>,
+    ) {
         let Context { now, config, cache, timers, outputs } = context;
         let key = (home_address, bid);
         let timer = Timer::CareOfTest(home_address, bid);
         let binding = cache.get(home_address, bid);
         let Some(binding) = binding.filter(|binding| binding.is_valid() && !binding.care_of_tested) else {
-            self.running.remove(&key);
+            self.running_tests.remove(&key);
             timers.stop(timer);
             return;
         };
-        let ends = binding.ends();
-        if self.running.get(&key).is_none_or(|running| running.ends != ends) {
+        let ends = binding.tunnel_ends();
+        if self.running_tests.get(&key).is_none_or(|running| running.tunnel_ends != ends) {
             let token = self.rng.u64();
-            self.running.insert(key, CareOfTest { ends, token, requests_left: PROBES, requests_sent: 0 });
+            self.running_tests.insert(
+                key,
+                CareOfTest {
+                    tunnel_ends: ends,
+                    echo_token: token,
+                    requests_left: MAX_ECHO_REQUESTS,
+                    requests_sent: 0,
+                },
+            );
         }
-        let Some(running) = self.running.get_mut(&key) else { return };
+        let Some(running) = self.running_tests.get_mut(&key) else { return };
         if running.requests_left == 0 {
             // An answer after the last request does not count. The next Binding Update begins the test
             // anew.
-            self.running.remove(&key);
+            self.running_tests.remove(&key);
             timers.stop(timer);
             return;
         }
-        let limit =
-            self.limits.entry(home_address).or_insert_with(|| RateLimiter::new(PROBE_BURST, PROBE_INTERVAL));
+        let limit = self
+            .probe_limits
+            .entry(home_address)
+            .or_insert_with(|| RateLimiter::new(PROBE_BURST, PROBE_INTERVAL));
         if !limit.allow(now) {
             let ready = limit.token_available_at(now).max(now + PROBE_INTERVAL);
             timers.set(timer, ready);
@@ -154,10 +170,11 @@ impl CareOfTests {
         }
         running.requests_left -= 1;
         running.requests_sent += 1;
-        self.counters.sent += 1;
-        let packet = echo_request(config.address, home_address, running.token, running.requests_sent as u16);
-        timers.set(timer, now + running.pause());
-        if running.requests_sent == SILENT {
+        self.counters.sent_requests += 1;
+        let packet =
+            echo_request(config.address, home_address, running.echo_token, running.requests_sent as u16);
+        timers.set(timer, now + running.pause_until_next_request());
+        if running.requests_sent == REQUESTS_BEFORE_WARNING {
             let message = format!(
                 "{home_address} does not answer Echo Requests at its care-of address {}: no packets are sent \
                  there before it does (care_of_test)",
@@ -179,16 +196,17 @@ impl CareOfTests {
     ) -> bool {
         let Some((home_address, token)) = echo_reply_token(packet) else { return false };
         let of_node = (home_address, None)..=(home_address, Some(u16::MAX));
-        let mut running = self.running.range(of_node);
-        let Some((bid, ends)) =
-            running.find(|(_, test)| test.token == token).map(|((_, bid), test)| (*bid, test.ends))
+        let mut running = self.running_tests.range(of_node);
+        let Some((bid, ends)) = running
+            .find(|(_, test)| test.echo_token == token)
+            .map(|((_, bid), test)| (*bid, test.tunnel_ends))
         else {
             return false;
         };
-        self.running.remove(&(home_address, bid));
+        self.running_tests.remove(&(home_address, bid));
         timers.stop(Timer::CareOfTest(home_address, bid));
         if cache.set_care_of_tested(home_address, ends) {
-            self.counters.passed += 1;
+            self.counters.passed_tests += 1;
             outputs.push_back(Output::Forwarding(home_address));
             outputs.push_back(Output::Persist(home_address));
         }

@@ -22,19 +22,19 @@ use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{NdOption, PrefixInformation};
 use carnet_wire::prefix_discovery::{PrefixSolicitation, prefix_advertisement};
 
-use super::home_agents_list::{Candidate, ordered};
+use super::home_agents_list::{Candidate, addresses_in_order};
 use super::{AuthorizedNode, HomeAgent, HomeAgentConfig};
 use crate::router_advertiser::{PREFERRED_LIFETIME, VALID_LIFETIME};
 use crate::{HOP_LIMIT, MobilityDrop, Output, is_unicast_routable};
 
 /// Maximum number of anycast addresses at which the home agent answers. The home addresses are seldom in more
 /// than one network of the home prefix.
-const MAX_ANYCAST: usize = 8;
+const MAX_ANYCAST_ADDRESSES: usize = 8;
 /// Maximum number of addresses in a reply. RFC 6275 10.5.1 allows as many as fit the minimum MTU, which is
 /// 76. But an attacker can send a request of 48 octets with a victim's source address. With this limit the
 /// reply to the victim has at most 176 octets. Nodes try the most preferred home agents first, so eight
 /// addresses suffice.
-const MAX_LISTED: usize = 8;
+const MAX_LISTED_AGENTS: usize = 8;
 
 /// Returns the anycast addresses at which the home agent answers: one in each network of 64 bits that routers
 /// may ask. A home prefix may contain several such networks (RFC 4887 6). The home link's network is the
@@ -55,7 +55,10 @@ pub(super) fn anycast_addresses(config: &HomeAgentConfig) -> Vec<Ipv6Addr> {
     for of in own.into_iter().chain([home_prefix.network()]).chain(home_addresses) {
         let anycast = home_agents_anycast(of);
         let mut prefixes = nodes.iter().flat_map(|node| node.prefixes.iter());
-        if found.len() < MAX_ANYCAST && !found.contains(&anycast) && !prefixes.any(|p| p.contains(&anycast)) {
+        if found.len() < MAX_ANYCAST_ADDRESSES
+            && !found.contains(&anycast)
+            && !prefixes.any(|p| p.contains(&anycast))
+        {
             found.push(anycast);
         }
     }
@@ -66,7 +69,7 @@ impl HomeAgent {
     /// Returns the Mobile IPv6 Home-Agents anycast addresses of the home prefix (RFC 2526) at which the home
     /// agent answers.
     pub fn anycast_addresses(&self) -> &[Ipv6Addr] {
-        &self.proxy_nd.anycast
+        &self.proxy_nd.anycast_addresses
     }
 
     /// Returns all known home agents. Includes this one, unless it is being drained.
@@ -86,10 +89,10 @@ impl HomeAgent {
     }
 
     /// Returns the other home agents that serve mobile routers, in the order of RFC 6275 10.5.1.
-    pub(super) fn others(&mut self, now: Time) -> Vec<Ipv6Addr> {
+    pub(super) fn other_home_agents(&mut self, now: Time) -> Vec<Ipv6Addr> {
         let mut candidates = self.candidates(now);
         candidates.retain(|candidate| candidate.mobile_routers);
-        let mut addresses = ordered(candidates, &mut self.rng);
+        let mut addresses = addresses_in_order(candidates, &mut self.rng);
         addresses.retain(|address| *address != self.config.address);
         addresses
     }
@@ -106,7 +109,7 @@ impl HomeAgent {
         message: &[u8],
     ) -> Result<(), MobilityDrop> {
         self.assert_drained();
-        if !self.proxy_nd.anycast.contains(&anycast) {
+        if !self.proxy_nd.anycast_addresses.contains(&anycast) {
             return Err(MobilityDrop::WrongParty);
         }
         if !is_unicast_routable(source) {
@@ -114,7 +117,7 @@ impl HomeAgent {
         }
         icmpv6::verify_checksum(source, anycast, message).map_err(|_| MobilityDrop::BadChecksum)?;
         let request = DiscoveryRequest::parse(message).map_err(|_| MobilityDrop::UnknownType)?;
-        if !self.discovery_replies.allow(now, source) {
+        if !self.discovery_reply_limits.allow(now, source) {
             return Err(MobilityDrop::RateLimited);
         }
         let mut candidates = self.candidates(now);
@@ -123,8 +126,8 @@ impl HomeAgent {
         let any = candidates.iter().any(|candidate| candidate.mobile_routers);
         let mobile_router = request.mobile_router && any;
         candidates.retain(|candidate| candidate.mobile_routers || !mobile_router);
-        let mut addresses = ordered(candidates, &mut self.rng);
-        addresses.truncate(MAX_LISTED);
+        let mut addresses = addresses_in_order(candidates, &mut self.rng);
+        addresses.truncate(MAX_LISTED_AGENTS);
         let reply = discovery_reply(request.identifier, mobile_router, &addresses);
         // RFC 6275 10.5.1: the source of the answer is "one of the global unicast addresses of the home
         // agent".
@@ -150,10 +153,10 @@ impl HomeAgent {
         icmpv6::verify_checksum(home_address, self.config.address, message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let solicitation = PrefixSolicitation::parse(message).map_err(|_| MobilityDrop::Malformed)?;
-        if !self.cache.of(home_address).any(|binding| binding.care_of_address == source) {
+        if !self.cache.bindings_of(home_address).any(|binding| binding.care_of_address == source) {
             return Err(MobilityDrop::WrongParty);
         }
-        if !self.limits.entry(home_address).or_default().prefixes.allow(now) {
+        if !self.limits_by_node.entry(home_address).or_default().prefix_advertisement_limit.allow(now) {
             return Err(MobilityDrop::RateLimited);
         }
         let home_prefix = NdOption::PrefixInformation(PrefixInformation {
@@ -185,6 +188,6 @@ impl HomeAgent {
     /// Updates the Home Agents List from a Router Advertisement on the home link.
     pub(super) fn router_heard(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
         // The kernel does not loop the home agent's own advertisements back, so they never arrive here.
-        self.home_agents_list.handle(now, message)
+        self.home_agents_list.handle_advertisement(now, message)
     }
 }

@@ -5,9 +5,9 @@
 //! registers with the other home agent and then de-registers here. RFC 5142 5.2 defines this de-registration
 //! as the answer to the message.
 //!
-//! RFC 5142 7 requires a slow rate or a feedback. So the home agent waits for at most [`OUTSTANDING`] nodes
-//! at a time. It asks the next node when one of them leaves or does not answer in time. It asks nodes again
-//! only after it has asked all nodes once.
+//! RFC 5142 7 requires a slow rate or a feedback. So the home agent waits for at most
+//! [`MAX_OUTSTANDING_REQUESTS`] nodes at a time. It asks the next node when one of them leaves or does not
+//! answer in time. It asks nodes again only after it has asked all nodes once.
 //!
 //! **The home agent loses no packet** of a node that moves. On a real home link the other home agent takes
 //! over the home address by Neighbor Advertisements. On a virtual home link the operator's routing still
@@ -45,17 +45,17 @@ use crate::{Event, LIFETIME_UNIT, Output, is_unicast_routable};
 const INITIAL_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_TIMEOUT: Duration = Duration::from_secs(20);
 /// Maximum number of nodes that the home agent has asked to leave and that still have time to answer.
-const OUTSTANDING: usize = 16;
+const MAX_OUTSTANDING_REQUESTS: usize = 16;
 /// Number of messages to a node that name the same home agent. With the timeouts above, 20 s pass between the
 /// last message with one address and the first message with the next. A router needs less time to try a home
 /// agent ([`crate::agents`]).
-const ASKED_EACH: u32 = 3;
+const MAX_REQUESTS_PER_NODE: u32 = 3;
 /// Time for which the home agent relays packets for a node that has left. After this time the operator's
 /// routes lead to the other home agent.
 pub(super) const RELAY_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// Pause between the departure of a node and the next requests. It limits how often the home agent reads all
 /// bindings to find the next node.
-const BREATH: Duration = Duration::from_millis(10);
+const PAUSE_AFTER_DEPARTURE: Duration = Duration::from_millis(10);
 
 /// Phase of a drain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,21 +85,21 @@ pub struct Drain {
 #[derive(Debug)]
 pub(super) struct DrainState {
     phase: DrainPhase,
-    to: Vec<Ipv6Addr>,
-    nodes: usize,
-    until: Time,
+    target_agents: Vec<Ipv6Addr>,
+    node_count: usize,
+    ends_at: Time,
     requests: BTreeMap<Ipv6Addr, Box<SwitchRequest>>,
     /// Start of the drain, by the monotonic clock and by the time of day.
-    began: (Time, WallTime),
+    began_at: (Time, WallTime),
 }
 
 /// State of the request to one node to leave.
 #[derive(Debug)]
 struct SwitchRequest {
     messages_sent: u32,
-    to: Ipv6Addr,
+    target_agent: Ipv6Addr,
     next: Time,
-    timeout: Duration,
+    answer_timeout: Duration,
 }
 
 /// Tunnel for packets of a node that has left.
@@ -129,7 +129,7 @@ impl HomeAgent {
         if let Some(odd) = to.iter().find(|address| **address == own || !is_unicast_routable(**address)) {
             return Err(format!("{odd} is not the address of another home agent"));
         }
-        let to = if to.is_empty() { self.others(now) } else { to.to_vec() };
+        let to = if to.is_empty() { self.other_home_agents(now) } else { to.to_vec() };
         if to.is_empty() {
             return Err(
                 "cannot drain: found no other home agent, expected a [[home_agent.peer]] in the config or \
@@ -137,14 +137,14 @@ impl HomeAgent {
                     .into(),
             );
         }
-        let nodes = self.registered().len();
+        let nodes = self.registered_nodes().len();
         self.drain = Some(DrainState {
             phase: DrainPhase::Running,
-            to,
-            nodes,
-            until: now + within,
+            target_agents: to,
+            node_count: nodes,
+            ends_at: now + within,
             requests: BTreeMap::new(),
-            began: (now, wall),
+            began_at: (now, wall),
         });
         self.look_after_drain(now);
         Ok(())
@@ -170,9 +170,9 @@ impl HomeAgent {
                 DrainPhase::Expired => "expired",
             }
             .into(),
-            to: drain.to.clone(),
-            routers: drain.nodes as u64,
-            left: self.registered(),
+            to: drain.target_agents.clone(),
+            routers: drain.node_count as u64,
+            left: self.registered_nodes(),
         })
     }
 
@@ -191,7 +191,7 @@ impl HomeAgent {
     pub(super) fn is_asked_to_leave(&self, address: Ipv6Addr) -> bool {
         let Some(drain) = &self.drain else { return false };
         let is_of = |home_address: &&Ipv6Addr| {
-            self.cache.all(**home_address).any(|it| it.link_local_address() == Some(address))
+            self.cache.all_bindings_of(**home_address).any(|it| it.link_local_address() == Some(address))
                 || self.cache.prefixes(**home_address).iter().any(|prefix| prefix.contains(&address))
         };
         drain.requests.contains_key(&address)
@@ -204,7 +204,7 @@ impl HomeAgent {
     }
 
     /// Returns the nodes that have a binding, by home address.
-    fn registered(&self) -> Vec<Ipv6Addr> {
+    fn registered_nodes(&self) -> Vec<Ipv6Addr> {
         let mut nodes: Vec<Ipv6Addr> = self.cache.iter().map(|binding| binding.home_address).collect();
         nodes.dedup();
         nodes
@@ -216,22 +216,22 @@ impl HomeAgent {
             return false;
         }
         let Some(drain) = &self.drain else { return true };
-        *lifetime = (*lifetime).min(drain.until.saturating_since(now).max(LIFETIME_UNIT));
+        *lifetime = (*lifetime).min(drain.ends_at.saturating_since(now).max(LIFETIME_UNIT));
         drain.phase == DrainPhase::Running && self.cache.is_bound(home_address)
     }
 
     /// Asks the next nodes to leave, and ends the drain if all nodes have left or its time is over.
     pub(super) fn look_after_drain(&mut self, now: Time) {
-        let registered = self.registered();
+        let registered = self.registered_nodes();
         let Some(drain) = self.drain.as_mut().filter(|drain| drain.phase == DrainPhase::Running) else {
             return;
         };
         let ended = if registered.is_empty() {
             drain.phase = DrainPhase::Done;
-            Some(format!("drained: all {} nodes have left", drain.nodes))
-        } else if drain.until <= now {
+            Some(format!("drained: all {} nodes have left", drain.node_count))
+        } else if drain.ends_at <= now {
             drain.phase = DrainPhase::Expired;
-            Some(format!("the drain has ended: {} of {} nodes left", registered.len(), drain.nodes))
+            Some(format!("the drain has ended: {} of {} nodes left", registered.len(), drain.node_count))
         } else {
             None
         };
@@ -243,7 +243,8 @@ impl HomeAgent {
         let fresh = |asked: &SwitchRequest| asked.messages_sent == 1 && asked.next > now;
         // `binary_search` works because the cache returns the nodes sorted by home address.
         drain.requests.retain(|home_address, _| registered.binary_search(home_address).is_ok());
-        let room = OUTSTANDING.saturating_sub(drain.requests.values().filter(|asked| fresh(asked)).count());
+        let room = MAX_OUTSTANDING_REQUESTS
+            .saturating_sub(drain.requests.values().filter(|asked| fresh(asked)).count());
         // The home agent asks nodes that it has not asked yet first, so that nodes without an answer do
         // not delay them.
         let first =
@@ -261,7 +262,7 @@ impl HomeAgent {
         }
         if let Some(drain) = &self.drain {
             let next = drain.requests.values().map(|asked| asked.next).filter(|at| *at > now).min();
-            let next = next.map_or(drain.until, |next| next.min(drain.until));
+            let next = next.map_or(drain.ends_at, |next| next.min(drain.ends_at));
             self.timers.set(Timer::Drain, next);
         }
     }
@@ -269,48 +270,53 @@ impl HomeAgent {
     /// Sends a Home Agent Switch message with one address of the list.
     fn ask_to_leave(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(drain) = self.drain.as_mut() else { return };
-        let (began, wall) = drain.began;
-        let first = drain.to.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED);
+        let (began, wall) = drain.began_at;
+        let first = drain.target_agents.first().copied().unwrap_or(Ipv6Addr::UNSPECIFIED);
         let asked = drain.requests.entry(home_address).or_insert_with(|| {
-            Box::new(SwitchRequest { messages_sent: 0, to: first, next: now, timeout: INITIAL_TIMEOUT })
+            Box::new(SwitchRequest {
+                messages_sent: 0,
+                target_agent: first,
+                next: now,
+                answer_timeout: INITIAL_TIMEOUT,
+            })
         });
-        // Repeats an address [`ASKED_EACH`] times, because a message may be lost.
-        let turn = (asked.messages_sent / ASKED_EACH) as usize % drain.to.len().max(1);
-        asked.to = drain.to.get(turn).copied().unwrap_or(first);
-        asked.next = now + asked.timeout;
-        asked.timeout = (asked.timeout * 2).min(MAX_TIMEOUT);
+        // Repeats an address [`MAX_REQUESTS_PER_NODE`] times, because a message may be lost.
+        let turn = (asked.messages_sent / MAX_REQUESTS_PER_NODE) as usize % drain.target_agents.len().max(1);
+        asked.target_agent = drain.target_agents.get(turn).copied().unwrap_or(first);
+        asked.next = now + asked.answer_timeout;
+        asked.answer_timeout = (asked.answer_timeout * 2).min(MAX_TIMEOUT);
         asked.messages_sent = asked.messages_sent.saturating_add(1);
-        let (to, sent) = (asked.to, asked.messages_sent as usize);
+        let (to, sent) = (asked.target_agent, asked.messages_sent as usize);
         // Each message uses another binding of the node, because the path of one may have failed.
-        let bindings: Vec<_> = self.cache.of(home_address).collect();
+        let bindings: Vec<_> = self.cache.bindings_of(home_address).collect();
         let chosen = bindings.get((sent - 1) % bindings.len().max(1)).cloned();
         if let Some(binding) = chosen {
             let builder = Builder::home_agent_switch(&[to]);
-            self.notify(wall + now.saturating_since(began), &binding, builder);
+            self.send_notice(wall + now.saturating_since(began), &binding, builder);
         }
     }
 
     /// Begins a relay if a node has no binding left during a drain.
-    pub(super) fn departed(&mut self, now: Time, home_address: Ipv6Addr) {
+    pub(super) fn handle_departure(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(drain) = &self.drain else { return };
-        let to = drain.requests.get(&home_address).map(|asked| asked.to);
+        let to = drain.requests.get(&home_address).map(|asked| asked.target_agent);
         // Relay packets only on a virtual home link. On a real home link the other home agent answers for the
         // home address.
         if let Some(to) = to.filter(|_| self.config.home_link.is_none()) {
             let prefixes = self.cache.prefixes(home_address).to_vec();
-            self.send_after(home_address, Relay { to, prefixes }, now + RELAY_LIFETIME);
+            self.begin_relay(home_address, Relay { to, prefixes }, now + RELAY_LIFETIME);
         }
-        self.timers.set(Timer::Drain, now + BREATH);
+        self.timers.set(Timer::Drain, now + PAUSE_AFTER_DEPARTURE);
     }
 
     /// Relays packets of a node to another home agent until the time `until`.
-    pub(super) fn send_after(&mut self, home_address: Ipv6Addr, relay: Relay, until: Time) {
+    pub(super) fn begin_relay(&mut self, home_address: Ipv6Addr, relay: Relay, until: Time) {
         self.relays.insert(home_address, Box::new(relay));
         self.timers.set(Timer::Relay(home_address), until);
     }
 
     /// Returns for how long the home agent still relays packets of a node; `None` without a relay.
-    pub(super) fn relayed_for(&self, now: Time, home_address: Ipv6Addr) -> Option<Duration> {
+    pub(super) fn remaining_relay_time(&self, now: Time, home_address: Ipv6Addr) -> Option<Duration> {
         self.timers.get(Timer::Relay(home_address)).map(|until| until.saturating_since(now))
     }
 

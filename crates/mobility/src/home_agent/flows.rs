@@ -30,47 +30,46 @@ pub(super) struct FlowAnswers {
 
 /// Applies the flow options of an accepted Binding Update (RFC 6089 5.3.1). The cache already has the
 /// bindings of the update.
-pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers {
+pub(super) fn update_flows(cache: &mut BindingCache, request: &Request) -> FlowAnswers {
     let home_address = request.home_address;
     let before = cache.flows(home_address).to_vec();
     let mut answers = FlowAnswers::default();
     let mut after: Vec<FlowBinding> = before
         .iter()
         .filter(|flow| {
-            request.summary.contains(&flow.fid) || request.flows.iter().any(|asked| asked.fid == flow.fid)
+            request.unchanged_flow_ids.contains(&flow.fid)
+                || request.flow_requests.iter().any(|asked| asked.fid == flow.fid)
         })
         .cloned()
         .collect();
 
     // RFC 6089 5.3.3: the home agent answers an unknown flow of the summary with a status.
-    for &fid in &request.summary {
+    for &fid in &request.unchanged_flow_ids {
         let answered = answers.options.iter().any(|(answer, _)| answer.fid == fid);
         if answers.options.len() < MAX_FLOWS && !answered && !before.iter().any(|flow| flow.fid == fid) {
-            let missing = FlowRequest { fid, priority: 0, sub_options: Vec::new() };
+            let missing = FlowRequest { fid, fid_priority: 0, sub_options: Vec::new() };
             answers.options.push((missing, flow_status::FID_NOT_FOUND));
         }
     }
     // RFC 6089 5.3.2: if two options have one FID, "all the flow identification mobility options MUST be
     // rejected".
-    let twice = request
-        .flows
-        .iter()
-        .enumerate()
-        .any(|(index, asked)| request.flows.iter().skip(index + 1).any(|other| other.fid == asked.fid));
+    let twice = request.flow_requests.iter().enumerate().any(|(index, asked)| {
+        request.flow_requests.iter().skip(index + 1).any(|other| other.fid == asked.fid)
+    });
     let mut room = MAX_FLOWS.saturating_sub(after.len());
     let mut verdicts: Vec<Result<FlowBinding, u8>> = Vec::new();
-    for asked in &request.flows {
+    for asked in &request.flow_requests {
         let known = after.iter().find(|flow| flow.fid == asked.fid);
         let verdict = match (twice, known) {
             (true, _) => Err(flow_status::MALFORMED),
             (false, None) if room == 0 => Err(flow_status::UNSPECIFIED),
-            (false, _) => judge(cache, home_address, known, asked),
+            (false, _) => judge_flow(cache, home_address, known, asked),
         };
         room -= usize::from(verdict.is_ok() && known.is_none());
         verdicts.push(verdict);
     }
     refuse_equal_priorities(&mut verdicts, &after);
-    for (asked, verdict) in request.flows.iter().zip(verdicts) {
+    for (asked, verdict) in request.flow_requests.iter().zip(verdicts) {
         let status = verdict.as_ref().map_or_else(|status| *status, |_| flow_status::SUCCESS);
         if let Ok(flow) = verdict {
             after.retain(|other| other.fid != flow.fid);
@@ -93,7 +92,7 @@ pub(super) fn update(cache: &mut BindingCache, request: &Request) -> FlowAnswers
         }
     }
     after.sort_by_key(|flow| (flow.priority, flow.fid));
-    if let Some(node) = cache.node(home_address) {
+    if let Some(node) = cache.node_mut(home_address) {
         node.set_flows(after);
     }
     answers
@@ -119,7 +118,7 @@ fn refuse_equal_priorities(verdicts: &mut [Result<FlowBinding, u8>], before: &[F
 
 /// Returns the flow that results from an option and the existing flow (RFC 6089 5.3.2.1, 5.3.2.2); a status
 /// if the option is refused.
-fn judge(
+fn judge_flow(
     cache: &BindingCache,
     home_address: Ipv6Addr,
     known: Option<&FlowBinding>,
@@ -127,7 +126,7 @@ fn judge(
 ) -> Result<FlowBinding, u8> {
     let read = SubOptions::parse(&asked.sub_options).map_err(|_| flow_status::MALFORMED)?;
     // RFC 6089 4.2: value 0 is reserved in both fields.
-    if asked.fid == 0 || asked.priority == 0 {
+    if asked.fid == 0 || asked.fid_priority == 0 {
         return Err(flow_status::MALFORMED);
     }
     let selector = match (read.selector, known) {
@@ -157,5 +156,5 @@ fn judge(
         None if bids.len() > 1 => FlowAction::Duplicate,
         None => FlowAction::Failover,
     };
-    Ok(FlowBinding { fid: asked.fid, priority: asked.priority, selector, action, bids })
+    Ok(FlowBinding { fid: asked.fid, priority: asked.fid_priority, selector, action, bids })
 }

@@ -12,26 +12,26 @@ use carnet_base::Endpoint;
 use carnet_wire::mobility::message::Heartbeat;
 use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
 
-use super::answers::encapsulated;
+use super::answers::encapsulated_output;
 use super::{BindingCache, HomeAgentConfig};
 use crate::{HOP_LIMIT, MobilityMessage, Output};
 
 /// Returns the home address of the node that sent a request; `None` if the request did not come over a
 /// registered path.
-pub(super) fn sender(cache: &BindingCache, message: &MobilityMessage<'_>) -> Option<Ipv6Addr> {
-    let care_of_address = message.outer.map_or(Endpoint::Ipv6(message.source), |(_, node)| node);
-    match message.outer {
+pub(super) fn sender_of_request(cache: &BindingCache, message: &MobilityMessage<'_>) -> Option<Ipv6Addr> {
+    let care_of_address = message.tunnel_ends.map_or(Endpoint::Ipv6(message.source), |(_, node)| node);
+    match message.tunnel_ends {
         // A request inside IPv4 has the home address as its IPv6 source.
         Some(_) => cache
-            .of(message.source)
+            .bindings_of(message.source)
             .any(|binding| binding.care_of_address == care_of_address)
             .then_some(message.source),
-        None => cache.bound_to(care_of_address),
+        None => cache.node_bound_to(care_of_address),
     }
 }
 
 /// Returns the answer to a request, with the restart counter (RFC 5847 3.2).
-pub(super) fn response(
+pub(super) fn build_response(
     config: &HomeAgentConfig,
     restart_counter: u32,
     message: &MobilityMessage<'_>,
@@ -48,5 +48,5 @@ pub(super) fn response(
         routing_home_address: None,
         mobility_header: &mut mobility_header,
     };
-    encapsulated(message.outer, packet.emit())
+    encapsulated_output(message.tunnel_ends, packet.emit())
 }

@@ -17,9 +17,9 @@ use carnet_wire::{icmpv6, nd};
 use crate::{MobilityDrop, is_unicast_routable};
 
 /// Maximum number of home agents in the list.
-const MAX_AGENTS: usize = 32;
+const MAX_LISTED_AGENTS: usize = 32;
 /// Maximum number of global addresses of one home agent.
-const MAX_ADDRESSES: usize = 8;
+const MAX_ADDRESSES_PER_AGENT: usize = 8;
 
 /// The operator's config of other home agents.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub(super) struct Candidate {
 #[derive(Debug)]
 struct Entry {
     candidate: Candidate,
-    expires: Time,
+    expires_at: Time,
 }
 
 /// Other home agents on the link, by link-local address.
@@ -68,8 +68,8 @@ impl HomeAgentsList {
     ///
     /// # Errors
     /// Returns a reason if the message is no valid Router Advertisement (RFC 4861 6.1.2).
-    pub fn handle(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
-        self.0.retain(|_, entry| entry.expires > now);
+    pub fn handle_advertisement(&mut self, now: Time, message: &LinkMessage) -> Result<(), MobilityDrop> {
+        self.0.retain(|_, entry| entry.expires_at > now);
         let router = message.source;
         if message.hop_limit != nd::HOP_LIMIT || !router.is_unicast_link_local() {
             return Err(MobilityDrop::NeighborDiscovery);
@@ -80,7 +80,7 @@ impl HomeAgentsList {
             RouterAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::NeighborDiscovery)?;
         // RFC 6275 10.5.1: "If the Home Agent (H) bit ... is not set, delete".
         if !advertisement.home_agent {
-            self.retire(router);
+            self.retire_agent(router);
             return Ok(());
         }
         let information = advertisement.options().find_map(|option| match option {
@@ -89,18 +89,18 @@ impl HomeAgentsList {
         });
         let lifetime = information.map_or(advertisement.router_lifetime, |it| it.lifetime);
         if lifetime == 0 {
-            self.retire(router);
+            self.retire_agent(router);
             return Ok(());
         }
-        if !self.0.contains_key(&router) && self.0.len() >= MAX_AGENTS {
+        if !self.0.contains_key(&router) && self.0.len() >= MAX_LISTED_AGENTS {
             return Err(MobilityDrop::RateLimited);
         }
         let expires = now + Duration::from_secs(lifetime.into());
         let entry = self.0.entry(router).or_insert_with(|| {
             let candidate = Candidate { addresses: Vec::new(), preference: 0, mobile_routers: false };
-            Box::new(Entry { candidate, expires })
+            Box::new(Entry { candidate, expires_at: expires })
         });
-        entry.expires = expires;
+        entry.expires_at = expires;
         entry.candidate.preference = information.map_or(0, |it| it.preference);
         // RFC 3963 7.3: the last advertisement counts, so it may also clear the flag.
         entry.candidate.mobile_routers = information.is_some_and(|it| it.mobile_router_support);
@@ -111,7 +111,7 @@ impl HomeAgentsList {
                 && is_unicast_routable(information.prefix)
             {
                 addresses.retain(|address| *address != information.prefix);
-                if information.valid_lifetime > 0 && addresses.len() < MAX_ADDRESSES {
+                if information.valid_lifetime > 0 && addresses.len() < MAX_ADDRESSES_PER_AGENT {
                     addresses.push(information.prefix);
                 }
             }
@@ -121,7 +121,7 @@ impl HomeAgentsList {
 
     /// Removes a home agent from the answers. It may still defend addresses of its nodes, so the list keeps
     /// it until its last advertised lifetime ends.
-    fn retire(&mut self, router: Ipv6Addr) {
+    fn retire_agent(&mut self, router: Ipv6Addr) {
         if let Some(entry) = self.0.get_mut(&router) {
             entry.candidate.addresses.clear();
         }
@@ -133,12 +133,12 @@ impl HomeAgentsList {
         let is_its = |router: &Ipv6Addr, entry: &Entry| {
             *router == address || entry.candidate.addresses.contains(&address)
         };
-        self.0.iter().any(|(router, entry)| entry.expires > now && is_its(router, entry))
+        self.0.iter().any(|(router, entry)| entry.expires_at > now && is_its(router, entry))
     }
 
     /// Returns the home agents whose lifetime has not ended.
     pub fn candidates(&self, now: Time) -> impl Iterator<Item = Candidate> {
-        let live = self.0.values().filter(move |entry| entry.expires > now);
+        let live = self.0.values().filter(move |entry| entry.expires_at > now);
         live.map(|entry| entry.candidate.clone()).filter(|candidate| !candidate.addresses.is_empty())
     }
 }
@@ -146,7 +146,7 @@ impl HomeAgentsList {
 /// Returns the addresses of home agents in the order of RFC 6275 10.5.1: by decreasing preference. Home
 /// agents of equal preference are in random order, and so are the addresses of each home agent. Lists each
 /// address once.
-pub(super) fn ordered(mut candidates: Vec<Candidate>, rng: &mut Rng) -> Vec<Ipv6Addr> {
+pub(super) fn addresses_in_order(mut candidates: Vec<Candidate>, rng: &mut Rng) -> Vec<Ipv6Addr> {
     shuffle(&mut candidates, rng);
     candidates.sort_by_key(|candidate| std::cmp::Reverse(candidate.preference));
     let mut all = Vec::new();
@@ -181,7 +181,11 @@ mod tests {
     }
 
     /// Builds a Router Advertisement, with a Home Agent Information option if it has values.
-    fn heard(router: &str, home_agent: bool, information: Option<(bool, u16, u16)>) -> LinkMessage {
+    fn received_advertisement(
+        router: &str,
+        home_agent: bool,
+        information: Option<(bool, u16, u16)>,
+    ) -> LinkMessage {
         let prefix = |last: &str| {
             NdOption::PrefixInformation(PrefixInformation {
                 prefix: address(last),
@@ -218,37 +222,42 @@ mod tests {
         }
     }
 
-    fn listed(list: &HomeAgentsList, now: Time) -> Vec<Ipv6Addr> {
-        ordered(list.candidates(now).collect(), &mut Rng::new(1))
+    fn listed_addresses(list: &HomeAgentsList, now: Time) -> Vec<Ipv6Addr> {
+        addresses_in_order(list.candidates(now).collect(), &mut Rng::new(1))
     }
 
     #[test]
     fn preference_lifetime_and_flags_are_those_of_the_last_advertisement() {
         let mut list = HomeAgentsList::default();
         let at = Time::from_secs;
-        list.handle(at(0), &heard("fe80::2", true, Some((true, 5, 100)))).expect("valid");
-        list.handle(at(0), &heard("fe80::3", true, Some((false, 9, 100)))).expect("valid");
+        list.handle_advertisement(at(0), &received_advertisement("fe80::2", true, Some((true, 5, 100))))
+            .expect("valid");
+        list.handle_advertisement(at(0), &received_advertisement("fe80::3", true, Some((false, 9, 100))))
+            .expect("valid");
         // Without the option the preference is 0, and the lifetime is the router lifetime of the
         // advertisement.
-        list.handle(at(0), &heard("fe80::4", true, None)).expect("valid");
+        list.handle_advertisement(at(0), &received_advertisement("fe80::4", true, None)).expect("valid");
         let (two, three, four) =
             (address("2001:db8:1::2"), address("2001:db8:1::3"), address("2001:db8:1::4"));
-        assert_eq!(listed(&list, at(1)), [three, two, four]);
-        assert_eq!(listed(&list, at(31)), [three, two]);
+        assert_eq!(listed_addresses(&list, at(1)), [three, two, four]);
+        assert_eq!(listed_addresses(&list, at(31)), [three, two]);
         // A later advertisement clears the R flag and the preference.
-        list.handle(at(32), &heard("fe80::3", true, Some((true, 1, 100)))).expect("valid");
-        assert_eq!(listed(&list, at(32)), [two, three]);
+        list.handle_advertisement(at(32), &received_advertisement("fe80::3", true, Some((true, 1, 100))))
+            .expect("valid");
+        assert_eq!(listed_addresses(&list, at(32)), [two, three]);
         assert!(list.candidates(at(32)).all(|candidate| candidate.mobile_routers));
         // Without the H bit, or with lifetime 0, the router is no longer a home agent.
-        list.handle(at(33), &heard("fe80::3", false, None)).expect("valid");
-        list.handle(at(33), &heard("fe80::2", true, Some((true, 5, 0)))).expect("valid");
-        assert!(listed(&list, at(33)).is_empty());
+        list.handle_advertisement(at(33), &received_advertisement("fe80::3", false, None)).expect("valid");
+        list.handle_advertisement(at(33), &received_advertisement("fe80::2", true, Some((true, 5, 0))))
+            .expect("valid");
+        assert!(listed_addresses(&list, at(33)).is_empty());
         // The former home agent still defends addresses of its nodes, so `is_heard` still finds it.
         let three_link = address("fe80::3");
         assert!(list.is_heard(at(33), three_link) && list.is_heard(at(131), three_link));
         assert!(!list.is_heard(at(132), three_link));
-        list.handle(at(34), &heard("fe80::3", true, Some((true, 1, 100)))).expect("valid");
-        assert_eq!(listed(&list, at(34)), [three]);
+        list.handle_advertisement(at(34), &received_advertisement("fe80::3", true, Some((true, 1, 100))))
+            .expect("valid");
+        assert_eq!(listed_addresses(&list, at(34)), [three]);
         // A home agent whose link-local address is tentative advertises from its global address.
         assert!(list.is_heard(at(34), three) && !list.is_heard(at(34), two));
     }
@@ -256,12 +265,15 @@ mod tests {
     #[test]
     fn home_agents_list_accepts_only_link_messages_and_is_bounded() {
         let mut list = HomeAgentsList::default();
-        let far = LinkMessage { hop_limit: 64, ..heard("fe80::2", true, None) };
-        assert_eq!(list.handle(Time::ZERO, &far), Err(MobilityDrop::NeighborDiscovery));
+        let far = LinkMessage { hop_limit: 64, ..received_advertisement("fe80::2", true, None) };
+        assert_eq!(list.handle_advertisement(Time::ZERO, &far), Err(MobilityDrop::NeighborDiscovery));
         for n in 1..1000_u32 {
-            let _ = list.handle(Time::ZERO, &heard(&format!("fe80::{n:x}"), true, Some((true, 1, 9000))));
+            let _ = list.handle_advertisement(
+                Time::ZERO,
+                &received_advertisement(&format!("fe80::{n:x}"), true, Some((true, 1, 9000))),
+            );
         }
-        assert_eq!(list.0.len(), MAX_AGENTS);
+        assert_eq!(list.0.len(), MAX_LISTED_AGENTS);
         assert!(list.is_heard(Time::ZERO, address("fe80::1")), "the first stay");
     }
 
@@ -279,7 +291,7 @@ mod tests {
         let mut rng = Rng::new(7);
         let mut firsts = std::collections::BTreeSet::new();
         for _ in 0..200 {
-            let order = ordered(candidates(4), &mut rng);
+            let order = addresses_in_order(candidates(4), &mut rng);
             assert_eq!(order[0].segments()[7], 3, "the highest preference is first");
             firsts.insert(order[1]);
         }

@@ -24,7 +24,7 @@ pub(crate) struct HomeLink {
     pub interface: String,
     /// The home agent's own address on the link, if carnet answers for it.
     address: Option<Ipv6Addr>,
-    running: bool,
+    is_running: bool,
     pub link_address: Option<[u8; 6]>,
     pub link_local: Option<Ipv6Addr>,
 }
@@ -44,17 +44,17 @@ impl HomeLink {
     /// Creates the home link on this interface. `address` is the home agent's address on it; `None` if the
     /// home agent has no address there.
     pub fn new(interface: String, address: Option<Ipv6Addr>) -> Self {
-        HomeLink { interface, address, running: false, link_address: None, link_local: None }
+        HomeLink { interface, address, is_running: false, link_address: None, link_local: None }
     }
 
     /// Returns whether the interface has carrier, so that the home agent can probe addresses.
     pub fn is_running(&self) -> bool {
-        self.running
+        self.is_running
     }
 
     /// Returns whether the link has carrier and an address that the home agent can send from.
     pub fn is_up(&self) -> bool {
-        self.running && self.source().is_some()
+        self.is_running && self.source().is_some()
     }
 
     /// Returns the source of advertisements. RFC 6275 10.4.1: "the home agent's IP address on the interface".
@@ -65,7 +65,7 @@ impl HomeLink {
     /// Takes over the state of the interface; returns whether the link has just come up.
     pub fn handle_interface(&mut self, interface: &Interface) -> bool {
         let was_up = self.is_up();
-        self.running = interface.running;
+        self.is_running = interface.running;
         self.link_address = interface.link_address;
         self.link_local = interface
             .addresses
@@ -76,12 +76,12 @@ impl HomeLink {
     }
 
     pub fn handle_gone(&mut self) {
-        self.running = false;
+        self.is_running = false;
         self.link_local = None;
     }
 
     /// Reads a Neighbor Discovery message, with the checks of RFC 4861 7.1.
-    pub fn read(message: &LinkMessage) -> Result<NeighborMessage, MobilityDrop> {
+    pub fn read_neighbor_message(message: &LinkMessage) -> Result<NeighborMessage, MobilityDrop> {
         let kind = message.message.first().copied();
         if kind != Some(icmpv6::types::NEIGHBOR_SOLICITATION)
             && kind != Some(icmpv6::types::NEIGHBOR_ADVERTISEMENT)
@@ -116,7 +116,7 @@ impl HomeLink {
     }
 
     /// Builds the answer to a solicitation for an address that the home agent defends.
-    pub fn answer(
+    pub fn build_answer(
         &self,
         target: Ipv6Addr,
         router: bool,
@@ -132,7 +132,7 @@ impl HomeLink {
     }
 
     /// Builds the unsolicited advertisement that moves an address to the home agent's link-layer address.
-    pub fn announcement(&self, target: Ipv6Addr, router: bool) -> Option<LinkMessage> {
+    pub fn build_announcement(&self, target: Ipv6Addr, router: bool) -> Option<LinkMessage> {
         self.advertisement(target, router, (false, true), nd::ALL_NODES, None)
     }
 
@@ -151,24 +151,24 @@ impl HomeLink {
             override_,
             target_link_address: self.link_address,
         };
-        self.message(self.source()?, destination, peer, advertisement.emit())
+        self.build_message(self.source()?, destination, peer, advertisement.emit())
     }
 
     /// Builds the probe of duplicate address detection (RFC 4862 5.4.2).
-    pub fn probe(&self, target: Ipv6Addr) -> Option<LinkMessage> {
+    pub fn build_dad_probe(&self, target: Ipv6Addr) -> Option<LinkMessage> {
         let solicitation = nd::NeighborSolicitation { target, source_link_address: None };
-        self.message(Ipv6Addr::UNSPECIFIED, nd::solicited_node(target), None, solicitation.emit())
+        self.build_message(Ipv6Addr::UNSPECIFIED, nd::solicited_node(target), None, solicitation.emit())
     }
 
     /// Builds a Neighbor Discovery message; `None` if the link is not running.
-    pub fn message(
+    pub fn build_message(
         &self,
         source: Ipv6Addr,
         destination: Ipv6Addr,
         peer: Option<[u8; 6]>,
         mut message: Vec<u8>,
     ) -> Option<LinkMessage> {
-        if !self.running {
+        if !self.is_running {
             return None;
         }
         icmpv6::set_checksum(&mut message, source, destination);

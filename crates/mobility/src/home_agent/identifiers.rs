@@ -49,20 +49,20 @@ pub(super) fn refused_as_a_whole(
     }
     // RFC 5648 6.2: without the O flag a binding with an identifier cannot replace a plain one.
     let plain = cache.bids(request.home_address).any(|bid| bid.is_none());
-    (registers && plain && !request.overwrite).then_some(Status::MCOA_NON_MCOA_BINDING_EXISTS)
+    (registers && plain && !request.replaces_all_bindings).then_some(Status::MCOA_NON_MCOA_BINDING_EXISTS)
 }
 
 /// Validates each option by itself.
 ///
 /// # Errors
 /// Returns the status of the message and of each option if it accepts no option.
-pub(super) fn judge(
+pub(super) fn judge_identifiers(
     config: &HomeAgentConfig,
     cache: &BindingCache,
     request: &Request,
 ) -> Result<IdentifierVerdict, (Status, Vec<u8>)> {
     let mut bids: BTreeSet<u16> =
-        cache.bids(request.home_address).filter(|_| !request.overwrite).flatten().collect();
+        cache.bids(request.home_address).filter(|_| !request.replaces_all_bindings).flatten().collect();
     let mut named = BTreeSet::new();
     let mut judged = IdentifierVerdict {
         bindings: Vec::new(),
@@ -75,7 +75,7 @@ pub(super) fn judge(
         let verdict = if !named.insert(identifier.bid) {
             Err(Status::MCOA_MALFORMED)
         } else {
-            ends(config, cache, request, identifier).and_then(|accepted| {
+            requested_tunnel_ends(config, cache, request, identifier).and_then(|accepted| {
                 if bids.len() >= MAX_BINDINGS && !bids.contains(&identifier.bid) {
                     return Err(Status::INSUFFICIENT_RESOURCES);
                 }
@@ -89,8 +89,8 @@ pub(super) fn judge(
                 judged.nat_detection = judged.nat_detection.or(nat_detection);
                 judged.bindings.push(NewBinding {
                     bid: Some(identifier.bid),
-                    priority: identifier.priority,
-                    ends,
+                    priority: identifier.bid_priority,
+                    tunnel_ends: ends,
                 });
             }
             Err(status) => {
@@ -117,7 +117,7 @@ pub(super) fn judge(
 type AcceptedBinding = ((Endpoint, Endpoint), Option<MobilityOption<'static>>);
 
 /// Returns the tunnel ends of the binding that an option requests.
-fn ends(
+fn requested_tunnel_ends(
     config: &HomeAgentConfig,
     cache: &BindingCache,
     request: &Request,
@@ -127,15 +127,15 @@ fn ends(
     if identifier.bid == 0 {
         return Err(Status::MCOA_MALFORMED);
     }
-    if identifier.home {
+    if identifier.is_home_binding {
         return Err(Status::MCOA_SIMULTANEOUS_PROHIBITED);
     }
-    let known = cache.get(request.home_address, Some(identifier.bid)).map(|binding| binding.ends());
+    let known = cache.get(request.home_address, Some(identifier.bid)).map(|binding| binding.tunnel_ends());
     let inside = |declared| {
         let force_udp = request.force_udp || config.force_udp;
-        request.outer.map(|outer| {
+        request.tunnel_ends.map(|outer| {
             let path = ipv4_path(outer, declared, force_udp);
-            (path.ends, path.nat_detection)
+            (path.tunnel_ends, path.nat_detection_option)
         })
     };
     let single = request.identifiers.len() == 1;
@@ -147,7 +147,7 @@ fn ends(
             // RFC 5648 8.1: an IPv4 binding takes the source of the message if the option names it or the
             // message has no other binding. In all other cases the home agent renews an IPv4 binding but does
             // not change it. Only a message over the path of a binding shows whether that path has a NAT.
-            let here = single || request.outer.and_then(|(_, node)| node.ipv4()) == Some(address);
+            let here = single || request.tunnel_ends.and_then(|(_, node)| node.ipv4()) == Some(address);
             let renewed = known.filter(|(_, node)| match node {
                 Endpoint::Ipv4(registered) => *registered == address,
                 Endpoint::Udp(_) => true,

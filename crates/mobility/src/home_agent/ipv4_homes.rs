@@ -32,32 +32,32 @@ pub(super) struct Ipv4Answer {
 }
 
 impl Ipv4Answer {
-    fn accepting(address: Ipv4Addr, prefix: Ipv4Net) -> Ipv4Answer {
+    fn acceptance_of(address: Ipv4Addr, prefix: Ipv4Net) -> Ipv4Answer {
         Ipv4Answer { status: ipv4_status::SUCCESS, prefix_length: prefix.prefix_len(), address }
     }
 
-    pub fn option(self) -> MobilityOption<'static> {
+    pub fn to_option(self) -> MobilityOption<'static> {
         let Ipv4Answer { status, prefix_length, address } = self;
         MobilityOption::Ipv4AddressAcknowledgement { status, prefix_length, address }
     }
 }
 
 /// Returns the accepted prefixes, sorted and in IPv4-mapped form, and the answer to each option.
-pub(super) fn judge(node: &AuthorizedNode, request: &Request) -> (Vec<Ipv6Net>, Vec<Ipv4Answer>) {
+pub(super) fn judge_ipv4_homes(node: &AuthorizedNode, request: &Request) -> (Vec<Ipv6Net>, Vec<Ipv4Answer>) {
     let mut prefixes: Vec<Ipv6Net> = Vec::new();
     let mut answers = Vec::with_capacity(request.ipv4_homes.len());
     if is_implicit(request) {
-        for prefix in own(node) {
+        for prefix in registrable_prefixes(node) {
             prefixes.push(mapped::from_ipv4(prefix));
-            answers.push(Ipv4Answer::accepting(prefix.network(), prefix));
+            answers.push(Ipv4Answer::acceptance_of(prefix.network(), prefix));
         }
     }
     for home in &request.ipv4_homes {
         let free = |prefix: &Ipv4Net| !prefixes.contains(&mapped::from_ipv4(*prefix));
-        match judge_one(node, request, home, free) {
+        match judge_option(node, request, home, free) {
             Ok((address, prefix)) => {
                 prefixes.push(mapped::from_ipv4(prefix));
-                answers.push(Ipv4Answer::accepting(address, prefix));
+                answers.push(Ipv4Answer::acceptance_of(address, prefix));
             }
             Err(status) => answers.push(Ipv4Answer { status, prefix_length: 0, address: home.address }),
         }
@@ -73,7 +73,7 @@ fn is_implicit(request: &Request) -> bool {
 }
 
 /// Returns the IPv4 prefixes that the node may register.
-fn own(node: &AuthorizedNode) -> impl Iterator<Item = Ipv4Net> {
+fn registrable_prefixes(node: &AuthorizedNode) -> impl Iterator<Item = Ipv4Net> {
     node.prefixes.iter().filter_map(|prefix| mapped::to_ipv4(*prefix))
 }
 
@@ -82,7 +82,7 @@ fn own(node: &AuthorizedNode) -> impl Iterator<Item = Ipv4Net> {
 ///
 /// # Errors
 /// Returns the status that refuses the option.
-fn judge_one(
+fn judge_option(
     node: &AuthorizedNode,
     request: &Request,
     home: &Ipv4Home,
@@ -103,13 +103,14 @@ fn judge_one(
         if wants_prefix { ipv4_status::PREFIX_UNAUTHORIZED } else { ipv4_status::INCORRECT_ADDRESS };
     let found = if address.is_unspecified() {
         // RFC 5555 3.2.1: the length in the answer "overrides what the mobile node requested".
-        let of_length = own(node).filter(&free).find(|own| own.prefix_len() == prefix_length);
-        let prefix = of_length.or_else(|| own(node).find(&free));
+        let of_length =
+            registrable_prefixes(node).filter(&free).find(|own| own.prefix_len() == prefix_length);
+        let prefix = of_length.or_else(|| registrable_prefixes(node).find(&free));
         prefix.map(|prefix| (prefix.network(), prefix))
     } else {
         // The option may name a host address inside the prefix, so clear the host bits.
         let prefix = named.trunc();
-        own(node).any(|own| own.contains(&prefix)).then_some((address, prefix))
+        registrable_prefixes(node).any(|own| own.contains(&prefix)).then_some((address, prefix))
     };
     match found {
         // RFC 3963 4.1: without the R flag the home agent forwards no mobile network.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, Time};
 
 /// Maximum number of networks that have their own limit of discovery answers.
-const MAX_NETWORKS: usize = 256;
+const MAX_LIMITED_NETWORKS: usize = 256;
 
 /// Refusals of authentic Binding Updates to one node per second.
 const MAX_REFUSALS: u32 = 3;
@@ -26,28 +26,28 @@ const MAX_HEARTBEATS: u32 = 4 * 20 * super::MAX_BINDINGS as u32;
 #[derive(Debug)]
 pub(super) struct NodeAnswerLimits {
     /// Refusals of authentic updates, which may be an attacker's replays (RFC 6275 12, `MAX_UPDATE_RATE`).
-    pub refused: RateLimiter,
+    pub refusal_limit: RateLimiter,
     /// Refusals of authentic updates that come from another address than the signed one. They have their own
     /// limit, so that an attacker's replays from elsewhere do not use up the limit of the node.
-    pub refused_elsewhere: RateLimiter,
+    pub refusal_limit_elsewhere: RateLimiter,
     /// Answers with status 146. RFC 4285 5.1.1 requires these answers and their signature. But an attacker
     /// can cause them, so the limit is low, and they go only to the care-of address that the update names.
-    pub unauthentic: RateLimiter,
+    pub unauthentic_update_limit: RateLimiter,
     /// Heartbeat responses, see [`MAX_HEARTBEATS`].
-    pub heartbeats: RateLimiter,
+    pub heartbeat_limit: RateLimiter,
     /// Mobile Prefix Advertisements.
-    pub prefixes: RateLimiter,
+    pub prefix_advertisement_limit: RateLimiter,
 }
 
 impl Default for NodeAnswerLimits {
     fn default() -> Self {
         let refusals = || RateLimiter::new(MAX_REFUSALS, Duration::from_secs(1) / MAX_REFUSALS);
         NodeAnswerLimits {
-            refused: refusals(),
-            refused_elsewhere: refusals(),
-            unauthentic: RateLimiter::new(1, AUTHENTICATION_FAILED_INTERVAL),
-            heartbeats: RateLimiter::new(MAX_HEARTBEATS, Duration::from_secs(1) / MAX_HEARTBEATS),
-            prefixes: RateLimiter::new(3, Duration::from_secs(1)),
+            refusal_limit: refusals(),
+            refusal_limit_elsewhere: refusals(),
+            unauthentic_update_limit: RateLimiter::new(1, AUTHENTICATION_FAILED_INTERVAL),
+            heartbeat_limit: RateLimiter::new(MAX_HEARTBEATS, Duration::from_secs(1) / MAX_HEARTBEATS),
+            prefix_advertisement_limit: RateLimiter::new(3, Duration::from_secs(1)),
         }
     }
 }
@@ -56,15 +56,15 @@ impl Default for NodeAnswerLimits {
 /// attacker can use every address of its network. Another limit is for all networks together.
 #[derive(Debug)]
 pub(super) struct UnknownSourceLimits {
-    networks: BTreeMap<u64, RateLimiter>,
-    all: RateLimiter,
+    limit_by_network: BTreeMap<u64, RateLimiter>,
+    limit_of_all_networks: RateLimiter,
 }
 
 impl Default for UnknownSourceLimits {
     fn default() -> Self {
         UnknownSourceLimits {
-            networks: BTreeMap::new(),
-            all: RateLimiter::new(50, Duration::from_millis(20)),
+            limit_by_network: BTreeMap::new(),
+            limit_of_all_networks: RateLimiter::new(50, Duration::from_millis(20)),
         }
     }
 }
@@ -74,14 +74,17 @@ impl UnknownSourceLimits {
     /// only the common limit counts.
     pub fn allow(&mut self, now: Time, source: Ipv6Addr) -> bool {
         let network = (u128::from(source) >> 64) as u64;
-        if !self.networks.contains_key(&network) && self.networks.len() >= MAX_NETWORKS {
-            self.networks.retain(|_, limiter| !limiter.is_full(now));
+        if !self.limit_by_network.contains_key(&network)
+            && self.limit_by_network.len() >= MAX_LIMITED_NETWORKS
+        {
+            self.limit_by_network.retain(|_, limiter| !limiter.is_full(now));
         }
-        let has_room = self.networks.len() < MAX_NETWORKS || self.networks.contains_key(&network);
+        let has_room = self.limit_by_network.len() < MAX_LIMITED_NETWORKS
+            || self.limit_by_network.contains_key(&network);
         let of_one = || RateLimiter::new(5, Duration::from_secs(1));
-        if has_room && !self.networks.entry(network).or_insert_with(of_one).allow(now) {
+        if has_room && !self.limit_by_network.entry(network).or_insert_with(of_one).allow(now) {
             return false;
         }
-        self.all.allow(now)
+        self.limit_of_all_networks.allow(now)
     }
 }

@@ -210,8 +210,8 @@ pub struct AuthorizedNode {
 /// node again.
 #[derive(Debug)]
 struct RemovedNode {
-    replay: Replay,
-    keys: Vec<KeyNumbers>,
+    replay_state: Replay,
+    key_numbers: Vec<KeyNumbers>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -255,36 +255,36 @@ struct Context<'a> {
 pub struct HomeAgent {
     config: HomeAgentConfig,
     /// SPI of the key that each node with several keys used last, by home address.
-    spis: BTreeMap<Ipv6Addr, u32>,
+    last_spi_by_node: BTreeMap<Ipv6Addr, u32>,
     cache: BindingCache,
     /// Nodes that the operator has removed from the config, by home address.
     removed_nodes: BTreeMap<Ipv6Addr, RemovedNode>,
     proxy_nd: ProxyNd,
     proxied_link: Option<ProxiedLink>,
     /// Requests that wait for duplicate address detection, by home address.
-    testing: BTreeMap<Ipv6Addr, Vec<UntestedRegistration>>,
+    registrations_under_test: BTreeMap<Ipv6Addr, Vec<UntestedRegistration>>,
     timers: TimerTable<Timer>,
     outputs: VecDeque<Output>,
-    binding_errors: RateLimiter,
+    binding_error_limit: RateLimiter,
     /// Rate limit of answers to unauthenticated sources.
     unknown_source_limits: RateLimiter,
     /// Rate limits of answers to each node, by home address.
-    limits: BTreeMap<Ipv6Addr, Box<NodeAnswerLimits>>,
+    limits_by_node: BTreeMap<Ipv6Addr, Box<NodeAnswerLimits>>,
     /// Limits of Binding Updates before their verification. `node_update_limits` has the limits after
     /// verification.
     unbound_source_limits: UnboundSourceLimits,
     node_update_limits: NodeUpdateLimits,
-    unanswered_log: UnansweredUpdateLog,
+    unanswered_update_log: UnansweredUpdateLog,
     /// Restart counter, which heartbeat responses carry (RFC 5847 3.2).
     restart_counter: u32,
     home_agents_list: HomeAgentsList,
-    discovery_replies: UnknownSourceLimits,
+    discovery_reply_limits: UnknownSourceLimits,
     drain: Option<DrainState>,
     /// Relays of packets for nodes that have left, by home address.
     relays: BTreeMap<Ipv6Addr, Box<Relay>>,
-    revocations: BTreeMap<Ipv6Addr, Box<Revocation>>,
+    running_revocations: BTreeMap<Ipv6Addr, Box<Revocation>>,
     care_of_tests: CareOfTests,
-    notices: Notices,
+    notice_times: Notices,
     rng: Rng,
 }
 
@@ -294,31 +294,31 @@ impl HomeAgent {
         config.nodes.sort_by_key(|node| node.home_address);
         config.nodes.shrink_to_fit();
         for node in &mut config.nodes {
-            node.authentication = node.authentication.with(config.address);
+            node.authentication = node.authentication.for_home_agent(config.address);
         }
         HomeAgent {
-            spis: BTreeMap::new(),
+            last_spi_by_node: BTreeMap::new(),
             cache: BindingCache::new(config.address, &config.nodes),
             removed_nodes: BTreeMap::new(),
             proxy_nd: ProxyNd::new(&config),
             proxied_link: config.ndp_proxy.clone().map(|name| ProxiedLink::new(name, &config)),
-            testing: BTreeMap::new(),
+            registrations_under_test: BTreeMap::new(),
             timers: TimerTable::new(),
             outputs: VecDeque::new(),
-            binding_errors: RateLimiter::new(50, Duration::from_millis(10)),
+            binding_error_limit: RateLimiter::new(50, Duration::from_millis(10)),
             unknown_source_limits: RateLimiter::new(20, Duration::from_millis(50)),
-            limits: BTreeMap::new(),
+            limits_by_node: BTreeMap::new(),
             unbound_source_limits: UnboundSourceLimits::new(0),
             node_update_limits: NodeUpdateLimits::default(),
-            unanswered_log: UnansweredUpdateLog::default(),
+            unanswered_update_log: UnansweredUpdateLog::default(),
             restart_counter: 0,
             home_agents_list: HomeAgentsList::default(),
-            discovery_replies: UnknownSourceLimits::default(),
+            discovery_reply_limits: UnknownSourceLimits::default(),
             drain: None,
             relays: BTreeMap::new(),
-            revocations: BTreeMap::new(),
+            running_revocations: BTreeMap::new(),
             care_of_tests: CareOfTests::new(Rng::new(0)),
-            notices: Notices::default(),
+            notice_times: Notices::default(),
             rng: Rng::new(0),
             config,
         }
@@ -341,13 +341,13 @@ impl HomeAgent {
 
     /// Takes over the operator's drains and revocations, and short-lived state, from before a reload of the
     /// config. [`Self::stored`] has the rest of the state. Call this function after [`Self::restore`].
-    pub fn adopt(&mut self, now: Time, old: HomeAgent) {
+    pub fn adopt_state(&mut self, now: Time, old: HomeAgent) {
         let config = &self.config;
-        self.care_of_tests.adopt(old.care_of_tests, |home_address| config.node(home_address).is_some());
+        self.care_of_tests.adopt_tests(old.care_of_tests, |home_address| config.node(home_address).is_some());
         if old.config.address != self.config.address {
             return;
         }
-        self.notices.last = old.notices.last;
+        self.notice_times.last_timestamp = old.notice_times.last_timestamp;
         if old.config.home_link == self.config.home_link {
             self.home_agents_list = old.home_agents_list;
         }
@@ -355,16 +355,16 @@ impl HomeAgent {
         if self.drain.is_some() {
             self.timers.set(Timer::Drain, now);
         }
-        for (home_address, revocation) in old.revocations {
+        for (home_address, revocation) in old.running_revocations {
             if self.cache.is_bound(home_address) {
                 let timer = Timer::Revoke(home_address);
                 self.timers.set(timer, old.timers.get(timer).unwrap_or(now));
-                self.revocations.insert(home_address, revocation);
+                self.running_revocations.insert(home_address, revocation);
             }
         }
         self.node_update_limits = old.node_update_limits;
-        self.limits = old.limits;
-        self.limits.retain(|home_address, _| self.config.node(*home_address).is_some());
+        self.limits_by_node = old.limits_by_node;
+        self.limits_by_node.retain(|home_address, _| self.config.node(*home_address).is_some());
     }
 
     /// Returns the configuration.
@@ -411,7 +411,7 @@ impl HomeAgent {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let due = self.cache.next_due().map(|(due, _)| due);
+        let due = self.cache.next_event().map(|(due, _)| due);
         self.timers.next_deadline().into_iter().chain(due).min()
     }
 
@@ -426,9 +426,9 @@ impl HomeAgent {
         message: MobilityMessage<'_>,
     ) -> Result<(), MobilityDrop> {
         self.assert_drained();
-        let header = match message.header() {
+        let header = match message.verified_header() {
             Ok(header) => header,
-            Err(error) => return Err(self.malformed(now, &message, error)),
+            Err(error) => return Err(self.answer_malformed_message(now, &message, error)),
         };
         match header.message() {
             Ok(Message::BindingUpdate(update)) => {
@@ -436,30 +436,30 @@ impl HomeAgent {
                 self.admit_update(now, &message, &request, header.octets())?;
                 self.binding_update(now, wall, request, header.octets())
             }
-            Ok(Message::Heartbeat(heartbeat)) => self.heartbeat(now, &message, &heartbeat),
+            Ok(Message::Heartbeat(heartbeat)) => self.answer_heartbeat(now, &message, &heartbeat),
             Ok(Message::BindingRevocation(revocation)) => {
                 self.revocation_message(now, &message, &revocation, header.octets())
             }
             // RFC 6275 9.2: the home agent answers an unknown type with a Binding Error. A type that only
             // mobile nodes receive counts as unknown.
             Ok(Message::Other(kind)) if kind > message_type::BINDING_ERROR => {
-                Err(self.unknown_type(now, &message))
+                Err(self.answer_unknown_type(now, &message))
             }
-            Ok(Message::HomeAgentSwitch(_)) => Err(self.unknown_type(now, &message)),
+            Ok(Message::HomeAgentSwitch(_)) => Err(self.answer_unknown_type(now, &message)),
             Ok(_) => Err(MobilityDrop::UnknownType),
-            Err(error) => Err(self.malformed(now, &message, error)),
+            Err(error) => Err(self.answer_malformed_message(now, &message, error)),
         }
     }
 
     /// Borrows separate fields: the context for the methods of the parts, the proxy Neighbor Discovery, and
     /// the tests of care-of addresses.
-    fn context(&mut self, now: Time) -> (Context<'_>, &mut ProxyNd, &mut CareOfTests) {
+    fn context_and_parts(&mut self, now: Time) -> (Context<'_>, &mut ProxyNd, &mut CareOfTests) {
         let HomeAgent { config, cache, timers, outputs, proxy_nd, care_of_tests, .. } = self;
         (Context { now, config, cache, timers, outputs }, proxy_nd, care_of_tests)
     }
 
     /// Answers a heartbeat (RFC 5847).
-    fn heartbeat(
+    fn answer_heartbeat(
         &mut self,
         now: Time,
         message: &MobilityMessage<'_>,
@@ -468,32 +468,32 @@ impl HomeAgent {
         if heartbeat.response {
             return Err(MobilityDrop::Unexpected);
         }
-        let Some(home_address) = heartbeat::sender(&self.cache, message) else {
+        let Some(home_address) = heartbeat::sender_of_request(&self.cache, message) else {
             // The node's NAT has chosen another address, or the binding is lost: the home agent treats the
             // request like any packet without a binding.
-            if let Some((local, remote)) = message.outer {
-                self.unbound(now, local, remote, message.source);
+            if let Some((local, remote)) = message.tunnel_ends {
+                self.report_missing_binding(now, local, remote, message.source);
             }
             return Err(MobilityDrop::WrongParty);
         };
         if let Some(node) = self.config.node(home_address).filter(|node| node.authentication.protects_all()) {
-            node.authentication.admit(message.protected, message.session)?;
+            node.authentication.check_ipsec_protection(message.is_ipsec_protected, message.session)?;
         }
-        if !self.limits.entry(home_address).or_default().heartbeats.allow(now) {
+        if !self.limits_by_node.entry(home_address).or_default().heartbeat_limit.allow(now) {
             return Err(MobilityDrop::RateLimited);
         }
-        let response = heartbeat::response(&self.config, self.restart_counter, message, heartbeat);
+        let response = heartbeat::build_response(&self.config, self.restart_counter, message, heartbeat);
         self.outputs.push_back(response);
         Ok(())
     }
 
     /// Sends a Binding Acknowledgement.
-    fn acknowledge(&mut self, request: &Request, status: Status, answer: &Answer) {
+    fn send_acknowledgement(&mut self, request: &Request, status: Status, answer: &Answer) {
         self.outputs.push_back(answers::acknowledgement(&self.config, request, status, answer));
     }
 
     /// Sends a Binding Error to a sender without a binding, at a limited rate.
-    fn binding_error(
+    fn send_binding_error(
         &mut self,
         now: Time,
         outer: Option<(Endpoint, Endpoint)>,
@@ -501,14 +501,14 @@ impl HomeAgent {
         home_address: Ipv6Addr,
         status: u8,
     ) {
-        if is_unicast_routable(destination) && self.binding_errors.allow(now) {
+        if is_unicast_routable(destination) && self.binding_error_limit.allow(now) {
             let error = answers::binding_error(&self.config, outer, destination, home_address, status);
             self.outputs.push_back(error);
         }
     }
 
     /// Answers a message that does not parse, and returns the reason to drop it.
-    fn malformed(
+    fn answer_malformed_message(
         &mut self,
         now: Time,
         message: &MobilityMessage<'_>,
@@ -521,14 +521,14 @@ impl HomeAgent {
     }
 
     /// Sends a message to the node over a binding. Authenticates the message if the node has a key.
-    fn notify(&mut self, wall: WallTime, binding: &Binding, builder: Builder) {
-        let spi = self.spis.get(&binding.home_address).copied();
-        let notice = self.notices.notice(wall, &self.config, spi, binding, builder);
+    fn send_notice(&mut self, wall: WallTime, binding: &Binding, builder: Builder) {
+        let spi = self.last_spi_by_node.get(&binding.home_address).copied();
+        let notice = self.notice_times.build_notice(wall, &self.config, spi, binding, builder);
         self.outputs.push_back(notice);
     }
 
     /// Asks a node to renew a binding that is about to end. During a drain it asks no node.
-    fn request_refresh(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
+    fn request_binding_refresh(&mut self, now: Time, home_address: Ipv6Addr, bid: Option<u16>) {
         self.cache.set_asked(home_address, bid);
         let binding = self.cache.get(home_address, bid).filter(Binding::is_valid);
         if let Some(binding) = binding.filter(|binding| binding.expires > now)
@@ -540,19 +540,25 @@ impl HomeAgent {
 
     /// Logs, at a limited rate, why a Binding Update got no answer.
     fn log_unanswered_update(&mut self, now: Time, request: &Request, octets: &[u8], reason: MobilityDrop) {
-        self.outputs.extend(self.unanswered_log.warning(now, &self.config, request, octets, reason));
+        self.outputs.extend(self.unanswered_update_log.unanswered_update_warning(
+            now,
+            &self.config,
+            request,
+            octets,
+            reason,
+        ));
     }
 
     /// Returns whether the home agent answers solicitations for an address on the home link, and the Router
     /// flag of its answer; `None` if it does not answer.
-    fn defended(&self, target: Ipv6Addr) -> Option<bool> {
-        self.proxy_nd.defended(&self.config, &self.cache, target)
+    fn is_defended(&self, target: Ipv6Addr) -> Option<bool> {
+        self.proxy_nd.is_defended(&self.config, &self.cache, target)
     }
 
     /// Starts to advertise on the home link that `target` has the home agent's link-layer address.
-    fn announce(&mut self, now: Time, target: Ipv6Addr) {
-        let (context, proxy_nd, _) = self.context(now);
-        proxy_nd.announce(context, target);
+    fn announce_address(&mut self, now: Time, target: Ipv6Addr) {
+        let (context, proxy_nd, _) = self.context_and_parts(now);
+        proxy_nd.announce_address(context, target);
     }
 
     /// Returns the counters of the tests of care-of addresses.
@@ -568,7 +574,7 @@ impl HomeAgent {
         care_of_tests.take_answer(cache, timers, outputs, packet)
     }
 
-    fn unknown_type(&mut self, now: Time, message: &MobilityMessage<'_>) -> MobilityDrop {
+    fn answer_unknown_type(&mut self, now: Time, message: &MobilityMessage<'_>) -> MobilityDrop {
         let home_address = message.home_address.unwrap_or(Ipv6Addr::UNSPECIFIED);
         // Any source can send unknown types, so these answers have a limit of their own. They do not use up
         // the limit of Binding Errors for lost bindings.
@@ -576,15 +582,15 @@ impl HomeAgent {
             return MobilityDrop::RateLimited;
         }
         let status = BindingError::UNKNOWN_MESSAGE_TYPE;
-        self.binding_error(now, message.outer, message.source, home_address, status);
+        self.send_binding_error(now, message.tunnel_ends, message.source, home_address, status);
         MobilityDrop::UnknownType
     }
 
     /// Returns whether a home address is in the home prefix or in a configured mobile network prefix. Only
     /// such an address can be served here (RFC 3963 6.2).
-    fn serves(&self, address: Ipv6Addr) -> bool {
+    fn serves_address(&self, address: Ipv6Addr) -> bool {
         self.config.home_prefix.contains(&address)
-            || self.cache.owners().of_prefixes_around(address).next().is_some()
+            || self.cache.prefix_table().of_prefixes_around(address).next().is_some()
     }
 
     /// Answers a packet whose sender has no binding to the care-of address `remote`. The packet has a Home
@@ -595,15 +601,21 @@ impl HomeAgent {
     /// and at a limited rate. The packet does not move a binding, because any source could have sent it.
     pub fn handle_unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
         self.assert_drained();
-        self.unbound(now, local, remote, inner_source);
+        self.report_missing_binding(now, local, remote, inner_source);
     }
 
-    fn unbound(&mut self, now: Time, local: Endpoint, remote: Endpoint, inner_source: Ipv6Addr) {
+    fn report_missing_binding(
+        &mut self,
+        now: Time,
+        local: Endpoint,
+        remote: Endpoint,
+        inner_source: Ipv6Addr,
+    ) {
         if let Some(home_address) = self.misses_binding(remote, inner_source) {
             let status = BindingError::UNKNOWN_BINDING;
             match remote {
-                Endpoint::Ipv6(address) => self.binding_error(now, None, address, home_address, status),
-                _ => self.binding_error(now, Some((local, remote)), home_address, home_address, status),
+                Endpoint::Ipv6(address) => self.send_binding_error(now, None, address, home_address, status),
+                _ => self.send_binding_error(now, Some((local, remote)), home_address, home_address, status),
             }
         }
     }
@@ -611,12 +623,15 @@ impl HomeAgent {
     /// Returns the home address of the node that has `inner_source`, if this node has no binding to the
     /// care-of address `remote`. Such a node relies on a binding that the home agent lost or never accepted.
     pub fn misses_binding(&self, remote: Endpoint, inner_source: Ipv6Addr) -> Option<Ipv6Addr> {
-        let owners = self.cache.owners();
+        let owners = self.cache.prefix_table();
         let owner = match owners.is_home_address(inner_source) {
             true => Some(inner_source),
             false => owners.of_prefixes_around(inner_source).next(),
         };
-        owner.filter(|owner| !self.cache.accepts(*owner, remote) && !self.testing.contains_key(owner))
+        owner.filter(|owner| {
+            !self.cache.accepts_packets_from(*owner, remote)
+                && !self.registrations_under_test.contains_key(owner)
+        })
     }
 
     /// Returns the status of proxy Neighbor Discovery on a link that is not the home link; `None` without
@@ -639,11 +654,11 @@ impl HomeAgent {
         if link.handle_interface(interface) {
             // The home agent advertises all defended addresses again, because hosts may have missed or
             // forgotten the last advertisements.
-            self.announce(now, self.config.address);
+            self.announce_address(now, self.config.address);
             let mut bound: Vec<Ipv6Addr> = self.cache.iter().map(|b| b.home_address).collect();
             bound.dedup();
             for home_address in bound {
-                self.announce(now, home_address);
+                self.announce_address(now, home_address);
             }
         }
     }
@@ -678,26 +693,27 @@ impl HomeAgent {
         if message.message.first() == Some(&ROUTER_ADVERTISEMENT) {
             return self.router_heard(now, message);
         }
-        match HomeLink::read(message)? {
+        match HomeLink::read_neighbor_message(message)? {
             NeighborMessage::Solicitation { target, source, peer } => {
-                if let Some(router) = self.defended(target) {
+                if let Some(router) = self.is_defended(target) {
                     // RFC 4861 7.2.7: other nodes may have the same anycast address, so its advertisement
                     // has no Override flag.
-                    let override_ = !self.proxy_nd.anycast.contains(&target);
-                    let answer = link.answer(target, router, override_, source, peer);
+                    let override_ = !self.proxy_nd.anycast_addresses.contains(&target);
+                    let answer = link.build_answer(target, router, override_, source, peer);
                     self.outputs.extend(answer.map(Output::Link));
                 } else if source.is_unspecified() {
-                    self.duplicate(target);
+                    self.handle_duplicate_address(target);
                 }
             }
-            NeighborMessage::Advertisement { target } if self.proxy_nd.anycast.contains(&target) => {}
+            NeighborMessage::Advertisement { target }
+                if self.proxy_nd.anycast_addresses.contains(&target) => {}
             NeighborMessage::Advertisement { target } => {
                 let is_agent = self.home_agents_list.is_heard(now, message.source);
-                if self.defended(target).is_some() {
+                if self.is_defended(target).is_some() {
                     // Every node on the link can claim to be a home agent. The home agent believes such an
                     // advertisement only if it has asked this node to leave.
                     let is_expected = is_agent && self.is_asked_to_leave(target);
-                    if !is_expected && self.proxy_nd.conflict_warnings.allow(now) {
+                    if !is_expected && self.proxy_nd.conflict_warning_limit.allow(now) {
                         let message = format!(
                             "another node on the home link claims {target}, which this home agent defends"
                         );
@@ -706,7 +722,7 @@ impl HomeAgent {
                 } else if !is_agent {
                     // A home agent that still answers for the address of its former node is no duplicate; any
                     // other node is.
-                    self.duplicate(target);
+                    self.handle_duplicate_address(target);
                 }
             }
             NeighborMessage::Other => {}
@@ -716,8 +732,8 @@ impl HomeAgent {
 
     /// Returns the earliest timer that is due by `now`. The event of a binding stays in the cache until the
     /// home agent has handled it.
-    fn pop_expired(&mut self, now: Time) -> Option<Timer> {
-        match self.cache.next_due() {
+    fn pop_expired_timer(&mut self, now: Time) -> Option<Timer> {
+        match self.cache.next_event() {
             Some(due) if self.timers.next_timer().is_none_or(|first| due < first) => {
                 Some(due).filter(|(at, _)| *at <= now).map(|(_, timer)| timer)
             }
@@ -728,34 +744,36 @@ impl HomeAgent {
     /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
         self.assert_drained();
-        while let Some(timer) = self.pop_expired(now) {
+        while let Some(timer) = self.pop_expired_timer(now) {
             match timer {
                 Timer::Dad(home_address) => {
                     for tested in self.stop_testing(home_address) {
-                        self.accept(now, &tested.request, &tested.registration);
+                        self.accept_registration(now, &tested.request, &tested.registration);
                     }
-                    self.announce(now, home_address);
+                    self.announce_address(now, home_address);
                 }
-                Timer::Expire(home_address, bid) => self.expire(now, home_address, bid),
-                Timer::RefreshRequest(home_address, bid) => self.request_refresh(now, home_address, bid),
-                Timer::Revoke(home_address) => self.revoke(now, home_address),
+                Timer::Expire(home_address, bid) => self.expire_binding(now, home_address, bid),
+                Timer::RefreshRequest(home_address, bid) => {
+                    self.request_binding_refresh(now, home_address, bid)
+                }
+                Timer::Revoke(home_address) => self.send_next_indication(now, home_address),
                 Timer::CareOfTest(home_address, bid) => {
-                    let (context, _, tests) = self.context(now);
-                    tests.send(context, home_address, bid);
+                    let (context, _, tests) = self.context_and_parts(now);
+                    tests.send_next_request(context, home_address, bid);
                 }
                 Timer::Drain => self.look_after_drain(now),
                 Timer::Relay(home_address) => self.end_relay(home_address),
-                Timer::Grace(home_address) => self.end_grace(now, home_address),
+                Timer::Grace(home_address) => self.end_grace_period(now, home_address),
                 Timer::Forget(home_address) => {
-                    if let Some(node) = self.cache.node(home_address)
+                    if let Some(node) = self.cache.node_mut(home_address)
                         && node.is_unbound()
                     {
                         node.sequence = None;
                     }
-                    self.cache.tidy(home_address);
+                    self.cache.remove_empty_state(home_address);
                 }
                 Timer::Announce(target) => {
-                    let (context, proxy_nd, _) = self.context(now);
+                    let (context, proxy_nd, _) = self.context_and_parts(now);
                     proxy_nd.announce_once(context, target);
                 }
             }

@@ -13,16 +13,16 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Few, Time};
 use ipnet::Ipv6Net;
 
-use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS, rank};
+use super::binding::{Binding, BindingState, CareOfAddressAge, FormerPath, MAX_BINDINGS, preference_rank};
 use super::replay_state::{KeyNumbers, Replay};
 use crate::flow::FlowBinding;
-use crate::sequence::count;
+use crate::sequence::count_used_numbers;
 
 /// Maximum number of former care-of addresses of one node; the home agent removes the oldest first.
-const MAX_FORMER: usize = 2 * MAX_BINDINGS;
+const MAX_FORMER_PATHS: usize = 2 * MAX_BINDINGS;
 /// Maximum number of former care-of addresses of one node that still count as tested. The home agent removes
 /// the address first that the node left first.
-const MAX_TESTED: usize = MAX_BINDINGS;
+const MAX_TESTED_ADDRESSES: usize = MAX_BINDINGS;
 /// Maximum number of other keys of one node whose count of used numbers the home agent stores. It removes the
 /// key first that was used longest ago. If the operator configures a removed key again, its count starts at
 /// 0, so old replays under this key become possible.
@@ -84,9 +84,9 @@ pub(super) struct BindingEntry {
     priority: u8,
     /// Lifetime in seconds, a multiple of four.
     lifetime: u32,
-    ends: TunnelEnds,
-    stay: CareOfAddressAge,
-    expires: Time,
+    tunnel_ends: TunnelEnds,
+    care_of_address_age: CareOfAddressAge,
+    expires_at: Time,
 }
 
 impl BindingEntry {
@@ -101,9 +101,9 @@ impl BindingEntry {
             care_of_tested: binding.care_of_tested,
             priority: binding.priority,
             lifetime: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
-            ends: TunnelEnds::new(home_agent, binding.ends()),
-            stay: binding.care_of_address_age,
-            expires: binding.expires,
+            tunnel_ends: TunnelEnds::new(home_agent, binding.tunnel_ends()),
+            care_of_address_age: binding.care_of_address_age,
+            expires_at: binding.expires,
         }
     }
 
@@ -111,22 +111,22 @@ impl BindingEntry {
         self.state == BindingState::Valid
     }
 
-    pub fn rank(&self) -> (u8, Option<u16>) {
-        rank(self.priority, self.bid)
+    pub fn preference_rank(&self) -> (u8, Option<u16>) {
+        preference_rank(self.priority, self.bid)
     }
 
-    pub fn ends(&self, home_agent: Ipv6Addr) -> (Endpoint, Endpoint) {
-        self.ends.get(home_agent)
+    pub fn tunnel_ends(&self, home_agent: Ipv6Addr) -> (Endpoint, Endpoint) {
+        self.tunnel_ends.get(home_agent)
     }
 
     fn lifetime(&self) -> Duration {
         Duration::from_secs(self.lifetime.into())
     }
 
-    fn due(&self) -> (Time, DueEvent) {
+    fn next_event(&self) -> (Time, DueEvent) {
         match self.is_asked {
-            false => (self.expires - self.lifetime() / REFRESH_WORTH, DueEvent::RefreshRequest),
-            true => (self.expires, DueEvent::Expiry),
+            false => (self.expires_at - self.lifetime() / REFRESH_WORTH, DueEvent::RefreshRequest),
+            true => (self.expires_at, DueEvent::Expiry),
         }
     }
 }
@@ -135,7 +135,7 @@ impl BindingEntry {
 #[derive(Debug, Default)]
 struct RareState {
     /// Former paths from which the home agent still accepts packets, the oldest first.
-    former: Vec<FormerPath>,
+    former_paths: Vec<FormerPath>,
     /// Flow bindings, ordered by priority (RFC 6089 4.3).
     flows: Vec<FlowBinding>,
     /// Prefixes of bindings whose home address is still being tested. [`Node::prefixes`] has the prefixes of
@@ -151,7 +151,7 @@ struct RareState {
 
 impl RareState {
     fn is_empty(&self) -> bool {
-        self.former.is_empty()
+        self.former_paths.is_empty()
             && self.flows.is_empty()
             && self.pending_prefixes.is_empty()
             && self.other_keys.is_empty()
@@ -173,7 +173,7 @@ pub(super) struct Node {
     /// Sequence number of [`Replay`]; `accepted_timestamp` and `has_timestamp` are its timestamp.
     accepted_sequence: Option<u16>,
     /// Number of sequence numbers that the node has used under the first key of the config, see [`count`].
-    numbers: u32,
+    used_sequence_numbers: u32,
     accepted_timestamp: u64,
     has_timestamp: bool,
 }
@@ -183,7 +183,7 @@ impl Node {
     pub fn is_empty(&self) -> bool {
         self.is_unbound()
             && self.sequence.is_none()
-            && self.former().is_empty()
+            && self.former_paths().is_empty()
             && self.accepted_sequence.is_none()
             && !self.has_timestamp
     }
@@ -200,35 +200,35 @@ impl Node {
 
     /// Returns the binding with this identifier.
     pub fn entry(&self, bid: Option<u16>) -> Option<&BindingEntry> {
-        self.entries().get(self.place(bid).ok()?)
+        self.entries().get(self.position_of(bid).ok()?)
     }
 
-    fn place(&self, bid: Option<u16>) -> Result<usize, usize> {
+    fn position_of(&self, bid: Option<u16>) -> Result<usize, usize> {
         self.entries().binary_search_by_key(&bid, |entry| entry.bid)
     }
 
     /// Builds a [`Binding`] for a caller.
-    pub fn binding(&self, home_agent: Ipv6Addr, home_address: Ipv6Addr, entry: &BindingEntry) -> Binding {
+    pub fn to_binding(&self, home_agent: Ipv6Addr, home_address: Ipv6Addr, entry: &BindingEntry) -> Binding {
         let tested = match entry.state {
             BindingState::Testing => {
                 self.rare_state.as_ref().and_then(|rest| rest.pending_prefixes.get(&entry.bid))
             }
             BindingState::Valid => None,
         };
-        let (agent, care_of_address) = entry.ends(home_agent);
+        let (agent, care_of_address) = entry.tunnel_ends(home_agent);
         Binding {
             home_address,
             bid: entry.bid,
             priority: entry.priority,
             care_of_address,
-            care_of_address_age: entry.stay,
+            care_of_address_age: entry.care_of_address_age,
             agent,
             mobile_router: entry.mobile_router,
             link_local: entry.link_local,
             prefixes: tested.unwrap_or(&self.prefixes).clone(),
             sequence: self.sequence.unwrap_or_default(),
             lifetime: entry.lifetime(),
-            expires: entry.expires,
+            expires: entry.expires_at,
             state: entry.state,
             care_of_tested: entry.care_of_tested,
         }
@@ -237,9 +237,9 @@ impl Node {
     /// Adds a binding, or replaces the binding with the same identifier. The sequence number, flags and
     /// prefixes of a valid binding then hold for all bindings of the node.
     pub fn insert(&mut self, home_agent: Ipv6Addr, binding: &Binding) {
-        self.change_rest(|rest| drop(rest.pending_prefixes.remove(&binding.bid)));
+        self.change_rare_state(|rest| drop(rest.pending_prefixes.remove(&binding.bid)));
         let entry = BindingEntry::new(home_agent, binding);
-        match self.place(entry.bid) {
+        match self.position_of(entry.bid) {
             Ok(at) => self.bindings.as_mut_slice()[at] = entry,
             Err(at) => self.bindings.insert(at, entry),
         }
@@ -263,18 +263,18 @@ impl Node {
 
     /// Removes a binding.
     pub fn remove(&mut self, bid: Option<u16>) {
-        if let Ok(at) = self.place(bid) {
+        if let Ok(at) = self.position_of(bid) {
             self.bindings.remove(at);
         }
-        self.change_rest(|rest| drop(rest.pending_prefixes.remove(&bid)));
+        self.change_rare_state(|rest| drop(rest.pending_prefixes.remove(&bid)));
     }
 
     /// Returns the next event of the valid bindings, with its time and its binding; `None` without a valid
     /// binding.
-    pub fn due(&self) -> Option<(Time, DueEvent, Option<u16>)> {
+    pub fn next_event(&self) -> Option<(Time, DueEvent, Option<u16>)> {
         let valid = self.entries().iter().filter(|entry| entry.is_valid());
         let due = valid.map(|entry| {
-            let (at, due) = entry.due();
+            let (at, due) = entry.next_event();
             (at, due, entry.bid)
         });
         due.min()
@@ -282,7 +282,7 @@ impl Node {
 
     /// Records that the home agent has asked the node to renew a binding.
     pub fn set_asked(&mut self, bid: Option<u16>) {
-        if let Ok(at) = self.place(bid)
+        if let Ok(at) = self.position_of(bid)
             && let Some(entry) = self.bindings.as_mut_slice().get_mut(at)
         {
             entry.is_asked = true;
@@ -295,7 +295,7 @@ impl Node {
     }
 
     /// Changes the rare state of the node; creates it before, and removes it if it is empty after the change.
-    fn change_rest(&mut self, change: impl FnOnce(&mut RareState)) {
+    fn change_rare_state(&mut self, change: impl FnOnce(&mut RareState)) {
         if let Some(rest) = &mut self.rare_state {
             change(rest);
             self.rare_state.take_if(|rest| rest.is_empty());
@@ -303,32 +303,32 @@ impl Node {
     }
 
     /// Returns the former paths from which packets are still accepted, oldest first.
-    pub fn former(&self) -> &[FormerPath] {
-        self.rare_state.as_ref().map_or(&[], |rest| &rest.former)
+    pub fn former_paths(&self) -> &[FormerPath] {
+        self.rare_state.as_ref().map_or(&[], |rest| &rest.former_paths)
     }
 
     /// Accepts packets from this former path until the end of its grace period.
-    pub fn retire(&mut self, path: FormerPath) {
-        let former = &mut self.rare_state.get_or_insert_default().former;
+    pub fn add_former_path(&mut self, path: FormerPath) {
+        let former = &mut self.rare_state.get_or_insert_default().former_paths;
         former.retain(|old| (old.agent, old.care_of_address) != (path.agent, path.care_of_address));
-        if former.len() >= MAX_FORMER {
+        if former.len() >= MAX_FORMER_PATHS {
             former.remove(0);
         }
         former.push(path);
     }
 
     /// Records that a care-of address that the node has left counts as tested until `until`.
-    pub fn remember_tested(&mut self, now: Time, care_of_address: Endpoint, until: Time) {
+    pub fn record_tested_address(&mut self, now: Time, care_of_address: Endpoint, until: Time) {
         let left = &mut self.rare_state.get_or_insert_default().tested_addresses;
         left.retain(|(address, until)| *address != care_of_address && *until > now);
-        if left.len() >= MAX_TESTED {
+        if left.len() >= MAX_TESTED_ADDRESSES {
             left.remove(0);
         }
         left.push((care_of_address, until));
     }
 
     /// Returns whether a care-of address that the node has left still counts as tested.
-    pub fn was_tested(&self, now: Time, care_of_address: Endpoint) -> bool {
+    pub fn was_address_tested(&self, now: Time, care_of_address: Endpoint) -> bool {
         let left = self.rare_state.as_ref().map_or(&[][..], |rest| &rest.tested_addresses);
         left.iter().any(|(address, until)| *address == care_of_address && *until > now)
     }
@@ -337,7 +337,7 @@ impl Node {
     pub fn set_tested(&mut self, home_agent: Ipv6Addr, ends: (Endpoint, Endpoint)) -> bool {
         let mut found = false;
         for entry in self.bindings.as_mut_slice() {
-            if entry.is_valid() && entry.ends(home_agent) == ends {
+            if entry.is_valid() && entry.tunnel_ends(home_agent) == ends {
                 entry.care_of_tested = true;
                 found = true;
             }
@@ -346,15 +346,15 @@ impl Node {
     }
 
     /// Removes the former paths for which `keep` returns false. Returns whether it removed any.
-    pub fn keep_former(&mut self, keep: impl FnMut(&FormerPath) -> bool) -> bool {
-        let before = self.former().len();
-        self.change_rest(|rest| rest.former.retain(keep));
-        self.former().len() != before
+    pub fn retain_former_paths(&mut self, keep: impl FnMut(&FormerPath) -> bool) -> bool {
+        let before = self.former_paths().len();
+        self.change_rare_state(|rest| rest.former_paths.retain(keep));
+        self.former_paths().len() != before
     }
 
     /// Returns the earliest end of a former path's grace period; `None` without a former path.
     pub fn end_of_grace(&self) -> Option<Time> {
-        self.former().iter().map(|path| path.until).min()
+        self.former_paths().iter().map(|path| path.until).min()
     }
 
     /// Returns the flow bindings, ordered by priority.
@@ -365,14 +365,14 @@ impl Node {
     /// Replaces the flow bindings.
     pub fn set_flows(&mut self, flows: Vec<FlowBinding>) {
         if flows.is_empty() {
-            self.change_rest(|rest| rest.flows = flows);
+            self.change_rare_state(|rest| rest.flows = flows);
         } else {
             self.rare_state.get_or_insert_default().flows = flows;
         }
     }
 
     /// Returns the replay protection state.
-    pub fn replay(&self) -> Replay {
+    pub fn replay_state(&self) -> Replay {
         Replay {
             sequence: self.accepted_sequence,
             timestamp: self.has_timestamp.then_some(self.accepted_timestamp),
@@ -381,8 +381,8 @@ impl Node {
 
     /// Returns how many sequence numbers the node has used under a key. `other_key` is the fingerprint of the
     /// key; `None` is the first key of the config.
-    pub fn numbers(&self, other_key: Option<u64>) -> u32 {
-        let Some(key) = other_key else { return self.numbers };
+    pub fn used_sequence_numbers(&self, other_key: Option<u64>) -> u32 {
+        let Some(key) = other_key else { return self.used_sequence_numbers };
         let others = self.rare_state.as_ref().map_or(&[][..], |rest| &rest.other_keys);
         others.iter().find(|other| other.key == key).map_or(0, |other| other.numbers)
     }
@@ -391,9 +391,13 @@ impl Node {
     /// of the key; `None` is the first key of the config. All keys of a node share one sequence of numbers.
     pub fn count_number(&mut self, other_key: Option<u64>, sequence: u16) {
         let last = self.accepted_sequence;
-        let passed = |numbers: u32| if numbers == 0 { 0 } else { count(numbers, last, sequence) };
-        self.numbers =
-            if other_key.is_none() { count(self.numbers, last, sequence) } else { passed(self.numbers) };
+        let passed =
+            |numbers: u32| if numbers == 0 { 0 } else { count_used_numbers(numbers, last, sequence) };
+        self.used_sequence_numbers = if other_key.is_none() {
+            count_used_numbers(self.used_sequence_numbers, last, sequence)
+        } else {
+            passed(self.used_sequence_numbers)
+        };
         if let Some(rest) = &mut self.rare_state {
             for other in &mut rest.other_keys {
                 other.numbers = passed(other.numbers);
@@ -411,22 +415,22 @@ impl Node {
     }
 
     /// Returns the used sequence numbers of all keys but the first in the config.
-    pub fn other_keys(&self) -> &[KeyNumbers] {
+    pub fn other_key_numbers(&self) -> &[KeyNumbers] {
         self.rare_state.as_ref().map_or(&[], |rest| &rest.other_keys)
     }
 
-    /// Sets the counts of used sequence numbers, see [`Self::numbers`].
+    /// Sets the counts of used sequence numbers, see [`Self::used_sequence_numbers`].
     pub fn set_numbers(&mut self, numbers: u32, mut other_keys: Vec<KeyNumbers>) {
-        self.numbers = numbers;
+        self.used_sequence_numbers = numbers;
         other_keys.drain(..other_keys.len().saturating_sub(MAX_OTHER_KEYS));
         if other_keys.is_empty() {
-            self.change_rest(|rest| rest.other_keys = other_keys);
+            self.change_rare_state(|rest| rest.other_keys = other_keys);
         } else {
             self.rare_state.get_or_insert_default().other_keys = other_keys;
         }
     }
 
-    /// Sets the replay protection state, see [`Self::replay`].
+    /// Sets the replay protection state, see [`Self::replay_state`].
     pub fn set_replay(&mut self, replay: Replay) {
         self.accepted_sequence = replay.sequence;
         self.has_timestamp = replay.timestamp.is_some();
@@ -446,7 +450,7 @@ mod tests {
             bid: None,
             priority: 0,
             care_of_address: care_of_address.parse().expect("an end"),
-            care_of_address_age: CareOfAddressAge::begun(Time::ZERO),
+            care_of_address_age: CareOfAddressAge::beginning_now(Time::ZERO),
             agent: AGENT.into(),
             mobile_router: true,
             link_local: false,
@@ -459,7 +463,7 @@ mod tests {
         }
     }
 
-    fn words(binding: &Binding) -> String {
+    fn describe_binding(binding: &Binding) -> String {
         format!("{binding:?}")
     }
 
@@ -477,7 +481,7 @@ mod tests {
             }
             node.insert(AGENT, &binding);
             assert!(node.bindings.is_inline() && node.rare_state.is_none());
-            assert!(!matches!(node.entries()[0].ends, TunnelEnds::Other(_)), "{care_of_address}");
+            assert!(!matches!(node.entries()[0].tunnel_ends, TunnelEnds::Other(_)), "{care_of_address}");
         }
     }
 
@@ -498,8 +502,8 @@ mod tests {
                 node.sequence = Some(binding.sequence);
                 let entry = node.entry(Some(3)).expect("inserted");
                 assert_eq!(
-                    words(&node.binding(AGENT, binding.home_address, entry)),
-                    words(&binding),
+                    describe_binding(&node.to_binding(AGENT, binding.home_address, entry)),
+                    describe_binding(&binding),
                     "{ends:?}"
                 );
             }
@@ -534,18 +538,18 @@ mod tests {
             ..binding("2001:db8:f1::10")
         };
         node.insert(AGENT, &at(1, 50, BindingState::Testing));
-        assert_eq!(node.due(), None);
+        assert_eq!(node.next_event(), None);
         node.insert(AGENT, &at(2, 100, BindingState::Valid));
         node.insert(AGENT, &at(3, 99, BindingState::Valid));
-        assert_eq!(node.due(), Some((Time::from_secs(94), DueEvent::RefreshRequest, Some(3))));
+        assert_eq!(node.next_event(), Some((Time::from_secs(94), DueEvent::RefreshRequest, Some(3))));
         node.set_asked(Some(3));
-        assert_eq!(node.due(), Some((Time::from_secs(95), DueEvent::RefreshRequest, Some(2))));
+        assert_eq!(node.next_event(), Some((Time::from_secs(95), DueEvent::RefreshRequest, Some(2))));
         node.set_asked(Some(2));
-        assert_eq!(node.due(), Some((Time::from_secs(99), DueEvent::Expiry, Some(3))));
+        assert_eq!(node.next_event(), Some((Time::from_secs(99), DueEvent::Expiry, Some(3))));
         let short = Binding { lifetime: Duration::from_secs(4), ..at(4, 98, BindingState::Valid) };
         node.insert(AGENT, &short);
         assert_eq!(
-            node.due(),
+            node.next_event(),
             Some((Time::from_secs(98), DueEvent::Expiry, Some(4))),
             "nobody is asked for so little"
         );
@@ -560,14 +564,19 @@ mod tests {
             until: Time::from_secs(until),
             care_of_tested: true,
         };
-        node.retire(path("2001:db8::1", 2));
-        node.retire(path("2001:db8::2", 1));
-        assert_eq!((node.former().len(), node.end_of_grace()), (2, Some(Time::from_secs(1))));
-        assert!(!node.is_empty() && !node.keep_former(|_| true));
-        assert!(node.keep_former(|path| path.until > Time::from_secs(1)) && node.rare_state.is_some());
-        assert!(node.keep_former(|_| false) && node.rare_state.is_none() && node.is_empty());
+        node.add_former_path(path("2001:db8::1", 2));
+        node.add_former_path(path("2001:db8::2", 1));
+        assert_eq!((node.former_paths().len(), node.end_of_grace()), (2, Some(Time::from_secs(1))));
+        assert!(!node.is_empty() && !node.retain_former_paths(|_| true));
+        assert!(
+            node.retain_former_paths(|path| path.until > Time::from_secs(1)) && node.rare_state.is_some()
+        );
+        assert!(node.retain_former_paths(|_| false) && node.rare_state.is_none() && node.is_empty());
         let replay = Replay { sequence: None, timestamp: Some(0) };
         node.set_replay(replay);
-        assert!(!node.is_empty() && node.replay().timestamp == Some(0), "replays are held off for ever");
+        assert!(
+            !node.is_empty() && node.replay_state().timestamp == Some(0),
+            "replays are held off for ever"
+        );
     }
 }

@@ -13,10 +13,10 @@
 use carnet_base::{Time, WallTime};
 use carnet_wire::mobility::{Builder, ControlPacket, MobilityOption};
 
-use super::answers::encapsulated;
+use super::answers::encapsulated_output;
 use super::request::Request;
 use super::{Binding, HomeAgentConfig};
-use crate::security::NOTICE_WINDOW;
+use crate::security::NOTICE_TIMESTAMP_WINDOW;
 use crate::sequence::is_later;
 use crate::{HOP_LIMIT, Output};
 
@@ -24,26 +24,26 @@ use crate::{HOP_LIMIT, Output};
 #[derive(Debug, Default)]
 pub(super) struct Notices {
     /// Timestamp of the last unsolicited message to any node.
-    pub(super) last: Option<u64>,
+    pub(super) last_timestamp: Option<u64>,
     /// Monotonic time and time of day of the last Binding Update.
-    pub(super) clock: Option<(Time, WallTime)>,
+    pub(super) last_update_times: Option<(Time, WallTime)>,
 }
 
 impl Notices {
     /// Returns the time of sending for an authenticated message, as an NTP timestamp that is greater than all
     /// earlier ones. After the operator has set the clock back, it may be smaller: nodes learn the present
     /// time from acknowledgements ([`Self::time_for_node`]).
-    fn time(&mut self, wall: WallTime) -> u64 {
-        let time = match self.last {
+    fn next_timestamp(&mut self, wall: WallTime) -> u64 {
+        let time = match self.last_timestamp {
             Some(last)
                 if !is_later(wall.to_ntp(), last)
-                    && WallTime::from_ntp(last, wall).distance(wall) <= NOTICE_WINDOW / 2 =>
+                    && WallTime::from_ntp(last, wall).distance(wall) <= NOTICE_TIMESTAMP_WINDOW / 2 =>
             {
                 last.wrapping_add(1)
             }
             _ => wall.to_ntp(),
         };
-        self.last = Some(time);
+        self.last_timestamp = Some(time);
         time
     }
 
@@ -57,13 +57,13 @@ impl Notices {
     ) -> Option<u64> {
         let node = config.node(request.home_address)?;
         node.authentication.association_of(request.spi)?;
-        let (then, wall) = self.clock?;
+        let (then, wall) = self.last_update_times?;
         Some((wall + now.saturating_since(then)).to_ntp())
     }
 
     /// Returns a message to the node over a binding. Authenticates the message if the node has a key. During
     /// a change of keys the node has the key of the `spi` that it used last, but perhaps not yet the new one.
-    pub(super) fn notice(
+    pub(super) fn build_notice(
         &mut self,
         wall: WallTime,
         config: &HomeAgentConfig,
@@ -72,7 +72,7 @@ impl Notices {
         builder: Builder,
     ) -> Output {
         let home_address = binding.home_address;
-        let time = MobilityOption::MessageIdentifier(self.time(wall));
+        let time = MobilityOption::MessageIdentifier(self.next_timestamp(wall));
         let node = config.node(home_address);
         let mut mobility_header = match node.and_then(|node| node.authentication.association_of(spi)) {
             Some(association) => {
@@ -83,18 +83,18 @@ impl Notices {
             }
             None => builder.finish(),
         };
-        packet(config, binding, &mut mobility_header)
+        build_packet(config, binding, &mut mobility_header)
     }
 }
 
 /// Returns a Binding Refresh Request, which asks the node to renew a binding that is about to end (RFC 6275
 /// 9.5.5).
 pub(super) fn refresh_request(config: &HomeAgentConfig, binding: &Binding) -> Output {
-    packet(config, binding, &mut Builder::binding_refresh_request().finish())
+    build_packet(config, binding, &mut Builder::binding_refresh_request().finish())
 }
 
 /// Returns a message to the node over a binding.
-fn packet(config: &HomeAgentConfig, binding: &Binding, mobility_header: &mut [u8]) -> Output {
+fn build_packet(config: &HomeAgentConfig, binding: &Binding, mobility_header: &mut [u8]) -> Output {
     let home_address = binding.home_address;
     let care_of_address = binding.care_of_address.ipv6();
     let packet = ControlPacket {
@@ -106,5 +106,5 @@ fn packet(config: &HomeAgentConfig, binding: &Binding, mobility_header: &mut [u8
         routing_home_address: care_of_address.map(|_| home_address),
         mobility_header,
     };
-    encapsulated(Some(binding.ends()), packet.emit())
+    encapsulated_output(Some(binding.tunnel_ends()), packet.emit())
 }

@@ -26,13 +26,13 @@ pub(super) struct PrefixTable {
     /// entries is free, so that searches are short. The bits of an entry that a place does not need hold bits
     /// of the hash. A different hash shows that the address differs, so the search need not read the address
     /// from memory.
-    index: Box<[u32]>,
+    place_index: Box<[u32]>,
     /// Mask of the bits of an index entry that hold the place of a node.
-    places: u32,
+    place_mask: u32,
     hasher: RandomState,
     /// Prefixes by length, the longest first. Each prefix has the place of its owner; a valid config has one
     /// owner for each prefix.
-    prefixes: Box<[(u8, PrefixesOfLength)]>,
+    prefixes_by_length: Box<[(u8, PrefixesOfLength)]>,
 }
 
 /// Prefixes of one length, sorted, with the places of their owners.
@@ -40,7 +40,7 @@ type PrefixesOfLength = Box<[(Ipv6Addr, u32)]>;
 
 impl PrefixTable {
     /// Builds the table of these nodes, which are sorted by home address.
-    pub fn of(nodes: &[AuthorizedNode]) -> PrefixTable {
+    pub fn from_nodes(nodes: &[AuthorizedNode]) -> PrefixTable {
         // The key is 128 minus the prefix length, so that the map has the longest prefixes first.
         let mut of_lengths: BTreeMap<u8, Vec<(Ipv6Addr, u32)>> = BTreeMap::new();
         for (place, node) in (0..NO_NODE).zip(nodes) {
@@ -56,19 +56,19 @@ impl PrefixTable {
         });
         let mut owners = PrefixTable {
             home_addresses: nodes.iter().map(|node| node.home_address).collect(),
-            index: vec![NO_NODE; nodes.len() + nodes.len() / 2 + 1].into(),
+            place_index: vec![NO_NODE; nodes.len() + nodes.len() / 2 + 1].into(),
             // The mask covers one number more than there are nodes, so that no place equals `NO_NODE`.
-            places: u32::try_from(nodes.len())
+            place_mask: u32::try_from(nodes.len())
                 .unwrap_or(NO_NODE)
                 .checked_ilog2()
                 .map_or(0, |bits| NO_NODE >> (31 - bits)),
-            prefixes: prefixes.collect(),
+            prefixes_by_length: prefixes.collect(),
             hasher: RandomState::default(),
         };
         for (place, node) in (0..NO_NODE).zip(nodes) {
-            let (at, _) = owners.look_for(node.home_address);
-            let tag = owners.tag(owners.hash(node.home_address));
-            if let Some(free) = owners.index.get_mut(at) {
+            let (at, _) = owners.find_slot(node.home_address);
+            let tag = owners.hash_tag(owners.hash(node.home_address));
+            if let Some(free) = owners.place_index.get_mut(at) {
                 *free = tag | place;
             }
         }
@@ -80,32 +80,32 @@ impl PrefixTable {
     }
 
     /// Returns the hash bits that an index entry holds beside a place.
-    fn tag(&self, hash: u64) -> u32 {
-        hash as u32 & !self.places
+    fn hash_tag(&self, hash: u64) -> u32 {
+        hash as u32 & !self.place_mask
     }
 
     /// Returns the index and the value of the entry for an address, or of the free entry at which the search
     /// ends.
-    fn look_for(&self, address: Ipv6Addr) -> (usize, u32) {
+    fn find_slot(&self, address: Ipv6Addr) -> (usize, u32) {
         let hash = self.hash(address);
         // The product maps the hash evenly to the length of the index, without a division.
-        let mut at = ((u128::from(hash) * self.index.len() as u128) >> 64) as usize;
+        let mut at = ((u128::from(hash) * self.place_index.len() as u128) >> 64) as usize;
         loop {
-            let there = self.index.get(at).copied().unwrap_or(NO_NODE);
-            let place = there & self.places;
+            let there = self.place_index.get(at).copied().unwrap_or(NO_NODE);
+            let place = there & self.place_mask;
             if there == NO_NODE {
                 return (at, NO_NODE);
             }
-            if there & !self.places == self.tag(hash) && self.home_address(place) == Some(address) {
+            if there & !self.place_mask == self.hash_tag(hash) && self.home_address(place) == Some(address) {
                 return (at, place);
             }
-            at = if at + 1 < self.index.len() { at + 1 } else { 0 };
+            at = if at + 1 < self.place_index.len() { at + 1 } else { 0 };
         }
     }
 
     /// Returns the place of the node with this home address; `None` if no node has it.
-    pub fn place(&self, address: Ipv6Addr) -> Option<usize> {
-        let (_, place) = self.look_for(address);
+    pub fn place_of_node(&self, address: Ipv6Addr) -> Option<usize> {
+        let (_, place) = self.find_slot(address);
         (place != NO_NODE).then_some(place as usize)
     }
 
@@ -121,12 +121,12 @@ impl PrefixTable {
 
     /// Returns whether a node has this home address.
     pub fn is_home_address(&self, address: Ipv6Addr) -> bool {
-        self.place(address).is_some()
+        self.place_of_node(address).is_some()
     }
 
     /// Returns the home addresses of the nodes that own a prefix with this address; the longest prefix first.
     pub fn of_prefixes_around(&self, address: Ipv6Addr) -> impl Iterator<Item = Ipv6Addr> {
-        self.prefixes.iter().flat_map(move |(length, of_length)| {
+        self.prefixes_by_length.iter().flat_map(move |(length, of_length)| {
             let network = Ipv6Net::new(address, *length).ok().map(|prefix| prefix.network().to_bits());
             let of_network = move |network: u128| {
                 let first = of_length.partition_point(|(known, _)| known.to_bits() < network);
@@ -158,7 +158,7 @@ mod tests {
     fn prefix_owner_lookup_uses_longest_prefix() {
         let node =
             |home_address: &str, prefixes: &[&str]| node(home_address.parse().expect("address"), prefixes);
-        let owners = PrefixTable::of(&[
+        let owners = PrefixTable::from_nodes(&[
             node("2001:db8::1", &["2001:db8:a::/48"]),
             node("2001:db8::2", &["2001:db8:a:1::/64", "2001:db8:b::/64"]),
             node("2001:db8::3", &[]),
@@ -180,10 +180,14 @@ mod tests {
         for count in [0, 1, 2, 3, 4, 255, 256, 1000] {
             let nodes: Vec<AuthorizedNode> =
                 (0..count).map(|number| node(Ipv6Addr::from_bits(number * 3), &[])).collect();
-            let owners = PrefixTable::of(&nodes);
+            let owners = PrefixTable::from_nodes(&nodes);
             for number in 0..3 * count + 3 {
                 let expected = (number % 3 == 0 && number < 3 * count).then_some((number / 3) as usize);
-                assert_eq!(owners.place(Ipv6Addr::from_bits(number)), expected, "{number} of {count}");
+                assert_eq!(
+                    owners.place_of_node(Ipv6Addr::from_bits(number)),
+                    expected,
+                    "{number} of {count}"
+                );
             }
             assert_eq!(owners.len(), nodes.len());
         }

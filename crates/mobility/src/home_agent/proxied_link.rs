@@ -20,14 +20,14 @@ use super::{BindingCache, HomeAgentConfig, HomeLink, NeighborMessage, ProxyNd};
 use crate::MobilityDrop;
 
 /// Limit of answers to multicast solicitations: 512 at once, then one each 2 ms.
-const BURST: u32 = 512;
-const INTERVAL: Duration = Duration::from_millis(2);
+const ANSWER_BURST: u32 = 512;
+const ANSWER_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The link on which the home agent answers.
 #[derive(Debug)]
 pub(super) struct ProxiedLink {
     link: HomeLink,
-    answers: RateLimiter,
+    answer_limit: RateLimiter,
     /// Number of solicitations that the home agent has answered.
     answered: u64,
     /// Number of solicitations without an answer because of the limit.
@@ -55,7 +55,7 @@ impl ProxiedLink {
     pub(super) fn new(interface: String, config: &HomeAgentConfig) -> ProxiedLink {
         ProxiedLink {
             link: HomeLink::new(interface, Some(config.address)),
-            answers: RateLimiter::new(BURST, INTERVAL),
+            answer_limit: RateLimiter::new(ANSWER_BURST, ANSWER_INTERVAL),
             answered: 0,
             refused: 0,
         }
@@ -87,7 +87,7 @@ impl ProxiedLink {
         interface: &Interface,
     ) -> Option<LinkMessage> {
         let has_come_up = self.link.handle_interface(interface);
-        has_come_up.then(|| self.link.announcement(config.address, true)).flatten()
+        has_come_up.then(|| self.link.build_announcement(config.address, true)).flatten()
     }
 
     pub(super) fn handle_gone(&mut self) {
@@ -105,18 +105,20 @@ impl ProxiedLink {
         (config, cache, proxy_nd): (&HomeAgentConfig, &BindingCache, &ProxyNd),
         message: &LinkMessage,
     ) -> Result<Option<LinkMessage>, MobilityDrop> {
-        let NeighborMessage::Solicitation { target, source, peer } = HomeLink::read(message)? else {
+        let NeighborMessage::Solicitation { target, source, peer } =
+            HomeLink::read_neighbor_message(message)?
+        else {
             return Ok(None);
         };
-        let Some(router) = proxy_nd.proxied(config, cache, target) else { return Ok(None) };
-        if message.destination.is_multicast() && !self.answers.allow(now) {
+        let Some(router) = proxy_nd.proxied_router_flag(config, cache, target) else { return Ok(None) };
+        if message.destination.is_multicast() && !self.answer_limit.allow(now) {
             self.refused = self.refused.saturating_add(1);
             return Err(MobilityDrop::RateLimited);
         }
         // RFC 4861 7.2.8: an answer of a proxy has no Override flag, so a node that really has the address
         // wins. A random delay is necessary only with several proxies on the link.
         let override_ = target == config.address;
-        let answer = self.link.answer(target, router, override_, source, peer);
+        let answer = self.link.build_answer(target, router, override_, source, peer);
         self.answered = self.answered.saturating_add(u64::from(answer.is_some()));
         Ok(answer)
     }

@@ -25,10 +25,10 @@ const RETRANS_TIMER: Duration = Duration::from_secs(1);
 pub(super) struct ProxyNd {
     pub(super) home_link: Option<HomeLink>,
     /// The home agents' anycast addresses at which this home agent answers.
-    pub(super) anycast: Vec<Ipv6Addr>,
+    pub(super) anycast_addresses: Vec<Ipv6Addr>,
     /// Number of unsolicited Neighbor Advertisements still to be sent, by target.
-    pub(super) announcements: BTreeMap<Ipv6Addr, u8>,
-    pub(super) conflict_warnings: RateLimiter,
+    pub(super) pending_announcements: BTreeMap<Ipv6Addr, u8>,
+    pub(super) conflict_warning_limit: RateLimiter,
 }
 
 impl ProxyNd {
@@ -36,15 +36,15 @@ impl ProxyNd {
         let home_link = config.home_link.clone();
         ProxyNd {
             home_link: home_link.map(|name| HomeLink::new(name, Some(config.address))),
-            anycast: discovery::anycast_addresses(config),
-            announcements: BTreeMap::new(),
-            conflict_warnings: RateLimiter::new(1, Duration::from_secs(60)),
+            anycast_addresses: discovery::anycast_addresses(config),
+            pending_announcements: BTreeMap::new(),
+            conflict_warning_limit: RateLimiter::new(1, Duration::from_secs(60)),
         }
     }
 
     /// Returns whether the home agent answers solicitations for an address on the home link, and the Router
     /// flag of its answer; `None` if it does not answer.
-    pub(super) fn defended(
+    pub(super) fn is_defended(
         &self,
         config: &HomeAgentConfig,
         cache: &BindingCache,
@@ -66,7 +66,7 @@ impl ProxyNd {
 
     /// Returns the Router flag of the home agent's answer to a solicitation on a link that is not the home
     /// link; `None` if it does not answer.
-    pub(super) fn proxied(
+    pub(super) fn proxied_router_flag(
         &self,
         config: &HomeAgentConfig,
         cache: &BindingCache,
@@ -76,9 +76,10 @@ impl ProxyNd {
         router.or_else(|| is_in_bound_network(cache, target).then_some(false))
     }
 
-    /// Returns for how many single addresses [`Self::proxied`] holds, and for how many mobile networks.
+    /// Returns for how many single addresses [`Self::proxied_router_flag`] holds, and for how many mobile
+    /// networks.
     pub(super) fn proxied_numbers(&self, cache: &BindingCache) -> (u64, u64) {
-        let (mut addresses, mut prefixes) = (1 + self.anycast.len() as u64, 0);
+        let (mut addresses, mut prefixes) = (1 + self.anycast_addresses.len() as u64, 0);
         let mut last = None;
         // The bindings of one home address follow each other.
         for binding in
@@ -94,16 +95,16 @@ impl ProxyNd {
     /// Returns the Router flag for an address of the home agent itself, or for a bound home address; `None`
     /// for other addresses.
     fn own_or_bound(&self, config: &HomeAgentConfig, cache: &BindingCache, target: Ipv6Addr) -> Option<bool> {
-        if target == config.address || self.anycast.contains(&target) {
+        if target == config.address || self.anycast_addresses.contains(&target) {
             return Some(true);
         }
-        cache.valid(target).map(|binding| binding.mobile_router)
+        cache.best_valid_binding(target).map(|binding| binding.mobile_router)
     }
 
     /// Starts to advertise on the home link that `target` has the home agent's link-layer address.
-    pub(super) fn announce(&mut self, context: Context<'_>, target: Ipv6Addr) {
+    pub(super) fn announce_address(&mut self, context: Context<'_>, target: Ipv6Addr) {
         if self.home_link.is_some() {
-            self.announcements.insert(target, MAX_NEIGHBOR_ADVERTISEMENT);
+            self.pending_announcements.insert(target, MAX_NEIGHBOR_ADVERTISEMENT);
             self.announce_once(context, target);
         }
     }
@@ -111,16 +112,16 @@ impl ProxyNd {
     /// Sends the next unsolicited Neighbor Advertisement for an address.
     pub(super) fn announce_once(&mut self, context: Context<'_>, target: Ipv6Addr) {
         let Context { now, config, cache, timers, outputs } = context;
-        let router = self.defended(config, cache, target);
-        let left = self.announcements.remove(&target).map_or(0, |left| left.saturating_sub(1));
+        let router = self.is_defended(config, cache, target);
+        let left = self.pending_announcements.remove(&target).map_or(0, |left| left.saturating_sub(1));
         let (Some(router), Some(link)) = (router, &self.home_link) else { return };
         if left > 0 {
-            self.announcements.insert(target, left);
+            self.pending_announcements.insert(target, left);
             timers.set(Timer::Announce(target), now + RETRANS_TIMER);
         }
-        let link_local = cache.valid(target).and_then(|binding| binding.link_local_address());
+        let link_local = cache.best_valid_binding(target).and_then(|binding| binding.link_local_address());
         for address in [Some(target), link_local].into_iter().flatten() {
-            outputs.extend(link.announcement(address, router).map(Output::Link));
+            outputs.extend(link.build_announcement(address, router).map(Output::Link));
         }
     }
 }
@@ -140,5 +141,5 @@ fn is_in_bound_network(cache: &BindingCache, target: Ipv6Addr) -> bool {
         cache.is_bound(home_address)
             && cache.prefixes(home_address).iter().any(|prefix| prefix.contains(&target))
     };
-    cache.owners().of_prefixes_around(target).any(around)
+    cache.prefix_table().of_prefixes_around(target).any(around)
 }

@@ -31,8 +31,8 @@ const NO_PREFIX: MobilityOption<'static> =
 pub(super) struct Identifier {
     pub bid: u16,
     /// H flag: a binding to the home link.
-    pub home: bool,
-    pub priority: u8,
+    pub is_home_binding: bool,
+    pub bid_priority: u8,
     pub care_of_address: Option<IpAddr>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Identifier {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FlowRequest {
     pub fid: u16,
-    pub priority: u16,
+    pub fid_priority: u16,
     pub sub_options: Vec<u8>,
 }
 
@@ -58,12 +58,12 @@ pub(super) struct Request {
     /// IPv6 source, to which the acknowledgement goes.
     pub source: Ipv6Addr,
     /// Tunnel ends of the home agent and of the node, if the update came inside IPv4 or UDP.
-    pub outer: Option<(Endpoint, Endpoint)>,
+    pub tunnel_ends: Option<(Endpoint, Endpoint)>,
     /// The home address.
     pub home_address: Ipv6Addr,
     /// Whether the update has a Home Address option, so that the acknowledgement needs a routing header.
-    pub away: bool,
-    pub alternate: Option<Ipv6Addr>,
+    pub has_home_address_option: bool,
+    pub alternate_care_of_address: Option<Ipv6Addr>,
     /// Address of the IPv4 Care-of Address option.
     pub ipv4_care_of_address: Option<Ipv4Addr>,
     /// Binding Identifier options in their order.
@@ -75,7 +75,7 @@ pub(super) struct Request {
     pub mobile_router: bool,
     pub link_local: bool,
     pub force_udp: bool,
-    pub overwrite: bool,
+    pub replaces_all_bindings: bool,
     pub lifetime: Duration,
     /// Mobile Network Prefix options as received; host bits may be set.
     pub prefixes: Vec<(Ipv6Addr, u8)>,
@@ -83,10 +83,10 @@ pub(super) struct Request {
     pub timestamp: Option<u64>,
     /// SPI of the MN-HA authentication option.
     pub spi: Option<u32>,
-    pub nonce_indices: bool,
-    pub flows: Vec<FlowRequest>,
+    pub has_nonce_indices: bool,
+    pub flow_requests: Vec<FlowRequest>,
     /// Flow Identifiers of the flows that stay unchanged.
-    pub summary: Vec<u16>,
+    pub unchanged_flow_ids: Vec<u16>,
     pub flow_actions: Vec<FlowActionOption>,
     pub ipv4_homes: Vec<Ipv4Home>,
 }
@@ -96,10 +96,10 @@ impl Request {
     pub fn parse(message: &MobilityMessage<'_>, update: &BindingUpdate<'_>) -> Result<Request, MobilityDrop> {
         let mut request = Request {
             source: message.source,
-            outer: message.outer,
+            tunnel_ends: message.tunnel_ends,
             home_address: message.home_address.unwrap_or(message.source),
-            away: message.home_address.is_some(),
-            alternate: None,
+            has_home_address_option: message.home_address.is_some(),
+            alternate_care_of_address: None,
             ipv4_care_of_address: None,
             identifiers: Vec::new(),
             malformed_identifier: false,
@@ -108,24 +108,24 @@ impl Request {
             mobile_router: update.flags.mobile_router,
             link_local: update.flags.link_local,
             force_udp: update.flags.force_udp,
-            overwrite: update.flags.overwrite,
+            replaces_all_bindings: update.flags.overwrite,
             lifetime: lifetime_from_units(update.lifetime),
             prefixes: Vec::new(),
             timestamp: None,
             spi: None,
-            nonce_indices: false,
-            flows: Vec::new(),
-            summary: Vec::new(),
+            has_nonce_indices: false,
+            flow_requests: Vec::new(),
+            unchanged_flow_ids: Vec::new(),
             flow_actions: Vec::new(),
             ipv4_homes: Vec::new(),
         };
         for (kind, option) in update.options.iter_with_types() {
             match option {
-                Ok(option) => request.take(option),
+                Ok(option) => request.take_option(option),
                 // RFC 3963 6.6: an invalid prefix length makes the prefix invalid, but not the message
                 // malformed.
                 Err(Error::Value { .. }) if kind == option_type::MOBILE_NETWORK_PREFIX => {
-                    request.take(NO_PREFIX);
+                    request.take_option(NO_PREFIX);
                 }
                 Err(_) if kind == option_type::BINDING_IDENTIFIER => request.malformed_identifier = true,
                 // A flow option that is too short for its identifier cannot be answered, so it is ignored.
@@ -136,15 +136,15 @@ impl Request {
         if !is_unicast_routable(request.home_address) || !is_unicast_routable(request.source) {
             return Err(MobilityDrop::HomeAddress);
         }
-        if request.alternate.is_some_and(|address| !is_unicast_routable(address)) {
+        if request.alternate_care_of_address.is_some_and(|address| !is_unicast_routable(address)) {
             return Err(MobilityDrop::CareOfAddress);
         }
         Ok(request)
     }
 
-    fn take(&mut self, option: MobilityOption<'_>) {
+    fn take_option(&mut self, option: MobilityOption<'_>) {
         match option {
-            MobilityOption::AlternateCareOfAddress(address) => self.alternate = Some(address),
+            MobilityOption::AlternateCareOfAddress(address) => self.alternate_care_of_address = Some(address),
             MobilityOption::MobileNetworkPrefix { prefix, prefix_length } => {
                 self.prefixes.push((prefix, prefix_length));
             }
@@ -153,19 +153,28 @@ impl Request {
             MobilityOption::Ipv4CareOfAddress(address) => self.ipv4_care_of_address = Some(address),
             MobilityOption::BindingIdentifier { bid, home, priority, care_of_address, .. } => {
                 if self.identifiers.len() < MAX_IDENTIFIERS {
-                    self.identifiers.push(Identifier { bid, home, priority, care_of_address });
+                    self.identifiers.push(Identifier {
+                        bid,
+                        is_home_binding: home,
+                        bid_priority: priority,
+                        care_of_address,
+                    });
                 } else {
                     self.malformed_identifier = true;
                 }
             }
             MobilityOption::FlowIdentification { fid, priority, sub_options, .. }
-                if self.flows.len() < MAX_FLOW_OPTIONS =>
+                if self.flow_requests.len() < MAX_FLOW_OPTIONS =>
             {
-                self.flows.push(FlowRequest { fid, priority, sub_options: sub_options.to_vec() });
+                self.flow_requests.push(FlowRequest {
+                    fid,
+                    fid_priority: priority,
+                    sub_options: sub_options.to_vec(),
+                });
             }
             MobilityOption::FlowSummary(fids) => {
-                let room = MAX_SUMMARY.saturating_sub(self.summary.len());
-                self.summary.extend(fids.iter().take(room));
+                let room = MAX_SUMMARY.saturating_sub(self.unchanged_flow_ids.len());
+                self.unchanged_flow_ids.extend(fids.iter().take(room));
             }
             MobilityOption::Ipv4HomeAddress { prefix_length, prefix, address }
                 if self.ipv4_homes.len() < MAX_IPV4_HOMES =>
@@ -173,7 +182,7 @@ impl Request {
                 self.ipv4_homes.push(Ipv4Home { prefix_length, prefix, address });
             }
             MobilityOption::Unknown { option_type: option_type::NONCE_INDICES, .. } => {
-                self.nonce_indices = true;
+                self.has_nonce_indices = true;
             }
             option => {
                 if let Some(Ok(action)) = FlowActionOption::read(&option)
@@ -192,7 +201,7 @@ impl Request {
 
     /// Returns the care-of address of a Binding Update without Binding Identifier that came by IPv6.
     pub fn plain_care_of_address(&self) -> Ipv6Addr {
-        self.alternate.unwrap_or(self.source)
+        self.alternate_care_of_address.unwrap_or(self.source)
     }
 
     /// Returns whether the update came inside IPv4 or UDP but has the form of an update by IPv6. Only an
@@ -200,12 +209,13 @@ impl Request {
     /// the home address as source and no Home Address option (RFC 5555 4.4.2). No Alternate Care-of Address
     /// option of it names an IPv6 address.
     pub fn is_out_of_place(&self) -> bool {
-        self.outer.is_some() && (self.alternate.is_some() || self.away)
+        self.tunnel_ends.is_some()
+            && (self.alternate_care_of_address.is_some() || self.has_home_address_option)
     }
 
     /// Returns whether the update came inside IPv4 or UDP and names the IPv4 address that it came from.
     pub fn names_outer_address(&self) -> bool {
-        let Some(address) = self.outer.and_then(|(_, node)| node.ipv4()) else { return true };
+        let Some(address) = self.tunnel_ends.and_then(|(_, node)| node.ipv4()) else { return true };
         let of_binding = |it: &Identifier| it.care_of_address == Some(IpAddr::V4(address));
         self.ipv4_care_of_address == Some(address) || self.identifiers.iter().any(of_binding)
     }
@@ -215,10 +225,10 @@ impl Request {
     /// option in an update by IPv6 does not count, because such an update registers no IPv4 address. If it
     /// counted, the MAC would not cover the IPv6 source, and an attacker could send the message from any IPv6
     /// address.
-    pub fn signed_address(&self) -> Ipv6Addr {
+    pub fn authenticated_address(&self) -> Ipv6Addr {
         let named = self.identifiers.iter().find_map(|identifier| identifier.care_of_address);
-        let ipv4 = self.ipv4_care_of_address.filter(|_| self.outer.is_some());
-        match named.or(self.alternate.map(IpAddr::V6)).or(ipv4.map(IpAddr::V4)) {
+        let ipv4 = self.ipv4_care_of_address.filter(|_| self.tunnel_ends.is_some());
+        match named.or(self.alternate_care_of_address.map(IpAddr::V6)).or(ipv4.map(IpAddr::V4)) {
             Some(IpAddr::V6(address)) => address,
             Some(IpAddr::V4(address)) => address.to_ipv6_mapped(),
             None => self.source,
@@ -228,12 +238,12 @@ impl Request {
     /// Returns whether the options of the message name every care-of address.
     pub fn names_care_of_address(&self) -> bool {
         let each = self.identifiers.iter().all(|it| it.care_of_address.is_some());
-        self.alternate.is_some() || !self.identifiers.is_empty() && each
+        self.alternate_care_of_address.is_some() || !self.identifiers.is_empty() && each
     }
 
     /// Returns the source of the update, for messages to the operator.
-    pub fn came_from(&self) -> Endpoint {
-        match self.outer {
+    pub fn sender_endpoint(&self) -> Endpoint {
+        match self.tunnel_ends {
             Some((_, node)) => node,
             None if self.identifiers.is_empty() => self.plain_care_of_address().into(),
             None => self.source.into(),
@@ -242,11 +252,11 @@ impl Request {
 
     /// Returns whether the source of the update fits the care-of address that the MAC covers.
     pub fn comes_from_signed_address(&self) -> bool {
-        match self.outer {
+        match self.tunnel_ends {
             Some((_, node)) => {
-                node.ipv4().map(|address| address.to_ipv6_mapped()) == Some(self.signed_address())
+                node.ipv4().map(|address| address.to_ipv6_mapped()) == Some(self.authenticated_address())
             }
-            None => self.source == self.signed_address(),
+            None => self.source == self.authenticated_address(),
         }
     }
 
@@ -256,7 +266,7 @@ impl Request {
     pub fn is_deregistration(&self) -> bool {
         self.lifetime.is_zero()
             || !self.is_multiple()
-                && self.outer.is_none()
+                && self.tunnel_ends.is_none()
                 && self.plain_care_of_address() == self.home_address
     }
 }

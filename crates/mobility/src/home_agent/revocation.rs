@@ -26,17 +26,17 @@ use crate::{Event, MobilityDrop, MobilityMessage, Output};
 const INITIAL_DELAY: Duration = Duration::from_secs(1);
 /// Number of indications: the first and two repetitions. The default of RFC 5846 11 is one repetition
 /// (`BRIMaxRetriesNumber`).
-const ATTEMPTS: u32 = 3;
+const MAX_INDICATIONS: u32 = 3;
 
 /// A running revocation.
 #[derive(Debug)]
 pub(super) struct Revocation {
     sequence: u16,
     /// Binding Identifiers to be revoked; empty for all bindings.
-    bids: Vec<u16>,
-    sent: u32,
+    revoked_bids: Vec<u16>,
+    sent_indications: u32,
     /// Time of the first indication, by the monotonic clock and by the time of day.
-    began: (Time, WallTime),
+    began_at: (Time, WallTime),
 }
 
 impl HomeAgent {
@@ -60,43 +60,48 @@ impl HomeAgent {
             return Err(format!("{home_address} has no binding with the identifier {bid}"));
         }
         // If a revocation of this node is running, the new one also covers its bindings.
-        let bids = match self.revocations.get(&home_address) {
-            Some(before) if before.bids.is_empty() || bids.is_empty() => Vec::new(),
+        let bids = match self.running_revocations.get(&home_address) {
+            Some(before) if before.revoked_bids.is_empty() || bids.is_empty() => Vec::new(),
             Some(before) => {
-                let all: BTreeSet<u16> = before.bids.iter().chain(bids).copied().collect();
+                let all: BTreeSet<u16> = before.revoked_bids.iter().chain(bids).copied().collect();
                 all.into_iter().collect()
             }
             None => bids.to_vec(),
         };
         let sequence = self.rng.u16();
-        let revocation = Revocation { sequence, bids, sent: 0, began: (now, wall) };
-        self.revocations.insert(home_address, Box::new(revocation));
-        self.revoke(now, home_address);
+        let revocation =
+            Revocation { sequence, revoked_bids: bids, sent_indications: 0, began_at: (now, wall) };
+        self.running_revocations.insert(home_address, Box::new(revocation));
+        self.send_next_indication(now, home_address);
         Ok(())
     }
 
     /// Returns whether the home agent is revoking bindings of this node.
     pub(super) fn is_revoking(&self, home_address: Ipv6Addr) -> bool {
-        self.revocations.contains_key(&home_address)
+        self.running_revocations.contains_key(&home_address)
     }
 
     /// Sends the next indication. After the last one, ends the bindings without an acknowledgement.
-    pub(super) fn revoke(&mut self, now: Time, home_address: Ipv6Addr) {
-        let Some(revocation) = self.revocations.get_mut(&home_address) else { return };
-        revocation.sent += 1;
+    pub(super) fn send_next_indication(&mut self, now: Time, home_address: Ipv6Addr) {
+        let Some(revocation) = self.running_revocations.get_mut(&home_address) else { return };
+        revocation.sent_indications += 1;
         // Each indication uses another binding of the node, because the path of one may have failed.
-        let bindings: Vec<_> = self.cache.of(home_address).collect();
-        let turn = (revocation.sent as usize - 1) % bindings.len().max(1);
+        let bindings: Vec<_> = self.cache.bindings_of(home_address).collect();
+        let turn = (revocation.sent_indications as usize - 1) % bindings.len().max(1);
         let binding = bindings.get(turn).cloned();
-        let Some(binding) = binding.filter(|_| revocation.sent <= ATTEMPTS) else {
-            return self.revoked(now, home_address, "the operator revoked it; the node did not acknowledge");
+        let Some(binding) = binding.filter(|_| revocation.sent_indications <= MAX_INDICATIONS) else {
+            return self.end_revoked_bindings(
+                now,
+                home_address,
+                "the operator revoked it; the node did not acknowledge",
+            );
         };
-        let delay = (INITIAL_DELAY * 2_u32.pow(revocation.sent - 1)).min(INITIAL_DELAY * 2);
-        let (began, wall) = revocation.began;
+        let delay = (INITIAL_DELAY * 2_u32.pow(revocation.sent_indications - 1)).min(INITIAL_DELAY * 2);
+        let (began, wall) = revocation.began_at;
         let kind = RevocationKind::Indication { trigger: trigger::ADMINISTRATIVE };
         let flags = RevocationFlags::default();
         let mut builder = Builder::binding_revocation(kind, revocation.sequence, flags);
-        for &bid in &revocation.bids {
+        for &bid in &revocation.revoked_bids {
             builder = builder.option(&MobilityOption::BindingIdentifier {
                 bid,
                 status: 0,
@@ -106,7 +111,7 @@ impl HomeAgent {
             });
         }
         self.timers.set(Timer::Revoke(home_address), now + delay);
-        self.notify(wall + now.saturating_since(began), &binding, builder);
+        self.send_notice(wall + now.saturating_since(began), &binding, builder);
     }
 
     /// Handles a Binding Revocation message.
@@ -123,12 +128,12 @@ impl HomeAgent {
         let home_address = message.pseudo_source();
         // RFC 5846 6.2.2: an acknowledgement without an outstanding revocation is "silently discard"ed.
         // The home agent does so before it verifies the MAC.
-        let asked = self.revocations.get(&home_address).ok_or(MobilityDrop::Unexpected)?;
+        let asked = self.running_revocations.get(&home_address).ok_or(MobilityDrop::Unexpected)?;
         if asked.sequence != revocation.sequence {
             return Err(MobilityDrop::Unexpected);
         }
         if let Some(node) = self.config.node(home_address) {
-            node.authentication.admit(message.protected, message.session)?;
+            node.authentication.check_ipsec_protection(message.is_ipsec_protected, message.session)?;
             node.authentication.verify(octets, message.source, home_address)?;
         }
         let reason = match status {
@@ -136,29 +141,29 @@ impl HomeAgent {
             // The home agent ends the bindings even if the node objects.
             other => format!("the operator revoked it; the node answered with status {other}"),
         };
-        self.revoked(now, home_address, &reason);
+        self.end_revoked_bindings(now, home_address, &reason);
         Ok(())
     }
 
     /// Ends the revoked bindings.
-    fn revoked(&mut self, now: Time, home_address: Ipv6Addr, reason: &str) {
+    fn end_revoked_bindings(&mut self, now: Time, home_address: Ipv6Addr, reason: &str) {
         self.timers.stop(Timer::Revoke(home_address));
-        let Some(revocation) = self.revocations.remove(&home_address) else { return };
-        let bids = revocation.bids;
+        let Some(revocation) = self.running_revocations.remove(&home_address) else { return };
+        let bids = revocation.revoked_bids;
         let ending: Vec<Option<u16>> = self
             .cache
             .bids(home_address)
             .filter(|bid| bids.is_empty() || bid.is_some_and(|bid| bids.contains(&bid)))
             .collect();
         for bid in &ending {
-            self.end(now, home_address, *bid);
+            self.end_binding(now, home_address, *bid);
         }
         if self.left_without_bindings(now, home_address)
-            && let Some(node) = self.cache.node(home_address)
+            && let Some(node) = self.cache.node_mut(home_address)
         {
             // After a revocation, unlike after a de-registration, the home agent drops packets that are
             // still on their way.
-            node.keep_former(|_| false);
+            node.retain_former_paths(|_| false);
             self.timers.stop(Timer::Grace(home_address));
         }
         self.outputs.push_back(Output::Forwarding(home_address));

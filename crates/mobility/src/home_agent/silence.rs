@@ -2,8 +2,8 @@
 //!
 //! An unauthenticated source gets no answer (RFC 4285 5, RFC 6275 10.3.1). But an operator who sets up a
 //! router needs to find a mistake in its config. An attacker can send very many such messages. So the log has
-//! at most one line per home address and reason within [`REPEAT_INTERVAL`], and at most [`BURST`] lines in a
-//! row.
+//! at most one line per home address and reason within [`REPEAT_INTERVAL`], and at most [`LOG_BURST`] lines
+//! in a row.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -18,42 +18,46 @@ use crate::{Event, MobilityDrop, Output};
 
 /// Minimum time between two log lines about the same home address and reason.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(600);
-/// Maximum number of log lines in a row. [`INTERVAL`] is the long-term interval between lines.
-const BURST: u32 = 5;
-const INTERVAL: Duration = Duration::from_secs(30);
+/// Maximum number of log lines in a row. [`LOG_INTERVAL`] is the long-term interval between lines.
+const LOG_BURST: u32 = 5;
+const LOG_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum number of log lines that the home agent remembers.
-const MAX_ENTRIES: usize = 32;
+const MAX_LOGGED_LINES: usize = 32;
 
 /// Log lines of the last [`REPEAT_INTERVAL`].
 #[derive(Debug)]
 pub(super) struct UnansweredUpdateLog {
-    logged: VecDeque<(Ipv6Addr, MobilityDrop, Time)>,
+    logged_lines: VecDeque<(Ipv6Addr, MobilityDrop, Time)>,
     limiter: RateLimiter,
 }
 
 impl Default for UnansweredUpdateLog {
     fn default() -> Self {
-        UnansweredUpdateLog { logged: VecDeque::new(), limiter: RateLimiter::new(BURST, INTERVAL) }
+        UnansweredUpdateLog {
+            logged_lines: VecDeque::new(),
+            limiter: RateLimiter::new(LOG_BURST, LOG_INTERVAL),
+        }
     }
 }
 
 impl UnansweredUpdateLog {
-    pub fn allows(&mut self, now: Time, home_address: Ipv6Addr, reason: MobilityDrop) -> bool {
-        self.logged.retain(|(_, _, at)| now.saturating_since(*at) < REPEAT_INTERVAL);
-        let known = self.logged.iter().any(|(address, why, _)| (*address, *why) == (home_address, reason));
+    pub fn allows_line(&mut self, now: Time, home_address: Ipv6Addr, reason: MobilityDrop) -> bool {
+        self.logged_lines.retain(|(_, _, at)| now.saturating_since(*at) < REPEAT_INTERVAL);
+        let known =
+            self.logged_lines.iter().any(|(address, why, _)| (*address, *why) == (home_address, reason));
         if known || !self.limiter.allow(now) {
             return false;
         }
-        if self.logged.len() == MAX_ENTRIES {
-            self.logged.pop_front();
+        if self.logged_lines.len() == MAX_LOGGED_LINES {
+            self.logged_lines.pop_front();
         }
-        self.logged.push_back((home_address, reason, now));
+        self.logged_lines.push_back((home_address, reason, now));
         true
     }
 
     /// Returns the log line about a Binding Update without an answer, or with one that its sender cannot
     /// understand. Returns `None` if the reason is a fault of a program, or if the limit is reached.
-    pub(super) fn warning(
+    pub(super) fn unanswered_update_warning(
         &mut self,
         now: Time,
         config: &HomeAgentConfig,
@@ -93,8 +97,8 @@ impl UnansweredUpdateLog {
             // The other reasons are faults of a program, not of a config; only counters show them.
             _ => return None,
         };
-        self.allows(now, home_address, reason).then(|| {
-            let from = request.came_from();
+        self.allows_line(now, home_address, reason).then(|| {
+            let from = request.sender_endpoint();
             let message = format!(
                 "the home agent does not answer a Binding Update of {home_address} from {from}: {why}"
             );

@@ -15,10 +15,10 @@ use super::care_of_address::is_acceptable;
 use super::care_of_test::TESTED_LIFETIME;
 use super::drain::RELAY_LIFETIME;
 use super::replay_state::{KeyNumbers, Replay};
-use super::update_checks::shared;
+use super::update_checks::shared_prefixes;
 use super::{HomeAgent, MAX_FLOWS, Relay, RemovedNode, Timer};
 use crate::flow::FlowBinding;
-use crate::sequence::count;
+use crate::sequence::count_used_numbers;
 use crate::{OLD_PATH_GRACE, Output, is_newer};
 
 /// Maximum distance from the last signed sequence number to a later number that was accepted without a key.
@@ -168,7 +168,8 @@ impl HomeAgent {
     /// Returns the state of one node that must survive a restart; `None` if the node has no such state.
     pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
         let Some(node) = self.config.node(home_address) else {
-            let RemovedNode { replay, keys } = self.removed_nodes.get(&home_address)?;
+            let RemovedNode { replay_state: replay, key_numbers: keys } =
+                self.removed_nodes.get(&home_address)?;
             return Some(StoredBinding {
                 signed_sequence: replay.sequence,
                 timestamp: replay.timestamp,
@@ -176,11 +177,11 @@ impl HomeAgent {
                 ..StoredBinding::of(home_address)
             });
         };
-        let has_key = node.authentication.association().is_some();
-        let replay = self.cache.replay(home_address);
+        let has_key = node.authentication.signing_association().is_some();
+        let replay = self.cache.replay_state(home_address);
         let mut registrations: Vec<StoredRegistration> = self
             .cache
-            .all(home_address)
+            .all_bindings_of(home_address)
             .filter(|binding| binding.is_valid())
             .map(|binding| self.store(now, wall, &binding))
             .collect();
@@ -191,7 +192,7 @@ impl HomeAgent {
         }
         // The former paths of a node without bindings end within seconds, so they are not stored.
         let bound = !registrations.is_empty();
-        let former = self.cache.former(home_address).iter().filter(|_| bound);
+        let former = self.cache.former_paths(home_address).iter().filter(|_| bound);
         let signed = replay.sequence.filter(|_| has_key);
         let sequence = signed.or(self.cache.sequence(home_address).filter(|_| bound));
         let spi = self.spi(home_address).filter(|_| replay.sequence.is_some());
@@ -215,7 +216,7 @@ impl HomeAgent {
                 .collect(),
             flows: self.cache.flows(home_address).to_vec(),
             relay_until: self
-                .relayed_for(now, home_address)
+                .remaining_relay_time(now, home_address)
                 .filter(|_| relay.is_some())
                 .map(|left| wall + left),
             relay,
@@ -228,17 +229,17 @@ impl HomeAgent {
         let authentication = &self.config.node(home_address)?.authentication;
         match authentication.associations() {
             [one] => Some(one.spi),
-            _ => self.spis.get(&home_address).copied(),
+            _ => self.last_spi_by_node.get(&home_address).copied(),
         }
     }
 
     /// Returns the number of sequence numbers that a node has used under each key.
     fn keys(&self, home_address: Ipv6Addr) -> Vec<KeyNumbers> {
         let Some(node) = self.config.node(home_address) else { return Vec::new() };
-        let numbers = self.cache.numbers(home_address, &node.authentication, None);
-        let first = node.authentication.association().filter(|_| numbers > 0);
+        let numbers = self.cache.used_sequence_numbers(home_address, &node.authentication, None);
+        let first = node.authentication.signing_association().filter(|_| numbers > 0);
         let first = first.map(|first| KeyNumbers { key: first.fingerprint(), numbers });
-        first.into_iter().chain(self.cache.other_keys(home_address).iter().copied()).collect()
+        first.into_iter().chain(self.cache.other_key_numbers(home_address).iter().copied()).collect()
     }
 
     fn store(&self, now: Time, wall: WallTime, binding: &Binding) -> StoredRegistration {
@@ -247,7 +248,7 @@ impl HomeAgent {
             bid: binding.bid,
             priority: binding.priority,
             care_of_address: binding.care_of_address,
-            since: binding.care_of_address_age.length(now).map(|length| wall - length),
+            since: binding.care_of_address_age.age_at(now).map(|length| wall - length),
             agent: Some(binding.agent).filter(|agent| *agent != self.config.address),
             mobile_router: binding.mobile_router,
             link_local: binding.link_local,
@@ -275,13 +276,14 @@ impl HomeAgent {
             let mut keys = entry.keys;
             let Some(node) = self.config.node(home_address) else {
                 if is_signed {
-                    self.removed_nodes.insert(home_address, RemovedNode { replay, keys });
+                    self.removed_nodes
+                        .insert(home_address, RemovedNode { replay_state: replay, key_numbers: keys });
                 }
                 continue;
             };
             let own = node.prefixes.clone();
             let has_test = node.care_of_test;
-            let has_key = node.authentication.association().is_some();
+            let has_key = node.authentication.signing_association().is_some();
             if has_key {
                 // RFC 6275 9.5.1: the next number must be newer than the number of the binding, even if that
                 // number was unsigned. But an attacker may have sent the unsigned number, so it may lead the
@@ -292,13 +294,15 @@ impl HomeAgent {
                 if let Some(sequence) = replay.sequence {
                     // Count unsigned numbers too, because they use up the key's sequence numbers in the same
                     // way.
-                    keys.iter_mut().for_each(|key| key.numbers = count(key.numbers, signed, sequence));
+                    keys.iter_mut()
+                        .for_each(|key| key.numbers = count_used_numbers(key.numbers, signed, sequence));
                 }
                 if let Some(spi) = entry.spi.filter(|_| node.authentication.has_several()) {
-                    self.spis.insert(home_address, spi);
+                    self.last_spi_by_node.insert(home_address, spi);
                 }
             }
-            let first = node.authentication.association().map(|association| association.fingerprint());
+            let first =
+                node.authentication.signing_association().map(|association| association.fingerprint());
             if (has_key || is_signed)
                 && let Some(node) = self.cache.node_or_new(home_address)
             {
@@ -312,7 +316,7 @@ impl HomeAgent {
             if let Some(relay) = entry.relay.filter(|relay| self.is_peer(relay.to.into()) && allowed(relay)) {
                 let remaining = entry.relay_until.map_or(RELAY_LIFETIME, |until| left(until, RELAY_LIFETIME));
                 if !remaining.is_zero() {
-                    self.send_after(home_address, relay, now + remaining);
+                    self.begin_relay(home_address, relay, now + remaining);
                     self.outputs.push_back(Output::Forwarding(home_address));
                 }
             }
@@ -349,14 +353,14 @@ impl HomeAgent {
                     care_of_address: registration.care_of_address,
                     // A date in the future shows that the operator has set the clock back, so the age is
                     // unknown.
-                    care_of_address_age: CareOfAddressAge::lasting(
+                    care_of_address_age: CareOfAddressAge::with_length(
                         now,
                         registration.since.filter(|since| *since <= wall).map(|it| it.distance(wall)),
                     ),
                     agent,
                     mobile_router: registration.mobile_router,
                     link_local: registration.link_local,
-                    prefixes: shared(&own, prefixes),
+                    prefixes: shared_prefixes(&own, prefixes),
                     sequence: entry.sequence.unwrap_or(0),
                     lifetime,
                     expires: now + remaining,
@@ -368,7 +372,7 @@ impl HomeAgent {
                     self.timers.set(Timer::CareOfTest(home_address, binding.bid), now);
                 }
             }
-            let Some(node) = self.cache.node(home_address).filter(|node| !node.is_unbound()) else {
+            let Some(node) = self.cache.node_mut(home_address).filter(|node| !node.is_unbound()) else {
                 continue;
             };
             for path in former {
@@ -377,11 +381,11 @@ impl HomeAgent {
                 let tested_until = path.until + TESTED_LIFETIME.saturating_sub(OLD_PATH_GRACE);
                 let tested_for = left(tested_until, TESTED_LIFETIME);
                 if has_test && !path.untested && !tested_for.is_zero() {
-                    node.remember_tested(now, path.care_of_address, now + tested_for);
+                    node.record_tested_address(now, path.care_of_address, now + tested_for);
                 }
                 let until = now + left(path.until, OLD_PATH_GRACE);
                 if until > now {
-                    node.retire(FormerPath {
+                    node.add_former_path(FormerPath {
                         agent: path.agent,
                         care_of_address: path.care_of_address,
                         until,
@@ -394,7 +398,7 @@ impl HomeAgent {
                 self.timers.set(Timer::Grace(home_address), until);
             }
             self.outputs.push_back(Output::Forwarding(home_address));
-            self.announce(now, home_address);
+            self.announce_address(now, home_address);
         }
     }
 }

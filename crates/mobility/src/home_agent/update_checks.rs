@@ -1,8 +1,8 @@
 //! Validates a Binding Update and returns a verdict.
 //!
-//! [`judge`] applies the tests of RFC 6275 9.5.1 and 10.3.1, RFC 3963 6.2, RFC 4285 and RFC 5648 6.2 in this
-//! order. It changes no state. It refuses prefixes and addresses that are not in the config. It does not
-//! answer an update of an unknown home address.
+//! [`judge_request`] applies the tests of RFC 6275 9.5.1 and 10.3.1, RFC 3963 6.2, RFC 4285 and RFC 5648 6.2
+//! in this order. It changes no state. It refuses prefixes and addresses that are not in the config. It does
+//! not answer an update of an unknown home address.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use super::ipv4_homes::{self, Ipv4Answer};
 use super::replay_state::Replay;
 use super::request::Request;
 use super::{AuthorizedNode, HomeAgentConfig, identifiers};
-use crate::security::DEFAULT_WINDOW;
-use crate::sequence::{MAX_NUMBERS, count, is_later};
+use crate::security::DEFAULT_TIMESTAMP_WINDOW;
+use crate::sequence::{MAX_USED_NUMBERS, count_used_numbers, is_later};
 use crate::{MobilityDrop, ReplayProtection, is_newer, is_unicast_routable};
 
 /// Maximum number of prefixes in one Binding Update. A router has only a few.
@@ -31,19 +31,19 @@ const MAX_PREFIXES: usize = 32;
 pub(super) struct Registration {
     pub bindings: Vec<NewBinding>,
     /// Whether the registration ends all other bindings of the node.
-    pub replaces_all: bool,
+    pub replaces_all_bindings: bool,
     pub prefixes: Arc<[Ipv6Net]>,
     pub lifetime: Duration,
     pub status: Status,
     /// Status field of each Binding Identifier option.
     pub statuses: Vec<u8>,
     /// NAT Detection option of the answer.
-    pub nat_detection: Option<MobilityOption<'static>>,
+    pub nat_detection_option: Option<MobilityOption<'static>>,
     /// Answers to the IPv4 Home Address options.
-    pub ipv4_homes: Vec<Ipv4Answer>,
+    pub ipv4_answers: Vec<Ipv4Answer>,
 }
 
-/// Verdict on a [`Request`].
+/// Verdict on a [`PeerRequest`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The home agent sends no answer.
@@ -71,7 +71,7 @@ pub(super) enum Verdict {
 }
 
 /// Validates a request of a node that is in the config. `message` is the Mobility Header as received.
-pub(super) fn judge(
+pub(super) fn judge_request(
     config: &HomeAgentConfig,
     node: &AuthorizedNode,
     replay: &Replay,
@@ -89,8 +89,8 @@ pub(super) fn judge(
     };
 
     // RFC 4285 5.1.1: a node with a security association must use it.
-    if let Some(association) = node.authentication.association() {
-        match node.authentication.verify(message, request.signed_address(), request.home_address) {
+    if let Some(association) = node.authentication.signing_association() {
+        match node.authentication.verify(message, request.authenticated_address(), request.home_address) {
             Ok(()) => {}
             Err(reason @ MobilityDrop::AuthenticationFailed) => {
                 return reject(Status::AUTHENTICATION_FAILED, reason);
@@ -98,11 +98,11 @@ pub(super) fn judge(
             Err(reason) => return Verdict::Ignore(reason),
         }
         // RFC 6275 15.3: sequence numbers detect a replay only within 2^15 numbers.
-        let numbers = cache.numbers(request.home_address, &node.authentication, request.spi);
+        let numbers = cache.used_sequence_numbers(request.home_address, &node.authentication, request.spi);
         let window = match association.replay {
             ReplayProtection::Timestamp { window } => Some(window),
             ReplayProtection::Sequence => {
-                is_used_up(numbers, replay.sequence, request.sequence).then_some(DEFAULT_WINDOW)
+                is_used_up(numbers, replay.sequence, request.sequence).then_some(DEFAULT_TIMESTAMP_WINDOW)
             }
         };
         if let Some(window) = window
@@ -122,7 +122,7 @@ pub(super) fn judge(
     // ended. So a replay has no effect. Without a key it accepts "any Sequence Number value" after the
     // binding has ended. All bindings of a node share the number (RFC 5648 4.1).
     let known = cache.sequence(request.home_address);
-    let last = match node.authentication.association() {
+    let last = match node.authentication.signing_association() {
         Some(_) => replay.sequence.or(known),
         None => known,
     };
@@ -150,7 +150,7 @@ pub(super) fn judge(
             Verdict::Ignore(MobilityDrop::NotHomeRegistration)
         };
     }
-    if request.nonce_indices {
+    if request.has_nonce_indices {
         return Verdict::Ignore(MobilityDrop::NonceIndices);
     }
     if request.is_multiple()
@@ -163,14 +163,14 @@ pub(super) fn judge(
         // agent.
         return Verdict::Ignore(MobilityDrop::CareOfAddress);
     }
-    if request.is_out_of_place() || request.alternate == Some(config.address) {
+    if request.is_out_of_place() || request.alternate_care_of_address == Some(config.address) {
         return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
     if request.is_deregistration() {
         return judge_deregistration(cache, request)
             .unwrap_or_else(|status| reject(status, MobilityDrop::Refused));
     }
-    if !request.away && request.outer.is_none() {
+    if !request.has_home_address_option && request.tunnel_ends.is_none() {
         // RFC 6275 10.3.1: "A Home Address destination option MUST be present". Inside IPv4 the packet's own
         // source is the home address (RFC 5555 4.2).
         return reject(Status::UNSPECIFIED, MobilityDrop::Refused);
@@ -181,12 +181,12 @@ pub(super) fn judge(
     if !node.nat && !request.names_outer_address() && !renews_outer_address(cache, request) {
         return reject(Status::INVALID_CARE_OF_ADDRESS, MobilityDrop::CareOfAddress);
     }
-    let (ipv4_prefixes, ipv4_homes) = ipv4_homes::judge(node, request);
+    let (ipv4_prefixes, ipv4_homes) = ipv4_homes::judge_ipv4_homes(node, request);
     let prefixes = if request.mobile_router {
         judge_prefixes(config, node, request, ipv4_prefixes)
     } else {
         // A mobile node has no mobile network, but it may have an IPv4 home address.
-        Ok(shared(&node.prefixes, ipv4_prefixes))
+        Ok(shared_prefixes(&node.prefixes, ipv4_prefixes))
     };
     let lifetime = request.lifetime.min(config.max_lifetime);
     if request.is_multiple() {
@@ -195,16 +195,16 @@ pub(super) fn judge(
             Ok(prefixes) => prefixes,
             Err(status) => return reject(status, MobilityDrop::Refused),
         };
-        return match identifiers::judge(config, cache, request) {
+        return match identifiers::judge_identifiers(config, cache, request) {
             Ok(judged) => Verdict::Register(Registration {
                 bindings: judged.bindings,
-                replaces_all: request.overwrite,
+                replaces_all_bindings: request.replaces_all_bindings,
                 prefixes,
                 lifetime,
                 status: judged.status,
                 statuses: judged.statuses,
-                nat_detection: judged.nat_detection,
-                ipv4_homes,
+                nat_detection_option: judged.nat_detection,
+                ipv4_answers: ipv4_homes,
             }),
             Err((status, statuses)) => Verdict::Reject {
                 status,
@@ -215,11 +215,11 @@ pub(super) fn judge(
             },
         };
     }
-    let (ends, nat_detection) = match request.outer {
+    let (ends, nat_detection) = match request.tunnel_ends {
         Some(outer) => {
             let force_udp = request.force_udp || config.force_udp;
             let path = ipv4_path(outer, request.ipv4_care_of_address, force_udp);
-            (path.ends, path.nat_detection)
+            (path.tunnel_ends, path.nat_detection_option)
         }
         None => ((config.address.into(), request.plain_care_of_address().into()), None),
     };
@@ -228,15 +228,15 @@ pub(super) fn judge(
     }
     match prefixes {
         Ok(prefixes) => Verdict::Register(Registration {
-            bindings: vec![NewBinding { bid: None, priority: 0, ends }],
+            bindings: vec![NewBinding { bid: None, priority: 0, tunnel_ends: ends }],
             // RFC 5648 6.2: a plain Binding Update replaces all bindings with identifiers.
-            replaces_all: true,
+            replaces_all_bindings: true,
             prefixes,
             lifetime,
             status: Status::ACCEPTED,
             statuses: Vec::new(),
-            nat_detection,
-            ipv4_homes,
+            nat_detection_option: nat_detection,
+            ipv4_answers: ipv4_homes,
         }),
         Err(status) => reject(status, MobilityDrop::Refused),
     }
@@ -245,7 +245,7 @@ pub(super) fn judge(
 /// Returns whether a Binding Update without care-of addresses renews a binding whose IPv4 address is the
 /// source of the update.
 fn renews_outer_address(cache: &BindingCache, request: &Request) -> bool {
-    request.outer.is_some_and(|(_, node)| {
+    request.tunnel_ends.is_some_and(|(_, node)| {
         request.identifiers.iter().filter(|it| it.care_of_address.is_none()).any(|identifier| {
             let binding = cache.get(request.home_address, Some(identifier.bid));
             binding.is_some_and(|binding| binding.care_of_address.ipv4() == node.ipv4())
@@ -289,7 +289,7 @@ fn judge_deregistration(cache: &BindingCache, request: &Request) -> Result<Verdi
 /// than `last` is refused as old, so this function returns false for it.
 pub(super) fn is_used_up(numbers: u32, last: Option<u16>, sequence: u16) -> bool {
     let is_newer = last.is_none_or(|last| is_newer(sequence, last));
-    numbers > MAX_NUMBERS || is_newer && count(numbers, last, sequence) > MAX_NUMBERS
+    numbers > MAX_USED_NUMBERS || is_newer && count_used_numbers(numbers, last, sequence) > MAX_USED_NUMBERS
 }
 
 /// Checks that a timestamp is close to the home agent's time, and later than all accepted timestamps (RFC
@@ -338,7 +338,7 @@ fn judge_prefixes(
         return if prefixes.is_empty() {
             Err(Status::FORWARDING_SETUP_FAILED)
         } else {
-            Ok(shared(&node.prefixes, prefixes))
+            Ok(shared_prefixes(&node.prefixes, prefixes))
         };
     }
     if request.prefixes.len() > MAX_PREFIXES {
@@ -359,10 +359,10 @@ fn judge_prefixes(
     ipv6.sort();
     ipv6.dedup();
     prefixes.extend(ipv6);
-    Ok(shared(&node.prefixes, prefixes))
+    Ok(shared_prefixes(&node.prefixes, prefixes))
 }
 
 /// Returns the prefixes of a node. Uses the shared list of the config if it is equal, to save memory.
-pub(super) fn shared(own: &Arc<[Ipv6Net]>, prefixes: Vec<Ipv6Net>) -> Arc<[Ipv6Net]> {
+pub(super) fn shared_prefixes(own: &Arc<[Ipv6Net]>, prefixes: Vec<Ipv6Net>) -> Arc<[Ipv6Net]> {
     if **own == *prefixes { own.clone() } else { prefixes.into() }
 }

@@ -59,7 +59,7 @@ pub(super) struct UnboundSourceLimits {
     all_sources: RateLimiter,
     /// Time at which the limit of each entry of the table is full again. The table is empty until the home
     /// agent needs it.
-    full_at: Vec<Time>,
+    full_again_at: Vec<Time>,
     hasher: FixedState,
 }
 
@@ -70,7 +70,7 @@ impl UnboundSourceLimits {
         UnboundSourceLimits {
             below_threshold: RateLimiter::new(UNLIMITED_RATE, Duration::from_secs(1) / UNLIMITED_RATE),
             all_sources: RateLimiter::new(MAX_RATE, Duration::from_secs(1) / MAX_RATE),
-            full_at: Vec::new(),
+            full_again_at: Vec::new(),
             hasher: FixedState::with_seed(secret),
         }
     }
@@ -81,14 +81,14 @@ impl UnboundSourceLimits {
         if self.below_threshold.allow(now) {
             return true;
         }
-        if self.full_at.is_empty() {
-            self.full_at = vec![Time::ZERO; SOURCE_ENTRIES];
+        if self.full_again_at.is_empty() {
+            self.full_again_at = vec![Time::ZERO; SOURCE_ENTRIES];
         }
         let bits = source.to_bits();
         let network = if source.to_ipv4_mapped().is_some() { bits } else { bits >> 64 };
         let place = self.hasher.hash_one(network) as usize % SOURCE_ENTRIES;
         let of_source = Rate { burst: SOURCE_BURST, interval: Duration::from_secs(1) / SOURCE_RATE };
-        let Some(full_at) = self.full_at.get_mut(place) else { return true };
+        let Some(full_at) = self.full_again_at.get_mut(place) else { return true };
         // Use the common limit only if the source's own limit allows the update.
         of_source.take_tokens(full_at, now, 1) && self.all_sources.allow(now)
     }
@@ -98,35 +98,35 @@ impl UnboundSourceLimits {
 #[derive(Debug, Default)]
 pub(super) struct NodeUpdateLimits {
     /// Time at which a node's limit is full again. A node without an entry has a full limit.
-    full_at: HashMap<Ipv6Addr, Time>,
-    /// Number of nodes above which [`Self::take`] searches the table the next time.
+    full_again_at: HashMap<Ipv6Addr, Time>,
+    /// Number of nodes above which [`Self::count_update`] searches the table the next time.
     next_cleanup_size: usize,
 }
 
 impl NodeUpdateLimits {
     /// Returns whether this node may send another Binding Update, without counting one.
-    pub fn has(&self, now: Time, home_address: Ipv6Addr) -> bool {
-        let mut full_at = self.full_at.get(&home_address).copied().unwrap_or(Time::ZERO);
+    pub fn has_update_left(&self, now: Time, home_address: Ipv6Addr) -> bool {
+        let mut full_at = self.full_again_at.get(&home_address).copied().unwrap_or(Time::ZERO);
         NODE_UPDATE_RATE.take_tokens(&mut full_at, now, 1)
     }
 
     /// Counts one Binding Update of this node.
-    pub fn take(&mut self, now: Time, home_address: Ipv6Addr) {
-        if self.full_at.len() > self.next_cleanup_size.max(CLEANUP_SIZE) {
-            self.full_at.retain(|_, full_at| *full_at > now);
-            self.next_cleanup_size = 2 * self.full_at.len();
-            if self.full_at.capacity() > 8 * self.full_at.len().max(CLEANUP_SIZE) {
-                self.full_at.shrink_to_fit();
+    pub fn count_update(&mut self, now: Time, home_address: Ipv6Addr) {
+        if self.full_again_at.len() > self.next_cleanup_size.max(CLEANUP_SIZE) {
+            self.full_again_at.retain(|_, full_at| *full_at > now);
+            self.next_cleanup_size = 2 * self.full_again_at.len();
+            if self.full_again_at.capacity() > 8 * self.full_again_at.len().max(CLEANUP_SIZE) {
+                self.full_again_at.shrink_to_fit();
             }
         }
-        let full_at = self.full_at.entry(home_address).or_insert(Time::ZERO);
+        let full_at = self.full_again_at.entry(home_address).or_insert(Time::ZERO);
         NODE_UPDATE_RATE.take_tokens(full_at, now, 1);
     }
 
     /// Returns the number of nodes in the table.
     #[cfg(test)]
     fn len(&self) -> usize {
-        self.full_at.len()
+        self.full_again_at.len()
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     }
 
     /// Returns how many of `count` updates are allowed if `source` sends them evenly within a second.
-    fn passed(
+    fn count_allowed_updates(
         admission: &mut UnboundSourceLimits,
         second: u64,
         count: u32,
@@ -156,9 +156,12 @@ mod tests {
     fn no_source_is_limited_below_total_rate() {
         let mut admission = UnboundSourceLimits::new(1);
         for second in 0..10 {
-            assert_eq!(passed(&mut admission, second, UNLIMITED_RATE, |_| source(1)), UNLIMITED_RATE);
+            assert_eq!(
+                count_allowed_updates(&mut admission, second, UNLIMITED_RATE, |_| source(1)),
+                UNLIMITED_RATE
+            );
         }
-        assert!(admission.full_at.is_empty(), "nothing is kept of them");
+        assert!(admission.full_again_at.is_empty(), "nothing is kept of them");
     }
 
     /// 100,000 routers behind one NAT register at the same time.
@@ -172,8 +175,8 @@ mod tests {
     #[test]
     fn each_source_has_its_share_of_updates() {
         let mut admission = UnboundSourceLimits::new(1);
-        passed(&mut admission, 0, 1_000_000, |_| source(1));
-        let of_one = passed(&mut admission, 1, 1_000_000, |_| source(1));
+        count_allowed_updates(&mut admission, 0, 1_000_000, |_| source(1));
+        let of_one = count_allowed_updates(&mut admission, 1, 1_000_000, |_| source(1));
         assert!(of_one <= UNLIMITED_RATE + SOURCE_RATE + 1, "{of_one}");
         // Updates of a source in another network are allowed meanwhile.
         let mut others = 0;
@@ -186,9 +189,9 @@ mod tests {
         }
         assert_eq!(others, 1000);
         // The common limit holds for any number of sources.
-        let of_all = passed(&mut admission, 9, 2_000_000, source);
+        let of_all = count_allowed_updates(&mut admission, 9, 2_000_000, source);
         assert!(of_all <= 2 * (UNLIMITED_RATE + MAX_RATE) + 2, "as many at once as in a second: {of_all}");
-        let of_all = passed(&mut admission, 10, 2_000_000, source);
+        let of_all = count_allowed_updates(&mut admission, 10, 2_000_000, source);
         assert!(of_all <= UNLIMITED_RATE + MAX_RATE + MAX_RATE / 1000, "{of_all}");
     }
 
@@ -196,10 +199,10 @@ mod tests {
     fn addresses_of_a_64_count_as_one_source() {
         let place = |secret, source: Ipv6Addr| {
             let mut admission = UnboundSourceLimits::new(secret);
-            while admission.full_at.is_empty() {
+            while admission.full_again_at.is_empty() {
                 admission.allow(START, source);
             }
-            admission.full_at.iter().position(|full_at| *full_at > START).expect("a place")
+            admission.full_again_at.iter().position(|full_at| *full_at > START).expect("a place")
         };
         let other = Ipv6Addr::from_bits(source(1).to_bits() + 77);
         assert_eq!(place(1, source(1)), place(1, other));
@@ -214,16 +217,16 @@ mod tests {
         let mut shares = NodeUpdateLimits::default();
         for number in 0..100_000 {
             let now = START + Duration::from_micros(100) * number;
-            assert!(shares.has(now, source(number)));
-            shares.take(now, source(number));
+            assert!(shares.has_update_left(now, source(number)));
+            shares.count_update(now, source(number));
             assert!(shares.len() <= 3 * 1250 + CLEANUP_SIZE, "{} at {number}", shares.len());
         }
         let now = START + Duration::from_secs(100);
         for number in 0..NODE_UPDATE_BURST {
-            assert!(shares.has(now, source(7)), "{number}");
-            shares.take(now, source(7));
+            assert!(shares.has_update_left(now, source(7)), "{number}");
+            shares.count_update(now, source(7));
         }
-        assert!(!shares.has(now, source(7)) && shares.has(now, source(8)));
-        assert!(shares.has(now + NODE_UPDATE_INTERVAL, source(7)));
+        assert!(!shares.has_update_left(now, source(7)) && shares.has_update_left(now, source(8)));
+        assert!(shares.has_update_left(now + NODE_UPDATE_INTERVAL, source(7)));
     }
 }

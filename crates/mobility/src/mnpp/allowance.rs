@@ -14,42 +14,49 @@ use carnet_base::{RateLimiter, Time};
 
 use super::LinkAddress;
 
-/// Burst of answers to one station. [`INTERVAL`] is the long-term interval.
-const BURST: u32 = 16;
-const INTERVAL: Duration = Duration::from_millis(100);
+/// Burst of answers to one station. [`STATION_INTERVAL`] is the long-term interval.
+const STATION_BURST: u32 = 16;
+const STATION_INTERVAL: Duration = Duration::from_millis(100);
 /// Burst of answers to all unknown stations together.
-const STRANGERS: u32 = 32;
-const STRANGERS_INTERVAL: Duration = Duration::from_millis(20);
+const UNKNOWN_STATIONS_BURST: u32 = 32;
+const UNKNOWN_STATIONS_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of limits in the table. At most [`super::MAX_PEERS`] known stations have a limit that is
 /// not full. At most 32 + 80 unknown stations have one. All unknown stations together get that many answers
 /// in 1.6 s, after which a limit is full again.
-const MOST: usize = 256;
+const MAX_STATION_LIMITS: usize = 256;
 
 /// Limit of one kind of answers.
 #[derive(Debug)]
 pub(super) struct AnswerLimit {
-    each: BTreeMap<LinkAddress, RateLimiter>,
-    strangers: RateLimiter,
+    limit_by_station: BTreeMap<LinkAddress, RateLimiter>,
+    limit_of_unknown_stations: RateLimiter,
 }
 
 impl AnswerLimit {
     pub(super) fn new() -> AnswerLimit {
-        AnswerLimit { each: BTreeMap::new(), strangers: RateLimiter::new(STRANGERS, STRANGERS_INTERVAL) }
+        AnswerLimit {
+            limit_by_station: BTreeMap::new(),
+            limit_of_unknown_stations: RateLimiter::new(UNKNOWN_STATIONS_BURST, UNKNOWN_STATIONS_INTERVAL),
+        }
     }
 
     /// Returns whether this router may answer `station` now, and counts the answer.
-    pub(super) fn allow(&mut self, now: Time, station: LinkAddress, is_known: bool) -> bool {
-        if !is_known && !self.strangers.has_token(now) {
+    pub(super) fn allow_answer(&mut self, now: Time, station: LinkAddress, is_known: bool) -> bool {
+        if !is_known && !self.limit_of_unknown_stations.has_token(now) {
             return false;
         }
-        if !self.each.contains_key(&station) && self.each.len() >= MOST {
-            self.each.retain(|_, share| !share.is_full(now));
-            if self.each.len() >= MOST {
+        if !self.limit_by_station.contains_key(&station) && self.limit_by_station.len() >= MAX_STATION_LIMITS
+        {
+            self.limit_by_station.retain(|_, share| !share.is_full(now));
+            if self.limit_by_station.len() >= MAX_STATION_LIMITS {
                 return false;
             }
         }
-        let share = self.each.entry(station).or_insert_with(|| RateLimiter::new(BURST, INTERVAL));
-        share.allow(now) && (is_known || self.strangers.allow(now))
+        let share = self
+            .limit_by_station
+            .entry(station)
+            .or_insert_with(|| RateLimiter::new(STATION_BURST, STATION_INTERVAL));
+        share.allow(now) && (is_known || self.limit_of_unknown_stations.allow(now))
     }
 }
 
@@ -65,22 +72,22 @@ mod tests {
     #[test]
     fn source_beyond_its_rate_limits_no_other_source() {
         let (mut allowance, now) = (AnswerLimit::new(), Time::from_secs(100));
-        let answered = (0..1000).filter(|_| allowance.allow(now, station(1), false)).count();
-        assert_eq!(answered, BURST as usize);
-        assert!(allowance.allow(now, station(2), false));
-        assert!(allowance.allow(now, station(3), true));
+        let answered = (0..1000).filter(|_| allowance.allow_answer(now, station(1), false)).count();
+        assert_eq!(answered, STATION_BURST as usize);
+        assert!(allowance.allow_answer(now, station(2), false));
+        assert!(allowance.allow_answer(now, station(3), true));
     }
 
     #[test]
     fn many_unknown_sources_do_not_limit_known_ones() {
         let (mut allowance, mut now) = (AnswerLimit::new(), Time::from_secs(100));
         for number in 0..100_000 {
-            allowance.allow(now, station(number), false);
+            allowance.allow_answer(now, station(number), false);
             now += Duration::from_millis(1);
             if number % 250 == 0 {
-                assert!(allowance.allow(now, station(u32::MAX), true), "{number}");
+                assert!(allowance.allow_answer(now, station(u32::MAX), true), "{number}");
             }
-            assert!(allowance.each.len() <= MOST);
+            assert!(allowance.limit_by_station.len() <= MAX_STATION_LIMITS);
         }
     }
 
@@ -88,11 +95,11 @@ mod tests {
     #[test]
     fn source_keeps_its_used_share() {
         let (mut allowance, mut now) = (AnswerLimit::new(), Time::from_secs(100));
-        while allowance.allow(now, station(0), true) {}
+        while allowance.allow_answer(now, station(0), true) {}
         let mut answered = 0;
         for number in 1..1000 {
-            allowance.allow(now, station(number), false);
-            answered += u32::from(allowance.allow(now, station(0), true));
+            allowance.allow_answer(now, station(number), false);
+            answered += u32::from(allowance.allow_answer(now, station(0), true));
             now += Duration::from_millis(1);
         }
         assert!((9..=10).contains(&answered), "{answered}");

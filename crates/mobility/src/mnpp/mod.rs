@@ -8,9 +8,9 @@
 //! * **Announcements.** A router sends a Router Advertisement to all nodes on the link. It contains a Route
 //!   Information option (RFC 4191 2.3) for each mobile network prefix. Its router lifetime is 0 and it has no
 //!   prefix of the link, so hosts do not use the router as default router. The router sends it when a
-//!   neighbour appears, at most once per second, and every [`MnppConfig::interval`] while it has neighbours.
-//!   Over GeoNetworking the announcement replaces a beacon. Without neighbours the router sends nothing. When
-//!   it stops, it sends lifetime 0.
+//!   neighbour appears, at most once per second, and every [`MnppConfig::announcement_interval`] while it has
+//!   neighbours. Over GeoNetworking the announcement replaces a beacon. Without neighbours the router sends
+//!   nothing. When it stops, it sends lifetime 0.
 //! * **Authorization**, [`Authorization::HomeAgent`]. Any station can announce any prefix. So the router
 //!   accepts a prefix only after a return routability test, as in RFC 6275 5.2.5 and in VARON (Bernardos and
 //!   others, 2007). It sends a *Prefix Test Init* through the home agents, to a random address of the prefix.
@@ -44,8 +44,8 @@
 //! station. An attacker with a sixteenth of the prefix succeeds once in 2^32 attempts. An attacker with half
 //! of it succeeds once in 256 attempts, so it succeeds sooner or later. Only a statement of the home agent
 //! would be a better proof, but no message for it exists. A proven longer prefix inside the shorter one still
-//! has the better route. So [`MnppConfig::shortest`] is 64 by default. An operator may lower it if home
-//! agents assign shorter prefixes as a whole.
+//! has the better route. So [`MnppConfig::shortest_prefix_length`] is 64 by default. An operator may lower it
+//! if home agents assign shorter prefixes as a whole.
 //!
 //! **Limits.** [`MAX_PEERS`] stations with [`MAX_CLAIMS`] prefixes each, [`MAX_PROOFS`] proofs. The router
 //! answers only stations in range. If the table is full, the router removes a station that has failed its
@@ -53,9 +53,9 @@
 //! So a flood of forged stations removes only its own entries, and each new station has time to answer. Tests
 //! have a rate limit, and the station that has waited longest is next. Answers have limits for each station
 //! and kind, see `allowance`. The router refuses a prefix that is no unicast prefix, or is shorter than
-//! [`MnppConfig::shortest`] (such as a default route). It refuses a prefix that overlaps one of its mobile
-//! network prefixes. It also refuses a prefix that contains its home address, its home agent's address or its
-//! home prefix.
+//! [`MnppConfig::shortest_prefix_length`] (such as a default route). It refuses a prefix that overlaps one of
+//! its mobile network prefixes. It also refuses a prefix that contains its home address, its home agent's
+//! address or its home prefix.
 //!
 //! Left out:
 //!
@@ -103,12 +103,12 @@ const LIFETIME_INTERVALS: u32 = 3;
 const MAX_LIFETIME: Duration = Duration::from_secs(600);
 /// Minimum time between two announcements, and maximum delay of an announcement, so that one announcement
 /// serves several reasons.
-const MIN_SPACING: Duration = Duration::from_secs(1);
-const MAX_DELAY: Duration = Duration::from_millis(100);
+const MIN_ANNOUNCEMENT_SPACING: Duration = Duration::from_secs(1);
+const MAX_ANNOUNCEMENT_DELAY: Duration = Duration::from_millis(100);
 /// Minimum time between two unknown stations that enter a full table. It is the interval of tests.
 const ADMISSION_INTERVAL: Duration = Duration::from_millis(100);
 /// Time for which a new station keeps its entry in a full table, because its answer may still arrive.
-const FIRST_ANSWER: Duration = Duration::from_secs(1);
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Minimum time between warnings about stations that announce this router's prefixes.
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -136,11 +136,11 @@ pub struct MnppConfig {
     /// Proof that the router demands before it accepts an announced prefix.
     pub authorization: Authorization,
     /// Least length of an accepted prefix.
-    pub shortest: u8,
+    pub shortest_prefix_length: u8,
     /// Hop limit of announcements; 1 reaches only neighbours.
-    pub hops: u8,
+    pub announcement_hop_limit: u8,
     /// Longest time between announcements while the router has neighbours.
-    pub interval: Duration,
+    pub announcement_interval: Duration,
 }
 
 /// Contact with another station, as GeoNetworking or the link observes it.
@@ -198,11 +198,11 @@ pub struct PrefixRoute {
     /// Link-local address of the station.
     pub link_local: Ipv6Addr,
     /// Whether packets go directly.
-    pub direct: bool,
+    pub is_direct: bool,
     /// Reason of the current state.
-    pub reason: &'static str,
+    pub state_reason: &'static str,
     /// Start of the current state.
-    pub since: Time,
+    pub state_since: Time,
     /// Smoothed round trip of the probes.
     pub rtt: Option<Duration>,
 }
@@ -211,19 +211,19 @@ pub struct PrefixRoute {
 #[derive(Debug, Clone, Default)]
 pub struct Counters {
     /// Announcements sent.
-    pub announced: u64,
+    pub sent_announcements: u64,
     /// Announcements received.
-    pub received: u64,
+    pub received_announcements: u64,
     /// Prefix tests that were started, including repetitions.
     pub tests: u64,
     /// Prefix tests of other stations that this router answered.
     pub tests_answered: u64,
     /// Probes sent.
-    pub probes: u64,
+    pub sent_probes: u64,
     /// Number of direct routes that began.
-    pub met: u64,
+    pub begun_routes: u64,
     /// Number of direct routes that ended.
-    pub parted: u64,
+    pub ended_routes: u64,
     dropped: BTreeMap<MnppDrop, u64>,
 }
 
@@ -240,25 +240,25 @@ impl Counters {
 pub struct Mnpp {
     config: MnppConfig,
     /// This station's own addresses on the link; `None` until they are known.
-    station: Option<(LinkAddress, Ipv6Addr)>,
+    own_addresses: Option<(LinkAddress, Ipv6Addr)>,
     /// Whether this router may announce its prefixes.
-    valid: bool,
+    may_announce: bool,
     /// Whether the tunnel works, through which tests are sent.
     has_tunnel: bool,
     peers: BTreeMap<LinkAddress, Peer>,
     /// End time of each proof that a station has a prefix.
-    proofs: BTreeMap<(Ipv6Net, LinkAddress), Time>,
-    announce_at: Option<Time>,
-    announced_at: Option<Time>,
+    proof_expiry: BTreeMap<(Ipv6Net, LinkAddress), Time>,
+    next_announcement_at: Option<Time>,
+    last_announcement_at: Option<Time>,
     tests: RateLimiter,
     /// Limits of answers: to tests that come from a network that their sender has announced, to other tests,
     /// and to probes.
     known_sender_answers: AnswerLimit,
     unknown_sender_answers: AnswerLimit,
-    probe_answers: AnswerLimit,
+    probe_answer_limit: AnswerLimit,
     /// Rate limit of unknown stations that get an entry in a full table.
-    admissions: RateLimiter,
-    warnings: RateLimiter,
+    admission_limit: RateLimiter,
+    warning_limit: RateLimiter,
     /// Routes at the time of the last [`Output::Routes`].
     reported_routes: BTreeMap<Ipv6Net, Ipv6Addr>,
     outputs: VecDeque<Output>,
@@ -271,19 +271,19 @@ impl Mnpp {
     pub fn new(config: MnppConfig, rng: Rng) -> Mnpp {
         Mnpp {
             config,
-            station: None,
-            valid: true,
+            own_addresses: None,
+            may_announce: true,
             has_tunnel: true,
             peers: BTreeMap::new(),
-            proofs: BTreeMap::new(),
-            announce_at: None,
-            announced_at: None,
+            proof_expiry: BTreeMap::new(),
+            next_announcement_at: None,
+            last_announcement_at: None,
             tests: RateLimiter::new(16, Duration::from_millis(100)),
             known_sender_answers: AnswerLimit::new(),
             unknown_sender_answers: AnswerLimit::new(),
-            probe_answers: AnswerLimit::new(),
-            admissions: RateLimiter::new(8, ADMISSION_INTERVAL),
-            warnings: RateLimiter::new(1, WARNING_INTERVAL),
+            probe_answer_limit: AnswerLimit::new(),
+            admission_limit: RateLimiter::new(8, ADMISSION_INTERVAL),
+            warning_limit: RateLimiter::new(1, WARNING_INTERVAL),
             reported_routes: BTreeMap::new(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -308,25 +308,25 @@ impl Mnpp {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.peers.values().map(|peer| peer.due).chain(self.announce_at).min()
+        self.peers.values().map(|peer| peer.next_check_at).chain(self.next_announcement_at).min()
     }
 
     /// Sets this station's own addresses on the link. If they have changed, all contacts with other stations
     /// start anew.
     pub fn handle_station(&mut self, link_address: LinkAddress, link_local: Ipv6Addr) {
-        if self.station.replace((link_address, link_local)).is_some_and(|old| old.0 != link_address) {
-            self.forget();
+        if self.own_addresses.replace((link_address, link_local)).is_some_and(|old| old.0 != link_address) {
+            self.forget_all_peers();
         }
     }
 
     /// Sets whether this router may announce its prefixes. It may not if the home agent has refused them.
     pub fn set_valid(&mut self, now: Time, valid: bool) {
-        if std::mem::replace(&mut self.valid, valid) != valid {
+        if std::mem::replace(&mut self.may_announce, valid) != valid {
             if valid {
-                self.announce_soon(now);
+                self.schedule_announcement(now);
             } else {
-                self.announce(now, Duration::ZERO);
-                self.announce_at = None;
+                self.send_announcement(now, Duration::ZERO);
+                self.next_announcement_at = None;
             }
         }
     }
@@ -335,52 +335,53 @@ impl Mnpp {
     /// it sends the due tests at once.
     pub fn handle_tunnel(&mut self, now: Time, is_there: bool) {
         if !std::mem::replace(&mut self.has_tunnel, is_there) && is_there {
-            self.peers.values_mut().for_each(|peer| peer.due = peer.due.min(now));
+            self.peers.values_mut().for_each(|peer| peer.next_check_at = peer.next_check_at.min(now));
         }
     }
 
     /// Handles the arrival of a station in radio range.
     pub fn handle_neighbour(&mut self, now: Time) {
-        self.announce_soon(now);
+        self.schedule_announcement(now);
     }
 
     /// Handles the timers that are due.
     pub fn handle_timeout(&mut self, now: Time, around: &dyn StationObserver) {
-        if self.announce_at.is_some_and(|at| at <= now) {
-            self.announce_at = None;
+        if self.next_announcement_at.is_some_and(|at| at <= now) {
+            self.next_announcement_at = None;
             if around.has_neighbours() {
-                self.announce(now, self.config.interval * LIFETIME_INTERVALS);
+                self.send_announcement(now, self.config.announcement_interval * LIFETIME_INTERVALS);
                 // A quarter of the interval is random, so that stations do not synchronise.
-                let least = self.config.interval.mul_f64(0.75);
-                self.announce_at = Some(now + self.rng.duration(least, self.config.interval));
+                let least = self.config.announcement_interval.mul_f64(0.75);
+                self.next_announcement_at =
+                    Some(now + self.rng.duration(least, self.config.announcement_interval));
             }
         }
-        let due = self.peers.iter().filter(|(_, peer)| peer.due <= now);
-        let mut due: Vec<_> = due.map(|(station, peer)| (peer.served, *station)).collect();
+        let due = self.peers.iter().filter(|(_, peer)| peer.next_check_at <= now);
+        let mut due: Vec<_> = due.map(|(station, peer)| (peer.last_tested_at, *station)).collect();
         due.sort();
         for (_, station) in due {
-            self.look(now, station, around);
+            self.check_station(now, station, around);
         }
     }
 
     /// Withdraws the prefixes: announces them with lifetime 0.
     pub fn handle_shutdown(&mut self, now: Time) {
-        if self.announced_at.is_some() {
-            self.announce(now, Duration::ZERO);
+        if self.last_announcement_at.is_some() {
+            self.send_announcement(now, Duration::ZERO);
         }
-        self.announce_at = None;
-        self.valid = false;
+        self.next_announcement_at = None;
+        self.may_announce = false;
     }
 
-    fn announce_soon(&mut self, now: Time) {
-        let earliest = self.announced_at.map_or(now, |last| last + MIN_SPACING).max(now);
-        let due = earliest + self.rng.duration(Duration::ZERO, MAX_DELAY);
-        self.announce_at = Some(self.announce_at.map_or(due, |planned| planned.min(due)));
+    fn schedule_announcement(&mut self, now: Time) {
+        let earliest = self.last_announcement_at.map_or(now, |last| last + MIN_ANNOUNCEMENT_SPACING).max(now);
+        let due = earliest + self.rng.duration(Duration::ZERO, MAX_ANNOUNCEMENT_DELAY);
+        self.next_announcement_at = Some(self.next_announcement_at.map_or(due, |planned| planned.min(due)));
     }
 
-    fn announce(&mut self, now: Time, lifetime: Duration) {
-        let Some((link_address, link_local)) = self.station else { return };
-        if !lifetime.is_zero() && !self.valid {
+    fn send_announcement(&mut self, now: Time, lifetime: Duration) {
+        let Some((link_address, link_local)) = self.own_addresses else { return };
+        if !lifetime.is_zero() && !self.may_announce {
             return;
         }
         let lifetime = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
@@ -398,8 +399,8 @@ impl Mnpp {
             ..nd::RouterAdvertisementRepr::default()
         });
         let packet = icmpv6::packet(link_local, nd::ALL_NODES, nd::HOP_LIMIT, message);
-        self.announced_at = Some(now);
-        self.counters.announced += 1;
+        self.last_announcement_at = Some(now);
+        self.counters.sent_announcements += 1;
         self.outputs.push_back(Output::Announce(packet));
     }
 
@@ -420,27 +421,27 @@ impl Mnpp {
         let mut any = false;
         for route in routes.by_ref().take(MAX_CLAIMS) {
             any = true;
-            if let Err(reason) = self.claim(now, from, source, &route) {
-                self.count(reason);
+            if let Err(reason) = self.handle_claim(now, from, source, &route) {
+                self.count_drop(reason);
             }
         }
         if routes.next().is_some() {
-            self.count(MnppDrop::TooMany);
+            self.count_drop(MnppDrop::TooMany);
         }
         if any {
-            self.counters.received += 1;
+            self.counters.received_announcements += 1;
             // Announce soon if this router has sent no announcement since the station appeared.
             if !self.peers.get(&from).is_some_and(|peer| peer.announcement_sent) {
                 if let Some(peer) = self.peers.get_mut(&from) {
                     peer.announcement_sent = true;
                 }
-                self.announce_soon(now);
+                self.schedule_announcement(now);
             }
-            self.look(now, from, around);
+            self.check_station(now, from, around);
         }
     }
 
-    fn claim(
+    fn handle_claim(
         &mut self,
         now: Time,
         from: LinkAddress,
@@ -448,28 +449,33 @@ impl Mnpp {
         route: &RouteInformation,
     ) -> Result<(), MnppDrop> {
         let prefix = Ipv6Net::new(route.prefix, route.prefix_length).map_err(|_| MnppDrop::BadPrefix)?;
-        self.check(now, from, prefix)?;
+        self.check_claimed_prefix(now, from, prefix)?;
         let lifetime = Duration::from_secs(route.lifetime.into()).min(MAX_LIFETIME);
         if lifetime.is_zero() {
             let claims = self.peers.get_mut(&from).into_iter().flat_map(|peer| &mut peer.announced_prefixes);
-            claims.filter(|claim| claim.prefix == prefix).for_each(|claim| claim.expires = now);
+            claims.filter(|claim| claim.prefix == prefix).for_each(|claim| claim.expires_at = now);
             return Ok(());
         }
         if !self.peers.contains_key(&from) {
-            self.make_room(now)?;
+            self.make_room_for_peer(now)?;
         }
         let peer = self.peers.entry(from).or_insert_with(|| Peer::new(now, source));
         peer.link_local = source;
-        peer.announce(now, prefix, now + lifetime)
+        peer.record_announcement(now, prefix, now + lifetime)
     }
 
     /// Refuses prefixes that belong to this router or its home agent, or that the config excludes.
-    fn check(&mut self, now: Time, from: LinkAddress, prefix: Ipv6Net) -> Result<(), MnppDrop> {
+    fn check_claimed_prefix(
+        &mut self,
+        now: Time,
+        from: LinkAddress,
+        prefix: Ipv6Net,
+    ) -> Result<(), MnppDrop> {
         let config = &self.config;
         if !ipv6::is_unicast_routable(prefix.network()) {
             return Err(MnppDrop::BadPrefix);
         }
-        if prefix.prefix_len() < config.shortest.max(1) {
+        if prefix.prefix_len() < config.shortest_prefix_length.max(1) {
             return Err(MnppDrop::TooShort);
         }
         let overlaps = |own: &Ipv6Net| own.contains(&prefix) || prefix.contains(own);
@@ -478,14 +484,14 @@ impl Mnpp {
             || prefix.contains(&config.home_agent)
             || prefix.contains(&config.home_prefix);
         if ours {
-            self.warn(now, from, prefix);
+            self.warn_of_conflict(now, from, prefix);
             return Err(MnppDrop::OwnPrefix);
         }
         Ok(())
     }
 
-    fn warn(&mut self, now: Time, from: LinkAddress, prefix: Ipv6Net) {
-        if self.warnings.allow(now) {
+    fn warn_of_conflict(&mut self, now: Time, from: LinkAddress, prefix: Ipv6Net) {
+        if self.warning_limit.allow(now) {
             let message = format!(
                 "the station {} announces the prefix {prefix} of this router",
                 format_link_address(from)
@@ -496,16 +502,17 @@ impl Mnpp {
 
     /// Removes a station from a full table: first one that has failed its tests, otherwise the newest one
     /// whose answer is overdue. Removes stations at most at the rate of the tests.
-    fn make_room(&mut self, now: Time) -> Result<(), MnppDrop> {
+    fn make_room_for_peer(&mut self, now: Time) -> Result<(), MnppDrop> {
         if self.peers.len() < MAX_PEERS {
             return Ok(());
         }
         let strangers = self.peers.iter().filter(|(station, peer)| !self.is_known(now, **station, peer));
-        let waited =
-            strangers.filter(|(_, peer)| peer.is_tested && now.saturating_since(peer.served) >= FIRST_ANSWER);
-        let least = waited.max_by_key(|(_, peer)| (peer.tests_failed(), peer.since));
+        let waited = strangers.filter(|(_, peer)| {
+            peer.is_tested && now.saturating_since(peer.last_tested_at) >= FIRST_ANSWER_TIMEOUT
+        });
+        let least = waited.max_by_key(|(_, peer)| (peer.have_tests_failed(), peer.route_state_since));
         let least = *least.ok_or(MnppDrop::TooMany)?.0;
-        if !self.admissions.allow(now) {
+        if !self.admission_limit.allow(now) {
             return Err(MnppDrop::TooMany);
         }
         self.peers.remove(&least);
@@ -514,7 +521,7 @@ impl Mnpp {
 
     /// Returns whether a station has a direct route or a proven prefix.
     fn is_known(&self, now: Time, station: LinkAddress, peer: &Peer) -> bool {
-        let is_proven = |prefix| self.proofs.get(&(prefix, station)).is_some_and(|until| *until > now);
+        let is_proven = |prefix| self.proof_expiry.get(&(prefix, station)).is_some_and(|until| *until > now);
         peer.is_direct() || peer.announced_prefixes.iter().any(|claim| is_proven(claim.prefix))
     }
 
@@ -530,14 +537,14 @@ impl Mnpp {
         test: &PrefixTest,
         around: &dyn StationObserver,
     ) -> Result<(), MnppDrop> {
-        let result = self.straight(now, from, source, test, around);
+        let result = self.handle_direct_message(now, from, source, test, around);
         if let Err(reason) = result {
-            self.count(reason);
+            self.count_drop(reason);
         }
         result
     }
 
-    fn straight(
+    fn handle_direct_message(
         &mut self,
         now: Time,
         from: LinkAddress,
@@ -545,27 +552,27 @@ impl Mnpp {
         test: &PrefixTest,
         around: &dyn StationObserver,
     ) -> Result<(), MnppDrop> {
-        let Some((own, _)) = self.station else { return Err(MnppDrop::NotForUs) };
+        let Some((own, _)) = self.own_addresses else { return Err(MnppDrop::NotForUs) };
         match test.kind {
             PrefixTestKind::Init => Err(MnppDrop::NotForUs),
             PrefixTestKind::Probe if test.responder == own && test.requester == from => {
                 let answer = PrefixTest { kind: PrefixTestKind::Answer, ..*test };
-                self.answer(now, from, source, answer, true, around)
+                self.answer_station(now, from, source, answer, true, around)
             }
             PrefixTestKind::Test if test.responder == from && test.requester == own => {
                 let prefix = Ipv6Net::new(test.prefix, test.prefix_length);
                 let prefix = prefix.map_err(|_| MnppDrop::BadPrefix)?;
                 let peer = self.peers.get_mut(&from).ok_or(MnppDrop::Unasked)?;
-                if peer.passed(now, prefix, test.cookie)? {
-                    self.keep_proof(now, prefix, from);
+                if peer.record_passed_test(now, prefix, test.cookie)? {
+                    self.store_proof(now, prefix, from);
                 }
-                self.look(now, from, around);
+                self.check_station(now, from, around);
                 Ok(())
             }
             PrefixTestKind::Answer if test.responder == from && test.requester == own => {
                 let peer = self.peers.get_mut(&from).ok_or(MnppDrop::Unasked)?;
-                peer.answered(now, test.cookie)?;
-                self.look(now, from, around);
+                peer.record_probe_answer(now, test.cookie)?;
+                self.check_station(now, from, around);
                 Ok(())
             }
             _ => Err(MnppDrop::NotForUs),
@@ -589,7 +596,7 @@ impl Mnpp {
             self.config.prefixes.iter().any(|own| own.contains(&asked) || asked.contains(own))
         };
         let (Some((own, _)), PrefixTestKind::Init, true) =
-            (self.station, test.kind, asked.is_some_and(concerns))
+            (self.own_addresses, test.kind, asked.is_some_and(concerns))
         else {
             return false;
         };
@@ -599,25 +606,25 @@ impl Mnpp {
             let claims =
                 self.peers.get(&test.requester).into_iter().flat_map(|peer| &peer.announced_prefixes);
             let is_at_home = claims.into_iter().any(|claim| claim.prefix.contains(&source));
-            self.answer(now, test.requester, to, test, is_at_home, around)
+            self.answer_station(now, test.requester, to, test, is_at_home, around)
         } else {
             // The test is for this router's prefix but names another station: that station announces the
             // prefix falsely.
             if let Some(prefix) = asked {
-                self.warn(now, test.responder, prefix);
+                self.warn_of_conflict(now, test.responder, prefix);
             }
             Err(MnppDrop::OwnPrefix)
         };
         match result {
             Ok(()) => self.counters.tests_answered += 1,
-            Err(reason) => self.count(reason),
+            Err(reason) => self.count_drop(reason),
         }
         true
     }
 
     /// Answers a station in radio range. `is_its_own` is true if the request came from a network that the
     /// station has announced. Only then does the answer count against the station's own limit.
-    fn answer(
+    fn answer_station(
         &mut self,
         now: Time,
         to: LinkAddress,
@@ -626,52 +633,53 @@ impl Mnpp {
         is_its_own: bool,
         around: &dyn StationObserver,
     ) -> Result<(), MnppDrop> {
-        let Some((_, link_local)) = self.station else { return Err(MnppDrop::NotForUs) };
+        let Some((_, link_local)) = self.own_addresses else { return Err(MnppDrop::NotForUs) };
         let sight = around.observation(now, to);
-        if !sight.is_some_and(|sight| sight.is_neighbour || self.config.hops > 1) {
+        if !sight.is_some_and(|sight| sight.is_neighbour || self.config.announcement_hop_limit > 1) {
             return Err(MnppDrop::Unreachable);
         }
         let is_known = self.peers.get(&to).is_some_and(|peer| self.is_known(now, to, peer));
         let allowance = match test.kind {
             PrefixTestKind::Test if is_its_own => &mut self.known_sender_answers,
             PrefixTestKind::Test => &mut self.unknown_sender_answers,
-            _ => &mut self.probe_answers,
+            _ => &mut self.probe_answer_limit,
         };
-        if !allowance.allow(now, to, is_known) {
+        if !allowance.allow_answer(now, to, is_known) {
             return Err(MnppDrop::RateLimited);
         }
         self.outputs.push_back(Output::Straight(to, test.packet(link_local, destination, nd::HOP_LIMIT)));
         Ok(())
     }
 
-    fn keep_proof(&mut self, now: Time, prefix: Ipv6Net, station: LinkAddress) {
-        self.proofs.retain(|(known, by), until| *until > now && (*known != prefix || *by == station));
-        if self.proofs.len() >= MAX_PROOFS
-            && let Some(oldest) = self.proofs.iter().min_by_key(|(_, until)| **until).map(|(key, _)| *key)
+    fn store_proof(&mut self, now: Time, prefix: Ipv6Net, station: LinkAddress) {
+        self.proof_expiry.retain(|(known, by), until| *until > now && (*known != prefix || *by == station));
+        if self.proof_expiry.len() >= MAX_PROOFS
+            && let Some(oldest) =
+                self.proof_expiry.iter().min_by_key(|(_, until)| **until).map(|(key, _)| *key)
         {
-            self.proofs.remove(&oldest);
+            self.proof_expiry.remove(&oldest);
         }
-        self.proofs.insert((prefix, station), now + PROOF_LIFETIME);
+        self.proof_expiry.insert((prefix, station), now + PROOF_LIFETIME);
     }
 
     /// Returns the end of the proof that a station has a prefix; `None` without a proof.
-    fn proof(&self, prefix: Ipv6Net, station: LinkAddress) -> Option<Time> {
+    fn proof_expiry(&self, prefix: Ipv6Net, station: LinkAddress) -> Option<Time> {
         match self.config.authorization {
             Authorization::Anybody => Some(Time::MAX),
-            Authorization::HomeAgent => self.proofs.get(&(prefix, station)).copied(),
+            Authorization::HomeAgent => self.proof_expiry.get(&(prefix, station)).copied(),
         }
     }
 
     /// Handles a packet from this vehicle to an address in a station's prefixes.
     pub fn handle_use(&mut self, now: Time, station: LinkAddress) {
         if let Some(peer) = self.peers.get_mut(&station) {
-            peer.used(now);
+            peer.record_use(now);
         }
     }
 
     /// Returns whether a packet to a station must take the tunnel although a direct route still exists in the
     /// kernel. This is so if the direct route has just ended.
-    pub fn diverts(&self, station: LinkAddress, destination: Ipv6Addr) -> bool {
+    pub fn must_use_tunnel(&self, station: LinkAddress, destination: Ipv6Addr) -> bool {
         self.peers.get(&station).is_some_and(|peer| {
             !peer.is_direct()
                 && peer.announced_prefixes.iter().any(|claim| claim.prefix.contains(&destination))
@@ -683,8 +691,8 @@ impl Mnpp {
         let mut routes: BTreeMap<Ipv6Net, (Time, Ipv6Addr)> = BTreeMap::new();
         for (station, peer) in self.peers.iter().filter(|(_, peer)| peer.is_direct()) {
             for claim in &peer.announced_prefixes {
-                if self.proof(claim.prefix, *station).is_some() {
-                    let own = (peer.since, peer.link_local);
+                if self.proof_expiry(claim.prefix, *station).is_some() {
+                    let own = (peer.route_state_since, peer.link_local);
                     let first = routes.entry(claim.prefix).or_insert(own);
                     *first = own.min(*first);
                 }
@@ -700,19 +708,19 @@ impl Mnpp {
         for (station, peer) in &self.peers {
             for claim in &peer.announced_prefixes {
                 let direct = routes.get(&claim.prefix) == Some(&peer.link_local);
-                let proven = self.proof(claim.prefix, *station).is_some();
+                let proven = self.proof_expiry(claim.prefix, *station).is_some();
                 ways.push(PrefixRoute {
                     prefix: claim.prefix,
                     station: *station,
                     link_local: peer.link_local,
-                    direct,
-                    reason: match peer.route_state {
+                    is_direct: direct,
+                    state_reason: match peer.route_state {
                         _ if !proven => "not authorized by its home agent",
                         RouteState::Direct if direct => "reached straight",
                         RouteState::Direct => "another station has it",
                         RouteState::ViaHomeAgents(reason) => reason,
                     },
-                    since: peer.since,
+                    state_since: peer.route_state_since,
                     rtt: peer.rtt(),
                 });
             }
@@ -720,7 +728,7 @@ impl Mnpp {
         ways
     }
 
-    fn forget(&mut self) {
+    fn forget_all_peers(&mut self) {
         let had = !self.routes().is_empty();
         for (station, _) in std::mem::take(&mut self.peers).into_iter().filter(|(_, peer)| peer.is_direct()) {
             self.outputs.push_back(Output::Withdrawn(station));
@@ -743,18 +751,18 @@ impl Mnpp {
         }
     }
 
-    fn count(&mut self, reason: MnppDrop) {
+    fn count_drop(&mut self, reason: MnppDrop) {
         *self.counters.dropped.entry(reason).or_default() += 1;
     }
 
     /// Returns when the next test may be sent; `None` while no test is possible.
-    fn test_at(&self, now: Time) -> Option<Time> {
-        (self.has_tunnel && self.station.is_some()).then(|| self.tests.token_available_at(now))
+    fn parse_prefix_test(&self, now: Time) -> Option<Time> {
+        (self.has_tunnel && self.own_addresses.is_some()).then(|| self.tests.token_available_at(now))
     }
 
     /// Sends a test through the home agents, and returns its cookie; `None` if it can send no test now.
-    fn test(&mut self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> Option<u64> {
-        let (asker, _) = self.station?;
+    fn send_prefix_test(&mut self, now: Time, station: LinkAddress, prefix: Ipv6Net) -> Option<u64> {
+        let (asker, _) = self.own_addresses?;
         if !self.has_tunnel || !self.tests.allow(now) {
             return None;
         }

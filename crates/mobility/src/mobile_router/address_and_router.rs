@@ -53,13 +53,13 @@ use super::link_routers::{LinkRouters, RouterMatch};
 /// Maximum number of candidates of one IP version on an uplink.
 const MAX_CANDIDATES: usize = 4;
 /// Maximum number of failed candidates that are stored, and of proven ones.
-const MAX_FAILED: usize = 8;
-const MAX_PROVEN: usize = 4;
+const MAX_FAILED_CANDIDATES: usize = 8;
+const MAX_PROVEN_CANDIDATES: usize = 4;
 /// Maximum number of default routes of an interface, of which the best come first. An attacker can make the
 /// kernel install many.
-const MAX_ROUTES: usize = 16;
+const MAX_CONSIDERED_ROUTES: usize = 16;
 /// First and longest time for which a failed candidate comes last. It doubles with each failure.
-const LAST_FOR: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1920));
+const FAILED_CANDIDATE_PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(1920));
 
 /// A care-of address, and the router to which its packets go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,14 +74,14 @@ pub struct Candidate<A> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Candidates<A> {
     /// Candidates with different addresses, the best first.
-    pub best: Vec<Candidate<A>>,
+    pub best_candidates: Vec<Candidate<A>>,
     /// Other routers of the same addresses that answer.
-    pub spare: Vec<Candidate<A>>,
+    pub spare_candidates: Vec<Candidate<A>>,
 }
 
 impl<A> Default for Candidates<A> {
     fn default() -> Self {
-        Candidates { best: Vec::new(), spare: Vec::new() }
+        Candidates { best_candidates: Vec::new(), spare_candidates: Vec::new() }
     }
 }
 
@@ -94,7 +94,7 @@ impl ProvenCandidates {
     /// Records that the home agent has acknowledged a registration over a candidate.
     pub fn add(&mut self, address: IpAddr, router: IpAddr) {
         self.0.retain(|known| *known != (address, router));
-        if self.0.len() >= MAX_PROVEN {
+        if self.0.len() >= MAX_PROVEN_CANDIDATES {
             self.0.remove(0);
         }
         self.0.push((address, router));
@@ -136,10 +136,10 @@ pub(super) struct FailedCandidates(Vec<FailedCandidate>);
 struct FailedCandidate {
     address: IpAddr,
     router: Option<IpAddr>,
-    at: Time,
+    failed_at: Time,
     /// Time until which the candidate comes after all others.
-    until: Time,
-    times: u32,
+    avoided_until: Time,
+    failure_count: u32,
 }
 
 impl FailedCandidates {
@@ -148,12 +148,18 @@ impl FailedCandidates {
     pub fn add(&mut self, now: Time, address: IpAddr, router: Option<IpAddr>) -> bool {
         let same = |entry: &FailedCandidate| (entry.address, entry.router) == (address, router);
         let before = self.0.iter().position(same).map(|position| self.0.remove(position));
-        let times = before.map_or(0, |before| before.times.saturating_add(1));
-        let last_for = (LAST_FOR.0 * 2_u32.pow(times.min(5))).min(LAST_FOR.1);
-        if self.0.len() >= MAX_FAILED {
+        let times = before.map_or(0, |before| before.failure_count.saturating_add(1));
+        let last_for = (FAILED_CANDIDATE_PAUSE.0 * 2_u32.pow(times.min(5))).min(FAILED_CANDIDATE_PAUSE.1);
+        if self.0.len() >= MAX_FAILED_CANDIDATES {
             self.0.remove(0);
         }
-        self.0.push(FailedCandidate { address, router, at: now, until: now + last_for, times });
+        self.0.push(FailedCandidate {
+            address,
+            router,
+            failed_at: now,
+            avoided_until: now + last_for,
+            failure_count: times,
+        });
         before.is_none()
     }
 
@@ -163,7 +169,11 @@ impl FailedCandidates {
 
     fn failed_at(&self, address: IpAddr, router: Option<IpAddr>) -> Option<Time> {
         let same = |entry: &&FailedCandidate| (entry.address, entry.router) == (address, router);
-        self.0.iter().find(same).filter(|entry| entry.until > entry.at).map(|entry| entry.at)
+        self.0
+            .iter()
+            .find(same)
+            .filter(|entry| entry.avoided_until > entry.failed_at)
+            .map(|entry| entry.failed_at)
     }
 
     pub fn contains(&self, address: IpAddr, router: Option<IpAddr>) -> bool {
@@ -172,30 +182,38 @@ impl FailedCandidates {
 
     /// Returns whether the last failure of an address was over a router other than `router`.
     fn is_latest_of_other_router(&self, address: IpAddr, router: IpAddr) -> bool {
-        let mut all = self.0.iter().rev().filter(|entry| entry.until > entry.at);
+        let mut all = self.0.iter().rev().filter(|entry| entry.avoided_until > entry.failed_at);
         all.find(|entry| entry.address == address).is_some_and(|entry| entry.router != Some(router))
     }
 
     /// Returns whether a candidate with this router has failed.
     pub fn has_router(&self, router: IpAddr) -> bool {
-        self.0.iter().any(|entry| entry.router == Some(router) && entry.until > entry.at)
+        self.0.iter().any(|entry| entry.router == Some(router) && entry.avoided_until > entry.failed_at)
     }
 
     fn is_empty(&self) -> bool {
-        self.0.iter().all(|entry| entry.until <= entry.at)
+        self.0.iter().all(|entry| entry.avoided_until <= entry.failed_at)
     }
 
     /// Returns when the router may try the next failed candidate again.
-    pub fn deadline(&self) -> Option<Time> {
-        self.0.iter().filter(|entry| entry.until > entry.at).map(|entry| entry.until).min()
+    pub fn next_expiry(&self) -> Option<Time> {
+        self.0
+            .iter()
+            .filter(|entry| entry.avoided_until > entry.failed_at)
+            .map(|entry| entry.avoided_until)
+            .min()
     }
 
     /// Allows the router to try failed candidates again whose time is over. Their counts of failures stay.
     /// Returns whether there are any.
-    pub fn expire(&mut self, now: Time) -> bool {
+    pub fn expire_failures(&mut self, now: Time) -> bool {
         let mut changed = false;
-        for entry in self.0.iter_mut().filter(|entry| entry.until > entry.at && entry.until <= now) {
-            entry.until = entry.at;
+        for entry in self
+            .0
+            .iter_mut()
+            .filter(|entry| entry.avoided_until > entry.failed_at && entry.avoided_until <= now)
+        {
+            entry.avoided_until = entry.failed_at;
             changed = true;
         }
         changed
@@ -203,7 +221,7 @@ impl FailedCandidates {
 }
 
 /// Returns the label of an address in the default policy table (RFC 6724 2.1).
-fn label(address: Ipv6Addr) -> u8 {
+fn policy_label(address: Ipv6Addr) -> u8 {
     let within = |prefix: &[u16], length: u8| {
         let mut segments = [0; 8];
         segments.iter_mut().zip(prefix).for_each(|(segment, given)| *segment = *given);
@@ -232,7 +250,7 @@ fn common_prefix_length(one: Ipv6Addr, other: Ipv6Addr) -> u32 {
 }
 
 /// Returns how well an address matches a default route; `None` if the route does not apply to the address.
-fn fit(
+fn match_of_route(
     address: &Address,
     route: &Ipv6Router,
     heard: &LinkRouters,
@@ -245,7 +263,7 @@ fn fit(
     let named = route.source.is_some()
         || route.preferred_source == Some(address.address)
         || subnet.is_some_and(|subnet| address.prefix_length < 128 && subnet.contains(&route.gateway));
-    match heard.fit(address.address, route.gateway) {
+    match heard.match_of_router(address.address, route.gateway) {
         // The route names this address, so the operator has selected the router. Only a renumbering of the
         // router overrides this.
         RouterMatch::Unknown | RouterMatch::Leftover | RouterMatch::Foreign if named => {
@@ -256,7 +274,7 @@ fn fit(
             Some(RouterMatch::Unknown)
         }
         // The operator has configured address and default route. Any host can advertise the prefix.
-        RouterMatch::Foreign if address.permanent => Some(match heard.heard_at(route.gateway) {
+        RouterMatch::Foreign if address.permanent => Some(match heard.advertised_at(route.gateway) {
             None => RouterMatch::Advertised,
             Some(_) => RouterMatch::Unknown,
         }),
@@ -271,7 +289,7 @@ fn fit(
 
 /// Returns the default routers that have advertised but are not in the kernel's list. Returns an empty list
 /// if the kernel has no default route, or one without gateway, which stands for any router.
-fn unlisted(routes: &[Ipv6Router], heard: &LinkRouters) -> Vec<Ipv6Router> {
+fn unlisted_routers(routes: &[Ipv6Router], heard: &LinkRouters) -> Vec<Ipv6Router> {
     if routes.is_empty() || routes.iter().any(|route| route.gateway.is_unspecified()) {
         return Vec::new();
     }
@@ -280,24 +298,24 @@ fn unlisted(routes: &[Ipv6Router], heard: &LinkRouters) -> Vec<Ipv6Router> {
 }
 
 /// Record of the answers and failures of an uplink's candidates.
-pub(super) struct Experience<'a> {
-    pub failed: &'a FailedCandidates,
-    pub proven: &'a ProvenCandidates,
+pub(super) struct CandidateRecord<'a> {
+    pub failed_candidates: &'a FailedCandidates,
+    pub proven_candidates: &'a ProvenCandidates,
 }
 
 /// A candidate with its rank; the lowest rank is the best.
-struct Ranked<A, R> {
+struct RankedCandidate<A, R> {
     rank: R,
     candidate: Candidate<A>,
     /// `fits`: the address fits no other router better. `is_listed`: the kernel's list has the router.
-    fits: bool,
+    fits_router: bool,
     is_listed: bool,
     /// Whether the router answers. `works` also requires that the candidate has not failed.
-    answers: bool,
-    works: bool,
+    is_answering: bool,
+    is_working: bool,
 }
 
-impl<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy> Ranked<A, R> {
+impl<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy> RankedCandidate<A, R> {
     fn is_proven(&self, proven: &ProvenCandidates) -> bool {
         proven.contains(self.candidate.address.into(), self.candidate.router.into())
     }
@@ -305,26 +323,27 @@ impl<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy> Ranked<A, R> {
     /// Returns whether packets of the address go to this router although another router has a better rank.
     /// The last proven router of an address has precedence while it works. After a failed attempt over
     /// another router it is next again.
-    fn is_preferred(&self, experience: &Experience<'_>) -> bool {
+    fn is_preferred(&self, experience: &CandidateRecord<'_>) -> bool {
         let (address, router) = (self.candidate.address.into(), self.candidate.router.into());
-        let is_next = || self.answers && experience.failed.is_latest_of_other_router(address, router);
-        experience.proven.router_of(address) == Some(router)
-            && self.fits
-            && ((self.works && self.is_listed) || is_next())
+        let is_next =
+            || self.is_answering && experience.failed_candidates.is_latest_of_other_router(address, router);
+        experience.proven_candidates.router_of(address) == Some(router)
+            && self.fits_router
+            && ((self.is_working && self.is_listed) || is_next())
     }
 }
 
 /// Selects the candidates by their ranks. Two candidates for which `is_same` is true work or fail together,
 /// so one of them suffices.
-fn select<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
-    mut ranked: Vec<Ranked<A, R>>,
-    experience: &Experience<'_>,
+fn select_candidates<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
+    mut ranked: Vec<RankedCandidate<A, R>>,
+    experience: &CandidateRecord<'_>,
     is_same: impl Fn(&Candidate<A>, &Candidate<A>) -> bool,
 ) -> Candidates<A> {
-    let fitting = ranked.iter().any(|it| it.fits && it.is_listed);
-    ranked.retain(|it| !fitting || it.fits);
+    let fitting = ranked.iter().any(|it| it.fits_router && it.is_listed);
+    ranked.retain(|it| !fitting || it.fits_router);
     ranked.sort_by_key(|it| it.rank);
-    let mut chosen: Vec<&Ranked<A, R>> = Vec::new();
+    let mut chosen: Vec<&RankedCandidate<A, R>> = Vec::new();
     for it in &ranked {
         if chosen.iter().any(|other| {
             other.candidate.address == it.candidate.address || is_same(&other.candidate, &it.candidate)
@@ -336,18 +355,18 @@ fn select<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
             .find(|other| other.candidate.address == it.candidate.address && other.is_preferred(experience));
         chosen.push(kept.unwrap_or(it));
     }
-    let best = alternating(&chosen, experience.proven);
-    let is_spare = |it: &&Ranked<A, R>| {
-        it.answers
+    let best = alternate_proven_and_others(&chosen, experience.proven_candidates);
+    let is_spare = |it: &&RankedCandidate<A, R>| {
+        it.is_answering
             && best.iter().any(|b| b.address == it.candidate.address && b.router != it.candidate.router)
     };
     let spare = ranked.iter().filter(is_spare).take(MAX_CANDIDATES).map(|it| it.candidate).collect();
-    Candidates { best, spare }
+    Candidates { best_candidates: best, spare_candidates: spare }
 }
 
 /// Returns at most [`MAX_CANDIDATES`] candidates. Proven and other ones alternate; the first stays first.
-fn alternating<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
-    chosen: &[&Ranked<A, R>],
+fn alternate_proven_and_others<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
+    chosen: &[&RankedCandidate<A, R>],
     proven: &ProvenCandidates,
 ) -> Vec<Candidate<A>> {
     let first_is_proven = chosen.first().is_some_and(|first| first.is_proven(proven));
@@ -366,25 +385,26 @@ fn alternating<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy>(
 }
 
 /// Returns the IPv6 candidates of the uplink's own link, the best first.
-pub(super) fn candidates(
+pub(super) fn ipv6_candidates(
     addresses: &[&Address],
     routes: &[Ipv6Router],
     heard: &LinkRouters,
-    experience: &Experience<'_>,
+    experience: &CandidateRecord<'_>,
     in_use: Option<Ipv6Addr>,
     home_agent: Ipv6Addr,
 ) -> Candidates<Ipv6Addr> {
-    let Experience { failed, proven } = experience;
+    let CandidateRecord { failed_candidates: failed, proven_candidates: proven } = experience;
     let one_has_failed = !failed.is_empty();
     let mut ranked = Vec::new();
-    let unlisted = unlisted(routes, heard);
+    let unlisted = unlisted_routers(routes, heard);
     for address in addresses {
         let listed = routes.iter().map(|route| (route, true)).enumerate();
-        let listed =
-            listed.filter(|(at, (route, _))| *at < MAX_ROUTES || proven.has_router(route.gateway.into()));
+        let listed = listed.filter(|(at, (route, _))| {
+            *at < MAX_CONSIDERED_ROUTES || proven.has_router(route.gateway.into())
+        });
         let others = unlisted.iter().map(|route| (route, false)).enumerate();
         for (position, (route, is_listed)) in listed.chain(others) {
-            let Some(fit) = fit(address, route, heard, proven) else { continue };
+            let Some(fit) = match_of_route(address, route, heard, proven) else { continue };
             if !is_listed && fit != RouterMatch::Advertised {
                 continue;
             }
@@ -396,21 +416,28 @@ pub(super) fn candidates(
                 RouterMatch::Advertised | RouterMatch::Unknown => 0,
                 fit => fit as u8,
             };
-            let recent = one_has_failed.then(|| (!is_in_use, Reverse(heard.heard_at(route.gateway))));
+            let recent = one_has_failed.then(|| (!is_in_use, Reverse(heard.advertised_at(route.gateway))));
             let is_unreachable = heard.is_unreachable(route.gateway);
             let rank = (
                 (is_unreachable, failed_at, class, address.deprecated),
-                (label(address.address) != label(home_agent), fit, recent, position),
+                (policy_label(address.address) != policy_label(home_agent), fit, recent, position),
                 (address.temporary, !is_in_use),
                 (Reverse(common_prefix_length(address.address, home_agent)), address.address),
             );
             let fits = !matches!(fit, RouterMatch::Leftover | RouterMatch::Foreign);
             let answers = !is_unreachable;
             let works = answers && failed_at.is_none();
-            ranked.push(Ranked { rank, candidate, fits, is_listed, works, answers });
+            ranked.push(RankedCandidate {
+                rank,
+                candidate,
+                fits_router: fits,
+                is_listed,
+                is_working: works,
+                is_answering: answers,
+            });
         }
     }
-    select(ranked, experience, |one, other| {
+    select_candidates(ranked, experience, |one, other| {
         one.router == other.router && common_prefix_length(one.address, other.address) == 64
     })
 }
@@ -441,10 +468,10 @@ fn ipv4_fit(interface: &Interface, address: Ipv4Addr, route: &Ipv4Router) -> Opt
 /// preferred source address or with an address in the router's subnet.
 pub(super) fn ipv4_candidates(
     interface: &Interface,
-    experience: &Experience<'_>,
+    experience: &CandidateRecord<'_>,
     in_use: Option<Ipv4Addr>,
 ) -> Candidates<Ipv4Addr> {
-    let failed = experience.failed;
+    let failed = experience.failed_candidates;
     let mut ranked = Vec::new();
     let addresses = interface.ipv4_addresses.iter().map(|known| known.addr());
     for address in addresses.filter(|address| is_usable_ipv4(*address)) {
@@ -457,10 +484,17 @@ pub(super) fn ipv4_candidates(
             let candidate = Candidate { address, router: route.gateway };
             let answers = !unreachable;
             let works = answers && failed_at.is_none();
-            ranked.push(Ranked { rank, candidate, fits: !foreign, is_listed: true, works, answers });
+            ranked.push(RankedCandidate {
+                rank,
+                candidate,
+                fits_router: !foreign,
+                is_listed: true,
+                is_working: works,
+                is_answering: answers,
+            });
         }
     }
-    select(ranked, experience, |_, _| false)
+    select_candidates(ranked, experience, |_, _| false)
 }
 
 /// Returns whether a router may forward packets of an IPv4 address. Private addresses count, because a NAT
@@ -488,7 +522,7 @@ mod tests {
             ("3ffe::1", 12),
             ("::ffff:192.0.2.1", 4),
         ] {
-            assert_eq!(label(address.parse().expect("an address")), expected, "{address}");
+            assert_eq!(policy_label(address.parse().expect("an address")), expected, "{address}");
         }
     }
 
@@ -500,12 +534,16 @@ mod tests {
         for seconds in [60, 120, 240, 480, 960, 1920, 1920] {
             failed.add(now, address, None);
             assert!(failed.contains(address, None));
-            assert_eq!(failed.deadline(), Some(now + Duration::from_secs(seconds)));
+            assert_eq!(failed.next_expiry(), Some(now + Duration::from_secs(seconds)));
             now += Duration::from_secs(seconds);
-            assert!(failed.expire(now) && !failed.contains(address, None) && !failed.expire(now));
+            assert!(
+                failed.expire_failures(now)
+                    && !failed.contains(address, None)
+                    && !failed.expire_failures(now)
+            );
         }
         failed.remove(address, None);
         failed.add(now, address, None);
-        assert_eq!(failed.deadline(), Some(now + Duration::from_secs(60)), "it had worked again");
+        assert_eq!(failed.next_expiry(), Some(now + Duration::from_secs(60)), "it had worked again");
     }
 }

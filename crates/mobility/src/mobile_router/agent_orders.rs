@@ -26,29 +26,33 @@ pub(super) const MAX_ALTERNATIVES: usize = 16;
 
 /// Time for which the router answers repetitions of a revocation. The home agent repeats the indication after
 /// one and after two more seconds.
-pub(super) const REPETITIONS: Duration = Duration::from_secs(10);
+pub(super) const REVOCATION_REPETITION_TIME: Duration = Duration::from_secs(10);
 
 /// A revocation that the router has acknowledged. The home agent repeats it if the acknowledgement is lost.
 #[derive(Debug, Clone)]
 pub(super) struct AnsweredRevocation {
     pub(super) sequence: u16,
     /// This router's end of the path over which the indication came.
-    pub(super) came_to: Endpoint,
-    pub(super) by: (usize, Registration),
+    pub(super) received_at_endpoint: Endpoint,
+    pub(super) answering_registration: (usize, Registration),
     pub(super) status: u8,
-    pub(super) until: Time,
+    pub(super) repeats_until: Time,
 }
 
 impl AnsweredRevocation {
     /// Returns whether an indication repeats the revocation that the router has already acknowledged.
-    pub(super) fn is_of(&self, message: &MobilityMessage<'_>, revocation: &BindingRevocation<'_>) -> bool {
-        self.sequence == revocation.sequence && self.came_to == came_to(message)
+    pub(super) fn is_repetition(
+        &self,
+        message: &MobilityMessage<'_>,
+        revocation: &BindingRevocation<'_>,
+    ) -> bool {
+        self.sequence == revocation.sequence && self.received_at_endpoint == receiving_endpoint(message)
     }
 }
 
 /// Returns this router's end of the path over which a message came.
-pub(super) fn came_to(message: &MobilityMessage<'_>) -> Endpoint {
-    message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local)
+pub(super) fn receiving_endpoint(message: &MobilityMessage<'_>) -> Endpoint {
+    message.tunnel_ends.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local)
 }
 
 /// The home agent's request to register with another one.
@@ -56,9 +60,9 @@ pub(super) fn came_to(message: &MobilityMessage<'_>) -> Endpoint {
 pub struct SwitchOrder {
     /// Home agents to register with, in the order in which the router tries them. The list is empty if the
     /// router must discover one.
-    pub to: Vec<Ipv6Addr>,
+    pub target_agents: Vec<Ipv6Addr>,
     /// Whether the message was authenticated.
-    pub authenticated: bool,
+    pub is_authenticated: bool,
 }
 
 /// Proof that a message comes from the home agent.
@@ -79,7 +83,7 @@ pub(super) enum Proof {
 /// an attacker could replay a recorded message of one home agent in the name of another.
 #[derive(Debug, Default)]
 pub(super) struct AgentOrders {
-    pub(super) switch: Option<SwitchOrder>,
+    pub(super) pending_switch: Option<SwitchOrder>,
     /// Timestamps of the home agents' messages.
     pub(super) notices: Notices,
     pub(super) last_revocation: Option<AnsweredRevocation>,
@@ -90,7 +94,7 @@ impl AgentOrders {
     ///
     /// # Errors
     /// Returns why the router does not accept the message.
-    pub(super) fn verify(
+    pub(super) fn verify_notice(
         &mut self,
         (now, wall): (Time, WallTime),
         message: &MobilityMessage<'_>,
@@ -107,7 +111,7 @@ impl AgentOrders {
             // The caller has checked the session, and the session refuses replays.
             return Ok(Proof::Session);
         }
-        if numbers.authentication.association().is_none() {
+        if numbers.authentication.signing_association().is_none() {
             return Ok(Proof::None);
         }
         numbers.authentication.verify(octets, message.destination, home_address)?;
@@ -116,8 +120,8 @@ impl AgentOrders {
             _ => None,
         });
         let time = time.ok_or(MobilityDrop::Timestamp)?;
-        let clock = numbers.replay_window().map(|window| (numbers.clock(wall), window));
-        if !self.notices.accept(now, time, clock) {
+        let clock = numbers.timestamp_window().map(|window| (numbers.home_agent_time(wall), window));
+        if !self.notices.accept_timestamp(now, time, clock) {
             return Err(MobilityDrop::Timestamp);
         }
         Ok(Proof::Key)
@@ -140,8 +144,9 @@ pub(super) fn judge_revocation(
             _ => {}
         }
     }
-    let known =
-        |bid: &u16| list.bindings.iter().any(|binding| binding.bid == Some(*bid) && binding.is_known());
+    let known = |bid: &u16| {
+        list.identified_entries.iter().any(|binding| binding.bid == Some(*bid) && binding.is_known())
+    };
     let status = if proxy {
         revocation_status::PROXY_NOT_SUPPORTED
     } else if global {

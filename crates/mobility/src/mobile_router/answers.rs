@@ -22,19 +22,20 @@ use carnet_wire::mobility::{
 };
 
 use super::agent_orders::{
-    AnsweredRevocation, MAX_ALTERNATIVES, Proof, REPETITIONS, SwitchOrder, came_to, judge_revocation,
+    AnsweredRevocation, MAX_ALTERNATIVES, Proof, REVOCATION_REPETITION_TIME, SwitchOrder, judge_revocation,
+    receiving_endpoint,
 };
 use super::refusals::{REFUSED_INTERVAL, RefusedUpdate};
 use super::{BindingLossHints, MobileRouter, Registration, Timer};
 use crate::binding_update_list::{
-    self, Bid, Exchange, Judgement, MAX_BINDACK_TIMEOUT, Purpose, RefusalReaction, Transmission, Update,
-    UpdatedBinding, mapped, refusal_reaction,
+    self, Bid, Exchange, MAX_BINDACK_TIMEOUT, Purpose, RefusalReaction, TimestampVerdict, Transmission,
+    Update, UpdatedBinding, refusal_reaction, to_authenticated_form,
 };
 use crate::{Event, MobilityDrop, MobilityMessage, Output, is_newer, lifetime_from_units};
 
 impl MobileRouter {
     /// Handles a Binding Acknowledgement, and sends the Binding Updates that waited for it.
-    pub(super) fn acknowledged(
+    pub(super) fn handle_acknowledgement(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -42,18 +43,22 @@ impl MobileRouter {
         acknowledgement: &BindingAcknowledgement<'_>,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
-        let answered = self.list.outstanding.filter(|outstanding| {
+        let answered = self.binding_update_list.outstanding.filter(|outstanding| {
             let home_address = self.config.home_address;
             outstanding.sequence == acknowledgement.sequence
                 && Status(acknowledgement.status) != Status::SEQUENCE_OUT_OF_WINDOW
-                && self.numbers.authentication.verify(octets, outstanding.authenticated, home_address).is_ok()
+                && self
+                    .update_numbers
+                    .authentication
+                    .verify(octets, outstanding.authenticated_address, home_address)
+                    .is_ok()
         });
         if answered.is_some() {
-            self.list.outstanding = None;
+            self.binding_update_list.outstanding = None;
         }
         let result = self.take_acknowledgement(now, wall, message, acknowledgement, octets);
         if answered.is_some() {
-            self.update_answered(now, wall);
+            self.record_answered_update(now, wall);
         }
         result
     }
@@ -74,36 +79,42 @@ impl MobileRouter {
             return Err(MobilityDrop::WrongParty);
         }
         if let Some(contradicted) =
-            self.refusals.contradicted.filter(|it| it.sequence == acknowledgement.sequence)
+            self.refusal_state.refused_update.filter(|it| it.sequence == acknowledgement.sequence)
             && !Status(acknowledgement.status).is_rejection()
         {
-            self.verify_acknowledgement(now, octets, contradicted.authenticated)?;
-            self.end_refusal();
-            self.evaluate(now, wall, "the home agent accepted a Binding Update that it had refused before");
+            self.verify_acknowledgement(now, octets, contradicted.authenticated_address)?;
+            self.resume_service();
+            self.evaluate_uplinks(
+                now,
+                wall,
+                "the home agent accepted a Binding Update that it had refused before",
+            );
             return Ok(());
         }
         let update = self.answered_update(acknowledgement).ok_or(MobilityDrop::Unexpected)?;
-        self.verify_acknowledgement(now, octets, update.authenticated)?;
+        self.verify_acknowledgement(now, octets, update.authenticated_address)?;
         let status = Status(acknowledgement.status);
         if status == Status::SEQUENCE_OUT_OF_WINDOW {
-            if !self.numbers.take_sequence(acknowledgement.sequence) {
+            if !self.update_numbers.take_sequence(acknowledgement.sequence) {
                 return Err(MobilityDrop::Unexpected);
             }
-            self.list.outstanding = None;
+            self.binding_update_list.outstanding = None;
             if update.is_plain {
-                self.list.responded(now, &update);
+                self.binding_update_list.record_response(now, &update);
             }
-            return self.correct(now, wall, &update);
+            return self.send_corrected_update(now, wall, &update);
         }
-        self.list.responded(now, &update);
+        self.binding_update_list.record_response(now, &update);
         let timestamp = message_identifier(acknowledgement);
-        if self.numbers.judge(wall, status, update.timestamp, timestamp)? == Judgement::Repeat {
-            return self.correct(now, wall, &update);
+        if self.update_numbers.judge_acknowledgement(wall, status, update.timestamp, timestamp)?
+            == TimestampVerdict::Repeat
+        {
+            return self.send_corrected_update(now, wall, &update);
         }
         if !status.is_rejection() {
             self.timestamp_acknowledged(&update, timestamp);
         }
-        if !status.is_rejection() && !update.removal {
+        if !status.is_rejection() && !update.is_removal {
             self.ipv4_acknowledged(acknowledgement);
         }
         if update.is_plain {
@@ -118,19 +129,24 @@ impl MobileRouter {
     /// instead of the update's (RFC 6275 9.5.1), so it can answer only the outstanding update.
     fn answered_update(&self, acknowledgement: &BindingAcknowledgement<'_>) -> Option<Update> {
         let sequence = match Status(acknowledgement.status) {
-            Status::SEQUENCE_OUT_OF_WINDOW => self.list.outstanding?.sequence,
+            Status::SEQUENCE_OUT_OF_WINDOW => self.binding_update_list.outstanding?.sequence,
             _ => acknowledgement.sequence,
         };
-        self.list.answered(sequence)
+        self.binding_update_list.take_answered_update(sequence)
     }
 
     /// Sends the bindings of an update again at once after a correction, a limited number of times.
-    fn correct(&mut self, now: Time, wall: WallTime, update: &Update) -> Result<(), MobilityDrop> {
-        let may_correct = self.list.correct(now, update);
+    fn send_corrected_update(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        update: &Update,
+    ) -> Result<(), MobilityDrop> {
+        let may_correct = self.binding_update_list.send_corrected_update(now, update);
         if !update.is_plain {
-            self.reconcile(now, wall);
+            self.reconcile_bindings(now, wall);
         } else if may_correct {
-            self.transmit(now, wall);
+            self.transmit_plain_update(now, wall);
         }
         if may_correct { Ok(()) } else { Err(MobilityDrop::RateLimited) }
     }
@@ -144,42 +160,44 @@ impl MobileRouter {
         acknowledgement: &BindingAcknowledgement<'_>,
     ) {
         let status = Status(acknowledgement.status);
-        if let Some(single) = self.list.plain.exchange.take_if(|exchange| exchange.is_single()) {
+        if let Some(single) =
+            self.binding_update_list.plain.registration_exchange.take_if(|exchange| exchange.is_single())
+        {
             // End the state of the former refusal first, because this answer may set a new one.
-            self.end_refusal();
-            let exchange = self.list.plain.exchange.insert(single);
-            exchange.apply(now, binding_update_list::Event::Answer);
+            self.resume_service();
+            let exchange = self.binding_update_list.plain.registration_exchange.insert(single);
+            exchange.apply_event(now, binding_update_list::Event::Answer);
         }
-        if update.removal {
-            return self.deregistered(now, wall, status);
+        if update.is_removal {
+            return self.handle_deregistration_answer(now, wall, status);
         }
         if status.is_rejection() {
-            return self.rejected(now, wall, update, None, status);
+            return self.handle_refusal(now, wall, update, None, status);
         }
         if self.taken_for_a_host(acknowledgement) {
-            return self.not_a_mobile_router(now, wall, update.via);
+            return self.not_a_mobile_router(now, wall, update.sent_from);
         }
-        let registration = self.granted(now, update, update.via, acknowledgement);
+        let registration = self.granted_registration(now, update, update.sent_from, acknowledgement);
         if registration.lifetime.is_zero() {
             // RFC 6275 11.7.3: with a remaining lifetime of 0 the router is not registered. A later update
             // may succeed.
-            self.unregister();
-            self.hold(now, MAX_BINDACK_TIMEOUT);
-            self.forwarding_changed("the home agent granted a lifetime of 0");
+            self.remove_registration();
+            self.hold_request(now, MAX_BINDACK_TIMEOUT);
+            self.report_forwarding_change("the home agent granted a lifetime of 0");
             return;
         }
-        let exchange = self.registered(now, update, None, registration);
+        let exchange = self.enter_registration(now, update, None, registration);
         self.set_refresh(&registration, acknowledgement);
-        self.list.back_off = None;
+        self.binding_update_list.back_off_time = None;
         let reason = self.reason_to_move(now);
-        self.forwarding_changed(&reason);
+        self.report_forwarding_change(&reason);
         // Register again if a later Binding Update named another care-of address. The home agent may have
         // received it, so its binding may differ from this registration.
         let overtakes = |other: &Transmission| {
-            other.care_of_address != update.via.1 && is_newer(other.sequence, update.sequence)
+            other.care_of_address != update.sent_from.1 && is_newer(other.sequence, update.sequence)
         };
-        if exchange.is_some_and(|exchange| exchange.sent.iter().any(overtakes)) {
-            self.refresh(now, wall);
+        if exchange.is_some_and(|exchange| exchange.transmissions.iter().any(overtakes)) {
+            self.renew_registration(now, wall);
         }
     }
 
@@ -194,7 +212,7 @@ impl MobileRouter {
         let due = registration.renew_at(is_full);
         let due = advised.map_or(due, |advice| due.min(registration.sent_at() + advice));
         self.timers.set(Timer::Refresh, due);
-        self.timers.set(Timer::Expire, registration.expires);
+        self.timers.set(Timer::Expire, registration.expires_at);
     }
 
     /// Verifies the MAC of an acknowledgement, if it must have one. Reports a wrong MAC to the operator,
@@ -207,14 +225,18 @@ impl MobileRouter {
         care_of_address: Ipv6Addr,
     ) -> Result<(), MobilityDrop> {
         let home_address = self.config.home_address;
-        let verified = self.numbers.authentication.verify(octets, care_of_address, home_address);
+        let verified = self.update_numbers.authentication.verify(octets, care_of_address, home_address);
         if let Err(reason) = verified
-            && self.refusals.key_warnings.allow(now)
+            && self.refusal_state.key_warning_limit.allow(now)
             && !self
                 .own_addresses()
-                .any(|own| self.numbers.authentication.verify(octets, own, home_address).is_ok())
+                .any(|own| self.update_numbers.authentication.verify(octets, own, home_address).is_ok())
         {
-            let spi = self.numbers.authentication.association().map_or(0, |association| association.spi);
+            let spi = self
+                .update_numbers
+                .authentication
+                .signing_association()
+                .map_or(0, |association| association.spi);
             let agent = self.config.home_agent;
             let what = match reason {
                 MobilityDrop::AuthenticationMissing => {
@@ -228,7 +250,7 @@ impl MobileRouter {
                 other => format!("cannot be verified ({other})"),
             };
             let message = format!("an acknowledgement from the home agent {agent} {what}");
-            self.refusals.key_trouble = Some(what);
+            self.refusal_state.key_problem = Some(what);
             self.outputs.push_back(Output::Event(Event::Warning { message }));
         }
         verified
@@ -236,11 +258,22 @@ impl MobileRouter {
 
     /// Returns all care-of addresses that the MAC of an acknowledgement may cover.
     fn own_addresses(&self) -> impl Iterator<Item = Ipv6Addr> {
-        let current = self.accepted_care_of_addresses().into_iter().map(|(address, _)| mapped(address));
-        let previous = self.list.previous.iter().map(|(address, _)| mapped(*address));
-        let updates = self.list.updates.iter().map(|update| update.authenticated);
-        let sent = self.list.plain.exchange.iter().flat_map(|exchange| &exchange.sent);
-        let sent = sent.map(|sent| mapped(sent.care_of_address));
+        let current =
+            self.accepted_care_of_addresses().into_iter().map(|(address, _)| to_authenticated_form(address));
+        let previous = self
+            .binding_update_list
+            .former_care_of_addresses
+            .iter()
+            .map(|(address, _)| to_authenticated_form(*address));
+        let updates =
+            self.binding_update_list.outstanding_updates.iter().map(|update| update.authenticated_address);
+        let sent = self
+            .binding_update_list
+            .plain
+            .registration_exchange
+            .iter()
+            .flat_map(|exchange| &exchange.transmissions);
+        let sent = sent.map(|sent| to_authenticated_form(sent.care_of_address));
         current.chain(previous).chain(updates).chain(sent).chain([self.config.home_address])
     }
 
@@ -259,14 +292,14 @@ impl MobileRouter {
         (uplink, care_of_address): (usize, IpAddr),
     ) {
         self.clear_bindings(now);
-        self.refuse(now, Status::MOBILE_ROUTER_NOT_PERMITTED);
+        self.stop_refused_service(now, Status::MOBILE_ROUTER_NOT_PERMITTED);
         self.outputs.push_back(Output::Event(Event::Rejected {
             status: Status::ACCEPTED.0,
             reason: "the home agent does not support mobile routers (no R flag in its acknowledgement)"
                 .into(),
         }));
         self.deregister_from(now, wall, uplink, vec![care_of_address]);
-        self.forwarding_changed("the home agent does not support mobile routers");
+        self.report_forwarding_change("the home agent does not support mobile routers");
     }
 
     /// De-registers all bindings of this router from the home agent.
@@ -278,13 +311,13 @@ impl MobileRouter {
         care_of_addresses: Vec<IpAddr>,
     ) {
         let exchange = Exchange::to_home_agent(Purpose::Deregister, care_of_addresses, now, false);
-        self.list.begin(uplink, exchange);
-        self.transmit(now, wall);
+        self.binding_update_list.begin_plain_request(uplink, exchange);
+        self.transmit_plain_update(now, wall);
     }
 
     /// Handles the refusal of a Binding Update: for the entry without identifier, or for the entry of
     /// `member`.
-    fn rejected(
+    fn handle_refusal(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -292,13 +325,16 @@ impl MobileRouter {
         member: Option<UpdatedBinding>,
         status: Status,
     ) {
-        let entry = member.map_or(&self.list.plain, |member| &self.list.bindings[member.binding]);
+        let entry = member.map_or(&self.binding_update_list.plain, |member| {
+            &self.binding_update_list.identified_entries[member.binding_index]
+        });
         let is_registered = entry.registration.is_some();
         let prefix = match entry.bid {
             Some(_) => format!("{}: ", self.uplinks[entry.uplink].config.interface),
             None => String::new(),
         };
-        let correction = member.and_then(|member| self.correct_refused(now, update, member, status));
+        let correction =
+            member.and_then(|member| self.send_corrected_plain_update(now, update, member, status));
         let remedy = match correction {
             Some(_) => RefusalReaction::GoOn,
             // The home agent has a binding of this router, so the key was right when it was created. An
@@ -319,8 +355,8 @@ impl MobileRouter {
                 if member.is_some() {
                     self.clear_bindings(now);
                 }
-                self.refuse(now, status);
-                self.service_stops(now)
+                self.stop_refused_service(now, status);
+                self.service_stop_message(now)
             }
         };
         self.outputs.push_back(Output::Event(Event::Rejected {
@@ -331,43 +367,49 @@ impl MobileRouter {
             (RefusalReaction::GoOn, _) => {
                 if !update.is_plain && status == Status::MCOA_PROHIBITED {
                     self.clear_bindings(now);
-                    self.evaluate(now, wall, "the home agent permits only one care-of address");
+                    self.evaluate_uplinks(now, wall, "the home agent permits only one care-of address");
                 }
                 return;
             }
             (RefusalReaction::Retry(after), Some(member)) => {
                 // The earlier registration stays valid, as after a refusal of RFC 6275 11.7.3.
-                self.refusals.setback = Some(status);
-                return self.list.hold_binding(now, member.binding, after);
+                self.refusal_state.temporary_refusal = Some(status);
+                return self.binding_update_list.hold_binding(now, member.binding_index, after);
             }
             (RefusalReaction::Retry(after), None) => {
-                self.refusals.setback = Some(status);
-                self.hold(now, after);
+                self.refusal_state.temporary_refusal = Some(status);
+                self.hold_request(now, after);
             }
             (RefusalReaction::StartOver, Some(_)) => {
                 self.clear_bindings(now);
-                self.deregister_from(now, wall, update.via.0, vec![update.via.1]);
+                self.deregister_from(now, wall, update.sent_from.0, vec![update.sent_from.1]);
             }
             (RefusalReaction::StartOver, None) => {
-                self.unregister();
-                let last = self.list.plain.exchange.as_ref().and_then(Exchange::care_of_address);
-                self.deregister_from(now, wall, update.via.0, last.into_iter().collect());
+                self.remove_registration();
+                let last = self
+                    .binding_update_list
+                    .plain
+                    .registration_exchange
+                    .as_ref()
+                    .and_then(Exchange::care_of_address);
+                self.deregister_from(now, wall, update.sent_from.0, last.into_iter().collect());
             }
             (RefusalReaction::BackOff | RefusalReaction::Stop, _) => {
-                let Update { sequence, authenticated, .. } = *update;
-                self.refusals.contradicted = Some(RefusedUpdate { sequence, authenticated });
+                let Update { sequence, authenticated_address: authenticated, .. } = *update;
+                self.refusal_state.refused_update =
+                    Some(RefusedUpdate { sequence, authenticated_address: authenticated });
                 if update.is_plain {
-                    self.list.plain.exchange = None;
-                    self.watch_exchange();
+                    self.binding_update_list.plain.registration_exchange = None;
+                    self.set_exchange_timer();
                 }
             }
         }
-        self.forwarding_changed("the home agent refused");
+        self.report_forwarding_change("the home agent refused");
     }
 
     /// Corrects the requests of an entry with identifier after a refusal that a correction can resolve.
     /// Returns the text for the operator; `None` if the status has the same reaction as without identifier.
-    fn correct_refused(
+    fn send_corrected_plain_update(
         &mut self,
         now: Time,
         update: &Update,
@@ -377,25 +419,25 @@ impl MobileRouter {
         match status {
             // RFC 5648 5.7: the router "MUST set 'O' flag" in the next update.
             Status::MCOA_NON_MCOA_BINDING_EXISTS => {
-                self.list.abilities.bootstrapped = false;
-                self.list.retry_binding(now, member.binding);
+                self.binding_update_list.multiple_care_of_support.is_bootstrapped = false;
+                self.binding_update_list.retry_binding(now, member.binding_index);
                 Some("replacing the plain binding")
             }
             // RFC 5648 5.7: the router "needs to stop using bulk registrations".
-            Status::MCOA_BULK_PROHIBITED if update.count > 1 => {
-                self.list.abilities.bulk = false;
-                self.list.retry_binding(now, member.binding);
+            Status::MCOA_BULK_PROHIBITED if update.binding_count > 1 => {
+                self.binding_update_list.multiple_care_of_support.supports_bulk_registration = false;
+                self.binding_update_list.retry_binding(now, member.binding_index);
                 Some("registering one at a time")
             }
             // RFC 5648 5.7: the router "SHOULD send a Binding Identifier mobility option including the
             // Care-of Address field". This router always includes it, so the status shows that the home agent
             // has lost the binding.
             Status::MCOA_UNKNOWN_CARE_OF_ADDRESS => {
-                self.list.correct_binding(now, member.binding).then_some("trying again")
+                self.binding_update_list.correct_binding(now, member.binding_index).then_some("trying again")
             }
             // RFC 5648 5.7: the router "MUST stop registering multiple bindings".
             Status::MCOA_PROHIBITED => {
-                self.list.abilities.identifiers = false;
+                self.binding_update_list.multiple_care_of_support.supports_identifiers = false;
                 Some("registering without binding identifiers")
             }
             _ => None,
@@ -403,39 +445,39 @@ impl MobileRouter {
     }
 
     /// Handles the answer to a de-registration. Status 133 means that the home agent had no binding.
-    fn deregistered(&mut self, now: Time, wall: WallTime, status: Status) {
+    fn handle_deregistration_answer(&mut self, now: Time, wall: WallTime, status: Status) {
         if status.is_rejection() && status != Status::NOT_HOME_AGENT {
             self.outputs.push_back(Output::Event(Event::Rejected {
                 status: status.0,
                 reason: format!("de-registration: {}", status.meaning()),
             }));
-            if self.home.at_home && !self.stopping {
+            if self.home_presence.at_home && !self.is_stopping {
                 // The home agent refused to end the binding and still defends the home address, so this
                 // router may not use the address yet.
-                self.hold(now, MAX_BINDACK_TIMEOUT);
+                self.hold_request(now, MAX_BINDACK_TIMEOUT);
                 return;
             }
         }
-        self.list.plain.exchange = None;
-        self.watch_exchange();
-        if self.home.at_home {
-            self.came_home(now);
-        } else if !self.stopping && self.refusals.status.is_none() {
-            self.evaluate(now, wall, "registering anew");
+        self.binding_update_list.plain.registration_exchange = None;
+        self.set_exchange_timer();
+        if self.home_presence.at_home {
+            self.handle_return_home(now);
+        } else if !self.is_stopping && self.refusal_state.stop_status.is_none() {
+            self.evaluate_uplinks(now, wall, "registering anew");
         }
     }
 
     /// Stops the service (RFC 3963 5.4). The router asks the home agent again after a pause.
-    pub(super) fn refuse(&mut self, now: Time, status: Status) {
-        self.refusals.status = Some(status);
-        self.refusals.contradicted = None;
-        let pause = self.refusals.next_pause(status);
+    pub(super) fn stop_refused_service(&mut self, now: Time, status: Status) {
+        self.refusal_state.stop_status = Some(status);
+        self.refusal_state.refused_update = None;
+        let pause = self.refusal_state.next_pause(status);
         self.timers.set(Timer::AskAgain, now + pause);
-        self.unregister();
+        self.remove_registration();
     }
 
     /// Returns the text for the operator after a refusal has stopped the service.
-    pub(super) fn service_stops(&self, now: Time) -> String {
+    pub(super) fn service_stop_message(&self, now: Time) -> String {
         let pause = self.timers.get(Timer::AskAgain).map_or(REFUSED_INTERVAL, |at| at.saturating_since(now));
         let pause = match pause.as_secs() {
             seconds if seconds >= 120 => format!("{} min", seconds / 60),
@@ -445,27 +487,27 @@ impl MobileRouter {
     }
 
     /// Ends the state that a refusal has set.
-    pub(super) fn end_refusal(&mut self) {
-        self.refusals.contradicted = None;
-        if self.refusals.status.take().is_some() {
+    pub(super) fn resume_service(&mut self) {
+        self.refusal_state.refused_update = None;
+        if self.refusal_state.stop_status.take().is_some() {
             self.timers.stop(Timer::AskAgain);
-            self.list.plain.exchange.take_if(|exchange| exchange.is_single());
+            self.binding_update_list.plain.registration_exchange.take_if(|exchange| exchange.is_single());
             self.outputs.push_back(Output::Forwarding(self.config.home_address));
         }
     }
 
     /// Removes the registration.
-    pub(super) fn unregister(&mut self) {
-        self.list.plain.registration = None;
+    pub(super) fn remove_registration(&mut self) {
+        self.binding_update_list.plain.registration = None;
         self.timers.stop(Timer::Refresh);
         self.timers.stop(Timer::Expire);
     }
 
     /// Makes the exchange wait for `after` before the next transmission.
-    fn hold(&mut self, now: Time, after: Duration) {
-        if let Some(exchange) = &mut self.list.plain.exchange {
-            exchange.apply(now, binding_update_list::Event::Refusal(now + after));
-            self.watch_exchange();
+    fn hold_request(&mut self, now: Time, after: Duration) {
+        if let Some(exchange) = &mut self.binding_update_list.plain.registration_exchange {
+            exchange.apply_event(now, binding_update_list::Event::Refusal(now + after));
+            self.set_exchange_timer();
         }
     }
 
@@ -483,24 +525,35 @@ impl MobileRouter {
         };
         // Accept an indication over a registered path, or its repetition after a revocation whose
         // acknowledgement was lost.
-        let answered =
-            self.orders.last_revocation.as_ref().filter(|it| it.until > now && it.is_of(message, revocation));
+        let answered = self
+            .agent_orders
+            .last_revocation
+            .as_ref()
+            .filter(|it| it.repeats_until > now && it.is_repetition(message, revocation));
         let answered = answered.cloned();
-        let (uplink, registration) =
-            self.way_of(message).or(answered.as_ref().map(|it| it.by)).ok_or(MobilityDrop::Unexpected)?;
+        let (uplink, registration) = self
+            .registration_used_by(message)
+            .or(answered.as_ref().map(|it| it.answering_registration))
+            .ok_or(MobilityDrop::Unexpected)?;
         self.verify_notice(now, wall, message, revocation.options, octets)?;
-        if let Some(AnsweredRevocation { by, status, .. }) = answered {
+        if let Some(AnsweredRevocation { answering_registration: by, status, .. }) = answered {
             self.acknowledge_revocation(by, revocation, status);
             return Ok(());
         }
-        let (status, named) = judge_revocation(revocation, &self.list);
+        let (status, named) = judge_revocation(revocation, &self.binding_update_list);
         let by = (uplink, registration);
-        let (sequence, came_to) = (revocation.sequence, came_to(message));
-        let until = now + REPETITIONS;
-        self.orders.last_revocation = Some(AnsweredRevocation { sequence, came_to, by, status, until });
+        let (sequence, came_to) = (revocation.sequence, receiving_endpoint(message));
+        let until = now + REVOCATION_REPETITION_TIME;
+        self.agent_orders.last_revocation = Some(AnsweredRevocation {
+            sequence,
+            received_at_endpoint: came_to,
+            answering_registration: by,
+            status,
+            repeats_until: until,
+        });
         self.acknowledge_revocation(by, revocation, status);
         if status < 128 {
-            self.revoked(now, &named);
+            self.end_revoked_bindings(now, &named);
         }
         Ok(())
     }
@@ -514,10 +567,11 @@ impl MobileRouter {
         switch: &HomeAgentSwitch<'_>,
         octets: &[u8],
     ) -> Result<(), MobilityDrop> {
-        self.way_of(message).ok_or(MobilityDrop::Unexpected)?;
+        self.registration_used_by(message).ok_or(MobilityDrop::Unexpected)?;
         let authenticated = self.verify_notice(now, wall, message, switch.options, octets)?;
         let to = switch.addresses().take(MAX_ALTERNATIVES).collect();
-        self.orders.switch = Some(SwitchOrder { to, authenticated });
+        self.agent_orders.pending_switch =
+            Some(SwitchOrder { target_agents: to, is_authenticated: authenticated });
         Ok(())
     }
 
@@ -536,54 +590,62 @@ impl MobileRouter {
             IpAddr::V6(address) => address,
             IpAddr::V4(_) => self.config.home_address,
         };
-        let mut mobility_header = self.composer().finish_authenticated(builder, None, source);
-        let output = self.composer().heartbeat_packet(uplink, registration, &mut mobility_header);
+        let mut mobility_header = self.message_composer().finish_authenticated(builder, None, source);
+        let output = self.message_composer().heartbeat_packet(uplink, registration, &mut mobility_header);
         self.outputs.push_back(output);
     }
 
     /// Ends the bindings with these identifiers, or all bindings if `bids` is empty. After a long pause the
     /// router asks the home agent again for the ended bindings, as after a refusal.
-    fn revoked(&mut self, now: Time, bids: &[u16]) {
+    fn end_revoked_bindings(&mut self, now: Time, bids: &[u16]) {
         let is_named = |bid: Option<Bid>| bid.is_some_and(|bid| bids.contains(&bid));
         let all = bids.is_empty()
-            || self.list.bindings.iter().filter(|b| b.registration.is_some()).all(|b| is_named(b.bid));
+            || self
+                .binding_update_list
+                .identified_entries
+                .iter()
+                .filter(|b| b.registration.is_some())
+                .all(|b| is_named(b.bid));
         let what = if all { "the service" } else { "some bindings" };
         self.outputs.push_back(Output::Event(Event::Deregistered {
             reason: format!("the home agent {} has revoked {what}", self.config.home_agent),
         }));
         if all {
-            self.list.plain.exchange = None;
-            self.watch_exchange();
+            self.binding_update_list.plain.registration_exchange = None;
+            self.set_exchange_timer();
             self.clear_bindings(now);
             // The operator of the home agent has revoked the binding, so the router waits for the longest
             // pause.
-            self.refusals.pause = Some(super::REFUSED_INTERVAL);
-            self.refuse(now, Status::PROHIBITED);
+            self.refusal_state.current_pause = Some(super::REFUSED_INTERVAL);
+            self.stop_refused_service(now, Status::PROHIBITED);
         } else {
-            for index in 0..self.list.bindings.len() {
-                if is_named(self.list.bindings[index].bid) {
-                    if let Some(registration) = self.list.bindings[index].registration.take() {
-                        self.retire(now, registration.care_of_address);
+            for index in 0..self.binding_update_list.identified_entries.len() {
+                if is_named(self.binding_update_list.identified_entries[index].bid) {
+                    if let Some(registration) =
+                        self.binding_update_list.identified_entries[index].registration.take()
+                    {
+                        self.accept_former_address(now, registration.care_of_address);
                     }
-                    self.list.hold_binding(now, index, super::REFUSED_INTERVAL);
+                    self.binding_update_list.hold_binding(now, index, super::REFUSED_INTERVAL);
                 }
             }
             self.timers.set(super::Timer::Bindings, now);
         }
-        self.forwarding_changed("the home agent revoked a binding");
+        self.report_forwarding_change("the home agent revoked a binding");
     }
 
     /// Returns the registration over whose path a message of the home agent came (RFC 6275 6.4); `None` if it
     /// came over no registered path.
-    fn way_of(&self, message: &MobilityMessage<'_>) -> Option<(usize, Registration)> {
+    fn registration_used_by(&self, message: &MobilityMessage<'_>) -> Option<(usize, Registration)> {
         let home_address = self.config.home_address;
         if message.destination != home_address && message.routing_home_address != Some(home_address) {
             return None;
         }
-        let came_to = came_to(message);
+        let came_to = receiving_endpoint(message);
         let paths = (0..self.uplinks.len()).filter_map(|uplink| Some((uplink, self.heartbeat_path(uplink)?)));
-        let mut by = paths
-            .filter(|(uplink, registration)| self.composer().local_end(*uplink, registration) == came_to);
+        let mut by = paths.filter(|(uplink, registration)| {
+            self.message_composer().local_end(*uplink, registration) == came_to
+        });
         by.next()
     }
 
@@ -598,8 +660,8 @@ impl MobileRouter {
         octets: &[u8],
     ) -> Result<bool, MobilityDrop> {
         let home_address = self.config.home_address;
-        let numbers = (&self.numbers, home_address);
-        let proof = self.orders.verify((now, wall), message, options, octets, numbers)?;
+        let numbers = (&self.update_numbers, home_address);
+        let proof = self.agent_orders.verify_notice((now, wall), message, options, octets, numbers)?;
         if proof == Proof::Key {
             self.outputs.push_back(Output::Persist(home_address));
         }
@@ -617,33 +679,33 @@ impl MobileRouter {
         let status = Status(acknowledgement.status);
         // RFC 6275 10.3.1: before a first registration the home agent runs duplicate address detection, so
         // the answer takes longer.
-        let known = self.list.has_registration();
-        self.path_answered(now, update.via.0, known.then(|| now.saturating_since(update.at)));
-        if update.removal {
+        let known = self.binding_update_list.has_registration();
+        self.record_path_answer(now, update.sent_from.0, known.then(|| now.saturating_since(update.sent_at)));
+        if update.is_removal {
             // Status 133: the home agent had no such binding. After any other status the binding ends with
             // its lifetime (RFC 5648 5.7 on 167).
-            for member in &update.members {
-                self.list.bindings[member.binding].removal = None;
+            for member in &update.updated_bindings {
+                self.binding_update_list.identified_entries[member.binding_index].removal_exchange = None;
             }
             self.flows_acknowledged(update, acknowledgement);
-            return self.reconcile(now, wall);
+            return self.reconcile_bindings(now, wall);
         }
         let statuses = identifier_statuses(acknowledgement);
         if statuses.is_empty() && !status.is_rejection() {
             return self.identifiers_unknown(now, wall, update, acknowledgement);
         }
         if !status.is_rejection() && self.taken_for_a_host(acknowledgement) {
-            return self.not_a_mobile_router(now, wall, update.via);
+            return self.not_a_mobile_router(now, wall, update.sent_from);
         }
-        self.list.superseded(update);
+        self.binding_update_list.remove_superseded_updates(update);
         let mut registered = false;
-        for member in &update.members {
-            let bid = self.list.bindings[member.binding].bid;
+        for member in &update.updated_bindings {
+            let bid = self.binding_update_list.identified_entries[member.binding_index].bid;
             let own = statuses.iter().find(|(other, _)| Some(*other) == bid).map(|(_, status)| *status);
             match own.filter(|own| *own != 0).map_or(status, Status) {
                 refusal if refusal.is_rejection() => {
-                    self.rejected(now, wall, update, Some(*member), refusal);
-                    if self.refusals.status.is_some() || !self.is_multiple() {
+                    self.handle_refusal(now, wall, update, Some(*member), refusal);
+                    if self.refusal_state.stop_status.is_some() || !self.is_multiple() {
                         return;
                     }
                 }
@@ -653,31 +715,31 @@ impl MobileRouter {
                 _ => {}
             }
         }
-        if registered && let Some(plain) = self.list.bootstrapped(now, update) {
-            self.retire(now, plain.care_of_address);
-            self.unregister();
+        if registered && let Some(plain) = self.binding_update_list.bootstrapped(now, update) {
+            self.accept_former_address(now, plain.care_of_address);
+            self.remove_registration();
         }
         self.flows_acknowledged(update, acknowledgement);
-        self.reconcile(now, wall);
+        self.reconcile_bindings(now, wall);
         let reason = self.reason_to_move(now);
-        self.forwarding_changed(&reason);
+        self.report_forwarding_change(&reason);
     }
 
     /// Stores the statuses of the flows, and reports warnings to the operator.
     fn flows_acknowledged(&mut self, update: &Update, acknowledgement: &BindingAcknowledgement<'_>) {
-        let warnings = self.flows.acknowledged(update, acknowledgement).into_iter();
+        let warnings = self.flow_states.handle_flow_answers(update, acknowledgement).into_iter();
         self.outputs.extend(warnings.map(|message| Output::Event(Event::Warning { message })));
     }
 
     /// Stores the answers about the IPv4 prefixes, and reports changes to the operator.
     fn ipv4_acknowledged(&mut self, acknowledgement: &BindingAcknowledgement<'_>) {
-        let changes = self.ipv4_networks.acknowledged(acknowledgement);
+        let changes = self.ipv4_networks.handle_acknowledgement(acknowledgement);
         if changes.is_empty() {
             return;
         }
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         for (prefix, state) in changes {
-            self.outputs.push_back(Output::Event(state.event(prefix, self.config.home_agent)));
+            self.outputs.push_back(Output::Event(state.to_event(prefix, self.config.home_agent)));
         }
     }
 
@@ -686,10 +748,10 @@ impl MobileRouter {
     /// time, and that of a de-registration contains no timestamp.
     fn timestamp_acknowledged(&mut self, update: &Update, told: Option<u64>) {
         if update.timestamp.is_some() {
-            self.numbers.timestamp_acknowledged(told);
-        } else if !update.removal {
-            let told = told.filter(|_| self.numbers.authentication.authenticates());
-            self.orders.notices.clock_told(update.at, told);
+            self.update_numbers.timestamp_acknowledged(told);
+        } else if !update.is_removal {
+            let told = told.filter(|_| self.update_numbers.authentication.detects_forgery());
+            self.agent_orders.notices.learn_clock(update.sent_at, told);
         }
     }
 
@@ -701,13 +763,16 @@ impl MobileRouter {
         member: UpdatedBinding,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> bool {
-        let via = (self.list.bindings[member.binding].uplink, member.care_of_address);
-        let registration = self.granted(now, update, via, acknowledgement);
+        let via = (
+            self.binding_update_list.identified_entries[member.binding_index].uplink,
+            member.care_of_address,
+        );
+        let registration = self.granted_registration(now, update, via, acknowledgement);
         if registration.lifetime.is_zero() {
-            self.list.hold_binding(now, member.binding, MAX_BINDACK_TIMEOUT);
+            self.binding_update_list.hold_binding(now, member.binding_index, MAX_BINDACK_TIMEOUT);
             return false;
         }
-        self.registered(now, update, Some(member), registration);
+        self.enter_registration(now, update, Some(member), registration);
         true
     }
 
@@ -720,27 +785,27 @@ impl MobileRouter {
         update: &Update,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) {
-        self.list.abilities.identifiers = false;
+        self.binding_update_list.multiple_care_of_support.supports_identifiers = false;
         let message = format!(
             "the home agent {} knows no binding identifiers (RFC 5648): one uplink at a time is registered",
             self.config.home_agent
         );
         self.outputs.push_back(Output::Event(Event::Warning { message }));
         self.clear_bindings(now);
-        let registration = self.granted(now, update, update.via, acknowledgement);
+        let registration = self.granted_registration(now, update, update.sent_from, acknowledgement);
         if !self.taken_for_a_host(acknowledgement) && !registration.lifetime.is_zero() {
-            self.list.plain.registration = Some(registration);
+            self.binding_update_list.plain.registration = Some(registration);
             // A home agent without RFC 5648 ignores an IPv4 care-of address in the option, so register it
             // again without identifier.
-            self.list.plain.is_due_again = update.via.1.is_ipv4();
-            self.timers.set(Timer::Expire, registration.expires);
+            self.binding_update_list.plain.is_due_again = update.sent_from.1.is_ipv4();
+            self.timers.set(Timer::Expire, registration.expires_at);
         }
-        self.evaluate(now, wall, "the home agent knows no binding identifiers");
+        self.evaluate_uplinks(now, wall, "the home agent knows no binding identifiers");
     }
 
     /// Returns the registration of a care-of address that an acknowledgement grants. The lifetime is at most
     /// the requested one, and begins when the router sent the Binding Update.
-    fn granted(
+    fn granted_registration(
         &self,
         now: Time,
         update: &Update,
@@ -751,17 +816,17 @@ impl MobileRouter {
         Registration {
             uplink,
             care_of_address,
-            since: now,
-            udp: self.composer().takes_udp(uplink, care_of_address, acknowledgement),
+            registered_since: now,
+            uses_udp: self.message_composer().needs_udp(uplink, care_of_address, acknowledgement),
             lifetime,
-            expires: update.at + lifetime,
+            expires_at: update.sent_at + lifetime,
             sequence: update.sequence,
         }
     }
 
     /// Enters a registration into the Binding Update List: for the entry without identifier, or for the entry
     /// of `member`. Reports it to the operator. Returns the request that the home agent has accepted.
-    fn registered(
+    fn enter_registration(
         &mut self,
         now: Time,
         update: &Update,
@@ -769,31 +834,32 @@ impl MobileRouter {
         registration: Registration,
     ) -> Option<Exchange> {
         let uplink = registration.uplink;
-        let bid = member.and_then(|member| self.list.bindings[member.binding].bid);
-        let (registration, before) = self.list.register(bid, registration);
+        let bid =
+            member.and_then(|member| self.binding_update_list.identified_entries[member.binding_index].bid);
+        let (registration, before) = self.binding_update_list.register_care_of_address(bid, registration);
         let same = before.is_some_and(|it| it.care_of_address == registration.care_of_address);
         if let Some(before) = before.filter(|_| !same) {
-            self.retire(now, before.care_of_address);
+            self.accept_former_address(now, before.care_of_address);
         }
         if !same {
-            self.hints = BindingLossHints::default();
+            self.binding_loss_hints = BindingLossHints::default();
         }
-        self.refusals.setback = None;
-        self.refusals.acknowledged();
-        self.hints.acknowledged();
+        self.refusal_state.temporary_refusal = None;
+        self.refusal_state.record_acknowledgement();
+        self.binding_loss_hints.record_acknowledgement();
         let request = match member {
             Some(member) => {
-                let entry = &mut self.list.bindings[member.binding];
-                (entry.priority, entry.removal) = (member.priority, None);
-                entry.take_request()
+                let entry = &mut self.binding_update_list.identified_entries[member.binding_index];
+                (entry.bid_priority, entry.removal_exchange) = (member.bid_priority, None);
+                entry.take_outstanding_request()
             }
             None => {
-                self.list.plain.is_due_again = false;
-                let request = self.list.plain.exchange.take();
-                self.watch_exchange();
+                self.binding_update_list.plain.is_due_again = false;
+                let request = self.binding_update_list.plain.registration_exchange.take();
+                self.set_exchange_timer();
                 // A plain binding replaces all bindings with identifiers (RFC 5648 6.2).
                 self.clear_bindings(now);
-                self.rehabilitate(uplink);
+                self.end_demotion(uplink);
                 request
             }
         };
@@ -802,21 +868,22 @@ impl MobileRouter {
         {
             // The router keeps the first care-of address that got an answer (RFC 8305 5). On this network it
             // no longer prefers the addresses that it tried earlier.
-            let before = request.sent.iter().filter(|sent| !is_newer(sent.sequence, update.sequence));
+            let before =
+                request.transmissions.iter().filter(|sent| !is_newer(sent.sequence, update.sequence));
             let winner = registration.care_of_address;
             // If the address has another router since the request was sent, the answer does not prove the new
             // router.
             let is_proven = !request.used_other_router(winner, uplink.next_hop(winner));
-            uplink.race_decided(now, (winner, is_proven), before.map(|sent| sent.care_of_address));
-            self.watch_candidates(now, registration.uplink);
+            uplink.record_race_winner(now, (winner, is_proven), before.map(|sent| sent.care_of_address));
+            self.set_candidate_timer(now, registration.uplink);
         }
-        let started = request.as_ref().and_then(|request| request.retransmission.started());
-        let latency = now.saturating_since(started.unwrap_or(update.at));
-        self.path_registered(now, uplink, registration, same);
+        let started = request.as_ref().and_then(|request| request.retransmission.first_sent_at());
+        let latency = now.saturating_since(started.unwrap_or(update.sent_at));
+        self.record_registered_path(now, uplink, registration, same);
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         self.outputs.push_back(Output::Event(Event::Registered {
             home_agent: self.config.home_agent,
-            care_of_address: self.composer().local_end(uplink, &registration),
+            care_of_address: self.message_composer().local_end(uplink, &registration),
             bid,
             uplink: self.uplinks[uplink].config.interface.clone(),
             latency_us: u64::try_from(latency.as_micros()).unwrap_or(u64::MAX),

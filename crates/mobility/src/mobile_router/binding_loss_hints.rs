@@ -23,38 +23,38 @@ pub(super) const HINT_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum pause between two hints that the router follows.
 const MAX_HINT_INTERVAL: Duration = Duration::from_secs(64);
 /// Time without a hint after which the pause starts again at its minimum.
-const HINT_QUIET: Duration = Duration::from_secs(300);
+const HINT_RESET_TIME: Duration = Duration::from_secs(300);
 
 /// Pauses between hints that the router follows: one for hints that quote a packet of this router, and one
 /// for all others.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct BindingLossHints {
-    proven: HintPauses,
-    unproven: HintPauses,
+    proven_hint_pauses: HintPauses,
+    unproven_hint_pauses: HintPauses,
 }
 
 impl BindingLossHints {
-    fn of(&mut self, is_proven: bool) -> &mut HintPauses {
-        if is_proven { &mut self.proven } else { &mut self.unproven }
+    fn pauses_of(&mut self, is_proven: bool) -> &mut HintPauses {
+        if is_proven { &mut self.proven_hint_pauses } else { &mut self.unproven_hint_pauses }
     }
 
     /// Returns whether the router follows a hint that arrives now. `is_proven` says whether the hint quotes a
     /// packet of this router.
-    pub(super) fn allow(&mut self, now: Time, is_proven: bool) -> bool {
-        self.of(is_proven).allow(now)
+    pub(super) fn allow_hint(&mut self, now: Time, is_proven: bool) -> bool {
+        self.pauses_of(is_proven).allow_hint(now)
     }
 
     /// Records that the router has followed a hint.
-    pub(super) fn followed(&mut self, now: Time, is_proven: bool) {
-        self.of(is_proven).followed(now);
+    pub(super) fn record_followed_hint(&mut self, now: Time, is_proven: bool) {
+        self.pauses_of(is_proven).record_followed_hint(now);
         if is_proven {
-            self.proven.waits_since = Some(now);
+            self.proven_hint_pauses.waits_for_acknowledgement_since = Some(now);
         }
     }
 
     /// Records that the home agent has acknowledged a registration.
-    pub(super) fn acknowledged(&mut self) {
-        self.proven.waits_since = None;
+    pub(super) fn record_acknowledgement(&mut self) {
+        self.proven_hint_pauses.waits_for_acknowledgement_since = None;
     }
 }
 
@@ -62,28 +62,30 @@ impl BindingLossHints {
 #[derive(Debug, Clone, Copy, Default)]
 struct HintPauses {
     /// Time of the last hint, followed or not.
-    last_hint: Option<Time>,
+    last_hint_at: Option<Time>,
     /// Time from which the router may follow the next hint, and the pause after that one.
-    next_allowed: Option<(Time, Duration)>,
+    next_allowed_at: Option<(Time, Duration)>,
     /// Time of the first followed hint since the last acknowledged registration.
-    waits_since: Option<Time>,
+    waits_for_acknowledgement_since: Option<Time>,
 }
 
 impl HintPauses {
     /// Handles a hint; returns whether the router follows it.
-    fn allow(&mut self, now: Time) -> bool {
-        let quiet = self.last_hint.is_none_or(|at| now.saturating_since(at) >= HINT_QUIET);
-        self.last_hint = Some(now);
+    fn allow_hint(&mut self, now: Time) -> bool {
+        let quiet = self.last_hint_at.is_none_or(|at| now.saturating_since(at) >= HINT_RESET_TIME);
+        self.last_hint_at = Some(now);
         if quiet {
-            self.next_allowed = None;
+            self.next_allowed_at = None;
         }
-        let waits = self.waits_since.is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL);
-        waits || self.next_allowed.is_none_or(|(at, _)| at <= now)
+        let waits = self
+            .waits_for_acknowledgement_since
+            .is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL);
+        waits || self.next_allowed_at.is_none_or(|(at, _)| at <= now)
     }
 
     /// Records that the router has followed a hint.
-    fn followed(&mut self, now: Time) {
-        let wait = self.next_allowed.map_or(HINT_INTERVAL, |(_, wait)| wait);
-        self.next_allowed = Some((now + wait, (wait * 2).min(MAX_HINT_INTERVAL)));
+    fn record_followed_hint(&mut self, now: Time) {
+        let wait = self.next_allowed_at.map_or(HINT_INTERVAL, |(_, wait)| wait);
+        self.next_allowed_at = Some((now + wait, (wait * 2).min(MAX_HINT_INTERVAL)));
     }
 }

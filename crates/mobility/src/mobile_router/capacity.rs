@@ -24,56 +24,56 @@ use super::Uplink;
 use super::volume::Octets;
 
 /// Minimum and maximum time between two samples.
-const SPAN: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(3));
+const SAMPLE_SPAN: (Duration, Duration) = (Duration::from_millis(300), Duration::from_secs(3));
 /// Minimum difference between a round trip and the shortest one while packets wait in a queue. The round trip
 /// must also be at least 1.5 times the shortest one.
-const WAIT: Duration = Duration::from_millis(10);
+const MIN_QUEUE_DELAY: Duration = Duration::from_millis(10);
 /// Time for which the shortest round trip is valid. It may remain valid for up to twice as long.
-const MEMORY: Duration = Duration::from_secs(180);
+const SHORTEST_TRIP_VALIDITY: Duration = Duration::from_secs(180);
 /// Minimum rate in kbit/s for an estimate.
-const LEAST: u32 = 500;
+const MIN_ESTIMATED_RATE: u32 = 500;
 /// Divisor of an estimate: a change by less than a twentieth is not reported.
-const SAME: u32 = 20;
+const UNREPORTED_CHANGE_DIVISOR: u32 = 20;
 
 /// Shortest round trips of heartbeats.
 #[derive(Debug, Clone, Default)]
 pub(super) struct RoundTrips {
-    least: Option<Duration>,
-    /// Shortest round trip of the former period of [`MEMORY`].
-    former: Option<Duration>,
-    since: Time,
+    shortest: Option<Duration>,
+    /// Shortest round trip of the former period of [`SHORTEST_TRIP_VALIDITY`].
+    former_shortest: Option<Duration>,
+    period_since: Time,
     /// Shortest round trip since the last check.
     now: Option<Duration>,
 }
 
 impl RoundTrips {
-    pub(super) fn record(&mut self, now: Time, rtt: Duration) {
-        if now.saturating_since(self.since) >= MEMORY {
-            self.former = self.least.take();
-            self.since = now;
+    pub(super) fn record_round_trip(&mut self, now: Time, rtt: Duration) {
+        if now.saturating_since(self.period_since) >= SHORTEST_TRIP_VALIDITY {
+            self.former_shortest = self.shortest.take();
+            self.period_since = now;
         }
-        for least in [&mut self.least, &mut self.now] {
+        for least in [&mut self.shortest, &mut self.now] {
             *least = Some(least.map_or(rtt, |least| least.min(rtt)));
         }
     }
 
     /// Returns the shortest round trip of the last minutes; `None` without a measurement.
-    pub(super) fn least(&self) -> Option<Duration> {
-        self.least.into_iter().chain(self.former).min()
+    pub(super) fn shortest_round_trip(&self) -> Option<Duration> {
+        self.shortest.into_iter().chain(self.former_shortest).min()
     }
 
     /// Returns whether all round trips since the last check were long; `None` if there was no round trip.
-    fn are_long(&mut self) -> Option<bool> {
+    fn take_is_delayed(&mut self) -> Option<bool> {
         let now = self.now.take()?;
-        let least = self.least()?;
-        Some(now > least + (least / 2).max(WAIT))
+        let least = self.shortest_round_trip()?;
+        Some(now > least + (least / 2).max(MIN_QUEUE_DELAY))
     }
 }
 
 /// State of the capacity estimate of one uplink.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct CapacityEstimate {
-    sample: Option<(Time, Octets)>,
+    last_sample: Option<(Time, Octets)>,
     was_full: bool,
     /// Estimates of the receiving and of the sending direction, in kbit/s.
     estimates: [Option<u32>; 2],
@@ -81,13 +81,13 @@ pub(super) struct CapacityEstimate {
 
 impl CapacityEstimate {
     /// Returns the rates of each direction since the last sample, in kbit/s; `None` if they are unknown.
-    fn rates(&mut self, now: Time, octets: Octets) -> Option<[u32; 2]> {
-        let (at, before) = match self.sample {
-            Some((at, _)) if now.saturating_since(at) < SPAN.0 => return None,
-            _ => self.sample.replace((now, octets))?,
+    fn rates_since_sample(&mut self, now: Time, octets: Octets) -> Option<[u32; 2]> {
+        let (at, before) = match self.last_sample {
+            Some((at, _)) if now.saturating_since(at) < SAMPLE_SPAN.0 => return None,
+            _ => self.last_sample.replace((now, octets))?,
         };
         let span = now.saturating_since(at);
-        if octets.epoch != before.epoch || span > SPAN.1 {
+        if octets.epoch != before.epoch || span > SAMPLE_SPAN.1 {
             return None;
         }
         let rate = |now: u64, before: u64| {
@@ -98,11 +98,11 @@ impl CapacityEstimate {
         Some([rate(octets.received, before.received)?, rate(sent(octets), sent(before))?])
     }
 
-    fn learn(&mut self, rates: [u32; 2], is_full: bool) {
+    fn update_estimates(&mut self, rates: [u32; 2], is_full: bool) {
         let full = std::mem::replace(&mut self.was_full, is_full) && is_full;
         let busier = usize::from(rates[1] > rates[0]);
         for (direction, (estimate, rate)) in self.estimates.iter_mut().zip(rates).enumerate() {
-            let is_told = full && direction == busier && rate >= LEAST;
+            let is_told = full && direction == busier && rate >= MIN_ESTIMATED_RATE;
             *estimate = match *estimate {
                 None => is_told.then_some(rate),
                 Some(known) if rate > known && (is_told || direction == 0) => Some(rate),
@@ -117,18 +117,18 @@ impl Uplink {
     /// Takes over the counters of the interface. Returns the capacity in kbit/s; `None` if it has not
     /// changed.
     pub(super) fn measure_capacity(&mut self, now: Time, octets: Octets) -> Option<u32> {
-        let rates = self.gauge.rates(now, octets)?;
-        let long = self.path.trips.are_long();
-        self.gauge.learn(rates, long.unwrap_or(false));
-        let measured = self.gauge.estimates.into_iter().flatten().max()?;
+        let rates = self.capacity_estimate.rates_since_sample(now, octets)?;
+        let long = self.path.round_trips.take_is_delayed();
+        self.capacity_estimate.update_estimates(rates, long.unwrap_or(false));
+        let measured = self.capacity_estimate.estimates.into_iter().flatten().max()?;
         let measured = self.config.capacity.map_or(measured, |most| most.min(measured));
         let known = self.capacity.unwrap_or(0);
-        (known.abs_diff(measured) > known / SAME).then_some(measured)
+        (known.abs_diff(measured) > known / UNREPORTED_CHANGE_DIVISOR).then_some(measured)
     }
 
     /// Clears the estimate, because it is not valid for another network.
     pub(super) fn forget_capacity(&mut self) {
-        self.gauge = CapacityEstimate::default();
+        self.capacity_estimate = CapacityEstimate::default();
         self.capacity = self.config.capacity;
     }
 }

@@ -26,7 +26,7 @@ use super::{Attachment, Uplink};
 use crate::{Event, Output};
 
 /// Maximum length of a stored URI, in octets.
-const LONGEST: usize = 255;
+const MAX_URI_OCTETS: usize = 255;
 
 /// A captive portal that a router announces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,13 +40,13 @@ pub(super) struct CaptivePortal {
 impl CaptivePortal {
     /// Returns the portal that is known after an advertisement of `router`; `None` without a portal. `known`
     /// is the portal that was known before.
-    pub(super) fn after(
+    pub(super) fn after_advertisement(
         known: Option<CaptivePortal>,
         router: Ipv6Addr,
         mut options: NdOptions<'_>,
     ) -> Option<CaptivePortal> {
         let uri = options.find_map(|option| match option {
-            NdOption::Unknown { option_type: option_type::CAPTIVE_PORTAL, data } => Some(uri(data)),
+            NdOption::Unknown { option_type: option_type::CAPTIVE_PORTAL, data } => Some(parse_uri(data)),
             _ => None,
         });
         match uri {
@@ -67,13 +67,13 @@ const MAX_SERVERS: usize = 3;
 pub(super) struct LinkDns {
     servers: Vec<Ipv6Addr>,
     /// End of the servers' lifetime.
-    until: Time,
+    valid_until: Time,
 }
 
 impl LinkDns {
     /// Takes the servers of an advertisement. An advertisement without servers changes nothing; a lifetime of
     /// zero ends those that it names.
-    pub(super) fn update(&mut self, now: Time, options: NdOptions<'_>) {
+    pub(super) fn update_servers(&mut self, now: Time, options: NdOptions<'_>) {
         for option in options.filter_map(|option| RecursiveDnsServers::read(&option)) {
             if option.lifetime == 0 {
                 self.servers.retain(|server| !option.servers.contains(server));
@@ -82,13 +82,13 @@ impl LinkDns {
             // The router forwards no packets to link-local addresses.
             let servers = option.servers.into_iter().filter(|server| crate::is_unicast_routable(*server));
             self.servers = servers.take(MAX_SERVERS).collect();
-            self.until = now + Duration::from_secs(option.lifetime.into());
+            self.valid_until = now + Duration::from_secs(option.lifetime.into());
         }
     }
 
     /// Returns the servers that are valid now.
-    pub(super) fn servers(&self, now: Time) -> &[Ipv6Addr] {
-        if now < self.until { &self.servers } else { &[] }
+    pub(super) fn valid_servers(&self, now: Time) -> &[Ipv6Addr] {
+        if now < self.valid_until { &self.servers } else { &[] }
     }
 }
 
@@ -106,18 +106,18 @@ pub enum PortalProbe {
 
 /// Pauses between two probes of an uplink: the first one, the longest one while a portal is known, and the
 /// longest one otherwise.
-const PAUSE: (Duration, Duration, Duration) =
+const PROBE_PAUSE: (Duration, Duration, Duration) =
     (Duration::from_secs(5), Duration::from_secs(20), Duration::from_secs(600));
 /// Time after which the router no longer waits for the result of a probe.
-const LOST: Duration = Duration::from_secs(30);
+const PROBE_RESULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval at which the router looks for uplinks without answers of the home agent.
-pub(super) const LOOK: Duration = Duration::from_secs(1);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The probes over one uplink.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct PortalProbes {
     /// URL of the portal that the last probe was redirected to.
-    pub(super) found: Option<String>,
+    pub(super) found_portal_url: Option<String>,
     /// Time of the next probe, and the pause after it; `None` if this network has not been probed yet.
     next: Option<(Time, Duration)>,
 }
@@ -126,37 +126,37 @@ pub(super) struct PortalProbes {
 #[derive(Debug)]
 pub(super) struct PortalProber {
     /// Rate limit of the events about portals.
-    pub(super) events: RateLimiter,
+    pub(super) event_limit: RateLimiter,
     /// Uplink that is being probed, and the time until which the router waits for the result.
-    probe: Option<(usize, Time)>,
+    running_probe: Option<(usize, Time)>,
 }
 
 impl Default for PortalProber {
     fn default() -> PortalProber {
-        PortalProber { events: RateLimiter::new(5, Duration::from_secs(60)), probe: None }
+        PortalProber { event_limit: RateLimiter::new(5, Duration::from_secs(60)), running_probe: None }
     }
 }
 
 /// Returns the URI of an option, without the padding zeros. Returns `None` for an invalid option, and for the
 /// URI that means that there is no portal.
-fn uri(data: &[u8]) -> Option<String> {
+fn parse_uri(data: &[u8]) -> Option<String> {
     let end = data.iter().rposition(|octet| *octet != 0).map_or(0, |last| last + 1);
     let text = std::str::from_utf8(&data[..end]).ok()?;
-    (is_uri(text) && text != nd::CaptivePortal::UNRESTRICTED).then(|| text.to_owned())
+    (is_printable_uri(text) && text != nd::CaptivePortal::UNRESTRICTED).then(|| text.to_owned())
 }
 
-fn is_uri(text: &str) -> bool {
-    (1..=LONGEST).contains(&text.len()) && text.bytes().all(|octet| octet.is_ascii_graphic())
+fn is_printable_uri(text: &str) -> bool {
+    (1..=MAX_URI_OCTETS).contains(&text.len()) && text.bytes().all(|octet| octet.is_ascii_graphic())
 }
 
 impl PortalProber {
     /// Removes a probe whose result is overdue.
-    pub(super) fn expire(&mut self, now: Time) {
-        self.probe = self.probe.filter(|(_, until)| *until > now);
+    pub(super) fn expire_probe(&mut self, now: Time) {
+        self.running_probe = self.running_probe.filter(|(_, until)| *until > now);
     }
 
     /// Returns the uplink to probe now and its addresses; `None` if no probe is due.
-    pub(super) fn look(
+    pub(super) fn next_probe(
         &mut self,
         now: Time,
         index: usize,
@@ -169,29 +169,29 @@ impl PortalProber {
             *probes = PortalProbes::default();
             return None;
         }
-        if !(is_silent || probes.found.is_some()) || self.probe.is_some() {
+        if !(is_silent || probes.found_portal_url.is_some()) || self.running_probe.is_some() {
             return None;
         }
-        let (due, pause) = probes.next.unwrap_or((now, PAUSE.0));
+        let (due, pause) = probes.next.unwrap_or((now, PROBE_PAUSE.0));
         if due > now {
             return None;
         }
-        let longest = if probes.found.is_some() { PAUSE.1 } else { PAUSE.2 };
+        let longest = if probes.found_portal_url.is_some() { PROBE_PAUSE.1 } else { PROBE_PAUSE.2 };
         let pause = pause.min(longest);
         probes.next = Some((now + pause, (pause * 2).min(longest)));
-        self.probe = Some((index, now + LOST));
+        self.running_probe = Some((index, now + PROBE_RESULT_TIMEOUT));
         let sources = uplink.care_of_addresses();
         Some(Output::ProbePortal { uplink: uplink.config.interface.clone(), sources })
     }
 
     /// Records that the probe over an uplink has ended.
-    pub(super) fn finish(&mut self, index: usize) {
-        self.probe = self.probe.filter(|(probed, _)| *probed != index);
+    pub(super) fn finish_probe(&mut self, index: usize) {
+        self.running_probe = self.running_probe.filter(|(probed, _)| *probed != index);
     }
 
     /// Handles the result of a probe over an uplink on a foreign link. Returns the event to report, and
     /// whether a known portal now lets packets pass.
-    pub(super) fn take(
+    pub(super) fn handle_probe_result(
         &mut self,
         now: Time,
         uplink: &mut Uplink,
@@ -203,13 +203,13 @@ impl PortalProber {
             return (None, false);
         }
         match probe {
-            PortalProbe::Redirected(url) if is_uri(url) => {
-                let is_new = probes.found.as_ref() != Some(url);
-                if probes.found.is_none() {
-                    probes.next = Some((now + PAUSE.0, PAUSE.0 * 2));
+            PortalProbe::Redirected(url) if is_printable_uri(url) => {
+                let is_new = probes.found_portal_url.as_ref() != Some(url);
+                if probes.found_portal_url.is_none() {
+                    probes.next = Some((now + PROBE_PAUSE.0, PROBE_PAUSE.0 * 2));
                 }
-                probes.found = Some(url.clone());
-                let is_told = is_new && self.events.allow(now);
+                probes.found_portal_url = Some(url.clone());
+                let is_told = is_new && self.event_limit.allow(now);
                 let portal = || Event::CaptivePortal {
                     uplink: uplink.config.interface.clone(),
                     uri: url.clone(),
@@ -217,7 +217,7 @@ impl PortalProber {
                 };
                 (is_told.then(portal), false)
             }
-            PortalProbe::Passed => (None, probes.found.take().is_some()),
+            PortalProbe::Passed => (None, probes.found_portal_url.take().is_some()),
             // A single probe without an answer does not show that a known portal has gone.
             PortalProbe::Redirected(_) | PortalProbe::Unanswered => (None, false),
         }
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn uris_are_padded_and_printable() {
-        assert_eq!(uri(b"https://portal.example/\0\0\0").as_deref(), Some("https://portal.example/"));
+        assert_eq!(parse_uri(b"https://portal.example/\0\0\0").as_deref(), Some("https://portal.example/"));
         for none in [
             &b"\0\0\0\0\0\0"[..],
             b"",
@@ -240,8 +240,8 @@ mod tests {
             b"\x1b[2J",
             b"\xff",
         ] {
-            assert_eq!(uri(none), None, "{none:?}");
+            assert_eq!(parse_uri(none), None, "{none:?}");
         }
-        assert_eq!(uri(&[b'x'; 256]), None);
+        assert_eq!(parse_uri(&[b'x'; 256]), None);
     }
 }

@@ -12,7 +12,7 @@ use carnet_wire::mobility::{
 use super::flows::Flows;
 use super::uplinks::Uplinks;
 use super::{MobileRouterConfig, Registration, RegistrationMode};
-use crate::binding_update_list::{BindingUpdateList, Update, UpdateNumbers, mapped};
+use crate::binding_update_list::{BindingUpdateList, Update, UpdateNumbers, to_authenticated_form};
 use crate::{HOP_LIMIT, Output, UDP_PORT, lifetime_units};
 
 /// State of the mobile router from which messages are built.
@@ -27,7 +27,7 @@ impl Composer<'_> {
     /// Adds the mobile network prefixes of both families if the registration mode is explicit. An IPv4 prefix
     /// is an IPv4 Home Address option with the P flag (RFC 5555 3.1.1). For a mobile node, adds its IPv4 home
     /// address, which is this option without the flag.
-    pub(super) fn add_prefixes(&self, mut builder: Builder) -> Builder {
+    pub(super) fn add_prefix_options(&self, mut builder: Builder) -> Builder {
         if self.config.mode == RegistrationMode::Explicit {
             for prefix in &self.config.prefixes {
                 builder = builder.option(&MobilityOption::MobileNetworkPrefix {
@@ -57,7 +57,7 @@ impl Composer<'_> {
         care_of_address: IpAddr,
         mobility_header: &mut [u8],
     ) -> Output {
-        self.packet(uplink, care_of_address, true, mobility_header)
+        self.build_packet(uplink, care_of_address, true, mobility_header)
     }
 
     /// Returns the packet of a Heartbeat message, with the same encapsulation as data packets.
@@ -67,10 +67,10 @@ impl Composer<'_> {
         registration: Registration,
         mobility_header: &mut [u8],
     ) -> Output {
-        self.packet(uplink, registration.care_of_address, registration.udp, mobility_header)
+        self.build_packet(uplink, registration.care_of_address, registration.uses_udp, mobility_header)
     }
 
-    pub(super) fn packet(
+    pub(super) fn build_packet(
         &self,
         uplink: usize,
         care_of_address: IpAddr,
@@ -92,7 +92,7 @@ impl Composer<'_> {
             mobility_header,
         }
         .emit();
-        match self.ends(uplink, care_of_address, udp) {
+        match self.tunnel_ends(uplink, care_of_address, udp) {
             Some((Endpoint::Ipv6(_), _)) | None => Output::Packet(packet),
             Some((local, remote)) => Output::Encapsulated { local, remote, packet },
         }
@@ -100,7 +100,7 @@ impl Composer<'_> {
 
     /// Returns the two tunnel ends for a care-of address of an uplink; `None` for an IPv4 address if the home
     /// agent has no IPv4 address.
-    pub(super) fn ends(
+    pub(super) fn tunnel_ends(
         &self,
         uplink: usize,
         care_of_address: IpAddr,
@@ -137,25 +137,27 @@ impl Composer<'_> {
         if let Some(timestamp) = timestamp {
             builder = builder.option(&MobilityOption::MessageIdentifier(timestamp));
         }
-        let Some(association) = self.numbers.authentication.association() else { return builder.finish() };
+        let Some(association) = self.numbers.authentication.signing_association() else {
+            return builder.finish();
+        };
         let mut mobility_header = builder.option(&association.blank_option()).finish();
         association.sign(&mut mobility_header, care_of_address, self.config.home_address);
         mobility_header
     }
 
     /// Builds a Binding Update (RFC 6275 11.7.1, RFC 3963 5.2, RFC 4285 5.1, RFC 5555 4.4.2, RFC 5648 5).
-    pub(super) fn update(&self, list: &BindingUpdateList, flows: &Flows, update: &Update) -> Output {
+    pub(super) fn build_update(&self, list: &BindingUpdateList, flows: &Flows, update: &Update) -> Output {
         let config = &self.config;
-        let (uplink, care_of_address) = update.via;
+        let (uplink, care_of_address) = update.sent_from;
         let flags = BindingUpdateFlags {
             acknowledge: true,
             home_registration: true,
             mobile_router: config.is_router(),
             force_udp: care_of_address.is_ipv4() && self.forces_udp(uplink),
-            overwrite: update.overwrite,
+            overwrite: update.replaces_all_bindings,
             ..BindingUpdateFlags::default()
         };
-        let lifetime = if update.removal { 0 } else { lifetime_units(config.lifetime) };
+        let lifetime = if update.is_removal { 0 } else { lifetime_units(config.lifetime) };
         let mut builder = Builder::binding_update(update.sequence, flags, lifetime);
         // docs/standards.md: a Binding Update with a Binding Identifier has no Alternate Care-of Address and
         // no IPv4 Care-of Address option. An update from the home link has none of the three.
@@ -168,35 +170,36 @@ impl Composer<'_> {
                 builder = builder.option(&MobilityOption::Ipv4CareOfAddress(address));
             }
         }
-        for member in &update.members {
-            let Some(bid) = list.bindings[member.binding].bid else { continue };
+        for member in &update.updated_bindings {
+            let Some(bid) = list.identified_entries[member.binding_index].bid else { continue };
             builder = builder.option(&MobilityOption::BindingIdentifier {
                 bid,
                 status: 0,
                 home: false,
                 // RFC 6089 5.2.1: the priority is never 0.
-                priority: member.priority.clamp(1, 127),
-                care_of_address: (!update.removal).then_some(member.care_of_address),
+                priority: member.bid_priority.clamp(1, 127),
+                care_of_address: (!update.is_removal).then_some(member.care_of_address),
             });
         }
-        if !update.removal {
-            builder = self.add_prefixes(builder);
+        if !update.is_removal {
+            builder = self.add_prefix_options(builder);
         }
-        builder = flows.add_options(builder, &update.flows, &update.summary);
-        let mut mobility_header = self.finish_authenticated(builder, update.timestamp, update.authenticated);
+        builder = flows.add_options(builder, &update.described_flows, &update.unchanged_flow_ids);
+        let mut mobility_header =
+            self.finish_authenticated(builder, update.timestamp, update.authenticated_address);
         self.control_packet(uplink, care_of_address, &mut mobility_header)
     }
 
     /// Returns this router's tunnel end of a registration over an uplink.
     pub(super) fn local_end(&self, uplink: usize, registration: &Registration) -> Endpoint {
-        self.ends(uplink, registration.care_of_address, registration.udp)
-            .map_or(Endpoint::Ipv6(mapped(registration.care_of_address)), |(local, _)| local)
+        self.tunnel_ends(uplink, registration.care_of_address, registration.uses_udp)
+            .map_or(Endpoint::Ipv6(to_authenticated_form(registration.care_of_address)), |(local, _)| local)
     }
 
     /// Returns whether packets from an IPv4 care-of address go inside UDP: behind a NAT, or if one side
     /// demands it (RFC 5555 4.2, 3.2.2). The home agent may also send the option without a NAT; then its
     /// refresh time is all ones.
-    pub(super) fn takes_udp(
+    pub(super) fn needs_udp(
         &self,
         uplink: usize,
         care_of_address: IpAddr,

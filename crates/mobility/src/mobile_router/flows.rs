@@ -21,7 +21,7 @@ use crate::flow::{FlowAction, FlowBinding, TrafficSelector};
 
 /// Maximum length of a Binding Update, in octets. With all headers it must fit into an IPv6 packet of 1280
 /// octets.
-const MAX_LENGTH: usize = 1000;
+const MAX_OPTION_OCTETS: usize = 1000;
 /// Maximum number of flow bindings of one router.
 pub const MAX_FLOWS: usize = 32;
 
@@ -47,12 +47,12 @@ pub(super) struct FlowState {
     pub fid: u16,
     selector: TrafficSelector,
     /// Flow that the home agent acknowledged.
-    pub acknowledged: Option<FlowBinding>,
+    pub acknowledged_flow: Option<FlowBinding>,
     /// Last description of the flow that was sent to the home agent, with the number of its Binding Update.
     /// Until the answer the router does not know which description the home agent uses.
-    pub pending: Option<(u16, FlowBinding)>,
+    pub pending_description: Option<(u16, FlowBinding)>,
     /// Status of a refusal, and the Binding Identifiers that the refused description had.
-    pub refused: Option<(u8, Vec<u16>)>,
+    pub last_refusal: Option<(u8, Vec<u16>)>,
 }
 
 /// State of all flow bindings at the home agent.
@@ -66,9 +66,9 @@ pub(super) struct Flows {
     pub is_unsupported: bool,
     /// Whether the home agent supports flow bindings, but only the action of RFC 6089: copies to all
     /// bindings.
-    pub copies: bool,
-    /// Flows that [`super::MobileRouter::flows`] returns.
-    pub effective: Vec<FlowBinding>,
+    pub supports_only_copies: bool,
+    /// Flows that [`super::MobileRouter::flow_states`] returns.
+    pub effective_flows: Vec<FlowBinding>,
 }
 
 impl Flows {
@@ -83,9 +83,9 @@ impl Flows {
                 policy,
                 fid,
                 selector,
-                acknowledged: None,
-                pending: None,
-                refused: None,
+                acknowledged_flow: None,
+                pending_description: None,
+                last_refusal: None,
             })
             .collect();
         Flows {
@@ -132,14 +132,14 @@ impl Flows {
     ) -> Option<FlowBinding> {
         let mut uplinks = self.policy_uplinks(all, flow.policy);
         uplinks.retain(|&uplink| registered(uplink));
-        let weights = all.weights(&uplinks);
+        let weights = all.balancing_weights(&uplinks);
         let mut bids: Vec<(u16, u16)> = uplinks
             .into_iter()
             .zip(weights)
             .filter_map(|(uplink, weight)| Some((all[uplink].config.bid?, weight)))
             .collect();
         let mut action = self.policies.get(flow.policy)?.action;
-        if self.copies {
+        if self.supports_only_copies {
             bids.truncate(1);
             action = FlowAction::Failover;
         }
@@ -153,20 +153,20 @@ impl Flows {
     }
 
     /// Returns the change of a flow that a Binding Update must report if these bindings are registered.
-    fn flow_due(
+    fn is_flow_due(
         &self,
         all: &Uplinks,
         flow: &FlowState,
         registered: impl Fn(usize) -> bool,
     ) -> Option<FlowBinding> {
-        self.flow_news(all, flow, flow.acknowledged.as_ref(), &registered).or_else(|| {
-            flow.pending.as_ref()?;
+        self.flow_changes(all, flow, flow.acknowledged_flow.as_ref(), &registered).or_else(|| {
+            flow.pending_description.as_ref()?;
             self.wanted_flow(all, flow, registered)
         })
     }
 
     /// Returns the difference between a flow and the last description that the home agent has.
-    fn flow_news(
+    fn flow_changes(
         &self,
         all: &Uplinks,
         flow: &FlowState,
@@ -175,7 +175,7 @@ impl Flows {
     ) -> Option<FlowBinding> {
         let wanted = self.wanted_flow(all, flow, &registered)?;
         let bids: Vec<u16> = wanted.bids.iter().map(|(bid, _)| *bid).collect();
-        if flow.refused.as_ref().is_some_and(|(_, for_bids)| *for_bids == bids) {
+        if flow.last_refusal.as_ref().is_some_and(|(_, for_bids)| *for_bids == bids) {
             return None;
         }
         let Some(known) = known else { return Some(wanted) };
@@ -191,28 +191,32 @@ impl Flows {
 
     /// Returns the binding whose Binding Update reports changed flows to the home agent: `best`, the first
     /// binding that traffic may use. Returns `None` if there is no change to report.
-    pub(super) fn carrier(
+    pub(super) fn binding_for_flow_changes(
         &self,
         all: &Uplinks,
         list: &BindingUpdateList,
         best: Option<usize>,
     ) -> Option<usize> {
-        if self.is_unsupported || !list.abilities.bootstrapped {
+        if self.is_unsupported || !list.multiple_care_of_support.is_bootstrapped {
             return None;
         }
         // An outstanding Binding Update already describes the flows, so no further update is necessary.
-        let under_way = list.bindings.iter().any(|b| b.request().is_some() || b.removal.is_some());
+        let under_way = list
+            .identified_entries
+            .iter()
+            .any(|b| b.outstanding_request().is_some() || b.removal_exchange.is_some());
         let due = self.states.iter().any(|flow| {
-            let said = flow.pending.as_ref().map(|(_, flow)| flow).or(flow.acknowledged.as_ref());
-            self.flow_news(all, flow, said, |u| list.is_registered(u)).is_some()
-                || (flow.pending.is_some() && !under_way)
+            let said =
+                flow.pending_description.as_ref().map(|(_, flow)| flow).or(flow.acknowledged_flow.as_ref());
+            self.flow_changes(all, flow, said, |u| list.is_registered(u)).is_some()
+                || (flow.pending_description.is_some() && !under_way)
         });
         best.filter(|_| due)
     }
 
     /// Returns the flows that a Binding Update for these bindings describes in full, and the identifiers of
     /// the flows that it only names.
-    pub(super) fn described(
+    pub(super) fn flows_to_describe(
         &self,
         all: &Uplinks,
         list: &BindingUpdateList,
@@ -222,7 +226,8 @@ impl Flows {
         if self.is_unsupported {
             return (Vec::new(), Vec::new());
         }
-        let about = |uplink: usize| members.iter().any(|m| list.bindings[m.binding].uplink == uplink);
+        let about =
+            |uplink: usize| members.iter().any(|m| list.identified_entries[m.binding_index].uplink == uplink);
         let registered = |uplink: usize| {
             if removal {
                 list.is_registered(uplink) && !about(uplink)
@@ -234,13 +239,13 @@ impl Flows {
         let mut named = Vec::new();
         let mut length = 24 * members.len() + 24 * prefixes + 60;
         for flow in &self.states {
-            let due = self.flow_due(all, flow, registered);
-            let cost = due.as_ref().map_or(2, |flow| 24 + flow_length(flow));
+            let due = self.is_flow_due(all, flow, registered);
+            let cost = due.as_ref().map_or(2, |flow| 24 + flow_option_length(flow));
             match due {
-                Some(flow) if length + cost <= MAX_LENGTH => described.push(flow),
+                Some(flow) if length + cost <= MAX_OPTION_OCTETS => described.push(flow),
                 // This update has no room for the description, so it only names the flow; the next update
                 // describes it.
-                _ if flow.acknowledged.is_some() => named.push(flow.fid),
+                _ if flow.acknowledged_flow.is_some() => named.push(flow.fid),
                 _ => continue,
             }
             length += cost;
@@ -263,7 +268,7 @@ impl Flows {
                 status: 0,
                 sub_options: &emit_sub_options(Some(&flow.selector), &bids),
             });
-            if !self.copies {
+            if !self.supports_only_copies {
                 let action = FlowActionOption {
                     fid: flow.fid,
                     action: flow.action,
@@ -286,46 +291,48 @@ impl Flows {
     }
 
     /// Records that the Binding Update with this number described these flows in full.
-    pub(super) fn sent(&mut self, sequence: u16, flows: &[FlowBinding]) {
+    pub(super) fn record_sent_flows(&mut self, sequence: u16, flows: &[FlowBinding]) {
         for sent in flows {
             if let Some(flow) = self.states.iter_mut().find(|flow| flow.fid == sent.fid) {
-                flow.pending = Some((sequence, sent.clone()));
+                flow.pending_description = Some((sequence, sent.clone()));
             }
         }
     }
 
     /// Returns whether a flow waits for the answer to the Binding Update with this number.
-    pub(super) fn tells(&self, sequence: u16) -> bool {
-        self.states.iter().any(|flow| flow.pending.as_ref().is_some_and(|(last, _)| *last == sequence))
+    pub(super) fn awaits_answer_to(&self, sequence: u16) -> bool {
+        self.states
+            .iter()
+            .any(|flow| flow.pending_description.as_ref().is_some_and(|(last, _)| *last == sequence))
     }
 
     /// Clears the state of all flows, because the home agent has lost them.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn forget_flow_states(&mut self) {
         for flow in &mut self.states {
-            flow.acknowledged = None;
-            flow.pending = None;
-            flow.refused = None;
+            flow.acknowledged_flow = None;
+            flow.pending_description = None;
+            flow.last_refusal = None;
         }
         self.is_unsupported = false;
-        self.copies = false;
+        self.supports_only_copies = false;
     }
 
-    fn flow_answered(&mut self, sequence: u16, sent: &FlowBinding, status: u8) -> Option<String> {
+    fn handle_flow_answer(&mut self, sequence: u16, sent: &FlowBinding, status: u8) -> Option<String> {
         let flow = self.states.iter_mut().find(|flow| flow.fid == sent.fid)?;
-        let latest = flow.pending.as_ref().is_none_or(|(last, _)| *last == sequence);
+        let latest = flow.pending_description.as_ref().is_none_or(|(last, _)| *last == sequence);
         if latest {
-            flow.pending = None;
+            flow.pending_description = None;
         } else if status >= 128 {
             return None;
         }
         if status < 128 {
-            flow.acknowledged = Some(sent.clone());
-            flow.refused = None;
+            flow.acknowledged_flow = Some(sent.clone());
+            flow.last_refusal = None;
             return None;
         }
         let bids: Vec<u16> = sent.bids.iter().map(|(bid, _)| *bid).collect();
-        flow.acknowledged = None;
-        flow.refused = Some((status, bids));
+        flow.acknowledged_flow = None;
+        flow.last_refusal = Some((status, bids));
         let policy = self.policies.get(flow.policy).map_or("", |policy| policy.name.as_str());
         let what = match status {
             flow_status::PROHIBITED => "administratively prohibited",
@@ -339,12 +346,14 @@ impl Flows {
     }
 
     /// Handles the home agent's answers about the flows of a Binding Update.
-    pub(super) fn acknowledged(
+    pub(super) fn handle_flow_answers(
         &mut self,
         update: &Update,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> Vec<String> {
-        if acknowledgement.status >= 128 || (update.flows.is_empty() && update.summary.is_empty()) {
+        if acknowledgement.status >= 128
+            || (update.described_flows.is_empty() && update.unchanged_flow_ids.is_empty())
+        {
             return Vec::new();
         }
         let mut statuses: Vec<(u16, u8)> = Vec::new();
@@ -357,23 +366,27 @@ impl Flows {
         }
         // RFC 6089 5.2.6: if the acknowledgement has no flow options, the home agent does not support
         // them.
-        if !update.flows.is_empty() && statuses.is_empty() {
+        if !update.described_flows.is_empty() && statuses.is_empty() {
             self.is_unsupported = true;
             let warning =
                 "the home agent knows no flow bindings (RFC 6089): policies hold for what this router sends";
             return vec![warning.to_owned()];
         }
         let mut warnings = Vec::new();
-        for sent in &update.flows {
+        for sent in &update.described_flows {
             let status = statuses.iter().find(|(fid, _)| *fid == sent.fid).map(|(_, status)| *status);
             let echoed = actions.iter().find(|action| action.fid == sent.fid);
             let status = status.unwrap_or(flow_status::UNSPECIFIED);
             let plain = sent.action == FlowAction::Failover && sent.bids.len() == 1;
-            if status < 128 && !self.copies && !plain && echoed.is_none_or(|e| e.action != sent.action) {
-                self.copies = true;
+            if status < 128
+                && !self.supports_only_copies
+                && !plain
+                && echoed.is_none_or(|e| e.action != sent.action)
+            {
+                self.supports_only_copies = true;
                 for flow in &mut self.states {
-                    flow.acknowledged = None;
-                    flow.pending = None;
+                    flow.acknowledged_flow = None;
+                    flow.pending_description = None;
                 }
                 warnings.push(
                     "the home agent can only copy packets (RFC 6089): policies fail over from uplink to \
@@ -382,22 +395,22 @@ impl Flows {
                 );
                 return warnings;
             }
-            warnings.extend(self.flow_answered(update.sequence, sent, status));
+            warnings.extend(self.handle_flow_answer(update.sequence, sent, status));
         }
         // RFC 6089 5.3.3: the home agent answers a flow of the summary only if it has lost the flow.
         for (fid, status) in statuses {
             if status >= 128
-                && update.summary.contains(&fid)
+                && update.unchanged_flow_ids.contains(&fid)
                 && let Some(flow) = self.states.iter_mut().find(|flow| flow.fid == fid)
             {
-                flow.acknowledged = None;
+                flow.acknowledged_flow = None;
             }
         }
         warnings
     }
 
     /// Computes the flows for the data path from the registrations.
-    pub(super) fn update(&mut self, all: &Uplinks, transmit: &[usize]) {
+    pub(super) fn update_effective_flows(&mut self, all: &Uplinks, transmit: &[usize]) {
         let effective = self
             .states
             .iter()
@@ -405,14 +418,15 @@ impl Flows {
                 let mut wanted = self.wanted_flow(all, flow, |uplink| transmit.contains(&uplink))?;
                 // Only a home agent that has accepted the action removes duplicates, so the router sends
                 // copies only then.
-                let taken = flow.acknowledged.as_ref().is_some_and(|known| known.action == wanted.action);
+                let taken =
+                    flow.acknowledged_flow.as_ref().is_some_and(|known| known.action == wanted.action);
                 if wanted.action == FlowAction::Duplicate && !taken {
                     wanted.action = FlowAction::Failover;
                 }
                 Some(wanted)
             })
             .collect();
-        self.effective = effective;
+        self.effective_flows = effective;
     }
 
     /// Sets the operator's choice of uplinks for a policy; `None` restores the configured ones.
@@ -446,7 +460,7 @@ impl Flows {
             *choice = uplinks.map(<[String]>::to_vec);
         }
         for flow in self.states.iter_mut().filter(|flow| flow.policy == index) {
-            flow.refused = None;
+            flow.last_refusal = None;
         }
         Ok(())
     }
@@ -458,6 +472,6 @@ fn is_about(a: u16, b: u16) -> bool {
 }
 
 /// Returns the approximate length of a flow's options in octets.
-fn flow_length(flow: &FlowBinding) -> usize {
+fn flow_option_length(flow: &FlowBinding) -> usize {
     emit_sub_options(Some(&flow.selector), &[]).len() + 6 * flow.bids.len() + 16
 }

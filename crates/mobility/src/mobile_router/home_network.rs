@@ -48,7 +48,7 @@ impl MobileRouterConfig {
     }
 
     /// Returns the answer to a solicitation on the home link for an address of this router's mobile network.
-    pub(super) fn home_answer(
+    pub(super) fn answer_on_home_link(
         &self,
         uplink: &Uplink,
         message: &LinkMessage,
@@ -56,7 +56,9 @@ impl MobileRouterConfig {
         if !self.is_aggregated() {
             return Ok(None);
         }
-        let NeighborMessage::Solicitation { target, source, peer } = HomeLink::read(message)? else {
+        let NeighborMessage::Solicitation { target, source, peer } =
+            HomeLink::read_neighbor_message(message)?
+        else {
             return Ok(None);
         };
         let aboard = self.prefixes.iter().any(|prefix| prefix.contains(&target));
@@ -116,7 +118,7 @@ pub(super) struct HomePresence {
     /// Whether the selected uplink is on the home link.
     pub(super) at_home: bool,
     /// Whether the home agent has acknowledged the de-registration.
-    pub(super) returned: bool,
+    pub(super) has_deregistered: bool,
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Ipv4PrefixState {
     }
 
     /// Returns the event that reports this answer.
-    pub(super) fn event(self, prefix: Ipv4Net, home_agent: Ipv6Addr) -> Event {
+    pub(super) fn to_event(self, prefix: Ipv4Net, home_agent: Ipv6Addr) -> Event {
         Event::Ipv4Prefix {
             prefix,
             home_agent,
@@ -96,12 +96,12 @@ impl Ipv4Networks {
     }
 
     /// Returns the prefixes with their answers.
-    pub(super) fn all(&self) -> &[(Ipv4Net, Ipv4PrefixState)] {
+    pub(super) fn all_prefixes(&self) -> &[(Ipv4Net, Ipv4PrefixState)] {
         &self.0
     }
 
     /// Takes over the home agent's answers about IPv4 prefixes from the state before a reload of the config.
-    pub(super) fn adopt(&mut self, old: &Ipv4Networks) {
+    pub(super) fn adopt_answers(&mut self, old: &Ipv4Networks) {
         for (prefix, state) in &mut self.0 {
             *state = old.0.iter().find(|(other, _)| other == prefix).map_or(*state, |(_, state)| *state);
         }
@@ -109,13 +109,13 @@ impl Ipv4Networks {
 
     /// Takes the answers out of the acknowledgement of a registration. Returns the prefixes whose answer has
     /// changed, each with the new answer.
-    pub(super) fn acknowledged(
+    pub(super) fn handle_acknowledgement(
         &mut self,
         acknowledgement: &BindingAcknowledgement<'_>,
     ) -> Vec<(Ipv4Net, Ipv4PrefixState)> {
         let mut changes = Vec::new();
         for (prefix, state) in &mut self.0 {
-            let answer = answer(acknowledgement, *prefix);
+            let answer = prefix_answer(acknowledgement, *prefix);
             if std::mem::replace(state, answer) != answer {
                 changes.push((*prefix, answer));
             }
@@ -125,7 +125,7 @@ impl Ipv4Networks {
 }
 
 /// Returns the answer of an acknowledgement about a prefix.
-fn answer(acknowledgement: &BindingAcknowledgement<'_>, prefix: Ipv4Net) -> Ipv4PrefixState {
+fn prefix_answer(acknowledgement: &BindingAcknowledgement<'_>, prefix: Ipv4Net) -> Ipv4PrefixState {
     let answers = acknowledgement.options.iter().filter_map(|option| match option {
         Ok(MobilityOption::Ipv4AddressAcknowledgement { status, prefix_length, address }) => {
             (address == prefix.network()).then_some((status, prefix_length))

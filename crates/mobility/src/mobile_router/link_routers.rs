@@ -12,8 +12,9 @@
 //! router sends a Router Solicitation to this router. A prefix that the router still omits
 //! [`REST_OF_ANSWER`] after its next advertisement is *suspected*. It stays valid by RFC 4861 6.3.4 ("the
 //! absence of a prefix ... is not significant"), but the mobile router prefers other prefixes. If suspected
-//! prefixes come back more than [`MAX_RETURNS`] times, the router splits its prefixes and does not answer
-//! with all of them. Then only [`MAX_OMISSIONS`] advertisements without a prefix make it suspected.
+//! prefixes come back more than [`MAX_REAPPEARANCES`] times, the router splits its prefixes and does not
+//! answer with all of them. Then only [`MAX_COUNTED_OMISSIONS`] advertisements without a prefix make it
+//! suspected.
 //!
 //! A router may announce the interval of its advertisements (Advertisement Interval option, RFC 6275 7.3). If
 //! it then misses [`MISSED_ADVERTISEMENTS`] of them, it counts as unreachable.
@@ -38,11 +39,11 @@ const MAX_ROUTERS: usize = 8;
 const REST_OF_ANSWER: Duration = Duration::from_millis(600);
 /// Number of suspected prefixes that a router may advertise again before it counts as one that splits its
 /// prefixes.
-const MAX_RETURNS: u32 = 2;
+const MAX_REAPPEARANCES: u32 = 2;
 /// Number of advertisements without a prefix after which the prefix is suspected in any case.
-const MAX_OMISSIONS: u32 = 8;
+const MAX_COUNTED_OMISSIONS: u32 = 8;
 /// Limit of Router Solicitations to routers that omit a prefix: the burst, and the interval after it.
-const QUESTIONS: (u32, Duration) = (3, Duration::from_secs(1));
+const SOLICITATION_LIMIT: (u32, Duration) = (3, Duration::from_secs(1));
 /// Number of missed advertisements after which a router is unreachable. RFC 6275 11.5.1 permits a node to
 /// tolerate some.
 const MISSED_ADVERTISEMENTS: u32 = 3;
@@ -68,15 +69,15 @@ pub(super) enum RouterMatch {
 struct AdvertisedPrefix {
     prefix: Ipv6Net,
     router: Ipv6Addr,
-    at: Time,
+    advertised_at: Time,
     /// End of the prefix's valid lifetime, unless the router advertises the prefix again; `None` if the
     /// lifetime is infinite.
     ends_at: Option<Time>,
     /// Whether the valid lifetime of the prefix has ended.
-    ended: bool,
+    has_ended: bool,
     /// Advertisements with other prefixes that the router has sent since the last one with this prefix.
-    omissions: u32,
-    doubt: Doubt,
+    omission_count: u32,
+    doubt_state: Doubt,
 }
 
 /// Whether a router has ceased to advertise a prefix without a withdrawal.
@@ -96,21 +97,21 @@ enum Doubt {
 struct AdvertisingRouter {
     address: Ipv6Addr,
     link_address: Option<[u8; 6]>,
-    at: Time,
+    advertised_at: Time,
     /// Whether the router advertises itself as default router (its router lifetime is not 0).
     is_default: bool,
     /// End of the router lifetime in the router's last advertisement.
     ends_at: Time,
     /// Whether the router lifetime has ended.
-    ended: bool,
+    has_ended: bool,
     /// Link MTU that the router advertises, in octets.
     mtu: Option<u32>,
     /// Interval of the router's advertisements; `None` if it announces none.
-    interval: Option<Duration>,
+    advertisement_interval: Option<Duration>,
     /// Whether the router has missed [`MISSED_ADVERTISEMENTS`] advertisements.
-    missing: bool,
+    misses_advertisements: bool,
     /// Number of times that the router has advertised a suspected prefix again.
-    returns: u32,
+    reappearance_count: u32,
 }
 
 /// Routers and prefixes to store longest, because the traffic uses them.
@@ -123,9 +124,9 @@ pub(super) struct InUse<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct AdvertisementChanges {
     /// Time of the router's last advertisement before the present one.
-    pub previous: Option<Time>,
+    pub previous_advertisement_at: Option<Time>,
     /// Whether to send the router a Router Solicitation, because it omits a prefix.
-    pub asks: bool,
+    pub wants_solicitation: bool,
 }
 
 /// Routers and prefixes that were advertised since the link came up.
@@ -135,9 +136,9 @@ pub(super) struct LinkRouters {
     /// Routers; the one that advertised last is at the end.
     routers: Vec<AdvertisingRouter>,
     /// Routers that do not answer Neighbor Unreachability Detection.
-    unreachable: Vec<Ipv6Addr>,
+    unreachable_routers: Vec<Ipv6Addr>,
     /// Rate limit of solicitations to routers that omit a prefix.
-    questions: RateLimiter,
+    solicitation_limit: RateLimiter,
 }
 
 impl Default for LinkRouters {
@@ -145,8 +146,8 @@ impl Default for LinkRouters {
         LinkRouters {
             prefixes: Vec::new(),
             routers: Vec::new(),
-            unreachable: Vec::new(),
-            questions: RateLimiter::new(QUESTIONS.0, QUESTIONS.1),
+            unreachable_routers: Vec::new(),
+            solicitation_limit: RateLimiter::new(SOLICITATION_LIMIT.0, SOLICITATION_LIMIT.1),
         }
     }
 }
@@ -161,7 +162,7 @@ impl LinkRouters {
     }
 
     /// Handles a Router Advertisement.
-    pub fn advertised(
+    pub fn handle_advertisement(
         &mut self,
         now: Time,
         message: &LinkMessage,
@@ -185,22 +186,22 @@ impl LinkRouters {
                 _ => {}
             }
         }
-        self.unreachable.retain(|other| *other != router);
+        self.unreachable_routers.retain(|other| *other != router);
         let before = self.routers.iter().position(|known| known.address == router);
         let before = before.map(|position| self.routers.remove(position));
         let mut known = AdvertisingRouter {
             address: router,
             link_address: advertisement.options().source_link_address().or(message.peer),
-            at: now,
+            advertised_at: now,
             is_default: advertisement.router_lifetime > 0,
             ends_at: now + Duration::from_secs(advertisement.router_lifetime.into()),
-            ended: false,
+            has_ended: false,
             mtu,
-            interval,
-            missing: false,
-            returns: before.as_ref().map_or(0, |before| before.returns),
+            advertisement_interval: interval,
+            misses_advertisements: false,
+            reappearance_count: before.as_ref().map_or(0, |before| before.reappearance_count),
         };
-        let asks = self.compare(now, &mut known, &listed);
+        let asks = self.compare_prefixes(now, &mut known, &listed);
         if self.routers.len() >= MAX_ROUTERS {
             let spare = self.routers.iter().position(|other| !(in_use.router)(other.address));
             let gone = self.routers.remove(spare.unwrap_or(0));
@@ -208,19 +209,28 @@ impl LinkRouters {
         }
         self.routers.push(known);
         for (prefix, lifetime) in listed {
-            self.note(now, router, prefix, lifetime, in_use);
+            self.record_prefix(now, router, prefix, lifetime, in_use);
         }
-        AdvertisementChanges { previous: before.map(|before| before.at), asks }
+        AdvertisementChanges {
+            previous_advertisement_at: before.map(|before| before.advertised_at),
+            wants_solicitation: asks,
+        }
     }
 
     /// Compares the prefixes of an advertisement with those that its router has advertised before. Returns
     /// whether to send the router a Router Solicitation.
-    fn compare(&mut self, now: Time, router: &mut AdvertisingRouter, listed: &[(Ipv6Net, u32)]) -> bool {
+    fn compare_prefixes(
+        &mut self,
+        now: Time,
+        router: &mut AdvertisingRouter,
+        listed: &[(Ipv6Net, u32)],
+    ) -> bool {
         let address = router.address;
         let is_listed = |entry: &AdvertisedPrefix| listed.iter().any(|(prefix, _)| *prefix == entry.prefix);
         let own = |entry: &&AdvertisedPrefix| entry.router == address;
         let back = self.prefixes.iter().filter(own).filter(|it| it.is_suspected() && is_listed(it)).count();
-        router.returns = router.returns.saturating_add(u32::try_from(back).unwrap_or(u32::MAX));
+        router.reappearance_count =
+            router.reappearance_count.saturating_add(u32::try_from(back).unwrap_or(u32::MAX));
         let is_known = |prefix: &Ipv6Net| {
             self.prefixes.iter().filter(own).any(|it| it.prefix == *prefix && !it.is_suspected())
         };
@@ -229,29 +239,36 @@ impl LinkRouters {
             return false;
         }
         let brings_news = valid.any(|(prefix, _)| !is_known(prefix));
-        let splits = router.returns > MAX_RETURNS;
+        let splits = router.reappearance_count > MAX_REAPPEARANCES;
         let mut is_omitted = false;
         for entry in self.prefixes.iter_mut().filter(|it| it.router == address && !is_listed(it)) {
-            entry.omissions = entry.omissions.saturating_add(1);
-            if splits && entry.omissions < MAX_OMISSIONS {
-                entry.doubt = Doubt::None;
-            } else if entry.doubt == Doubt::Asked
-                || (entry.doubt == Doubt::None && entry.omissions >= MAX_OMISSIONS)
+            entry.omission_count = entry.omission_count.saturating_add(1);
+            if splits && entry.omission_count < MAX_COUNTED_OMISSIONS {
+                entry.doubt_state = Doubt::None;
+            } else if entry.doubt_state == Doubt::Asked
+                || (entry.doubt_state == Doubt::None && entry.omission_count >= MAX_COUNTED_OMISSIONS)
             {
-                entry.doubt = Doubt::Suspected(now + REST_OF_ANSWER);
+                entry.doubt_state = Doubt::Suspected(now + REST_OF_ANSWER);
             }
-            is_omitted |= entry.doubt == Doubt::None;
+            is_omitted |= entry.doubt_state == Doubt::None;
         }
-        let asks = brings_news && is_omitted && !splits && self.questions.allow(now);
+        let asks = brings_news && is_omitted && !splits && self.solicitation_limit.allow(now);
         if asks {
             let omitted = self.prefixes.iter_mut().filter(|it| it.router == address && !is_listed(it));
-            omitted.filter(|it| it.doubt == Doubt::None).for_each(|it| it.doubt = Doubt::Asked);
+            omitted.filter(|it| it.doubt_state == Doubt::None).for_each(|it| it.doubt_state = Doubt::Asked);
         }
         asks
     }
 
     /// Records that `router` advertises `prefix` for this many seconds, or withdraws it.
-    fn note(&mut self, now: Time, router: Ipv6Addr, prefix: Ipv6Net, lifetime: u32, in_use: &InUse<'_>) {
+    fn record_prefix(
+        &mut self,
+        now: Time,
+        router: Ipv6Addr,
+        prefix: Ipv6Net,
+        lifetime: u32,
+        in_use: &InUse<'_>,
+    ) {
         self.prefixes.retain(|entry| entry.router != router || entry.prefix != prefix);
         if lifetime == 0 {
             return;
@@ -259,7 +276,7 @@ impl LinkRouters {
         if self.prefixes.len() >= MAX_PREFIXES {
             let age = |entry: &AdvertisedPrefix| {
                 let is_of_router = (in_use.router)(entry.router);
-                (is_of_router && (in_use.prefix)(&entry.prefix), is_of_router, entry.at)
+                (is_of_router && (in_use.prefix)(&entry.prefix), is_of_router, entry.advertised_at)
             };
             let oldest = self.prefixes.iter().enumerate().min_by_key(|(_, entry)| age(entry));
             if let Some(position) = oldest.map(|(position, _)| position) {
@@ -271,11 +288,11 @@ impl LinkRouters {
         self.prefixes.push(AdvertisedPrefix {
             prefix,
             router,
-            at: now,
+            advertised_at: now,
             ends_at,
-            ended: false,
-            omissions: 0,
-            doubt: Doubt::None,
+            has_ended: false,
+            omission_count: 0,
+            doubt_state: Doubt::None,
         });
     }
 
@@ -283,8 +300,8 @@ impl LinkRouters {
     pub fn suspect_omitted(&mut self, now: Time) -> bool {
         let mut changed = false;
         for entry in &mut self.prefixes {
-            if matches!(entry.doubt, Doubt::Suspected(at) if at <= now) {
-                entry.doubt = Doubt::Confirmed;
+            if matches!(entry.doubt_state, Doubt::Suspected(at) if at <= now) {
+                entry.doubt_state = Doubt::Confirmed;
                 changed = true;
             }
         }
@@ -293,7 +310,7 @@ impl LinkRouters {
 
     /// Returns the router with this gateway address; `None` if it has not advertised. A default route without
     /// gateway leads to the router that advertised last.
-    fn router(&self, gateway: Ipv6Addr) -> Option<&AdvertisingRouter> {
+    fn router_by_gateway(&self, gateway: Ipv6Addr) -> Option<&AdvertisingRouter> {
         if gateway.is_unspecified() {
             return self.routers.last();
         }
@@ -301,9 +318,9 @@ impl LinkRouters {
     }
 
     /// Returns how well an address matches the router with this gateway address.
-    pub fn fit(&self, address: Ipv6Addr, gateway: Ipv6Addr) -> RouterMatch {
+    pub fn match_of_router(&self, address: Ipv6Addr, gateway: Ipv6Addr) -> RouterMatch {
         let of = |entry: &&AdvertisedPrefix| entry.prefix.contains(&address);
-        let router = self.router(gateway).map(|router| router.address);
+        let router = self.router_by_gateway(gateway).map(|router| router.address);
         let own = self.prefixes.iter().filter(of).filter(|entry| Some(entry.router) == router);
         if let Some(suspected) = own.map(AdvertisedPrefix::is_suspected).min() {
             return if suspected { RouterMatch::Suspected } else { RouterMatch::Advertised };
@@ -318,14 +335,14 @@ impl LinkRouters {
     /// Returns the default routers whose router lifetime has not ended; the router that advertised last comes
     /// first.
     pub fn default_routers(&self) -> impl Iterator<Item = Ipv6Addr> {
-        let known = self.routers.iter().rev().filter(|router| router.is_default && !router.ended);
+        let known = self.routers.iter().rev().filter(|router| router.is_default && !router.has_ended);
         known.map(|router| router.address)
     }
 
     /// Returns the reachable routers that advertise a prefix for which `wanted` is true. The valid lifetime
     /// of the prefix has not ended. A default router must also be in the kernel's list (`gateways`) and
     /// answer. The router that advertised last comes first.
-    pub fn advertisers(
+    pub fn routers_advertising(
         &self,
         gateways: &[Ipv6Addr],
         wanted: impl Fn(&Ipv6Net) -> bool,
@@ -342,7 +359,7 @@ impl LinkRouters {
         };
         let advertises = move |router: &&AdvertisingRouter| {
             let mut own = self.prefixes.iter().filter(|entry| entry.router == router.address);
-            own.any(|entry| !entry.is_suspected() && !entry.ended && wanted(&entry.prefix))
+            own.any(|entry| !entry.is_suspected() && !entry.has_ended && wanted(&entry.prefix))
         };
         self.routers
             .iter()
@@ -352,26 +369,26 @@ impl LinkRouters {
     }
 
     /// Returns the time of a router's last advertisement; `None` if the router is not in the list.
-    pub fn heard_at(&self, gateway: Ipv6Addr) -> Option<Time> {
-        self.router(gateway).map(|router| router.at)
+    pub fn advertised_at(&self, gateway: Ipv6Addr) -> Option<Time> {
+        self.router_by_gateway(gateway).map(|router| router.advertised_at)
     }
 
     pub fn link_address(&self, router: Ipv6Addr) -> Option<[u8; 6]> {
-        self.router(router)?.link_address
+        self.router_by_gateway(router)?.link_address
     }
 
     /// Returns the link MTU that a router has advertised; `None` if it has advertised none.
     pub fn mtu(&self, gateway: Ipv6Addr) -> Option<u32> {
-        self.router(gateway)?.mtu
+        self.router_by_gateway(gateway)?.mtu
     }
 
     /// Handles a change of a router's entry in the kernel's neighbour cache. Returns whether the router has
     /// become unreachable.
     pub fn neighbour_changed(&mut self, gateway: Ipv6Addr, state: NeighbourState) -> bool {
         match state {
-            NeighbourState::Failed => self.failed(gateway),
+            NeighbourState::Failed => self.record_failed_router(gateway),
             NeighbourState::Known => {
-                self.unreachable.retain(|other| *other != gateway);
+                self.unreachable_routers.retain(|other| *other != gateway);
                 false
             }
             // After FAILED the kernel repeats address resolution, so these states show nothing new.
@@ -380,47 +397,56 @@ impl LinkRouters {
     }
 
     /// Records that a router does not answer Neighbor Solicitations. Returns whether this is new.
-    pub fn failed(&mut self, router: Ipv6Addr) -> bool {
-        if router.is_unspecified() || self.unreachable.contains(&router) {
+    pub fn record_failed_router(&mut self, router: Ipv6Addr) -> bool {
+        if router.is_unspecified() || self.unreachable_routers.contains(&router) {
             return false;
         }
-        if self.unreachable.len() >= MAX_ROUTERS {
-            self.unreachable.remove(0);
+        if self.unreachable_routers.len() >= MAX_ROUTERS {
+            self.unreachable_routers.remove(0);
         }
-        self.unreachable.push(router);
+        self.unreachable_routers.push(router);
         true
     }
 
     /// Marks routers as failed that advertised last before `time`, because they are on a link that the uplink
     /// has left.
     pub fn all_failed_before(&mut self, time: Time) {
-        let gone: Vec<Ipv6Addr> =
-            self.routers.iter().filter(|router| router.at < time).map(|router| router.address).collect();
+        let gone: Vec<Ipv6Addr> = self
+            .routers
+            .iter()
+            .filter(|router| router.advertised_at < time)
+            .map(|router| router.address)
+            .collect();
         for router in gone {
-            self.failed(router);
+            self.record_failed_router(router);
         }
     }
 
     /// Records that a router has answered. Returns whether it counted as failed before.
-    pub fn answered(&mut self, router: Ipv6Addr) -> bool {
-        let before = self.unreachable.len();
-        self.unreachable.retain(|other| *other != router);
-        before != self.unreachable.len()
+    pub fn record_answering_router(&mut self, router: Ipv6Addr) -> bool {
+        let before = self.unreachable_routers.len();
+        self.unreachable_routers.retain(|other| *other != router);
+        before != self.unreachable_routers.len()
     }
 
     /// Returns whether a router does not answer, or misses its advertisements.
     pub fn is_unreachable(&self, gateway: Ipv6Addr) -> bool {
-        self.unreachable.contains(&gateway) || self.router(gateway).is_some_and(|router| router.missing)
+        self.unreachable_routers.contains(&gateway)
+            || self.router_by_gateway(gateway).is_some_and(|router| router.misses_advertisements)
     }
 
     /// Returns the next time at which a router has missed its advertisements, a prefix becomes suspected, or
     /// the lifetime of a router or prefix ends.
-    pub fn deadline(&self) -> Option<Time> {
-        let missing =
-            self.routers.iter().filter(|router| !router.missing).filter_map(AdvertisingRouter::missing_at);
-        let ends = self.routers.iter().filter(|router| router.is_default && !router.ended);
-        let prefixes = self.prefixes.iter().filter(|entry| !entry.ended).filter_map(|entry| entry.ends_at);
-        let suspected = self.prefixes.iter().filter_map(|entry| match entry.doubt {
+    pub fn next_deadline(&self) -> Option<Time> {
+        let missing = self
+            .routers
+            .iter()
+            .filter(|router| !router.misses_advertisements)
+            .filter_map(AdvertisingRouter::missing_at);
+        let ends = self.routers.iter().filter(|router| router.is_default && !router.has_ended);
+        let prefixes =
+            self.prefixes.iter().filter(|entry| !entry.has_ended).filter_map(|entry| entry.ends_at);
+        let suspected = self.prefixes.iter().filter_map(|entry| match entry.doubt_state {
             Doubt::Suspected(at) => Some(at),
             _ => None,
         });
@@ -430,24 +456,24 @@ impl LinkRouters {
     /// Marks default routers and prefixes whose lifetime has ended. Returns true if there are new ones.
     pub fn end_lifetimes(&mut self, now: Time) -> bool {
         let mut changed = false;
-        for router in self.routers.iter_mut().filter(|router| router.is_default && !router.ended) {
-            router.ended = router.ends_at <= now;
-            changed |= router.ended;
+        for router in self.routers.iter_mut().filter(|router| router.is_default && !router.has_ended) {
+            router.has_ended = router.ends_at <= now;
+            changed |= router.has_ended;
         }
-        for entry in self.prefixes.iter_mut().filter(|entry| !entry.ended) {
-            entry.ended = entry.ends_at.is_some_and(|at| at <= now);
-            changed |= entry.ended;
+        for entry in self.prefixes.iter_mut().filter(|entry| !entry.has_ended) {
+            entry.has_ended = entry.ends_at.is_some_and(|at| at <= now);
+            changed |= entry.has_ended;
         }
         changed
     }
 
     /// Marks routers that have missed their advertisements. Returns whether there are new ones.
-    pub fn expire(&mut self, now: Time) -> bool {
+    pub fn mark_missing_routers(&mut self, now: Time) -> bool {
         let mut changed = false;
         for router in &mut self.routers {
             let missing = router.missing_at().is_some_and(|at| at <= now);
-            changed |= missing && !router.missing;
-            router.missing |= missing;
+            changed |= missing && !router.misses_advertisements;
+            router.misses_advertisements |= missing;
         }
         changed
     }
@@ -456,13 +482,13 @@ impl LinkRouters {
 impl AdvertisedPrefix {
     /// Returns whether the router has ceased to advertise the prefix without a withdrawal.
     fn is_suspected(&self) -> bool {
-        self.doubt == Doubt::Confirmed
+        self.doubt_state == Doubt::Confirmed
     }
 }
 
 impl AdvertisingRouter {
     fn missing_at(&self) -> Option<Time> {
-        self.interval.map(|interval| self.at + interval * MISSED_ADVERTISEMENTS)
+        self.advertisement_interval.map(|interval| self.advertised_at + interval * MISSED_ADVERTISEMENTS)
     }
 }
 
@@ -472,11 +498,11 @@ mod tests {
 
     use super::*;
 
-    fn addr(text: &str) -> Ipv6Addr {
+    fn parse_address(text: &str) -> Ipv6Addr {
         text.parse().expect("an address")
     }
 
-    fn hear(
+    fn hear_advertisement(
         heard: &mut LinkRouters,
         at: u64,
         router: &str,
@@ -506,7 +532,7 @@ mod tests {
         });
         let message = LinkMessage {
             interface: "w0".into(),
-            source: addr(router),
+            source: parse_address(router),
             destination: nd::ALL_NODES,
             hop_limit: 255,
             peer: None,
@@ -514,18 +540,18 @@ mod tests {
         };
         let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
         let in_use = InUse {
-            router: &|router| router == addr("fe80::a"),
-            prefix: &|prefix| prefix.contains(&addr("2001:db8:f1::1")),
+            router: &|router| router == parse_address("fe80::a"),
+            prefix: &|prefix| prefix.contains(&parse_address("2001:db8:f1::1")),
         };
-        heard.advertised(Time::ZERO + Duration::from_millis(at), &message, &advertisement, &in_use)
+        heard.handle_advertisement(Time::ZERO + Duration::from_millis(at), &message, &advertisement, &in_use)
     }
 
     /// Returns how the addresses of [`A`] and [`B`] match the router after `at` milliseconds.
-    fn fits(heard: &mut LinkRouters, at: u64) -> [RouterMatch; 2] {
+    fn matches_after(heard: &mut LinkRouters, at: u64) -> [RouterMatch; 2] {
         heard.suspect_omitted(Time::ZERO + Duration::from_millis(at));
         [A, B].map(|net| {
             let net: Ipv6Net = net.parse().expect("a prefix");
-            heard.fit(net.addr(), addr("fe80::a"))
+            heard.match_of_router(net.addr(), parse_address("fe80::a"))
         })
     }
 
@@ -535,9 +561,14 @@ mod tests {
     #[test]
     fn address_fits_the_router_that_advertises_its_prefix() {
         let mut heard = LinkRouters::default();
-        assert_eq!(hear(&mut heard, 1000, "fe80::a", &[A], None).previous, None);
-        hear(&mut heard, 2000, "fe80::b", &[B], None);
-        let fit = |address: &str, gateway: &str| heard.fit(addr(address), addr(gateway));
+        assert_eq!(
+            hear_advertisement(&mut heard, 1000, "fe80::a", &[A], None).previous_advertisement_at,
+            None
+        );
+        hear_advertisement(&mut heard, 2000, "fe80::b", &[B], None);
+        let fit = |address: &str, gateway: &str| {
+            heard.match_of_router(parse_address(address), parse_address(gateway))
+        };
         assert_eq!(fit("2001:db8:f1::1", "fe80::a"), RouterMatch::Advertised);
         assert_eq!(fit("2001:db8:f1::1", "fe80::b"), RouterMatch::Foreign);
         assert_eq!(fit("2001:db8:f1::1", "fe80::c"), RouterMatch::Foreign);
@@ -551,16 +582,26 @@ mod tests {
     #[test]
     fn omitted_prefix_is_suspected_until_it_is_advertised_again() {
         let mut heard = LinkRouters::default();
-        hear(&mut heard, 0, "fe80::a", &[A], None);
-        assert!(!hear(&mut heard, 5000, "fe80::a", &[], None).asks, "nothing else is advertised");
-        assert!(hear(&mut heard, 10_000, "fe80::a", &[B], None).asks);
-        assert_eq!(fits(&mut heard, 10_400), [RouterMatch::Advertised; 2], "the router has not answered");
-        assert!(!hear(&mut heard, 10_500, "fe80::a", &[B], None).asks, "it was asked before");
-        assert_eq!(fits(&mut heard, 11_099), [RouterMatch::Advertised; 2], "the rest may follow");
-        assert_eq!(heard.deadline(), Some(Time::ZERO + Duration::from_millis(11_100)));
-        assert_eq!(fits(&mut heard, 11_100), [RouterMatch::Suspected, RouterMatch::Advertised]);
-        hear(&mut heard, 12_000, "fe80::a", &[A, B], None);
-        assert_eq!(fits(&mut heard, 20_000), [RouterMatch::Advertised; 2]);
+        hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
+        assert!(
+            !hear_advertisement(&mut heard, 5000, "fe80::a", &[], None).wants_solicitation,
+            "nothing else is advertised"
+        );
+        assert!(hear_advertisement(&mut heard, 10_000, "fe80::a", &[B], None).wants_solicitation);
+        assert_eq!(
+            matches_after(&mut heard, 10_400),
+            [RouterMatch::Advertised; 2],
+            "the router has not answered"
+        );
+        assert!(
+            !hear_advertisement(&mut heard, 10_500, "fe80::a", &[B], None).wants_solicitation,
+            "it was asked before"
+        );
+        assert_eq!(matches_after(&mut heard, 11_099), [RouterMatch::Advertised; 2], "the rest may follow");
+        assert_eq!(heard.next_deadline(), Some(Time::ZERO + Duration::from_millis(11_100)));
+        assert_eq!(matches_after(&mut heard, 11_100), [RouterMatch::Suspected, RouterMatch::Advertised]);
+        hear_advertisement(&mut heard, 12_000, "fe80::a", &[A, B], None);
+        assert_eq!(matches_after(&mut heard, 20_000), [RouterMatch::Advertised; 2]);
     }
 
     #[test]
@@ -569,14 +610,17 @@ mod tests {
         for (second, now) in [(0, A), (10, B), (20, A), (30, B)] {
             for part in [0, 200] {
                 let at = second * 1000 + part;
-                assert_eq!(hear(&mut heard, at, "fe80::a", &[now], None).asks, second > 0 && part == 0);
+                assert_eq!(
+                    hear_advertisement(&mut heard, at, "fe80::a", &[now], None).wants_solicitation,
+                    second > 0 && part == 0
+                );
             }
             let expected = match (second, now) {
                 (0, _) => [RouterMatch::Advertised, RouterMatch::Leftover],
                 (_, A) => [RouterMatch::Advertised, RouterMatch::Suspected],
                 _ => [RouterMatch::Suspected, RouterMatch::Advertised],
             };
-            assert_eq!(fits(&mut heard, second * 1000 + 800), expected, "{second}");
+            assert_eq!(matches_after(&mut heard, second * 1000 + 800), expected, "{second}");
         }
     }
 
@@ -586,17 +630,17 @@ mod tests {
     fn router_that_splits_its_prefixes_makes_none_suspected() {
         for apart in [1, 299, 301, 2000, 60_000] {
             let mut heard = LinkRouters::default();
-            hear(&mut heard, 0, "fe80::a", &[A], None);
+            hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
             let mut asked = 0;
             for turn in 1..30 {
                 let (at, prefix) = (turn * apart, if turn % 2 == 0 { A } else { B });
-                if hear(&mut heard, at, "fe80::a", &[prefix], None).asks {
+                if hear_advertisement(&mut heard, at, "fe80::a", &[prefix], None).wants_solicitation {
                     asked += 1;
-                    hear(&mut heard, at, "fe80::a", &[B], None);
-                    hear(&mut heard, at, "fe80::a", &[A], None);
+                    hear_advertisement(&mut heard, at, "fe80::a", &[B], None);
+                    hear_advertisement(&mut heard, at, "fe80::a", &[A], None);
                 }
                 let next = at + apart.min(1000);
-                assert_eq!(fits(&mut heard, next), [RouterMatch::Advertised; 2], "{apart} {turn}");
+                assert_eq!(matches_after(&mut heard, next), [RouterMatch::Advertised; 2], "{apart} {turn}");
             }
             assert_eq!(asked, 1, "{apart}");
         }
@@ -609,79 +653,91 @@ mod tests {
         let mut suspected = 0;
         for turn in 0..60 {
             let (at, prefix) = (turn * 5000, if turn % 2 == 0 { A } else { B });
-            if hear(&mut heard, at, "fe80::a", &[prefix], None).asks {
-                hear(&mut heard, at + 100, "fe80::a", &[prefix], None);
+            if hear_advertisement(&mut heard, at, "fe80::a", &[prefix], None).wants_solicitation {
+                hear_advertisement(&mut heard, at + 100, "fe80::a", &[prefix], None);
             }
-            let fits = fits(&mut heard, at + 4000);
+            let fits = matches_after(&mut heard, at + 4000);
             suspected += u32::from(turn > 0 && fits != [RouterMatch::Advertised; 2]);
         }
         assert!((1..=3).contains(&suspected), "{suspected}");
         // The router is renumbered: it omits one prefix for good.
         for turn in 60..70 {
-            hear(&mut heard, turn * 5000, "fe80::a", &[A], None);
+            hear_advertisement(&mut heard, turn * 5000, "fe80::a", &[A], None);
         }
-        assert_eq!(fits(&mut heard, 400_000), [RouterMatch::Advertised, RouterMatch::Suspected]);
+        assert_eq!(matches_after(&mut heard, 400_000), [RouterMatch::Advertised, RouterMatch::Suspected]);
     }
 
     #[test]
     fn router_is_unreachable_after_three_missed_advertisements() {
         let mut heard = LinkRouters::default();
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
-        hear(&mut heard, 0, "fe80::a", &[A], Some(1000));
-        assert_eq!(heard.deadline(), Some(at(3000)));
-        assert!(!heard.expire(at(2999)) && !heard.is_unreachable(addr("fe80::a")));
-        assert!(heard.expire(at(3000)) && heard.is_unreachable(addr("fe80::a")));
-        assert_eq!(heard.deadline(), Some(at(1_800_000)), "the router lifetime");
-        hear(&mut heard, 4000, "fe80::a", &[A], Some(1));
-        assert!(!heard.is_unreachable(addr("fe80::a")));
-        assert_eq!(heard.deadline(), Some(at(4300)), "no shorter than is believed");
+        hear_advertisement(&mut heard, 0, "fe80::a", &[A], Some(1000));
+        assert_eq!(heard.next_deadline(), Some(at(3000)));
+        assert!(!heard.mark_missing_routers(at(2999)) && !heard.is_unreachable(parse_address("fe80::a")));
+        assert!(heard.mark_missing_routers(at(3000)) && heard.is_unreachable(parse_address("fe80::a")));
+        assert_eq!(heard.next_deadline(), Some(at(1_800_000)), "the router lifetime");
+        hear_advertisement(&mut heard, 4000, "fe80::a", &[A], Some(1));
+        assert!(!heard.is_unreachable(parse_address("fe80::a")));
+        assert_eq!(heard.next_deadline(), Some(at(4300)), "no shorter than is believed");
     }
 
     #[test]
     fn router_is_a_default_router_until_its_lifetime_ends() {
         let mut heard = LinkRouters::default();
         let at = |millis| Time::ZERO + Duration::from_millis(millis);
-        hear(&mut heard, 0, "fe80::a", &[A], None);
-        hear(&mut heard, 1000, "fe80::b", &[B], None);
+        hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
+        hear_advertisement(&mut heard, 1000, "fe80::b", &[B], None);
         let known = |heard: &LinkRouters| heard.default_routers().collect::<Vec<_>>();
-        assert_eq!(known(&heard), [addr("fe80::b"), addr("fe80::a")], "the latest first");
+        assert_eq!(known(&heard), [parse_address("fe80::b"), parse_address("fe80::a")], "the latest first");
         assert!(!heard.end_lifetimes(at(1_799_999)));
         assert!(heard.end_lifetimes(at(1_800_000)) && !heard.end_lifetimes(at(1_800_000)));
-        assert_eq!(known(&heard), [addr("fe80::b")]);
-        assert_eq!(heard.deadline(), Some(at(1_801_000)));
+        assert_eq!(known(&heard), [parse_address("fe80::b")]);
+        assert_eq!(heard.next_deadline(), Some(at(1_801_000)));
     }
 
     #[test]
     fn advertisements_of_other_routers_do_not_replace_router_in_use() {
         let mut heard = LinkRouters::default();
-        hear(&mut heard, 0, "fe80::a", &[A], None);
+        hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
         for index in 0..100_u16 {
             let prefix = format!("2001:db8:{index:x}::/64");
-            hear(&mut heard, 1000 + u64::from(index), &format!("fe80::c:{index:x}"), &[&prefix], None);
-            heard.failed(addr(&format!("fe80::d:{index:x}")));
+            hear_advertisement(
+                &mut heard,
+                1000 + u64::from(index),
+                &format!("fe80::c:{index:x}"),
+                &[&prefix],
+                None,
+            );
+            heard.record_failed_router(parse_address(&format!("fe80::d:{index:x}")));
         }
         assert!(heard.prefixes.len() <= MAX_PREFIXES && heard.routers.len() <= MAX_ROUTERS);
-        assert!(heard.unreachable.len() <= MAX_ROUTERS);
-        assert_eq!(heard.fit(addr("2001:db8:f1::1"), addr("fe80::a")), RouterMatch::Advertised);
+        assert!(heard.unreachable_routers.len() <= MAX_ROUTERS);
+        assert_eq!(
+            heard.match_of_router(parse_address("2001:db8:f1::1"), parse_address("fe80::a")),
+            RouterMatch::Advertised
+        );
     }
 
     /// The advertisements are forged in the name of the router in use.
     #[test]
     fn prefix_in_use_is_stored_when_its_router_advertises_many_others() {
         let mut heard = LinkRouters::default();
-        hear(&mut heard, 0, "fe80::a", &[A], None);
+        hear_advertisement(&mut heard, 0, "fe80::a", &[A], None);
         for index in 0..100_u16 {
             let prefix = format!("2001:db8:{index:x}::/64");
-            hear(&mut heard, 1000 + u64::from(index), "fe80::a", &[&prefix], None);
+            hear_advertisement(&mut heard, 1000 + u64::from(index), "fe80::a", &[&prefix], None);
         }
         assert!(heard.prefixes.len() <= MAX_PREFIXES);
-        assert_eq!(heard.fit(addr("2001:db8:f1::1"), addr("fe80::a")), RouterMatch::Advertised);
+        assert_eq!(
+            heard.match_of_router(parse_address("2001:db8:f1::1"), parse_address("fe80::a")),
+            RouterMatch::Advertised
+        );
     }
 
     #[test]
     fn kernel_s_neighbour_entry_tells_whether_a_router_answers() {
         let mut heard = LinkRouters::default();
-        let router = addr("fe80::a");
+        let router = parse_address("fe80::a");
         assert!(heard.neighbour_changed(router, NeighbourState::Failed));
         assert!(!heard.neighbour_changed(router, NeighbourState::Failed), "it is known");
         assert!(!heard.neighbour_changed(router, NeighbourState::Incomplete));

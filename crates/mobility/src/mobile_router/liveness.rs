@@ -30,7 +30,8 @@ use carnet_wire::mobility::Builder;
 
 use super::capacity::RoundTrips;
 use super::path_packets::{
-    DOUBTED_ALLOWED, DOUBTED_PATIENCE, DOUBTED_PAUSE, FULL_INTERVAL, PathPackets, PathTraffic, SAMPLE,
+    DOUBTED_ANSWER_TIMEOUT, DOUBTED_MAX_LOST, DOUBTED_PAUSE, FULL_PATH_INTERVAL, PathPackets, PathTraffic,
+    SAMPLE_INTERVAL,
 };
 use super::{MobileRouter, Registration, Timer};
 use crate::binding_update_list::{Exchange, INITIAL_BINDACK_TIMEOUT};
@@ -41,40 +42,40 @@ use crate::{Event, MobilityDrop, MobilityMessage};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Liveness {
     /// Interval on a path that carries traffic.
-    pub busy: Duration,
+    pub busy_interval: Duration,
     /// Interval on all other paths.
-    pub idle: Duration,
+    pub idle_interval: Duration,
 }
 
 impl Default for Liveness {
     fn default() -> Self {
-        Liveness { busy: Duration::from_millis(250), idle: Duration::from_secs(1) }
+        Liveness { busy_interval: Duration::from_millis(250), idle_interval: Duration::from_secs(1) }
     }
 }
 
 /// Number of lost heartbeats in a row after which a path has failed (`MISSING_HEARTBEATS_ALLOWED`, whose
 /// default in RFC 5847 5 is 3).
-const ALLOWED: usize = 5;
+const MAX_LOST_HEARTBEATS: usize = 5;
 /// Pause between the quick heartbeats after a late answer.
-const SUSPICION: Duration = Duration::from_millis(50);
+const QUICK_HEARTBEAT_PAUSE: Duration = Duration::from_millis(50);
 /// Minimum time after which an answer is late. Then quick heartbeats begin, but the late one does not count
 /// as lost yet.
-const LATE: Duration = Duration::from_millis(40);
+const MIN_LATE_TIME: Duration = Duration::from_millis(40);
 /// Time to wait for an answer: the minimum, the maximum, and the value before the first measurement.
-const PATIENCE: (Duration, Duration, Duration) =
+const ANSWER_TIMEOUT_RANGE: (Duration, Duration, Duration) =
     (Duration::from_millis(120), Duration::from_millis(700), Duration::from_millis(300));
 /// Number of lost heartbeats in a row after which a router behind a NAT sends a Binding Update. The NAT may
 /// have lost its mapping.
-const NAT_DOUBT: usize = 2;
+const LOSSES_BEFORE_NAT_DOUBT: usize = 2;
 /// First and longest hold-down of a failed uplink. It doubles with each failure.
 const HOLD_DOWN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(64));
 /// Time without a failure after which the hold-down starts again at its minimum.
-const FORGIVEN: Duration = Duration::from_secs(120);
+const HOLD_DOWN_RESET_TIME: Duration = Duration::from_secs(120);
 /// Time after which the router tries heartbeats again with a home agent that does not support them.
-const UNSUPPORTED: Duration = Duration::from_secs(600);
+const UNSUPPORTED_RETRY_TIME: Duration = Duration::from_secs(600);
 /// Interval of keepalives behind a NAT: the first, the increment, and the longest (`NATKATIMEOUT`, RFC 5555
 /// 6).
-const KEEPALIVE: (Duration, Duration, Duration) =
+const KEEPALIVE_RANGE: (Duration, Duration, Duration) =
     (Duration::from_secs(25), Duration::from_secs(10), Duration::from_secs(110));
 /// Minimum interval of keepalives.
 const MIN_KEEPALIVE: Duration = Duration::from_secs(5);
@@ -94,22 +95,22 @@ pub struct Quality {
 #[derive(Debug, Clone)]
 pub(super) struct PathState {
     /// Care-of address of the path, and whether its packets go inside UDP.
-    over: Option<(IpAddr, bool)>,
+    path_address: Option<(IpAddr, bool)>,
     pub(super) liveness: PathLiveness<u32>,
-    failures: u32,
+    failure_count: u32,
     failed_at: Option<Time>,
     /// Interval of keepalives behind a NAT. `too_long` is the shortest interval in which the NAT lost its
     /// mapping.
-    keepalive: Option<Duration>,
-    too_long: Option<Duration>,
+    keepalive_interval: Option<Duration>,
+    too_long_keepalive: Option<Duration>,
     /// Interval of attempts to return to IPv6, while IPv4 carries the uplink's traffic.
     pub(super) ipv6_interval: Option<Duration>,
     pub(super) ipv6_tried_at: Option<Time>,
     /// Numbers of the heartbeats that were outstanding when a Binding Error said that the home agent supports
     /// no heartbeats. An answer to one of them shows that the error was forged.
-    denied: Vec<u32>,
-    pub(super) trips: RoundTrips,
-    pub(super) arrivals: PathPackets,
+    denied_heartbeats: Vec<u32>,
+    pub(super) round_trips: RoundTrips,
+    pub(super) packet_record: PathPackets,
     /// Number of the last heartbeat. Each path counts from its own random number. So an attacker who reads
     /// one path does not know the numbers of another, and cannot forge answers there.
     sequence: u32,
@@ -118,56 +119,68 @@ pub(super) struct PathState {
 impl PathState {
     pub(super) fn new(sequence: u32) -> PathState {
         PathState {
-            over: None,
+            path_address: None,
             liveness: PathLiveness::new(RequiredAnswers::default(), RoundTrip::following_queues()),
-            failures: 0,
+            failure_count: 0,
             failed_at: None,
-            keepalive: None,
-            too_long: None,
+            keepalive_interval: None,
+            too_long_keepalive: None,
             ipv6_interval: None,
             ipv6_tried_at: None,
-            denied: Vec::new(),
-            trips: RoundTrips::default(),
-            arrivals: PathPackets::default(),
+            denied_heartbeats: Vec::new(),
+            round_trips: RoundTrips::default(),
+            packet_record: PathPackets::default(),
             sequence,
         }
     }
 
     /// Returns the time after which an answer is late (RFC 6298 2).
-    fn late(&self) -> Duration {
-        self.liveness.round_trip().timeout().unwrap_or(PATIENCE.2).clamp(LATE, PATIENCE.1)
+    fn late_time(&self) -> Duration {
+        self.liveness
+            .round_trip()
+            .answer_timeout()
+            .unwrap_or(ANSWER_TIMEOUT_RANGE.2)
+            .clamp(MIN_LATE_TIME, ANSWER_TIMEOUT_RANGE.1)
     }
 
     /// Returns the time after which a heartbeat without an answer counts as lost.
-    pub(super) fn patience(&self) -> Duration {
-        self.late().max(if self.arrivals.is_doubtful { DOUBTED_PATIENCE } else { PATIENCE.0 })
+    pub(super) fn answer_timeout(&self) -> Duration {
+        self.late_time().max(if self.packet_record.is_doubtful {
+            DOUBTED_ANSWER_TIMEOUT
+        } else {
+            ANSWER_TIMEOUT_RANGE.0
+        })
     }
 
     /// Returns how many quick heartbeats may be lost in a row, and the pause between them.
-    fn series(&self) -> (usize, Duration) {
-        if self.arrivals.is_doubtful { (DOUBTED_ALLOWED, DOUBTED_PAUSE) } else { (ALLOWED, SUSPICION) }
+    fn quick_heartbeat_series(&self) -> (usize, Duration) {
+        if self.packet_record.is_doubtful {
+            (DOUBTED_MAX_LOST, DOUBTED_PAUSE)
+        } else {
+            (MAX_LOST_HEARTBEATS, QUICK_HEARTBEAT_PAUSE)
+        }
     }
 
     /// Returns whether the answer to a heartbeat that was sent after `since` is overdue.
     pub(super) fn is_unanswered_since(&self, now: Time, since: Time) -> bool {
-        let due = self.liveness.round_trip().smoothed().unwrap_or(PATIENCE.2);
+        let due = self.liveness.round_trip().smoothed().unwrap_or(ANSWER_TIMEOUT_RANGE.2);
         self.liveness.is_unanswered_since(now, since, due)
     }
 
     fn quality(&self) -> Option<Quality> {
         let round_trip = self.liveness.round_trip();
         let rtt = round_trip.smoothed()?;
-        Some(Quality { rtt, jitter: round_trip.jitter(), loss: self.liveness.loss() })
+        Some(Quality { rtt, jitter: round_trip.jitter(), loss: self.liveness.loss_fraction() })
     }
 
     /// Returns the longest time that answers take; `None` without a measurement.
     pub(super) fn answer_time(&self) -> Option<Duration> {
-        self.liveness.round_trip().smoothed().map(|_| self.late())
+        self.liveness.round_trip().smoothed().map(|_| self.late_time())
     }
 
     /// Returns whether packets or answers arrive, so that the path has not failed.
     pub(super) fn is_alive(&self, now: Time) -> bool {
-        !self.arrivals.has_failed(now, self.patience())
+        !self.packet_record.has_failed(now, self.answer_timeout())
     }
 }
 
@@ -181,7 +194,7 @@ pub(super) struct Heartbeats {
     /// Time until which the router sends no heartbeats, because the home agent does not support them.
     pub(super) unknown_until: Option<Time>,
     /// Rate limit of answers to Heartbeat requests, which have no authentication.
-    answers: RateLimiter,
+    answer_limit: RateLimiter,
 }
 
 impl Heartbeats {
@@ -191,17 +204,17 @@ impl Heartbeats {
             config,
             restart_counter: None,
             unknown_until: None,
-            answers: RateLimiter::new(100, Duration::from_millis(10)),
+            answer_limit: RateLimiter::new(100, Duration::from_millis(10)),
         }
     }
 
     /// Returns whether the heartbeats of an idle path are too rare to be the keepalives behind a NAT.
-    fn are_rare(&self) -> bool {
-        self.config.is_none_or(|it| it.idle >= KEEPALIVE.0)
+    fn are_heartbeats_rare(&self) -> bool {
+        self.config.is_none_or(|it| it.idle_interval >= KEEPALIVE_RANGE.0)
     }
 
     /// Returns whether the router sends heartbeats, so that it detects failed paths.
-    pub(super) fn are_sent(&self) -> bool {
+    pub(super) fn are_heartbeats_sent(&self) -> bool {
         self.config.is_some() && self.unknown_until.is_none()
     }
 }
@@ -218,26 +231,26 @@ impl MobileRouter {
     }
 
     /// Handles a registration of an uplink. `same` is true if its care-of address is unchanged.
-    pub(super) fn path_registered(
+    pub(super) fn record_registered_path(
         &mut self,
         now: Time,
         uplink: usize,
         registration: Registration,
         same: bool,
     ) {
-        let is_probing = self.uplinks.heartbeats.are_sent();
+        let is_probing = self.uplinks.heartbeats.are_heartbeats_sent();
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
         path.judge_ipv6_attempt(now);
-        let over = Some((registration.care_of_address, registration.udp));
-        if path.over != over || !same {
-            path.over = over;
-            path.liveness.restart();
-            path.arrivals.moved();
-            path.too_long = path.too_long.filter(|_| same);
-            path.keepalive = path.keepalive.filter(|_| same);
+        let over = Some((registration.care_of_address, registration.uses_udp));
+        if path.path_address != over || !same {
+            path.path_address = over;
+            path.liveness.clear_counts();
+            path.packet_record.reset_for_new_path();
+            path.too_long_keepalive = path.too_long_keepalive.filter(|_| same);
+            path.keepalive_interval = path.keepalive_interval.filter(|_| same);
         }
-        path.liveness.show(is_probing);
-        path.arrivals.answered(now, None, None);
+        path.liveness.handle_other_sign(is_probing);
+        path.packet_record.record_answer(now, None, None);
         match self.uplinks[uplink].next_ipv6_attempt(now, registration.care_of_address) {
             Some(at) if self.timers.get(Timer::Ipv6(uplink)).is_none() => {
                 self.timers.set(Timer::Ipv6(uplink), at);
@@ -250,29 +263,31 @@ impl MobileRouter {
 
     /// Handles an acknowledgement over an uplink. If the router sends no heartbeats, `took` measures the
     /// round trip. It is `None` if the home agent may have delayed its answer.
-    pub(super) fn path_answered(&mut self, now: Time, uplink: usize, took: Option<Duration>) {
-        let heartbeats = self.uplinks.heartbeats.are_sent();
+    pub(super) fn record_path_answer(&mut self, now: Time, uplink: usize, took: Option<Duration>) {
+        let heartbeats = self.uplinks.heartbeats.are_heartbeats_sent();
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
         path.judge_ipv6_attempt(now);
         let round_trip = path.liveness.round_trip_mut();
         if let Some(took) = took.filter(|_| round_trip.smoothed().is_none() || !heartbeats) {
-            round_trip.measure(took);
+            round_trip.add_measurement(took);
         }
         // Do not count the outstanding heartbeats as lost: their answers may still wait in a queue.
-        path.liveness.excuse();
-        path.arrivals.answered(now, None, None);
+        path.liveness.excuse_outstanding();
+        path.packet_record.record_answer(now, None, None);
     }
 
     /// Returns the registration whose path the heartbeats over an uplink test; `None` if the router sends no
     /// heartbeats over it.
     pub(super) fn heartbeat_path(&self, uplink: usize) -> Option<Registration> {
-        if self.stopping || self.home.at_home || self.refusals.status.is_some() {
+        if self.is_stopping || self.home_presence.at_home || self.refusal_state.stop_status.is_some() {
             return None;
         }
-        let of_binding =
-            self.list.binding_of(uplink).and_then(|index| self.list.bindings[index].registration);
+        let of_binding = self
+            .binding_update_list
+            .entry_of_uplink(uplink)
+            .and_then(|index| self.binding_update_list.identified_entries[index].registration);
         let plain = self
-            .list
+            .binding_update_list
             .plain
             .registration
             .filter(|r| self.uplinks[uplink].has_care_of_address(r.care_of_address));
@@ -284,22 +299,24 @@ impl MobileRouter {
     fn heartbeat_interval(&self, uplink: usize) -> Option<Duration> {
         let registration = self.heartbeat_path(uplink)?;
         let path = self.uplinks.path(uplink)?;
-        let keepalive = registration.udp.then(|| path.keepalive_interval());
+        let keepalive = registration.uses_udp.then(|| path.keepalive_interval());
         if self.uplinks.heartbeats.unknown_until.is_some() {
-            return keepalive.map(|_| KEEPALIVE.0);
+            return keepalive.map(|_| KEEPALIVE_RANGE.0);
         }
         let busy = self.is_busy(uplink) || path.liveness.is_proving();
-        let liveness = self.uplinks.heartbeats.config.map(|it| if busy { it.busy } else { it.idle });
+        let liveness =
+            self.uplinks.heartbeats.config.map(|it| if busy { it.busy_interval } else { it.idle_interval });
         // A full path loses many heartbeats, so they are sent more often.
-        let full = path.arrivals.is_full && busy && !path.liveness.has_failed();
-        let liveness = liveness.map(|interval| if full { interval.min(FULL_INTERVAL) } else { interval });
+        let full = path.packet_record.is_full && busy && !path.liveness.has_failed();
+        let liveness =
+            liveness.map(|interval| if full { interval.min(FULL_PATH_INTERVAL) } else { interval });
         liveness.into_iter().chain(keepalive).min()
     }
 
     /// Returns whether an uplink carries traffic: the best one, and those that policies use.
     fn is_busy(&self, uplink: usize) -> bool {
         self.active_uplink() == Some(uplink)
-            || self.flows.effective.iter().any(|flow| {
+            || self.flow_states.effective_flows.iter().any(|flow| {
                 let bid = self.uplinks[uplink].config.bid;
                 let used = if flow.action == crate::flow::FlowAction::Failover { 1 } else { flow.bids.len() };
                 flow.bids.iter().take(used).any(|(other, _)| Some(*other) == bid)
@@ -315,7 +332,7 @@ impl MobileRouter {
             return;
         };
         let Some(path) = self.uplinks.path(uplink) else { return };
-        let from = path.liveness.last_sent().map_or(now, |sent| sent + interval);
+        let from = path.liveness.last_sent_at().map_or(now, |sent| sent + interval);
         self.timers.set(Timer::Heartbeat(uplink), from.max(not_before));
     }
 
@@ -326,14 +343,14 @@ impl MobileRouter {
                 if self.heartbeat_path(uplink).is_some() {
                     continue;
                 }
-                self.uplinks[uplink].path.liveness.forget();
+                self.uplinks[uplink].path.liveness.forget_outstanding();
             }
             self.schedule_heartbeat(now, uplink, now);
         }
     }
 
     /// Handles the heartbeat timer of an uplink: a heartbeat was lost, or the next one is due.
-    pub(super) fn heartbeat_due(&mut self, now: Time, wall: WallTime, uplink: usize) {
+    pub(super) fn send_due_heartbeat(&mut self, now: Time, wall: WallTime, uplink: usize) {
         let Some(registration) = self.heartbeat_path(uplink) else { return };
         if self.uplinks.heartbeats.unknown_until.is_some_and(|until| until <= now) {
             self.uplinks.heartbeats.unknown_until = None;
@@ -341,52 +358,60 @@ impl MobileRouter {
         if self.uplinks.heartbeats.unknown_until.is_some() {
             // The Binding Update also refreshes the NAT's mapping, so it replaces a keepalive (RFC 5555
             // 4.3).
-            self.uplinks[uplink].path.liveness.note_sent(now);
+            self.uplinks[uplink].path.liveness.record_sending_time(now);
             self.keepalive_by_update(now, wall, uplink);
             self.schedule_heartbeat(now, uplink, now);
             return;
         }
         let path = &mut self.uplinks[uplink].path;
-        let patience = path.patience();
-        let newly = path.liveness.expire(now, patience);
-        let late = path.late();
+        let patience = path.answer_timeout();
+        let newly = path.liveness.expire_overdue(now, patience);
+        let late = path.late_time();
         let is_late = path.liveness.is_late(now, late);
-        if is_late && path.liveness.missed() == newly && path.liveness.open() + newly == 1 {
+        if is_late && path.liveness.missed_in_a_row() == newly && path.liveness.open_heartbeats() + newly == 1
+        {
             self.ask_the_others(now, uplink);
         }
         let path = &mut self.uplinks[uplink].path;
-        let (allowed, pause) = path.series();
-        let is_decided = path.liveness.missed() >= allowed && !path.liveness.has_failed();
-        if is_decided && !path.arrivals.has_failed(now, patience) {
+        let (allowed, pause) = path.quick_heartbeat_series();
+        let is_decided = path.liveness.missed_in_a_row() >= allowed && !path.liveness.has_failed();
+        if is_decided && !path.packet_record.has_failed(now, patience) {
             // Packets still arrive although heartbeats are lost, so the path is full.
-            path.arrivals.is_full = true;
-            path.arrivals.is_doubtful = false;
+            path.packet_record.is_full = true;
+            path.packet_record.is_doubtful = false;
             self.renew_while_full(now, uplink);
         } else if is_decided {
-            self.path_failed(now, uplink);
-            self.reconcile(now, wall);
-            self.demote_failed(now, wall, uplink);
+            self.handle_path_failure(now, uplink);
+            self.reconcile_bindings(now, wall);
+            self.demote_failed_uplink(now, wall, uplink);
             if self.heartbeat_path(uplink).is_none() {
                 return;
             }
         }
         let path = &self.uplinks[uplink].path;
-        let is_doubted = newly > 0 && path.liveness.missed() == NAT_DOUBT;
-        if is_doubted && registration.udp && !path.liveness.has_failed() {
+        let is_doubted = newly > 0 && path.liveness.missed_in_a_row() == LOSSES_BEFORE_NAT_DOUBT;
+        if is_doubted && registration.uses_udp && !path.liveness.has_failed() {
             // After the NAT has lost its mapping no answers arrive, as on a failed path. But a Binding
             // Update creates a new mapping.
-            if self.uplinks.heartbeats.are_rare() {
-                self.uplinks[uplink].path.mapping_lost();
+            if self.uplinks.heartbeats.are_heartbeats_rare() {
+                self.uplinks[uplink].path.shorten_keepalive();
             }
             self.keepalive_by_update(now, wall, uplink);
         }
-        let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE.0);
+        let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE_RANGE.0);
         let path = &self.uplinks[uplink].path;
         // The short pause applies only while quick heartbeats decide about the path.
-        let suspicious = path.liveness.missed() > 0 || is_late || path.arrivals.is_doubtful;
-        let is_series = suspicious && !is_decided && !path.liveness.has_failed() && !path.arrivals.is_full;
+        let suspicious = path.liveness.missed_in_a_row() > 0 || is_late || path.packet_record.is_doubtful;
+        let is_series =
+            suspicious && !is_decided && !path.liveness.has_failed() && !path.packet_record.is_full;
         let gap = if is_series { pause } else { interval };
-        let timing = IntervalSchedule { interval: gap, is_series, late, timeout: patience, allowed };
+        let timing = IntervalSchedule {
+            interval: gap,
+            is_series,
+            late_time: late,
+            answer_timeout: patience,
+            max_missed: allowed,
+        };
         let has_enough = path.liveness.has_enough(&timing);
         if !has_enough && path.liveness.is_due(now, &timing) {
             self.send_heartbeat(now, uplink, registration);
@@ -403,7 +428,7 @@ impl MobileRouter {
                 && path.liveness.is_quiet()
                 && self.timers.get(Timer::Heartbeat(other)).is_some()
             {
-                path.liveness.hasten(now, SUSPICION);
+                path.liveness.hasten_next(now, QUICK_HEARTBEAT_PAUSE);
                 self.timers.set(Timer::Heartbeat(other), now);
             }
         }
@@ -414,36 +439,36 @@ impl MobileRouter {
         path.sequence = path.sequence.wrapping_add(1);
         let sequence = path.sequence;
         let mut mobility_header = Builder::heartbeat_request(sequence).finish();
-        let output = self.composer().heartbeat_packet(uplink, registration, &mut mobility_header);
+        let output = self.message_composer().heartbeat_packet(uplink, registration, &mut mobility_header);
         let path = &mut self.uplinks[uplink].path;
-        path.liveness.sent(now, sequence);
+        path.liveness.record_sent(now, sequence);
         self.outputs.push_back(output);
     }
 
     /// Handles a Heartbeat request (RFC 5847 3: "MUST respond").
-    pub(super) fn heartbeat_asked(
+    pub(super) fn answer_heartbeat(
         &mut self,
         now: Time,
         message: &MobilityMessage<'_>,
         sequence: u32,
     ) -> Result<(), MobilityDrop> {
-        let came_to = message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
+        let came_to = message.tunnel_ends.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
         let paths = (0..self.uplinks.len()).filter_map(|uplink| Some((uplink, self.heartbeat_path(uplink)?)));
-        let by = paths
-            .into_iter()
-            .find(|(uplink, registration)| self.composer().local_end(*uplink, registration) == came_to);
+        let by = paths.into_iter().find(|(uplink, registration)| {
+            self.message_composer().local_end(*uplink, registration) == came_to
+        });
         let (uplink, registration) = by.ok_or(MobilityDrop::Unexpected)?;
-        if !self.uplinks.heartbeats.answers.allow(now) {
+        if !self.uplinks.heartbeats.answer_limit.allow(now) {
             return Err(MobilityDrop::RateLimited);
         }
         let mut mobility_header = Builder::heartbeat_response(sequence).finish();
-        let output = self.composer().heartbeat_packet(uplink, registration, &mut mobility_header);
+        let output = self.message_composer().heartbeat_packet(uplink, registration, &mut mobility_header);
         self.outputs.push_back(output);
         Ok(())
     }
 
     /// Handles a Heartbeat response. It counts for a path only if it came over that path.
-    pub(super) fn heartbeat_answered(
+    pub(super) fn handle_heartbeat_answer(
         &mut self,
         now: Time,
         wall: WallTime,
@@ -451,67 +476,73 @@ impl MobileRouter {
         sequence: u32,
         restart_counter: Option<u32>,
     ) -> Result<(), MobilityDrop> {
-        let came_to = message.outer.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
+        let came_to = message.tunnel_ends.map_or(Endpoint::Ipv6(message.destination), |(local, _)| local);
         let by = |uplink: usize| {
-            self.heartbeat_path(uplink).is_some_and(|r| self.composer().local_end(uplink, &r) == came_to)
+            self.heartbeat_path(uplink)
+                .is_some_and(|r| self.message_composer().local_end(uplink, &r) == came_to)
         };
-        let waits = |path: &PathState| path.liveness.awaits(sequence);
+        let waits = |path: &PathState| path.liveness.awaits_answer_to(sequence);
         let find = |waits: &dyn Fn(&PathState) -> bool| {
             (0..self.uplinks.len()).find(|&uplink| waits(&self.uplinks[uplink].path) && by(uplink))
         };
-        if find(&|path| path.denied.contains(&sequence)).is_some() {
+        if find(&|path| path.denied_heartbeats.contains(&sequence)).is_some() {
             // The answer shows that another sender had forged the Binding Error.
             self.uplinks.heartbeats.unknown_until = None;
             for path in self.uplinks.paths_mut() {
-                path.denied.clear();
+                path.denied_heartbeats.clear();
             }
             self.schedule_heartbeats(now);
             return Ok(());
         }
         let uplink = find(&waits).ok_or(MobilityDrop::Unexpected)?;
         let path = &mut self.uplinks[uplink].path;
-        let answer = path.liveness.answer(now, sequence).ok_or(MobilityDrop::Unexpected)?;
-        path.trips.record(now, answer.round_trip);
-        let was_full = path.arrivals.is_full;
-        path.arrivals.answered(now, Some(answer.round_trip), path.trips.least());
-        let is_full_now = path.arrivals.is_full && !was_full;
-        if path.failed_at.is_some_and(|at| now.saturating_since(at) >= FORGIVEN) {
-            path.failures = 0;
+        let answer = path.liveness.handle_answer(now, sequence).ok_or(MobilityDrop::Unexpected)?;
+        path.round_trips.record_round_trip(now, answer.round_trip);
+        let was_full = path.packet_record.is_full;
+        path.packet_record.record_answer(
+            now,
+            Some(answer.round_trip),
+            path.round_trips.shortest_round_trip(),
+        );
+        let is_full_now = path.packet_record.is_full && !was_full;
+        if path.failed_at.is_some_and(|at| now.saturating_since(at) >= HOLD_DOWN_RESET_TIME) {
+            path.failure_count = 0;
         }
-        let nat = self.heartbeat_path(uplink).filter(|registration| registration.udp);
+        let nat = self.heartbeat_path(uplink).filter(|registration| registration.uses_udp);
         let heartbeats = &self.uplinks.heartbeats;
-        let is_idle = heartbeats.are_rare() && (heartbeats.config.is_none() || !self.is_busy(uplink));
+        let is_idle =
+            heartbeats.are_heartbeats_rare() && (heartbeats.config.is_none() || !self.is_busy(uplink));
         if let Some(registration) = nat.filter(|_| is_idle)
-            && self.uplinks[uplink].path.over == Some((registration.care_of_address, true))
+            && self.uplinks[uplink].path.path_address == Some((registration.care_of_address, true))
         {
-            self.uplinks[uplink].path.keepalive_answered();
+            self.uplinks[uplink].path.lengthen_keepalive();
         }
         // RFC 5847 3.2: a changed counter shows that the home agent has lost the bindings.
         let before = self.uplinks.heartbeats.restart_counter;
         self.uplinks.heartbeats.restart_counter = restart_counter.or(before);
         if before.is_some_and(|before| restart_counter.is_some_and(|counter| counter != before)) {
             // The counter has no authentication, so it is only a hint.
-            let _ = self.hint(now, wall);
+            let _ = self.handle_binding_loss_hint(now, wall);
         }
-        if answer.came_back {
-            if let Some((address, _)) = self.uplinks[uplink].path.over {
+        if answer.path_came_back {
+            if let Some((address, _)) = self.uplinks[uplink].path.path_address {
                 self.uplinks[uplink].candidate_recovered(address, &self.config);
-                self.watch_candidates(now, uplink);
+                self.set_candidate_timer(now, uplink);
             }
             // The other uplinks need not wait any longer: all uplinks had failed, and one of them now works
             // again.
-            for binding in &mut self.list.bindings {
-                binding.resume(now);
+            for binding in &mut self.binding_update_list.identified_entries {
+                binding.resume_request(now);
             }
         }
         if is_full_now {
             self.renew_while_full(now, uplink);
         }
-        if answer.came_back || answer.is_proven {
-            self.evaluate(now, wall, "the home agent answers over a failed uplink again");
+        if answer.path_came_back || answer.is_proven {
+            self.evaluate_uplinks(now, wall, "the home agent answers over a failed uplink again");
         }
         let path = &self.uplinks[uplink].path;
-        let waits = path.liveness.oldest_sent().map(|at| at + path.patience());
+        let waits = path.liveness.oldest_sent_at().map(|at| at + path.answer_timeout());
         self.schedule_heartbeat(now, uplink, now);
         if let (Some(judged), Some(next)) = (waits, self.timers.get(Timer::Heartbeat(uplink))) {
             self.timers.set(Timer::Heartbeat(uplink), judged.min(next).max(now));
@@ -521,16 +552,18 @@ impl MobileRouter {
 
     /// Handles a failure of the path over an uplink. The router removes its binding over another registered
     /// uplink that works.
-    pub(super) fn path_failed(&mut self, now: Time, uplink: usize) {
+    pub(super) fn handle_path_failure(&mut self, now: Time, uplink: usize) {
         let Some(path) = self.uplinks.path_mut(uplink) else { return };
         let since = path.failed_at.replace(now);
-        path.failures = match since {
-            Some(before) if now.saturating_since(before) < FORGIVEN => path.failures.saturating_add(1),
+        path.failure_count = match since {
+            Some(before) if now.saturating_since(before) < HOLD_DOWN_RESET_TIME => {
+                path.failure_count.saturating_add(1)
+            }
             _ => 0,
         };
-        path.liveness.fail();
-        let hold = (HOLD_DOWN.0 * 2_u32.pow(path.failures.min(8))).min(HOLD_DOWN.1);
-        let over = path.over;
+        path.liveness.mark_failed();
+        let hold = (HOLD_DOWN.0 * 2_u32.pow(path.failure_count.min(8))).min(HOLD_DOWN.1);
+        let over = path.path_address;
         let name = self.uplinks[uplink].config.interface.clone();
         let reason = format!("no answer from the home agent over {name}");
         self.outputs.push_back(crate::Output::Event(Event::Warning { message: reason.clone() }));
@@ -541,50 +574,57 @@ impl MobileRouter {
                 self.uplinks[uplink].needs_udp = true;
                 return true;
             }
-            if self.candidate_failed(now, uplink, address) {
+            if self.handle_failed_candidate(now, uplink, address) {
                 return true;
             }
-            self.hasten_return(now, uplink);
+            self.retry_return_early(now, uplink);
             let link = &mut self.uplinks[uplink];
             let rival = link.care_of_addresses().iter().any(|other| other.is_ipv6() != address.is_ipv6());
-            if rival && link.lost != Some(address) {
-                link.lost = Some(address);
+            if rival && link.lost_address != Some(address) {
+                link.lost_address = Some(address);
                 return true;
             }
             false
         });
-        if let Some(index) = self.list.binding_of(uplink).filter(|_| self.is_multiple()) {
-            if self.list.others_live(&self.uplinks, uplink) {
-                self.handovers.reason = Some((now, reason.clone()));
-                self.list.forget(now, index);
-                self.watch_grace();
-                self.list.bindings[index].is_due_again = true;
-                self.list.bindings[index].exchange = (!rival).then(|| Exchange::held(now + hold));
-            } else if self.list.bindings[index].request().is_none() {
-                self.list.bindings[index].is_due_again = true;
+        if let Some(index) = self.binding_update_list.entry_of_uplink(uplink).filter(|_| self.is_multiple()) {
+            if self.binding_update_list.is_other_uplink_working(&self.uplinks, uplink) {
+                self.reported_handovers.last_change = Some((now, reason.clone()));
+                self.binding_update_list.end_binding(now, index);
+                self.set_grace_timer();
+                self.binding_update_list.identified_entries[index].is_due_again = true;
+                self.binding_update_list.identified_entries[index].registration_exchange =
+                    (!rival).then(|| Exchange::held_until(now + hold));
+            } else if self.binding_update_list.identified_entries[index].outstanding_request().is_none() {
+                self.binding_update_list.identified_entries[index].is_due_again = true;
             }
             self.timers.set(Timer::Bindings, now);
         }
-        self.forwarding_changed(&reason);
+        self.report_forwarding_change(&reason);
     }
 
     /// Avoids the failed uplink and registers the next one, if bindings have no identifiers.
-    fn demote_failed(&mut self, now: Time, wall: WallTime, uplink: usize) {
-        if self.is_multiple() || self.uplinks.target != Some(uplink) || self.list.plain.exchange.is_some() {
+    fn demote_failed_uplink(&mut self, now: Time, wall: WallTime, uplink: usize) {
+        if self.is_multiple()
+            || self.uplinks.target_uplink != Some(uplink)
+            || self.binding_update_list.plain.registration_exchange.is_some()
+        {
             return;
         }
         let others = (0..self.uplinks.len())
             .any(|other| other != uplink && !self.uplinks[other].care_of_addresses().is_empty());
-        if others && self.uplinks.forced != Some(uplink) && self.uplinks.demoted_until(uplink).is_none() {
+        if others
+            && self.uplinks.forced_uplink != Some(uplink)
+            && self.uplinks.demoted_until(uplink).is_none()
+        {
             self.demote_uplink(now, wall, uplink, INITIAL_BINDACK_TIMEOUT);
         } else {
-            self.list.plain.is_due_again = true;
-            self.evaluate(now, wall, "no answer from the home agent");
+            self.binding_update_list.plain.is_due_again = true;
+            self.evaluate_uplinks(now, wall, "no answer from the home agent");
         }
     }
 
     /// Handles a Binding Error with status 2: the home agent does not support heartbeats (RFC 5847 3).
-    pub(super) fn heartbeats_unknown(&mut self, now: Time) -> Result<(), MobilityDrop> {
+    pub(super) fn handle_unsupported_heartbeats(&mut self, now: Time) -> Result<(), MobilityDrop> {
         // The error has no authentication. So the router believes it only if the home agent has not
         // answered heartbeats before, or is silent on every path. Otherwise an attacker could make failed
         // paths count as working.
@@ -601,10 +641,10 @@ impl MobileRouter {
         if !self.uplinks.paths().any(doubted) || (0..self.uplinks.len()).any(lives) {
             return Err(MobilityDrop::Unexpected);
         }
-        self.uplinks.heartbeats.unknown_until = Some(now + UNSUPPORTED);
+        self.uplinks.heartbeats.unknown_until = Some(now + UNSUPPORTED_RETRY_TIME);
         for path in self.uplinks.paths_mut() {
-            path.denied = path.liveness.take_outstanding();
-            path.liveness.reset();
+            path.denied_heartbeats = path.liveness.take_outstanding();
+            path.liveness.reset_to_initial();
         }
         self.schedule_heartbeats(now);
         Ok(())
@@ -612,16 +652,16 @@ impl MobileRouter {
 
     /// Returns whether the uplink no longer has the care-of address of the path.
     pub(super) fn path_is_gone(&self, uplink: usize) -> bool {
-        let over = self.uplinks.path(uplink).and_then(|path| path.over);
+        let over = self.uplinks.path(uplink).and_then(|path| path.path_address);
         over.is_some_and(|(address, _)| !self.uplinks[uplink].has_care_of_address(address))
     }
 
     /// Clears the state of a path when its uplink has another care-of address.
-    pub(super) fn path_moved(&mut self, uplink: usize) {
+    pub(super) fn handle_moved_path(&mut self, uplink: usize) {
         self.timers.stop(Timer::Ipv6(uplink));
         if let Some(path) = self.uplinks.path_mut(uplink) {
-            let PathState { failures, failed_at, sequence, .. } = *path;
-            *path = PathState { failures, failed_at, ..PathState::new(sequence) };
+            let PathState { failure_count: failures, failed_at, sequence, .. } = *path;
+            *path = PathState { failure_count: failures, failed_at, ..PathState::new(sequence) };
         }
     }
 
@@ -634,11 +674,14 @@ impl MobileRouter {
     /// Renews the registration of a full uplink earlier than planned.
     pub(super) fn renew_while_full(&mut self, now: Time, uplink: usize) {
         let is_multiple = self.is_multiple();
-        let of_binding = self.list.binding_of(uplink).filter(|_| is_multiple);
-        let plain =
-            self.list.plain.registration.filter(|registration| !is_multiple && registration.uplink == uplink);
+        let of_binding = self.binding_update_list.entry_of_uplink(uplink).filter(|_| is_multiple);
+        let plain = self
+            .binding_update_list
+            .plain
+            .registration
+            .filter(|registration| !is_multiple && registration.uplink == uplink);
         let (timer, registration) = match of_binding {
-            Some(index) => (Timer::Bindings, self.list.bindings[index].registration),
+            Some(index) => (Timer::Bindings, self.binding_update_list.identified_entries[index].registration),
             None => (Timer::Refresh, plain),
         };
         let Some(registration) = registration else { return };
@@ -652,18 +695,19 @@ impl MobileRouter {
     /// [`Self::handle_timeout`].
     pub fn handle_traffic(&mut self, now: Time, counts: impl IntoIterator<Item = (usize, PathTraffic)>) {
         for (uplink, counts) in counts {
-            let is_watched = self.uplinks.heartbeats.are_sent() && self.heartbeat_path(uplink).is_some();
+            let is_watched =
+                self.uplinks.heartbeats.are_heartbeats_sent() && self.heartbeat_path(uplink).is_some();
             let Some(path) = self.uplinks.path_mut(uplink) else { continue };
-            let is_doubtful = path.arrivals.take(now, counts);
+            let is_doubtful = path.packet_record.take_counts(now, counts);
             if is_doubtful && is_watched && !path.liveness.has_failed() {
-                path.arrivals.is_doubtful = true;
+                path.packet_record.is_doubtful = true;
                 self.ask_the_others(now, uplink);
                 self.timers.set(Timer::Heartbeat(uplink), now);
             } else {
-                path.arrivals.is_doubtful &= is_watched && !path.liveness.has_failed();
+                path.packet_record.is_doubtful &= is_watched && !path.liveness.has_failed();
             }
         }
-        let pause = self.sample_pause();
+        let pause = self.next_sample_pause();
         match pause.map(|pause| now + pause) {
             Some(next) if self.timers.get(Timer::Traffic).is_none_or(|at| at > next) => {
                 self.timers.set(Timer::Traffic, next);
@@ -674,49 +718,50 @@ impl MobileRouter {
     }
 
     /// Handles the timer of the packet counts.
-    pub(super) fn traffic_due(&mut self, now: Time) {
-        if let Some(pause) = self.sample_pause() {
+    pub(super) fn sample_traffic(&mut self, now: Time) {
+        if let Some(pause) = self.next_sample_pause() {
             self.timers.set(Timer::Traffic, now + pause);
         }
     }
 
     /// Returns the time until the next check of the packet counts; `None` if no path has continuous traffic.
-    fn sample_pause(&self) -> Option<Duration> {
-        let liveness = self.uplinks.heartbeats.config.filter(|_| self.uplinks.heartbeats.are_sent())?;
-        let flows = self.uplinks.paths().any(|path| path.arrivals.flows());
-        Some(if flows { SAMPLE } else { liveness.busy.max(SAMPLE) })
+    fn next_sample_pause(&self) -> Option<Duration> {
+        let liveness =
+            self.uplinks.heartbeats.config.filter(|_| self.uplinks.heartbeats.are_heartbeats_sent())?;
+        let flows = self.uplinks.paths().any(|path| path.packet_record.has_steady_arrivals());
+        Some(if flows { SAMPLE_INTERVAL } else { liveness.busy_interval.max(SAMPLE_INTERVAL) })
     }
 
     /// Handles the report that a packet reached the home agent from another address or port than the
     /// registered one, because the NAT's mapping has changed.
     pub(in crate::mobile_router) fn mappings_lost(&mut self, message: &MobilityMessage<'_>) {
-        let Some((local, _)) = message.outer else { return };
+        let Some((local, _)) = message.tunnel_ends else { return };
         let uplink = (0..self.uplinks.len()).find(|&uplink| {
             self.heartbeat_path(uplink)
-                .is_some_and(|r| r.udp && self.composer().local_end(uplink, &r) == local)
+                .is_some_and(|r| r.uses_udp && self.message_composer().local_end(uplink, &r) == local)
         });
         if let Some(uplink) = uplink {
-            self.uplinks[uplink].path.mapping_lost();
+            self.uplinks[uplink].path.shorten_keepalive();
         }
     }
 
     /// Sends a Binding Update as a keepalive, if the router is behind a NAT and the home agent does not
     /// support heartbeats.
     pub(super) fn keepalive_by_update(&mut self, now: Time, wall: WallTime, uplink: usize) {
-        match self.list.binding_of(uplink).filter(|_| self.is_multiple()) {
+        match self.binding_update_list.entry_of_uplink(uplink).filter(|_| self.is_multiple()) {
             Some(index) => {
-                self.list.bindings[index].is_due_again = true;
-                self.reconcile(now, wall);
+                self.binding_update_list.identified_entries[index].is_due_again = true;
+                self.reconcile_bindings(now, wall);
             }
-            None => self.refresh(now, wall),
+            None => self.renew_registration(now, wall),
         }
     }
 
     /// Records a Binding Update over an uplink, which also is a keepalive.
-    pub(super) fn update_sent(&mut self, now: Time, uplink: usize) {
-        let is_rare = self.uplinks.heartbeats.are_rare();
+    pub(super) fn record_sent_update(&mut self, now: Time, uplink: usize) {
+        let is_rare = self.uplinks.heartbeats.are_heartbeats_rare();
         if let Some(path) = self.uplinks.path_mut(uplink).filter(|_| is_rare) {
-            path.update_sent(now);
+            path.record_sent_update(now);
         }
     }
 }

@@ -97,7 +97,7 @@ pub use uplink::{Attachment, MAX_NEXT_HOPS, Uplink, UplinkConfig};
 use uplinks::Uplinks;
 pub use volume::{Octets, StoredVolume, VolumeAction, VolumePeriod};
 
-use crate::binding_update_list::{BindingUpdateList, Outstanding, Purpose, UpdateNumbers};
+use crate::binding_update_list::{BindingUpdateList, OutstandingUpdate, Purpose, UpdateNumbers};
 pub use crate::binding_update_list::{BindingUpdateListEntry, Registration};
 use crate::flow::FlowBinding;
 use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
@@ -105,7 +105,7 @@ use crate::{Event, MAX_UPDATE_RATE, MobilityDrop, MobilityMessage, Output};
 /// Longest interval of Binding Updates while packets wait for a registration.
 pub const DEMAND_INTERVAL: Duration = Duration::from_secs(2);
 /// Binding Error status 2: the peer does not know the message type (RFC 6275 6.1.9).
-const UNKNOWN_MESSAGE: u8 = 2;
+const UNKNOWN_MESSAGE_STATUS: u8 = 2;
 
 /// The mobile router. The documentation of the module describes its decisions.
 #[derive(Debug)]
@@ -113,19 +113,19 @@ pub struct MobileRouter {
     config: MobileRouterConfig,
     /// The uplinks with their paths, and the selected one.
     uplinks: Uplinks,
-    list: BindingUpdateList,
+    binding_update_list: BindingUpdateList,
     /// Sequence numbers, timestamps and keys of Binding Updates.
-    numbers: UpdateNumbers,
-    refusals: Refusals,
-    orders: AgentOrders,
-    hints: BindingLossHints,
-    home: HomePresence,
-    flows: Flows,
+    update_numbers: UpdateNumbers,
+    refusal_state: Refusals,
+    agent_orders: AgentOrders,
+    binding_loss_hints: BindingLossHints,
+    home_presence: HomePresence,
+    flow_states: Flows,
     ipv4_networks: Ipv4Networks,
-    portals: PortalProber,
-    handovers: Handovers,
+    portal_prober: PortalProber,
+    reported_handovers: Handovers,
     /// Whether the router is de-registering because the station stops.
-    stopping: bool,
+    is_stopping: bool,
     timers: TimerTable<Timer>,
     outputs: VecDeque<Output>,
 }
@@ -136,17 +136,17 @@ impl MobileRouter {
         let identifiers = config.uplinks.iter().enumerate().filter_map(|(index, u)| Some((index, u.bid?)));
         MobileRouter {
             uplinks: Uplinks::new(&config, rng),
-            list: BindingUpdateList::new(identifiers),
-            numbers: UpdateNumbers::new(config.authentication.with(config.home_agent)),
-            refusals: Refusals::default(),
-            orders: AgentOrders::default(),
-            hints: BindingLossHints::default(),
-            home: HomePresence::default(),
-            flows: Flows::new(&config.policies),
+            binding_update_list: BindingUpdateList::new(identifiers),
+            update_numbers: UpdateNumbers::new(config.authentication.for_home_agent(config.home_agent)),
+            refusal_state: Refusals::default(),
+            agent_orders: AgentOrders::default(),
+            binding_loss_hints: BindingLossHints::default(),
+            home_presence: HomePresence::default(),
+            flow_states: Flows::new(&config.policies),
             ipv4_networks: Ipv4Networks::new(&config.ipv4_prefixes),
-            portals: PortalProber::default(),
-            handovers: Handovers::default(),
-            stopping: false,
+            portal_prober: PortalProber::default(),
+            reported_handovers: Handovers::default(),
+            is_stopping: false,
             timers: TimerTable::new(),
             outputs: VecDeque::new(),
             config,
@@ -166,30 +166,30 @@ impl MobileRouter {
     /// Returns the uplink of the tunnel that carries traffic. Without a tunnel it is the uplink from which
     /// the router registers, or `None`.
     pub fn uplink_in_use(&self) -> Option<usize> {
-        let mut paths = self.paths().into_iter().filter(|path| path.transmit);
-        paths.next().map(|path| path.uplink).or(self.uplinks.target)
+        let mut paths = self.paths().into_iter().filter(|path| path.may_transmit);
+        paths.next().map(|path| path.uplink).or(self.uplinks.target_uplink)
     }
 
     /// Returns whether the home agent carries packets of the mobile network: a tunnel transmits, and the home
     /// agent answers over its uplink. On the home link no tunnel is necessary.
     pub fn is_served(&self) -> bool {
-        let answers = |uplink| matches!(self.response(uplink), Response::Answers);
-        self.is_home() || self.paths().iter().any(|path| path.transmit && answers(path.uplink))
+        let answers = |uplink| matches!(self.agent_response(uplink), Response::Answers);
+        self.is_home() || self.paths().iter().any(|path| path.may_transmit && answers(path.uplink))
     }
 
     /// Returns the last acknowledged registration without identifier; `None` after its lifetime.
     pub fn registration(&self) -> Option<&Registration> {
-        self.list.plain.registration.as_ref()
+        self.binding_update_list.plain.registration.as_ref()
     }
 
     /// Returns the Binding Update List entries with identifiers, in the order of the uplinks.
     pub fn bindings(&self) -> &[BindingUpdateListEntry] {
-        &self.list.bindings
+        &self.binding_update_list.identified_entries
     }
 
     /// Returns the IPv4 prefixes of the config, each with the home agent's last answer.
     pub fn ipv4_prefixes(&self) -> &[(Ipv4Net, Ipv4PrefixState)] {
-        self.ipv4_networks.all()
+        self.ipv4_networks.all_prefixes()
     }
 
     /// Returns the IPv4 prefixes whose packets the tunnel carries.
@@ -200,15 +200,15 @@ impl MobileRouter {
 
     /// Returns the state of the router.
     pub fn state(&self) -> State {
-        if self.stopping {
+        if self.is_stopping {
             State::Stopped
-        } else if let Some(status) = self.refusals.status {
+        } else if let Some(status) = self.refusal_state.stop_status {
             State::Refused(status)
-        } else if self.home.at_home {
+        } else if self.home_presence.at_home {
             State::Home
-        } else if self.list.has_registration() {
+        } else if self.binding_update_list.has_registration() {
             State::Registered
-        } else if self.uplinks.target.is_some() {
+        } else if self.uplinks.target_uplink.is_some() {
             State::Registering
         } else {
             State::Disconnected
@@ -218,12 +218,15 @@ impl MobileRouter {
     /// Returns whether the router may advertise the mobile network prefixes. It may not after the home agent
     /// has refused them as invalid or as another node's (RFC 3963 5.4.2).
     pub fn may_advertise(&self) -> bool {
-        !matches!(self.refusals.status, Some(Status::INVALID_PREFIX | Status::NOT_AUTHORIZED_FOR_PREFIX))
+        !matches!(
+            self.refusal_state.stop_status,
+            Some(Status::INVALID_PREFIX | Status::NOT_AUTHORIZED_FOR_PREFIX)
+        )
     }
 
     /// Returns whether the de-registration at a shutdown is complete, or was not necessary.
     pub fn is_quiescent(&self) -> bool {
-        self.list.plain.exchange.is_none()
+        self.binding_update_list.plain.registration_exchange.is_none()
     }
 
     /// Returns the next output. Call it until it returns `None` after every `handle_*`.
@@ -243,42 +246,45 @@ impl MobileRouter {
 
     /// Returns the state that must survive a restart.
     pub fn stored(&self) -> StoredSequence {
-        let Notices { last: last_notice, first: first_notice, early: early_notices, .. } =
-            self.orders.notices;
-        let sequence = self.numbers.is_numbered.then_some(self.numbers.sequence);
+        let Notices {
+            last_timestamp: last_notice,
+            first_timestamp: first_notice,
+            early_timestamps: early_notices,
+            ..
+        } = self.agent_orders.notices;
+        let sequence = self.update_numbers.is_numbered.then_some(self.update_numbers.sequence);
         StoredSequence { sequence, home_agent: None, last_notice, first_notice, early_notices }
     }
 
     /// Takes over the state that [`Self::stored`] returned.
     pub fn restore(&mut self, stored: StoredSequence) {
-        self.numbers.sequence = stored.sequence.unwrap_or_default();
-        self.numbers.is_numbered = stored.sequence.is_some();
-        self.orders.notices = Notices {
-            last: stored.last_notice,
-            first: stored.first_notice.or(stored.last_notice),
-            early: stored.early_notices,
-            clock: None,
+        self.update_numbers.sequence = stored.sequence.unwrap_or_default();
+        self.update_numbers.is_numbered = stored.sequence.is_some();
+        self.agent_orders.notices = Notices {
+            last_timestamp: stored.last_notice,
+            first_timestamp: stored.first_notice.or(stored.last_notice),
+            early_timestamps: stored.early_notices,
+            agent_clock: None,
         };
     }
 
     /// Takes over the state of `old`, the same router with an earlier config. So the traffic continues while
     /// this router registers with the new config. The caller must report the state of the uplinks again.
     pub fn adopt(&mut self, now: Time, wall: WallTime, old: &MobileRouter) {
-        self.numbers.adopt(&old.numbers);
-        self.orders.notices = old.orders.notices.clone();
+        self.update_numbers.adopt_numbers(&old.update_numbers);
+        self.agent_orders.notices = old.agent_orders.notices.clone();
         if old.config.home_agent != self.config.home_agent {
-            self.orders.notices.forget_clock();
+            self.agent_orders.notices.forget_clock();
         }
         let names: Vec<&str> = self.config.uplinks.iter().map(|uplink| uplink.interface.as_str()).collect();
         let position = |index: usize| {
             let former = old.uplinks.get(index)?.config.interface.as_str();
             names.iter().position(|name| *name == former)
         };
-        self.list.outstanding = old
-            .list
-            .outstanding
-            .and_then(|it| Some(Outstanding { via: (position(it.via.0)?, it.via.1), ..it }));
-        self.uplinks.forced = old.uplinks.forced.and_then(position);
+        self.binding_update_list.outstanding = old.binding_update_list.outstanding.and_then(|it| {
+            Some(OutstandingUpdate { sent_from: (position(it.sent_from.0)?, it.sent_from.1), ..it })
+        });
+        self.uplinks.forced_uplink = old.uplinks.forced_uplink.and_then(position);
         for uplink in self.uplinks.iter_mut() {
             if let Some(before) = old.uplinks.iter().find(|u| u.config.interface == uplink.config.interface) {
                 uplink.adopt(before, &self.config);
@@ -287,30 +293,33 @@ impl MobileRouter {
         let same_home = self.config.home_address == old.config.home_address
             && self.config.home_agent == old.config.home_agent;
         if same_home {
-            self.ipv4_networks.adopt(&old.ipv4_networks);
-            self.refusals.was_acknowledged = old.refusals.was_acknowledged;
-            self.uplinks.target = old.uplinks.target.and_then(position);
-            self.home.at_home = old.home.at_home && self.uplinks.target.is_some();
-            self.home.returned = old.home.returned;
-            self.list.previous.clone_from(&old.list.previous);
-            self.handovers.reported = old.handovers.reported.and_then(position);
-            self.list.adopt(now, &old.list, &position);
+            self.ipv4_networks.adopt_answers(&old.ipv4_networks);
+            self.refusal_state.was_acknowledged = old.refusal_state.was_acknowledged;
+            self.uplinks.target_uplink = old.uplinks.target_uplink.and_then(position);
+            self.home_presence.at_home = old.home_presence.at_home && self.uplinks.target_uplink.is_some();
+            self.home_presence.has_deregistered = old.home_presence.has_deregistered;
+            self.binding_update_list
+                .former_care_of_addresses
+                .clone_from(&old.binding_update_list.former_care_of_addresses);
+            self.reported_handovers.reported_uplink =
+                old.reported_handovers.reported_uplink.and_then(position);
+            self.binding_update_list.adopt_state(now, &old.binding_update_list, &position);
             for uplink in self.uplinks.iter_mut() {
                 let before = old.uplinks.iter().find(|u| u.config.interface == uplink.config.interface);
                 if let Some(before) = before {
                     uplink.path = before.path.clone();
                 }
             }
-            self.grace_over(now);
-            if let Some(registration) = self.list.plain.registration {
-                self.timers.set(Timer::Expire, registration.expires);
+            self.end_grace_period(now);
+            if let Some(registration) = self.binding_update_list.plain.registration {
+                self.timers.set(Timer::Expire, registration.expires_at);
                 // The new config may have other prefixes, another lifetime or another key, so the router
                 // registers again.
                 self.timers.set(Timer::Refresh, now);
             }
         }
-        (0..self.uplinks.len()).for_each(|index| self.expect_signal(index));
-        self.evaluate(now, wall, "the configuration changed");
+        (0..self.uplinks.len()).for_each(|index| self.set_signal_timer(index));
+        self.evaluate_uplinks(now, wall, "the configuration changed");
     }
 
     /// Handles the operator's choice of one uplink; `None` ends the choice. It also ends a refusal.
@@ -319,20 +328,20 @@ impl MobileRouter {
     /// Returns a message for the operator if there is no such uplink.
     pub fn handle_handover(&mut self, now: Time, wall: WallTime, uplink: Option<&str>) -> Result<(), String> {
         self.assert_drained();
-        self.uplinks.forced = match uplink {
+        self.uplinks.forced_uplink = match uplink {
             None => None,
-            Some(name) => Some(self.uplink_called(name)?),
+            Some(name) => Some(self.uplink_by_name(name)?),
         };
-        self.end_refusal();
-        self.refusals.pause = None;
-        self.hints = BindingLossHints::default();
-        self.rehabilitate_all();
+        self.resume_service();
+        self.refusal_state.current_pause = None;
+        self.binding_loss_hints = BindingLossHints::default();
+        self.end_all_demotions();
         let reason = if uplink.is_some() {
             "the operator selected it"
         } else {
             "the operator ended the choice of an uplink"
         };
-        self.evaluate(now, wall, reason);
+        self.evaluate_uplinks(now, wall, reason);
         Ok(())
     }
 
@@ -340,8 +349,8 @@ impl MobileRouter {
     ///
     /// # Errors
     /// Returns a message for the operator if there is no such uplink.
-    pub fn uplink_called(&self, name: &str) -> Result<usize, String> {
-        self.uplinks.position(name).ok_or_else(|| {
+    pub fn uplink_by_name(&self, name: &str) -> Result<usize, String> {
+        self.uplinks.index_of(name).ok_or_else(|| {
             let names: Vec<&str> = self.uplinks.iter().map(|u| u.config.interface.as_str()).collect();
             format!("cannot find the uplink {name}, expected one of: {}", names.join(", "))
         })
@@ -351,27 +360,27 @@ impl MobileRouter {
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
         let binding = self.transmit_bindings().first().and_then(|&best| {
-            let binding = &self.list.bindings[best];
-            binding.care_of_address().or(binding.asked_for())
+            let binding = &self.binding_update_list.identified_entries[best];
+            binding.care_of_address().or(binding.requested_care_of_address())
         });
-        let asked = self.list.updates.back().map(|update| update.via.1);
-        let path = binding.or(self.plain_path()).or(asked).filter(|_| !self.home.at_home);
-        self.stopping = true;
+        let asked = self.binding_update_list.outstanding_updates.back().map(|update| update.sent_from.1);
+        let path = binding.or(self.plain_path()).or(asked).filter(|_| !self.home_presence.at_home);
+        self.is_stopping = true;
         if self.uplinks.iter().any(Uplink::has_unstored_volume) {
             self.outputs.push_back(Output::Persist(self.config.home_address));
         }
         for timer in [Timer::Refresh, Timer::Expire, Timer::Settle, Timer::AskAgain] {
             self.timers.stop(timer);
         }
-        self.list.plain.registration = None;
+        self.binding_update_list.plain.registration = None;
         self.clear_bindings(now);
         // The outstanding request already is a de-registration, so it continues.
-        if self.list.plain_request(Purpose::Deregister).is_none() {
+        if self.binding_update_list.plain_request(Purpose::Deregister).is_none() {
             // The home agent may have accepted a Binding Update whose acknowledgement was lost, so the
             // router de-registers its address.
-            let given_up = self.list.plain.exchange.take();
+            let given_up = self.binding_update_list.plain.registration_exchange.take();
             let sent = given_up.and_then(|given_up| Some(given_up.last_sent()?.care_of_address));
-            self.watch_exchange();
+            self.set_exchange_timer();
             let position = |address| self.uplinks.iter().position(|u| u.has_care_of_address(address));
             if let Some(care_of_address) = path.or(sent)
                 && let Some(uplink) = position(care_of_address)
@@ -379,7 +388,7 @@ impl MobileRouter {
                 self.deregister_from(now, wall, uplink, vec![care_of_address]);
             }
         }
-        self.forwarding_changed("the station stops");
+        self.report_forwarding_change("the station stops");
     }
 
     /// Handles a packet with a Mobility Header that came to one of this router's addresses.
@@ -396,27 +405,29 @@ impl MobileRouter {
         if message.source != self.config.home_agent {
             return Err(MobilityDrop::WrongParty);
         }
-        let outer = message.outer.and_then(|(_, remote)| remote.ipv4());
-        if message.outer.is_some() && (outer.is_none() || outer != self.config.home_agent_ipv4) {
+        let outer = message.tunnel_ends.and_then(|(_, remote)| remote.ipv4());
+        if message.tunnel_ends.is_some() && (outer.is_none() || outer != self.config.home_agent_ipv4) {
             return Err(MobilityDrop::WrongParty);
         }
-        let header = message.header().map_err(MobilityDrop::from)?;
+        let header = message.verified_header().map_err(MobilityDrop::from)?;
         let parsed = header.message().map_err(|_| MobilityDrop::Malformed)?;
         // Heartbeats and Binding Errors have no authentication even with a shared key, so IPsec is not
         // required for them. A session carries all messages.
         let open = matches!(parsed, Message::Heartbeat(_) | Message::BindingError(_));
-        if !open || self.numbers.authentication.protects_all() {
-            self.numbers.authentication.admit(message.protected, message.session)?;
+        if !open || self.update_numbers.authentication.protects_all() {
+            self.update_numbers
+                .authentication
+                .check_ipsec_protection(message.is_ipsec_protected, message.session)?;
         }
         match parsed {
             Message::BindingAcknowledgement(acknowledgement) => {
-                self.acknowledged(now, wall, &message, &acknowledgement, header.octets())
+                self.handle_acknowledgement(now, wall, &message, &acknowledgement, header.octets())
             }
             Message::BindingError(error) => {
                 // RFC 6275 11.3.6: status 2 concerns a message type. Of the messages that this router
                 // sends, only heartbeats are optional.
-                if error.status == UNKNOWN_MESSAGE {
-                    return self.heartbeats_unknown(now);
+                if error.status == UNKNOWN_MESSAGE_STATUS {
+                    return self.handle_unsupported_heartbeats(now);
                 }
                 if error.status != BindingError::UNKNOWN_BINDING {
                     return Err(MobilityDrop::Unexpected);
@@ -426,7 +437,7 @@ impl MobileRouter {
                     return Err(MobilityDrop::WrongParty);
                 }
                 // The error has no authentication, so it only counts as a hint.
-                self.hint(now, wall)?;
+                self.handle_binding_loss_hint(now, wall)?;
                 self.mappings_lost(&message);
                 Ok(())
             }
@@ -435,10 +446,10 @@ impl MobileRouter {
                     Ok(MobilityOption::RestartCounter(counter)) => Some(counter),
                     _ => None,
                 });
-                self.heartbeat_answered(now, wall, &message, heartbeat.sequence, counter)
+                self.handle_heartbeat_answer(now, wall, &message, heartbeat.sequence, counter)
             }
-            Message::Heartbeat(heartbeat) => self.heartbeat_asked(now, &message, heartbeat.sequence),
-            Message::BindingRefreshRequest(_) => self.hint(now, wall),
+            Message::Heartbeat(heartbeat) => self.answer_heartbeat(now, &message, heartbeat.sequence),
+            Message::BindingRefreshRequest(_) => self.handle_binding_loss_hint(now, wall),
             Message::HomeAgentSwitch(switch) => {
                 self.switch_ordered(now, wall, &message, &switch, header.octets())
             }
@@ -453,16 +464,16 @@ impl MobileRouter {
     pub fn handle_demand(&mut self, now: Time, wall: WallTime) {
         self.assert_drained();
         if self.is_multiple() {
-            if self.list.hasten(now, DEMAND_INTERVAL) {
-                self.reconcile(now, wall);
+            if self.binding_update_list.hasten_requests(now, DEMAND_INTERVAL) {
+                self.reconcile_bindings(now, wall);
             }
             return;
         }
-        let request = self.list.plain_request(Purpose::Register);
+        let request = self.binding_update_list.plain_request(Purpose::Register);
         let request = request.filter(|request| !request.is_held() && !request.is_single());
-        let last = request.and_then(|request| request.retransmission.last());
+        let last = request.and_then(|request| request.retransmission.last_sent_at());
         if last.is_some_and(|at| now.saturating_since(at) >= DEMAND_INTERVAL) {
-            self.transmit(now, wall);
+            self.transmit_plain_update(now, wall);
         }
     }
 
@@ -472,55 +483,63 @@ impl MobileRouter {
         while let Some(timer) = self.timers.pop_expired(now) {
             match timer {
                 Timer::Retransmit => {
-                    let given_up = self.stopping
-                        && self.list.plain.exchange.as_ref().is_some_and(|e| e.sent.len() >= MAX_UPDATE_RATE);
+                    let given_up = self.is_stopping
+                        && self
+                            .binding_update_list
+                            .plain
+                            .registration_exchange
+                            .as_ref()
+                            .is_some_and(|e| e.transmissions.len() >= MAX_UPDATE_RATE);
                     if given_up {
-                        self.list.plain.exchange = None;
+                        self.binding_update_list.plain.registration_exchange = None;
                     } else {
-                        self.transmit(now, wall);
+                        self.transmit_plain_update(now, wall);
                     }
                 }
                 Timer::Refresh if self.is_return_unanswered(now) => self.break_off_return(now, wall),
-                Timer::Refresh => self.refresh(now, wall),
+                Timer::Refresh => self.renew_registration(now, wall),
                 Timer::Expire => {
-                    self.list.plain.registration = None;
-                    self.hints = BindingLossHints::default();
+                    self.binding_update_list.plain.registration = None;
+                    self.binding_loss_hints = BindingLossHints::default();
                     self.outputs.push_back(Output::Event(Event::Deregistered {
                         reason: "the lifetime ended without an acknowledgement from the home agent".into(),
                     }));
-                    self.forwarding_changed("the registration ended");
+                    self.report_forwarding_change("the registration ended");
                 }
                 Timer::AskAgain => {
                     // Without an uplink the router cannot ask now; it asks as soon as it has one.
-                    self.list.plain.exchange.take_if(|exchange| exchange.is_single());
-                    self.watch_exchange();
+                    self.binding_update_list
+                        .plain
+                        .registration_exchange
+                        .take_if(|exchange| exchange.is_single());
+                    self.set_exchange_timer();
                     // RFC 6275 11.8: the pause doubles each time.
-                    self.refusals.back_off();
-                    self.evaluate(now, wall, "the home agent is asked again");
+                    self.refusal_state.double_pause();
+                    self.evaluate_uplinks(now, wall, "the home agent is asked again");
                 }
                 Timer::Demotion(index) => {
-                    self.rehabilitate(index);
-                    self.evaluate(now, wall, "the mobile router tries a failed uplink again");
+                    self.end_demotion(index);
+                    self.evaluate_uplinks(now, wall, "the mobile router tries a failed uplink again");
                 }
-                Timer::Settle => self.evaluate(now, wall, "a preferred uplink is back"),
+                Timer::Settle => self.evaluate_uplinks(now, wall, "a preferred uplink is back"),
                 Timer::Grace => {
-                    self.grace_over(now);
+                    self.end_grace_period(now);
                     self.outputs.push_back(Output::Forwarding(self.config.home_address));
                 }
-                Timer::Solicit(index) => self.solicit(now, index),
-                Timer::Candidates(index) => self.candidates_due(now, wall, index),
+                Timer::Solicit(index) => self.send_router_solicitation(now, index),
+                Timer::Candidates(index) => self.review_candidates(now, wall, index),
                 Timer::Bindings => {
-                    self.reconcile(now, wall);
-                    self.forwarding_changed("a binding changed");
+                    self.reconcile_bindings(now, wall);
+                    self.report_forwarding_change("a binding changed");
                 }
-                Timer::Heartbeat(index) => self.heartbeat_due(now, wall, index),
-                Timer::Signal(index) => self.signal_expired(now, wall, index),
+                Timer::Heartbeat(index) => self.send_due_heartbeat(now, wall, index),
+                Timer::Signal(index) => self.expire_signal(now, wall, index),
                 Timer::Ipv6(index) => {
                     if self.uplinks.get_mut(index).is_some_and(|uplink| uplink.try_ipv6_again(now)) {
-                        self.evaluate(now, wall, "IPv6 is tried again");
+                        self.evaluate_uplinks(now, wall, "IPv6 is tried again");
                     }
                 }
-                Timer::Traffic => self.traffic_due(now),
+                Timer::Traffic => self.sample_traffic(now),
                 Timer::Portal => self.probe_portals(now),
             }
         }
@@ -540,9 +559,9 @@ impl MobileRouter {
         uplinks: Option<&[String]>,
     ) -> Result<(), String> {
         self.assert_drained();
-        self.flows.choose_uplinks(&self.uplinks, name, uplinks)?;
-        self.reconcile(now, wall);
-        self.forwarding_changed("the operator moved a policy");
+        self.flow_states.choose_uplinks(&self.uplinks, name, uplinks)?;
+        self.reconcile_bindings(now, wall);
+        self.report_forwarding_change("the operator moved a policy");
         Ok(())
     }
 
@@ -550,12 +569,12 @@ impl MobileRouter {
     /// uplinks that work, the best first. If the home agent refused the action of a flow, its action is
     /// failover.
     pub fn flows(&self) -> &[FlowBinding] {
-        &self.flows.effective
+        &self.flow_states.effective_flows
     }
 
     /// Returns the policies in the order of the configuration.
     pub fn policy_status(&self) -> Vec<PolicyStatus> {
-        self.flows.status(&self.uplinks)
+        self.flow_states.status(&self.uplinks)
     }
 
     /// Handles an ICMPv6 error from the home agent's address about a packet that this router has tunnelled to
@@ -578,6 +597,6 @@ impl MobileRouter {
 
     /// Returns the Home Agent Switch message that has arrived since the last call; `None` if none has.
     pub fn take_switch(&mut self) -> Option<SwitchOrder> {
-        self.orders.switch.take()
+        self.agent_orders.pending_switch.take()
     }
 }

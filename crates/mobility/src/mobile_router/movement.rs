@@ -25,29 +25,29 @@ impl MobileRouter {
     /// Takes over the state of an interface.
     pub fn handle_interface(&mut self, now: Time, wall: WallTime, interface: &Interface) {
         self.assert_drained();
-        let Some(index) = self.uplinks.position(&interface.name) else {
+        let Some(index) = self.uplinks.index_of(&interface.name) else {
             return;
         };
         let before = self.uplinks[index].attachment;
         if self.uplinks[index].handle_interface(interface.clone(), &self.config) {
-            self.solicit(now, index);
+            self.send_router_solicitation(now, index);
         }
         if self.config.probes_portals && self.timers.get(Timer::Portal).is_none() {
             self.timers.set(Timer::Portal, now);
         }
-        self.watch_candidates(now, index);
-        self.attachment_changed(now, wall, index, before);
+        self.set_candidate_timer(now, index);
+        self.handle_changed_attachment(now, wall, index, before);
     }
 
     /// Handles the removal of an interface.
     pub fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
         self.assert_drained();
-        let Some(index) = self.uplinks.position(name) else { return };
+        let Some(index) = self.uplinks.index_of(name) else { return };
         let before = self.uplinks[index].attachment;
         self.uplinks[index].handle_gone();
         self.timers.stop(Timer::Solicit(index));
-        self.watch_candidates(now, index);
-        self.attachment_changed(now, wall, index, before);
+        self.set_candidate_timer(now, index);
+        self.handle_changed_attachment(now, wall, index, before);
     }
 
     /// Handles an ICMPv6 message from an uplink. A Router Advertisement may show a movement. On the home link
@@ -62,12 +62,12 @@ impl MobileRouter {
         message: &LinkMessage,
     ) -> Result<(), MobilityDrop> {
         self.assert_drained();
-        let Some(index) = self.uplinks.position(&message.interface) else {
+        let Some(index) = self.uplinks.index_of(&message.interface) else {
             return Ok(());
         };
         if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
-            if self.is_home() && self.uplinks.target == Some(index) {
-                let answer = self.config.home_answer(&self.uplinks[index], message)?;
+            if self.is_home() && self.uplinks.target_uplink == Some(index) {
+                let answer = self.config.answer_on_home_link(&self.uplinks[index], message)?;
                 self.outputs.extend(answer.map(Output::Link));
             }
             return Ok(());
@@ -88,7 +88,7 @@ impl MobileRouter {
         icmpv6::verify_checksum(message.source, message.destination, &message.message)
             .map_err(|_| MobilityDrop::BadChecksum)?;
         let before = self.uplinks[index].attachment;
-        let portal = self.uplinks[index].portal.clone();
+        let portal = self.uplinks[index].announced_portal.clone();
         let uplink = &mut self.uplinks[index];
         match kind {
             icmpv6::types::ROUTER_ADVERTISEMENT => {
@@ -98,15 +98,16 @@ impl MobileRouter {
             icmpv6::types::ECHO_REPLY => uplink.handle_echo_reply(now, message, &self.config),
             _ => uplink.handle_neighbor_advertisement(now, message, &self.config),
         }
-        self.watch_candidates(now, index);
+        self.set_candidate_timer(now, index);
         let uplink = &self.uplinks[index];
-        if let Some(announced) = uplink.portal.as_ref().filter(|_| uplink.portal != portal)
-            && self.portals.events.allow(now)
+        if let Some(announced) =
+            uplink.announced_portal.as_ref().filter(|_| uplink.announced_portal != portal)
+            && self.portal_prober.event_limit.allow(now)
         {
             let (uplink, uri) = (uplink.config.interface.clone(), announced.uri.clone());
             self.outputs.push_back(Output::Event(Event::CaptivePortal { uplink, uri, redirects: false }));
         }
-        self.attachment_changed(now, wall, index, before);
+        self.handle_changed_attachment(now, wall, index, before);
         Ok(())
     }
 
@@ -123,94 +124,105 @@ impl MobileRouter {
         let before = uplink.attachment;
         if uplink.set_direct(addresses, &self.config) {
             let same = uplink.attachment == before;
-            self.attachment_changed(now, wall, index, before);
+            self.handle_changed_attachment(now, wall, index, before);
             if same {
-                self.evaluate(now, wall, "the addresses in the networks of outer mobile routers changed");
+                self.evaluate_uplinks(
+                    now,
+                    wall,
+                    "the addresses in the networks of outer mobile routers changed",
+                );
             }
         }
     }
 
-    pub(super) fn solicit(&mut self, now: Time, index: usize) {
-        if let Some((message, again)) = self.uplinks.get_mut(index).and_then(Uplink::solicit) {
+    pub(super) fn send_router_solicitation(&mut self, now: Time, index: usize) {
+        if let Some((message, again)) = self.uplinks.get_mut(index).and_then(Uplink::next_router_solicitation)
+        {
             self.outputs.push_back(Output::Link(message));
             self.timers.set(Timer::Solicit(index), now + again);
         }
     }
 
     /// Sets the timer for the next check of an uplink's routers and candidates.
-    pub(super) fn watch_candidates(&mut self, now: Time, index: usize) {
+    pub(super) fn set_candidate_timer(&mut self, now: Time, index: usize) {
         if let Some(uplink) = self.uplinks.get_mut(index) {
             uplink.watch_home_router(now, &self.config);
         }
-        match self.uplinks.get(index).and_then(Uplink::deadline) {
+        match self.uplinks.get(index).and_then(Uplink::next_deadline) {
             Some(at) => self.timers.set(Timer::Candidates(index), at),
             None => self.timers.stop(Timer::Candidates(index)),
         }
     }
 
-    pub(super) fn candidates_due(&mut self, now: Time, wall: WallTime, index: usize) {
+    pub(super) fn review_candidates(&mut self, now: Time, wall: WallTime, index: usize) {
         let Some(uplink) = self.uplinks.get_mut(index) else { return };
         let (before, order) = (uplink.attachment, uplink.care_of_addresses());
         let (solicitations, seeking) = uplink.handle_timeout(now, &self.config);
         self.outputs.extend(solicitations.into_iter().flatten().map(Output::Link));
         if seeking {
-            self.solicit(now, index);
+            self.send_router_solicitation(now, index);
         }
-        self.watch_candidates(now, index);
+        self.set_candidate_timer(now, index);
         let reordered = self.uplinks[index].care_of_addresses() != order;
         if reordered && self.uplinks[index].attachment == before {
-            self.evaluate(now, wall, "a care-of address is tried again");
+            self.evaluate_uplinks(now, wall, "a care-of address is tried again");
         }
-        self.attachment_changed(now, wall, index, before);
+        self.handle_changed_attachment(now, wall, index, before);
     }
 
     /// Handles a care-of address over which the home agent does not answer: selects another candidate, and
     /// solicits routers. Returns whether a candidate remains that has not failed.
-    pub(super) fn candidate_failed(&mut self, now: Time, index: usize, address: IpAddr) -> bool {
-        let another = self.uplinks[index].candidate_failed(now, address, &self.config);
+    pub(super) fn handle_failed_candidate(&mut self, now: Time, index: usize, address: IpAddr) -> bool {
+        let another = self.uplinks[index].record_failed_candidate(now, address, &self.config);
         let is_waiting = self.timers.get(Timer::Solicit(index)).is_some();
         if address.is_ipv6() && !(is_waiting && self.uplinks[index].has_solicited()) {
-            self.solicit(now, index);
+            self.send_router_solicitation(now, index);
         }
-        self.watch_candidates(now, index);
+        self.set_candidate_timer(now, index);
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         another
     }
 
     /// Determines the attachment of an uplink again, because a reason not to use it may have changed.
-    fn attach_anew(&mut self, now: Time, wall: WallTime, index: usize) {
+    fn renew_attachment(&mut self, now: Time, wall: WallTime, index: usize) {
         let before = self.uplinks[index].attachment;
-        self.uplinks[index].attach(&self.config);
-        self.watch_candidates(now, index);
-        self.attachment_changed(now, wall, index, before);
+        self.uplinks[index].update_attachment(&self.config);
+        self.set_candidate_timer(now, index);
+        self.handle_changed_attachment(now, wall, index, before);
     }
 
-    pub(super) fn attachment_changed(&mut self, now: Time, wall: WallTime, index: usize, before: Attachment) {
+    pub(super) fn handle_changed_attachment(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        index: usize,
+        before: Attachment,
+    ) {
         let after = self.uplinks[index].attachment;
-        let renewed = self.uplinks[index].take_renewed();
+        let renewed = self.uplinks[index].take_new_candidate();
         if before == after {
             return self.verify_router(now, wall, index);
         }
         let was = care_of_addresses(before);
         if self.uplinks[index].ipv4_care_of_address() != ipv4_of(before) {
-            self.choose_port(index);
+            self.choose_udp_port(index);
         }
-        if let Some(registration) = self.list.plain.registration
+        if let Some(registration) = self.binding_update_list.plain.registration
             && was.contains(&Some(registration.care_of_address))
             && !self.uplinks[index].has_care_of_address(registration.care_of_address)
         {
-            self.retire(now, registration.care_of_address);
+            self.accept_former_address(now, registration.care_of_address);
         }
         if was != care_of_addresses(after) {
-            self.binding_moved(now, index, before);
+            self.handle_moved_binding(now, index, before);
             // If the same candidates are only in another order, the knowledge about them stays valid.
             if renewed || self.path_is_gone(index) {
-                self.path_moved(index);
+                self.handle_moved_path(index);
                 self.uplinks[index].forget_capacity();
                 self.uplinks[index].portal_probes = PortalProbes::default();
-                self.rehabilitate(index);
-                self.list.back_off = None;
-                self.handovers.reason = None;
+                self.end_demotion(index);
+                self.binding_update_list.back_off_time = None;
+                self.reported_handovers.last_change = None;
             }
         }
         let reason = match (before, after) {
@@ -223,7 +235,7 @@ impl MobileRouter {
             _ => "the care-of address changed",
         };
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
-        self.evaluate(now, wall, reason);
+        self.evaluate_uplinks(now, wall, reason);
         self.verify_router(now, wall, index);
     }
 
@@ -231,16 +243,17 @@ impl MobileRouter {
     /// the home agent does not answer, the next router of the address is used.
     fn verify_router(&mut self, now: Time, wall: WallTime, index: usize) {
         if self.is_multiple() {
-            let Some(binding) = self.list.binding_of(index) else { return };
-            let registered = self.list.bindings[binding].care_of_address();
+            let Some(binding) = self.binding_update_list.entry_of_uplink(index) else { return };
+            let registered = self.binding_update_list.identified_entries[binding].care_of_address();
             if registered.is_some_and(|address| self.is_unverified(index, address)) {
-                self.list.bindings[binding].is_due_again = true;
-                self.reconcile(now, wall);
+                self.binding_update_list.identified_entries[binding].is_due_again = true;
+                self.reconcile_bindings(now, wall);
             }
-        } else if let Some(registration) = self.list.plain.registration.filter(|it| it.uplink == index)
+        } else if let Some(registration) =
+            self.binding_update_list.plain.registration.filter(|it| it.uplink == index)
             && self.is_unverified(index, registration.care_of_address)
         {
-            self.refresh(now, wall);
+            self.renew_registration(now, wall);
         }
     }
 
@@ -248,12 +261,14 @@ impl MobileRouter {
     /// acknowledged this address over that router since the link came up.
     fn is_unverified(&self, index: usize, address: IpAddr) -> bool {
         let uplink = &self.uplinks[index];
-        uplink.has_care_of_address(address) && !uplink.proven.is_empty() && !uplink.is_proven(address)
+        uplink.has_care_of_address(address)
+            && !uplink.proven_candidates.is_empty()
+            && !uplink.is_proven(address)
     }
 
     /// Selects the UDP port of an uplink that has got an IPv4 address. It differs from the ports of other
     /// uplinks with the same address. Keeps the present port if possible.
-    fn choose_port(&mut self, index: usize) {
+    fn choose_udp_port(&mut self, index: usize) {
         let Some(address) = self.uplinks[index].ipv4_care_of_address() else { return };
         let others = self.uplinks.iter().enumerate().filter(|(other, _)| *other != index);
         let taken: Vec<u16> = others
@@ -271,19 +286,28 @@ impl MobileRouter {
     /// the best by priority. Uplinks over which the home agent does not answer come last. If the present
     /// uplink is attached, it stays selected against one of equal priority, and against one that has just
     /// come up again.
-    fn choose(&mut self, now: Time) -> Option<usize> {
+    fn choose_uplink(&mut self, now: Time) -> Option<usize> {
         let usable = |index: &usize| !matches!(self.uplinks[*index].attachment, Attachment::Down(_));
-        if let Some(forced) = self.uplinks.forced.filter(usable) {
+        if let Some(forced) = self.uplinks.forced_uplink.filter(usable) {
             return Some(forced);
         }
-        let current = self.uplinks.target.filter(usable);
+        let current = self.uplinks.target_uplink.filter(usable);
         let rank = |index: &usize| {
             let uplink = &self.uplinks[*index];
             let foreign = !matches!(uplink.attachment, Attachment::Home { .. });
             let used_up = uplink.is_used_up();
             let (priority, cost) = (uplink.config.priority, uplink.config.cost);
             let demoted = uplink.demoted_until.is_some() || (!foreign && uplink.is_home_doubted());
-            (demoted, used_up, uplink.poor, foreign, priority, cost, Some(*index) != current, *index)
+            (
+                demoted,
+                used_up,
+                uplink.has_poor_signal,
+                foreign,
+                priority,
+                cost,
+                Some(*index) != current,
+                *index,
+            )
         };
         let best = (0..self.uplinks.len()).filter(usable).min_by_key(rank)?;
         match current {
@@ -298,36 +322,36 @@ impl MobileRouter {
     }
 
     /// Sends the Binding Updates that the present attachments of the uplinks require.
-    pub(super) fn evaluate(&mut self, now: Time, wall: WallTime, reason: &str) {
-        if self.stopping {
+    pub(super) fn evaluate_uplinks(&mut self, now: Time, wall: WallTime, reason: &str) {
+        if self.is_stopping {
             return;
         }
-        self.uplinks.target = self.choose(now);
+        self.uplinks.target_uplink = self.choose_uplink(now);
         if self.config.home_agent.is_unspecified() {
             return self.without_home_agent(now, reason);
         }
-        let Some(target) = self.uplinks.target else {
-            self.leave_home();
-            self.list.abandon();
-            self.watch_exchange();
+        let Some(target) = self.uplinks.target_uplink else {
+            self.handle_home_departure();
+            self.binding_update_list.abandon_plain_request();
+            self.set_exchange_timer();
             self.timers.stop(Timer::Refresh);
-            self.forwarding_changed(reason);
+            self.report_forwarding_change(reason);
             return;
         };
         match self.uplinks[target].attachment {
-            Attachment::Home { .. } => self.go_home(now, wall, target),
+            Attachment::Home { .. } => self.deregister_at_home(now, wall, target),
             Attachment::Foreign { .. } if self.has_identifier(target) => {
-                self.leave_home();
+                self.handle_home_departure();
                 self.register_bindings(now, wall);
             }
             Attachment::Foreign { .. } => {
-                self.leave_home();
+                self.handle_home_departure();
                 self.timers.stop(Timer::Bindings);
-                self.register(now, wall, target);
+                self.register_uplink(now, wall, target);
             }
             Attachment::Down(_) => {}
         }
-        self.forwarding_changed(reason);
+        self.report_forwarding_change(reason);
     }
 
     /// Sets the state while no home agent is known. On the home link the router works without a home agent,
@@ -335,29 +359,30 @@ impl MobileRouter {
     fn without_home_agent(&mut self, now: Time, reason: &str) {
         let home = self
             .uplinks
-            .target
+            .target_uplink
             .filter(|&target| matches!(self.uplinks[target].attachment, Attachment::Home { .. }));
         if home.is_none() {
-            self.leave_home();
-        } else if !std::mem::replace(&mut self.home.at_home, true) {
-            self.came_home(now);
+            self.handle_home_departure();
+        } else if !std::mem::replace(&mut self.home_presence.at_home, true) {
+            self.handle_return_home(now);
         }
-        self.forwarding_changed(reason);
+        self.report_forwarding_change(reason);
     }
 
     /// Returns whether traffic leaves an uplink for another one that works.
     fn is_left(&self, index: usize) -> bool {
         let uplink = &self.uplinks[index];
-        uplink.demoted_until.is_some() || uplink.poor || uplink.is_used_up()
+        uplink.demoted_until.is_some() || uplink.has_poor_signal || uplink.is_used_up()
     }
 
     /// Marks uplinks that have just come up, which do not replace a working one yet.
-    pub(super) fn settle(&mut self, now: Time) {
+    pub(super) fn mark_settling_uplinks(&mut self, now: Time) {
         let mut next = None;
         for index in 0..self.uplinks.len() {
             let settles_at = self.uplinks[index].settles_at;
-            let settling = settles_at > now && self.list.others_live(&self.uplinks, index);
-            self.uplinks[index].settling = settling;
+            let settling =
+                settles_at > now && self.binding_update_list.is_other_uplink_working(&self.uplinks, index);
+            self.uplinks[index].is_settling = settling;
             if settling {
                 next = Some(next.map_or(settles_at, |at: Time| at.min(settles_at)));
             }
@@ -370,24 +395,25 @@ impl MobileRouter {
     /// Returns whether the outstanding Binding Update has had no answer for long enough to try another
     /// uplink.
     pub(super) fn is_uplink_silent(&self, now: Time) -> bool {
-        let Some(exchange) = self.list.plain_request(Purpose::Register) else { return false };
-        let uplink = self.list.plain.uplink;
+        let Some(exchange) = self.binding_update_list.plain_request(Purpose::Register) else { return false };
+        let uplink = self.binding_update_list.plain.uplink;
         !exchange.is_single()
-            && !self.stopping
-            && self.refusals.status.is_none()
+            && !self.is_stopping
+            && self.refusal_state.stop_status.is_none()
             && is_given_up(exchange, now)
-            && self.uplinks.forced != Some(uplink)
+            && self.uplinks.forced_uplink != Some(uplink)
             && !self.uplinks.is_heard(now, uplink)
             && self.uplinks.has_alternative(uplink)
     }
 
     /// Avoids the uplink of the outstanding Binding Update for a while, and tries the next uplink.
-    pub(super) fn demote(&mut self, now: Time, wall: WallTime) {
-        let Some(exchange) = self.list.plain.exchange.as_ref() else { return };
-        let (index, timeout) = (self.list.plain.uplink, exchange.retransmission.timeout());
-        let sent: BTreeSet<IpAddr> = exchange.sent.iter().map(|sent| sent.care_of_address).collect();
+    pub(super) fn demote_target_uplink(&mut self, now: Time, wall: WallTime) {
+        let Some(exchange) = self.binding_update_list.plain.registration_exchange.as_ref() else { return };
+        let (index, timeout) =
+            (self.binding_update_list.plain.uplink, exchange.retransmission.answer_timeout());
+        let sent: BTreeSet<IpAddr> = exchange.transmissions.iter().map(|sent| sent.care_of_address).collect();
         for address in sent {
-            self.candidate_failed(now, index, address);
+            self.handle_failed_candidate(now, index, address);
         }
         self.demote_uplink(now, wall, index, timeout);
     }
@@ -395,25 +421,28 @@ impl MobileRouter {
     /// Avoids an uplink for a while. If all uplinks have failed, `timeout` is the time to wait for the answer
     /// to the next Binding Update.
     pub(super) fn demote_uplink(&mut self, now: Time, wall: WallTime, index: usize, timeout: Duration) {
-        let again = self.uplinks.demote(now, index);
+        let again = self.uplinks.demote_uplink(now, index);
         self.timers.set(Timer::Demotion(index), again);
         let name = &self.uplinks[index].config.interface;
         let reason = format!("no answer from the home agent over {name}");
         self.outputs.push_back(Output::Event(Event::Warning { message: reason.clone() }));
-        if self.uplinks.are_demoted() || self.list.back_off.is_some() {
-            self.list.back_off = self.list.back_off.max(Some(timeout));
+        if self.uplinks.are_demoted() || self.binding_update_list.back_off_time.is_some() {
+            self.binding_update_list.back_off_time =
+                self.binding_update_list.back_off_time.max(Some(timeout));
         }
-        self.evaluate(now, wall, &reason);
-        if self.list.plain.exchange.is_some() && self.list.plain.uplink == index {
+        self.evaluate_uplinks(now, wall, &reason);
+        if self.binding_update_list.plain.registration_exchange.is_some()
+            && self.binding_update_list.plain.uplink == index
+        {
             // Send again over the uplink that has failed, because it is still the best one.
-            self.transmit(now, wall);
+            self.transmit_plain_update(now, wall);
         } else {
-            self.handovers.reason = Some((now, reason));
+            self.reported_handovers.last_change = Some((now, reason));
         }
     }
 
     /// Allows the router to select an uplink again.
-    pub(super) fn rehabilitate(&mut self, index: usize) {
+    pub(super) fn end_demotion(&mut self, index: usize) {
         self.timers.stop(Timer::Demotion(index));
         if let Some(uplink) = self.uplinks.get_mut(index) {
             uplink.demoted_until = None;
@@ -422,45 +451,45 @@ impl MobileRouter {
 
     /// Allows the router to select all uplinks again, and starts with short timeouts again, because the
     /// situation has changed.
-    pub(super) fn rehabilitate_all(&mut self) {
+    pub(super) fn end_all_demotions(&mut self) {
         for index in 0..self.uplinks.len() {
-            self.rehabilitate(index);
-            self.uplinks[index].forgive(&self.config);
+            self.end_demotion(index);
+            self.uplinks[index].forget_failures(&self.config);
         }
-        self.list.back_off = None;
-        self.handovers.reason = None;
+        self.binding_update_list.back_off_time = None;
+        self.reported_handovers.last_change = None;
     }
 
     /// Takes over the signal strength of an uplink, in dBm; `None` if it is unknown. The value becomes
     /// unknown if it is not reported again, changed or not, within [`super::UplinkConfig::signal_timeout`].
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.assert_drained();
-        let Some(index) = self.uplinks.position(interface) else { return };
+        let Some(index) = self.uplinks.index_of(interface) else { return };
         self.uplinks[index].signal_at = now;
-        self.take_signal(now, wall, index, dbm);
-        self.expect_signal(index);
+        self.handle_uplink_signal(now, wall, index, dbm);
+        self.set_signal_timer(index);
     }
 
     /// Sets the timer after which the signal strength of an uplink becomes unknown.
-    pub(super) fn expect_signal(&mut self, index: usize) {
+    pub(super) fn set_signal_timer(&mut self, index: usize) {
         let uplink = &self.uplinks[index];
-        match uplink.config.signal_timeout.filter(|_| uplink.signal.is_some()) {
+        match uplink.config.signal_timeout.filter(|_| uplink.signal_dbm.is_some()) {
             Some(timeout) => self.timers.set(Timer::Signal(index), uplink.signal_at + timeout),
             None => self.timers.stop(Timer::Signal(index)),
         }
     }
 
     /// Handles the end of the time after which an unreported signal strength becomes unknown.
-    pub(super) fn signal_expired(&mut self, now: Time, wall: WallTime, index: usize) {
+    pub(super) fn expire_signal(&mut self, now: Time, wall: WallTime, index: usize) {
         let name = &self.uplinks[index].config.interface;
         let message = format!("the signal of {name} is unknown: no program has reported it in time");
         self.outputs.push_back(Output::Event(Event::Warning { message }));
-        self.take_signal(now, wall, index, None);
+        self.handle_uplink_signal(now, wall, index, None);
     }
 
-    fn take_signal(&mut self, now: Time, wall: WallTime, index: usize, dbm: Option<i32>) {
-        if let Some(reason) = self.uplinks[index].take_signal(dbm) {
-            self.evaluate(now, wall, reason);
+    fn handle_uplink_signal(&mut self, now: Time, wall: WallTime, index: usize, dbm: Option<i32>) {
+        if let Some(reason) = self.uplinks[index].update_signal(dbm) {
+            self.evaluate_uplinks(now, wall, reason);
         }
     }
 
@@ -468,23 +497,23 @@ impl MobileRouter {
     /// unknown.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
         self.assert_drained();
-        let Some(index) = self.uplinks.position(interface) else { return };
-        if std::mem::replace(&mut self.uplinks[index].roaming, roaming) != roaming {
-            self.attach_anew(now, wall, index);
+        let Some(index) = self.uplinks.index_of(interface) else { return };
+        if std::mem::replace(&mut self.uplinks[index].is_roaming, roaming) != roaming {
+            self.renew_attachment(now, wall, index);
         }
     }
 
     /// Takes over the number of octets that an uplink has carried in the present period of its volume.
     pub fn handle_volume(&mut self, now: Time, wall: WallTime, interface: &str, octets: u64) {
         self.assert_drained();
-        let Some(index) = self.uplinks.position(interface) else { return };
+        let Some(index) = self.uplinks.index_of(interface) else { return };
         let before = self.uplinks[index].is_used_up();
-        self.uplinks[index].used = octets;
+        self.uplinks[index].used_octets = octets;
         self.outputs.extend(self.uplinks[index].volume_event().map(Output::Event));
         if self.uplinks[index].is_used_up() != before {
             let reason = if before { "a new period of its volume began" } else { VOLUME_USED_UP };
-            self.attach_anew(now, wall, index);
-            self.evaluate(now, wall, reason);
+            self.renew_attachment(now, wall, index);
+            self.evaluate_uplinks(now, wall, reason);
         }
     }
 
@@ -492,13 +521,13 @@ impl MobileRouter {
     /// appear in the status.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
         self.assert_drained();
-        let Some(index) = self.uplinks.position(interface) else { return };
+        let Some(index) = self.uplinks.index_of(interface) else { return };
         let uplink = &mut self.uplinks[index];
         let (used, is_due) = uplink.count_octets(now, wall, octets);
         let was_used_up = uplink.is_used_up();
         self.handle_volume(now, wall, interface, used);
         let uplink = &mut self.uplinks[index];
-        if uplink.config.volume.is_some() && (is_due || uplink.is_used_up() != was_used_up) {
+        if uplink.config.volume_octets.is_some() && (is_due || uplink.is_used_up() != was_used_up) {
             uplink.volume_stored(now, used);
             self.outputs.push_back(Output::Persist(self.config.home_address));
         }
@@ -509,7 +538,9 @@ impl MobileRouter {
 
     /// Returns the numbers of octets that the uplinks have carried, to store them.
     pub fn volumes(&self) -> impl Iterator<Item = (&str, StoredVolume)> {
-        self.uplinks.iter().filter_map(|u| Some((u.config.interface.as_str(), u.meter.volume.clone()?)))
+        self.uplinks
+            .iter()
+            .filter_map(|u| Some((u.config.interface.as_str(), u.volume_meter.stored_volume.clone()?)))
     }
 
     /// Takes over a stored item of [`Self::volumes`]. Call it before any other input.
@@ -523,29 +554,30 @@ impl MobileRouter {
     /// weight if flows are balanced. A measurement of the router replaces it.
     pub fn handle_capacity(&mut self, now: Time, wall: WallTime, interface: &str, kbit_s: Option<u32>) {
         self.assert_drained();
-        let Some(index) = self.uplinks.position(interface) else { return };
+        let Some(index) = self.uplinks.index_of(interface) else { return };
         self.set_capacity(now, wall, index, kbit_s);
     }
 
     pub(super) fn set_capacity(&mut self, now: Time, wall: WallTime, index: usize, kbit_s: Option<u32>) {
         if self.uplinks[index].capacity != kbit_s {
             self.uplinks[index].capacity = kbit_s;
-            self.reconcile(now, wall);
-            self.forwarding_changed("the capacity of an uplink changed");
+            self.reconcile_bindings(now, wall);
+            self.report_forwarding_change("the capacity of an uplink changed");
         }
     }
 
     /// Requests a probe of an uplink without answers, if the config has a URL for it.
     pub(super) fn probe_portals(&mut self, now: Time) {
-        if !self.config.probes_portals || self.stopping {
+        if !self.config.probes_portals || self.is_stopping {
             return self.timers.stop(Timer::Portal);
         }
-        self.timers.set(Timer::Portal, now + captive_portal::LOOK);
-        self.portals.expire(now);
+        self.timers.set(Timer::Portal, now + captive_portal::CHECK_INTERVAL);
+        self.portal_prober.expire_probe(now);
         for index in 0..self.uplinks.len() {
-            let is_silent = matches!(self.response(index), Response::Silent { .. });
+            let is_silent = matches!(self.agent_response(index), Response::Silent { .. });
             let answers = !is_silent && self.heartbeat_path(index).is_some();
-            let probe = self.portals.look(now, index, &mut self.uplinks[index], (is_silent, answers));
+            let probe =
+                self.portal_prober.next_probe(now, index, &mut self.uplinks[index], (is_silent, answers));
             self.outputs.extend(probe);
         }
     }
@@ -553,32 +585,39 @@ impl MobileRouter {
     /// Handles the result of a probe for a captive portal over an uplink.
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
         self.assert_drained();
-        let Ok(index) = self.uplink_called(interface) else { return };
-        self.portals.finish(index);
+        let Ok(index) = self.uplink_by_name(interface) else { return };
+        self.portal_prober.finish_probe(index);
         let is_foreign = matches!(self.uplinks[index].attachment, Attachment::Foreign { .. });
         if !self.config.probes_portals || !is_foreign {
             return;
         }
-        let (event, has_passed) = self.portals.take(now, &mut self.uplinks[index], probe);
+        let (event, has_passed) =
+            self.portal_prober.handle_probe_result(now, &mut self.uplinks[index], probe);
         self.outputs.extend(event.map(Output::Event));
         if has_passed {
-            self.portal_passed(now, wall, index);
+            self.handle_passed_portal(now, wall, index);
         }
     }
 
     /// Registers an uplink at once after a user has accepted the terms of its captive portal.
-    fn portal_passed(&mut self, now: Time, wall: WallTime, index: usize) {
-        if let Some(binding) = self.list.binding_of(index).filter(|_| self.is_multiple()) {
-            self.list.bindings[binding].resume(now);
-            return self.reconcile(now, wall);
-        }
-        self.rehabilitate(index);
-        if let Some(exchange) = self.list.plain.exchange.as_mut().filter(|_| self.list.plain.uplink == index)
+    fn handle_passed_portal(&mut self, now: Time, wall: WallTime, index: usize) {
+        if let Some(binding) = self.binding_update_list.entry_of_uplink(index).filter(|_| self.is_multiple())
         {
-            exchange.apply(now, binding_update_list::Event::Recovery);
-            self.watch_exchange();
+            self.binding_update_list.identified_entries[binding].resume_request(now);
+            return self.reconcile_bindings(now, wall);
         }
-        self.evaluate(now, wall, "a captive portal lets packets pass");
+        self.end_demotion(index);
+        if let Some(exchange) = self
+            .binding_update_list
+            .plain
+            .registration_exchange
+            .as_mut()
+            .filter(|_| self.binding_update_list.plain.uplink == index)
+        {
+            exchange.apply_event(now, binding_update_list::Event::Recovery);
+            self.set_exchange_timer();
+        }
+        self.evaluate_uplinks(now, wall, "a captive portal lets packets pass");
     }
 }
 

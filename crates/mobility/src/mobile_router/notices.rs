@@ -15,49 +15,54 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 
-use crate::security::NOTICE_WINDOW;
+use crate::security::NOTICE_TIMESTAMP_WINDOW;
 use crate::sequence::is_later;
 
 /// Lead of the home agent's clock above which it counts as ahead. If the last timestamp leads the home
 /// agent's time by less, the router refuses later messages until that time. If it leads by more, the router
 /// continues with the present time.
-const SLIGHTLY_AHEAD: Duration = Duration::from_secs(3600);
+const MAX_CLOCK_LEAD: Duration = Duration::from_secs(3600);
 
 /// Timestamps of the home agent's messages, and the home agent's time.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Notices {
     /// NTP timestamp of the last message.
-    pub(super) last: Option<u64>,
+    pub(super) last_timestamp: Option<u64>,
     /// NTP timestamp of the first message of the last sequence in which each timestamp is within
-    /// [`SLIGHTLY_AHEAD`] of the one before.
-    pub(super) first: Option<u64>,
+    /// [`MAX_CLOCK_LEAD`] of the one before.
+    pub(super) first_timestamp: Option<u64>,
     /// First and last NTP timestamp of the messages that came while a clock was ahead.
-    pub(super) early: Option<(u64, u64)>,
+    pub(super) early_timestamps: Option<(u64, u64)>,
     /// Sending time of the last acknowledged Binding Update, with the home agent's NTP time in the
     /// acknowledgement.
-    pub(super) clock: Option<(Time, u64)>,
+    pub(super) agent_clock: Option<(Time, u64)>,
 }
 
 impl Notices {
     /// Removes the known time of the home agent, because another home agent has another clock.
     pub(super) fn forget_clock(&mut self) {
-        self.clock = None;
+        self.agent_clock = None;
     }
 
     /// Handles the acknowledgement of a Binding Update that was sent at this time. `ntp` is the home agent's
     /// time, if the acknowledgement has it.
-    pub(super) fn clock_told(&mut self, sent_at: Time, ntp: Option<u64>) {
-        self.clock = ntp.map(|ntp| (sent_at, ntp));
+    pub(super) fn learn_clock(&mut self, sent_at: Time, ntp: Option<u64>) {
+        self.agent_clock = ntp.map(|ntp| (sent_at, ntp));
     }
 
     /// Handles a message whose MAC is correct. Returns false if an attacker may have recorded it or held it
     /// back. `clock` replaces the home agent's reported time; it comes with the permitted difference.
-    pub(super) fn accept(&mut self, now: Time, time: u64, clock: Option<(WallTime, Duration)>) -> bool {
+    pub(super) fn accept_timestamp(
+        &mut self,
+        now: Time,
+        time: u64,
+        clock: Option<(WallTime, Duration)>,
+    ) -> bool {
         let told = || {
-            let (then, ntp) = self.clock?;
+            let (then, ntp) = self.agent_clock?;
             // Only the difference of the two times is used, so the NTP era does not matter.
             let near = WallTime::from_ntp(ntp, WallTime::default());
-            Some((near + now.saturating_since(then), NOTICE_WINDOW))
+            Some((near + now.saturating_since(then), NOTICE_TIMESTAMP_WINDOW))
         };
         let clock = clock.or_else(told);
         let date = |ntp| clock.map(|(clock, _)| WallTime::from_ntp(ntp, clock));
@@ -66,24 +71,29 @@ impl Notices {
         {
             return false;
         }
-        if self.early.is_some_and(|(first, last)| !is_later(first, time) && !is_later(time, last)) {
+        if self.early_timestamps.is_some_and(|(first, last)| !is_later(first, time) && !is_later(time, last))
+        {
             return false;
         }
-        if let Some(last) = self.last.filter(|last| !is_later(time, *last)) {
-            let ahead = clock.zip(date(last)).is_some_and(|((clock, _), last)| last > clock + SLIGHTLY_AHEAD);
+        if let Some(last) = self.last_timestamp.filter(|last| !is_later(time, *last)) {
+            let ahead = clock.zip(date(last)).is_some_and(|((clock, _), last)| last > clock + MAX_CLOCK_LEAD);
             if !ahead {
                 return false;
             }
-            let first = self.first.unwrap_or(last);
-            self.early = Some(self.early.map_or((first, last), |(earliest, latest)| {
-                let earliest = if is_later(earliest, first) { first } else { earliest };
-                (earliest, if is_later(last, latest) { last } else { latest })
-            }));
-            self.first = Some(time);
-        } else if self.last.is_none_or(|last| seconds_between(last, time) > SLIGHTLY_AHEAD.as_secs()) {
-            self.first = Some(time);
+            let first = self.first_timestamp.unwrap_or(last);
+            self.early_timestamps =
+                Some(self.early_timestamps.map_or((first, last), |(earliest, latest)| {
+                    let earliest = if is_later(earliest, first) { first } else { earliest };
+                    (earliest, if is_later(last, latest) { last } else { latest })
+                }));
+            self.first_timestamp = Some(time);
+        } else if self
+            .last_timestamp
+            .is_none_or(|last| seconds_between(last, time) > MAX_CLOCK_LEAD.as_secs())
+        {
+            self.first_timestamp = Some(time);
         }
-        self.last = Some(time);
+        self.last_timestamp = Some(time);
         true
     }
 }
@@ -99,14 +109,14 @@ mod tests {
 
     const START: u64 = 1_700_000_000;
 
-    fn ntp(seconds: u64) -> u64 {
+    fn ntp_timestamp(seconds: u64) -> u64 {
         WallTime::from_unix_nanos((START + seconds) * 1_000_000_000).to_ntp()
     }
 
     /// Returns the state for a home agent that has reported its time at second 0.
     fn told_at_zero() -> Notices {
         let mut notices = Notices::default();
-        notices.clock_told(Time::from_secs(0), Some(ntp(0)));
+        notices.learn_clock(Time::from_secs(0), Some(ntp_timestamp(0)));
         notices
     }
 
@@ -114,41 +124,48 @@ mod tests {
     fn notice_that_was_withheld_for_longer_than_the_window_is_refused() {
         for (received, taken) in [(10, true), (60, true), (80, false), (86_400, false)] {
             let mut notices = told_at_zero();
-            assert_eq!(notices.accept(Time::from_secs(received), ntp(5), None), taken, "after {received} s");
+            assert_eq!(
+                notices.accept_timestamp(Time::from_secs(received), ntp_timestamp(5), None),
+                taken,
+                "after {received} s"
+            );
         }
         // The window concerns the difference of the clocks: the router accepts a present message even if
         // the time was reported long ago.
-        assert!(told_at_zero().accept(Time::from_secs(86_400), ntp(86_420), None));
+        assert!(told_at_zero().accept_timestamp(Time::from_secs(86_400), ntp_timestamp(86_420), None));
         // If a home agent reports no time, the router accepts every later message.
         let mut notices = Notices::default();
-        assert!(notices.accept(Time::from_secs(0), ntp(0), None));
-        assert!(notices.accept(Time::from_secs(1), ntp(1_000_000), None));
-        assert!(!notices.accept(Time::from_secs(2), ntp(2), None));
+        assert!(notices.accept_timestamp(Time::from_secs(0), ntp_timestamp(0), None));
+        assert!(notices.accept_timestamp(Time::from_secs(1), ntp_timestamp(1_000_000), None));
+        assert!(!notices.accept_timestamp(Time::from_secs(2), ntp_timestamp(2), None));
     }
 
     #[test]
     fn router_goes_on_after_a_clock_that_was_ahead_and_takes_none_of_its_notices_again() {
         let year = 31_536_000;
         let mut notices = told_at_zero();
-        assert!(notices.accept(Time::from_secs(1), ntp(1), None));
+        assert!(notices.accept_timestamp(Time::from_secs(1), ntp_timestamp(1), None));
         // The home agent's clock jumps a year ahead, and the next acknowledgement shows it.
-        notices.clock_told(Time::from_secs(100), Some(ntp(year)));
+        notices.learn_clock(Time::from_secs(100), Some(ntp_timestamp(year)));
         let ahead = [year + 10, year + 20];
         for time in ahead {
-            assert!(notices.accept(Time::from_secs(time - year + 100), ntp(time), None));
+            assert!(notices.accept_timestamp(Time::from_secs(time - year + 100), ntp_timestamp(time), None));
         }
         // The clock is right again. The router refuses messages until an acknowledgement reports the new
         // time.
-        assert!(!notices.accept(Time::from_secs(200), ntp(200), None));
-        notices.clock_told(Time::from_secs(210), Some(ntp(210)));
-        assert!(notices.accept(Time::from_secs(220), ntp(220), None));
-        assert!(!notices.accept(Time::from_secs(221), ntp(220), None), "the same again");
-        assert!(!notices.accept(Time::from_secs(221), ntp(1), None), "one of before");
+        assert!(!notices.accept_timestamp(Time::from_secs(200), ntp_timestamp(200), None));
+        notices.learn_clock(Time::from_secs(210), Some(ntp_timestamp(210)));
+        assert!(notices.accept_timestamp(Time::from_secs(220), ntp_timestamp(220), None));
+        assert!(!notices.accept_timestamp(Time::from_secs(221), ntp_timestamp(220), None), "the same again");
+        assert!(!notices.accept_timestamp(Time::from_secs(221), ntp_timestamp(1), None), "one of before");
         // A year later the recorded messages have the present time, and the router still refuses them.
         for time in ahead {
-            assert!(!notices.clone().accept(Time::from_secs(time), ntp(time), None), "{time}");
+            assert!(
+                !notices.clone().accept_timestamp(Time::from_secs(time), ntp_timestamp(time), None),
+                "{time}"
+            );
         }
-        assert!(notices.accept(Time::from_secs(year + 21), ntp(year + 21), None));
+        assert!(notices.accept_timestamp(Time::from_secs(year + 21), ntp_timestamp(year + 21), None));
     }
 
     #[test]
@@ -156,7 +173,7 @@ mod tests {
         let window = Duration::from_secs(7);
         let clock = |seconds| Some((WallTime::from_unix_nanos((START + seconds) * 1_000_000_000), window));
         let mut notices = told_at_zero();
-        assert!(!notices.accept(Time::from_secs(10), ntp(0), clock(8)));
-        assert!(notices.accept(Time::from_secs(10), ntp(2), clock(8)));
+        assert!(!notices.accept_timestamp(Time::from_secs(10), ntp_timestamp(0), clock(8)));
+        assert!(notices.accept_timestamp(Time::from_secs(10), ntp_timestamp(2), clock(8)));
     }
 }

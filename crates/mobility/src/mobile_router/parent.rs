@@ -37,7 +37,7 @@ pub struct Parent {
 
 impl Parent {
     /// Returns why the router cannot be this router's parent; `None` if it can.
-    pub(super) fn refusal(&self, home_address: Ipv6Addr) -> Option<&'static str> {
+    pub(super) fn reason_to_refuse(&self, home_address: Ipv6Addr) -> Option<&'static str> {
         let NestingInformation { grounded, path, .. } = &self.information;
         if path.contains(&home_address) {
             Some("the default router is itself behind this mobile router")
@@ -63,7 +63,7 @@ impl Parents {
 
     /// Handles an advertisement. If it lacks the nesting information, the router is no parent any more.
     /// `in_use` is the router to which the traffic goes.
-    pub fn note(
+    pub fn record_advertisement(
         &mut self,
         message: &LinkMessage,
         advertisement: &RouterAdvertisement<'_>,
@@ -83,7 +83,7 @@ impl Parents {
     }
 
     /// Returns the default router with this address; `None` if it is no mobile router.
-    pub fn of(&self, router: Ipv6Addr) -> Option<&Parent> {
+    pub fn parent_by_address(&self, router: Ipv6Addr) -> Option<&Parent> {
         // A default route without gateway leads to the router that advertised last.
         self.0.iter().rev().find(|parent| parent.router == router || router.is_unspecified())
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     /// Takes an advertisement of the mobile router `number`.
-    fn hear(parents: &mut Parents, number: u16, in_use: Ipv6Addr) {
+    fn hear_advertisement(parents: &mut Parents, number: u16, in_use: Ipv6Addr) {
         let information =
             NestingInformation { grounded: true, path: vec![router(number)], prefixes: Vec::new() };
         let data = information.emit_data();
@@ -118,16 +118,16 @@ mod tests {
             message,
         };
         let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
-        parents.note(&message, &advertisement, Some(in_use));
+        parents.record_advertisement(&message, &advertisement, Some(in_use));
     }
 
     #[test]
     fn advertisements_of_other_routers_do_not_replace_parent_in_use() {
         let mut parents = Parents::default();
         for number in 1..100 {
-            hear(&mut parents, number, router(1));
+            hear_advertisement(&mut parents, number, router(1));
         }
         assert_eq!(parents.0.len(), MAX_PARENTS);
-        assert_eq!(parents.of(router(1)).map(|parent| parent.router), Some(router(1)));
+        assert_eq!(parents.parent_by_address(router(1)).map(|parent| parent.router), Some(router(1)));
     }
 }

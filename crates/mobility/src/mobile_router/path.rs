@@ -7,13 +7,13 @@ use std::time::Duration;
 use carnet_base::{Endpoint, Time};
 use carnet_wire::mobility::status::Status;
 
-use super::unanswered_uplinks::{Response, UNANSWERED};
+use super::unanswered_uplinks::{Response, UPDATES_BEFORE_DEMOTION};
 use super::{MobileRouter, Timer, Uplink};
 use crate::binding_update_list::{Exchange, Purpose};
 use crate::{Event, Output};
 
 /// Time for which the failure of an uplink is reported as the reason of a handover.
-const REASON_LASTS: Duration = Duration::from_secs(5);
+const REASON_VALIDITY: Duration = Duration::from_secs(5);
 
 /// A tunnel to the home agent: the router accepts packets from it, and may also send through it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,16 +29,16 @@ pub struct Path {
     /// Priority, sent to the home agent as BID-PRI (RFC 6089 4.1); the lower value wins.
     pub priority: u8,
     /// Whether the router may send packets through this tunnel.
-    pub transmit: bool,
+    pub may_transmit: bool,
 }
 
 /// Reported handovers between uplinks.
 #[derive(Debug, Default)]
 pub(super) struct Handovers {
     /// Uplink that the last event has reported as the one with the traffic.
-    pub(super) reported: Option<usize>,
+    pub(super) reported_uplink: Option<usize>,
     /// Time and reason of the last change of the selection, for the event of the next handover.
-    pub(super) reason: Option<(Time, String)>,
+    pub(super) last_change: Option<(Time, String)>,
 }
 
 impl MobileRouter {
@@ -48,26 +48,33 @@ impl MobileRouter {
         let mut paths = Vec::new();
         let bindings = self.transmit_bindings();
         for &index in &bindings {
-            let binding = &self.list.bindings[index];
+            let binding = &self.binding_update_list.identified_entries[index];
             let ends = binding
                 .registration
                 .filter(|r| self.may_send_from(binding.uplink, r.care_of_address))
-                .map(|r| (r.care_of_address, r.udp))
-                .or(binding.asked_for().map(|address| (address, true)));
+                .map(|r| (r.care_of_address, r.uses_udp))
+                .or(binding.requested_care_of_address().map(|address| (address, true)));
             if let Some((care_of_address, udp)) = ends {
-                self.push_ends(&mut paths, binding.uplink, binding.bid, care_of_address, Some(udp));
+                self.push_tunnel_ends(&mut paths, binding.uplink, binding.bid, care_of_address, Some(udp));
             }
         }
         let path = self.plain_path().filter(|_| bindings.is_empty());
-        let udp = self.list.plain.registration.is_none_or(|r| Some(r.care_of_address) != path || r.udp);
-        let over = path.and_then(|path| self.uplink_with(path));
+        let udp = self
+            .binding_update_list
+            .plain
+            .registration
+            .is_none_or(|r| Some(r.care_of_address) != path || r.uses_udp);
+        let over = path.and_then(|path| self.uplink_with_address(path));
         for (care_of_address, uplink) in self.accepted_care_of_addresses() {
             let transmit = path == Some(care_of_address) && over.is_none_or(|over| over == uplink);
-            let bid = self.list.binding_of(uplink).and_then(|index| self.list.bindings[index].bid);
-            self.push_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
+            let bid = self
+                .binding_update_list
+                .entry_of_uplink(uplink)
+                .and_then(|index| self.binding_update_list.identified_entries[index].bid);
+            self.push_tunnel_ends(&mut paths, uplink, bid, care_of_address, transmit.then_some(udp));
         }
         // The sort is stable, so the tunnels that carry traffic stay ordered by quality.
-        paths.sort_by_key(|path| !path.transmit);
+        paths.sort_by_key(|path| !path.may_transmit);
         paths
     }
 
@@ -76,16 +83,20 @@ impl MobileRouter {
     /// returns a binding whose Binding Update has left. The home agent accepts packets that arrive after this
     /// update.
     pub(super) fn transmit_bindings(&self) -> Vec<usize> {
-        if self.stopping || self.refusals.status.is_some() || self.is_home() {
+        if self.is_stopping || self.refusal_state.stop_status.is_some() || self.is_home() {
             return Vec::new();
         }
-        let mut order: Vec<usize> = (0..self.list.bindings.len()).collect();
-        order.sort_by_key(|&index| (self.uplinks.priority(self.list.bindings[index].uplink), index));
+        let mut order: Vec<usize> = (0..self.binding_update_list.identified_entries.len()).collect();
+        order.sort_by_key(|&index| {
+            (self.uplinks.priority(self.binding_update_list.identified_entries[index].uplink), index)
+        });
         let attached = |index: &usize| {
-            let binding = &self.list.bindings[*index];
+            let binding = &self.binding_update_list.identified_entries[*index];
             binding.care_of_address().is_some_and(|address| self.may_send_from(binding.uplink, address))
         };
-        let lives = |index: &usize| !self.uplinks.is_silent(self.list.bindings[*index].uplink);
+        let lives = |index: &usize| {
+            !self.uplinks.is_silent(self.binding_update_list.identified_entries[*index].uplink)
+        };
         let registered: Vec<usize> = order.iter().copied().filter(attached).collect();
         let living: Vec<usize> = registered.iter().copied().filter(lives).collect();
         if !living.is_empty() {
@@ -95,9 +106,10 @@ impl MobileRouter {
             return vec![*best];
         }
         let moving = |index: &usize| {
-            let binding = &self.list.bindings[*index];
-            let asked =
-                binding.asked_for().is_some_and(|a| self.uplinks[binding.uplink].has_care_of_address(a));
+            let binding = &self.binding_update_list.identified_entries[*index];
+            let asked = binding
+                .requested_care_of_address()
+                .is_some_and(|a| self.uplinks[binding.uplink].has_care_of_address(a));
             asked && binding.registration.is_some()
         };
         order.into_iter().find(moving).into_iter().collect()
@@ -108,18 +120,18 @@ impl MobileRouter {
     /// still has the binding.
     fn may_send_from(&self, uplink: usize, address: IpAddr) -> bool {
         let uplink = &self.uplinks[uplink];
-        uplink.has_care_of_address(address) || (self.home.at_home && uplink.has_address(address))
+        uplink.has_care_of_address(address) || (self.home_presence.at_home && uplink.has_address(address))
     }
 
     /// Returns this router's tunnel end for packets to which no policy applies; `None` if no tunnel may carry
     /// them.
-    pub fn path(&self) -> Option<Endpoint> {
-        self.paths().first().filter(|path| path.transmit).map(|path| path.local)
+    pub fn path_without_policy(&self) -> Option<Endpoint> {
+        self.paths().first().filter(|path| path.may_transmit).map(|path| path.local)
     }
 
     /// Adds the tunnels of a care-of address. From an IPv4 address the router accepts both encapsulations.
     /// `transmit` is `None` if the router must not send through them, otherwise whether it sends inside UDP.
-    fn push_ends(
+    fn push_tunnel_ends(
         &self,
         paths: &mut Vec<Path>,
         uplink: usize,
@@ -129,7 +141,7 @@ impl MobileRouter {
     ) {
         let kinds: &[bool] = if care_of_address.is_ipv4() { &[true, false] } else { &[false] };
         for udp in kinds {
-            if let Some((local, remote)) = self.composer().ends(uplink, care_of_address, *udp)
+            if let Some((local, remote)) = self.message_composer().tunnel_ends(uplink, care_of_address, *udp)
                 && !paths.iter().any(|path| path.local == local && path.uplink == uplink)
             {
                 let transmit = transmit.is_some_and(|in_udp| in_udp == *udp || care_of_address.is_ipv6());
@@ -139,7 +151,7 @@ impl MobileRouter {
                     local,
                     remote,
                     priority: self.uplinks.priority(uplink),
-                    transmit,
+                    may_transmit: transmit,
                 });
             }
         }
@@ -148,48 +160,55 @@ impl MobileRouter {
     /// Returns the care-of address from which traffic leaves if bindings have no identifiers; see the module
     /// documentation. Returns `None` if no traffic may leave.
     pub(super) fn plain_path(&self) -> Option<IpAddr> {
-        if self.stopping || self.refusals.status.is_some() {
+        if self.is_stopping || self.refusal_state.stop_status.is_some() {
             return None;
         }
         if self.is_home() {
             // On the home link the last care-of address serves only packets that were already on their way
             // into the tunnel.
             return self
-                .list
-                .previous
+                .binding_update_list
+                .former_care_of_addresses
                 .iter()
                 .map(|(previous, _)| *previous)
                 .rfind(|previous| self.uplinks.iter().any(|uplink| uplink.has_care_of_address(*previous)));
         }
-        let registered = self.list.plain.care_of_address()?;
-        if self.uplink_with(registered).is_some() {
+        let registered = self.binding_update_list.plain.care_of_address()?;
+        if self.uplink_with_address(registered).is_some() {
             return Some(registered);
         }
-        self.list.plain_request(Purpose::Register)?.last_sent().map(|sent| sent.care_of_address)
+        self.binding_update_list
+            .plain_request(Purpose::Register)?
+            .last_sent()
+            .map(|sent| sent.care_of_address)
     }
 
     /// Returns the uplink that carries traffic now, either through a tunnel or on the home link; `None` if no
     /// uplink does.
     pub fn active_uplink(&self) -> Option<usize> {
         if self.is_home() {
-            return self.uplinks.target;
+            return self.uplinks.target_uplink;
         }
         if let Some(&best) = self.transmit_bindings().first() {
-            return Some(self.list.bindings[best].uplink);
+            return Some(self.binding_update_list.identified_entries[best].uplink);
         }
-        self.uplink_with(self.plain_path()?)
+        self.uplink_with_address(self.plain_path()?)
     }
 
     /// Returns the uplink with this care-of address. If several have it, because they are behind similar
     /// NATs, returns the registered one. During a return to the home link, an uplink that still has the
     /// address suffices, because the home agent knows no other address yet.
-    pub(super) fn uplink_with(&self, care_of_address: IpAddr) -> Option<usize> {
+    pub(super) fn uplink_with_address(&self, care_of_address: IpAddr) -> Option<usize> {
         let has = |uplink: &Uplink| uplink.has_care_of_address(care_of_address);
-        let chosen =
-            self.list.plain.registration.filter(|r| r.care_of_address == care_of_address).map(|r| r.uplink);
+        let chosen = self
+            .binding_update_list
+            .plain
+            .registration
+            .filter(|r| r.care_of_address == care_of_address)
+            .map(|r| r.uplink);
         let chosen = chosen.filter(|index| self.uplinks.get(*index).is_some_and(has));
         let attached = chosen.or_else(|| self.uplinks.iter().position(has));
-        let coming_home = self.home.at_home && !self.is_home();
+        let coming_home = self.home_presence.at_home && !self.is_home();
         attached.or_else(|| {
             self.uplinks.iter().position(|u| u.has_address(care_of_address)).filter(|_| coming_home)
         })
@@ -197,21 +216,24 @@ impl MobileRouter {
 
     /// Returns the uplink that the operator has selected; `None` without a choice.
     pub fn forced_uplink(&self) -> Option<&Uplink> {
-        self.uplinks.forced.and_then(|forced| self.uplinks.get(forced))
+        self.uplinks.forced_uplink.and_then(|forced| self.uplinks.get(forced))
     }
 
     /// Returns the uplink on the home link, as soon as the router has detected the home link; `None`
     /// elsewhere. The home address belongs on that interface, because the de-registration leaves from there.
     /// Routes to the home link need it too.
     pub fn home_link(&self) -> Option<&Uplink> {
-        self.uplinks.target.filter(|_| self.home.at_home).and_then(|target| self.uplinks.get(target))
+        self.uplinks
+            .target_uplink
+            .filter(|_| self.home_presence.at_home)
+            .and_then(|target| self.uplinks.get(target))
     }
 
     /// Returns whether the router sends traffic without a tunnel: it is on its home link, and the home agent
     /// has acknowledged the de-registration. Before that the home agent sends all packets to the care-of
     /// address.
     pub fn is_home(&self) -> bool {
-        self.home.at_home && self.home.returned
+        self.home_presence.at_home && self.home_presence.has_deregistered
     }
 
     /// Returns the uplink that carries traffic without a tunnel, on the home link; `None` while a tunnel is
@@ -231,9 +253,15 @@ impl MobileRouter {
                 uplink.care_of_addresses().into_iter().map(move |address| (address, index))
             })
             .collect();
-        let plain = self.list.plain.registration.filter(|_| self.home.at_home);
-        let registered = self.list.bindings.iter().filter_map(|binding| binding.registration).chain(plain);
-        let previous = self.list.previous.iter().map(|(previous, _)| *previous);
+        let plain = self.binding_update_list.plain.registration.filter(|_| self.home_presence.at_home);
+        let registered = self
+            .binding_update_list
+            .identified_entries
+            .iter()
+            .filter_map(|binding| binding.registration)
+            .chain(plain);
+        let previous =
+            self.binding_update_list.former_care_of_addresses.iter().map(|(previous, _)| *previous);
         for address in previous.chain(registered.map(|r| r.care_of_address)) {
             if !accepted.iter().any(|(other, _)| *other == address)
                 && let Some(index) = self.uplinks.iter().position(|u| u.has_address(address))
@@ -247,44 +275,49 @@ impl MobileRouter {
     /// Returns the reason of a handover after an acknowledgement: a recent failure of an uplink, or the
     /// acknowledgement itself.
     pub(super) fn reason_to_move(&mut self, now: Time) -> String {
-        let reason = self.handovers.reason.take().filter(|(at, _)| now.saturating_since(*at) <= REASON_LASTS);
+        let reason = self
+            .reported_handovers
+            .last_change
+            .take()
+            .filter(|(at, _)| now.saturating_since(*at) <= REASON_VALIDITY);
         reason.map_or_else(|| "the home agent acknowledged it".into(), |(_, reason)| reason)
     }
 
     /// Requests a new computation of the forwarding, and reports a handover if the traffic moves.
-    pub(super) fn forwarding_changed(&mut self, reason: &str) {
+    pub(super) fn report_forwarding_change(&mut self, reason: &str) {
         let transmit = self.transmit_bindings();
-        let transmit: Vec<usize> = transmit.iter().map(|&index| self.list.bindings[index].uplink).collect();
-        self.flows.update(&self.uplinks, &transmit);
+        let transmit: Vec<usize> =
+            transmit.iter().map(|&index| self.binding_update_list.identified_entries[index].uplink).collect();
+        self.flow_states.update_effective_flows(&self.uplinks, &transmit);
         self.outputs.push_back(Output::Forwarding(self.config.home_address));
         let active = self.active_uplink();
-        if active != self.handovers.reported {
+        if active != self.reported_handovers.reported_uplink {
             let name = |index: usize| {
                 self.uplinks.get(index).map(|u| u.config.interface.clone()).unwrap_or_default()
             };
             self.outputs.push_back(Output::Event(Event::Handover {
-                from: self.handovers.reported.map(name),
+                from: self.reported_handovers.reported_uplink.map(name),
                 to: active.map(name),
                 reason: reason.to_string(),
             }));
-            self.handovers.reported = active;
+            self.reported_handovers.reported_uplink = active;
             // Clear the reason, because an event has reported it now.
-            self.handovers.reason = None;
+            self.reported_handovers.last_change = None;
         }
     }
 
     /// Returns the status of a temporary refusal; `None` without one, or if the router has a registration.
-    pub fn setback(&self) -> Option<Status> {
-        self.refusals.setback.filter(|_| !self.has_registration())
+    pub fn temporary_refusal(&self) -> Option<Status> {
+        self.refusal_state.temporary_refusal.filter(|_| !self.has_registration())
     }
 
     /// Returns whether the router has any registration.
     pub fn has_registration(&self) -> bool {
-        self.list.has_registration()
+        self.binding_update_list.has_registration()
     }
 
     /// Returns the uplinks that are registered and have answers.
-    pub fn living_uplinks(&self) -> impl Iterator<Item = usize> {
+    pub fn working_uplinks(&self) -> impl Iterator<Item = usize> {
         (0..self.uplinks.len())
             .filter(|&uplink| self.heartbeat_path(uplink).is_some() && !self.uplinks.is_silent(uplink))
     }
@@ -292,38 +325,42 @@ impl MobileRouter {
     /// Returns whether an answer of the home agent is late: the router has a usable uplink but no
     /// registration, or no registered uplink has answers.
     pub fn is_unanswered(&self) -> bool {
-        if self.stopping
-            || self.home.at_home
-            || self.uplinks.target.is_none()
-            || self.refusals.status.is_some()
+        if self.is_stopping
+            || self.home_presence.at_home
+            || self.uplinks.target_uplink.is_none()
+            || self.refusal_state.stop_status.is_some()
         {
             return false;
         }
-        let request = self.list.plain.exchange.as_ref();
-        let given_up = request.is_some_and(|request| request.retransmission.rounds() >= UNANSWERED);
-        self.living_uplinks().next().is_none() || given_up
+        let request = self.binding_update_list.plain.registration_exchange.as_ref();
+        let given_up = request
+            .is_some_and(|request| request.retransmission.unanswered_rounds() >= UPDATES_BEFORE_DEMOTION);
+        self.working_uplinks().next().is_none() || given_up
     }
 
     /// Returns why the home agent refuses to register an uplink, as a text for the operator; `None` if it
     /// does not refuse.
-    pub fn refusal(&self) -> Option<String> {
-        self.refusals.words()
+    pub fn refusal_text(&self) -> Option<String> {
+        self.refusal_state.refusal_text()
     }
 
     /// Returns the home agent's response over an uplink.
-    pub fn response(&self, uplink: usize) -> Response {
-        if self.refusals.status.is_some() {
+    pub fn agent_response(&self, uplink: usize) -> Response {
+        if self.refusal_state.stop_status.is_some() {
             return Response::Refused { again: self.timers.get(Timer::AskAgain) };
         }
-        let binding = self.list.binding_of(uplink).filter(|_| self.is_multiple());
-        if let Some(binding) = binding.and_then(|index| self.list.bindings.get(index)) {
-            let request = binding.request();
-            let next = binding.exchange.as_ref().and_then(Exchange::next_transmission);
-            let is_refused = binding.hold_until().is_some() && self.refusals.setback.is_some();
-            if binding.registration.is_none() && (is_refused || self.refusals.key_trouble.is_some()) {
+        let binding = self.binding_update_list.entry_of_uplink(uplink).filter(|_| self.is_multiple());
+        if let Some(binding) =
+            binding.and_then(|index| self.binding_update_list.identified_entries.get(index))
+        {
+            let request = binding.outstanding_request();
+            let next = binding.registration_exchange.as_ref().and_then(Exchange::next_transmission);
+            let is_refused = binding.hold_until().is_some() && self.refusal_state.temporary_refusal.is_some();
+            if binding.registration.is_none() && (is_refused || self.refusal_state.key_problem.is_some()) {
                 return Response::Refused { again: next };
             }
-            let unanswered = request.is_some_and(|request| request.retransmission.rounds() > UNANSWERED)
+            let unanswered = request
+                .is_some_and(|request| request.retransmission.unanswered_rounds() > UPDATES_BEFORE_DEMOTION)
                 && !self.uplinks.is_full(uplink);
             return if unanswered || self.uplinks.is_silent(uplink) {
                 Response::Silent { again: next }
@@ -336,17 +373,18 @@ impl MobileRouter {
         if self.uplinks.is_silent(uplink) || self.uplinks.demoted_until(uplink).is_some() {
             return Response::Silent { again: self.uplinks.demoted_until(uplink) };
         }
-        let plain = &self.list.plain;
-        let request = self.list.plain_request(Purpose::Register);
+        let plain = &self.binding_update_list.plain;
+        let request = self.binding_update_list.plain_request(Purpose::Register);
         match request.filter(|request| plain.uplink == uplink && !request.is_single()) {
             Some(request)
                 if plain.registration.is_none()
-                    && (request.is_held() || self.refusals.key_trouble.is_some()) =>
+                    && (request.is_held() || self.refusal_state.key_problem.is_some()) =>
             {
                 Response::Refused { again: request.next_transmission() }
             }
             Some(request)
-                if request.retransmission.rounds() >= UNANSWERED && !self.uplinks.is_full(uplink) =>
+                if request.retransmission.unanswered_rounds() >= UPDATES_BEFORE_DEMOTION
+                    && !self.uplinks.is_full(uplink) =>
             {
                 Response::Silent { again: request.next_transmission() }
             }
@@ -360,21 +398,21 @@ impl MobileRouter {
     }
 
     /// Accepts packets to a former care-of address for the grace period, because some are still on their way.
-    pub(super) fn retire(&mut self, now: Time, care_of_address: IpAddr) {
-        self.list.retire(now, care_of_address);
-        self.watch_grace();
+    pub(super) fn accept_former_address(&mut self, now: Time, care_of_address: IpAddr) {
+        self.binding_update_list.accept_former_address(now, care_of_address);
+        self.set_grace_timer();
     }
 
     /// Sets the timer for the end of the first grace period of a former care-of address.
-    pub(super) fn watch_grace(&mut self) {
-        if let Some(first) = self.list.take_grace() {
+    pub(super) fn set_grace_timer(&mut self) {
+        if let Some(first) = self.binding_update_list.take_next_former_expiry() {
             self.timers.set(Timer::Grace, first);
         }
     }
 
     /// Removes the former care-of addresses whose grace period has ended.
-    pub(super) fn grace_over(&mut self, now: Time) {
-        if let Some(first) = self.list.expire_previous(now) {
+    pub(super) fn end_grace_period(&mut self, now: Time) {
+        if let Some(first) = self.binding_update_list.expire_former_addresses(now) {
             self.timers.set(Timer::Grace, first);
         }
     }

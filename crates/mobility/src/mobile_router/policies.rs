@@ -56,7 +56,9 @@ impl Flows {
             .map(|(index, policy)| {
                 let flows = || self.states.iter().filter(|flow| flow.policy == index);
                 let bids = flows()
-                    .filter_map(|flow| self.effective.iter().find(|effective| effective.fid == flow.fid))
+                    .filter_map(|flow| {
+                        self.effective_flows.iter().find(|effective| effective.fid == flow.fid)
+                    })
                     .flat_map(|effective| {
                         let all = if effective.action == FlowAction::Failover { 1 } else { usize::MAX };
                         effective.bids.iter().take(all).map(|(bid, _)| *bid)
@@ -68,14 +70,15 @@ impl Flows {
                     takes.extend(name.filter(|name| !takes.contains(name)));
                 }
                 let chosen = self.overrides.get(index).and_then(Option::as_ref);
-                let is_agreed = flows().all(|flow| flow.acknowledged.is_some() && flow.pending.is_none());
+                let is_agreed = flows()
+                    .all(|flow| flow.acknowledged_flow.is_some() && flow.pending_description.is_none());
                 let home_agent = if self.is_unsupported {
                     "unknown"
-                } else if flows().any(|flow| flow.refused.is_some()) {
+                } else if flows().any(|flow| flow.last_refusal.is_some()) {
                     "refused"
                 } else if !is_agreed {
                     "asked"
-                } else if self.copies {
+                } else if self.supports_only_copies {
                     "failover"
                 } else {
                     "agreed"

@@ -12,36 +12,36 @@ use super::uplinks::Uplinks;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SignalThresholds {
     /// Signal strength at or above which the router uses the uplink.
-    pub good: i32,
+    pub good_dbm: i32,
     /// Signal strength at or below which the router leaves the uplink.
-    pub poor: i32,
+    pub poor_dbm: i32,
 }
 
 /// BID-PRI of the uplink that the operator has selected.
-const FORCED: u8 = 1;
+const FORCED_PRIORITY: u8 = 1;
 /// Lowest BID-PRI of avoided uplinks.
-const AVOIDED: u8 = 100;
+const AVOIDED_PRIORITY: u8 = 100;
 
 impl Uplink {
     /// Returns whether the volume of the uplink is used up.
     pub(super) fn is_used_up(&self) -> bool {
-        self.config.volume.is_some_and(|volume| self.used >= volume)
+        self.config.volume_octets.is_some_and(|volume| self.used_octets >= volume)
     }
 
     /// Takes over the signal strength, in dBm. If the router must now leave the uplink or may use it again,
     /// returns the reason, otherwise `None`.
-    pub(super) fn take_signal(&mut self, dbm: Option<i32>) -> Option<&'static str> {
-        self.signal = dbm;
-        let was_poor = self.poor;
-        self.poor = match (self.config.signal, dbm) {
-            (Some(thresholds), Some(dbm)) if dbm >= thresholds.good => false,
-            (Some(thresholds), Some(dbm)) if dbm <= thresholds.poor => true,
+    pub(super) fn update_signal(&mut self, dbm: Option<i32>) -> Option<&'static str> {
+        self.signal_dbm = dbm;
+        let was_poor = self.has_poor_signal;
+        self.has_poor_signal = match (self.config.signal, dbm) {
+            (Some(thresholds), Some(dbm)) if dbm >= thresholds.good_dbm => false,
+            (Some(thresholds), Some(dbm)) if dbm <= thresholds.poor_dbm => true,
             // Between the thresholds nothing changes; an uplink whose signal was never good stays avoided.
-            (Some(_), Some(_)) => was_poor || !self.judged,
+            (Some(_), Some(_)) => was_poor || !self.was_signal_reported,
             _ => false,
         };
-        self.judged = dbm.is_some();
-        (self.poor != was_poor).then_some(match (self.poor, dbm) {
+        self.was_signal_reported = dbm.is_some();
+        (self.has_poor_signal != was_poor).then_some(match (self.has_poor_signal, dbm) {
             (true, _) => "the signal is poor",
             (false, Some(_)) => "the signal is good",
             (false, None) => "the signal is unknown",
@@ -53,11 +53,11 @@ impl Uplinks {
     /// Returns whether the router prefers other uplinks to the uplink `index`, whatever their priorities.
     pub(super) fn is_avoided(&self, index: usize) -> bool {
         let Some(uplink) = self.get(index) else { return true };
-        self.forced != Some(index)
-            && (uplink.poor
+        self.forced_uplink != Some(index)
+            && (uplink.has_poor_signal
                 || uplink.is_used_up()
                 || uplink.demoted_until.is_some()
-                || uplink.settling
+                || uplink.is_settling
                 || self.is_silent(index)
                 || self.is_proving(index))
     }
@@ -67,8 +67,8 @@ impl Uplinks {
     /// better.
     pub(super) fn priority(&self, index: usize) -> u8 {
         let Some(uplink) = self.get(index) else { return 127 };
-        if self.forced == Some(index) {
-            return FORCED;
+        if self.forced_uplink == Some(index) {
+            return FORCED_PRIORITY;
         }
         let cheaper = |other: &&Uplink| {
             other.config.priority == uplink.config.priority && other.config.cost < uplink.config.cost
@@ -78,15 +78,15 @@ impl Uplinks {
             // A used-up volume is worse than a poor signal, because it costs money.
             let better = |other: &&Uplink| other.config.priority < uplink.config.priority;
             let rank = self.iter().filter(better).count() + if uplink.is_used_up() { 14 } else { 0 };
-            return AVOIDED + u8::try_from(rank.min(27)).unwrap_or(27);
+            return AVOIDED_PRIORITY + u8::try_from(rank.min(27)).unwrap_or(27);
         }
         let priority = uplink.config.priority.saturating_add(cheaper);
-        u8::try_from(priority.clamp(2, u32::from(AVOIDED) - 1)).unwrap_or(AVOIDED - 1)
+        u8::try_from(priority.clamp(2, u32::from(AVOIDED_PRIORITY) - 1)).unwrap_or(AVOIDED_PRIORITY - 1)
     }
 
     /// Returns the weights of uplinks for balanced flows. They are in units of 100 kbit/s if all capacities
     /// are known; otherwise they are equal.
-    pub(super) fn weights(&self, uplinks: &[usize]) -> Vec<u16> {
+    pub(super) fn balancing_weights(&self, uplinks: &[usize]) -> Vec<u16> {
         let capacities = uplinks.iter().map(|index| self.get(*index)?.capacity);
         let weight = |kbit_s: u32| u16::try_from((kbit_s / 100).max(1)).unwrap_or(u16::MAX);
         match capacities.collect::<Option<Vec<u32>>>() {

@@ -12,47 +12,47 @@ use crate::binding_update_list::{RefusalReaction, refusal_reaction};
 /// after status 129 and 131 to 133.
 pub const REFUSED_INTERVAL: Duration = Duration::from_secs(600);
 /// First pause after status 129 and 131 to 133 from a home agent that has acknowledged this router before.
-const KNOWN_PAUSE: Duration = Duration::from_secs(2);
+const KNOWN_ROUTER_PAUSE: Duration = Duration::from_secs(2);
 /// First pause after status 129 and 131 to 133 from a home agent that has never acknowledged this router.
-const UNKNOWN_PAUSE: Duration = Duration::from_secs(32);
+const UNKNOWN_ROUTER_PAUSE: Duration = Duration::from_secs(32);
 
 /// A Binding Update that the home agent has refused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RefusedUpdate {
     pub(super) sequence: u16,
     /// Care-of address that the MAC of the answer covers.
-    pub(super) authenticated: Ipv6Addr,
+    pub(super) authenticated_address: Ipv6Addr,
 }
 
 /// State of the refusals of one home agent.
 #[derive(Debug)]
 pub(super) struct Refusals {
     /// Status with which the home agent has stopped the service.
-    pub(super) status: Option<Status>,
+    pub(super) stop_status: Option<Status>,
     /// Whether this home agent has acknowledged a registration of this router.
     pub(super) was_acknowledged: bool,
     /// Pause after the next refusal, which doubles with each request; `None` until a refusal.
-    pub(super) pause: Option<Duration>,
+    pub(super) current_pause: Option<Duration>,
     /// Last refused Binding Update. If the home agent still accepts it, the refusal answered another message.
-    pub(super) contradicted: Option<RefusedUpdate>,
+    pub(super) refused_update: Option<RefusedUpdate>,
     /// Status of a temporary refusal.
-    pub(super) setback: Option<Status>,
+    pub(super) temporary_refusal: Option<Status>,
     /// Rate limit of warnings about the MAC of acknowledgements.
-    pub(super) key_warnings: RateLimiter,
+    pub(super) key_warning_limit: RateLimiter,
     /// Fault in the MACs of acknowledgements; `None` if the last one was right.
-    pub(super) key_trouble: Option<String>,
+    pub(super) key_problem: Option<String>,
 }
 
 impl Default for Refusals {
     fn default() -> Refusals {
         Refusals {
-            status: None,
+            stop_status: None,
             was_acknowledged: false,
-            pause: None,
-            contradicted: None,
-            setback: None,
-            key_warnings: RateLimiter::new(1, Duration::from_secs(60)),
-            key_trouble: None,
+            current_pause: None,
+            refused_update: None,
+            temporary_refusal: None,
+            key_warning_limit: RateLimiter::new(1, Duration::from_secs(60)),
+            key_problem: None,
         }
     }
 }
@@ -60,13 +60,13 @@ impl Default for Refusals {
 impl Refusals {
     /// Returns why the home agent refuses to register an uplink, as a text for the operator; `None` if it
     /// does not refuse.
-    pub(super) fn words(&self) -> Option<String> {
-        let refused = self.status.or(self.setback);
+    pub(super) fn refusal_text(&self) -> Option<String> {
+        let refused = self.stop_status.or(self.temporary_refusal);
         let status = refused.map(|status| match status {
             Status::AUTHENTICATION_FAILED => format!("wrong key (status {})", status.0),
             status => format!("status {}, {}", status.0, status.meaning()),
         });
-        let key = self.key_trouble.as_ref().map(|trouble| format!("an acknowledgement {trouble}"));
+        let key = self.key_problem.as_ref().map(|trouble| format!("an acknowledgement {trouble}"));
         status.or(key)
     }
 
@@ -75,19 +75,19 @@ impl Refusals {
         if refusal_reaction(status) != RefusalReaction::BackOff {
             return REFUSED_INTERVAL;
         }
-        let first = if self.was_acknowledged { KNOWN_PAUSE } else { UNKNOWN_PAUSE };
-        *self.pause.get_or_insert(first)
+        let first = if self.was_acknowledged { KNOWN_ROUTER_PAUSE } else { UNKNOWN_ROUTER_PAUSE };
+        *self.current_pause.get_or_insert(first)
     }
 
     /// Doubles the pause after the next refusal (RFC 6275 11.8).
-    pub(super) fn back_off(&mut self) {
-        self.pause = self.pause.map(|pause| (pause * 2).min(REFUSED_INTERVAL));
+    pub(super) fn double_pause(&mut self) {
+        self.current_pause = self.current_pause.map(|pause| (pause * 2).min(REFUSED_INTERVAL));
     }
 
     /// Records an acknowledged registration, after which the pauses start at their minimum again.
-    pub(super) fn acknowledged(&mut self) {
+    pub(super) fn record_acknowledgement(&mut self) {
         self.was_acknowledged = true;
-        self.key_trouble = None;
-        self.pause = None;
+        self.key_problem = None;
+        self.current_pause = None;
     }
 }

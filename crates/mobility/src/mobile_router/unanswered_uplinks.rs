@@ -1,11 +1,11 @@
 //! Uplinks over which the home agent does not answer.
 //!
-//! An uplink with carrier, address and default router may still not reach the home agent. If [`UNANSWERED`]
-//! Binding Updates over an uplink have no answer and another uplink is attached, the router tries the next
-//! one. For a while it does not select the failed uplink again, unless it is the only one or the operator
-//! demands it. The home agent itself may also be down: when every uplink has failed, the router continues
-//! with the uplink of the best priority. Then its retransmission pauses continue to grow, and do not start
-//! again with every change of the uplink.
+//! An uplink with carrier, address and default router may still not reach the home agent. If
+//! [`UPDATES_BEFORE_DEMOTION`] Binding Updates over an uplink have no answer and another uplink is attached,
+//! the router tries the next one. For a while it does not select the failed uplink again, unless it is the
+//! only one or the operator demands it. The home agent itself may also be down: when every uplink has failed,
+//! the router continues with the uplink of the best priority. Then its retransmission pauses continue to
+//! grow, and do not start again with every change of the uplink.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use super::Attachment;
 use super::uplinks::Uplinks;
 use crate::binding_update_list::Exchange;
 
-/// Number of Binding Updates without an answer after which the router tries another uplink, if [`SILENCE`]
-/// (1 + 2 + 4 s) has also passed.
-pub(super) const UNANSWERED: u32 = 3;
-const SILENCE: Duration = Duration::from_secs(7);
-/// Number of Binding Updates without an answer after which the router doubts the routers of a link. [`DOUBT`]
-/// (1 + 2 s) must also have passed.
-const DOUBTED: u32 = 2;
-const DOUBT: Duration = Duration::from_secs(3);
+/// Number of Binding Updates without an answer after which the router tries another uplink, if
+/// [`SILENCE_BEFORE_DEMOTION`] (1 + 2 + 4 s) has also passed.
+pub(super) const UPDATES_BEFORE_DEMOTION: u32 = 3;
+const SILENCE_BEFORE_DEMOTION: Duration = Duration::from_secs(7);
+/// Number of Binding Updates without an answer after which the router doubts the routers of a link.
+/// [`SILENCE_BEFORE_ROUTER_DOUBT`] (1 + 2 s) must also have passed.
+const UPDATES_BEFORE_ROUTER_DOUBT: u32 = 2;
+const SILENCE_BEFORE_ROUTER_DOUBT: Duration = Duration::from_secs(3);
 /// Time for which the router avoids an uplink after a failure.
-const DEMOTION: Duration = Duration::from_secs(60);
+const DEMOTION_TIME: Duration = Duration::from_secs(60);
 /// Time for which the router avoids a failed uplink that has another untried candidate. In this time the
 /// traffic moves to another uplink.
-const TRIAL: Duration = Duration::from_secs(1);
+const CANDIDATE_TRIAL_TIME: Duration = Duration::from_secs(1);
 
 /// How the home agent responds over an uplink that is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Response {
     /// The router waits for the answer to the first Binding Update.
     Asked,
     /// The home agent refuses to register the uplink, or its acknowledgements have a wrong MAC: see
-    /// [`super::MobileRouter::refusal`].
+    /// [`super::MobileRouter::refusal_text`].
     Refused {
         /// Time of the next request; `None` if it is unknown.
         again: Option<Time>,
@@ -52,20 +52,27 @@ pub enum Response {
 
 /// Returns whether an exchange has had no answer often and long enough to try another uplink.
 pub(super) fn is_given_up(exchange: &Exchange, now: Time) -> bool {
-    exchange.retransmission.rounds() >= UNANSWERED
-        && exchange.retransmission.silent_since().is_some_and(|since| now.saturating_since(since) >= SILENCE)
+    exchange.retransmission.unanswered_rounds() >= UPDATES_BEFORE_DEMOTION
+        && exchange
+            .retransmission
+            .silent_since()
+            .is_some_and(|since| now.saturating_since(since) >= SILENCE_BEFORE_DEMOTION)
 }
 
 /// Returns whether an exchange has had no answer for long enough to try another router on the same link.
 pub(super) fn is_doubtful(exchange: &Exchange, now: Time) -> bool {
-    exchange.retransmission.rounds() >= DOUBTED
-        && exchange.retransmission.silent_since().is_some_and(|since| now.saturating_since(since) >= DOUBT)
+    exchange.retransmission.unanswered_rounds() >= UPDATES_BEFORE_ROUTER_DOUBT
+        && exchange
+            .retransmission
+            .silent_since()
+            .is_some_and(|since| now.saturating_since(since) >= SILENCE_BEFORE_ROUTER_DOUBT)
 }
 
 impl Uplinks {
     /// Makes the router avoid an uplink for a while. Returns the end of this time.
-    pub(super) fn demote(&mut self, now: Time, index: usize) -> Time {
-        let again = now + if self[index].has_untried_candidate() { TRIAL } else { DEMOTION };
+    pub(super) fn demote_uplink(&mut self, now: Time, index: usize) -> Time {
+        let again =
+            now + if self[index].has_untried_candidate() { CANDIDATE_TRIAL_TIME } else { DEMOTION_TIME };
         self[index].demoted_until = Some(again);
         again
     }

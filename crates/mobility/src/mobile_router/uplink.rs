@@ -39,7 +39,7 @@ use super::link_routers::{AdvertisementChanges, InUse, LinkRouters};
 use super::liveness::PathState;
 use super::parent::{Parent, Parents};
 use super::quality::SignalThresholds;
-use super::reachability::{DueAction, Probe, Reachability, SentProbe};
+use super::reachability::{DueAction, ProbeToSend, Reachability, SentProbe};
 use super::unanswered_returns::UnansweredReturns;
 use super::volume::{VolumeAction, VolumeMeter, VolumePeriod};
 use crate::UDP_PORT;
@@ -76,7 +76,7 @@ pub struct UplinkConfig {
     /// Time after which a signal strength that is not reported again becomes unknown; `None` for never.
     pub signal_timeout: Option<Duration>,
     /// Octets that the uplink may carry in a period.
-    pub volume: Option<u64>,
+    pub volume_octets: Option<u64>,
     /// Period of the volume, and of the count.
     pub volume_period: VolumePeriod,
     /// Action once the volume is used up.
@@ -128,11 +128,11 @@ pub struct Uplink {
     pub(super) parents: Parents,
     /// Direct addresses on this interface, the preferred one first. Each has a flag that says whether the
     /// router may use it.
-    pub(super) direct: Vec<(Ipv6Addr, bool)>,
+    pub(super) direct_addresses: Vec<(Ipv6Addr, bool)>,
     /// Captive portal that a router of this link has announced since the link came up.
-    pub(super) portal: Option<CaptivePortal>,
+    pub(super) announced_portal: Option<CaptivePortal>,
     /// DNS servers that a router of this link has announced since the link came up.
-    pub(super) dns: LinkDns,
+    pub(super) link_dns: LinkDns,
     /// Results of probes for captive portals since the link came up.
     pub(super) portal_probes: PortalProbes,
     /// Addresses that can be the care-of address, with their routers. After a return to the home link, they
@@ -144,9 +144,9 @@ pub struct Uplink {
     /// gateway.
     pub(super) ipv4_gateway: Option<Ipv4Addr>,
     /// Candidates over which the home agent did not answer.
-    pub(super) failed: FailedCandidates,
+    pub(super) failed_candidates: FailedCandidates,
     /// Candidates over which the home agent has acknowledged a registration.
-    pub(super) proven: ProvenCandidates,
+    pub(super) proven_candidates: ProvenCandidates,
     /// IPv6 routers that have their own routing table; the index is the number of the table. Several are
     /// necessary if packets of several care-of addresses leave through several routers.
     next_hops: [Option<Ipv6Addr>; MAX_NEXT_HOPS],
@@ -155,9 +155,9 @@ pub struct Uplink {
     /// Reachability of the routers.
     reachability: Reachability,
     /// Whether carnet solicits routers until one advertises.
-    seeking: bool,
-    /// Whether a candidate has appeared since the last call of [`Self::take_renewed`].
-    pub(super) renewed: bool,
+    is_seeking_router: bool,
+    /// Whether a candidate has appeared since the last call of [`Self::take_new_candidate`].
+    pub(super) has_new_candidate: bool,
     /// Router that advertises the home prefix on this link now.
     pub(super) home_router: Option<Ipv6Addr>,
     /// Whether another router advertises the home prefix on this link. A router over which a return got no
@@ -171,10 +171,10 @@ pub struct Uplink {
     /// Unanswered returns to the home link since the link came up.
     pub(super) unanswered_returns: UnansweredReturns,
     /// Number of Router Solicitations since the link came up.
-    solicitations: u32,
+    sent_solicitations: u32,
     /// Care-of address over which the home agent did not answer, although it answered over the address of the
     /// other IP version.
-    pub(super) lost: Option<IpAddr>,
+    pub(super) lost_address: Option<IpAddr>,
     /// Whether the network loses packets of protocol 41, so that the router requests UDP (RFC 5555 4.4.1).
     pub(super) needs_udp: bool,
     /// This router's UDP port on the uplink: `UDP_PORT`, or another one if a second uplink has the same IPv4
@@ -182,23 +182,23 @@ pub struct Uplink {
     /// port (RFC 5555 4.1).
     pub udp_port: u16,
     /// Last reported signal strength in dBm; `None` if no recent report exists.
-    pub signal: Option<i32>,
+    pub signal_dbm: Option<i32>,
     /// Time of the last report of the signal strength.
     pub(super) signal_at: Time,
     /// Whether the signal has fallen to the threshold `poor` and has not reached `good` since.
-    pub poor: bool,
+    pub has_poor_signal: bool,
     /// Whether any signal strength was reported.
-    pub(super) judged: bool,
+    pub(super) was_signal_reported: bool,
     /// Number of octets that the uplink has carried in the present period.
-    pub used: u64,
-    pub(super) meter: VolumeMeter,
-    pub(super) gauge: CapacityEstimate,
+    pub used_octets: u64,
+    pub(super) volume_meter: VolumeMeter,
+    pub(super) capacity_estimate: CapacityEstimate,
     /// Capacity in kbit/s, configured or measured.
     pub capacity: Option<u32>,
     /// Whether the uplink has just come up while another one works.
-    pub(super) settling: bool,
+    pub(super) is_settling: bool,
     /// Whether the modem roams in another operator's network; `None` if unknown.
-    pub roaming: Option<bool>,
+    pub is_roaming: Option<bool>,
     /// State of the path to the home agent over this uplink.
     pub(super) path: PathState,
 }
@@ -214,57 +214,57 @@ impl Uplink {
             interface: None,
             link_routers: LinkRouters::default(),
             parents: Parents::default(),
-            direct: Vec::new(),
-            portal: None,
-            dns: LinkDns::default(),
+            direct_addresses: Vec::new(),
+            announced_portal: None,
+            link_dns: LinkDns::default(),
             portal_probes: PortalProbes::default(),
             candidates: Candidates::default(),
             ipv4_candidates: Candidates::default(),
             ipv4_gateway: None,
-            failed: FailedCandidates::default(),
-            proven: ProvenCandidates::default(),
+            failed_candidates: FailedCandidates::default(),
+            proven_candidates: ProvenCandidates::default(),
             next_hops: [None; MAX_NEXT_HOPS],
             ipv4_next_hops: [None; MAX_NEXT_HOPS],
             reachability: Reachability::default(),
-            seeking: false,
-            renewed: false,
+            is_seeking_router: false,
+            has_new_candidate: false,
             home_router: None,
             has_other_home_router: false,
             proven_home_router: None,
             home_was_advertised: false,
             unanswered_returns: UnansweredReturns::default(),
-            solicitations: 0,
-            lost: None,
+            sent_solicitations: 0,
+            lost_address: None,
             needs_udp: false,
             udp_port: UDP_PORT,
-            signal: None,
+            signal_dbm: None,
             signal_at: Time::ZERO,
-            poor: false,
-            judged: false,
-            used: 0,
-            meter: VolumeMeter::default(),
-            gauge: CapacityEstimate::default(),
-            settling: false,
-            roaming: None,
+            has_poor_signal: false,
+            was_signal_reported: false,
+            used_octets: 0,
+            volume_meter: VolumeMeter::default(),
+            capacity_estimate: CapacityEstimate::default(),
+            is_settling: false,
+            is_roaming: None,
             path,
         }
     }
 
     /// Returns how many octets the uplink has carried in this period; `None` if it has not counted yet.
     pub fn volume_used(&self) -> Option<u64> {
-        self.meter.volume.as_ref().map(|_| self.used)
+        self.volume_meter.stored_volume.as_ref().map(|_| self.used_octets)
     }
 
     /// Returns the URI of the captive portal to which a probe was redirected. Without one, returns the URI
     /// that a router of the link announces, or `None`.
     pub fn captive_portal(&self) -> Option<&str> {
-        let announced = self.portal.as_ref().map(|portal| portal.uri.as_str());
-        self.portal_probes.found.as_deref().or(announced)
+        let announced = self.announced_portal.as_ref().map(|portal| portal.uri.as_str());
+        self.portal_probes.found_portal_url.as_deref().or(announced)
     }
 
     /// Returns the DNS servers that a router of the link announces and that are valid now.
     pub fn dns_servers(&self, now: Time) -> &[Ipv6Addr] {
-        self.dns.servers(now)
+        self.link_dns.valid_servers(now)
     }
 
     /// Returns the IPv6 care-of address, if there is one.
@@ -295,13 +295,15 @@ impl Uplink {
                 ipv6.push(IpAddr::V6(address));
             }
         }
-        let is_direct = |address: &IpAddr| self.direct.iter().any(|(it, _)| IpAddr::V6(*it) == *address);
+        let is_direct =
+            |address: &IpAddr| self.direct_addresses.iter().any(|(it, _)| IpAddr::V6(*it) == *address);
         ipv6.sort_by_key(|address| is_direct(address) && self.has_failed(*address));
-        let known = self.ipv4_candidates.best.iter().map(|candidate| IpAddr::V4(candidate.address));
+        let known =
+            self.ipv4_candidates.best_candidates.iter().map(|candidate| IpAddr::V4(candidate.address));
         let ipv4: Vec<IpAddr> = known.filter(|_| self.ipv4_care_of_address().is_some()).collect();
         // RFC 8305 4: the order alternates between the IP versions. Direct addresses come before this
         // alternation.
-        let ipv6_leads = !self.lost.is_some_and(|lost| lost.is_ipv6());
+        let ipv6_leads = !self.lost_address.is_some_and(|lost| lost.is_ipv6());
         let together = 1 + direct.len();
         let (mut first, mut second) = (ipv6.into_iter(), ipv4.into_iter());
         let mut all = Vec::new();
@@ -318,12 +320,12 @@ impl Uplink {
 
     /// Returns the IPv6 candidates of the uplink's own link; none if IPv6 cannot be used.
     fn ipv6_candidates(&self) -> &[Candidate<Ipv6Addr>] {
-        if self.care_of_address().is_some() { &self.candidates.best } else { &[] }
+        if self.care_of_address().is_some() { &self.candidates.best_candidates } else { &[] }
     }
 
     /// Returns whether the home agent did not answer over a care-of address with its present router.
     fn has_failed(&self, address: IpAddr) -> bool {
-        self.failed.contains(address, self.next_hop(address))
+        self.failed_candidates.contains(address, self.next_hop(address))
     }
 
     /// Returns the alternatives to a direct care-of address: other direct ones, and the address of the
@@ -332,8 +334,9 @@ impl Uplink {
         let (Some(in_use), Some(interface)) = (self.care_of_address(), &self.interface) else {
             return Vec::new();
         };
-        let is_direct = |address: &Ipv6Addr| self.direct.iter().any(|(direct, _)| direct == address);
-        let direct = self.direct.iter().filter(|(_, usable)| *usable).map(|(address, _)| *address);
+        let is_direct =
+            |address: &Ipv6Addr| self.direct_addresses.iter().any(|(direct, _)| direct == address);
+        let direct = self.direct_addresses.iter().filter(|(_, usable)| *usable).map(|(address, _)| *address);
         let there = |address: &Ipv6Addr| interface.addresses.iter().any(|a| a.address == *address);
         let direct: Vec<Ipv6Addr> = direct.filter(|address| *address != in_use && there(address)).collect();
         let plain = self.plain_address().filter(|plain| is_direct(&in_use) && *plain != in_use);
@@ -342,18 +345,23 @@ impl Uplink {
 
     /// Returns the best address of the uplink's own link.
     pub(super) fn plain_address(&self) -> Option<Ipv6Addr> {
-        self.candidates.best.first().map(|candidate| candidate.address)
+        self.candidates.best_candidates.first().map(|candidate| candidate.address)
     }
 
     /// Returns the router to which packets from a care-of address go.
     pub fn next_hop(&self, address: IpAddr) -> Option<IpAddr> {
         match address {
             IpAddr::V6(address) => {
-                let own = self.candidates.best.iter().find(|candidate| candidate.address == address);
+                let own =
+                    self.candidates.best_candidates.iter().find(|candidate| candidate.address == address);
                 own.map(|candidate| candidate.router).or(self.router()).map(IpAddr::V6)
             }
             IpAddr::V4(address) => {
-                let own = self.ipv4_candidates.best.iter().find(|candidate| candidate.address == address);
+                let own = self
+                    .ipv4_candidates
+                    .best_candidates
+                    .iter()
+                    .find(|candidate| candidate.address == address);
                 own.map(|candidate| IpAddr::V4(candidate.router))
             }
         }
@@ -374,7 +382,7 @@ impl Uplink {
     }
 
     /// Returns the number of the routing table for packets from a care-of address.
-    pub fn table_of(&self, address: IpAddr) -> usize {
+    pub fn table_of_address(&self, address: IpAddr) -> usize {
         let router = self.next_hop(address);
         let number = match address {
             IpAddr::V6(_) => self.next_hops.iter().position(|known| known.map(IpAddr::V6) == router),
@@ -387,52 +395,56 @@ impl Uplink {
     /// packet goes to the router of another address. On the home link, the first table has the routes of the
     /// home link.
     pub(super) fn assign_tables(&mut self) {
-        let routers = self.candidates.best.iter().map(|candidate| candidate.router);
+        let routers = self.candidates.best_candidates.iter().map(|candidate| candidate.router);
         match self.attachment {
             Attachment::Foreign { ipv6: Some((_, router)), .. } => {
                 let wanted: Vec<Ipv6Addr> = std::iter::once(router).chain(routers).collect();
-                assign(&mut self.next_hops, &wanted);
+                assign_places(&mut self.next_hops, &wanted);
             }
             Attachment::Home { .. } => {
                 let wanted: Vec<Ipv6Addr> = routers.collect();
                 let [home, others @ ..] = &mut self.next_hops;
                 *home = None;
-                assign(others, &wanted);
+                assign_places(others, &wanted);
             }
             _ => self.next_hops = [None; MAX_NEXT_HOPS],
         }
         let ipv4: Vec<Ipv4Addr> =
-            self.ipv4_candidates.best.iter().map(|candidate| candidate.router).collect();
-        assign(&mut self.ipv4_next_hops, &ipv4);
+            self.ipv4_candidates.best_candidates.iter().map(|candidate| candidate.router).collect();
+        assign_places(&mut self.ipv4_next_hops, &ipv4);
     }
 
     /// Returns whether a care-of address of the uplink's own link has a router of its own. If so, its packets
     /// leave by that router also on the home link, until the home agent has acknowledged the return.
     pub fn has_own_next_hop(&self, address: Ipv6Addr) -> bool {
-        self.candidates.best.iter().any(|candidate| candidate.address == address)
+        self.candidates.best_candidates.iter().any(|candidate| candidate.address == address)
     }
 
     /// Returns whether another router of a care-of address has not failed.
     pub(super) fn has_spare_router(&self, address: IpAddr) -> bool {
         match address {
-            IpAddr::V6(address) => self.candidates.spare.iter().any(|spare| spare.address == address),
-            IpAddr::V4(address) => self.ipv4_candidates.spare.iter().any(|spare| spare.address == address),
+            IpAddr::V6(address) => {
+                self.candidates.spare_candidates.iter().any(|spare| spare.address == address)
+            }
+            IpAddr::V4(address) => {
+                self.ipv4_candidates.spare_candidates.iter().any(|spare| spare.address == address)
+            }
         }
     }
 
     /// Handles a care-of address over which the home agent does not answer: its candidate comes last from now
     /// on. Returns whether another candidate of the same IP version has not failed.
-    pub(super) fn candidate_failed(
+    pub(super) fn record_failed_candidate(
         &mut self,
         now: Time,
         address: IpAddr,
         config: &MobileRouterConfig,
     ) -> bool {
-        let is_first = self.failed.add(now, address, self.next_hop(address));
+        let is_first = self.failed_candidates.add(now, address, self.next_hop(address));
         if address.is_ipv6() {
-            self.seek(is_first);
+            self.start_seeking_router(is_first);
         }
-        self.attach(config);
+        self.update_attachment(config);
         let mut family = self.care_of_addresses().into_iter().filter(|it| it.is_ipv6() == address.is_ipv6());
         family.any(|other| !self.has_failed(other))
     }
@@ -440,7 +452,7 @@ impl Uplink {
     /// Records that the home agent has answered over one care-of address, but not over `losers`, which the
     /// router tried before (RFC 8305 5). `is_proven` says whether the answer also concerns its present
     /// router.
-    pub(super) fn race_decided(
+    pub(super) fn record_race_winner(
         &mut self,
         now: Time,
         (winner, is_proven): (IpAddr, bool),
@@ -449,13 +461,13 @@ impl Uplink {
         if is_proven {
             self.candidate_answers(winner);
         }
-        if self.lost.is_some_and(|lost| lost.is_ipv6() == winner.is_ipv6()) {
-            self.lost = None;
+        if self.lost_address.is_some_and(|lost| lost.is_ipv6() == winner.is_ipv6()) {
+            self.lost_address = None;
         }
         for loser in losers.filter(|loser| *loser != winner) {
-            self.failed.add(now, loser, self.next_hop(loser));
+            self.failed_candidates.add(now, loser, self.next_hop(loser));
             if loser.is_ipv6() != winner.is_ipv6() {
-                self.lost = Some(loser);
+                self.lost_address = Some(loser);
             }
         }
     }
@@ -463,8 +475,8 @@ impl Uplink {
     /// Records that the home agent answers heartbeats over a care-of address again.
     pub(super) fn candidate_recovered(&mut self, address: IpAddr, config: &MobileRouterConfig) {
         if self.is_proven(address) {
-            self.failed.remove(address, self.next_hop(address));
-            self.attach(config);
+            self.failed_candidates.remove(address, self.next_hop(address));
+            self.update_attachment(config);
         }
     }
 
@@ -472,19 +484,19 @@ impl Uplink {
     /// router.
     fn candidate_answers(&mut self, address: IpAddr) {
         let router = self.next_hop(address);
-        self.failed.remove(address, router);
-        self.seeking = false;
+        self.failed_candidates.remove(address, router);
+        self.is_seeking_router = false;
         let Some(router) = router else { return };
         if let IpAddr::V6(router) = router {
-            self.link_routers.answered(router);
+            self.link_routers.record_answering_router(router);
         }
-        self.proven.add(address, router);
+        self.proven_candidates.add(address, router);
     }
 
     /// Returns whether the home agent has acknowledged a registration over a care-of address and its present
     /// router.
     pub(super) fn is_proven(&self, address: IpAddr) -> bool {
-        self.next_hop(address).is_some_and(|router| self.proven.contains(address, router))
+        self.next_hop(address).is_some_and(|router| self.proven_candidates.contains(address, router))
     }
 
     /// Returns whether a candidate has failed and another one has not been tried since.
@@ -496,14 +508,14 @@ impl Uplink {
 
     /// Returns whether a candidate has appeared since the last call. Then earlier knowledge concerns another
     /// network.
-    pub(super) fn take_renewed(&mut self) -> bool {
-        std::mem::take(&mut self.renewed)
+    pub(super) fn take_new_candidate(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_candidate)
     }
 
     /// Allows the router to try every candidate again.
-    pub(super) fn forgive(&mut self, config: &MobileRouterConfig) {
-        self.failed = FailedCandidates::default();
-        self.attach(config);
+    pub(super) fn forget_failures(&mut self, config: &MobileRouterConfig) {
+        self.failed_candidates = FailedCandidates::default();
+        self.update_attachment(config);
     }
 
     /// Returns the router in use if it does not answer, which is then the reason why the home agent does not
@@ -537,7 +549,7 @@ impl Uplink {
 
     /// Returns the default router if it is a mobile router, otherwise `None`.
     pub fn parent(&self) -> Option<&Parent> {
-        self.parents.of(self.router()?)
+        self.parents.parent_by_address(self.router()?)
     }
 
     /// Returns the network of the care-of address on the uplink's own link; `None` if its prefix length is
@@ -550,16 +562,16 @@ impl Uplink {
 
     /// Returns whether the care-of address is a direct one, of the visited link before the parent.
     pub fn is_direct(&self) -> bool {
-        self.care_of_address().is_some_and(|in_use| self.direct.iter().any(|(it, _)| *it == in_use))
+        self.care_of_address().is_some_and(|in_use| self.direct_addresses.iter().any(|(it, _)| *it == in_use))
     }
 
     /// Sets the direct addresses; returns whether that changes anything.
     pub(super) fn set_direct(&mut self, direct: Vec<(Ipv6Addr, bool)>, config: &MobileRouterConfig) -> bool {
-        if self.direct == direct {
+        if self.direct_addresses == direct {
             return false;
         }
-        self.direct = direct;
-        self.attach(config);
+        self.direct_addresses = direct;
+        self.update_attachment(config);
         true
     }
 
@@ -593,9 +605,9 @@ impl Uplink {
         self.interface.clone_from(&old.interface);
         self.link_routers.clone_from(&old.link_routers);
         self.parents.clone_from(&old.parents);
-        self.direct.clone_from(&old.direct);
-        self.portal.clone_from(&old.portal);
-        self.dns.clone_from(&old.dns);
+        self.direct_addresses.clone_from(&old.direct_addresses);
+        self.announced_portal.clone_from(&old.announced_portal);
+        self.link_dns.clone_from(&old.link_dns);
         if config.probes_portals {
             self.portal_probes.clone_from(&old.portal_probes);
         }
@@ -603,29 +615,29 @@ impl Uplink {
         self.ipv4_candidates.clone_from(&old.ipv4_candidates);
         self.next_hops = old.next_hops;
         self.ipv4_next_hops = old.ipv4_next_hops;
-        self.failed.clone_from(&old.failed);
-        self.proven.clone_from(&old.proven);
-        self.reachability.adopt(&old.reachability);
+        self.failed_candidates.clone_from(&old.failed_candidates);
+        self.proven_candidates.clone_from(&old.proven_candidates);
+        self.reachability.adopt_state(&old.reachability);
         self.home_router = old.home_router;
         self.proven_home_router = old.proven_home_router;
         self.home_was_advertised = old.home_was_advertised;
         self.unanswered_returns.clone_from(&old.unanswered_returns);
-        self.solicitations = old.solicitations;
-        self.lost = old.lost;
+        self.sent_solicitations = old.sent_solicitations;
+        self.lost_address = old.lost_address;
         self.needs_udp = old.needs_udp;
-        self.signal = old.signal;
+        self.signal_dbm = old.signal_dbm;
         self.signal_at = old.signal_at;
-        self.poor = old.poor && self.config.signal.is_some();
-        self.judged = old.judged;
-        self.used = old.used;
-        self.meter = old.meter.clone();
+        self.has_poor_signal = old.has_poor_signal && self.config.signal.is_some();
+        self.was_signal_reported = old.was_signal_reported;
+        self.used_octets = old.used_octets;
+        self.volume_meter = old.volume_meter.clone();
         self.udp_port = old.udp_port;
-        self.gauge = old.gauge;
+        self.capacity_estimate = old.capacity_estimate;
         self.capacity =
             old.capacity.filter(|_| self.config.capacity == old.config.capacity).or(self.capacity);
-        self.settling = old.settling;
-        self.roaming = old.roaming;
-        self.attach(config);
+        self.is_settling = old.is_settling;
+        self.is_roaming = old.is_roaming;
+        self.update_attachment(config);
     }
 
     /// Takes over the state of the interface. Returns whether to send a Router Solicitation: the link has
@@ -636,7 +648,7 @@ impl Uplink {
         let was_running = self.interface.as_ref().is_some_and(|i| i.running);
         let came_up = interface.running && !was_running;
         if came_up {
-            self.link_changed();
+            self.handle_changed_link();
         }
         let had_link_local = self.link_local().is_some();
         let mut failed = false;
@@ -648,33 +660,33 @@ impl Uplink {
             }
         }
         self.interface = Some(interface);
-        self.seeking |= failed;
+        self.is_seeking_router |= failed;
         let has_source = !had_link_local && self.link_local().is_some();
         if has_source {
-            self.solicitations = 0;
+            self.sent_solicitations = 0;
         }
-        self.attach(config);
+        self.update_attachment(config);
         came_up || failed || has_source
     }
 
     /// Clears the state of the link, because the network may be another one now.
-    fn link_changed(&mut self) {
+    fn handle_changed_link(&mut self) {
         self.link_routers.clear();
         self.parents.clear();
-        self.portal = None;
-        self.dns = LinkDns::default();
+        self.announced_portal = None;
+        self.link_dns = LinkDns::default();
         self.portal_probes = PortalProbes::default();
-        self.failed = FailedCandidates::default();
-        self.proven = ProvenCandidates::default();
+        self.failed_candidates = FailedCandidates::default();
+        self.proven_candidates = ProvenCandidates::default();
         self.reachability = Reachability::default();
         self.unanswered_returns = UnansweredReturns::default();
-        self.seeking = false;
-        self.solicitations = 0;
+        self.is_seeking_router = false;
+        self.sent_solicitations = 0;
     }
 
     pub(super) fn handle_gone(&mut self) {
         self.interface = None;
-        self.link_changed();
+        self.handle_changed_link();
         self.home_was_advertised = false;
         self.proven_home_router = None;
         self.candidates = Candidates::default();
@@ -693,16 +705,25 @@ impl Uplink {
         config: &MobileRouterConfig,
     ) -> Option<LinkMessage> {
         let advertisement = nd::RouterAdvertisement::parse(&message.message).ok()?;
-        self.portal = CaptivePortal::after(self.portal.take(), message.source, advertisement.options());
-        self.dns.update(now, advertisement.options());
+        self.announced_portal = CaptivePortal::after_advertisement(
+            self.announced_portal.take(),
+            message.source,
+            advertisement.options(),
+        );
+        self.link_dns.update_servers(now, advertisement.options());
         let in_use = self.router();
         let advertised = self.note_advertisement(now, message, &advertisement, config);
         // Over this router the home agent did not answer, so another one is still needed.
-        self.seeking &= self.failed.has_router(message.source.into());
-        self.parents.note(message, &advertisement, in_use);
-        self.reachability.heard(now, message.source, advertised.previous, in_use);
-        self.attach(config);
-        if advertised.asks { self.router_solicitation(Some(message.source)) } else { None }
+        self.is_seeking_router &= self.failed_candidates.has_router(message.source.into());
+        self.parents.record_advertisement(message, &advertisement, in_use);
+        self.reachability.handle_advertisement(
+            now,
+            message.source,
+            advertised.previous_advertisement_at,
+            in_use,
+        );
+        self.update_attachment(config);
+        if advertised.wants_solicitation { self.router_solicitation(Some(message.source)) } else { None }
     }
 
     /// Enters an advertisement into the list of routers. Spares the routers and prefixes in use, because an
@@ -715,8 +736,8 @@ impl Uplink {
         config: &MobileRouterConfig,
     ) -> AdvertisementChanges {
         let in_use = self.router();
-        let first = self.candidates.best.first().copied();
-        let (home_router, proven) = (self.home_router, &self.proven);
+        let first = self.candidates.best_candidates.first().copied();
+        let (home_router, proven) = (self.home_router, &self.proven_candidates);
         let is_router_in_use = |router: Ipv6Addr| {
             [in_use, home_router, first.map(|first| first.router)].contains(&Some(router))
                 || proven.has_router(router.into())
@@ -727,7 +748,7 @@ impl Uplink {
                 || proven.addresses().any(|address| prefix.contains(&address))
         };
         let kept = InUse { router: &is_router_in_use, prefix: &is_prefix_in_use };
-        self.link_routers.advertised(now, message, advertisement, &kept)
+        self.link_routers.handle_advertisement(now, message, advertisement, &kept)
     }
 
     /// Handles a neighbour's answer to a Neighbor Solicitation (RFC 4861 7.2.5).
@@ -766,17 +787,19 @@ impl Uplink {
         echo: Option<u16>,
         config: &MobileRouterConfig,
     ) {
-        if self.reachability.answered(now, router, echo) && self.link_routers.answered(router) {
-            self.attach(config);
+        if self.reachability.handle_answer(now, router, echo)
+            && self.link_routers.record_answering_router(router)
+        {
+            self.update_attachment(config);
         }
     }
 
     /// Starts to send Router Solicitations until a router advertises, because a path has failed. The pauses
     /// start at their minimum again only if the home agent has answered over the path in the meantime.
-    fn seek(&mut self, is_first: bool) {
-        self.seeking = true;
+    fn start_seeking_router(&mut self, is_first: bool) {
+        self.is_seeking_router = true;
         if is_first {
-            self.solicitations = 0;
+            self.sent_solicitations = 0;
         }
     }
 
@@ -787,12 +810,12 @@ impl Uplink {
     }
 
     /// Returns the time of the next call of [`Self::handle_timeout`].
-    pub(super) fn deadline(&self) -> Option<Time> {
+    pub(super) fn next_deadline(&self) -> Option<Time> {
         [
-            self.reachability.deadline(),
-            self.link_routers.deadline(),
-            self.failed.deadline(),
-            self.unanswered_returns.until(),
+            self.reachability.next_deadline(),
+            self.link_routers.next_deadline(),
+            self.failed_candidates.next_expiry(),
+            self.unanswered_returns.ignored_until(),
         ]
         .into_iter()
         .flatten()
@@ -806,30 +829,31 @@ impl Uplink {
         now: Time,
         config: &MobileRouterConfig,
     ) -> ([Option<LinkMessage>; 3], bool) {
-        let mut lost = self.link_routers.expire(now);
+        let mut lost = self.link_routers.mark_missing_routers(now);
         let mut messages = [None, None, None];
-        match self.reachability.due(now, self.has_other_home_router) {
+        match self.reachability.due_action(now, self.has_other_home_router) {
             DueAction::Nothing => {}
             DueAction::Unreachable { router, link_since } => {
-                lost |= self.link_routers.failed(router);
+                lost |= self.link_routers.record_failed_router(router);
                 link_since.into_iter().for_each(|since| self.link_routers.all_failed_before(since));
             }
-            DueAction::Probe(Probe { router, solicits, echo }) => {
+            DueAction::Probe(ProbeToSend { router, needs_solicitation: solicits, echo_number: echo }) => {
                 let solicitation = self.neighbor_solicitation(router).filter(|_| solicits);
                 let request = echo.and_then(|number| self.echo_request(router, number));
-                let sent = SentProbe { solicitation: solicitation.is_some(), echo: request.is_some() };
-                let is_in_doubt = self.reachability.sent(now, sent);
+                let sent =
+                    SentProbe { solicitation_sent: solicitation.is_some(), echo_sent: request.is_some() };
+                let is_in_doubt = self.reachability.record_sent_probe(now, sent);
                 let routers = if is_in_doubt { self.router_solicitation(None) } else { None };
                 messages = [solicitation, request, routers];
             }
         }
-        let forgiven = self.failed.expire(now);
+        let forgiven = self.failed_candidates.expire_failures(now);
         let ended = self.link_routers.end_lifetimes(now);
         let suspected = self.link_routers.suspect_omitted(now);
-        let undoubted = self.unanswered_returns.expire(now);
-        self.seeking |= lost;
+        let undoubted = self.unanswered_returns.end_if_over(now);
+        self.is_seeking_router |= lost;
         if lost || forgiven || ended || suspected || undoubted {
-            self.attach(config);
+            self.update_attachment(config);
         }
         (messages, lost)
     }
@@ -867,18 +891,19 @@ impl Uplink {
 
     /// Returns whether carnet has sent a Router Solicitation since the pauses started at their minimum.
     pub(super) fn has_solicited(&self) -> bool {
-        self.solicitations > 0
+        self.sent_solicitations > 0
     }
 
     /// Returns a Router Solicitation and the pause until the next one; `None` if a router has advertised.
-    pub(super) fn solicit(&mut self) -> Option<(LinkMessage, Duration)> {
+    pub(super) fn next_router_solicitation(&mut self) -> Option<(LinkMessage, Duration)> {
         let interface = self.interface.as_ref().filter(|i| i.running)?;
-        let confirmed = !self.link_routers.is_empty() && !interface.routers.is_empty() && !self.seeking;
+        let confirmed =
+            !self.link_routers.is_empty() && !interface.routers.is_empty() && !self.is_seeking_router;
         if confirmed {
             return None;
         }
-        let doublings = self.solicitations.saturating_sub(1).min(7);
-        self.solicitations = self.solicitations.saturating_add(1);
+        let doublings = self.sent_solicitations.saturating_sub(1).min(7);
+        self.sent_solicitations = self.sent_solicitations.saturating_add(1);
         let interval = (SOLICITATION_INTERVAL * 2_u32.pow(doublings)).min(MAX_SOLICITATION_INTERVAL);
         Some((self.router_solicitation(None)?, interval))
     }
@@ -906,7 +931,7 @@ impl Uplink {
 }
 
 /// Assigns a table to each router. A router that has one keeps it.
-fn assign<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
+fn assign_places<A: Copy + PartialEq>(places: &mut [Option<A>], routers: &[A]) {
     for place in places.iter_mut() {
         *place = place.filter(|router| routers.contains(router));
     }

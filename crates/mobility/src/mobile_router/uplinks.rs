@@ -15,9 +15,9 @@ use crate::binding_update_list::Links;
 pub(super) struct Uplinks {
     uplinks: Vec<Uplink>,
     /// Uplink that the operator has selected.
-    pub(super) forced: Option<usize>,
+    pub(super) forced_uplink: Option<usize>,
     /// Uplink that the router has registered or is registering.
-    pub(super) target: Option<usize>,
+    pub(super) target_uplink: Option<usize>,
     pub(super) heartbeats: Heartbeats,
 }
 
@@ -27,8 +27,8 @@ impl Uplinks {
         let new = |uplink: &UplinkConfig| Uplink::new(uplink.clone(), PathState::new(rng.u64() as u32));
         Uplinks {
             uplinks: config.uplinks.iter().map(new).collect(),
-            forced: None,
-            target: None,
+            forced_uplink: None,
+            target_uplink: None,
             heartbeats: Heartbeats::new(config.liveness),
         }
     }
@@ -71,17 +71,17 @@ impl Uplinks {
     /// Returns whether an uplink carries its full capacity, so that packets wait in a queue. Only heartbeats
     /// detect this.
     pub(super) fn is_full(&self, index: usize) -> bool {
-        self.heartbeats.are_sent()
-            && self.path(index).is_some_and(|path| path.arrivals.is_full && !path.liveness.has_failed())
+        self.heartbeats.are_heartbeats_sent()
+            && self.path(index).is_some_and(|path| path.packet_record.is_full && !path.liveness.has_failed())
     }
 
     /// Returns the longest time that answers over an uplink take; `None` without a measurement.
-    pub(super) fn answer_time(&self, index: usize) -> Option<Duration> {
+    pub(super) fn answer_time_of(&self, index: usize) -> Option<Duration> {
         self.path(index)?.answer_time()
     }
 
     /// Returns the index of the uplink with this interface.
-    pub(super) fn position(&self, interface: &str) -> Option<usize> {
+    pub(super) fn index_of(&self, interface: &str) -> Option<usize> {
         self.uplinks.iter().position(|uplink| uplink.config.interface == interface)
     }
 
@@ -139,6 +139,6 @@ impl Links for Uplinks {
     }
 
     fn is_probing(&self) -> bool {
-        self.heartbeats.are_sent()
+        self.heartbeats.are_heartbeats_sent()
     }
 }

@@ -31,21 +31,21 @@ use crate::Event;
 /// Minimum time in seconds between two writes of the counts because they have grown.
 const STORE_INTERVAL_S: u64 = 60;
 /// Growth of the counts in octets below which they are not written.
-const STORE_OCTETS: u64 = 1_000_000;
+const OCTETS_BETWEEN_WRITES: u64 = 1_000_000;
 /// 2020-01-01 in days since 1970-01-01. A clock that shows an earlier date has not been set.
-const SET_CLOCK: u64 = 18_262;
+const MIN_BELIEVED_DAY: u64 = 18_262;
 const DAY_S: u64 = 86_400;
 /// Difference in seconds between the progress of the time of day and of the monotonic clock, above which the
 /// clock counts as set.
-const STEP_S: u64 = 60;
+const MAX_CLOCK_STEP_S: u64 = 60;
 /// Time in seconds after which an earlier date is believed although the clock was not set.
-const DOUBT_S: u64 = DAY_S;
+const DATE_DOUBT_S: u64 = DAY_S;
 /// Maximum number of counts of one start of the machine: one per day, for more than a month.
-const MAX_PIECES: usize = 40;
+const MAX_DAY_COUNTS: usize = 40;
 /// Maximum number of periods with stored octets. Some of them may come from a wrong clock.
-const MAX_SETTLED: usize = 12;
+const MAX_SETTLED_PERIODS: usize = 12;
 /// Percentages of a volume at which the router reports an event.
-const LEVELS: [u8; 3] = [75, 95, 100];
+const REPORTED_PERCENTAGES: [u8; 3] = [75, 95, 100];
 
 /// Period of a volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,9 +80,9 @@ impl VolumePeriod {
 
     /// Returns the number of the period of a date (seconds since 1970); later periods have greater numbers.
     /// `None` if the clock has not been set.
-    fn number(self, wall_s: i64) -> Option<u32> {
+    fn period_number(self, wall_s: i64) -> Option<u32> {
         let days = u64::try_from(wall_s).ok()? / DAY_S;
-        if days < SET_CLOCK {
+        if days < MIN_BELIEVED_DAY {
             return None;
         }
         let number = match self {
@@ -90,8 +90,12 @@ impl VolumePeriod {
             // 1970-01-01 was a Thursday, and weeks begin on Monday.
             VolumePeriod::Week => (days + 3) / 7,
             VolumePeriod::Month { first_day } => {
-                let date = Date::of(days);
-                if date.day >= u64::from(first_day).clamp(1, date.last) { date.month } else { date.month - 1 }
+                let date = Date::of_day(days);
+                if date.day_of_month >= u64::from(first_day).clamp(1, date.last_day_of_month) {
+                    date.months_since_year_0
+                } else {
+                    date.months_since_year_0 - 1
+                }
             }
         };
         u32::try_from(number).ok()
@@ -101,16 +105,16 @@ impl VolumePeriod {
 /// A date.
 struct Date {
     /// Months since January of the year 0.
-    month: u64,
+    months_since_year_0: u64,
     /// Day of the month, 1 to 31.
-    day: u64,
+    day_of_month: u64,
     /// Last day of the month.
-    last: u64,
+    last_day_of_month: u64,
 }
 
 impl Date {
     /// Returns the date of a day since 1970-01-01.
-    fn of(days: u64) -> Date {
+    fn of_day(days: u64) -> Date {
         // If years begin in March, the leap day is the last day of a year. Then the other months have a
         // fixed pattern of 153 days in five months. From 0000-03-01 to 1970-01-01 there are 719468 days; 400
         // years have 146097 days.
@@ -126,9 +130,13 @@ impl Date {
         let leap =
             february.is_multiple_of(4) && (!february.is_multiple_of(100) || february.is_multiple_of(400));
         Date {
-            month: (era * 400 + year) * 12 + month + 2,
-            day: day_of_year - begin(month) + 1,
-            last: if month == 11 { 28 + u64::from(leap) } else { begin(month + 1) - begin(month) },
+            months_since_year_0: (era * 400 + year) * 12 + month + 2,
+            day_of_month: day_of_year - begin(month) + 1,
+            last_day_of_month: if month == 11 {
+                28 + u64::from(leap)
+            } else {
+                begin(month + 1) - begin(month)
+            },
         }
     }
 }
@@ -186,7 +194,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn of(now: Time, wall: WallTime) -> Clock {
+    fn at_time(now: Time, wall: WallTime) -> Clock {
         const NANOS: u64 = 1_000_000_000;
         Clock { now_s: now.as_nanos() / NANOS, wall_s: wall.as_unix_nanos() / NANOS, doubted_until_s: None }
     }
@@ -200,13 +208,13 @@ impl Clock {
 
     /// Returns whether the clock was set between `self` and `later`.
     fn is_set_before(&self, later: &Clock) -> bool {
-        self.date_of(later.now_s).abs_diff(later.wall_s.cast_signed()) > STEP_S
+        self.date_of(later.now_s).abs_diff(later.wall_s.cast_signed()) > MAX_CLOCK_STEP_S
     }
 
     /// Returns the period that the clock shows; `None` if its date is not believed.
-    fn period(&self, kind: VolumePeriod) -> Option<u32> {
+    fn current_period(&self, kind: VolumePeriod) -> Option<u32> {
         let believed = self.doubted_until_s.is_none_or(|until| self.now_s >= until);
-        kind.number(self.wall_s.cast_signed()).filter(|_| believed)
+        kind.period_number(self.wall_s.cast_signed()).filter(|_| believed)
     }
 }
 
@@ -251,13 +259,13 @@ impl StoredVolume {
     }
 
     /// Takes over the counters; returns whether another period has begun.
-    fn count(&mut self, now: Time, wall: WallTime, octets: Octets, kind: VolumePeriod) -> bool {
+    fn count_octets(&mut self, now: Time, wall: WallTime, octets: Octets, kind: VolumePeriod) -> bool {
         let same_epoch = octets.epoch == self.octets.epoch;
         let known = if same_epoch { self.octets.total } else { 0 };
         // A counter below its last reading has restarted at 0, even if the epoch is the same.
         let more = octets.total.checked_sub(known).unwrap_or(octets.total);
         self.octets = octets;
-        let mut clock = Clock::of(now, wall);
+        let mut clock = Clock::at_time(now, wall);
         let restored = std::mem::take(&mut self.restored);
         match self.clock {
             // At the first count after a restart of the program, the machine has restarted too, unless its
@@ -266,33 +274,34 @@ impl StoredVolume {
                 if restored
                     && (before.now_s > clock.now_s || !same_epoch && before.is_set_before(&clock)) =>
             {
-                self.settle_start(before, clock.now_s);
-                let behind = clock.wall_s.saturating_add(STEP_S) < before.wall_s;
-                clock.doubted_until_s = behind.then(|| clock.now_s.saturating_add(DOUBT_S));
+                self.settle_before_restart(before, clock.now_s);
+                let behind = clock.wall_s.saturating_add(MAX_CLOCK_STEP_S) < before.wall_s;
+                clock.doubted_until_s = behind.then(|| clock.now_s.saturating_add(DATE_DOUBT_S));
             }
             Some(before) if !before.is_set_before(&clock) => clock.doubted_until_s = before.doubted_until_s,
             _ => {}
         }
         self.clock = Some(clock);
-        self.count_by(kind, clock.now_s);
+        self.octets_by_period(kind, clock.now_s);
         self.add(more, clock, kind);
 
-        let shown = clock.period(kind);
+        let shown = clock.current_period(kind);
         let begins = shown.is_some_and(|shown| shown != self.period);
         self.period = shown.unwrap_or(self.period);
         let in_period = |piece: &&DayCount| {
             // If the date is not believed, no period ends, so all counts belong to the present one.
-            shown.is_none() || kind.number(clock.date_of(piece.begin_s)).is_none_or(|it| it == self.period)
+            shown.is_none()
+                || kind.period_number(clock.date_of(piece.begin_s)).is_none_or(|it| it == self.period)
         };
         let counted = self.pieces.iter().filter(in_period).map(|piece| piece.octets);
-        self.used = counted.fold(self.settled_in(self.period), u64::saturating_add);
+        self.used = counted.fold(self.settled_octets_in(self.period), u64::saturating_add);
         begins
     }
 
     fn add(&mut self, more: u64, clock: Clock, kind: VolumePeriod) {
         let belongs = |piece: &DayCount| {
-            let together =
-                kind.number(clock.date_of(piece.begin_s)) == kind.number(clock.wall_s.cast_signed());
+            let together = kind.period_number(clock.date_of(piece.begin_s))
+                == kind.period_number(clock.wall_s.cast_signed());
             together && clock.now_s.saturating_sub(piece.begin_s) < DAY_S
         };
         match self.pieces.last_mut().filter(|piece| belongs(piece)) {
@@ -300,10 +309,10 @@ impl StoredVolume {
             None if more > 0 => self.pieces.push(DayCount { begin_s: clock.now_s, octets: more }),
             None => {}
         }
-        if self.pieces.len() > MAX_PIECES {
+        if self.pieces.len() > MAX_DAY_COUNTS {
             let oldest = self.pieces.remove(0);
-            match clock.period(kind).and_then(|_| kind.number(clock.date_of(oldest.begin_s))) {
-                Some(period) => self.settle(period, oldest.octets),
+            match clock.current_period(kind).and_then(|_| kind.period_number(clock.date_of(oldest.begin_s))) {
+                Some(period) => self.settle_octets(period, oldest.octets),
                 None => self.pieces[0].octets = self.pieces[0].octets.saturating_add(oldest.octets),
             }
         }
@@ -311,12 +320,13 @@ impl StoredVolume {
 
     /// Assigns the octets of the former start of the machine to a period, by the last date of that start. If
     /// that date was not believed, they become a count of this start, and a later date decides.
-    fn settle_start(&mut self, before: Clock, now_s: u64) {
+    fn settle_before_restart(&mut self, before: Clock, now_s: u64) {
         let kind = self.kind.unwrap_or_default();
         let mut unknown = 0_u64;
         for piece in std::mem::take(&mut self.pieces) {
-            match before.period(kind).and_then(|_| kind.number(before.date_of(piece.begin_s))) {
-                Some(period) => self.settle(period, piece.octets),
+            match before.current_period(kind).and_then(|_| kind.period_number(before.date_of(piece.begin_s)))
+            {
+                Some(period) => self.settle_octets(period, piece.octets),
                 None => unknown = unknown.saturating_add(piece.octets),
             }
         }
@@ -325,22 +335,22 @@ impl StoredVolume {
         }
     }
 
-    fn settle(&mut self, period: u32, octets: u64) {
-        let before = self.settled_in(period);
+    fn settle_octets(&mut self, period: u32, octets: u64) {
+        let before = self.settled_octets_in(period);
         self.settled.retain(|(other, _)| *other != period);
-        if self.settled.len() == MAX_SETTLED {
+        if self.settled.len() == MAX_SETTLED_PERIODS {
             self.settled.remove(0);
         }
         self.settled.push((period, before.saturating_add(octets)));
     }
 
-    fn settled_in(&self, period: u32) -> u64 {
+    fn settled_octets_in(&self, period: u32) -> u64 {
         self.settled.iter().find(|(other, _)| *other == period).map_or(0, |(_, octets)| *octets)
     }
 
     /// Changes the kind of the periods, for example from months to weeks. The old period numbers are then
     /// meaningless, so the octets of the last period become a count of this start.
-    fn count_by(&mut self, kind: VolumePeriod, now_s: u64) {
+    fn octets_by_period(&mut self, kind: VolumePeriod, now_s: u64) {
         let before = self.kind.replace(kind);
         if before == Some(kind) {
             return;
@@ -348,11 +358,11 @@ impl StoredVolume {
         let is_of_earlier_version = before.is_none() && self.settled.is_empty() && self.period > 0;
         let settled = match is_of_earlier_version {
             true => self.used,
-            false => self.settled_in(self.period),
+            false => self.settled_octets_in(self.period),
         };
         if is_of_earlier_version && kind != VolumePeriod::Day && kind != VolumePeriod::Week {
             // Settle the octets of an earlier version, which supported only calendar months.
-            self.settle(self.period, settled);
+            self.settle_octets(self.period, settled);
             return;
         }
         self.settled.clear();
@@ -367,19 +377,19 @@ impl StoredVolume {
 /// Volume meter of an uplink.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VolumeMeter {
-    pub(super) volume: Option<StoredVolume>,
+    pub(super) stored_volume: Option<StoredVolume>,
     /// Octets and time of the last write to stable storage.
-    stored: Option<(u64, Time)>,
-    /// Last of [`LEVELS`] that was reported, 0 before the first.
-    reported_level: u8,
+    last_write: Option<(u64, Time)>,
+    /// Last of [`REPORTED_PERCENTAGES`] that was reported, 0 before the first.
+    reported_percentage: u8,
 }
 
 impl Uplink {
-    /// Returns the last of [`LEVELS`] that the volume has reached; 0 before the first.
-    fn level(&self) -> u8 {
-        let Some(volume) = self.config.volume else { return 0 };
-        let percent = u128::from(self.used) * 100 / u128::from(volume.max(1));
-        LEVELS.into_iter().rfind(|level| percent >= u128::from(*level)).unwrap_or(0)
+    /// Returns the last of [`REPORTED_PERCENTAGES`] that the volume has reached; 0 before the first.
+    fn reached_percentage(&self) -> u8 {
+        let Some(volume) = self.config.volume_octets else { return 0 };
+        let percent = u128::from(self.used_octets) * 100 / u128::from(volume.max(1));
+        REPORTED_PERCENTAGES.into_iter().rfind(|level| percent >= u128::from(*level)).unwrap_or(0)
     }
 
     /// Returns whether the uplink must not be used because its volume is used up.
@@ -390,12 +400,12 @@ impl Uplink {
     /// Takes over the counters of the interface. Returns the octets of the period, and whether the caller
     /// must store them.
     pub(super) fn count_octets(&mut self, now: Time, wall: WallTime, octets: Octets) -> (u64, bool) {
-        let first = self.meter.volume.is_none();
-        let volume = self.meter.volume.get_or_insert_with(|| StoredVolume::new(octets));
-        let begins = volume.count(now, wall, octets, self.config.volume_period);
+        let first = self.volume_meter.stored_volume.is_none();
+        let volume = self.volume_meter.stored_volume.get_or_insert_with(|| StoredVolume::new(octets));
+        let begins = volume.count_octets(now, wall, octets, self.config.volume_period);
         let used = volume.used;
-        let due = self.meter.stored.is_none_or(|(stored, at)| {
-            let grown = used.abs_diff(stored) >= STORE_OCTETS;
+        let due = self.volume_meter.last_write.is_none_or(|(stored, at)| {
+            let grown = used.abs_diff(stored) >= OCTETS_BETWEEN_WRITES;
             grown && now.saturating_since(at) >= Duration::from_secs(STORE_INTERVAL_S)
         });
         (used, first || begins || due)
@@ -403,18 +413,18 @@ impl Uplink {
 
     /// Records that the octets of the period are being stored.
     pub(super) fn volume_stored(&mut self, now: Time, used: u64) {
-        self.meter.stored = Some((used, now));
+        self.volume_meter.last_write = Some((used, now));
     }
 
     /// Returns an event if the volume has reached another level in this period.
     pub(super) fn volume_event(&mut self) -> Option<Event> {
-        let level = self.level();
-        let told = std::mem::replace(&mut self.meter.reported_level, level);
-        let volume = self.config.volume.filter(|_| level > told)?;
+        let level = self.reached_percentage();
+        let told = std::mem::replace(&mut self.volume_meter.reported_percentage, level);
+        let volume = self.config.volume_octets.filter(|_| level > told)?;
         Some(Event::VolumeReached {
             uplink: self.config.interface.clone(),
             percent: level,
-            used: self.used,
+            used: self.used_octets,
             volume,
             period: self.config.volume_period.name().into(),
         })
@@ -422,15 +432,15 @@ impl Uplink {
 
     /// Takes over the stored octets of an earlier run, which has already reported its percentage.
     pub(super) fn restore_volume(&mut self, volume: StoredVolume) {
-        self.used = volume.used;
-        self.meter.volume = Some(StoredVolume { restored: true, ..volume });
-        self.meter.reported_level = self.level();
+        self.used_octets = volume.used;
+        self.volume_meter.stored_volume = Some(StoredVolume { restored: true, ..volume });
+        self.volume_meter.reported_percentage = self.reached_percentage();
     }
 
     /// Returns whether octets were counted that are not stored yet.
     pub(super) fn has_unstored_volume(&self) -> bool {
-        let used = self.meter.volume.as_ref().map(|volume| volume.used);
-        used.is_some_and(|used| self.meter.stored.is_none_or(|(stored, _)| stored != used))
+        let used = self.volume_meter.stored_volume.as_ref().map(|volume| volume.used);
+        used.is_some_and(|used| self.volume_meter.last_write.is_none_or(|(stored, _)| stored != used))
     }
 }
 

@@ -21,12 +21,12 @@ pub(super) struct Sender(String, Result<[u8; 6], Ipv6Addr>);
 impl Sender {
     /// Returns the sender of a message: the source of the frame, which counts more than the message's
     /// contents.
-    pub fn of(message: &LinkMessage) -> Sender {
+    pub fn sender_of(message: &LinkMessage) -> Sender {
         Sender(message.interface.clone(), message.peer.ok_or(message.source))
     }
 
     /// Returns whether this is the sender's link-layer address.
-    pub fn has(&self, link_address: [u8; 6]) -> bool {
+    pub fn has_link_address(&self, link_address: [u8; 6]) -> bool {
         self.1 == Ok(link_address)
     }
 }
@@ -37,20 +37,24 @@ pub(super) struct RegistrationLimits {
     named_senders: BTreeMap<Sender, RateLimiter>,
     other_senders: BTreeMap<Sender, RateLimiter>,
     /// Rate limit of all senders without a registration together.
-    strangers: RateLimiter,
+    limit_of_unknown_senders: RateLimiter,
 }
 
 impl Default for RegistrationLimits {
     fn default() -> Self {
         let strangers = RateLimiter::new(50, Duration::from_millis(20));
-        RegistrationLimits { named_senders: BTreeMap::new(), other_senders: BTreeMap::new(), strangers }
+        RegistrationLimits {
+            named_senders: BTreeMap::new(),
+            other_senders: BTreeMap::new(),
+            limit_of_unknown_senders: strangers,
+        }
     }
 }
 
 impl RegistrationLimits {
     /// Returns whether this router processes a message of this sender. `is_known` says whether the sender has
     /// a registration.
-    pub fn allow(&mut self, now: Time, sender: Sender, is_known: bool) -> bool {
+    pub fn allow_message(&mut self, now: Time, sender: Sender, is_known: bool) -> bool {
         let of = if is_known { &mut self.named_senders } else { &mut self.other_senders };
         if !of.contains_key(&sender) && of.len() >= MAX_SENDERS {
             of.retain(|_, limiter| !limiter.is_full(now));
@@ -63,7 +67,7 @@ impl RegistrationLimits {
         }
         // If the table is full, refuse even a sender with a registration. The table can then only contain
         // senders whose registration has just ended.
-        if is_known { has_room } else { self.strangers.allow(now) }
+        if is_known { has_room } else { self.limit_of_unknown_senders.allow(now) }
     }
 }
 
@@ -80,10 +84,11 @@ mod tests {
     #[test]
     fn flood_of_unknown_sources_gives_no_source_extra_rate() {
         let (mut allowances, now) = (RegistrationLimits::default(), Time::from_secs(100));
-        let answered = (1..1000).filter(|number| allowances.allow(now, sender(*number), false)).count();
+        let answered =
+            (1..1000).filter(|number| allowances.allow_message(now, sender(*number), false)).count();
         assert_eq!(answered, 50);
-        assert_eq!((0..1000).filter(|_| allowances.allow(now, sender(0), true)).count(), 40);
-        assert!(allowances.allow(now, sender(2000), true), "another");
+        assert_eq!((0..1000).filter(|_| allowances.allow_message(now, sender(0), true)).count(), 40);
+        assert!(allowances.allow_message(now, sender(2000), true), "another");
         assert!(allowances.named_senders.len() + allowances.other_senders.len() <= 2 * MAX_SENDERS);
     }
 }

@@ -8,13 +8,13 @@ use carnet_wire::nd::registration::{is_later_transaction, status};
 use carnet_wire::nd::{self, AddressRegistration};
 
 use super::allowance::Sender;
-use super::entry::{Child, MAX_LIFETIME, State, VisitedAddress};
+use super::entry::{Child, MAX_GRANTED_MINUTES, State, VisitedAddress};
 use super::{MAX_OF_ONE, MAX_OF_UNKNOWN, MAX_REGISTRATIONS, Nesting, NestingDrop, Output};
 use crate::mobile_router::MobileRouter;
 
 impl Nesting {
     /// Returns the number of addresses that this sender has registered.
-    pub(super) fn places_of(&self, sender: &Sender) -> usize {
+    pub(super) fn registration_count_of(&self, sender: &Sender) -> usize {
         let children = self.addresses.values().filter_map(|entry| entry.child.as_ref());
         children.filter(|child| child.sender == *sender).count()
     }
@@ -22,16 +22,22 @@ impl Nesting {
     /// Returns whether one more address would exceed the limit of this sender, of all unknown senders, or of
     /// all senders.
     fn is_full(&self, sender: &Sender) -> bool {
-        let is_known = |sender: &Sender| self.config.known_routers.iter().any(|known| sender.has(*known));
+        let is_known =
+            |sender: &Sender| self.config.known_routers.iter().any(|known| sender.has_link_address(*known));
         let children = || self.addresses.values().filter_map(|entry| entry.child.as_ref());
         let of_unknown = || children().filter(|child| !is_known(&child.sender)).count();
         children().count() >= MAX_REGISTRATIONS
-            || self.places_of(sender) >= MAX_OF_ONE
+            || self.registration_count_of(sender) >= MAX_OF_ONE
             || (!is_known(sender) && of_unknown() >= MAX_OF_UNKNOWN)
     }
 
     /// Answers the registration of a child, a router behind this one (RFC 8505 5.1).
-    pub(super) fn answer(&mut self, address: Ipv6Addr, child: &Child, registration: AddressRegistration) {
+    pub(super) fn answer_child(
+        &mut self,
+        address: Ipv6Addr,
+        child: &Child,
+        registration: AddressRegistration,
+    ) {
         let Some(link) = self.links.get(&child.lan) else { return };
         let Some(source) = link.link_local else { return };
         let advertisement = nd::NeighborAdvertisement {
@@ -43,24 +49,24 @@ impl Nesting {
         };
         let mut message = advertisement.emit();
         registration.emit_into(&mut message);
-        self.outputs.extend(link.message(source, child.gateway, child.peer, message).map(Output::Link));
+        self.outputs.extend(link.build_message(source, child.gateway, child.peer, message).map(Output::Link));
     }
 
     pub(super) fn tell_child(&mut self, now: Time, address: Ipv6Addr, status: u8) {
         let Some(entry) = self.addresses.get(&address) else { return };
         let Some(child) = entry.child.clone() else { return };
-        let left = child.expires.saturating_since(now).as_secs().div_ceil(60);
+        let left = child.expires_at.saturating_since(now).as_secs().div_ceil(60);
         let registration = AddressRegistration {
             status,
-            transaction_id: entry.transaction,
-            lifetime: u16::try_from(left).unwrap_or(MAX_LIFETIME),
+            transaction_id: entry.last_transaction_id,
+            lifetime: u16::try_from(left).unwrap_or(MAX_GRANTED_MINUTES),
             ownership_verifier: entry.ownership_verifier,
         };
-        self.answer(address, &child, registration);
+        self.answer_child(address, &child, registration);
     }
 
     /// Handles the registration of an address by a router behind this one.
-    pub(super) fn asked(
+    pub(super) fn handle_registration(
         &mut self,
         now: Time,
         address: Ipv6Addr,
@@ -69,7 +75,7 @@ impl Nesting {
         router: &MobileRouter,
     ) -> Result<(), NestingDrop> {
         let refuse = |nesting: &mut Nesting, status, reason| {
-            nesting.answer(address, &child, AddressRegistration { status, ..registration });
+            nesting.answer_child(address, &child, AddressRegistration { status, ..registration });
             Err(reason)
         };
         let Some(way) = self.network_of_address(address).cloned() else {
@@ -87,30 +93,34 @@ impl Nesting {
             return refuse(self, status::DUPLICATE, NestingDrop::Duplicate);
         }
         let repeats = known.is_some_and(|entry| {
-            entry.transaction == registration.transaction_id
+            entry.last_transaction_id == registration.transaction_id
                 && entry.child.as_ref().is_some_and(|it| (&it.lan, it.gateway) == (&child.lan, child.gateway))
         });
-        let later =
-            known.is_none_or(|entry| is_later_transaction(registration.transaction_id, entry.transaction));
+        let later = known
+            .is_none_or(|entry| is_later_transaction(registration.transaction_id, entry.last_transaction_id));
         if !repeats && !later {
             return refuse(self, status::MOVED, NestingDrop::Stale);
         }
         if registration.lifetime == 0 {
             if known.is_some() {
-                self.end(now, address);
+                self.end_address(now, address);
             }
-            self.answer(address, &child, AddressRegistration { status: status::SUCCESS, ..registration });
+            self.answer_child(
+                address,
+                &child,
+                AddressRegistration { status: status::SUCCESS, ..registration },
+            );
             return Ok(());
         }
         if known.is_none() && self.is_full(&child.sender) {
             return refuse(self, status::ROUTER_FULL, NestingDrop::TooMany);
         }
-        let minutes = u64::from(registration.lifetime.min(MAX_LIFETIME));
-        let child = Child { expires: now + Duration::from_secs(60 * minutes), ..child };
+        let minutes = u64::from(registration.lifetime.min(MAX_GRANTED_MINUTES));
+        let child = Child { expires_at: now + Duration::from_secs(60 * minutes), ..child };
         match self.addresses.get_mut(&address) {
             Some(entry) => {
                 let before = entry.child.replace(child);
-                entry.transaction = registration.transaction_id;
+                entry.last_transaction_id = registration.transaction_id;
                 let moved = before.zip(entry.child.as_ref()).is_some_and(|(before, after)| {
                     (&before.lan, before.gateway) != (&after.lan, after.gateway)
                 });
@@ -123,19 +133,19 @@ impl Nesting {
                     }
                     self.tell_child(now, address, status::SUCCESS);
                 }
-                self.serve(now, address);
+                self.handle_address_timer(now, address);
             }
             None => {
                 let entry = VisitedAddress {
                     ownership_verifier: registration.ownership_verifier,
-                    transaction: registration.transaction_id,
+                    last_transaction_id: registration.transaction_id,
                     child: Some(child),
-                    uplink_and_parent: way.over(),
+                    uplink_and_parent: way.uplink_and_parent(),
                     state: State::Testing(now),
-                    was_valid: false,
+                    has_been_valid: false,
                 };
                 self.addresses.insert(address, Box::new(entry));
-                self.begin(now, address, &way);
+                self.begin_address(now, address, &way);
             }
         }
         Ok(())

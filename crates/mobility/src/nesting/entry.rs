@@ -8,15 +8,15 @@ use carnet_base::Time;
 use super::allowance::Sender;
 
 /// Pause after the first request to register; it doubles with each request.
-pub(super) const FIRST_RETRY: Duration = Duration::from_secs(1);
+pub(super) const FIRST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of requests without an answer.
 pub(super) const MAX_TRIES: u32 = 3;
-/// Interval of renewals. A registration lasts for several of them ([`LIFETIME`]).
-pub(super) const RENEWAL: Duration = Duration::from_secs(20);
+/// Interval of renewals. A registration lasts for several of them ([`REQUESTED_MINUTES`]).
+pub(super) const RENEWAL_INTERVAL: Duration = Duration::from_secs(20);
 /// Requested lifetime of a registration, in minutes.
-pub(super) const LIFETIME: u16 = 2;
+pub(super) const REQUESTED_MINUTES: u16 = 2;
 /// Longest accepted lifetime of a registration, in minutes.
-pub(super) const MAX_LIFETIME: u16 = 10;
+pub(super) const MAX_GRANTED_MINUTES: u16 = 10;
 
 /// State of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub(super) struct Child {
     /// Link-layer address of the child.
     pub peer: Option<[u8; 6]>,
     /// End of the registration.
-    pub expires: Time,
+    pub expires_at: Time,
 }
 
 /// One address of a visited link.
@@ -60,7 +60,7 @@ pub(super) struct VisitedAddress {
     /// Registration Ownership Verifier (RFC 8505 5.3): it identifies the owner of the address.
     pub ownership_verifier: u64,
     /// Transaction ID of the last registration.
-    pub transaction: u8,
+    pub last_transaction_id: u8,
     /// The child that owns the address; `None` for this router's own address.
     pub child: Option<Child>,
     /// Uplink interface, and the parent router on it. The parent is `None` if the uplink is attached to the
@@ -68,7 +68,7 @@ pub(super) struct VisitedAddress {
     pub uplink_and_parent: (String, Option<Ipv6Addr>),
     pub state: State,
     /// Whether the address has ever been valid, so that packets may use it.
-    pub was_valid: bool,
+    pub has_been_valid: bool,
 }
 
 impl VisitedAddress {
@@ -77,12 +77,12 @@ impl VisitedAddress {
     }
 
     /// Returns the time of the next event of this address; `None` if no event will come.
-    pub fn due(&self) -> Option<Time> {
+    pub fn next_event_at(&self) -> Option<Time> {
         let state = match self.state {
             State::Testing(until) => Some(until),
             State::Registering { next, .. } => Some(next),
             State::Valid { renew, .. } => renew,
         };
-        state.into_iter().chain(self.child.as_ref().map(|child| child.expires)).min()
+        state.into_iter().chain(self.child.as_ref().map(|child| child.expires_at)).min()
     }
 }

@@ -77,7 +77,7 @@ use ipnet::Ipv6Net;
 use allowance::{RegistrationLimits, Sender};
 pub use drop_reason::NestingDrop;
 use entry::{Child, VisitedAddress};
-use offered_networks::{OfferedNetwork, network};
+use offered_networks::{OfferedNetwork, network_half};
 
 use crate::home_agent::home_link::{HomeLink, NeighborMessage};
 use crate::mobile_router::{Attachment, MobileRouter};
@@ -92,7 +92,7 @@ pub const MAX_OF_ONE: usize = 16;
 /// two routers, one behind the other, that move between two uplinks.
 pub const MAX_OF_UNKNOWN: usize = 8;
 /// First transaction ID after a start (RFC 8505 5.2).
-const FIRST_TRANSACTION: u8 = 240;
+const FIRST_TRANSACTION_ID: u8 = 240;
 
 /// The operator's config of nesting.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub struct NestingConfig {
     /// Interfaces of the mobile network.
     pub lan: Vec<String>,
     /// Whether this router offers direct addresses to nested routers, and uses those that its parent offers.
-    pub direct: bool,
+    pub uses_direct_addresses: bool,
     /// Link-layer addresses of the routers in the mobile network that the operator has configured.
     pub known_routers: Vec<[u8; 6]>,
 }
@@ -143,16 +143,16 @@ pub struct Nesting {
     offered_networks: Vec<OfferedNetwork>,
     addresses: BTreeMap<Ipv6Addr, Box<VisitedAddress>>,
     /// Former own addresses that may still receive packets: interface, address, end time.
-    leaving: Vec<(String, Ipv6Addr, Time)>,
+    leaving_addresses: Vec<(String, Ipv6Addr, Time)>,
     /// Time before which the router requests no own address.
-    next_request: Time,
+    next_request_at: Time,
     ownership_verifier: u64,
-    transaction: u8,
-    allowances: RegistrationLimits,
+    last_transaction_id: u8,
+    registration_limits: RegistrationLimits,
     rng: Rng,
     outputs: VecDeque<Output>,
-    dropped: BTreeMap<NestingDrop, u64>,
-    registered: u64,
+    dropped_messages: BTreeMap<NestingDrop, u64>,
+    registered_count: u64,
 }
 
 impl Nesting {
@@ -164,15 +164,15 @@ impl Nesting {
             links: BTreeMap::new(),
             offered_networks: Vec::new(),
             addresses: BTreeMap::new(),
-            leaving: Vec::new(),
-            next_request: Time::ZERO,
+            leaving_addresses: Vec::new(),
+            next_request_at: Time::ZERO,
             ownership_verifier: owner,
-            transaction: FIRST_TRANSACTION,
-            allowances: RegistrationLimits::default(),
+            last_transaction_id: FIRST_TRANSACTION_ID,
+            registration_limits: RegistrationLimits::default(),
             rng,
             outputs: VecDeque::new(),
-            dropped: BTreeMap::new(),
-            registered: 0,
+            dropped_messages: BTreeMap::new(),
+            registered_count: 0,
         }
     }
 
@@ -188,20 +188,20 @@ impl Nesting {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let entries = self.addresses.values().filter_map(|entry| entry.due());
-        let leaving = self.leaving.iter().map(|(_, _, until)| *until);
+        let entries = self.addresses.values().filter_map(|entry| entry.next_event_at());
+        let leaving = self.leaving_addresses.iter().map(|(_, _, until)| *until);
         let wants = self.networks_of_parents().any(|way| !self.has_own_address(way));
-        entries.chain(leaving).chain(wants.then_some(self.next_request)).min()
+        entries.chain(leaving).chain(wants.then_some(self.next_request_at)).min()
     }
 
     /// Returns the number of messages that had no effect, by reason.
     pub fn dropped(&self) -> &BTreeMap<NestingDrop, u64> {
-        &self.dropped
+        &self.dropped_messages
     }
 
     /// Returns how many addresses of nested routers have become valid.
     pub fn registered(&self) -> u64 {
-        self.registered
+        self.registered_count
     }
 
     /// Returns the routes to the nested routers.
@@ -221,17 +221,18 @@ impl Nesting {
     /// whether the address may be a care-of address.
     pub fn addresses(&self) -> Vec<(String, Ipv6Addr, bool)> {
         let of = |way: &OfferedNetwork| {
-            let own = self.own_address(way).filter(|(_, entry)| entry.was_valid);
+            let own = self.own_address(way).filter(|(_, entry)| entry.has_been_valid);
             own.map(|(address, entry)| (entry.uplink_and_parent.0.clone(), address, entry.is_valid()))
         };
-        let leaving = self.leaving.iter().map(|(interface, address, _)| (interface.clone(), *address, false));
+        let leaving =
+            self.leaving_addresses.iter().map(|(interface, address, _)| (interface.clone(), *address, false));
         self.offered_networks.iter().filter_map(of).chain(leaving).collect()
     }
 
     /// Returns the offered networks, for the Router Advertisements to nested routers. Returns `None` if the
     /// router offers none: then its advertisements tell hosts nothing about home addresses and uplinks.
-    pub fn offer(&self, router: &MobileRouter) -> Option<NestingInformation> {
-        if !self.config.direct {
+    pub fn offered_information(&self, router: &MobileRouter) -> Option<NestingInformation> {
+        if !self.config.uses_direct_addresses {
             return None;
         }
         let attached = |index: &usize| !is_down(router, *index);
@@ -266,30 +267,32 @@ impl Nesting {
     /// Takes over the attachments of the mobile router's uplinks. `unsuitable` lists interfaces that cannot
     /// be visited links.
     pub fn handle_attachments(&mut self, now: Time, router: &MobileRouter, unsuitable: &[String]) {
-        let ways = if self.config.direct { self.find_networks(router, unsuitable) } else { Vec::new() };
+        let ways = if self.config.uses_direct_addresses {
+            self.find_networks(router, unsuitable)
+        } else {
+            Vec::new()
+        };
         if ways != self.offered_networks {
             self.offered_networks = ways;
             let addresses: Vec<Ipv6Addr> = self.addresses.keys().copied().collect();
             for address in addresses {
                 let Some(entry) = self.addresses.get(&address) else { continue };
                 // An address stays on its uplink and parent as long as they offer its network.
-                if self
-                    .offered_networks
-                    .iter()
-                    .any(|way| way.network == network(address) && way.over() == entry.uplink_and_parent)
-                {
+                if self.offered_networks.iter().any(|way| {
+                    way.network == network_half(address) && way.uplink_and_parent() == entry.uplink_and_parent
+                }) {
                     continue;
                 }
                 // A child's address may move to another uplink or parent. This router's own addresses do
                 // not, because it has one on each.
                 match self.network_of_address(address).filter(|_| entry.child.is_some()).cloned() {
-                    Some(way) => self.begin(now, address, &way),
-                    None => self.end(now, address),
+                    Some(way) => self.begin_address(now, address, &way),
+                    None => self.end_address(now, address),
                 }
             }
             self.outputs.push_back(Output::Forwarding);
         }
-        self.want_own(now);
+        self.request_own_addresses(now);
     }
 
     /// Handles an ICMPv6 message from an uplink or from the mobile network.
@@ -302,13 +305,13 @@ impl Nesting {
         message: &LinkMessage,
         router: &MobileRouter,
     ) -> Result<(), NestingDrop> {
-        if !self.config.direct || !self.links.contains_key(&message.interface) {
+        if !self.config.uses_direct_addresses || !self.links.contains_key(&message.interface) {
             return Ok(());
         }
-        let heard = match HomeLink::read(message) {
+        let heard = match HomeLink::read_neighbor_message(message) {
             Ok(NeighborMessage::Other) => return Ok(()),
             // An invalid message has no sender whose limit it could use.
-            Err(_) => return self.count(NestingDrop::NeighborDiscovery),
+            Err(_) => return self.count_drop(NestingDrop::NeighborDiscovery),
             Ok(heard) => heard,
         };
         let registration = AddressRegistration::from_message(&message.message);
@@ -318,33 +321,33 @@ impl Nesting {
                 if !source.is_unicast_link_local() {
                     Err(NestingDrop::NeighborDiscovery)
                 } else {
-                    let sender = Sender::of(message);
-                    let is_known = self.places_of(&sender) > 0;
-                    if self.allowances.allow(now, sender.clone(), is_known) {
+                    let sender = Sender::sender_of(message);
+                    let is_known = self.registration_count_of(&sender) > 0;
+                    if self.registration_limits.allow_message(now, sender.clone(), is_known) {
                         let lan = message.interface.clone();
-                        let child = Child { lan, gateway: source, sender, peer, expires: now };
-                        self.asked(now, target, registration, child, router)
+                        let child = Child { lan, gateway: source, sender, peer, expires_at: now };
+                        self.handle_registration(now, target, registration, child, router)
                     } else {
                         Err(NestingDrop::RateLimited)
                     }
                 }
             }
             (NeighborMessage::Advertisement { target }, Some(registration)) if !on_board => {
-                self.answered(now, message, target, registration)
+                self.handle_parent_answer(now, message, target, registration)
             }
             (NeighborMessage::Solicitation { target, source, peer }, _) if !on_board => {
-                self.solicited(now, &message.interface, target, source, peer);
+                self.answer_solicitation(now, &message.interface, target, source, peer);
                 Ok(())
             }
             (NeighborMessage::Advertisement { target }, _) if !on_board => {
-                self.claimed(now, &message.interface, target);
+                self.handle_claim(now, &message.interface, target);
                 Ok(())
             }
             _ => Ok(()),
         };
         match result {
             Ok(()) => Ok(()),
-            Err(reason) => self.count(reason),
+            Err(reason) => self.count_drop(reason),
         }
     }
 
@@ -353,22 +356,22 @@ impl Nesting {
         let due: Vec<Ipv6Addr> = self
             .addresses
             .iter()
-            .filter(|(_, entry)| entry.due().is_some_and(|at| at <= now))
+            .filter(|(_, entry)| entry.next_event_at().is_some_and(|at| at <= now))
             .map(|(address, _)| *address)
             .collect();
         for address in due {
-            self.serve(now, address);
+            self.handle_address_timer(now, address);
         }
-        let before = self.leaving.len();
-        self.leaving.retain(|(_, _, until)| *until > now);
-        if self.leaving.len() != before {
+        let before = self.leaving_addresses.len();
+        self.leaving_addresses.retain(|(_, _, until)| *until > now);
+        if self.leaving_addresses.len() != before {
             self.outputs.push_back(Output::Forwarding);
         }
-        self.want_own(now);
+        self.request_own_addresses(now);
     }
 
-    fn count(&mut self, reason: NestingDrop) -> Result<(), NestingDrop> {
-        *self.dropped.entry(reason).or_default() += 1;
+    fn count_drop(&mut self, reason: NestingDrop) -> Result<(), NestingDrop> {
+        *self.dropped_messages.entry(reason).or_default() += 1;
         Err(reason)
     }
 }

@@ -13,7 +13,7 @@ use crate::mobile_router::{Attachment, MobileRouter};
 
 /// Maximum number of networks of one parent in which this router has an own address: the one in use and the
 /// next.
-const MAX_OWN: usize = 2;
+const MAX_OWN_ADDRESSES: usize = 2;
 
 /// A network in which addresses are available over an uplink.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(super) struct OfferedNetwork {
 }
 
 impl OfferedNetwork {
-    pub fn over(&self) -> (String, Option<Ipv6Addr>) {
+    pub fn uplink_and_parent(&self) -> (String, Option<Ipv6Addr>) {
         (self.interface.clone(), self.parent.map(|(router, _)| router))
     }
 }
@@ -59,7 +59,9 @@ impl Nesting {
             };
             for (network, parent) in found.into_iter().filter(|(network, _)| self.is_suitable(*network)) {
                 let way = OfferedNetwork { network, interface: interface.clone(), parent };
-                if ways.iter().all(|other| (other.network, other.over()) != (network, way.over())) {
+                if ways.iter().all(|other| {
+                    (other.network, other.uplink_and_parent()) != (network, way.uplink_and_parent())
+                }) {
                     ways.push(way);
                 }
             }
@@ -71,7 +73,8 @@ impl Nesting {
     /// networks nor on the home link.
     pub(super) fn is_suitable(&self, network: Ipv6Addr) -> bool {
         let touches = |prefix: &Ipv6Net| {
-            prefix.contains(&network) || network_of(network).is_some_and(|it| it.contains(&prefix.network()))
+            prefix.contains(&network)
+                || prefix_of_network(network).is_some_and(|it| it.contains(&prefix.network()))
         };
         is_unicast_routable(network)
             && !self.config.prefixes.iter().any(touches)
@@ -79,7 +82,7 @@ impl Nesting {
     }
 
     pub(super) fn network_of_address(&self, address: Ipv6Addr) -> Option<&OfferedNetwork> {
-        self.offered_networks.iter().find(|way| way.network == network(address))
+        self.offered_networks.iter().find(|way| way.network == network_half(address))
     }
 
     pub(super) fn has_own_address(&self, way: &OfferedNetwork) -> bool {
@@ -91,8 +94,8 @@ impl Nesting {
     pub(super) fn own_address(&self, way: &OfferedNetwork) -> Option<(Ipv6Addr, &VisitedAddress)> {
         let found = self.addresses.iter().find(|(address, entry)| {
             entry.child.is_none()
-                && network(**address) == way.network
-                && entry.uplink_and_parent == way.over()
+                && network_half(**address) == way.network
+                && entry.uplink_and_parent == way.uplink_and_parent()
         });
         found.map(|(address, entry)| (*address, &**entry))
     }
@@ -102,16 +105,17 @@ impl Nesting {
         let offered = self.offered_networks.iter().filter(|way| way.parent.is_some());
         offered.filter(|way| {
             let before = self.offered_networks.iter().take_while(|other| other != way);
-            before.filter(|other| other.over() == way.over()).count() < MAX_OWN
+            before.filter(|other| other.uplink_and_parent() == way.uplink_and_parent()).count()
+                < MAX_OWN_ADDRESSES
         })
     }
 }
 
 /// Returns the first 64 bits of an address.
-pub(super) fn network(address: Ipv6Addr) -> Ipv6Addr {
+pub(super) fn network_half(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(address) & !u128::from(u64::MAX))
 }
 
-fn network_of(network: Ipv6Addr) -> Option<Ipv6Net> {
+fn prefix_of_network(network: Ipv6Addr) -> Option<Ipv6Net> {
     Ipv6Net::new(network, 64).ok()
 }

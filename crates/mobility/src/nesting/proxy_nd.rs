@@ -9,7 +9,7 @@ use super::{Nesting, Output};
 
 impl Nesting {
     /// Handles a solicitation for an address on a visited link, also one of duplicate address detection.
-    pub(super) fn solicited(
+    pub(super) fn answer_solicitation(
         &mut self,
         now: Time,
         interface: &str,
@@ -23,24 +23,24 @@ impl Nesting {
         }
         if entry.is_valid() {
             let link = self.links.get(interface);
-            let answer = link.and_then(|link| link.answer(target, false, true, source, peer));
+            let answer = link.and_then(|link| link.build_answer(target, false, true, source, peer));
             self.outputs.extend(answer.map(Output::Link));
         } else if source.is_unspecified() {
-            self.conflict(now, target);
+            self.end_conflicting_address(now, target);
         }
     }
 
     /// Handles an advertisement by which another node on a visited link claims an address.
-    pub(super) fn claimed(&mut self, now: Time, interface: &str, target: Ipv6Addr) {
+    pub(super) fn handle_claim(&mut self, now: Time, interface: &str, target: Ipv6Addr) {
         let Some(entry) = self.addresses.get(&target) else { return };
         if !entry.is_valid() && entry.uplink_and_parent == (interface.to_owned(), None) {
-            self.conflict(now, target);
+            self.end_conflicting_address(now, target);
         }
     }
 
     /// Ends an address, because duplicate address detection found another node with this address.
-    pub(super) fn conflict(&mut self, now: Time, address: Ipv6Addr) {
+    pub(super) fn end_conflicting_address(&mut self, now: Time, address: Ipv6Addr) {
         self.tell_child(now, address, status::DUPLICATE);
-        self.forget(now, address);
+        self.remove_address(now, address);
     }
 }

@@ -8,56 +8,60 @@ use carnet_base::{LinkMessage, Rng, Time};
 use carnet_wire::nd::registration::{next_transaction_id, status};
 use carnet_wire::nd::{self, AddressRegistration};
 
-use super::entry::{FIRST_RETRY, LIFETIME, MAX_TRIES, RENEWAL, State, VisitedAddress};
+use super::entry::{
+    FIRST_RETRY_PAUSE, MAX_TRIES, RENEWAL_INTERVAL, REQUESTED_MINUTES, State, VisitedAddress,
+};
 use super::offered_networks::OfferedNetwork;
 use super::{Nesting, NestingDrop, Output};
 use crate::OLD_PATH_GRACE;
 
 /// Duration of duplicate address detection (RFC 4862 5.4, RFC 4861 10).
-const DAD_WAIT: Duration = Duration::from_secs(1);
+const DAD_TIMEOUT: Duration = Duration::from_secs(1);
 /// Pause before the router asks a parent again that did not answer or that refused.
-const ASK_AGAIN: Duration = Duration::from_secs(60);
+const REFUSED_RETRY_TIME: Duration = Duration::from_secs(60);
 
 impl Nesting {
     /// Requests own addresses in the networks that parents offer, the preferred ones first.
-    pub(super) fn want_own(&mut self, now: Time) {
-        if now < self.next_request {
+    pub(super) fn request_own_addresses(&mut self, now: Time) {
+        if now < self.next_request_at {
             return;
         }
         let missing: Vec<OfferedNetwork> =
             self.networks_of_parents().filter(|way| !self.has_own_address(way)).cloned().collect();
         for way in missing {
-            let address = Ipv6Addr::from(u128::from(way.network) | u128::from(identifier(&mut self.rng)));
+            let address = Ipv6Addr::from(
+                u128::from(way.network) | u128::from(random_interface_identifier(&mut self.rng)),
+            );
             let entry = VisitedAddress {
                 ownership_verifier: self.ownership_verifier,
-                transaction: self.transaction,
+                last_transaction_id: self.last_transaction_id,
                 child: None,
-                uplink_and_parent: way.over(),
+                uplink_and_parent: way.uplink_and_parent(),
                 state: State::Testing(now),
-                was_valid: false,
+                has_been_valid: false,
             };
             self.addresses.insert(address, Box::new(entry));
-            self.begin(now, address, &way);
+            self.begin_address(now, address, &way);
         }
     }
 
     /// Starts to make an address usable: by a test on the visited link, or by a registration with the parent.
-    pub(super) fn begin(&mut self, now: Time, address: Ipv6Addr, way: &OfferedNetwork) {
+    pub(super) fn begin_address(&mut self, now: Time, address: Ipv6Addr, way: &OfferedNetwork) {
         let Some(entry) = self.addresses.get_mut(&address) else { return };
-        entry.uplink_and_parent = way.over();
+        entry.uplink_and_parent = way.uplink_and_parent();
         if way.parent.is_some() {
             if entry.child.is_none() {
-                self.transaction = next_transaction_id(self.transaction);
-                entry.transaction = self.transaction;
+                self.last_transaction_id = next_transaction_id(self.last_transaction_id);
+                entry.last_transaction_id = self.last_transaction_id;
             }
             entry.state = State::Registering { next: now, tries: 0 };
-            self.serve(now, address);
+            self.handle_address_timer(now, address);
             return;
         }
         let link = self.links.get(&way.interface);
-        match link.and_then(|link| link.link_address.and(link.probe(address))) {
+        match link.and_then(|link| link.link_address.and(link.build_dad_probe(address))) {
             Some(probe) => {
-                entry.state = State::Testing(now + DAD_WAIT);
+                entry.state = State::Testing(now + DAD_TIMEOUT);
                 self.outputs.push_back(Output::Link(probe));
             }
             // On a point-to-point link no other node can have the address, so it needs no test.
@@ -66,41 +70,41 @@ impl Nesting {
     }
 
     /// Handles the timer of an address.
-    pub(super) fn serve(&mut self, now: Time, address: Ipv6Addr) {
+    pub(super) fn handle_address_timer(&mut self, now: Time, address: Ipv6Addr) {
         let Some(entry) = self.addresses.get_mut(&address) else { return };
-        if entry.child.as_ref().is_some_and(|child| child.expires <= now) {
-            return self.end(now, address);
+        if entry.child.as_ref().is_some_and(|child| child.expires_at <= now) {
+            return self.end_address(now, address);
         }
         match &mut entry.state {
             State::Testing(until) if *until <= now => self.is_valid_now(now, address),
             State::Registering { next, tries } if *next <= now => {
                 if *tries >= MAX_TRIES {
-                    self.next_request = now + ASK_AGAIN;
-                    return self.end(now, address);
+                    self.next_request_at = now + REFUSED_RETRY_TIME;
+                    return self.end_address(now, address);
                 }
-                *next = now + FIRST_RETRY * 2_u32.pow(*tries);
+                *next = now + FIRST_RETRY_PAUSE * 2_u32.pow(*tries);
                 *tries += 1;
-                self.ask(address, LIFETIME);
+                self.request_registration(address, REQUESTED_MINUTES);
             }
             State::Valid { renew: Some(renew), tries } if *renew <= now => {
                 if *tries >= MAX_TRIES {
-                    self.next_request = now + ASK_AGAIN;
-                    return self.end(now, address);
+                    self.next_request_at = now + REFUSED_RETRY_TIME;
+                    return self.end_address(now, address);
                 }
-                *renew = now + FIRST_RETRY * 2_u32.pow(*tries);
+                *renew = now + FIRST_RETRY_PAUSE * 2_u32.pow(*tries);
                 *tries += 1;
                 if entry.child.is_none() {
-                    self.transaction = next_transaction_id(self.transaction);
-                    entry.transaction = self.transaction;
+                    self.last_transaction_id = next_transaction_id(self.last_transaction_id);
+                    entry.last_transaction_id = self.last_transaction_id;
                 }
-                self.ask(address, LIFETIME);
+                self.request_registration(address, REQUESTED_MINUTES);
             }
             _ => {}
         }
     }
 
     /// Requests the parent to register an address (RFC 8505 5). A lifetime of 0 ends its registration.
-    pub(super) fn ask(&mut self, address: Ipv6Addr, lifetime: u16) {
+    pub(super) fn request_registration(&mut self, address: Ipv6Addr, lifetime: u16) {
         let Some(entry) = self.addresses.get(&address) else { return };
         let Some(link) = self.links.get(&entry.uplink_and_parent.0) else { return };
         let Some((source, parent)) = link.link_local.zip(entry.uplink_and_parent.1) else { return };
@@ -109,7 +113,7 @@ impl Nesting {
         let mut message = solicitation.emit();
         let registration = AddressRegistration {
             status: status::SUCCESS,
-            transaction_id: entry.transaction,
+            transaction_id: entry.last_transaction_id,
             lifetime,
             ownership_verifier: entry.ownership_verifier,
         };
@@ -117,56 +121,56 @@ impl Nesting {
         let known =
             self.offered_networks.iter().find_map(|way| way.parent.filter(|(router, _)| *router == parent));
         let peer = known.and_then(|(_, peer)| peer);
-        self.outputs.extend(link.message(source, parent, peer, message).map(Output::Link));
+        self.outputs.extend(link.build_message(source, parent, peer, message).map(Output::Link));
     }
 
     /// Marks an address as valid, and announces it.
     pub(super) fn is_valid_now(&mut self, now: Time, address: Ipv6Addr) {
         let Some(entry) = self.addresses.get_mut(&address) else { return };
-        let was = entry.was_valid && entry.is_valid();
-        let renew = entry.uplink_and_parent.1.is_some().then_some(now + RENEWAL);
+        let was = entry.has_been_valid && entry.is_valid();
+        let renew = entry.uplink_and_parent.1.is_some().then_some(now + RENEWAL_INTERVAL);
         entry.state = State::Valid { renew, tries: 0 };
-        entry.was_valid = true;
+        entry.has_been_valid = true;
         if was {
             return;
         }
-        self.registered += u64::from(entry.child.is_some());
+        self.registered_count += u64::from(entry.child.is_some());
         // The child may send packets as soon as it has the answer, so the route comes first.
         self.outputs.push_back(Output::Forwarding);
         if entry.uplink_and_parent.1.is_none()
             && let Some(link) = self.links.get(&entry.uplink_and_parent.0)
         {
-            self.outputs.extend(link.announcement(address, false).map(Output::Link));
+            self.outputs.extend(link.build_announcement(address, false).map(Output::Link));
         }
         self.tell_child(now, address, status::SUCCESS);
     }
 
     /// Ends an address, and its registration with the parent.
-    pub(super) fn end(&mut self, now: Time, address: Ipv6Addr) {
+    pub(super) fn end_address(&mut self, now: Time, address: Ipv6Addr) {
         if self
             .addresses
             .get(&address)
-            .is_some_and(|entry| entry.was_valid && entry.uplink_and_parent.1.is_some())
+            .is_some_and(|entry| entry.has_been_valid && entry.uplink_and_parent.1.is_some())
         {
-            self.ask(address, 0);
+            self.request_registration(address, 0);
         }
-        self.forget(now, address);
+        self.remove_address(now, address);
     }
 
-    pub(super) fn forget(&mut self, now: Time, address: Ipv6Addr) {
+    pub(super) fn remove_address(&mut self, now: Time, address: Ipv6Addr) {
         let Some(entry) = self.addresses.remove(&address) else { return };
-        if !entry.was_valid {
+        if !entry.has_been_valid {
             return;
         }
         if entry.child.is_none() {
-            self.leaving.retain(|(_, leaving, _)| *leaving != address);
-            self.leaving.push((entry.uplink_and_parent.0, address, now + OLD_PATH_GRACE));
+            self.leaving_addresses.retain(|(_, leaving, _)| *leaving != address);
+            self.leaving_addresses.push((entry.uplink_and_parent.0, address, now + OLD_PATH_GRACE));
         }
         self.outputs.push_back(Output::Forwarding);
     }
 
     /// Handles an answer of the parent.
-    pub(super) fn answered(
+    pub(super) fn handle_parent_answer(
         &mut self,
         now: Time,
         message: &LinkMessage,
@@ -182,31 +186,32 @@ impl Nesting {
         if registration.status == status::SUCCESS {
             // The answer must have the transaction ID of the last request. An answer with lifetime 0 only
             // confirms that an older registration has ended.
-            if registration.lifetime == 0 || entry.transaction != registration.transaction_id {
+            if registration.lifetime == 0 || entry.last_transaction_id != registration.transaction_id {
                 return Err(NestingDrop::Unexpected);
             }
             self.is_valid_now(now, address);
             return Ok(());
         }
-        if entry.transaction != registration.transaction_id && registration.status != status::REMOVED {
+        if entry.last_transaction_id != registration.transaction_id && registration.status != status::REMOVED
+        {
             return Err(NestingDrop::Unexpected);
         }
         let own = entry.child.is_none();
         self.tell_child(now, address, registration.status);
-        self.forget(now, address);
+        self.remove_address(now, address);
         if own && matches!(registration.status, status::DUPLICATE | status::MOVED) {
             // Select another address: another node has this address, or a registration over another path is
             // later.
-            self.next_request = now + FIRST_RETRY;
+            self.next_request_at = now + FIRST_RETRY_PAUSE;
         } else if own {
-            self.next_request = now + ASK_AGAIN;
+            self.next_request_at = now + REFUSED_RETRY_TIME;
         }
         Ok(())
     }
 }
 
 /// Returns a random interface identifier (RFC 7136) that is not reserved (RFC 5453).
-fn identifier(rng: &mut Rng) -> u64 {
+fn random_interface_identifier(rng: &mut Rng) -> u64 {
     loop {
         let identifier = rng.u64();
         let reserved =

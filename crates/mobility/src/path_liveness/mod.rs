@@ -69,7 +69,7 @@ impl Default for RequiredAnswers {
 #[derive(Debug, Clone, Copy)]
 struct Heartbeat<N> {
     number: N,
-    sent: Time,
+    sent_at: Time,
     /// Whether the answer is overdue.
     is_missed: bool,
 }
@@ -79,7 +79,7 @@ struct Heartbeat<N> {
 pub(crate) struct HeartbeatAnswer {
     pub(crate) round_trip: Duration,
     /// Whether the path had failed and works again with this answer.
-    pub(crate) came_back: bool,
+    pub(crate) path_came_back: bool,
     /// Whether the path has now had the last of the required answers.
     pub(crate) is_proven: bool,
 }
@@ -88,19 +88,19 @@ pub(crate) struct HeartbeatAnswer {
 #[derive(Debug, Clone)]
 pub(crate) struct PathLiveness<N> {
     phase: Phase,
-    proof: RequiredAnswers,
+    required_answers: RequiredAnswers,
     /// Heartbeats without an answer, the oldest first.
     outstanding: VecDeque<Heartbeat<N>>,
     /// Number of heartbeats in a row without an answer in time.
-    missed: usize,
+    missed_in_a_row: usize,
     /// Number of heartbeats in a row with an answer.
-    answered: u32,
-    last_sent: Option<Time>,
+    answered_in_a_row: u32,
+    last_sent_at: Option<Time>,
     round_trip: RoundTrip,
     /// Results of the last 64 heartbeats, the newest in the lowest bit; 1 is a loss.
-    losses: u64,
+    loss_history: u64,
     /// Number of valid bits in `losses`.
-    results: u32,
+    result_count: u32,
 }
 
 impl<N: Copy + PartialEq> PathLiveness<N> {
@@ -108,22 +108,30 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     pub(crate) fn new(proof: RequiredAnswers, round_trip: RoundTrip) -> PathLiveness<N> {
         PathLiveness {
             phase: Phase::Lives,
-            proof,
+            required_answers: proof,
             outstanding: VecDeque::new(),
-            missed: 0,
-            answered: 0,
-            last_sent: None,
+            missed_in_a_row: 0,
+            answered_in_a_row: 0,
+            last_sent_at: None,
             round_trip,
-            losses: 0,
-            results: 0,
+            loss_history: 0,
+            result_count: 0,
         }
     }
 
     /// Changes the phase after an event.
-    fn apply(&mut self, event: Event) {
+    fn apply_event(&mut self, event: Event) {
         self.phase = match (self.phase, event) {
-            (Phase::Failed, Event::Answer) if self.answered >= self.proof.after_failure => Phase::Lives,
-            (Phase::Proving, Event::Answer) if self.answered >= self.proof.after_other_sign => Phase::Lives,
+            (Phase::Failed, Event::Answer)
+                if self.answered_in_a_row >= self.required_answers.after_failure =>
+            {
+                Phase::Lives
+            }
+            (Phase::Proving, Event::Answer)
+                if self.answered_in_a_row >= self.required_answers.after_other_sign =>
+            {
+                Phase::Lives
+            }
             (phase, Event::Answer) => phase,
             (_, Event::Failure) => Phase::Failed,
             (Phase::Failed, Event::Sign { proof: true }) => Phase::Proving,
@@ -155,16 +163,16 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
 
     /// Returns whether any of the last 64 heartbeats was answered.
     pub(crate) fn has_answered(&self) -> bool {
-        self.results > self.losses.count_ones()
+        self.result_count > self.loss_history.count_ones()
     }
 
     /// Returns the fraction of the last heartbeats that had no answer, 0 to 1.
-    pub(crate) fn loss(&self) -> f64 {
-        if self.results == 0 {
+    pub(crate) fn loss_fraction(&self) -> f64 {
+        if self.result_count == 0 {
             return 0.0;
         }
-        let mask = u64::MAX >> (64 - self.results);
-        f64::from((self.losses & mask).count_ones()) / f64::from(self.results)
+        let mask = u64::MAX >> (64 - self.result_count);
+        f64::from((self.loss_history & mask).count_ones()) / f64::from(self.result_count)
     }
 
     /// Returns whether no answer is outstanding.
@@ -174,90 +182,93 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
 
     /// Returns the sending time of the heartbeat with this number; `None` if its answer is not outstanding.
     pub(crate) fn sent_at(&self, number: N) -> Option<Time> {
-        self.outstanding.iter().find(|heartbeat| heartbeat.number == number).map(|heartbeat| heartbeat.sent)
+        self.outstanding
+            .iter()
+            .find(|heartbeat| heartbeat.number == number)
+            .map(|heartbeat| heartbeat.sent_at)
     }
 
     /// Returns whether the answer to the heartbeat with this number is outstanding.
-    pub(crate) fn awaits(&self, number: N) -> bool {
+    pub(crate) fn awaits_answer_to(&self, number: N) -> bool {
         self.sent_at(number).is_some()
     }
 
     /// Returns the number of the oldest heartbeat whose answer is outstanding; `None` if no answer is
     /// outstanding.
-    pub(crate) fn oldest(&self) -> Option<N> {
+    pub(crate) fn oldest_outstanding(&self) -> Option<N> {
         self.outstanding.front().map(|heartbeat| heartbeat.number)
     }
 
     /// Returns the sending time of the oldest heartbeat whose answer is outstanding; `None` if no answer is
     /// outstanding.
-    pub(crate) fn oldest_sent(&self) -> Option<Time> {
-        self.outstanding.front().map(|heartbeat| heartbeat.sent)
+    pub(crate) fn oldest_sent_at(&self) -> Option<Time> {
+        self.outstanding.front().map(|heartbeat| heartbeat.sent_at)
     }
 
     /// Returns the number of heartbeats in a row without an answer in time.
-    pub(crate) fn missed(&self) -> usize {
-        self.missed
+    pub(crate) fn missed_in_a_row(&self) -> usize {
+        self.missed_in_a_row
     }
 
     /// Returns the number of heartbeats whose answer is outstanding and not overdue.
-    pub(crate) fn open(&self) -> usize {
+    pub(crate) fn open_heartbeats(&self) -> usize {
         self.outstanding.iter().filter(|heartbeat| !heartbeat.is_missed).count()
     }
 
     /// Returns whether an outstanding answer takes longer than `late`.
     pub(crate) fn is_late(&self, now: Time, late: Duration) -> bool {
-        self.outstanding.iter().any(|it| !it.is_missed && now.saturating_since(it.sent) >= late)
+        self.outstanding.iter().any(|it| !it.is_missed && now.saturating_since(it.sent_at) >= late)
     }
 
     /// Returns whether the answer to a heartbeat sent after `since` has taken longer than `due`.
     pub(crate) fn is_unanswered_since(&self, now: Time, since: Time, due: Duration) -> bool {
-        self.outstanding.iter().any(|it| it.sent >= since && now.saturating_since(it.sent) > due)
+        self.outstanding.iter().any(|it| it.sent_at >= since && now.saturating_since(it.sent_at) > due)
     }
 
     /// Returns when the last heartbeat was sent; `None` before the first.
-    pub(crate) fn last_sent(&self) -> Option<Time> {
-        self.last_sent
+    pub(crate) fn last_sent_at(&self) -> Option<Time> {
+        self.last_sent_at
     }
 
     /// Records that another message was sent that also tests the path.
-    pub(crate) fn note_sent(&mut self, now: Time) {
-        self.last_sent = Some(now);
+    pub(crate) fn record_sending_time(&mut self, now: Time) {
+        self.last_sent_at = Some(now);
     }
 
     /// Makes the next heartbeat due at once, unless one was sent within `pause`.
-    pub(crate) fn hasten(&mut self, now: Time, pause: Duration) {
-        self.last_sent = self.last_sent.filter(|at| now.saturating_since(*at) < pause);
+    pub(crate) fn hasten_next(&mut self, now: Time, pause: Duration) {
+        self.last_sent_at = self.last_sent_at.filter(|at| now.saturating_since(*at) < pause);
     }
 
     /// Records that a heartbeat was sent.
-    pub(crate) fn sent(&mut self, now: Time, number: N) {
-        self.outstanding.push_back(Heartbeat { number, sent: now, is_missed: false });
+    pub(crate) fn record_sent(&mut self, now: Time, number: N) {
+        self.outstanding.push_back(Heartbeat { number, sent_at: now, is_missed: false });
         if self.outstanding.len() > MAX_OUTSTANDING {
             self.outstanding.pop_front();
         }
-        self.last_sent = Some(now);
+        self.last_sent_at = Some(now);
     }
 
-    fn note_result(&mut self, lost: bool) {
-        self.losses = self.losses << 1 | u64::from(lost);
-        self.results = (self.results + 1).min(64);
+    fn record_result(&mut self, lost: bool) {
+        self.loss_history = self.loss_history << 1 | u64::from(lost);
+        self.result_count = (self.result_count + 1).min(64);
     }
 
     /// Marks heartbeats whose answer is overdue. Returns the number of newly marked ones.
-    pub(crate) fn expire(&mut self, now: Time, patience: Duration) -> usize {
+    pub(crate) fn expire_overdue(&mut self, now: Time, patience: Duration) -> usize {
         let mut newly = 0;
         for heartbeat in self.outstanding.iter_mut().filter(|heartbeat| !heartbeat.is_missed) {
-            if now.saturating_since(heartbeat.sent) >= patience {
+            if now.saturating_since(heartbeat.sent_at) >= patience {
                 heartbeat.is_missed = true;
                 newly += 1;
             }
         }
         for _ in 0..newly {
-            self.note_result(true);
+            self.record_result(true);
         }
-        self.missed += newly;
+        self.missed_in_a_row += newly;
         if newly > 0 {
-            self.answered = 0;
+            self.answered_in_a_row = 0;
         }
         newly
     }
@@ -265,84 +276,84 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     /// Handles an answer; returns `None` if no heartbeat with this number is outstanding. It measures the
     /// round trip only if one heartbeat has the number. If several have it, nothing shows which of them was
     /// answered (Karn's algorithm).
-    pub(crate) fn answer(&mut self, now: Time, number: N) -> Option<HeartbeatAnswer> {
+    pub(crate) fn handle_answer(&mut self, now: Time, number: N) -> Option<HeartbeatAnswer> {
         let same = self.outstanding.iter().filter(|heartbeat| heartbeat.number == number).count();
         let at = self.outstanding.iter().position(|heartbeat| heartbeat.number == number)?;
         let heartbeat = self.outstanding.remove(at)?;
-        let round_trip = now.saturating_since(heartbeat.sent);
+        let round_trip = now.saturating_since(heartbeat.sent_at);
         if same == 1 {
-            self.round_trip.measure(round_trip);
+            self.round_trip.add_measurement(round_trip);
         }
         if heartbeat.is_missed {
             // Take back the loss that was counted for this heartbeat, because its answer was only late.
-            self.losses &= !1;
+            self.loss_history &= !1;
         } else {
-            self.note_result(false);
+            self.record_result(false);
         }
-        self.missed = 0;
+        self.missed_in_a_row = 0;
         // Older heartbeats without an answer are lost. They no longer count towards a failure, because a
         // later one was answered.
         let overtaken =
-            self.outstanding.iter().filter(|it| !it.is_missed && it.sent < heartbeat.sent).count();
+            self.outstanding.iter().filter(|it| !it.is_missed && it.sent_at < heartbeat.sent_at).count();
         for _ in 0..overtaken {
-            self.note_result(true);
+            self.record_result(true);
         }
         // Keep the later heartbeats, because their answers may still arrive.
-        self.outstanding.retain(|it| it.sent >= heartbeat.sent);
-        self.answered = self.answered.saturating_add(1);
+        self.outstanding.retain(|it| it.sent_at >= heartbeat.sent_at);
+        self.answered_in_a_row = self.answered_in_a_row.saturating_add(1);
         let before = self.phase;
-        self.apply(Event::Answer);
+        self.apply_event(Event::Answer);
         let changed = |from: Phase| before == from && self.phase == Phase::Lives;
         let (came_back, is_proven) = (changed(Phase::Failed), changed(Phase::Proving));
-        Some(HeartbeatAnswer { round_trip, came_back, is_proven })
+        Some(HeartbeatAnswer { round_trip, path_came_back: came_back, is_proven })
     }
 
     /// Marks the path as failed.
-    pub(crate) fn fail(&mut self) {
-        self.apply(Event::Failure);
-        self.answered = 0;
+    pub(crate) fn mark_failed(&mut self) {
+        self.apply_event(Event::Failure);
+        self.answered_in_a_row = 0;
     }
 
     /// Handles another message that shows that a failed path works. If `proof` is true, the path also needs
     /// answers to heartbeats.
-    pub(crate) fn show(&mut self, proof: bool) {
+    pub(crate) fn handle_other_sign(&mut self, proof: bool) {
         if self.has_failed() {
-            self.answered = 0;
+            self.answered_in_a_row = 0;
         }
-        self.apply(Event::Sign { proof });
+        self.apply_event(Event::Sign { proof });
     }
 
     /// Ensures that the outstanding heartbeats do not count as lost if their answers do not arrive.
-    pub(crate) fn excuse(&mut self) {
-        self.missed = 0;
+    pub(crate) fn excuse_outstanding(&mut self) {
+        self.missed_in_a_row = 0;
         self.outstanding.iter_mut().for_each(|heartbeat| heartbeat.is_missed = true);
     }
 
     /// Removes the outstanding heartbeats. Returns whether there were any.
-    pub(crate) fn forget(&mut self) -> bool {
+    pub(crate) fn forget_outstanding(&mut self) -> bool {
         let any = !self.outstanding.is_empty();
         self.outstanding.clear();
         any
     }
 
     /// Clears all counts, because the path is another one now.
-    pub(crate) fn restart(&mut self) {
+    pub(crate) fn clear_counts(&mut self) {
         self.outstanding.clear();
-        self.missed = 0;
-        self.answered = 0;
+        self.missed_in_a_row = 0;
+        self.answered_in_a_row = 0;
     }
 
     /// Assumes again that the path works, because it has changed, or because another message has just shown
     /// it.
-    pub(crate) fn renew(&mut self) {
-        self.restart();
-        self.apply(Event::Reset);
+    pub(crate) fn assume_working(&mut self) {
+        self.clear_counts();
+        self.apply_event(Event::Reset);
     }
 
     /// Resets the path to its initial state, in which it is assumed to work.
-    pub(crate) fn reset(&mut self) {
-        self.apply(Event::Reset);
-        self.missed = 0;
+    pub(crate) fn reset_to_initial(&mut self) {
+        self.apply_event(Event::Reset);
+        self.missed_in_a_row = 0;
     }
 
     /// Removes the outstanding heartbeats and returns their numbers.
@@ -351,8 +362,8 @@ impl<N: Copy + PartialEq> PathLiveness<N> {
     }
 
     /// Restarts the count of answers in a row.
-    pub(crate) fn interrupt(&mut self) {
-        self.answered = 0;
+    pub(crate) fn restart_answer_count(&mut self) {
+        self.answered_in_a_row = 0;
     }
 }
 
@@ -371,10 +382,10 @@ mod tests {
                 RequiredAnswers { after_failure: of_failed, ..RequiredAnswers::default() },
                 RoundTrip::default(),
             );
-            path.fail();
+            path.mark_failed();
             for (number, failed) in phases.into_iter().enumerate() {
-                path.sent(at(0), number);
-                path.answer(at(10), number).expect("the answer belongs to a heartbeat that was sent");
+                path.record_sent(at(0), number);
+                path.handle_answer(at(10), number).expect("the answer belongs to a heartbeat that was sent");
                 assert_eq!(path.has_failed(), failed, "{of_failed} {number}");
             }
         }
@@ -383,14 +394,14 @@ mod tests {
     #[test]
     fn path_that_another_message_has_shown_to_work_proves_itself() {
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
-        path.show(true);
+        path.handle_other_sign(true);
         assert!(!path.is_proving(), "it had not failed");
-        path.fail();
-        path.show(true);
+        path.mark_failed();
+        path.handle_other_sign(true);
         for number in 0..3 {
             assert!(path.is_proving() && !path.has_failed());
-            path.sent(at(0), number);
-            assert_eq!(path.answer(at(10), number).map(|it| it.is_proven), Some(number == 2));
+            path.record_sent(at(0), number);
+            assert_eq!(path.handle_answer(at(10), number).map(|it| it.is_proven), Some(number == 2));
         }
         assert!(!path.is_proving());
     }
@@ -399,22 +410,26 @@ mod tests {
     fn answer_is_late_and_not_lost_and_older_heartbeats_are() {
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
         for number in 0..3 {
-            path.sent(at(number * 100), number);
+            path.record_sent(at(number * 100), number);
         }
-        assert_eq!(path.expire(at(250), Duration::from_millis(100)), 2);
-        assert_eq!((path.missed(), path.open()), (2, 1));
-        assert!(path.answer(at(260), 1).is_some());
-        assert_eq!((path.missed(), path.open()), (0, 1), "the third may still be answered");
-        assert!(path.answer(at(270), 0).is_none(), "the first is lost");
-        assert_eq!(path.loss(), 0.5);
+        assert_eq!(path.expire_overdue(at(250), Duration::from_millis(100)), 2);
+        assert_eq!((path.missed_in_a_row(), path.open_heartbeats()), (2, 1));
+        assert!(path.handle_answer(at(260), 1).is_some());
+        assert_eq!(
+            (path.missed_in_a_row(), path.open_heartbeats()),
+            (0, 1),
+            "the third may still be answered"
+        );
+        assert!(path.handle_answer(at(270), 0).is_none(), "the first is lost");
+        assert_eq!(path.loss_fraction(), 0.5);
     }
 
     #[test]
     fn round_trip_is_not_measured_if_two_probes_have_one_number() {
         let mut path = PathLiveness::new(RequiredAnswers::default(), RoundTrip::default());
-        path.sent(at(0), 7);
-        path.sent(at(100), 7);
-        assert!(path.answer(at(150), 7).is_some());
+        path.record_sent(at(0), 7);
+        path.record_sent(at(100), 7);
+        assert!(path.handle_answer(at(150), 7).is_some());
         assert_eq!(path.round_trip().smoothed(), None);
     }
 }

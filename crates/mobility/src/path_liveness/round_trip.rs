@@ -5,9 +5,9 @@ use std::time::Duration;
 /// Round trips of a path.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RoundTrip {
-    smoothed: Option<Duration>,
-    variation: Duration,
-    last: Option<Duration>,
+    smoothed_round_trip: Option<Duration>,
+    round_trip_variation: Duration,
+    last_round_trip: Option<Duration>,
     jitter: Duration,
     /// Whether a short round trip after long ones has a greater weight, because a queue has emptied.
     follows_queues: bool,
@@ -21,29 +21,29 @@ impl RoundTrip {
     }
 
     /// Adds a measured round trip.
-    pub(crate) fn measure(&mut self, sample: Duration) {
-        match self.smoothed {
+    pub(crate) fn add_measurement(&mut self, sample: Duration) {
+        match self.smoothed_round_trip {
             None => {
-                self.smoothed = Some(sample);
-                self.variation = sample / 2;
+                self.smoothed_round_trip = Some(sample);
+                self.round_trip_variation = sample / 2;
             }
             Some(smoothed) if self.follows_queues && sample * 2 < smoothed => {
-                self.variation /= 2;
-                self.smoothed = Some((smoothed + sample) / 2);
+                self.round_trip_variation /= 2;
+                self.smoothed_round_trip = Some((smoothed + sample) / 2);
             }
             Some(smoothed) => {
-                self.variation = (self.variation * 3 + smoothed.abs_diff(sample)) / 4;
-                self.smoothed = Some((smoothed * 7 + sample) / 8);
+                self.round_trip_variation = (self.round_trip_variation * 3 + smoothed.abs_diff(sample)) / 4;
+                self.smoothed_round_trip = Some((smoothed * 7 + sample) / 8);
             }
         }
-        if let Some(last) = self.last.replace(sample) {
+        if let Some(last) = self.last_round_trip.replace(sample) {
             self.jitter = (self.jitter * 15 + last.abs_diff(sample)) / 16;
         }
     }
 
     /// Returns the smoothed round trip; `None` before the first measurement.
     pub(crate) fn smoothed(&self) -> Option<Duration> {
-        self.smoothed
+        self.smoothed_round_trip
     }
 
     /// Returns the jitter: the mean difference between successive round trips.
@@ -53,7 +53,7 @@ impl RoundTrip {
 
     /// Returns the time to wait for an answer: the smoothed round trip plus four times its variation. Returns
     /// `None` before the first measurement.
-    pub(crate) fn timeout(&self) -> Option<Duration> {
-        self.smoothed.map(|smoothed| smoothed + self.variation * 4)
+    pub(crate) fn answer_timeout(&self) -> Option<Duration> {
+        self.smoothed_round_trip.map(|smoothed| smoothed + self.round_trip_variation * 4)
     }
 }

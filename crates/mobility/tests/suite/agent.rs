@@ -40,7 +40,7 @@ pub fn config() -> HomeAgentConfig {
     }
 }
 
-pub fn end(text: &str) -> Endpoint {
+pub fn endpoint(text: &str) -> Endpoint {
     text.parse().expect("an end of a tunnel")
 }
 
@@ -55,40 +55,40 @@ pub fn node(home_address: &str, prefixes: &[&str]) -> AuthorizedNode {
 }
 
 /// Returns the config of a home agent for one router with the key of [`association`].
-pub fn authenticated() -> HomeAgentConfig {
+pub fn authenticated_config() -> HomeAgentConfig {
     let mut config = config();
-    config.nodes[0].authentication = Authentication::SharedKey(association());
+    config.nodes[0].authentication = Authentication::SharedKey(test_association());
     config
 }
 
-pub struct Agent {
-    pub machine: HomeAgent,
+pub struct TestAgent {
+    pub home_agent: HomeAgent,
     pub now: Time,
     /// Reason for which the home agent dropped the last input.
-    pub dropped: Option<MobilityDrop>,
+    pub last_drop_reason: Option<MobilityDrop>,
     /// Messages that the home agent sent on the home link since the test last cleared this list.
-    pub link: Vec<LinkMessage>,
+    pub link_messages: Vec<LinkMessage>,
     /// Packets that the home agent sent inside IPv4 or UDP: local end, remote end, packet.
-    pub encapsulated: Vec<(Endpoint, Endpoint, Seen)>,
+    pub encapsulated_packets: Vec<(Endpoint, Endpoint, ReceivedPacket)>,
     /// Inner packets that the home agent itself sent into a tunnel: local end, remote end, octets.
-    pub tunnelled: Vec<(Endpoint, Endpoint, Vec<u8>)>,
+    pub tunnelled_packets: Vec<(Endpoint, Endpoint, Vec<u8>)>,
     pub events: Vec<Event>,
     pub forwarding_changes: usize,
-    pub persisted: usize,
+    pub persisted_count: usize,
 }
 
-impl Agent {
-    pub fn new(config: HomeAgentConfig) -> Agent {
-        Agent {
-            machine: HomeAgent::new(config),
+impl TestAgent {
+    pub fn new(config: HomeAgentConfig) -> TestAgent {
+        TestAgent {
+            home_agent: HomeAgent::new(config),
             now: Time::from_secs(1000),
-            dropped: None,
-            link: Vec::new(),
-            encapsulated: Vec::new(),
-            tunnelled: Vec::new(),
+            last_drop_reason: None,
+            link_messages: Vec::new(),
+            encapsulated_packets: Vec::new(),
+            tunnelled_packets: Vec::new(),
             events: Vec::new(),
             forwarding_changes: 0,
-            persisted: 0,
+            persisted_count: 0,
         }
     }
 
@@ -102,74 +102,80 @@ impl Agent {
     }
 
     /// A home agent on a real home link that is up. The messages of its start are cleared.
-    pub fn on_home_link(mut config: HomeAgentConfig) -> Agent {
+    pub fn on_home_link(mut config: HomeAgentConfig) -> TestAgent {
         config.home_link = Some("h0".into());
-        let mut agent = Agent::new(config);
-        agent.home_link(true);
-        agent.wait(10.0);
-        agent.link.clear();
+        let mut agent = TestAgent::new(config);
+        agent.set_home_link_running(true);
+        agent.advance_time(10.0);
+        agent.link_messages.clear();
         agent
     }
 
     /// A home agent whose home link has only just come up, so that its own address is still tentative.
-    pub fn on_fresh_home_link(mut config: HomeAgentConfig) -> Agent {
+    pub fn on_fresh_home_link(mut config: HomeAgentConfig) -> TestAgent {
         config.home_link = Some("h0".into());
-        let mut agent = Agent::new(config);
+        let mut agent = TestAgent::new(config);
         agent.home_link_with(true, true);
-        agent.link.clear();
+        agent.link_messages.clear();
         agent
     }
 
-    pub fn home_link(&mut self, running: bool) -> Vec<Seen> {
+    pub fn set_home_link_running(&mut self, running: bool) -> Vec<ReceivedPacket> {
         self.home_link_with(running, false)
     }
 
-    fn home_link_with(&mut self, running: bool, tentative: bool) -> Vec<Seen> {
+    fn home_link_with(&mut self, running: bool, tentative: bool) -> Vec<ReceivedPacket> {
         let own = Address { tentative, ..configured_address(addr("fe80::1")) };
         let interface =
             Interface { running, ..carnet_virtual::running_interface("h0", AGENT_MAC, vec![own]) };
-        self.machine.handle_interface(&interface, self.now);
-        self.drain()
+        self.home_agent.handle_interface(&interface, self.now);
+        self.take_answers()
     }
 
-    pub fn wall(&self) -> WallTime {
+    pub fn wall_time(&self) -> WallTime {
         WALL_START + self.now.saturating_since(Time::ZERO)
     }
 
     /// Hands in a packet as it came from the wire, and returns the answers.
-    pub fn receive(&mut self, packet: &[u8]) -> Vec<Seen> {
-        self.dropped = None;
-        let message = mobility_message(packet).expect("a mobility message");
-        self.dropped = self.machine.handle_message(self.now, self.wall(), message).err();
-        self.drain()
+    pub fn receive_packet(&mut self, packet: &[u8]) -> Vec<ReceivedPacket> {
+        self.last_drop_reason = None;
+        let message = parse_mobility_message(packet).expect("a mobility message");
+        self.last_drop_reason = self.home_agent.handle_message(self.now, self.wall_time(), message).err();
+        self.take_answers()
     }
 
     /// Hands in a packet that came inside IPv4 or UDP, and returns the answers that leave inside IPv4 or UDP.
-    pub fn receive_inside(&mut self, local: &str, remote: &str, packet: &[u8]) -> Vec<Seen> {
-        self.dropped = None;
-        self.encapsulated.clear();
-        let message = mobility_message(packet).expect("a mobility message").inside(end(local), end(remote));
-        self.dropped = self.machine.handle_message(self.now, self.wall(), message).err();
-        assert!(self.drain().is_empty(), "what comes inside IPv4 is answered inside IPv4");
-        let answers = std::mem::take(&mut self.encapsulated);
+    pub fn receive_inside(&mut self, local: &str, remote: &str, packet: &[u8]) -> Vec<ReceivedPacket> {
+        self.last_drop_reason = None;
+        self.encapsulated_packets.clear();
+        let message = parse_mobility_message(packet)
+            .expect("a mobility message")
+            .inside_tunnel(endpoint(local), endpoint(remote));
+        self.last_drop_reason = self.home_agent.handle_message(self.now, self.wall_time(), message).err();
+        assert!(self.take_answers().is_empty(), "what comes inside IPv4 is answered inside IPv4");
+        let answers = std::mem::take(&mut self.encapsulated_packets);
         answers
             .into_iter()
             .map(|(from, to, seen)| {
-                assert_eq!((from, to), (end(local), end(remote)), "the way back is the way it came");
+                assert_eq!(
+                    (from, to),
+                    (endpoint(local), endpoint(remote)),
+                    "the way back is the way it came"
+                );
                 seen
             })
             .collect()
     }
 
-    pub fn send(&mut self, update: &Update) -> Vec<Seen> {
-        self.receive(&update.packet())
+    pub fn send_update(&mut self, update: &TestUpdate) -> Vec<ReceivedPacket> {
+        self.receive_packet(&update.to_packet())
     }
 
     /// Sends an update and returns the answer, which must be exactly one acknowledgement.
     #[track_caller]
-    pub fn ask(&mut self, update: &Update) -> Seen {
-        let mut answers = self.send(update);
-        assert_eq!(answers.len(), 1, "answers: {answers:?}, dropped: {:?}", self.dropped);
+    pub fn send_and_get_acknowledgement(&mut self, update: &TestUpdate) -> ReceivedPacket {
+        let mut answers = self.send_update(update);
+        assert_eq!(answers.len(), 1, "answers: {answers:?}, dropped: {:?}", self.last_drop_reason);
         let answer = answers.remove(0);
         answer.status();
         answer
@@ -177,78 +183,80 @@ impl Agent {
 
     /// Sends an update that the home agent must accept.
     #[track_caller]
-    pub fn accept(&mut self, update: &Update) -> Seen {
-        let answer = self.ask(update);
+    pub fn expect_acceptance(&mut self, update: &TestUpdate) -> ReceivedPacket {
+        let answer = self.send_and_get_acknowledgement(update);
         assert_eq!(answer.status(), 0, "{answer:?}");
         answer
     }
 
     /// Sends an update that the home agent must refuse with `status`, without a change of its bindings.
     #[track_caller]
-    pub fn refuse(&mut self, update: &Update, status: u8) -> Seen {
-        let before = self.snapshot();
-        let answer = self.ask(update);
+    pub fn expect_refusal(&mut self, update: &TestUpdate, status: u8) -> ReceivedPacket {
+        let before = self.describe_bindings();
+        let answer = self.send_and_get_acknowledgement(update);
         assert_eq!(answer.status(), status, "{answer:?}");
-        assert_eq!(self.snapshot(), before, "a refused update changed a binding");
+        assert_eq!(self.describe_bindings(), before, "a refused update changed a binding");
         answer
     }
 
     /// Sends a packet that the home agent must drop without an answer and without a change of its bindings.
     #[track_caller]
-    pub fn ignore(&mut self, packet: &[u8]) -> MobilityDrop {
-        let before = self.snapshot();
-        let answers = self.receive(packet);
+    pub fn expect_drop(&mut self, packet: &[u8]) -> MobilityDrop {
+        let before = self.describe_bindings();
+        let answers = self.receive_packet(packet);
         assert!(answers.is_empty(), "{answers:?}");
-        assert_eq!(self.snapshot(), before, "an ignored update changed a binding");
-        self.dropped.expect("a reason for the drop")
+        assert_eq!(self.describe_bindings(), before, "an ignored update changed a binding");
+        self.last_drop_reason.expect("a reason for the drop")
     }
 
     /// Returns all bindings as text, for comparison.
-    pub fn snapshot(&self) -> String {
-        format!("{:?}", self.machine.bindings())
+    pub fn describe_bindings(&self) -> String {
+        format!("{:?}", self.home_agent.bindings())
     }
 
-    pub fn binding(&self) -> Option<Binding> {
+    pub fn home_binding(&self) -> Option<Binding> {
         self.binding_of(HOME)
     }
 
     pub fn binding_of(&self, home_address: &str) -> Option<Binding> {
-        self.machine.bindings().valid(addr(home_address))
+        self.home_agent.bindings().best_valid_binding(addr(home_address))
     }
 
-    pub fn care_of(&self) -> Option<Ipv6Addr> {
-        self.binding().and_then(|binding| binding.care_of_address.ipv6())
+    pub fn registered_care_of_address(&self) -> Option<Ipv6Addr> {
+        self.home_binding().and_then(|binding| binding.care_of_address.ipv6())
     }
 
     /// Lets the clock run, and returns the answers that timers cause.
-    pub fn wait(&mut self, seconds: f64) -> Vec<Seen> {
+    pub fn advance_time(&mut self, seconds: f64) -> Vec<ReceivedPacket> {
         let end = self.now + Duration::from_secs_f64(seconds);
         let mut answers = Vec::new();
-        while let Some(at) = self.machine.poll_timeout().filter(|at| *at <= end) {
+        while let Some(at) = self.home_agent.poll_timeout().filter(|at| *at <= end) {
             self.now = self.now.max(at);
-            self.machine.handle_timeout(self.now);
-            answers.extend(self.drain());
+            self.home_agent.handle_timeout(self.now);
+            answers.extend(self.take_answers());
         }
         self.now = end;
         answers
     }
 
-    pub fn drain(&mut self) -> Vec<Seen> {
+    pub fn take_answers(&mut self) -> Vec<ReceivedPacket> {
         let mut packets = Vec::new();
         let mut count = 0;
-        while let Some(output) = self.machine.poll_output() {
+        while let Some(output) = self.home_agent.poll_output() {
             count += 1;
             assert!(count <= MAX_OUTPUTS, "too many outputs for one input");
             match output {
-                Output::Packet(packet) => packets.push(Seen::read(&packet)),
+                Output::Packet(packet) => packets.push(ReceivedPacket::parse_packet(&packet)),
                 Output::Encapsulated { local, remote, packet } => {
-                    self.encapsulated.push((local, remote, Seen::read(&packet)));
+                    self.encapsulated_packets.push((local, remote, ReceivedPacket::parse_packet(&packet)));
                 }
-                Output::Tunnelled { local, remote, packet } => self.tunnelled.push((local, remote, packet)),
-                Output::Link(message) => self.link.push(message),
+                Output::Tunnelled { local, remote, packet } => {
+                    self.tunnelled_packets.push((local, remote, packet))
+                }
+                Output::Link(message) => self.link_messages.push(message),
                 Output::Event(event) => self.events.push(event),
                 Output::Forwarding(_) => self.forwarding_changes += 1,
-                Output::Persist(_) => self.persisted += 1,
+                Output::Persist(_) => self.persisted_count += 1,
                 Output::ProbePortal { .. } => panic!("a home agent has no uplinks"),
             }
         }
@@ -256,18 +264,18 @@ impl Agent {
     }
 
     /// Sends a Neighbor Solicitation on the home link, and returns the answers.
-    pub fn solicit(&mut self, target: &str, source: &str) -> Vec<nd::NeighborAdvertisement> {
-        self.link.clear();
+    pub fn send_solicitation(&mut self, target: &str, source: &str) -> Vec<nd::NeighborAdvertisement> {
+        self.link_messages.clear();
         let solicitation = nd::NeighborSolicitation {
             target: addr(target),
             source_link_address: (source != "::").then_some([2, 0, 0, 0, 0, 9]),
         };
-        self.hear(source, &nd::solicited_node(addr(target)).to_string(), solicitation.emit());
-        self.advertisements()
+        self.receive_link_message(source, &nd::solicited_node(addr(target)).to_string(), solicitation.emit());
+        self.take_advertisements()
     }
 
     /// Sends a Neighbor Advertisement of another node on the home link.
-    pub fn claim(&mut self, target: &str) -> Vec<Seen> {
+    pub fn send_foreign_advertisement(&mut self, target: &str) -> Vec<ReceivedPacket> {
         let advertisement = nd::NeighborAdvertisement {
             target: addr(target),
             router: false,
@@ -275,10 +283,15 @@ impl Agent {
             override_: true,
             target_link_address: Some([2, 0, 0, 0, 0, 9]),
         };
-        self.hear(target, "ff02::1", advertisement.emit())
+        self.receive_link_message(target, "ff02::1", advertisement.emit())
     }
 
-    pub fn hear(&mut self, source: &str, destination: &str, mut message: Vec<u8>) -> Vec<Seen> {
+    pub fn receive_link_message(
+        &mut self,
+        source: &str,
+        destination: &str,
+        mut message: Vec<u8>,
+    ) -> Vec<ReceivedPacket> {
         icmpv6::set_checksum(&mut message, addr(source), addr(destination));
         let message = LinkMessage {
             interface: "h0".into(),
@@ -288,30 +301,30 @@ impl Agent {
             peer: Some([2, 0, 0, 0, 0, 9]),
             message,
         };
-        self.dropped = self.machine.handle_link_message(self.now, &message).err();
-        self.drain()
+        self.last_drop_reason = self.home_agent.handle_link_message(self.now, &message).err();
+        self.take_answers()
     }
 
     /// Takes and checks the Neighbor Advertisements that the home agent sent on the home link.
-    pub fn advertisements(&mut self) -> Vec<nd::NeighborAdvertisement> {
-        let advertisements = self.said(icmpv6::types::NEIGHBOR_ADVERTISEMENT);
+    pub fn take_advertisements(&mut self) -> Vec<nd::NeighborAdvertisement> {
+        let advertisements = self.take_link_messages_of_type(icmpv6::types::NEIGHBOR_ADVERTISEMENT);
         advertisements.iter().map(|m| nd::NeighborAdvertisement::parse(m).expect("advertisement")).collect()
     }
 
     /// Takes the targets of the Neighbor Solicitations that the home agent sent on the home link.
-    pub fn probes(&mut self) -> Vec<Ipv6Addr> {
-        let solicitations = self.said(icmpv6::types::NEIGHBOR_SOLICITATION);
+    pub fn take_dad_targets(&mut self) -> Vec<Ipv6Addr> {
+        let solicitations = self.take_link_messages_of_type(icmpv6::types::NEIGHBOR_SOLICITATION);
         solicitations
             .iter()
             .map(|m| nd::NeighborSolicitation::parse(m).expect("solicitation").target)
             .collect()
     }
 
-    fn said(&mut self, kind: u8) -> Vec<Vec<u8>> {
-        let (these, others) = std::mem::take(&mut self.link)
+    fn take_link_messages_of_type(&mut self, kind: u8) -> Vec<Vec<u8>> {
+        let (these, others) = std::mem::take(&mut self.link_messages)
             .into_iter()
             .partition::<Vec<_>, _>(|message| message.message.first() == Some(&kind));
-        self.link = others;
+        self.link_messages = others;
         these
             .into_iter()
             .map(|message| {

@@ -9,53 +9,53 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mobility::MobilityOption;
 
-use crate::agent::{Agent, authenticated, config, end};
+use crate::agent::{TestAgent, authenticated_config, config, endpoint};
 use crate::craft::*;
 
-fn tested_config() -> HomeAgentConfig {
+fn config_with_care_of_test() -> HomeAgentConfig {
     let mut config = config();
     config.nodes[0].care_of_test = true;
     config
 }
 
-fn from(care_of_address: &str, sequence: u16) -> Update {
-    Update { source: addr(care_of_address), ..Update::explicit(sequence) }
+fn from(care_of_address: &str, sequence: u16) -> TestUpdate {
+    TestUpdate { source: addr(care_of_address), ..TestUpdate::explicit_update(sequence) }
 }
 
 /// Takes the Echo Requests that the home agent sent, each with its destination.
-fn probes(agent: &mut Agent) -> Vec<(String, Vec<u8>)> {
-    let probes = std::mem::take(&mut agent.tunnelled);
+fn take_echo_requests(agent: &mut TestAgent) -> Vec<(String, Vec<u8>)> {
+    let probes = std::mem::take(&mut agent.tunnelled_packets);
     probes.into_iter().map(|(_, remote, packet)| (remote.to_string(), packet)).collect()
 }
 
-fn is_tested(agent: &Agent) -> bool {
-    agent.binding().expect("a binding").care_of_tested
+fn is_tested(agent: &TestAgent) -> bool {
+    agent.home_binding().expect("a binding").care_of_tested
 }
 
 /// Answers the last Echo Request as the node.
-fn answer(agent: &mut Agent) -> bool {
-    let (_, probe) = probes(agent).pop().expect("a probe");
-    let is_answer = agent.machine.handle_care_of_answer(&icmpv6::echo_reply(&probe).expect("a reply"));
-    assert!(agent.drain().is_empty());
+fn answer_last_echo_request(agent: &mut TestAgent) -> bool {
+    let (_, probe) = take_echo_requests(agent).pop().expect("a probe");
+    let is_answer = agent.home_agent.handle_care_of_answer(&icmpv6::echo_reply(&probe).expect("a reply"));
+    assert!(agent.take_answers().is_empty());
     is_answer
 }
 
-fn restart(agent: &Agent, stored: Vec<StoredBinding>, config: HomeAgentConfig) -> Agent {
-    let mut next = Agent::new(config);
+fn restarted_agent(agent: &TestAgent, stored: Vec<StoredBinding>, config: HomeAgentConfig) -> TestAgent {
+    let mut next = TestAgent::new(config);
     next.now = agent.now + Duration::from_secs(2);
-    let wall = next.wall();
-    next.machine.restore(next.now, wall, stored);
-    assert!(next.drain().is_empty());
+    let wall = next.wall_time();
+    next.home_agent.restore(next.now, wall, stored);
+    assert!(next.take_answers().is_empty());
     next
 }
 
 #[test]
 fn new_care_of_address_is_tested_by_echo_with_random_data_that_is_no_longer_than_the_update() {
-    let mut agent = Agent::new(tested_config());
+    let mut agent = TestAgent::new(config_with_care_of_test());
     let update = from(CARE_OF, 1);
-    agent.accept(&update);
+    agent.expect_acceptance(&update);
     assert!(!is_tested(&agent));
-    let sent = probes(&mut agent);
+    let sent = take_echo_requests(&mut agent);
     let [(to, probe)] = &sent[..] else { panic!("{sent:?}") };
     assert_eq!(to, CARE_OF);
     let header = Header::parse(probe).expect("an inner packet");
@@ -63,7 +63,7 @@ fn new_care_of_address_is_tested_by_echo_with_random_data_that_is_no_longer_than
     assert_eq!((header.next_header, probe[HEADER_LEN]), (protocol::ICMPV6, 128));
     assert_eq!(probe.len(), 56);
     // The shortest update that can be signed: it has no prefix and no option but the authenticator.
-    let shortest = Update::implicit(1).signed().packet().len();
+    let shortest = TestUpdate::implicit_update(1).with_signature().to_packet().len();
     assert!(HEADER_LEN + probe.len() <= shortest, "{} > {shortest}", HEADER_LEN + probe.len());
     let reply = icmpv6::echo_reply(probe).expect("a reply");
     // A third party that does not see the request does not know the token.
@@ -73,190 +73,197 @@ fn new_care_of_address_is_tested_by_echo_with_random_data_that_is_no_longer_than
         let mut message = guess.split_off(HEADER_LEN);
         icmpv6::set_checksum(&mut message, addr(HOME), addr(AGENT));
         guess.extend(message);
-        assert!(!agent.machine.handle_care_of_answer(&guess));
+        assert!(!agent.home_agent.handle_care_of_answer(&guess));
     }
-    let (forwarding, persisted) = (agent.forwarding_changes, agent.persisted);
-    assert!(agent.machine.handle_care_of_answer(&reply));
-    agent.drain();
+    let (forwarding, persisted) = (agent.forwarding_changes, agent.persisted_count);
+    assert!(agent.home_agent.handle_care_of_answer(&reply));
+    agent.take_answers();
     assert!(is_tested(&agent));
-    assert_eq!((agent.forwarding_changes, agent.persisted), (forwarding + 1, persisted + 1));
-    assert_eq!(agent.machine.care_of_test_counters().passed, 1);
+    assert_eq!((agent.forwarding_changes, agent.persisted_count), (forwarding + 1, persisted + 1));
+    assert_eq!(agent.home_agent.care_of_test_counters().passed_tests, 1);
     // The home agent sends no further Echo Request, and a renewal needs no test.
-    agent.wait(30.0);
-    agent.accept(&from(CARE_OF, 2));
-    assert!(is_tested(&agent) && probes(&mut agent).is_empty());
-    assert!(!agent.machine.handle_care_of_answer(&reply), "an answer counts once");
+    agent.advance_time(30.0);
+    agent.expect_acceptance(&from(CARE_OF, 2));
+    assert!(is_tested(&agent) && take_echo_requests(&mut agent).is_empty());
+    assert!(!agent.home_agent.handle_care_of_answer(&reply), "an answer counts once");
 }
 
 #[test]
 fn address_that_never_answers_gets_sixteen_small_probes_for_each_update_and_two_a_second_at_most() {
-    let mut agent = Agent::new(tested_config());
-    agent.accept(&from(CARE_OF, 1).lifetime(150));
+    let mut agent = TestAgent::new(config_with_care_of_test());
+    agent.expect_acceptance(&from(CARE_OF, 1).lifetime(150));
     assert_eq!(agent.warnings().len(), 0);
-    agent.wait(9.0);
+    agent.advance_time(9.0);
     let warnings = agent.warnings();
     assert!(matches!(warnings[..], [one] if one.contains("does not answer")), "{warnings:?}");
-    agent.wait(500.0);
-    let sent = probes(&mut agent);
+    agent.advance_time(500.0);
+    let sent = take_echo_requests(&mut agent);
     assert_eq!(sent.len(), 16);
     assert!(sent.iter().all(|(to, probe)| to == CARE_OF && probe.len() == 56));
     assert!(!is_tested(&agent));
     // Even a node that moves all the time causes no more Echo Requests than its limit.
     for second in 0..100_u16 {
         for number in 0..4 {
-            agent.send(&from(CARE_OF, 2 + 4 * second + number));
+            agent.send_update(&from(CARE_OF, 2 + 4 * second + number));
         }
-        agent.wait(1.0);
+        agent.advance_time(1.0);
     }
-    let sent = probes(&mut agent).len();
+    let sent = take_echo_requests(&mut agent).len();
     assert!((200..=48 + 2 * 101).contains(&sent), "{sent} probes in 100 s");
     // The test ends with its binding.
-    agent.accept(&from(CARE_OF, 500).lifetime(0));
-    agent.wait(3600.0);
-    assert!(probes(&mut agent).len() <= 1 && agent.machine.poll_timeout().is_none());
+    agent.expect_acceptance(&from(CARE_OF, 500).lifetime(0));
+    agent.advance_time(3600.0);
+    assert!(take_echo_requests(&mut agent).len() <= 1 && agent.home_agent.poll_timeout().is_none());
 }
 
 #[test]
 fn late_answer_counts_and_a_lost_probe_is_sent_again() {
-    let mut agent = Agent::new(tested_config());
-    agent.accept(&from(CARE_OF, 1));
-    let (_, first) = probes(&mut agent).remove(0);
-    agent.wait(1.0);
-    assert_eq!(probes(&mut agent).len(), 2, "after 250 and 750 ms");
-    assert!(agent.machine.handle_care_of_answer(&icmpv6::echo_reply(&first).expect("a reply")));
-    agent.drain();
+    let mut agent = TestAgent::new(config_with_care_of_test());
+    agent.expect_acceptance(&from(CARE_OF, 1));
+    let (_, first) = take_echo_requests(&mut agent).remove(0);
+    agent.advance_time(1.0);
+    assert_eq!(take_echo_requests(&mut agent).len(), 2, "after 250 and 750 ms");
+    assert!(agent.home_agent.handle_care_of_answer(&icmpv6::echo_reply(&first).expect("a reply")));
+    agent.take_answers();
     assert!(is_tested(&agent));
-    agent.wait(60.0);
-    assert!(probes(&mut agent).is_empty());
+    agent.advance_time(60.0);
+    assert!(take_echo_requests(&mut agent).is_empty());
 }
 
 #[test]
 fn address_that_was_left_lately_needs_no_test_and_one_that_never_passed_does() {
-    let mut agent = Agent::new(tested_config());
-    agent.accept(&from(CARE_OF, 1));
-    assert!(answer(&mut agent));
-    agent.accept(&from(OTHER_CARE_OF, 2));
+    let mut agent = TestAgent::new(config_with_care_of_test());
+    agent.expect_acceptance(&from(CARE_OF, 1));
+    assert!(answer_last_echo_request(&mut agent));
+    agent.expect_acceptance(&from(OTHER_CARE_OF, 2));
     assert!(!is_tested(&agent));
-    probes(&mut agent);
-    agent.accept(&from(CARE_OF, 3));
-    assert!(is_tested(&agent) && probes(&mut agent).is_empty());
-    agent.accept(&from(OTHER_CARE_OF, 4));
+    take_echo_requests(&mut agent);
+    agent.expect_acceptance(&from(CARE_OF, 3));
+    assert!(is_tested(&agent) && take_echo_requests(&mut agent).is_empty());
+    agent.expect_acceptance(&from(OTHER_CARE_OF, 4));
     assert!(!is_tested(&agent));
-    assert!(answer(&mut agent));
+    assert!(answer_last_echo_request(&mut agent));
     // After sixteen further addresses of the node the home agent has forgotten this tested address.
     for number in 0..17 {
-        agent.wait(1.0);
-        agent.accept(&from(&format!("2001:db8:f3::{number:x}"), 5 + number));
-        assert!(answer(&mut agent), "{number}");
+        agent.advance_time(1.0);
+        agent.expect_acceptance(&from(&format!("2001:db8:f3::{number:x}"), 5 + number));
+        assert!(answer_last_echo_request(&mut agent), "{number}");
     }
-    agent.accept(&from("2001:db8:f3::1", 30));
+    agent.expect_acceptance(&from("2001:db8:f3::1", 30));
     assert!(is_tested(&agent));
-    agent.accept(&from(CARE_OF, 31));
+    agent.expect_acceptance(&from(CARE_OF, 31));
     assert!(!is_tested(&agent), "forgotten");
-    assert!(answer(&mut agent));
-    agent.accept(&from("2001:db8:f3::1", 32));
+    assert!(answer_last_echo_request(&mut agent));
+    agent.expect_acceptance(&from("2001:db8:f3::1", 32));
     // A test of an hour ago no longer counts.
     for sequence in 33..45 {
-        agent.wait(310.0);
-        agent.accept(&from("2001:db8:f3::1", sequence).lifetime(150));
+        agent.advance_time(310.0);
+        agent.expect_acceptance(&from("2001:db8:f3::1", sequence).lifetime(150));
     }
-    agent.accept(&from(CARE_OF, 45));
+    agent.expect_acceptance(&from(CARE_OF, 45));
     assert!(!is_tested(&agent));
 }
 
 #[test]
 fn former_path_serves_only_if_it_was_tested() {
-    let mut agent = Agent::new(tested_config());
-    let former = |agent: &Agent| -> Vec<(String, bool)> {
-        let former = agent.machine.bindings().former(addr(HOME)).iter();
+    let mut agent = TestAgent::new(config_with_care_of_test());
+    let former = |agent: &TestAgent| -> Vec<(String, bool)> {
+        let former = agent.home_agent.bindings().former_paths(addr(HOME)).iter();
         former.map(|path| (path.care_of_address.to_string(), path.care_of_tested)).collect()
     };
-    agent.accept(&from(CARE_OF, 1));
-    assert!(answer(&mut agent));
-    agent.accept(&from(OTHER_CARE_OF, 2));
-    agent.accept(&from("2001:db8:f3::1", 3));
+    agent.expect_acceptance(&from(CARE_OF, 1));
+    assert!(answer_last_echo_request(&mut agent));
+    agent.expect_acceptance(&from(OTHER_CARE_OF, 2));
+    agent.expect_acceptance(&from("2001:db8:f3::1", 3));
     assert_eq!(former(&agent), [(CARE_OF.into(), true), (OTHER_CARE_OF.into(), false)]);
 }
 
 #[test]
 fn restart_keeps_what_is_tested_and_goes_on_with_what_is_not() {
-    let mut agent = Agent::new(tested_config());
-    agent.accept(&from(CARE_OF, 1));
-    let stored = |agent: &Agent| agent.machine.stored(agent.now, agent.wall());
+    let mut agent = TestAgent::new(config_with_care_of_test());
+    agent.expect_acceptance(&from(CARE_OF, 1));
+    let stored = |agent: &TestAgent| agent.home_agent.stored(agent.now, agent.wall_time());
     let untested = stored(&agent);
-    let mut next = restart(&agent, untested.clone(), tested_config());
+    let mut next = restarted_agent(&agent, untested.clone(), config_with_care_of_test());
     assert!(!is_tested(&next));
-    next.wait(0.0);
-    assert!(answer(&mut next) && is_tested(&next));
+    next.advance_time(0.0);
+    assert!(answer_last_echo_request(&mut next) && is_tested(&next));
     // Tested bindings are stored in the format of earlier versions.
     let tested = stored(&next);
     let text = serde_json::to_string(&tested).expect("a state");
     assert!(!text.contains("untested"), "{text}");
     assert!(serde_json::to_string(&untested).expect("a state").contains("\"untested\":true"));
-    let mut next = restart(&next, serde_json::from_str(&text).expect("a state"), tested_config());
-    next.wait(1.0);
-    assert!(is_tested(&next) && probes(&mut next).is_empty());
+    let mut next =
+        restarted_agent(&next, serde_json::from_str(&text).expect("a state"), config_with_care_of_test());
+    next.advance_time(1.0);
+    assert!(is_tested(&next) && take_echo_requests(&mut next).is_empty());
     // With the test switched off in the config, the home agent tests nothing.
-    let mut next = restart(&agent, untested, config());
-    next.wait(1.0);
-    assert!(is_tested(&next) && probes(&mut next).is_empty());
+    let mut next = restarted_agent(&agent, untested, config());
+    next.advance_time(1.0);
+    assert!(is_tested(&next) && take_echo_requests(&mut next).is_empty());
 }
 
 #[test]
 fn care_of_test_off_believes_every_authentic_address() {
-    let mut agent = Agent::new(config());
-    agent.accept(&from(CARE_OF, 1));
-    agent.accept(&from(OTHER_CARE_OF, 2));
-    assert!(is_tested(&agent) && probes(&mut agent).is_empty());
-    assert!(agent.machine.bindings().former(addr(HOME)).iter().all(|path| path.care_of_tested));
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&from(CARE_OF, 1));
+    agent.expect_acceptance(&from(OTHER_CARE_OF, 2));
+    assert!(is_tested(&agent) && take_echo_requests(&mut agent).is_empty());
+    assert!(agent.home_agent.bindings().former_paths(addr(HOME)).iter().all(|path| path.care_of_tested));
 }
 
 #[test]
 fn each_binding_identifier_and_each_port_behind_a_nat_has_a_test_of_its_own() {
-    let mut agent = Agent::new(tested_config());
-    agent.accept(&Update::explicit(1).overwriting().bid(1, CARE_OF).bid(2, OTHER_CARE_OF));
-    let sent = probes(&mut agent);
+    let mut agent = TestAgent::new(config_with_care_of_test());
+    agent.expect_acceptance(
+        &TestUpdate::explicit_update(1).with_overwrite_flag().with_bid(1, CARE_OF).with_bid(2, OTHER_CARE_OF),
+    );
+    let sent = take_echo_requests(&mut agent);
     let to: Vec<&str> = sent.iter().map(|(to, _)| to.as_str()).collect();
     assert_eq!(to, [CARE_OF, OTHER_CARE_OF]);
     assert_ne!(sent[0].1[HEADER_LEN + 8..], sent[1].1[HEADER_LEN + 8..], "tokens differ");
     // The answer may come back from either address; the token says which address is tested.
-    assert!(agent.machine.handle_care_of_answer(&icmpv6::echo_reply(&sent[1].1).expect("a reply")));
-    agent.drain();
+    assert!(agent.home_agent.handle_care_of_answer(&icmpv6::echo_reply(&sent[1].1).expect("a reply")));
+    agent.take_answers();
     let tested: Vec<_> =
-        agent.machine.bindings().of(addr(HOME)).map(|it| (it.bid, it.care_of_tested)).collect();
+        agent.home_agent.bindings().bindings_of(addr(HOME)).map(|it| (it.bid, it.care_of_tested)).collect();
     assert_eq!(tested, [(Some(1), false), (Some(2), true)]);
 
-    let mut config = tested_config();
+    let mut config = config_with_care_of_test();
     config.ipv4_address = Some("198.51.100.1".parse().expect("an address"));
-    let mut agent = Agent::new(config);
+    let mut agent = TestAgent::new(config);
     let care_of_address = MobilityOption::Ipv4CareOfAddress("10.0.0.7".parse().expect("an address"));
-    let update = |sequence| Update::explicit(sequence).inside().with(care_of_address);
+    let update =
+        |sequence| TestUpdate::explicit_update(sequence).from_ipv4_network().with_option(care_of_address);
     let local = "udp:198.51.100.1:4191";
     for (sequence, remote) in [(1, "udp:192.0.2.7:40000"), (2, "udp:192.0.2.7:40001")] {
-        agent.receive_inside(local, remote, &update(sequence).packet());
+        agent.receive_inside(local, remote, &update(sequence).to_packet());
         assert!(!is_tested(&agent), "{remote}");
-        assert_eq!(agent.tunnelled.last().map(|(from, to, _)| (*from, *to)), Some((end(local), end(remote))));
-        assert!(answer(&mut agent) && is_tested(&agent));
+        assert_eq!(
+            agent.tunnelled_packets.last().map(|(from, to, _)| (*from, *to)),
+            Some((endpoint(local), endpoint(remote)))
+        );
+        assert!(answer_last_echo_request(&mut agent) && is_tested(&agent));
     }
 }
 
 #[test]
 fn tokens_do_not_repeat_after_a_reload() {
-    let mut agent = Agent::new(tested_config());
-    agent.machine = carnet_mobility::HomeAgent::new(tested_config()).with_tokens(Rng::new(9));
+    let mut agent = TestAgent::new(config_with_care_of_test());
+    agent.home_agent = carnet_mobility::HomeAgent::new(config_with_care_of_test()).with_tokens(Rng::new(9));
     let mut tokens = std::collections::BTreeSet::new();
     for sequence in 1..5 {
-        agent.accept(&from(&format!("2001:db8:f4::{sequence}"), sequence));
-        for (_, probe) in probes(&mut agent) {
+        agent.expect_acceptance(&from(&format!("2001:db8:f4::{sequence}"), sequence));
+        for (_, probe) in take_echo_requests(&mut agent) {
             assert!(tokens.insert(probe[HEADER_LEN + 8..].to_vec()));
         }
-        let mut next = carnet_mobility::HomeAgent::new(tested_config()).with_tokens(Rng::new(9));
-        next.restore(agent.now, agent.wall(), agent.machine.stored(agent.now, agent.wall()));
-        let old = std::mem::replace(&mut agent.machine, next);
-        agent.machine.adopt(agent.now, old);
-        agent.drain();
-        agent.wait(0.0);
-        for (_, probe) in probes(&mut agent) {
+        let mut next = carnet_mobility::HomeAgent::new(config_with_care_of_test()).with_tokens(Rng::new(9));
+        next.restore(agent.now, agent.wall_time(), agent.home_agent.stored(agent.now, agent.wall_time()));
+        let old = std::mem::replace(&mut agent.home_agent, next);
+        agent.home_agent.adopt_state(agent.now, old);
+        agent.take_answers();
+        agent.advance_time(0.0);
+        for (_, probe) in take_echo_requests(&mut agent) {
             assert!(tokens.insert(probe[HEADER_LEN + 8..].to_vec()));
         }
     }
@@ -265,28 +272,28 @@ fn tokens_do_not_repeat_after_a_reload() {
 
 #[test]
 fn signed_update_with_address_of_third_party_is_acknowledged_and_not_believed() {
-    let mut config = authenticated();
+    let mut config = authenticated_config();
     config.nodes[0].care_of_test = true;
-    let mut agent = Agent::new(config);
-    agent.accept(&from(CARE_OF, 1).signed());
-    assert!(answer(&mut agent));
-    agent.accept(&from("2001:db8:bad::1", 2).signed());
+    let mut agent = TestAgent::new(config);
+    agent.expect_acceptance(&from(CARE_OF, 1).with_signature());
+    assert!(answer_last_echo_request(&mut agent));
+    agent.expect_acceptance(&from("2001:db8:bad::1", 2).with_signature());
     assert!(!is_tested(&agent));
 }
 
 #[test]
 fn one_update_with_sixteen_bindings_causes_sixteen_probes_for_each_within_the_limit_of_its_node() {
-    let mut agent = Agent::new(tested_config());
-    let mut update = Update::explicit(1).overwriting().lifetime(150);
+    let mut agent = TestAgent::new(config_with_care_of_test());
+    let mut update = TestUpdate::explicit_update(1).with_overwrite_flag().lifetime(150);
     for bid in 1..=16 {
-        update = update.bid(bid, &format!("2001:db8:bad::{bid:x}"));
+        update = update.with_bid(bid, &format!("2001:db8:bad::{bid:x}"));
     }
-    agent.accept(&update);
-    assert_eq!(probes(&mut agent).len(), 16);
+    agent.expect_acceptance(&update);
+    assert_eq!(take_echo_requests(&mut agent).len(), 16);
     let mut to = std::collections::BTreeMap::new();
     for second in 1..=500 {
-        agent.wait(1.0);
-        for (place, _) in probes(&mut agent) {
+        agent.advance_time(1.0);
+        for (place, _) in take_echo_requests(&mut agent) {
             *to.entry(place).or_insert(1) += 1;
         }
         let sent: u32 = to.values().sum();
@@ -297,21 +304,21 @@ fn one_update_with_sixteen_bindings_causes_sixteen_probes_for_each_within_the_li
 
 #[test]
 fn answers_of_addresses_that_were_left_untested_count_for_no_other() {
-    let mut agent = Agent::new(tested_config());
-    let reply = |agent: &mut Agent| {
-        let (_, probe) = probes(agent).pop().expect("a probe");
+    let mut agent = TestAgent::new(config_with_care_of_test());
+    let reply = |agent: &mut TestAgent| {
+        let (_, probe) = take_echo_requests(agent).pop().expect("a probe");
         icmpv6::echo_reply(&probe).expect("a reply")
     };
-    agent.accept(&from(CARE_OF, 1));
+    agent.expect_acceptance(&from(CARE_OF, 1));
     let first = reply(&mut agent);
-    agent.accept(&from(OTHER_CARE_OF, 2));
+    agent.expect_acceptance(&from(OTHER_CARE_OF, 2));
     let second = reply(&mut agent);
-    agent.accept(&from(CARE_OF, 3));
+    agent.expect_acceptance(&from(CARE_OF, 3));
     let third = reply(&mut agent);
     for late in [&first, &second] {
-        assert!(!agent.machine.handle_care_of_answer(late));
-        assert!(agent.drain().is_empty() && !is_tested(&agent));
+        assert!(!agent.home_agent.handle_care_of_answer(late));
+        assert!(agent.take_answers().is_empty() && !is_tested(&agent));
     }
-    assert!(agent.machine.handle_care_of_answer(&third));
-    assert!(agent.drain().is_empty() && is_tested(&agent));
+    assert!(agent.home_agent.handle_care_of_answer(&third));
+    assert!(agent.take_answers().is_empty() && is_tested(&agent));
 }

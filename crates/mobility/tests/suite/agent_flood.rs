@@ -5,57 +5,60 @@
 use carnet_base::Rng;
 use carnet_mobility::{Authentication, SecurityAssociation};
 
-use crate::agent::{Agent, config, node};
+use crate::agent::{TestAgent, config, node};
 use crate::craft::*;
 
 const NODES: u16 = 20;
 const ROUNDS: u16 = 400;
 const FORGERIES: u64 = 50;
-const SECONDS: f64 = 0.05;
+const SECONDS_PER_ROUND: f64 = 0.05;
 
-fn home(number: u64) -> String {
+fn home_address_of(number: u64) -> String {
     format!("2001:db8:1::a:{number:x}")
 }
 
-fn agent() -> Agent {
+fn agent_of_many_nodes() -> TestAgent {
     let mut config = config();
-    config.nodes = (0..NODES).map(|number| node(&home(number.into()), &[])).collect();
+    config.nodes = (0..NODES).map(|number| node(&home_address_of(number.into()), &[])).collect();
     for node in &mut config.nodes {
-        node.authentication = Authentication::SharedKey(association());
+        node.authentication = Authentication::SharedKey(test_association());
     }
-    Agent::new(config)
+    TestAgent::new(config)
 }
 
 #[test]
 fn a_flood_of_forged_updates_keeps_no_node_from_registering() {
     let mut rng = Rng::new(12);
-    let mut agent = agent();
-    let wrong = SecurityAssociation { key: [9; 16].into(), ..association() };
+    let mut agent = agent_of_many_nodes();
+    let wrong = SecurityAssociation { key: [9; 16].into(), ..test_association() };
     let mut answers = 0;
     for round in 0..ROUNDS {
         for _ in 0..FORGERIES {
             // Home addresses of configured nodes, of unknown nodes, and of another network.
             let whose = match rng.below(4) {
-                0 => home(u64::from(NODES) + rng.below(1000)),
+                0 => home_address_of(u64::from(NODES) + rng.below(1000)),
                 1 => format!("2001:db8:77::{:x}", 1 + rng.below(1000)),
-                _ => home(rng.below(NODES.into())),
+                _ => home_address_of(rng.below(NODES.into())),
             };
             let source = format!("2001:db8:{:x}::{:x}", 0x1000 + rng.below(0x8000), 1 + rng.below(1000));
-            let forged = Update::node(rng.u16()).of(&whose).from(&source).lifetime(rng.below(100) as u16);
-            let forged = if rng.chance(0.8) { forged.signed_by(wrong.clone()) } else { forged };
-            answers += agent.receive(&forged.packet()).len();
+            let forged = TestUpdate::node_update(rng.u16())
+                .for_home_address(&whose)
+                .from(&source)
+                .lifetime(rng.below(100) as u16);
+            let forged = if rng.chance(0.8) { forged.with_signature_by(wrong.clone()) } else { forged };
+            answers += agent.receive_packet(&forged.to_packet()).len();
         }
         // During the flood a configured node registers with its key and its next number.
-        let (whose, sequence) = (home(u64::from(round % NODES)), 1 + round / NODES);
-        agent.accept(&Update::node(sequence).of(&whose).signed());
-        agent.wait(SECONDS);
+        let (whose, sequence) = (home_address_of(u64::from(round % NODES)), 1 + round / NODES);
+        agent.expect_acceptance(&TestUpdate::node_update(sequence).for_home_address(&whose).with_signature());
+        agent.advance_time(SECONDS_PER_ROUND);
         agent.events.clear();
     }
-    assert_eq!(agent.machine.bindings().iter().count(), usize::from(NODES));
-    assert_eq!(agent.machine.stored(agent.now, agent.wall()).len(), usize::from(NODES));
+    assert_eq!(agent.home_agent.bindings().iter().count(), usize::from(NODES));
+    assert_eq!(agent.home_agent.stored(agent.now, agent.wall_time()).len(), usize::from(NODES));
     // Maximum number of answers: one status 146 in 10 s per node; for status 132 a burst of 20, then 20 per
     // second in total.
-    let seconds = f64::from(ROUNDS) * SECONDS;
+    let seconds = f64::from(ROUNDS) * SECONDS_PER_ROUND;
     let most = f64::from(NODES) * (1.0 + seconds / 10.0) + 20.0 + 20.0 * seconds;
     let sent = u64::from(ROUNDS) * FORGERIES;
     assert!(

@@ -2,149 +2,149 @@
 
 use carnet_wire::mobility::BindingUpdateFlags;
 
-use crate::agent::{AGENT_MAC, Agent, config, node};
+use crate::agent::{AGENT_MAC, TestAgent, config, node};
 use crate::craft::*;
 
 /// The link-local address that the L flag derives from [`HOME`].
 const HOME_LINK_LOCAL: &str = "fe80::1234";
-const WITH_LINK_LOCAL: BindingUpdateFlags = BindingUpdateFlags { link_local: true, ..ROUTER };
+const WITH_LINK_LOCAL: BindingUpdateFlags = BindingUpdateFlags { link_local: true, ..ROUTER_FLAGS };
 
 /// Conformance item 39, TAHI BU_DAD; RFC 6275 10.3.1: the home address is tested before the first
 /// acknowledgement.
 #[test]
 fn duplicate_address_detection_comes_before_the_first_acknowledgement() {
-    let mut agent = Agent::on_home_link(config());
-    assert!(agent.send(&Update::explicit(1)).is_empty());
-    assert_eq!(agent.probes(), [addr(HOME)]);
-    assert!(agent.binding().is_none(), "nothing is forwarded yet");
-    assert!(agent.wait(0.9).is_empty());
-    let answers = agent.wait(0.2);
+    let mut agent = TestAgent::on_home_link(config());
+    assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty());
+    assert_eq!(agent.take_dad_targets(), [addr(HOME)]);
+    assert!(agent.home_binding().is_none(), "nothing is forwarded yet");
+    assert!(agent.advance_time(0.9).is_empty());
+    let answers = agent.advance_time(0.2);
     assert_eq!(answers.len(), 1);
     assert_eq!((answers[0].status(), answers[0].sequence(), answers[0].lifetime()), (0, 1, 15));
-    assert!(agent.binding().is_some());
+    assert!(agent.home_binding().is_some());
 }
 
 /// RFC 6275 10.3.1: the home agent tests the address also on a new link, on which its own address is still
 /// tentative.
 #[test]
 fn home_address_test_works_without_own_link_address() {
-    let mut agent = Agent::on_fresh_home_link(config());
-    assert!(agent.send(&Update::explicit(1)).is_empty());
-    assert_eq!(agent.probes(), [addr(HOME)]);
-    assert!(agent.binding().is_none());
-    agent.wait(1.0);
-    assert!(agent.binding().is_some());
+    let mut agent = TestAgent::on_fresh_home_link(config());
+    assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty());
+    assert_eq!(agent.take_dad_targets(), [addr(HOME)]);
+    assert!(agent.home_binding().is_none());
+    agent.advance_time(1.0);
+    assert!(agent.home_binding().is_some());
 }
 
 /// RFC 6275 10.4.1: while its link-local address is tentative, the home agent answers solicitations and
 /// advertises from its own global address.
 #[test]
 fn addresses_are_defended_before_the_links_own_address_can_be_used() {
-    let mut agent = Agent::on_fresh_home_link(config());
-    agent.send(&Update::explicit(1));
-    agent.wait(1.5);
-    let told = agent.advertisements();
+    let mut agent = TestAgent::on_fresh_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1));
+    agent.advance_time(1.5);
+    let told = agent.take_advertisements();
     assert_eq!(told.iter().filter(|a| a.target == addr(HOME) && a.override_ && !a.solicited).count(), 1);
     // Returns the source of the answer to a solicitation.
-    let source = |agent: &mut Agent, target: &str| {
-        agent.link.clear();
+    let source = |agent: &mut TestAgent, target: &str| {
+        agent.link_messages.clear();
         let solicitation = carnet_wire::nd::NeighborSolicitation {
             target: addr(target),
             source_link_address: Some([2, 0, 0, 0, 0, 9]),
         };
-        agent.hear("fe80::9", "ff02::1:ff00:1", solicitation.emit());
-        assert_eq!(agent.link.len(), 1, "for {target}");
-        let source = agent.link[0].source;
-        let said = agent.advertisements();
+        agent.receive_link_message("fe80::9", "ff02::1:ff00:1", solicitation.emit());
+        assert_eq!(agent.link_messages.len(), 1, "for {target}");
+        let source = agent.link_messages[0].source;
+        let said = agent.take_advertisements();
         assert!(said[0].target == addr(target) && said[0].target_link_address == Some(AGENT_MAC));
         source
     };
     for target in [HOME, AGENT] {
         assert_eq!(source(&mut agent, target), addr(AGENT));
     }
-    agent.home_link(true);
+    agent.set_home_link_running(true);
     assert_eq!(source(&mut agent, HOME), addr("fe80::1"));
 }
 
 /// Conformance item 39: a virtual home link needs no duplicate address detection.
 #[test]
 fn a_virtual_home_link_needs_no_test() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1));
-    agent.wait(10.0);
-    assert!(agent.link.is_empty());
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    agent.advance_time(10.0);
+    assert!(agent.link_messages.is_empty());
 }
 
 /// Conformance item 39; RFC 6275 10.3.1: "Unless this home agent already has a binding".
 #[test]
 fn a_refresh_or_a_move_is_not_tested_again() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1));
-    agent.wait(5.0);
-    agent.link.clear();
-    agent.accept(&Update::explicit(2));
-    agent.accept(&Update::explicit(3).from(OTHER_CARE_OF));
-    assert!(agent.probes().is_empty());
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1));
+    agent.advance_time(5.0);
+    agent.link_messages.clear();
+    agent.expect_acceptance(&TestUpdate::explicit_update(2));
+    agent.expect_acceptance(&TestUpdate::explicit_update(3).from(OTHER_CARE_OF));
+    assert!(agent.take_dad_targets().is_empty());
 }
 
 /// Conformance item 39; RFC 6275 10.3.1: a conflict is answered 134, and the address is not defended.
 #[test]
 fn a_conflict_is_answered_134() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1));
-    let answers = agent.claim(HOME);
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1));
+    let answers = agent.send_foreign_advertisement(HOME);
     assert_eq!(answers.len(), 1);
     assert_eq!((answers[0].status(), answers[0].sequence()), (134, 1));
     assert_eq!(answers[0].destination, addr(CARE_OF));
-    assert!(agent.wait(10.0).is_empty());
-    assert!(agent.binding().is_none());
-    assert!(agent.solicit(HOME, "fe80::9").is_empty());
+    assert!(agent.advance_time(10.0).is_empty());
+    assert!(agent.home_binding().is_none());
+    assert!(agent.send_solicitation(HOME, "fe80::9").is_empty());
     // The other node may leave the link; then the registration succeeds.
-    agent.send(&Update::explicit(2));
-    assert_eq!(agent.wait(1.1)[0].status(), 0);
+    agent.send_update(&TestUpdate::explicit_update(2));
+    assert_eq!(agent.advance_time(1.1)[0].status(), 0);
 }
 
 /// RFC 4862 5.4.3: another node's duplicate address detection for this address is a conflict as well.
 #[test]
 fn dad_probe_of_another_node_is_a_conflict() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1));
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1));
     let probe = carnet_wire::nd::NeighborSolicitation { target: addr(HOME), source_link_address: None };
-    let answers = agent.hear("::", "ff02::1:ff00:1234", probe.emit());
+    let answers = agent.receive_link_message("::", "ff02::1:ff00:1234", probe.emit());
     assert_eq!(answers[0].status(), 134);
     // A solicitation by a node that resolves the address is no conflict.
-    agent.send(&Update::explicit(2));
+    agent.send_update(&TestUpdate::explicit_update(2));
     let look = carnet_wire::nd::NeighborSolicitation {
         target: addr(HOME),
         source_link_address: Some([2, 0, 0, 0, 0, 9]),
     };
-    assert!(agent.hear("fe80::9", "ff02::1:ff00:1234", look.emit()).is_empty());
-    assert_eq!(agent.wait(1.1)[0].status(), 0);
+    assert!(agent.receive_link_message("fe80::9", "ff02::1:ff00:1234", look.emit()).is_empty());
+    assert_eq!(agent.advance_time(1.1)[0].status(), 0);
 }
 
 /// Conformance items 39 and 40; RFC 6275 10.3.1: with the L flag the home agent tests the link-local address
 /// too, and a conflict there refuses the registration.
 #[test]
 fn the_l_flag_tests_the_link_local_address_as_well() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1).flags(WITH_LINK_LOCAL));
-    assert_eq!(agent.probes(), [addr(HOME), addr(HOME_LINK_LOCAL)]);
-    assert_eq!(agent.claim(HOME_LINK_LOCAL)[0].status(), 134);
-    assert!(agent.binding().is_none());
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1).with_flags(WITH_LINK_LOCAL));
+    assert_eq!(agent.take_dad_targets(), [addr(HOME), addr(HOME_LINK_LOCAL)]);
+    assert_eq!(agent.send_foreign_advertisement(HOME_LINK_LOCAL)[0].status(), 134);
+    assert!(agent.home_binding().is_none());
 }
 
 /// Retransmissions during the test: the home agent sends one probe and one answer, to the last transmission
 /// (RFC 6275 11.8).
 #[test]
 fn updates_during_the_test_are_answered_once() {
-    let mut agent = Agent::on_home_link(config());
-    assert!(agent.send(&Update::explicit(1)).is_empty());
-    agent.wait(0.5);
-    assert!(agent.send(&Update::explicit(2)).is_empty());
-    assert_eq!(agent.probes().len(), 1);
+    let mut agent = TestAgent::on_home_link(config());
+    assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty());
+    agent.advance_time(0.5);
+    assert!(agent.send_update(&TestUpdate::explicit_update(2)).is_empty());
+    assert_eq!(agent.take_dad_targets().len(), 1);
     // An update with an old number is refused also during the test.
-    assert_eq!(agent.ask(&Update::explicit(2)).status(), 135);
-    let answers = agent.wait(0.6);
+    assert_eq!(agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(2)).status(), 135);
+    let answers = agent.advance_time(0.6);
     assert_eq!(answers.len(), 1);
     assert_eq!((answers[0].status(), answers[0].sequence()), (0, 2));
 }
@@ -152,27 +152,28 @@ fn updates_during_the_test_are_answered_once() {
 /// RFC 6275 10.3.2: a node that de-registers during the test of its first registration gets no binding.
 #[test]
 fn a_deregistration_during_the_test_ends_it() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1));
-    agent.wait(0.3);
-    let answer = agent.ask(&Update::implicit(2).at_home().lifetime(0));
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1));
+    agent.advance_time(0.3);
+    let answer =
+        agent.send_and_get_acknowledgement(&TestUpdate::implicit_update(2).from_home_link().lifetime(0));
     assert_eq!((answer.status(), answer.lifetime()), (0, 0));
-    assert!(agent.wait(20.0).is_empty());
-    assert!(agent.binding().is_none());
-    assert!(agent.advertisements().is_empty());
+    assert!(agent.advance_time(20.0).is_empty());
+    assert!(agent.home_binding().is_none());
+    assert!(agent.take_advertisements().is_empty());
 }
 
 /// TAHI BU_NA; RFC 6275 10.4.1, RFC 3963 6.2 (item 15): the home agent multicasts an advertisement, which
 /// directs packets of the home link to it.
 #[test]
 fn the_home_address_is_advertised() {
-    for (update, router) in [(Update::explicit(1), true), (Update::node(1), false)] {
-        let mut agent = Agent::on_home_link(config());
-        agent.send(&update);
-        agent.wait(0.9);
-        assert!(agent.advertisements().is_empty(), "not before the test is over");
-        agent.wait(10.0);
-        let said = agent.advertisements();
+    for (update, router) in [(TestUpdate::explicit_update(1), true), (TestUpdate::node_update(1), false)] {
+        let mut agent = TestAgent::on_home_link(config());
+        agent.send_update(&update);
+        agent.advance_time(0.9);
+        assert!(agent.take_advertisements().is_empty(), "not before the test is over");
+        agent.advance_time(10.0);
+        let said = agent.take_advertisements();
         // MAX_NEIGHBOR_ADVERTISEMENT (RFC 4861 10).
         assert_eq!(said.len(), 3);
         for advertisement in said {
@@ -187,13 +188,13 @@ fn the_home_address_is_advertised() {
 /// Conformance item 40, TAHI BU_NA with L; RFC 6275 10.4.1: "MUST do the same for the link-local address".
 #[test]
 fn link_local_address_with_l_flag_is_advertised_and_defended() {
-    let mut agent = Agent::on_home_link(config());
-    assert!(agent.solicit(HOME_LINK_LOCAL, "fe80::9").is_empty());
-    agent.send(&Update::explicit(1).flags(WITH_LINK_LOCAL));
-    agent.wait(1.5);
-    let targets: Vec<_> = agent.advertisements().iter().map(|a| a.target).collect();
+    let mut agent = TestAgent::on_home_link(config());
+    assert!(agent.send_solicitation(HOME_LINK_LOCAL, "fe80::9").is_empty());
+    agent.send_update(&TestUpdate::explicit_update(1).with_flags(WITH_LINK_LOCAL));
+    agent.advance_time(1.5);
+    let targets: Vec<_> = agent.take_advertisements().iter().map(|a| a.target).collect();
     assert_eq!(targets, [addr(HOME), addr(HOME_LINK_LOCAL)]);
-    let said = agent.solicit(HOME_LINK_LOCAL, "fe80::9");
+    let said = agent.send_solicitation(HOME_LINK_LOCAL, "fe80::9");
     assert_eq!(said.len(), 1);
     assert!(said[0].router);
 }
@@ -202,60 +203,60 @@ fn link_local_address_with_l_flag_is_advertised_and_defended() {
 /// Solicited flag.
 #[test]
 fn solicitations_for_a_bound_home_address_are_answered() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1));
-    agent.wait(5.0);
-    agent.link.clear();
-    let said = agent.solicit(HOME, "fe80::9");
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1));
+    agent.advance_time(5.0);
+    agent.link_messages.clear();
+    let said = agent.send_solicitation(HOME, "fe80::9");
     assert_eq!(said.len(), 1);
     assert!(said[0].solicited && said[0].override_ && said[0].router);
     assert_eq!(said[0].target_link_address, Some(AGENT_MAC));
     // RFC 4861 7.2.4: the home agent answers duplicate address detection of the address to all nodes, without
     // the Solicited flag.
-    let said = agent.solicit(HOME, "::");
+    let said = agent.send_solicitation(HOME, "::");
     assert_eq!(said.len(), 1);
     assert!(!said[0].solicited);
     // Without the L flag the home agent does not answer for the link-local address.
-    assert!(agent.solicit(HOME_LINK_LOCAL, "fe80::9").is_empty());
+    assert!(agent.send_solicitation(HOME_LINK_LOCAL, "fe80::9").is_empty());
     // The home agent does not answer for an address that no node has registered.
-    assert!(agent.solicit("2001:db8:1::5678", "fe80::9").is_empty());
+    assert!(agent.send_solicitation("2001:db8:1::5678", "fe80::9").is_empty());
     // RFC 4291 2.7: a multicast address is never a source; an answer would go to the whole group.
-    assert!(agent.solicit(HOME, "ff02::1").is_empty());
+    assert!(agent.send_solicitation(HOME, "ff02::1").is_empty());
 }
 
 /// TAHI HA_4_4_1; RFC 6275 10.3.2: after the de-registration the home agent neither advertises nor answers
 /// for the address.
 #[test]
 fn no_proxy_answers_after_deregistration() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1));
-    agent.wait(1.2);
-    agent.accept(&Update::implicit(2).at_home().lifetime(0));
-    agent.link.clear();
-    assert!(agent.solicit(HOME, "fe80::9").is_empty());
-    agent.wait(10.0);
-    assert!(agent.advertisements().is_empty());
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1));
+    agent.advance_time(1.2);
+    agent.expect_acceptance(&TestUpdate::implicit_update(2).from_home_link().lifetime(0));
+    agent.link_messages.clear();
+    assert!(agent.send_solicitation(HOME, "fe80::9").is_empty());
+    agent.advance_time(10.0);
+    assert!(agent.take_advertisements().is_empty());
 }
 
 /// RFC 6275 10.4.1: after the lifetime the home agent no longer answers for the address.
 #[test]
 fn no_proxy_answers_after_lifetime() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1).lifetime(1));
-    agent.wait(1.1);
-    assert_eq!(agent.solicit(HOME, "fe80::9").len(), 1);
-    agent.wait(4.0);
-    agent.link.clear();
-    assert!(agent.solicit(HOME, "fe80::9").is_empty());
-    agent.wait(10.0);
-    assert!(agent.advertisements().is_empty());
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1).lifetime(1));
+    agent.advance_time(1.1);
+    assert_eq!(agent.send_solicitation(HOME, "fe80::9").len(), 1);
+    agent.advance_time(4.0);
+    agent.link_messages.clear();
+    assert!(agent.send_solicitation(HOME, "fe80::9").is_empty());
+    agent.advance_time(10.0);
+    assert!(agent.take_advertisements().is_empty());
 }
 
 /// The home agent always answers for its own address.
 #[test]
 fn home_agent_answers_solicitations_for_own_address() {
-    let mut agent = Agent::on_home_link(config());
-    let said = agent.solicit(AGENT, "fe80::9");
+    let mut agent = TestAgent::on_home_link(config());
+    let said = agent.send_solicitation(AGENT, "fe80::9");
     assert_eq!(said.len(), 1);
     assert!(said[0].router && said[0].solicited);
 }
@@ -263,7 +264,7 @@ fn home_agent_answers_solicitations_for_own_address() {
 /// RFC 4861 7.1.1, 7.1.2: the home agent drops Neighbor Discovery messages that come from beyond the link.
 #[test]
 fn neighbor_discovery_from_beyond_the_link_is_ignored() {
-    let mut agent = Agent::on_home_link(config());
+    let mut agent = TestAgent::on_home_link(config());
     let solicitation =
         carnet_wire::nd::NeighborSolicitation { target: addr(AGENT), source_link_address: None };
     let mut message = solicitation.emit();
@@ -277,24 +278,24 @@ fn neighbor_discovery_from_beyond_the_link_is_ignored() {
         message,
     };
     let now = agent.now;
-    assert!(agent.machine.handle_link_message(now, &message).is_err());
+    assert!(agent.home_agent.handle_link_message(now, &message).is_err());
     message.hop_limit = 255;
     message.message[20] ^= 1;
-    assert!(agent.machine.handle_link_message(now, &message).is_err());
-    assert!(agent.drain().is_empty() && agent.link.is_empty());
+    assert!(agent.home_agent.handle_link_message(now, &message).is_err());
+    assert!(agent.take_answers().is_empty() && agent.link_messages.is_empty());
 }
 
 /// When the home link comes back, the home agent advertises all registered home addresses again.
 #[test]
 fn a_home_link_that_comes_back_receives_router_advertisements_again() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1));
-    agent.wait(10.0);
-    agent.link.clear();
-    agent.home_link(false);
-    assert!(agent.solicit(HOME, "fe80::9").is_empty());
-    agent.home_link(true);
-    let targets: Vec<_> = agent.advertisements().iter().map(|a| a.target).collect();
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1));
+    agent.advance_time(10.0);
+    agent.link_messages.clear();
+    agent.set_home_link_running(false);
+    assert!(agent.send_solicitation(HOME, "fe80::9").is_empty());
+    agent.set_home_link_running(true);
+    let targets: Vec<_> = agent.take_advertisements().iter().map(|a| a.target).collect();
     assert!(targets.contains(&addr(HOME)) && targets.contains(&addr(AGENT)));
 }
 
@@ -304,12 +305,14 @@ fn an_address_conflict_affects_only_its_own_address() {
     let other = "2001:db8:1::5678";
     let mut two = config();
     two.nodes.push(node(other, &[SECOND_PREFIX]));
-    let mut agent = Agent::on_home_link(two);
-    agent.send(&Update::explicit(1));
-    agent.send(&Update::implicit(1).of(other).from(OTHER_CARE_OF).prefix(SECOND_PREFIX));
-    let answers = agent.claim(other);
+    let mut agent = TestAgent::on_home_link(two);
+    agent.send_update(&TestUpdate::explicit_update(1));
+    agent.send_update(
+        &TestUpdate::implicit_update(1).for_home_address(other).from(OTHER_CARE_OF).prefix(SECOND_PREFIX),
+    );
+    let answers = agent.send_foreign_advertisement(other);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].routing_home_address, Some(addr(other)));
-    assert_eq!(agent.wait(1.1)[0].routing_home_address, Some(addr(HOME)));
-    assert!(agent.binding().is_some());
+    assert_eq!(agent.advance_time(1.1)[0].routing_home_address, Some(addr(HOME)));
+    assert!(agent.home_binding().is_some());
 }

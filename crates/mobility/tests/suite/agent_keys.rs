@@ -9,74 +9,83 @@ use carnet_mobility::{
 };
 use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
 
-use crate::agent::{Agent, authenticated, node};
+use crate::agent::{TestAgent, authenticated_config, node};
 use crate::craft::*;
-use crate::pair::{Pair, Setup};
+use crate::pair::{AgentAndRouters, PairSetup};
 
 /// Security association with SPI 301. It replaces [`association`], which has SPI 300.
-fn new_key() -> SecurityAssociation {
-    SecurityAssociation { spi: 301, key: [7; 16].into(), ..association() }
+fn new_association() -> SecurityAssociation {
+    SecurityAssociation { spi: 301, key: [7; 16].into(), ..test_association() }
 }
 
-fn keys(associations: &[SecurityAssociation]) -> Authentication {
-    Authentication::SharedKeys(Box::new(SharedKeys { associations: associations.to_vec(), per_agent: false }))
+fn shared_keys(associations: &[SecurityAssociation]) -> Authentication {
+    Authentication::SharedKeys(Box::new(SharedKeys {
+        associations: associations.to_vec(),
+        derives_key_per_agent: false,
+    }))
 }
 
 /// Returns the config of a home agent whose node has this authentication.
-fn with(authentication: Authentication) -> HomeAgentConfig {
-    let mut config = authenticated();
+fn config_with_authentication(authentication: Authentication) -> HomeAgentConfig {
+    let mut config = authenticated_config();
     config.nodes[0].authentication = authentication;
     config
 }
 
-fn both() -> HomeAgentConfig {
-    with(keys(&[new_key(), association()]))
+fn config_with_both_keys() -> HomeAgentConfig {
+    config_with_authentication(shared_keys(&[new_association(), test_association()]))
 }
 
-fn new_alone() -> HomeAgentConfig {
-    with(Authentication::SharedKey(new_key()))
+fn config_with_new_key() -> HomeAgentConfig {
+    config_with_authentication(Authentication::SharedKey(new_association()))
 }
 
 /// Reloads the config, as a station does.
-fn reload(agent: &mut Agent, config: HomeAgentConfig) {
-    let stored = agent.machine.stored(agent.now, agent.wall());
-    let old = std::mem::replace(&mut agent.machine, HomeAgent::new(config));
-    let (now, wall) = (agent.now, agent.wall());
-    agent.machine.restore(now, wall, stored);
-    agent.machine.adopt(now, old);
-    assert!(agent.drain().is_empty(), "nobody is told anything");
+fn reload_config(agent: &mut TestAgent, config: HomeAgentConfig) {
+    let stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let old = std::mem::replace(&mut agent.home_agent, HomeAgent::new(config));
+    let (now, wall) = (agent.now, agent.wall_time());
+    agent.home_agent.restore(now, wall, stored);
+    agent.home_agent.adopt_state(now, old);
+    assert!(agent.take_answers().is_empty(), "nobody is told anything");
 }
 
 #[test]
 fn acknowledgement_is_signed_with_key_of_its_update() {
-    let mut agent = Agent::new(both());
-    for (sequence, key) in (1..).zip([association(), new_key(), association()]) {
-        let answer = agent.accept(&Update::explicit(sequence).signed_by(key.clone()));
+    let mut agent = TestAgent::new(config_with_both_keys());
+    for (sequence, key) in (1..).zip([test_association(), new_association(), test_association()]) {
+        let answer =
+            agent.expect_acceptance(&TestUpdate::explicit_update(sequence).with_signature_by(key.clone()));
         assert!(answer.is_signed(&key, CARE_OF, HOME), "{key:?}");
         // The home agent signs refusals with the update's key as well: status 135 for an old number, 146 for
         // a wrong MAC.
-        let answer = agent.refuse(&Update::explicit(sequence).signed_by(key.clone()), 135);
+        let answer =
+            agent.expect_refusal(&TestUpdate::explicit_update(sequence).with_signature_by(key.clone()), 135);
         assert!(answer.is_signed(&key, CARE_OF, HOME), "{key:?}");
         let wrong = SecurityAssociation { key: [9; 16].into(), ..key.clone() };
-        agent.wait(10.0);
-        let answer = agent.refuse(&Update::explicit(sequence + 1).signed_by(wrong), 146);
+        agent.advance_time(10.0);
+        let answer =
+            agent.expect_refusal(&TestUpdate::explicit_update(sequence + 1).with_signature_by(wrong), 146);
         assert!(answer.is_signed(&key, CARE_OF, HOME), "{key:?}");
     }
-    let unknown = SecurityAssociation { spi: 302, ..new_key() };
+    let unknown = SecurityAssociation { spi: 302, ..new_association() };
     agent.events.clear();
-    assert_eq!(agent.ignore(&Update::explicit(9).signed_by(unknown).packet()), MobilityDrop::UnknownSpi);
+    assert_eq!(
+        agent.expect_drop(&TestUpdate::explicit_update(9).with_signature_by(unknown).to_packet()),
+        MobilityDrop::UnknownSpi
+    );
     assert!(agent.warnings()[0].contains("SPI is 302, expected 301 or 300"), "{:?}", agent.warnings());
 }
 
 /// A MAC by the key of one SPI under another SPI is wrong.
 #[test]
 fn a_key_under_another_spi_is_wrong() {
-    let mut agent = Agent::new(both());
-    let crossed = SecurityAssociation { spi: 300, ..new_key() };
-    agent.refuse(&Update::explicit(1).signed_by(crossed), 146);
-    let crossed = SecurityAssociation { spi: 301, ..association() };
+    let mut agent = TestAgent::new(config_with_both_keys());
+    let crossed = SecurityAssociation { spi: 300, ..new_association() };
+    agent.expect_refusal(&TestUpdate::explicit_update(1).with_signature_by(crossed), 146);
+    let crossed = SecurityAssociation { spi: 301, ..test_association() };
     assert_eq!(
-        agent.ignore(&Update::explicit(1).signed_by(crossed).packet()),
+        agent.expect_drop(&TestUpdate::explicit_update(1).with_signature_by(crossed).to_packet()),
         MobilityDrop::RateLimited,
         "status 146 is said once for the node"
     );
@@ -85,16 +94,17 @@ fn a_key_under_another_spi_is_wrong() {
 /// The home agent accepts each number once, under whichever key.
 #[test]
 fn a_recording_under_the_old_key_is_old_under_every_key() {
-    let mut agent = Agent::new(with(Authentication::SharedKey(association())));
-    let recorded = Update::explicit(10).signed();
-    agent.accept(&recorded);
-    reload(&mut agent, both());
-    assert_eq!(agent.refuse(&recorded, 135).sequence(), 10);
-    agent.accept(&Update::explicit(11).signed_by(new_key()));
-    assert_eq!(agent.refuse(&recorded, 135).sequence(), 11);
-    agent.accept(&Update::implicit(12).lifetime(0).signed_by(new_key()));
-    agent.wait(3600.0);
-    assert_eq!(agent.refuse(&recorded, 135).sequence(), 12, "beyond the binding, too");
+    let mut agent = TestAgent::new(config_with_authentication(Authentication::SharedKey(test_association())));
+    let recorded = TestUpdate::explicit_update(10).with_signature();
+    agent.expect_acceptance(&recorded);
+    reload_config(&mut agent, config_with_both_keys());
+    assert_eq!(agent.expect_refusal(&recorded, 135).sequence(), 10);
+    agent.expect_acceptance(&TestUpdate::explicit_update(11).with_signature_by(new_association()));
+    assert_eq!(agent.expect_refusal(&recorded, 135).sequence(), 11);
+    agent
+        .expect_acceptance(&TestUpdate::implicit_update(12).lifetime(0).with_signature_by(new_association()));
+    agent.advance_time(3600.0);
+    assert_eq!(agent.expect_refusal(&recorded, 135).sequence(), 12, "beyond the binding, too");
 }
 
 #[test]
@@ -103,78 +113,81 @@ fn a_timestamp_under_the_old_key_is_old_under_every_key() {
         replay: ReplayProtection::Timestamp { window: Duration::from_secs(7) },
         ..of
     };
-    let mut agent = Agent::new(with(keys(&[timed(new_key()), timed(association())])));
-    let stamped = |agent: &Agent, sequence: u16, key| {
-        let option = MobilityOption::MessageIdentifier(agent.wall().to_ntp());
-        Update::explicit(sequence).with(option).signed_by(key)
+    let mut agent = TestAgent::new(config_with_authentication(shared_keys(&[
+        timed(new_association()),
+        timed(test_association()),
+    ])));
+    let stamped = |agent: &TestAgent, sequence: u16, key| {
+        let option = MobilityOption::MessageIdentifier(agent.wall_time().to_ntp());
+        TestUpdate::explicit_update(sequence).with_option(option).with_signature_by(key)
     };
-    let recorded = stamped(&agent, 1, association());
-    agent.wait(0.5);
-    let later = stamped(&agent, 2, new_key());
-    agent.accept(&later);
-    agent.refuse(&recorded, 144);
+    let recorded = stamped(&agent, 1, test_association());
+    agent.advance_time(0.5);
+    let later = stamped(&agent, 2, new_association());
+    agent.expect_acceptance(&later);
+    agent.expect_refusal(&recorded, 144);
 }
 
 /// A node that was out of the config, or that needed no key meanwhile, has its old key again: replayed
 /// updates stay old.
 #[test]
 fn a_recording_is_old_when_its_node_comes_back() {
-    let mut without = authenticated();
+    let mut without = authenticated_config();
     without.nodes = vec![node("2001:db8:1::9", &["2001:db8:99::/64"])];
-    let by_word = with(Authentication::None);
+    let by_word = config_with_authentication(Authentication::None);
     let timed = SecurityAssociation {
         replay: ReplayProtection::Timestamp { window: Duration::from_secs(7) },
-        ..association()
+        ..test_association()
     };
     let ways = [
         vec![without.clone()],
         vec![by_word.clone()],
-        vec![with(Authentication::Ipsec)],
+        vec![config_with_authentication(Authentication::Ipsec)],
         vec![without.clone(), by_word.clone(), without.clone()],
         // The home agent accepts several keys, but has seen no update under them since.
-        vec![without.clone(), both(), without.clone()],
-        vec![by_word.clone(), both(), by_word.clone()],
-        vec![both(), by_word.clone(), both(), without.clone()],
-        vec![both(), without, by_word, new_alone()],
+        vec![without.clone(), config_with_both_keys(), without.clone()],
+        vec![by_word.clone(), config_with_both_keys(), by_word.clone()],
+        vec![config_with_both_keys(), by_word.clone(), config_with_both_keys(), without.clone()],
+        vec![config_with_both_keys(), without, by_word, config_with_new_key()],
     ];
     for (way, meanwhile) in ways.into_iter().enumerate() {
-        for key in [association(), timed.clone()] {
-            let served = with(Authentication::SharedKey(key.clone()));
-            let mut agent = Agent::new(served.clone());
-            let stamp = |agent: &Agent, update: Update| {
-                let option = MobilityOption::MessageIdentifier(agent.wall().to_ntp());
-                update.with(option).signed_by(key.clone())
+        for key in [test_association(), timed.clone()] {
+            let served = config_with_authentication(Authentication::SharedKey(key.clone()));
+            let mut agent = TestAgent::new(served.clone());
+            let stamp = |agent: &TestAgent, update: TestUpdate| {
+                let option = MobilityOption::MessageIdentifier(agent.wall_time().to_ntp());
+                update.with_option(option).with_signature_by(key.clone())
             };
-            let recorded = stamp(&agent, Update::explicit(10));
-            agent.accept(&recorded);
-            agent.wait(1.0);
-            let last = stamp(&agent, Update::explicit(11).from(OTHER_CARE_OF).lifetime(0));
-            agent.accept(&last);
+            let recorded = stamp(&agent, TestUpdate::explicit_update(10));
+            agent.expect_acceptance(&recorded);
+            agent.advance_time(1.0);
+            let last = stamp(&agent, TestUpdate::explicit_update(11).from(OTHER_CARE_OF).lifetime(0));
+            agent.expect_acceptance(&last);
             for config in &meanwhile {
-                reload(&mut agent, config.clone());
+                reload_config(&mut agent, config.clone());
                 if matches!(config.nodes[0].authentication, Authentication::None)
-                    && agent.machine.node(addr(HOME)).is_some()
+                    && agent.home_agent.node(addr(HOME)).is_some()
                 {
                     // Without a key the node's numbers begin anew, but the numbers of its bindings count
                     // until the bindings end.
-                    agent.accept(&Update::explicit(3));
-                    reload(&mut agent, config.clone());
-                    agent.refuse(&Update::explicit(3), 135);
-                    agent.accept(&Update::explicit(4).lifetime(0));
+                    agent.expect_acceptance(&TestUpdate::explicit_update(3));
+                    reload_config(&mut agent, config.clone());
+                    agent.expect_refusal(&TestUpdate::explicit_update(3), 135);
+                    agent.expect_acceptance(&TestUpdate::explicit_update(4).lifetime(0));
                 }
             }
-            reload(&mut agent, served.clone());
-            assert!(agent.binding().is_none());
+            reload_config(&mut agent, served.clone());
+            assert!(agent.home_binding().is_none());
             match key.replay {
                 ReplayProtection::Sequence => {
-                    assert_eq!(agent.refuse(&recorded, 135).sequence(), 11, "way {way}");
-                    agent.accept(&Update::explicit(12).signed());
+                    assert_eq!(agent.expect_refusal(&recorded, 135).sequence(), 11, "way {way}");
+                    agent.expect_acceptance(&TestUpdate::explicit_update(12).with_signature());
                 }
                 ReplayProtection::Timestamp { .. } => {
-                    agent.refuse(&recorded, 144);
-                    agent.wait(1.0);
-                    let next = stamp(&agent, Update::explicit(12));
-                    agent.accept(&next);
+                    agent.expect_refusal(&recorded, 144);
+                    agent.advance_time(1.0);
+                    let next = stamp(&agent, TestUpdate::explicit_update(12));
+                    agent.expect_acceptance(&next);
                 }
             }
         }
@@ -185,16 +198,16 @@ fn a_recording_is_old_when_its_node_comes_back() {
 /// binding lasts.
 #[test]
 fn a_number_that_was_taken_without_a_key_is_old_under_the_key() {
-    let mut agent = Agent::new(authenticated());
-    agent.accept(&Update::explicit(10).signed());
-    reload(&mut agent, with(Authentication::None));
-    let recorded = Update::explicit(15).signed();
-    agent.accept(&recorded);
-    agent.accept(&Update::explicit(20).from(OTHER_CARE_OF).signed());
-    reload(&mut agent, authenticated());
-    assert_eq!(agent.refuse(&recorded, 135).sequence(), 20);
-    assert_eq!(agent.binding().expect("a binding").care_of_address, addr(OTHER_CARE_OF));
-    agent.accept(&Update::explicit(21).signed());
+    let mut agent = TestAgent::new(authenticated_config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(10).with_signature());
+    reload_config(&mut agent, config_with_authentication(Authentication::None));
+    let recorded = TestUpdate::explicit_update(15).with_signature();
+    agent.expect_acceptance(&recorded);
+    agent.expect_acceptance(&TestUpdate::explicit_update(20).from(OTHER_CARE_OF).with_signature());
+    reload_config(&mut agent, authenticated_config());
+    assert_eq!(agent.expect_refusal(&recorded, 135).sequence(), 20);
+    assert_eq!(agent.home_binding().expect("a binding").care_of_address, addr(OTHER_CARE_OF));
+    agent.expect_acceptance(&TestUpdate::explicit_update(21).with_signature());
 }
 
 /// While the home agent demands no key, an attacker can send any number. When it demands the key again, the
@@ -202,16 +215,16 @@ fn a_number_that_was_taken_without_a_key_is_old_under_the_key() {
 #[test]
 fn a_number_far_ahead_that_was_taken_without_a_key_makes_no_recording_new() {
     for (ahead, last) in [(32_767, 1000), (4097, 1000), (4096, 5096)] {
-        let mut agent = Agent::new(authenticated());
-        let recorded = Update::explicit(9).signed();
-        agent.accept(&recorded);
-        agent.accept(&Update::explicit(1000).from(OTHER_CARE_OF).signed());
-        reload(&mut agent, with(Authentication::None));
-        agent.accept(&Update::explicit(1000 + ahead).from(OTHER_CARE_OF));
-        reload(&mut agent, authenticated());
-        assert_eq!(agent.refuse(&recorded, 135).sequence(), last, "{ahead}");
-        assert_eq!(agent.binding().expect("a binding").care_of_address, addr(OTHER_CARE_OF));
-        agent.accept(&Update::explicit(last + 1).signed());
+        let mut agent = TestAgent::new(authenticated_config());
+        let recorded = TestUpdate::explicit_update(9).with_signature();
+        agent.expect_acceptance(&recorded);
+        agent.expect_acceptance(&TestUpdate::explicit_update(1000).from(OTHER_CARE_OF).with_signature());
+        reload_config(&mut agent, config_with_authentication(Authentication::None));
+        agent.expect_acceptance(&TestUpdate::explicit_update(1000 + ahead).from(OTHER_CARE_OF));
+        reload_config(&mut agent, authenticated_config());
+        assert_eq!(agent.expect_refusal(&recorded, 135).sequence(), last, "{ahead}");
+        assert_eq!(agent.home_binding().expect("a binding").care_of_address, addr(OTHER_CARE_OF));
+        agent.expect_acceptance(&TestUpdate::explicit_update(last + 1).with_signature());
     }
 }
 
@@ -219,68 +232,76 @@ fn a_number_far_ahead_that_was_taken_without_a_key_makes_no_recording_new() {
 /// number of a signed message.
 #[test]
 fn a_record_without_spi_is_of_signed_messages_where_it_can_be() {
-    let mut agent = Agent::new(authenticated());
-    let recorded = Update::explicit(10).signed();
-    agent.accept(&recorded);
-    agent.accept(&Update::explicit(11).lifetime(0).signed());
-    let mut stored = agent.machine.stored(agent.now, agent.wall());
+    let mut agent = TestAgent::new(authenticated_config());
+    let recorded = TestUpdate::explicit_update(10).with_signature();
+    agent.expect_acceptance(&recorded);
+    agent.expect_acceptance(&TestUpdate::explicit_update(11).lifetime(0).with_signature());
+    let mut stored = agent.home_agent.stored(agent.now, agent.wall_time());
     assert_eq!((stored.len(), stored[0].sequence), (1, Some(11)));
     (stored[0].spi, stored[0].signed_sequence) = (None, None);
-    let mut next = Agent::new(with(Authentication::None));
+    let mut next = TestAgent::new(config_with_authentication(Authentication::None));
     next.now = agent.now;
-    let (now, wall) = (next.now, next.wall());
-    next.machine.restore(now, wall, stored);
-    reload(&mut next, authenticated());
-    assert_eq!(next.refuse(&recorded, 135).sequence(), 11);
+    let (now, wall) = (next.now, next.wall_time());
+    next.home_agent.restore(now, wall, stored);
+    reload_config(&mut next, authenticated_config());
+    assert_eq!(next.expect_refusal(&recorded, 135).sequence(), 11);
 }
 
 /// The key changes in three steps, and the router renews its binding after each. No binding ends, every
 /// update is answered, and forwarding does not change.
 #[test]
 fn a_change_of_key_in_three_steps_ends_no_binding() {
-    let mut agent = Agent::new(with(Authentication::SharedKey(association())));
-    agent.accept(&Update::explicit(1).signed());
+    let mut agent = TestAgent::new(config_with_authentication(Authentication::SharedKey(test_association())));
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     let steps = [
-        (both(), association()),
-        (both(), new_key()), // the operator has given the new key to the mobile router
-        (new_alone(), new_key()),
+        (config_with_both_keys(), test_association()),
+        // The operator has given the new key to the mobile router.
+        (config_with_both_keys(), new_association()),
+        (config_with_new_key(), new_association()),
     ];
     for (sequence, (config, key)) in (2..).zip(steps) {
-        reload(&mut agent, config);
-        assert!(agent.binding().is_some());
+        reload_config(&mut agent, config);
+        assert!(agent.home_binding().is_some());
         let before = agent.forwarding_changes;
-        let answer = agent.accept(&Update::explicit(sequence).signed_by(key.clone()));
+        let answer =
+            agent.expect_acceptance(&TestUpdate::explicit_update(sequence).with_signature_by(key.clone()));
         assert!(answer.is_signed(&key, CARE_OF, HOME));
         assert_eq!(agent.forwarding_changes, before, "a refresh changes nothing");
     }
-    assert_eq!(agent.ignore(&Update::explicit(9).signed().packet()), MobilityDrop::UnknownSpi);
+    assert_eq!(
+        agent.expect_drop(&TestUpdate::explicit_update(9).with_signature().to_packet()),
+        MobilityDrop::UnknownSpi
+    );
 }
 
 /// After the reload that drops a key, the home agent accepts no update signed with it, even if its SPI has
 /// another key now.
 #[test]
 fn a_removed_key_verifies_no_message() {
-    let mut agent = Agent::new(both());
-    agent.accept(&Update::explicit(1).signed());
-    reload(&mut agent, new_alone());
-    assert_eq!(agent.ignore(&Update::explicit(2).signed().packet()), MobilityDrop::UnknownSpi);
-    let same_spi = SecurityAssociation { spi: 300, ..new_key() };
-    reload(&mut agent, with(Authentication::SharedKey(same_spi.clone())));
-    agent.refuse(&Update::explicit(2).signed(), 146);
-    agent.accept(&Update::explicit(2).signed_by(same_spi));
+    let mut agent = TestAgent::new(config_with_both_keys());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
+    reload_config(&mut agent, config_with_new_key());
+    assert_eq!(
+        agent.expect_drop(&TestUpdate::explicit_update(2).with_signature().to_packet()),
+        MobilityDrop::UnknownSpi
+    );
+    let same_spi = SecurityAssociation { spi: 300, ..new_association() };
+    reload_config(&mut agent, config_with_authentication(Authentication::SharedKey(same_spi.clone())));
+    agent.expect_refusal(&TestUpdate::explicit_update(2).with_signature(), 146);
+    agent.expect_acceptance(&TestUpdate::explicit_update(2).with_signature_by(same_spi));
 }
 
 /// The home agent signs unsolicited messages with the key that the node used last, so that the node can
 /// verify them. It remembers this key over a reload and a restart.
 #[test]
 fn unsolicited_messages_are_signed_with_last_used_key() {
-    let signed_with = |agent: &mut Agent, order: &str| {
-        let (now, wall) = (agent.now, agent.wall());
+    let signed_with = |agent: &mut TestAgent, order: &str| {
+        let (now, wall) = (agent.now, agent.wall_time());
         match order {
-            "revocation" => agent.machine.handle_revocation(now, wall, addr(HOME), &[]).expect("bound"),
-            _ => agent.machine.handle_drain(now, wall, &[], Duration::from_secs(60)).expect("another"),
+            "revocation" => agent.home_agent.handle_revocation(now, wall, addr(HOME), &[]).expect("bound"),
+            _ => agent.home_agent.handle_drain(now, wall, &[], Duration::from_secs(60)).expect("another"),
         }
-        let packet = std::iter::from_fn(|| agent.machine.poll_output()).find_map(|output| match output {
+        let packet = std::iter::from_fn(|| agent.home_agent.poll_output()).find_map(|output| match output {
             Output::Packet(packet) => Some(packet),
             _ => None,
         });
@@ -288,7 +309,7 @@ fn unsolicited_messages_are_signed_with_last_used_key() {
         let octets = &packet[packet.len() - usize::from(packet[5]) - 256 * usize::from(packet[4]) + 24..];
         let header = MobilityHeader::parse(octets).expect("a Mobility Header");
         assert!(matches!(header.message(), Ok(Message::BindingRevocation(_) | Message::HomeAgentSwitch(_))));
-        let keys = [association(), new_key()];
+        let keys = [test_association(), new_association()];
         let with = keys.into_iter().find(|key| key.verify(octets, addr(CARE_OF), addr(HOME)).is_ok());
         with.expect("one of the keys").spi
     };
@@ -299,23 +320,23 @@ fn unsolicited_messages_are_signed_with_last_used_key() {
             config
         };
         // Before the node has used the new key, the old key signs.
-        let old = with_peer(with(Authentication::SharedKey(association())));
-        let mut agent = Agent::new(old);
-        agent.accept(&Update::explicit(1).signed());
-        reload(&mut agent, with_peer(both()));
+        let old = with_peer(config_with_authentication(Authentication::SharedKey(test_association())));
+        let mut agent = TestAgent::new(old);
+        agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
+        reload_config(&mut agent, with_peer(config_with_both_keys()));
         assert_eq!(signed_with(&mut agent, order), 300, "{order}");
         // After the node has used the new key, the new key signs.
-        let mut agent = Agent::new(with_peer(both()));
-        agent.accept(&Update::explicit(1).signed());
-        agent.accept(&Update::explicit(2).signed_by(new_key()));
+        let mut agent = TestAgent::new(with_peer(config_with_both_keys()));
+        agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
+        agent.expect_acceptance(&TestUpdate::explicit_update(2).with_signature_by(new_association()));
         // A replay of an update under the old key changes nothing.
-        agent.refuse(&Update::explicit(1).signed(), 135);
-        reload(&mut agent, with_peer(both()));
+        agent.expect_refusal(&TestUpdate::explicit_update(1).with_signature(), 135);
+        reload_config(&mut agent, with_peer(config_with_both_keys()));
         assert_eq!(signed_with(&mut agent, order), 301, "{order}");
         // The key that the node used last has left the config: the remaining key signs.
-        let mut agent = Agent::new(with_peer(both()));
-        agent.accept(&Update::explicit(1).signed());
-        reload(&mut agent, with_peer(new_alone()));
+        let mut agent = TestAgent::new(with_peer(config_with_both_keys()));
+        agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
+        reload_config(&mut agent, with_peer(config_with_new_key()));
         assert_eq!(signed_with(&mut agent, order), 301, "{order}");
     }
 }
@@ -324,16 +345,16 @@ fn unsolicited_messages_are_signed_with_last_used_key() {
 /// registered, and then the old key again.
 #[test]
 fn a_router_that_is_given_a_new_key_stays_registered() {
-    let mut setup = Setup::authenticated();
-    setup.agent.nodes[0].authentication = keys(&[new_key(), association()]);
-    let mut pair = Pair::new(setup);
-    pair.attach_both();
-    pair.register();
-    for key in [new_key(), association()] {
-        pair.forget();
+    let mut setup = PairSetup::authenticated_setup();
+    setup.agent.nodes[0].authentication = shared_keys(&[new_association(), test_association()]);
+    let mut pair = AgentAndRouters::new(setup);
+    pair.attach_both_uplinks();
+    pair.register_router();
+    for key in [new_association(), test_association()] {
+        pair.clear_records();
         pair.routers[0].config.authentication = Authentication::SharedKey(key.clone());
         pair.reconfigure_router(0);
-        pair.run(5.0);
+        pair.advance_seconds(5.0);
         assert!(pair.is_registered(0));
         assert!(pair.drops.is_empty(), "{:?}", pair.drops);
         assert_eq!(pair.last_update().options().spi, Some(key.spi));

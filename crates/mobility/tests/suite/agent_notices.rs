@@ -18,21 +18,23 @@ use carnet_wire::nd::{
     self, HomeAgentInformation, NdOption, PrefixInformation, RouterAdvertisementRepr, router_advertisement,
 };
 
-use crate::agent::{Agent, WALL_START, authenticated, config, end};
+use crate::agent::{TestAgent, WALL_START, authenticated_config, config, endpoint};
 use crate::craft::*;
-use crate::pair::{Pair, Setup};
-use crate::road::Road;
+use crate::pair::{AgentAndRouters, PairSetup};
+use crate::road::VehicleOnRoad;
 
-const OTHER: &str = "2001:db8:1::2";
+const OTHER_HOME_AGENT: &str = "2001:db8:1::2";
 
-fn with_peer(mut config: HomeAgentConfig) -> HomeAgentConfig {
-    config.others =
-        OtherAgents { peers: vec![Peer { address: addr(OTHER), preference: 0 }], ..OtherAgents::default() };
+fn config_with_peer(mut config: HomeAgentConfig) -> HomeAgentConfig {
+    config.others = OtherAgents {
+        peers: vec![Peer { address: addr(OTHER_HOME_AGENT), preference: 0 }],
+        ..OtherAgents::default()
+    };
     config
 }
 
 /// Takes the packets with a Mobility Header that the home agent sends now, unparsed.
-fn sent(machine: &mut HomeAgent) -> Vec<Vec<u8>> {
+fn take_sent_packets(machine: &mut HomeAgent) -> Vec<Vec<u8>> {
     std::iter::from_fn(|| machine.poll_output())
         .filter_map(|output| match output {
             Output::Packet(packet) => Some(packet),
@@ -42,7 +44,7 @@ fn sent(machine: &mut HomeAgent) -> Vec<Vec<u8>> {
 }
 
 /// Returns the Mobility Header of a packet to the care-of address with a type 2 routing header.
-fn header_of(packet: &[u8]) -> &[u8] {
+fn mobility_header_of(packet: &[u8]) -> &[u8] {
     let header = Header::parse(packet).expect("a packet");
     let extensions = Extensions::parse(packet).expect("extension headers");
     assert_eq!((header.source, header.destination), (addr(AGENT), addr(CARE_OF)));
@@ -60,13 +62,13 @@ fn timestamp(options: carnet_wire::mobility::Options<'_>) -> Option<u64> {
 }
 
 /// Lets `seconds` pass, and returns the packets that the home agent sent meanwhile.
-fn wait(agent: &mut Agent, seconds: f64) -> Vec<Vec<u8>> {
+fn advance_and_take_packets(agent: &mut TestAgent, seconds: f64) -> Vec<Vec<u8>> {
     let end = agent.now + Duration::from_secs_f64(seconds);
     let mut packets = Vec::new();
-    while let Some(at) = agent.machine.poll_timeout().filter(|at| *at <= end) {
+    while let Some(at) = agent.home_agent.poll_timeout().filter(|at| *at <= end) {
         agent.now = agent.now.max(at);
-        agent.machine.handle_timeout(agent.now);
-        packets.extend(sent(&mut agent.machine));
+        agent.home_agent.handle_timeout(agent.now);
+        packets.extend(take_sent_packets(&mut agent.home_agent));
     }
     agent.now = end;
     packets
@@ -75,73 +77,81 @@ fn wait(agent: &mut Agent, seconds: f64) -> Vec<Vec<u8>> {
 /// RFC 6275 9.5.5: the home agent sends one Binding Refresh Request before a binding ends.
 #[test]
 fn the_home_agent_requests_the_refresh_of_an_expiring_binding_once() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1).lifetime(15));
-    assert!(wait(&mut agent, 52.0).is_empty(), "a node renews by itself before that");
-    let packets = wait(&mut agent, 7.0);
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).lifetime(15));
+    assert!(advance_and_take_packets(&mut agent, 52.0).is_empty(), "a node renews by itself before that");
+    let packets = advance_and_take_packets(&mut agent, 7.0);
     assert_eq!(packets.len(), 1);
-    let header = MobilityHeader::parse(header_of(&packets[0])).expect("a header");
+    let header = MobilityHeader::parse(mobility_header_of(&packets[0])).expect("a header");
     assert!(matches!(header.message(), Ok(Message::BindingRefreshRequest(_))));
     // A renewed binding draws no Binding Refresh Request.
-    agent.accept(&Update::explicit(2).lifetime(15));
-    wait(&mut agent, 40.0);
-    agent.accept(&Update::explicit(3).lifetime(15));
-    assert!(wait(&mut agent, 40.0).is_empty());
+    agent.expect_acceptance(&TestUpdate::explicit_update(2).lifetime(15));
+    advance_and_take_packets(&mut agent, 40.0);
+    agent.expect_acceptance(&TestUpdate::explicit_update(3).lifetime(15));
+    assert!(advance_and_take_packets(&mut agent, 40.0).is_empty());
 }
 
 /// RFC 5142 5, with RFC 4285 instead of IPsec: the home agent signs and repeats the Home Agent Switch until
 /// the node de-registers.
 #[test]
 fn a_switch_is_signed_repeated_and_answered_by_leaving() {
-    let mut agent = Agent::new(with_peer(authenticated()));
-    agent.accept(&Update::explicit(1).signed());
-    let wall = agent.wall();
-    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
-    let mut packets = sent(&mut agent.machine);
+    let mut agent = TestAgent::new(config_with_peer(authenticated_config()));
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
+    let wall = agent.wall_time();
+    agent.home_agent.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
+    let mut packets = take_sent_packets(&mut agent.home_agent);
     // INITIAL-HA-SWITCH-TIMEOUT, doubled up to MAX-HA-SWITCH-TIMEOUT: after 5, 10 and 20 s.
     for (span, count) in [(4.9, 1), (0.2, 2), (9.7, 2), (0.4, 3), (19.5, 3), (0.5, 4)] {
-        packets.extend(wait(&mut agent, span));
+        packets.extend(advance_and_take_packets(&mut agent, span));
         assert_eq!(packets.len(), count, "after {span}");
     }
     let mut last = 0;
     for packet in &packets {
-        let octets = header_of(packet);
-        association().verify(octets, addr(CARE_OF), addr(HOME)).expect("signed for the care-of address");
+        let octets = mobility_header_of(packet);
+        test_association().verify(octets, addr(CARE_OF), addr(HOME)).expect("signed for the care-of address");
         let header = MobilityHeader::parse(octets).expect("a header");
         let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("{header:?}") };
-        assert_eq!(switch.addresses().collect::<Vec<_>>(), [addr(OTHER)]);
+        assert_eq!(switch.addresses().collect::<Vec<_>>(), [addr(OTHER_HOME_AGENT)]);
         let time = timestamp(switch.options).expect("a Message-ID option");
         assert!(time > last, "each is newer than all before");
         last = time;
     }
     // During the drain a renewal lasts until its end at most, and the home agent refuses new nodes.
-    let renewed = agent.ask(&Update::explicit(2).lifetime(100).signed());
+    let renewed =
+        agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(2).lifetime(100).with_signature());
     assert_eq!(renewed.status(), 0);
     assert!((16..=28).contains(&(u32::from(renewed.lifetime()) * 4)), "{renewed:?}");
-    let gone = agent.ask(&Update::explicit(3).lifetime(0).signed());
+    let gone =
+        agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(3).lifetime(0).with_signature());
     assert_eq!(gone.status(), 0);
-    assert_eq!(agent.machine.relay(addr(HOME)).expect("a relay").to, addr(OTHER));
+    assert_eq!(agent.home_agent.relay(addr(HOME)).expect("a relay").to, addr(OTHER_HOME_AGENT));
     // RFC 5142 5.3: after it has left, the node gets "status value 129".
-    let back = agent.ask(&Update::explicit(4).signed());
+    let back = agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(4).with_signature());
     assert_eq!(back.status(), 129);
-    wait(&mut agent, 1.0);
-    agent.machine.handle_drain_end().expect("a drain");
-    assert_eq!(agent.ask(&Update::explicit(5).signed()).status(), 0);
-    assert!(agent.machine.relay(addr(HOME)).is_none());
+    advance_and_take_packets(&mut agent, 1.0);
+    agent.home_agent.handle_drain_end().expect("a drain");
+    assert_eq!(
+        agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(5).with_signature()).status(),
+        0
+    );
+    assert!(agent.home_agent.relay(addr(HOME)).is_none());
 }
 
 /// RFC 5905 6: on 2036-02-07 at 06:28:16 the NTP seconds begin anew; later messages are still newer.
 #[test]
 fn messages_after_2036_are_newer_than_before() {
-    let mut agent = Agent::new(with_peer(authenticated()));
+    let mut agent = TestAgent::new(config_with_peer(authenticated_config()));
     agent.now = Time::ZERO + WallTime::from_unix_nanos(2_085_978_493_000_000_000).distance(WALL_START);
-    agent.accept(&Update::explicit(1).signed());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     let mut last: Option<u64> = None;
     for _ in 0..8 {
-        let wall = agent.wall();
-        agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
-        for packet in sent(&mut agent.machine) {
-            let header = MobilityHeader::parse(header_of(&packet)).expect("a header");
+        let wall = agent.wall_time();
+        agent
+            .home_agent
+            .handle_drain(agent.now, wall, &[], Duration::from_secs(60))
+            .expect("there is a peer");
+        for packet in take_sent_packets(&mut agent.home_agent) {
+            let header = MobilityHeader::parse(mobility_header_of(&packet)).expect("a header");
             let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("{header:?}") };
             let time = timestamp(switch.options).expect("a Message-ID option");
             assert_eq!(WallTime::from_ntp(time, wall).distance(wall).as_millis(), 0, "{time:x}");
@@ -149,7 +159,7 @@ fn messages_after_2036_are_newer_than_before() {
             assert!(is_newer, "{last:x?}, then {time:x}");
             last = Some(time);
         }
-        agent.machine.handle_drain_end().expect("a drain");
+        agent.home_agent.handle_drain_end().expect("a drain");
         agent.now += Duration::from_secs(1);
     }
     assert!(last.is_some_and(|last| last >> 32 < 10), "{last:x?}");
@@ -159,25 +169,32 @@ fn messages_after_2036_are_newer_than_before() {
 #[test]
 fn drain_asks_at_most_sixteen_nodes_at_a_time() {
     let homes: Vec<String> = (0..100).map(|n| format!("2001:db8:1::1:{n:x}")).collect();
-    let mut with_many = with_peer(config());
+    let mut with_many = config_with_peer(config());
     with_many.nodes = homes.iter().map(|home| crate::agent::node(home, &[])).collect();
-    let mut agent = Agent::new(with_many);
+    let mut agent = TestAgent::new(with_many);
     for (n, home) in homes.iter().enumerate() {
-        agent.accept(&Update::node(1).of(home).from(&format!("2001:db8:f1::1:{n:x}")));
+        agent.expect_acceptance(
+            &TestUpdate::node_update(1).for_home_address(home).from(&format!("2001:db8:f1::1:{n:x}")),
+        );
     }
-    let wall = agent.wall();
-    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
-    let first = sent(&mut agent.machine).len();
+    let wall = agent.wall_time();
+    agent.home_agent.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
+    let first = take_sent_packets(&mut agent.home_agent).len();
     assert!((1..=16).contains(&first), "{first}");
     let destination = |packet: &[u8]| Header::parse(packet).expect("a packet").destination;
     // Each node that leaves makes room for the next.
     let mut asked: Vec<Ipv6Addr> = Vec::new();
     for (n, home) in homes.iter().enumerate().take(40) {
-        agent.accept(&Update::node(2).of(home).from(&format!("2001:db8:f1::1:{n:x}")).lifetime(0));
-        asked.extend(wait(&mut agent, 0.02).iter().map(|packet| destination(packet)));
+        agent.expect_acceptance(
+            &TestUpdate::node_update(2)
+                .for_home_address(home)
+                .from(&format!("2001:db8:f1::1:{n:x}"))
+                .lifetime(0),
+        );
+        asked.extend(advance_and_take_packets(&mut agent, 0.02).iter().map(|packet| destination(packet)));
     }
     assert_eq!(asked.len(), 40, "one more for each that left");
-    let status = agent.machine.drain().expect("a drain");
+    let status = agent.home_agent.drain().expect("a drain");
     assert_eq!((status.routers, status.left.len()), (100, 60));
 }
 
@@ -185,40 +202,40 @@ fn drain_asks_at_most_sixteen_nodes_at_a_time() {
 /// last switch.
 #[test]
 fn drain_names_next_home_agent_after_timeout() {
-    let mut with_two = with_peer(authenticated());
+    let mut with_two = config_with_peer(authenticated_config());
     with_two.others.peers[0].preference = 2;
     let third = "2001:db8:1::3";
     with_two.others.peers.push(Peer { address: addr(third), preference: 1 });
-    let mut agent = Agent::new(with_two);
-    agent.accept(&Update::explicit(1).signed().lifetime(100));
-    let wall = agent.wall();
-    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(120)).expect("there are peers");
-    let mut packets = sent(&mut agent.machine);
-    packets.extend(wait(&mut agent, 56.0));
+    let mut agent = TestAgent::new(with_two);
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature().lifetime(100));
+    let wall = agent.wall_time();
+    agent.home_agent.handle_drain(agent.now, wall, &[], Duration::from_secs(120)).expect("there are peers");
+    let mut packets = take_sent_packets(&mut agent.home_agent);
+    packets.extend(advance_and_take_packets(&mut agent, 56.0));
     let named = |packet: &Vec<u8>| {
-        let header = MobilityHeader::parse(header_of(packet)).expect("a header");
+        let header = MobilityHeader::parse(mobility_header_of(packet)).expect("a header");
         let Ok(Message::HomeAgentSwitch(switch)) = header.message() else { panic!("{header:?}") };
         switch.addresses().collect::<Vec<_>>()
     };
     let named: Vec<Vec<Ipv6Addr>> = packets.iter().map(named).collect();
-    let (two, three) = (vec![addr(OTHER)], vec![addr(third)]);
+    let (two, three) = (vec![addr(OTHER_HOME_AGENT)], vec![addr(third)]);
     // The home agent sends a switch at 0, 5, 15, 35 and 55 s.
     assert_eq!(named, [two.clone(), two.clone(), two, three.clone(), three]);
-    agent.ask(&Update::explicit(2).lifetime(0).signed());
-    assert_eq!(agent.machine.relay(addr(HOME)).expect("a relay").to, addr(third));
+    agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(2).lifetime(0).with_signature());
+    assert_eq!(agent.home_agent.relay(addr(HOME)).expect("a relay").to, addr(third));
     let day = 24.0 * 3600.0;
-    wait(&mut agent, day - 10.0);
+    advance_and_take_packets(&mut agent, day - 10.0);
     // A restart or a reload does not prolong the relay.
-    let stored = agent.machine.stored(agent.now, agent.wall());
-    let mut anew = Agent::new(agent.machine.config().clone());
+    let stored = agent.home_agent.stored(agent.now, agent.wall_time());
+    let mut anew = TestAgent::new(agent.home_agent.config().clone());
     anew.now = agent.now;
-    anew.machine.restore(agent.now, agent.wall(), stored.clone());
+    anew.home_agent.restore(agent.now, agent.wall_time(), stored.clone());
     for mut agent in [agent, anew] {
-        sent(&mut agent.machine);
-        assert!(agent.machine.relay(addr(HOME)).is_some());
-        wait(&mut agent, 11.0);
-        assert!(agent.machine.relay(addr(HOME)).is_none());
-        let stored = agent.machine.stored(agent.now, agent.wall());
+        take_sent_packets(&mut agent.home_agent);
+        assert!(agent.home_agent.relay(addr(HOME)).is_some());
+        advance_and_take_packets(&mut agent, 11.0);
+        assert!(agent.home_agent.relay(addr(HOME)).is_none());
+        let stored = agent.home_agent.stored(agent.now, agent.wall_time());
         assert!(stored.iter().all(|node| node.relay.is_none()), "{stored:?}");
     }
 }
@@ -227,112 +244,120 @@ fn drain_names_next_home_agent_after_timeout() {
 #[test]
 fn silent_node_does_not_delay_drain_of_others() {
     let homes: Vec<String> = (0..40).map(|n| format!("2001:db8:1::1:{n:x}")).collect();
-    let mut with_many = with_peer(config());
+    let mut with_many = config_with_peer(config());
     with_many.nodes = homes.iter().map(|home| crate::agent::node(home, &[])).collect();
-    let mut agent = Agent::new(with_many);
+    let mut agent = TestAgent::new(with_many);
     for (n, home) in homes.iter().enumerate() {
-        agent.accept(&Update::node(1).of(home).from(&format!("2001:db8:f1::1:{n:x}")).lifetime(100));
+        agent.expect_acceptance(
+            &TestUpdate::node_update(1)
+                .for_home_address(home)
+                .from(&format!("2001:db8:f1::1:{n:x}"))
+                .lifetime(100),
+        );
     }
-    let wall = agent.wall();
-    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
-    let mut packets = sent(&mut agent.machine);
-    packets.extend(wait(&mut agent, 14.0));
+    let wall = agent.wall_time();
+    agent.home_agent.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
+    let mut packets = take_sent_packets(&mut agent.home_agent);
+    packets.extend(advance_and_take_packets(&mut agent, 14.0));
     let asked: std::collections::BTreeSet<Ipv6Addr> =
         packets.iter().map(|packet| Header::parse(packet).expect("a packet").destination).collect();
     assert_eq!(asked.len(), 40, "16 in five seconds");
     // After it has asked all nodes, the home agent repeats the switch to the nodes that have not answered.
-    let again = wait(&mut agent, 5.0).len();
+    let again = advance_and_take_packets(&mut agent, 5.0).len();
     assert!((8..=16).contains(&again), "{again}");
 }
 
 fn acknowledgement(sequence: u16, status: u8) -> Vec<u8> {
     let kind = RevocationKind::Acknowledgement { status };
     let mut header = Builder::binding_revocation(kind, sequence, RevocationFlags::default())
-        .option(&association().blank_option())
+        .option(&test_association().blank_option())
         .finish();
-    association().sign(&mut header, addr(CARE_OF), addr(HOME));
+    test_association().sign(&mut header, addr(CARE_OF), addr(HOME));
     header
 }
 
 /// RFC 5846 6.2.2, 6.3 and 7: only the acknowledgement with the right number and MAC ends a revocation.
 #[test]
 fn a_revocation_ends_only_with_its_own_acknowledgement() {
-    let mut agent = Agent::new(authenticated());
-    agent.accept(&Update::explicit(1).signed());
-    let wall = agent.wall();
-    agent.machine.handle_revocation(agent.now, wall, addr(HOME), &[]).expect("bound");
-    let packets = sent(&mut agent.machine);
+    let mut agent = TestAgent::new(authenticated_config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
+    let wall = agent.wall_time();
+    agent.home_agent.handle_revocation(agent.now, wall, addr(HOME), &[]).expect("bound");
+    let packets = take_sent_packets(&mut agent.home_agent);
     assert_eq!(packets.len(), 1);
-    let octets = header_of(&packets[0]);
-    association().verify(octets, addr(CARE_OF), addr(HOME)).expect("signed");
+    let octets = mobility_header_of(&packets[0]);
+    test_association().verify(octets, addr(CARE_OF), addr(HOME)).expect("signed");
     let header = MobilityHeader::parse(octets).expect("a header");
     let Ok(Message::BindingRevocation(indication)) = header.message() else { panic!("{header:?}") };
     assert_eq!(indication.kind, RevocationKind::Indication { trigger: 1 });
 
-    let around = |header: &mut [u8]| Update::explicit(0).around(header);
+    let around = |header: &mut [u8]| TestUpdate::explicit_update(0).packet_around(header);
     let mut wrong = acknowledgement(indication.sequence.wrapping_add(1), 0);
-    assert_eq!(agent.ignore(&around(&mut wrong)), MobilityDrop::Unexpected);
+    assert_eq!(agent.expect_drop(&around(&mut wrong)), MobilityDrop::Unexpected);
     let mut forged = acknowledgement(indication.sequence, 0);
     let last = forged.len() - 3;
     forged[last] ^= 1;
-    assert_eq!(agent.ignore(&around(&mut forged)), MobilityDrop::AuthenticationFailed);
+    assert_eq!(agent.expect_drop(&around(&mut forged)), MobilityDrop::AuthenticationFailed);
     // The node cannot register again while the home agent revokes its binding.
-    assert_eq!(agent.ask(&Update::explicit(2).signed()).status(), 129);
-    assert!(agent.binding().is_some());
+    assert_eq!(
+        agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(2).with_signature()).status(),
+        129
+    );
+    assert!(agent.home_binding().is_some());
     let mut right = acknowledgement(indication.sequence, revocation_status::SUCCESS);
-    assert!(agent.receive(&around(&mut right)).is_empty());
-    assert!(agent.binding().is_none());
-    assert!(agent.machine.bindings().former(addr(HOME)).is_empty(), "nothing more comes from there");
-    assert!(wait(&mut agent, 20.0).is_empty());
+    assert!(agent.receive_packet(&around(&mut right)).is_empty());
+    assert!(agent.home_binding().is_none());
+    assert!(agent.home_agent.bindings().former_paths(addr(HOME)).is_empty(), "nothing more comes from there");
+    assert!(advance_and_take_packets(&mut agent, 20.0).is_empty());
 }
 
 /// RFC 5846 6.3: without an answer the home agent repeats the revocation, and then "the initiator SHOULD
 /// clean up".
 #[test]
 fn unanswered_revocation_is_repeated_and_then_final() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1));
-    let wall = agent.wall();
-    assert!(agent.machine.handle_revocation(agent.now, wall, addr(OTHER), &[]).is_err());
-    agent.machine.handle_revocation(agent.now, wall, addr(HOME), &[]).expect("bound");
-    let mut packets = sent(&mut agent.machine);
-    packets.extend(wait(&mut agent, 4.5));
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    let wall = agent.wall_time();
+    assert!(agent.home_agent.handle_revocation(agent.now, wall, addr(OTHER_HOME_AGENT), &[]).is_err());
+    agent.home_agent.handle_revocation(agent.now, wall, addr(HOME), &[]).expect("bound");
+    let mut packets = take_sent_packets(&mut agent.home_agent);
+    packets.extend(advance_and_take_packets(&mut agent, 4.5));
     assert_eq!(packets.len(), 3, "after 1 and 2 s");
-    assert!(agent.binding().is_some());
-    wait(&mut agent, 1.0);
-    assert!(agent.binding().is_none());
+    assert!(agent.home_binding().is_some());
+    advance_and_take_packets(&mut agent, 1.0);
+    assert!(agent.home_binding().is_none());
 }
 
 /// Returns the packet of a Binding Revocation Indication that the home agent of this pair would send now.
-fn indication(pair: &mut Pair) -> Vec<u8> {
-    let (now, wall) = (pair.now, pair.wall());
+fn revocation_indication(pair: &mut AgentAndRouters) -> Vec<u8> {
+    let (now, wall) = (pair.now, pair.wall_time());
     pair.agent.handle_revocation(now, wall, addr(HOME), &[]).expect("bound");
-    sent(&mut pair.agent).pop().expect("an indication")
+    take_sent_packets(&mut pair.agent).pop().expect("an indication")
 }
 
 /// A pair whose router has been registered for `seconds`.
-fn registered_for(seconds: f64) -> Pair {
-    let mut pair = Pair::new(Setup::authenticated());
-    pair.attach_both();
-    pair.register();
-    pair.run(seconds);
+fn pair_registered_for(seconds: f64) -> AgentAndRouters {
+    let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
+    pair.attach_both_uplinks();
+    pair.register_router();
+    pair.advance_seconds(seconds);
     assert!(pair.is_registered(0));
     pair
 }
 
 #[test]
 fn router_refuses_revocation_that_an_attacker_has_withheld() {
-    let withheld = indication(&mut registered_for(10.0));
-    let mut pair = registered_for(10.0);
-    assert_eq!(pair.router_receives(0, &withheld), Ok(()));
+    let withheld = revocation_indication(&mut pair_registered_for(10.0));
+    let mut pair = pair_registered_for(10.0);
+    assert_eq!(pair.deliver_to_router(0, &withheld), Ok(()));
     assert!(!pair.is_registered(0), "one that comes at once counts");
     for seconds in [90.0, 400.0, 4000.0] {
-        let mut pair = registered_for(seconds);
-        assert_eq!(pair.router_receives(0, &withheld), Err(MobilityDrop::Timestamp), "after {seconds} s");
+        let mut pair = pair_registered_for(seconds);
+        assert_eq!(pair.deliver_to_router(0, &withheld), Err(MobilityDrop::Timestamp), "after {seconds} s");
         assert!(pair.is_registered(0), "after {seconds} s");
         // The router still accepts an indication that the home agent sends now.
-        let present = indication(&mut pair);
-        assert_eq!(pair.router_receives(0, &present), Ok(()), "after {seconds} s");
+        let present = revocation_indication(&mut pair);
+        assert_eq!(pair.deliver_to_router(0, &present), Ok(()), "after {seconds} s");
         assert!(!pair.is_registered(0));
     }
 }
@@ -340,20 +365,20 @@ fn router_refuses_revocation_that_an_attacker_has_withheld() {
 /// The acknowledgement of a de-registration carries no timestamp of the home agent.
 #[test]
 fn router_refuses_withheld_revocation_after_the_removal_of_another_binding() {
-    let indication = |road: &mut Road| {
+    let indication = |road: &mut VehicleOnRoad| {
         let wall = WALL_START + road.now.saturating_since(Time::ZERO);
         road.agent.handle_revocation(road.now, wall, addr(HOME), &[]).expect("bound");
-        sent(&mut road.agent).pop().expect("an indication")
+        take_sent_packets(&mut road.agent).pop().expect("an indication")
     };
-    let withheld = indication(&mut Road::registered());
-    let mut road = Road::registered();
-    road.run(1000.0);
-    road.detach("sat");
-    road.run_while(5.0, "sat is removed", |road| road.bound_bids().contains(&3));
-    road.run(0.5);
-    road.forget();
-    road.router_receives(None, &withheld);
-    assert_eq!(road.drops, [MobilityDrop::Timestamp]);
+    let withheld = indication(&mut VehicleOnRoad::with_registered_uplinks());
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.advance_seconds(1000.0);
+    road.detach_uplink("sat");
+    road.advance_while(5.0, "sat is removed", |road| road.bound_bids().contains(&3));
+    road.advance_seconds(0.5);
+    road.clear_records();
+    road.deliver_to_router(None, &withheld);
+    assert_eq!(road.dropped_messages, [MobilityDrop::Timestamp]);
     assert_eq!(road.bound_bids(), [1, 2]);
 }
 
@@ -361,22 +386,22 @@ fn router_refuses_withheld_revocation_after_the_removal_of_another_binding() {
 /// time, the router accepts present timestamps, although they are smaller than earlier ones.
 #[test]
 fn router_follows_revocation_after_the_clock_of_the_home_agent_was_ahead() {
-    let mut pair = registered_for(10.0);
+    let mut pair = pair_registered_for(10.0);
     let year = Duration::from_secs(31_536_000);
     let ordinary = pair.wall_start;
     pair.wall_start = ordinary + year;
-    pair.run(1000.0);
-    let early = indication(&mut pair);
+    pair.advance_seconds(1000.0);
+    let early = revocation_indication(&mut pair);
     pair.wall_start = ordinary;
-    let mut pair = registered_for(10.0);
+    let mut pair = pair_registered_for(10.0);
     pair.wall_start = ordinary + year;
-    pair.run(1000.0);
-    assert_eq!(pair.router_receives(0, &early), Ok(()));
+    pair.advance_seconds(1000.0);
+    assert_eq!(pair.deliver_to_router(0, &early), Ok(()));
     pair.wall_start = ordinary;
-    pair.run(2000.0);
+    pair.advance_seconds(2000.0);
     assert!(pair.is_registered(0), "it has asked again, and was told the right time");
-    let present = indication(&mut pair);
-    assert_eq!(pair.router_receives(0, &present), Ok(()));
+    let present = revocation_indication(&mut pair);
+    assert_eq!(pair.deliver_to_router(0, &present), Ok(()));
     assert!(!pair.is_registered(0));
 }
 
@@ -384,24 +409,24 @@ fn router_follows_revocation_after_the_clock_of_the_home_agent_was_ahead() {
 #[test]
 fn second_revocation_includes_the_first() {
     for (first, second) in [(&[][..], &[2][..]), (&[1], &[2]), (&[1], &[]), (&[2, 1], &[1])] {
-        let mut agent = crate::agent_multiple::two();
-        let wall = agent.wall();
-        agent.machine.handle_revocation(agent.now, wall, addr(HOME), first).expect("bound");
-        sent(&mut agent.machine);
-        agent.machine.handle_revocation(agent.now, wall, addr(HOME), second).expect("bound");
-        sent(&mut agent.machine);
-        wait(&mut agent, 6.0);
-        assert_eq!(agent.machine.bindings().of(addr(HOME)).count(), 0, "{first:?}, {second:?}");
+        let mut agent = crate::agent_multiple::agent_with_two_bindings();
+        let wall = agent.wall_time();
+        agent.home_agent.handle_revocation(agent.now, wall, addr(HOME), first).expect("bound");
+        take_sent_packets(&mut agent.home_agent);
+        agent.home_agent.handle_revocation(agent.now, wall, addr(HOME), second).expect("bound");
+        take_sent_packets(&mut agent.home_agent);
+        advance_and_take_packets(&mut agent, 6.0);
+        assert_eq!(agent.home_agent.bindings().bindings_of(addr(HOME)).count(), 0, "{first:?}, {second:?}");
     }
 }
 
 /// Sends a Router Advertisement of another home agent on the home link.
-fn other_agent(agent: &mut Agent) {
+fn announce_other_agent(agent: &mut TestAgent) {
     let message = router_advertisement(&RouterAdvertisementRepr {
         home_agent: true,
         options: &[
             NdOption::PrefixInformation(PrefixInformation {
-                prefix: addr(OTHER),
+                prefix: addr(OTHER_HOME_AGENT),
                 prefix_length: 64,
                 on_link: true,
                 autonomous: false,
@@ -417,11 +442,11 @@ fn other_agent(agent: &mut Agent) {
         ],
         ..RouterAdvertisementRepr::default()
     });
-    agent.hear("fe80::2", "ff02::1", message);
-    assert_eq!(agent.dropped, None);
+    agent.receive_link_message("fe80::2", "ff02::1", message);
+    assert_eq!(agent.last_drop_reason, None);
 }
 
-fn claim_of_other(agent: &mut Agent) {
+fn claim_of_other(agent: &mut TestAgent) {
     let advertisement = nd::NeighborAdvertisement {
         target: addr(HOME),
         router: true,
@@ -429,40 +454,40 @@ fn claim_of_other(agent: &mut Agent) {
         override_: true,
         target_link_address: Some([2, 0, 0, 0, 0, 2]),
     };
-    agent.hear("fe80::2", "ff02::1", advertisement.emit());
+    agent.receive_link_message("fe80::2", "ff02::1", advertisement.emit());
 }
 
 /// Duplicate address detection protects against other nodes only: the former home agent answers for the home
 /// address until the node has left it.
 #[test]
 fn a_node_may_come_from_another_home_agent_of_the_home_link() {
-    let mut agent = Agent::on_home_link(config());
-    other_agent(&mut agent);
-    assert!(agent.send(&Update::explicit(1)).is_empty(), "it is being tested");
+    let mut agent = TestAgent::on_home_link(config());
+    announce_other_agent(&mut agent);
+    assert!(agent.send_update(&TestUpdate::explicit_update(1)).is_empty(), "it is being tested");
     claim_of_other(&mut agent);
-    let answers = agent.wait(1.1);
+    let answers = agent.advance_time(1.1);
     assert_eq!(answers.len(), 1);
     assert_eq!(answers[0].status(), 0);
     // The node may go to the other home agent after a Home Agent Switch, so the home agent reports no
     // conflict with that one.
-    let wall = agent.wall();
-    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is another");
-    sent(&mut agent.machine);
+    let wall = agent.wall_time();
+    agent.home_agent.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is another");
+    take_sent_packets(&mut agent.home_agent);
     claim_of_other(&mut agent);
     assert!(agent.warnings().is_empty(), "{:?}", agent.warnings());
     // An advertisement of another node is a conflict.
-    agent.claim(HOME);
+    agent.send_foreign_advertisement(HOME);
     assert_eq!(agent.warnings().len(), 1);
 }
 
 /// A node that sends Router Advertisements with the H bit and claims a defended address causes a warning.
 #[test]
 fn conflicting_home_agent_on_link_is_reported() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1));
-    agent.wait(1.1);
-    assert!(agent.binding().is_some());
-    other_agent(&mut agent);
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1));
+    agent.advance_time(1.1);
+    assert!(agent.home_binding().is_some());
+    announce_other_agent(&mut agent);
     claim_of_other(&mut agent);
     assert_eq!(agent.warnings().len(), 1, "{:?}", agent.warnings());
 }
@@ -472,31 +497,31 @@ fn conflicting_home_agent_on_link_is_reported() {
 fn proxy_answer_for_anycast_address_lacks_override_flag() {
     let mut config = config();
     config.others.dhaad = true;
-    let mut agent = Agent::on_home_link(config);
+    let mut agent = TestAgent::on_home_link(config);
     let anycast = "2001:db8:1:0:fdff:ffff:ffff:fffe";
-    let answers = agent.solicit(anycast, "fe80::9");
+    let answers = agent.send_solicitation(anycast, "fe80::9");
     assert_eq!(answers.len(), 1);
     assert!(!answers[0].override_ && answers[0].solicited);
-    let answers = agent.solicit(AGENT, "fe80::9");
+    let answers = agent.send_solicitation(AGENT, "fe80::9");
     assert!(answers[0].override_);
     // An advertisement of another home agent for the anycast address is no conflict.
-    agent.claim(anycast);
+    agent.send_foreign_advertisement(anycast);
     assert!(agent.warnings().is_empty());
 }
 
 /// RFC 5555: the packet itself has the home address as destination, so the MAC covers the home address.
 #[test]
 fn a_node_behind_ipv4_receives_the_message_inside_ipv4() {
-    let mut agent = Agent::new(with_peer(authenticated()));
+    let mut agent = TestAgent::new(config_with_peer(authenticated_config()));
     let (local, remote) = ("udp:192.0.2.1:4191", "udp:198.51.100.7:31000");
-    let ends = [end(local), end(remote)];
+    let ends = [endpoint(local), endpoint(remote)];
     let here = MobilityOption::Ipv4CareOfAddress([10, 0, 0, 9].into());
-    let update = Update::explicit(1).inside().with(here).signed();
-    let answers = agent.receive_inside(local, remote, &update.packet());
+    let update = TestUpdate::explicit_update(1).from_ipv4_network().with_option(here).with_signature();
+    let answers = agent.receive_inside(local, remote, &update.to_packet());
     assert_eq!(answers[0].status(), 0);
-    let wall = agent.wall();
-    agent.machine.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
-    let outputs: Vec<Output> = std::iter::from_fn(|| agent.machine.poll_output()).collect();
+    let wall = agent.wall_time();
+    agent.home_agent.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
+    let outputs: Vec<Output> = std::iter::from_fn(|| agent.home_agent.poll_output()).collect();
     let packet = outputs.iter().find_map(|output| match output {
         Output::Encapsulated { local, remote, packet } if [*local, *remote] == ends => Some(packet),
         _ => None,
@@ -504,7 +529,7 @@ fn a_node_behind_ipv4_receives_the_message_inside_ipv4() {
     let packet = packet.expect("inside UDP");
     let header = Header::parse(packet).expect("a packet");
     assert_eq!(header.destination, addr(HOME));
-    association().verify(&packet[40..], addr(HOME), addr(HOME)).expect("signed for the home address");
+    test_association().verify(&packet[40..], addr(HOME), addr(HOME)).expect("signed for the home address");
     assert!(!outputs.iter().any(|output| matches!(output, Output::Event(Event::Warning { .. }))));
 }
 
@@ -514,14 +539,15 @@ fn prefix_solicitations_are_limited_for_each_node() {
     let second = "2001:db8:1::5678";
     let mut two = config();
     two.nodes.push(crate::agent::node(second, &[]));
-    let mut agent = Agent::new(two);
-    agent.accept(&Update::explicit(1));
-    agent.accept(&Update::node(1).of(second).from(OTHER_CARE_OF));
+    let mut agent = TestAgent::new(two);
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    agent.expect_acceptance(&TestUpdate::node_update(1).for_home_address(second).from(OTHER_CARE_OF));
     let mut ask = |home: &str, care_of: &str| {
         let mut message = vec![146, 0, 0, 0, 0, 7, 0, 0];
         icmpv6::set_checksum(&mut message, addr(home), addr(AGENT));
-        let result = agent.machine.handle_prefix_solicitation(agent.now, addr(care_of), addr(home), &message);
-        assert_eq!(sent(&mut agent.machine).len(), usize::from(result.is_ok()));
+        let result =
+            agent.home_agent.handle_prefix_solicitation(agent.now, addr(care_of), addr(home), &message);
+        assert_eq!(take_sent_packets(&mut agent.home_agent).len(), usize::from(result.is_ok()));
         result
     };
     let answered = (0..100).filter(|_| ask(HOME, CARE_OF).is_ok()).count();

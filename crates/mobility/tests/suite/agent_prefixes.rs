@@ -3,40 +3,40 @@
 use carnet_wire::mobility::{BindingUpdateFlags, MobilityOption};
 use ipnet::Ipv6Net;
 
-use crate::agent::{Agent, config, node};
+use crate::agent::{TestAgent, config, node};
 use crate::craft::*;
 
-fn forwarded(agent: &Agent) -> Vec<Ipv6Net> {
-    agent.binding().map(|binding| binding.prefixes.to_vec()).unwrap_or_default()
+fn forwarded_prefixes(agent: &TestAgent) -> Vec<Ipv6Net> {
+    agent.home_binding().map(|binding| binding.prefixes.to_vec()).unwrap_or_default()
 }
 
 /// A home agent whose one router has two prefixes.
-fn two_prefixes() -> Agent {
+fn agent_with_two_prefixes() -> TestAgent {
     let mut config = config();
     config.nodes = vec![node(HOME, &[PREFIX, SECOND_PREFIX])];
-    Agent::new(config)
+    TestAgent::new(config)
 }
 
 /// Conformance item 1; RFC 3963 6.2, 6.6: the home agent answers with status 0 and the R flag, and forwards
 /// the prefix.
 #[test]
 fn an_authorised_prefix_is_forwarded() {
-    let mut agent = Agent::new(config());
-    let answer = agent.accept(&Update::explicit(1));
+    let mut agent = TestAgent::new(config());
+    let answer = agent.expect_acceptance(&TestUpdate::explicit_update(1));
     assert!(answer.mobile_router());
-    assert_eq!(forwarded(&agent), [net(PREFIX)]);
+    assert_eq!(forwarded_prefixes(&agent), [net(PREFIX)]);
     assert!(agent.forwarding_changes > 0);
 }
 
 /// Conformance item 2, design decision 6; RFC 3963 6.2: an update with R and without H is answered 140.
 #[test]
 fn r_flag_without_h_flag_gets_status_140() {
-    let mut agent = Agent::new(config());
-    let flags = BindingUpdateFlags { home_registration: false, ..ROUTER };
-    agent.refuse(&Update::explicit(1).flags(flags), 140);
+    let mut agent = TestAgent::new(config());
+    let flags = BindingUpdateFlags { home_registration: false, ..ROUTER_FLAGS };
+    agent.expect_refusal(&TestUpdate::explicit_update(1).with_flags(flags), 140);
     // The L or K flag beside R does not change the status (a known bug of another home agent).
     let flags = BindingUpdateFlags { link_local: true, key_management: true, ..flags };
-    agent.refuse(&Update::explicit(2).flags(flags), 140);
+    agent.expect_refusal(&TestUpdate::explicit_update(2).with_flags(flags), 140);
 }
 
 /// Conformance item 3; RFC 3963 6.6: "not configured to support Mobile Routers".
@@ -44,71 +44,72 @@ fn r_flag_without_h_flag_gets_status_140() {
 fn home_agent_without_routers_answers_r_flag_with_140() {
     let mut hosts = config();
     hosts.nodes = vec![node(HOME, &[])];
-    let mut agent = Agent::new(hosts);
-    agent.refuse(&Update::explicit(1), 140);
-    agent.refuse(&Update::implicit(2), 140);
-    assert!(!agent.accept(&Update::node(3)).mobile_router());
+    let mut agent = TestAgent::new(hosts);
+    agent.expect_refusal(&TestUpdate::explicit_update(1), 140);
+    agent.expect_refusal(&TestUpdate::implicit_update(2), 140);
+    assert!(!agent.expect_acceptance(&TestUpdate::node_update(3)).mobile_router());
 }
 
 /// Conformance item 4; RFC 3963 6.2: "MUST discard the Binding Update": status 142, and the registered
 /// binding stays.
 #[test]
 fn a_foreign_prefix_is_answered_142_and_the_binding_stays() {
-    let mut agent = Agent::new(config());
-    agent.refuse(&Update::implicit(1).prefix(SECOND_PREFIX), 142);
-    assert!(agent.binding().is_none());
-    agent.accept(&Update::explicit(2));
-    agent.refuse(&Update::implicit(3).prefix(SECOND_PREFIX).from(OTHER_CARE_OF), 142);
-    assert_eq!(agent.care_of(), Some(addr(CARE_OF)));
-    assert_eq!(forwarded(&agent), [net(PREFIX)]);
+    let mut agent = TestAgent::new(config());
+    agent.expect_refusal(&TestUpdate::implicit_update(1).prefix(SECOND_PREFIX), 142);
+    assert!(agent.home_binding().is_none());
+    agent.expect_acceptance(&TestUpdate::explicit_update(2));
+    agent.expect_refusal(&TestUpdate::implicit_update(3).prefix(SECOND_PREFIX).from(OTHER_CARE_OF), 142);
+    assert_eq!(agent.registered_care_of_address(), Some(addr(CARE_OF)));
+    assert_eq!(forwarded_prefixes(&agent), [net(PREFIX)]);
 }
 
 /// Conformance item 5; RFC 3963 6.2: "it MUST NOT forward traffic to any of the prefixes".
 #[test]
 fn one_invalid_prefix_refuses_both() {
-    for update in
-        [Update::explicit(1).prefix(SECOND_PREFIX), Update::implicit(1).prefix(SECOND_PREFIX).prefix(PREFIX)]
-    {
-        let mut agent = Agent::new(config());
-        agent.refuse(&update, 142);
-        assert_eq!(forwarded(&agent), []);
+    for update in [
+        TestUpdate::explicit_update(1).prefix(SECOND_PREFIX),
+        TestUpdate::implicit_update(1).prefix(SECOND_PREFIX).prefix(PREFIX),
+    ] {
+        let mut agent = TestAgent::new(config());
+        agent.expect_refusal(&update, 142);
+        assert_eq!(forwarded_prefixes(&agent), []);
     }
 }
 
 /// RFC 3963 6.2, 6.6: status 141 for invalid prefixes. One invalid prefix refuses the whole update.
 #[test]
 fn invalid_prefixes_are_refused_with_status_141() {
-    let mut agent = Agent::new(config());
+    let mut agent = TestAgent::new(config());
     for (prefix, prefix_length) in
         [("2001:db8:a::1", 64), ("::", 0), ("ff0e::", 64), ("fe80::", 64), ("2001:db8:a::", 0)]
     {
         let option = MobilityOption::MobileNetworkPrefix { prefix: addr(prefix), prefix_length };
-        agent.refuse(&Update::implicit(1).with(option), 141);
-        agent.refuse(&Update::explicit(1).with(option), 141);
+        agent.expect_refusal(&TestUpdate::implicit_update(1).with_option(option), 141);
+        agent.expect_refusal(&TestUpdate::explicit_update(1).with_option(option), 141);
     }
     // A prefix length above 128.
     let mut octets = [0; 18];
     octets[1] = 200;
     octets[2..4].copy_from_slice(&[0x20, 0x01]);
     let option = MobilityOption::Unknown { option_type: 6, data: Box::leak(Box::new(octets)) };
-    agent.refuse(&Update::implicit(1).with(option), 141);
+    agent.expect_refusal(&TestUpdate::implicit_update(1).with_option(option), 141);
 }
 
 /// A list with too many prefixes is refused and takes no memory.
 #[test]
 fn too_many_prefixes_are_answered_141() {
-    let mut agent = Agent::new(config());
-    let update = (0..60).fold(Update::implicit(1), |update, _| update.prefix(PREFIX));
-    agent.refuse(&update, 141);
+    let mut agent = TestAgent::new(config());
+    let update = (0..60).fold(TestUpdate::implicit_update(1), |update, _| update.prefix(PREFIX));
+    agent.expect_refusal(&update, 141);
 }
 
 /// Conformance item 6; RFC 3963 5.2, 6.2: in implicit mode the home agent forwards the prefixes of the prefix
 /// table.
 #[test]
 fn implicit_mode_forwards_the_configured_prefixes() {
-    let mut agent = two_prefixes();
-    assert!(agent.accept(&Update::implicit(1)).mobile_router());
-    assert_eq!(forwarded(&agent), [net(PREFIX), net(SECOND_PREFIX)]);
+    let mut agent = agent_with_two_prefixes();
+    assert!(agent.expect_acceptance(&TestUpdate::implicit_update(1)).mobile_router());
+    assert_eq!(forwarded_prefixes(&agent), [net(PREFIX), net(SECOND_PREFIX)]);
 }
 
 /// Conformance item 7; RFC 3963 6.2, 6.6: status 143 if the prefix table has no entry for this home address.
@@ -116,60 +117,60 @@ fn implicit_mode_forwards_the_configured_prefixes() {
 fn implicit_mode_without_a_table_entry_is_answered_143() {
     let mut two = config();
     two.nodes = vec![node(HOME, &[]), node("2001:db8:1::5678", &[SECOND_PREFIX])];
-    Agent::new(two).refuse(&Update::implicit(1), 143);
+    TestAgent::new(two).expect_refusal(&TestUpdate::implicit_update(1), 143);
 }
 
 /// Conformance item 8; RFC 3963 4.1: without the R flag the home agent forwards only the home address.
 #[test]
 fn without_r_no_prefix_is_forwarded() {
-    let mut agent = Agent::new(config());
-    let answer = agent.accept(&Update::node(1).prefix(PREFIX));
+    let mut agent = TestAgent::new(config());
+    let answer = agent.expect_acceptance(&TestUpdate::node_update(1).prefix(PREFIX));
     assert!(!answer.mobile_router());
-    assert_eq!(forwarded(&agent), []);
+    assert_eq!(forwarded_prefixes(&agent), []);
 }
 
 /// Conformance item 9; RFC 3963 6.2: an update that sets or clears the R flag of a binding is answered 139.
 #[test]
 fn a_changed_r_flag_is_answered_139() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1));
-    agent.refuse(&Update::node(2).from(OTHER_CARE_OF), 139);
-    assert_eq!(forwarded(&agent), [net(PREFIX)]);
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::node(1));
-    agent.refuse(&Update::explicit(2), 139);
-    assert_eq!(forwarded(&agent), []);
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    agent.expect_refusal(&TestUpdate::node_update(2).from(OTHER_CARE_OF), 139);
+    assert_eq!(forwarded_prefixes(&agent), [net(PREFIX)]);
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::node_update(1));
+    agent.expect_refusal(&TestUpdate::explicit_update(2), 139);
+    assert_eq!(forwarded_prefixes(&agent), []);
 }
 
 /// Conformance item 11; RFC 3963 6.2: the home agent stops forwarding a prefix that the refresh does not
 /// name.
 #[test]
 fn a_prefix_left_out_of_a_refresh_is_disabled() {
-    let mut agent = two_prefixes();
-    agent.accept(&Update::explicit(1).prefix(SECOND_PREFIX));
-    assert_eq!(forwarded(&agent), [net(PREFIX), net(SECOND_PREFIX)]);
+    let mut agent = agent_with_two_prefixes();
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).prefix(SECOND_PREFIX));
+    assert_eq!(forwarded_prefixes(&agent), [net(PREFIX), net(SECOND_PREFIX)]);
     let changes = agent.forwarding_changes;
-    agent.accept(&Update::implicit(2).prefix(SECOND_PREFIX));
-    assert_eq!(forwarded(&agent), [net(SECOND_PREFIX)]);
+    agent.expect_acceptance(&TestUpdate::implicit_update(2).prefix(SECOND_PREFIX));
+    assert_eq!(forwarded_prefixes(&agent), [net(SECOND_PREFIX)]);
     assert!(agent.forwarding_changes > changes);
 }
 
 /// A prefix that the update names twice counts once.
 #[test]
 fn repeated_prefixes_count_once() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1).prefix(PREFIX));
-    assert_eq!(forwarded(&agent), [net(PREFIX)]);
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).prefix(PREFIX));
+    assert_eq!(forwarded_prefixes(&agent), [net(PREFIX)]);
 }
 
 /// RFC 3963 6.1.2: a router may register a part of its prefix, but not a prefix that contains it.
 #[test]
 fn a_part_of_an_own_prefix_may_be_registered_but_not_the_whole_around_it() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::implicit(1).prefix("2001:db8:a:0:8000::/65"));
-    assert_eq!(forwarded(&agent), [net("2001:db8:a:0:8000::/65")]);
-    agent.refuse(&Update::implicit(2).prefix("2001:db8:a::/63"), 142);
-    agent.refuse(&Update::implicit(2).prefix("2001:db8::/32"), 142);
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::implicit_update(1).prefix("2001:db8:a:0:8000::/65"));
+    assert_eq!(forwarded_prefixes(&agent), [net("2001:db8:a:0:8000::/65")]);
+    agent.expect_refusal(&TestUpdate::implicit_update(2).prefix("2001:db8:a::/63"), 142);
+    agent.expect_refusal(&TestUpdate::implicit_update(2).prefix("2001:db8::/32"), 142);
 }
 
 /// Conformance item 14; RFC 3963 6.2: the home agent serves a home address out of the router's own prefix.
@@ -178,8 +179,8 @@ fn a_home_address_out_of_the_mobile_network_prefix_is_accepted() {
     let home = "2001:db8:a::1";
     let mut aggregated = config();
     aggregated.nodes = vec![node(home, &[PREFIX])];
-    let mut agent = Agent::new(aggregated);
-    agent.accept(&Update::explicit(1).of(home));
+    let mut agent = TestAgent::new(aggregated);
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).for_home_address(home));
     assert!(agent.binding_of(home).is_some());
 }
 
@@ -189,12 +190,14 @@ fn a_prefix_of_another_router_is_not_given_away() {
     let other = "2001:db8:1::5678";
     let mut two = config();
     two.nodes.push(node(other, &[SECOND_PREFIX]));
-    let mut agent = Agent::new(two);
-    agent.accept(&Update::implicit(1).of(other).from(OTHER_CARE_OF).prefix(SECOND_PREFIX));
-    agent.accept(&Update::explicit(1));
-    agent.refuse(&Update::explicit(2).prefix(SECOND_PREFIX), 142);
+    let mut agent = TestAgent::new(two);
+    agent.expect_acceptance(
+        &TestUpdate::implicit_update(1).for_home_address(other).from(OTHER_CARE_OF).prefix(SECOND_PREFIX),
+    );
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    agent.expect_refusal(&TestUpdate::explicit_update(2).prefix(SECOND_PREFIX), 142);
     assert_eq!(*agent.binding_of(other).expect("bound").prefixes, [net(SECOND_PREFIX)]);
-    assert_eq!(forwarded(&agent), [net(PREFIX)]);
+    assert_eq!(forwarded_prefixes(&agent), [net(PREFIX)]);
 }
 
 // Care-of addresses (RFC 6275 6.1.8, 9.5.1; RFC 4888 2.6 about routers behind each other).
@@ -203,65 +206,65 @@ const SECOND_HOME: &str = "2001:db8:1::5678";
 const THIRD_HOME: &str = "2001:db8:1::9abc";
 const THIRD_PREFIX: &str = "2001:db8:c::/64";
 
-fn three() -> Agent {
+fn agent_with_three_nodes() -> TestAgent {
     let mut three = config();
     three.nodes.push(node(SECOND_HOME, &[SECOND_PREFIX]));
     three.nodes.push(node(THIRD_HOME, &[THIRD_PREFIX]));
-    Agent::new(three)
+    TestAgent::new(three)
 }
 
-fn second(sequence: u16, care_of: &str) -> Update {
-    Update::implicit(sequence).of(SECOND_HOME).alternate(care_of)
+fn update_of_second_node(sequence: u16, care_of: &str) -> TestUpdate {
+    TestUpdate::implicit_update(sequence).for_home_address(SECOND_HOME).with_alternate_address(care_of)
 }
 
-fn third(sequence: u16, care_of: &str) -> Update {
-    Update::implicit(sequence).of(THIRD_HOME).alternate(care_of)
+fn update_of_third_node(sequence: u16, care_of: &str) -> TestUpdate {
+    TestUpdate::implicit_update(sequence).for_home_address(THIRD_HOME).with_alternate_address(care_of)
 }
 
 /// The home agent refuses its own address and home addresses as care-of addresses: status 174.
 #[test]
 fn addresses_of_the_home_link_s_owners_are_no_care_of_addresses() {
-    let mut agent = three();
+    let mut agent = agent_with_three_nodes();
     for care_of in [AGENT, SECOND_HOME, THIRD_HOME] {
-        agent.refuse(&Update::explicit(1).alternate(care_of), 174);
+        agent.expect_refusal(&TestUpdate::explicit_update(1).with_alternate_address(care_of), 174);
     }
-    agent.accept(&Update::explicit(1));
-    agent.refuse(&Update::explicit(2).alternate(SECOND_HOME), 174);
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    agent.expect_refusal(&TestUpdate::explicit_update(2).with_alternate_address(SECOND_HOME), 174);
     // The node's own home address as care-of address ends the binding (RFC 6275 9.5.1).
-    agent.accept(&Update::explicit(2).alternate(HOME));
-    assert!(agent.binding().is_none());
+    agent.expect_acceptance(&TestUpdate::explicit_update(2).with_alternate_address(HOME));
+    assert!(agent.home_binding().is_none());
 }
 
 /// A care-of address behind the router itself would be a tunnel into the tunnel.
 #[test]
 fn a_care_of_address_in_the_own_prefix_is_refused() {
-    let mut agent = three();
-    agent.refuse(&Update::explicit(1).alternate("2001:db8:a::5"), 174);
-    agent.refuse(&Update::implicit(1).from("2001:db8:a::5"), 174);
+    let mut agent = agent_with_three_nodes();
+    agent.expect_refusal(&TestUpdate::explicit_update(1).with_alternate_address("2001:db8:a::5"), 174);
+    agent.expect_refusal(&TestUpdate::implicit_update(1).from("2001:db8:a::5"), 174);
 }
 
 /// The home agent serves routers behind each other, but refuses a ring of them.
 #[test]
 fn nested_routers_are_accepted_without_loops() {
-    let mut agent = three();
-    agent.accept(&Update::explicit(1));
-    agent.accept(&second(1, "2001:db8:a::2"));
-    agent.accept(&third(1, "2001:db8:b::3"));
+    let mut agent = agent_with_three_nodes();
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    agent.expect_acceptance(&update_of_second_node(1, "2001:db8:a::2"));
+    agent.expect_acceptance(&update_of_third_node(1, "2001:db8:b::3"));
     // The first router may not move behind the third or the second, which are behind the first.
-    agent.refuse(&Update::explicit(2).alternate("2001:db8:c::1"), 174);
-    agent.refuse(&Update::explicit(2).alternate("2001:db8:b::1"), 174);
-    assert_eq!(agent.care_of(), Some(addr(CARE_OF)));
+    agent.expect_refusal(&TestUpdate::explicit_update(2).with_alternate_address("2001:db8:c::1"), 174);
+    agent.expect_refusal(&TestUpdate::explicit_update(2).with_alternate_address("2001:db8:b::1"), 174);
+    assert_eq!(agent.registered_care_of_address(), Some(addr(CARE_OF)));
     // The second router moves elsewhere, so the first may follow it. Then the second may not move behind the
     // first.
-    agent.accept(&second(2, OTHER_CARE_OF));
-    agent.accept(&Update::explicit(2).alternate("2001:db8:c::1"));
-    agent.refuse(&second(3, "2001:db8:a::2"), 174);
+    agent.expect_acceptance(&update_of_second_node(2, OTHER_CARE_OF));
+    agent.expect_acceptance(&TestUpdate::explicit_update(2).with_alternate_address("2001:db8:c::1"));
+    agent.expect_refusal(&update_of_second_node(3, "2001:db8:a::2"), 174);
     // The first router may register behind the second, which is not registered. Then the second may not
     // register behind the first.
-    let mut agent = three();
-    agent.accept(&Update::explicit(1).alternate("2001:db8:b::1"));
-    agent.refuse(&second(1, "2001:db8:a::2"), 174);
-    agent.accept(&second(1, OTHER_CARE_OF));
+    let mut agent = agent_with_three_nodes();
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_alternate_address("2001:db8:b::1"));
+    agent.expect_refusal(&update_of_second_node(1, "2001:db8:a::2"), 174);
+    agent.expect_acceptance(&update_of_second_node(1, OTHER_CARE_OF));
 }
 
 /// The home agent also refuses a ring while it still tests both home addresses on the home link.
@@ -269,9 +272,11 @@ fn nested_routers_are_accepted_without_loops() {
 fn no_tunnel_loop_closes_during_address_test() {
     let mut two = config();
     two.nodes.push(node(SECOND_HOME, &[SECOND_PREFIX]));
-    let mut agent = Agent::on_home_link(two);
-    assert!(agent.send(&Update::explicit(1).alternate("2001:db8:b::1")).is_empty());
-    agent.refuse(&second(1, "2001:db8:a::2"), 174);
-    agent.wait(2.0);
-    assert!(agent.binding().is_some() && agent.binding_of(SECOND_HOME).is_none());
+    let mut agent = TestAgent::on_home_link(two);
+    assert!(
+        agent.send_update(&TestUpdate::explicit_update(1).with_alternate_address("2001:db8:b::1")).is_empty()
+    );
+    agent.expect_refusal(&update_of_second_node(1, "2001:db8:a::2"), 174);
+    agent.advance_time(2.0);
+    assert!(agent.home_binding().is_some() && agent.binding_of(SECOND_HOME).is_none());
 }

@@ -6,7 +6,7 @@ use carnet_mobility::MobilityDrop;
 use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_wire::mobility::{BindingUpdateFlags, MobilityOption};
 
-use crate::agent::{Agent, config, node};
+use crate::agent::{TestAgent, config, node};
 use crate::craft::*;
 
 /// Conformance item 22, TAHI HA_2_1_1 and 2_1_2; RFC 6275 10.3.1: "Regardless of the setting of the
@@ -14,11 +14,11 @@ use crate::craft::*;
 #[test]
 fn a_binding_update_is_acknowledged_with_and_without_the_a_flag() {
     for acknowledge in [true, false] {
-        let mut agent = Agent::new(config());
-        let flags = BindingUpdateFlags { acknowledge, ..ROUTER };
-        let answer = agent.accept(&Update::explicit(1).flags(flags));
+        let mut agent = TestAgent::new(config());
+        let flags = BindingUpdateFlags { acknowledge, ..ROUTER_FLAGS };
+        let answer = agent.expect_acceptance(&TestUpdate::explicit_update(1).with_flags(flags));
         assert_eq!(answer.lifetime(), 15);
-        assert_eq!(agent.care_of(), Some(addr(CARE_OF)));
+        assert_eq!(agent.registered_care_of_address(), Some(addr(CARE_OF)));
     }
 }
 
@@ -26,8 +26,8 @@ fn a_binding_update_is_acknowledged_with_and_without_the_a_flag() {
 /// routing header.
 #[test]
 fn the_acknowledgement_bears_the_home_address_in_a_routing_header() {
-    let mut agent = Agent::new(config());
-    let answer = agent.accept(&Update::explicit(1));
+    let mut agent = TestAgent::new(config());
+    let answer = agent.expect_acceptance(&TestUpdate::explicit_update(1));
     assert_eq!(answer.source, addr(AGENT));
     assert_eq!(answer.destination, addr(CARE_OF));
     assert_eq!(answer.routing_home_address, Some(addr(HOME)));
@@ -39,9 +39,9 @@ fn the_acknowledgement_bears_the_home_address_in_a_routing_header() {
 /// address.
 #[test]
 fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1));
-    let answer = agent.accept(&Update::explicit(2).at_home().lifetime(0));
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    let answer = agent.expect_acceptance(&TestUpdate::explicit_update(2).from_home_link().lifetime(0));
     assert_eq!(answer.destination, addr(HOME));
     assert_eq!(answer.routing_home_address, None);
 }
@@ -50,32 +50,33 @@ fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
 /// answers to the source.
 #[test]
 fn the_alternate_care_of_address_is_registered_and_the_source_answered() {
-    let mut agent = Agent::new(config());
-    let answer = agent.accept(&Update::explicit(1).alternate(OTHER_CARE_OF));
+    let mut agent = TestAgent::new(config());
+    let answer =
+        agent.expect_acceptance(&TestUpdate::explicit_update(1).with_alternate_address(OTHER_CARE_OF));
     assert_eq!(answer.destination, addr(CARE_OF));
-    assert_eq!(agent.care_of(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(agent.registered_care_of_address(), Some(addr(OTHER_CARE_OF)));
 }
 
 /// Conformance item 27; RFC 6275 6.1.7 and 9.5.1: a care-of address must be unicast and routable.
 #[test]
 fn updates_with_an_invalid_care_of_address_get_no_answer() {
-    let mut agent = Agent::new(config());
+    let mut agent = TestAgent::new(config());
     for alternate in ["ff02::1", "ff0e::1", "fe80::1", "::", "::1"] {
-        let update = Update::explicit(1).alternate(alternate);
-        assert_eq!(agent.ignore(&update.packet()), MobilityDrop::CareOfAddress, "{alternate}");
+        let update = TestUpdate::explicit_update(1).with_alternate_address(alternate);
+        assert_eq!(agent.expect_drop(&update.to_packet()), MobilityDrop::CareOfAddress, "{alternate}");
     }
     for source in ["fe80::1", "ff02::1", "::"] {
-        agent.ignore(&Update::explicit(1).from(source).packet());
+        agent.expect_drop(&TestUpdate::explicit_update(1).from(source).to_packet());
     }
 }
 
 /// TAHI HA_2_2_9, 2_2_10, 2_2_13; RFC 6275 9.5.1: "MUST contain a unicast routable home address".
 #[test]
 fn updates_with_an_invalid_home_address_get_no_answer() {
-    let mut agent = Agent::new(config());
+    let mut agent = TestAgent::new(config());
     for home in ["ff02::1", "ff1e::1", "fe80::1234", "::"] {
-        let update = Update::explicit(1).of(home);
-        assert_eq!(agent.ignore(&update.packet()), MobilityDrop::HomeAddress, "{home}");
+        let update = TestUpdate::explicit_update(1).for_home_address(home);
+        assert_eq!(agent.expect_drop(&update.to_packet()), MobilityDrop::HomeAddress, "{home}");
     }
 }
 
@@ -83,85 +84,88 @@ fn updates_with_an_invalid_home_address_get_no_answer() {
 /// has the last accepted number.
 #[test]
 fn sequence_numbers_are_copied_and_old_ones_refused_with_the_last() {
-    let mut agent = Agent::new(config());
-    assert_eq!(agent.accept(&Update::explicit(15)).sequence(), 15);
+    let mut agent = TestAgent::new(config());
+    assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(15)).sequence(), 15);
     // TAHI SEQ; design decision 8: 32783 is old, as the example of 9.5.1 says.
     for old in [15, 14, 0, 65_535, 32_784, 32_783] {
-        let answer = agent.refuse(&Update::explicit(old).from(OTHER_CARE_OF), 135);
+        let answer = agent.expect_refusal(&TestUpdate::explicit_update(old).from(OTHER_CARE_OF), 135);
         assert_eq!(answer.sequence(), 15, "{old}");
         assert_eq!(answer.destination, addr(OTHER_CARE_OF));
     }
-    assert_eq!(agent.accept(&Update::explicit(16)).sequence(), 16);
-    assert_eq!(agent.accept(&Update::explicit(32_783)).sequence(), 32_783);
-    assert_eq!(agent.accept(&Update::explicit(65_535)).sequence(), 65_535);
-    assert_eq!(agent.accept(&Update::explicit(0)).sequence(), 0);
+    assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(16)).sequence(), 16);
+    assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(32_783)).sequence(), 32_783);
+    assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(65_535)).sequence(), 65_535);
+    assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(0)).sequence(), 0);
 }
 
 /// RFC 6275 9.5.1: without an entry "it MUST accept any Sequence Number".
 #[test]
 fn without_a_binding_any_sequence_number_is_accepted() {
     for first in [0, 1, 32_768, 65_535] {
-        Agent::new(config()).accept(&Update::explicit(first));
+        TestAgent::new(config()).expect_acceptance(&TestUpdate::explicit_update(first));
     }
 }
 
 /// A refused Binding Update is no "previous valid Binding Update": its number is not remembered (9.5.1).
 #[test]
 fn the_number_of_a_refused_update_is_not_remembered() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(10));
-    agent.refuse(&Update::implicit(500).prefix(SECOND_PREFIX), 142);
-    agent.accept(&Update::explicit(11));
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(10));
+    agent.expect_refusal(&TestUpdate::implicit_update(500).prefix(SECOND_PREFIX), 142);
+    agent.expect_acceptance(&TestUpdate::explicit_update(11));
 }
 
 /// Conformance item 34, TAHI HA_2_1_3; RFC 6275 10.3.1: the granted lifetime is at most the requested one and
 /// at most the operator's limit.
 #[test]
 fn lifetimes_are_as_requested_up_to_the_limit() {
-    let mut agent = Agent::new(config());
-    assert_eq!(agent.accept(&Update::explicit(1).lifetime(15)).lifetime(), 15);
-    assert_eq!(agent.accept(&Update::explicit(2).lifetime(3)).lifetime(), 3);
-    assert_eq!(agent.accept(&Update::explicit(3).lifetime(1)).lifetime(), 1);
-    assert_eq!(agent.accept(&Update::explicit(4).lifetime(0xffff)).lifetime(), 150);
-    assert_eq!(agent.binding().expect("bound").lifetime, Duration::from_secs(600));
+    let mut agent = TestAgent::new(config());
+    assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(1).lifetime(15)).lifetime(), 15);
+    assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(2).lifetime(3)).lifetime(), 3);
+    assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(3).lifetime(1)).lifetime(), 1);
+    assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(4).lifetime(0xffff)).lifetime(), 150);
+    assert_eq!(agent.home_binding().expect("bound").lifetime, Duration::from_secs(600));
     let odd = HomeAgentConfig { max_lifetime: Duration::from_secs(63), ..config() };
-    assert_eq!(Agent::new(odd).accept(&Update::explicit(1).lifetime(100)).lifetime(), 15);
+    assert_eq!(
+        TestAgent::new(odd).expect_acceptance(&TestUpdate::explicit_update(1).lifetime(100)).lifetime(),
+        15
+    );
 }
 
 /// TAHI HA_2_1_4; RFC 6275 10.3.1: "MUST be deleted by the home agent after the expiration of this lifetime".
 #[test]
 fn a_binding_ends_with_its_lifetime() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1).lifetime(2));
-    agent.wait(7.9);
-    assert!(agent.binding().is_some());
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).lifetime(2));
+    agent.advance_time(7.9);
+    assert!(agent.home_binding().is_some());
     let changes = agent.forwarding_changes;
-    agent.wait(0.2);
-    assert!(agent.binding().is_none());
+    agent.advance_time(0.2);
+    assert!(agent.home_binding().is_none());
     assert_eq!(agent.forwarding_changes, changes + 1);
 }
 
 /// The lifetime of a refresh counts from its arrival, and the earlier end is void.
 #[test]
 fn a_refresh_prolongs_the_binding() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1).lifetime(5));
-    agent.wait(15.0);
-    agent.accept(&Update::explicit(2).lifetime(5));
-    agent.wait(15.0);
-    assert!(agent.binding().is_some());
-    agent.wait(5.1);
-    assert!(agent.binding().is_none());
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).lifetime(5));
+    agent.advance_time(15.0);
+    agent.expect_acceptance(&TestUpdate::explicit_update(2).lifetime(5));
+    agent.advance_time(15.0);
+    assert!(agent.home_binding().is_some());
+    agent.advance_time(5.1);
+    assert!(agent.home_binding().is_none());
 }
 
 /// Returns as text the parts of a binding that forwarding uses.
-fn forwarding(agent: &Agent) -> String {
-    let binding = agent.binding().expect("bound");
+fn describe_forwarding(agent: &TestAgent) -> String {
+    let binding = agent.home_binding().expect("bound");
     format!(
         "{} {:?} {:?} {:?} {} {:?}",
         binding.home_address,
-        binding.ends(),
-        agent.machine.bindings().former(addr(HOME)),
+        binding.tunnel_ends(),
+        agent.home_agent.bindings().former_paths(addr(HOME)),
         binding.prefixes,
         binding.mobile_router,
         binding.state
@@ -171,60 +175,67 @@ fn forwarding(agent: &Agent) -> String {
 /// RFC 6275 10.3.1 and the first promise of the design: a refresh changes nothing that forwarding uses.
 #[test]
 fn a_refresh_with_the_same_care_of_address_changes_no_forwarding_state() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1));
-    let before = forwarding(&agent);
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    let before = describe_forwarding(&agent);
     for sequence in 2..20 {
-        agent.wait(3.0);
-        agent.accept(&Update::explicit(sequence));
-        assert_eq!(forwarding(&agent), before);
+        agent.advance_time(3.0);
+        agent.expect_acceptance(&TestUpdate::explicit_update(sequence));
+        assert_eq!(describe_forwarding(&agent), before);
     }
 }
 
 /// A refresh within the grace period of a move does not change how long the old care-of address is accepted.
 #[test]
 fn the_old_care_of_address_is_kept_for_the_grace_period() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1));
-    agent.accept(&Update::explicit(2).from(OTHER_CARE_OF));
-    let previous = |agent: &Agent| {
-        let former = agent.machine.bindings().former(addr(HOME));
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    agent.expect_acceptance(&TestUpdate::explicit_update(2).from(OTHER_CARE_OF));
+    let previous = |agent: &TestAgent| {
+        let former = agent.home_agent.bindings().former_paths(addr(HOME));
         assert!(former.len() <= 1);
         former.first().and_then(|path| path.care_of_address.ipv6())
     };
     assert_eq!(previous(&agent), Some(addr(CARE_OF)));
-    agent.wait(3.0);
-    agent.accept(&Update::explicit(3).from(OTHER_CARE_OF));
+    agent.advance_time(3.0);
+    agent.expect_acceptance(&TestUpdate::explicit_update(3).from(OTHER_CARE_OF));
     assert_eq!(previous(&agent), Some(addr(CARE_OF)));
-    agent.wait(2.1);
+    agent.advance_time(2.1);
     assert_eq!(previous(&agent), None);
 }
 
 /// Conformance item 36; RFC 6275 9.5.1: an update without H for a home registration is answered 139.
 #[test]
 fn an_update_without_h_for_a_home_registration_is_answered_139() {
-    let mut agent = Agent::new(config());
-    let correspondent = Update::implicit(2).flags(BindingUpdateFlags { acknowledge: true, ..NO_FLAGS });
-    assert_eq!(agent.ignore(&correspondent.packet()), MobilityDrop::NotHomeRegistration);
-    agent.accept(&Update::explicit(1));
-    agent.refuse(&correspondent, 139);
+    let mut agent = TestAgent::new(config());
+    let correspondent =
+        TestUpdate::implicit_update(2).with_flags(BindingUpdateFlags { acknowledge: true, ..NO_FLAGS });
+    assert_eq!(agent.expect_drop(&correspondent.to_packet()), MobilityDrop::NotHomeRegistration);
+    agent.expect_acceptance(&TestUpdate::explicit_update(1));
+    agent.expect_refusal(&correspondent, 139);
 }
 
 /// TAHI HA_2_2_7; RFC 6275 9.5.1: "the Nonce Indices mobility option MUST NOT be present" with H.
 #[test]
 fn home_registration_with_nonce_indices_gets_no_answer() {
-    let mut agent = Agent::new(config());
+    let mut agent = TestAgent::new(config());
     let nonces = MobilityOption::Unknown { option_type: 4, data: &[0, 1, 0, 2] };
-    assert_eq!(agent.ignore(&Update::explicit(1).with(nonces).packet()), MobilityDrop::NonceIndices);
+    assert_eq!(
+        agent.expect_drop(&TestUpdate::explicit_update(1).with_option(nonces).to_packet()),
+        MobilityDrop::NonceIndices
+    );
 }
 
 /// TAHI HA_2_2_1, 2_2_2; RFC 6275 10.3.1: status 132 with and without the A flag; RFC 3963 6.2 (item 14).
 #[test]
 fn a_home_address_outside_every_served_prefix_is_answered_132() {
-    let mut agent = Agent::new(config());
+    let mut agent = TestAgent::new(config());
     for acknowledge in [true, false] {
-        let flags = BindingUpdateFlags { acknowledge, ..ROUTER };
-        agent.refuse(&Update::explicit(1).of("2001:db8:99::1").flags(flags), 132);
+        let flags = BindingUpdateFlags { acknowledge, ..ROUTER_FLAGS };
+        agent.expect_refusal(
+            &TestUpdate::explicit_update(1).for_home_address("2001:db8:99::1").with_flags(flags),
+            132,
+        );
     }
 }
 
@@ -232,42 +243,47 @@ fn a_home_address_outside_every_served_prefix_is_answered_132() {
 /// has.
 #[test]
 fn updates_for_an_unassigned_home_address_get_no_answer() {
-    let mut agent = Agent::new(config());
+    let mut agent = TestAgent::new(config());
     for home in ["2001:db8:1::1235", AGENT, "2001:db8:a::1"] {
-        let update = Update::explicit(1).of(home);
-        assert_eq!(agent.ignore(&update.packet()), MobilityDrop::Unauthorized, "{home}");
+        let update = TestUpdate::explicit_update(1).for_home_address(home);
+        assert_eq!(agent.expect_drop(&update.to_packet()), MobilityDrop::Unauthorized, "{home}");
     }
 }
 
 /// RFC 6275 10.3.1: "A Home Address destination option MUST be present" in a registration.
 #[test]
 fn a_registration_without_a_home_address_option_is_refused() {
-    let mut agent = Agent::new(config());
-    agent.refuse(&Update::explicit(1).at_home().alternate(CARE_OF), 128);
+    let mut agent = TestAgent::new(config());
+    agent.expect_refusal(
+        &TestUpdate::explicit_update(1).from_home_link().with_alternate_address(CARE_OF),
+        128,
+    );
 }
 
 /// TAHI HA_2_1_14; RFC 6275 6.1.7: reserved bits "MUST be ignored by the receiver".
 #[test]
 fn reserved_bits_are_ignored() {
-    let mut agent = Agent::new(config());
-    let update = Update::explicit(1);
-    let mut header = update.header();
+    let mut agent = TestAgent::new(config());
+    let update = TestUpdate::explicit_update(1);
+    let mut header = update.mobility_header();
     header[3] = 0xff; // reserved octet of the Mobility Header
     header[9] |= 0x3f; // flags that no standard defines
-    let answers = agent.receive(&update.around(&mut header));
+    let answers = agent.receive_packet(&update.packet_around(&mut header));
     assert_eq!(answers[0].status(), 0);
-    assert!(agent.binding().is_some());
+    assert!(agent.home_binding().is_some());
 }
 
 /// TAHI HA_2_1_10, 2_1_11; RFC 6275 10.3.1: K requires dynamically keyed IPsec, which carnet does not
 /// support.
 #[test]
 fn the_k_flag_is_always_answered_with_zero() {
-    let mut agent = Agent::new(config());
+    let mut agent = TestAgent::new(config());
     for (sequence, key_management) in [(1, true), (2, false)] {
-        let answer =
-            agent.accept(&Update::explicit(sequence).flags(BindingUpdateFlags { key_management, ..ROUTER }));
-        assert!(matches!(answer.message, SeenMessage::Acknowledgement { key_management: false, .. }));
+        let answer = agent.expect_acceptance(
+            &TestUpdate::explicit_update(sequence)
+                .with_flags(BindingUpdateFlags { key_management, ..ROUTER_FLAGS }),
+        );
+        assert!(matches!(answer.message, ReceivedMessage::Acknowledgement { key_management: false, .. }));
     }
 }
 
@@ -275,9 +291,12 @@ fn the_k_flag_is_always_answered_with_zero() {
 /// stores its bindings, and none in answers to de-registrations.
 #[test]
 fn acknowledgement_has_no_refresh_advice() {
-    let mut agent = Agent::new(config());
-    assert_eq!(agent.accept(&Update::explicit(1)).options().refresh_advice, None);
-    assert_eq!(agent.accept(&Update::explicit(2).lifetime(0)).options().refresh_advice, None);
+    let mut agent = TestAgent::new(config());
+    assert_eq!(agent.expect_acceptance(&TestUpdate::explicit_update(1)).options().refresh_advice, None);
+    assert_eq!(
+        agent.expect_acceptance(&TestUpdate::explicit_update(2).lifetime(0)).options().refresh_advice,
+        None
+    );
 }
 
 /// The bindings of several nodes are independent.
@@ -285,11 +304,18 @@ fn acknowledgement_has_no_refresh_advice() {
 fn bindings_are_kept_apart_by_home_address() {
     let mut two = config();
     two.nodes.push(node("2001:db8:1::5678", &[SECOND_PREFIX]));
-    let mut agent = Agent::new(two);
-    agent.accept(&Update::explicit(100));
-    agent.accept(&Update::implicit(5).of("2001:db8:1::5678").from(OTHER_CARE_OF).prefix(SECOND_PREFIX));
-    agent.accept(&Update::implicit(6).of("2001:db8:1::5678").from(OTHER_CARE_OF).lifetime(0));
-    assert_eq!(agent.care_of(), Some(addr(CARE_OF)));
+    let mut agent = TestAgent::new(two);
+    agent.expect_acceptance(&TestUpdate::explicit_update(100));
+    agent.expect_acceptance(
+        &TestUpdate::implicit_update(5)
+            .for_home_address("2001:db8:1::5678")
+            .from(OTHER_CARE_OF)
+            .prefix(SECOND_PREFIX),
+    );
+    agent.expect_acceptance(
+        &TestUpdate::implicit_update(6).for_home_address("2001:db8:1::5678").from(OTHER_CARE_OF).lifetime(0),
+    );
+    assert_eq!(agent.registered_care_of_address(), Some(addr(CARE_OF)));
     assert!(agent.binding_of("2001:db8:1::5678").is_none());
 }
 
@@ -298,18 +324,22 @@ fn bindings_are_kept_apart_by_home_address() {
 #[test]
 fn a_renewed_binding_reports_no_change_of_forwarding() {
     let two_prefixes = HomeAgentConfig { nodes: vec![node(HOME, &[PREFIX, SECOND_PREFIX])], ..config() };
-    let mut agent = Agent::new(two_prefixes);
-    let changes = |agent: &mut Agent, update: &Update| {
+    let mut agent = TestAgent::new(two_prefixes);
+    let changes = |agent: &mut TestAgent, update: &TestUpdate| {
         let before = agent.forwarding_changes;
-        agent.accept(update);
+        agent.expect_acceptance(update);
         agent.forwarding_changes - before
     };
-    assert_eq!(changes(&mut agent, &Update::explicit(1)), 1, "it begins");
-    assert_eq!(changes(&mut agent, &Update::explicit(2)), 0, "renewed");
-    assert_eq!(changes(&mut agent, &Update::explicit(3).lifetime(5)), 0, "for another lifetime");
-    assert_eq!(changes(&mut agent, &Update::explicit(4).from(OTHER_CARE_OF)), 1, "elsewhere");
-    assert_eq!(changes(&mut agent, &Update::explicit(5).from(OTHER_CARE_OF)), 0, "renewed there");
-    assert_eq!(changes(&mut agent, &Update::explicit(6)), 1, "back again, and no more a path that was left");
-    assert_eq!(changes(&mut agent, &Update::implicit(7)), 1, "with another prefix");
-    assert_eq!(changes(&mut agent, &Update::explicit(8).lifetime(0)), 1, "it ends");
+    assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(1)), 1, "it begins");
+    assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(2)), 0, "renewed");
+    assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(3).lifetime(5)), 0, "for another lifetime");
+    assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(4).from(OTHER_CARE_OF)), 1, "elsewhere");
+    assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(5).from(OTHER_CARE_OF)), 0, "renewed there");
+    assert_eq!(
+        changes(&mut agent, &TestUpdate::explicit_update(6)),
+        1,
+        "back again, and no more a path that was left"
+    );
+    assert_eq!(changes(&mut agent, &TestUpdate::implicit_update(7)), 1, "with another prefix");
+    assert_eq!(changes(&mut agent, &TestUpdate::explicit_update(8).lifetime(0)), 1, "it ends");
 }

@@ -1,7 +1,7 @@
 //! Binding Updates made by hand, and answers read back.
 //!
-//! Everything in this file is as plain as the wire: a [`Seen`] shows what an independent parser sees, with
-//! the checksum verified.
+//! Everything in this file is as plain as the wire: a [`ReceivedPacket`] shows what an independent parser
+//! sees, with the checksum verified.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -24,7 +24,7 @@ pub const CARE_OF: &str = "2001:db8:f1::10";
 pub const OTHER_CARE_OF: &str = "2001:db8:f2::10";
 
 /// Returns the Mobility Header message in a packet; `None` if there is no such message.
-pub fn mobility_message(packet: &[u8]) -> Option<MobilityMessage<'_>> {
+pub fn parse_mobility_message(packet: &[u8]) -> Option<MobilityMessage<'_>> {
     let header = Header::parse(packet).expect("an IPv6 header");
     let extensions = Extensions::parse(packet).expect("extension headers");
     MobilityMessage::new(packet, &header, &extensions)
@@ -39,7 +39,7 @@ pub fn hex(text: &str) -> Vec<u8> {
 }
 
 /// Security association with SPI 300 and key 00..0f.
-pub fn association() -> SecurityAssociation {
+pub fn test_association() -> SecurityAssociation {
     SecurityAssociation {
         spi: 300,
         key: std::array::from_fn::<u8, 16, _>(|i| i as u8).into(),
@@ -60,15 +60,15 @@ pub const NO_FLAGS: BindingUpdateFlags = BindingUpdateFlags {
     overwrite: false,
 };
 /// Flags that a mobile router sets.
-pub const ROUTER: BindingUpdateFlags =
+pub const ROUTER_FLAGS: BindingUpdateFlags =
     BindingUpdateFlags { acknowledge: true, home_registration: true, mobile_router: true, ..NO_FLAGS };
 /// Flags that a mobile node sets.
-pub const NODE: BindingUpdateFlags =
+pub const NODE_FLAGS: BindingUpdateFlags =
     BindingUpdateFlags { acknowledge: true, home_registration: true, ..NO_FLAGS };
 
 /// A Binding Update to be sent to the home agent.
 #[derive(Debug, Clone)]
-pub struct Update {
+pub struct TestUpdate {
     pub source: Ipv6Addr,
     pub home_address: Option<Ipv6Addr>,
     pub flags: BindingUpdateFlags,
@@ -79,13 +79,13 @@ pub struct Update {
     pub association: Option<SecurityAssociation>,
 }
 
-impl Update {
+impl TestUpdate {
     /// An update of a mobile router from [`CARE_OF`], for 60 seconds, without prefixes (implicit mode).
-    pub fn implicit(sequence: u16) -> Update {
-        Update {
+    pub fn implicit_update(sequence: u16) -> TestUpdate {
+        TestUpdate {
             source: addr(CARE_OF),
             home_address: Some(addr(HOME)),
-            flags: ROUTER,
+            flags: ROUTER_FLAGS,
             sequence,
             lifetime: 15,
             options: Vec::new(),
@@ -94,59 +94,59 @@ impl Update {
     }
 
     /// An update of a mobile router from [`CARE_OF`], for 60 seconds, with [`PREFIX`] (explicit mode).
-    pub fn explicit(sequence: u16) -> Update {
-        Update::implicit(sequence).prefix(PREFIX)
+    pub fn explicit_update(sequence: u16) -> TestUpdate {
+        TestUpdate::implicit_update(sequence).prefix(PREFIX)
     }
 
     /// An update of a mobile node (RFC 6275, no R flag).
-    pub fn node(sequence: u16) -> Update {
-        Update { flags: NODE, ..Update::implicit(sequence) }
+    pub fn node_update(sequence: u16) -> TestUpdate {
+        TestUpdate { flags: NODE_FLAGS, ..TestUpdate::implicit_update(sequence) }
     }
 
-    pub fn lifetime(self, lifetime: u16) -> Update {
-        Update { lifetime, ..self }
+    pub fn lifetime(self, lifetime: u16) -> TestUpdate {
+        TestUpdate { lifetime, ..self }
     }
 
-    pub fn flags(self, flags: BindingUpdateFlags) -> Update {
-        Update { flags, ..self }
+    pub fn with_flags(self, flags: BindingUpdateFlags) -> TestUpdate {
+        TestUpdate { flags, ..self }
     }
 
-    pub fn from(self, source: &str) -> Update {
-        Update { source: addr(source), ..self }
+    pub fn from(self, source: &str) -> TestUpdate {
+        TestUpdate { source: addr(source), ..self }
     }
 
-    pub fn of(self, home_address: &str) -> Update {
-        Update { home_address: Some(addr(home_address)), ..self }
+    pub fn for_home_address(self, home_address: &str) -> TestUpdate {
+        TestUpdate { home_address: Some(addr(home_address)), ..self }
     }
 
     /// Sends the update from the home link, without a Home Address option.
-    pub fn at_home(self) -> Update {
-        Update { source: addr(HOME), home_address: None, ..self }
+    pub fn from_home_link(self) -> TestUpdate {
+        TestUpdate { source: addr(HOME), home_address: None, ..self }
     }
 
-    pub fn with(mut self, option: MobilityOption<'static>) -> Update {
+    pub fn with_option(mut self, option: MobilityOption<'static>) -> TestUpdate {
         self.options.push(option);
         self
     }
 
-    pub fn prefix(self, prefix: &str) -> Update {
+    pub fn prefix(self, prefix: &str) -> TestUpdate {
         let prefix = net(prefix);
-        self.with(MobilityOption::MobileNetworkPrefix {
+        self.with_option(MobilityOption::MobileNetworkPrefix {
             prefix: prefix.addr(),
             prefix_length: prefix.prefix_len(),
         })
     }
 
-    pub fn alternate(self, address: &str) -> Update {
-        self.with(MobilityOption::AlternateCareOfAddress(addr(address)))
+    pub fn with_alternate_address(self, address: &str) -> TestUpdate {
+        self.with_option(MobilityOption::AlternateCareOfAddress(addr(address)))
     }
 
-    pub fn signed(self) -> Update {
-        self.signed_by(association())
+    pub fn with_signature(self) -> TestUpdate {
+        self.with_signature_by(test_association())
     }
 
-    pub fn signed_by(self, association: SecurityAssociation) -> Update {
-        Update { association: Some(association), ..self }
+    pub fn with_signature_by(self, association: SecurityAssociation) -> TestUpdate {
+        TestUpdate { association: Some(association), ..self }
     }
 
     fn care_of_address(&self) -> Ipv6Addr {
@@ -168,7 +168,7 @@ impl Update {
     }
 
     /// Returns the Mobility Header with checksum zero.
-    pub fn header(&self) -> Vec<u8> {
+    pub fn mobility_header(&self) -> Vec<u8> {
         let mut builder = Builder::binding_update(self.sequence, self.flags, self.lifetime);
         for option in &self.options {
             builder = builder.option(option);
@@ -184,12 +184,12 @@ impl Update {
         octets
     }
 
-    pub fn packet(&self) -> Vec<u8> {
-        self.around(&mut self.header())
+    pub fn to_packet(&self) -> Vec<u8> {
+        self.packet_around(&mut self.mobility_header())
     }
 
     /// Builds the update's packet around another Mobility Header, with a right checksum.
-    pub fn around(&self, mobility_header: &mut [u8]) -> Vec<u8> {
+    pub fn packet_around(&self, mobility_header: &mut [u8]) -> Vec<u8> {
         ControlPacket {
             source: self.source,
             destination: addr(AGENT),
@@ -204,23 +204,23 @@ impl Update {
 
 /// A packet as its receiver reads it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReceivedPacket {
     pub source: Ipv6Addr,
     pub destination: Ipv6Addr,
     pub hop_limit: u8,
     pub home_address: Option<Ipv6Addr>,
     pub routing_home_address: Option<Ipv6Addr>,
     pub mobility_header: Vec<u8>,
-    pub message: SeenMessage,
+    pub message: ReceivedMessage,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum SeenMessage {
+pub enum ReceivedMessage {
     Update {
         sequence: u16,
         flags: BindingUpdateFlags,
         lifetime: u16,
-        options: SeenOptions,
+        options: ReceivedOptions,
     },
     Acknowledgement {
         status: u8,
@@ -228,7 +228,7 @@ pub enum SeenMessage {
         key_management: bool,
         sequence: u16,
         lifetime: u16,
-        options: SeenOptions,
+        options: ReceivedOptions,
     },
     BindingError {
         status: u8,
@@ -242,20 +242,22 @@ pub enum SeenMessage {
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SeenOptions {
-    pub alternate: Option<Ipv6Addr>,
+pub struct ReceivedOptions {
+    pub alternate_care_of_address: Option<Ipv6Addr>,
     pub prefixes: Vec<Ipv6Net>,
     pub timestamp: Option<u64>,
     pub refresh_advice: Option<u16>,
     pub spi: Option<u32>,
 }
 
-impl SeenOptions {
-    fn read(options: carnet_wire::mobility::Options<'_>) -> SeenOptions {
-        let mut seen = SeenOptions::default();
+impl ReceivedOptions {
+    fn read_options(options: carnet_wire::mobility::Options<'_>) -> ReceivedOptions {
+        let mut seen = ReceivedOptions::default();
         for option in options.iter() {
             match option.expect("an option that parses") {
-                MobilityOption::AlternateCareOfAddress(address) => seen.alternate = Some(address),
+                MobilityOption::AlternateCareOfAddress(address) => {
+                    seen.alternate_care_of_address = Some(address)
+                }
                 MobilityOption::MobileNetworkPrefix { prefix, prefix_length } => {
                     seen.prefixes.push(Ipv6Net::new(prefix, prefix_length).expect("a prefix"));
                 }
@@ -269,9 +271,9 @@ impl SeenOptions {
     }
 }
 
-impl Seen {
+impl ReceivedPacket {
     /// Reads a packet; panics if the packet is not valid on the wire.
-    pub fn read(packet: &[u8]) -> Seen {
+    pub fn parse_packet(packet: &[u8]) -> ReceivedPacket {
         let header = Header::parse(packet).expect("an IPv6 header");
         assert_eq!(packet.len(), 40 + usize::from(header.payload_length), "payload length");
         let extensions = Extensions::parse(packet).expect("extension headers");
@@ -285,9 +287,9 @@ impl Seen {
                     .expect("a right ICMPv6 checksum");
                 match icmpv6::parse_error(upper).expect("an ICMPv6 error").0 {
                     ErrorMessage::ParameterProblem { code, pointer } => {
-                        SeenMessage::ParameterProblem { code, pointer }
+                        ReceivedMessage::ParameterProblem { code, pointer }
                     }
-                    _ => SeenMessage::Other,
+                    _ => ReceivedMessage::Other,
                 }
             }
             protocol::MOBILITY => {
@@ -295,29 +297,30 @@ impl Seen {
                     .expect("a right Mobility Header");
                 mobility_header = parsed.octets().to_vec();
                 match parsed.message().expect("a message") {
-                    Message::BindingUpdate(update) => SeenMessage::Update {
+                    Message::BindingUpdate(update) => ReceivedMessage::Update {
                         sequence: update.sequence,
                         flags: update.flags,
                         lifetime: update.lifetime,
-                        options: SeenOptions::read(update.options),
+                        options: ReceivedOptions::read_options(update.options),
                     },
-                    Message::BindingAcknowledgement(acknowledgement) => SeenMessage::Acknowledgement {
+                    Message::BindingAcknowledgement(acknowledgement) => ReceivedMessage::Acknowledgement {
                         status: acknowledgement.status,
                         mobile_router: acknowledgement.mobile_router,
                         key_management: acknowledgement.key_management,
                         sequence: acknowledgement.sequence,
                         lifetime: acknowledgement.lifetime,
-                        options: SeenOptions::read(acknowledgement.options),
+                        options: ReceivedOptions::read_options(acknowledgement.options),
                     },
-                    Message::BindingError(error) => {
-                        SeenMessage::BindingError { status: error.status, home_address: error.home_address }
-                    }
-                    _ => SeenMessage::Other,
+                    Message::BindingError(error) => ReceivedMessage::BindingError {
+                        status: error.status,
+                        home_address: error.home_address,
+                    },
+                    _ => ReceivedMessage::Other,
                 }
             }
             other => panic!("protocol {other} on the wire"),
         };
-        Seen {
+        ReceivedPacket {
             source: header.source,
             destination: header.destination,
             hop_limit: header.hop_limit,
@@ -331,7 +334,7 @@ impl Seen {
     /// The status of an acknowledgement.
     pub fn status(&self) -> u8 {
         match self.message {
-            SeenMessage::Acknowledgement { status, .. } => status,
+            ReceivedMessage::Acknowledgement { status, .. } => status,
             ref other => panic!("expected an acknowledgement, found {other:?}"),
         }
     }
@@ -339,7 +342,9 @@ impl Seen {
     /// The sequence number of an update or acknowledgement.
     pub fn sequence(&self) -> u16 {
         match self.message {
-            SeenMessage::Acknowledgement { sequence, .. } | SeenMessage::Update { sequence, .. } => sequence,
+            ReceivedMessage::Acknowledgement { sequence, .. } | ReceivedMessage::Update { sequence, .. } => {
+                sequence
+            }
             ref other => panic!("expected an update or acknowledgement, found {other:?}"),
         }
     }
@@ -347,7 +352,9 @@ impl Seen {
     /// The lifetime of an update or acknowledgement in units of 4 seconds.
     pub fn lifetime(&self) -> u16 {
         match self.message {
-            SeenMessage::Acknowledgement { lifetime, .. } | SeenMessage::Update { lifetime, .. } => lifetime,
+            ReceivedMessage::Acknowledgement { lifetime, .. } | ReceivedMessage::Update { lifetime, .. } => {
+                lifetime
+            }
             ref other => panic!("expected an update or acknowledgement, found {other:?}"),
         }
     }
@@ -355,21 +362,23 @@ impl Seen {
     /// The R flag.
     pub fn mobile_router(&self) -> bool {
         match self.message {
-            SeenMessage::Acknowledgement { mobile_router, .. } => mobile_router,
-            SeenMessage::Update { flags, .. } => flags.mobile_router,
+            ReceivedMessage::Acknowledgement { mobile_router, .. } => mobile_router,
+            ReceivedMessage::Update { flags, .. } => flags.mobile_router,
             ref other => panic!("expected an update or acknowledgement, found {other:?}"),
         }
     }
 
-    pub fn options(&self) -> &SeenOptions {
+    pub fn options(&self) -> &ReceivedOptions {
         match &self.message {
-            SeenMessage::Acknowledgement { options, .. } | SeenMessage::Update { options, .. } => options,
+            ReceivedMessage::Acknowledgement { options, .. } | ReceivedMessage::Update { options, .. } => {
+                options
+            }
             other => panic!("expected an update or acknowledgement, found {other:?}"),
         }
     }
 
     pub fn is_update(&self) -> bool {
-        matches!(self.message, SeenMessage::Update { .. })
+        matches!(self.message, ReceivedMessage::Update { .. })
     }
 
     /// Returns whether the message has a right MAC of this association.
@@ -381,7 +390,7 @@ impl Seen {
 
 /// A Binding Acknowledgement to be sent to a mobile router.
 #[derive(Debug, Clone)]
-pub struct Acknowledgement {
+pub struct TestAcknowledgement {
     pub source: Ipv6Addr,
     pub destination: Ipv6Addr,
     pub routing_home_address: Option<Ipv6Addr>,
@@ -393,10 +402,10 @@ pub struct Acknowledgement {
     pub association: Option<SecurityAssociation>,
 }
 
-impl Acknowledgement {
+impl TestAcknowledgement {
     /// The answer of a correct home agent to an update, without authentication.
-    pub fn to(update: &Seen, status: u8) -> Acknowledgement {
-        Acknowledgement {
+    pub fn answering(update: &ReceivedPacket, status: u8) -> TestAcknowledgement {
+        TestAcknowledgement {
             source: update.destination,
             destination: update.source,
             routing_home_address: update.home_address,
@@ -409,7 +418,7 @@ impl Acknowledgement {
         }
     }
 
-    pub fn packet(&self) -> Vec<u8> {
+    pub fn to_packet(&self) -> Vec<u8> {
         let mut builder = Builder::binding_acknowledgement(
             self.status,
             false,

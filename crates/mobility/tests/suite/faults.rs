@@ -1,9 +1,10 @@
 //! Random schedules of loss, delay, flapping uplinks and restarts.
 //!
-//! While a schedule lasts, [`Pair::check`] and its companions check the invariants after every input.
-//! Afterwards everything must be registered within 70 s, and traffic must be carried within 5 s (the
-//! acknowledgement that it needs may follow a retransmission). A failure names its seed: `CARNET_SEED=n cargo
-//! test -p carnet-mobility faults` runs that schedule alone, `CARNET_DAYS=n` runs n schedules of each kind.
+//! While a schedule lasts, [`AgentAndRouters::check_invariants`] and its companions check the invariants
+//! after every input. Afterwards everything must be registered within 70 s, and traffic must be carried
+//! within 5 s (the acknowledgement that it needs may follow a retransmission). A failure names its seed:
+//! `CARNET_SEED=n cargo test -p carnet-mobility faults` runs that schedule alone, `CARNET_DAYS=n` runs n
+//! schedules of each kind.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -14,13 +15,13 @@ use carnet_wire::mobility::MobilityOption;
 
 use crate::agent::node;
 use crate::craft::*;
-use crate::pair::{AT_HOME, Link, Pair, Setup};
+use crate::pair::{AT_HOME, AgentAndRouters, Link, PairSetup};
 
 const SECOND_HOME: &str = "2001:db8:1::5678";
-const EVIL: &str = "2001:db8:666::1";
+const ATTACKER: &str = "2001:db8:666::1";
 
-fn setup(rng: &mut Rng) -> Setup {
-    let mut setup = Setup::plain();
+fn random_setup(rng: &mut Rng) -> PairSetup {
+    let mut setup = PairSetup::plain_setup();
     setup.seed = rng.u64();
     setup.agent.nodes.push(node(SECOND_HOME, &[SECOND_PREFIX]));
     let mut second = setup.routers[0].clone();
@@ -30,10 +31,10 @@ fn setup(rng: &mut Rng) -> Setup {
     for index in 0..2 {
         let authentication = match rng.below(3) {
             0 => Authentication::None,
-            1 => Authentication::SharedKey(association()),
+            1 => Authentication::SharedKey(test_association()),
             _ => Authentication::SharedKey(SecurityAssociation {
                 replay: ReplayProtection::Timestamp { window: Duration::from_secs(7) },
-                ..association()
+                ..test_association()
             }),
         };
         setup.agent.nodes[index].authentication = authentication.clone();
@@ -47,90 +48,90 @@ fn care_of(router: usize, uplink: &str, network: u64) -> String {
     format!("2001:db8:f{:x}::{}", link + network, 10 + router)
 }
 
-fn disturb(pair: &mut Pair, rng: &mut Rng) {
+fn inject_random_fault(pair: &mut AgentAndRouters, rng: &mut Rng) {
     let router = rng.below(2) as usize;
     let uplink = if rng.chance(0.5) { "wifi" } else { "cell" };
     match rng.below(20) {
-        0..=5 => pair.attach(router, uplink, &care_of(router, uplink, rng.below(3))),
-        6..=9 => pair.detach(router, uplink),
+        0..=5 => pair.attach_uplink(router, uplink, &care_of(router, uplink, rng.below(3))),
+        6..=9 => pair.detach_uplink(router, uplink),
         10 => {
             pair.routers[router].interfaces.remove(uplink);
-            pair.router_does(router, |machine, now, wall| machine.handle_interface_gone(now, wall, uplink));
+            pair.run_on_router(router, |machine, now, wall| machine.handle_interface_gone(now, wall, uplink));
         }
         // The home link has room for one router only.
-        11 if pair.agent_config.home_link.is_some() => pair.attach(0, "wifi", AT_HOME),
+        11 if pair.agent_config.home_link.is_some() => pair.attach_uplink(0, "wifi", AT_HOME),
         12 => pair.restart_agent(rng.chance(0.5)),
         13 if rng.chance(0.3) => pair.reconfigure_router(router),
         13 => pair.restart_router(router, rng.chance(0.5)),
-        14 => pair.agent_down = !pair.agent_down,
+        14 => pair.is_agent_down = !pair.is_agent_down,
         15 => {
             let wish = [None, Some("wifi"), Some("cell")][rng.below(3) as usize];
-            pair.router_does(router, |machine, now, wall| machine.handle_handover(now, wall, wish))
+            pair.run_on_router(router, |machine, now, wall| machine.handle_handover(now, wall, wish))
                 .expect("handover");
         }
         16 => {
             // An attacker without the key sends an update, if the node has a key.
             for index in 0..2 {
                 let node = &pair.agent_config.nodes[index];
-                if let Some(association) = node.authentication.association() {
+                if let Some(association) = node.authentication.signing_association() {
                     let wrong = SecurityAssociation { key: [9; 16].into(), ..association.clone() };
-                    let forged = Update::implicit(rng.u16())
-                        .of(&node.home_address.to_string())
-                        .from(EVIL)
+                    let forged = TestUpdate::implicit_update(rng.u16())
+                        .for_home_address(&node.home_address.to_string())
+                        .from(ATTACKER)
                         .lifetime(rng.below(20) as u16);
-                    pair.inject(forged.clone().signed_by(wrong).packet());
-                    pair.inject(forged.packet());
+                    pair.inject_packet(forged.clone().with_signature_by(wrong).to_packet());
+                    pair.inject_packet(forged.to_packet());
                 }
             }
             // A router asks for another router's prefix, with or without a key.
             let node = &pair.agent_config.nodes[router];
             let prefix = if router == 0 { SECOND_PREFIX } else { PREFIX };
             let last = pair.agent.bindings().sequence(node.home_address).unwrap_or(0);
-            let mut greedy = Update::explicit(last.wrapping_add(1))
-                .of(&node.home_address.to_string())
+            let mut greedy = TestUpdate::explicit_update(last.wrapping_add(1))
+                .for_home_address(&node.home_address.to_string())
                 .from(&care_of(router, uplink, 0))
                 .prefix(prefix)
-                .with(MobilityOption::MessageIdentifier(pair.wall().to_ntp()));
-            greedy.association = node.authentication.association().cloned();
-            pair.inject(greedy.packet());
+                .with_option(MobilityOption::MessageIdentifier(pair.wall_time().to_ntp()));
+            greedy.association = node.authentication.signing_association().cloned();
+            pair.inject_packet(greedy.to_packet());
         }
         17 => {
             let steps = [Duration::ZERO, Duration::from_secs(3), Duration::from_secs(500)];
-            pair.routers[router].clock_ahead = steps[rng.below(3) as usize];
+            pair.routers[router].clock_lead = steps[rng.below(3) as usize];
         }
-        _ => pair.traffic(router),
+        _ => pair.send_data_packet(router),
     }
 }
 
 /// Runs the schedule of this seed; `traffic` says whether packets flow all the time.
-fn day(seed: u64, traffic: bool) {
+fn run_schedule(seed: u64, traffic: bool) {
     let mut rng = Rng::new(seed);
-    let mut pair = Pair::new(setup(&mut rng));
-    pair.conditions = Link {
+    let mut pair = AgentAndRouters::new(random_setup(&mut rng));
+    pair.link_conditions = Link {
         loss_probability: rng.below(41) as f64 / 100.0,
         duplication_probability: if rng.chance(0.5) { 0.2 } else { 0.0 },
         delay_range: (Duration::ZERO, Duration::from_millis(1 + rng.below(3000))),
     };
     for _ in 0..rng.below(60) {
-        disturb(&mut pair, &mut rng);
+        inject_random_fault(&mut pair, &mut rng);
         let longest = Duration::from_secs(1 + rng.below(20));
         let pause = rng.duration(Duration::ZERO, longest);
         let end = pair.now + pause;
         while traffic && pair.now + Duration::from_millis(500) < end {
-            pair.run(0.5);
-            pair.traffic(0);
-            pair.traffic(1);
+            pair.advance_seconds(0.5);
+            pair.send_data_packet(0);
+            pair.send_data_packet(1);
         }
-        pair.run_until(end);
+        pair.advance_until(end);
     }
     // The faults end.
-    pair.conditions = Link::LOSSLESS;
-    pair.agent_down = false;
+    pair.link_conditions = Link::LOSSLESS;
+    pair.is_agent_down = false;
     for router in 0..2 {
-        pair.router_does(router, |machine, now, wall| machine.handle_handover(now, wall, None))
+        pair.run_on_router(router, |machine, now, wall| machine.handle_handover(now, wall, None))
             .expect("handover");
         for uplink in ["wifi", "cell"] {
-            pair.attach(router, uplink, &care_of(router, uplink, 0));
+            pair.attach_uplink(router, uplink, &care_of(router, uplink, 0));
         }
     }
     let start = pair.now;
@@ -143,25 +144,25 @@ fn day(seed: u64, traffic: bool) {
             !late,
             "after {:?}: {:?} {:?}, carried: {carried}",
             pair.now.saturating_since(start),
-            pair.routers[0].machine.state(),
-            pair.routers[1].machine.state()
+            pair.routers[0].mobile_router.state(),
+            pair.routers[1].mobile_router.state()
         );
         if traffic {
-            pair.traffic(0);
-            pair.traffic(1);
+            pair.send_data_packet(0);
+            pair.send_data_packet(1);
         }
-        pair.run(0.1);
+        pair.advance_seconds(0.1);
     }
     // Without further faults both routers stay registered.
-    pair.run(10.0);
-    pair.forget();
-    pair.run(120.0);
+    pair.advance_seconds(10.0);
+    pair.clear_records();
+    pair.advance_seconds(120.0);
     assert!(pair.is_registered(0) && pair.is_registered(1), "it did not last");
-    assert!(pair.sent.len() < 40, "{} packets in two quiet minutes", pair.sent.len());
+    assert!(pair.sent_packets.len() < 40, "{} packets in two quiet minutes", pair.sent_packets.len());
 }
 
 /// Schedules of each kind; `CARNET_DAYS` overrides the number.
-const DAYS: u64 = match option_env!("CARNET_DAYS") {
+const SCHEDULE_COUNT: u64 = match option_env!("CARNET_DAYS") {
     Some(text) => match u64::from_str_radix(text, 10) {
         Ok(number) => number,
         Err(_) => panic!("CARNET_DAYS is no number"),
@@ -169,12 +170,12 @@ const DAYS: u64 = match option_env!("CARNET_DAYS") {
     None => 500,
 };
 
-fn days(count: u64, traffic: bool) {
+fn run_schedules(count: u64, traffic: bool) {
     if let Some(seed) = option_env!("CARNET_SEED").and_then(|text| text.parse().ok()) {
-        return day(seed, traffic);
+        return run_schedule(seed, traffic);
     }
     for seed in 0..count {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| day(seed, traffic))) {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| run_schedule(seed, traffic))) {
             eprintln!("seed {seed}, traffic {traffic}");
             std::panic::resume_unwind(panic);
         }
@@ -183,10 +184,10 @@ fn days(count: u64, traffic: bool) {
 
 #[test]
 fn a_thousand_bad_days_without_traffic() {
-    days(DAYS, false);
+    run_schedules(SCHEDULE_COUNT, false);
 }
 
 #[test]
 fn a_thousand_bad_days_with_traffic() {
-    days(DAYS, true);
+    run_schedules(SCHEDULE_COUNT, true);
 }

@@ -5,27 +5,30 @@ use carnet_mobility::home_agent::HomeAgentConfig;
 use carnet_mobility::mobile_router::State;
 use carnet_wire::{icmpv6, nd};
 
-use crate::agent::{Agent, config, node};
+use crate::agent::{TestAgent, config, node};
 use crate::craft::*;
-use crate::pair::{AT_HOME, Pair, Setup};
+use crate::pair::{AT_HOME, AgentAndRouters, PairSetup};
 
 /// Home network, which contains the prefixes of two vehicles.
-const AGGREGATE: &str = "2001:db8:1::/48";
-const ABOARD: &str = "2001:db8:1:a::/64";
-const OTHERS: &str = "2001:db8:1:b::/64";
-const HOST_ABOARD: &str = "2001:db8:1:a::5";
+const HOME_NETWORK: &str = "2001:db8:1::/48";
+const PREFIX_ON_BOARD: &str = "2001:db8:1:a::/64";
+const PREFIX_OF_OTHER_VEHICLE: &str = "2001:db8:1:b::/64";
+const HOST_ON_BOARD: &str = "2001:db8:1:a::5";
 
-fn agent() -> Agent {
-    let nodes = vec![node(HOME, &[ABOARD]), node("2001:db8:1::5678", &[OTHERS])];
-    Agent::on_home_link(HomeAgentConfig { home_prefix: net(AGGREGATE), nodes, ..config() })
+fn agent_with_home_network() -> TestAgent {
+    let nodes = vec![node(HOME, &[PREFIX_ON_BOARD]), node("2001:db8:1::5678", &[PREFIX_OF_OTHER_VEHICLE])];
+    TestAgent::on_home_link(HomeAgentConfig { home_prefix: net(HOME_NETWORK), nodes, ..config() })
 }
 
-fn router() -> Setup {
-    let mut setup = Setup::plain();
-    setup.agent =
-        HomeAgentConfig { home_prefix: net(AGGREGATE), nodes: vec![node(HOME, &[ABOARD])], ..config() };
-    setup.routers[0].home_prefix = net(AGGREGATE);
-    setup.routers[0].prefixes = vec![net(ABOARD)];
+fn setup_with_home_network() -> PairSetup {
+    let mut setup = PairSetup::plain_setup();
+    setup.agent = HomeAgentConfig {
+        home_prefix: net(HOME_NETWORK),
+        nodes: vec![node(HOME, &[PREFIX_ON_BOARD])],
+        ..config()
+    };
+    setup.routers[0].home_prefix = net(HOME_NETWORK);
+    setup.routers[0].prefixes = vec![net(PREFIX_ON_BOARD)];
     setup
 }
 
@@ -34,35 +37,35 @@ fn router() -> Setup {
 /// unregistered prefixes.
 #[test]
 fn the_home_agent_answers_for_the_mobile_networks_that_are_away() {
-    let mut agent = agent();
-    assert!(agent.solicit(HOST_ABOARD, "fe80::9").is_empty());
-    agent.send(&Update::implicit(1).prefix(ABOARD));
-    agent.wait(5.0);
-    let answers = agent.solicit(HOST_ABOARD, "fe80::9");
+    let mut agent = agent_with_home_network();
+    assert!(agent.send_solicitation(HOST_ON_BOARD, "fe80::9").is_empty());
+    agent.send_update(&TestUpdate::implicit_update(1).prefix(PREFIX_ON_BOARD));
+    agent.advance_time(5.0);
+    let answers = agent.send_solicitation(HOST_ON_BOARD, "fe80::9");
     assert_eq!(answers.len(), 1);
     let said = &answers[0];
     assert_eq!(
         (said.target, said.router, said.solicited, said.override_),
-        (addr(HOST_ABOARD), false, true, true)
+        (addr(HOST_ON_BOARD), false, true, true)
     );
-    let visitor = agent.solicit(HOST_ABOARD, "::");
+    let visitor = agent.send_solicitation(HOST_ON_BOARD, "::");
     assert!(matches!(visitor.as_slice(), [said] if !said.solicited), "{visitor:?}");
     for nobody in ["2001:db8:1:b::5", "2001:db8:1:c::5", "2001:db8:1::42", "2001:db8:2::5"] {
-        assert!(agent.solicit(nobody, "fe80::9").is_empty(), "{nobody}");
+        assert!(agent.send_solicitation(nobody, "fe80::9").is_empty(), "{nobody}");
     }
-    agent.send(&Update::implicit(2).at_home().lifetime(0));
-    assert!(agent.solicit(HOST_ABOARD, "fe80::9").is_empty());
+    agent.send_update(&TestUpdate::implicit_update(2).from_home_link().lifetime(0));
+    assert!(agent.send_solicitation(HOST_ON_BOARD, "fe80::9").is_empty());
 }
 
 /// In an extended home network the mobile networks are outside the home link's prefix, so the home agent does
 /// not answer for them.
 #[test]
 fn no_answer_is_sent_for_addresses_outside_the_home_prefix() {
-    let mut agent = Agent::on_home_link(config());
-    agent.send(&Update::explicit(1));
-    agent.wait(5.0);
-    assert!(agent.binding().is_some());
-    assert!(agent.solicit("2001:db8:a::5", "fe80::9").is_empty());
+    let mut agent = TestAgent::on_home_link(config());
+    agent.send_update(&TestUpdate::explicit_update(1));
+    agent.advance_time(5.0);
+    assert!(agent.home_binding().is_some());
+    assert!(agent.send_solicitation("2001:db8:a::5", "fe80::9").is_empty());
 }
 
 /// RFC 4887 5.3: "it will know that it should not perform any DAD".
@@ -70,36 +73,36 @@ fn no_answer_is_sent_for_addresses_outside_the_home_prefix() {
 fn a_home_address_beside_the_home_link_is_not_tested_there() {
     let home = "2001:db8:a::1";
     let nodes = vec![node(home, &[PREFIX])];
-    let mut agent = Agent::on_home_link(HomeAgentConfig { nodes, ..config() });
-    let answer = agent.ask(&Update::explicit(1).of(home));
-    assert_eq!((answer.status(), agent.probes().len()), (0, 0));
+    let mut agent = TestAgent::on_home_link(HomeAgentConfig { nodes, ..config() });
+    let answer = agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(1).for_home_address(home));
+    assert_eq!((answer.status(), agent.take_dad_targets().len()), (0, 0));
 }
 
 /// RFC 4887 6.2: a router in another vehicle, whose prefix is a part of the home prefix, is not at home.
 #[test]
 fn router_in_another_mobile_network_is_away_from_home() {
     let guest = "2001:db8:1:b::10";
-    let mut pair = Pair::new(router());
-    pair.attach(0, "wifi", guest);
-    pair.register();
-    assert_eq!(pair.bound(), Some(addr(guest)));
-    pair.hear_router("wifi", "fe80::1", &[OTHERS]);
-    pair.run(5.0);
-    assert_eq!(pair.machine().state(), State::Registered);
+    let mut pair = AgentAndRouters::new(setup_with_home_network());
+    pair.attach_uplink(0, "wifi", guest);
+    pair.register_router();
+    assert_eq!(pair.registered_care_of_address(), Some(addr(guest)));
+    pair.receive_router_advertisement("wifi", "fe80::1", &[PREFIX_OF_OTHER_VEHICLE]);
+    pair.advance_seconds(5.0);
+    assert_eq!(pair.first_router().state(), State::Registered);
     // An advertisement of the aggregate on another link does not make it the home link: the vehicle's prefix
     // does not contain the home agent.
-    assert_eq!(pair.bound(), Some(addr(guest)));
+    assert_eq!(pair.registered_care_of_address(), Some(addr(guest)));
 }
 
 /// A link is the home link if its prefix is a part of the home prefix and contains the home agent's address.
 #[test]
 fn home_link_is_the_prefix_part_with_the_home_agent() {
-    let mut pair = Pair::new(router().with_home_link());
-    pair.attach(0, "cell", OTHER_CARE_OF);
-    pair.register();
-    pair.attach(0, "wifi", AT_HOME);
-    pair.run(3.0);
-    assert_eq!((pair.machine().state(), pair.bound()), (State::Home, None));
+    let mut pair = AgentAndRouters::new(setup_with_home_network().with_home_link());
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.register_router();
+    pair.attach_uplink(0, "wifi", AT_HOME);
+    pair.advance_seconds(3.0);
+    assert_eq!((pair.first_router().state(), pair.registered_care_of_address()), (State::Home, None));
 }
 
 fn solicitation(target: &str, source: &str) -> LinkMessage {
@@ -112,12 +115,16 @@ fn solicitation(target: &str, source: &str) -> LinkMessage {
 }
 
 /// Returns the router's answers to a neighbour's solicitation for an address.
-fn asked(pair: &mut Pair, target: &str, source: &str) -> Vec<nd::NeighborAdvertisement> {
-    pair.link.clear();
+fn answers_to_solicitation(
+    pair: &mut AgentAndRouters,
+    target: &str,
+    source: &str,
+) -> Vec<nd::NeighborAdvertisement> {
+    pair.link_messages.clear();
     let message = solicitation(target, source);
-    pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+    pair.run_on_router(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
         .expect("no error");
-    pair.link
+    pair.link_messages
         .iter()
         .filter(|(_, from, message)| {
             *from == Some(0) && message.message[0] == icmpv6::types::NEIGHBOR_ADVERTISEMENT
@@ -134,23 +141,26 @@ fn asked(pair: &mut Pair, target: &str, source: &str) -> Vec<nd::NeighborAdverti
 /// addresses and only at home.
 #[test]
 fn at_home_the_router_answers_for_the_hosts_on_board() {
-    let mut pair = Pair::new(router().with_home_link());
-    pair.attach(0, "cell", OTHER_CARE_OF);
-    pair.register();
-    assert!(asked(&mut pair, HOST_ABOARD, "fe80::9").is_empty(), "away");
+    let mut pair = AgentAndRouters::new(setup_with_home_network().with_home_link());
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.register_router();
+    assert!(answers_to_solicitation(&mut pair, HOST_ON_BOARD, "fe80::9").is_empty(), "away");
     pair.set_interface(0, "wifi", true, &["fe80::77", AT_HOME], &["fe80::1"]);
-    pair.run(3.0);
-    assert_eq!(pair.machine().state(), State::Home);
-    let said = asked(&mut pair, HOST_ABOARD, "fe80::9");
+    pair.advance_seconds(3.0);
+    assert_eq!(pair.first_router().state(), State::Home);
+    let said = answers_to_solicitation(&mut pair, HOST_ON_BOARD, "fe80::9");
     assert!(matches!(
         said.as_slice(),
-        [said] if said.target == addr(HOST_ABOARD) && said.solicited && !said.router
+        [said] if said.target == addr(HOST_ON_BOARD) && said.solicited && !said.router
     ));
-    assert!(matches!(asked(&mut pair, HOST_ABOARD, "::").as_slice(), [said] if !said.solicited));
+    assert!(matches!(
+        answers_to_solicitation(&mut pair, HOST_ON_BOARD, "::").as_slice(),
+        [said] if !said.solicited
+    ));
     for others in ["2001:db8:1:b::5", HOME, AT_HOME] {
-        assert!(asked(&mut pair, others, "fe80::9").is_empty(), "{others}");
+        assert!(answers_to_solicitation(&mut pair, others, "fe80::9").is_empty(), "{others}");
     }
-    pair.detach(0, "wifi");
-    pair.run(3.0);
-    assert!(asked(&mut pair, HOST_ABOARD, "fe80::9").is_empty(), "away again");
+    pair.detach_uplink(0, "wifi");
+    pair.advance_seconds(3.0);
+    assert!(answers_to_solicitation(&mut pair, HOST_ON_BOARD, "fe80::9").is_empty(), "away again");
 }

@@ -24,7 +24,7 @@ fn interface(mtu: u32) -> Interface {
     }
 }
 
-fn hosts() -> HostConfiguration {
+fn example_configuration() -> HostConfiguration {
     HostConfiguration {
         dns: vec![addr("2001:db8:53::53"), addr("fe80::1")],
         search: vec!["bus.example".into(), "example".into()],
@@ -46,26 +46,26 @@ fn advertiser(hosts: HostConfiguration, mtu: Option<u32>) -> RouterAdvertiser {
 fn next(advertiser: &mut RouterAdvertiser) -> (Time, Vec<LinkMessage>) {
     let now = advertiser.poll_timeout().expect("due");
     advertiser.handle_timeout(now);
-    (now, messages(advertiser))
+    (now, take_messages(advertiser))
 }
 
-fn messages(advertiser: &mut RouterAdvertiser) -> Vec<LinkMessage> {
+fn take_messages(advertiser: &mut RouterAdvertiser) -> Vec<LinkMessage> {
     std::iter::from_fn(|| advertiser.poll_output()).collect()
 }
 
 /// The values that a host reads in advertisements.
 #[derive(Debug, Default, PartialEq)]
-struct Told {
+struct AdvertisedValues {
     dns: Vec<(u32, Vec<Ipv6Addr>)>,
     search: Vec<(u32, Vec<String>)>,
     pref64: Vec<(u16, String)>,
     portals: Vec<String>,
     mtu: Vec<u32>,
-    prefixes: usize,
+    prefix_count: usize,
 }
 
-fn told(messages: &[LinkMessage]) -> Told {
-    let mut told = Told::default();
+fn read_advertised_values(messages: &[LinkMessage]) -> AdvertisedValues {
+    let mut told = AdvertisedValues::default();
     for message in messages {
         assert_eq!(icmpv6::verify_checksum(message.source, message.destination, &message.message), Ok(()));
         let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
@@ -81,7 +81,7 @@ fn told(messages: &[LinkMessage]) -> Told {
             told.portals.extend(CaptivePortal::read(&option).map(|it| it.uri));
             match option {
                 NdOption::Mtu(mtu) => told.mtu.push(mtu),
-                NdOption::PrefixInformation(_) => told.prefixes += 1,
+                NdOption::PrefixInformation(_) => told.prefix_count += 1,
                 _ => {}
             }
         }
@@ -92,9 +92,9 @@ fn told(messages: &[LinkMessage]) -> Told {
 /// RFC 8106 5.1, 5.2, RFC 8781 4, RFC 8910 2.3: the options, to the octet.
 #[test]
 fn router_advertisements_have_configured_host_values() {
-    let mut advertiser = advertiser(hosts(), Some(1400));
+    let mut advertiser = advertiser(example_configuration(), Some(1400));
     advertiser.handle_interface(Time::ZERO, &interface(1500));
-    advertiser.set(Time::ZERO, Some(1460), true);
+    advertiser.set_contents(Time::ZERO, Some(1460), true);
     let (_, messages) = next(&mut advertiser);
     let [message] = &messages[..] else { panic!("{messages:?}") };
     let mut expected = vec![1, 1, 2, 0, 0, 0, 0, 1];
@@ -119,16 +119,19 @@ fn router_advertisements_have_configured_host_values() {
 fn without_config_hosts_are_told_prefix_and_mtu() {
     let mut advertiser = advertiser(HostConfiguration::default(), None);
     advertiser.handle_interface(Time::ZERO, &interface(1500));
-    advertiser.set(Time::ZERO, Some(1460), true);
+    advertiser.set_contents(Time::ZERO, Some(1460), true);
     let (_, messages) = next(&mut advertiser);
-    assert_eq!(told(&messages), Told { mtu: vec![1460], prefixes: 1, ..Told::default() });
+    assert_eq!(
+        read_advertised_values(&messages),
+        AdvertisedValues { mtu: vec![1460], prefix_count: 1, ..AdvertisedValues::default() }
+    );
 }
 
 /// RFC 8106 5.1: a lifetime of 0 withdraws a server. The router repeats the withdrawal three times, as RFC
 /// 4861 10 does for a router that ceases to advertise.
 #[test]
 fn removed_host_values_are_withdrawn_three_times() {
-    let mut old = advertiser(hosts(), None);
+    let mut old = advertiser(example_configuration(), None);
     old.handle_interface(Time::ZERO, &interface(1500));
     next(&mut old);
     let kept =
@@ -136,31 +139,34 @@ fn removed_host_values_are_withdrawn_three_times() {
     let mut new = advertiser(kept.clone(), None);
     let mut now = Time::from_secs(5);
     old.handle_withdrawal(now, Some(&mut new));
-    assert_eq!(messages(&mut old), [], "the successor has the same prefixes");
+    assert_eq!(take_messages(&mut old), [], "the successor has the same prefixes");
     new.handle_interface(now, &interface(1500));
     for _ in 0..3 {
         let (due, messages) = next(&mut new);
         assert!(due <= now + Duration::from_secs(16), "{due}");
         now = due;
-        let expected = Told {
+        let expected = AdvertisedValues {
             dns: vec![(0, vec![addr("2001:db8:53::53")]), (180, kept.dns.clone())],
             search: vec![(0, vec!["bus.example".into(), "example".into()])],
             pref64: vec![(0, "64:ff9b::/96".into())],
             portals: vec![CaptivePortal::UNRESTRICTED.into()],
             mtu: vec![],
-            prefixes: 1,
+            prefix_count: 1,
         };
-        assert_eq!(told(&messages), expected);
+        assert_eq!(read_advertised_values(&messages), expected);
     }
     let (due, messages) = next(&mut new);
     assert!(due >= now + Duration::from_secs(16), "{due}");
-    assert_eq!(told(&messages), Told { dns: vec![(180, kept.dns)], prefixes: 1, ..Told::default() });
+    assert_eq!(
+        read_advertised_values(&messages),
+        AdvertisedValues { dns: vec![(180, kept.dns)], prefix_count: 1, ..AdvertisedValues::default() }
+    );
 }
 
 /// A second reload comes before the router has repeated the withdrawal of the first reload three times.
 #[test]
 fn second_reload_continues_running_withdrawal() {
-    let mut first = advertiser(hosts(), None);
+    let mut first = advertiser(example_configuration(), None);
     first.handle_interface(Time::ZERO, &interface(1500));
     next(&mut first);
     let with = |dns: &[&str]| HostConfiguration {
@@ -176,7 +182,7 @@ fn second_reload_continues_running_withdrawal() {
     third.handle_interface(Time::from_secs(2), &interface(1500));
     let (_, messages) = next(&mut third);
     let ended = [addr("fd00::2"), addr("2001:db8:53::53")];
-    let found = told(&messages);
+    let found = read_advertised_values(&messages);
     assert_eq!(found.dns[1], (180, vec![addr("fe80::1")]));
     let (lifetime, servers) = &found.dns[0];
     assert!(*lifetime == 0 && servers.len() == 2 && ended.iter().all(|it| servers.contains(it)), "{found:?}");
@@ -186,13 +192,13 @@ fn second_reload_continues_running_withdrawal() {
 /// The interface is out of the config, or is not advertised on any more.
 #[test]
 fn last_lan_interface_withdraws_all_values_at_once() {
-    let mut advertiser = advertiser(hosts(), None);
+    let mut advertiser = advertiser(example_configuration(), None);
     advertiser.handle_interface(Time::ZERO, &interface(1500));
     next(&mut advertiser);
     advertiser.handle_withdrawal(Time::from_secs(5), None);
-    let messages = messages(&mut advertiser);
-    let lifetimes = |found: &Told| (found.dns[0].0, found.search[0].0, found.pref64[0].0);
-    let found = told(&messages);
+    let messages = take_messages(&mut advertiser);
+    let lifetimes = |found: &AdvertisedValues| (found.dns[0].0, found.search[0].0, found.pref64[0].0);
+    let found = read_advertised_values(&messages);
     assert_eq!(lifetimes(&found), (0, 0, 0));
     assert_eq!(found.portals, [CaptivePortal::UNRESTRICTED]);
     assert_eq!(advertiser.poll_timeout(), None);
@@ -201,20 +207,20 @@ fn last_lan_interface_withdraws_all_values_at_once() {
 /// A router that stops, and one whose prefixes are refused, leads to no DNS server.
 #[test]
 fn stopping_router_withdraws_dns_servers() {
-    let mut stopping = advertiser(hosts(), None);
+    let mut stopping = advertiser(example_configuration(), None);
     stopping.handle_interface(Time::ZERO, &interface(1500));
     stopping.handle_shutdown(Time::ZERO);
-    let mut refused = advertiser(hosts(), None);
+    let mut refused = advertiser(example_configuration(), None);
     refused.handle_interface(Time::ZERO, &interface(1500));
-    refused.set(Time::ZERO, Some(1460), false);
+    refused.set_contents(Time::ZERO, Some(1460), false);
     let (_, of_refused) = next(&mut refused);
-    for messages in [messages(&mut stopping), of_refused] {
-        assert_eq!(told(&messages).dns, [(0, hosts().dns)]);
+    for messages in [take_messages(&mut stopping), of_refused] {
+        assert_eq!(read_advertised_values(&messages).dns, [(0, example_configuration().dns)]);
     }
     // The home agent accepts the prefixes: hosts hear of the servers again.
-    refused.set(Time::from_secs(60), Some(1460), true);
+    refused.set_contents(Time::from_secs(60), Some(1460), true);
     let (_, messages) = next(&mut refused);
-    assert_eq!(told(&messages).dns, [(180, hosts().dns)]);
+    assert_eq!(read_advertised_values(&messages).dns, [(180, example_configuration().dns)]);
 }
 
 /// RFC 4861 6.2.3: options that do not fit into the link's MTU go into several advertisements.
@@ -222,7 +228,7 @@ fn stopping_router_withdraws_dns_servers() {
 fn long_lists_go_into_several_advertisements() {
     let servers: Vec<Ipv6Addr> = (0..75).map(|number| addr(&format!("fd00::{number:x}:1"))).collect();
     let domains: Vec<String> = (0..18).map(|number| format!("{number:0>53}.bus.test")).collect();
-    let long = HostConfiguration { dns: servers.clone(), search: domains.clone(), ..hosts() };
+    let long = HostConfiguration { dns: servers.clone(), search: domains.clone(), ..example_configuration() };
     for (link, mtu, count) in [(1280, None, 3), (1500, None, 2), (1500, Some(1280), 3), (9000, None, 1)] {
         let mut advertiser = advertiser(long.clone(), mtu);
         advertiser.handle_interface(Time::ZERO, &interface(link));
@@ -234,11 +240,11 @@ fn long_lists_go_into_several_advertisements() {
             let advertisement = RouterAdvertisement::parse(&message.message).expect("an advertisement");
             assert_eq!((advertisement.router_lifetime, advertisement.hop_limit), (1800, 64));
         }
-        let found = told(&messages);
+        let found = read_advertised_values(&messages);
         assert_eq!(found.dns, [(180, servers.clone())]);
         assert_eq!(found.search, [(180, domains.clone())]);
-        assert_eq!((found.pref64.len(), found.portals.len(), found.prefixes), (1, 1, 1));
-        assert_eq!(told(&messages[..1]).prefixes, 1, "the prefix is in the first");
+        assert_eq!((found.pref64.len(), found.portals.len(), found.prefix_count), (1, 1, 1));
+        assert_eq!(read_advertised_values(&messages[..1]).prefix_count, 1, "the prefix is in the first");
     }
 }
 
@@ -257,7 +263,7 @@ fn a_withdrawal_of_many_prefixes_uses_several_options() {
     second.handle_withdrawal(Time::ZERO, Some(&mut third));
     third.handle_interface(Time::ZERO, &interface(1280));
     let (_, messages) = next(&mut third);
-    let found = told(&messages);
+    let found = read_advertised_values(&messages);
     assert!(messages.iter().all(|message| 40 + message.message.len() <= 1280));
     assert_eq!(
         found.dns.iter().map(|(lifetime, servers)| (*lifetime, servers.len())).collect::<Vec<_>>(),

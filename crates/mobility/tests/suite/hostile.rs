@@ -12,9 +12,9 @@ use carnet_wire::extension::Extensions;
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::mobility::{Builder, MobilityOption, set_checksum};
 
-use crate::agent::{Agent, authenticated, config};
+use crate::agent::{TestAgent, authenticated_config, config};
 use crate::craft::*;
-use crate::pair::{Link, Pair, Setup};
+use crate::pair::{AgentAndRouters, Link, PairSetup};
 use crate::several::*;
 
 /// Number of mutated packets; `CARNET_ROUNDS` overrides it.
@@ -68,21 +68,24 @@ pub fn mutate(rng: &mut Rng, golden: &[u8]) -> Vec<u8> {
 }
 
 /// Returns whether a receiver's parser accepts the packet.
-pub fn passes(packet: &[u8]) -> bool {
+pub fn is_parsed(packet: &[u8]) -> bool {
     Header::parse(packet).is_ok()
         && Extensions::parse(packet).is_ok_and(|extensions| {
             extensions.protocol == protocol::MOBILITY && extensions.fragment.is_none()
         })
 }
 
-fn updates() -> Vec<Vec<u8>> {
+fn example_updates() -> Vec<Vec<u8>> {
     vec![
-        Update::explicit(10).alternate(CARE_OF).signed().packet(),
-        Update::implicit(10).signed().packet(),
-        Update::implicit(10).lifetime(0).signed().packet(),
-        Update::explicit(10).prefix(SECOND_PREFIX).signed().packet(),
-        Update::node(10).with(MobilityOption::MessageIdentifier(1 << 40)).signed().packet(),
-        Update::implicit(10).at_home().lifetime(0).signed().packet(),
+        TestUpdate::explicit_update(10).with_alternate_address(CARE_OF).with_signature().to_packet(),
+        TestUpdate::implicit_update(10).with_signature().to_packet(),
+        TestUpdate::implicit_update(10).lifetime(0).with_signature().to_packet(),
+        TestUpdate::explicit_update(10).prefix(SECOND_PREFIX).with_signature().to_packet(),
+        TestUpdate::node_update(10)
+            .with_option(MobilityOption::MessageIdentifier(1 << 40))
+            .with_signature()
+            .to_packet(),
+        TestUpdate::implicit_update(10).from_home_link().lifetime(0).with_signature().to_packet(),
         // A Binding Update that another program made, with the same key, another prefix and sequence number
         // 0x8100.
         hex("60000000004c3c40 20010db800f100000000000000000010 20010db8000100000000000000000001
@@ -96,53 +99,53 @@ fn updates() -> Vec<Vec<u8>> {
 #[test]
 fn mutated_updates_with_another_key_create_no_binding() {
     let mut rng = Rng::new(1);
-    let mut other = authenticated();
+    let mut other = authenticated_config();
     other.nodes[0].authentication =
         carnet_mobility::Authentication::SharedKey(carnet_mobility::SecurityAssociation {
             key: [0x5a; 16].into(),
-            ..association()
+            ..test_association()
         });
-    let mut agent = Agent::new(other);
-    let goldens = updates();
+    let mut agent = TestAgent::new(other);
+    let goldens = example_updates();
     let mut delivered = 0;
     for _ in 0..ROUNDS {
         let golden = &goldens[rng.below(goldens.len() as u64) as usize];
         let packet = mutate(&mut rng, golden);
-        if passes(&packet) {
+        if is_parsed(&packet) {
             delivered += 1;
-            let _ = agent.receive(&packet);
-            assert!(agent.machine.bindings().iter().next().is_none(), "{packet:02x?}");
-            assert!(agent.machine.stored(agent.now, agent.wall()).is_empty());
+            let _ = agent.receive_packet(&packet);
+            assert!(agent.home_agent.bindings().iter().next().is_none(), "{packet:02x?}");
+            assert!(agent.home_agent.stored(agent.now, agent.wall_time()).is_empty());
         }
         if rng.chance(0.1) {
-            agent.wait(0.05);
+            agent.advance_time(0.05);
         }
     }
     assert!(delivered > ROUNDS / 10, "{delivered} delivered");
-    agent.wait(100.0);
-    assert!(agent.machine.poll_timeout().is_none());
+    agent.advance_time(100.0);
+    assert!(agent.home_agent.poll_timeout().is_none());
 }
 
 /// With the right key, only the bindings of the golden packets exist.
 #[test]
 fn mutated_updates_bind_only_signed_addresses() {
     let mut rng = Rng::new(2);
-    let goldens = updates();
-    let mut agent = Agent::new(authenticated());
+    let goldens = example_updates();
+    let mut agent = TestAgent::new(authenticated_config());
     for round in 0..ROUNDS {
         let golden = &goldens[rng.below(goldens.len() as u64) as usize];
         let packet = mutate(&mut rng, golden);
-        if passes(&packet) {
-            let _ = agent.receive(&packet);
+        if is_parsed(&packet) {
+            let _ = agent.receive_packet(&packet);
         }
-        for binding in agent.machine.bindings().iter() {
+        for binding in agent.home_agent.bindings().iter() {
             assert_eq!(binding.home_address, addr(HOME));
             assert_eq!(binding.care_of_address, addr(CARE_OF));
             assert!(binding.prefixes.iter().all(|prefix| *prefix == net(PREFIX)));
         }
         agent.events.clear();
         if round % 100 == 0 {
-            agent = Agent::new(authenticated());
+            agent = TestAgent::new(authenticated_config());
         }
     }
 }
@@ -152,21 +155,36 @@ fn mutated_updates_bind_only_signed_addresses() {
 fn mutated_updates_of_several_bindings_bind_only_signed_addresses() {
     let mut rng = Rng::new(12);
     let goldens = [
-        Update::explicit(10).overwriting().bid(1, CARE_OF).bid(2, OTHER_CARE_OF).signed().packet(),
-        Update::explicit(10).bid(2, OTHER_CARE_OF).flow(1, 1, 5000, &[2]).summary(&[2, 3]).signed().packet(),
-        Update::explicit(11).known_bid(1).known_bid(2).flow(1, 1, 5000, &[1, 2]).signed().packet(),
-        Update::implicit(12).lifetime(0).known_bid(1).signed().packet(),
+        TestUpdate::explicit_update(10)
+            .with_overwrite_flag()
+            .with_bid(1, CARE_OF)
+            .with_bid(2, OTHER_CARE_OF)
+            .with_signature()
+            .to_packet(),
+        TestUpdate::explicit_update(10)
+            .with_bid(2, OTHER_CARE_OF)
+            .with_flow(1, 1, 5000, &[2])
+            .with_flow_summary(&[2, 3])
+            .with_signature()
+            .to_packet(),
+        TestUpdate::explicit_update(11)
+            .with_known_bid(1)
+            .with_known_bid(2)
+            .with_flow(1, 1, 5000, &[1, 2])
+            .with_signature()
+            .to_packet(),
+        TestUpdate::implicit_update(12).lifetime(0).with_known_bid(1).with_signature().to_packet(),
     ];
-    let mut agent = Agent::new(authenticated());
+    let mut agent = TestAgent::new(authenticated_config());
     let mut most = 0;
     for round in 0..ROUNDS {
         let golden = &goldens[rng.below(goldens.len() as u64) as usize];
         let packet = mutate(&mut rng, golden);
-        if passes(&packet) {
-            let _ = agent.receive(&packet);
+        if is_parsed(&packet) {
+            let _ = agent.receive_packet(&packet);
         }
         let mut count = 0;
-        for binding in agent.machine.bindings().iter() {
+        for binding in agent.home_agent.bindings().iter() {
             count += 1;
             assert_eq!(binding.home_address, addr(HOME));
             let signed = [(Some(1), addr(CARE_OF)), (Some(2), addr(OTHER_CARE_OF))];
@@ -174,12 +192,12 @@ fn mutated_updates_of_several_bindings_bind_only_signed_addresses() {
             assert!(signed.contains(&found), "{found:?}");
         }
         most = most.max(count);
-        for flow in agent.machine.flows(addr(HOME)) {
-            assert_eq!((flow.fid, flow.selector), (1, udp_to(5000)));
+        for flow in agent.home_agent.flows(addr(HOME)) {
+            assert_eq!((flow.fid, flow.selector), (1, udp_selector(5000)));
         }
         agent.events.clear();
         if round % 50 == 0 {
-            agent = Agent::new(authenticated());
+            agent = TestAgent::new(authenticated_config());
         }
     }
     assert_eq!(most, 2, "some of the mutations changed nothing that is covered");
@@ -189,55 +207,58 @@ fn mutated_updates_of_several_bindings_bind_only_signed_addresses() {
 #[test]
 fn mutated_updates_of_several_bindings_stay_within_bounds() {
     let mut rng = Rng::new(13);
-    let mut agent = Agent::on_home_link(config());
+    let mut agent = TestAgent::on_home_link(config());
     for round in 0..ROUNDS {
         let bid = rng.below(30) as u16;
-        let mut update =
-            Update::explicit(round as u16).bid(bid, &format!("2001:db8:f1::{:x}", rng.below(9) + 1));
+        let mut update = TestUpdate::explicit_update(round as u16)
+            .with_bid(bid, &format!("2001:db8:f1::{:x}", rng.below(9) + 1));
         if rng.chance(0.3) {
-            update = update.bid(bid + 1, OTHER_CARE_OF).flow(bid, bid, 5000, &[bid, bid + 1]);
+            update = update.with_bid(bid + 1, OTHER_CARE_OF).with_flow(bid, bid, 5000, &[bid, bid + 1]);
         }
         if rng.chance(0.5) {
-            update = update.summary(&[bid, bid + 1, 7]);
+            update = update.with_flow_summary(&[bid, bid + 1, 7]);
         }
-        let packet = update.packet();
+        let packet = update.to_packet();
         let packet = if rng.chance(0.5) { mutate(&mut rng, &packet) } else { packet };
-        if passes(&packet) {
-            let _ = agent.receive(&packet);
+        if is_parsed(&packet) {
+            let _ = agent.receive_packet(&packet);
         }
         let home = addr(HOME);
-        assert!(agent.machine.bindings().iter().count() <= carnet_mobility::home_agent::MAX_BINDINGS);
-        assert!(agent.machine.bindings().former(home).len() <= 2 * carnet_mobility::home_agent::MAX_BINDINGS);
-        assert!(agent.machine.flows(home).len() <= carnet_mobility::home_agent::MAX_FLOWS);
+        assert!(agent.home_agent.bindings().iter().count() <= carnet_mobility::home_agent::MAX_BINDINGS);
+        assert!(
+            agent.home_agent.bindings().former_paths(home).len()
+                <= 2 * carnet_mobility::home_agent::MAX_BINDINGS
+        );
+        assert!(agent.home_agent.flows(home).len() <= carnet_mobility::home_agent::MAX_FLOWS);
         if rng.chance(0.05) {
-            agent.wait(1.0);
+            agent.advance_time(1.0);
         }
         agent.events.clear();
-        agent.link.clear();
+        agent.link_messages.clear();
     }
-    agent.wait(300_000.0);
-    assert!(agent.machine.bindings().iter().next().is_none());
-    assert!(agent.machine.flows(addr(HOME)).is_empty());
-    assert!(agent.machine.poll_timeout().is_none());
+    agent.advance_time(300_000.0);
+    assert!(agent.home_agent.bindings().iter().next().is_none());
+    assert!(agent.home_agent.flows(addr(HOME)).is_empty());
+    assert!(agent.home_agent.poll_timeout().is_none());
 }
 
 /// Without authentication any sender may bind, but only what is configured; also on a home link.
 #[test]
 fn mutated_updates_without_authentication_stay_within_the_configuration() {
     let mut rng = Rng::new(3);
-    let goldens = updates();
-    let mut agent = Agent::on_home_link(config());
+    let goldens = example_updates();
+    let mut agent = TestAgent::on_home_link(config());
     for _ in 0..ROUNDS {
         let golden = &goldens[rng.below(goldens.len() as u64) as usize];
         let packet = mutate(&mut rng, golden);
-        if passes(&packet) {
-            let _ = agent.receive(&packet);
+        if is_parsed(&packet) {
+            let _ = agent.receive_packet(&packet);
         }
         if rng.chance(0.02) {
-            agent.wait(1.0);
+            agent.advance_time(1.0);
         }
         let mut count = 0;
-        for binding in agent.machine.bindings().iter() {
+        for binding in agent.home_agent.bindings().iter() {
             count += 1;
             assert_eq!(binding.home_address, addr(HOME));
             let care_of_address = binding.care_of_address.ipv6().expect("IPv6");
@@ -246,7 +267,7 @@ fn mutated_updates_without_authentication_stay_within_the_configuration() {
         }
         assert!(count <= 1);
         agent.events.clear();
-        agent.link.clear();
+        agent.link_messages.clear();
     }
 }
 
@@ -254,15 +275,15 @@ fn mutated_updates_without_authentication_stay_within_the_configuration() {
 #[test]
 fn mutated_acknowledgements_create_no_registration() {
     let mut rng = Rng::new(4);
-    let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.attach(0, "wifi", CARE_OF);
+    let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.attach_uplink(0, "wifi", CARE_OF);
     for round in 0..ROUNDS {
         let update = pair.last_update();
         let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.below(11) as usize];
-        let mut answer = Acknowledgement::to(&update, status);
+        let mut answer = TestAcknowledgement::answering(&update, status);
         answer.association =
-            Some(carnet_mobility::SecurityAssociation { key: [0x5a; 16].into(), ..association() });
+            Some(carnet_mobility::SecurityAssociation { key: [0x5a; 16].into(), ..test_association() });
         let golden = match rng.below(5) {
             0 => control_packet(
                 addr(AGENT),
@@ -276,26 +297,26 @@ fn mutated_acknowledgements_create_no_registration() {
                 Some(addr(HOME)),
                 &mut Builder::binding_refresh_request().finish(),
             ),
-            _ => answer.packet(),
+            _ => answer.to_packet(),
         };
         let packet = mutate(&mut rng, &golden);
-        if passes(&packet) {
-            let _ = pair.router_receives(0, &packet);
+        if is_parsed(&packet) {
+            let _ = pair.deliver_to_router(0, &packet);
         }
-        assert!(pair.machine().registration().is_none());
-        assert!(pair.machine().may_advertise());
+        assert!(pair.first_router().registration().is_none());
+        assert!(pair.first_router().may_advertise());
         if round % 20 == 0 {
-            pair.run(0.1);
+            pair.advance_seconds(0.1);
         }
         if round % 1000 == 0 {
             pair.events.clear();
             pair.drops.clear();
-            let keep = pair.sent.pop();
-            pair.sent.clear();
-            pair.sent.extend(keep);
+            let keep = pair.sent_packets.pop();
+            pair.sent_packets.clear();
+            pair.sent_packets.extend(keep);
         }
     }
-    assert_eq!(pair.machine().uplinks().len(), 2);
+    assert_eq!(pair.first_router().uplinks().len(), 2);
 }
 
 /// The mobile router without a key: it sends no storm and no data from an address that it lacks (the pair
@@ -303,29 +324,33 @@ fn mutated_acknowledgements_create_no_registration() {
 #[test]
 fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
     let mut rng = Rng::new(5);
-    let mut pair = Pair::new(Setup::plain());
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.attach(0, "wifi", CARE_OF);
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.attach_uplink(0, "wifi", CARE_OF);
     for round in 0..ROUNDS {
         let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.below(11) as usize];
-        let golden = Acknowledgement::to(&pair.last_update(), status).packet();
+        let golden = TestAcknowledgement::answering(&pair.last_update(), status).to_packet();
         let packet = mutate(&mut rng, &golden);
-        if passes(&packet) {
-            let _ = pair.router_receives(0, &packet);
+        if is_parsed(&packet) {
+            let _ = pair.deliver_to_router(0, &packet);
         }
-        pair.run(0.05);
+        pair.advance_seconds(0.05);
         if round % 50 == 0 {
-            pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, None))
+            pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, None))
                 .expect("handover");
-            pair.attach(0, "wifi", if round % 100 == 0 { CARE_OF } else { OTHER_CARE_OF });
+            pair.attach_uplink(0, "wifi", if round % 100 == 0 { CARE_OF } else { OTHER_CARE_OF });
             pair.events.clear();
             pair.drops.clear();
-            let keep = pair.updates().pop().map(|(at, seen)| crate::pair::Sent { at, router: Some(0), seen });
-            pair.sent.clear();
-            pair.sent.extend(keep);
+            let keep = pair.sent_updates().pop().map(|(at, seen)| crate::pair::SentPacket {
+                sent_at: at,
+                sending_router: Some(0),
+                received_packet: seen,
+            });
+            pair.sent_packets.clear();
+            pair.sent_packets.extend(keep);
         }
     }
-    pair.conditions = Link::LOSSLESS;
-    pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, None)).expect("handover");
-    pair.register();
+    pair.link_conditions = Link::LOSSLESS;
+    pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, None)).expect("handover");
+    pair.register_router();
 }

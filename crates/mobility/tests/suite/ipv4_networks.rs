@@ -10,45 +10,46 @@ use carnet_wire::mobility::{Message, MobilityHeader, MobilityOption};
 use ipnet::{Ipv4Net, Ipv6Net};
 use proptest::prelude::*;
 
-use crate::agent::{self, Agent, node};
+use crate::agent::{self, TestAgent, node};
 use crate::craft::*;
-use crate::pair::Pair;
-use crate::road::{self, Road};
-use crate::setup::{Setup, router_config};
+use crate::pair::AgentAndRouters;
+use crate::road::{self, VehicleOnRoad};
+use crate::setup::{PairSetup, router_config};
 
-const IPV4: &str = "10.42.7.0/24";
-const SECOND_IPV4: &str = "192.0.2.64/26";
-const OF_OTHER: &str = "10.42.8.0/24";
+const IPV4_PREFIX: &str = "10.42.7.0/24";
+const SECOND_IPV4_PREFIX: &str = "192.0.2.64/26";
+const PREFIX_OF_OTHER_NODE: &str = "10.42.8.0/24";
 const OTHER_HOME: &str = "2001:db8:1::5678";
 
-fn ipv4(text: &str) -> Ipv4Net {
+fn parse_ipv4_prefix(text: &str) -> Ipv4Net {
     text.parse().expect("an IPv4 prefix")
 }
 
-fn inner(text: &str) -> Ipv6Net {
-    mapped::from_ipv4(ipv4(text))
+fn mapped_prefix(text: &str) -> Ipv6Net {
+    mapped::from_ipv4(parse_ipv4_prefix(text))
 }
 
 /// Returns a node that may also register these IPv4 prefixes.
-fn with_ipv4(mut node: AuthorizedNode, prefixes: &[&str]) -> AuthorizedNode {
-    node.prefixes = prefixes.iter().map(|it| inner(it)).chain(node.prefixes.iter().copied()).collect();
+fn with_ipv4_prefixes(mut node: AuthorizedNode, prefixes: &[&str]) -> AuthorizedNode {
+    node.prefixes =
+        prefixes.iter().map(|it| mapped_prefix(it)).chain(node.prefixes.iter().copied()).collect();
     node
 }
 
 /// Two routers, each with IPv4 prefixes of its own.
 fn config() -> HomeAgentConfig {
-    let first = with_ipv4(node(HOME, &[PREFIX]), &[IPV4, SECOND_IPV4]);
-    let second = with_ipv4(node(OTHER_HOME, &[SECOND_PREFIX]), &[OF_OTHER]);
+    let first = with_ipv4_prefixes(node(HOME, &[PREFIX]), &[IPV4_PREFIX, SECOND_IPV4_PREFIX]);
+    let second = with_ipv4_prefixes(node(OTHER_HOME, &[SECOND_PREFIX]), &[PREFIX_OF_OTHER_NODE]);
     HomeAgentConfig { nodes: vec![first, second], ..agent::config() }
 }
 
-fn home(text: &str, prefix: bool) -> MobilityOption<'static> {
-    let net = ipv4(text);
+fn ipv4_home_option(text: &str, prefix: bool) -> MobilityOption<'static> {
+    let net = parse_ipv4_prefix(text);
     MobilityOption::Ipv4HomeAddress { prefix_length: net.prefix_len(), prefix, address: net.addr() }
 }
 
 /// Returns status, length and address of each IPv4 Address Acknowledgement.
-fn answers(seen: &Seen) -> Vec<(u8, u8, Ipv4Addr)> {
+fn address_acknowledgements(seen: &ReceivedPacket) -> Vec<(u8, u8, Ipv4Addr)> {
     let header = MobilityHeader::parse(&seen.mobility_header).expect("a Mobility Header");
     let Ok(Message::BindingAcknowledgement(acknowledgement)) = header.message() else { panic!("{seen:?}") };
     let answers = acknowledgement.options.iter().filter_map(|option| match option.expect("an option") {
@@ -65,47 +66,59 @@ fn address(text: &str) -> Ipv4Addr {
 }
 
 /// Returns the IPv4 prefixes of the binding of [`HOME`].
-fn bound(agent: &Agent) -> Vec<String> {
-    let binding = agent.binding().expect("bound");
+fn bound_ipv4_prefixes(agent: &TestAgent) -> Vec<String> {
+    let binding = agent.home_binding().expect("bound");
     binding.prefixes.iter().filter_map(|it| mapped::to_ipv4(*it)).map(|it| it.to_string()).collect()
 }
 
 #[test]
 fn home_agent_accepts_ipv4_prefixes_of_the_config_and_their_parts() {
-    let mut agent = Agent::new(config());
-    let update = Update::explicit(1).with(home(IPV4, true)).with(home("192.0.2.64/27", true));
-    let answer = agent.accept(&update);
-    assert_eq!(answers(&answer), [(0, 24, address("10.42.7.0")), (0, 27, address("192.0.2.64"))]);
-    assert_eq!(bound(&agent), [IPV4, "192.0.2.64/27"]);
-    assert_eq!(agent.binding().expect("bound").prefixes.last(), Some(&net(PREFIX)));
+    let mut agent = TestAgent::new(config());
+    let update = TestUpdate::explicit_update(1)
+        .with_option(ipv4_home_option(IPV4_PREFIX, true))
+        .with_option(ipv4_home_option("192.0.2.64/27", true));
+    let answer = agent.expect_acceptance(&update);
+    assert_eq!(
+        address_acknowledgements(&answer),
+        [(0, 24, address("10.42.7.0")), (0, 27, address("192.0.2.64"))]
+    );
+    assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX, "192.0.2.64/27"]);
+    assert_eq!(agent.home_binding().expect("bound").prefixes.last(), Some(&net(PREFIX)));
     let event = agent.events.iter().find_map(|event| match event {
         Event::Binding { prefixes, ipv4_prefixes, .. } => Some((prefixes.clone(), ipv4_prefixes.clone())),
         _ => None,
     });
-    assert_eq!(event, Some((vec![net(PREFIX)], vec![ipv4(IPV4), ipv4("192.0.2.64/27")])));
+    assert_eq!(
+        event,
+        Some((vec![net(PREFIX)], vec![parse_ipv4_prefix(IPV4_PREFIX), parse_ipv4_prefix("192.0.2.64/27")]))
+    );
     // RFC 5555 3.1.1: in a refresh the P flag "must be ignored". The address may be a host's.
-    let answer = agent.accept(&Update::explicit(2).with(home("10.42.7.1/24", false)));
-    assert_eq!(answers(&answer), [(0, 24, address("10.42.7.1"))]);
+    let answer = agent.expect_acceptance(
+        &TestUpdate::explicit_update(2).with_option(ipv4_home_option("10.42.7.1/24", false)),
+    );
+    assert_eq!(address_acknowledgements(&answer), [(0, 24, address("10.42.7.1"))]);
     // An update that does not name the second prefix removes this prefix.
-    assert_eq!(bound(&agent), [IPV4]);
+    assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX]);
     // A single address of the prefix.
-    let answer = agent.accept(&Update::explicit(3).with(home("10.42.7.9/32", false)));
-    assert_eq!(answers(&answer), [(0, 32, address("10.42.7.9"))]);
-    assert_eq!(bound(&agent), ["10.42.7.9/32"]);
+    let answer = agent.expect_acceptance(
+        &TestUpdate::explicit_update(3).with_option(ipv4_home_option("10.42.7.9/32", false)),
+    );
+    assert_eq!(address_acknowledgements(&answer), [(0, 32, address("10.42.7.9"))]);
+    assert_eq!(bound_ipv4_prefixes(&agent), ["10.42.7.9/32"]);
 }
 
 #[test]
 fn home_agent_refuses_each_ipv4_option_by_its_own_status() {
     for (option, status) in [
-        (home(OF_OTHER, true), 133),
-        (home("10.42.0.0/16", true), 133),
-        (home("10.42.7.0/23", true), 133),
-        (home("10.42.8.9/32", false), 130),
-        (home("0.0.0.0/32", false), 132),
-        (home("127.0.0.0/24", true), 131),
-        (home("224.0.0.0/24", true), 131),
-        (home("255.255.255.255/32", false), 131),
-        (home("0.1.2.0/24", true), 131),
+        (ipv4_home_option(PREFIX_OF_OTHER_NODE, true), 133),
+        (ipv4_home_option("10.42.0.0/16", true), 133),
+        (ipv4_home_option("10.42.7.0/23", true), 133),
+        (ipv4_home_option("10.42.8.9/32", false), 130),
+        (ipv4_home_option("0.0.0.0/32", false), 132),
+        (ipv4_home_option("127.0.0.0/24", true), 131),
+        (ipv4_home_option("224.0.0.0/24", true), 131),
+        (ipv4_home_option("255.255.255.255/32", false), 131),
+        (ipv4_home_option("0.1.2.0/24", true), 131),
         (
             MobilityOption::Ipv4HomeAddress { prefix_length: 0, prefix: true, address: address("10.42.7.0") },
             131,
@@ -127,153 +140,188 @@ fn home_agent_refuses_each_ipv4_option_by_its_own_status() {
             131,
         ),
     ] {
-        let mut agent = Agent::new(config());
-        let answer = agent.accept(&Update::explicit(1).with(option).with(home(IPV4, true)));
-        let found = answers(&answer);
+        let mut agent = TestAgent::new(config());
+        let answer = agent.expect_acceptance(
+            &TestUpdate::explicit_update(1)
+                .with_option(option)
+                .with_option(ipv4_home_option(IPV4_PREFIX, true)),
+        );
+        let found = address_acknowledgements(&answer);
         assert_eq!(found.iter().map(|it| it.0).collect::<Vec<_>>(), [status, 0], "{option:?}");
         assert_eq!(found[0].1, 0, "RFC 5555 3.2.1: the length is zero in case of failure");
         // The refusal concerns neither the other option nor the IPv6 prefix.
-        assert_eq!(bound(&agent), [IPV4]);
+        assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX]);
     }
 }
 
 /// RFC 3963 4.1: without the R flag the home agent forwards no mobile network.
 #[test]
 fn home_agent_prohibits_ipv4_prefixes_without_r_flag() {
-    let mut agent = Agent::new(config());
-    let answer = agent.accept(&Update::node(1).with(home(IPV4, true)).with(home(OF_OTHER, true)));
-    assert_eq!(answers(&answer).iter().map(|it| it.0).collect::<Vec<_>>(), [129, 133]);
-    assert!(bound(&agent).is_empty());
+    let mut agent = TestAgent::new(config());
+    let answer = agent.expect_acceptance(
+        &TestUpdate::node_update(1)
+            .with_option(ipv4_home_option(IPV4_PREFIX, true))
+            .with_option(ipv4_home_option(PREFIX_OF_OTHER_NODE, true)),
+    );
+    assert_eq!(address_acknowledgements(&answer).iter().map(|it| it.0).collect::<Vec<_>>(), [129, 133]);
+    assert!(bound_ipv4_prefixes(&agent).is_empty());
     // The P flag of a refresh is ignored, so the length decides; with the flag it is a prefix of any length.
-    let answer = agent.accept(&Update::node(2).with(home(IPV4, false)).with(home("10.42.7.9/32", true)));
-    assert_eq!(answers(&answer).iter().map(|it| it.0).collect::<Vec<_>>(), [129, 129]);
+    let answer = agent.expect_acceptance(
+        &TestUpdate::node_update(2)
+            .with_option(ipv4_home_option(IPV4_PREFIX, false))
+            .with_option(ipv4_home_option("10.42.7.9/32", true)),
+    );
+    assert_eq!(address_acknowledgements(&answer).iter().map(|it| it.0).collect::<Vec<_>>(), [129, 129]);
 }
 
 /// RFC 5555 3.1.1: without the P flag, a length of 32 bits is a single address.
 #[test]
 fn home_agent_binds_the_ipv4_home_address_of_a_mobile_node() {
-    let nodes = vec![with_ipv4(node(HOME, &[]), &["192.0.2.7/32"])];
-    let mut agent = Agent::new(HomeAgentConfig { nodes, ..agent::config() });
-    let update = Update::node(1).with(home("192.0.2.7/32", false)).with(home("192.0.2.8/32", false));
-    let answer = agent.accept(&update);
-    assert_eq!(answers(&answer), [(0, 32, address("192.0.2.7")), (130, 0, address("192.0.2.8"))]);
-    assert_eq!(bound(&agent), ["192.0.2.7/32"]);
+    let nodes = vec![with_ipv4_prefixes(node(HOME, &[]), &["192.0.2.7/32"])];
+    let mut agent = TestAgent::new(HomeAgentConfig { nodes, ..agent::config() });
+    let update = TestUpdate::node_update(1)
+        .with_option(ipv4_home_option("192.0.2.7/32", false))
+        .with_option(ipv4_home_option("192.0.2.8/32", false));
+    let answer = agent.expect_acceptance(&update);
+    assert_eq!(
+        address_acknowledgements(&answer),
+        [(0, 32, address("192.0.2.7")), (130, 0, address("192.0.2.8"))]
+    );
+    assert_eq!(bound_ipv4_prefixes(&agent), ["192.0.2.7/32"]);
     // Without the option the IPv4 home address is no longer bound.
-    agent.accept(&Update::node(2));
-    assert!(bound(&agent).is_empty());
+    agent.expect_acceptance(&TestUpdate::node_update(2));
+    assert!(bound_ipv4_prefixes(&agent).is_empty());
 }
 
 #[test]
 fn mobile_node_registers_its_ipv4_home_address() {
-    let mut setup = setup(MobileRouterConfig {
+    let mut setup = setup_with_ipv4(MobileRouterConfig {
         mode: RegistrationMode::Host,
         prefixes: Vec::new(),
-        ipv4_prefixes: vec![ipv4("192.0.2.7/32")],
-        ..router()
+        ipv4_prefixes: vec![parse_ipv4_prefix("192.0.2.7/32")],
+        ..router_with_ipv4()
     });
-    setup.agent.nodes = vec![with_ipv4(node(HOME, &[]), &["192.0.2.7/32"])];
-    let mut pair = Pair::new(setup);
-    pair.attach(0, "wifi", CARE_OF);
-    pair.register();
-    assert_eq!(asked(&pair.last_update()), [(32, false, address("192.0.2.7"))]);
-    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted]);
-    pair.run(50.0);
-    assert_eq!(asked(&pair.last_update()), [(32, false, address("192.0.2.7"))]);
+    setup.agent.nodes = vec![with_ipv4_prefixes(node(HOME, &[]), &["192.0.2.7/32"])];
+    let mut pair = AgentAndRouters::new(setup);
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.register_router();
+    assert_eq!(home_address_options(&pair.last_update()), [(32, false, address("192.0.2.7"))]);
+    assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Accepted]);
+    pair.advance_seconds(50.0);
+    assert_eq!(home_address_options(&pair.last_update()), [(32, false, address("192.0.2.7"))]);
 }
 
 /// RFC 5555 3.2.1: the home agent answers a request for any prefix with a prefix of the config, whose length
 /// overrides the requested one.
 #[test]
 fn home_agent_chooses_a_prefix_of_the_config_for_the_unspecified_address() {
-    let mut agent = Agent::new(config());
-    let any = |length| home(&format!("0.0.0.0/{length}"), true);
-    let answer = agent.accept(&Update::explicit(1).with(any(26)).with(any(30)).with(any(24)));
-    let found = answers(&answer);
+    let mut agent = TestAgent::new(config());
+    let any = |length| ipv4_home_option(&format!("0.0.0.0/{length}"), true);
+    let answer = agent.expect_acceptance(
+        &TestUpdate::explicit_update(1).with_option(any(26)).with_option(any(30)).with_option(any(24)),
+    );
+    let found = address_acknowledgements(&answer);
     assert_eq!(found[..2], [(0, 26, address("192.0.2.64")), (0, 24, address("10.42.7.0"))]);
     assert_eq!(found[2].0, 133);
-    assert_eq!(bound(&agent), [IPV4, SECOND_IPV4]);
+    assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX, SECOND_IPV4_PREFIX]);
 }
 
 /// RFC 3963 5.2: a router that names no prefix gets the prefixes of the config, of both families.
 #[test]
 fn router_in_implicit_mode_gets_all_ipv4_prefixes() {
-    let mut agent = Agent::new(config());
-    let answer = agent.accept(&Update::implicit(1));
-    assert_eq!(answers(&answer), [(0, 24, address("10.42.7.0")), (0, 26, address("192.0.2.64"))]);
-    assert_eq!(bound(&agent), [IPV4, SECOND_IPV4]);
+    let mut agent = TestAgent::new(config());
+    let answer = agent.expect_acceptance(&TestUpdate::implicit_update(1));
+    assert_eq!(
+        address_acknowledgements(&answer),
+        [(0, 24, address("10.42.7.0")), (0, 26, address("192.0.2.64"))]
+    );
+    assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX, SECOND_IPV4_PREFIX]);
     // A router that names its IPv6 prefix registers explicitly, and names no IPv4 prefix.
-    let answer = agent.accept(&Update::explicit(2));
-    assert!(answers(&answer).is_empty() && bound(&agent).is_empty());
+    let answer = agent.expect_acceptance(&TestUpdate::explicit_update(2));
+    assert!(address_acknowledgements(&answer).is_empty() && bound_ipv4_prefixes(&agent).is_empty());
     // A node without IPv4 prefixes gets no answer about any.
-    let mut agent = Agent::new(agent::config());
-    assert!(answers(&agent.accept(&Update::implicit(1))).is_empty());
+    let mut agent = TestAgent::new(agent::config());
+    assert!(address_acknowledgements(&agent.expect_acceptance(&TestUpdate::implicit_update(1))).is_empty());
     // A router with IPv4 prefixes alone needs no IPv6 prefix.
-    let only = with_ipv4(node(HOME, &[]), &[IPV4]);
-    let mut agent = Agent::new(HomeAgentConfig { nodes: vec![only], ..agent::config() });
-    agent.accept(&Update::implicit(1).with(home(IPV4, true)));
-    assert_eq!(bound(&agent), [IPV4]);
-    agent.refuse(&Update::implicit(2).with(home(OF_OTHER, true)), 143);
+    let only = with_ipv4_prefixes(node(HOME, &[]), &[IPV4_PREFIX]);
+    let mut agent = TestAgent::new(HomeAgentConfig { nodes: vec![only], ..agent::config() });
+    agent.expect_acceptance(&TestUpdate::implicit_update(1).with_option(ipv4_home_option(IPV4_PREFIX, true)));
+    assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX]);
+    agent.expect_refusal(
+        &TestUpdate::implicit_update(2).with_option(ipv4_home_option(PREFIX_OF_OTHER_NODE, true)),
+        143,
+    );
 }
 
 /// An IPv4-mapped prefix in a Mobile Network Prefix option is no IPv4 prefix.
 #[test]
 fn mapped_prefix_in_an_ipv6_option_is_invalid() {
-    let mut agent = Agent::new(config());
-    agent.refuse(&Update::explicit(1).prefix("::ffff:10.42.7.0/120"), 141);
-    agent.refuse(&Update::implicit(2).prefix("::ffff:0.0.0.0/96"), 141);
-    assert!(agent.binding().is_none());
+    let mut agent = TestAgent::new(config());
+    agent.expect_refusal(&TestUpdate::explicit_update(1).prefix("::ffff:10.42.7.0/120"), 141);
+    agent.expect_refusal(&TestUpdate::implicit_update(2).prefix("::ffff:0.0.0.0/96"), 141);
+    assert!(agent.home_binding().is_none());
 }
 
 #[test]
 fn ipv4_prefixes_end_with_the_binding() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1).with(home(IPV4, true)));
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_option(ipv4_home_option(IPV4_PREFIX, true)));
     let before = agent.forwarding_changes;
     // A refresh without a change of the prefixes changes no forwarding.
-    agent.accept(&Update::explicit(2).with(home(IPV4, true)));
+    agent.expect_acceptance(&TestUpdate::explicit_update(2).with_option(ipv4_home_option(IPV4_PREFIX, true)));
     assert_eq!(agent.forwarding_changes, before);
-    let answer = agent.accept(&Update::explicit(3).with(home(IPV4, true)).lifetime(0));
-    assert!(answers(&answer).is_empty() && agent.binding().is_none());
+    let answer = agent.expect_acceptance(
+        &TestUpdate::explicit_update(3).with_option(ipv4_home_option(IPV4_PREFIX, true)).lifetime(0),
+    );
+    assert!(address_acknowledgements(&answer).is_empty() && agent.home_binding().is_none());
     assert!(agent.forwarding_changes > before);
-    agent.accept(&Update::explicit(4).with(home(IPV4, true)));
-    agent.wait(61.0);
-    assert!(agent.binding().is_none());
+    agent.expect_acceptance(&TestUpdate::explicit_update(4).with_option(ipv4_home_option(IPV4_PREFIX, true)));
+    agent.advance_time(61.0);
+    assert!(agent.home_binding().is_none());
 }
 
 /// RFC 5648: all bindings of a node share the prefixes.
 #[test]
 fn ipv4_prefixes_hold_for_all_bindings_of_a_node() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1).bid(1, CARE_OF).with(home(IPV4, true)));
-    agent.accept(
-        &Update::explicit(2).bid(2, OTHER_CARE_OF).with(home(IPV4, true)).with(home(SECOND_IPV4, true)),
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(
+        &TestUpdate::explicit_update(1).with_bid(1, CARE_OF).with_option(ipv4_home_option(IPV4_PREFIX, true)),
     );
-    for binding in agent.machine.bindings().of(addr(HOME)) {
-        assert_eq!(*binding.prefixes, [inner(IPV4), inner(SECOND_IPV4), net(PREFIX)]);
+    agent.expect_acceptance(
+        &TestUpdate::explicit_update(2)
+            .with_bid(2, OTHER_CARE_OF)
+            .with_option(ipv4_home_option(IPV4_PREFIX, true))
+            .with_option(ipv4_home_option(SECOND_IPV4_PREFIX, true)),
+    );
+    for binding in agent.home_agent.bindings().bindings_of(addr(HOME)) {
+        assert_eq!(
+            *binding.prefixes,
+            [mapped_prefix(IPV4_PREFIX), mapped_prefix(SECOND_IPV4_PREFIX), net(PREFIX)]
+        );
     }
 }
 
 #[test]
 fn ipv4_prefixes_survive_a_restart_unless_the_config_takes_them_away() {
-    let mut agent = Agent::new(config());
-    agent.accept(&Update::explicit(1).with(home(IPV4, true)));
-    let stored = agent.machine.stored(agent.now, agent.wall());
+    let mut agent = TestAgent::new(config());
+    agent.expect_acceptance(&TestUpdate::explicit_update(1).with_option(ipv4_home_option(IPV4_PREFIX, true)));
+    let stored = agent.home_agent.stored(agent.now, agent.wall_time());
     let text = serde_json::to_string(&stored).expect("JSON");
     assert!(text.contains(r#""prefixes":["2001:db8:a::/64"],"ipv4_prefixes":["10.42.7.0/24"]"#), "{text}");
     let restored = |text: &str, config: HomeAgentConfig| {
         let stored: Vec<StoredBinding> = serde_json::from_str(text).expect("the form of the file");
-        let mut next = Agent::new(config);
+        let mut next = TestAgent::new(config);
         next.now = agent.now;
-        let (now, wall) = (next.now, next.wall());
-        next.machine.restore(now, wall, stored);
-        next.drain();
+        let (now, wall) = (next.now, next.wall_time());
+        next.home_agent.restore(now, wall, stored);
+        next.take_answers();
         next
     };
-    assert_eq!(bound(&restored(&text, config())), [IPV4]);
-    assert!(restored(&text, agent::config()).binding().is_none(), "as for an IPv6 prefix");
+    assert_eq!(bound_ipv4_prefixes(&restored(&text, config())), [IPV4_PREFIX]);
+    assert!(restored(&text, agent::config()).home_binding().is_none(), "as for an IPv6 prefix");
     // A file of a version without IPv4 prefixes.
     let older = text.replace(r#","ipv4_prefixes":["10.42.7.0/24"]"#, "");
-    assert!(bound(&restored(&older, config())).is_empty());
+    assert!(bound_ipv4_prefixes(&restored(&older, config())).is_empty());
 }
 
 /// A router behind another one has a care-of address in the other router's IPv4 prefix.
@@ -281,20 +329,22 @@ fn ipv4_prefixes_survive_a_restart_unless_the_config_takes_them_away() {
 fn home_agent_refuses_ipv4_care_of_addresses_in_a_ring() {
     let mut config = config();
     config.ipv4_address = Some(address("192.0.2.1"));
-    let inside = |update: Update| update.inside();
-    let mut agent = Agent::new(config);
+    let inside = |update: TestUpdate| update.from_ipv4_network();
+    let mut agent = TestAgent::new(config);
     let own = "udp:10.42.7.9:4191";
-    let update = inside(Update::explicit(1)).with(home(IPV4, true));
-    let answers = agent.receive_inside("udp:192.0.2.1:4191", own, &update.packet());
+    let update = inside(TestUpdate::explicit_update(1)).with_option(ipv4_home_option(IPV4_PREFIX, true));
+    let answers = agent.receive_inside("udp:192.0.2.1:4191", own, &update.to_packet());
     assert_eq!(answers[0].status(), 174, "a care-of address in the own prefix");
     let other = "udp:10.42.8.9:4191";
-    let update = inside(Update::explicit(2)).with(home(IPV4, true));
-    let answers = agent.receive_inside("udp:192.0.2.1:4191", other, &update.packet());
+    let update = inside(TestUpdate::explicit_update(2)).with_option(ipv4_home_option(IPV4_PREFIX, true));
+    let answers = agent.receive_inside("udp:192.0.2.1:4191", other, &update.to_packet());
     assert_eq!(answers[0].status(), 0, "behind the other router");
-    let mut of_other = Update::implicit(1).prefix(SECOND_PREFIX).with(home(OF_OTHER, true));
+    let mut of_other = TestUpdate::implicit_update(1)
+        .prefix(SECOND_PREFIX)
+        .with_option(ipv4_home_option(PREFIX_OF_OTHER_NODE, true));
     of_other.source = addr(OTHER_HOME);
     of_other.home_address = None;
-    let answers = agent.receive_inside("udp:192.0.2.1:4191", own, &of_other.packet());
+    let answers = agent.receive_inside("udp:192.0.2.1:4191", own, &of_other.to_packet());
     assert_eq!(answers[0].status(), 174, "each behind the other");
 }
 
@@ -310,48 +360,55 @@ fn any_option() -> impl Strategy<Value = MobilityOption<'static>> {
 }
 
 proptest! {
-    /// Each option has an answer, and each accepted prefix belongs to the router's config. No prefix of one
-    /// router overlaps a prefix of the other.
-    #[test]
-    fn no_router_gets_an_ipv4_prefix_of_another(
-        first in prop::collection::vec(any_option(), 0..6),
-        second in prop::collection::vec(any_option(), 0..6),
-    ) {
-        let mut agent = Agent::new(config());
-        let registrations = [(HOME, PREFIX, &first), (OTHER_HOME, SECOND_PREFIX, &second)];
-        for (home_address, prefix, options) in registrations {
-            let update = Update::implicit(1).of(home_address).prefix(prefix);
-            let update = options.iter().fold(update, |update, option| update.with(*option));
-            let answer = agent.accept(&update);
-            prop_assert_eq!(answers(&answer).len(), options.len());
-            for ((status, length, _), option) in answers(&answer).into_iter().zip(options) {
-                let MobilityOption::Ipv4HomeAddress { prefix_length, .. } = option else { continue };
-                prop_assert!([0, 130, 131, 132, 133].contains(&status));
-                prop_assert_eq!(status == 0, length > 0);
-                prop_assert!(status != 0 || *prefix_length > 0);
-            }
-        }
-        let of = |home_address: &str| {
-            let binding = agent.binding_of(home_address).expect("bound");
-            binding.prefixes.iter().filter_map(|it| mapped::to_ipv4(*it)).collect::<Vec<_>>()
-        };
-        prop_assert!(of(HOME).iter().all(|it| ipv4(IPV4).contains(it) || ipv4(SECOND_IPV4).contains(it)));
-        prop_assert!(of(OTHER_HOME).iter().all(|it| ipv4(OF_OTHER).contains(it)));
-    }
+/// Each option has an answer, and each accepted prefix belongs to the router's config. No prefix of one
+/// router overlaps a prefix of the other.
+#[test]
+fn no_router_gets_an_ipv4_prefix_of_another(
+first in prop::collection::vec(any_option(), 0..6),
+second in prop::collection::vec(any_option(), 0..6),
+) {
+let mut agent = TestAgent::new(config());
+let registrations = [(HOME, PREFIX, &first), (OTHER_HOME, SECOND_PREFIX, &second)];
+for (home_address, prefix, options) in registrations {
+let update = TestUpdate::implicit_update(1).for_home_address(home_address).prefix(prefix);
+let update = options.iter().fold(update, |update, option| update.with_option(*option));
+let answer = agent.expect_acceptance(&update);
+prop_assert_eq!(address_acknowledgements(&answer).len(), options.len());
+for ((status, length, _), option) in address_acknowledgements(&answer).into_iter().zip(options) {
+let MobilityOption::Ipv4HomeAddress { prefix_length, .. } = option else { continue };
+prop_assert!([0, 130, 131, 132, 133].contains(&status));
+prop_assert_eq!(status == 0, length > 0);
+prop_assert!(status != 0 || *prefix_length > 0);
+}
+}
+let of = |home_address: &str| {
+let binding = agent.binding_of(home_address).expect("bound");
+binding.prefixes.iter().filter_map(|it| mapped::to_ipv4(*it)).collect::<Vec<_>>()
+};
+prop_assert!(
+of(HOME).iter().all(|it|
+parse_ipv4_prefix(IPV4_PREFIX).contains(it)
+|| parse_ipv4_prefix(SECOND_IPV4_PREFIX).contains(it)),
+);
+prop_assert!(of(OTHER_HOME).iter().all(|it| parse_ipv4_prefix(PREFIX_OF_OTHER_NODE).contains(it)));
+}
 }
 
 // Tests of the mobile router
 
-fn router() -> MobileRouterConfig {
-    MobileRouterConfig { ipv4_prefixes: vec![ipv4(IPV4), ipv4(SECOND_IPV4)], ..router_config() }
+fn router_with_ipv4() -> MobileRouterConfig {
+    MobileRouterConfig {
+        ipv4_prefixes: vec![parse_ipv4_prefix(IPV4_PREFIX), parse_ipv4_prefix(SECOND_IPV4_PREFIX)],
+        ..router_config()
+    }
 }
 
-fn setup(router: MobileRouterConfig) -> Setup {
-    Setup { agent: config(), routers: vec![router], ..Setup::plain() }
+fn setup_with_ipv4(router: MobileRouterConfig) -> PairSetup {
+    PairSetup { agent: config(), routers: vec![router], ..PairSetup::plain_setup() }
 }
 
 /// Returns the IPv4 Home Address options of an update: length, P flag, address.
-fn asked(seen: &Seen) -> Vec<(u8, bool, Ipv4Addr)> {
+fn home_address_options(seen: &ReceivedPacket) -> Vec<(u8, bool, Ipv4Addr)> {
     let header = MobilityHeader::parse(&seen.mobility_header).expect("a Mobility Header");
     let Ok(Message::BindingUpdate(update)) = header.message() else { panic!("{seen:?}") };
     let options = update.options.iter().filter_map(|option| match option.expect("an option") {
@@ -363,12 +420,12 @@ fn asked(seen: &Seen) -> Vec<(u8, bool, Ipv4Addr)> {
     options.collect()
 }
 
-fn states(pair: &Pair) -> Vec<Ipv4PrefixState> {
-    pair.machine().ipv4_prefixes().iter().map(|(_, state)| *state).collect()
+fn prefix_states(pair: &AgentAndRouters) -> Vec<Ipv4PrefixState> {
+    pair.first_router().ipv4_prefixes().iter().map(|(_, state)| *state).collect()
 }
 
 /// Returns prefix, status and acceptance of each event about an IPv4 prefix.
-fn reported(pair: &Pair) -> Vec<(String, Option<u8>, bool)> {
+fn reported_prefixes(pair: &AgentAndRouters) -> Vec<(String, Option<u8>, bool)> {
     let events = pair.events.iter().filter_map(|(_, _, event)| match event {
         Event::Ipv4Prefix { prefix, status, accepted, .. } => Some((prefix.to_string(), *status, *accepted)),
         _ => None,
@@ -378,78 +435,91 @@ fn reported(pair: &Pair) -> Vec<(String, Option<u8>, bool)> {
 
 #[test]
 fn router_registers_its_ipv4_prefixes_and_repeats_them_in_each_refresh() {
-    let mut pair = Pair::new(setup(router()));
-    pair.attach(0, "wifi", CARE_OF);
-    pair.register();
+    let mut pair = AgentAndRouters::new(setup_with_ipv4(router_with_ipv4()));
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.register_router();
     let expected = [(24, true, address("10.42.7.0")), (26, true, address("192.0.2.64"))];
-    assert_eq!(asked(&pair.last_update()), expected);
-    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted; 2]);
-    assert_eq!(reported(&pair), [(IPV4.to_owned(), Some(0), true), (SECOND_IPV4.to_owned(), Some(0), true)]);
-    pair.forget();
-    pair.run(50.0);
-    assert_eq!(asked(&pair.last_update()), expected);
-    assert!(reported(&pair).is_empty(), "only changes are events");
+    assert_eq!(home_address_options(&pair.last_update()), expected);
+    assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Accepted; 2]);
+    assert_eq!(
+        reported_prefixes(&pair),
+        [(IPV4_PREFIX.to_owned(), Some(0), true), (SECOND_IPV4_PREFIX.to_owned(), Some(0), true)]
+    );
+    pair.clear_records();
+    pair.advance_seconds(50.0);
+    assert_eq!(home_address_options(&pair.last_update()), expected);
+    assert!(reported_prefixes(&pair).is_empty(), "only changes are events");
     // The answers survive a reload of the config, so that the tunnel goes on.
     pair.reconfigure_router(0);
-    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted; 2]);
+    assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Accepted; 2]);
     // The de-registration has no prefixes (RFC 3963 5.2).
-    pair.router_does(0, |machine, now, wall| machine.handle_shutdown(now, wall));
-    assert!(asked(&pair.last_update()).is_empty());
+    pair.run_on_router(0, |machine, now, wall| machine.handle_shutdown(now, wall));
+    assert!(home_address_options(&pair.last_update()).is_empty());
 }
 
 #[test]
 fn router_in_implicit_mode_names_no_ipv4_prefix_and_reads_the_answers() {
-    let mut pair = Pair::new(setup(MobileRouterConfig { mode: RegistrationMode::Implicit, ..router() }));
-    pair.attach(0, "wifi", CARE_OF);
-    pair.register();
-    assert!(asked(&pair.last_update()).is_empty());
-    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted; 2]);
+    let mut pair = AgentAndRouters::new(setup_with_ipv4(MobileRouterConfig {
+        mode: RegistrationMode::Implicit,
+        ..router_with_ipv4()
+    }));
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.register_router();
+    assert!(home_address_options(&pair.last_update()).is_empty());
+    assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Accepted; 2]);
 }
 
 #[test]
 fn router_uses_only_the_ipv4_prefixes_that_the_home_agent_accepts() {
-    let mut pair = Pair::new(setup(MobileRouterConfig {
-        ipv4_prefixes: vec![ipv4(IPV4), ipv4(OF_OTHER)],
+    let mut pair = AgentAndRouters::new(setup_with_ipv4(MobileRouterConfig {
+        ipv4_prefixes: vec![parse_ipv4_prefix(IPV4_PREFIX), parse_ipv4_prefix(PREFIX_OF_OTHER_NODE)],
         ..router_config()
     }));
-    pair.attach(0, "wifi", CARE_OF);
-    pair.register();
-    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted, Ipv4PrefixState::Refused(133)]);
-    assert_eq!(pair.machine().accepted_ipv4_prefixes().collect::<Vec<_>>(), [ipv4(IPV4)]);
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.register_router();
+    assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Accepted, Ipv4PrefixState::Refused(133)]);
+    assert_eq!(
+        pair.first_router().accepted_ipv4_prefixes().collect::<Vec<_>>(),
+        [parse_ipv4_prefix(IPV4_PREFIX)]
+    );
     // The operator of the home agent permits the other prefix: the next refresh takes it into use.
-    pair.agent_config.nodes[0] = with_ipv4(node(HOME, &[PREFIX]), &[IPV4, OF_OTHER]);
+    pair.agent_config.nodes[0] =
+        with_ipv4_prefixes(node(HOME, &[PREFIX]), &[IPV4_PREFIX, PREFIX_OF_OTHER_NODE]);
     pair.agent_config.nodes.truncate(1);
     pair.restart_agent(true);
-    pair.forget();
-    pair.run(50.0);
-    assert_eq!(states(&pair), [Ipv4PrefixState::Accepted; 2]);
-    assert_eq!(reported(&pair), [(OF_OTHER.to_owned(), Some(0), true)]);
+    pair.clear_records();
+    pair.advance_seconds(50.0);
+    assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Accepted; 2]);
+    assert_eq!(reported_prefixes(&pair), [(PREFIX_OF_OTHER_NODE.to_owned(), Some(0), true)]);
 }
 
 /// RFC 5555 4.4.2: without the option in the acknowledgement the router has no IPv4 binding.
 #[test]
 fn router_reports_once_that_the_home_agent_knows_no_ipv4_prefixes() {
-    let mut pair = Pair::new(setup(router()));
-    pair.agent_down = true;
-    pair.attach(0, "wifi", CARE_OF);
-    pair.run(3.0);
+    let mut pair = AgentAndRouters::new(setup_with_ipv4(router_with_ipv4()));
+    pair.is_agent_down = true;
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.advance_seconds(3.0);
     for _ in 0..3 {
-        pair.answer(0).expect("an acknowledgement");
-        assert!(pair.machine().registration().is_some(), "IPv6 goes on");
-        assert_eq!(states(&pair), [Ipv4PrefixState::Unsupported; 2]);
-        pair.run(50.0);
+        pair.answer_last_update(0).expect("an acknowledgement");
+        assert!(pair.first_router().registration().is_some(), "IPv6 goes on");
+        assert_eq!(prefix_states(&pair), [Ipv4PrefixState::Unsupported; 2]);
+        pair.advance_seconds(50.0);
     }
-    assert_eq!(reported(&pair), [(IPV4.to_owned(), None, false), (SECOND_IPV4.to_owned(), None, false)]);
-    assert_eq!(pair.machine().accepted_ipv4_prefixes().count(), 0);
+    assert_eq!(
+        reported_prefixes(&pair),
+        [(IPV4_PREFIX.to_owned(), None, false), (SECOND_IPV4_PREFIX.to_owned(), None, false)]
+    );
+    assert_eq!(pair.first_router().accepted_ipv4_prefixes().count(), 0);
 }
 
 /// RFC 5555 3.2.1: every status from 128 on refuses the prefix, and the length in the answer overrides the
 /// requested one.
 #[test]
 fn router_reads_every_status_and_length() {
-    let mut pair = Pair::new(setup(router()));
-    pair.agent_down = true;
-    pair.attach(0, "wifi", CARE_OF);
+    let mut pair = AgentAndRouters::new(setup_with_ipv4(router_with_ipv4()));
+    pair.is_agent_down = true;
+    pair.attach_uplink(0, "wifi", CARE_OF);
     for (status, prefix_length, expected) in [
         (128, 0, Ipv4PrefixState::Refused(128)),
         (129, 0, Ipv4PrefixState::Refused(129)),
@@ -464,32 +534,37 @@ fn router_reads_every_status_and_length() {
         (0, 25, Ipv4PrefixState::OtherLength(25)),
         (0, 0, Ipv4PrefixState::OtherLength(0)),
     ] {
-        pair.run(50.0);
+        pair.advance_seconds(50.0);
         let address = address("10.42.7.0");
         let option = MobilityOption::Ipv4AddressAcknowledgement { status, prefix_length, address };
-        let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+        let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
         answer.options.push(option);
-        pair.router_receives(0, &answer.packet()).expect("an acknowledgement");
-        assert_eq!(states(&pair), [expected, Ipv4PrefixState::Unsupported], "status {status}");
+        pair.deliver_to_router(0, &answer.to_packet()).expect("an acknowledgement");
+        assert_eq!(prefix_states(&pair), [expected, Ipv4PrefixState::Unsupported], "status {status}");
     }
 }
 
 /// With Binding Identifiers (RFC 5648) each update names the IPv4 prefixes too, also over an IPv4 uplink.
 #[test]
 fn router_with_identifiers_registers_ipv4_prefixes_over_all_uplinks() {
-    let router = MobileRouterConfig { ipv4_prefixes: vec![ipv4(IPV4)], ..road::config() };
+    let router = MobileRouterConfig { ipv4_prefixes: vec![parse_ipv4_prefix(IPV4_PREFIX)], ..road::config() };
     let mut agent = road::agent_config();
-    agent.nodes[0] = with_ipv4(agent.nodes[0].clone(), &[IPV4]);
-    let mut road = Road::with(router, agent, 1);
-    road.attach_all();
-    road.run(5.0);
+    agent.nodes[0] = with_ipv4_prefixes(agent.nodes[0].clone(), &[IPV4_PREFIX]);
+    let mut road = VehicleOnRoad::with_configs(router, agent, 1);
+    road.attach_all_uplinks();
+    road.advance_seconds(5.0);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
-    assert_eq!(road.router.accepted_ipv4_prefixes().collect::<Vec<_>>(), [ipv4(IPV4)]);
-    for binding in road.agent.bindings().of(addr(HOME)) {
-        assert!(binding.prefixes.contains(&inner(IPV4)));
+    assert_eq!(road.router.accepted_ipv4_prefixes().collect::<Vec<_>>(), [parse_ipv4_prefix(IPV4_PREFIX)]);
+    for binding in road.agent.bindings().bindings_of(addr(HOME)) {
+        assert!(binding.prefixes.contains(&mapped_prefix(IPV4_PREFIX)));
     }
-    road.detach("wifi");
-    road.run(5.0);
+    road.detach_uplink("wifi");
+    road.advance_seconds(5.0);
     assert_eq!(road.router.accepted_ipv4_prefixes().count(), 1);
-    assert!(road.agent.bindings().of(addr(HOME)).all(|binding| binding.prefixes.contains(&inner(IPV4))));
+    assert!(
+        road.agent
+            .bindings()
+            .bindings_of(addr(HOME))
+            .all(|binding| binding.prefixes.contains(&mapped_prefix(IPV4_PREFIX)))
+    );
 }

@@ -24,7 +24,7 @@ const B: Mac = [2, 0, 0, 0, 0, 0xb];
 const C: Mac = [2, 0, 0, 0, 0, 0xc];
 
 /// An address of a node outside the world.
-const ELSEWHERE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
+const ADDRESS_OUTSIDE: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1);
 
 fn prefix(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
@@ -36,28 +36,28 @@ fn link_local(mac: Mac) -> Ipv6Addr {
         | Ipv6Addr::from(u128::from(u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])))
 }
 
-fn own(mac: Mac) -> Ipv6Net {
+fn own_prefix(mac: Mac) -> Ipv6Net {
     prefix(&format!("2001:db8:{:x}::/64", mac[5]))
 }
 
 fn config(mac: Mac) -> MnppConfig {
     MnppConfig {
-        prefixes: vec![own(mac)],
+        prefixes: vec![own_prefix(mac)],
         home_address: format!("2001:db8:1::{:x}", mac[5]).parse().expect("an address"),
         home_agent: "2001:db8:1::1".parse().expect("an address"),
         home_prefix: prefix("2001:db8:1::/64"),
         authorization: Authorization::HomeAgent,
-        shortest: 48,
-        hops: 1,
-        interval: Duration::from_secs(10),
+        shortest_prefix_length: 48,
+        announcement_hop_limit: 1,
+        announcement_interval: Duration::from_secs(10),
     }
 }
 
 /// A station's view of each other station.
 #[derive(Debug, Clone, Default)]
-struct View(BTreeMap<Mac, StationObservation>);
+struct ObservedStations(BTreeMap<Mac, StationObservation>);
 
-impl StationObserver for View {
+impl StationObserver for ObservedStations {
     fn observation(&self, _: Time, station: Mac) -> Option<StationObservation> {
         self.0.get(&station).copied()
     }
@@ -73,52 +73,52 @@ impl StationObserver for View {
 
 /// Vehicles, the radio channel between them, and home agents that deliver to the vehicle that has registered
 /// a prefix.
-struct World {
+struct RadioNetwork {
     now: Time,
     machines: BTreeMap<Mac, Mnpp>,
-    views: BTreeMap<Mac, View>,
+    views: BTreeMap<Mac, ObservedStations>,
     /// Pairs of sender and receiver that are in range.
-    air: BTreeSet<(Mac, Mac)>,
-    registered: BTreeMap<Ipv6Net, Mac>,
-    tunnels: bool,
+    pairs_in_range: BTreeSet<(Mac, Mac)>,
+    owner_of_prefix: BTreeMap<Ipv6Net, Mac>,
+    are_tunnels_working: bool,
     /// The routes of each station at its last report of a change.
-    told: BTreeMap<Mac, BTreeMap<Ipv6Net, Ipv6Addr>>,
+    reported_routes: BTreeMap<Mac, BTreeMap<Ipv6Net, Ipv6Addr>>,
     log: Vec<(Time, Mac, Output)>,
 }
 
-impl World {
-    fn new(configs: impl IntoIterator<Item = (Mac, MnppConfig)>) -> World {
-        let mut world = World {
+impl RadioNetwork {
+    fn new(configs: impl IntoIterator<Item = (Mac, MnppConfig)>) -> RadioNetwork {
+        let mut world = RadioNetwork {
             now: Time::from_secs(100),
             machines: BTreeMap::new(),
             views: BTreeMap::new(),
-            air: BTreeSet::new(),
-            registered: BTreeMap::new(),
-            tunnels: true,
-            told: BTreeMap::new(),
+            pairs_in_range: BTreeSet::new(),
+            owner_of_prefix: BTreeMap::new(),
+            are_tunnels_working: true,
+            reported_routes: BTreeMap::new(),
             log: Vec::new(),
         };
         for (mac, config) in configs {
             for prefix in &config.prefixes {
-                world.registered.entry(*prefix).or_insert(mac);
+                world.owner_of_prefix.entry(*prefix).or_insert(mac);
             }
             let mut machine = Mnpp::new(config, Rng::new(u64::from(mac[5])));
             machine.handle_station(mac, link_local(mac));
             world.machines.insert(mac, machine);
-            world.views.insert(mac, View::default());
+            world.views.insert(mac, ObservedStations::default());
         }
         world
     }
 
-    fn pair() -> World {
-        World::new([A, B].map(|mac| (mac, config(mac))))
+    fn two_vehicles() -> RadioNetwork {
+        RadioNetwork::new([A, B].map(|mac| (mac, config(mac))))
     }
 
-    fn machine(&mut self, mac: Mac) -> &mut Mnpp {
+    fn machine_mut(&mut self, mac: Mac) -> &mut Mnpp {
         self.machines.get_mut(&mac).expect("a machine")
     }
 
-    fn settle(&mut self) {
+    fn deliver_all_outputs(&mut self) {
         loop {
             let outputs: Vec<(Mac, Output)> = self
                 .machines
@@ -131,31 +131,32 @@ impl World {
                 .collect();
             if outputs.is_empty() {
                 for (mac, machine) in &self.machines {
-                    let told = self.told.get(mac).cloned().unwrap_or_default();
+                    let told = self.reported_routes.get(mac).cloned().unwrap_or_default();
                     assert_eq!(machine.routes(), told, "{mac:?} has not told of its routes");
                 }
                 return;
             }
             for (mac, _) in outputs.iter().filter(|(_, output)| *output == Output::Routes) {
-                self.told.insert(*mac, self.machines[mac].routes());
+                self.reported_routes.insert(*mac, self.machines[mac].routes());
             }
             for (from, output) in outputs {
                 self.log.push((self.now, from, output.clone()));
                 match output {
                     Output::Announce(packet) => {
                         for to in self.machines.keys().copied().collect::<Vec<_>>() {
-                            self.deliver(from, to, &packet);
+                            self.deliver_message(from, to, &packet);
                         }
                     }
-                    Output::Straight(to, packet) => self.deliver(from, to, &packet),
-                    Output::ThroughTunnel(packet) if self.tunnels => {
-                        let (header, test) = test_in(&packet);
-                        let owner = self.registered.iter().find(|(net, _)| net.contains(&header.destination));
+                    Output::Straight(to, packet) => self.deliver_message(from, to, &packet),
+                    Output::ThroughTunnel(packet) if self.are_tunnels_working => {
+                        let (header, test) = prefix_test_in(&packet);
+                        let owner =
+                            self.owner_of_prefix.iter().find(|(net, _)| net.contains(&header.destination));
                         if let Some((_, owner)) = owner {
                             let owner = *owner;
                             let view = self.views[&owner].clone();
                             let now = self.now;
-                            self.machine(owner).handle_init(now, header.source, &test, &view);
+                            self.machine_mut(owner).handle_init(now, header.source, &test, &view);
                         }
                     }
                     _ => {}
@@ -164,8 +165,8 @@ impl World {
         }
     }
 
-    fn deliver(&mut self, from: Mac, to: Mac, packet: &[u8]) {
-        if !self.air.contains(&(from, to)) {
+    fn deliver_message(&mut self, from: Mac, to: Mac, packet: &[u8]) {
+        if !self.pairs_in_range.contains(&(from, to)) {
             return;
         }
         let now = self.now;
@@ -177,19 +178,19 @@ impl World {
         assert_eq!(header.source, link_local(from));
         if header.next_header == protocol::MOBILITY {
             assert_eq!(header.destination, link_local(to));
-            let (_, test) = test_in(packet);
-            let _counted = self.machine(to).handle_straight(now, from, header.source, &test, &view);
+            let (_, test) = prefix_test_in(packet);
+            let _counted = self.machine_mut(to).handle_straight(now, from, header.source, &test, &view);
         } else {
             nd::check_header(&header, message).expect("as RFC 4861 wants it");
             let advertisement = RouterAdvertisement::parse(message).expect("an advertisement");
             assert_eq!(advertisement.router_lifetime, 0);
-            self.machine(to).handle_advertisement(now, from, header.source, &advertisement, &view);
+            self.machine_mut(to).handle_advertisement(now, from, header.source, &advertisement, &view);
         }
     }
 
-    fn sleep(&mut self, span: Duration) {
+    fn advance_time(&mut self, span: Duration) {
         let end = self.now + span;
-        self.settle();
+        self.deliver_all_outputs();
         while let Some(due) =
             self.machines.values().filter_map(Mnpp::poll_timeout).min().filter(|due| *due <= end)
         {
@@ -197,15 +198,15 @@ impl World {
             for (mac, machine) in &mut self.machines {
                 machine.handle_timeout(self.now, &self.views[mac]);
             }
-            self.settle();
+            self.deliver_all_outputs();
         }
         self.now = end;
     }
 
     /// Brings two stations into range.
-    fn meet(&mut self, a: Mac, b: Mac) {
+    fn bring_into_range(&mut self, a: Mac, b: Mac) {
         for (from, to) in [(a, b), (b, a)] {
-            self.air.insert((from, to));
+            self.pairs_in_range.insert((from, to));
             let sight = StationObservation {
                 received_at: self.now,
                 is_neighbour: true,
@@ -216,45 +217,45 @@ impl World {
         }
         for mac in [a, b] {
             let now = self.now;
-            self.machine(mac).handle_neighbour(now);
+            self.machine_mut(mac).handle_neighbour(now);
         }
-        self.settle();
+        self.deliver_all_outputs();
     }
 
-    fn see(&mut self, who: Mac, whom: Mac, change: impl FnOnce(&mut StationObservation)) {
+    fn change_observation(&mut self, who: Mac, whom: Mac, change: impl FnOnce(&mut StationObservation)) {
         let sight = self.views.get_mut(&who).and_then(|view| view.0.get_mut(&whom));
         change(sight.expect("a sight"));
     }
 
-    fn routes(&self, mac: Mac) -> Vec<(Ipv6Net, Ipv6Addr)> {
+    fn routes_of(&self, mac: Mac) -> Vec<(Ipv6Net, Ipv6Addr)> {
         self.machines[&mac].routes().into_iter().collect()
     }
 
-    fn reason(&self, mac: Mac) -> Vec<&'static str> {
-        self.machines[&mac].prefix_routes().iter().map(|way| way.reason).collect()
+    fn route_reasons(&self, mac: Mac) -> Vec<&'static str> {
+        self.machines[&mac].prefix_routes().iter().map(|way| way.state_reason).collect()
     }
 
-    fn dropped(&self, mac: Mac, reason: MnppDrop) -> u64 {
+    fn dropped_messages(&self, mac: Mac, reason: MnppDrop) -> u64 {
         self.machines[&mac].counters().dropped(reason)
     }
 
-    fn announced(&self, mac: Mac) -> u64 {
-        self.machines[&mac].counters().announced
+    fn sent_announcements(&self, mac: Mac) -> u64 {
+        self.machines[&mac].counters().sent_announcements
     }
 }
 
-fn test_in(packet: &[u8]) -> (Header, PrefixTest) {
+fn prefix_test_in(packet: &[u8]) -> (Header, PrefixTest) {
     let header = Header::parse(packet).expect("a header");
     let mobility = MobilityHeader::parse_verified(&packet[HEADER_LEN..], header.source, header.destination);
     (header, PrefixTest::parse(&mobility.expect("a Mobility Header")).expect("a test"))
 }
 
-fn ms(span: u64) -> Duration {
+fn milliseconds(span: u64) -> Duration {
     Duration::from_millis(span)
 }
 
 /// Announces the prefix `text` to station A, in the name of station `from`.
-fn claim(world: &mut World, from: Mac, text: &str, lifetime: u32) {
+fn announce_prefix(world: &mut RadioNetwork, from: Mac, text: &str, lifetime: u32) {
     let (address, length) = text.split_once('/').expect("a prefix");
     let options = [NdOption::RouteInformation(RouteInformation {
         prefix: address.parse().expect("an address"),
@@ -268,17 +269,17 @@ fn claim(world: &mut World, from: Mac, text: &str, lifetime: u32) {
     });
     let advertisement = RouterAdvertisement::parse(&message).expect("an advertisement");
     let (now, view) = (world.now, world.views[&A].clone());
-    world.machine(A).handle_advertisement(now, from, link_local(from), &advertisement, &view);
-    world.settle();
+    world.machine_mut(A).handle_advertisement(now, from, link_local(from), &advertisement, &view);
+    world.deliver_all_outputs();
 }
 
 #[test]
 fn meeting_vehicles_prove_prefixes_within_announcement_delay() {
-    let mut world = World::pair();
-    world.meet(A, B);
-    world.sleep(ms(150));
-    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
-    assert_eq!(world.routes(B), [(own(A), link_local(A))]);
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
+    world.advance_time(milliseconds(150));
+    assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))]);
+    assert_eq!(world.routes_of(B), [(own_prefix(A), link_local(A))]);
     // Each router has sent one Prefix Test Init.
     assert_eq!(world.machines[&A].counters().tests, 1);
     assert_eq!(world.machines[&B].counters().tests_answered, 1);
@@ -286,42 +287,46 @@ fn meeting_vehicles_prove_prefixes_within_announcement_delay() {
 
 #[test]
 fn prefixes_are_announced_only_to_neighbours_once_a_second() {
-    let mut world = World::pair();
-    world.sleep(Duration::from_secs(60));
+    let mut world = RadioNetwork::two_vehicles();
+    world.advance_time(Duration::from_secs(60));
     assert_eq!(world.log.len(), 0);
-    world.meet(A, B);
+    world.bring_into_range(A, B);
     for _ in 0..100 {
         let now = world.now;
-        world.machine(A).handle_neighbour(now);
-        world.sleep(ms(10));
+        world.machine_mut(A).handle_neighbour(now);
+        world.advance_time(milliseconds(10));
     }
-    assert!((1..=3).contains(&world.announced(A)), "{}", world.announced(A));
+    assert!((1..=3).contains(&world.sent_announcements(A)), "{}", world.sent_announcements(A));
     // Announcements follow every 7.5 to 10 s, and probes of unused routes once a second.
-    let (before, probes) = (world.announced(A), world.machines[&A].counters().probes);
-    world.sleep(Duration::from_secs(100));
-    assert!((10..=15).contains(&(world.announced(A) - before)), "{}", world.announced(A) - before);
-    let probes = world.machines[&A].counters().probes - probes;
+    let (before, probes) = (world.sent_announcements(A), world.machines[&A].counters().sent_probes);
+    world.advance_time(Duration::from_secs(100));
+    assert!(
+        (10..=15).contains(&(world.sent_announcements(A) - before)),
+        "{}",
+        world.sent_announcements(A) - before
+    );
+    let probes = world.machines[&A].counters().sent_probes - probes;
     assert!((80..=110).contains(&probes), "{probes}");
-    assert_eq!(world.routes(A).len(), 1);
+    assert_eq!(world.routes_of(A).len(), 1);
     // A proof lasts ten minutes and is renewed in time.
-    world.sleep(Duration::from_secs(1000));
-    assert_eq!(world.routes(A).len(), 1);
-    assert_eq!(world.machines[&A].counters().parted, 0);
+    world.advance_time(Duration::from_secs(1000));
+    assert_eq!(world.routes_of(A).len(), 1);
+    assert_eq!(world.machines[&A].counters().ended_routes, 0);
     assert!((3..=5).contains(&world.machines[&A].counters().tests));
 }
 
 #[test]
 fn vehicle_cannot_claim_foreign_prefix() {
-    let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
-    world.meet(A, C);
-    world.sleep(ms(200));
+    let mut world = RadioNetwork::new([A, B, C].map(|mac| (mac, config(mac))));
+    world.bring_into_range(A, C);
+    world.advance_time(milliseconds(200));
     // C announces B's network.
-    claim(&mut world, C, "2001:db8:b::/64", 60);
-    world.sleep(Duration::from_secs(20));
-    assert_eq!(world.routes(A), [(own(C), link_local(C))]);
-    assert!(world.reason(A).contains(&"not authorized by its home agent"));
+    announce_prefix(&mut world, C, "2001:db8:b::/64", 60);
+    world.advance_time(Duration::from_secs(20));
+    assert_eq!(world.routes_of(A), [(own_prefix(C), link_local(C))]);
+    assert!(world.route_reasons(A).contains(&"not authorized by its home agent"));
     // B, which was asked, now knows of the false announcement.
-    assert!(world.dropped(B, MnppDrop::OwnPrefix) > 0);
+    assert!(world.dropped_messages(B, MnppDrop::OwnPrefix) > 0);
     let warned = |(_, mac, output): &(Time, Mac, Output)| *mac == B && matches!(output, Output::Event(_));
     assert_eq!(world.log.iter().filter(|entry| warned(entry)).count(), 1);
     // A forged answer does not count: the cookie went to B.
@@ -330,23 +335,23 @@ fn vehicle_cannot_claim_foreign_prefix() {
         cookie: 1,
         responder: C,
         requester: A,
-        prefix: own(B).network(),
+        prefix: own_prefix(B).network(),
         prefix_length: 64,
     };
     let (now, view) = (world.now, world.views[&A].clone());
-    let result = world.machine(A).handle_straight(now, C, link_local(C), &forged, &view);
+    let result = world.machine_mut(A).handle_straight(now, C, link_local(C), &forged, &view);
     assert_eq!(result, Err(MnppDrop::Unasked));
-    assert_eq!(world.routes(A).len(), 1);
+    assert_eq!(world.routes_of(A).len(), 1);
     // B comes into range: A accepts its route at once, and C's announcement still does not count.
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(2));
-    assert_eq!(world.routes(A), [(own(B), link_local(B)), (own(C), link_local(C))]);
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(2));
+    assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B)), (own_prefix(C), link_local(C))]);
 }
 
 #[test]
 fn announcements_of_own_or_invalid_prefixes_are_refused() {
     for authorization in [Authorization::HomeAgent, Authorization::Anybody] {
-        let mut world = World::new([(A, MnppConfig { authorization, ..config(A) })]);
+        let mut world = RadioNetwork::new([(A, MnppConfig { authorization, ..config(A) })]);
         let sight = StationObservation {
             received_at: world.now,
             is_neighbour: true,
@@ -369,22 +374,22 @@ fn announcements_of_own_or_invalid_prefixes_are_refused() {
             ("ff02::/64", MnppDrop::BadPrefix),
             ("::1/128", MnppDrop::BadPrefix),
         ] {
-            let before = world.dropped(A, reason);
-            claim(&mut world, B, text, 60);
-            assert_eq!(world.dropped(A, reason), before + 1, "{text}");
+            let before = world.dropped_messages(A, reason);
+            announce_prefix(&mut world, B, text, 60);
+            assert_eq!(world.dropped_messages(A, reason), before + 1, "{text}");
         }
-        assert_eq!((world.routes(A).len(), world.reason(A).len()), (0, 0));
+        assert_eq!((world.routes_of(A).len(), world.route_reasons(A).len()), (0, 0));
     }
 }
 
 #[test]
 fn mnpp_tables_are_bounded() {
-    let mut world = World::new([(A, config(A))]);
+    let mut world = RadioNetwork::new([(A, config(A))]);
     for station in 0..1000u16 {
         let [high, low] = station.to_be_bytes();
         let mac = [2, 1, 0, 0, high, low];
         for net in 0..20 {
-            claim(&mut world, mac, &format!("2001:db8:{:x}:{net:x}::/64", 0x100 + station), 60);
+            announce_prefix(&mut world, mac, &format!("2001:db8:{:x}:{net:x}::/64", 0x100 + station), 60);
         }
     }
     let ways = world.machines[&A].prefix_routes();
@@ -392,186 +397,186 @@ fn mnpp_tables_are_bounded() {
     // No tested prefix belongs to a station in range: the router does not ask the home agents.
     assert_eq!(world.machines[&A].counters().tests, 0);
     // The router does not wake up for stations out of range more often than it checks positions.
-    world.sleep(ms(1));
+    world.advance_time(milliseconds(1));
     let due = world.machines[&A].poll_timeout().expect("looks again");
-    assert!(due >= world.now + ms(400), "{due}");
-    world.sleep(Duration::from_secs(61));
+    assert!(due >= world.now + milliseconds(400), "{due}");
+    world.advance_time(Duration::from_secs(61));
     assert_eq!(world.machines[&A].prefix_routes().len(), 0);
     assert_eq!(world.machines[&A].poll_timeout(), None);
 }
 
 #[test]
 fn answers_to_prefix_tests_are_rate_limited() {
-    let mut world = World::pair();
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(1));
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(1));
     let test = PrefixTest {
         kind: PrefixTestKind::Init,
         cookie: 7,
         responder: B,
         requester: A,
-        prefix: own(B).network(),
+        prefix: own_prefix(B).network(),
         prefix_length: 64,
     };
     let answered = world.machines[&B].counters().tests_answered;
     let (now, view) = (world.now, world.views[&B].clone());
     for _ in 0..1000 {
-        assert!(world.machine(B).handle_init(now, ELSEWHERE, &test, &view));
+        assert!(world.machine_mut(B).handle_init(now, ADDRESS_OUTSIDE, &test, &view));
     }
     assert!(world.machines[&B].counters().tests_answered - answered <= 32);
     // A router does not answer an asker that is out of range.
     let stranger = PrefixTest { requester: C, ..test };
-    assert!(world.machine(B).handle_init(now, ELSEWHERE, &stranger, &view));
-    assert_eq!(world.dropped(B, MnppDrop::Unreachable), 1);
+    assert!(world.machine_mut(B).handle_init(now, ADDRESS_OUTSIDE, &stranger, &view));
+    assert_eq!(world.dropped_messages(B, MnppDrop::Unreachable), 1);
     // B does not take a Prefix Test Init for another router's prefix; its caller forwards the message.
-    let other = PrefixTest { prefix: own(C).network(), ..test };
-    assert!(!world.machine(B).handle_init(now, ELSEWHERE, &other, &view));
+    let other = PrefixTest { prefix: own_prefix(C).network(), ..test };
+    assert!(!world.machine_mut(B).handle_init(now, ADDRESS_OUTSIDE, &other, &view));
 }
 
 #[test]
 fn a_path_that_works_in_one_direction_only_is_not_used() {
-    let mut world = World::pair();
-    world.meet(A, B);
-    world.air.remove(&(A, B));
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
+    world.pairs_in_range.remove(&(A, B));
     for _ in 0..1500 {
-        world.sleep(ms(10));
-        assert_eq!((world.routes(A), world.routes(B)), (vec![], vec![]));
+        world.advance_time(milliseconds(10));
+        assert_eq!((world.routes_of(A), world.routes_of(B)), (vec![], vec![]));
     }
     // A hears B, whose prefix is proven. B has heard no announcement of A.
-    assert_eq!((world.reason(A), world.reason(B)), (vec!["does not answer"], vec![]));
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(40));
-    assert_eq!(world.routes(A).len(), 1);
+    assert_eq!((world.route_reasons(A), world.route_reasons(B)), (vec!["does not answer"], vec![]));
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(40));
+    assert_eq!(world.routes_of(A).len(), 1);
     // B no longer hears A: the route ends though A hears B.
-    world.air.remove(&(A, B));
+    world.pairs_in_range.remove(&(A, B));
     for _ in 0..100 {
-        world.see(A, B, |sight| sight.received_at += ms(30));
-        world.sleep(ms(30));
+        world.change_observation(A, B, |sight| sight.received_at += milliseconds(30));
+        world.advance_time(milliseconds(30));
     }
-    assert_eq!(world.routes(A), []);
+    assert_eq!(world.routes_of(A), []);
 }
 
 #[test]
 fn route_is_removed_before_predicted_end_of_radio_contact() {
-    let mut world = World::pair();
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(2));
-    world.see(A, B, |sight| sight.leaves_range = true);
-    world.sleep(ms(260));
-    assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["about to leave"]));
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(2));
+    world.change_observation(A, B, |sight| sight.leaves_range = true);
+    world.advance_time(milliseconds(260));
+    assert_eq!((world.routes_of(A), world.route_reasons(A)), (vec![], vec!["about to leave"]));
     // The route comes back only when the station is well within range again.
-    world.see(A, B, |sight| (sight.leaves_range, sight.stays_in_range) = (false, false));
-    world.sleep(Duration::from_secs(5));
-    assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["at the edge"]));
-    world.see(A, B, |sight| sight.stays_in_range = true);
-    world.sleep(ms(600));
-    assert_eq!(world.routes(A).len(), 1);
+    world.change_observation(A, B, |sight| (sight.leaves_range, sight.stays_in_range) = (false, false));
+    world.advance_time(Duration::from_secs(5));
+    assert_eq!((world.routes_of(A), world.route_reasons(A)), (vec![], vec!["at the edge"]));
+    world.change_observation(A, B, |sight| sight.stays_in_range = true);
+    world.advance_time(milliseconds(600));
+    assert_eq!(world.routes_of(A).len(), 1);
 }
 
 /// Sudden silence while packets flow: the router drops the route within the time that the module documents.
 #[test]
 fn unexpected_end_of_radio_contact_is_detected_by_probes() {
     for offset in 0..25 {
-        let mut world = World::pair();
-        world.meet(A, B);
-        world.sleep(Duration::from_secs(2) + ms(10 * offset));
+        let mut world = RadioNetwork::two_vehicles();
+        world.bring_into_range(A, B);
+        world.advance_time(Duration::from_secs(2) + milliseconds(10 * offset));
         for _ in 0..50 {
             let now = world.now;
-            world.machine(A).handle_use(now, B);
-            world.sleep(ms(10));
+            world.machine_mut(A).handle_use(now, B);
+            world.advance_time(milliseconds(10));
         }
-        world.air.clear();
+        world.pairs_in_range.clear();
         let cut = world.now;
-        while !world.routes(A).is_empty() {
+        while !world.routes_of(A).is_empty() {
             let now = world.now;
-            world.machine(A).handle_use(now, B);
-            world.sleep(ms(10));
-            assert!(world.now.saturating_since(cut) <= ms(660), "{:?}", world.reason(A));
+            world.machine_mut(A).handle_use(now, B);
+            world.advance_time(milliseconds(10));
+            assert!(world.now.saturating_since(cut) <= milliseconds(660), "{:?}", world.route_reasons(A));
         }
-        assert_eq!(world.reason(A), ["does not answer"]);
+        assert_eq!(world.route_reasons(A), ["does not answer"]);
         let withdrawn = world.log.iter().any(|(_, mac, output)| *mac == A && *output == Output::Withdrawn(B));
         assert!(withdrawn);
         // The station diverts packets that the host still sends to B.
-        assert!(world.machines[&A].diverts(B, "2001:db8:b::5".parse().expect("an address")));
-        assert!(!world.machines[&A].diverts(B, "2001:db8:c::5".parse().expect("an address")));
+        assert!(world.machines[&A].must_use_tunnel(B, "2001:db8:b::5".parse().expect("an address")));
+        assert!(!world.machines[&A].must_use_tunnel(B, "2001:db8:c::5".parse().expect("an address")));
         // The router probes B again, at growing intervals.
-        let before = world.machines[&A].counters().probes;
-        world.sleep(Duration::from_secs(15));
-        let probes = world.machines[&A].counters().probes - before;
+        let before = world.machines[&A].counters().sent_probes;
+        world.advance_time(Duration::from_secs(15));
+        let probes = world.machines[&A].counters().sent_probes - before;
         assert!((3..=14).contains(&probes), "{probes}");
-        world.meet(A, B);
-        world.sleep(Duration::from_secs(10));
-        assert_eq!(world.routes(A).len(), 1);
+        world.bring_into_range(A, B);
+        world.advance_time(Duration::from_secs(10));
+        assert_eq!(world.routes_of(A).len(), 1);
     }
 }
 
 #[test]
 fn link_layer_feedback_ends_route_at_once() {
-    let mut world = World::pair();
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(2));
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(2));
     let now = world.now;
-    world.machine(A).handle_unreachable(now, B);
-    assert_eq!(world.routes(A), []);
-    world.machine(A).handle_unreachable(now, C);
-    world.settle();
+    world.machine_mut(A).handle_unreachable(now, B);
+    assert_eq!(world.routes_of(A), []);
+    world.machine_mut(A).handle_unreachable(now, C);
+    world.deliver_all_outputs();
     // The fault was temporary: the route is back.
-    world.sleep(ms(1600));
-    assert_eq!(world.routes(A).len(), 1);
+    world.advance_time(milliseconds(1600));
+    assert_eq!(world.routes_of(A).len(), 1);
 }
 
 #[test]
 fn withdrawn_or_expired_announcement_ends_route() {
-    let mut world = World::pair();
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(2));
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(2));
     let now = world.now;
-    world.machine(B).handle_shutdown(now);
-    world.settle();
-    assert_eq!(world.routes(A), []);
+    world.machine_mut(B).handle_shutdown(now);
+    world.deliver_all_outputs();
+    assert_eq!(world.routes_of(A), []);
     // The router withdraws refused prefixes, and announces them again when they are valid.
-    let mut world = World::pair();
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(2));
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(2));
     let now = world.now;
-    world.machine(B).set_valid(now, false);
-    world.sleep(Duration::from_secs(30));
-    assert_eq!(world.routes(A), []);
+    world.machine_mut(B).set_valid(now, false);
+    world.advance_time(Duration::from_secs(30));
+    assert_eq!(world.routes_of(A), []);
     let now = world.now;
-    world.machine(B).set_valid(now, true);
-    world.sleep(Duration::from_secs(2));
-    assert_eq!(world.routes(A).len(), 1);
+    world.machine_mut(B).set_valid(now, true);
+    world.advance_time(Duration::from_secs(2));
+    assert_eq!(world.routes_of(A).len(), 1);
 }
 
 #[test]
 fn recently_proven_neighbour_needs_no_new_test() {
-    let mut world = World::pair();
-    world.tunnels = false;
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(20));
-    assert_eq!(world.routes(A), [], "nobody vouches");
-    world.tunnels = true;
-    world.sleep(Duration::from_secs(9));
-    assert_eq!(world.routes(A).len(), 1);
+    let mut world = RadioNetwork::two_vehicles();
+    world.are_tunnels_working = false;
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(20));
+    assert_eq!(world.routes_of(A), [], "nobody vouches");
+    world.are_tunnels_working = true;
+    world.advance_time(Duration::from_secs(9));
+    assert_eq!(world.routes_of(A).len(), 1);
     // The stations are apart for a minute, and meet again without an uplink.
-    world.air.clear();
+    world.pairs_in_range.clear();
     world.views.values_mut().for_each(|view| view.0.clear());
-    world.sleep(Duration::from_secs(60));
-    assert_eq!((world.routes(A).len(), world.reason(A).len()), (0, 0));
-    world.tunnels = false;
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(2));
-    assert_eq!(world.routes(A).len(), 1);
+    world.advance_time(Duration::from_secs(60));
+    assert_eq!((world.routes_of(A).len(), world.route_reasons(A).len()), (0, 0));
+    world.are_tunnels_working = false;
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(2));
+    assert_eq!(world.routes_of(A).len(), 1);
 }
 
 #[test]
 fn unverified_peers_are_accepted_if_the_config_allows_them() {
     let anybody = |mac| (mac, MnppConfig { authorization: Authorization::Anybody, ..config(mac) });
-    let mut world = World::new([A, B].map(anybody));
-    world.tunnels = false;
-    world.meet(A, B);
-    world.sleep(ms(300));
-    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
+    let mut world = RadioNetwork::new([A, B].map(anybody));
+    world.are_tunnels_working = false;
+    world.bring_into_range(A, B);
+    world.advance_time(milliseconds(300));
+    assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))]);
     assert_eq!(world.machines[&A].counters().tests, 0);
 }
 
@@ -581,21 +586,26 @@ fn unverified_peers_are_accepted_if_the_config_allows_them() {
 fn in_random_runs_no_node_receives_packets_of_another_node() {
     for seed in 0..30 {
         let mut rng = Rng::new(seed);
-        let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
+        let mut world = RadioNetwork::new([A, B, C].map(|mac| (mac, config(mac))));
         let all = [A, B, C];
         let any = |rng: &mut Rng| all[rng.below(3) as usize];
         for _ in 0..200 {
             let (one, other) = (any(&mut rng), any(&mut rng));
             match rng.below(8) {
-                0 if one != other => world.meet(one, other),
-                1 if one != other => drop(world.air.remove(&(one, other))),
+                0 if one != other => world.bring_into_range(one, other),
+                1 if one != other => drop(world.pairs_in_range.remove(&(one, other))),
                 2 => drop(world.views.get_mut(&one).map(|view| view.0.remove(&other))),
-                3 => world.tunnels = rng.below(4) > 0,
-                4 => claim(&mut world, other, &format!("{}", own(any(&mut rng))), rng.below(60) as u32),
+                3 => world.are_tunnels_working = rng.below(4) > 0,
+                4 => announce_prefix(
+                    &mut world,
+                    other,
+                    &format!("{}", own_prefix(any(&mut rng))),
+                    rng.below(60) as u32,
+                ),
                 5 => {
                     let kind = [PrefixTestKind::Test, PrefixTestKind::Answer][rng.below(2) as usize];
                     let cookie = rng.u64();
-                    let prefix = own(any(&mut rng)).network();
+                    let prefix = own_prefix(any(&mut rng)).network();
                     let forged = PrefixTest {
                         kind,
                         cookie,
@@ -605,21 +615,21 @@ fn in_random_runs_no_node_receives_packets_of_another_node() {
                         prefix_length: 64,
                     };
                     let (now, view) = (world.now, world.views[&one].clone());
-                    let machine = world.machine(one);
+                    let machine = world.machine_mut(one);
                     let refused = machine.handle_straight(now, other, link_local(other), &forged, &view);
                     assert!(refused.is_err());
-                    world.settle();
+                    world.deliver_all_outputs();
                 }
                 _ => {
-                    let (log, span) = (world.log.len(), rng.duration(ms(1), ms(3000)));
-                    world.sleep(span);
+                    let (log, span) = (world.log.len(), rng.duration(milliseconds(1), milliseconds(3000)));
+                    world.advance_time(span);
                     let sent = world.log.len() - log;
                     assert!(sent < 40 + span.as_millis() as usize / 10, "{sent} in {span:?}");
                 }
             }
             for mac in all {
-                for (prefix, next_hop) in world.routes(mac) {
-                    assert_eq!(next_hop, link_local(world.registered[&prefix]), "seed {seed}");
+                for (prefix, next_hop) in world.routes_of(mac) {
+                    assert_eq!(next_hop, link_local(world.owner_of_prefix[&prefix]), "seed {seed}");
                 }
             }
         }
@@ -628,61 +638,66 @@ fn in_random_runs_no_node_receives_packets_of_another_node() {
 
 #[test]
 fn a_change_of_the_own_address_withdraws_the_routes() {
-    let mut world = World::pair();
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(1));
-    world.machine(A).handle_station(C, link_local(C));
-    assert_eq!(world.routes(A), []);
-    let outputs: Vec<Output> = std::iter::from_fn(|| world.machine(A).poll_output()).collect();
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(1));
+    world.machine_mut(A).handle_station(C, link_local(C));
+    assert_eq!(world.routes_of(A), []);
+    let outputs: Vec<Output> = std::iter::from_fn(|| world.machine_mut(A).poll_output()).collect();
     assert_eq!(outputs, [Output::Routes, Output::Withdrawn(B)]);
 }
 
 /// Beyond one hop only probes count, positions do not: two stations hear each other through a third.
 #[test]
 fn probes_detect_failure_two_hops_away() {
-    let two = |mac| (mac, MnppConfig { hops: 2, ..config(mac) });
-    let mut world = World::new([A, B, C].map(two));
-    let far = |world: &mut World| {
+    let two = |mac| (mac, MnppConfig { announcement_hop_limit: 2, ..config(mac) });
+    let mut world = RadioNetwork::new([A, B, C].map(two));
+    let far = |world: &mut RadioNetwork| {
         for (who, whom) in [(A, C), (C, A)] {
-            world.see(who, whom, |sight| {
+            world.change_observation(who, whom, |sight| {
                 (sight.is_neighbour, sight.stays_in_range, sight.leaves_range) = (false, false, true)
             });
         }
     };
-    world.meet(A, B);
-    world.meet(B, C);
+    world.bring_into_range(A, B);
+    world.bring_into_range(B, C);
     // B forwards their frames.
-    world.meet(A, C);
+    world.bring_into_range(A, C);
     far(&mut world);
-    world.sleep(Duration::from_secs(3));
-    assert_eq!(world.routes(A), [(own(B), link_local(B)), (own(C), link_local(C))]);
-    assert_eq!(world.routes(C).len(), 2);
+    world.advance_time(Duration::from_secs(3));
+    assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B)), (own_prefix(C), link_local(C))]);
+    assert_eq!(world.routes_of(C).len(), 2);
     // B no longer forwards any frames.
-    world.air.remove(&(A, C));
-    world.air.remove(&(C, A));
+    world.pairs_in_range.remove(&(A, C));
+    world.pairs_in_range.remove(&(C, A));
     let cut = world.now;
-    while world.routes(A).len() > 1 {
+    while world.routes_of(A).len() > 1 {
         let now = world.now;
-        world.machine(A).handle_use(now, C);
-        world.sleep(ms(10));
-        assert!(world.now.saturating_since(cut) <= ms(660), "{:?}", world.reason(A));
+        world.machine_mut(A).handle_use(now, C);
+        world.advance_time(milliseconds(10));
+        assert!(world.now.saturating_since(cut) <= milliseconds(660), "{:?}", world.route_reasons(A));
     }
-    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
-    assert_eq!(world.reason(A), ["reached straight", "does not answer"]);
+    assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))]);
+    assert_eq!(world.route_reasons(A), ["reached straight", "does not answer"]);
     // B forwards frames again.
-    world.meet(A, C);
+    world.bring_into_range(A, C);
     far(&mut world);
-    world.sleep(Duration::from_secs(5));
-    assert_eq!(world.routes(A).len(), 2);
+    world.advance_time(Duration::from_secs(5));
+    assert_eq!(world.routes_of(A).len(), 2);
     // With a limit of one hop, a router ignores stations beyond it.
-    let mut world = World::pair();
-    world.meet(A, B);
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
     for (who, whom) in [(A, B), (B, A)] {
-        world.see(who, whom, |sight| (sight.is_neighbour, sight.stays_in_range) = (false, false));
+        world.change_observation(who, whom, |sight| {
+            (sight.is_neighbour, sight.stays_in_range) = (false, false)
+        });
     }
-    claim(&mut world, B, "2001:db8:b::/64", 60);
-    world.sleep(Duration::from_secs(5));
-    assert_eq!((world.routes(A), world.reason(A)), (vec![], vec!["not authorized by its home agent"]));
+    announce_prefix(&mut world, B, "2001:db8:b::/64", 60);
+    world.advance_time(Duration::from_secs(5));
+    assert_eq!(
+        (world.routes_of(A), world.route_reasons(A)),
+        (vec![], vec!["not authorized by its home agent"])
+    );
 }
 
 /// A router with two prefixes: the second is proven only after the contact began, and lost while the contact
@@ -692,19 +707,19 @@ fn routes_follow_the_proofs_of_a_station_that_is_met() {
     let second = prefix("2001:db8:b2::/64");
     let mut both = config(B);
     both.prefixes.push(second);
-    let mut world = World::new([(A, config(A)), (B, both)]);
+    let mut world = RadioNetwork::new([(A, config(A)), (B, both)]);
     // At first no router answers for the second prefix.
-    world.registered.remove(&second);
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(2));
-    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
-    world.registered.insert(second, B);
-    world.sleep(Duration::from_secs(20));
-    assert_eq!(world.routes(A), [(own(B), link_local(B)), (second, link_local(B))]);
-    assert_eq!(world.told[&A].len(), 2);
+    world.owner_of_prefix.remove(&second);
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(2));
+    assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))]);
+    world.owner_of_prefix.insert(second, B);
+    world.advance_time(Duration::from_secs(20));
+    assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B)), (second, link_local(B))]);
+    assert_eq!(world.reported_routes[&A].len(), 2);
     // The second prefix moves to another router.
-    world.registered.remove(&second);
-    world.sleep(Duration::from_secs(620));
-    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
-    assert_eq!(world.told[&A].len(), 1);
+    world.owner_of_prefix.remove(&second);
+    world.advance_time(Duration::from_secs(620));
+    assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))]);
+    assert_eq!(world.reported_routes[&A].len(), 1);
 }

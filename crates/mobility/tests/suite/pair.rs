@@ -6,7 +6,7 @@
 //! home link is shared: all its nodes, scripted neighbours among them, receive what one of them sends.
 //!
 //! After every input the outputs are drained to the end (the drain rule) and the invariants of
-//! [`Pair::check`] hold.
+//! [`AgentAndRouters::check_invariants`] hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
@@ -28,7 +28,7 @@ const MAX_OUTPUTS: usize = 32;
 /// Maximum number of inputs at one instant; more would be a loop.
 const MAX_INPUTS_PER_INSTANT: usize = 500;
 
-pub struct Pair {
+pub struct AgentAndRouters {
     pub now: Time,
     /// The time of day at [`Time::ZERO`].
     pub wall_start: WallTime,
@@ -36,66 +36,66 @@ pub struct Pair {
     pub agent_config: HomeAgentConfig,
     pub agent_stored: Vec<StoredBinding>,
     /// While true, packets to the home agent are lost, because it is being restarted.
-    pub agent_down: bool,
-    pub routers: Vec<Router>,
-    pub conditions: Link,
+    pub is_agent_down: bool,
+    pub routers: Vec<TestRouter>,
+    pub link_conditions: Link,
     /// Addresses from and to which packets are lost.
-    pub dead: Vec<Ipv6Addr>,
+    pub dead_addresses: Vec<Ipv6Addr>,
     /// Default routers that lose the packets of the mobile routers.
     pub dead_routers: Vec<Ipv6Addr>,
     pub rng: Rng,
-    flights: Timeline<Flight>,
-    inputs_now: usize,
-    pub sent: Vec<Sent>,
+    flights_underway: Timeline<MessageUnderway>,
+    inputs_at_this_time: usize,
+    pub sent_packets: Vec<SentPacket>,
     pub events: Vec<(Time, Option<usize>, Event)>,
-    pub link: Vec<(Time, Option<usize>, LinkMessage)>,
+    pub link_messages: Vec<(Time, Option<usize>, LinkMessage)>,
     pub forwarding_changes: usize,
     pub drops: Vec<(Time, MobilityDrop)>,
     /// Addresses that a scripted neighbour on the home link has.
-    pub neighbours: Vec<Ipv6Addr>,
+    pub neighbour_addresses: Vec<Ipv6Addr>,
     /// Home address and care-of address of every registration that a router has sent for itself.
-    asked_for: BTreeSet<(Ipv6Addr, Ipv6Addr)>,
+    requested_bindings: BTreeSet<(Ipv6Addr, Ipv6Addr)>,
     /// Time of the last Neighbor Solicitation of each mobile router for each address.
-    solicited: BTreeMap<(usize, String, Ipv6Addr), Time>,
+    last_solicited_at: BTreeMap<(usize, String, Ipv6Addr), Time>,
 }
 
-impl Pair {
-    pub fn new(setup: Setup) -> Pair {
+impl AgentAndRouters {
+    pub fn new(setup: PairSetup) -> AgentAndRouters {
         let mut rng = Rng::new(setup.seed);
         let routers = setup
             .routers
             .iter()
-            .map(|config| Router {
-                machine: MobileRouter::new(config.clone(), &mut rng),
+            .map(|config| TestRouter {
+                mobile_router: MobileRouter::new(config.clone(), &mut rng),
                 config: config.clone(),
                 interfaces: BTreeMap::new(),
-                stored: None,
-                clock_ahead: Duration::ZERO,
+                stored_sequence: None,
+                clock_lead: Duration::ZERO,
                 sent_at: UpdateTimes::default(),
             })
             .collect();
-        let mut pair = Pair {
+        let mut pair = AgentAndRouters {
             now: Time::from_secs(100),
             wall_start: agent::WALL_START,
             agent: HomeAgent::new(setup.agent.clone()),
             agent_config: setup.agent,
             agent_stored: Vec::new(),
-            agent_down: false,
+            is_agent_down: false,
             routers,
-            conditions: Link::LOSSLESS,
-            dead: Vec::new(),
+            link_conditions: Link::LOSSLESS,
+            dead_addresses: Vec::new(),
             dead_routers: Vec::new(),
             rng,
-            flights: Timeline::default(),
-            inputs_now: 0,
-            sent: Vec::new(),
+            flights_underway: Timeline::default(),
+            inputs_at_this_time: 0,
+            sent_packets: Vec::new(),
             events: Vec::new(),
-            link: Vec::new(),
+            link_messages: Vec::new(),
             forwarding_changes: 0,
             drops: Vec::new(),
-            neighbours: Vec::new(),
-            asked_for: BTreeSet::new(),
-            solicited: BTreeMap::new(),
+            neighbour_addresses: Vec::new(),
+            requested_bindings: BTreeSet::new(),
+            last_solicited_at: BTreeMap::new(),
         };
         pair.agent_home_link();
         pair
@@ -106,34 +106,34 @@ impl Pair {
             let interface =
                 carnet_virtual::running_interface(&name, agent::AGENT_MAC, addresses(&["fe80::1"]));
             let now = self.now;
-            self.agent_does(|agent| agent.handle_interface(&interface, now));
+            self.run_on_agent(|agent| agent.handle_interface(&interface, now));
         }
     }
 
     /// Returns the true time of day.
-    pub fn wall(&self) -> WallTime {
+    pub fn wall_time(&self) -> WallTime {
         self.wall_start + self.now.saturating_since(Time::ZERO)
     }
 
     /// Returns the time of day by a router's clock.
-    pub fn wall_of(&self, router: usize) -> WallTime {
-        self.wall() + self.routers[router].clock_ahead
+    pub fn wall_time_of_router(&self, router: usize) -> WallTime {
+        self.wall_time() + self.routers[router].clock_lead
     }
 
     // Uplinks
 
     /// Brings an uplink up, or gives it another address, with a default router.
-    pub fn attach(&mut self, router: usize, name: &str, care_of: &str) {
+    pub fn attach_uplink(&mut self, router: usize, name: &str, care_of: &str) {
         self.set_interface(router, name, true, &["fe80::2", care_of], &["fe80::ff"]);
     }
 
     /// Takes an uplink's carrier away; the kernel keeps the addresses for a while.
-    pub fn detach(&mut self, router: usize, name: &str) {
+    pub fn detach_uplink(&mut self, router: usize, name: &str) {
         let Some(interface) = self.routers[router].interfaces.get_mut(name) else { return };
         interface.running = false;
         interface.routers.clear();
         let interface = interface.clone();
-        self.router_does(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
+        self.run_on_router(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
     }
 
     pub fn set_interface(
@@ -145,15 +145,21 @@ impl Pair {
         default_routers: &[&str],
     ) {
         let routers = default_routers.iter().map(|text| addr(text).into()).collect();
-        self.tell_interface(router, name, running, addresses(of), routers);
+        self.set_interface_state(router, name, running, addresses(of), routers);
     }
 
     /// Gives these addresses and default routes to an uplink that is up.
-    pub fn tell(&mut self, router: usize, name: &str, addresses: Vec<Address>, routers: Vec<Ipv6Router>) {
-        self.tell_interface(router, name, true, addresses, routers);
+    pub fn set_uplink_state(
+        &mut self,
+        router: usize,
+        name: &str,
+        addresses: Vec<Address>,
+        routers: Vec<Ipv6Router>,
+    ) {
+        self.set_interface_state(router, name, true, addresses, routers);
     }
 
-    fn tell_interface(
+    fn set_interface_state(
         &mut self,
         router: usize,
         name: &str,
@@ -168,106 +174,114 @@ impl Pair {
             ..carnet_virtual::running_interface(name, link_address, addresses)
         };
         self.routers[router].interfaces.insert(name.into(), interface.clone());
-        self.router_does(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
+        self.run_on_router(router, |machine, now, wall| machine.handle_interface(now, wall, &interface));
     }
 
     /// Hands a Router Advertisement to router 0.
-    pub fn hear_router(&mut self, interface: &str, source: &str, prefixes: &[&str]) {
+    pub fn receive_router_advertisement(&mut self, interface: &str, source: &str, prefixes: &[&str]) {
         let message = router_advertisement(interface, source, prefixes);
-        self.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+        self.run_on_router(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
             .expect("a right advertisement");
     }
 
     /// Attaches both uplinks of router 0, at [`CARE_OF`] and [`OTHER_CARE_OF`].
-    pub fn attach_both(&mut self) {
-        self.attach(0, "wifi", CARE_OF);
-        self.attach(0, "cell", OTHER_CARE_OF);
+    pub fn attach_both_uplinks(&mut self) {
+        self.attach_uplink(0, "wifi", CARE_OF);
+        self.attach_uplink(0, "cell", OTHER_CARE_OF);
     }
 
     // Time
 
     /// Returns the time of the next event.
     pub fn next_wake_up(&self) -> Option<Time> {
-        let timers = self.routers.iter().filter_map(|router| router.machine.poll_timeout());
-        timers.chain(self.agent.poll_timeout()).chain(self.flights.next_time()).min()
+        let timers = self.routers.iter().filter_map(|router| router.mobile_router.poll_timeout());
+        timers.chain(self.agent.poll_timeout()).chain(self.flights_underway.next_time()).min()
     }
 
     /// Handles the next event if it is not after `end`; returns false without an event.
-    pub fn step(&mut self, end: Time) -> bool {
+    pub fn handle_next_event(&mut self, end: Time) -> bool {
         let Some(at) = self.next_wake_up().filter(|at| *at <= end) else { return false };
-        self.advance(at);
-        if let Some(flight) = self.flights.pop_due(self.now) {
-            self.arrive(flight);
+        self.set_time(at);
+        if let Some(flight) = self.flights_underway.pop_due(self.now) {
+            self.handle_arrival(flight);
         } else if self.agent.poll_timeout().is_some_and(|at| at <= self.now) {
             let now = self.now;
-            self.agent_does(|agent| agent.handle_timeout(now));
+            self.run_on_agent(|agent| agent.handle_timeout(now));
         } else {
             let due = self
                 .routers
                 .iter()
-                .position(|router| router.machine.poll_timeout().is_some_and(|at| at <= self.now))
+                .position(|router| router.mobile_router.poll_timeout().is_some_and(|at| at <= self.now))
                 .expect("something is due");
-            self.router_does(due, |machine, now, wall| machine.handle_timeout(now, wall));
+            self.run_on_router(due, |machine, now, wall| machine.handle_timeout(now, wall));
         }
         true
     }
 
     /// Sets the clock to `at`, before the events of that time.
-    pub fn advance(&mut self, at: Time) {
+    pub fn set_time(&mut self, at: Time) {
         if at > self.now {
             self.now = at;
-            self.inputs_now = 0;
+            self.inputs_at_this_time = 0;
         }
     }
 
-    pub fn run_until(&mut self, end: Time) {
-        while self.step(end) {}
-        self.advance(end);
+    pub fn advance_until(&mut self, end: Time) {
+        while self.handle_next_event(end) {}
+        self.set_time(end);
     }
 
-    pub fn run(&mut self, seconds: f64) {
-        self.run_until(self.now + Duration::from_secs_f64(seconds));
+    pub fn advance_seconds(&mut self, seconds: f64) {
+        self.advance_until(self.now + Duration::from_secs_f64(seconds));
     }
 
     /// Runs while `pending` holds; panics after `seconds`. Returns how long it took.
     #[track_caller]
-    pub fn run_while(&mut self, seconds: f64, what: &str, pending: impl Fn(&Pair) -> bool) -> Duration {
+    pub fn advance_while(
+        &mut self,
+        seconds: f64,
+        what: &str,
+        pending: impl Fn(&AgentAndRouters) -> bool,
+    ) -> Duration {
         let start = self.now;
         let end = start + Duration::from_secs_f64(seconds);
         while pending(self) {
-            assert!(self.step(end), "not within {seconds} s: {what}");
+            assert!(self.handle_next_event(end), "not within {seconds} s: {what}");
         }
         self.now.saturating_since(start)
     }
 
     #[track_caller]
-    pub fn register(&mut self) -> Duration {
-        self.run_while(70.0, "registration", |pair| !pair.is_registered(0))
+    pub fn register_router(&mut self) -> Duration {
+        self.advance_while(70.0, "registration", |pair| !pair.is_registered(0))
     }
 
     // Queries
 
-    pub fn machine(&self) -> &MobileRouter {
-        &self.routers[0].machine
+    pub fn first_router(&self) -> &MobileRouter {
+        &self.routers[0].mobile_router
     }
 
-    pub fn path(&self) -> Option<Ipv6Addr> {
-        self.machine().path().and_then(Endpoint::ipv6)
+    pub fn path_of_first_router(&self) -> Option<Ipv6Addr> {
+        self.first_router().path_without_policy().and_then(Endpoint::ipv6)
     }
 
     /// Returns the care-of address that the home agent has registered for router 0.
-    pub fn bound(&self) -> Option<Ipv6Addr> {
-        self.agent.bindings().valid(addr(HOME)).and_then(|binding| binding.care_of_address.ipv6())
+    pub fn registered_care_of_address(&self) -> Option<Ipv6Addr> {
+        self.agent
+            .bindings()
+            .best_valid_binding(addr(HOME))
+            .and_then(|binding| binding.care_of_address.ipv6())
     }
 
     /// Returns whether router and home agent agree on a registration that carries traffic.
     pub fn is_registered(&self, router: usize) -> bool {
         let router = &self.routers[router];
-        let binding = self.agent.bindings().valid(router.config.home_address);
-        match (router.machine.registration(), binding) {
+        let binding = self.agent.bindings().best_valid_binding(router.config.home_address);
+        match (router.mobile_router.registration(), binding) {
             (Some(registration), Some(binding)) => {
                 registration.care_of_address == binding.care_of_address.address()
-                    && router.machine.path() == Some(binding.care_of_address)
+                    && router.mobile_router.path_without_policy() == Some(binding.care_of_address)
                     && mapped::split_by_family(binding.prefixes.iter().copied()).0 == router.config.prefixes
             }
             _ => false,
@@ -277,71 +291,75 @@ impl Pair {
     /// Returns whether a router's traffic takes the path that the home agent expects, in both directions.
     pub fn is_carried(&self, router: usize) -> bool {
         let router = &self.routers[router];
-        let binding = self.agent.bindings().valid(router.config.home_address);
+        let binding = self.agent.bindings().best_valid_binding(router.config.home_address);
         let bound = binding.map(|b| b.care_of_address);
-        router.machine.path().is_some() && bound == router.machine.path()
+        router.mobile_router.path_without_policy().is_some()
+            && bound == router.mobile_router.path_without_policy()
     }
 
     /// Returns the Binding Updates of router 0, with the time of each.
-    pub fn updates(&self) -> Vec<(Time, Seen)> {
-        self.sent
+    pub fn sent_updates(&self) -> Vec<(Time, ReceivedPacket)> {
+        self.sent_packets
             .iter()
-            .filter(|sent| sent.router == Some(0) && sent.seen.is_update())
-            .map(|sent| (sent.at, sent.seen.clone()))
+            .filter(|sent| sent.sending_router == Some(0) && sent.received_packet.is_update())
+            .map(|sent| (sent.sent_at, sent.received_packet.clone()))
             .collect()
     }
 
     #[track_caller]
-    pub fn last_update(&self) -> Seen {
-        self.updates().pop().expect("a Binding Update").1
+    pub fn last_update(&self) -> ReceivedPacket {
+        self.sent_updates().pop().expect("a Binding Update").1
     }
 
-    pub fn forget(&mut self) {
-        self.sent.clear();
+    pub fn clear_records(&mut self) {
+        self.sent_packets.clear();
         self.events.clear();
-        self.link.clear();
+        self.link_messages.clear();
         self.drops.clear();
         self.forwarding_changes = 0;
     }
 
     // Actions
 
-    pub fn router_does<R>(
+    pub fn run_on_router<R>(
         &mut self,
         index: usize,
         does: impl FnOnce(&mut MobileRouter, Time, WallTime) -> R,
     ) -> R {
         self.count_input();
-        let (now, wall) = (self.now, self.wall_of(index));
-        let result = does(&mut self.routers[index].machine, now, wall);
+        let (now, wall) = (self.now, self.wall_time_of_router(index));
+        let result = does(&mut self.routers[index].mobile_router, now, wall);
         let mut count = 0;
-        while let Some(output) = self.routers[index].machine.poll_output() {
+        while let Some(output) = self.routers[index].mobile_router.poll_output() {
             count += 1;
             assert!(count <= MAX_OUTPUTS, "too many outputs for one input");
-            self.output(Some(index), output);
+            self.handle_output(Some(index), output);
         }
-        self.check();
+        self.check_invariants();
         result
     }
 
-    pub fn agent_does<R>(&mut self, does: impl FnOnce(&mut HomeAgent) -> R) -> R {
+    pub fn run_on_agent<R>(&mut self, does: impl FnOnce(&mut HomeAgent) -> R) -> R {
         self.count_input();
         let before: Vec<String> = self.bindings_in_words();
-        let sent_before = self.sent.len();
+        let sent_before = self.sent_packets.len();
         let result = does(&mut self.agent);
         let mut count = 0;
         while let Some(output) = self.agent.poll_output() {
             count += 1;
             assert!(count <= MAX_OUTPUTS, "too many outputs for one input");
-            self.output(None, output);
+            self.handle_output(None, output);
         }
-        let refused = self.sent[sent_before..].iter().any(
-            |sent| matches!(sent.seen.message, SeenMessage::Acknowledgement { status, .. } if status >= 128),
-        );
+        let refused = self.sent_packets[sent_before..].iter().any(|sent| {
+            matches!(
+                sent.received_packet.message,
+                ReceivedMessage::Acknowledgement { status, .. } if status >= 128
+            )
+        });
         if refused {
             assert_eq!(self.bindings_in_words(), before, "a refused update changed a binding");
         }
-        self.check();
+        self.check_invariants();
         result
     }
 
@@ -350,20 +368,24 @@ impl Pair {
     }
 
     fn count_input(&mut self) {
-        self.inputs_now += 1;
-        assert!(self.inputs_now <= MAX_INPUTS_PER_INSTANT, "a loop at {}", self.now);
+        self.inputs_at_this_time += 1;
+        assert!(self.inputs_at_this_time <= MAX_INPUTS_PER_INSTANT, "a loop at {}", self.now);
     }
 
-    fn output(&mut self, from: Option<usize>, output: Output) {
+    fn handle_output(&mut self, from: Option<usize>, output: Output) {
         match output {
             Output::Packet(packet) => {
-                let seen = Seen::read(&packet);
+                let seen = ReceivedPacket::parse_packet(&packet);
                 if let (Some(router), true) = (from, seen.is_update()) {
-                    self.note_update(router, &seen);
+                    self.record_update(router, &seen);
                 }
-                self.sent.push(Sent { at: self.now, router: from, seen });
+                self.sent_packets.push(SentPacket {
+                    sent_at: self.now,
+                    sending_router: from,
+                    received_packet: seen,
+                });
                 if !from.is_some_and(|router| self.leaves_by_dead_router(router, &packet)) {
-                    self.transmit(packet);
+                    self.transmit_packet(packet);
                 }
             }
             Output::Encapsulated { local, remote, .. } => {
@@ -372,118 +394,120 @@ impl Pair {
             Output::Tunnelled { .. } => {}
             Output::Link(message) => {
                 if let Some(router) = from {
-                    self.check_solicitation(router, &message);
+                    self.check_solicitation_rate(router, &message);
                 }
-                self.link.push((self.now, from, message.clone()));
+                self.link_messages.push((self.now, from, message.clone()));
                 let on_home_link = match from {
                     None => true,
-                    Some(router) => self.routers[router].at_home(),
+                    Some(router) => self.routers[router].is_at_home(),
                 };
                 if on_home_link {
-                    self.fly(Duration::from_millis(1), Flight::Link(from, message));
+                    self.schedule_flight(Duration::from_millis(1), MessageUnderway::Link(from, message));
                 }
             }
             Output::Event(event) => self.events.push((self.now, from, event)),
             Output::Forwarding(_) => self.forwarding_changes += 1,
             Output::ProbePortal { .. } => {}
             Output::Persist(_) => match from {
-                None => self.agent_stored = self.agent.stored(self.now, self.wall()),
+                None => self.agent_stored = self.agent.stored(self.now, self.wall_time()),
                 Some(router) => {
-                    self.routers[router].stored = Some(self.routers[router].machine.stored());
+                    self.routers[router].stored_sequence = Some(self.routers[router].mobile_router.stored());
                 }
             },
         }
     }
 
     /// Records a Binding Update, and checks RFC 6275 11.8 and the source address.
-    fn note_update(&mut self, index: usize, seen: &Seen) {
+    fn record_update(&mut self, index: usize, seen: &ReceivedPacket) {
         let now = self.now;
         let router = &mut self.routers[index];
-        router.sent_at.note_update(now);
+        router.sent_at.record_update(now);
         let home = router.config.home_address;
-        let legal = router.has(seen.source) || (seen.source == home && router.at_home());
+        let legal = router.has_address(seen.source) || (seen.source == home && router.is_at_home());
         assert!(legal, "Binding Update from {}, which is on no running interface", seen.source);
         if seen.lifetime() > 0 {
-            self.asked_for.insert((home, seen.options().alternate.unwrap_or(seen.source)));
+            self.requested_bindings
+                .insert((home, seen.options().alternate_care_of_address.unwrap_or(seen.source)));
         }
     }
 
     /// Returns whether a packet of a mobile router goes to a default router that loses it.
     fn leaves_by_dead_router(&self, router: usize, packet: &[u8]) -> bool {
         let source = Header::parse(packet).expect("an IPv6 header").source;
-        let uplinks = self.routers[router].machine.uplinks();
+        let uplinks = self.routers[router].mobile_router.uplinks();
         let by = uplinks.iter().find_map(|uplink| {
             let is_own = uplink.has_care_of_address(source.into()) || uplink.has_own_next_hop(source);
             if is_own { uplink.next_hop(source.into())?.to_string().parse().ok() } else { None }
         });
-        let home = self.routers[router].machine.home_link().and_then(|uplink| uplink.router());
+        let home = self.routers[router].mobile_router.home_link().and_then(|uplink| uplink.router());
         by.or(home).is_some_and(|by| self.dead_routers.contains(&by))
     }
 
     /// Checks the rate of Neighbor Solicitations to one neighbour (RFC 4861 7.3.3).
-    fn check_solicitation(&mut self, router: usize, message: &LinkMessage) {
+    fn check_solicitation_rate(&mut self, router: usize, message: &LinkMessage) {
         if message.message.first() != Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
             return;
         }
         let target = nd::NeighborSolicitation::parse(&message.message).expect("a solicitation").target;
-        let before = self.solicited.insert((router, message.interface.clone(), target), self.now);
+        let before = self.last_solicited_at.insert((router, message.interface.clone(), target), self.now);
         let pause = before.map(|before| self.now.saturating_since(before));
         assert!(pause.is_none_or(|pause| pause >= Duration::from_secs(1)), "{target} again after {pause:?}");
     }
 
-    fn transmit(&mut self, packet: Vec<u8>) {
+    fn transmit_packet(&mut self, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("an IPv6 header");
-        if self.dead.contains(&header.source) || self.dead.contains(&header.destination) {
+        if self.dead_addresses.contains(&header.source) || self.dead_addresses.contains(&header.destination) {
             return;
         }
-        for delay in self.conditions.arrival_delays(&mut self.rng) {
-            self.fly(delay, Flight::Packet(packet.clone()));
+        for delay in self.link_conditions.arrival_delays(&mut self.rng) {
+            self.schedule_flight(delay, MessageUnderway::Packet(packet.clone()));
         }
     }
 
     /// Sends a packet that an attacker or the test has made.
-    pub fn inject(&mut self, packet: Vec<u8>) {
-        self.fly(Duration::ZERO, Flight::Packet(packet));
+    pub fn inject_packet(&mut self, packet: Vec<u8>) {
+        self.schedule_flight(Duration::ZERO, MessageUnderway::Packet(packet));
     }
 
-    fn fly(&mut self, delay: Duration, flight: Flight) {
-        self.flights.schedule(self.now + delay, flight);
+    fn schedule_flight(&mut self, delay: Duration, flight: MessageUnderway) {
+        self.flights_underway.schedule(self.now + delay, flight);
     }
 
-    fn arrive(&mut self, flight: Flight) {
+    fn handle_arrival(&mut self, flight: MessageUnderway) {
         match flight {
-            Flight::Packet(packet) => {
+            MessageUnderway::Packet(packet) => {
                 let destination = Header::parse(&packet).expect("an IPv6 header").destination;
                 if destination == self.agent_config.address {
-                    if !self.agent_down {
-                        self.agent_receives(&packet);
+                    if !self.is_agent_down {
+                        self.deliver_to_agent(&packet);
                     }
                 } else {
                     let index = self.routers.iter().position(|router| {
-                        router.has(destination)
-                            || (router.at_home() && destination == router.config.home_address)
+                        router.has_address(destination)
+                            || (router.is_at_home() && destination == router.config.home_address)
                     });
                     if let Some(index) = index {
-                        let _ = self.router_receives(index, &packet);
+                        let _ = self.deliver_to_router(index, &packet);
                     }
                 }
             }
-            Flight::Link(from, message) => self.link_message(from, &message),
+            MessageUnderway::Link(from, message) => self.handle_link_message(from, &message),
         }
     }
 
-    fn agent_receives(&mut self, packet: &[u8]) {
-        let Some(message) = mobility_message(packet) else { return };
-        let (now, wall) = (self.now, self.wall());
-        if let Err(reason) = self.agent_does(|agent| agent.handle_message(now, wall, message)) {
+    fn deliver_to_agent(&mut self, packet: &[u8]) {
+        let Some(message) = parse_mobility_message(packet) else { return };
+        let (now, wall) = (self.now, self.wall_time());
+        if let Err(reason) = self.run_on_agent(|agent| agent.handle_message(now, wall, message)) {
             self.drops.push((now, reason));
         }
     }
 
     /// Hands a packet to a router, as if it had just arrived.
-    pub fn router_receives(&mut self, index: usize, packet: &[u8]) -> Result<(), MobilityDrop> {
-        let Some(message) = mobility_message(packet) else { return Ok(()) };
-        let result = self.router_does(index, |machine, now, wall| machine.handle_message(now, wall, message));
+    pub fn deliver_to_router(&mut self, index: usize, packet: &[u8]) -> Result<(), MobilityDrop> {
+        let Some(message) = parse_mobility_message(packet) else { return Ok(()) };
+        let result =
+            self.run_on_router(index, |machine, now, wall| machine.handle_message(now, wall, message));
         if let Err(reason) = result {
             self.drops.push((self.now, reason));
         }
@@ -491,22 +515,22 @@ impl Pair {
     }
 
     /// Answers the last update of router 0 in the home agent's place.
-    pub fn answer(&mut self, status: u8) -> Result<(), MobilityDrop> {
-        let answer = Acknowledgement::to(&self.last_update(), status);
-        self.router_receives(0, &answer.packet())
+    pub fn answer_last_update(&mut self, status: u8) -> Result<(), MobilityDrop> {
+        let answer = TestAcknowledgement::answering(&self.last_update(), status);
+        self.deliver_to_router(0, &answer.to_packet())
     }
 
-    fn link_message(&mut self, from: Option<usize>, message: &LinkMessage) {
+    fn handle_link_message(&mut self, from: Option<usize>, message: &LinkMessage) {
         if from.is_some() {
             let heard = LinkMessage { interface: "h0".into(), ..message.clone() };
             let now = self.now;
-            if let Err(reason) = self.agent_does(|agent| agent.handle_link_message(now, &heard)) {
+            if let Err(reason) = self.run_on_agent(|agent| agent.handle_link_message(now, &heard)) {
                 self.drops.push((now, reason));
             }
         }
         if message.message.first() == Some(&icmpv6::types::NEIGHBOR_SOLICITATION) {
             let target = nd::NeighborSolicitation::parse(&message.message).expect("solicitation").target;
-            if self.neighbours.contains(&target) {
+            if self.neighbour_addresses.contains(&target) {
                 self.neighbour_advertises(target);
             }
         }
@@ -531,7 +555,7 @@ impl Pair {
             peer: Some([2, 0, 0, 0, 0, 9]),
             message,
         };
-        self.fly(Duration::from_millis(1), Flight::Link(Some(usize::MAX), message));
+        self.schedule_flight(Duration::from_millis(1), MessageUnderway::Link(Some(usize::MAX), message));
     }
 
     // Restarts
@@ -539,10 +563,10 @@ impl Pair {
     /// Restarts the home agent, with its stored state or without.
     pub fn restart_agent(&mut self, with_state: bool) {
         self.agent = HomeAgent::new(self.agent_config.clone());
-        let (now, wall) = (self.now, self.wall());
+        let (now, wall) = (self.now, self.wall_time());
         if with_state {
             let stored = self.agent_stored.clone();
-            self.agent_does(|agent| agent.restore(now, wall, stored));
+            self.run_on_agent(|agent| agent.restore(now, wall, stored));
         } else {
             self.agent_stored.clear();
         }
@@ -552,26 +576,28 @@ impl Pair {
     /// Restarts a router, with its stored sequence number or without.
     pub fn restart_router(&mut self, index: usize, with_state: bool) {
         let router = &mut self.routers[index];
-        router.machine = MobileRouter::new(router.config.clone(), &mut self.rng);
+        router.mobile_router = MobileRouter::new(router.config.clone(), &mut self.rng);
         router.sent_at = UpdateTimes::default();
-        if let Some(stored) = router.stored.filter(|_| with_state) {
-            router.machine.restore(stored);
+        if let Some(stored) = router.stored_sequence.filter(|_| with_state) {
+            router.mobile_router.restore(stored);
         }
         let interfaces: Vec<Interface> = router.interfaces.values().cloned().collect();
         for interface in interfaces {
-            self.router_does(index, |machine, now, wall| machine.handle_interface(now, wall, &interface));
+            self.run_on_router(index, |machine, now, wall| machine.handle_interface(now, wall, &interface));
         }
     }
 
     /// Reloads a router's configuration while it runs.
     pub fn reconfigure_router(&mut self, index: usize) {
         let config = self.routers[index].config.clone();
-        let old =
-            std::mem::replace(&mut self.routers[index].machine, MobileRouter::new(config, &mut self.rng));
-        self.router_does(index, |machine, now, wall| machine.adopt(now, wall, &old));
+        let old = std::mem::replace(
+            &mut self.routers[index].mobile_router,
+            MobileRouter::new(config, &mut self.rng),
+        );
+        self.run_on_router(index, |machine, now, wall| machine.adopt(now, wall, &old));
         let interfaces: Vec<Interface> = self.routers[index].interfaces.values().cloned().collect();
         for interface in interfaces {
-            self.router_does(index, |machine, now, wall| machine.handle_interface(now, wall, &interface));
+            self.run_on_router(index, |machine, now, wall| machine.handle_interface(now, wall, &interface));
         }
     }
 
@@ -580,20 +606,21 @@ impl Pair {
     /// Sends one packet of the mobile network, as a station does. Without a path the packet makes the router
     /// register sooner (`handle_demand`). The router gets an ICMPv6 error if the home agent cannot forward
     /// the decapsulated packet.
-    pub fn traffic(&mut self, index: usize) {
-        match self.routers[index].machine.path().and_then(Endpoint::ipv6) {
-            None => self.router_does(index, |machine, now, wall| machine.handle_demand(now, wall)),
+    pub fn send_data_packet(&mut self, index: usize) {
+        match self.routers[index].mobile_router.path_without_policy().and_then(Endpoint::ipv6) {
+            None => self.run_on_router(index, |machine, now, wall| machine.handle_demand(now, wall)),
             Some(path) => {
                 let home = self.routers[index].config.home_address;
                 let bindings = self.agent.bindings();
-                let placed = bindings.valid(home).is_some() && bindings.accepts(home, path.into());
+                let placed = bindings.best_valid_binding(home).is_some()
+                    && bindings.accepts_packets_from(home, path.into());
                 if !placed
-                    && !self.agent_down
+                    && !self.is_agent_down
                     && self.agent.misses_binding(path.into(), home).is_some()
-                    && !self.rng.chance(self.conditions.loss_probability)
+                    && !self.rng.chance(self.link_conditions.loss_probability)
                 {
                     // The station answers by an ICMPv6 error, which comes back at once.
-                    let _ = self.router_does(index, |machine, now, wall| {
+                    let _ = self.run_on_router(index, |machine, now, wall| {
                         machine.handle_tunnel_error(now, wall, addr(AGENT))
                     });
                 }
@@ -604,12 +631,12 @@ impl Pair {
     // Invariants
 
     /// Checks the invariants, which hold after every input.
-    pub fn check(&self) {
+    pub fn check_invariants(&self) {
         for binding in self.agent.bindings().iter() {
             let home = binding.home_address;
             let care_of_address = binding.care_of_address.ipv6();
             assert!(
-                care_of_address.is_some_and(|address| self.asked_for.contains(&(home, address))),
+                care_of_address.is_some_and(|address| self.requested_bindings.contains(&(home, address))),
                 "binding of {home} to {}, which its router never asked for",
                 binding.care_of_address
             );
@@ -623,8 +650,8 @@ impl Pair {
             }
         }
         for router in &self.routers {
-            if let Some(path) = router.machine.path().and_then(Endpoint::ipv6) {
-                assert!(router.has(path), "path {path} is on no running interface");
+            if let Some(path) = router.mobile_router.path_without_policy().and_then(Endpoint::ipv6) {
+                assert!(router.has_address(path), "path {path} is on no running interface");
             }
         }
     }

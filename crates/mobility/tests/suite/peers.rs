@@ -4,7 +4,7 @@
 //! Ethernet header: home address 2001:db8:1::100, mobile network 2001:db8:2::/64. Frames 16, 123 and 141 of
 //! `umip-register-explicit-implicit-dhaad-ha-side.pcap`.
 
-use crate::agent::{Agent, config, node};
+use crate::agent::{TestAgent, config, node};
 use crate::craft::*;
 
 const UMIP_HOME: &str = "2001:db8:1::100";
@@ -12,30 +12,30 @@ const UMIP_CARE_OF: &str = "2001:db8:f1:0:b869:f2ff:feba:1aeb";
 const UMIP_PREFIX: &str = "2001:db8:2::/64";
 
 /// Explicit mode: A, H, R, lifetime 15, Alternate Care-of Address, Mobile Network Prefix.
-const EXPLICIT: &str = "
+const EXPLICIT_UPDATE: &str = "
     6002e63300503c3f 20010db800f10000b869f2fffeba1aeb 20010db8000100000000000000000001
     870201020000c910 20010db8000100000000000000000100
     3b06050034773d65c400000f01000310 20010db800f10000b869f2fffeba1aeb
     0102000006120040 20010db8000200000000000000000000";
 /// De-registration from the foreign link: lifetime 0, no prefix.
-const DEREGISTRATION: &str = "
+const DEREGISTRATION_UPDATE: &str = "
     6002e63300383c3f 20010db800f10000b869f2fffeba1aeb 20010db8000100000000000000000001
     870201020000c910 20010db8000100000000000000000100
     3b03050069ae3d67c400000001000310 20010db800f10000b869f2fffeba1aeb";
 /// Implicit mode: A, H, R, lifetime 15, Alternate Care-of Address.
-const IMPLICIT: &str = "
+const IMPLICIT_UPDATE: &str = "
     6002e63300383c3f 20010db800f10000b869f2fffeba1aeb 20010db8000100000000000000000001
     870201020000c910 20010db8000100000000000000000100
     3b0305000e3798cfc400000f01000310 20010db800f10000b869f2fffeba1aeb";
 
-fn agent() -> Agent {
+fn agent_for_umip() -> TestAgent {
     let mut umip = config();
     umip.nodes = vec![node(UMIP_HOME, &[UMIP_PREFIX])];
-    Agent::new(umip)
+    TestAgent::new(umip)
 }
 
 /// Checks what UMIP needs of an answer: the routing header, the R flag, the echoed sequence number.
-fn check(answer: &Seen, sequence: u16, lifetime: u16) {
+fn check_answer(answer: &ReceivedPacket, sequence: u16, lifetime: u16) {
     assert_eq!((answer.status(), answer.sequence(), answer.lifetime()), (0, sequence, lifetime));
     assert!(answer.mobile_router());
     assert_eq!(answer.destination, addr(UMIP_CARE_OF));
@@ -44,24 +44,24 @@ fn check(answer: &Seen, sequence: u16, lifetime: u16) {
 
 #[test]
 fn explicit_registration_and_deregistration_of_umip() {
-    let mut agent = agent();
-    let answers = agent.receive(&hex(EXPLICIT));
-    assert_eq!(agent.dropped, None);
-    check(&answers[0], 15_717, 15);
+    let mut agent = agent_for_umip();
+    let answers = agent.receive_packet(&hex(EXPLICIT_UPDATE));
+    assert_eq!(agent.last_drop_reason, None);
+    check_answer(&answers[0], 15_717, 15);
     let binding = agent.binding_of(UMIP_HOME).expect("bound");
     assert_eq!(binding.care_of_address, addr(UMIP_CARE_OF));
     assert_eq!(*binding.prefixes, [net(UMIP_PREFIX)]);
     // The recording has one more refresh before this update, so the number is 15719.
-    let answers = agent.receive(&hex(DEREGISTRATION));
-    check(&answers[0], 15_719, 0);
+    let answers = agent.receive_packet(&hex(DEREGISTRATION_UPDATE));
+    check_answer(&answers[0], 15_719, 0);
     assert!(agent.binding_of(UMIP_HOME).is_none());
 }
 
 #[test]
 fn implicit_registration_of_umip() {
-    let mut agent = agent();
-    let answers = agent.receive(&hex(IMPLICIT));
-    check(&answers[0], 39_119, 15);
+    let mut agent = agent_for_umip();
+    let answers = agent.receive_packet(&hex(IMPLICIT_UPDATE));
+    check_answer(&answers[0], 39_119, 15);
     assert_eq!(*agent.binding_of(UMIP_HOME).expect("bound").prefixes, [net(UMIP_PREFIX)]);
 }
 
@@ -69,10 +69,10 @@ fn implicit_registration_of_umip() {
 /// binding has ended.
 #[test]
 fn a_restarted_umip_gets_back_in() {
-    let mut agent = agent();
-    agent.receive(&hex(IMPLICIT));
-    let answers = agent.receive(&hex(EXPLICIT));
+    let mut agent = agent_for_umip();
+    agent.receive_packet(&hex(IMPLICIT_UPDATE));
+    let answers = agent.receive_packet(&hex(EXPLICIT_UPDATE));
     assert_eq!((answers[0].status(), answers[0].sequence()), (135, 39_119));
-    agent.wait(61.0);
-    check(&agent.receive(&hex(EXPLICIT))[0], 15_717, 15);
+    agent.advance_time(61.0);
+    check_answer(&agent.receive_packet(&hex(EXPLICIT_UPDATE))[0], 15_717, 15);
 }

@@ -9,20 +9,20 @@ use carnet_mobility::mobile_router::{MobileRouter, MobileRouterConfig, PathTraff
 
 use crate::road::*;
 
-fn moves(road: &Road) -> usize {
+fn count_handovers(road: &VehicleOnRoad) -> usize {
     road.events.iter().filter(|(_, event)| matches!(event, Event::Handover { .. })).count()
 }
 
 /// Runs a flow for `seconds`. In each step of 5 ms it sends `sent` packets, and receives `received` packets
 /// if the path works. Returns the longest interruption of the flow.
-fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
+fn run_flow(road: &mut VehicleOnRoad, seconds: f64, sent: u64, received: u64) -> Duration {
     let end = road.now + Duration::from_secs_f64(seconds);
     let (mut stands_since, mut longest) = (road.now, Duration::ZERO);
     while road.now < end {
-        let name = road.transmits().first().map(|name| (*name).to_string());
-        if let Some(index) = name.and_then(|name| road.router.uplink_called(&name).ok()) {
+        let name = road.transmitting_uplinks().first().map(|name| (*name).to_string());
+        if let Some(index) = name.and_then(|name| road.router.uplink_by_name(&name).ok()) {
             let carried = road.is_carried();
-            let traffic = road.traffic.entry(index).or_default();
+            let traffic = road.traffic_counts.entry(index).or_default();
             // TCP stops soon after packets cease to arrive.
             if carried {
                 *traffic = PathTraffic { sent: traffic.sent + sent, received: traffic.received + received };
@@ -32,7 +32,7 @@ fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
             }
             longest = longest.max(road.now.saturating_since(stands_since));
         }
-        road.run(0.005);
+        road.advance_seconds(0.005);
     }
     longest
 }
@@ -42,14 +42,14 @@ fn flow(road: &mut Road, seconds: f64, sent: u64, received: u64) -> Duration {
 #[test]
 fn path_failure_under_traffic_is_detected_by_missing_packets() {
     for start in 0..20 {
-        let mut road = Road::registered();
-        road.network("cell").delay = (Duration::from_millis(15), Duration::from_millis(15));
-        flow(&mut road, 3.0 + f64::from(start) * 0.013, 5, 5);
-        assert_eq!(moves(&road), 0);
-        road.black_hole("wifi", true);
-        let stands = flow(&mut road, 2.0, 5, 5);
+        let mut road = VehicleOnRoad::with_registered_uplinks();
+        road.network_mut("cell").delay_range = (Duration::from_millis(15), Duration::from_millis(15));
+        run_flow(&mut road, 3.0 + f64::from(start) * 0.013, 5, 5);
+        assert_eq!(count_handovers(&road), 0);
+        road.set_losing_everything("wifi", true);
+        let stands = run_flow(&mut road, 2.0, 5, 5);
         assert!(stands <= Duration::from_millis(360), "{stands:?}");
-        assert_eq!((moves(&road), road.transmits()[0]), (1, "cell"));
+        assert_eq!((count_handovers(&road), road.transmitting_uplinks()[0]), (1, "cell"));
     }
 }
 
@@ -58,32 +58,32 @@ fn path_failure_under_traffic_is_detected_by_missing_packets() {
 #[test]
 fn path_failure_behind_queue_is_detected_by_missing_packets() {
     for start in 0..20 {
-        let mut road = Road::registered();
-        road.network("wifi").delay = (Duration::from_millis(40), Duration::from_millis(60));
-        road.network("cell").delay = (Duration::from_millis(15), Duration::from_millis(15));
-        flow(&mut road, 5.0 + f64::from(start) * 0.013, 5, 5);
-        assert_eq!(moves(&road), 0);
-        road.black_hole("wifi", true);
-        let stands = flow(&mut road, 2.0, 5, 5);
+        let mut road = VehicleOnRoad::with_registered_uplinks();
+        road.network_mut("wifi").delay_range = (Duration::from_millis(40), Duration::from_millis(60));
+        road.network_mut("cell").delay_range = (Duration::from_millis(15), Duration::from_millis(15));
+        run_flow(&mut road, 5.0 + f64::from(start) * 0.013, 5, 5);
+        assert_eq!(count_handovers(&road), 0);
+        road.set_losing_everything("wifi", true);
+        let stands = run_flow(&mut road, 2.0, 5, 5);
         assert!(stands <= Duration::from_millis(450), "{stands:?}");
-        assert_eq!((moves(&road), road.transmits()[0]), (1, "cell"));
+        assert_eq!((count_handovers(&road), road.transmitting_uplinks()[0]), (1, "cell"));
     }
 }
 
 /// Flows that end, that pause, or that have one direction only are no sign of a failure.
 #[test]
 fn a_flow_that_stops_causes_no_move() {
-    let mut road = Road::registered();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
     for network in road.networks.values_mut() {
-        network.delay = (Duration::from_millis(5), Duration::from_millis(25));
-        network.loss = 0.01;
+        network.delay_range = (Duration::from_millis(5), Duration::from_millis(25));
+        network.loss_probability = 0.01;
     }
     for round in 0..100 {
         let (sent, received) = [(5, 5), (5, 0), (0, 5), (1, 1)][round % 4];
-        flow(&mut road, 0.3 + 0.017 * (round % 7) as f64, sent, received);
-        road.run(0.05 + 0.031 * (round % 11) as f64);
+        run_flow(&mut road, 0.3 + 0.017 * (round % 7) as f64, sent, received);
+        road.advance_seconds(0.05 + 0.031 * (round % 11) as f64);
     }
-    assert_eq!(moves(&road), 0);
+    assert_eq!(count_handovers(&road), 0);
 }
 
 /// Twice the capacity of an uplink, behind a queue of three seconds, for a minute: the uplink is full, and
@@ -92,33 +92,33 @@ fn a_flow_that_stops_causes_no_move() {
 fn a_fully_used_uplink_keeps_its_traffic() {
     for seed in 1..=10 {
         for replies in [0, 1] {
-            let mut road = Road::with(config(), agent_config(), seed);
-            road.attach_all();
-            road.run(5.0);
-            road.forget();
+            let mut road = VehicleOnRoad::with_configs(config(), agent_config(), seed);
+            road.attach_all_uplinks();
+            road.advance_seconds(5.0);
+            road.clear_records();
             let now = road.now;
-            road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
+            road.network_mut("wifi").queue = Some(LoadedQueue::new(now, 2.0, 3.0));
             let mut full = 0;
             for second in 0..60 {
                 // Without replies only heartbeats arrive; with replies, one packet each 50 ms arrives behind
                 // the queue.
                 for _ in 0..20 {
-                    let traffic = road.traffic.entry(0).or_default();
+                    let traffic = road.traffic_counts.entry(0).or_default();
                     traffic.sent += 50;
                     traffic.received += if second >= 2 { replies } else { 0 };
-                    road.run(0.05);
+                    road.advance_seconds(0.05);
                 }
                 full += usize::from(road.router.is_full(0));
             }
-            assert_eq!(moves(&road), 0, "seed {seed}: {:?}", road.events);
-            assert_eq!(road.transmits()[0], "wifi");
+            assert_eq!(count_handovers(&road), 0, "seed {seed}: {:?}", road.events);
+            assert_eq!(road.transmitting_uplinks()[0], "wifi");
             assert!(full >= 55, "full for {full} s");
             assert!(!road.router.is_full(1));
             // The load ends.
-            road.network("wifi").queue.as_mut().expect("a queue").load = 0.0;
-            road.run(10.0);
+            road.network_mut("wifi").queue.as_mut().expect("a queue").load_share = 0.0;
+            road.advance_seconds(10.0);
             assert!(!road.router.is_full(0));
-            assert_eq!(moves(&road), 0);
+            assert_eq!(count_handovers(&road), 0);
         }
     }
 }
@@ -126,13 +126,13 @@ fn a_fully_used_uplink_keeps_its_traffic() {
 /// The router leaves a full uplink that fails.
 #[test]
 fn full_uplink_that_dies_is_left() {
-    let mut road = Road::registered();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
     let now = road.now;
-    road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
-    road.run(10.0);
+    road.network_mut("wifi").queue = Some(LoadedQueue::new(now, 2.0, 3.0));
+    road.advance_seconds(10.0);
     assert!(road.router.is_full(0));
-    road.black_hole("wifi", true);
-    let took = road.run_while(7.0, "carried over cell", |road| !road.is_carried());
+    road.set_losing_everything("wifi", true);
+    let took = road.advance_while(7.0, "carried over cell", |road| !road.is_carried());
     assert!(took <= Duration::from_millis(6500), "{took:?}");
 }
 
@@ -140,33 +140,33 @@ fn full_uplink_that_dies_is_left() {
 /// the uplink does not count as full.
 #[test]
 fn uplink_is_not_full_for_ever_after_a_reload_without_heartbeats() {
-    let mut road = Road::registered();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
     let now = road.now;
-    road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
-    road.run(10.0);
+    road.network_mut("wifi").queue = Some(LoadedQueue::new(now, 2.0, 3.0));
+    road.advance_seconds(10.0);
     assert!(road.router.is_full(0));
-    road.network("wifi").queue = None;
+    road.network_mut("wifi").queue = None;
     let without = MobileRouterConfig { liveness: None, ..config() };
     let old = std::mem::replace(&mut road.router, MobileRouter::new(without, &mut Rng::new(3)));
-    road.router_does(|router, now, wall| router.adopt(now, wall, &old));
+    road.run_on_router(|router, now, wall| router.adopt(now, wall, &old));
     for interface in road.interfaces.values().cloned().collect::<Vec<_>>() {
-        road.router_does(|router, now, wall| router.handle_interface(now, wall, &interface));
+        road.run_on_router(|router, now, wall| router.handle_interface(now, wall, &interface));
     }
-    road.run(60.0);
+    road.advance_seconds(60.0);
     assert!(!road.router.is_full(0));
 }
 
 /// The uplink delivers packets to the router but loses all that the router sends.
 #[test]
 fn an_uplink_that_only_receives_is_left() {
-    let mut road = Road::registered();
-    flow(&mut road, 1.0, 5, 5);
-    road.network("wifi").loss = 1.0;
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    run_flow(&mut road, 1.0, 5, 5);
+    road.network_mut("wifi").loss_probability = 1.0;
     for _ in 0..1600 {
-        road.traffic.entry(0).or_default().received += 5;
-        road.run(0.005);
+        road.traffic_counts.entry(0).or_default().received += 5;
+        road.advance_seconds(0.005);
     }
-    assert_eq!(road.transmits()[0], "cell");
+    assert_eq!(road.transmitting_uplinks()[0], "cell");
 }
 
 /// A load for ten minutes: the least round trip of the last minutes is long as well, and the uplink still
@@ -174,20 +174,20 @@ fn an_uplink_that_only_receives_is_left() {
 #[test]
 fn uplink_that_is_full_for_long_stays_full() {
     for replies in [0, 1] {
-        let mut road = Road::registered();
+        let mut road = VehicleOnRoad::with_registered_uplinks();
         let now = road.now;
-        road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
-        road.run(10.0);
+        road.network_mut("wifi").queue = Some(LoadedQueue::new(now, 2.0, 3.0));
+        road.advance_seconds(10.0);
         let mut full = 0;
         for _ in 0..600 {
             for _ in 0..20 {
-                let traffic = road.traffic.entry(0).or_default();
+                let traffic = road.traffic_counts.entry(0).or_default();
                 (traffic.sent, traffic.received) = (traffic.sent + 50, traffic.received + replies);
-                road.run(0.05);
+                road.advance_seconds(0.05);
             }
             full += usize::from(road.router.is_full(0));
         }
-        assert_eq!(moves(&road), 0, "{:?}", road.events);
+        assert_eq!(count_handovers(&road), 0, "{:?}", road.events);
         assert!(full >= 580, "full for {full} of 600 s");
     }
 }
@@ -196,12 +196,12 @@ fn uplink_that_is_full_for_long_stays_full() {
 /// trip becomes the new base.
 #[test]
 fn path_that_has_become_longer_is_not_full_for_ever() {
-    let mut road = Road::registered();
-    flow(&mut road, 1.0, 5, 5);
-    road.network("wifi").delay = (Duration::from_millis(500), Duration::from_millis(510));
-    flow(&mut road, 5.0, 5, 5);
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    run_flow(&mut road, 1.0, 5, 5);
+    road.network_mut("wifi").delay_range = (Duration::from_millis(500), Duration::from_millis(510));
+    run_flow(&mut road, 5.0, 5, 5);
     assert!(road.router.is_full(0));
-    road.run(600.0);
+    road.advance_seconds(600.0);
     assert!(!road.router.is_full(0));
 }
 
@@ -210,17 +210,17 @@ fn path_that_has_become_longer_is_not_full_for_ever() {
 #[test]
 fn updates_behind_a_full_queue_are_not_overtaken() {
     for seed in 1..=15 {
-        let mut road = Road::with(config(), agent_config(), seed);
+        let mut road = VehicleOnRoad::with_configs(config(), agent_config(), seed);
         for (number, name) in ["wifi", "cell", "sat"].into_iter().enumerate() {
-            road.attach(name, None, Some(Ipv4Addr::new(203, 0, 113, 5 + number as u8)));
+            road.attach_uplink(name, None, Some(Ipv4Addr::new(203, 0, 113, 5 + number as u8)));
         }
-        road.run(5.0);
+        road.advance_seconds(5.0);
         let now = road.now;
-        road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
+        road.network_mut("wifi").queue = Some(LoadedQueue::new(now, 2.0, 3.0));
         for _ in 0..6000 {
-            let traffic = road.traffic.entry(0).or_default();
+            let traffic = road.traffic_counts.entry(0).or_default();
             (traffic.sent, traffic.received) = (traffic.sent + 50, traffic.received + 1);
-            road.run(0.05);
+            road.advance_seconds(0.05);
         }
         assert!(road.router.is_full(0));
         let refused: Vec<&Event> =
@@ -238,29 +238,29 @@ fn a_fully_used_ipv4_uplink_keeps_its_traffic() {
     for (nat, config) in [(false, config()), (true, config()), (false, plain.clone()), (true, plain)] {
         let has_identifiers = config.uplinks[0].bid.is_some();
         for seed in 1..=4 {
-            let mut road = Road::with(config.clone(), agent_config(), seed);
+            let mut road = VehicleOnRoad::with_configs(config.clone(), agent_config(), seed);
             for (number, name) in ["wifi", "cell", "sat"].into_iter().enumerate() {
                 let number = number as u8;
                 if nat {
                     let outside = Ipv4Addr::new(198, 18, 0, 1 + number);
-                    road.network(name).nat = Some(Nat::new(outside, Duration::from_secs(60)));
+                    road.network_mut(name).nat = Some(TestNat::new(outside, Duration::from_secs(60)));
                 }
-                road.attach(name, None, Some(Ipv4Addr::new(203, 0, 113, 5 + number)));
+                road.attach_uplink(name, None, Some(Ipv4Addr::new(203, 0, 113, 5 + number)));
             }
-            road.run(5.0);
-            road.forget();
+            road.advance_seconds(5.0);
+            road.clear_records();
             let now = road.now;
-            road.network("wifi").queue = Some(Queue::new(now, 2.0, 3.0));
+            road.network_mut("wifi").queue = Some(LoadedQueue::new(now, 2.0, 3.0));
             let (mut full, mut silent) = (0, 0);
             for _ in 0..6000 {
-                let traffic = road.traffic.entry(0).or_default();
+                let traffic = road.traffic_counts.entry(0).or_default();
                 (traffic.sent, traffic.received) = (traffic.sent + 50, traffic.received + 1);
-                road.run(0.05);
+                road.advance_seconds(0.05);
                 full += usize::from(road.router.is_full(0));
-                silent += usize::from(matches!(road.router.response(0), Response::Silent { .. }));
+                silent += usize::from(matches!(road.router.agent_response(0), Response::Silent { .. }));
             }
             let case = format!("NAT {nat}, identifiers {has_identifiers}, seed {seed}");
-            assert_eq!(moves(&road), 0, "{case}: {:?}", road.events);
+            assert_eq!(count_handovers(&road), 0, "{case}: {:?}", road.events);
             assert!(full >= 5900, "{case}: full for {full} of 6000");
             assert_eq!(silent, 0, "{case}");
         }

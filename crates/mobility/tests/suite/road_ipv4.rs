@@ -10,11 +10,11 @@ use carnet_mobility::mobile_router::{Liveness, MobileRouterConfig};
 use crate::craft::*;
 use crate::road::*;
 
-const PRIVATE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-const PUBLIC: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
-const NAT: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+const PRIVATE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+const PUBLIC_ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 7);
+const NAT_ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
-fn plain() -> MobileRouterConfig {
+fn config_without_identifiers() -> MobileRouterConfig {
     let mut config = config();
     for uplink in &mut config.uplinks {
         uplink.bid = None;
@@ -22,16 +22,16 @@ fn plain() -> MobileRouterConfig {
     config
 }
 
-fn behind_nat(config: MobileRouterConfig, timeout: u64) -> Road {
-    let mut road = Road::new(config);
-    road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(timeout)));
-    road.attach("cell", None, Some(PRIVATE));
-    road.run(1.0);
-    assert!(road.is_carried(), "{}", road.describe());
+fn road_behind_nat(config: MobileRouterConfig, timeout: u64) -> VehicleOnRoad {
+    let mut road = VehicleOnRoad::new(config);
+    road.network_mut("cell").nat = Some(TestNat::new(NAT_ADDRESS, Duration::from_secs(timeout)));
+    road.attach_uplink("cell", None, Some(PRIVATE_ADDRESS));
+    road.advance_seconds(1.0);
+    assert!(road.is_carried(), "{}", road.describe_state());
     road
 }
 
-fn text(endpoint: Endpoint) -> String {
+fn endpoint_text(endpoint: Endpoint) -> String {
     endpoint.to_string()
 }
 
@@ -39,22 +39,22 @@ fn text(endpoint: Endpoint) -> String {
 /// option. Behind a NAT data goes in UDP too.
 #[test]
 fn an_ipv4_uplink_behind_a_nat_suffices() {
-    for config in [config(), plain()] {
+    for config in [config(), config_without_identifiers()] {
         let identified = config.uplinks[0].bid.is_some();
-        let road = behind_nat(config, 120);
-        let update = road.last();
-        assert_eq!(update.inside.map(text), Some(format!("udp:{PRIVATE}:4191")));
-        assert_eq!(update.seen.source, addr(HOME), "the IPv6 source is the home address");
-        assert_eq!(update.seen.home_address, None);
+        let road = road_behind_nat(config, 120);
+        let update = road.last_update();
+        assert_eq!(update.tunnel_end.map(endpoint_text), Some(format!("udp:{PRIVATE_ADDRESS}:4191")));
+        assert_eq!(update.received_packet.source, addr(HOME), "the IPv6 source is the home address");
+        assert_eq!(update.received_packet.home_address, None);
         if identified {
-            assert_eq!(update.identifiers[0].2, Some(PRIVATE.into()), "RFC 5648 8.1");
+            assert_eq!(update.binding_identifiers[0].2, Some(PRIVATE_ADDRESS.into()), "RFC 5648 8.1");
         }
-        assert_eq!(update.ipv4_care_of, (!identified).then_some(PRIVATE));
+        assert_eq!(update.ipv4_care_of, (!identified).then_some(PRIVATE_ADDRESS));
         let path = road.router.paths()[0];
-        assert!(path.transmit);
-        assert_eq!(text(path.local), format!("udp:{PRIVATE}:4191"));
-        assert_eq!(text(path.remote), format!("udp:{AGENT_IPV4}:4191"));
-        assert_eq!(road.bound(), [Endpoint::Udp(SocketAddrV4::new(NAT, 20_001))]);
+        assert!(path.may_transmit);
+        assert_eq!(endpoint_text(path.local), format!("udp:{PRIVATE_ADDRESS}:4191"));
+        assert_eq!(endpoint_text(path.remote), format!("udp:{AGENT_IPV4}:4191"));
+        assert_eq!(road.registered_endpoints(), [Endpoint::Udp(SocketAddrV4::new(NAT_ADDRESS, 20_001))]);
     }
 }
 
@@ -62,67 +62,74 @@ fn an_ipv4_uplink_behind_a_nat_suffices() {
 /// always go in UDP.
 #[test]
 fn without_a_nat_data_goes_in_plain_ipv4() {
-    for (force_udp, config) in [(false, config()), (true, config()), (false, plain()), (true, plain())] {
-        let mut road = Road::new(MobileRouterConfig { force_udp, ..config });
-        road.attach("cell", None, Some(PUBLIC));
-        road.run(1.0);
+    for (force_udp, config) in [
+        (false, config()),
+        (true, config()),
+        (false, config_without_identifiers()),
+        (true, config_without_identifiers()),
+    ] {
+        let mut road = VehicleOnRoad::new(MobileRouterConfig { force_udp, ..config });
+        road.attach_uplink("cell", None, Some(PUBLIC_ADDRESS));
+        road.advance_seconds(1.0);
         assert!(road.is_carried());
-        assert!(matches!(road.last().inside, Some(Endpoint::Udp(_))));
-        let SeenMessage::Update { flags, .. } = road.last().seen.message else { panic!("an update") };
+        assert!(matches!(road.last_update().tunnel_end, Some(Endpoint::Udp(_))));
+        let ReceivedMessage::Update { flags, .. } = road.last_update().received_packet.message else {
+            panic!("an update")
+        };
         assert_eq!(flags.force_udp, force_udp, "3.1.3: the F flag");
         let local = road.router.paths()[0].local;
         assert_eq!(matches!(local, Endpoint::Udp(_)), force_udp, "{local}");
-        assert_eq!(matches!(road.bound()[0], Endpoint::Udp(_)), force_udp);
+        assert_eq!(matches!(road.registered_endpoints()[0], Endpoint::Udp(_)), force_udp);
     }
 }
 
 /// RFC 5555 4.4.1: the router soon asks for UDP in a network that drops protocol 41.
 #[test]
 fn router_uses_udp_if_network_drops_protocol_41() {
-    let mut road = Road::new(config());
-    road.network("cell").protocol41_dead = true;
-    road.attach("cell", None, Some(PUBLIC));
-    road.run_while(3.0, "carried", |road| !road.is_carried());
-    assert!(matches!(road.bound()[0], Endpoint::Udp(_)));
-    road.run(60.0);
+    let mut road = VehicleOnRoad::new(config());
+    road.network_mut("cell").loses_protocol41 = true;
+    road.attach_uplink("cell", None, Some(PUBLIC_ADDRESS));
+    road.advance_while(3.0, "carried", |road| !road.is_carried());
+    assert!(matches!(road.registered_endpoints()[0], Endpoint::Udp(_)));
+    road.advance_seconds(60.0);
     assert!(road.is_carried());
 }
 
 /// RFC 8305: the router prefers IPv6, and does not try IPv4 if IPv6 works.
 #[test]
 fn ipv6_is_preferred_where_both_work() {
-    for config in [config(), plain()] {
-        let mut road = Road::new(config);
-        road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
-        road.run(10.0);
-        assert!(road.updates.iter().all(|update| update.inside.is_none()));
-        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
+    for config in [config(), config_without_identifiers()] {
+        let mut road = VehicleOnRoad::new(config);
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
+        road.advance_seconds(10.0);
+        assert!(road.sent_updates.iter().all(|update| update.tunnel_end.is_none()));
+        assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
     }
 }
 
 /// RFC 8305 5: if IPv6 leads nowhere, the router tries IPv4 after 250 ms, and stays with it.
 #[test]
 fn ipv4_registration_starts_250_ms_after_ipv6() {
-    for config in [config(), plain()] {
-        let mut road = Road::new(config);
-        road.network("wifi").ipv6_dead = true;
-        road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
-        road.run_while(0.3, "carried", |road| !road.is_carried());
-        assert_eq!(road.updates.len(), 2);
-        let gap = road.updates[1].at.saturating_since(road.updates[0].at);
+    for config in [config(), config_without_identifiers()] {
+        let mut road = VehicleOnRoad::new(config);
+        road.network_mut("wifi").loses_ipv6 = true;
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
+        road.advance_while(0.3, "carried", |road| !road.is_carried());
+        assert_eq!(road.sent_updates.len(), 2);
+        let gap = road.sent_updates[1].sent_at.saturating_since(road.sent_updates[0].sent_at);
         assert_eq!(gap, Duration::from_millis(250));
-        road.forget();
-        road.run(29.0);
+        road.clear_records();
+        road.advance_seconds(29.0);
         assert!(
-            road.updates.iter().all(|update| update.inside.is_some()),
+            road.sent_updates.iter().all(|update| update.tunnel_end.is_some()),
             "the loser is not tried first again"
         );
-        road.run(271.0);
+        road.advance_seconds(271.0);
         assert!(
-            road.updates.iter().filter(|update| update.inside.is_none()).count() <= 10,
+            road.sent_updates.iter().filter(|update| update.tunnel_end.is_none()).count() <= 10,
             "but now and then"
         );
-        assert!(road.updates.len() < 30);
+        assert!(road.sent_updates.len() < 30);
         assert!(road.is_carried());
     }
 }
@@ -130,73 +137,73 @@ fn ipv4_registration_starts_250_ms_after_ipv6() {
 /// RFC 8305 5: a slow IPv6 that answers first wins, and the router drops IPv4.
 #[test]
 fn first_acknowledged_address_of_uplink_is_used() {
-    for config in [config(), plain()] {
-        let mut road = Road::new(config);
-        road.network("wifi").delay = (Duration::from_millis(140), Duration::from_millis(140));
-        road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
-        road.run(3.0);
-        assert_eq!(road.updates.len(), 3, "IPv6, IPv4, and IPv6 again to undo that");
-        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
+    for config in [config(), config_without_identifiers()] {
+        let mut road = VehicleOnRoad::new(config);
+        road.network_mut("wifi").delay_range = (Duration::from_millis(140), Duration::from_millis(140));
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
+        road.advance_seconds(3.0);
+        assert_eq!(road.sent_updates.len(), 3, "IPv6, IPv4, and IPv6 again to undo that");
+        assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
         assert!(road.is_carried());
-        road.run(100.0);
-        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
+        road.advance_seconds(100.0);
+        assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
     }
 }
 
 /// The chosen address family fails: the second family takes over, without another uplink.
 #[test]
 fn the_other_ip_version_takes_over() {
-    let mut road = Road::new(config());
-    road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
-    road.run(5.0);
-    road.network("wifi").ipv6_dead = true;
-    road.run_while(1.5, "carried by IPv4", |road| !road.is_carried());
-    assert!(road.bound()[0].ipv4().is_some());
-    road.run(30.0);
+    let mut road = VehicleOnRoad::new(config());
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
+    road.advance_seconds(5.0);
+    road.network_mut("wifi").loses_ipv6 = true;
+    road.advance_while(1.5, "carried by IPv4", |road| !road.is_carried());
+    assert!(road.registered_endpoints()[0].ipv4().is_some());
+    road.advance_seconds(30.0);
     assert!(road.is_carried());
     // In a new network the router prefers IPv6 again.
-    road.network("wifi").ipv6_dead = false;
-    road.attach("wifi", Some("2001:db8:f9::10"), Some(PUBLIC));
-    road.run(1.0);
-    assert_eq!(road.bound(), [care_of("2001:db8:f9::10")]);
+    road.network_mut("wifi").loses_ipv6 = false;
+    road.attach_uplink("wifi", Some("2001:db8:f9::10"), Some(PUBLIC_ADDRESS));
+    road.advance_seconds(1.0);
+    assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f9::10")]);
 }
 
 /// IPv4 comes up before or after IPv6, depending on DHCP and Router Advertisements.
 #[test]
 fn ipv4_and_ipv6_addresses_may_appear_in_any_order() {
-    for config in [config(), plain()] {
-        let mut road = Road::new(config);
-        road.attach("wifi", None, Some(PUBLIC));
-        road.run(1.0);
+    for config in [config(), config_without_identifiers()] {
+        let mut road = VehicleOnRoad::new(config);
+        road.attach_uplink("wifi", None, Some(PUBLIC_ADDRESS));
+        road.advance_seconds(1.0);
         assert!(road.is_carried());
-        road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
         let end = road.now + Duration::from_secs(2);
-        while road.step(end) {
+        while road.handle_next_event(end) {
             assert!(road.is_upstream(), "make before break");
         }
-        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
+        assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
         // IPv6 goes: IPv4 takes over.
-        road.attach("wifi", None, Some(PUBLIC));
-        road.run_while(1.0, "carried", |road| !road.is_carried());
-        assert!(road.bound()[0].ipv4().is_some());
+        road.attach_uplink("wifi", None, Some(PUBLIC_ADDRESS));
+        road.advance_while(1.0, "carried", |road| !road.is_carried());
+        assert!(road.registered_endpoints()[0].ipv4().is_some());
     }
 }
 
 /// Three uplinks: IPv4 only, IPv6 only, and both.
 #[test]
 fn uplinks_of_all_tunnel_kinds_register_together() {
-    let mut road = Road::new(config());
-    road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(30)));
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
-    road.attach("cell", None, Some(PRIVATE));
-    road.attach("sat", Some("2001:db8:f3::10"), Some(PUBLIC));
-    road.run(3.0);
+    let mut road = VehicleOnRoad::new(config());
+    road.network_mut("cell").nat = Some(TestNat::new(NAT_ADDRESS, Duration::from_secs(30)));
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+    road.attach_uplink("cell", None, Some(PRIVATE_ADDRESS));
+    road.attach_uplink("sat", Some("2001:db8:f3::10"), Some(PUBLIC_ADDRESS));
+    road.advance_seconds(3.0);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
-    assert_eq!(road.transmits(), ["wifi", "cell", "sat"]);
+    assert_eq!(road.transmitting_uplinks(), ["wifi", "cell", "sat"]);
     for (down, up) in [("wifi", "cell"), ("cell", "sat")] {
-        road.detach(down);
-        assert_eq!(road.transmits()[0], up);
-        road.run(0.1);
+        road.detach_uplink(down);
+        assert_eq!(road.transmitting_uplinks()[0], up);
+        road.advance_seconds(0.1);
         assert!(road.is_carried());
     }
     // The router de-registers an IPv6 uplink over an IPv4 uplink, and an IPv4 uplink over an IPv6 uplink.
@@ -210,15 +217,16 @@ fn uplinks_of_all_tunnel_kinds_register_together() {
 fn two_nats_with_equal_inner_address_are_distinguished() {
     for identified in [true, false] {
         for [first, second] in [["wifi", "cell"], ["cell", "wifi"]] {
-            let mut road = Road::new(if identified { config() } else { plain() });
-            for (uplink, nat) in [("wifi", NAT), ("cell", PUBLIC)] {
-                road.network(uplink).nat = Some(Nat::new(nat, Duration::from_secs(120)));
+            let mut road =
+                VehicleOnRoad::new(if identified { config() } else { config_without_identifiers() });
+            for (uplink, nat) in [("wifi", NAT_ADDRESS), ("cell", PUBLIC_ADDRESS)] {
+                road.network_mut(uplink).nat = Some(TestNat::new(nat, Duration::from_secs(120)));
             }
-            road.attach(first, None, Some(PRIVATE));
-            road.run(2.0);
-            road.attach(second, None, Some(PRIVATE));
-            road.run(3.0);
-            assert!(road.is_carried(), "{}", road.describe());
+            road.attach_uplink(first, None, Some(PRIVATE_ADDRESS));
+            road.advance_seconds(2.0);
+            road.attach_uplink(second, None, Some(PRIVATE_ADDRESS));
+            road.advance_seconds(3.0);
+            assert!(road.is_carried(), "{}", road.describe_state());
             let ports: Vec<u16> = road.router.uplinks().iter().take(2).map(|u| u.udp_port).collect();
             let expected = if first == "wifi" { [4191, 4192] } else { [4192, 4191] };
             assert_eq!(ports, expected, "who came first keeps its port");
@@ -231,14 +239,14 @@ fn two_nats_with_equal_inner_address_are_distinguished() {
             }
             // The better modem goes and comes back, and then the other modem.
             for (uplink, other) in [("wifi", "cell"), ("cell", "wifi")] {
-                road.detach(uplink);
-                road.run(2.0);
-                assert!(road.is_carried(), "without {uplink}: {}", road.describe());
+                road.detach_uplink(uplink);
+                road.advance_seconds(2.0);
+                assert!(road.is_carried(), "without {uplink}: {}", road.describe_state());
                 let path = road.router.paths()[0];
                 assert_eq!(road.router.uplinks()[path.uplink].config.interface, other);
-                road.attach(uplink, None, Some(PRIVATE));
-                road.run(3.0);
-                assert!(road.is_carried(), "{uplink} is back: {}", road.describe());
+                road.attach_uplink(uplink, None, Some(PRIVATE_ADDRESS));
+                road.advance_seconds(3.0);
+                assert!(road.is_carried(), "{uplink} is back: {}", road.describe_state());
             }
         }
     }
@@ -252,12 +260,12 @@ fn lost_nat_mapping_is_repaired_within_a_keepalive() {
         let mut config = config();
         config.liveness = None;
         config.lifetime = Duration::from_secs(600);
-        let mut road = behind_nat(config, timeout);
+        let mut road = road_behind_nat(config, timeout);
         let mut worst = Duration::ZERO;
         let mut since = None;
         let end = road.now + Duration::from_secs(1800);
         let mut late = Duration::ZERO;
-        while road.step(end) {
+        while road.handle_next_event(end) {
             let now = road.now;
             if road.is_carried() {
                 since = None;
@@ -271,9 +279,9 @@ fn lost_nat_mapping_is_repaired_within_a_keepalive() {
         }
         assert!(worst.as_secs_f64() < longest, "timeout {timeout} s: out for {worst:?}");
         let intervals: Vec<f64> = road
-            .heartbeats
+            .sent_heartbeats
             .windows(2)
-            .map(|pair| pair[1].at.saturating_since(pair[0].at).as_secs_f64())
+            .map(|pair| pair[1].sent_at.saturating_since(pair[0].sent_at).as_secs_f64())
             .filter(|gap| *gap > 2.0)
             .collect();
         let last = *intervals.last().expect("keepalives");
@@ -290,14 +298,19 @@ fn lost_nat_mapping_is_repaired_within_a_keepalive() {
 /// second.
 #[test]
 fn changed_nat_mapping_is_repaired_within_a_second() {
-    for (config, no_errors) in [(config(), false), (plain(), false), (config(), true), (plain(), true)] {
-        let mut road = behind_nat(config, 120);
-        road.no_errors = no_errors;
-        road.run(10.0);
-        let before = road.bound();
-        road.network("cell").nat.as_mut().expect("a NAT").mappings.clear();
-        road.run_while(1.0, "carried", |road| !road.is_carried());
-        assert_ne!(road.bound(), before);
+    for (config, no_errors) in [
+        (config(), false),
+        (config_without_identifiers(), false),
+        (config(), true),
+        (config_without_identifiers(), true),
+    ] {
+        let mut road = road_behind_nat(config, 120);
+        road.sends_no_binding_errors = no_errors;
+        road.advance_seconds(10.0);
+        let before = road.registered_endpoints();
+        road.network_mut("cell").nat.as_mut().expect("a NAT").mappings.clear();
+        road.advance_while(1.0, "carried", |road| !road.is_carried());
+        assert_ne!(road.registered_endpoints(), before);
         assert!(!road.router.is_silent(1), "the path is the same, and is not given up");
     }
 }
@@ -305,28 +318,28 @@ fn changed_nat_mapping_is_repaired_within_a_second() {
 /// A carrier-grade NAT has short-lived mappings; the router keeps the idle uplink registered.
 #[test]
 fn second_uplink_behind_carrier_grade_nat_registers() {
-    let mut road = Road::new(config());
-    road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(10)));
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
-    road.attach("cell", None, Some(PRIVATE));
-    road.run(120.0);
-    road.detach("wifi");
-    assert_eq!(road.transmits(), ["cell"]);
-    road.run(0.1);
+    let mut road = VehicleOnRoad::new(config());
+    road.network_mut("cell").nat = Some(TestNat::new(NAT_ADDRESS, Duration::from_secs(10)));
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+    road.attach_uplink("cell", None, Some(PRIVATE_ADDRESS));
+    road.advance_seconds(120.0);
+    road.detach_uplink("wifi");
+    assert_eq!(road.transmitting_uplinks(), ["cell"]);
+    road.advance_seconds(0.1);
     assert!(road.is_carried());
 }
 
 /// The router drops packets inside IPv4 that do not come from the home agent.
 #[test]
 fn router_accepts_ipv4_tunnel_packets_only_from_home_agent() {
-    let mut road = behind_nat(config(), 120);
+    let mut road = road_behind_nat(config(), 120);
     let mut octets = carnet_wire::mobility::Builder::binding_error(1, addr(HOME)).finish();
     let packet = control_packet(addr(AGENT), addr(HOME), None, &mut octets);
     let local = road.router.paths()[0].local;
-    road.forget();
+    road.clear_records();
     for (stranger, heard) in [(Ipv4Addr::new(203, 0, 113, 66), false), (AGENT_IPV4, true)] {
-        road.router_receives(Some((local, Endpoint::Udp(SocketAddrV4::new(stranger, 4191)))), &packet);
-        assert_eq!(!road.updates.is_empty(), heard, "from {stranger}");
+        road.deliver_to_router(Some((local, Endpoint::Udp(SocketAddrV4::new(stranger, 4191)))), &packet);
+        assert_eq!(!road.sent_updates.is_empty(), heard, "from {stranger}");
     }
 }
 
@@ -334,27 +347,30 @@ fn router_accepts_ipv4_tunnel_packets_only_from_home_agent() {
 #[test]
 fn nat_keepalives_are_rare() {
     let config = MobileRouterConfig {
-        liveness: Some(Liveness { busy: Duration::from_millis(250), idle: Duration::from_secs(600) }),
+        liveness: Some(Liveness {
+            busy_interval: Duration::from_millis(250),
+            idle_interval: Duration::from_secs(600),
+        }),
         lifetime: Duration::from_secs(600),
         ..config()
     };
-    let mut road = Road::new(config);
-    road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(180)));
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
-    road.attach("cell", None, Some(PRIVATE));
-    road.run(600.0);
-    let count = road.heartbeats.iter().filter(|heartbeat| heartbeat.uplink == "cell").count();
+    let mut road = VehicleOnRoad::new(config);
+    road.network_mut("cell").nat = Some(TestNat::new(NAT_ADDRESS, Duration::from_secs(180)));
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+    road.attach_uplink("cell", None, Some(PRIVATE_ADDRESS));
+    road.advance_seconds(600.0);
+    let count = road.sent_heartbeats.iter().filter(|heartbeat| heartbeat.uplink == "cell").count();
     assert!((6..=16).contains(&count), "{count} in ten minutes");
 }
 
 /// Returns the longest interruption within `seconds`, and the sum of all interruptions.
-fn cut_off(road: &mut Road, seconds: u64) -> (Duration, Duration) {
+fn measure_outage(road: &mut VehicleOnRoad, seconds: u64) -> (Duration, Duration) {
     let end = road.now + Duration::from_secs(seconds);
     let (mut longest, mut all, mut since) = (Duration::ZERO, Duration::ZERO, None);
     loop {
         let before = road.now;
         let is_carried = road.is_carried();
-        let more = road.step(end);
+        let more = road.handle_next_event(end);
         let took = road.now.saturating_since(before);
         if is_carried {
             since = None;
@@ -373,22 +389,22 @@ fn cut_off(road: &mut Road, seconds: u64) -> (Duration, Duration) {
 /// attempts before it lose no packets.
 #[test]
 fn uplink_goes_back_to_ipv6_after_an_outage_without_loss() {
-    for config in [config(), plain()] {
-        let mut road = Road::new(config);
-        road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
-        road.run(2.0);
-        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
-        road.network("wifi").ipv6_dead = true;
-        road.run_while(3.0, "carried over IPv4", |road| !road.is_carried());
-        road.run(1.0);
-        assert_eq!(cut_off(&mut road, 600), (Duration::ZERO, Duration::ZERO), "while IPv6 is dead");
-        assert!(!matches!(road.bound()[0], Endpoint::Ipv6(_)));
-        road.network("wifi").ipv6_dead = false;
-        assert_eq!(cut_off(&mut road, 60), (Duration::ZERO, Duration::ZERO), "on the way back");
-        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
-        assert_eq!(road.router.paths()[0].local, care_of("2001:db8:f1::10"));
-        road.run(60.0);
-        assert_eq!(road.bound(), [care_of("2001:db8:f1::10")]);
+    for config in [config(), config_without_identifiers()] {
+        let mut road = VehicleOnRoad::new(config);
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
+        road.advance_seconds(2.0);
+        assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
+        road.network_mut("wifi").loses_ipv6 = true;
+        road.advance_while(3.0, "carried over IPv4", |road| !road.is_carried());
+        road.advance_seconds(1.0);
+        assert_eq!(measure_outage(&mut road, 600), (Duration::ZERO, Duration::ZERO), "while IPv6 is dead");
+        assert!(!matches!(road.registered_endpoints()[0], Endpoint::Ipv6(_)));
+        road.network_mut("wifi").loses_ipv6 = false;
+        assert_eq!(measure_outage(&mut road, 60), (Duration::ZERO, Duration::ZERO), "on the way back");
+        assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
+        assert_eq!(road.router.paths()[0].local, endpoint_of("2001:db8:f1::10"));
+        road.advance_seconds(60.0);
+        assert_eq!(road.registered_endpoints(), [endpoint_of("2001:db8:f1::10")]);
     }
 }
 
@@ -396,18 +412,18 @@ fn uplink_goes_back_to_ipv6_after_an_outage_without_loss() {
 /// not tried.
 #[test]
 fn trying_ipv6_does_not_affect_other_uplinks() {
-    let mut road = Road::new(config());
-    road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
-    road.attach("cell", Some("2001:db8:f2::10"), Some(Ipv4Addr::new(203, 0, 113, 8)));
-    road.run(2.0);
+    let mut road = VehicleOnRoad::new(config());
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
+    road.attach_uplink("cell", Some("2001:db8:f2::10"), Some(Ipv4Addr::new(203, 0, 113, 8)));
+    road.advance_seconds(2.0);
     for name in ["wifi", "cell"] {
-        road.network(name).ipv6_dead = true;
+        road.network_mut(name).loses_ipv6 = true;
     }
-    road.run(5.0);
+    road.advance_seconds(5.0);
     assert!(road.is_carried());
-    road.network("cell").ipv6_dead = false;
-    assert_eq!(cut_off(&mut road, 60), (Duration::ZERO, Duration::ZERO));
-    let bound = road.bound();
+    road.network_mut("cell").loses_ipv6 = false;
+    assert_eq!(measure_outage(&mut road, 60), (Duration::ZERO, Duration::ZERO));
+    let bound = road.registered_endpoints();
     assert!(matches!(bound[..], [Endpoint::Ipv4(_), Endpoint::Ipv6(_)]), "{bound:?}");
 }
 
@@ -415,12 +431,12 @@ fn trying_ipv6_does_not_affect_other_uplinks() {
 /// become rare.
 #[test]
 fn ipv6_that_works_one_way_only_is_tried_less_and_less_often() {
-    let mut road = Road::new(config());
-    road.network("wifi").ipv6_deaf = true;
-    road.attach("wifi", Some("2001:db8:f1::10"), Some(PUBLIC));
-    road.run(2.0);
+    let mut road = VehicleOnRoad::new(config());
+    road.network_mut("wifi").loses_incoming_ipv6 = true;
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(PUBLIC_ADDRESS));
+    road.advance_seconds(2.0);
     assert!(road.is_carried());
-    let (longest, all) = cut_off(&mut road, 3600);
+    let (longest, all) = measure_outage(&mut road, 3600);
     assert!(longest <= Duration::from_millis(300), "{longest:?}");
     assert!(all <= Duration::from_millis(2500), "{all:?} of an hour");
 }

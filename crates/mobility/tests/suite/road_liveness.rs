@@ -9,7 +9,7 @@ use carnet_mobility::{Event, MobilityDrop};
 use crate::craft::*;
 use crate::road::*;
 
-fn handovers(road: &Road) -> usize {
+fn count_handovers(road: &VehicleOnRoad) -> usize {
     road.events.iter().filter(|(_, event)| matches!(event, Event::Handover { .. })).count()
 }
 
@@ -19,14 +19,14 @@ fn handovers(road: &Road) -> usize {
 #[test]
 fn path_failure_is_detected_within_a_second() {
     for start in 0..20 {
-        let mut road = Road::registered();
-        road.run(1.0 + f64::from(start) * 0.037);
-        road.black_hole("wifi", true);
+        let mut road = VehicleOnRoad::with_registered_uplinks();
+        road.advance_seconds(1.0 + f64::from(start) * 0.037);
+        road.set_losing_everything("wifi", true);
         assert!(!road.is_upstream());
-        let took = road.run_while(0.6, "carried over cell", |road| !road.is_carried());
+        let took = road.advance_while(0.6, "carried over cell", |road| !road.is_carried());
         assert!(took > Duration::from_millis(100), "not by chance: {took:?}");
-        assert_eq!(road.transmits()[0], "cell");
-        assert_eq!(handovers(&road), 1);
+        assert_eq!(road.transmitting_uplinks()[0], "cell");
+        assert_eq!(count_handovers(&road), 1);
         assert_eq!(road.bound_bids(), [2, 3]);
     }
 }
@@ -34,76 +34,78 @@ fn path_failure_is_detected_within_a_second() {
 /// The router also checks the second-best uplink, though less often.
 #[test]
 fn failed_standby_uplink_is_not_selected() {
-    let mut road = Road::registered();
-    road.black_hole("cell", true);
-    road.run(2.0);
-    assert_eq!(road.transmits(), ["wifi", "sat"]);
-    road.detach("wifi");
-    assert_eq!(road.transmits()[0], "sat");
-    road.run(0.1);
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.set_losing_everything("cell", true);
+    road.advance_seconds(2.0);
+    assert_eq!(road.transmitting_uplinks(), ["wifi", "sat"]);
+    road.detach_uplink("wifi");
+    assert_eq!(road.transmitting_uplinks()[0], "sat");
+    road.advance_seconds(0.1);
     assert!(road.is_carried());
 }
 
 /// A failed path that works again is used again after a few answers.
 #[test]
 fn recovered_path_is_used_again() {
-    let mut road = Road::registered();
-    road.black_hole("wifi", true);
-    road.run(5.0);
-    road.black_hole("wifi", false);
-    road.run_while(10.0, "wifi again", |road| road.transmits()[0] != "wifi" || !road.is_carried());
-    road.run(2.0);
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.set_losing_everything("wifi", true);
+    road.advance_seconds(5.0);
+    road.set_losing_everything("wifi", false);
+    road.advance_while(10.0, "wifi again", |road| {
+        road.transmitting_uplinks()[0] != "wifi" || !road.is_carried()
+    });
+    road.advance_seconds(2.0);
     assert_eq!(road.preferred_bids(), [1, 2, 3]);
-    assert_eq!(handovers(&road), 2, "there and back");
+    assert_eq!(count_handovers(&road), 2, "there and back");
 }
 
 /// All uplinks fail one after the other, with and without loss of carrier: the router waits, without a loop.
 #[test]
 fn router_without_working_path_waits() {
     for pause in [0.3, 1.1, 1.8, 5.4] {
-        let mut road = Road::registered();
-        road.black_hole("wifi", true);
-        road.run(5.4);
-        road.black_hole("cell", true);
-        road.run(5.4);
-        road.detach("sat");
-        road.run(pause);
-        road.detach("wifi");
-        road.run(8.0);
-        road.detach("cell");
-        road.run(8.0);
+        let mut road = VehicleOnRoad::with_registered_uplinks();
+        road.set_losing_everything("wifi", true);
+        road.advance_seconds(5.4);
+        road.set_losing_everything("cell", true);
+        road.advance_seconds(5.4);
+        road.detach_uplink("sat");
+        road.advance_seconds(pause);
+        road.detach_uplink("wifi");
+        road.advance_seconds(8.0);
+        road.detach_uplink("cell");
+        road.advance_seconds(8.0);
         assert!(!road.is_carried());
         for name in ["sat", "cell", "wifi"] {
-            road.black_hole(name, false);
+            road.set_losing_everything(name, false);
         }
-        road.attach_all();
-        road.run_while(3.0, "light", |road| !road.is_carried());
+        road.attach_all_uplinks();
+        road.advance_while(3.0, "light", |road| !road.is_carried());
     }
 }
 
 /// The router takes a path that fails repeatedly back after ever longer pauses.
 #[test]
 fn flapping_path_is_avoided_for_growing_times() {
-    let mut road = Road::registered();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
     let mut used = 0;
     for second in 0..120 {
-        road.black_hole("wifi", second % 4 < 2);
-        road.run(1.0);
-        used += usize::from(road.transmits()[0] == "wifi");
+        road.set_losing_everything("wifi", second % 4 < 2);
+        road.advance_seconds(1.0);
+        used += usize::from(road.transmitting_uplinks()[0] == "wifi");
     }
-    assert!(handovers(&road) <= 14, "{} handovers in two minutes", handovers(&road));
+    assert!(count_handovers(&road) <= 14, "{} handovers in two minutes", count_handovers(&road));
     assert!(used < 40, "{used}");
 }
 
 /// Packet loss is no failure: at a loss of 5 % in each direction no path changes for a long time.
 #[test]
 fn packet_loss_alone_causes_no_handover() {
-    let mut road = Road::registered();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
     for network in road.networks.values_mut() {
-        network.loss = 0.05;
+        network.loss_probability = 0.05;
     }
-    road.run(1800.0);
-    assert!(handovers(&road) <= 2, "{} handovers in half an hour", handovers(&road));
+    road.advance_seconds(1800.0);
+    assert!(count_handovers(&road) <= 2, "{} handovers in half an hour", count_handovers(&road));
     let quality = road.router.quality(0).expect("measured");
     assert!(quality.loss > 0.02 && quality.loss < 0.3, "{quality:?}");
 }
@@ -111,11 +113,11 @@ fn packet_loss_alone_causes_no_handover() {
 /// Heartbeats measure round trip, jitter and loss of each uplink.
 #[test]
 fn reported_loss_and_round_trip_match_the_network() {
-    let mut road = Road::registered();
-    road.network("wifi").delay = (Duration::from_micros(1550), Duration::from_micros(1550));
-    road.network("cell").delay = (Duration::from_micros(23_500), Duration::from_micros(23_500));
-    road.network("sat").delay = (Duration::from_millis(40), Duration::from_millis(60));
-    road.run(120.0);
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.network_mut("wifi").delay_range = (Duration::from_micros(1550), Duration::from_micros(1550));
+    road.network_mut("cell").delay_range = (Duration::from_micros(23_500), Duration::from_micros(23_500));
+    road.network_mut("sat").delay_range = (Duration::from_millis(40), Duration::from_millis(60));
+    road.advance_seconds(120.0);
     let quality = |index| road.router.quality(index).expect("measured");
     assert!(quality(0).rtt.abs_diff(Duration::from_micros(3100)) < Duration::from_micros(200));
     assert!(quality(1).rtt.abs_diff(Duration::from_millis(47)) < Duration::from_millis(1));
@@ -127,9 +129,9 @@ fn reported_loss_and_round_trip_match_the_network() {
 /// Heartbeats are few: four a second on the path that carries traffic, one a second on each other path.
 #[test]
 fn heartbeats_on_idle_paths_are_rare() {
-    let mut road = Road::registered();
-    road.run(60.0);
-    let count = |name: &str| road.heartbeats.iter().filter(|heartbeat| heartbeat.uplink == name).count();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.advance_seconds(60.0);
+    let count = |name: &str| road.sent_heartbeats.iter().filter(|heartbeat| heartbeat.uplink == name).count();
     assert!((230..=245).contains(&count("wifi")), "{}", count("wifi"));
     assert!((58..=62).contains(&count("cell")), "{}", count("cell"));
 }
@@ -137,62 +139,62 @@ fn heartbeats_on_idle_paths_are_rare() {
 /// The router uses its only uplink whether it works or not, and everything is restored when it works again.
 #[test]
 fn the_only_uplink_is_never_given_up() {
-    let mut road = Road::new(config());
-    road.attach("cell", Some("2001:db8:f2::10"), None);
-    road.run(2.0);
-    road.black_hole("cell", true);
-    road.run(10.0);
-    assert_eq!(road.transmits(), ["cell"]);
-    road.black_hole("cell", false);
-    road.run_while(2.0, "carried", |road| !road.is_carried());
-    road.run(1.5);
+    let mut road = VehicleOnRoad::new(config());
+    road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
+    road.advance_seconds(2.0);
+    road.set_losing_everything("cell", true);
+    road.advance_seconds(10.0);
+    assert_eq!(road.transmitting_uplinks(), ["cell"]);
+    road.set_losing_everything("cell", false);
+    road.advance_while(2.0, "carried", |road| !road.is_carried());
+    road.advance_seconds(1.5);
     assert!(!road.router.is_silent(1));
 }
 
 /// The home agent fails and comes back: all uplinks are registered soon afterwards.
 #[test]
 fn all_uplinks_come_back_with_the_home_agent() {
-    let mut road = Road::registered();
-    road.agent_down = true;
-    road.run(40.0);
-    assert!(!road.transmits().is_empty());
-    let updates = road.updates.len();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.is_agent_down = true;
+    road.advance_seconds(40.0);
+    assert!(!road.transmitting_uplinks().is_empty());
+    let updates = road.sent_updates.len();
     assert!(updates < 60, "{updates} Binding Updates to a dead home agent in 40 s");
-    road.agent_down = false;
-    road.run_while(2.0, "carried", |road| !road.is_carried());
-    road.run(5.0);
+    road.is_agent_down = false;
+    road.advance_while(2.0, "carried", |road| !road.is_carried());
+    road.advance_seconds(5.0);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
 }
 
 /// A path with late answers has not failed.
 #[test]
 fn a_slow_path_does_not_count_as_failed() {
-    let mut road = Road::registered();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
     // A buffer fills, so the round trip grows from 20 ms to 1.2 s within some seconds.
     for step in 1..=40 {
         let delay = Duration::from_millis(10 + step * 15);
-        road.network("wifi").delay = (delay, delay);
-        road.run(0.4);
+        road.network_mut("wifi").delay_range = (delay, delay);
+        road.advance_seconds(0.4);
     }
-    assert_eq!(handovers(&road), 0);
-    assert_eq!(road.transmits()[0], "wifi");
+    assert_eq!(count_handovers(&road), 0);
+    assert_eq!(road.transmitting_uplinks()[0], "wifi");
 }
 
 /// The router detects the failure of a path that was slow a moment ago nearly as soon as any other failure.
 #[test]
 fn path_failure_after_full_queue_is_detected() {
     for start in 0..10 {
-        let mut road = Road::registered();
+        let mut road = VehicleOnRoad::with_registered_uplinks();
         for step in 1..=20_u64 {
             let delay = Duration::from_millis(10 + step * 30);
-            road.network("wifi").delay = (delay, delay);
-            road.run(0.2);
+            road.network_mut("wifi").delay_range = (delay, delay);
+            road.advance_seconds(0.2);
         }
-        road.network("wifi").delay = (Duration::from_millis(10), Duration::from_millis(10));
-        road.run(1.5 + f64::from(start) * 0.029);
-        assert_eq!(road.transmits()[0], "wifi");
-        road.black_hole("wifi", true);
-        road.run_while(1.1, "carried over cell", |road| !road.is_carried());
+        road.network_mut("wifi").delay_range = (Duration::from_millis(10), Duration::from_millis(10));
+        road.advance_seconds(1.5 + f64::from(start) * 0.029);
+        assert_eq!(road.transmitting_uplinks()[0], "wifi");
+        road.set_losing_everything("wifi", true);
+        road.advance_while(1.1, "carried over cell", |road| !road.is_carried());
     }
 }
 
@@ -201,10 +203,10 @@ fn path_failure_after_full_queue_is_detected() {
 #[test]
 fn signal_thresholds_have_hysteresis() {
     let mut config = config();
-    config.uplinks[0].signal = Some(SignalThresholds { good: -49, poor: -69 });
-    let mut road = Road::new(config);
-    road.attach_all();
-    road.run(2.0);
+    config.uplinks[0].signal = Some(SignalThresholds { good_dbm: -49, poor_dbm: -69 });
+    let mut road = VehicleOnRoad::new(config);
+    road.attach_all_uplinks();
+    road.advance_seconds(2.0);
     for (dbm, expected) in [
         (-60, "cell"),
         (-50, "cell"),
@@ -214,10 +216,10 @@ fn signal_thresholds_have_hysteresis() {
         (-50, "cell"),
         (-40, "wifi"),
     ] {
-        road.router_does(|router, now, wall| router.handle_signal(now, wall, "wifi", Some(dbm)));
-        assert_eq!(road.transmits()[0], expected, "at {dbm} dBm, at once");
+        road.run_on_router(|router, now, wall| router.handle_signal(now, wall, "wifi", Some(dbm)));
+        assert_eq!(road.transmitting_uplinks()[0], expected, "at {dbm} dBm, at once");
         assert!(road.is_upstream());
-        road.run(1.0);
+        road.advance_seconds(1.0);
         assert!(road.is_carried());
         let bid = if expected == "wifi" { 1 } else { 2 };
         assert_eq!(road.preferred_bids()[0], bid, "and the home agent follows");
@@ -229,12 +231,12 @@ fn signal_thresholds_have_hysteresis() {
 #[test]
 fn a_poor_uplink_is_better_than_none() {
     let mut config = config();
-    config.uplinks[0].signal = Some(SignalThresholds { good: -49, poor: -69 });
-    let mut road = Road::new(config);
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
-    road.router_does(|router, now, wall| router.handle_signal(now, wall, "wifi", Some(-90)));
-    road.run(1.0);
-    assert_eq!(road.transmits(), ["wifi"]);
+    config.uplinks[0].signal = Some(SignalThresholds { good_dbm: -49, poor_dbm: -69 });
+    let mut road = VehicleOnRoad::new(config);
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+    road.run_on_router(|router, now, wall| router.handle_signal(now, wall, "wifi", Some(-90)));
+    road.advance_seconds(1.0);
+    assert_eq!(road.transmitting_uplinks(), ["wifi"]);
     assert!(road.is_carried());
 }
 
@@ -242,20 +244,20 @@ fn a_poor_uplink_is_better_than_none() {
 #[test]
 fn used_up_volume_ranks_uplink_last() {
     let mut config = config();
-    config.uplinks[0].volume = Some(1_000_000);
-    let mut road = Road::new(config);
-    road.attach_all();
-    road.run(1.0);
-    assert_eq!(road.transmits()[0], "wifi");
-    road.router_does(|router, now, wall| router.handle_volume(now, wall, "wifi", 1_000_000));
-    assert_eq!(road.transmits(), ["cell", "sat", "wifi"]);
-    road.run(1.0);
+    config.uplinks[0].volume_octets = Some(1_000_000);
+    let mut road = VehicleOnRoad::new(config);
+    road.attach_all_uplinks();
+    road.advance_seconds(1.0);
+    assert_eq!(road.transmitting_uplinks()[0], "wifi");
+    road.run_on_router(|router, now, wall| router.handle_volume(now, wall, "wifi", 1_000_000));
+    assert_eq!(road.transmitting_uplinks(), ["cell", "sat", "wifi"]);
+    road.advance_seconds(1.0);
     assert_eq!(road.preferred_bids(), [2, 3, 1]);
-    road.detach("cell");
-    road.detach("sat");
-    assert_eq!(road.transmits(), ["wifi"]);
-    road.router_does(|router, now, wall| router.handle_volume(now, wall, "wifi", 0));
-    road.run(1.0);
+    road.detach_uplink("cell");
+    road.detach_uplink("sat");
+    assert_eq!(road.transmitting_uplinks(), ["wifi"]);
+    road.run_on_router(|router, now, wall| router.handle_volume(now, wall, "wifi", 0));
+    road.advance_seconds(1.0);
     assert!(road.is_carried());
 }
 
@@ -263,21 +265,21 @@ fn used_up_volume_ranks_uplink_last() {
 #[test]
 fn octets_use_up_a_volume() {
     let mut config = config();
-    config.uplinks[0].volume = Some(1_000_000);
-    let mut road = Road::new(config.clone());
-    road.attach_all();
-    road.run(1.0);
-    let shows = |road: &mut Road, epoch, total| {
+    config.uplinks[0].volume_octets = Some(1_000_000);
+    let mut road = VehicleOnRoad::new(config.clone());
+    road.attach_all_uplinks();
+    road.advance_seconds(1.0);
+    let shows = |road: &mut VehicleOnRoad, epoch, total| {
         // The second uplink has no volume limit; the router counts its octets for the status.
         for name in ["wifi", "cell"] {
             let octets = Octets { epoch, total, received: 0 };
-            road.router_does(|router, now, wall| router.handle_octets(now, wall, name, octets));
+            road.run_on_router(|router, now, wall| router.handle_octets(now, wall, name, octets));
         }
     };
     // Octets from before the counting began do not count.
     shows(&mut road, 1, 5_000_000);
     shows(&mut road, 1, 5_900_000);
-    assert_eq!(road.transmits()[0], "wifi");
+    assert_eq!(road.transmitting_uplinks()[0], "wifi");
     let stored: Vec<_> = road.router.volumes().map(|(name, volume)| (name.to_owned(), volume)).collect();
     assert_eq!(
         stored.iter().map(|(name, it)| (name.as_str(), it.used)).collect::<Vec<_>>(),
@@ -288,18 +290,18 @@ fn octets_use_up_a_volume() {
         [Some(900_000), Some(900_000), None]
     );
     shows(&mut road, 1, 6_000_000);
-    assert_eq!(road.transmits(), ["cell", "sat", "wifi"]);
+    assert_eq!(road.transmitting_uplinks(), ["cell", "sat", "wifi"]);
 
-    let mut road = Road::new(config);
+    let mut road = VehicleOnRoad::new(config);
     road.router.restore_volume("wifi", stored[0].1.clone());
-    road.attach_all();
-    road.run(1.0);
-    assert_eq!(road.transmits()[0], "wifi");
+    road.attach_all_uplinks();
+    road.advance_seconds(1.0);
+    assert_eq!(road.transmitting_uplinks()[0], "wifi");
     // After another boot all octets that the counters show are new.
     shows(&mut road, 2, 99_999);
-    assert_eq!(road.transmits()[0], "wifi");
+    assert_eq!(road.transmitting_uplinks()[0], "wifi");
     shows(&mut road, 2, 100_000);
-    assert_eq!(road.transmits()[0], "cell");
+    assert_eq!(road.transmitting_uplinks()[0], "cell");
 }
 
 /// With a hard stop an uplink with a used-up volume carries no traffic, even as the last one. The next period
@@ -307,38 +309,38 @@ fn octets_use_up_a_volume() {
 #[test]
 fn a_used_up_volume_stops_the_uplink() {
     let mut config = config();
-    config.uplinks[0].volume = Some(1_000_000);
+    config.uplinks[0].volume_octets = Some(1_000_000);
     config.uplinks[0].volume_action = VolumeAction::Stop;
-    let mut road = Road::new(config);
-    road.attach_all();
-    road.run(1.0);
-    road.router_does(|router, now, wall| router.handle_volume(now, wall, "wifi", 1_000_000));
-    road.run(1.0);
-    assert_eq!(road.transmits(), ["cell", "sat"]);
+    let mut road = VehicleOnRoad::new(config);
+    road.attach_all_uplinks();
+    road.advance_seconds(1.0);
+    road.run_on_router(|router, now, wall| router.handle_volume(now, wall, "wifi", 1_000_000));
+    road.advance_seconds(1.0);
+    assert_eq!(road.transmitting_uplinks(), ["cell", "sat"]);
     assert_eq!(road.bound_bids(), [2, 3]);
-    road.detach("cell");
-    road.detach("sat");
-    road.run(1.0);
-    assert!(road.transmits().is_empty() && !road.is_carried());
+    road.detach_uplink("cell");
+    road.detach_uplink("sat");
+    road.advance_seconds(1.0);
+    assert!(road.transmitting_uplinks().is_empty() && !road.is_carried());
     assert_eq!(road.router.uplinks()[0].attachment, Attachment::Down("the volume is used up"));
-    road.router_does(|router, now, wall| router.handle_volume(now, wall, "wifi", 0));
-    road.run(1.0);
+    road.run_on_router(|router, now, wall| router.handle_volume(now, wall, "wifi", 0));
+    road.advance_seconds(1.0);
     assert!(road.is_carried());
-    assert_eq!(road.transmits(), ["wifi"]);
+    assert_eq!(road.transmitting_uplinks(), ["wifi"]);
 }
 
 /// The router reports each level of the volume once in a period, also after a restart.
 #[test]
 fn each_level_of_a_volume_is_reported_once() {
     let mut config = config();
-    config.uplinks[0].volume = Some(1000);
-    let mut road = Road::new(config.clone());
-    road.attach_all();
-    road.run(1.0);
-    let shows = |road: &mut Road, total| {
+    config.uplinks[0].volume_octets = Some(1000);
+    let mut road = VehicleOnRoad::new(config.clone());
+    road.attach_all_uplinks();
+    road.advance_seconds(1.0);
+    let shows = |road: &mut VehicleOnRoad, total| {
         let before = road.events.len();
         let octets = Octets { epoch: 1, total, received: 0 };
-        road.router_does(|router, now, wall| router.handle_octets(now, wall, "wifi", octets));
+        road.run_on_router(|router, now, wall| router.handle_octets(now, wall, "wifi", octets));
         let levels = road.events[before..].iter().filter_map(|(_, event)| match event {
             Event::VolumeReached { uplink, percent, used, volume: 1000, period } => {
                 assert_eq!((uplink.as_str(), period.as_str(), *used), ("wifi", "month", total));
@@ -353,10 +355,10 @@ fn each_level_of_a_volume_is_reported_once() {
         [vec![], vec![], vec![75], vec![], vec![]]
     );
     let (_, stored) = road.router.volumes().next().expect("a volume");
-    let mut road = Road::new(config);
+    let mut road = VehicleOnRoad::new(config);
     road.router.restore_volume("wifi", stored);
-    road.attach_all();
-    road.run(1.0);
+    road.attach_all_uplinks();
+    road.advance_seconds(1.0);
     assert_eq!(
         [949, 960, 1500, 2500].map(|total| shows(&mut road, total)),
         [vec![], vec![95], vec![100], vec![]]
@@ -368,21 +370,21 @@ fn each_level_of_a_volume_is_reported_once() {
 fn an_uplink_that_must_not_roam_is_down_abroad() {
     let mut config = config();
     config.uplinks[0].never_roams = true;
-    let mut road = Road::new(config);
-    road.attach_all();
-    road.run(1.0);
-    fn tell(road: &mut Road, roaming: Option<bool>) -> Vec<&str> {
+    let mut road = VehicleOnRoad::new(config);
+    road.attach_all_uplinks();
+    road.advance_seconds(1.0);
+    fn report_roaming(road: &mut VehicleOnRoad, roaming: Option<bool>) -> Vec<&str> {
         for name in ["wifi", "cell"] {
-            road.router_does(|router, now, wall| router.handle_roaming(now, wall, name, roaming));
+            road.run_on_router(|router, now, wall| router.handle_roaming(now, wall, name, roaming));
         }
-        road.run(2.0);
-        road.transmits()
+        road.advance_seconds(2.0);
+        road.transmitting_uplinks()
     }
-    assert_eq!(tell(&mut road, Some(false)), ["wifi", "cell", "sat"]);
-    assert_eq!(tell(&mut road, Some(true)), ["cell", "sat"]);
+    assert_eq!(report_roaming(&mut road, Some(false)), ["wifi", "cell", "sat"]);
+    assert_eq!(report_roaming(&mut road, Some(true)), ["cell", "sat"]);
     assert_eq!(road.router.uplinks()[0].attachment, Attachment::Down("roaming"));
     assert!(road.is_carried());
-    assert_eq!(tell(&mut road, None), ["wifi", "cell", "sat"]);
+    assert_eq!(report_roaming(&mut road, None), ["wifi", "cell", "sat"]);
 }
 
 /// Without heartbeats the router gives an uplink up when it cannot renew the binding.
@@ -390,98 +392,98 @@ fn an_uplink_that_must_not_roam_is_down_abroad() {
 fn path_failure_without_heartbeats_is_detected_by_updates() {
     let mut config = config();
     config.liveness = None;
-    let mut road = Road::new(config);
-    road.attach_all();
-    road.run(5.0);
+    let mut road = VehicleOnRoad::new(config);
+    road.attach_all_uplinks();
+    road.advance_seconds(5.0);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
-    assert!(road.heartbeats.is_empty());
-    road.black_hole("wifi", true);
-    road.run_while(60.0, "carried", |road| !road.is_carried());
-    assert_eq!(road.transmits(), ["cell", "sat"]);
-    road.black_hole("wifi", false);
-    road.run(70.0);
-    assert_eq!(road.transmits()[0], "wifi");
+    assert!(road.sent_heartbeats.is_empty());
+    road.set_losing_everything("wifi", true);
+    road.advance_while(60.0, "carried", |road| !road.is_carried());
+    assert_eq!(road.transmitting_uplinks(), ["cell", "sat"]);
+    road.set_losing_everything("wifi", false);
+    road.advance_seconds(70.0);
+    assert_eq!(road.transmitting_uplinks()[0], "wifi");
     assert!(road.is_carried());
 }
 
 /// Hands in a Binding Error which says that the home agent knows no heartbeats.
-fn heartbeats_are_unknown(road: &mut Road) {
+fn heartbeats_are_unknown(road: &mut VehicleOnRoad) {
     let mut octets = carnet_wire::mobility::Builder::binding_error(2, addr(HOME)).finish();
     let packet = control_packet(addr(AGENT), addr("2001:db8:f1::10"), None, &mut octets);
-    road.router_receives(None, &packet);
+    road.deliver_to_router(None, &packet);
 }
 
 /// A home agent without heartbeats sends a Binding Error (RFC 5847 3). The router accepts it, unless the home
 /// agent has answered a heartbeat before.
 #[test]
 fn home_agent_without_heartbeat_support_is_tolerated() {
-    let mut road = Road::registered();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
     heartbeats_are_unknown(&mut road);
-    road.run(5.0);
-    assert!(road.heartbeats.len() > 10, "it has answered: {}", road.heartbeats.len());
-    let mut road = Road::new(config());
-    road.attach_all();
-    road.run_while(1.0, "a heartbeat", |road| road.heartbeats.is_empty());
+    road.advance_seconds(5.0);
+    assert!(road.sent_heartbeats.len() > 10, "it has answered: {}", road.sent_heartbeats.len());
+    let mut road = VehicleOnRoad::new(config());
+    road.attach_all_uplinks();
+    road.advance_while(1.0, "a heartbeat", |road| road.sent_heartbeats.is_empty());
     heartbeats_are_unknown(&mut road);
     // The home agent also drops heartbeats that are on their way.
     for dead in [true, false] {
         for name in ["wifi", "cell", "sat"] {
-            road.black_hole(name, dead);
+            road.set_losing_everything(name, dead);
         }
-        road.run(0.3);
+        road.advance_seconds(0.3);
     }
-    road.forget();
-    road.run(500.0);
-    assert!(road.heartbeats.is_empty());
-    assert_eq!(road.transmits(), ["wifi", "cell", "sat"]);
+    road.clear_records();
+    road.advance_seconds(500.0);
+    assert!(road.sent_heartbeats.is_empty());
+    assert_eq!(road.transmitting_uplinks(), ["wifi", "cell", "sat"]);
     assert!(road.is_carried());
-    road.run(120.0);
-    assert!(!road.heartbeats.is_empty(), "asked again after ten minutes");
+    road.advance_seconds(120.0);
+    assert!(!road.sent_heartbeats.is_empty(), "asked again after ten minutes");
 }
 
 /// A Binding Error has no authentication: the first answer to a heartbeat refutes one that came earlier.
 #[test]
 fn the_first_heartbeat_response_disproves_a_denial_of_heartbeats() {
-    let mut road = Road::new(config());
-    road.attach_all();
-    road.run_while(1.0, "a heartbeat", |road| road.heartbeats.is_empty());
+    let mut road = VehicleOnRoad::new(config());
+    road.attach_all_uplinks();
+    road.advance_while(1.0, "a heartbeat", |road| road.sent_heartbeats.is_empty());
     heartbeats_are_unknown(&mut road);
-    road.run(5.0);
-    road.forget();
-    road.run(5.0);
-    assert!(road.heartbeats.len() > 10, "{}", road.heartbeats.len());
+    road.advance_seconds(5.0);
+    road.clear_records();
+    road.advance_seconds(5.0);
+    assert!(road.sent_heartbeats.len() > 10, "{}", road.sent_heartbeats.len());
 }
 
 /// The router also ignores a Binding Error about heartbeats while another path gets answers, even on a new
 /// uplink. Otherwise it would no longer detect failed paths.
 #[test]
 fn a_denial_of_heartbeats_is_ignored_while_one_path_answers() {
-    let mut road = Road::registered();
-    road.run(2.0);
-    road.detach("wifi");
-    road.run(2.0);
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.advance_seconds(2.0);
+    road.detach_uplink("wifi");
+    road.advance_seconds(2.0);
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
     for _ in 0..100 {
-        road.run(0.03);
+        road.advance_seconds(0.03);
         heartbeats_are_unknown(&mut road);
     }
-    road.run_while(5.0, "wifi again", |road| road.transmits()[0] != "wifi");
-    road.black_hole("wifi", true);
-    road.run_while(1.0, "carried over cell", |road| !road.is_carried());
+    road.advance_while(5.0, "wifi again", |road| road.transmitting_uplinks()[0] != "wifi");
+    road.set_losing_everything("wifi", true);
+    road.advance_while(1.0, "carried over cell", |road| !road.is_carried());
 }
 
 /// A response counts only for the path that it came by. An attacker who sees the heartbeats of one uplink can
 /// guess the next number, but cannot make a failed uplink look alive.
 #[test]
 fn a_heartbeat_response_from_another_path_does_not_count() {
-    let mut road = Road::registered();
-    road.run(1.0);
-    road.black_hole("wifi", true);
-    let before = road.heartbeats.len();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.advance_seconds(1.0);
+    road.set_losing_everything("wifi", true);
+    let before = road.sent_heartbeats.len();
     let mut answered = 0;
     for _ in 0..100 {
-        road.run(0.02);
-        let asked: Vec<u32> = road.heartbeats[before..]
+        road.advance_seconds(0.02);
+        let asked: Vec<u32> = road.sent_heartbeats[before..]
             .iter()
             .filter(|heartbeat| heartbeat.uplink == "wifi")
             .map(|heartbeat| heartbeat.sequence)
@@ -490,21 +492,21 @@ fn a_heartbeat_response_from_another_path_does_not_count() {
         for sequence in asked {
             let mut octets = carnet_wire::mobility::Builder::heartbeat_response(sequence).finish();
             let packet = control_packet(addr(AGENT), addr("2001:db8:f2::10"), None, &mut octets);
-            road.router_receives(None, &packet);
+            road.deliver_to_router(None, &packet);
         }
     }
     assert!(answered > 2);
-    assert_eq!(road.transmits()[0], "cell");
+    assert_eq!(road.transmitting_uplinks()[0], "cell");
 }
 
 /// Each path has its own numbers: the number on one path does not reveal the number on another.
 #[test]
 fn heartbeat_losses_count_for_each_path() {
-    let mut road = Road::registered();
-    road.run(3.0);
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.advance_seconds(3.0);
     let last = |name: &str| {
         let numbers: Vec<u32> =
-            road.heartbeats.iter().filter(|h| h.uplink == name).map(|h| h.sequence).collect();
+            road.sent_heartbeats.iter().filter(|h| h.uplink == name).map(|h| h.sequence).collect();
         assert!(numbers.windows(2).all(|pair| pair[1] == pair[0].wrapping_add(1)), "{name}: {numbers:?}");
         *numbers.last().expect("heartbeats")
     };
@@ -518,15 +520,15 @@ fn heartbeat_losses_count_for_each_path() {
 /// not answer without a registration, and limits its answers.
 #[test]
 fn router_answers_heartbeats_of_home_agent() {
-    let mut road = Road::registered();
-    road.run(1.0);
-    let ask = |road: &mut Road, to: &str, sequence| {
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.advance_seconds(1.0);
+    let ask = |road: &mut VehicleOnRoad, to: &str, sequence| {
         let mut octets = carnet_wire::mobility::Builder::heartbeat_request(sequence).finish();
         let packet = control_packet(addr(AGENT), addr(to), None, &mut octets);
-        road.forget();
-        road.router_receives(None, &packet);
-        let answers = road.responses.drain(..).collect::<Vec<_>>();
-        (answers, road.drops.last().copied())
+        road.clear_records();
+        road.deliver_to_router(None, &packet);
+        let answers = road.received_responses.drain(..).collect::<Vec<_>>();
+        (answers, road.dropped_messages.last().copied())
     };
     for (uplink, to) in [("wifi", "2001:db8:f1::10"), ("cell", "2001:db8:f2::10")] {
         assert_eq!(ask(&mut road, to, 77), (vec![(uplink.to_string(), 77)], None));
@@ -539,20 +541,21 @@ fn router_answers_heartbeats_of_home_agent() {
 /// While packets wait, the router sends a Binding Update at least every two seconds.
 #[test]
 fn waiting_traffic_hastens_first_registration() {
-    let mut road = Road::new(config());
-    road.agent_down = true;
-    road.attach_all();
+    let mut road = VehicleOnRoad::new(config());
+    road.is_agent_down = true;
+    road.attach_all_uplinks();
     for _ in 0..600 {
-        road.run(0.1);
-        assert!(road.router.path().is_none());
-        road.router_does(|router, now, wall| router.handle_demand(now, wall));
+        road.advance_seconds(0.1);
+        assert!(road.router.path_without_policy().is_none());
+        road.run_on_router(|router, now, wall| router.handle_demand(now, wall));
     }
-    let longest = road.updates.windows(2).map(|pair| pair[1].at.saturating_since(pair[0].at)).max();
+    let longest =
+        road.sent_updates.windows(2).map(|pair| pair[1].sent_at.saturating_since(pair[0].sent_at)).max();
     assert!(longest.expect("updates") <= Duration::from_millis(2200), "{longest:?}");
-    road.agent_down = false;
+    road.is_agent_down = false;
     for _ in 0..25 {
-        road.run(0.1);
-        road.router_does(|router, now, wall| router.handle_demand(now, wall));
+        road.advance_seconds(0.1);
+        road.run_on_router(|router, now, wall| router.handle_demand(now, wall));
     }
     assert!(road.is_carried());
 }
@@ -564,13 +567,13 @@ fn path_failure_without_bids_is_detected() {
     for uplink in &mut config.uplinks {
         uplink.bid = None;
     }
-    let mut road = Road::new(config);
-    road.attach_all();
-    road.run(3.0);
-    assert_eq!(road.transmits(), ["wifi"]);
-    road.black_hole("wifi", true);
-    road.run_while(1.0, "carried", |road| !road.is_carried());
-    assert_eq!(road.transmits(), ["cell"]);
+    let mut road = VehicleOnRoad::new(config);
+    road.attach_all_uplinks();
+    road.advance_seconds(3.0);
+    assert_eq!(road.transmitting_uplinks(), ["wifi"]);
+    road.set_losing_everything("wifi", true);
+    road.advance_while(1.0, "carried", |road| !road.is_carried());
+    assert_eq!(road.transmitting_uplinks(), ["cell"]);
     assert!(road.now > Time::from_secs(103));
 }
 
@@ -579,17 +582,17 @@ fn path_failure_without_bids_is_detected() {
 #[test]
 fn last_remaining_uplink_is_used_at_once() {
     for start in 0..10 {
-        let mut road = Road::new(config());
-        road.attach("wifi", Some("2001:db8:f1::10"), None);
-        road.run(1.0);
-        road.black_hole("cell", true);
-        road.attach("cell", Some("2001:db8:f2::10"), None);
+        let mut road = VehicleOnRoad::new(config());
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+        road.advance_seconds(1.0);
+        road.set_losing_everything("cell", true);
+        road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
         // The router has sent Binding Updates after 0, 1, 3, 7, 15 and 31 s.
-        road.run(16.0 + f64::from(start));
-        road.black_hole("cell", false);
-        road.run(0.1);
-        road.detach("wifi");
-        road.run_while(0.2, "carried over cell", |road| !road.is_carried());
+        road.advance_seconds(16.0 + f64::from(start));
+        road.set_losing_everything("cell", false);
+        road.advance_seconds(0.1);
+        road.detach_uplink("wifi");
+        road.advance_while(0.2, "carried over cell", |road| !road.is_carried());
     }
 }
 
@@ -597,14 +600,14 @@ fn last_remaining_uplink_is_used_at_once() {
 /// to the home agent, although no uplink worked when it happened.
 #[test]
 fn last_remaining_uplink_carries_both_directions() {
-    let mut road = Road::registered();
-    road.detach("sat");
-    road.black_hole("wifi", true);
-    road.run(4.0);
-    assert_eq!(road.transmits(), ["cell"]);
-    road.black_hole("wifi", false);
-    road.black_hole("cell", true);
-    road.run_while(0.7, "carried over wifi", |road| !road.is_carried());
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.detach_uplink("sat");
+    road.set_losing_everything("wifi", true);
+    road.advance_seconds(4.0);
+    assert_eq!(road.transmitting_uplinks(), ["cell"]);
+    road.set_losing_everything("wifi", false);
+    road.set_losing_everything("cell", true);
+    road.advance_while(0.7, "carried over wifi", |road| !road.is_carried());
     assert_eq!(road.bound_bids(), [1]);
 }
 
@@ -612,17 +615,17 @@ fn last_remaining_uplink_carries_both_directions() {
 /// move.
 #[test]
 fn the_reason_of_a_move_is_not_an_old_failure() {
-    let mut road = Road::registered();
-    road.detach("sat");
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.detach_uplink("sat");
     for name in ["wifi", "cell"] {
-        road.black_hole(name, true);
+        road.set_losing_everything(name, true);
     }
     // Runs until the lifetimes have ended.
-    road.run(120.0);
-    assert!(road.transmits().is_empty());
-    road.forget();
-    road.black_hole("wifi", false);
-    road.run_while(40.0, "wifi again", |road| road.transmits() != ["wifi"]);
+    road.advance_seconds(120.0);
+    assert!(road.transmitting_uplinks().is_empty());
+    road.clear_records();
+    road.set_losing_everything("wifi", false);
+    road.advance_while(40.0, "wifi again", |road| road.transmitting_uplinks() != ["wifi"]);
     let reasons: Vec<&String> = road
         .events
         .iter()
@@ -638,18 +641,18 @@ fn the_reason_of_a_move_is_not_an_old_failure() {
 /// change that time.
 #[test]
 fn silent_uplink_shows_the_end_of_its_hold_down() {
-    let mut road = Road::registered();
+    let mut road = VehicleOnRoad::with_registered_uplinks();
     let mut last = Duration::ZERO;
     for _ in 0..4 {
-        road.run_while(90.0, "wifi is used", |road| road.transmits()[0] != "wifi");
-        road.black_hole("wifi", true);
-        road.run_while(2.0, "wifi has failed", |road| road.transmits()[0] == "wifi");
-        let Response::Silent { again: Some(again) } = road.router.response(0) else {
-            panic!("{:?}", road.router.response(0));
+        road.advance_while(90.0, "wifi is used", |road| road.transmitting_uplinks()[0] != "wifi");
+        road.set_losing_everything("wifi", true);
+        road.advance_while(2.0, "wifi has failed", |road| road.transmitting_uplinks()[0] == "wifi");
+        let Response::Silent { again: Some(again) } = road.router.agent_response(0) else {
+            panic!("{:?}", road.router.agent_response(0));
         };
         let hold = again.saturating_since(road.now);
         assert!(hold >= Duration::from_millis(900) && hold > last, "{hold:?} after {last:?}");
         last = hold;
-        road.black_hole("wifi", false);
+        road.set_losing_everything("wifi", false);
     }
 }

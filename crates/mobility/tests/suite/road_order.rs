@@ -9,13 +9,13 @@ use carnet_mobility::{Event, MobilityDrop};
 use crate::craft::*;
 use crate::road::*;
 
-const NAT: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+const NAT_ADDRESS: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 
-fn attach_mixed(road: &mut Road) {
-    road.network("cell").nat = Some(Nat::new(NAT, Duration::from_secs(120)));
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
-    road.attach("cell", None, Some(Ipv4Addr::new(10, 0, 0, 2)));
-    road.attach("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
+fn attach_mixed_uplinks(road: &mut VehicleOnRoad) {
+    road.network_mut("cell").nat = Some(TestNat::new(NAT_ADDRESS, Duration::from_secs(120)));
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+    road.attach_uplink("cell", None, Some(Ipv4Addr::new(10, 0, 0, 2)));
+    road.attach_uplink("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
 }
 
 /// Returns whether an event of the router or the home agent is about keys.
@@ -30,14 +30,14 @@ fn is_about_keys(event: &Event) -> bool {
 fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
     let mut updates = 0;
     for seed in 1..=3 {
-        let mut road = Road::with(config(), agent_config(), seed);
+        let mut road = VehicleOnRoad::with_configs(config(), agent_config(), seed);
         for network in road.networks.values_mut() {
-            network.delay = (Duration::ZERO, Duration::from_millis(200));
+            network.delay_range = (Duration::ZERO, Duration::from_millis(200));
         }
-        attach_mixed(&mut road);
+        attach_mixed_uplinks(&mut road);
         for _ in 0..180 {
-            road.run(10.0);
-            assert_eq!(road.bound_bids(), [1, 2, 3], "seed {seed}: {}", road.describe());
+            road.advance_seconds(10.0);
+            assert_eq!(road.bound_bids(), [1, 2, 3], "seed {seed}: {}", road.describe_state());
         }
         let refused: Vec<&Event> =
             road.agent_events.iter().filter(|e| matches!(e, Event::BindingRefused { .. })).collect();
@@ -46,8 +46,12 @@ fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
         let keys: Vec<&Event> = said.filter(|event| is_about_keys(event)).collect();
         assert!(keys.is_empty(), "seed {seed}: {keys:?}");
         let failed = [MobilityDrop::Sequence, MobilityDrop::AuthenticationFailed];
-        assert!(!road.drops.iter().any(|drop| failed.contains(drop)), "seed {seed}: {:?}", road.drops);
-        updates += road.updates.len();
+        assert!(
+            !road.dropped_messages.iter().any(|drop| failed.contains(drop)),
+            "seed {seed}: {:?}",
+            road.dropped_messages
+        );
+        updates += road.sent_updates.len();
     }
     assert!(updates > 3 * 3 * 30, "{updates} Binding Updates");
 }
@@ -56,16 +60,16 @@ fn updates_over_uplinks_with_random_delays_are_never_refused_as_old() {
 /// register separately take three round trips.
 #[test]
 fn an_update_leaves_as_soon_as_the_outstanding_one_is_answered() {
-    let mut road = Road::new(config());
-    road.network("wifi").delay = (Duration::from_millis(20), Duration::from_millis(20));
-    road.attach("wifi", None, Some(Ipv4Addr::new(203, 0, 113, 5)));
-    road.run(1.0);
-    road.forget();
-    road.attach("cell", None, Some(Ipv4Addr::new(203, 0, 113, 6)));
-    road.attach("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
-    road.run(0.1);
+    let mut road = VehicleOnRoad::new(config());
+    road.network_mut("wifi").delay_range = (Duration::from_millis(20), Duration::from_millis(20));
+    road.attach_uplink("wifi", None, Some(Ipv4Addr::new(203, 0, 113, 5)));
+    road.advance_seconds(1.0);
+    road.clear_records();
+    road.attach_uplink("cell", None, Some(Ipv4Addr::new(203, 0, 113, 6)));
+    road.attach_uplink("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
+    road.advance_seconds(0.1);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
-    let at: Vec<_> = road.updates.iter().map(|update| update.at).collect();
+    let at: Vec<_> = road.sent_updates.iter().map(|update| update.sent_at).collect();
     assert_eq!(at.len(), 2);
     assert_eq!(at[1].saturating_since(at[0]), Duration::from_millis(20), "one round trip");
 }
@@ -73,68 +77,70 @@ fn an_update_leaves_as_soon_as_the_outstanding_one_is_answered() {
 /// An uplink that leads nowhere delays the Binding Updates of others by a quarter of a second.
 #[test]
 fn update_does_not_wait_for_answer_over_dead_uplink() {
-    let mut road = Road::new(config());
-    road.attach("wifi", None, Some(Ipv4Addr::new(203, 0, 113, 5)));
-    road.run(1.0);
-    road.black_hole("cell", true);
-    road.attach("cell", None, Some(Ipv4Addr::new(203, 0, 113, 6)));
-    road.attach("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
-    let took = road.run_while(1.0, "sat is registered", |road| !road.bound_bids().contains(&3));
+    let mut road = VehicleOnRoad::new(config());
+    road.attach_uplink("wifi", None, Some(Ipv4Addr::new(203, 0, 113, 5)));
+    road.advance_seconds(1.0);
+    road.set_losing_everything("cell", true);
+    road.attach_uplink("cell", None, Some(Ipv4Addr::new(203, 0, 113, 6)));
+    road.attach_uplink("sat", None, Some(Ipv4Addr::new(203, 0, 113, 7)));
+    let took = road.advance_while(1.0, "sat is registered", |road| !road.bound_bids().contains(&3));
     assert!(took <= Duration::from_millis(270), "{took:?}");
 }
 
 /// An urgent Binding Update does not wait for an answer over an uplink that is gone.
 #[test]
 fn a_removal_does_not_wait_for_an_answer_by_the_uplink_that_is_gone() {
-    let mut road = Road::registered();
-    road.attach("wifi", Some("2001:db8:f1::20"), None);
-    assert_eq!(road.updates.len(), 1);
-    road.run(0.005);
-    road.detach("wifi");
-    assert_eq!((road.updates.len(), road.last().uplink.as_str()), (2, "cell"));
+    let mut road = VehicleOnRoad::with_registered_uplinks();
+    road.attach_uplink("wifi", Some("2001:db8:f1::20"), None);
+    assert_eq!(road.sent_updates.len(), 1);
+    road.advance_seconds(0.005);
+    road.detach_uplink("wifi");
+    assert_eq!((road.sent_updates.len(), road.last_update().uplink.as_str()), (2, "cell"));
 }
 
 /// RFC 6275 11.7.3: status 135 answers the outstanding Binding Update. Without an outstanding update it is a
 /// replay, which must not change the numbers.
 #[test]
 fn status_135_without_an_outstanding_update_is_dropped() {
-    let mut road = Road::new(config());
-    road.black_hole("sat", true);
-    road.attach("sat", Some("2001:db8:f3::10"), None);
-    road.run(5.0);
-    let unanswered = road.last().seen.clone();
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
-    road.run(0.4);
+    let mut road = VehicleOnRoad::new(config());
+    road.set_losing_everything("sat", true);
+    road.attach_uplink("sat", Some("2001:db8:f3::10"), None);
+    road.advance_seconds(5.0);
+    let unanswered = road.last_update().received_packet.clone();
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+    road.advance_seconds(0.4);
     assert_eq!(road.bound_bids(), [1]);
-    road.forget();
+    road.clear_records();
     let before = road.router.stored().sequence.expect("a number");
-    let answer = Acknowledgement {
+    let answer = TestAcknowledgement {
         sequence: before.wrapping_add(1000),
-        association: Some(association()),
-        ..Acknowledgement::to(&unanswered, 135)
+        association: Some(test_association()),
+        ..TestAcknowledgement::answering(&unanswered, 135)
     };
-    road.router_receives(None, &answer.packet());
-    assert_eq!(road.drops, [MobilityDrop::Unexpected]);
-    assert_eq!((road.router.stored().sequence, road.updates.len()), (Some(before), 0));
+    road.deliver_to_router(None, &answer.to_packet());
+    assert_eq!(road.dropped_messages, [MobilityDrop::Unexpected]);
+    assert_eq!((road.router.stored().sequence, road.sent_updates.len()), (Some(before), 0));
 }
 
 /// A late acknowledgement for another care-of address than the last update's does not cause the warning of a
 /// wrong key. The warning of a wrong key names the cause.
 #[test]
 fn key_warnings_name_the_error_of_the_acknowledgement() {
-    let said = |answer: &dyn Fn(&mut Acknowledgement)| {
-        let mut road = Road::new(config());
-        road.agent_down = true;
-        road.attach("wifi", Some("2001:db8:f1::10"), None);
-        road.run(0.1);
-        let first = road.last().seen.clone();
-        road.attach("cell", Some("2001:db8:f2::10"), None);
-        road.run(0.5);
-        let mut acknowledgement =
-            Acknowledgement { association: Some(association()), ..Acknowledgement::to(&first, 135) };
+    let said = |answer: &dyn Fn(&mut TestAcknowledgement)| {
+        let mut road = VehicleOnRoad::new(config());
+        road.is_agent_down = true;
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+        road.advance_seconds(0.1);
+        let first = road.last_update().received_packet.clone();
+        road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
+        road.advance_seconds(0.5);
+        let mut acknowledgement = TestAcknowledgement {
+            association: Some(test_association()),
+            ..TestAcknowledgement::answering(&first, 135)
+        };
         answer(&mut acknowledgement);
         road.events.clear();
-        road.router_receives(None, &acknowledgement.packet());
+        road.deliver_to_router(None, &acknowledgement.to_packet());
         let events = road.events.iter().filter_map(|(_, event)| match event {
             Event::Warning { message } => Some(message.clone()),
             _ => None,
@@ -144,11 +150,11 @@ fn key_warnings_name_the_error_of_the_acknowledgement() {
     assert_eq!(said(&|_| {}), "", "late");
     let wrong = said(&|answer| {
         answer.association =
-            Some(carnet_mobility::SecurityAssociation { key: [9; 16].into(), ..association() });
+            Some(carnet_mobility::SecurityAssociation { key: [9; 16].into(), ..test_association() });
     });
     assert!(wrong.contains("wrong MAC") && wrong.contains("SPI 300"), "{wrong}");
     let spi = said(&|answer| {
-        answer.association = Some(carnet_mobility::SecurityAssociation { spi: 301, ..association() });
+        answer.association = Some(carnet_mobility::SecurityAssociation { spi: 301, ..test_association() });
     });
     assert!(spi.contains("unknown SPI, expected 300") && !spi.contains("key"), "{spi}");
     let missing = said(&|answer| answer.association = None);

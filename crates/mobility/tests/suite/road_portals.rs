@@ -7,39 +7,39 @@ use carnet_mobility::mobile_router::{MobileRouterConfig, PortalProbe};
 
 use crate::road::*;
 
-const PORTAL: &str = "https://portal.example/terms";
+const PORTAL_URL: &str = "https://portal.example/terms";
 
-fn probing() -> MobileRouterConfig {
+fn config_with_probes() -> MobileRouterConfig {
     MobileRouterConfig { probes_portals: true, ..config() }
 }
 
-fn registered(config: MobileRouterConfig) -> Road {
-    let mut road = Road::new(config);
-    road.attach_all();
-    road.run(5.0);
+fn registered_road(config: MobileRouterConfig) -> VehicleOnRoad {
+    let mut road = VehicleOnRoad::new(config);
+    road.attach_all_uplinks();
+    road.advance_seconds(5.0);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
-    assert_eq!(road.probes, [], "every uplink has answers");
-    road.forget();
+    assert_eq!(road.portal_requests, [], "every uplink has answers");
+    road.clear_records();
     road
 }
 
-fn without_identifiers() -> MobileRouterConfig {
-    let mut config = probing();
+fn config_without_identifiers() -> MobileRouterConfig {
+    let mut config = config_with_probes();
     config.uplinks.iter_mut().for_each(|uplink| uplink.bid = None);
     config
 }
 
-fn probed(road: &mut Road, name: &str, probe: &PortalProbe) {
-    road.router_does(|router, now, wall| router.handle_portal_probe(now, wall, name, probe));
+fn report_probe(road: &mut VehicleOnRoad, name: &str, probe: &PortalProbe) {
+    road.run_on_router(|router, now, wall| router.handle_portal_probe(now, wall, name, probe));
 }
 
-fn portal_of(road: &Road, name: &str) -> Option<String> {
-    let uplink = road.router.uplink_called(name).expect("an uplink");
+fn portal_of(road: &VehicleOnRoad, name: &str) -> Option<String> {
+    let uplink = road.router.uplink_by_name(name).expect("an uplink");
     road.router.uplinks()[uplink].captive_portal().map(str::to_owned)
 }
 
 /// Takes the events about portals: the uplink, and whether a probe was redirected.
-fn told(road: &Road) -> Vec<(&str, bool)> {
+fn portal_events(road: &VehicleOnRoad) -> Vec<(&str, bool)> {
     let of = |event| match event {
         &Event::CaptivePortal { ref uplink, redirects, .. } => Some((uplink.as_str(), redirects)),
         _ => None,
@@ -49,151 +49,163 @@ fn told(road: &Road) -> Vec<(&str, bool)> {
 
 #[test]
 fn captive_portal_is_found_and_uplink_returns_after_login() {
-    for config in [probing(), without_identifiers()] {
-        let mut road = Road::new(config);
-        road.attach("wifi", Some("2001:db8:f1::10"), None);
-        road.attach("cell", Some("2001:db8:f2::10"), None);
-        road.run(5.0);
-        road.forget();
-        road.black_hole("wifi", true);
-        road.run_while(25.0, "a probe", |road| road.probes.is_empty());
-        assert_eq!(road.probes[0].1, "wifi");
-        assert_eq!(road.probes[0].2, ["2001:db8:f1::10".parse::<std::net::IpAddr>().expect("an address")]);
+    for config in [config_with_probes(), config_without_identifiers()] {
+        let mut road = VehicleOnRoad::new(config);
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+        road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
+        road.advance_seconds(5.0);
+        road.clear_records();
+        road.set_losing_everything("wifi", true);
+        road.advance_while(25.0, "a probe", |road| road.portal_requests.is_empty());
+        assert_eq!(road.portal_requests[0].1, "wifi");
+        assert_eq!(
+            road.portal_requests[0].2,
+            ["2001:db8:f1::10".parse::<std::net::IpAddr>().expect("an address")]
+        );
         assert_eq!(portal_of(&road, "wifi"), None);
 
-        let redirected = PortalProbe::Redirected(PORTAL.into());
-        probed(&mut road, "wifi", &redirected);
-        assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
-        assert_eq!(told(&road), [("wifi", true)]);
+        let redirected = PortalProbe::Redirected(PORTAL_URL.into());
+        report_probe(&mut road, "wifi", &redirected);
+        assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL_URL));
+        assert_eq!(portal_events(&road), [("wifi", true)]);
         // The router repeats the probe, and reports the portal once.
         for _ in 0..5 {
-            let count = road.probes.len();
-            road.run_while(21.0, "another probe", |road| road.probes.len() == count);
-            probed(&mut road, "wifi", &redirected);
+            let count = road.portal_requests.len();
+            road.advance_while(21.0, "another probe", |road| road.portal_requests.len() == count);
+            report_probe(&mut road, "wifi", &redirected);
         }
-        assert_eq!(told(&road), [("wifi", true)]);
-        assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
+        assert_eq!(portal_events(&road), [("wifi", true)]);
+        assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL_URL));
         // One missing answer changes nothing.
-        let count = road.probes.len();
-        road.run_while(21.0, "another probe", |road| road.probes.len() == count);
-        probed(&mut road, "wifi", &PortalProbe::Unanswered);
-        assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
+        let count = road.portal_requests.len();
+        road.advance_while(21.0, "another probe", |road| road.portal_requests.len() == count);
+        report_probe(&mut road, "wifi", &PortalProbe::Unanswered);
+        assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL_URL));
 
         // A passenger accepts the terms.
-        road.black_hole("wifi", false);
-        probed(&mut road, "wifi", &PortalProbe::Passed);
+        road.set_losing_everything("wifi", false);
+        report_probe(&mut road, "wifi", &PortalProbe::Passed);
         assert_eq!(portal_of(&road, "wifi"), None);
-        road.run_while(3.0, "carried over wifi", |road| road.transmits().first() != Some(&"wifi"));
-        road.forget();
-        road.run(120.0);
-        assert_eq!(road.probes, []);
+        road.advance_while(3.0, "carried over wifi", |road| {
+            road.transmitting_uplinks().first() != Some(&"wifi")
+        });
+        road.clear_records();
+        road.advance_seconds(120.0);
+        assert_eq!(road.portal_requests, []);
     }
 }
 
 #[test]
 fn uplinks_without_any_answer_are_probed_one_at_a_time_and_ever_more_seldom() {
-    let mut road = registered(probing());
+    let mut road = registered_road(config_with_probes());
     for name in ["wifi", "cell", "sat"] {
-        road.black_hole(name, true);
+        road.set_losing_everything(name, true);
     }
-    road.run(3600.0);
-    let gaps = road.probes.windows(2).map(|pair| pair[1].0.saturating_since(pair[0].0));
+    road.advance_seconds(3600.0);
+    let gaps = road.portal_requests.windows(2).map(|pair| pair[1].0.saturating_since(pair[0].0));
     assert!(gaps.min().is_some_and(|gap| gap >= Duration::from_secs(29)), "no result comes: one at a time");
-    road.forget();
+    road.clear_records();
     // Every probe gets its result at once.
     let end = road.now + Duration::from_secs(3600);
     let mut seen = 0;
     while road.now < end {
-        road.run(0.5);
-        while seen < road.probes.len() {
-            let name = road.probes[seen].1.clone();
-            probed(&mut road, &name, &PortalProbe::Unanswered);
+        road.advance_seconds(0.5);
+        while seen < road.portal_requests.len() {
+            let name = road.portal_requests[seen].1.clone();
+            report_probe(&mut road, &name, &PortalProbe::Unanswered);
             seen += 1;
         }
     }
     for name in ["wifi", "cell", "sat"] {
-        let count = road.probes.iter().filter(|(_, uplink, _)| uplink == name).count();
+        let count = road.portal_requests.iter().filter(|(_, uplink, _)| uplink == name).count();
         assert!((4..=20).contains(&count), "{name}: {count}");
     }
-    assert_eq!(told(&road), []);
+    assert_eq!(portal_events(&road), []);
 }
 
 #[test]
 fn no_probe_is_sent_without_config_or_without_uplink() {
-    let mut road = registered(config());
-    road.black_hole("wifi", true);
-    road.run(300.0);
-    assert_eq!(road.probes, []);
-    probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
+    let mut road = registered_road(config());
+    road.set_losing_everything("wifi", true);
+    road.advance_seconds(300.0);
+    assert_eq!(road.portal_requests, []);
+    report_probe(&mut road, "wifi", &PortalProbe::Redirected(PORTAL_URL.into()));
     assert_eq!(portal_of(&road, "wifi"), None);
 
-    let mut road = registered(probing());
+    let mut road = registered_road(config_with_probes());
     for name in ["wifi", "cell", "sat"] {
-        road.detach(name);
+        road.detach_uplink(name);
     }
-    road.run(300.0);
-    assert_eq!(road.probes, []);
+    road.advance_seconds(300.0);
+    assert_eq!(road.portal_requests, []);
 }
 
 #[test]
 fn captive_portal_is_forgotten_with_its_network() {
-    let mut road = registered(probing());
-    road.black_hole("wifi", true);
-    road.run_while(25.0, "a probe", |road| road.probes.is_empty());
+    let mut road = registered_road(config_with_probes());
+    road.set_losing_everything("wifi", true);
+    road.advance_while(25.0, "a probe", |road| road.portal_requests.is_empty());
     for rubbish in ["", "https://a b/", "\x1b[2J", &"x".repeat(256)] {
-        probed(&mut road, "wifi", &PortalProbe::Redirected(rubbish.into()));
+        report_probe(&mut road, "wifi", &PortalProbe::Redirected(rubbish.into()));
         assert_eq!(portal_of(&road, "wifi"), None, "{rubbish:?}");
     }
-    probed(&mut road, "no such uplink", &PortalProbe::Redirected(PORTAL.into()));
-    probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
-    assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
-    road.detach("wifi");
+    report_probe(&mut road, "no such uplink", &PortalProbe::Redirected(PORTAL_URL.into()));
+    report_probe(&mut road, "wifi", &PortalProbe::Redirected(PORTAL_URL.into()));
+    assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL_URL));
+    road.detach_uplink("wifi");
     assert_eq!(portal_of(&road, "wifi"), None);
     // A late result says nothing about the next network.
-    probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
+    report_probe(&mut road, "wifi", &PortalProbe::Redirected(PORTAL_URL.into()));
     assert_eq!(portal_of(&road, "wifi"), None);
 }
 
 #[test]
 fn late_portal_probe_result_of_former_network_is_ignored() {
-    let mut road = registered(probing());
-    road.black_hole("wifi", true);
-    road.run_while(25.0, "a probe", |road| road.probes.is_empty());
-    road.detach("wifi");
-    road.attach("wifi", Some("2001:db8:f1::20"), None);
-    probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
+    let mut road = registered_road(config_with_probes());
+    road.set_losing_everything("wifi", true);
+    road.advance_while(25.0, "a probe", |road| road.portal_requests.is_empty());
+    road.detach_uplink("wifi");
+    road.attach_uplink("wifi", Some("2001:db8:f1::20"), None);
+    report_probe(&mut road, "wifi", &PortalProbe::Redirected(PORTAL_URL.into()));
     assert_eq!(portal_of(&road, "wifi"), None);
-    assert_eq!(told(&road), []);
+    assert_eq!(portal_events(&road), []);
     // The router also probes the network that follows.
-    road.forget();
-    road.run_while(25.0, "a probe", |road| road.probes.is_empty());
-    probed(&mut road, "wifi", &PortalProbe::Redirected(PORTAL.into()));
-    assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL));
+    road.clear_records();
+    road.advance_while(25.0, "a probe", |road| road.portal_requests.is_empty());
+    report_probe(&mut road, "wifi", &PortalProbe::Redirected(PORTAL_URL.into()));
+    assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL_URL));
 }
 
 #[test]
 fn changing_portal_answers_do_not_disturb_working_uplink() {
-    for config in [probing(), without_identifiers()] {
-        let mut road = Road::new(config);
-        road.attach("wifi", Some("2001:db8:f1::10"), None);
-        road.attach("cell", Some("2001:db8:f2::10"), None);
-        road.run(5.0);
-        road.black_hole("wifi", true);
-        road.run_while(30.0, "carried over cell", |road| road.transmits().first() != Some(&"cell"));
-        road.forget();
+    for config in [config_with_probes(), config_without_identifiers()] {
+        let mut road = VehicleOnRoad::new(config);
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+        road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
+        road.advance_seconds(5.0);
+        road.set_losing_everything("wifi", true);
+        road.advance_while(30.0, "carried over cell", |road| {
+            road.transmitting_uplinks().first() != Some(&"cell")
+        });
+        road.clear_records();
         let (mut seen, mut passes) = (0, false);
         let end = road.now + Duration::from_secs(1800);
         while road.now < end {
-            road.run(0.1);
-            assert!(road.is_carried() && road.transmits().first() == Some(&"cell"), "{}", road.describe());
-            while seen < road.probes.len() {
+            road.advance_seconds(0.1);
+            assert!(
+                road.is_carried() && road.transmitting_uplinks().first() == Some(&"cell"),
+                "{}",
+                road.describe_state()
+            );
+            while seen < road.portal_requests.len() {
                 seen += 1;
                 passes = !passes;
-                let probe = if passes { PortalProbe::Redirected(PORTAL.into()) } else { PortalProbe::Passed };
-                probed(&mut road, "wifi", &probe);
+                let probe =
+                    if passes { PortalProbe::Redirected(PORTAL_URL.into()) } else { PortalProbe::Passed };
+                report_probe(&mut road, "wifi", &probe);
             }
         }
         assert!(seen > 50);
-        assert!(told(&road).len() <= 5 + 1800 / 60, "{}", told(&road).len());
+        assert!(portal_events(&road).len() <= 5 + 1800 / 60, "{}", portal_events(&road).len());
     }
 }

@@ -10,66 +10,67 @@ use carnet_mobility::mobile_router::Policy;
 
 use crate::road::*;
 
-const NAMES: [&str; 3] = ["wifi", "cell", "sat"];
+const UPLINK_NAMES: [&str; 3] = ["wifi", "cell", "sat"];
 
 /// Current state of an uplink.
 #[derive(Debug, Clone, Copy, Default)]
-struct Link {
-    up: bool,
-    dead: bool,
+struct UplinkState {
+    is_up: bool,
+    is_dead: bool,
 }
 
-fn attach(road: &mut Road, index: usize, number: u16) {
+fn attach_uplink(road: &mut VehicleOnRoad, index: usize, number: u16) {
     let ipv6 = format!("2001:db8:f{}::{:x}", index + 1, 0x10 + number);
     let host = u8::try_from(number % 200).unwrap_or(0) + 2;
     match index {
-        0 => road.attach("wifi", Some(&ipv6), None),
-        1 => road.attach("cell", None, Some(Ipv4Addr::new(10, 0, 0, host))),
-        _ => road.attach("sat", Some(&ipv6), Some(Ipv4Addr::new(203, 0, 113, host))),
+        0 => road.attach_uplink("wifi", Some(&ipv6), None),
+        1 => road.attach_uplink("cell", None, Some(Ipv4Addr::new(10, 0, 0, host))),
+        _ => road.attach_uplink("sat", Some(&ipv6), Some(Ipv4Addr::new(203, 0, 113, host))),
     }
 }
 
-fn road(seed: u64) -> Road {
+fn random_road(seed: u64) -> VehicleOnRoad {
     let mut config = config();
     config.policies = vec![Policy {
         name: "all".into(),
         selectors: vec![TrafficSelector::Ipv6(Ipv6Selector::default())],
         action: FlowAction::Balance,
-        uplinks: NAMES.map(String::from).to_vec(),
+        uplinks: UPLINK_NAMES.map(String::from).to_vec(),
     }];
-    let mut road = Road::with(config, agent_config(), seed);
-    road.network("cell").nat = Some(Nat::new(Ipv4Addr::new(203, 0, 113, 250), Duration::from_secs(30)));
+    let mut road = VehicleOnRoad::with_configs(config, agent_config(), seed);
+    road.network_mut("cell").nat =
+        Some(TestNat::new(Ipv4Addr::new(203, 0, 113, 250), Duration::from_secs(30)));
     road
 }
 
-fn schedule(seed: u64, lossy: bool) {
+fn run_schedule(seed: u64, lossy: bool) {
     let mut rng = Rng::new(seed ^ 0x5eed);
-    let mut road = road(seed);
-    let mut links = [Link::default(); 3];
+    let mut road = random_road(seed);
+    let mut links = [UplinkState::default(); 3];
     for (index, link) in links.iter_mut().enumerate() {
-        attach(&mut road, index, 0);
-        link.up = true;
+        attach_uplink(&mut road, index, 0);
+        link.is_up = true;
     }
-    road.run(5.0);
+    road.advance_seconds(5.0);
     let mut number = 0_u16;
     // The schedule spares one uplink in each phase: it works during the whole phase, and had time to register
     // before.
     for phase in 0..6 {
         let spared = usize::try_from(rng.u64() % 3).unwrap_or(0);
-        if !links[spared].up {
+        if !links[spared].is_up {
             number += 1;
-            attach(&mut road, spared, number);
-            links[spared].up = true;
+            attach_uplink(&mut road, spared, number);
+            links[spared].is_up = true;
         }
-        road.black_hole(NAMES[spared], false);
-        links[spared].dead = false;
+        road.set_losing_everything(UPLINK_NAMES[spared], false);
+        links[spared].is_dead = false;
         // Wait for the longest hold-down and one retransmission.
         let settle = road.now + Duration::from_secs(70);
-        road.run_while(80.0, "the spared uplink is registered", |road| {
+        road.advance_while(80.0, "the spared uplink is registered", |road| {
             let bid = u16::try_from(spared + 1).unwrap_or(0);
             !road.bound_bids().contains(&bid) && road.now < settle
         });
-        road.run(3.0);
+        road.advance_seconds(3.0);
         let mut cut_since: Option<Time> = None;
         let mut deaf_since: Option<Time> = None;
         for _ in 0..12 {
@@ -78,36 +79,36 @@ fn schedule(seed: u64, lossy: bool) {
                 number += 1;
                 match rng.u64() % 4 {
                     0 => {
-                        road.detach(NAMES[index]);
-                        links[index].up = false;
+                        road.detach_uplink(UPLINK_NAMES[index]);
+                        links[index].is_up = false;
                     }
                     1 => {
-                        attach(&mut road, index, number);
-                        links[index].up = true;
+                        attach_uplink(&mut road, index, number);
+                        links[index].is_up = true;
                     }
                     2 => {
-                        links[index].dead = !links[index].dead;
-                        let dead = links[index].dead;
-                        road.black_hole(NAMES[index], dead);
+                        links[index].is_dead = !links[index].is_dead;
+                        let dead = links[index].is_dead;
+                        road.set_losing_everything(UPLINK_NAMES[index], dead);
                     }
                     _ => {
-                        let choice = NAMES[usize::try_from(rng.u64() % 3).unwrap_or(0)];
+                        let choice = UPLINK_NAMES[usize::try_from(rng.u64() % 3).unwrap_or(0)];
                         let forced = rng.chance(0.5).then_some(choice);
-                        road.router_does(|router, now, wall| router.handle_handover(now, wall, forced))
+                        road.run_on_router(|router, now, wall| router.handle_handover(now, wall, forced))
                             .expect("an uplink");
                     }
                 }
             }
             if lossy {
-                for name in NAMES {
-                    road.network(name).loss = if rng.chance(0.5) { 0.05 } else { 0.0 };
+                for name in UPLINK_NAMES {
+                    road.network_mut(name).loss_probability = if rng.chance(0.5) { 0.05 } else { 0.0 };
                 }
             }
             let end = road.now + Duration::from_millis(50 + rng.u64() % 4000);
             loop {
-                let more = road.step(end);
+                let more = road.handle_next_event(end);
                 if !more {
-                    road.run(end.saturating_since(road.now).as_secs_f64());
+                    road.advance_seconds(end.saturating_since(road.now).as_secs_f64());
                 }
                 if road.is_upstream() {
                     cut_since = None;
@@ -119,8 +120,8 @@ fn schedule(seed: u64, lossy: bool) {
                     assert!(
                         cut.as_secs_f64() <= limit,
                         "seed {seed} phase {phase}: cut off for {cut:?}, spared {}, links {links:?}, {}",
-                        NAMES[spared],
-                        road.describe()
+                        UPLINK_NAMES[spared],
+                        road.describe_state()
                     );
                 }
                 // In the other direction the router must report a failure to the home agent first, by three
@@ -130,25 +131,29 @@ fn schedule(seed: u64, lossy: bool) {
                 } else {
                     let since = *deaf_since.get_or_insert(road.now);
                     let deaf = road.now.saturating_since(since).as_secs_f64();
-                    assert!(deaf <= 2.0, "seed {seed} phase {phase}: deaf for {deaf} s, {}", road.describe());
+                    assert!(
+                        deaf <= 2.0,
+                        "seed {seed} phase {phase}: deaf for {deaf} s, {}",
+                        road.describe_state()
+                    );
                 }
                 if !more {
                     break;
                 }
             }
         }
-        road.router_does(|router, now, wall| router.handle_handover(now, wall, None)).expect("automatic");
+        road.run_on_router(|router, now, wall| router.handle_handover(now, wall, None)).expect("automatic");
     }
     // In the end all uplinks work, and the state stays good.
-    for (index, name) in NAMES.iter().enumerate() {
-        road.network(name).loss = 0.0;
-        road.black_hole(name, false);
-        attach(&mut road, index, 99);
+    for (index, name) in UPLINK_NAMES.iter().enumerate() {
+        road.network_mut(name).loss_probability = 0.0;
+        road.set_losing_everything(name, false);
+        attach_uplink(&mut road, index, 99);
     }
-    road.run(140.0);
-    assert_eq!(road.bound_bids(), [1, 2, 3], "seed {seed}: {}", road.describe());
-    assert!(road.is_carried(), "seed {seed}: {}", road.describe());
-    assert_eq!(road.transmits(), ["wifi", "cell", "sat"], "seed {seed}");
+    road.advance_seconds(140.0);
+    assert_eq!(road.bound_bids(), [1, 2, 3], "seed {seed}: {}", road.describe_state());
+    assert!(road.is_carried(), "seed {seed}: {}", road.describe_state());
+    assert_eq!(road.transmitting_uplinks(), ["wifi", "cell", "sat"], "seed {seed}");
     assert_eq!(road.router.flows()[0].bids.len(), 3, "seed {seed}");
     assert_eq!(road.agent.flows(road.config.home_address), road.router.flows(), "seed {seed}");
 }
@@ -156,13 +161,13 @@ fn schedule(seed: u64, lossy: bool) {
 #[test]
 fn outages_are_short_in_random_schedules() {
     for seed in 0..40 {
-        schedule(seed, false);
+        run_schedule(seed, false);
     }
 }
 
 #[test]
 fn outages_are_short_in_random_schedules_with_loss() {
     for seed in 100..140 {
-        schedule(seed, true);
+        run_schedule(seed, true);
     }
 }

@@ -4,18 +4,18 @@
 use carnet_mobility::mobile_router::State;
 use carnet_mobility::{Authentication, MobilityDrop, MobilityMessage, SessionPeer};
 
-use crate::agent_heartbeat::request;
-use crate::craft::mobility_message;
+use crate::agent_heartbeat::heartbeat_request;
+use crate::craft::parse_mobility_message;
 use crate::road::*;
 
 const PEER: SessionPeer = SessionPeer(5);
 
 /// A mobile router with three uplinks and a home agent, whose messages pass through sessions.
-fn in_sessions() -> Road {
+fn vehicle_with_sessions() -> VehicleOnRoad {
     let authentication = Authentication::Session(PEER);
     let mut home = agent_config();
     home.nodes[0].authentication = authentication.clone();
-    let mut road = Road::with(
+    let mut road = VehicleOnRoad::with_configs(
         carnet_mobility::mobile_router::MobileRouterConfig { authentication, ..config() },
         home,
         1,
@@ -26,20 +26,20 @@ fn in_sessions() -> Road {
 
 #[test]
 fn several_uplinks_register_through_sessions_without_a_mac() {
-    let mut road = in_sessions();
-    road.attach_all();
-    road.run(0.1);
+    let mut road = vehicle_with_sessions();
+    road.attach_all_uplinks();
+    road.advance_seconds(0.1);
     assert_eq!(road.bound_bids(), [1, 2, 3]);
-    assert_eq!(road.last().seen.options().spi, None, "no authentication option");
+    assert_eq!(road.last_update().received_packet.options().spi, None, "no authentication option");
     assert_eq!(road.router.state(), State::Registered);
-    road.run(120.0);
+    road.advance_seconds(120.0);
     assert!(road.is_carried());
-    assert!(road.heartbeats.len() > 100, "{} heartbeats", road.heartbeats.len());
-    assert_eq!(road.drops, []);
+    assert!(road.sent_heartbeats.len() > 100, "{} heartbeats", road.sent_heartbeats.len());
+    assert_eq!(road.dropped_messages, []);
     // The router leaves an uplink that goes silent, and the home agent hears of it.
-    road.black_hole("wifi", true);
-    road.run(5.0);
-    assert_eq!(road.transmits().first(), Some(&"cell"));
+    road.set_losing_everything("wifi", true);
+    road.advance_seconds(5.0);
+    assert_eq!(road.transmitting_uplinks().first(), Some(&"cell"));
     assert_eq!(road.preferred_bids(), [2, 3]);
 }
 
@@ -47,31 +47,39 @@ fn several_uplinks_register_through_sessions_without_a_mac() {
 #[test]
 fn home_agent_drops_messages_outside_of_the_session_of_their_node() {
     for session in [None, Some(SessionPeer(6))] {
-        let mut road = in_sessions();
-        road.attach("wifi", Some("2001:db8:f1::10"), None);
-        road.run(1.0);
-        road.forget();
+        let mut road = vehicle_with_sessions();
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+        road.advance_seconds(1.0);
+        road.clear_records();
         road.session = session;
-        road.attach("cell", Some("2001:db8:f2::10"), None);
-        road.run(2.0);
+        road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
+        road.advance_seconds(2.0);
         assert_eq!(road.bound_bids(), [1], "{session:?}");
         // The home agent drops each Binding Update and each heartbeat; some are still on their way.
-        let sent = road.updates.len() + road.heartbeats.len();
-        assert!(!road.updates.is_empty() && road.heartbeats.len() > 4);
-        assert!(road.drops.iter().all(|&reason| reason == MobilityDrop::NotProtected), "{:?}", road.drops);
-        assert!(road.drops.len() + 2 >= sent, "{} of {sent} messages dropped", road.drops.len());
+        let sent = road.sent_updates.len() + road.sent_heartbeats.len();
+        assert!(!road.sent_updates.is_empty() && road.sent_heartbeats.len() > 4);
+        assert!(
+            road.dropped_messages.iter().all(|&reason| reason == MobilityDrop::NotProtected),
+            "{:?}",
+            road.dropped_messages
+        );
+        assert!(
+            road.dropped_messages.len() + 2 >= sent,
+            "{} of {sent} messages dropped",
+            road.dropped_messages.len()
+        );
     }
 }
 
 /// A heartbeat in the clear from the care-of address of a binding gets no answer either.
 #[test]
 fn home_agent_answers_heartbeats_only_in_the_session() {
-    let mut road = in_sessions();
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
-    road.run(1.0);
-    let wall = road.wall();
-    let heartbeat = request("2001:db8:f1::10", 9);
-    let message = mobility_message(&heartbeat).expect("a heartbeat");
+    let mut road = vehicle_with_sessions();
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+    road.advance_seconds(1.0);
+    let wall = road.wall_time();
+    let heartbeat = heartbeat_request("2001:db8:f1::10", 9);
+    let message = parse_mobility_message(&heartbeat).expect("a heartbeat");
     for session in [None, Some(SessionPeer(6))] {
         let message = MobilityMessage { session, ..message };
         let answered = road.agent.handle_message(road.now, wall, message);
@@ -84,16 +92,16 @@ fn home_agent_answers_heartbeats_only_in_the_session() {
 
 #[test]
 fn router_drops_acknowledgement_outside_of_the_session() {
-    let mut road = in_sessions();
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
+    let mut road = vehicle_with_sessions();
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
     let end = road.now + std::time::Duration::from_secs(1);
-    while road.bound_bids().is_empty() && road.step(end) {}
+    while road.bound_bids().is_empty() && road.handle_next_event(end) {}
     assert_eq!(road.bound_bids(), [1]);
     road.session = None;
-    road.run(0.5);
+    road.advance_seconds(0.5);
     assert_ne!(road.router.state(), State::Registered);
-    assert!(road.drops.contains(&MobilityDrop::NotProtected));
+    assert!(road.dropped_messages.contains(&MobilityDrop::NotProtected));
     road.session = Some(PEER);
-    road.run(5.0);
+    road.advance_seconds(5.0);
     assert_eq!(road.router.state(), State::Registered);
 }

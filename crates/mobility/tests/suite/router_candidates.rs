@@ -12,8 +12,8 @@ use carnet_wire::{icmpv6, nd};
 
 use crate::agent::WALL_START;
 use crate::craft::*;
-use crate::pair::{Pair, Setup};
-use crate::setup::{AT_HOME, addresses, autoconfigured, link_address_of, router_advertisement};
+use crate::pair::{AgentAndRouters, PairSetup};
+use crate::setup::{AT_HOME, addresses, autoconfigured_addresses, link_address_of, router_advertisement};
 
 pub const NETWORK: &str = "2001:db8:f1::/64";
 pub const OTHER_NETWORK: &str = "2001:db8:f2::/64";
@@ -21,75 +21,76 @@ pub const ROUTER_A: &str = "fe80::a";
 pub const ROUTER_B: &str = "fe80::b";
 pub const HOME_ROUTER: &str = "fe80::1";
 /// Longest interruption of a move, from the moment at which the new address may be used.
-const OUTAGE: Duration = Duration::from_millis(1500);
+const MAX_OUTAGE: Duration = Duration::from_millis(1500);
 
 /// A router with heartbeats.
-pub fn with_heartbeats() -> Setup {
-    let mut setup = Setup::plain();
+pub fn setup_with_heartbeats() -> PairSetup {
+    let mut setup = PairSetup::plain_setup();
     setup.routers[0].liveness = Some(Liveness::default());
     setup
 }
 
-pub fn routes(gateways: &[&str]) -> Vec<Ipv6Router> {
+pub fn default_routes(gateways: &[&str]) -> Vec<Ipv6Router> {
     gateways.iter().map(|gateway| addr(gateway).into()).collect()
 }
 
 /// Gives wifi these addresses and default routes, as the kernel derives them from advertisements.
-pub fn show(pair: &mut Pair, addresses: &[&str], gateways: &[&str]) {
+pub fn set_addresses_and_routes(pair: &mut AgentAndRouters, addresses: &[&str], gateways: &[&str]) {
     let all: Vec<&str> = ["fe80::2"].into_iter().chain(addresses.iter().copied()).collect();
-    pair.tell(0, "wifi", autoconfigured(&all), routes(gateways));
+    pair.set_uplink_state(0, "wifi", autoconfigured_addresses(&all), default_routes(gateways));
 }
 
-fn care_of(pair: &Pair) -> Option<Ipv6Addr> {
-    pair.machine().uplinks()[0].care_of_address()
+fn registered_care_of_address(pair: &AgentAndRouters) -> Option<Ipv6Addr> {
+    pair.first_router().uplinks()[0].care_of_address()
 }
 
 /// Returns address and router of the first candidate.
-pub fn pair_in_use(pair: &Pair) -> Option<(Ipv6Addr, Ipv6Addr)> {
-    match pair.machine().uplinks()[0].attachment {
+pub fn pair_in_use(pair: &AgentAndRouters) -> Option<(Ipv6Addr, Ipv6Addr)> {
+    match pair.first_router().uplinks()[0].attachment {
         Attachment::Foreign { ipv6, .. } => ipv6,
         _ => None,
     }
 }
 
-fn next_hop(pair: &Pair, address: &str) -> Option<IpAddr> {
-    pair.machine().uplinks()[0].next_hop(addr(address).into())
+fn next_hop_of(pair: &AgentAndRouters, address: &str) -> Option<IpAddr> {
+    pair.first_router().uplinks()[0].next_hop(addr(address).into())
 }
 
 /// A pair that is registered in the first network, whose router has advertised.
-pub fn registered(setup: Setup) -> Pair {
-    let mut pair = Pair::new(setup);
-    show(&mut pair, &[], &[ROUTER_A]);
-    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.register();
-    pair.run(5.0);
-    pair.forget();
+pub fn registered_pair(setup: PairSetup) -> AgentAndRouters {
+    let mut pair = AgentAndRouters::new(setup);
+    set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.register_router();
+    pair.advance_seconds(5.0);
+    pair.clear_records();
     pair
 }
 
 /// Returns the destinations of the messages of this type that the router has sent on wifi.
-pub fn sent_on_link(pair: &Pair, kind: u8) -> Vec<Ipv6Addr> {
-    let own = pair.link.iter().filter(|(_, from, message)| *from == Some(0) && message.message[0] == kind);
+pub fn sent_on_link(pair: &AgentAndRouters, kind: u8) -> Vec<Ipv6Addr> {
+    let own =
+        pair.link_messages.iter().filter(|(_, from, message)| *from == Some(0) && message.message[0] == kind);
     own.map(|(_, _, message)| message.destination).collect()
 }
 
 /// Sends a router's answer to a probe on wifi: a Neighbor Solicitation or an Echo Request. Does nothing if
 /// the probe is for another router.
-pub fn answer_probe(pair: &mut Pair, router: &str, probe: &LinkMessage) {
+pub fn answer_probe(pair: &mut AgentAndRouters, router: &str, probe: &LinkMessage) {
     let is_echo = probe.message[0] == icmpv6::types::ECHO_REQUEST;
     match probe.message[0] {
         icmpv6::types::NEIGHBOR_SOLICITATION => {
             let target = nd::NeighborSolicitation::parse(&probe.message).expect("a solicitation").target;
             if target == addr(router) {
-                answer(pair, router);
+                answer_solicitation(pair, router);
             }
         }
         _ if is_echo && probe.destination == addr(router) => {
             assert_eq!(probe.peer, Some(link_address_of(probe.destination)));
             let mut message = probe.message.clone();
             message[0] = icmpv6::types::ECHO_REPLY;
-            hear(pair, router, 64, message);
+            receive_router_message(pair, router, 64, message);
         }
         _ => {}
     }
@@ -101,7 +102,7 @@ pub fn is_probe(message: &LinkMessage) -> bool {
 }
 
 /// Hands over a message of a router on wifi.
-fn hear(pair: &mut Pair, router: &str, hop_limit: u8, mut message: Vec<u8>) {
+fn receive_router_message(pair: &mut AgentAndRouters, router: &str, hop_limit: u8, mut message: Vec<u8>) {
     message[2..4].fill(0);
     icmpv6::set_checksum(&mut message, addr(router), addr("fe80::2"));
     let message = LinkMessage {
@@ -112,12 +113,12 @@ fn hear(pair: &mut Pair, router: &str, hop_limit: u8, mut message: Vec<u8>) {
         peer: None,
         message,
     };
-    pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+    pair.run_on_router(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
         .expect("a right message");
 }
 
 /// Sends a router's answer to a Neighbor Solicitation (RFC 4861 7.2.4).
-pub fn answer(pair: &mut Pair, router: &str) {
+pub fn answer_solicitation(pair: &mut AgentAndRouters, router: &str) {
     let advertisement = nd::NeighborAdvertisement {
         target: addr(router),
         router: true,
@@ -125,30 +126,32 @@ pub fn answer(pair: &mut Pair, router: &str) {
         override_: false,
         target_link_address: None,
     };
-    hear(pair, router, 255, advertisement.emit());
+    receive_router_message(pair, router, 255, advertisement.emit());
 }
 
 /// RFC 8978: the router comes back with another prefix, and the old prefix is no longer routed. The old
 /// address stays preferred, because the kernel does not remove it.
 #[test]
 fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
-    for setup in [with_heartbeats(), Setup::plain()] {
-        let mut pair = registered(setup);
-        pair.link.clear();
-        pair.dead = vec![addr(CARE_OF)];
-        pair.hear_router("wifi", ROUTER_A, &[OTHER_NETWORK]);
+    for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
+        let mut pair = registered_pair(setup);
+        pair.link_messages.clear();
+        pair.dead_addresses = vec![addr(CARE_OF)];
+        pair.receive_router_advertisement("wifi", ROUTER_A, &[OTHER_NETWORK]);
         let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
         assert_eq!(asked, [addr(ROUTER_A)], "the router is asked");
         // The router answers within `MAX_RA_DELAY_TIME`; meanwhile duplicate address detection of the new
         // address runs.
-        pair.run(0.5);
-        pair.hear_router("wifi", ROUTER_A, &[OTHER_NETWORK]);
-        pair.run(0.6);
-        show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
-        let took = pair.run_while(5.0, "a new registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
+        pair.advance_seconds(0.5);
+        pair.receive_router_advertisement("wifi", ROUTER_A, &[OTHER_NETWORK]);
+        pair.advance_seconds(0.6);
+        set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+        let took = pair.advance_while(5.0, "a new registration", |pair| {
+            pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+        });
         assert!(took <= Duration::from_millis(50), "{took:?}");
         assert!(pair.is_registered(0));
-        let addresses = pair.machine().uplinks()[0].care_of_addresses();
+        let addresses = pair.first_router().uplinks()[0].care_of_addresses();
         assert!(addresses.contains(&addr(CARE_OF).into()), "the old one is a candidate still: {addresses:?}");
     }
 }
@@ -157,89 +160,101 @@ fn flash_renumbering_is_left_as_soon_as_the_new_address_may_be_used() {
 /// advertisement omits it: the router detects the failure by missing answers.
 #[test]
 fn other_candidates_are_tried_at_once_when_the_one_in_use_gets_no_answer() {
-    let mut pair = registered(with_heartbeats());
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
-    answer(&mut pair, ROUTER_A);
-    pair.run(5.0);
-    assert_eq!(care_of(&pair), Some(addr(CARE_OF)), "the kernel's first router still works");
-    pair.link.clear();
-    pair.dead = vec![addr(CARE_OF)];
-    let took = pair.run_while(5.0, "the other pair", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
-    assert!(took <= OUTAGE, "{took:?}");
+    let mut pair = registered_pair(setup_with_heartbeats());
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    answer_solicitation(&mut pair, ROUTER_A);
+    pair.advance_seconds(5.0);
+    assert_eq!(
+        registered_care_of_address(&pair),
+        Some(addr(CARE_OF)),
+        "the kernel's first router still works"
+    );
+    pair.link_messages.clear();
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    let took = pair.advance_while(5.0, "the other pair", |pair| {
+        pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+    });
+    assert!(took <= MAX_OUTAGE, "{took:?}");
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
     let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
     assert!(!asked.is_empty(), "a path that goes silent asks for routers");
     assert!(pair.is_registered(0));
     // The router tries the old address again later, without an interruption.
     for _ in 0..1200 {
-        pair.run(0.1);
-        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+        pair.advance_seconds(0.1);
+        assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
     }
-    pair.dead.clear();
-    pair.run(250.0);
-    assert_eq!(pair.path(), Some(addr(CARE_OF)), "the router that the kernel prefers works again");
+    pair.dead_addresses.clear();
+    pair.advance_seconds(250.0);
+    assert_eq!(
+        pair.path_of_first_router(),
+        Some(addr(CARE_OF)),
+        "the router that the kernel prefers works again"
+    );
 }
 
 /// Two routers advertise one prefix for one address: only the next hop changes.
 #[test]
 fn second_router_of_the_same_prefix_takes_over_when_the_first_does_not_answer() {
-    let mut pair = registered(with_heartbeats());
-    pair.hear_router("wifi", ROUTER_B, &[NETWORK]);
-    show(&mut pair, &[CARE_OF], &[ROUTER_A, ROUTER_B]);
-    answer(&mut pair, ROUTER_A);
-    pair.run(1.0);
+    let mut pair = registered_pair(setup_with_heartbeats());
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[NETWORK]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A, ROUTER_B]);
+    answer_solicitation(&mut pair, ROUTER_A);
+    pair.advance_seconds(1.0);
     assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
-    pair.dead = vec![addr(CARE_OF)];
-    pair.run_while(3.0, "the other router", |pair| {
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.advance_while(3.0, "the other router", |pair| {
         pair_in_use(pair) != Some((addr(CARE_OF), addr(ROUTER_B)))
     });
-    pair.dead.clear();
-    pair.run(2.0);
-    assert!(pair.is_registered(0) && !pair.machine().is_silent(0));
+    pair.dead_addresses.clear();
+    pair.advance_seconds(2.0);
+    assert!(pair.is_registered(0) && !pair.first_router().is_silent(0));
 }
 
 /// A roam with loss of carrier: the kernel has kept address and default route of the old network.
 #[test]
 fn router_of_the_address_is_the_one_that_advertises_its_prefix_since_the_link_came_up() {
-    let mut pair = registered(with_heartbeats());
-    let before = pair.machine().uplinks()[0].care_of_addresses();
+    let mut pair = registered_pair(setup_with_heartbeats());
+    let before = pair.first_router().uplinks()[0].care_of_addresses();
     assert_eq!(before, [IpAddr::V6(addr(CARE_OF))]);
-    pair.detach(0, "wifi");
-    pair.dead = vec![addr(CARE_OF)];
-    pair.run(0.3);
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    show(&mut pair, &[CARE_OF], &[ROUTER_A, ROUTER_B]);
-    pair.run(1.0);
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
-    let took = pair.run_while(5.0, "a new registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
-    assert!(took <= OUTAGE, "{took:?}");
+    pair.detach_uplink(0, "wifi");
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.advance_seconds(0.3);
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A, ROUTER_B]);
+    pair.advance_seconds(1.0);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    let took = pair.advance_while(5.0, "a new registration", |pair| {
+        pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+    });
+    assert!(took <= MAX_OUTAGE, "{took:?}");
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
 }
 
 /// Moves wifi to the network of router B and back to that of router A. The kernel has kept the address of A's
 /// network, and the default route by B. Packets from [`CARE_OF`] are lost, for B is on another link.
-fn back_by_the_router_of_the_other_link(pair: &mut Pair) {
-    pair.detach(0, "wifi");
-    pair.run(0.3);
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    show(pair, &[OTHER_CARE_OF], &[ROUTER_B]);
-    pair.run(2.0);
-    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
-    pair.detach(0, "wifi");
-    pair.dead = vec![addr(CARE_OF)];
-    pair.run(0.3);
-    pair.forget();
-    show(pair, &[CARE_OF], &[ROUTER_B]);
+fn back_by_the_router_of_the_other_link(pair: &mut AgentAndRouters) {
+    pair.detach_uplink(0, "wifi");
+    pair.advance_seconds(0.3);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    set_addresses_and_routes(pair, &[OTHER_CARE_OF], &[ROUTER_B]);
+    pair.advance_seconds(2.0);
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
+    pair.detach_uplink(0, "wifi");
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.advance_seconds(0.3);
+    pair.clear_records();
+    set_addresses_and_routes(pair, &[CARE_OF], &[ROUTER_B]);
     assert_eq!(pair_in_use(pair), Some((addr(CARE_OF), addr(ROUTER_B))));
 }
 
 /// Lets router A advertise, by which packets from [`CARE_OF`] arrive.
-fn own_router_advertises(pair: &mut Pair) {
-    pair.dead.clear();
-    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-    show(pair, &[CARE_OF], &[ROUTER_B, ROUTER_A]);
+fn own_router_advertises(pair: &mut AgentAndRouters) {
+    pair.dead_addresses.clear();
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    set_addresses_and_routes(pair, &[CARE_OF], &[ROUTER_B, ROUTER_A]);
     assert_eq!(pair_in_use(pair), Some((addr(CARE_OF), addr(ROUTER_A))));
 }
 
@@ -247,13 +262,13 @@ fn own_router_advertises(pair: &mut Pair) {
 /// Binding Update leaves before the router advertises, and so by the router of the other link.
 #[test]
 fn update_sent_through_the_router_of_another_link_is_repeated_when_the_links_own_router_advertises() {
-    for setup in [with_heartbeats(), Setup::plain()] {
-        let mut pair = registered(setup);
+    for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
+        let mut pair = registered_pair(setup);
         back_by_the_router_of_the_other_link(&mut pair);
         assert_eq!(pair.last_update().source, addr(CARE_OF));
-        pair.run(0.001);
+        pair.advance_seconds(0.001);
         own_router_advertises(&mut pair);
-        let took = pair.run_while(5.0, "a registration", |pair| !pair.is_registered(0));
+        let took = pair.advance_while(5.0, "a registration", |pair| !pair.is_registered(0));
         assert!(took <= Duration::from_millis(500), "{took:?}");
     }
 }
@@ -263,14 +278,14 @@ fn update_sent_through_the_router_of_another_link_is_repeated_when_the_links_own
 #[test]
 fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
     for answers in [false, true] {
-        let mut pair = registered(Setup::plain());
-        pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-        show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
-        pair.run(0.5);
+        let mut pair = registered_pair(PairSetup::plain_setup());
+        pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+        set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+        pair.advance_seconds(0.5);
         if answers {
-            answer(&mut pair, ROUTER_A);
+            answer_solicitation(&mut pair, ROUTER_A);
         }
-        pair.run(1.5);
+        pair.advance_seconds(1.5);
         let solicited = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION);
         assert_eq!(solicited.len(), if answers { 1 } else { 2 }, "{solicited:?}");
         let expected = if answers { (CARE_OF, ROUTER_A) } else { (OTHER_CARE_OF, ROUTER_B) };
@@ -278,8 +293,8 @@ fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
         assert!(pair.is_registered(0));
         if !answers {
             // The first router is back.
-            pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-            assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
+            pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+            assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
         }
     }
 }
@@ -287,23 +302,25 @@ fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
 /// dhcpcd keeps one default route for each metric: the new router gives an address and no default route.
 #[test]
 fn router_that_the_kernel_s_list_lacks_is_used_when_the_listed_one_is_silent() {
-    for setup in [with_heartbeats(), Setup::plain()] {
-        let mut pair = registered(setup);
-        pair.dead = vec![addr(CARE_OF)];
-        pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-        pair.run(1.0);
-        show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
-        let took =
-            pair.run_while(5.0, "the newcomer's pair", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
-        assert!(took <= OUTAGE, "{took:?}");
+    for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
+        let mut pair = registered_pair(setup);
+        pair.dead_addresses = vec![addr(CARE_OF)];
+        pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+        pair.advance_seconds(1.0);
+        set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+        let took = pair.advance_while(5.0, "the newcomer's pair", |pair| {
+            pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+        });
+        assert!(took <= MAX_OUTAGE, "{took:?}");
         assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
-        pair.run(5.0);
-        assert!(pair.is_registered(0) && !pair.machine().is_silent(0));
+        pair.advance_seconds(5.0);
+        assert!(pair.is_registered(0) && !pair.first_router().is_silent(0));
         // The first router is back.
-        pair.dead = vec![addr(OTHER_CARE_OF)];
-        pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-        let took = pair.run_while(5.0, "the first pair", |pair| pair.path() != Some(addr(CARE_OF)));
-        assert!(took <= OUTAGE, "{took:?}");
+        pair.dead_addresses = vec![addr(OTHER_CARE_OF)];
+        pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+        let took = pair
+            .advance_while(5.0, "the first pair", |pair| pair.path_of_first_router() != Some(addr(CARE_OF)));
+        assert!(took <= MAX_OUTAGE, "{took:?}");
         assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
     }
 }
@@ -311,41 +328,41 @@ fn router_that_the_kernel_s_list_lacks_is_used_when_the_listed_one_is_silent() {
 /// Default routers in the kernel's list, from the operator or a network manager, come first while they work.
 #[test]
 fn router_that_the_kernel_s_list_lacks_comes_behind_those_that_it_has() {
-    let mut pair = registered(with_heartbeats());
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    answer(&mut pair, ROUTER_A);
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
-    pair.run(5.0);
+    let mut pair = registered_pair(setup_with_heartbeats());
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    answer_solicitation(&mut pair, ROUTER_A);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+    pair.advance_seconds(5.0);
     let first = (addr(CARE_OF), addr(ROUTER_A));
     assert_eq!(pair_in_use(&pair), Some(first));
-    assert_eq!(next_hop(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
+    assert_eq!(next_hop_of(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
     // The operator's own default route leads to another router than the one that advertised the address:
     // packets take the operator's route.
-    show(&mut pair, &[OTHER_CARE_OF], &["fe80::c"]);
+    set_addresses_and_routes(&mut pair, &[OTHER_CARE_OF], &["fe80::c"]);
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr("fe80::c"))));
     // Without a default route the operator wants none: the uplink is down.
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[]);
-    assert_eq!(pair.machine().uplinks()[0].attachment, Attachment::Down("no default router"));
+    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[]);
+    assert_eq!(pair.first_router().uplinks()[0].attachment, Attachment::Down("no default router"));
     // The router lifetime of 1800 s ends.
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
-    pair.run(1750.0);
-    let addresses = |pair: &Pair| pair.machine().uplinks()[0].care_of_addresses();
+    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A]);
+    pair.advance_seconds(1750.0);
+    let addresses = |pair: &AgentAndRouters| pair.first_router().uplinks()[0].care_of_addresses();
     assert_eq!(addresses(&pair), [IpAddr::V6(addr(CARE_OF)), addr(OTHER_CARE_OF).into()]);
-    pair.run(60.0);
+    pair.advance_seconds(60.0);
     assert_eq!(addresses(&pair), [IpAddr::V6(addr(CARE_OF))]);
 }
 
 /// An access point or a bridge that has just given carrier may lose the first Router Solicitation.
 #[test]
 fn router_solicitations_follow_each_other_fast_after_the_link_has_come_up() {
-    let mut pair = registered(Setup::plain());
-    pair.detach(0, "wifi");
-    pair.run(0.3);
-    pair.link.clear();
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.run(30.0);
-    let start = pair.link[0].0;
-    let solicitations = pair.link.iter().filter(|(_, from, message)| {
+    let mut pair = registered_pair(PairSetup::plain_setup());
+    pair.detach_uplink(0, "wifi");
+    pair.advance_seconds(0.3);
+    pair.link_messages.clear();
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.advance_seconds(30.0);
+    let start = pair.link_messages[0].0;
+    let solicitations = pair.link_messages.iter().filter(|(_, from, message)| {
         *from == Some(0) && message.message[0] == icmpv6::types::ROUTER_SOLICITATION
     });
     let times: Vec<u64> =
@@ -357,22 +374,22 @@ fn router_solicitations_follow_each_other_fast_after_the_link_has_come_up() {
 /// address by multicast, up to 3 s later (RFC 4861 6.2.6).
 #[test]
 fn router_is_solicited_as_soon_as_the_link_local_address_may_be_used() {
-    let mut pair = registered(Setup::plain());
-    pair.detach(0, "wifi");
-    pair.run(0.3);
-    pair.link.clear();
-    pair.tell(0, "wifi", Vec::new(), routes(&[]));
+    let mut pair = registered_pair(PairSetup::plain_setup());
+    pair.detach_uplink(0, "wifi");
+    pair.advance_seconds(0.3);
+    pair.link_messages.clear();
+    pair.set_uplink_state(0, "wifi", Vec::new(), default_routes(&[]));
     let link_local = |tentative| {
-        let mut known = autoconfigured(&["fe80::2"]);
+        let mut known = autoconfigured_addresses(&["fe80::2"]);
         known[0].tentative = tentative;
         known
     };
-    pair.tell(0, "wifi", link_local(true), routes(&[]));
-    pair.run(1.2);
-    pair.tell(0, "wifi", link_local(false), routes(&[]));
-    pair.run(0.6);
-    let start = pair.link[0].0;
-    let solicitations = pair.link.iter().filter(|(_, from, message)| {
+    pair.set_uplink_state(0, "wifi", link_local(true), default_routes(&[]));
+    pair.advance_seconds(1.2);
+    pair.set_uplink_state(0, "wifi", link_local(false), default_routes(&[]));
+    pair.advance_seconds(0.6);
+    let start = pair.link_messages[0].0;
+    let solicitations = pair.link_messages.iter().filter(|(_, from, message)| {
         *from == Some(0) && message.message[0] == icmpv6::types::ROUTER_SOLICITATION
     });
     let sent: Vec<_> = solicitations
@@ -381,25 +398,30 @@ fn router_is_solicited_as_soon_as_the_link_local_address_may_be_used() {
     let (none, own) = (Ipv6Addr::UNSPECIFIED, addr("fe80::2"));
     assert_eq!(sent, [(0, none), (500, none), (1000, none), (1200, own), (1700, own)]);
     // carnet does not solicit a router again that has advertised.
-    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.link.clear();
-    pair.tell(0, "wifi", autoconfigured(&[CARE_OF]), routes(&[ROUTER_A]));
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.run(5.0);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.link_messages.clear();
+    pair.set_uplink_state(0, "wifi", autoconfigured_addresses(&[CARE_OF]), default_routes(&[ROUTER_A]));
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.advance_seconds(5.0);
     assert_eq!(sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION), [] as [Ipv6Addr; 0]);
 }
 
 #[test]
 fn router_whose_neighbour_entry_has_failed_ranks_last() {
-    let mut pair = registered(Setup::plain());
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    answer(&mut pair, ROUTER_A);
-    let state = |pair: &mut Pair, neighbour| {
-        let mut known = routes(&[ROUTER_A, ROUTER_B]);
+    let mut pair = registered_pair(PairSetup::plain_setup());
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    answer_solicitation(&mut pair, ROUTER_A);
+    let state = |pair: &mut AgentAndRouters, neighbour| {
+        let mut known = default_routes(&[ROUTER_A, ROUTER_B]);
         known[0].neighbour = neighbour;
-        pair.tell(0, "wifi", autoconfigured(&["fe80::2", CARE_OF, OTHER_CARE_OF]), known);
-        care_of(pair)
+        pair.set_uplink_state(
+            0,
+            "wifi",
+            autoconfigured_addresses(&["fe80::2", CARE_OF, OTHER_CARE_OF]),
+            known,
+        );
+        registered_care_of_address(pair)
     };
     assert_eq!(state(&mut pair, NeighbourState::Known), Some(addr(CARE_OF)));
     assert_eq!(state(&mut pair, NeighbourState::Incomplete), Some(addr(CARE_OF)));
@@ -411,49 +433,50 @@ fn router_whose_neighbour_entry_has_failed_ranks_last() {
     );
     assert_eq!(state(&mut pair, NeighbourState::Known), Some(addr(CARE_OF)));
     // The only router is used though the kernel marks it as failed, and the status names it.
-    let mut alone = routes(&[ROUTER_A]);
+    let mut alone = default_routes(&[ROUTER_A]);
     alone[0].neighbour = NeighbourState::Failed;
-    pair.tell(0, "wifi", autoconfigured(&["fe80::2", CARE_OF]), alone);
-    assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
-    assert_eq!(pair.machine().uplinks()[0].silent_router(), Some(addr(ROUTER_A).into()));
+    pair.set_uplink_state(0, "wifi", autoconfigured_addresses(&["fe80::2", CARE_OF]), alone);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+    assert_eq!(pair.first_router().uplinks()[0].silent_router(), Some(addr(ROUTER_A).into()));
 }
 
 /// RFC 8028 3: two providers on one link, each with a source-specific route. Both addresses keep their
 /// routers.
 #[test]
 fn each_address_leaves_by_the_router_of_its_source_specific_route() {
-    let mut pair = Pair::new(Setup::plain());
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     let from = |prefix: &str, gateway: &str| Ipv6Router { source: Some(net(prefix)), ..addr(gateway).into() };
     let known = vec![from("fe80::/126", "fe80::c"), from(OTHER_NETWORK, ROUTER_B), from(NETWORK, ROUTER_A)];
-    pair.tell(0, "wifi", addresses(&["fe80::2", CARE_OF, OTHER_CARE_OF]), known);
-    pair.register();
-    assert_eq!(next_hop(&pair, CARE_OF), Some(addr(ROUTER_A).into()));
-    assert_eq!(next_hop(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
-    let uplink = &pair.machine().uplinks()[0];
+    pair.set_uplink_state(0, "wifi", addresses(&["fe80::2", CARE_OF, OTHER_CARE_OF]), known);
+    pair.register_router();
+    assert_eq!(next_hop_of(&pair, CARE_OF), Some(addr(ROUTER_A).into()));
+    assert_eq!(next_hop_of(&pair, OTHER_CARE_OF), Some(addr(ROUTER_B).into()));
+    let uplink = &pair.first_router().uplinks()[0];
     assert_eq!(uplink.care_of_addresses().len(), 2);
     let table = |address: &str| {
-        uplink.next_hops().find(|(number, _)| *number == uplink.table_of(addr(address).into()))
+        uplink.next_hops().find(|(number, _)| *number == uplink.table_of_address(addr(address).into()))
     };
     assert_eq!(table(CARE_OF).map(|(_, router)| router), Some(addr(ROUTER_A)));
     assert_eq!(table(OTHER_CARE_OF).map(|(_, router)| router), Some(addr(ROUTER_B)));
     // `default from fe80::/126` is no default route for a global address.
-    pair.tell(0, "wifi", addresses(&["fe80::2", CARE_OF]), vec![from("fe80::/126", "fe80::c")]);
-    assert_eq!(pair.machine().uplinks()[0].attachment, Attachment::Down("no default router"));
+    pair.set_uplink_state(0, "wifi", addresses(&["fe80::2", CARE_OF]), vec![from("fe80::/126", "fe80::c")]);
+    assert_eq!(pair.first_router().uplinks()[0].attachment, Attachment::Down("no default router"));
 }
 
 /// A router that leaves keeps no routing table, and the others keep theirs: no packet leaves by the router of
 /// another address.
 #[test]
 fn tables_of_routers_do_not_change_while_they_are_used() {
-    let mut pair = registered(Setup::plain());
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
-    let tables =
-        |pair: &Pair| -> Vec<(usize, Ipv6Addr)> { pair.machine().uplinks()[0].next_hops().collect() };
+    let mut pair = registered_pair(PairSetup::plain_setup());
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    let tables = |pair: &AgentAndRouters| -> Vec<(usize, Ipv6Addr)> {
+        pair.first_router().uplinks()[0].next_hops().collect()
+    };
     assert_eq!(tables(&pair), [(0, addr(ROUTER_A)), (1, addr(ROUTER_B))]);
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
     assert_eq!(tables(&pair), [(0, addr(ROUTER_A)), (1, addr(ROUTER_B))]);
-    show(&mut pair, &[OTHER_CARE_OF], &[ROUTER_B]);
+    set_addresses_and_routes(&mut pair, &[OTHER_CARE_OF], &[ROUTER_B]);
     assert_eq!(tables(&pair), [(1, addr(ROUTER_B))]);
 }
 
@@ -461,7 +484,7 @@ fn tables_of_routers_do_not_change_while_they_are_used() {
 /// another.
 #[test]
 fn candidates_come_in_the_order_of_source_address_selection() {
-    let address = |text: &str| autoconfigured(&[text]).remove(0);
+    let address = |text: &str| autoconfigured_addresses(&[text]).remove(0);
     let deprecated = |text: &str| Address { deprecated: true, ..address(text) };
     let temporary = |text: &str| Address { temporary: true, ..address(text) };
     let (local, third) = ("fd00:1::10", "2001:db8:f3::10");
@@ -474,24 +497,24 @@ fn candidates_come_in_the_order_of_source_address_selection() {
         (vec![temporary("2001:db8:f1::1"), address("2001:db8:f1::2")], "2001:db8:f1::2"),
         (vec![deprecated(CARE_OF)], CARE_OF),
     ] {
-        let mut pair = Pair::new(Setup::plain());
+        let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
         let prefixes = [NETWORK, OTHER_NETWORK, "2001:db8:f3::/64", "fd00:1::/64"];
-        pair.tell(0, "wifi", autoconfigured(&["fe80::2"]), routes(&[ROUTER_A]));
-        pair.hear_router("wifi", ROUTER_A, &prefixes);
-        pair.tell(0, "wifi", known.clone(), routes(&[ROUTER_A]));
-        assert_eq!(care_of(&pair), Some(addr(expected)), "{known:?}");
-        pair.register();
+        pair.set_uplink_state(0, "wifi", autoconfigured_addresses(&["fe80::2"]), default_routes(&[ROUTER_A]));
+        pair.receive_router_advertisement("wifi", ROUTER_A, &prefixes);
+        pair.set_uplink_state(0, "wifi", known.clone(), default_routes(&[ROUTER_A]));
+        assert_eq!(registered_care_of_address(&pair), Some(addr(expected)), "{known:?}");
+        pair.register_router();
     }
 }
 
 /// The first router deprecates its prefix, and the second does not.
 #[test]
 fn deprecated_address_of_the_first_router_comes_behind_that_of_the_second() {
-    let mut pair = registered(Setup::plain());
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    let mut known = autoconfigured(&["fe80::2", CARE_OF, OTHER_CARE_OF]);
+    let mut pair = registered_pair(PairSetup::plain_setup());
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    let mut known = autoconfigured_addresses(&["fe80::2", CARE_OF, OTHER_CARE_OF]);
     known[1].deprecated = true;
-    pair.tell(0, "wifi", known, routes(&[ROUTER_A, ROUTER_B]));
+    pair.set_uplink_state(0, "wifi", known, default_routes(&[ROUTER_A, ROUTER_B]));
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
 }
 
@@ -499,57 +522,58 @@ fn deprecated_address_of_the_first_router_comes_behind_that_of_the_second() {
 /// the router is at home.
 #[test]
 fn autoconfigured_address_of_the_home_prefix_is_not_home_on_a_foreign_link() {
-    let mut pair = registered(Setup::plain());
+    let mut pair = registered_pair(PairSetup::plain_setup());
     let home = AT_HOME;
     // The router comes home.
-    pair.detach(0, "wifi");
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.hear_router("wifi", "fe80::1", &[HOME_PREFIX]);
-    show(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
-    let attachment = |pair: &Pair| pair.machine().uplinks()[0].attachment;
+    pair.detach_uplink(0, "wifi");
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.receive_router_advertisement("wifi", "fe80::1", &[HOME_PREFIX]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
+    let attachment = |pair: &AgentAndRouters| pair.first_router().uplinks()[0].attachment;
     assert_eq!(attachment(&pair), Attachment::Home { router: Some(addr("fe80::1")) }, "by the router there");
     // The router leaves home, with and without loss of carrier.
-    pair.detach(0, "wifi");
-    show(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
+    pair.detach_uplink(0, "wifi");
+    set_addresses_and_routes(&mut pair, &[CARE_OF, home], &[ROUTER_A, "fe80::1"]);
     assert!(!matches!(attachment(&pair), Attachment::Home { .. }), "nobody advertises it now");
-    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
     assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
-    pair.hear_router("wifi", "fe80::1", &[HOME_PREFIX]);
+    pair.receive_router_advertisement("wifi", "fe80::1", &[HOME_PREFIX]);
     assert!(matches!(attachment(&pair), Attachment::Home { .. }));
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    show(&mut pair, &[home, OTHER_CARE_OF], &["fe80::1", ROUTER_B]);
-    pair.run(2.0);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    set_addresses_and_routes(&mut pair, &[home, OTHER_CARE_OF], &["fe80::1", ROUTER_B]);
+    pair.advance_seconds(2.0);
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))), "the home router is gone");
     // An address that the operator has configured shows by itself that the router is at home.
-    let mut pair = Pair::new(Setup::plain());
-    pair.tell(0, "wifi", addresses(&["fe80::2", AT_HOME]), routes(&[ROUTER_A]));
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    pair.set_uplink_state(0, "wifi", addresses(&["fe80::2", AT_HOME]), default_routes(&[ROUTER_A]));
     assert!(matches!(attachment(&pair), Attachment::Home { .. }));
 }
 
 /// A pair at home by an advertisement of [`HOME_ROUTER`], with the autoconfigured address.
-fn at_home(setup: Setup) -> Pair {
-    let mut pair = registered(setup);
-    pair.detach(0, "wifi");
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    show(&mut pair, &[AT_HOME], &[HOME_ROUTER]);
+fn pair_at_home(setup: PairSetup) -> AgentAndRouters {
+    let mut pair = registered_pair(setup);
+    pair.detach_uplink(0, "wifi");
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    set_addresses_and_routes(&mut pair, &[AT_HOME], &[HOME_ROUTER]);
     assert!(is_at_home(&pair));
-    pair.link.clear();
+    pair.link_messages.clear();
     pair
 }
 
-fn is_at_home(pair: &Pair) -> bool {
-    pair.machine().uplinks()[0].attachment == Attachment::Home { router: Some(addr(HOME_ROUTER)) }
+fn is_at_home(pair: &AgentAndRouters) -> bool {
+    pair.first_router().uplinks()[0].attachment == Attachment::Home { router: Some(addr(HOME_ROUTER)) }
 }
 
 /// Lets `seconds` pass. The home link's router answers a probe if `answered` is true for its number. Returns
 /// the number of probes.
-fn run_with_answers(pair: &mut Pair, seconds: u32, answered: impl Fn(usize) -> bool) -> usize {
-    pair.link.clear();
+fn run_with_answers(pair: &mut AgentAndRouters, seconds: u32, answered: impl Fn(usize) -> bool) -> usize {
+    pair.link_messages.clear();
     let mut seen = 0;
     for _ in 0..seconds * 100 {
-        pair.run(0.01);
-        let own = pair.link.iter().filter(|(_, from, message)| *from == Some(0) && is_probe(message));
+        pair.advance_seconds(0.01);
+        let own =
+            pair.link_messages.iter().filter(|(_, from, message)| *from == Some(0) && is_probe(message));
         let sent: Vec<LinkMessage> = own.map(|(_, _, message)| message.clone()).collect();
         while let Some(probe) = sent.get(seen) {
             seen += 1;
@@ -565,15 +589,17 @@ fn run_with_answers(pair: &mut Pair, seconds: u32, answered: impl Fn(usize) -> b
 /// late.
 #[test]
 fn home_link_is_left_when_its_router_does_not_answer() {
-    for (setup, within) in [(with_heartbeats(), OUTAGE), (Setup::plain(), Duration::from_millis(2200))] {
-        let mut pair = at_home(setup);
+    for (setup, within) in
+        [(setup_with_heartbeats(), MAX_OUTAGE), (PairSetup::plain_setup(), Duration::from_millis(2200))]
+    {
+        let mut pair = pair_at_home(setup);
         run_with_answers(&mut pair, 10, |_| true);
-        assert!(is_at_home(&pair) && pair.machine().is_home());
-        pair.link.clear();
-        let took = pair.run_while(5.0, "the home link is left", is_at_home);
+        assert!(is_at_home(&pair) && pair.first_router().is_home());
+        pair.link_messages.clear();
+        let took = pair.advance_while(5.0, "the home link is left", is_at_home);
         assert!(took <= within, "{took:?}");
         let reason = Attachment::Down("the router of the home link does not answer");
-        assert_eq!(pair.machine().uplinks()[0].attachment, reason);
+        assert_eq!(pair.first_router().uplinks()[0].attachment, reason);
         let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION);
         assert_eq!(
             asked,
@@ -581,20 +607,22 @@ fn home_link_is_left_when_its_router_does_not_answer() {
             "the new link's router is asked in doubt, and when that is over"
         );
         // carnet does not solicit a router that it has left.
-        pair.link.clear();
-        pair.run(3.0);
-        assert!(!pair.link.iter().any(|(_, from, message)| *from == Some(0) && is_probe(message)));
-        pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-        show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
-        let took = pair.run_while(5.0, "a registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
+        pair.link_messages.clear();
+        pair.advance_seconds(3.0);
+        assert!(!pair.link_messages.iter().any(|(_, from, message)| *from == Some(0) && is_probe(message)));
+        pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+        set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+        let took = pair.advance_while(5.0, "a registration", |pair| {
+            pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+        });
         assert!(took <= Duration::from_millis(50), "{took:?}");
     }
 }
 
 /// Runs until carnet solicits a router on wifi, and returns how long that took.
-fn until_solicited(pair: &mut Pair) -> Duration {
-    pair.link.clear();
-    pair.run_while(5.0, "a Router Solicitation", |pair| {
+fn advance_until_solicited(pair: &mut AgentAndRouters) -> Duration {
+    pair.link_messages.clear();
+    pair.advance_while(5.0, "a Router Solicitation", |pair| {
         sent_on_link(pair, icmpv6::types::ROUTER_SOLICITATION).is_empty()
     })
 }
@@ -603,23 +631,25 @@ fn until_solicited(pair: &mut Pair) -> Duration {
 /// Both a first visit of that link and a second visit after a return home are tested.
 #[test]
 fn home_link_is_left_when_a_router_of_another_link_answers_the_solicitation() {
-    for (setup, limit) in [(with_heartbeats(), 500), (Setup::plain(), 1200)] {
+    for (setup, limit) in [(setup_with_heartbeats(), 500), (PairSetup::plain_setup(), 1200)] {
         let limit = Duration::from_millis(limit);
-        let mut pair = at_home(setup);
+        let mut pair = pair_at_home(setup);
         for visit in ["first", "second"] {
             run_with_answers(&mut pair, 2, |_| true);
-            assert!(is_at_home(&pair) && pair.machine().is_home(), "{visit}");
-            let solicited = until_solicited(&mut pair);
-            pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-            let left = pair.run_while(5.0, "the home link is left", is_at_home);
+            assert!(is_at_home(&pair) && pair.first_router().is_home(), "{visit}");
+            let solicited = advance_until_solicited(&mut pair);
+            pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+            let left = pair.advance_while(5.0, "the home link is left", is_at_home);
             assert!(solicited + left <= limit, "{visit}: {solicited:?}, {left:?}");
-            show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
-            let took = pair.run_while(5.0, "a registration", |pair| pair.path() != Some(addr(OTHER_CARE_OF)));
+            set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+            let took = pair.advance_while(5.0, "a registration", |pair| {
+                pair.path_of_first_router() != Some(addr(OTHER_CARE_OF))
+            });
             assert!(took <= Duration::from_millis(50), "{visit}: {took:?}");
             // The router comes home again, without loss of carrier.
-            pair.run(1.0);
-            pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-            show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+            pair.advance_seconds(1.0);
+            pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+            set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
         }
     }
 }
@@ -627,51 +657,55 @@ fn home_link_is_left_when_a_router_of_another_link_answers_the_solicitation() {
 /// carnet solicits the home router at once, and no longer the router of the former link.
 #[test]
 fn home_link_is_left_as_fast_when_it_was_reached_just_before() {
-    let mut pair = registered(with_heartbeats());
-    pair.link.clear();
-    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    show(&mut pair, &[CARE_OF, AT_HOME], &[HOME_ROUTER]);
+    let mut pair = registered_pair(setup_with_heartbeats());
+    pair.link_messages.clear();
+    pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[HOME_ROUTER]);
     assert!(is_at_home(&pair));
-    pair.run(0.02);
+    pair.advance_seconds(0.02);
     let asked = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION);
     assert!(asked.contains(&addr(HOME_ROUTER)), "{asked:?}");
     run_with_answers(&mut pair, 1, |_| true);
-    let solicited = until_solicited(&mut pair);
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    let left = pair.run_while(5.0, "the home link is left", is_at_home);
+    let solicited = advance_until_solicited(&mut pair);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    let left = pair.advance_while(5.0, "the home link is left", is_at_home);
     assert!(solicited + left <= Duration::from_millis(500), "{solicited:?}, {left:?}");
 }
 
 /// The kernel has kept address and default route of the link that the router visited before it came home.
 #[test]
 fn router_of_the_link_before_the_home_link_ranks_behind_the_one_that_is_heard_now() {
-    let mut pair = registered(with_heartbeats());
-    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    show(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A, HOME_ROUTER]);
+    let mut pair = registered_pair(setup_with_heartbeats());
+    pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A, HOME_ROUTER]);
     run_with_answers(&mut pair, 3, |_| true);
-    assert!(is_at_home(&pair) && pair.machine().is_home());
-    until_solicited(&mut pair);
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    pair.run_while(5.0, "the home link is left", is_at_home);
-    show(&mut pair, &[CARE_OF, AT_HOME, OTHER_CARE_OF], &[ROUTER_A, HOME_ROUTER, ROUTER_B]);
+    assert!(is_at_home(&pair) && pair.first_router().is_home());
+    advance_until_solicited(&mut pair);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    pair.advance_while(5.0, "the home link is left", is_at_home);
+    set_addresses_and_routes(
+        &mut pair,
+        &[CARE_OF, AT_HOME, OTHER_CARE_OF],
+        &[ROUTER_A, HOME_ROUTER, ROUTER_B],
+    );
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
     // The router is back on the link of router A, which advertises.
-    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-    pair.run(2.0);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.advance_seconds(2.0);
     assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_A))));
 }
 
 #[test]
 fn home_link_is_kept_when_its_second_router_advertises_while_answers_are_lost() {
-    let mut pair = at_home(with_heartbeats());
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
+    let mut pair = pair_at_home(setup_with_heartbeats());
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &[HOME_ROUTER, ROUTER_B]);
     run_with_answers(&mut pair, 10, |_| true);
-    until_solicited(&mut pair);
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    pair.run(0.5);
+    advance_until_solicited(&mut pair);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    pair.advance_seconds(0.5);
     run_with_answers(&mut pair, 10, |_| true);
-    assert!(is_at_home(&pair) && pair.machine().is_home());
+    assert!(is_at_home(&pair) && pair.first_router().is_home());
     let returns = pair.events.iter().filter(|(_, _, event)| matches!(event, Event::AtHome { .. }));
     assert_eq!(returns.count(), 1);
 }
@@ -679,19 +713,20 @@ fn home_link_is_kept_when_its_second_router_advertises_while_answers_are_lost() 
 /// RFC 4861 6.3.7: Router Solicitations are limited.
 #[test]
 fn routers_are_solicited_rarely_while_the_home_router_answers_late_or_not_always() {
-    let mut pair = at_home(with_heartbeats());
-    let solicitations = |pair: &Pair| sent_on_link(pair, icmpv6::types::ROUTER_SOLICITATION).len();
+    let mut pair = pair_at_home(setup_with_heartbeats());
+    let solicitations = |pair: &AgentAndRouters| sent_on_link(pair, icmpv6::types::ROUTER_SOLICITATION).len();
     run_with_answers(&mut pair, 10, |_| true);
     // Answers the Router Solicitations of the return home.
-    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
     run_with_answers(&mut pair, 60, |number| number % 4 == 0);
     assert!(is_at_home(&pair) && (1..=15).contains(&solicitations(&pair)), "{}", solicitations(&pair));
     // Each answer takes 200 ms.
     let (mut seen, mut late) = (0, Vec::new());
-    pair.link.clear();
+    pair.link_messages.clear();
     for turn in 0..6000 {
-        pair.run(0.01);
-        let own = pair.link.iter().filter(|(_, from, message)| *from == Some(0) && is_probe(message));
+        pair.advance_seconds(0.01);
+        let own =
+            pair.link_messages.iter().filter(|(_, from, message)| *from == Some(0) && is_probe(message));
         let sent: Vec<LinkMessage> = own.map(|(_, _, message)| message.clone()).collect();
         late.extend(sent[seen..].iter().map(|probe| (turn + 20, probe.clone())));
         seen = sent.len();
@@ -706,33 +741,33 @@ fn routers_are_solicited_rarely_while_the_home_router_answers_late_or_not_always
 /// The router comes home without loss of carrier, and the kernel's list has only the visited link's router.
 #[test]
 fn home_link_counts_though_the_kernel_s_list_lacks_its_router() {
-    let mut pair = registered(with_heartbeats());
-    pair.dead = vec![addr(CARE_OF)];
-    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    show(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
+    let mut pair = registered_pair(setup_with_heartbeats());
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
     assert!(!is_at_home(&pair), "the listed router may answer still");
-    let took = pair.run_while(5.0, "the home link", |pair| !is_at_home(pair));
-    assert!(took <= OUTAGE, "{took:?}");
+    let took = pair.advance_while(5.0, "the home link", |pair| !is_at_home(pair));
+    assert!(took <= MAX_OUTAGE, "{took:?}");
 }
 
 /// A restarted home router advertises, or answers the Router Solicitation.
 #[test]
 fn home_link_counts_again_when_its_router_is_back() {
-    let mut pair = at_home(with_heartbeats());
+    let mut pair = pair_at_home(setup_with_heartbeats());
     run_with_answers(&mut pair, 3, |_| true);
-    pair.run(3.0);
+    pair.advance_seconds(3.0);
     assert!(!is_at_home(&pair));
-    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
     assert!(is_at_home(&pair));
     run_with_answers(&mut pair, 10, |_| true);
-    assert!(is_at_home(&pair) && pair.machine().is_home());
+    assert!(is_at_home(&pair) && pair.first_router().is_home());
 }
 
 #[test]
 fn home_link_is_kept_when_answers_are_lost() {
     // Maximum number of probes per minute. At first the home router answers only every fourth.
-    for (setup, most) in [(with_heartbeats(), 240), (Setup::plain(), 60)] {
-        let mut pair = at_home(setup);
+    for (setup, most) in [(setup_with_heartbeats(), 240), (PairSetup::plain_setup(), 60)] {
+        let mut pair = pair_at_home(setup);
         run_with_answers(&mut pair, 60, |number| number % 4 == 0);
         assert!(is_at_home(&pair), "one of four solicitations is answered");
         let asked = run_with_answers(&mut pair, 60, |_| true);
@@ -746,32 +781,32 @@ fn home_link_is_kept_when_answers_are_lost() {
 /// puts the home link in doubt.
 #[test]
 fn home_link_is_kept_when_its_router_never_answers() {
-    let mut pair = at_home(with_heartbeats());
-    pair.run(60.0);
-    assert!(is_at_home(&pair) && pair.machine().is_home());
+    let mut pair = pair_at_home(setup_with_heartbeats());
+    pair.advance_seconds(60.0);
+    assert!(is_at_home(&pair) && pair.first_router().is_home());
     let asked = sent_on_link(&pair, icmpv6::types::NEIGHBOR_SOLICITATION).len();
     assert!((5..=20).contains(&asked), "{asked}");
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    pair.run(1.5);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    pair.advance_seconds(1.5);
     assert!(!is_at_home(&pair));
 }
 
 /// While the link-local address is tentative no solicitation can leave, so none is unanswered.
 #[test]
 fn home_link_is_kept_while_no_solicitation_can_be_sent() {
-    let mut pair = at_home(with_heartbeats());
+    let mut pair = pair_at_home(setup_with_heartbeats());
     run_with_answers(&mut pair, 3, |_| true);
-    pair.link.clear();
+    pair.link_messages.clear();
     let tentative = |tentative| {
-        let mut known = autoconfigured(&["fe80::2", AT_HOME]);
+        let mut known = autoconfigured_addresses(&["fe80::2", AT_HOME]);
         known[0].tentative = tentative;
         known
     };
-    pair.tell(0, "wifi", tentative(true), routes(&[HOME_ROUTER]));
-    pair.run(5.0);
+    pair.set_uplink_state(0, "wifi", tentative(true), default_routes(&[HOME_ROUTER]));
+    pair.advance_seconds(5.0);
     assert!(is_at_home(&pair));
-    assert!(!pair.link.iter().any(|(_, from, message)| *from == Some(0) && is_probe(message)));
-    pair.tell(0, "wifi", tentative(false), routes(&[HOME_ROUTER]));
+    assert!(!pair.link_messages.iter().any(|(_, from, message)| *from == Some(0) && is_probe(message)));
+    pair.set_uplink_state(0, "wifi", tentative(false), default_routes(&[HOME_ROUTER]));
     run_with_answers(&mut pair, 5, |_| true);
     assert!(is_at_home(&pair));
 }
@@ -779,21 +814,21 @@ fn home_link_is_kept_while_no_solicitation_can_be_sent() {
 /// RFC 6275 7.3 and 11.5.1: a router that misses its announced advertisements is left.
 #[test]
 fn router_that_misses_its_advertisements_is_left() {
-    let mut pair = registered(Setup::plain());
+    let mut pair = registered_pair(PairSetup::plain_setup());
     let mut message = router_advertisement("wifi", ROUTER_A, &[NETWORK]);
     nd::NdOption::AdvertisementInterval(1000).emit_into(&mut message.message);
     message.message[2..4].fill(0);
     icmpv6::set_checksum(&mut message.message, addr(ROUTER_A), nd::ALL_NODES);
-    pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+    pair.run_on_router(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
         .expect("a right advertisement");
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
-    answer(&mut pair, ROUTER_A);
-    pair.run(2.5);
-    assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
-    pair.link.clear();
-    pair.run(1.0);
-    assert_eq!(care_of(&pair), Some(addr(OTHER_CARE_OF)));
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    answer_solicitation(&mut pair, ROUTER_A);
+    pair.advance_seconds(2.5);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+    pair.link_messages.clear();
+    pair.advance_seconds(1.0);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(OTHER_CARE_OF)));
     assert!(!sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION).is_empty());
 }
 
@@ -801,31 +836,31 @@ fn router_that_misses_its_advertisements_is_left() {
 /// which no advertisement names.
 #[test]
 fn global_address_of_dhcpv6_comes_before_the_unique_local_one_that_is_advertised() {
-    let mut pair = Pair::new(Setup::plain());
-    show(&mut pair, &[], &[ROUTER_A]);
-    pair.hear_router("wifi", ROUTER_A, &["fd00:1::/64"]);
-    let mut known = autoconfigured(&["fe80::2", "fd00:1::10", CARE_OF]);
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &["fd00:1::/64"]);
+    let mut known = autoconfigured_addresses(&["fe80::2", "fd00:1::10", CARE_OF]);
     known[2].prefix_length = 128;
-    pair.tell(0, "wifi", known, routes(&[ROUTER_A]));
-    assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
+    pair.set_uplink_state(0, "wifi", known, default_routes(&[ROUTER_A]));
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
 }
 
 /// The candidate in use is the second one, because the home agent does not answer over the first.
 #[test]
 fn reload_keeps_the_candidate_that_works() {
-    let mut pair = registered(with_heartbeats());
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
-    answer(&mut pair, ROUTER_A);
-    pair.run(5.0);
-    pair.dead = vec![addr(CARE_OF)];
-    pair.run(5.0);
+    let mut pair = registered_pair(setup_with_heartbeats());
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    answer_solicitation(&mut pair, ROUTER_A);
+    pair.advance_seconds(5.0);
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.advance_seconds(5.0);
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
     assert!(pair.is_registered(0));
     pair.reconfigure_router(0);
     for _ in 0..30 {
-        pair.run(0.1);
-        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+        pair.advance_seconds(0.1);
+        assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
         assert!(pair.is_registered(0));
     }
     assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
@@ -835,21 +870,22 @@ fn reload_keeps_the_candidate_that_works() {
 /// router of the other link.
 #[test]
 fn update_with_identifier_that_left_by_the_router_of_another_link_is_sent_again() {
-    for mut setup in [with_heartbeats(), Setup::plain()] {
+    for mut setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
         setup.routers[0].uplinks[0].bid = Some(1);
         setup.routers[0].uplinks[1].bid = Some(2);
-        let mut pair = Pair::new(setup);
-        show(&mut pair, &[], &[ROUTER_A]);
-        pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-        show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-        pair.run(5.0);
-        assert_eq!(pair.path(), Some(addr(CARE_OF)));
+        let mut pair = AgentAndRouters::new(setup);
+        set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
+        pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+        set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+        pair.advance_seconds(5.0);
+        assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
         back_by_the_router_of_the_other_link(&mut pair);
-        pair.run(0.05);
+        pair.advance_seconds(0.05);
         assert_eq!(pair.last_update().source, addr(CARE_OF));
         own_router_advertises(&mut pair);
-        let took = pair.run_while(5.0, "a registration", |pair| {
-            pair.bound() != Some(addr(CARE_OF)) || pair.path() != pair.bound()
+        let took = pair.advance_while(5.0, "a registration", |pair| {
+            pair.registered_care_of_address() != Some(addr(CARE_OF))
+                || pair.path_of_first_router() != pair.registered_care_of_address()
         });
         assert!(took <= Duration::from_millis(500), "{took:?}");
     }
@@ -857,18 +893,18 @@ fn update_with_identifier_that_left_by_the_router_of_another_link_is_sent_again(
 
 // IPv4
 
-fn ipv4(text: &str) -> Ipv4Addr {
+fn parse_ipv4_address(text: &str) -> Ipv4Addr {
     text.parse().expect("an address")
 }
 
 /// Returns the care-of address and the router of an interface with these addresses and routes.
 fn ipv4_in_use(addresses: &[&str], known: Vec<Ipv4Router>) -> Attachment {
-    ipv4_router(addresses, known).uplinks()[0].attachment
+    router_with_ipv4(addresses, known).uplinks()[0].attachment
 }
 
-fn ipv4_router(addresses: &[&str], known: Vec<Ipv4Router>) -> MobileRouter {
-    let mut setup = Setup::plain();
-    setup.routers[0].home_agent_ipv4 = Some(ipv4("192.0.2.1"));
+fn router_with_ipv4(addresses: &[&str], known: Vec<Ipv4Router>) -> MobileRouter {
+    let mut setup = PairSetup::plain_setup();
+    setup.routers[0].home_agent_ipv4 = Some(parse_ipv4_address("192.0.2.1"));
     let mut router = MobileRouter::new(setup.routers.remove(0), &mut Rng::new(1));
     let interface = Interface {
         name: "wifi".into(),
@@ -885,37 +921,37 @@ fn ipv4_router(addresses: &[&str], known: Vec<Ipv4Router>) -> MobileRouter {
 /// RFC 8028 3 for IPv4: each router has a routing table, and each address uses the table of its router.
 #[test]
 fn each_ipv4_router_has_a_table_and_each_address_that_of_its_router() {
-    let by = |gateway: &str| Ipv4Router::from(ipv4(gateway));
+    let by = |gateway: &str| Ipv4Router::from(parse_ipv4_address(gateway));
     let addresses = ["10.1.0.50/24", "10.3.0.60/24", "10.64.0.9/32"];
-    let router = ipv4_router(&addresses, vec![by("10.3.0.1"), by("10.1.0.1")]);
+    let router = router_with_ipv4(&addresses, vec![by("10.3.0.1"), by("10.1.0.1")]);
     let uplink = &router.uplinks()[0];
     let router_of = |address: &str| {
-        let number = uplink.table_of(ipv4(address).into());
+        let number = uplink.table_of_address(parse_ipv4_address(address).into());
         uplink.ipv4_next_hops().find(|(known, _)| *known == number).map(|(_, router)| router)
     };
     assert_eq!(uplink.ipv4_next_hops().count(), 2);
-    assert_eq!(router_of("10.1.0.50"), Some(ipv4("10.1.0.1")));
-    assert_eq!(router_of("10.3.0.60"), Some(ipv4("10.3.0.1")));
+    assert_eq!(router_of("10.1.0.50"), Some(parse_ipv4_address("10.1.0.1")));
+    assert_eq!(router_of("10.3.0.60"), Some(parse_ipv4_address("10.3.0.1")));
     // A route without gateway.
-    let modem = ipv4_router(&["10.64.0.9/32"], vec![by("0.0.0.0")]);
+    let modem = router_with_ipv4(&["10.64.0.9/32"], vec![by("0.0.0.0")]);
     let next_hops: Vec<_> = modem.uplinks()[0].ipv4_next_hops().collect();
-    assert_eq!(next_hops, [(0, ipv4("0.0.0.0"))]);
+    assert_eq!(next_hops, [(0, parse_ipv4_address("0.0.0.0"))]);
 }
 
 #[test]
 fn ipv4_address_is_that_of_the_router_s_subnet_or_the_route_s_source() {
     let is = |address: &str, router: &str| Attachment::Foreign {
         ipv6: None,
-        ipv4: Some((ipv4(address), ipv4(router))),
+        ipv4: Some((parse_ipv4_address(address), parse_ipv4_address(router))),
     };
-    let by = |gateway: &str| Ipv4Router::from(ipv4(gateway));
+    let by = |gateway: &str| Ipv4Router::from(parse_ipv4_address(gateway));
     let (first, second) = ("10.1.0.50/24", "10.3.0.60/24");
     assert_eq!(
         ipv4_in_use(&[first, second], vec![by("10.3.0.1"), by("10.1.0.1")]),
         is("10.3.0.60", "10.3.0.1")
     );
     assert_eq!(ipv4_in_use(&[first, second], vec![by("10.1.0.1")]), is("10.1.0.50", "10.1.0.1"));
-    let recommends = Ipv4Router { preferred_source: Some(ipv4("10.3.0.60")), ..by("10.9.0.1") };
+    let recommends = Ipv4Router { preferred_source: Some(parse_ipv4_address("10.3.0.60")), ..by("10.9.0.1") };
     assert_eq!(ipv4_in_use(&[first, second], vec![recommends]), is("10.3.0.60", "10.9.0.1"));
     let failed = Ipv4Router { neighbour: NeighbourState::Failed, ..by("10.3.0.1") };
     assert_eq!(ipv4_in_use(&[first, second], vec![failed, by("10.1.0.1")]), is("10.1.0.50", "10.1.0.1"));
@@ -933,13 +969,13 @@ fn missing_default_route_of_ipv4_is_named() {
 /// of these advertisements cause a Router Solicitation.
 #[test]
 fn advertisements_without_end_that_omit_a_prefix_draw_few_router_solicitations() {
-    let mut pair = registered(Setup::plain());
-    pair.link.clear();
+    let mut pair = registered_pair(PairSetup::plain_setup());
+    pair.link_messages.clear();
     for turn in 0..1000 {
         let other = format!("2001:db8:bad:{turn:x}::/64");
         let prefixes = [if turn % 4 == 0 { NETWORK } else { &other }, &other];
-        pair.hear_router("wifi", ROUTER_A, &prefixes);
-        pair.run(0.002);
+        pair.receive_router_advertisement("wifi", ROUTER_A, &prefixes);
+        pair.advance_seconds(0.002);
     }
     let asked = sent_on_link(&pair, icmpv6::types::ROUTER_SOLICITATION).len();
     assert!((1..=5).contains(&asked), "{asked} in 2 s");

@@ -9,10 +9,10 @@ use carnet_mobility::mobile_router::Attachment;
 use carnet_wire::{icmpv6, nd};
 
 use crate::craft::*;
-use crate::pair::{Pair, Setup};
+use crate::pair::{AgentAndRouters, PairSetup};
 use crate::router_candidates::{
-    HOME_ROUTER, NETWORK, OTHER_NETWORK, ROUTER_A, ROUTER_B, answer_probe, is_probe, registered, show,
-    with_heartbeats,
+    HOME_ROUTER, NETWORK, OTHER_NETWORK, ROUTER_A, ROUTER_B, answer_probe, is_probe, registered_pair,
+    set_addresses_and_routes, setup_with_heartbeats,
 };
 use crate::setup::{AT_HOME, router_advertisement};
 
@@ -21,12 +21,16 @@ const SECOND_HOME_ROUTER: &str = "fe80::12";
 pub const FORGER: &str = "fe80::66";
 
 /// Lets time pass; these routers answer probes.
-pub fn run_answered(pair: &mut Pair, millis: u32, routers: &[&str]) {
+pub fn advance_answering_probes(pair: &mut AgentAndRouters, millis: u32, routers: &[&str]) {
     for _ in 0..millis / 10 {
-        pair.link.clear();
-        pair.run(0.01);
-        let sent: Vec<LinkMessage> =
-            pair.link.iter().filter(|(_, from, _)| *from == Some(0)).map(|(.., it)| it.clone()).collect();
+        pair.link_messages.clear();
+        pair.advance_seconds(0.01);
+        let sent: Vec<LinkMessage> = pair
+            .link_messages
+            .iter()
+            .filter(|(_, from, _)| *from == Some(0))
+            .map(|(.., it)| it.clone())
+            .collect();
         for probe in sent.iter().filter(|message| is_probe(message)) {
             routers.iter().for_each(|router| answer_probe(pair, router, probe));
         }
@@ -34,12 +38,17 @@ pub fn run_answered(pair: &mut Pair, millis: u32, routers: &[&str]) {
 }
 
 /// Hands over a Router Advertisement that `change` has altered.
-pub fn hear(pair: &mut Pair, change: impl Fn(&mut [u8]), source: &str, prefix: &str) {
+pub fn receive_altered_advertisement(
+    pair: &mut AgentAndRouters,
+    change: impl Fn(&mut [u8]),
+    source: &str,
+    prefix: &str,
+) {
     let mut message = router_advertisement("wifi", source, &[prefix]);
     change(&mut message.message);
     message.message[2..4].fill(0);
     icmpv6::set_checksum(&mut message.message, addr(source), nd::ALL_NODES);
-    pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+    pair.run_on_router(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
         .expect("a right advertisement");
 }
 
@@ -48,27 +57,27 @@ pub fn no_default_router(message: &mut [u8]) {
     message[6..8].fill(0);
 }
 
-pub fn at_home(pair: &Pair) -> bool {
-    matches!(pair.machine().uplinks()[0].attachment, Attachment::Home { .. })
+pub fn is_at_home(pair: &AgentAndRouters) -> bool {
+    matches!(pair.first_router().uplinks()[0].attachment, Attachment::Home { .. })
 }
 
-pub fn registered_at(pair: &Pair) -> Option<Ipv6Addr> {
-    pair.bound().filter(|bound| pair.path() == Some(*bound))
+pub fn registered_care_of_address(pair: &AgentAndRouters) -> Option<Ipv6Addr> {
+    pair.registered_care_of_address().filter(|bound| pair.path_of_first_router() == Some(*bound))
 }
 
 /// A pair on a home link whose two routers advertise this many milliseconds apart.
-fn home_with_two_routers(setup: Setup, apart: u32) -> Pair {
+fn home_with_two_routers(setup: PairSetup, apart: u32) -> AgentAndRouters {
     let both = [HOME_ROUTER, SECOND_HOME_ROUTER];
-    let mut pair = registered(setup);
-    pair.detach(0, "wifi");
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
-    show(&mut pair, &[AT_HOME], &[HOME_ROUTER]);
-    run_answered(&mut pair, apart, &both);
-    pair.hear_router("wifi", SECOND_HOME_ROUTER, &[HOME_PREFIX]);
-    show(&mut pair, &[AT_HOME], &both);
-    run_answered(&mut pair, 5000, &both);
-    assert!(at_home(&pair) && pair.machine().is_home());
+    let mut pair = registered_pair(setup);
+    pair.detach_uplink(0, "wifi");
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    set_addresses_and_routes(&mut pair, &[AT_HOME], &[HOME_ROUTER]);
+    advance_answering_probes(&mut pair, apart, &both);
+    pair.receive_router_advertisement("wifi", SECOND_HOME_ROUTER, &[HOME_PREFIX]);
+    set_addresses_and_routes(&mut pair, &[AT_HOME], &both);
+    advance_answering_probes(&mut pair, 5000, &both);
+    assert!(is_at_home(&pair) && pair.first_router().is_home());
     pair
 }
 
@@ -76,10 +85,10 @@ fn home_with_two_routers(setup: Setup, apart: u32) -> Pair {
 fn home_link_is_kept_when_one_of_its_two_routers_fails() {
     for apart in [100, 3000, 60_000] {
         for living in [HOME_ROUTER, SECOND_HOME_ROUTER] {
-            let mut pair = home_with_two_routers(with_heartbeats(), apart);
+            let mut pair = home_with_two_routers(setup_with_heartbeats(), apart);
             for _ in 0..500 {
-                run_answered(&mut pair, 10, &[living]);
-                assert!(at_home(&pair), "{apart} {living}");
+                advance_answering_probes(&mut pair, 10, &[living]);
+                assert!(is_at_home(&pair), "{apart} {living}");
             }
             let returns = pair.events.iter().filter(|(_, _, event)| matches!(event, Event::AtHome { .. }));
             assert_eq!(returns.count(), 1);
@@ -93,15 +102,15 @@ fn home_link_is_kept_when_one_of_its_two_routers_fails() {
 fn router_leaves_home_link_that_has_two_routers() {
     for apart in [100, 3000, 60_000] {
         for (is_heard, limit) in [(true, 500), (false, 2500)] {
-            let mut pair = home_with_two_routers(with_heartbeats(), apart);
+            let mut pair = home_with_two_routers(setup_with_heartbeats(), apart);
             if is_heard {
-                pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
+                pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
                 let routers = [HOME_ROUTER, SECOND_HOME_ROUTER, ROUTER_B];
-                show(&mut pair, &[AT_HOME, OTHER_CARE_OF], &routers);
+                set_addresses_and_routes(&mut pair, &[AT_HOME, OTHER_CARE_OF], &routers);
             }
             let mut took = 0;
-            while at_home(&pair) && took <= limit {
-                run_answered(&mut pair, 10, &[ROUTER_B]);
+            while is_at_home(&pair) && took <= limit {
+                advance_answering_probes(&mut pair, 10, &[ROUTER_B]);
                 took += 10;
             }
             assert!(took <= limit, "{apart} {is_heard}: {took} ms");
@@ -115,26 +124,30 @@ fn router_leaves_home_link_that_has_two_routers() {
 fn forged_home_prefix_on_a_foreign_link_does_not_end_the_registration() {
     for is_default in [false, true] {
         for bid in [None, Some(1)] {
-            let mut setup = with_heartbeats();
+            let mut setup = setup_with_heartbeats();
             setup.routers[0].uplinks[0].bid = bid;
-            let mut pair = Pair::new(setup);
-            show(&mut pair, &[], &[ROUTER_A]);
-            pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-            show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-            pair.run(5.0);
-            assert_eq!(registered_at(&pair), Some(addr(CARE_OF)));
-            pair.dead.push(addr(HOME));
+            let mut pair = AgentAndRouters::new(setup);
+            set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
+            pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+            set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+            pair.advance_seconds(5.0);
+            assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+            pair.dead_addresses.push(addr(HOME));
             let gateways: &[&str] = if is_default { &[FORGER, ROUTER_A] } else { &[ROUTER_A] };
-            show(&mut pair, &[CARE_OF, AT_HOME], gateways);
+            set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], gateways);
             let change = if is_default { |_: &mut [u8]| () } else { no_default_router };
-            hear(&mut pair, change, FORGER, HOME_PREFIX);
-            assert!(at_home(&pair));
+            receive_altered_advertisement(&mut pair, change, FORGER, HOME_PREFIX);
+            assert!(is_at_home(&pair));
             for second in 0..600 {
-                run_answered(&mut pair, 1000, &[ROUTER_A]);
+                advance_answering_probes(&mut pair, 1000, &[ROUTER_A]);
                 if second % 30 == 0 {
-                    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
+                    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
                 }
-                assert_eq!(registered_at(&pair), Some(addr(CARE_OF)), "{is_default} {bid:?} {second}");
+                assert_eq!(
+                    registered_care_of_address(&pair),
+                    Some(addr(CARE_OF)),
+                    "{is_default} {bid:?} {second}"
+                );
             }
         }
     }
@@ -143,51 +156,51 @@ fn forged_home_prefix_on_a_foreign_link_does_not_end_the_registration() {
 /// RFC 4861 6.3.5: a prefix whose valid lifetime has ended is no longer on the link.
 #[test]
 fn home_link_ends_with_the_valid_lifetime_of_its_prefix() {
-    let mut pair = registered(with_heartbeats());
-    show(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
+    let mut pair = registered_pair(setup_with_heartbeats());
+    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
     let short = |message: &mut [u8]| {
         no_default_router(message);
         for lifetime in [20..24, 24..28] {
             message[lifetime].copy_from_slice(&30_u32.to_be_bytes());
         }
     };
-    hear(&mut pair, short, HOME_ROUTER, HOME_PREFIX);
-    pair.run(29.0);
-    assert!(at_home(&pair));
-    pair.run(2.0);
-    assert!(!at_home(&pair));
+    receive_altered_advertisement(&mut pair, short, HOME_ROUTER, HOME_PREFIX);
+    pair.advance_seconds(29.0);
+    assert!(is_at_home(&pair));
+    pair.advance_seconds(2.0);
+    assert!(!is_at_home(&pair));
 }
 
 /// The home agent is no default router, and other routers advertise without end.
 #[test]
 fn flood_of_routers_does_not_end_the_home_link() {
-    let mut pair = registered(with_heartbeats());
-    pair.detach(0, "wifi");
-    show(&mut pair, &[AT_HOME], &[ROUTER_A]);
-    hear(&mut pair, no_default_router, HOME_ROUTER, HOME_PREFIX);
-    run_answered(&mut pair, 5000, &[HOME_ROUTER, ROUTER_A]);
+    let mut pair = registered_pair(setup_with_heartbeats());
+    pair.detach_uplink(0, "wifi");
+    set_addresses_and_routes(&mut pair, &[AT_HOME], &[ROUTER_A]);
+    receive_altered_advertisement(&mut pair, no_default_router, HOME_ROUTER, HOME_PREFIX);
+    advance_answering_probes(&mut pair, 5000, &[HOME_ROUTER, ROUTER_A]);
     for index in 0..100 {
         let prefix = format!("2001:db8:{index:x}::/64");
-        pair.hear_router("wifi", &format!("fe80::c:{index:x}"), &[&prefix]);
-        run_answered(&mut pair, 50, &[HOME_ROUTER, ROUTER_A]);
-        assert!(at_home(&pair), "{index}");
+        pair.receive_router_advertisement("wifi", &format!("fe80::c:{index:x}"), &[&prefix]);
+        advance_answering_probes(&mut pair, 50, &[HOME_ROUTER, ROUTER_A]);
+        assert!(is_at_home(&pair), "{index}");
     }
 }
 
 /// Returns a pair whose router, registered with a Binding Identifier, has just come home. The home agent does
 /// not receive the de-registration.
-fn coming_home_with_identifier() -> Pair {
-    let mut setup = with_heartbeats();
+fn coming_home_with_identifier() -> AgentAndRouters {
+    let mut setup = setup_with_heartbeats();
     setup.routers[0].uplinks[0].bid = Some(1);
-    let mut pair = Pair::new(setup);
-    show(&mut pair, &[], &[ROUTER_A]);
-    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.run(5.0);
-    assert_eq!(registered_at(&pair), Some(addr(CARE_OF)));
-    pair.dead.push(addr(HOME));
-    show(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A, HOME_ROUTER]);
-    pair.hear_router("wifi", HOME_ROUTER, &[HOME_PREFIX]);
+    let mut pair = AgentAndRouters::new(setup);
+    set_addresses_and_routes(&mut pair, &[], &[ROUTER_A]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    set_addresses_and_routes(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.advance_seconds(5.0);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+    pair.dead_addresses.push(addr(HOME));
+    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A, HOME_ROUTER]);
+    pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
     pair
 }
 
@@ -195,28 +208,28 @@ fn coming_home_with_identifier() -> Pair {
 #[test]
 fn return_with_identifiers_that_is_broken_off_is_put_right() {
     let mut pair = coming_home_with_identifier();
-    pair.run(1.0);
-    assert!(at_home(&pair));
-    pair.detach(0, "wifi");
-    pair.run(0.3);
-    show(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
-    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-    pair.run(120.0);
-    assert_eq!(registered_at(&pair), Some(addr(CARE_OF)));
+    pair.advance_seconds(1.0);
+    assert!(is_at_home(&pair));
+    pair.detach_uplink(0, "wifi");
+    pair.advance_seconds(0.3);
+    set_addresses_and_routes(&mut pair, &[CARE_OF, AT_HOME], &[ROUTER_A]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.advance_seconds(120.0);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
 }
 
 /// RFC 3963 5.8: until the acknowledgement of the return, traffic leaves by the tunnel.
 #[test]
 fn tunnel_with_identifiers_is_used_until_the_return_is_acknowledged() {
     let mut pair = coming_home_with_identifier();
-    assert!(at_home(&pair) && !pair.machine().is_home());
+    assert!(is_at_home(&pair) && !pair.first_router().is_home());
     for _ in 0..20 {
-        run_answered(&mut pair, 100, &[HOME_ROUTER]);
-        assert_eq!(registered_at(&pair), Some(addr(CARE_OF)));
+        advance_answering_probes(&mut pair, 100, &[HOME_ROUTER]);
+        assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
     }
-    pair.dead.clear();
-    run_answered(&mut pair, 10_000, &[HOME_ROUTER]);
-    assert!(pair.machine().is_home());
-    run_answered(&mut pair, 5000, &[HOME_ROUTER]);
-    assert_eq!((pair.path(), pair.bound()), (None, None));
+    pair.dead_addresses.clear();
+    advance_answering_probes(&mut pair, 10_000, &[HOME_ROUTER]);
+    assert!(pair.first_router().is_home());
+    advance_answering_probes(&mut pair, 5000, &[HOME_ROUTER]);
+    assert_eq!((pair.path_of_first_router(), pair.registered_care_of_address()), (None, None));
 }

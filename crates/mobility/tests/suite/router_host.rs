@@ -3,11 +3,11 @@
 use carnet_mobility::mobile_router::{RegistrationMode, State};
 
 use crate::craft::*;
-use crate::pair::{AT_HOME, Pair, Setup};
+use crate::pair::{AT_HOME, AgentAndRouters, PairSetup};
 
 /// A node for which the home agent has no prefixes.
-fn setup() -> Setup {
-    let mut setup = Setup::plain();
+fn host_setup() -> PairSetup {
+    let mut setup = PairSetup::plain_setup();
     for node in &mut setup.agent.nodes {
         node.prefixes = [].into();
     }
@@ -16,8 +16,8 @@ fn setup() -> Setup {
     setup
 }
 
-fn flags(update: &Seen) -> (bool, bool, bool) {
-    let SeenMessage::Update { flags, .. } = &update.message else { panic!("no update") };
+fn flags_of_update(update: &ReceivedPacket) -> (bool, bool, bool) {
+    let ReceivedMessage::Update { flags, .. } = &update.message else { panic!("no update") };
     (flags.acknowledge, flags.home_registration, flags.mobile_router)
 }
 
@@ -25,47 +25,48 @@ fn flags(update: &Seen) -> (bool, bool, bool) {
 /// flag too.
 #[test]
 fn a_node_registers_without_the_flag_of_routers() {
-    let mut pair = Pair::new(setup());
-    pair.attach(0, "wifi", CARE_OF);
-    pair.register();
+    let mut pair = AgentAndRouters::new(host_setup());
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.register_router();
     let update = pair.last_update();
-    assert_eq!(flags(&update), (true, true, false));
+    assert_eq!(flags_of_update(&update), (true, true, false));
     assert!(update.options().prefixes.is_empty());
-    let answer = pair.sent.iter().rfind(|sent| sent.router.is_none()).expect("an acknowledgement");
-    assert!(!answer.seen.mobile_router());
-    assert_eq!(pair.machine().state(), State::Registered);
-    assert_eq!(pair.bound(), Some(addr(CARE_OF)));
+    let answer =
+        pair.sent_packets.iter().rfind(|sent| sent.sending_router.is_none()).expect("an acknowledgement");
+    assert!(!answer.received_packet.mobile_router());
+    assert_eq!(pair.first_router().state(), State::Registered);
+    assert_eq!(pair.registered_care_of_address(), Some(addr(CARE_OF)));
 }
 
 /// The node moves and refreshes as a router does, and never changes the kind of its registration (status
 /// 139).
 #[test]
 fn a_node_stays_registered_while_it_moves() {
-    let mut pair = Pair::new(setup());
-    pair.attach_both();
-    pair.register();
-    pair.detach(0, "wifi");
-    pair.run(120.0);
-    assert_eq!(pair.bound(), Some(addr(OTHER_CARE_OF)));
-    assert!(pair.updates().len() > 2);
-    assert!(pair.updates().iter().all(|(_, update)| flags(update) == (true, true, false)));
+    let mut pair = AgentAndRouters::new(host_setup());
+    pair.attach_both_uplinks();
+    pair.register_router();
+    pair.detach_uplink(0, "wifi");
+    pair.advance_seconds(120.0);
+    assert_eq!(pair.registered_care_of_address(), Some(addr(OTHER_CARE_OF)));
+    assert!(pair.sent_updates().len() > 2);
+    assert!(pair.sent_updates().iter().all(|(_, update)| flags_of_update(update) == (true, true, false)));
 }
 
 /// RFC 6275 11.5.5: back on the home link the node de-registers from its home address and uses the address
 /// itself. The home agent no longer answers for it.
 #[test]
 fn a_node_comes_home_and_leaves_again() {
-    let mut pair = Pair::new(setup().with_home_link());
-    pair.attach(0, "cell", OTHER_CARE_OF);
-    pair.register();
-    pair.run(5.0);
-    pair.attach(0, "wifi", AT_HOME);
-    pair.run(2.0);
+    let mut pair = AgentAndRouters::new(host_setup().with_home_link());
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.register_router();
+    pair.advance_seconds(5.0);
+    pair.attach_uplink(0, "wifi", AT_HOME);
+    pair.advance_seconds(2.0);
     let update = pair.last_update();
     assert_eq!((update.source, update.home_address, update.lifetime()), (addr(HOME), None, 0));
-    assert_eq!(flags(&update), (true, true, false));
-    assert_eq!((pair.machine().state(), pair.bound()), (State::Home, None));
-    pair.detach(0, "wifi");
-    pair.run(3.0);
-    assert_eq!(pair.bound(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(flags_of_update(&update), (true, true, false));
+    assert_eq!((pair.first_router().state(), pair.registered_care_of_address()), (State::Home, None));
+    pair.detach_uplink(0, "wifi");
+    pair.advance_seconds(3.0);
+    assert_eq!(pair.registered_care_of_address(), Some(addr(OTHER_CARE_OF)));
 }

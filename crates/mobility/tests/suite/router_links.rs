@@ -7,8 +7,8 @@ use carnet_mobility::Event;
 use carnet_wire::nd::host_configuration::RecursiveDnsServers;
 
 use crate::craft::*;
-use crate::pair::{Link, Pair, Setup};
-use crate::setup::autoconfigured;
+use crate::pair::{AgentAndRouters, Link, PairSetup};
+use crate::setup::autoconfigured_addresses;
 
 const NETWORK: &str = "2001:db8:f1::/64";
 const OTHER_NETWORK: &str = "2001:db8:f2::/64";
@@ -17,33 +17,33 @@ const ROUTER_A: &str = "fe80::a";
 const ROUTER_B: &str = "fe80::b";
 
 /// A pair that is registered over wifi in the first network, whose router has advertised.
-fn in_the_first_network() -> Pair {
-    let mut pair = Pair::new(Setup::plain());
+fn in_the_first_network() -> AgentAndRouters {
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.set_interface(0, "wifi", true, &["fe80::2"], &[ROUTER_A]);
-    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-    show(&mut pair, &[CARE_OF], &[ROUTER_A]);
-    pair.register();
-    pair.run(5.0);
-    pair.forget();
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    set_addresses_and_routers(&mut pair, &[CARE_OF], &[ROUTER_A]);
+    pair.register_router();
+    pair.advance_seconds(5.0);
+    pair.clear_records();
     pair
 }
 
 /// Gives wifi these addresses by autoconfiguration, and these default routers.
-fn show(pair: &mut Pair, addresses: &[&str], routers: &[&str]) {
+fn set_addresses_and_routers(pair: &mut AgentAndRouters, addresses: &[&str], routers: &[&str]) {
     show_with_static(pair, addresses, &[], routers);
 }
 
 /// Gives wifi these addresses by autoconfiguration and by the operator, and these default routers.
-fn show_with_static(pair: &mut Pair, addresses: &[&str], by_operator: &[&str], routers: &[&str]) {
+fn show_with_static(pair: &mut AgentAndRouters, addresses: &[&str], by_operator: &[&str], routers: &[&str]) {
     let all: Vec<&str> = ["fe80::2"].into_iter().chain(addresses.iter().copied()).collect();
-    let mut known = autoconfigured(&all);
+    let mut known = autoconfigured_addresses(&all);
     known.extend(crate::setup::addresses(by_operator));
     let routers = routers.iter().map(|router| addr(router).into()).collect();
-    pair.tell(0, "wifi", known, routers);
+    pair.set_uplink_state(0, "wifi", known, routers);
 }
 
-fn care_of(pair: &Pair) -> Option<std::net::Ipv6Addr> {
-    pair.machine().uplinks()[0].care_of_address()
+fn registered_care_of_address(pair: &AgentAndRouters) -> Option<std::net::Ipv6Addr> {
+    pair.first_router().uplinks()[0].care_of_address()
 }
 
 /// The old router is gone and the old address is not: the uplink uses the address of the router that is
@@ -51,26 +51,26 @@ fn care_of(pair: &Pair) -> Option<std::net::Ipv6Addr> {
 #[test]
 fn another_network_without_loss_of_carrier_is_registered_at_once() {
     let mut pair = in_the_first_network();
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    assert_eq!(care_of(&pair), Some(addr(CARE_OF)), "no address there yet");
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
-    assert_eq!(care_of(&pair), Some(addr(CARE_OF)), "the old router is still the first");
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B]);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)), "no address there yet");
+    set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)), "the old router is still the first");
+    set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B]);
     assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
-    pair.run(0.1);
+    pair.advance_seconds(0.1);
     assert!(pair.is_registered(0));
     // The uplink returns to the first network.
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
-    assert_eq!(care_of(&pair), Some(addr(OTHER_CARE_OF)));
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
-    assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
+    set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(OTHER_CARE_OF)));
+    set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_A, ROUTER_B]);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
 }
 
 /// RFC 8910: a router names its captive portal. carnet reports and shows it, and changes no decision.
 #[test]
 fn the_captive_portal_in_a_router_advertisement_is_reported() {
     let mut pair = in_the_first_network();
-    let told = |pair: &mut Pair, router: &str, uri: Option<&[u8]>| {
+    let told = |pair: &mut AgentAndRouters, router: &str, uri: Option<&[u8]>| {
         let mut message = crate::setup::router_advertisement("wifi", router, &[NETWORK]);
         if let Some(uri) = uri {
             let units = (2 + uri.len()).div_ceil(8);
@@ -81,12 +81,12 @@ fn the_captive_portal_in_a_router_advertisement_is_reported() {
             message.message[2..4].fill(0);
             carnet_wire::icmpv6::set_checksum(&mut message.message, message.source, message.destination);
         }
-        pair.forget();
-        pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+        pair.clear_records();
+        pair.run_on_router(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
             .expect("a right advertisement");
         let told = |event: &&_| matches!(event, (_, _, Event::CaptivePortal { .. }));
         let events = pair.events.iter().filter(told).count();
-        (events, pair.machine().uplinks()[0].captive_portal().map(str::to_owned))
+        (events, pair.first_router().uplinks()[0].captive_portal().map(str::to_owned))
     };
     let portal = b"https://portal.example/terms";
     let uri = Some("https://portal.example/terms".to_owned());
@@ -103,7 +103,7 @@ fn the_captive_portal_in_a_router_advertisement_is_reported() {
 #[test]
 fn dns_servers_of_router_advertisement_are_valid_for_their_lifetime() {
     let mut pair = in_the_first_network();
-    let announced = |pair: &mut Pair, option: Option<(u32, &[&str])>| {
+    let announced = |pair: &mut AgentAndRouters, option: Option<(u32, &[&str])>| {
         let mut message = crate::setup::router_advertisement("wifi", ROUTER_A, &[NETWORK]);
         if let Some((lifetime, servers)) = option {
             let servers: Vec<_> = servers.iter().map(|it| addr(it)).collect();
@@ -113,9 +113,9 @@ fn dns_servers_of_router_advertisement_are_valid_for_their_lifetime() {
             message.message[2..4].fill(0);
             carnet_wire::icmpv6::set_checksum(&mut message.message, message.source, message.destination);
         }
-        pair.router_does(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
+        pair.run_on_router(0, |machine, now, wall| machine.handle_link_message(now, wall, &message))
             .expect("a right advertisement");
-        let uplink = &pair.machine().uplinks()[0];
+        let uplink = &pair.first_router().uplinks()[0];
         let at = |seconds| uplink.dns_servers(pair.now + Duration::from_secs(seconds)).to_vec();
         [at(0), at(99), at(100)]
     };
@@ -137,9 +137,9 @@ fn dns_servers_of_router_advertisement_are_valid_for_their_lifetime() {
 #[test]
 fn router_follows_new_prefix_advertised_last() {
     let mut pair = in_the_first_network();
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    assert_eq!(care_of(&pair), Some(addr(OTHER_CARE_OF)));
+    set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], &[ROUTER_B, ROUTER_A]);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(OTHER_CARE_OF)));
 }
 
 /// Both routers advertise the prefix in use, so the uplink does not move. When the first router has gone, a
@@ -147,11 +147,11 @@ fn router_follows_new_prefix_advertised_last() {
 #[test]
 fn a_second_router_of_the_same_network_changes_nothing() {
     let mut pair = in_the_first_network();
-    pair.hear_router("wifi", ROUTER_B, &[NETWORK, OTHER_NETWORK]);
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[NETWORK, OTHER_NETWORK]);
     for (routers, updates) in [(&[ROUTER_A, ROUTER_B][..], 0), (&[ROUTER_B, ROUTER_A], 0), (&[ROUTER_B], 1)] {
-        show(&mut pair, &[CARE_OF, OTHER_CARE_OF], routers);
-        assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
-        assert_eq!(pair.updates().len(), updates);
+        set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], routers);
+        assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+        assert_eq!(pair.sent_updates().len(), updates);
     }
 }
 
@@ -161,43 +161,43 @@ fn a_second_router_of_the_same_network_changes_nothing() {
 fn a_static_address_is_used_on_a_link_without_advertisements() {
     let mut pair = in_the_first_network();
     show_with_static(&mut pair, &[CARE_OF], &["2001:db8:f9::9"], &[ROUTER_A]);
-    assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
     show_with_static(&mut pair, &[CARE_OF], &["2001:db8:f9::9"], &[ROUTER_B]);
-    assert_eq!(care_of(&pair), Some(addr("2001:db8:f9::9")));
+    assert_eq!(registered_care_of_address(&pair), Some(addr("2001:db8:f9::9")));
 }
 
 /// A default route without gateway: the router heard last is at the other end.
 #[test]
 fn a_point_to_point_link_follows_the_router_heard_last() {
-    let mut pair = Pair::new(Setup::plain());
-    show(&mut pair, &[CARE_OF], &["::"]);
-    pair.hear_router("wifi", ROUTER_A, &[NETWORK]);
-    pair.register();
-    pair.hear_router("wifi", ROUTER_B, &[OTHER_NETWORK]);
-    assert_eq!(care_of(&pair), Some(addr(CARE_OF)));
-    show(&mut pair, &[CARE_OF, OTHER_CARE_OF], &["::"]);
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    set_addresses_and_routers(&mut pair, &[CARE_OF], &["::"]);
+    pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
+    pair.register_router();
+    pair.receive_router_advertisement("wifi", ROUTER_B, &[OTHER_NETWORK]);
+    assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
+    set_addresses_and_routers(&mut pair, &[CARE_OF, OTHER_CARE_OF], &["::"]);
     assert_eq!(pair.last_update().source, addr(OTHER_CARE_OF));
 }
 
 // Uplinks that are attached and lead nowhere
 
-fn sources(pair: &Pair) -> Vec<(u64, std::net::Ipv6Addr)> {
-    let start = pair.updates()[0].0;
-    pair.updates().iter().map(|(at, u)| (at.saturating_since(start).as_secs(), u.source)).collect()
+fn update_sources(pair: &AgentAndRouters) -> Vec<(u64, std::net::Ipv6Addr)> {
+    let start = pair.sent_updates()[0].0;
+    pair.sent_updates().iter().map(|(at, u)| (at.saturating_since(start).as_secs(), u.source)).collect()
 }
 
 /// The preferred uplink has carrier, address and router, but leads nowhere: after three updates the router
 /// uses the next uplink.
 #[test]
 fn an_uplink_without_answers_is_given_up_for_another() {
-    let mut pair = Pair::new(Setup::plain());
-    pair.dead = vec![addr(CARE_OF)];
-    pair.attach_both();
-    pair.run(15.0);
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.attach_both_uplinks();
+    pair.advance_seconds(15.0);
     assert!(pair.is_registered(0));
-    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
     let (dead, alive) = (addr(CARE_OF), addr(OTHER_CARE_OF));
-    assert_eq!(sources(&pair), [(0, dead), (1, dead), (4, dead), (10, alive)]);
+    assert_eq!(update_sources(&pair), [(0, dead), (1, dead), (4, dead), (10, alive)]);
     assert!(pair.events.iter().any(|(_, _, event)| matches!(
         event,
         Event::Handover { to: Some(to), reason, .. }
@@ -209,104 +209,104 @@ fn an_uplink_without_answers_is_given_up_for_another() {
 /// acknowledged. After a minute it tries the preferred uplink again, and uses it if it works.
 #[test]
 fn a_registered_uplink_that_dies_silently_is_given_up_for_a_while() {
-    let mut pair = Pair::new(Setup::plain());
-    pair.attach_both();
-    pair.register();
-    pair.dead = vec![addr(CARE_OF)];
-    pair.run(52.5); // the refresh was due at 45 s
-    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    pair.attach_both_uplinks();
+    pair.register_router();
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.advance_seconds(52.5); // the refresh was due at 45 s
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
     assert!(pair.is_registered(0));
-    pair.forget();
-    pair.run(58.0);
-    assert!(pair.updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
+    pair.clear_records();
+    pair.advance_seconds(58.0);
+    assert!(pair.sent_updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
     for _ in 0..300 {
-        pair.run(0.1);
-        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)), "the trial changes nothing");
+        pair.advance_seconds(0.1);
+        assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)), "the trial changes nothing");
     }
-    let trials = pair.updates().iter().filter(|(_, update)| update.source == addr(CARE_OF)).count();
+    let trials = pair.sent_updates().iter().filter(|(_, update)| update.source == addr(CARE_OF)).count();
     assert_eq!(trials, 3);
-    pair.dead.clear();
-    pair.run(60.0);
+    pair.dead_addresses.clear();
+    pair.advance_seconds(60.0);
     assert!(pair.is_registered(0));
-    assert_eq!(pair.path(), Some(addr(CARE_OF)));
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
 }
 
 /// Waiting traffic causes more updates, but the uplink is given up no earlier.
 #[test]
 fn waiting_traffic_does_not_keep_a_dead_uplink() {
-    let mut pair = Pair::new(Setup::plain());
-    pair.dead = vec![addr(CARE_OF)];
-    pair.attach_both();
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.attach_both_uplinks();
     for _ in 0..90 {
-        pair.traffic(0);
-        pair.run(0.1);
+        pair.send_data_packet(0);
+        pair.advance_seconds(0.1);
     }
-    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
-    assert_eq!(pair.updates().iter().filter(|(_, update)| update.source == addr(CARE_OF)).count(), 4);
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
+    assert_eq!(pair.sent_updates().iter().filter(|(_, update)| update.source == addr(CARE_OF)).count(), 4);
 }
 
 /// A demotion ends when the uplink has lost and regained its attachment, or by the operator's command.
 #[test]
 fn a_demotion_ends_with_the_attachment_or_by_the_operator_s_word() {
     for by_operator in [true, false] {
-        let mut pair = Pair::new(Setup::plain());
-        pair.dead = vec![addr(CARE_OF)];
-        pair.attach_both();
-        pair.run(15.0);
-        assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
-        pair.dead.clear();
+        let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+        pair.dead_addresses = vec![addr(CARE_OF)];
+        pair.attach_both_uplinks();
+        pair.advance_seconds(15.0);
+        assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
+        pair.dead_addresses.clear();
         if by_operator {
-            pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, None))
+            pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, None))
                 .expect("handover");
         } else {
-            pair.detach(0, "wifi");
-            pair.attach(0, "wifi", CARE_OF);
+            pair.detach_uplink(0, "wifi");
+            pair.attach_uplink(0, "wifi", CARE_OF);
         }
-        pair.run(2.0);
-        assert_eq!(pair.path(), Some(addr(CARE_OF)));
+        pair.advance_seconds(2.0);
+        assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
     }
 }
 
 /// The router does not give up an uplink that the operator has forced.
 #[test]
 fn a_forced_uplink_is_not_demoted() {
-    let mut pair = Pair::new(Setup::plain());
-    pair.dead = vec![addr(CARE_OF)];
-    pair.attach_both();
-    pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, Some("wifi")))
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.attach_both_uplinks();
+    pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, Some("wifi")))
         .expect("handover");
-    pair.run(120.0);
-    assert!(pair.updates().iter().all(|(_, update)| update.source == addr(CARE_OF)));
+    pair.advance_seconds(120.0);
+    assert!(pair.sent_updates().iter().all(|(_, update)| update.source == addr(CARE_OF)));
 }
 
 /// The home agent is down: the router tries each uplink in turn, then the back-off continues without flapping
 /// between uplinks. When the home agent is back, the router finds an uplink that works.
 #[test]
 fn a_dead_home_agent_makes_no_uplink_flap() {
-    let mut pair = Pair::new(Setup::plain());
-    pair.attach_both();
-    pair.register();
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.run(120.0);
-    pair.forget();
-    pair.run(1800.0);
-    let sources = sources(&pair);
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    pair.attach_both_uplinks();
+    pair.register_router();
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.advance_seconds(120.0);
+    pair.clear_records();
+    pair.advance_seconds(1800.0);
+    let sources = update_sources(&pair);
     assert!(sources.len() < 90, "{} updates in half an hour", sources.len());
     let changes = sources.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
     assert!(changes <= 30, "{changes} changes in half an hour");
     assert!(changes > 2, "each has its turn");
-    pair.conditions = Link::LOSSLESS;
-    pair.dead = vec![addr(CARE_OF)];
-    pair.run(200.0);
-    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)));
+    pair.link_conditions = Link::LOSSLESS;
+    pair.dead_addresses = vec![addr(CARE_OF)];
+    pair.advance_seconds(200.0);
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
 }
 
 /// With one uplink the router follows the back-off of RFC 6275 11.8 in all cases.
 #[test]
 fn the_only_uplink_is_kept() {
-    let mut pair = Pair::new(Setup::plain());
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.attach(0, "wifi", CARE_OF);
-    pair.run(100.0);
-    assert_eq!(sources(&pair).iter().map(|s| s.0).collect::<Vec<_>>(), [0, 1, 4, 10, 22, 46, 78]);
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.advance_seconds(100.0);
+    assert_eq!(update_sources(&pair).iter().map(|s| s.0).collect::<Vec<_>>(), [0, 1, 4, 10, 22, 46, 78]);
 }

@@ -8,24 +8,24 @@ use carnet_wire::mobility::status::Status;
 
 use crate::agent::node;
 use crate::craft::*;
-use crate::pair::{Link, Pair, Setup};
+use crate::pair::{AgentAndRouters, Link, PairSetup};
 
 /// A router whose updates the test answers.
-fn by_hand() -> Pair {
-    let mut pair = Pair::new(Setup::plain());
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.attach(0, "wifi", CARE_OF);
+fn pair_without_agent() -> AgentAndRouters {
+    let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.attach_uplink(0, "wifi", CARE_OF);
     pair
 }
 
-fn registered_by_hand() -> Pair {
-    let mut pair = by_hand();
-    pair.answer(0).expect("accepted");
-    pair.run(46.0); // the refresh has left
+fn registered_by_hand() -> AgentAndRouters {
+    let mut pair = pair_without_agent();
+    pair.answer_last_update(0).expect("accepted");
+    pair.advance_seconds(46.0); // the refresh has left
     pair
 }
 
-fn rejections(pair: &Pair) -> usize {
+fn count_rejections(pair: &AgentAndRouters) -> usize {
     pair.events.iter().filter(|(_, _, event)| matches!(event, Event::Rejected { .. })).count()
 }
 
@@ -34,38 +34,38 @@ fn rejections(pair: &Pair) -> usize {
 #[test]
 fn refusal_statuses_of_nemo_stop_registration() {
     for status in [140, 141, 142, 143] {
-        for mut pair in [by_hand(), registered_by_hand()] {
-            pair.answer(status).expect("an answer");
-            assert_eq!(pair.machine().state(), State::Refused(Status(status)));
-            assert!(pair.machine().registration().is_none(), "5.4: no binding cache entry");
-            assert_eq!(pair.path(), None);
-            assert_eq!(rejections(&pair), 1, "5.4: it must log the information");
-            pair.forget();
-            pair.run(300.0);
-            pair.attach(0, "cell", OTHER_CARE_OF);
-            pair.traffic(0);
-            pair.run(299.0);
-            assert!(pair.updates().is_empty(), "{status}");
+        for mut pair in [pair_without_agent(), registered_by_hand()] {
+            pair.answer_last_update(status).expect("an answer");
+            assert_eq!(pair.first_router().state(), State::Refused(Status(status)));
+            assert!(pair.first_router().registration().is_none(), "5.4: no binding cache entry");
+            assert_eq!(pair.path_of_first_router(), None);
+            assert_eq!(count_rejections(&pair), 1, "5.4: it must log the information");
+            pair.clear_records();
+            pair.advance_seconds(300.0);
+            pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+            pair.send_data_packet(0);
+            pair.advance_seconds(299.0);
+            assert!(pair.sent_updates().is_empty(), "{status}");
         }
     }
 }
 
 /// Returns the pauses in seconds between the updates of a router that gets this status each time, within an
 /// hour.
-fn pauses(mut pair: Pair, status: u8, is_answered: bool) -> Vec<u64> {
+fn pauses_between_updates(mut pair: AgentAndRouters, status: u8, is_answered: bool) -> Vec<u64> {
     let mut asked = vec![pair.now];
-    pair.answer(status).expect("an answer");
-    pair.forget();
+    pair.answer_last_update(status).expect("an answer");
+    pair.clear_records();
     let end = pair.now + Duration::from_secs(3600);
-    while pair.step(end) {
-        if let Some((at, _)) = pair.updates().pop() {
+    while pair.handle_next_event(end) {
+        if let Some((at, _)) = pair.sent_updates().pop() {
             asked.push(at);
             if is_answered {
-                pair.answer(status).expect("an answer");
+                pair.answer_last_update(status).expect("an answer");
             }
-            pair.forget();
+            pair.clear_records();
         }
-        pair.traffic(0);
+        pair.send_data_packet(0);
     }
     asked.windows(2).map(|pair| pair[1].saturating_since(pair[0]).as_secs()).collect()
 }
@@ -76,9 +76,9 @@ fn pauses(mut pair: Pair, status: u8, is_answered: bool) -> Vec<u64> {
 fn refusals_that_may_pass_are_followed_after_pauses_that_double() {
     for status in [129, 131, 132, 133] {
         for is_answered in [true, false] {
-            let known = pauses(registered_by_hand(), status, is_answered);
+            let known = pauses_between_updates(registered_by_hand(), status, is_answered);
             assert_eq!(known[..11], [2, 4, 8, 16, 32, 64, 128, 256, 512, 600, 600], "{status} {is_answered}");
-            let unknown = pauses(by_hand(), status, is_answered);
+            let unknown = pauses_between_updates(pair_without_agent(), status, is_answered);
             assert_eq!(unknown[..7], [32, 64, 128, 256, 512, 600, 600], "{status} {is_answered}");
         }
     }
@@ -90,19 +90,19 @@ fn refusals_that_may_pass_are_followed_after_pauses_that_double() {
 fn a_home_agent_that_starts_and_refuses_once_is_registered_with_again_after_two_seconds() {
     for status in [129, 131, 132, 133] {
         let mut pair = registered_by_hand();
-        pair.answer(status).expect("an answer");
-        assert_eq!(pair.machine().state(), State::Refused(Status(status)));
-        pair.conditions = Link::LOSSLESS;
-        pair.run(2.1);
+        pair.answer_last_update(status).expect("an answer");
+        assert_eq!(pair.first_router().state(), State::Refused(Status(status)));
+        pair.link_conditions = Link::LOSSLESS;
+        pair.advance_seconds(2.1);
         assert!(pair.is_registered(0), "{status}");
         // The next refusal counts as a first one again.
-        pair.run(40.0);
-        pair.conditions = Link::LOSING_EVERYTHING;
-        pair.forget();
-        pair.run(10.0);
-        pair.answer(status).expect("an answer");
-        pair.conditions = Link::LOSSLESS;
-        pair.run(2.1);
+        pair.advance_seconds(40.0);
+        pair.link_conditions = Link::LOSING_EVERYTHING;
+        pair.clear_records();
+        pair.advance_seconds(10.0);
+        pair.answer_last_update(status).expect("an answer");
+        pair.link_conditions = Link::LOSSLESS;
+        pair.advance_seconds(2.1);
         assert!(pair.is_registered(0), "{status}");
     }
 }
@@ -112,33 +112,33 @@ fn a_home_agent_that_starts_and_refuses_once_is_registered_with_again_after_two_
 #[test]
 fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
     for status in [140, 141, 142, 143] {
-        let mut pair = by_hand();
-        pair.answer(status).expect("an answer");
-        pair.forget();
+        let mut pair = pair_without_agent();
+        pair.answer_last_update(status).expect("an answer");
+        pair.clear_records();
         // Unanswered updates follow every ten minutes, whatever traffic and hints occur.
         for _ in 0..1300 {
-            pair.run(1.0);
-            pair.traffic(0);
-            assert_eq!(pair.machine().state(), State::Refused(Status(status)));
+            pair.advance_seconds(1.0);
+            pair.send_data_packet(0);
+            assert_eq!(pair.first_router().state(), State::Refused(Status(status)));
         }
-        assert_eq!(pair.updates().len(), 2, "{status}");
-        assert!(pair.updates().iter().all(|(_, update)| update.lifetime() > 0));
+        assert_eq!(pair.sent_updates().len(), 2, "{status}");
+        assert!(pair.sent_updates().iter().all(|(_, update)| update.lifetime() > 0));
         // The home agent refuses again.
-        pair.run(500.0);
-        assert_eq!(pair.updates().len(), 3);
-        pair.answer(142).expect("an answer");
-        assert_eq!(pair.machine().state(), State::Refused(Status(142)));
-        assert_eq!(rejections(&pair), 1);
-        pair.run(599.0);
-        assert_eq!(pair.updates().len(), 3);
+        pair.advance_seconds(500.0);
+        assert_eq!(pair.sent_updates().len(), 3);
+        pair.answer_last_update(142).expect("an answer");
+        assert_eq!(pair.first_router().state(), State::Refused(Status(142)));
+        assert_eq!(count_rejections(&pair), 1);
+        pair.advance_seconds(599.0);
+        assert_eq!(pair.sent_updates().len(), 3);
         // The home agent accepts at last.
-        pair.run(2.0);
-        assert_eq!(pair.updates().len(), 4);
-        assert!(!pair.machine().may_advertise());
-        pair.answer(0).expect("an answer");
-        assert_eq!(pair.machine().state(), State::Registered);
-        assert_eq!(pair.path(), Some(addr(CARE_OF)));
-        assert!(pair.machine().may_advertise());
+        pair.advance_seconds(2.0);
+        assert_eq!(pair.sent_updates().len(), 4);
+        assert!(!pair.first_router().may_advertise());
+        pair.answer_last_update(0).expect("an answer");
+        assert_eq!(pair.first_router().state(), State::Registered);
+        assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+        assert!(pair.first_router().may_advertise());
     }
 }
 
@@ -147,113 +147,120 @@ fn after_a_refusal_the_home_agent_is_asked_again_every_ten_minutes() {
 /// once: it neither waits ten minutes nor trusts the acceptance.
 #[test]
 fn accepted_update_after_refusal_ends_the_pause() {
-    for mut pair in [by_hand(), registered_by_hand()] {
+    for mut pair in [pair_without_agent(), registered_by_hand()] {
         let asked = pair.last_update();
-        pair.answer(142).expect("an answer");
-        pair.forget();
+        pair.answer_last_update(142).expect("an answer");
+        pair.clear_records();
         // An acceptance of another number is not for this router's update.
-        let other =
-            Acknowledgement { sequence: asked.sequence().wrapping_add(1), ..Acknowledgement::to(&asked, 0) };
-        assert_eq!(pair.router_receives(0, &other.packet()), Err(MobilityDrop::Unexpected));
-        pair.router_receives(0, &Acknowledgement::to(&asked, 142).packet()).expect_err("once is enough");
-        assert_eq!(pair.machine().state(), State::Refused(Status(142)));
-        pair.router_receives(0, &Acknowledgement::to(&asked, 0).packet()).expect("accepted after all");
-        assert_eq!((pair.machine().state(), pair.updates().len()), (State::Registering, 1));
-        assert!(pair.machine().registration().is_none());
+        let other = TestAcknowledgement {
+            sequence: asked.sequence().wrapping_add(1),
+            ..TestAcknowledgement::answering(&asked, 0)
+        };
+        assert_eq!(pair.deliver_to_router(0, &other.to_packet()), Err(MobilityDrop::Unexpected));
+        pair.deliver_to_router(0, &TestAcknowledgement::answering(&asked, 142).to_packet())
+            .expect_err("once is enough");
+        assert_eq!(pair.first_router().state(), State::Refused(Status(142)));
+        pair.deliver_to_router(0, &TestAcknowledgement::answering(&asked, 0).to_packet())
+            .expect("accepted after all");
+        assert_eq!((pair.first_router().state(), pair.sent_updates().len()), (State::Registering, 1));
+        assert!(pair.first_router().registration().is_none());
         // The router accepts each answer once.
-        pair.answer(142).expect("an answer");
-        pair.router_receives(0, &Acknowledgement::to(&asked, 0).packet()).expect_err("an old number");
-        assert_eq!(pair.machine().state(), State::Refused(Status(142)));
+        pair.answer_last_update(142).expect("an answer");
+        pair.deliver_to_router(0, &TestAcknowledgement::answering(&asked, 0).to_packet())
+            .expect_err("an old number");
+        assert_eq!(pair.first_router().state(), State::Refused(Status(142)));
         let asked = pair.last_update();
-        pair.router_receives(0, &Acknowledgement::to(&asked, 0).packet()).expect("accepted after all");
-        pair.answer(0).expect("accepted");
-        assert_eq!(pair.machine().state(), State::Registered);
-        pair.run(700.0);
+        pair.deliver_to_router(0, &TestAcknowledgement::answering(&asked, 0).to_packet())
+            .expect("accepted after all");
+        pair.answer_last_update(0).expect("accepted");
+        assert_eq!(pair.first_router().state(), State::Registered);
+        pair.advance_seconds(700.0);
     }
 }
 
 /// For a router with a key only an acceptance with a right MAC counts.
 #[test]
 fn an_acceptance_after_a_refusal_has_to_be_signed() {
-    let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.attach(0, "wifi", CARE_OF);
+    let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.attach_uplink(0, "wifi", CARE_OF);
     let asked = pair.last_update();
     let answer = |status, key: SecurityAssociation| {
-        Acknowledgement { association: Some(key), ..Acknowledgement::to(&asked, status) }.packet()
+        TestAcknowledgement { association: Some(key), ..TestAcknowledgement::answering(&asked, status) }
+            .to_packet()
     };
-    pair.router_receives(0, &answer(142, association())).expect("an answer");
-    let wrong = SecurityAssociation { key: [9; 16].into(), ..association() };
-    assert_eq!(pair.router_receives(0, &answer(0, wrong)), Err(MobilityDrop::AuthenticationFailed));
-    let unsigned = Acknowledgement::to(&asked, 0).packet();
-    assert_eq!(pair.router_receives(0, &unsigned), Err(MobilityDrop::AuthenticationMissing));
-    assert_eq!(pair.machine().state(), State::Refused(Status(142)));
-    pair.router_receives(0, &answer(0, association())).expect("accepted after all");
-    assert_eq!(pair.machine().state(), State::Registering);
+    pair.deliver_to_router(0, &answer(142, test_association())).expect("an answer");
+    let wrong = SecurityAssociation { key: [9; 16].into(), ..test_association() };
+    assert_eq!(pair.deliver_to_router(0, &answer(0, wrong)), Err(MobilityDrop::AuthenticationFailed));
+    let unsigned = TestAcknowledgement::answering(&asked, 0).to_packet();
+    assert_eq!(pair.deliver_to_router(0, &unsigned), Err(MobilityDrop::AuthenticationMissing));
+    assert_eq!(pair.first_router().state(), State::Refused(Status(142)));
+    pair.deliver_to_router(0, &answer(0, test_association())).expect("accepted after all");
+    assert_eq!(pair.first_router().state(), State::Registering);
 }
 
 /// A refused router without an uplink asks once, as soon as it has one. After a temporary refusal it retries
 /// as usual.
 #[test]
 fn a_refused_router_without_uplink_asks_when_it_has_one() {
-    let mut pair = by_hand();
-    pair.answer(140).expect("an answer");
-    pair.detach(0, "wifi");
-    pair.forget();
-    pair.run(2000.0);
-    assert!(pair.updates().is_empty());
-    pair.attach(0, "wifi", OTHER_CARE_OF);
-    assert_eq!(pair.updates().len(), 1);
-    pair.attach(0, "wifi", CARE_OF);
-    pair.run(500.0);
-    assert_eq!(pair.updates().len(), 1);
-    pair.run(101.0);
-    assert_eq!((pair.updates().len(), pair.last_update().source), (2, addr(CARE_OF)));
-    pair.answer(128).expect("an answer");
-    pair.run(33.0);
-    assert_eq!(pair.updates().len(), 3);
+    let mut pair = pair_without_agent();
+    pair.answer_last_update(140).expect("an answer");
+    pair.detach_uplink(0, "wifi");
+    pair.clear_records();
+    pair.advance_seconds(2000.0);
+    assert!(pair.sent_updates().is_empty());
+    pair.attach_uplink(0, "wifi", OTHER_CARE_OF);
+    assert_eq!(pair.sent_updates().len(), 1);
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.advance_seconds(500.0);
+    assert_eq!(pair.sent_updates().len(), 1);
+    pair.advance_seconds(101.0);
+    assert_eq!((pair.sent_updates().len(), pair.last_update().source), (2, addr(CARE_OF)));
+    pair.answer_last_update(128).expect("an answer");
+    pair.advance_seconds(33.0);
+    assert_eq!(pair.sent_updates().len(), 3);
 }
 
 /// RFC 3963 5.4.2: "MUST also stop advertising the prefix" with 141 and 142.
 #[test]
 fn prefixes_are_not_advertised_after_141_and_142() {
     for (status, may) in [(140, true), (141, false), (142, false), (143, true)] {
-        let mut pair = by_hand();
-        assert!(pair.machine().may_advertise());
-        pair.answer(status).expect("an answer");
-        assert_eq!(pair.machine().may_advertise(), may, "{status}");
+        let mut pair = pair_without_agent();
+        assert!(pair.first_router().may_advertise());
+        pair.answer_last_update(status).expect("an answer");
+        assert_eq!(pair.first_router().may_advertise(), may, "{status}");
     }
 }
 
 /// The operator's command makes the router ask at once.
 #[test]
 fn the_operator_may_begin_anew_after_a_refusal() {
-    let mut pair = by_hand();
-    pair.answer(142).expect("an answer");
-    pair.forget();
-    pair.router_does(0, |machine, now, wall| machine.handle_handover(now, wall, None)).expect("handover");
-    assert_eq!(pair.updates().len(), 1);
-    assert!(pair.machine().may_advertise());
-    pair.answer(0).expect("accepted");
-    assert_eq!(pair.path(), Some(addr(CARE_OF)));
+    let mut pair = pair_without_agent();
+    pair.answer_last_update(142).expect("an answer");
+    pair.clear_records();
+    pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, None)).expect("handover");
+    assert_eq!(pair.sent_updates().len(), 1);
+    assert!(pair.first_router().may_advertise());
+    pair.answer_last_update(0).expect("accepted");
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
 }
 
 /// RFC 3963 5.3: the answer lacks the R flag: the router de-registers and does not register again.
 #[test]
 fn an_answer_without_r_ends_in_a_deregistration() {
-    for mut pair in [by_hand(), registered_by_hand()] {
-        let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+    for mut pair in [pair_without_agent(), registered_by_hand()] {
+        let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
         answer.mobile_router = false;
-        pair.forget();
-        pair.router_receives(0, &answer.packet()).expect("an answer");
-        assert_eq!(pair.path(), None);
+        pair.clear_records();
+        pair.deliver_to_router(0, &answer.to_packet()).expect("an answer");
+        assert_eq!(pair.path_of_first_router(), None);
         let update = pair.last_update();
         assert_eq!(update.lifetime(), 0);
         assert!(update.options().prefixes.is_empty(), "RFC 3963 5.8");
-        pair.answer(0).expect("an answer");
-        pair.forget();
-        pair.run(599.0);
-        assert!(pair.updates().is_empty());
+        pair.answer_last_update(0).expect("an answer");
+        pair.clear_records();
+        pair.advance_seconds(599.0);
+        assert!(pair.sent_updates().is_empty());
         assert!(!pair.events.iter().any(|(_, _, e)| matches!(e, Event::Deregistered { .. })));
     }
 }
@@ -262,75 +269,79 @@ fn an_answer_without_r_ends_in_a_deregistration() {
 /// not at all.
 #[test]
 fn a_deregistration_follows_the_router() {
-    let mut pair = by_hand();
-    pair.attach(0, "cell", OTHER_CARE_OF);
-    let mut answer = Acknowledgement::to(&pair.last_update(), 0);
+    let mut pair = pair_without_agent();
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
     answer.mobile_router = false;
-    pair.router_receives(0, &answer.packet()).expect("an answer");
-    pair.detach(0, "wifi");
-    pair.forget();
-    pair.run(120.0); // the pair checks every source address
-    assert!(pair.updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
+    pair.deliver_to_router(0, &answer.to_packet()).expect("an answer");
+    pair.detach_uplink(0, "wifi");
+    pair.clear_records();
+    pair.advance_seconds(120.0); // the pair checks every source address
+    assert!(pair.sent_updates().iter().all(|(_, update)| update.source == addr(OTHER_CARE_OF)));
 }
 
 /// Conformance item 64; RFC 6275 11.7.3: on 135 the router at once sends the number after the named one.
 #[test]
 fn status_135_is_followed_at_once_by_the_next_number() {
-    let mut pair = by_hand();
-    let mut answer = Acknowledgement::to(&pair.last_update(), 135);
+    let mut pair = pair_without_agent();
+    let mut answer = TestAcknowledgement::answering(&pair.last_update(), 135);
     answer.sequence = pair.last_update().sequence().wrapping_add(1000);
     let next = answer.sequence.wrapping_add(1);
-    pair.router_receives(0, &answer.packet()).expect("an answer");
-    assert_eq!(pair.updates().len(), 2);
-    assert_eq!(pair.updates()[0].0, pair.updates()[1].0, "at the same instant");
+    pair.deliver_to_router(0, &answer.to_packet()).expect("an answer");
+    assert_eq!(pair.sent_updates().len(), 2);
+    assert_eq!(pair.sent_updates()[0].0, pair.sent_updates()[1].0, "at the same instant");
     assert_eq!(pair.last_update().sequence(), next);
-    assert_eq!(rejections(&pair), 0);
+    assert_eq!(count_rejections(&pair), 0);
 }
 
 /// A duplicate of status 135 names a number that the outstanding update has passed already. Every
 /// transmission has a number greater than the one before (11.8).
 #[test]
 fn a_duplicate_of_status_135_is_ignored() {
-    let mut pair = by_hand();
-    let mut answer = Acknowledgement::to(&pair.last_update(), 135);
+    let mut pair = pair_without_agent();
+    let mut answer = TestAcknowledgement::answering(&pair.last_update(), 135);
     answer.sequence = pair.last_update().sequence().wrapping_add(1000);
-    pair.router_receives(0, &answer.packet()).expect("an answer");
-    assert_eq!(pair.router_receives(0, &answer.packet()), Err(MobilityDrop::Unexpected));
-    assert_eq!(pair.updates().len(), 2);
+    pair.deliver_to_router(0, &answer.to_packet()).expect("an answer");
+    assert_eq!(pair.deliver_to_router(0, &answer.to_packet()), Err(MobilityDrop::Unexpected));
+    assert_eq!(pair.sent_updates().len(), 2);
 }
 
 /// A home agent that always answers 135 causes no storm of updates (UMIP sends 200 a second then).
 #[test]
 fn endless_status_135_ends_in_the_back_off() {
-    let mut pair = by_hand();
+    let mut pair = pair_without_agent();
     for _ in 0..300 {
-        let mut answer = Acknowledgement::to(&pair.last_update(), 135);
+        let mut answer = TestAcknowledgement::answering(&pair.last_update(), 135);
         answer.sequence = answer.sequence.wrapping_add(20_000);
-        let _ = pair.router_receives(0, &answer.packet());
-        pair.run(0.1);
+        let _ = pair.deliver_to_router(0, &answer.to_packet());
+        pair.advance_seconds(0.1);
     }
-    assert!(pair.updates().len() <= 10, "{} updates in 30 s", pair.updates().len());
+    assert!(pair.sent_updates().len() <= 10, "{} updates in 30 s", pair.sent_updates().len());
 }
 
 /// RFC 6275 11.7.3 with 9.5.1: 139 means that the home agent has a binding of another kind; the router
 /// removes it.
 #[test]
 fn status_139_starts_over() {
-    let mut setup = Setup::plain();
+    let mut setup = PairSetup::plain_setup();
     setup.seed = 5;
-    let mut pair = Pair::new(setup);
+    let mut pair = AgentAndRouters::new(setup);
     // Another sender has registered this home address without the R flag.
-    let foreign = Update::node(1).alternate(CARE_OF);
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.attach(0, "wifi", CARE_OF);
+    let foreign = TestUpdate::node_update(1).with_alternate_address(CARE_OF);
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.attach_uplink(0, "wifi", CARE_OF);
     let before = pair.last_update().sequence().wrapping_sub(5);
-    pair.inject(Update { sequence: before, ..foreign }.packet());
-    pair.run(0.1);
-    assert_eq!(pair.bound(), Some(addr(CARE_OF)));
-    pair.conditions = Link::LOSSLESS;
-    pair.register();
-    let statuses: Vec<u8> =
-        pair.sent.iter().filter(|sent| sent.router.is_none()).map(|sent| sent.seen.status()).collect();
+    pair.inject_packet(TestUpdate { sequence: before, ..foreign }.to_packet());
+    pair.advance_seconds(0.1);
+    assert_eq!(pair.registered_care_of_address(), Some(addr(CARE_OF)));
+    pair.link_conditions = Link::LOSSLESS;
+    pair.register_router();
+    let statuses: Vec<u8> = pair
+        .sent_packets
+        .iter()
+        .filter(|sent| sent.sending_router.is_none())
+        .map(|sent| sent.received_packet.status())
+        .collect();
     assert_eq!(statuses[statuses.len() - 3..], [139, 0, 0]);
 }
 
@@ -338,44 +349,44 @@ fn status_139_starts_over() {
 /// or without.
 #[test]
 fn status_146_is_followed_by_a_pause() {
-    let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.attach(0, "wifi", CARE_OF);
-    let mut answer = Acknowledgement::to(&pair.last_update(), 146);
-    answer.association = Some(association());
-    pair.router_receives(0, &answer.packet()).expect("an answer");
-    pair.forget();
+    let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    let mut answer = TestAcknowledgement::answering(&pair.last_update(), 146);
+    answer.association = Some(test_association());
+    pair.deliver_to_router(0, &answer.to_packet()).expect("an answer");
+    pair.clear_records();
     for _ in 0..290 {
-        pair.traffic(0);
-        pair.run(0.1);
+        pair.send_data_packet(0);
+        pair.advance_seconds(0.1);
     }
-    assert!(pair.updates().is_empty());
-    pair.run(2.0);
-    assert_eq!(pair.updates().len(), 1);
+    assert!(pair.sent_updates().is_empty());
+    pair.advance_seconds(2.0);
+    assert_eq!(pair.sent_updates().len(), 1);
 }
 
 /// The home agent answers forgeries with status 146. While a binding is registered, an attacker is a more
 /// likely cause of 146 than a new key. The router continues its refresh.
 #[test]
 fn status_146_does_not_hold_up_a_refresh() {
-    let mut pair = Pair::new(Setup::authenticated());
-    pair.attach(0, "wifi", CARE_OF);
-    pair.register();
-    pair.run(40.0);
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.forget();
+    let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.register_router();
+    pair.advance_seconds(40.0);
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.clear_records();
     for _ in 0..10 {
-        pair.run(1.0);
-        if let Some((_, update)) = pair.updates().pop() {
-            let mut answer = Acknowledgement::to(&update, 146);
-            answer.association = Some(association());
-            pair.router_receives(0, &answer.packet()).expect("an answer");
+        pair.advance_seconds(1.0);
+        if let Some((_, update)) = pair.sent_updates().pop() {
+            let mut answer = TestAcknowledgement::answering(&update, 146);
+            answer.association = Some(test_association());
+            pair.deliver_to_router(0, &answer.to_packet()).expect("an answer");
         }
     }
-    assert!(pair.updates().len() >= 3, "{} updates", pair.updates().len());
-    assert_eq!(pair.path(), Some(addr(CARE_OF)));
-    pair.conditions = Link::LOSSLESS;
-    pair.run(8.0);
+    assert!(pair.sent_updates().len() >= 3, "{} updates", pair.sent_updates().len());
+    assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+    pair.link_conditions = Link::LOSSLESS;
+    pair.advance_seconds(8.0);
     assert!(pair.is_registered(0));
 }
 
@@ -384,41 +395,41 @@ fn status_146_does_not_hold_up_a_refresh() {
 fn temporary_refusals_are_tried_again_slowly() {
     for status in [128, 130, 134] {
         let mut pair = registered_by_hand();
-        pair.answer(status).expect("an answer");
-        assert_eq!(pair.path(), Some(addr(CARE_OF)));
-        pair.forget();
-        pair.run(31.9);
-        assert!(pair.updates().is_empty());
-        pair.run(0.2);
-        assert_eq!(pair.updates().len(), 1);
+        pair.answer_last_update(status).expect("an answer");
+        assert_eq!(pair.path_of_first_router(), Some(addr(CARE_OF)));
+        pair.clear_records();
+        pair.advance_seconds(31.9);
+        assert!(pair.sent_updates().is_empty());
+        pair.advance_seconds(0.2);
+        assert_eq!(pair.sent_updates().len(), 1);
     }
 }
 
 /// A real home agent answers a foreign prefix with status 142, and the tunnel of the prefix's owner stays.
 #[test]
 fn a_router_with_a_foreign_prefix_is_refused() {
-    let mut setup = Setup::plain();
+    let mut setup = PairSetup::plain_setup();
     setup.agent.nodes = vec![node(HOME, &[SECOND_PREFIX])];
-    let mut pair = Pair::new(setup);
-    pair.attach(0, "wifi", CARE_OF);
-    pair.run(1.0);
-    assert_eq!(pair.machine().state(), State::Refused(Status(142)));
-    assert_eq!(pair.bound(), None);
+    let mut pair = AgentAndRouters::new(setup);
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.advance_seconds(1.0);
+    assert_eq!(pair.first_router().state(), State::Refused(Status(142)));
+    assert_eq!(pair.registered_care_of_address(), None);
 }
 
-fn by_time() -> SecurityAssociation {
+fn timestamp_association() -> SecurityAssociation {
     SecurityAssociation {
         replay: ReplayProtection::Timestamp { window: Duration::from_secs(7) },
-        ..association()
+        ..test_association()
     }
 }
 
-fn timed(ahead: Duration) -> Pair {
-    let mut setup = Setup::authenticated();
-    setup.agent.nodes[0].authentication = Authentication::SharedKey(by_time());
-    setup.routers[0].authentication = Authentication::SharedKey(by_time());
-    let mut pair = Pair::new(setup);
-    pair.routers[0].clock_ahead = ahead;
+fn pair_with_clock_lead(ahead: Duration) -> AgentAndRouters {
+    let mut setup = PairSetup::authenticated_setup();
+    setup.agent.nodes[0].authentication = Authentication::SharedKey(timestamp_association());
+    setup.routers[0].authentication = Authentication::SharedKey(timestamp_association());
+    let mut pair = AgentAndRouters::new(setup);
+    pair.routers[0].clock_lead = ahead;
     pair
 }
 
@@ -426,114 +437,123 @@ fn timed(ahead: Duration) -> Pair {
 #[test]
 fn a_wrong_clock_is_adjusted_by_status_144() {
     for ahead in [0, 5, 3600, 86_400 * 365] {
-        let mut pair = timed(Duration::from_secs(ahead));
-        pair.attach(0, "wifi", CARE_OF);
-        let took = pair.register();
+        let mut pair = pair_with_clock_lead(Duration::from_secs(ahead));
+        pair.attach_uplink(0, "wifi", CARE_OF);
+        let took = pair.register_router();
         assert!(took < Duration::from_secs(1), "{ahead}: {took:?}");
-        let updates = pair.updates().len();
+        let updates = pair.sent_updates().len();
         assert_eq!(updates, if ahead > 7 { 2 } else { 1 }, "{ahead}");
-        pair.run(300.0);
+        pair.advance_seconds(300.0);
         assert!(pair.is_registered(0));
-        assert!(pair.updates().len() < 12);
+        assert!(pair.sent_updates().len() < 12);
     }
 }
 
 /// RFC 4285 6: an answer with another timestamp than the update's is "silently" discarded.
 #[test]
 fn an_answer_with_another_timestamp_is_ignored() {
-    let mut pair = timed(Duration::ZERO);
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.attach(0, "wifi", CARE_OF);
-    let mut answer = Acknowledgement::to(&pair.last_update(), 0);
-    answer.association = Some(by_time());
-    assert_eq!(pair.router_receives(0, &answer.packet()), Err(MobilityDrop::Timestamp));
+    let mut pair = pair_with_clock_lead(Duration::ZERO);
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
+    answer.association = Some(timestamp_association());
+    assert_eq!(pair.deliver_to_router(0, &answer.to_packet()), Err(MobilityDrop::Timestamp));
     answer.options.push(carnet_wire::mobility::MobilityOption::MessageIdentifier(1));
-    assert_eq!(pair.router_receives(0, &answer.packet()), Err(MobilityDrop::Timestamp));
+    assert_eq!(pair.deliver_to_router(0, &answer.to_packet()), Err(MobilityDrop::Timestamp));
     let timestamp = pair.last_update().options().timestamp.expect("a timestamp");
     answer.options = vec![carnet_wire::mobility::MobilityOption::MessageIdentifier(timestamp)];
-    pair.router_receives(0, &answer.packet()).expect("accepted");
+    pair.deliver_to_router(0, &answer.to_packet()).expect("accepted");
 }
 
 /// The router also adjusts its clock by the answer to a de-registration.
 #[test]
 fn a_deregistration_with_a_wrong_clock_is_repeated() {
-    let mut pair = timed(Duration::ZERO);
-    pair.attach(0, "wifi", CARE_OF);
-    pair.register();
-    pair.routers[0].clock_ahead = Duration::from_secs(1000);
-    pair.router_does(0, |machine, now, wall| machine.handle_shutdown(now, wall));
-    pair.run(1.0);
-    assert_eq!(pair.bound(), None);
-    assert!(pair.machine().is_quiescent());
+    let mut pair = pair_with_clock_lead(Duration::ZERO);
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.register_router();
+    pair.routers[0].clock_lead = Duration::from_secs(1000);
+    pair.run_on_router(0, |machine, now, wall| machine.handle_shutdown(now, wall));
+    pair.advance_seconds(1.0);
+    assert_eq!(pair.registered_care_of_address(), None);
+    assert!(pair.first_router().is_quiescent());
 }
 
 /// RFC 5905 6: NTP timestamps begin anew on 2036-02-07T06:28:16Z; registrations continue, and old ones stay
 /// old.
 #[test]
 fn timestamps_last_beyond_the_end_of_the_ntp_era() {
-    let mut pair = timed(Duration::from_secs(2));
+    let mut pair = pair_with_clock_lead(Duration::from_secs(2));
     let end = Duration::from_secs(2_085_978_496);
     let clock = carnet_base::WallTime::from_unix_nanos((end - Duration::from_secs(250)).as_nanos() as u64);
     pair.wall_start = clock; // the pair begins at 100 s
-    pair.attach(0, "wifi", CARE_OF);
-    pair.register();
-    pair.run(600.0);
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    pair.register_router();
+    pair.advance_seconds(600.0);
     assert!(pair.is_registered(0));
-    let statuses: Vec<u8> =
-        pair.sent.iter().filter(|sent| sent.router.is_none()).map(|sent| sent.seen.status()).collect();
+    let statuses: Vec<u8> = pair
+        .sent_packets
+        .iter()
+        .filter(|sent| sent.sending_router.is_none())
+        .map(|sent| sent.received_packet.status())
+        .collect();
     assert!(statuses.iter().all(|status| *status == 0), "{statuses:?}");
-    let old = pair.updates()[0].1.options().timestamp.expect("a timestamp");
+    let old = pair.sent_updates()[0].1.options().timestamp.expect("a timestamp");
     assert!(old > pair.last_update().options().timestamp.expect("a timestamp"), "it has wrapped");
 }
 
 /// A home agent that always answers 144 causes no storm of updates.
 #[test]
 fn endless_status_144_ends_in_the_back_off() {
-    let mut pair = timed(Duration::ZERO);
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.attach(0, "wifi", CARE_OF);
+    let mut pair = pair_with_clock_lead(Duration::ZERO);
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.attach_uplink(0, "wifi", CARE_OF);
     for _ in 0..300 {
-        let mut answer = Acknowledgement::to(&pair.last_update(), 144);
-        answer.options.push(carnet_wire::mobility::MobilityOption::MessageIdentifier(pair.wall().to_ntp()));
-        answer.association = Some(by_time());
-        let _ = pair.router_receives(0, &answer.packet());
-        pair.run(0.1);
+        let mut answer = TestAcknowledgement::answering(&pair.last_update(), 144);
+        answer
+            .options
+            .push(carnet_wire::mobility::MobilityOption::MessageIdentifier(pair.wall_time().to_ntp()));
+        answer.association = Some(timestamp_association());
+        let _ = pair.deliver_to_router(0, &answer.to_packet());
+        pair.advance_seconds(0.1);
     }
-    assert!(pair.updates().len() <= 10, "{} updates in 30 s", pair.updates().len());
+    assert!(pair.sent_updates().len() <= 10, "{} updates in 30 s", pair.sent_updates().len());
 }
 
 /// RFC 4285 6: every timestamp is greater than the one before, also within one instant and after the clock
 /// was set back.
 #[test]
 fn timestamps_of_updates_only_increase() {
-    let mut pair = timed(Duration::from_secs(3));
-    pair.attach(0, "cell", OTHER_CARE_OF);
-    pair.register();
-    pair.attach(0, "cell", "2001:db8:f3::10");
-    pair.attach(0, "cell", CARE_OF);
-    pair.routers[0].clock_ahead = Duration::ZERO;
-    pair.attach(0, "cell", OTHER_CARE_OF);
-    pair.run(1.5);
+    let mut pair = pair_with_clock_lead(Duration::from_secs(3));
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.register_router();
+    pair.attach_uplink(0, "cell", "2001:db8:f3::10");
+    pair.attach_uplink(0, "cell", CARE_OF);
+    pair.routers[0].clock_lead = Duration::ZERO;
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.advance_seconds(1.5);
     assert!(pair.is_registered(0));
-    let stamps: Vec<u64> =
-        pair.updates().iter().map(|(_, update)| update.options().timestamp.expect("a timestamp")).collect();
+    let stamps: Vec<u64> = pair
+        .sent_updates()
+        .iter()
+        .map(|(_, update)| update.options().timestamp.expect("a timestamp"))
+        .collect();
     assert!(stamps.windows(2).all(|pair| pair[0] < pair[1]), "{stamps:x?}");
 }
 
 /// A reload keeps sequence numbers, timestamps and registration.
 #[test]
 fn a_new_configuration_keeps_sequence_numbers_timestamps_and_registration() {
-    let mut pair = timed(Duration::from_secs(3));
-    pair.attach(0, "cell", OTHER_CARE_OF);
-    pair.register();
+    let mut pair = pair_with_clock_lead(Duration::from_secs(3));
+    pair.attach_uplink(0, "cell", OTHER_CARE_OF);
+    pair.register_router();
     let before = pair.last_update();
-    pair.routers[0].clock_ahead = Duration::ZERO;
+    pair.routers[0].clock_lead = Duration::ZERO;
     pair.reconfigure_router(0);
-    assert_eq!(pair.path(), Some(addr(OTHER_CARE_OF)), "traffic goes on");
-    pair.run(1.0);
+    assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)), "traffic goes on");
+    pair.advance_seconds(1.0);
     assert!(pair.is_registered(0));
     let after = pair.last_update();
     assert_eq!(after.sequence(), before.sequence().wrapping_add(1));
     assert!(after.options().timestamp > before.options().timestamp);
-    assert_eq!(pair.updates().len(), 2);
+    assert_eq!(pair.sent_updates().len(), 2);
 }

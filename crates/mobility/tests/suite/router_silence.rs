@@ -4,11 +4,11 @@ use carnet_mobility::Event;
 use carnet_mobility::mobile_router::{Attachment, MobileRouterConfig, Response, State, UplinkConfig};
 
 use crate::craft::*;
-use crate::pair::{Link, Pair};
-use crate::road::{self, Road};
-use crate::setup::Setup;
+use crate::pair::{AgentAndRouters, Link};
+use crate::road::{self, VehicleOnRoad};
+use crate::setup::PairSetup;
 
-fn warnings(events: &[Event]) -> Vec<&str> {
+fn warning_texts(events: &[Event]) -> Vec<&str> {
     let warnings = events.iter().filter_map(|event| match event {
         Event::Warning { message } => Some(message.as_str()),
         _ => None,
@@ -20,49 +20,50 @@ fn warnings(events: &[Event]) -> Vec<&str> {
 /// next Binding Update.
 #[test]
 fn silent_only_uplink_is_reported() {
-    let mut pair = Pair::new(Setup::authenticated());
-    pair.conditions = Link::LOSING_EVERYTHING;
-    pair.attach(0, "wifi", CARE_OF);
-    assert_eq!(pair.machine().response(0), Response::Asked);
-    pair.run(20.0);
-    let Response::Silent { again: Some(again) } = pair.machine().response(0) else {
-        panic!("{:?}", pair.machine().response(0));
+    let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
+    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.attach_uplink(0, "wifi", CARE_OF);
+    assert_eq!(pair.first_router().agent_response(0), Response::Asked);
+    pair.advance_seconds(20.0);
+    let Response::Silent { again: Some(again) } = pair.first_router().agent_response(0) else {
+        panic!("{:?}", pair.first_router().agent_response(0));
     };
     assert!(again > pair.now);
     let events: Vec<Event> = pair.events.iter().map(|(_, _, event)| event.clone()).collect();
-    let said = warnings(&events);
+    let said = warning_texts(&events);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("the SPI 300") && said[0].contains(HOME), "{said:?}");
-    pair.conditions = Link::LOSSLESS;
-    pair.run(40.0);
-    assert_eq!(pair.machine().response(0), Response::Answers);
+    pair.link_conditions = Link::LOSSLESS;
+    pair.advance_seconds(40.0);
+    assert_eq!(pair.first_router().agent_response(0), Response::Answers);
 }
 
 /// With Binding Identifiers: the status distinguishes the uplink with answers from the one without, and the
 /// operator gets one event.
 #[test]
 fn silent_uplink_with_bid_is_reported() {
-    let mut road = Road::new(road::config());
-    road.network("cell").ipv6_dead = true;
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
-    road.run(1.0);
-    road.attach("cell", Some("2001:db8:f2::10"), None);
-    road.run(1.0);
+    let mut road = VehicleOnRoad::new(road::config());
+    road.network_mut("cell").loses_ipv6 = true;
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+    road.advance_seconds(1.0);
+    road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
+    road.advance_seconds(1.0);
     assert_eq!(road.router.state(), State::Registered);
-    let cell = road.router.uplink_called("cell").expect("an uplink");
-    let wifi = road.router.uplink_called("wifi").expect("an uplink");
-    assert_eq!(road.router.response(cell), Response::Asked);
-    road.run(60.0);
-    assert!(
-        matches!(road.router.response(cell), Response::Silent { again: Some(again) } if again > road.now)
-    );
-    assert_eq!(road.router.response(wifi), Response::Answers);
+    let cell = road.router.uplink_by_name("cell").expect("an uplink");
+    let wifi = road.router.uplink_by_name("wifi").expect("an uplink");
+    assert_eq!(road.router.agent_response(cell), Response::Asked);
+    road.advance_seconds(60.0);
+    assert!(matches!(
+        road.router.agent_response(cell),
+        Response::Silent { again: Some(again) } if again > road.now
+    ));
+    assert_eq!(road.router.agent_response(wifi), Response::Answers);
     let events: Vec<Event> = road.events.iter().map(|(_, event)| event.clone()).collect();
-    let said = warnings(&events);
+    let said = warning_texts(&events);
     assert_eq!(said.iter().filter(|text| text.contains("over cell after 4")).count(), 1, "{said:?}");
-    road.network("cell").ipv6_dead = false;
-    road.run(60.0);
-    assert_eq!(road.router.response(cell), Response::Answers);
+    road.network_mut("cell").loses_ipv6 = false;
+    road.advance_seconds(60.0);
+    assert_eq!(road.router.agent_response(cell), Response::Answers);
 }
 
 /// The status of an uplink with only IPv4 names the missing config value.
@@ -71,8 +72,8 @@ fn missing_ipv4_home_agent_is_reported() {
     let down = |home_agent_ipv4: bool| {
         let mut config = road::config();
         config.home_agent_ipv4 = config.home_agent_ipv4.filter(|_| home_agent_ipv4);
-        let mut road = Road::new(config);
-        road.attach("wifi", None, Some("10.1.0.2".parse().expect("an address")));
+        let mut road = VehicleOnRoad::new(config);
+        road.attach_uplink("wifi", None, Some("10.1.0.2".parse().expect("an address")));
         road.router.uplinks()[0].attachment
     };
     assert!(matches!(down(true), Attachment::Foreign { ipv4: Some(_), .. }));
@@ -82,41 +83,44 @@ fn missing_ipv4_home_agent_is_reported() {
 /// The home agent refuses, or its answers do not verify: the status shows which.
 #[test]
 fn a_refused_uplink_shows_the_reason() {
-    let answered = |answer: &dyn Fn(&mut Acknowledgement)| {
-        let mut pair = Pair::new(Setup::authenticated());
-        pair.conditions = Link::LOSING_EVERYTHING;
-        pair.attach(0, "wifi", CARE_OF);
-        let mut acknowledgement = Acknowledgement {
-            association: Some(association()),
-            ..Acknowledgement::to(&pair.last_update(), 0)
+    let answered = |answer: &dyn Fn(&mut TestAcknowledgement)| {
+        let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
+        pair.link_conditions = Link::LOSING_EVERYTHING;
+        pair.attach_uplink(0, "wifi", CARE_OF);
+        let mut acknowledgement = TestAcknowledgement {
+            association: Some(test_association()),
+            ..TestAcknowledgement::answering(&pair.last_update(), 0)
         };
         answer(&mut acknowledgement);
-        let _ = pair.router_receives(0, &acknowledgement.packet());
-        assert!(matches!(pair.machine().response(0), Response::Refused { again: Some(_) }));
-        pair.machine().refusal().expect("a reason")
+        let _ = pair.deliver_to_router(0, &acknowledgement.to_packet());
+        assert!(matches!(pair.first_router().agent_response(0), Response::Refused { again: Some(_) }));
+        pair.first_router().refusal_text().expect("a reason")
     };
     assert_eq!(answered(&|it| it.status = 132), "status 132, Not home subnet");
     assert_eq!(answered(&|it| it.status = 130), "status 130, Insufficient resources");
     assert_eq!(answered(&|it| it.status = 146), "wrong key (status 146)");
     let wrong = answered(&|it| {
-        it.association = Some(carnet_mobility::SecurityAssociation { key: [9; 16].into(), ..association() });
+        it.association =
+            Some(carnet_mobility::SecurityAssociation { key: [9; 16].into(), ..test_association() });
     });
     assert!(wrong.contains("wrong MAC"), "{wrong}");
 
     // A router with Binding Identifiers.
     let mut config = road::config();
     config.liveness = None;
-    let mut road = Road::new(config);
-    road.agent_down = true;
-    road.attach("wifi", Some("2001:db8:f1::10"), None);
-    road.run(0.1);
-    let refused =
-        Acknowledgement { association: Some(association()), ..Acknowledgement::to(&road.last().seen, 130) };
-    road.router_receives(None, &refused.packet());
-    assert!(matches!(road.router.response(0), Response::Refused { again: Some(_) }));
-    road.agent_down = false;
-    road.run(40.0);
-    assert_eq!(road.router.response(0), Response::Answers);
+    let mut road = VehicleOnRoad::new(config);
+    road.is_agent_down = true;
+    road.attach_uplink("wifi", Some("2001:db8:f1::10"), None);
+    road.advance_seconds(0.1);
+    let refused = TestAcknowledgement {
+        association: Some(test_association()),
+        ..TestAcknowledgement::answering(&road.last_update().received_packet, 130)
+    };
+    road.deliver_to_router(None, &refused.to_packet());
+    assert!(matches!(road.router.agent_response(0), Response::Refused { again: Some(_) }));
+    road.is_agent_down = false;
+    road.advance_seconds(40.0);
+    assert_eq!(road.router.agent_response(0), Response::Answers);
 }
 
 /// RFC 4861 6.3.7, RFC 7559: an unanswered Binding Update does not shorten the pauses between Router
@@ -127,25 +131,25 @@ fn silent_home_agent_has_routers_solicited_ever_more_seldom() {
         road::config().uplinks.into_iter().map(|uplink| UplinkConfig { bid: None, ..uplink });
     let without_identifiers = MobileRouterConfig { uplinks: without_identifiers.collect(), ..road::config() };
     for config in [road::config(), without_identifiers] {
-        let mut road = Road::new(config);
-        road.agent_down = true;
-        road.attach("wifi", Some("2001:db8:f1::10"), Some(std::net::Ipv4Addr::new(10, 0, 0, 2)));
-        road.attach("cell", Some("2001:db8:f2::10"), None);
-        road.run(600.0);
-        road.forget();
-        road.run(3600.0);
+        let mut road = VehicleOnRoad::new(config);
+        road.is_agent_down = true;
+        road.attach_uplink("wifi", Some("2001:db8:f1::10"), Some(std::net::Ipv4Addr::new(10, 0, 0, 2)));
+        road.attach_uplink("cell", Some("2001:db8:f2::10"), None);
+        road.advance_seconds(600.0);
+        road.clear_records();
+        road.advance_seconds(3600.0);
         for name in ["wifi", "cell"] {
-            let over = road.solicitations.iter().filter(|(_, uplink)| uplink == name).count();
+            let over = road.router_solicitations.iter().filter(|(_, uplink)| uplink == name).count();
             assert!((50..=60).contains(&over), "{over} over {name} in an hour");
         }
-        road.agent_down = false;
-        road.run_while(120.0, "carried", |road| !road.is_carried());
-        road.run(300.0);
-        let carrying = road.transmits()[0].to_owned();
-        road.forget();
-        road.black_hole(&carrying, true);
-        road.run(60.0);
-        let over = road.solicitations.iter().filter(|(_, uplink)| *uplink == carrying).count();
-        assert!(over >= 5, "{over} over {carrying}: {:?}", road.solicitations);
+        road.is_agent_down = false;
+        road.advance_while(120.0, "carried", |road| !road.is_carried());
+        road.advance_seconds(300.0);
+        let carrying = road.transmitting_uplinks()[0].to_owned();
+        road.clear_records();
+        road.set_losing_everything(&carrying, true);
+        road.advance_seconds(60.0);
+        let over = road.router_solicitations.iter().filter(|(_, uplink)| *uplink == carrying).count();
+        assert!(over >= 5, "{over} over {carrying}: {:?}", road.router_solicitations);
     }
 }

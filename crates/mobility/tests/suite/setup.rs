@@ -1,4 +1,4 @@
-//! The parts of a [`crate::pair::Pair`]: configurations, addresses, and the state of the network.
+//! The parts of a [`crate::pair::AgentAndRouters`]: configurations, addresses, and the state of the network.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;
@@ -18,14 +18,14 @@ use crate::craft::*;
 pub const AT_HOME: &str = "2001:db8:1::99";
 
 /// A mobile router with its interfaces.
-pub struct Router {
-    pub machine: MobileRouter,
+pub struct TestRouter {
+    pub mobile_router: MobileRouter,
     pub config: MobileRouterConfig,
     pub interfaces: BTreeMap<String, Interface>,
     /// State that the router last asked to store.
-    pub stored: Option<StoredSequence>,
+    pub stored_sequence: Option<StoredSequence>,
     /// Time by which the router's clock is ahead of the true time.
-    pub clock_ahead: Duration,
+    pub clock_lead: Duration,
     /// Times at which the router sent Binding Updates since its last start.
     pub sent_at: UpdateTimes,
 }
@@ -36,42 +36,42 @@ pub struct UpdateTimes(Vec<Time>);
 
 impl UpdateTimes {
     /// Notes a Binding Update, and checks the rate (RFC 6275 11.8).
-    pub fn note_update(&mut self, now: Time) {
+    pub fn record_update(&mut self, now: Time) {
         self.0.retain(|at| now.saturating_since(*at) < Duration::from_secs(1));
         self.0.push(now);
         assert!(self.0.len() <= 3, "more than MAX_UPDATE_RATE Binding Updates in a second");
     }
 }
 
-impl Router {
-    pub fn has(&self, address: Ipv6Addr) -> bool {
+impl TestRouter {
+    pub fn has_address(&self, address: Ipv6Addr) -> bool {
         self.interfaces.values().any(|i| i.running && i.addresses.iter().any(|a| a.address == address))
     }
 
-    pub fn at_home(&self) -> bool {
-        self.has(addr(AT_HOME))
+    pub fn is_at_home(&self) -> bool {
+        self.has_address(addr(AT_HOME))
     }
 }
 
 /// A packet as it was sent.
 #[derive(Debug, Clone)]
-pub struct Sent {
-    pub at: Time,
+pub struct SentPacket {
+    pub sent_at: Time,
     /// Number of the sending router; `None` for the home agent.
-    pub router: Option<usize>,
-    pub seen: Seen,
+    pub sending_router: Option<usize>,
+    pub received_packet: ReceivedPacket,
 }
 
 /// A packet or message on its way.
-pub enum Flight {
+pub enum MessageUnderway {
     Packet(Vec<u8>),
     /// A message to all nodes of the home link except its sender (router number; `None` for the home agent).
     Link(Option<usize>, LinkMessage),
 }
 
-/// Configuration from which a [`crate::pair::Pair`] is built.
+/// Configuration from which a [`crate::pair::AgentAndRouters`] is built.
 #[derive(Clone)]
-pub struct Setup {
+pub struct PairSetup {
     pub seed: u64,
     pub agent: HomeAgentConfig,
     pub routers: Vec<MobileRouterConfig>,
@@ -100,22 +100,22 @@ pub fn router_config() -> MobileRouterConfig {
     }
 }
 
-impl Setup {
+impl PairSetup {
     /// One router without authentication, virtual home link, explicit mode.
-    pub fn plain() -> Setup {
-        Setup { seed: 1, agent: agent::config(), routers: vec![router_config()] }
+    pub fn plain_setup() -> PairSetup {
+        PairSetup { seed: 1, agent: agent::config(), routers: vec![router_config()] }
     }
 
     /// One router with the key of [`association`], virtual home link, explicit mode.
-    pub fn authenticated() -> Setup {
-        let mut setup = Setup::plain();
-        setup.agent = agent::authenticated();
-        setup.routers[0].authentication = Authentication::SharedKey(association());
+    pub fn authenticated_setup() -> PairSetup {
+        let mut setup = PairSetup::plain_setup();
+        setup.agent = agent::authenticated_config();
+        setup.routers[0].authentication = Authentication::SharedKey(test_association());
         setup
     }
 
     /// Replaces the virtual home link by a real one.
-    pub fn with_home_link(mut self) -> Setup {
+    pub fn with_home_link(mut self) -> PairSetup {
         self.agent.home_link = Some("h0".into());
         self
     }
@@ -150,6 +150,6 @@ pub fn link_address_of(neighbour: Ipv6Addr) -> [u8; 6] {
 }
 
 /// Returns addresses made by autoconfiguration.
-pub fn autoconfigured(of: &[&str]) -> Vec<Address> {
+pub fn autoconfigured_addresses(of: &[&str]) -> Vec<Address> {
     addresses(of).into_iter().map(|address| Address { permanent: false, ..address }).collect()
 }

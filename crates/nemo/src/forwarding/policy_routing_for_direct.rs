@@ -41,7 +41,7 @@ pub(crate) fn direct_entries(
                 entries.push(capture(uplink, Some(host(tunnel.remote)), protocol));
             }
         }
-        for prefix in &tunnel.inner {
+        for prefix in &tunnel.proven_prefixes {
             entries.push(Entry::Rule(Box::new(Rule {
                 priority: priority::FROM_DIRECT,
                 input_interface: Some(TUNNEL_DEVICE.to_owned()),
@@ -63,8 +63,8 @@ pub(crate) fn direct_entries(
             bid: None,
             local: tunnel.local.into(),
             remote: tunnel.remote.into(),
-            inner: tunnel.inner,
-            transmit: tunnel.transmit,
+            inner: tunnel.proven_prefixes,
+            transmit: tunnel.may_transmit,
             mtu: mtu.saturating_sub(HEADER_LEN as u32),
             session: None,
         })));

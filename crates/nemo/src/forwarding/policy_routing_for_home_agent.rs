@@ -216,10 +216,10 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     let home_address = node.home_address;
     let inner: Vec<Ipv6Net> =
         std::iter::once(host(home_address)).chain(bindings.prefixes(home_address).iter().copied()).collect();
-    let valid: Vec<Binding> = bindings.of(home_address).collect();
+    let valid: Vec<Binding> = bindings.bindings_of(home_address).collect();
     // The home agent sends packets only to care-of addresses that have passed the care-of test.
     let tested = valid.iter().filter(|binding| binding.care_of_tested);
-    let living: Vec<_> = tested.map(|binding| (binding.bid, binding.ends())).collect();
+    let living: Vec<_> = tested.map(|binding| (binding.bid, binding.tunnel_ends())).collect();
     let bound = !valid.is_empty();
     let flows = bindings.flows(home_address);
     let ways = ways(TunnelEnd::HomeAgent, home_address, config.address, &living, flows, &[]);
@@ -243,7 +243,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     // de-registered: new packets use other routes, but packets in transit still reach the node. If no care-of
     // address has passed its test, packets keep their former route.
     let relay = agent.relay(home_address).filter(|_| !bound);
-    let former = bindings.former(home_address);
+    let former = bindings.former_paths(home_address);
     let serves = living.is_empty() && relay.is_none();
     let last = former.iter().rposition(|path| path.care_of_tested).filter(|_| serves);
     for (place, path) in former.iter().enumerate() {
@@ -268,7 +268,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     }
     // Bindings with the same two tunnel ends share one tunnel; the preferred binding defines it.
     for binding in valid.iter().rev() {
-        let ends = binding.ends();
+        let ends = binding.tunnel_ends();
         entries.push(tunnel(binding.bid, ends, ways.transmit.contains(&ends)));
     }
     entries.extend(ways.distribution.map(|distribution| Entry::Distribution(Box::new(distribution))));

@@ -38,7 +38,7 @@ pub(super) fn entries(uplink: &Uplink, table: impl Fn(usize) -> u32) -> Vec<Entr
         IpAddr::V6(_) => None,
     });
     let rules = ipv4.flat_map(|from| {
-        let table = table(uplink.table_of(from.into()));
+        let table = table(uplink.table_of_address(from.into()));
         let lookups = [
             (priority::SPECIFIC_IPV4_ROUTES, TABLE_MAIN, true),
             (priority::FROM_CARE_OF_ADDRESS, table, false),

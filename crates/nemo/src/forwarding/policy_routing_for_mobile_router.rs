@@ -277,7 +277,7 @@ fn from_care_of_addresses(
         entries.push(unreachable(table, default));
     }
     for care_of_address in care_of_addresses {
-        let table = next_hop_table(index, uplink.table_of(care_of_address.into()));
+        let table = next_hop_table(index, uplink.table_of_address(care_of_address.into()));
         for input in [TUNNEL_DEVICE, LOCAL] {
             let from = Some(host(care_of_address));
             entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
@@ -328,8 +328,11 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter], breakouts: &[Breakou
     inner.extend(&config.prefixes);
     inner.extend(router.accepted_ipv4_prefixes().map(mapped::from_ipv4));
     let paths = router.paths();
-    let living: Vec<_> =
-        paths.iter().filter(|path| path.transmit).map(|path| (path.bid, (path.local, path.remote))).collect();
+    let living: Vec<_> = paths
+        .iter()
+        .filter(|path| path.may_transmit)
+        .map(|path| (path.bid, (path.local, path.remote)))
+        .collect();
     let (end, home_address) = (TunnelEnd::MobileRouter, config.home_address);
     let ways = ways(end, home_address, config.home_agent, &living, router.flows(), breakouts);
 

@@ -32,7 +32,7 @@ pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<E
         let position = router.uplinks().iter().position(|uplink| uplink.config.interface == nested.uplink);
         let Some(index) = position else { continue };
         let table = router.uplinks().get(index).map_or(0, |uplink| {
-            uplink.care_of_address().map_or(0, |address| uplink.table_of(address.into()))
+            uplink.care_of_address().map_or(0, |address| uplink.table_of_address(address.into()))
         });
         let way = RouteAction::Forward { interface: nested.lan.clone(), gateway: Some(nested.gateway) };
         entries.push(route(TABLE_NESTED, host(nested.address), METRIC, way));

@@ -41,7 +41,7 @@ impl DirectRoutes {
             prefixes: router.prefixes.clone(),
             home_address: router.home_address,
             home_prefix: router.home_prefix,
-            networks,
+            mobile_networks: networks,
         });
         let kept = self.machine.as_ref().map(Direct::config) == wanted.as_ref();
         if !kept {
@@ -93,7 +93,7 @@ impl DirectRoutes {
                 addresses.push(address);
             }
         }
-        let has_tunnel = machine.may_advertise() && paths.iter().any(|path| path.transmit);
+        let has_tunnel = machine.may_advertise() && paths.iter().any(|path| path.may_transmit);
         if machine.is_home() || !machine.may_advertise() {
             addresses.clear();
         }
@@ -102,7 +102,7 @@ impl DirectRoutes {
         while let Some(wish) = self.machine.as_mut().and_then(Direct::poll_output) {
             match wish {
                 Wish::ThroughTunnel(packet) => {
-                    if let Some(path) = paths.iter().find(|path| path.transmit) {
+                    if let Some(path) = paths.iter().find(|path| path.may_transmit) {
                         data_path.forwarder.send((path.local, path.remote), &packet);
                     }
                 }

@@ -119,7 +119,7 @@ impl Nemo {
         dbm: i32,
     ) -> Result<(), String> {
         let Some(router) = &mut self.roles.router else { return Err("this station has no uplinks".into()) };
-        let found = router.machine.uplink_called(interface).map(|_| ());
+        let found = router.machine.uplink_by_name(interface).map(|_| ());
         router.machine.handle_signal(now, wall, interface, Some(dbm));
         router.agents.handle_signal(now, wall, interface, Some(dbm));
         found
@@ -343,7 +343,7 @@ impl Nemo {
     /// Returns the reason of a refusal, in words for the operator.
     pub fn handle_portal_end(&mut self, now: Time, uplink: &str) -> Result<(), String> {
         let router = self.roles.router.as_ref().ok_or(NO_MOBILE_ROUTER)?;
-        router.machine.uplink_called(uplink)?;
+        router.machine.uplink_by_name(uplink)?;
         let Some(portal) = self.portal.take_if(|portal| portal.uplink == uplink) else {
             return Err(format!(
                 "cannot end the access to the captive portal of {uplink}: no host has access to it"

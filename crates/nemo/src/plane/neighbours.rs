@@ -66,9 +66,9 @@ impl Neighbours {
             home_agent: router.home_agent,
             home_prefix: router.home_prefix,
             authorization: settings.authorization,
-            shortest: settings.shortest,
-            hops: settings.hops,
-            interval: settings.interval,
+            shortest_prefix_length: settings.shortest,
+            announcement_hop_limit: settings.hops,
+            announcement_interval: settings.interval,
         };
         let interface = settings.interface;
         let is_same = |old: &Neighbours| old.interface == interface && *old.machine.config() == config;
@@ -90,7 +90,7 @@ impl Neighbours {
 
     /// Returns whether a packet to this station takes the tunnel, because its direct route has ended.
     pub(super) fn diverts(&self, station: [u8; 6], packet: &[u8]) -> bool {
-        destination_of(packet).is_some_and(|to| self.machine.diverts(station, to))
+        destination_of(packet).is_some_and(|to| self.machine.must_use_tunnel(station, to))
     }
 
     /// Answers a packet from the mobile router's tunnel if it is a neighbour's test of a prefix. Returns

@@ -36,7 +36,7 @@ impl Router {
 
     /// Passes to the advertisers the addresses that nesting offers to mobile routers behind this router.
     pub(super) fn offer_nesting(&mut self, now: Time) {
-        let offer = self.nesting.offer(&self.machine);
+        let offer = self.nesting.offered_information(&self.machine);
         for advertiser in &mut self.advertisers {
             advertiser.set_nesting(now, offer.clone());
         }

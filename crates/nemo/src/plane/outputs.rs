@@ -84,7 +84,7 @@ impl Nemo {
         }
         if let Some(router) = &mut self.roles.router {
             outputs.extend(std::iter::from_fn(|| router.machine.poll_output()).map(|o| (o, true)));
-            router.agents.review(now, wall, &mut router.machine);
+            router.agents.review_agents(now, wall, &mut router.machine);
             // Handle the outputs of the state machines for other home agents last, because they depend on the
             // one in use.
             let home_agent = router.machine.config().home_agent;
@@ -147,7 +147,7 @@ impl Nemo {
             let breakouts = router.breakouts();
             let mut entries = router_entries(
                 &router.machine,
-                router.agents.machines(),
+                router.agents.other_mobile_routers(),
                 &router.lan,
                 &assigned,
                 &self.virtual_interfaces,
@@ -158,11 +158,11 @@ impl Nemo {
             entries.extend(breakout_entries(&breakouts, portal, &router.machine, &router.lan));
             entries.extend(nesting_entries(&router.nesting, &router.machine));
             if router.own_traffic == OwnTraffic::Tunnel || !router.machine.config().is_router() {
-                let others = router.agents.machines();
+                let others = router.agents.other_mobile_routers();
                 entries.extend(own_traffic_entries(&router.machine, others, &router.lan, &self.interfaces));
             }
             if let Some(neighbours) = &mut self.neighbours {
-                let is_there = router.machine.paths().iter().any(|path| path.transmit);
+                let is_there = router.machine.paths().iter().any(|path| path.may_transmit);
                 neighbours.machine.handle_tunnel(now, is_there);
             }
             self.data_path.want(now, Scope::MobileRouter, entries);
@@ -270,7 +270,7 @@ impl Nemo {
     pub fn poll_geonet_order(&mut self) -> Option<GeonetOrder> {
         loop {
             let neighbours = self.neighbours.as_mut()?;
-            let hops = neighbours.machine.config().hops;
+            let hops = neighbours.machine.config().announcement_hop_limit;
             match neighbours.machine.poll_output()? {
                 NeighbourWish::Announce(packet) => return Some(GeonetOrder::Announce { hops, packet }),
                 NeighbourWish::Straight(station, packet) => {
@@ -279,7 +279,7 @@ impl Nemo {
                 NeighbourWish::Withdrawn(station) => return Some(GeonetOrder::TakeBack(station)),
                 NeighbourWish::ThroughTunnel(packet) => {
                     let paths = self.roles.router.as_ref().map(|router| router.machine.paths());
-                    let path = paths.into_iter().flatten().find(|path| path.transmit);
+                    let path = paths.into_iter().flatten().find(|path| path.may_transmit);
                     if let Some(path) = path {
                         self.data_path.forwarder.send((path.local, path.remote), &packet);
                         self.data_path.collect_caused();

@@ -234,7 +234,7 @@ impl Nemo {
                     return self.data_path.forwarder.drop(TunnelDrop::Malformed);
                 };
                 let message = match outer {
-                    Some(Outer { ends: (local, remote), .. }) => message.inside(local, remote),
+                    Some(Outer { ends: (local, remote), .. }) => message.inside_tunnel(local, remote),
                     None => message,
                 };
                 self.mobility(now, wall, MobilityMessage { session, ..message })
@@ -320,7 +320,7 @@ impl Nemo {
         let for_agent = |agent: &&mut Agent| agent.machine.config().address == destination;
         let result = match (self.roles.agent.as_mut().filter(for_agent), &mut self.roles.router) {
             (Some(agent), _) => agent.machine.handle_message(now, wall, message),
-            (None, Some(router)) => match router.agents.machine_of(source) {
+            (None, Some(router)) => match router.agents.mobile_router_of(source) {
                 Some(beside) if router.machine.config().home_agent != source => {
                     beside.handle_message(now, wall, message)
                 }
@@ -374,7 +374,7 @@ impl Nemo {
         let is_router = |router: &&super::Router| router.machine.config().home_address == header.destination;
         match self.roles.router.as_ref().filter(is_router) {
             Some(router) => {
-                let in_use = router.machine.paths().into_iter().find(|path| path.transmit)?;
+                let in_use = router.machine.paths().into_iter().find(|path| path.may_transmit)?;
                 Some((in_use.local, in_use.remote))
             }
             None => self.data_path.forwarder.tunnel_towards(header.source).map(|(ends, _)| ends),
@@ -401,7 +401,7 @@ impl Nemo {
         }
         // RFC 6275 9.3.1: the Home Address option counts only if a binding to that care-of address exists.
         let sender: Endpoint = header.source.into();
-        if !agent.machine.bindings().of(home_address).any(|bound| bound.care_of_address == sender)
+        if !agent.machine.bindings().bindings_of(home_address).any(|bound| bound.care_of_address == sender)
             || icmpv6::verify_checksum(home_address, header.destination, message).is_err()
         {
             return false;
@@ -456,7 +456,11 @@ impl Nemo {
             let sender: Endpoint = header.source.into();
             let message = packet.get(extensions.upper_layer_offset..).unwrap_or_default();
             if extensions.protocol == protocol::ICMPV6
-                && agent.machine.bindings().of(home_address).any(|bound| bound.care_of_address == sender)
+                && agent
+                    .machine
+                    .bindings()
+                    .bindings_of(home_address)
+                    .any(|bound| bound.care_of_address == sender)
                 && let Some(reply) = icmpv6::echo_reply_to_home(header, message, home_address)
             {
                 buffer.copy_from(&reply);

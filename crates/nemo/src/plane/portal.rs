@@ -54,7 +54,7 @@ impl PortalAccess {
         filter_error: Option<&str>,
     ) -> Result<PortalAccess, String> {
         let PortalOrder { uplink, lan, host, for_s, mut dns } = order;
-        let index = router.machine.uplink_called(&uplink)?;
+        let index = router.machine.uplink_by_name(&uplink)?;
         let refusal = |reason: &str| {
             Err(format!("cannot give {host} access to the captive portal of {uplink}: {reason}"))
         };
@@ -104,7 +104,7 @@ impl PortalAccess {
             return Some("its time is over".into());
         }
         let Some(router) = router else { return Some("the station is no mobile router any more".into()) };
-        let reason = match router.machine.uplink_called(&self.uplink) {
+        let reason = match router.machine.uplink_by_name(&self.uplink) {
             Err(_) => Some("the new config does not have the uplink"),
             Ok(_) if !router.lan.contains(&self.lan) => {
                 Some("the new config does not have the interface of the host")

@@ -87,7 +87,7 @@ impl Nemo {
         let changes = self.roles.config_changes(old_agent.as_ref(), old_router.as_ref());
         let ended = self.roles.ended_bindings(old_agent.as_ref());
         if let (Some(agent), Some(old)) = (&mut self.roles.agent, old_agent) {
-            agent.machine.adopt(now, old.machine);
+            agent.machine.adopt_state(now, old.machine);
         }
         if let (Some(router), Some(old)) = (&mut self.roles.router, &mut old_router) {
             router.machine.adopt(now, wall, &old.machine);
@@ -285,15 +285,15 @@ impl Router {
     /// Returns whether `address` is the address of the router's home agent, or of a home agent that the
     /// router tries or leaves.
     pub(super) fn is_home_agent(&self, address: Ipv6Addr) -> bool {
-        let mut machines = std::iter::once(&self.machine).chain(self.agents.machines());
+        let mut machines = std::iter::once(&self.machine).chain(self.agents.other_mobile_routers());
         machines.any(|machine| machine.config().home_agent == address)
     }
 
     pub(super) fn new(mut settings: MobileRouterSettings, last: Option<Ipv6Addr>, rng: &mut Rng) -> Router {
-        if let Some(first) = settings.agents.first(last) {
+        if let Some(first) = settings.agents.first_agent(last) {
             settings.router.home_agent = first.address;
             settings.router.home_agent_ipv4 = first.ipv4_address;
-        } else if settings.agents.discover {
+        } else if settings.agents.discovers_agents {
             settings.router.home_agent = Ipv6Addr::UNSPECIFIED;
         }
         let chance = if settings.agents == AgentsConfig::default() { 0 } else { rng.u64() };
@@ -316,7 +316,7 @@ impl Router {
             home_prefix: settings.router.home_prefix,
             prefixes: settings.router.prefixes.clone(),
             lan: lan.clone(),
-            direct: settings.nesting,
+            uses_direct_addresses: settings.nesting,
             known_routers: settings.nested_routers,
         };
         let machine = MobileRouter::new(settings.router, rng);
@@ -346,7 +346,7 @@ impl Router {
         let tunnel = in_use.or(any);
         let mtu = self.lan_mtu.update(now, tunnel.map(|mtu| mtu.min(straight.unwrap_or(mtu))));
         for advertiser in &mut self.advertisers {
-            advertiser.set(now, mtu, self.machine.may_advertise());
+            advertiser.set_contents(now, mtu, self.machine.may_advertise());
         }
     }
 }

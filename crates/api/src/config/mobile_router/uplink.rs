@@ -237,7 +237,7 @@ fn thresholds(value: &Value<'_>) -> Option<SignalThresholds> {
         value.refuse(&format!("{} dBm is not less than `good`, expected less than {good}", poor.value));
         return None;
     }
-    Some(SignalThresholds { good, poor: poor.value })
+    Some(SignalThresholds { good_dbm: good, poor_dbm: poor.value })
 }
 
 /// Expected value in an error message: a volume.

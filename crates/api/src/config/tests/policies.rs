@@ -24,8 +24,12 @@ fn errors(text: &str) -> String {
 #[test]
 fn heartbeats_are_on_by_default_with_bids() {
     let heartbeat = |text: &str| parse(text).mobile_router.expect("a router").heartbeat;
-    let every =
-        |busy, idle| Some(Liveness { busy: Duration::from_millis(busy), idle: Duration::from_millis(idle) });
+    let every = |busy, idle| {
+        Some(Liveness {
+            busy_interval: Duration::from_millis(busy),
+            idle_interval: Duration::from_millis(idle),
+        })
+    };
     assert_eq!(heartbeat(SMALL_ROUTER), None);
     assert_eq!(heartbeat(&router("")), every(250, 1000));
     assert_eq!(heartbeat(&router("heartbeat = \"off\"")), None);

@@ -7,32 +7,34 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::{KEEPALIVE, MIN_KEEPALIVE, PathState};
+use super::{KEEPALIVE_RANGE, MIN_KEEPALIVE, PathState};
 
 impl PathState {
     /// Records a Binding Update over the path, which also is a keepalive.
-    pub(super) fn update_sent(&mut self, now: Time) {
+    pub(super) fn record_sent_update(&mut self, now: Time) {
         if self.liveness.is_quiet() {
-            self.liveness.note_sent(now);
+            self.liveness.record_sending_time(now);
         }
     }
 
     /// Lengthens the interval: the NAT kept its mapping for a whole interval without other packets.
-    pub(super) fn keepalive_answered(&mut self) {
+    pub(super) fn lengthen_keepalive(&mut self) {
         let current = self.keepalive_interval();
-        let longest = self.too_long.map_or(KEEPALIVE.2, |too_long| (too_long * 4 / 5).max(MIN_KEEPALIVE));
-        self.keepalive = Some((current + KEEPALIVE.1).min(longest).max(current.min(longest)));
+        let longest = self
+            .too_long_keepalive
+            .map_or(KEEPALIVE_RANGE.2, |too_long| (too_long * 4 / 5).max(MIN_KEEPALIVE));
+        self.keepalive_interval = Some((current + KEEPALIVE_RANGE.1).min(longest).max(current.min(longest)));
     }
 
     /// Shortens the interval: the NAT has lost its mapping within the last interval.
-    pub(super) fn mapping_lost(&mut self) {
+    pub(super) fn shorten_keepalive(&mut self) {
         let current = self.keepalive_interval();
-        self.too_long = Some(self.too_long.map_or(current, |before| before.min(current)));
-        self.keepalive = Some((current * 2 / 3).max(MIN_KEEPALIVE));
+        self.too_long_keepalive = Some(self.too_long_keepalive.map_or(current, |before| before.min(current)));
+        self.keepalive_interval = Some((current * 2 / 3).max(MIN_KEEPALIVE));
     }
 
     /// Returns the interval between keepalives.
     pub(super) fn keepalive_interval(&self) -> Duration {
-        self.keepalive.unwrap_or(KEEPALIVE.0)
+        self.keepalive_interval.unwrap_or(KEEPALIVE_RANGE.0)
     }
 }

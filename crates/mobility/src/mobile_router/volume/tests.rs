@@ -8,7 +8,7 @@ const HOUR_S: u64 = 3600;
 const MONTH: VolumePeriod = VolumePeriod::Month { first_day: 1 };
 
 /// Returns noon of a day since 1970-01-01.
-const fn noon(day: u64) -> i64 {
+const fn noon_of_day(day: u64) -> i64 {
     (day * DAY_S + DAY_S / 2).cast_signed()
 }
 
@@ -17,7 +17,7 @@ fn octets(epoch: u64, total: u64) -> Octets {
 }
 
 /// A simulated machine: its clocks and its counters.
-struct Machine {
+struct SimulatedMachine {
     volume: StoredVolume,
     kind: VolumePeriod,
     epoch: u64,
@@ -28,34 +28,34 @@ struct Machine {
     wall_s: u64,
 }
 
-impl Machine {
-    fn new(wall_s: u64, kind: VolumePeriod) -> Machine {
+impl SimulatedMachine {
+    fn new(wall_s: u64, kind: VolumePeriod) -> SimulatedMachine {
         let volume = StoredVolume::new(octets(1, 0));
-        Machine { volume, kind, epoch: 1, total: 0, now_s: 10, wall_s }
+        SimulatedMachine { volume, kind, epoch: 1, total: 0, now_s: 10, wall_s }
     }
 
-    fn count(&mut self, more: u64) -> bool {
+    fn count_octets(&mut self, more: u64) -> bool {
         self.total += more;
         let (now, wall) =
             (Time::from_secs(self.now_s), WallTime::from_unix_nanos(self.wall_s * 1_000_000_000));
-        self.volume.count(now, wall, octets(self.epoch, self.total), self.kind)
+        self.volume.count_octets(now, wall, octets(self.epoch, self.total), self.kind)
     }
 
-    fn wait(&mut self, seconds: u64) {
+    fn wait_seconds(&mut self, seconds: u64) {
         self.now_s += seconds;
         self.wall_s += seconds;
     }
 
     /// Restarts the program with its state file.
-    fn restart(&mut self) {
+    fn restart_program(&mut self) {
         let text = serde_json::to_string(&self.volume).expect("JSON");
         let volume = serde_json::from_str(&text).expect("what was written");
         self.volume = StoredVolume { restored: true, ..volume };
     }
 
     /// Restarts the machine with this clock.
-    fn boot(&mut self, wall_s: u64) {
-        self.restart();
+    fn restart_machine(&mut self, wall_s: u64) {
+        self.restart_program();
         (self.epoch, self.total, self.now_s, self.wall_s) = (self.epoch + 1, 0, 10, wall_s);
     }
 }
@@ -72,16 +72,18 @@ fn volume_months_follow_the_calendar() {
         (47_541, 2100 * 12 + 2),
     ];
     for (days, number) in expected {
-        assert_eq!(MONTH.number(noon(days)), Some(number), "day {days}");
+        assert_eq!(MONTH.period_number(noon_of_day(days)), Some(number), "day {days}");
     }
-    assert_eq!(MONTH.number(noon(30)), None);
-    assert_eq!(MONTH.number(-1), None);
+    assert_eq!(MONTH.period_number(noon_of_day(30)), None);
+    assert_eq!(MONTH.period_number(-1), None);
 }
 
 /// A month may begin on any day. A month without that day begins on its last day.
 #[test]
 fn months_begin_on_the_billing_day() {
-    let month = |first_day, days| VolumePeriod::Month { first_day }.number(noon(days)).expect("a month");
+    let month = |first_day, days| {
+        VolumePeriod::Month { first_day }.period_number(noon_of_day(days)).expect("a month")
+    };
     // 2024-02-16, 2024-02-17.
     assert_eq!([19_769, 19_770].map(|day| month(17, day)), [2024 * 12, 2024 * 12 + 1]);
     // 2024-02-28, 2024-02-29 (its last), 2024-03-30, 2024-03-31, 2024-04-29, 2024-04-30 (its last).
@@ -91,13 +93,13 @@ fn months_begin_on_the_billing_day() {
     assert_eq!([19_415, 19_416].map(|day| month(30, day) - 2023 * 12), [0, 1]);
     assert_eq!(month(29, 47_540) - 2100 * 12, 1);
     // 2000-02-28 of a leap year: before 2020 the period is unknown.
-    assert_eq!(VolumePeriod::Month { first_day: 29 }.number(noon(11_015)), None);
+    assert_eq!(VolumePeriod::Month { first_day: 29 }.period_number(noon_of_day(11_015)), None);
     // Every day of four years: the numbers count up by one, on the right day.
     for first_day in 1..=31 {
         let mut last = month(first_day, 19_723);
         for day in 19_724..19_723 + 1461 {
-            let (number, date) = (month(first_day, day), Date::of(day));
-            let begins = date.day == u64::from(first_day).min(date.last);
+            let (number, date) = (month(first_day, day), Date::of_day(day));
+            let begins = date.day_of_month == u64::from(first_day).min(date.last_day_of_month);
             assert_eq!(number, last + u32::from(begins), "day {day} from {first_day}");
             last = number;
         }
@@ -107,49 +109,50 @@ fn months_begin_on_the_billing_day() {
 #[test]
 fn weeks_begin_on_monday() {
     // 2024-02-25 was a Sunday.
-    let [sunday, monday, next] = [19_778, 19_779, 19_785].map(|day| VolumePeriod::Week.number(noon(day)));
+    let [sunday, monday, next] =
+        [19_778, 19_779, 19_785].map(|day| VolumePeriod::Week.period_number(noon_of_day(day)));
     assert_eq!(monday.zip(sunday).map(|(a, b)| a - b), Some(1));
     assert_eq!(monday, next);
-    assert_eq!(VolumePeriod::Day.number(noon(19_778)), Some(19_778));
+    assert_eq!(VolumePeriod::Day.period_number(noon_of_day(19_778)), Some(19_778));
 }
 
 #[test]
 fn growth_of_counters_is_used_volume() {
-    let mut machine = Machine::new(20_000 * DAY_S, MONTH);
+    let mut machine = SimulatedMachine::new(20_000 * DAY_S, MONTH);
     machine.total = 500;
     machine.volume = StoredVolume::new(octets(1, 500));
-    machine.count(0);
+    machine.count_octets(0);
     assert_eq!(machine.volume.used, 0);
-    machine.count(200);
+    machine.count_octets(200);
     assert_eq!(machine.volume.used, 200);
     // The name now belongs to another interface, whose counter restarts at 0.
     (machine.epoch, machine.total) = (2, 0);
-    machine.count(900);
+    machine.count_octets(900);
     assert_eq!(machine.volume.used, 1100);
     // The counter restarts at 0 without a new epoch.
     machine.total = 0;
-    machine.count(50);
+    machine.count_octets(50);
     assert_eq!(machine.volume.used, 1150);
     machine.total = 0;
-    machine.count(u64::MAX);
+    machine.count_octets(u64::MAX);
     (machine.epoch, machine.total) = (3, 0);
-    machine.count(u64::MAX);
+    machine.count_octets(u64::MAX);
     assert_eq!(machine.volume.used, u64::MAX);
 }
 
 #[test]
 fn a_period_begins_with_nothing_used() {
-    let mut machine = Machine::new(noon(20_000).cast_unsigned(), VolumePeriod::Day);
-    assert!(machine.count(100));
-    machine.wait(11 * HOUR_S);
-    assert!(!machine.count(50));
+    let mut machine = SimulatedMachine::new(noon_of_day(20_000).cast_unsigned(), VolumePeriod::Day);
+    assert!(machine.count_octets(100));
+    machine.wait_seconds(11 * HOUR_S);
+    assert!(!machine.count_octets(50));
     assert_eq!(machine.volume.used, 150);
-    machine.wait(2 * HOUR_S);
-    assert!(machine.count(10));
+    machine.wait_seconds(2 * HOUR_S);
+    assert!(machine.count_octets(10));
     assert_eq!(machine.volume.used, 10);
     // The machine is switched off for two days.
-    machine.boot(noon(20_003).cast_unsigned());
-    assert!(machine.count(7));
+    machine.restart_machine(noon_of_day(20_003).cast_unsigned());
+    assert!(machine.count_octets(7));
     assert_eq!((machine.volume.used, machine.volume.period), (7, 20_003));
 }
 
@@ -158,23 +161,23 @@ fn a_period_begins_with_nothing_used() {
 #[test]
 fn volume_survives_a_start_with_the_clock_in_another_month() {
     // The right date is 2024-02-15; 2024-01-10 and 2026-06-01 are wrong.
-    let right = noon(19_768).cast_unsigned();
-    for wrong in [noon(19_732).cast_unsigned(), noon(20_605).cast_unsigned(), 12 * HOUR_S] {
-        let mut machine = Machine::new(right, MONTH);
-        machine.count(657_800);
-        machine.boot(wrong);
-        machine.count(7_000);
-        machine.wait(30);
-        machine.count(100);
+    let right = noon_of_day(19_768).cast_unsigned();
+    for wrong in [noon_of_day(19_732).cast_unsigned(), noon_of_day(20_605).cast_unsigned(), 12 * HOUR_S] {
+        let mut machine = SimulatedMachine::new(right, MONTH);
+        machine.count_octets(657_800);
+        machine.restart_machine(wrong);
+        machine.count_octets(7_000);
+        machine.wait_seconds(30);
+        machine.count_octets(100);
         // The program restarts in the meantime.
-        machine.restart();
-        machine.count(100);
+        machine.restart_program();
+        machine.count_octets(100);
         machine.wall_s = right + HOUR_S;
-        machine.count(1_000);
+        machine.count_octets(1_000);
         assert_eq!(machine.volume.used, 666_000, "the clock was at {wrong}");
         // The next start keeps the corrected period.
-        machine.boot(right + 2 * HOUR_S);
-        machine.count(1);
+        machine.restart_machine(right + 2 * HOUR_S);
+        machine.count_octets(1);
         assert_eq!(machine.volume.used, 666_001, "the clock was at {wrong}");
     }
 }
@@ -182,33 +185,33 @@ fn volume_survives_a_start_with_the_clock_in_another_month() {
 /// A clock that is behind must not reopen an earlier period, which would have volume left.
 #[test]
 fn a_clock_that_is_behind_opens_no_period() {
-    let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
-    machine.count(900);
-    machine.boot(noon(19_732).cast_unsigned());
-    machine.count(50);
+    let mut machine = SimulatedMachine::new(noon_of_day(19_768).cast_unsigned(), MONTH);
+    machine.count_octets(900);
+    machine.restart_machine(noon_of_day(19_732).cast_unsigned());
+    machine.count_octets(50);
     assert_eq!(machine.volume.used, 950);
     // The clock is right but behind the former date, which was years ahead. carnet believes the right date
     // after a day.
-    machine.wait(DAY_S + 20);
-    assert!(machine.count(1));
+    machine.wait_seconds(DAY_S + 20);
+    assert!(machine.count_octets(1));
     assert_eq!(machine.volume.used, 51);
 }
 
 /// A faulty receiver sets the clock to another year and back.
 #[test]
 fn a_clock_that_jumps_and_returns_loses_no_packet() {
-    let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
+    let mut machine = SimulatedMachine::new(noon_of_day(19_768).cast_unsigned(), MONTH);
     for _ in 0..10 {
-        machine.count(100);
-        machine.wait(HOUR_S);
+        machine.count_octets(100);
+        machine.wait_seconds(HOUR_S);
     }
     machine.wall_s -= 19 * 365 * DAY_S;
-    machine.count(10);
-    machine.wait(60);
-    machine.restart();
-    machine.count(10);
+    machine.count_octets(10);
+    machine.wait_seconds(60);
+    machine.restart_program();
+    machine.count_octets(10);
     machine.wall_s += 19 * 365 * DAY_S;
-    machine.count(1);
+    machine.count_octets(1);
     assert_eq!(machine.volume.used, 1021);
 }
 
@@ -217,29 +220,31 @@ fn a_clock_that_jumps_and_returns_loses_no_packet() {
 fn changed_period_kind_keeps_used_volume() {
     let text = r#"{"period": 24289, "used": 5000, "octets": {"epoch": 1, "total": 70, "received": 30}}"#;
     let volume: StoredVolume = serde_json::from_str(text).expect("of an earlier version");
-    let mut machine = Machine::new(noon(19_768).cast_unsigned(), MONTH);
+    let mut machine = SimulatedMachine::new(noon_of_day(19_768).cast_unsigned(), MONTH);
     machine.volume = StoredVolume { restored: true, ..volume };
     machine.total = 70;
-    machine.count(30);
+    machine.count_octets(30);
     assert_eq!((machine.volume.period, machine.volume.used), (24_289, 5030));
     machine.kind = VolumePeriod::Month { first_day: 17 };
-    machine.count(1);
+    machine.count_octets(1);
     assert_eq!(machine.volume.used, 5031);
-    machine.boot(noon(19_768).cast_unsigned() + HOUR_S);
+    machine.restart_machine(noon_of_day(19_768).cast_unsigned() + HOUR_S);
     machine.kind = VolumePeriod::Week;
-    machine.count(1);
+    machine.count_octets(1);
     assert_eq!(machine.volume.used, 5032);
 }
 
 /// During a long run the oldest days are combined, so that the state stays small.
 #[test]
 fn long_run_keeps_few_volume_records() {
-    let mut machine = Machine::new(noon(19_768).cast_unsigned(), VolumePeriod::Week);
+    let mut machine = SimulatedMachine::new(noon_of_day(19_768).cast_unsigned(), VolumePeriod::Week);
     for _ in 0..400 {
-        machine.count(1);
-        machine.wait(DAY_S);
+        machine.count_octets(1);
+        machine.wait_seconds(DAY_S);
     }
-    assert!(machine.volume.pieces.len() <= MAX_PIECES && machine.volume.settled.len() <= MAX_SETTLED);
+    assert!(
+        machine.volume.pieces.len() <= MAX_DAY_COUNTS && machine.volume.settled.len() <= MAX_SETTLED_PERIODS
+    );
     assert!((1..=7).contains(&machine.volume.used), "{}", machine.volume.used);
     assert!(serde_json::to_string(&machine.volume).expect("JSON").len() < 3000);
 }
@@ -255,12 +260,12 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
         let kinds = [MONTH, VolumePeriod::Week, VolumePeriod::Day, VolumePeriod::Month { first_day: 17 }];
         let kind = kinds[below(&mut rng, 4) as usize];
         let mut truth = (19_768 + below(&mut rng, 400)) * DAY_S;
-        let mut machine = Machine::new(truth, kind);
+        let mut machine = SimulatedMachine::new(truth, kind);
         // Counted octets with their true date; those since the present start of the machine are last.
         let mut counted: Vec<(u64, u64)> = Vec::new();
         let mut start = 0;
         let (mut always_right, mut unknown) = (true, false);
-        machine.count(0);
+        machine.count_octets(0);
         for _ in 0..below(&mut rng, 60) {
             match below(&mut rng, 12) {
                 0..=6 => {
@@ -268,32 +273,32 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
                     // A date that is not believed is believed after a day without a change of the clock.
                     let left = (20 * HOUR_S).saturating_sub(machine.now_s) / HOUR_S;
                     for _ in 0..if unknown { steps.min(left) } else { steps } {
-                        machine.wait(HOUR_S);
+                        machine.wait_seconds(HOUR_S);
                         truth += HOUR_S;
                         let more = below(&mut rng, 1000);
-                        machine.count(more);
+                        machine.count_octets(more);
                         counted.push((truth, more));
                     }
                 }
-                7 => machine.restart(),
+                7 => machine.restart_program(),
                 8 => {
                     machine.wall_s = truth;
                     unknown = false;
-                    machine.count(0);
+                    machine.count_octets(0);
                 }
                 9 => {
                     // The clock is set to a wrong time, by minutes to years.
                     let by = 120 << below(&mut rng, 22);
                     machine.wall_s =
                         if rng.u64().is_multiple_of(2) { truth + by } else { truth.saturating_sub(by) };
-                    machine.count(0);
+                    machine.count_octets(0);
                     (always_right, unknown) = (false, false);
                 }
                 kind_of_start => {
                     let right = machine.wall_s == truth;
                     if !right && !unknown {
                         machine.wall_s = truth;
-                        machine.count(0);
+                        machine.count_octets(0);
                     }
                     truth += below(&mut rng, 3 * DAY_S) + 120;
                     if unknown {
@@ -306,21 +311,21 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
                     if unknown {
                         always_right = false;
                         let behind = [0, 19_000 * DAY_S, truth - 40 * DAY_S];
-                        machine.boot(
+                        machine.restart_machine(
                             behind[below(&mut rng, 3) as usize].min(machine.wall_s.saturating_sub(2 * DAY_S)),
                         );
                     } else {
-                        machine.boot(truth);
+                        machine.restart_machine(truth);
                     }
-                    machine.count(0);
+                    machine.count_octets(0);
                 }
             }
         }
         machine.wall_s = truth;
-        machine.count(0);
-        let current = kind.number(truth.cast_signed());
+        machine.count_octets(0);
+        let current = kind.period_number(truth.cast_signed());
         let sum = |slack: i64| -> u64 {
-            let inside = |at: &u64| kind.number(at.cast_signed() + slack) == current;
+            let inside = |at: &u64| kind.period_number(at.cast_signed() + slack) == current;
             counted.iter().filter(|(at, _)| inside(at)).map(|(_, more)| more).sum()
         };
         let used = machine.volume.used;
@@ -332,7 +337,7 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
         let since = |slack: i64| -> u64 {
             let begins = |at: &u64| {
                 let at = at.cast_signed() + slack;
-                kind.number(at).is_some_and(|it| Some(it) >= current)
+                kind.period_number(at).is_some_and(|it| Some(it) >= current)
             };
             counted.iter().filter(|(at, _)| begins(at)).map(|(_, more)| more).sum()
         };

@@ -11,39 +11,48 @@ use hmac::{Hmac, KeyInit, Mac};
 use ipnet::Ipv6Net;
 use sha1::{Digest, Sha1};
 
-use super::world::{World, address, care_of, home, host, network, prefix, read};
-use super::{SECOND, met};
+use super::world::{
+    DirectRouteNetwork, address, care_of_address_of, home_address_of, host_address_of, network_of,
+    parse_message, prefix,
+};
+use super::{SECOND, world_with_direct_route};
 
 /// An attacker with its own home agent, who sends anything and receives packets to its home address and its
 /// network.
-struct Party {
+struct AttackingParty {
     home_address: Ipv6Addr,
     care_of_address: Ipv6Addr,
     prefix: Ipv6Net,
 }
 
-impl Party {
+impl AttackingParty {
     /// Registers with a router; `None` if the router does not answer.
-    fn register(&self, world: &mut World, router: usize) -> Option<Result<(), DirectDrop>> {
+    fn register_with_router(
+        &self,
+        world: &mut DirectRouteNetwork,
+        router: usize,
+    ) -> Option<Result<(), DirectDrop>> {
         let from = world.log.len();
         let question = DirectRoute {
             home_address: self.home_address,
             prefixes: vec![self.prefix],
             ..DirectRoute::new(DirectRouteKind::HomeTestInit)
         };
-        world.routers[router].handle_inner(world.now, self.home_address, host(router), &question).ok()?;
+        world.routers[router]
+            .handle_inner(world.now, self.home_address, host_address_of(router), &question)
+            .ok()?;
         let question = DirectRoute {
             home_address: self.home_address,
             care_of_address: self.care_of_address,
             ..DirectRoute::new(DirectRouteKind::CareOfTestInit)
         };
-        let ends = (self.care_of_address, care_of(router, 0));
+        let ends = (self.care_of_address, care_of_address_of(router, 0));
         world.routers[router].handle_straight(world.now, ends.0, ends.1, &question).ok()?;
-        world.drain(router);
+        world.take_router_outputs(router);
         let tests: BTreeMap<u8, DirectRoute> = world.log[from..]
             .iter()
             .map(|packet| {
-                (Header::parse(&packet.octets).expect("a packet").destination, read(&packet.octets))
+                (Header::parse(&packet.octets).expect("a packet").destination, parse_message(&packet.octets))
             })
             .filter(|(to, _)| {
                 [self.home_address, self.care_of_address].contains(to) || self.prefix.contains(to)
@@ -72,7 +81,7 @@ impl Party {
         mac.update(&update.octets());
         update.authenticator.copy_from_slice(&mac.finalize().into_bytes()[..12]);
         let result = world.routers[router].handle_straight(world.now, ends.0, ends.1, &update);
-        world.drain(router);
+        world.take_router_outputs(router);
         Some(result)
     }
 }
@@ -81,56 +90,59 @@ impl Party {
 /// any source address. The router still answers its heartbeats and its handover.
 #[test]
 fn forged_requests_do_not_limit_registered_peer() {
-    let mut world = met();
+    let mut world = world_with_direct_route();
     let elsewhere = address("2001:db8:dead::1");
     for round in 0..1000_u64 {
         let init = |kind, care_of_address| DirectRoute {
-            home_address: home(1),
+            home_address: home_address_of(1),
             care_of_address,
             cookie: round,
             ..DirectRoute::new(kind)
         };
-        let from = care_of(1, usize::from(round > 500));
+        let from = care_of_address_of(1, usize::from(round > 500));
         for source in [elsewhere, from] {
             let (now, router) = (world.now, &mut world.routers[0]);
             let tests = init(DirectRouteKind::CareOfTestInit, source);
-            let _ = router.handle_straight(now, source, care_of(0, 0), &tests);
+            let _ = router.handle_straight(now, source, care_of_address_of(0, 0), &tests);
             let heartbeat = init(DirectRouteKind::Heartbeat, source);
-            let _ = router.handle_straight(now, source, care_of(0, 0), &heartbeat);
+            let _ = router.handle_straight(now, source, care_of_address_of(0, 0), &heartbeat);
         }
         let question = DirectRoute {
-            prefixes: vec![network(1)],
+            prefixes: vec![network_of(1)],
             ..init(DirectRouteKind::HomeTestInit, Ipv6Addr::UNSPECIFIED)
         };
-        let _ = world.routers[0].handle_inner(world.now, home(1), host(0), &question);
-        world.drain(0);
+        let _ = world.routers[0].handle_inner(world.now, home_address_of(1), host_address_of(0), &question);
+        world.take_router_outputs(0);
         if round == 500 {
-            world.set_care_of(1, &[care_of(1, 1), care_of(1, 0)]);
+            world.set_care_of(1, &[care_of_address_of(1, 1), care_of_address_of(1, 0)]);
         }
-        world.run(Duration::from_millis(10));
+        world.advance_time(Duration::from_millis(10));
     }
-    assert!(world.dropped(0, DirectDrop::RateLimited) > 1000);
+    assert!(world.dropped_messages(0, DirectDrop::RateLimited) > 1000);
     let route = world.routers[0].routes().next().and_then(|route| route.remote);
-    assert_eq!(route, Some(care_of(1, 1)));
+    assert_eq!(route, Some(care_of_address_of(1, 1)));
     for (from, to) in [(0, 1), (1, 0)] {
-        let seen = world.seen(from, to);
-        assert_eq!((seen.lost, seen.home), (0, 0), "{from}: {seen:?}");
+        let seen = world.take_packet_counts(from, to);
+        assert_eq!((seen.lost_packets, seen.sent_through_home), (0, 0), "{from}: {seen:?}");
     }
 }
 
 /// A heartbeat, and the response to one, counts only with the key of the binding.
 #[test]
 fn heartbeats_of_direct_route_are_authenticated() {
-    let mut world = met();
+    let mut world = world_with_direct_route();
     world.filter = Box::new(|_, message| message.kind != DirectRouteKind::HeartbeatResponse);
-    world.run(Duration::from_millis(300));
-    let last = |kind| world.log.iter().rev().map(|packet| read(&packet.octets)).find(|it| it.kind == kind);
-    let mut beats = world.log.iter().filter(|packet| packet.from == 0).map(|packet| read(&packet.octets));
+    world.advance_time(Duration::from_millis(300));
+    let last =
+        |kind| world.log.iter().rev().map(|packet| parse_message(&packet.octets)).find(|it| it.kind == kind);
+    let mut beats =
+        world.log.iter().filter(|packet| packet.from == 0).map(|packet| parse_message(&packet.octets));
     let beat = beats.rfind(|message| message.kind == DirectRouteKind::Heartbeat).expect("a heartbeat");
-    let mut answers = world.log.iter().filter(|packet| packet.from == 1).map(|packet| read(&packet.octets));
+    let mut answers =
+        world.log.iter().filter(|packet| packet.from == 1).map(|packet| parse_message(&packet.octets));
     let answer = answers.rfind(|message| message.cookie == beat.cookie).expect("an answer");
     assert!(last(DirectRouteKind::HeartbeatResponse).is_some());
-    let (now, ends) = (world.now, (care_of(0, 0), care_of(1, 0)));
+    let (now, ends) = (world.now, (care_of_address_of(0, 0), care_of_address_of(1, 0)));
     let forged = DirectRoute { cookie: 5, ..beat };
     assert_eq!(
         world.routers[1].handle_straight(now, ends.0, ends.1, &forged),
@@ -148,17 +160,20 @@ fn heartbeats_of_direct_route_are_authenticated() {
 /// computations; a bound router has its own limit.
 #[test]
 fn failed_verifications_of_direct_updates_are_limited() {
-    let mut world = met();
-    let mut updates = world.log.iter().filter(|packet| packet.from == 1).map(|packet| read(&packet.octets));
+    let mut world = world_with_direct_route();
+    let mut updates =
+        world.log.iter().filter(|packet| packet.from == 1).map(|packet| parse_message(&packet.octets));
     let update = updates.rfind(|message| message.kind == DirectRouteKind::BindingUpdate);
     let update = update.expect("an update");
     let elsewhere = address("2001:db8:dead::1");
-    for (source, most) in [(elsewhere, 100), (care_of(1, 0), 16)] {
+    for (source, most) in [(elsewhere, 100), (care_of_address_of(1, 0), 16)] {
         let forged = DirectRoute { care_of_address: source, authenticator: [1; 12], ..update.clone() };
-        let result =
-            |world: &mut World| world.routers[0].handle_straight(world.now, source, care_of(0, 0), &forged);
+        let result = |world: &mut DirectRouteNetwork| {
+            world.routers[0].handle_straight(world.now, source, care_of_address_of(0, 0), &forged)
+        };
         if source != elsewhere {
-            let again = world.routers[0].handle_straight(world.now, source, care_of(0, 0), &update);
+            let again =
+                world.routers[0].handle_straight(world.now, source, care_of_address_of(0, 0), &update);
             assert_eq!(again, Err(DirectDrop::Sequence), "it was looked at, with the key that it has");
         }
         let results: Vec<_> = (0..5000).map(|_| result(&mut world)).collect();
@@ -171,41 +186,41 @@ fn failed_verifications_of_direct_updates_are_limited() {
 /// A party with a /48 takes all table entries. A newcomer still gets an entry, and existing routes stay.
 #[test]
 fn one_network_does_not_fill_the_peer_table() {
-    let mut world = World::new(2);
+    let mut world = DirectRouteNetwork::new(2);
     world.sending = false;
     let mut bound = 0;
     for number in 0..2 * MAX_PEERS as u16 {
-        let party = Party {
+        let party = AttackingParty {
             home_address: address(&format!("2001:db8:9::{:x}", number + 1)),
             care_of_address: address(&format!("2001:db8:e0::{:x}", number + 1)),
             prefix: prefix(&format!("2001:db8:a4:{number:x}::/64")),
         };
-        match party.register(&mut world, 0).expect("tests") {
+        match party.register_with_router(&mut world, 0).expect("tests") {
             Ok(()) => bound += 1,
             Err(reason) => assert_eq!(reason, DirectDrop::TooMany),
         }
-        world.run(Duration::from_millis(100));
+        world.advance_time(Duration::from_millis(100));
     }
     assert!(bound >= MAX_PEERS, "{bound}");
     world.sending = true;
-    world.run(SECOND * 5);
+    world.advance_time(SECOND * 5);
     assert!(world.is_direct(0, 1) && world.is_direct(1, 0));
-    assert_eq!(world.seen(0, 1).lost + world.seen(1, 0).lost, 0);
+    assert_eq!(world.take_packet_counts(0, 1).lost_packets + world.take_packet_counts(1, 0).lost_packets, 0);
     assert!(world.routers[0].routes().count() <= MAX_PEERS);
 }
 
 /// The networks of one party do not take all table entries for requests.
 #[test]
 fn requests_are_shared_between_destination_networks() {
-    let mut world = World::new(2);
+    let mut world = DirectRouteNetwork::new(2);
     world.sending = false;
     for number in 0..4 * MAX_CANDIDATES {
         world.now += Duration::from_millis(10);
         world.routers[0].handle_use(world.now, address(&format!("2001:db8:a4:{number:x}::1")));
     }
     for _ in 0..200 {
-        world.routers[0].handle_use(world.now, host(1));
-        world.run(Duration::from_millis(100));
+        world.routers[0].handle_use(world.now, host_address_of(1));
+        world.advance_time(Duration::from_millis(100));
     }
     assert!(world.is_direct(0, 1), "although its own question is all that there is");
 }

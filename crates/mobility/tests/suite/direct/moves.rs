@@ -7,18 +7,18 @@ use std::time::Duration;
 use carnet_mobility::direct::Output;
 use carnet_wire::mobility::{DirectRoute, DirectRouteKind};
 
-use super::met;
-use super::world::{World, address, care_of, prefix, read};
+use super::world::{DirectRouteNetwork, address, care_of_address_of, parse_message, prefix};
+use super::world_with_direct_route;
 
 /// Returns an address in an unrelated network, from which an unauthenticated source asks.
-fn elsewhere() -> Ipv6Addr {
+fn unrelated_address() -> Ipv6Addr {
     address("2001:db8:dead::1")
 }
 
 fn care_of_test_init() -> DirectRoute {
     DirectRoute {
         home_address: address("2001:db8:9::9"),
-        care_of_address: elsewhere(),
+        care_of_address: unrelated_address(),
         ..DirectRoute::new(DirectRouteKind::CareOfTestInit)
     }
 }
@@ -28,13 +28,14 @@ fn care_of_test_init() -> DirectRoute {
 fn direct_request_without_proof_reveals_no_care_of_address() {
     let heartbeat = DirectRoute { kind: DirectRouteKind::Heartbeat, ..care_of_test_init() };
     for question in [care_of_test_init(), heartbeat] {
-        let mut world = World::new(1);
+        let mut world = DirectRouteNetwork::new(1);
         world.sending = false;
         let now = world.now;
-        let _ = world.routers[0].handle_straight(now, elsewhere(), care_of(0, 0), &question);
-        world.drain(0);
+        let _ =
+            world.routers[0].handle_straight(now, unrelated_address(), care_of_address_of(0, 0), &question);
+        world.take_router_outputs(0);
         assert!(!world.log.is_empty(), "{:?} is answered", question.kind);
-        assert!(world.log.iter().all(|packet| read(&packet.octets).home_address.is_unspecified()));
+        assert!(world.log.iter().all(|packet| parse_message(&packet.octets).home_address.is_unspecified()));
     }
 }
 
@@ -42,20 +43,20 @@ fn direct_request_without_proof_reveals_no_care_of_address() {
 #[test]
 fn direct_route_resumes_quickly_after_link_gap() {
     let after = |gap: Duration| {
-        let mut world = met();
+        let mut world = world_with_direct_route();
         if !gap.is_zero() {
-            world.up.remove(&care_of(0, 0));
+            world.addresses_with_link.remove(&care_of_address_of(0, 0));
             world.set_care_of(0, &[]);
-            world.run(gap);
+            world.advance_time(gap);
         }
         let moved = world.now;
-        world.set_care_of(0, &[care_of(0, 1)]);
-        let straight = |world: &World| {
-            let moved = world.routers[1].routes().any(|route| route.remote == Some(care_of(0, 1)));
+        world.set_care_of(0, &[care_of_address_of(0, 1)]);
+        let straight = |world: &DirectRouteNetwork| {
+            let moved = world.routers[1].routes().any(|route| route.remote == Some(care_of_address_of(0, 1)));
             moved && world.is_direct(0, 1) && world.is_direct(1, 0)
         };
         while !straight(&world) {
-            world.run(Duration::from_millis(5));
+            world.advance_time(Duration::from_millis(5));
             assert!(world.now.saturating_since(moved) < Duration::from_secs(3), "after {gap:?}");
         }
         world.now.saturating_since(moved)
@@ -70,21 +71,21 @@ fn direct_route_resumes_quickly_after_link_gap() {
 /// The last acknowledgement was lost: one end has a new key, which the other has not seen used.
 #[test]
 fn end_of_direct_route_with_former_key_is_accepted() {
-    let mut world = met();
+    let mut world = world_with_direct_route();
     world.step = Duration::from_millis(100);
     world.filter = Box::new(|packet, message| {
         !(message.kind == DirectRouteKind::BindingAcknowledgement && packet.from == 1)
     });
-    let before = world.routers[1].counters().bound;
-    while world.routers[1].counters().bound == before {
-        world.run(Duration::from_millis(100));
+    let before = world.routers[1].counters().accepted_peer_updates;
+    while world.routers[1].counters().accepted_peer_updates == before {
+        world.advance_time(Duration::from_millis(100));
     }
-    world.run(Duration::from_millis(200));
+    world.advance_time(Duration::from_millis(200));
     assert!(world.is_direct(1, 0));
     let now = world.now;
     world.routers[0].handle_shutdown(now);
-    world.drain(0);
-    world.run(Duration::from_millis(100));
+    world.take_router_outputs(0);
+    world.advance_time(Duration::from_millis(100));
     assert!(!world.is_direct(1, 0));
 }
 
@@ -92,14 +93,14 @@ fn end_of_direct_route_with_former_key_is_accepted() {
 /// the detection time at most, and no acknowledgement over another path revives the dead address.
 #[test]
 fn forged_messages_delay_a_handover_by_at_most_one_detection_time() {
-    let mut world = met();
+    let mut world = world_with_direct_route();
     let now = world.now;
     world.routers[1]
-        .handle_straight(now, elsewhere(), care_of(1, 0), &care_of_test_init())
+        .handle_straight(now, unrelated_address(), care_of_address_of(1, 0), &care_of_test_init())
         .expect("an answer");
     let answers = std::iter::from_fn(|| world.routers[1].poll_output());
     let straight = answers.filter_map(|output| match output {
-        Output::Straight(packet) => Some(read(&packet).care_of_nonce),
+        Output::Straight(packet) => Some(parse_message(&packet).care_of_nonce),
         _ => None,
     });
     let nonce = straight.last().expect("a nonce's index");
@@ -117,14 +118,15 @@ fn forged_messages_delay_a_handover_by_at_most_one_detection_time() {
     world.paths.clear();
     for millisecond in 0..8000 {
         if millisecond == 300 {
-            world.set_care_of(0, &[care_of(0, 1)]);
+            world.set_care_of(0, &[care_of_address_of(0, 1)]);
         }
         for _ in 0..if millisecond == 0 { 200 } else { 1 } {
             let now = world.now;
-            let _ = world.routers[1].handle_straight(now, elsewhere(), care_of(1, 0), &forged);
+            let _ =
+                world.routers[1].handle_straight(now, unrelated_address(), care_of_address_of(1, 0), &forged);
         }
-        world.drain(1);
-        world.run(Duration::from_millis(1));
+        world.take_router_outputs(1);
+        world.advance_time(Duration::from_millis(1));
         if millisecond % 100 == 0 {
             world.log.clear();
         }

@@ -16,100 +16,100 @@ use carnet_wire::mobility::{DirectRoute, MobilityHeader};
 use ipnet::Ipv6Net;
 
 /// Returns the home address of router `number`.
-pub fn home(number: usize) -> Ipv6Addr {
+pub fn home_address_of(number: usize) -> Ipv6Addr {
     address(&format!("2001:db8:{}::{:x}", number + 1, 0x1000 + number))
 }
 
-pub fn network(number: usize) -> Ipv6Net {
+pub fn network_of(number: usize) -> Ipv6Net {
     prefix(&format!("2001:db8:a{number}::/64"))
 }
 
-pub fn care_of(number: usize, uplink: usize) -> Ipv6Addr {
+pub fn care_of_address_of(number: usize, uplink: usize) -> Ipv6Addr {
     address(&format!("2001:db8:f{number}{uplink}::10"))
 }
 
-pub fn host(number: usize) -> Ipv6Addr {
-    Ipv6Addr::from(u128::from(network(number).network()) | 0x99)
+pub fn host_address_of(number: usize) -> Ipv6Addr {
+    Ipv6Addr::from(u128::from(network_of(number).network()) | 0x99)
 }
 
 pub fn config(number: usize) -> DirectConfig {
     DirectConfig {
-        prefixes: vec![network(number)],
-        home_address: home(number),
+        prefixes: vec![network_of(number)],
+        home_address: home_address_of(number),
         home_prefix: prefix(&format!("2001:db8:{}::/64", number + 1)),
-        networks: vec![prefix("2001:db8:a0::/44")],
+        mobile_networks: vec![prefix("2001:db8:a0::/44")],
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum PacketPath {
     Home,
     Straight,
 }
 
 /// A packet on its way, with its sender and its path.
 #[derive(Debug, Clone)]
-pub struct Packet {
+pub struct PacketUnderway {
     pub from: usize,
-    pub way: Way,
+    pub packet_path: PacketPath,
     pub octets: Vec<u8>,
 }
 
 /// Counts of the packets of one network to another, by outcome.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
-    pub straight: u32,
-    pub home: u32,
-    pub lost: u32,
+pub struct PacketCounts {
+    pub sent_directly: u32,
+    pub sent_through_home: u32,
+    pub lost_packets: u32,
 }
 
 /// A data packet on the direct path.
 #[derive(Debug)]
-struct Data {
+struct DataPacket {
     from: usize,
-    to: usize,
-    local: Ipv6Addr,
-    remote: Ipv6Addr,
+    receiving_router: usize,
+    local_address: Ipv6Addr,
+    remote_address: Ipv6Addr,
 }
 
 /// Returns whether a message passes.
-type Filter = Box<dyn FnMut(&Packet, &DirectRoute) -> bool>;
+type MessageFilter = Box<dyn FnMut(&PacketUnderway, &DirectRoute) -> bool>;
 
-pub struct World {
+pub struct DirectRouteNetwork {
     pub now: Time,
     pub routers: Vec<Direct>,
-    pub home_delay: Duration,
-    pub straight_delay: Duration,
+    pub delay_through_home: Duration,
+    pub direct_delay: Duration,
     /// Care-of addresses whose link is up.
-    pub up: BTreeSet<Ipv6Addr>,
+    pub addresses_with_link: BTreeSet<Ipv6Addr>,
     /// Whether the direct path drops everything without an error.
     pub cut: bool,
     /// Whether the path by the home agents drops everything.
     pub home_cut: bool,
     /// Decides whether a message passes.
-    pub filter: Filter,
+    pub filter: MessageFilter,
     pub sending: bool,
     pub step: Duration,
     /// All packets that were sent, for tests that replay them.
-    pub log: Vec<Packet>,
+    pub log: Vec<PacketUnderway>,
     pub results: Vec<Result<(), DirectDrop>>,
     /// Reports of a router that packets to prefixes go directly (true) or not.
     pub paths: Vec<(usize, Vec<Ipv6Net>, bool)>,
-    packets: Timeline<Packet>,
-    data: Timeline<Data>,
-    seen: BTreeMap<(usize, usize), Seen>,
+    packets_underway: Timeline<PacketUnderway>,
+    data_underway: Timeline<DataPacket>,
+    packet_counts: BTreeMap<(usize, usize), PacketCounts>,
 }
 
-impl World {
+impl DirectRouteNetwork {
     /// A world with `count` routers, each with its first uplink.
-    pub fn new(count: usize) -> World {
+    pub fn new(count: usize) -> DirectRouteNetwork {
         let routers = (0..count).map(|number| Direct::new(config(number), Rng::new(7 + number as u64)));
-        let mut world = World {
+        let mut world = DirectRouteNetwork {
             now: Time::from_secs(1000),
             routers: routers.collect(),
-            home_delay: Duration::from_millis(80),
-            straight_delay: Duration::from_millis(7),
-            up: BTreeSet::new(),
+            delay_through_home: Duration::from_millis(80),
+            direct_delay: Duration::from_millis(7),
+            addresses_with_link: BTreeSet::new(),
             cut: false,
             home_cut: false,
             filter: Box::new(|_, _| true),
@@ -118,12 +118,12 @@ impl World {
             log: Vec::new(),
             results: Vec::new(),
             paths: Vec::new(),
-            packets: Timeline::default(),
-            data: Timeline::default(),
-            seen: BTreeMap::new(),
+            packets_underway: Timeline::default(),
+            data_underway: Timeline::default(),
+            packet_counts: BTreeMap::new(),
         };
         for number in 0..count {
-            world.set_care_of(number, &[care_of(number, 0)]);
+            world.set_care_of(number, &[care_of_address_of(number, 0)]);
         }
         world
     }
@@ -131,18 +131,22 @@ impl World {
     /// Gives the router these care-of addresses, the best first. Their links are up, and those of its other
     /// addresses are down.
     pub fn set_care_of(&mut self, number: usize, addresses: &[Ipv6Addr]) {
-        let own: Vec<Ipv6Addr> = (0..4).map(|uplink| care_of(number, uplink)).collect();
-        self.up.retain(|address| !own.contains(address));
-        self.up.extend(addresses);
+        let own: Vec<Ipv6Addr> = (0..4).map(|uplink| care_of_address_of(number, uplink)).collect();
+        self.addresses_with_link.retain(|address| !own.contains(address));
+        self.addresses_with_link.extend(addresses);
         self.routers[number].handle_care_of_addresses(self.now, addresses.to_vec(), true);
-        self.drain(number);
+        self.take_router_outputs(number);
     }
 
-    pub fn drain(&mut self, from: usize) {
+    pub fn take_router_outputs(&mut self, from: usize) {
         while let Some(output) = self.routers[from].poll_output() {
             match output {
-                Output::ThroughTunnel(octets) => self.send(Packet { from, way: Way::Home, octets }),
-                Output::Straight(octets) => self.send(Packet { from, way: Way::Straight, octets }),
+                Output::ThroughTunnel(octets) => {
+                    self.send_packet(PacketUnderway { from, packet_path: PacketPath::Home, octets })
+                }
+                Output::Straight(octets) => {
+                    self.send_packet(PacketUnderway { from, packet_path: PacketPath::Straight, octets })
+                }
                 Output::Event(Event::Path { prefixes, direct, .. }) => {
                     self.paths.push((from, prefixes, direct));
                 }
@@ -151,43 +155,48 @@ impl World {
         }
     }
 
-    pub fn send(&mut self, packet: Packet) {
-        let delay = if packet.way == Way::Home { self.home_delay } else { self.straight_delay };
+    pub fn send_packet(&mut self, packet: PacketUnderway) {
+        let delay =
+            if packet.packet_path == PacketPath::Home { self.delay_through_home } else { self.direct_delay };
         self.log.push(packet.clone());
-        self.packets.schedule(self.now + delay, packet);
+        self.packets_underway.schedule(self.now + delay, packet);
     }
 
-    fn deliver(&mut self, packet: Packet) {
+    fn deliver_packet(&mut self, packet: PacketUnderway) {
         let header = Header::parse(&packet.octets).expect("a packet");
-        let message = read(&packet.octets);
+        let message = parse_message(&packet.octets);
         if !(self.filter)(&packet, &message) {
             return;
         }
-        let to = match packet.way {
-            Way::Home if self.home_cut => None,
-            Way::Home => (0..self.routers.len()).find(|number| {
-                home(*number) == header.destination || network(*number).contains(&header.destination)
+        let to = match packet.packet_path {
+            PacketPath::Home if self.home_cut => None,
+            PacketPath::Home => (0..self.routers.len()).find(|number| {
+                home_address_of(*number) == header.destination
+                    || network_of(*number).contains(&header.destination)
             }),
-            Way::Straight if self.cut || !self.up.contains(&header.source) => None,
-            Way::Straight => self.owner(header.destination),
+            PacketPath::Straight if self.cut || !self.addresses_with_link.contains(&header.source) => None,
+            PacketPath::Straight => self.router_at_address(header.destination),
         };
         let Some(to) = to else { return };
         let router = &mut self.routers[to];
-        let result = match packet.way {
-            Way::Home => router.handle_inner(self.now, header.source, header.destination, &message),
-            Way::Straight => router.handle_straight(self.now, header.source, header.destination, &message),
+        let result = match packet.packet_path {
+            PacketPath::Home => router.handle_inner(self.now, header.source, header.destination, &message),
+            PacketPath::Straight => {
+                router.handle_straight(self.now, header.source, header.destination, &message)
+            }
         };
         self.results.push(result);
-        self.drain(to);
+        self.take_router_outputs(to);
     }
 
-    fn owner(&self, care_of_address: Ipv6Addr) -> Option<usize> {
-        let has = |number: &usize| (0..4).any(|uplink| care_of(*number, uplink) == care_of_address);
-        (0..self.routers.len()).find(has).filter(|_| self.up.contains(&care_of_address))
+    fn router_at_address(&self, care_of_address: Ipv6Addr) -> Option<usize> {
+        let has =
+            |number: &usize| (0..4).any(|uplink| care_of_address_of(*number, uplink) == care_of_address);
+        (0..self.routers.len()).find(has).filter(|_| self.addresses_with_link.contains(&care_of_address))
     }
 
     /// Lets time pass.
-    pub fn run(&mut self, span: Duration) {
+    pub fn advance_time(&mut self, span: Duration) {
         let end = self.now + span;
         while self.now < end {
             let pairs = (0..self.routers.len()).flat_map(|a| (0..self.routers.len()).map(move |b| (a, b)));
@@ -199,22 +208,23 @@ impl World {
             let next = self.now + self.step;
             while self.now < next {
                 let timers = self.routers.iter().filter_map(Direct::poll_timeout).min();
-                let arrivals = self.packets.next_time().into_iter().chain(self.data.next_time());
+                let arrivals =
+                    self.packets_underway.next_time().into_iter().chain(self.data_underway.next_time());
                 let at = timers.into_iter().chain(arrivals).min().unwrap_or(next);
                 self.now = at.clamp(self.now, next);
                 if at > next {
                     break;
                 }
-                while let Some(data) = self.data.pop_due(self.now) {
+                while let Some(data) = self.data_underway.pop_due(self.now) {
                     self.receive_data(&data);
                 }
-                while let Some(packet) = self.packets.pop_due(self.now) {
-                    self.deliver(packet);
+                while let Some(packet) = self.packets_underway.pop_due(self.now) {
+                    self.deliver_packet(packet);
                 }
                 for number in 0..self.routers.len() {
                     if self.routers[number].poll_timeout().is_some_and(|at| at <= self.now) {
                         self.routers[number].handle_timeout(self.now);
-                        self.drain(number);
+                        self.take_router_outputs(number);
                     }
                 }
             }
@@ -222,54 +232,62 @@ impl World {
     }
 
     fn send_data(&mut self, from: usize, to: usize) {
-        self.routers[from].handle_use(self.now, host(to));
+        self.routers[from].handle_use(self.now, host_address_of(to));
         let tunnels = self.routers[from].tunnels();
-        let mut taken = tunnels
-            .iter()
-            .filter(|tunnel| tunnel.transmit && tunnel.inner.iter().any(|inner| inner.contains(&host(to))));
+        let mut taken = tunnels.iter().filter(|tunnel| {
+            tunnel.may_transmit
+                && tunnel.proven_prefixes.iter().any(|inner| inner.contains(&host_address_of(to)))
+        });
         let tunnel = taken.next();
         assert!(taken.next().is_none(), "one way for each packet");
-        let seen = self.seen.entry((from, to)).or_default();
+        let seen = self.packet_counts.entry((from, to)).or_default();
         match tunnel {
             // A packet through the home agents counts as delivered at once.
-            None => seen.home += 1,
+            None => seen.sent_through_home += 1,
             Some(tunnel) => {
-                let data = Data { from, to, local: tunnel.local, remote: tunnel.remote };
-                self.data.schedule(self.now + self.straight_delay, data);
+                let data = DataPacket {
+                    from,
+                    receiving_router: to,
+                    local_address: tunnel.local,
+                    remote_address: tunnel.remote,
+                };
+                self.data_underway.schedule(self.now + self.direct_delay, data);
             }
         }
     }
 
-    fn receive_data(&mut self, data: &Data) {
-        let arrives = !self.cut && self.up.contains(&data.local) && self.owner(data.remote) == Some(data.to);
+    fn receive_data(&mut self, data: &DataPacket) {
+        let arrives = !self.cut
+            && self.addresses_with_link.contains(&data.local_address)
+            && self.router_at_address(data.remote_address) == Some(data.receiving_router);
         let taken = arrives
-            && self.routers[data.to].tunnels().iter().any(|tunnel| {
-                (tunnel.local, tunnel.remote) == (data.remote, data.local)
-                    && tunnel.inner.iter().any(|inner| inner.contains(&host(data.from)))
+            && self.routers[data.receiving_router].tunnels().iter().any(|tunnel| {
+                (tunnel.local, tunnel.remote) == (data.remote_address, data.local_address)
+                    && tunnel.proven_prefixes.iter().any(|inner| inner.contains(&host_address_of(data.from)))
             });
-        let seen = self.seen.entry((data.from, data.to)).or_default();
-        *(if taken { &mut seen.straight } else { &mut seen.lost }) += 1;
+        let seen = self.packet_counts.entry((data.from, data.receiving_router)).or_default();
+        *(if taken { &mut seen.sent_directly } else { &mut seen.lost_packets }) += 1;
     }
 
     /// Takes the counts of the packets since the last call.
-    pub fn seen(&mut self, from: usize, to: usize) -> Seen {
-        self.seen.remove(&(from, to)).unwrap_or_default()
+    pub fn take_packet_counts(&mut self, from: usize, to: usize) -> PacketCounts {
+        self.packet_counts.remove(&(from, to)).unwrap_or_default()
     }
 
-    pub fn forget_seen(&mut self) {
-        self.seen.clear();
+    pub fn clear_packet_counts(&mut self) {
+        self.packet_counts.clear();
     }
 
     pub fn is_direct(&self, from: usize, to: usize) -> bool {
-        self.routers[from].routes().any(|route| route.home_address == home(to) && route.direct)
+        self.routers[from].routes().any(|route| route.home_address == home_address_of(to) && route.is_direct)
     }
 
-    pub fn dropped(&self, number: usize, reason: DirectDrop) -> u64 {
+    pub fn dropped_messages(&self, number: usize, reason: DirectDrop) -> u64 {
         self.routers[number].counters().dropped(reason)
     }
 }
 
-pub fn read(packet: &[u8]) -> DirectRoute {
+pub fn parse_message(packet: &[u8]) -> DirectRoute {
     let header = Header::parse(packet).expect("a packet");
     let octets = packet.get(HEADER_LEN..).expect("more than a header");
     let header =

@@ -4,127 +4,143 @@ use carnet_mobility::mnpp::{MAX_CLAIMS, MAX_PEERS};
 
 use super::*;
 
-const SIGHT: StationObservation = StationObservation {
+const OBSERVATION_IN_RANGE: StationObservation = StationObservation {
     received_at: Time::ZERO,
     is_neighbour: true,
     stays_in_range: true,
     leaves_range: false,
 };
 
-fn forged(number: u16) -> Mac {
+fn forged_station(number: u16) -> Mac {
     let [high, low] = number.to_be_bytes();
     [2, 0xff, 0, 0, high, low]
 }
 
 /// `station` announces to A that it has `nets` networks, and is near.
-fn claim_some(world: &mut World, station: u16, nets: usize) {
-    world.views.get_mut(&A).expect("a view").0.insert(forged(station), SIGHT);
+fn claim_prefixes(world: &mut RadioNetwork, station: u16, nets: usize) {
+    world.views.get_mut(&A).expect("a view").0.insert(forged_station(station), OBSERVATION_IN_RANGE);
     for net in 0..nets {
-        claim(world, forged(station), &format!("2001:db8:{:x}:{net:x}::/64", 0x1000 + station), 60);
+        announce_prefix(
+            world,
+            forged_station(station),
+            &format!("2001:db8:{:x}:{net:x}::/64", 0x1000 + station),
+            60,
+        );
     }
 }
 
-fn question(kind: PrefixTestKind, asker: Mac, responder: Mac) -> PrefixTest {
-    let prefix = if kind == PrefixTestKind::Init { own(responder).network() } else { Ipv6Addr::UNSPECIFIED };
+fn prefix_test(kind: PrefixTestKind, asker: Mac, responder: Mac) -> PrefixTest {
+    let prefix =
+        if kind == PrefixTestKind::Init { own_prefix(responder).network() } else { Ipv6Addr::UNSPECIFIED };
     let prefix_length = if kind == PrefixTestKind::Init { 64 } else { 0 };
     PrefixTest { kind, cookie: 7, responder, requester: asker, prefix, prefix_length }
 }
 
 /// Returns the Prefix Test Inits that A has sent to the home agents since entry `from` of the log.
-fn asked_by_a(world: &World, from: usize) -> Vec<(Header, PrefixTest)> {
+fn asked_by_a(world: &RadioNetwork, from: usize) -> Vec<(Header, PrefixTest)> {
     let asked = world.log[from..].iter().filter_map(|(_, mac, output)| match output {
-        Output::ThroughTunnel(packet) if *mac == A => Some(test_in(packet)),
+        Output::ThroughTunnel(packet) if *mac == A => Some(prefix_test_in(packet)),
         _ => None,
     });
     asked.collect()
 }
 
 /// Returns the cookie of a Prefix Test Init to A, as the tested station does.
-fn answer(world: &mut World, asked: &PrefixTest) -> Result<(), MnppDrop> {
+fn answer_prefix_test(world: &mut RadioNetwork, asked: &PrefixTest) -> Result<(), MnppDrop> {
     let test = PrefixTest { kind: PrefixTestKind::Test, ..*asked };
     let (now, view) = (world.now, world.views[&A].clone());
     let from = asked.responder;
-    let result = world.machine(A).handle_straight(now, from, link_local(from), &test, &view);
-    world.settle();
+    let result = world.machine_mut(A).handle_straight(now, from, link_local(from), &test, &view);
+    world.deliver_all_outputs();
     result
 }
 
 #[test]
 fn prefix_tests_of_one_station_limit_no_other() {
-    let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(2));
+    let mut world = RadioNetwork::new([A, B, C].map(|mac| (mac, config(mac))));
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(2));
     for station in 0..4 {
-        world.views.get_mut(&B).expect("a view").0.insert(forged(station), SIGHT);
+        world.views.get_mut(&B).expect("a view").0.insert(forged_station(station), OBSERVATION_IN_RANGE);
     }
     for round in 0..500u16 {
         let (now, view) = (world.now, world.views[&B].clone());
         for _ in 0..20 {
-            let from = forged(round % 4);
-            let probe = question(PrefixTestKind::Probe, from, B);
-            let _counted = world.machine(B).handle_straight(now, from, link_local(from), &probe, &view);
-            world.machine(B).handle_init(now, ELSEWHERE, &question(PrefixTestKind::Init, from, B), &view);
+            let from = forged_station(round % 4);
+            let probe = prefix_test(PrefixTestKind::Probe, from, B);
+            let _counted = world.machine_mut(B).handle_straight(now, from, link_local(from), &probe, &view);
+            world.machine_mut(B).handle_init(
+                now,
+                ADDRESS_OUTSIDE,
+                &prefix_test(PrefixTestKind::Init, from, B),
+                &view,
+            );
         }
         if round == 100 {
             // Probes do not hinder tests, and tests that use up their limit do not hinder probes.
-            world.meet(B, C);
+            world.bring_into_range(B, C);
         }
-        world.machine(A).handle_use(now, B);
-        world.sleep(ms(10));
-        assert_eq!(world.routes(A), [(own(B), link_local(B))], "{round}");
+        world.machine_mut(A).handle_use(now, B);
+        world.advance_time(milliseconds(10));
+        assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))], "{round}");
     }
-    assert_eq!(world.routes(C), [(own(B), link_local(B))]);
-    assert_eq!(world.routes(B).len(), 2);
-    assert!(world.dropped(B, MnppDrop::RateLimited) > 5000);
+    assert_eq!(world.routes_of(C), [(own_prefix(B), link_local(B))]);
+    assert_eq!(world.routes_of(B).len(), 2);
+    assert!(world.dropped_messages(B, MnppDrop::RateLimited) > 5000);
 }
 
 /// An attacker anywhere asks B a thousand times a second in A's name.
 #[test]
 fn forged_test_requests_do_not_limit_named_station() {
-    let mut world = World::pair();
-    let flood = |world: &mut World| {
+    let mut world = RadioNetwork::two_vehicles();
+    let flood = |world: &mut RadioNetwork| {
         let (now, view) = (world.now, world.views[&B].clone());
         for _ in 0..10 {
-            world.machine(B).handle_init(now, ELSEWHERE, &question(PrefixTestKind::Init, A, B), &view);
+            world.machine_mut(B).handle_init(
+                now,
+                ADDRESS_OUTSIDE,
+                &prefix_test(PrefixTestKind::Init, A, B),
+                &view,
+            );
         }
-        world.sleep(ms(10));
+        world.advance_time(milliseconds(10));
     };
     (0..50).for_each(|_| flood(&mut world));
-    world.meet(A, B);
+    world.bring_into_range(A, B);
     (0..300).for_each(|_| flood(&mut world));
-    assert_eq!(world.routes(A), [(own(B), link_local(B))]);
-    assert!(world.dropped(B, MnppDrop::RateLimited) > 100);
+    assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))]);
+    assert!(world.dropped_messages(B, MnppDrop::RateLimited) > 100);
 }
 
 #[test]
 fn forged_addresses_do_not_limit_known_stations() {
-    let mut world = World::pair();
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(2));
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(2));
     for station in 0..500u16 {
-        world.views.get_mut(&B).expect("a view").0.insert(forged(station), SIGHT);
-        let (now, view, from) = (world.now, world.views[&B].clone(), forged(station));
+        world.views.get_mut(&B).expect("a view").0.insert(forged_station(station), OBSERVATION_IN_RANGE);
+        let (now, view, from) = (world.now, world.views[&B].clone(), forged_station(station));
         for _ in 0..20 {
-            let probe = question(PrefixTestKind::Probe, from, B);
-            let _counted = world.machine(B).handle_straight(now, from, link_local(from), &probe, &view);
+            let probe = prefix_test(PrefixTestKind::Probe, from, B);
+            let _counted = world.machine_mut(B).handle_straight(now, from, link_local(from), &probe, &view);
         }
-        world.machine(A).handle_use(now, B);
-        world.sleep(ms(10));
-        assert_eq!(world.routes(A), [(own(B), link_local(B))], "{station}");
+        world.machine_mut(A).handle_use(now, B);
+        world.advance_time(milliseconds(10));
+        assert_eq!(world.routes_of(A), [(own_prefix(B), link_local(B))], "{station}");
     }
 }
 
 #[test]
 fn flood_of_stations_replaces_only_its_own_entries() {
-    let mut world = World::new([A, B, C].map(|mac| (mac, config(mac))));
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(2));
+    let mut world = RadioNetwork::new([A, B, C].map(|mac| (mac, config(mac))));
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(2));
     // C is in range, but no router has its prefix registered yet.
-    world.registered.remove(&own(C));
-    world.meet(A, C);
-    world.sleep(Duration::from_secs(1));
+    world.owner_of_prefix.remove(&own_prefix(C));
+    world.bring_into_range(A, C);
+    world.advance_time(Duration::from_secs(1));
     for station in 0..1000 {
-        claim_some(&mut world, station, 1);
+        claim_prefixes(&mut world, station, 1);
     }
     let ways = world.machines[&A].prefix_routes();
     assert_eq!(ways.len(), MAX_PEERS);
@@ -132,9 +148,9 @@ fn flood_of_stations_replaces_only_its_own_entries() {
         assert!(ways.iter().any(|way| way.station == mac), "{mac:?}");
     }
     // The attackers do not keep C from being tested.
-    world.registered.insert(own(C), C);
-    world.sleep(Duration::from_secs(15));
-    assert_eq!(world.routes(A).len(), 2);
+    world.owner_of_prefix.insert(own_prefix(C), C);
+    world.advance_time(Duration::from_secs(15));
+    assert_eq!(world.routes_of(A).len(), 2);
 }
 
 /// The table is full of stations that only claim prefixes. A new station gets an entry as soon as they have
@@ -143,32 +159,32 @@ fn flood_of_stations_replaces_only_its_own_entries() {
 fn first_stations_do_not_keep_the_whole_table() {
     // Z comes last in the order of addresses.
     const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
-    let mut world = World::new([A, Z].map(|mac| (mac, config(mac))));
+    let mut world = RadioNetwork::new([A, Z].map(|mac| (mac, config(mac))));
     for station in 0..MAX_PEERS as u16 {
-        claim_some(&mut world, station, MAX_CLAIMS);
+        claim_prefixes(&mut world, station, MAX_CLAIMS);
     }
-    let keep = |world: &mut World| {
+    let keep = |world: &mut RadioNetwork| {
         for station in 0..MAX_PEERS as u16 {
             let is_there =
-                world.machines[&A].prefix_routes().iter().any(|way| way.station == forged(station));
+                world.machines[&A].prefix_routes().iter().any(|way| way.station == forged_station(station));
             if is_there {
-                claim_some(world, station, MAX_CLAIMS);
+                claim_prefixes(world, station, MAX_CLAIMS);
             }
         }
     };
     // 512 prefixes, four tests each, ten tests a second.
     for _ in 0..10 {
         keep(&mut world);
-        world.sleep(Duration::from_secs(25));
+        world.advance_time(Duration::from_secs(25));
     }
     keep(&mut world);
-    world.meet(A, Z);
+    world.bring_into_range(A, Z);
     // Further stations come while Z waits for its test.
     for station in 1000..1050 {
-        claim_some(&mut world, station, 1);
-        world.sleep(ms(200));
+        claim_prefixes(&mut world, station, 1);
+        world.advance_time(milliseconds(200));
     }
-    assert_eq!(world.routes(A), [(own(Z), link_local(Z))]);
+    assert_eq!(world.routes_of(A), [(own_prefix(Z), link_local(Z))]);
 }
 
 /// Attackers make up ever more stations while an honest one comes: a station with an entry keeps it until its
@@ -176,18 +192,18 @@ fn first_stations_do_not_keep_the_whole_table() {
 #[test]
 fn flood_does_not_prevent_proof_of_real_neighbour() {
     const Z: Mac = [0xfe, 0xff, 0, 0, 0, 0x1f];
-    let mut world = World::new([A, Z].map(|mac| (mac, config(mac))));
+    let mut world = RadioNetwork::new([A, Z].map(|mac| (mac, config(mac))));
     // The answer takes a while over the home agents.
-    world.tunnels = false;
+    world.are_tunnels_working = false;
     let mut station = 0u16;
-    let mut flood = |world: &mut World| {
-        claim_some(world, station, 1);
-        world.sleep(ms(20 + u64::from(station) * 7919 % 61));
+    let mut flood = |world: &mut RadioNetwork| {
+        claim_prefixes(world, station, 1);
+        world.advance_time(milliseconds(20 + u64::from(station) * 7919 % 61));
         station += 1;
     };
     (0..MAX_PEERS).for_each(|_| flood(&mut world));
-    world.meet(A, Z);
-    let last_test = |world: &World| {
+    world.bring_into_range(A, Z);
+    let last_test = |world: &RadioNetwork| {
         asked_by_a(world, 0).into_iter().map(|(_, test)| test).rfind(|test| test.responder == Z)
     };
     let mut answered = None;
@@ -197,69 +213,69 @@ fn flood_does_not_prevent_proof_of_real_neighbour() {
         let test = last_test(&world);
         if test != answered {
             (0..4).for_each(|_| flood(&mut world));
-            let _in_time = answer(&mut world, &test.expect("a test"));
+            let _in_time = answer_prefix_test(&mut world, &test.expect("a test"));
             answered = test;
         }
     }
-    assert_eq!(world.routes(A), [(own(Z), link_local(Z))]);
+    assert_eq!(world.routes_of(A), [(own_prefix(Z), link_local(Z))]);
 }
 
 #[test]
 fn answer_to_last_or_previous_test_counts() {
     for (late, accepted) in [(0, false), (1, true), (2, true)] {
-        let mut world = World::pair();
-        world.tunnels = false;
-        world.meet(A, B);
-        world.sleep(Duration::from_secs(4));
+        let mut world = RadioNetwork::two_vehicles();
+        world.are_tunnels_working = false;
+        world.bring_into_range(A, B);
+        world.advance_time(Duration::from_secs(4));
         let asked = asked_by_a(&world, 0);
         assert_eq!(asked.len(), 3, "at once, after 1 s, after 2 s more");
-        let result = answer(&mut world, &asked[late].1);
+        let result = answer_prefix_test(&mut world, &asked[late].1);
         assert_eq!(result, if accepted { Ok(()) } else { Err(MnppDrop::Unasked) });
         // An answer counts once.
-        assert_eq!(answer(&mut world, &asked[2].1).is_ok(), !accepted);
-        world.sleep(ms(200));
-        assert_eq!(world.routes(A).len(), 1);
+        assert_eq!(answer_prefix_test(&mut world, &asked[2].1).is_ok(), !accepted);
+        world.advance_time(milliseconds(200));
+        assert_eq!(world.routes_of(A).len(), 1);
     }
 }
 
 #[test]
 fn a_test_without_tunnel_is_neither_sent_nor_counted() {
-    let mut world = World::pair();
+    let mut world = RadioNetwork::two_vehicles();
     let now = world.now;
-    world.machine(A).handle_tunnel(now, false);
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(100));
+    world.machine_mut(A).handle_tunnel(now, false);
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(100));
     assert_eq!(world.machines[&A].counters().tests, 0);
     let now = world.now;
-    world.machine(A).handle_tunnel(now, true);
-    world.sleep(ms(100));
-    assert_eq!((world.routes(A).len(), world.machines[&A].counters().tests), (1, 1));
+    world.machine_mut(A).handle_tunnel(now, true);
+    world.advance_time(milliseconds(100));
+    assert_eq!((world.routes_of(A).len(), world.machines[&A].counters().tests), (1, 1));
 }
 
 /// One address proves nothing of a prefix shorter than /64: an attacker may have the network that contains
 /// the address.
 #[test]
 fn proof_of_part_of_prefix_is_not_enough() {
-    let mut world = World::pair();
-    world.tunnels = false;
-    world.views.get_mut(&A).expect("a view").0.insert(C, SIGHT);
+    let mut world = RadioNetwork::two_vehicles();
+    world.are_tunnels_working = false;
+    world.views.get_mut(&A).expect("a view").0.insert(C, OBSERVATION_IN_RANGE);
     let owned = prefix("2001:db8:c::/50");
     let mut destinations = BTreeSet::new();
     for round in 0..600 {
         let log = world.log.len();
-        claim(&mut world, C, "2001:db8:c::/48", 60);
-        world.sleep(ms(if round == 0 { 0 } else { 1000 }));
+        announce_prefix(&mut world, C, "2001:db8:c::/48", 60);
+        world.advance_time(milliseconds(if round == 0 { 0 } else { 1000 }));
         let mut next = asked_by_a(&world, log);
         while let Some((header, test)) = next.pop() {
             assert!(prefix("2001:db8:c::/48").contains(&header.destination));
             destinations.insert(header.destination);
             if owned.contains(&header.destination) {
                 let log = world.log.len();
-                answer(&mut world, &test).expect("the cookie");
+                answer_prefix_test(&mut world, &test).expect("the cookie");
                 next.extend(asked_by_a(&world, log));
             }
         }
-        assert!(world.reason(A).contains(&"not authorized by its home agent"), "{round}");
+        assert!(world.route_reasons(A).contains(&"not authorized by its home agent"), "{round}");
     }
     // Each test goes to another address of the prefix.
     assert_eq!(destinations.len() as u64, world.machines[&A].counters().tests);
@@ -269,48 +285,50 @@ fn proof_of_part_of_prefix_is_not_enough() {
 #[test]
 fn proof_of_whole_short_prefix_is_accepted() {
     let short = prefix("2001:db8:b::/48");
-    let mut world = World::new([(A, config(A)), (B, MnppConfig { prefixes: vec![short], ..config(B) })]);
-    world.meet(A, B);
-    world.sleep(ms(500));
-    assert_eq!(world.routes(A), [(short, link_local(B))]);
+    let mut world =
+        RadioNetwork::new([(A, config(A)), (B, MnppConfig { prefixes: vec![short], ..config(B) })]);
+    world.bring_into_range(A, B);
+    world.advance_time(milliseconds(500));
+    assert_eq!(world.routes_of(A), [(short, link_local(B))]);
     assert_eq!(world.machines[&A].counters().tests, 8);
     // The prefix of a single host is tested too.
     let host = prefix("2001:db8:b::5/128");
-    let mut world = World::new([(A, config(A)), (B, MnppConfig { prefixes: vec![host], ..config(B) })]);
-    world.meet(A, B);
-    world.sleep(ms(500));
-    assert_eq!(world.routes(A), [(host, link_local(B))]);
+    let mut world =
+        RadioNetwork::new([(A, config(A)), (B, MnppConfig { prefixes: vec![host], ..config(B) })]);
+    world.bring_into_range(A, B);
+    world.advance_time(milliseconds(500));
+    assert_eq!(world.routes_of(A), [(host, link_local(B))]);
 }
 
 /// A Prefix Test Init for a part of an own network, or for a prefix around it, does not reach the mobile
 /// network.
 #[test]
 fn tests_of_own_prefix_are_not_forwarded() {
-    let mut world = World::pair();
-    world.meet(A, B);
-    world.sleep(Duration::from_secs(1));
+    let mut world = RadioNetwork::two_vehicles();
+    world.bring_into_range(A, B);
+    world.advance_time(Duration::from_secs(1));
     let (now, view) = (world.now, world.views[&A].clone());
-    let ask = |world: &mut World, text: &str, responder: Mac| {
+    let ask = |world: &mut RadioNetwork, text: &str, responder: Mac| {
         let asked = prefix(text);
         let test = PrefixTest {
             prefix: asked.network(),
             prefix_length: asked.prefix_len(),
-            ..question(PrefixTestKind::Init, B, responder)
+            ..prefix_test(PrefixTestKind::Init, B, responder)
         };
         let log = world.log.len();
-        let taken = world.machine(A).handle_init(now, ELSEWHERE, &test, &view);
-        world.settle();
+        let taken = world.machine_mut(A).handle_init(now, ADDRESS_OUTSIDE, &test, &view);
+        world.deliver_all_outputs();
         let answered = world.log[log..].iter().any(|(_, _, output)| matches!(output, Output::Straight(..)));
         (taken, answered)
     };
     assert_eq!(ask(&mut world, "2001:db8:a::/64", A), (true, true));
-    let refused = world.dropped(A, MnppDrop::OwnPrefix);
+    let refused = world.dropped_messages(A, MnppDrop::OwnPrefix);
     let touching = ["2001:db8:a::/48", "2001:db8:a::/65", "2001:db8:a:0:8000::/65", "2001:db8:a::5/128"];
     for text in touching {
         assert_eq!(ask(&mut world, text, A), (true, false), "{text}");
         assert_eq!(ask(&mut world, text, C), (true, false), "{text}");
     }
-    assert_eq!(world.dropped(A, MnppDrop::OwnPrefix), refused + 2 * touching.len() as u64);
+    assert_eq!(world.dropped_messages(A, MnppDrop::OwnPrefix), refused + 2 * touching.len() as u64);
     // The caller forwards a Prefix Test Init for a foreign prefix to its destination.
     assert_eq!(ask(&mut world, "2001:db8:a:1::/64", A), (false, false));
     assert_eq!(world.machines[&A].counters().tests_answered, 2);
