@@ -17,8 +17,8 @@ use carnet_api::model::{
     GeonetStatus, GnNextHeader, GnPingEvent, GnPingRequest, GnReceived, GnStation, GnTarget,
 };
 use carnet_base::{Part, RateLimiter, Time, WallTime};
-use carnet_cits::geonetworking::echo::{self, Echo};
-use carnet_cits::position::degrees;
+use carnet_cits::geonetworking::echo::{self, EchoMessage};
+use carnet_cits::position::to_degrees;
 use carnet_geonet::ReceivedFrame;
 use carnet_geonet::dcc::Gate;
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
@@ -361,7 +361,7 @@ impl Geonet {
     /// `None` if the number has not changed, or if congestion marking is off.
     pub fn new_backlog(&mut self, station: &Station) -> Option<u32> {
         self.config.ipv6.as_ref()?.congestion_mark?;
-        let gate = station.congestion().map_or(0, Gate::backlog);
+        let gate = station.congestion_gate().map_or(0, Gate::backlog_octets);
         let backlog = self.link.backlog().saturating_add(u32::try_from(gate).unwrap_or(u32::MAX));
         (backlog != std::mem::replace(&mut self.backlog, backlog)).then_some(backlog)
     }
@@ -409,7 +409,8 @@ impl Geonet {
     /// Handles a payload for the upper layer: passes the answer to a ping to its ping, and any other payload
     /// to the listeners.
     pub fn delivered(&mut self, now: Time, delivered: Delivered) {
-        let echo = (delivered.next_header == echo::NEXT_HEADER).then(|| Echo::parse(&delivered.payload));
+        let echo = (delivered.next_header == echo::BTP_B_NEXT_HEADER)
+            .then(|| EchoMessage::parse(&delivered.payload));
         match echo.flatten() {
             Some(echo) if echo.is_reply => self.pings.answer(now, &delivered, echo),
             // If no client listens, the program drops the payload.
@@ -593,8 +594,8 @@ fn received(delivered: Delivered) -> GnReceived {
             _ => GnNextHeader::Any,
         },
         source: GnAddress(delivered.source),
-        latitude: degrees(delivered.latitude),
-        longitude: degrees(delivered.longitude),
+        latitude: to_degrees(delivered.latitude),
+        longitude: to_degrees(delivered.longitude),
         remaining_hop_limit: delivered.remaining_hop_limit,
         payload: Octets(octets.to_vec()),
     }

@@ -77,7 +77,7 @@ pub fn replay(config: &Config, path: &Path, out: &mut impl Write) -> anyhow::Res
     let wall = header.wall;
     let mut station = header.into_station(config);
     if let Some(entity) = security.entity {
-        station.secure(start, wall, entity);
+        station.start_security(start, wall, entity);
     }
     print_outputs(&mut station, start, out)?;
     for line in inputs {

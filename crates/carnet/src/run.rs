@@ -654,7 +654,7 @@ impl Runner {
         let rng = Rng::from_seed(header.seed);
         let mut station = Station::new(station_config, header.state, rng, header.time, header.wall);
         if let Some(entity) = security {
-            station.secure(header.time, header.wall, entity);
+            station.start_security(header.time, header.wall, entity);
         }
         let times = (header.time, header.wall);
         let rng = Rng::from_seed(header.seed).stream(LAN_STREAM);
@@ -1080,7 +1080,7 @@ impl Runner {
                 if let Some(geonet) = self.geonet.get_mut() {
                     geonet.send(clock::now(), &frame);
                 }
-                self.station.recycle(frame.packet);
+                self.station.recycle_buffer(frame.packet);
             }
             GeonetOutput::Accelerate(told) => {
                 if let Some(geonet) = self.geonet.get_mut() {
@@ -1134,7 +1134,7 @@ impl Runner {
                     geonet.interfaces.write_packet(link, destination, source, &delivered.payload);
                     geonet.overheard(&delivered);
                 }
-                self.station.recycle(delivered.payload);
+                self.station.recycle_buffer(delivered.payload);
             }
             GeonetOutput::LanPacket { interface, destination, packet } => {
                 if let Some(geonet) = self.geonet.get_mut() {

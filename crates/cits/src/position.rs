@@ -4,7 +4,7 @@ use carnet_wire::geonet::{GeoArea, GnAddress, LongPositionVector, Shape, Timesta
 use serde::{Deserialize, Serialize};
 
 /// Converts tenths of a microdegree to degrees.
-pub fn degrees(tenths_of_microdegrees: i32) -> f64 {
+pub fn to_degrees(tenths_of_microdegrees: i32) -> f64 {
     f64::from(tenths_of_microdegrees) / 1e7
 }
 
@@ -31,7 +31,7 @@ pub struct Position {
 }
 
 impl Position {
-    pub(crate) fn vector(self, address: GnAddress) -> LongPositionVector {
+    pub(crate) fn position_vector(self, address: GnAddress) -> LongPositionVector {
         LongPositionVector {
             address,
             timestamp: Timestamp(self.timestamp),

@@ -41,7 +41,7 @@ pub use of_ipv6::{parse_icmpv6 as icmpv6, parse_mobility_header as mobility, par
 /// Parses the octets as a GeoNetworking packet, from its Basic Header on.
 pub fn fuzz_geonet(octets: &[u8]) {
     let _ = black_box(of_geonet::parse_everything(octets));
-    let _ = black_box(carnet_cits::geonetworking::echo::Echo::parse(octets));
+    let _ = black_box(carnet_cits::geonetworking::echo::EchoMessage::parse(octets));
 }
 
 /// Decodes the octets as a facilities message in UPER. The message names its own type, except a SAM.
@@ -54,7 +54,7 @@ pub fn fuzz_messages(octets: &[u8]) {
     check_its_message_round_trip::<release2::vam::Vam>(octets);
     check_its_message_round_trip::<release2::cpm::CollectivePerceptionMessage>(octets);
     // If both decoders accept the message, their results agree.
-    if let (Ok(glance), Ok(cam)) = (PartialCam::of(octets), carnet_its::ca::receive(octets)) {
+    if let (Ok(glance), Ok(cam)) = (PartialCam::from_octets(octets), carnet_its::ca::parse_cam(octets)) {
         let basic = cam.cam.cam_parameters.basic_container;
         assert_eq!(Some(glance.position), basic.reference_position.position());
         assert_eq!(glance.station_type, basic.station_type);

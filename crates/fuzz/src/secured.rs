@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use carnet_base::Time;
 use carnet_security::keys::Curve;
 use carnet_security::time::Time64;
-use carnet_security::{Handled, Now, Security, without_envelope};
+use carnet_security::{HandledFrame, SecurityStation, SecurityTime, packet_without_envelope};
 
 use crate::story::{self, EventKind};
 
@@ -44,7 +44,7 @@ fn sign_packets() -> SentPackets {
         let now = now_at_milliseconds(round * 500);
         packets.extend([car.signed_cam(now), car.signed_denm(now), car.signed_beacon(now)]);
     }
-    let plain = packets.iter().filter_map(|packet| without_envelope(packet)).collect();
+    let plain = packets.iter().filter_map(|packet| packet_without_envelope(packet)).collect();
     SentPackets { pki, signed_packets: packets, plain_packets: plain }
 }
 
@@ -60,9 +60,9 @@ pub fn fuzz_secured(octets: &[u8]) {
         let mut now = start;
         for event in events.take(32) {
             let nanos = u64::try_from(event.time_since_previous.as_nanos()).unwrap_or(u64::MAX);
-            now = Now {
+            now = SecurityTime {
                 time: now.time + event.time_since_previous,
-                date: Time64(now.date.0.saturating_add(nanos / 1000)),
+                certificate_time: Time64(now.certificate_time.0.saturating_add(nanos / 1000)),
             };
             match event.kind {
                 EventKind::Deliver => {
@@ -79,22 +79,22 @@ pub fn fuzz_secured(octets: &[u8]) {
                 _ => check_accepted_packets(sent, &mut receiver, now),
             }
         }
-        let (messages, certificates) = receiver.waiting();
+        let (messages, certificates) = receiver.waiting_messages();
         assert!(messages + certificates <= 1000, "{messages} and {certificates} wait");
         assert!(receiver.poll_timeout(now.time).is_none_or(|due| due > Time::ZERO));
     });
 }
 
-fn receive_packet(sent: &SentPackets, receiver: &mut Security, now: Now, packet: &[u8]) {
+fn receive_packet(sent: &SentPackets, receiver: &mut SecurityStation, now: SecurityTime, packet: &[u8]) {
     match receiver.handle_frame(now, frame_of_packet(packet)) {
-        Ok(Handled::Ready(verified)) => check_was_sent(sent, &verified.packet),
-        Ok(Handled::Plain) => panic!("the station has accepted an unsigned packet: {packet:02x?}"),
-        Ok(Handled::Queued) | Err(_) => {}
+        Ok(HandledFrame::Ready(verified)) => check_was_sent(sent, &verified.packet),
+        Ok(HandledFrame::Plain) => panic!("the station has accepted an unsigned packet: {packet:02x?}"),
+        Ok(HandledFrame::Queued) | Err(_) => {}
     }
     check_accepted_packets(sent, receiver, now);
 }
 
-fn check_accepted_packets(sent: &SentPackets, receiver: &mut Security, now: Now) {
+fn check_accepted_packets(sent: &SentPackets, receiver: &mut SecurityStation, now: SecurityTime) {
     while let Some(verified) = receiver.poll_verified(now) {
         check_was_sent(sent, &verified.packet);
     }

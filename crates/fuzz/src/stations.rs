@@ -463,7 +463,7 @@ impl StationWorld {
             assert!(router.location_table().len() <= 40_000);
         }
         if let Some(facilities) = station.facilities() {
-            let (stations, events) = facilities.services().ldm.sizes();
+            let (stations, events) = facilities.services().ldm.object_counts();
             assert!(stations <= 4096 && events <= 256, "{stations} stations, {events} events");
         }
     }

@@ -21,11 +21,11 @@ use carnet_wire::geonet::{
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 
 const HOME: Position = Position::new(488_375_000, 21_008_000);
-const IUT: MacAddress = [2, 0, 0, 0, 0, 1];
-const SOURCES: u32 = 4096;
+const ROUTER_MAC: MacAddress = [2, 0, 0, 0, 0, 1];
+const SOURCE_COUNT: u32 = 4096;
 const PAYLOAD: [u8; 64] = [0xa5; 64];
 
-fn place(east: f64, north: f64) -> Position {
+fn position_at(east: f64, north: f64) -> Position {
     LocalPlane::new(HOME).position_at(east, north)
 }
 
@@ -34,7 +34,7 @@ fn address(kind: u8, number: u32) -> GnAddress {
     GnAddress::new(false, StationType::PassengerCar, [2, kind, 0, b, c, d])
 }
 
-fn pv(address: GnAddress, position: Position, timestamp: u32) -> LongPositionVector {
+fn position_vector(address: GnAddress, position: Position, timestamp: u32) -> LongPositionVector {
     LongPositionVector {
         address,
         timestamp: Timestamp(timestamp),
@@ -45,15 +45,15 @@ fn pv(address: GnAddress, position: Position, timestamp: u32) -> LongPositionVec
     }
 }
 
-fn drain(router: &mut Router) -> u32 {
+fn count_outputs(router: &mut Router) -> u32 {
     let mut sent = 0;
     while let Some(output) = router.poll_output() {
         match output {
             Output::Transmit(transmission) => {
                 sent += 1;
-                router.recycle(black_box(transmission).frame);
+                router.recycle_buffer(black_box(transmission).frame);
             }
-            Output::Deliver(delivery) => router.recycle(black_box(delivery).payload),
+            Output::Deliver(delivery) => router.recycle_buffer(black_box(delivery).payload),
             Output::Accelerate(_) | Output::Event(_) => {}
         }
     }
@@ -61,7 +61,7 @@ fn drain(router: &mut Router) -> u32 {
 }
 
 /// Creates a router with `neighbours` neighbours within 900 m.
-fn router(neighbours: u32, area_forwarding: AreaForwarding) -> (Router, Vec<MacAddress>) {
+fn router_with_neighbours(neighbours: u32, area_forwarding: AreaForwarding) -> (Router, Vec<MacAddress>) {
     let mib = Mib {
         lifetime_location_entry: Duration::from_secs(1_000_000_000),
         lifetime_neighbour: Duration::from_secs(1_000_000_000),
@@ -69,30 +69,31 @@ fn router(neighbours: u32, area_forwarding: AreaForwarding) -> (Router, Vec<MacA
         ..Mib::default()
     };
     let mut rng = Rng::new(1);
-    let mut router = Router::new(mib, GnAddress::new(false, StationType::PassengerCar, IUT), Rng::new(2));
+    let mut router =
+        Router::new(mib, GnAddress::new(false, StationType::PassengerCar, ROUTER_MAC), Rng::new(2));
     let now = Time::from_secs(1);
-    router.handle_position(now, pv(GnAddress(0), HOME, 1)).expect("on earth");
+    router.handle_position(now, position_vector(GnAddress(0), HOME, 1)).expect("on earth");
     let mut macs = Vec::new();
     while macs.len() < neighbours as usize {
         let (east, north) = (rng.below(1800) as f64 - 900.0, rng.below(1800) as f64 - 900.0);
         if east.hypot(north) > 900.0 {
             continue;
         }
-        let source = pv(address(1, macs.len() as u32), place(east, north), 1);
-        let frame = single_hop(source);
+        let source = position_vector(address(1, macs.len() as u32), position_at(east, north), 1);
+        let frame = single_hop_frame(source);
         router
             .handle_frame(
                 now,
                 ReceivedFrame { source: source.address.mid(), destination: BROADCAST, packet: &frame },
             )
             .expect("a neighbour");
-        drain(&mut router);
+        count_outputs(&mut router);
         macs.push(source.address.mid());
     }
     (router, macs)
 }
 
-fn single_hop(source: LongPositionVector) -> Vec<u8> {
+fn single_hop_frame(source: LongPositionVector) -> Vec<u8> {
     emit(ExtendedHeader::SingleHop { source, media_dependent: [0; 4] }, 1)
 }
 
@@ -110,11 +111,11 @@ fn emit(extended: ExtendedHeader, hops: u8) -> Vec<u8> {
 fn destination(number: u32, many: bool) -> Position {
     // With one destination, it lies 5 km to the north-east. Many destinations lie on an arc 5 km from the
     // router.
-    let angle = if many { f64::from(number % SOURCES) / f64::from(SOURCES) * 1.5 } else { 0.8 };
-    place(5000.0 * angle.sin(), 5000.0 * angle.cos())
+    let angle = if many { f64::from(number % SOURCE_COUNT) / f64::from(SOURCE_COUNT) * 1.5 } else { 0.8 };
+    position_at(5000.0 * angle.sin(), 5000.0 * angle.cos())
 }
 
-fn circle(centre: Position) -> GeoArea {
+fn circular_area(centre: Position) -> GeoArea {
     GeoArea {
         shape: Shape::Circle,
         latitude: centre.latitude,
@@ -126,14 +127,16 @@ fn circle(centre: Position) -> GeoArea {
 }
 
 /// Returns one packet of each source; the benchmark sets the sequence numbers later.
-fn packets(extended: impl Fn(u32, LongPositionVector) -> ExtendedHeader) -> Vec<Vec<u8>> {
-    (0..SOURCES)
-        .map(|number| emit(extended(number, pv(address(2, number), place(-3000.0, -3000.0), 1)), 10))
+fn packets_of_all_sources(extended: impl Fn(u32, LongPositionVector) -> ExtendedHeader) -> Vec<Vec<u8>> {
+    (0..SOURCE_COUNT)
+        .map(|number| {
+            emit(extended(number, position_vector(address(2, number), position_at(-3000.0, -3000.0), 1)), 10)
+        })
         .collect()
 }
 
 /// Benchmark load: frames that pass through a router, each with a new sequence number.
-struct Load {
+struct BenchmarkLoad {
     router: Router,
     senders: Vec<MacAddress>,
     frames: Vec<Vec<u8>>,
@@ -141,36 +144,36 @@ struct Load {
     next: usize,
     sequence: u16,
     /// Whether each packet comes from a station that is not in the router's location table.
-    strangers: bool,
+    has_unknown_sources: bool,
 }
 
-impl Load {
-    fn step(&mut self) -> u32 {
+impl BenchmarkLoad {
+    fn pass_next_frame(&mut self) -> u32 {
         let at = self.next % self.frames.len();
         if at == 0 {
             self.sequence = self.sequence.wrapping_add(1);
         }
         let frame = &mut self.frames[at];
         frame[12..14].copy_from_slice(&self.sequence.to_be_bytes());
-        if self.strangers {
+        if self.has_unknown_sources {
             frame[20..24].copy_from_slice(&(self.next as u32).to_be_bytes());
         }
         let source = self.senders[self.next % self.senders.len()];
         self.next += 1;
         self.now += Duration::from_millis(1);
-        let frame = ReceivedFrame { source, destination: IUT, packet: frame };
+        let frame = ReceivedFrame { source, destination: ROUTER_MAC, packet: frame };
         let _ = self.router.handle_frame(self.now, frame);
-        drain(&mut self.router)
+        count_outputs(&mut self.router)
     }
 }
 
-fn forwarding(c: &mut Criterion) {
+fn bench_forwarding(c: &mut Criterion) {
     let mut group = c.benchmark_group("forward");
     group.throughput(Throughput::Elements(1));
     for neighbours in [10u32, 100, 1_000, 10_000] {
         for many in [false, true] {
             let to = if many { "many destinations" } else { "one destination" };
-            let guc = packets(|number, source| {
+            let guc = packets_of_all_sources(|number, source| {
                 let place = destination(number, many);
                 let destination = ShortPositionVector {
                     address: address(3, number),
@@ -180,34 +183,34 @@ fn forwarding(c: &mut Criterion) {
                 };
                 ExtendedHeader::GeoUnicast { sequence: 0, source, destination }
             });
-            let gbc = packets(|number, source| ExtendedHeader::GeoBroadcast {
+            let gbc = packets_of_all_sources(|number, source| ExtendedHeader::GeoBroadcast {
                 sequence: 0,
                 source,
-                area: circle(destination(number, many)),
+                area: circular_area(destination(number, many)),
             });
             for (name, frames) in [("guc greedy", guc), ("gbc greedy", gbc)] {
-                let (router, senders) = router(neighbours, AreaForwarding::Simple);
-                let mut load = Load {
+                let (router, senders) = router_with_neighbours(neighbours, AreaForwarding::Simple);
+                let mut load = BenchmarkLoad {
                     router,
                     senders,
                     frames,
                     now: Time::from_secs(2),
                     next: 0,
                     sequence: 0,
-                    strangers: false,
+                    has_unknown_sources: false,
                 };
                 // The router learns every source and forwards every packet.
-                for _ in 0..SOURCES {
-                    load.step();
+                for _ in 0..SOURCE_COUNT {
+                    load.pass_next_frame();
                 }
-                assert!((0..SOURCES).all(|_| load.step() == 1), "every packet is forwarded");
+                assert!((0..SOURCE_COUNT).all(|_| load.pass_next_frame() == 1), "every packet is forwarded");
                 group.bench_function(BenchmarkId::new(format!("{name}, {to}"), neighbours), |b| {
-                    b.iter(|| load.step());
+                    b.iter(|| load.pass_next_frame());
                 });
             }
         }
     }
-    let guc = packets(|number, source| {
+    let guc = packets_of_all_sources(|number, source| {
         let place = destination(number, false);
         let destination = ShortPositionVector {
             address: address(3, number),
@@ -217,38 +220,58 @@ fn forwarding(c: &mut Criterion) {
         };
         ExtendedHeader::GeoUnicast { sequence: 0, source, destination }
     });
-    let (known, senders) = router(1_000, AreaForwarding::Simple);
+    let (known, senders) = router_with_neighbours(1_000, AreaForwarding::Simple);
     let now = Time::from_secs(2);
-    let mut load = Load { router: known, senders, frames: guc, now, next: 0, sequence: 0, strangers: true };
+    let mut load = BenchmarkLoad {
+        router: known,
+        senders,
+        frames: guc,
+        now,
+        next: 0,
+        sequence: 0,
+        has_unknown_sources: true,
+    };
     // Fill the location table.
-    assert!((0..10 * SOURCES).all(|_| load.step() == 1), "every packet is forwarded");
-    group.bench_function(BenchmarkId::new("guc greedy, every source new", 1_000), |b| b.iter(|| load.step()));
-    let inside =
-        packets(|_, source| ExtendedHeader::GeoBroadcast { sequence: 0, source, area: circle(HOME) });
-    let tsb = packets(|_, source| ExtendedHeader::TopologicallyScoped { sequence: 0, source });
+    assert!((0..10 * SOURCE_COUNT).all(|_| load.pass_next_frame() == 1), "every packet is forwarded");
+    group.bench_function(BenchmarkId::new("guc greedy, every source new", 1_000), |b| {
+        b.iter(|| load.pass_next_frame())
+    });
+    let inside = packets_of_all_sources(|_, source| ExtendedHeader::GeoBroadcast {
+        sequence: 0,
+        source,
+        area: circular_area(HOME),
+    });
+    let tsb = packets_of_all_sources(|_, source| ExtendedHeader::TopologicallyScoped { sequence: 0, source });
     for (name, frames) in [("gbc simple, inside the area", inside), ("tsb", tsb)] {
-        let (router, senders) = router(100, AreaForwarding::Simple);
-        let mut load =
-            Load { router, senders, frames, now: Time::from_secs(2), next: 0, sequence: 0, strangers: false };
-        assert!((0..SOURCES).all(|_| load.step() == 1), "every packet is forwarded");
-        group.bench_function(BenchmarkId::new(name, 100), |b| b.iter(|| load.step()));
+        let (router, senders) = router_with_neighbours(100, AreaForwarding::Simple);
+        let mut load = BenchmarkLoad {
+            router,
+            senders,
+            frames,
+            now: Time::from_secs(2),
+            next: 0,
+            sequence: 0,
+            has_unknown_sources: false,
+        };
+        assert!((0..SOURCE_COUNT).all(|_| load.pass_next_frame() == 1), "every packet is forwarded");
+        group.bench_function(BenchmarkId::new(name, 100), |b| b.iter(|| load.pass_next_frame()));
     }
     group.finish();
 }
 
-fn reception(c: &mut Criterion) {
+fn bench_reception(c: &mut Criterion) {
     let mut group = c.benchmark_group("receive");
     group.throughput(Throughput::Elements(1));
     for (name, beacon) in [("shb", false), ("beacon", true)] {
         for neighbours in [10u32, 1_000, 10_000] {
-            let (mut router, macs) = router(neighbours, AreaForwarding::Simple);
+            let (mut router, macs) = router_with_neighbours(neighbours, AreaForwarding::Simple);
             let mut rng = Rng::new(7);
             // The router receives each neighbour repeatedly. A neighbour moves 3 m per beacon, up and down a
             // road of 3 km.
             let mut stations: Vec<(Vec<u8>, i32)> = (0..neighbours)
                 .map(|number| {
-                    let position = place(rng.below(900) as f64, rng.below(900) as f64);
-                    let source = pv(address(1, number), position, 2);
+                    let position = position_at(rng.below(900) as f64, rng.below(900) as f64);
+                    let source = position_vector(address(1, number), position, 2);
                     let frame = if beacon {
                         Packet::new(
                             ExtendedHeader::Beacon { source },
@@ -259,7 +282,7 @@ fn reception(c: &mut Criterion) {
                         )
                         .emit()
                     } else {
-                        single_hop(source)
+                        single_hop_frame(source)
                     };
                     (frame, position.latitude)
                 })
@@ -280,7 +303,7 @@ fn reception(c: &mut Criterion) {
                     frame[24..28].copy_from_slice(&latitude.to_be_bytes());
                     let frame = ReceivedFrame { source: macs[at], destination: BROADCAST, packet: frame };
                     router.handle_frame(now, frame).expect("a good frame");
-                    drain(&mut router)
+                    count_outputs(&mut router)
                 });
             });
         }
@@ -288,5 +311,5 @@ fn reception(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, forwarding, reception);
+criterion_group!(benches, bench_forwarding, bench_reception);
 criterion_main!(benches);

@@ -29,10 +29,10 @@ pub trait SequenceNumbers: std::fmt::Debug + Send {
     /// Returns the next sequence number.
     fn next(&mut self) -> u16;
     /// Makes 0 the next sequence number, because the station has restarted or has another address.
-    fn restart(&mut self);
+    fn restart_sequence(&mut self);
     /// Sets `next` as the next sequence number. The replay of a recording calls this function, because the
     /// fast path of the recorded station used the numbers before `next`.
-    fn replay(&mut self, next: u16);
+    fn set_next_sequence(&mut self, next: u16);
 }
 
 /// Counter of sequence numbers that only the router uses, not a fast path; the first number is 0
@@ -47,11 +47,11 @@ impl SequenceNumbers for OwnSequenceNumbers {
         sequence
     }
 
-    fn restart(&mut self) {
+    fn restart_sequence(&mut self) {
         self.0 = 0;
     }
 
-    fn replay(&mut self, next: u16) {
+    fn set_next_sequence(&mut self, next: u16) {
         self.0 = next;
     }
 }
@@ -86,7 +86,7 @@ pub struct OwnPacketPath {
     pub next_hop: MacAddress,
     /// Headers that the router would write. The fast path replaces only the sequence number, the payload
     /// length and the source position vector.
-    pub headers: [u8; GUC_HEADERS_LENGTH],
+    pub guc_headers: [u8; GUC_HEADERS_LENGTH],
     /// Time at which the location table removes the destination or the next hop, if no other packet of that
     /// station arrives before.
     pub valid_until: Time,

@@ -17,14 +17,14 @@ pub fn predicted_distance(own: &LongPositionVector, other: &LongPositionVector, 
     let ahead = ahead.as_secs_f64();
     let time = |behind: f64| (ahead + behind.max(0.0)).min(MAX_EXTRAPOLATION_S);
     let plane = LocalPlane::new(Position::new(own.latitude, own.longitude));
-    let (east, north) = plane.offset(Position::new(other.latitude, other.longitude));
-    let (own_east, own_north) = travelled(own, time(-apart));
-    let (other_east, other_north) = travelled(other, time(apart));
+    let (east, north) = plane.offset_of(Position::new(other.latitude, other.longitude));
+    let (own_east, own_north) = distance_travelled(own, time(-apart));
+    let (other_east, other_north) = distance_travelled(other, time(apart));
     (east + other_east - own_east).hypot(north + other_north - own_north)
 }
 
 /// Returns how many metres a station travels to the east and to the north in this number of seconds.
-fn travelled(vector: &LongPositionVector, seconds: f64) -> (f64, f64) {
+fn distance_travelled(vector: &LongPositionVector, seconds: f64) -> (f64, f64) {
     let metres = f64::from(vector.speed) / 100.0 * seconds;
     let (sin, cos) = (f64::from(vector.heading) / 10.0).to_radians().sin_cos();
     (metres * sin, metres * cos)
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
     use carnet_wire::geonet::{GnAddress, Timestamp};
 
-    fn vector(timestamp: u32, longitude: i32, speed: i16, heading: u16) -> LongPositionVector {
+    fn position_vector(timestamp: u32, longitude: i32, speed: i16, heading: u16) -> LongPositionVector {
         LongPositionVector {
             address: GnAddress(1),
             timestamp: Timestamp(timestamp),
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn predicted_distance_extrapolates_both_position_vectors() {
-        let own = vector(10_000, 21_008_000, 2000, 900);
+        let own = position_vector(10_000, 21_008_000, 2000, 900);
         let close = |distance: f64, expected: f64| (distance - expected).abs() < 0.5;
         let there = |seconds| predicted_distance(&own, &own, Duration::from_secs(seconds));
         assert!(close(there(0), 0.0) && close(there(10), 0.0));

@@ -41,7 +41,7 @@ pub(crate) fn time_to_next_beacon(mib: &Mib, speed: i16, neighbours: usize, rng:
 mod tests {
     use super::*;
 
-    fn seconds(speed: f64, neighbours: usize) -> (f64, f64) {
+    fn interval_range_seconds(speed: f64, neighbours: usize) -> (f64, f64) {
         let mib = Mib {
             beacon_interval: BeaconInterval::ADAPTIVE,
             max_communication_range: 250.0,
@@ -58,14 +58,14 @@ mod tests {
     #[test]
     fn beacon_interval_adapts_to_speed_and_neighbours() {
         for (speed, interval) in [(0.0, 2.0), (5.0, 2.0), (10.0, 1.5625), (30.0, 0.5208), (100.0, 0.15625)] {
-            let (least, most) = seconds(speed, 10);
+            let (least, most) = interval_range_seconds(speed, 10);
             assert!(most <= interval + 1e-3 && most > 0.95 * interval, "{speed} m/s: {most}");
             assert!(least >= 0.75 * interval - 1e-3 && least >= 0.1, "{speed} m/s: {least}");
         }
         // 100 m/s backwards give the same interval as 100 m/s forwards; more neighbours make the interval
         // longer.
-        assert!(seconds(-100.0, 10).1 < 0.16);
-        let (least, most) = seconds(100.0, 999);
+        assert!(interval_range_seconds(-100.0, 10).1 < 0.16);
+        let (least, most) = interval_range_seconds(100.0, 999);
         assert!(least >= 1.5 && most <= 2.001, "{least} {most}");
     }
 

@@ -52,7 +52,7 @@ impl PacketBuffer {
             pushed_out(oldest);
         }
         self.octets += packet.frame.len();
-        self.next_expiry = self.next_expiry.min(packet.meta.expires());
+        self.next_expiry = self.next_expiry.min(packet.properties.expires_at());
         self.packets.push_back(packet);
     }
 
@@ -60,12 +60,12 @@ impl PacketBuffer {
     pub fn remove_matching(&mut self, wanted: impl Fn(&PacketProperties) -> bool) -> Vec<BufferedPacket> {
         let mut taken = Vec::new();
         // Usually no packet matches: return at once without moving the packets in memory.
-        if !self.packets.iter().any(|packet| wanted(&packet.meta)) {
+        if !self.packets.iter().any(|packet| wanted(&packet.properties)) {
             return taken;
         }
         for _ in 0..self.packets.len() {
             let Some(packet) = self.packets.pop_front() else { break };
-            if wanted(&packet.meta) {
+            if wanted(&packet.properties) {
                 self.octets -= packet.frame.len();
                 taken.push(packet);
             } else {
@@ -80,8 +80,8 @@ impl PacketBuffer {
         if now < self.next_expiry {
             return Vec::new();
         }
-        let expired = self.remove_matching(|meta| meta.expires() <= now);
-        self.next_expiry = self.packets.iter().map(|p| p.meta.expires()).min().unwrap_or(Time::MAX);
+        let expired = self.remove_matching(|meta| meta.expires_at() <= now);
+        self.next_expiry = self.packets.iter().map(|p| p.properties.expires_at()).min().unwrap_or(Time::MAX);
         expired
     }
 }

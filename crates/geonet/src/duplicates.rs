@@ -10,30 +10,30 @@ pub const MAX_LENGTH: usize = 16;
 /// The duplicate packet list of one source.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct DuplicatePacketList {
-    numbers: [u16; MAX_LENGTH],
-    used: u8,
+    sequence_numbers: [u16; MAX_LENGTH],
+    used_count: u8,
     next_index: u8,
 }
 
 impl DuplicatePacketList {
     /// Returns whether `sequence` is in the list.
     pub fn contains(&self, sequence: u16) -> bool {
-        self.numbers[..usize::from(self.used)].contains(&sequence)
+        self.sequence_numbers[..usize::from(self.used_count)].contains(&sequence)
     }
 
     /// Returns the numbers in the list, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = u16> {
-        let (new, old) =
-            self.numbers[..usize::from(self.used)].split_at(usize::from(self.next_index.min(self.used)));
+        let (new, old) = self.sequence_numbers[..usize::from(self.used_count)]
+            .split_at(usize::from(self.next_index.min(self.used_count)));
         old.iter().chain(new).copied()
     }
 
     /// Adds `sequence` to the list; `length` is `itsGnDPLLength`.
     pub fn add(&mut self, sequence: u16, length: usize) {
         let length = length.clamp(1, MAX_LENGTH) as u8;
-        self.numbers[usize::from(self.next_index % length)] = sequence;
+        self.sequence_numbers[usize::from(self.next_index % length)] = sequence;
         self.next_index = (self.next_index + 1) % length;
-        self.used = (self.used + 1).min(length);
+        self.used_count = (self.used_count + 1).min(length);
     }
 }
 

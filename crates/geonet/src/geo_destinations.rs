@@ -43,7 +43,7 @@ pub enum AreaCentre {
 
 /// An area of the operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Destination {
+pub struct AreaDestination {
     /// Centre of the area.
     pub centre: AreaCentre,
     /// Shape of the area.
@@ -58,8 +58,8 @@ pub struct Destination {
     pub group: Option<Ipv6Addr>,
 }
 
-impl Destination {
-    fn at(&self, centre: Position) -> GeoArea {
+impl AreaDestination {
+    fn area_around(&self, centre: Position) -> GeoArea {
         GeoArea {
             shape: self.shape,
             latitude: centre.latitude,
@@ -138,10 +138,10 @@ impl fmt::Display for UnknownCentre {
 
 #[derive(Debug)]
 struct Entry {
-    destination: Destination,
-    expires: Option<Time>,
+    destination: AreaDestination,
+    expires_at: Option<Time>,
     /// Time of the last search for the station in the centre, and the wait before the next search.
-    last_search: Option<Time>,
+    last_search_at: Option<Time>,
     search_interval: Duration,
 }
 
@@ -150,7 +150,7 @@ struct Entry {
 pub struct GeoDestinations {
     entries: BTreeMap<String, Entry>,
     /// Time at which an area ends or a station must be searched for.
-    next_check: Option<Time>,
+    next_check_at: Option<Time>,
 }
 
 impl GeoDestinations {
@@ -158,24 +158,34 @@ impl GeoDestinations {
     ///
     /// # Errors
     /// The reason of the refusal; existing areas stay unchanged.
-    pub fn set(
+    pub fn set_area(
         &mut self,
         now: Time,
         name: &str,
-        destination: Destination,
+        destination: AreaDestination,
         lifetime: Option<Duration>,
         router: &Router,
     ) -> Result<(), AreaRefusal> {
-        self.check(name, &destination, router)?;
+        self.check_area(name, &destination, router)?;
         let expires = lifetime.map(|lifetime| now + lifetime);
-        let entry = Entry { destination, expires, last_search: None, search_interval: follow(router) };
+        let entry = Entry {
+            destination,
+            expires_at: expires,
+            last_search_at: None,
+            search_interval: follow_time(router),
+        };
         self.entries.insert(name.to_owned(), entry);
         // Handle the timers at once, so that the module checks the position of the centre now.
-        self.next_check = Some(now);
+        self.next_check_at = Some(now);
         Ok(())
     }
 
-    fn check(&self, name: &str, destination: &Destination, router: &Router) -> Result<(), AreaRefusal> {
+    fn check_area(
+        &self,
+        name: &str,
+        destination: &AreaDestination,
+        router: &Router,
+    ) -> Result<(), AreaRefusal> {
         if !self.entries.contains_key(name) && self.entries.len() >= MAX_AREAS {
             return Err(AreaRefusal::TooMany);
         }
@@ -186,7 +196,7 @@ impl GeoDestinations {
             }
             AreaCentre::Here | AreaCentre::Station(_) => Position::default(),
         };
-        let area = destination.at(place);
+        let area = destination.area_around(place);
         if !place.is_on_earth() || !geodesy::is_inside(&area, place) {
             return Err(AreaRefusal::NoArea);
         }
@@ -211,17 +221,17 @@ impl GeoDestinations {
     /// Removes all areas.
     pub fn clear(&mut self) {
         self.entries.clear();
-        self.next_check = None;
+        self.next_check_at = None;
     }
 
     /// Returns the areas by name, each with the time of its end.
-    pub fn iter(&self) -> impl Iterator<Item = (&str, &Destination, Option<Time>)> {
-        self.entries.iter().map(|(name, entry)| (name.as_str(), &entry.destination, entry.expires))
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &AreaDestination, Option<Time>)> {
+        self.entries.iter().map(|(name, entry)| (name.as_str(), &entry.destination, entry.expires_at))
     }
 
     /// Returns the present position of an area; `None` if no area has this name.
     pub fn area(&self, now: Time, name: &str, router: &Router) -> Option<Result<GeoArea, UnknownCentre>> {
-        self.entries.get(name).map(|entry| place(now, &entry.destination, router))
+        self.entries.get(name).map(|entry| place_area(now, &entry.destination, router))
     }
 
     /// Returns the groups, with the present positions of their areas.
@@ -231,58 +241,59 @@ impl GeoDestinations {
         router: &Router,
     ) -> impl Iterator<Item = (Ipv6Addr, Result<GeoArea, UnknownCentre>)> {
         let destinations = self.entries.values().map(|entry| &entry.destination);
-        destinations.filter_map(move |it| Some((it.group?, place(now, it, router))))
+        destinations.filter_map(move |it| Some((it.group?, place_area(now, it, router))))
     }
 
     /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.next_check
+        self.next_check_at
     }
 
     /// Removes expired areas. Searches for each station in the centre of an area from which the router has
     /// received no packet for too long.
     pub fn handle_timeout(&mut self, now: Time, router: &mut Router) {
-        if self.next_check.is_none_or(|due| due > now) {
+        if self.next_check_at.is_none_or(|due| due > now) {
             return;
         }
-        self.entries.retain(|_, entry| entry.expires.is_none_or(|expires| expires > now));
-        let follow = follow(router);
+        self.entries.retain(|_, entry| entry.expires_at.is_none_or(|expires| expires > now));
+        let follow = follow_time(router);
         let mut due: Option<Time> = None;
         let mut at = |time: Time| due = Some(due.map_or(time, |due| due.min(time)));
         for entry in self.entries.values_mut() {
-            entry.expires.into_iter().for_each(&mut at);
+            entry.expires_at.into_iter().for_each(&mut at);
             let AreaCentre::Station(address) = entry.destination.centre else { continue };
             if mid_key(address) == mid_key(router.address()) {
                 continue;
             }
             let table = router.location_table();
-            let heard = table.find(now, mid_key(address)).map(|slot| table.entry(slot).last_received());
+            let heard =
+                table.find_station(now, mid_key(address)).map(|slot| table.entry(slot).last_received_at());
             if let Some(heard) = heard.filter(|heard| *heard + follow > now) {
-                (entry.last_search, entry.search_interval) = (None, follow);
+                (entry.last_search_at, entry.search_interval) = (None, follow);
                 at(heard + follow);
                 continue;
             }
-            if entry.last_search.is_none_or(|asked| asked + entry.search_interval <= now) {
+            if entry.last_search_at.is_none_or(|asked| asked + entry.search_interval <= now) {
                 // Without a position of its own, the station cannot send the search request; the module tries
                 // again later.
                 let _counted = router.locate_then_send(now, address);
-                if entry.last_search.is_some() {
+                if entry.last_search_at.is_some() {
                     entry.search_interval = (entry.search_interval * 2).min(MAX_SEARCH_INTERVAL);
                 }
-                entry.last_search = Some(now);
+                entry.last_search_at = Some(now);
             }
-            at(entry.last_search.unwrap_or(now) + entry.search_interval);
+            at(entry.last_search_at.unwrap_or(now) + entry.search_interval);
         }
-        self.next_check = due;
+        self.next_check_at = due;
     }
 }
 
 /// Returns the time without a packet after which the module searches for a station.
-fn follow(router: &Router) -> Duration {
+fn follow_time(router: &Router) -> Duration {
     (router.mib().lifetime_location_entry / 2).max(Duration::from_secs(1))
 }
 
-fn place(now: Time, destination: &Destination, router: &Router) -> Result<GeoArea, UnknownCentre> {
+fn place_area(now: Time, destination: &AreaDestination, router: &Router) -> Result<GeoArea, UnknownCentre> {
     let own = || router.position_vector().map(|own| Position::new(own.latitude, own.longitude));
     let centre = match destination.centre {
         AreaCentre::Place(place) => place,
@@ -292,9 +303,9 @@ fn place(now: Time, destination: &Destination, router: &Router) -> Result<GeoAre
         }
         AreaCentre::Station(address) => {
             let table = router.location_table();
-            let slot = table.find(now, mid_key(address)).ok_or(UnknownCentre::Of(address))?;
+            let slot = table.find_station(now, mid_key(address)).ok_or(UnknownCentre::Of(address))?;
             table.entry(slot).position()
         }
     };
-    Ok(destination.at(centre))
+    Ok(destination.area_around(centre))
 }

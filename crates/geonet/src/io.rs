@@ -8,7 +8,7 @@ use carnet_wire::geonet::{
 
 use crate::MacAddress;
 use crate::acceleration::FastPathUpdate;
-use crate::dcc::Profile;
+use crate::dcc::DccProfile;
 
 /// A received frame of EtherType 0x8947.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ pub struct Request<'a> {
     /// Traffic class of the packet.
     pub traffic_class: TrafficClass,
     /// DCC profile, if it differs from the profile of the traffic class; see [`Profile::of`].
-    pub profile: Option<Profile>,
+    pub profile: Option<DccProfile>,
     /// Longest time that the packet may wait in buffers; `itsGnDefaultPacketLifetime` if `None`.
     pub maximum_lifetime: Option<Duration>,
     /// Maximum hop limit; `itsGnDefaultHopLimit` if `None`. Single-hop packets always have 1.
@@ -106,12 +106,12 @@ pub struct Transmission {
     /// Traffic class of the packet.
     pub traffic_class: TrafficClass,
     /// DCC profile of the request, if the request named one.
-    pub profile: Option<Profile>,
+    pub profile: Option<DccProfile>,
     /// This station is the source of the packet.
-    pub own: bool,
+    pub is_own: bool,
     /// Whether the router sends the packet after a contention (F.3). If another station sends it first, the
     /// caller need not send it.
-    pub contended: bool,
+    pub is_after_contention: bool,
     /// Octets behind the EtherType.
     pub frame: Vec<u8>,
 }
@@ -141,7 +141,7 @@ pub struct Delivery {
     /// Remaining lifetime of the packet.
     pub remaining_lifetime: Lifetime,
     /// Link-layer address of the station from which the packet arrived.
-    pub sender: MacAddress,
+    pub link_layer_sender: MacAddress,
     /// The payload.
     pub payload: Vec<u8>,
 }

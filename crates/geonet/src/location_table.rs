@@ -34,11 +34,11 @@ use crate::packet_rate::PacketRate;
 use crate::spatial_index::SpatialIndex;
 use crate::{GeonetDrop, MacAddress, Mib};
 
-const NONE: u32 = u32::MAX;
+const NO_ENTRY: u32 = u32::MAX;
 
 /// Largest lead of a position vector's time stamp over this station's clock. The value is one second more
 /// than the leap seconds since 2004, which some stations omit.
-pub const MAX_AHEAD: Duration = Duration::from_secs(Timestamp::LEAP_SECONDS as u64 + 1);
+pub const MAX_TIMESTAMP_LEAD: Duration = Duration::from_secs(Timestamp::LEAP_SECONDS as u64 + 1);
 
 /// Largest memory in octets that one station needs: its entry, its item in the spatial index and its slot in
 /// the hash table.
@@ -48,7 +48,7 @@ pub const ENTRY_OCTETS: usize = size_of::<Entry>() + SpatialIndex::ITEM_OCTETS +
 pub type Slot = u32;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum StationKind {
     Other = 0,
     Neighbour = 2,
 }
@@ -58,20 +58,20 @@ enum Kind {
 pub struct Entry {
     position_vector: LongPositionVector,
     /// Time at which the entry expires (T(LocTE)) and the table removes it.
-    expires: Time,
+    expires_at: Time,
     /// Time of the last packet of the station, direct or forwarded.
-    last_packet: Time,
+    last_packet_at: Time,
     /// Time until which the station is a neighbour; [`Time::ZERO`] if it is not a neighbour.
     neighbour_until: Time,
     /// Time until which the station's last beacon is valid, if the beacon announced a validity.
     pub(crate) beacon_valid_until: Time,
     /// Packet data rate of the station, PDR (B.2).
-    pub(crate) rate: PacketRate,
+    pub(crate) packet_rate: PacketRate,
     pub(crate) duplicates: DuplicatePacketList,
     previous_in_queue: u32,
     next_in_queue: u32,
-    queue: u8,
-    used: bool,
+    queue_number: u8,
+    is_used: bool,
 }
 
 impl Entry {
@@ -101,8 +101,8 @@ impl Entry {
     }
 
     /// Returns the time at which the table removes the entry.
-    pub(crate) fn expires(&self) -> Time {
-        self.expires
+    pub(crate) fn expires_at(&self) -> Time {
+        self.expires_at
     }
 
     /// Returns the time until which the station is a neighbour.
@@ -111,8 +111,8 @@ impl Entry {
     }
 
     /// Returns the time of the last packet of the station.
-    pub fn last_received(&self) -> Time {
-        self.last_packet
+    pub fn last_received_at(&self) -> Time {
+        self.last_packet_at
     }
 }
 
@@ -124,17 +124,17 @@ pub struct LearnOutcome {
     /// The table had no entry of the station before.
     pub is_new: bool,
     /// The station has become a neighbour.
-    pub new_neighbour: bool,
+    pub is_new_neighbour: bool,
     /// The table has stored the position vector.
-    pub updated: bool,
+    pub is_position_updated: bool,
     /// The table has not stored the position vector, because its time stamp is ahead of this station's clock.
     pub from_the_future: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Queue {
-    head: u32,
-    tail: u32,
+struct EntryQueue {
+    first_entry: u32,
+    last_entry: u32,
     len: usize,
 }
 
@@ -142,14 +142,14 @@ struct Queue {
 #[derive(Debug)]
 pub struct LocationTable {
     entries: Vec<Entry>,
-    free: Vec<u32>,
+    free_slots: Vec<u32>,
     by_mid: HashMap<u64, u32, SeededHash>,
     /// Queues of the entries: other stations received once, other stations established, neighbours received
     /// once, neighbours established.
-    queues: [Queue; 4],
-    index: SpatialIndex,
+    queues: [EntryQueue; 4],
+    neighbour_index: SpatialIndex,
     /// Counter that grows whenever a neighbour is added, removed or moves.
-    generation: u64,
+    neighbour_generation: u64,
 }
 
 /// Returns the MID as a number.
@@ -174,11 +174,11 @@ impl LocationTable {
     pub fn new(seed: u64) -> LocationTable {
         LocationTable {
             entries: Vec::new(),
-            free: Vec::new(),
+            free_slots: Vec::new(),
             by_mid: HashMap::with_hasher(SeededHash(seed)),
-            queues: [Queue { head: NONE, tail: NONE, len: 0 }; 4],
-            index: SpatialIndex::default(),
-            generation: 0,
+            queues: [EntryQueue { first_entry: NO_ENTRY, last_entry: NO_ENTRY, len: 0 }; 4],
+            neighbour_index: SpatialIndex::default(),
+            neighbour_generation: 0,
         }
     }
 
@@ -193,29 +193,29 @@ impl LocationTable {
     }
 
     /// Returns the number of neighbours.
-    pub fn neighbours(&self) -> usize {
-        self.index.len()
+    pub fn neighbour_count(&self) -> usize {
+        self.neighbour_index.len()
     }
 
     /// Returns a counter that changes whenever the neighbours or their positions change.
-    pub fn generation(&self) -> u64 {
-        self.generation
+    pub fn neighbour_generation(&self) -> u64 {
+        self.neighbour_generation
     }
 
     /// Returns the spatial index of the neighbours.
-    pub fn index(&self) -> &SpatialIndex {
-        &self.index
+    pub fn neighbour_index(&self) -> &SpatialIndex {
+        &self.neighbour_index
     }
 
     /// Returns all entries.
     pub fn iter(&self) -> impl Iterator<Item = (Slot, &Entry)> {
-        (0u32..).zip(&self.entries).filter(|(_, entry)| entry.used)
+        (0u32..).zip(&self.entries).filter(|(_, entry)| entry.is_used)
     }
 
     /// Returns the entry with a MID if it is still valid at `now`.
-    pub fn find(&self, now: Time, mid: u64) -> Option<Slot> {
+    pub fn find_station(&self, now: Time, mid: u64) -> Option<Slot> {
         let slot = *self.by_mid.get(&mid)?;
-        (self.entries[slot as usize].expires > now).then_some(slot)
+        (self.entries[slot as usize].expires_at > now).then_some(slot)
     }
 
     /// Returns the entry in a slot.
@@ -234,7 +234,7 @@ impl LocationTable {
     /// # Errors
     ///
     /// [`GeonetDrop::LocationTableFull`] for a new station if the table has no room.
-    pub fn learn(
+    pub fn learn_position(
         &mut self,
         now: Time,
         mib: &Mib,
@@ -246,12 +246,18 @@ impl LocationTable {
         let Some(&slot) = self.by_mid.get(&mid) else {
             let slot = self.insert(now, mib, pv, direct)?;
             let (is_new, updated, from_the_future) = (true, true, false);
-            return Ok(LearnOutcome { slot, is_new, new_neighbour: direct, updated, from_the_future });
+            return Ok(LearnOutcome {
+                slot,
+                is_new,
+                is_new_neighbour: direct,
+                is_position_updated: updated,
+                from_the_future,
+            });
         };
         let entry = &mut self.entries[slot as usize];
-        let expired = entry.expires <= now;
+        let expired = entry.expires_at <= now;
         let is_ahead = |timestamp: Timestamp| {
-            let most = MAX_AHEAD.as_millis() as i64;
+            let most = MAX_TIMESTAMP_LEAD.as_millis() as i64;
             clock.is_some_and(|clock| timestamp.milliseconds_since(clock) > most)
         };
         let known = entry.position_vector.timestamp;
@@ -260,31 +266,38 @@ impl LocationTable {
         let updated = expired || from_the_past || (pv.timestamp.is_newer_than(known) && !from_the_future);
         if !updated {
             // An old position does not prove that the station is near now: the packet may be a replay.
-            let new_neighbour = direct && *pv == entry.position_vector && self.still_there(now, mib, slot);
-            return Ok(LearnOutcome { slot, is_new: false, new_neighbour, updated: false, from_the_future });
+            let new_neighbour =
+                direct && *pv == entry.position_vector && self.is_still_neighbour(now, mib, slot);
+            return Ok(LearnOutcome {
+                slot,
+                is_new: false,
+                is_new_neighbour: new_neighbour,
+                is_position_updated: false,
+                from_the_future,
+            });
         }
         if expired {
             entry.duplicates = DuplicatePacketList::default();
-            entry.rate = PacketRate::default();
+            entry.packet_rate = PacketRate::default();
         }
         let moved =
             (pv.latitude, pv.longitude) != (entry.position_vector.latitude, entry.position_vector.longitude);
         entry.position_vector = *pv;
-        entry.expires = now + mib.lifetime_location_entry;
-        entry.last_packet = now;
+        entry.expires_at = now + mib.lifetime_location_entry;
+        entry.last_packet_at = now;
         let was_neighbour = entry.is_neighbour();
         if was_neighbour && moved {
             let position = entry.position();
-            self.index.set(slot, position);
-            self.generation += 1;
+            self.neighbour_index.set_position(slot, position);
+            self.neighbour_generation += 1;
         }
         if was_neighbour && !direct {
             // Keep the entry's position in the queue: only direct packets of a neighbour move it back.
             return Ok(LearnOutcome {
                 slot,
                 is_new: expired,
-                new_neighbour: false,
-                updated: true,
+                is_new_neighbour: false,
+                is_position_updated: true,
                 from_the_future,
             });
         }
@@ -292,31 +305,37 @@ impl LocationTable {
             if was_neighbour {
                 let entry = &mut self.entries[slot as usize];
                 entry.neighbour_until = now + mib.lifetime_neighbour.min(mib.lifetime_location_entry);
-                self.requeue(slot, Kind::Neighbour as u8 + 1);
+                self.move_to_queue(slot, StationKind::Neighbour as u8 + 1);
             } else {
-                self.become_neighbour(now, mib, slot);
+                self.make_neighbour(now, mib, slot);
             }
         } else {
-            self.requeue(slot, Kind::Other as u8 + 1);
+            self.move_to_queue(slot, StationKind::Other as u8 + 1);
         }
         let new_neighbour = !was_neighbour && self.entries[slot as usize].is_neighbour();
-        Ok(LearnOutcome { slot, is_new: expired, new_neighbour, updated: true, from_the_future })
+        Ok(LearnOutcome {
+            slot,
+            is_new: expired,
+            is_new_neighbour: new_neighbour,
+            is_position_updated: true,
+            from_the_future,
+        })
     }
 
     /// Renews the entry of a station that sends the same position vector again; a road side unit with a
     /// measured position does so. Returns whether the station has become a neighbour.
-    fn still_there(&mut self, now: Time, mib: &Mib, slot: Slot) -> bool {
+    fn is_still_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) -> bool {
         let entry = &mut self.entries[slot as usize];
-        entry.expires = now + mib.lifetime_location_entry;
-        let (queue, was_neighbour) = (entry.queue, entry.is_neighbour());
+        entry.expires_at = now + mib.lifetime_location_entry;
+        let (queue, was_neighbour) = (entry.queue_number, entry.is_neighbour());
         if was_neighbour {
             entry.neighbour_until = now + mib.lifetime_neighbour.min(mib.lifetime_location_entry);
         }
         // The packet may be a copy of an earlier frame, so it does not move the entry to the queue of
         // established stations.
-        self.requeue(slot, queue);
+        self.move_to_queue(slot, queue);
         if !was_neighbour {
-            self.become_neighbour(now, mib, slot);
+            self.make_neighbour(now, mib, slot);
         }
         !was_neighbour && self.entries[slot as usize].is_neighbour()
     }
@@ -328,22 +347,22 @@ impl LocationTable {
         pv: &LongPositionVector,
         direct: bool,
     ) -> Result<Slot, GeonetDrop> {
-        let kind = if direct { Kind::Neighbour } else { Kind::Other };
-        self.make_room(now, mib, kind)?;
+        let kind = if direct { StationKind::Neighbour } else { StationKind::Other };
+        self.make_room_for_station(now, mib, kind)?;
         let entry = Entry {
             position_vector: *pv,
-            expires: now + mib.lifetime_location_entry,
-            last_packet: now,
+            expires_at: now + mib.lifetime_location_entry,
+            last_packet_at: now,
             neighbour_until: Time::ZERO,
             beacon_valid_until: Time::MAX,
-            rate: PacketRate::default(),
+            packet_rate: PacketRate::default(),
             duplicates: DuplicatePacketList::default(),
-            previous_in_queue: NONE,
-            next_in_queue: NONE,
-            queue: kind as u8,
-            used: true,
+            previous_in_queue: NO_ENTRY,
+            next_in_queue: NO_ENTRY,
+            queue_number: kind as u8,
+            is_used: true,
         };
-        let slot = match self.free.pop() {
+        let slot = match self.free_slots.pop() {
             Some(slot) => {
                 self.entries[slot as usize] = entry;
                 slot
@@ -354,7 +373,7 @@ impl LocationTable {
             }
         };
         self.by_mid.insert(mid_key(pv.address), slot);
-        self.link(slot, kind as u8);
+        self.link_to_queue(slot, kind as u8);
         if direct {
             self.mark_neighbour(now, mib, slot);
         }
@@ -362,20 +381,20 @@ impl LocationTable {
     }
 
     /// Makes room for one more entry of a kind.
-    fn make_room(&mut self, now: Time, mib: &Mib, kind: Kind) -> Result<(), GeonetDrop> {
+    fn make_room_for_station(&mut self, now: Time, mib: &Mib, kind: StationKind) -> Result<(), GeonetDrop> {
         let (once, established) = (kind as usize, kind as usize + 1);
         let limit = match kind {
-            Kind::Neighbour => mib.max_neighbours,
-            Kind::Other => mib.max_other_stations,
+            StationKind::Neighbour => mib.max_neighbours,
+            StationKind::Other => mib.max_other_stations,
         };
         if self.queues[once].len + self.queues[established].len < limit {
             return Ok(());
         }
         for queue in [once, established] {
-            let head = self.queues[queue].head;
-            let yields = head != NONE
+            let head = self.queues[queue].first_entry;
+            let yields = head != NO_ENTRY
                 && (queue == once
-                    || kind == Kind::Other
+                    || kind == StationKind::Other
                     || self.entries[head as usize].neighbour_until <= now);
             if yields {
                 self.remove(head);
@@ -386,11 +405,11 @@ impl LocationTable {
     }
 
     /// Makes the station a neighbour, if the number of neighbours is below its limit.
-    fn become_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) {
-        if self.make_room(now, mib, Kind::Neighbour).is_ok() {
+    fn make_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) {
+        if self.make_room_for_station(now, mib, StationKind::Neighbour).is_ok() {
             // The packet is the station's first direct packet. Forwarded packets before it do not count for
             // the queue of established neighbours.
-            self.requeue(slot, Kind::Neighbour as u8);
+            self.move_to_queue(slot, StationKind::Neighbour as u8);
             self.mark_neighbour(now, mib, slot);
         }
     }
@@ -398,8 +417,8 @@ impl LocationTable {
     fn mark_neighbour(&mut self, now: Time, mib: &Mib, slot: Slot) {
         let entry = &mut self.entries[slot as usize];
         entry.neighbour_until = now + mib.lifetime_neighbour.min(mib.lifetime_location_entry);
-        self.index.set(slot, entry.position());
-        self.generation += 1;
+        self.neighbour_index.set_position(slot, entry.position());
+        self.neighbour_generation += 1;
     }
 
     /// Makes the station a non-neighbour; its entry stays.
@@ -409,10 +428,10 @@ impl LocationTable {
             return;
         }
         entry.neighbour_until = Time::ZERO;
-        self.index.remove(slot);
-        self.generation += 1;
-        if self.make_room(now, mib, Kind::Other).is_ok() {
-            self.requeue(slot, Kind::Other as u8);
+        self.neighbour_index.remove(slot);
+        self.neighbour_generation += 1;
+        if self.make_room_for_station(now, mib, StationKind::Other).is_ok() {
+            self.move_to_queue(slot, StationKind::Other as u8);
         } else {
             self.remove(slot);
         }
@@ -420,42 +439,44 @@ impl LocationTable {
 
     /// Removes a station.
     pub fn remove(&mut self, slot: Slot) {
-        self.unlink(slot);
+        self.unlink_from_queue(slot);
         let entry = &mut self.entries[slot as usize];
-        entry.used = false;
+        entry.is_used = false;
         self.by_mid.remove(&mid_key(entry.position_vector.address));
         if entry.is_neighbour() {
-            self.index.remove(slot);
-            self.generation += 1;
+            self.neighbour_index.remove(slot);
+            self.neighbour_generation += 1;
         }
-        self.free.push(slot);
+        self.free_slots.push(slot);
     }
 
     /// Removes all stations, for example after a change of pseudonym (10.2.1.4).
     pub fn clear(&mut self) {
-        while let Some(slot) = self.queues.iter().map(|queue| queue.head).find(|&head| head != NONE) {
+        while let Some(slot) =
+            self.queues.iter().map(|queue| queue.first_entry).find(|&head| head != NO_ENTRY)
+        {
             self.remove(slot);
         }
     }
 
     /// Removes entries and neighbours whose lifetime has ended.
-    pub fn expire(&mut self, now: Time, mib: &Mib) {
-        for queue in [Kind::Neighbour as usize, Kind::Neighbour as usize + 1] {
-            while let head = self.queues[queue].head
-                && head != NONE
+    pub fn expire_entries(&mut self, now: Time, mib: &Mib) {
+        for queue in [StationKind::Neighbour as usize, StationKind::Neighbour as usize + 1] {
+            while let head = self.queues[queue].first_entry
+                && head != NO_ENTRY
                 && self.entries[head as usize].neighbour_until <= now
             {
-                if self.entries[head as usize].expires > now {
+                if self.entries[head as usize].expires_at > now {
                     self.remove_neighbour_status(now, mib, head);
                 } else {
                     self.remove(head);
                 }
             }
         }
-        for queue in [Kind::Other as usize, Kind::Other as usize + 1] {
-            while let head = self.queues[queue].head
-                && head != NONE
-                && self.entries[head as usize].expires <= now
+        for queue in [StationKind::Other as usize, StationKind::Other as usize + 1] {
+            while let head = self.queues[queue].first_entry
+                && head != NO_ENTRY
+                && self.entries[head as usize].expires_at <= now
             {
                 self.remove(head);
             }
@@ -465,56 +486,56 @@ impl LocationTable {
     /// Returns the earliest time at which [`Self::expire`] has an entry to remove.
     pub fn next_expiry(&self) -> Option<Time> {
         let due = |queue: usize| {
-            let head = self.queues[queue].head;
-            (head != NONE).then(|| {
+            let head = self.queues[queue].first_entry;
+            (head != NO_ENTRY).then(|| {
                 let entry = &self.entries[head as usize];
-                if entry.is_neighbour() { entry.neighbour_until } else { entry.expires }
+                if entry.is_neighbour() { entry.neighbour_until } else { entry.expires_at }
             })
         };
         (0..4).filter_map(due).min()
     }
 
-    fn requeue(&mut self, slot: Slot, queue: u8) {
-        self.unlink(slot);
-        self.link(slot, queue);
+    fn move_to_queue(&mut self, slot: Slot, queue: u8) {
+        self.unlink_from_queue(slot);
+        self.link_to_queue(slot, queue);
     }
 
-    fn link(&mut self, slot: Slot, queue: u8) {
+    fn link_to_queue(&mut self, slot: Slot, queue: u8) {
         let list = &mut self.queues[usize::from(queue)];
-        let tail = std::mem::replace(&mut list.tail, slot);
-        if tail == NONE {
-            list.head = slot;
+        let tail = std::mem::replace(&mut list.last_entry, slot);
+        if tail == NO_ENTRY {
+            list.first_entry = slot;
         }
         list.len += 1;
         let entry = &mut self.entries[slot as usize];
-        (entry.previous_in_queue, entry.next_in_queue, entry.queue) = (tail, NONE, queue);
-        if tail != NONE {
+        (entry.previous_in_queue, entry.next_in_queue, entry.queue_number) = (tail, NO_ENTRY, queue);
+        if tail != NO_ENTRY {
             self.entries[tail as usize].next_in_queue = slot;
         }
     }
 
-    fn unlink(&mut self, slot: Slot) {
-        let Entry { previous_in_queue: previous, next_in_queue: next, queue, .. } =
+    fn unlink_from_queue(&mut self, slot: Slot) {
+        let Entry { previous_in_queue: previous, next_in_queue: next, queue_number: queue, .. } =
             self.entries[slot as usize];
         let list = &mut self.queues[usize::from(queue)];
         list.len -= 1;
-        if previous == NONE {
-            list.head = next;
+        if previous == NO_ENTRY {
+            list.first_entry = next;
         }
-        if next == NONE {
-            list.tail = previous;
+        if next == NO_ENTRY {
+            list.last_entry = previous;
         }
-        if previous != NONE {
+        if previous != NO_ENTRY {
             self.entries[previous as usize].next_in_queue = next;
         }
-        if next != NONE {
+        if next != NO_ENTRY {
             self.entries[next as usize].previous_in_queue = previous;
         }
     }
 
     /// Returns the number of entries for which the table has allocated memory.
     #[cfg(test)]
-    fn capacity(&self) -> usize {
+    fn allocated_entries(&self) -> usize {
         self.entries.len()
     }
 }
@@ -526,14 +547,14 @@ pub(crate) struct SeededHash(pub(crate) u64);
 impl BuildHasher for SeededHash {
     type Hasher = FoldedHashBuilder;
     fn build_hasher(&self) -> FoldedHashBuilder {
-        FoldedHashBuilder { state: self.0 }
+        FoldedHashBuilder { hash_state: self.0 }
     }
 }
 
 /// Hasher of [`SeededHash`].
 #[derive(Debug)]
 pub(crate) struct FoldedHashBuilder {
-    state: u64,
+    hash_state: u64,
 }
 
 impl Hasher for FoldedHashBuilder {
@@ -546,12 +567,12 @@ impl Hasher for FoldedHashBuilder {
     }
 
     fn write_u64(&mut self, value: u64) {
-        let product = u128::from(self.state ^ value) * 0x9e37_79b9_7f4a_7c15;
-        self.state = (product as u64) ^ ((product >> 64) as u64);
+        let product = u128::from(self.hash_state ^ value) * 0x9e37_79b9_7f4a_7c15;
+        self.hash_state = (product as u64) ^ ((product >> 64) as u64);
     }
 
     fn finish(&self) -> u64 {
-        self.state
+        self.hash_state
     }
 }
 

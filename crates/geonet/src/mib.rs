@@ -54,7 +54,7 @@ pub enum AddressConfiguration {
 
 /// Action if greedy forwarding finds no neighbour closer to the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Recovery {
+pub enum VoidRecovery {
     /// The action of the standard: buffer or broadcast the packet.
     #[default]
     None,
@@ -120,9 +120,9 @@ pub struct Prediction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MultiHopBeacons {
     /// Hop limit of the beacon.
-    pub hops: u8,
+    pub hop_limit: u8,
     /// Number of beacons from one multi-hop beacon to the next.
-    pub every: u32,
+    pub beacon_period: u32,
 }
 
 /// The parameters of the router. [`Mib::default`] has the values of the standard.
@@ -196,7 +196,7 @@ pub struct Mib {
     /// Action of a station outside of the area if it does not know whether the sender is inside.
     pub unknown_sender: UnknownSender,
     /// Action if greedy forwarding fails at a void.
-    pub recovery: Recovery,
+    pub recovery: VoidRecovery,
     /// Next hops by predicted positions; `None` to use received positions.
     pub prediction: Option<Prediction>,
     /// Time for which the router keeps a next hop after a better neighbour appears, so that packets of a flow
@@ -265,7 +265,7 @@ impl Default for Mib {
             non_area_forwarding: NonAreaForwarding::default(),
             area_forwarding: AreaForwarding::default(),
             unknown_sender: UnknownSender::default(),
-            recovery: Recovery::None,
+            recovery: VoidRecovery::None,
             prediction: None,
             next_hop_hold: Duration::ZERO,
             cbf_min_time: Duration::from_millis(1),

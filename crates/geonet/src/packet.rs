@@ -3,7 +3,7 @@
 use carnet_base::Time;
 use carnet_wire::geonet::{GeoArea, Lifetime, TrafficClass, set_lifetime};
 
-use crate::dcc::Profile;
+use crate::dcc::DccProfile;
 use crate::geodesy::{Metric, Position};
 
 /// Destination of a packet.
@@ -20,7 +20,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    pub fn station(mid: u64, position: Position) -> Target {
+    pub fn towards_station(mid: u64, position: Position) -> Target {
         Target::Station { mid, metric: Metric::new(position) }
     }
 
@@ -43,19 +43,19 @@ pub(crate) struct PacketProperties {
     pub target: Target,
     pub traffic_class: TrafficClass,
     /// DCC profile that the sender's request named.
-    pub profile: Option<Profile>,
+    pub profile: Option<DccProfile>,
     /// SCF: the packet waits if the router has no next hop.
-    pub store: bool,
+    pub may_wait_for_next_hop: bool,
     /// LT field of the packet.
     pub lifetime: Lifetime,
     /// Time at which the packet entered the buffer.
     pub waiting_since: Time,
     /// This station is the source of the packet.
-    pub own: bool,
+    pub is_own: bool,
 }
 
 impl PacketProperties {
-    pub fn expires(&self) -> Time {
+    pub fn expires_at(&self) -> Time {
         self.waiting_since + self.lifetime.duration()
     }
 }
@@ -64,16 +64,17 @@ impl PacketProperties {
 #[derive(Debug)]
 pub(crate) struct BufferedPacket {
     pub frame: Vec<u8>,
-    pub meta: PacketProperties,
+    pub properties: PacketProperties,
 }
 
 impl BufferedPacket {
     /// Reduces the lifetime of a leaving packet by the time that it waited. Returns false if no lifetime
     /// remains.
     pub fn subtract_waiting_time(&mut self, now: Time) -> bool {
-        let left = self.meta.lifetime.after_waiting(now.saturating_since(self.meta.waiting_since));
-        self.meta.lifetime = left;
-        self.meta.waiting_since = now;
+        let left =
+            self.properties.lifetime.after_waiting(now.saturating_since(self.properties.waiting_since));
+        self.properties.lifetime = left;
+        self.properties.waiting_since = now;
         left.milliseconds() > 0 && set_lifetime(&mut self.frame, left).is_ok()
     }
 }

@@ -20,12 +20,12 @@ use carnet_wire::geonet::{CommonNextHeader, TrafficClass};
 use crate::packet::BufferedPacket;
 
 /// Share of the limit that yielding packets may use.
-const YIELDING_SHARE: f32 = 0.8;
+const YIELDING_RATE_SHARE: f32 = 0.8;
 /// Factor by which a source may exceed its share within one window: shaped packets arrive in bursts.
 const MAX_WINDOW_FACTOR: f32 = 1.2;
 /// Time by which own yielding packets may be ahead of their share of the data rate, so that a short burst
 /// leaves at once.
-const YIELDING_BURST: Duration = Duration::from_millis(100);
+const YIELDING_BURST_TIME: Duration = Duration::from_millis(100);
 /// Longest wait of own yielding packets, seconds.
 const MAX_WAIT_S: f32 = 0.5;
 
@@ -36,38 +36,38 @@ const AVERAGE_WINDOW: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PacketRate {
     /// Moving average, octets per second.
-    average: f32,
+    average_octets_per_second: f32,
     octets: u32,
-    window: Time,
+    window_start: Time,
 }
 
 impl PacketRate {
     /// Returns PDR in octets per second.
-    pub fn average(&self) -> f32 {
-        self.average
+    pub fn average_octets_per_second(&self) -> f32 {
+        self.average_octets_per_second
     }
 
     /// Returns whether the rate is below `most` octets per second, on average and since the window began.
     pub fn has_room(&mut self, now: Time, most: f32, beta: f32) -> bool {
-        self.count(now, 0, beta) <= most
+        self.count_packet(now, 0, beta) <= most
             && (self.octets as f32) < MAX_WINDOW_FACTOR * most * AVERAGE_WINDOW.as_secs_f32()
     }
 
     /// Counts a packet; `beta` is `itsGnMaxPacketDataRateEmaBeta`. Returns the rate in octets per second.
-    pub fn count(&mut self, now: Time, octets: usize, beta: f32) -> f32 {
-        if self.window == Time::ZERO {
-            self.window = now;
+    pub fn count_packet(&mut self, now: Time, octets: usize, beta: f32) -> f32 {
+        if self.window_start == Time::ZERO {
+            self.window_start = now;
         }
-        let elapsed = now.saturating_since(self.window);
+        let elapsed = now.saturating_since(self.window_start);
         if elapsed >= AVERAGE_WINDOW {
             let measured = self.octets as f32 / elapsed.as_secs_f32();
             let windows = (elapsed.as_nanos() / AVERAGE_WINDOW.as_nanos()).min(1000) as i32;
             let past = beta.powi(windows);
-            self.average = past * self.average + (1.0 - past) * measured;
-            (self.octets, self.window) = (0, now);
+            self.average_octets_per_second = past * self.average_octets_per_second + (1.0 - past) * measured;
+            (self.octets, self.window_start) = (0, now);
         }
         self.octets = self.octets.saturating_add(u32::try_from(octets).unwrap_or(u32::MAX));
-        self.average
+        self.average_octets_per_second
     }
 }
 
@@ -78,22 +78,22 @@ pub fn is_yielding(next_header: CommonNextHeader, traffic_class: TrafficClass) -
 
 /// Returns the part of a limit that yielding packets may use.
 pub fn yielding_share(limit: u32) -> f32 {
-    limit as f32 * YIELDING_SHARE
+    limit as f32 * YIELDING_RATE_SHARE
 }
 
 /// Leaky bucket that limits this station's yielding packets to their share of the data rate.
 #[derive(Default)]
-pub struct Shaper {
+pub struct YieldingPacketShaper {
     /// Time at which the bucket is empty.
-    empty: Time,
+    bucket_empty_at: Time,
     octets: usize,
     waiting_packets: VecDeque<BufferedPacket>,
 }
 
-impl fmt::Debug for Shaper {
+impl fmt::Debug for YieldingPacketShaper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shaper")
-            .field("empty", &self.empty)
+            .field("empty", &self.bucket_empty_at)
             .field("octets", &self.octets)
             .finish_non_exhaustive()
     }
@@ -111,15 +111,23 @@ pub enum ShaperDecision {
     Overflow(BufferedPacket),
 }
 
-impl Shaper {
+impl YieldingPacketShaper {
     /// Decides whether an own packet leaves now. It leaves if the rate permits it and no other packet waits.
     /// An `urgent` packet also leaves if the packets sent in advance take less than half a second of the
     /// rate. Every packet that leaves counts for the rate of later packets.
-    pub fn offer(&mut self, now: Time, limit: u32, urgent: bool, packet: BufferedPacket) -> ShaperDecision {
+    pub fn offer_packet(
+        &mut self,
+        now: Time,
+        limit: u32,
+        urgent: bool,
+        packet: BufferedPacket,
+    ) -> ShaperDecision {
         let rate = yielding_share(limit).max(1.0);
-        let ahead = self.empty.saturating_since(now).as_secs_f32();
-        if (urgent && ahead < MAX_WAIT_S) || (self.waiting_packets.is_empty() && self.due() <= now) {
-            self.count(now, rate, packet.frame.len());
+        let ahead = self.bucket_empty_at.saturating_since(now).as_secs_f32();
+        if (urgent && ahead < MAX_WAIT_S)
+            || (self.waiting_packets.is_empty() && self.bucket_has_room_at() <= now)
+        {
+            self.count_octets(now, rate, packet.frame.len());
             return ShaperDecision::Goes(packet);
         }
         if (self.octets + packet.frame.len()) as f32 > rate * MAX_WAIT_S {
@@ -128,20 +136,20 @@ impl Shaper {
         let first = self.waiting_packets.is_empty();
         self.octets += packet.frame.len();
         self.waiting_packets.push_back(packet);
-        ShaperDecision::Waits(first.then(|| self.due()))
+        ShaperDecision::Waits(first.then(|| self.bucket_has_room_at()))
     }
 
     /// Returns the next packet that may leave now. If none may leave, the error is the time at which the
     /// first waiting packet may leave; `None` if no packet waits.
-    pub fn poll(&mut self, now: Time, limit: u32) -> Result<BufferedPacket, Option<Time>> {
+    pub fn poll_packet(&mut self, now: Time, limit: u32) -> Result<BufferedPacket, Option<Time>> {
         let rate = yielding_share(limit).max(1.0);
-        let due = self.due();
+        let due = self.bucket_has_room_at();
         if due > now {
             return Err((!self.waiting_packets.is_empty()).then_some(due));
         }
         let packet = self.waiting_packets.pop_front().ok_or(None)?;
         self.octets -= packet.frame.len();
-        self.count(now, rate, packet.frame.len());
+        self.count_octets(now, rate, packet.frame.len());
         Ok(packet)
     }
 
@@ -151,13 +159,15 @@ impl Shaper {
         std::mem::take(&mut self.waiting_packets)
     }
 
-    fn count(&mut self, now: Time, rate: f32, octets: usize) {
-        self.empty = self.empty.max(now) + Duration::from_secs_f32(octets as f32 / rate);
+    fn count_octets(&mut self, now: Time, rate: f32, octets: usize) {
+        self.bucket_empty_at = self.bucket_empty_at.max(now) + Duration::from_secs_f32(octets as f32 / rate);
     }
 
     /// Returns the time at which the bucket has room.
-    fn due(&self) -> Time {
-        Time::from_nanos(self.empty.as_nanos().saturating_sub(YIELDING_BURST.as_nanos() as u64))
+    fn bucket_has_room_at(&self) -> Time {
+        Time::from_nanos(
+            self.bucket_empty_at.as_nanos().saturating_sub(YIELDING_BURST_TIME.as_nanos() as u64),
+        )
     }
 }
 
@@ -165,12 +175,12 @@ impl Shaper {
 mod tests {
     use super::*;
 
-    fn after(seconds: u64, per_second: u64, octets: usize) -> f32 {
+    fn rate_after(seconds: u64, per_second: u64, octets: usize) -> f32 {
         let mut rate = PacketRate::default();
         let mut last = 0.0;
         for packet in 0..seconds * per_second {
             let now = Time::from_secs(1) + Duration::from_nanos(packet * 1_000_000_000 / per_second);
-            last = rate.count(now, octets, 0.9);
+            last = rate.count_packet(now, octets, 0.9);
         }
         last
     }
@@ -178,9 +188,9 @@ mod tests {
     /// B.2: the average reaches the rate of the packets.
     #[test]
     fn average_packet_rate_converges_to_sent_rate() {
-        assert!((after(60, 100, 1000) / 100_000.0 - 1.0).abs() < 0.02);
-        assert!((after(60, 2, 1000) / 2_000.0 - 1.0).abs() < 0.02);
-        assert_eq!(after(1, 1, 1000), 0.0);
+        assert!((rate_after(60, 100, 1000) / 100_000.0 - 1.0).abs() < 0.02);
+        assert!((rate_after(60, 2, 1000) / 2_000.0 - 1.0).abs() < 0.02);
+        assert_eq!(rate_after(1, 1, 1000), 0.0);
     }
 
     #[test]
@@ -188,10 +198,10 @@ mod tests {
         let mut rate = PacketRate::default();
         let start = Time::from_secs(1);
         for packet in 0..20 {
-            assert!(rate.count(start + Duration::from_micros(packet), 1000, 0.9) < 1.0);
+            assert!(rate.count_packet(start + Duration::from_micros(packet), 1000, 0.9) < 1.0);
         }
-        let later = rate.count(start + Duration::from_secs(1), 1000, 0.9);
+        let later = rate.count_packet(start + Duration::from_secs(1), 1000, 0.9);
         assert!(later > 1_000.0 && later < 10_000.0, "{later}");
-        assert!(rate.count(start + Duration::from_secs(60), 1000, 0.9) < 100.0);
+        assert!(rate.count_packet(start + Duration::from_secs(60), 1000, 0.9) < 100.0);
     }
 }

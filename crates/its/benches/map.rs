@@ -10,7 +10,7 @@ use carnet_base::{Rng, Time};
 use carnet_geonet::geodesy::{LocalPlane, Position};
 use carnet_its::cam::{Cam, GenerationDeltaTime};
 use carnet_its::cdd::{MessageId, ReferencePosition, StationId, StationType};
-use carnet_its::ldm::{LocalDynamicMap, Parameters, StationTypes};
+use carnet_its::ldm::{LdmParameters, LocalDynamicMap, StationTypes};
 use carnet_its::uper::encode;
 use carnet_wire::geonet::{GeoArea, Shape};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -20,7 +20,7 @@ const HOME: Position = Position::new(488_375_000, 21_008_000);
 const ROUNDS: usize = 8;
 
 /// Returns the CAMs of `stations` stations, round after round.
-fn cams(stations: u32) -> Vec<Vec<u8>> {
+fn cams_of_stations(stations: u32) -> Vec<Vec<u8>> {
     let plane = LocalPlane::new(HOME);
     let mut rng = Rng::new(1);
     let mut places: Vec<(f64, f64)> =
@@ -50,11 +50,11 @@ fn cams(stations: u32) -> Vec<Vec<u8>> {
         .collect()
 }
 
-fn benchmark(criterion: &mut Criterion) {
+fn bench_map(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("map");
     for stations in [100, 1000, 4000] {
-        let cams = cams(stations);
-        let mut map = LocalDynamicMap::new(Parameters::default(), 7);
+        let cams = cams_of_stations(stations);
+        let mut map = LocalDynamicMap::new(LdmParameters::default(), 7);
         let mut time = 0_u64;
         group.throughput(Throughput::Elements(1));
         group.bench_function(BenchmarkId::new("CAM", stations), |bencher| {
@@ -81,5 +81,5 @@ fn benchmark(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, benchmark);
+criterion_group!(benches, bench_map);
 criterion_main!(benches);

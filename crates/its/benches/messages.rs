@@ -15,7 +15,7 @@ use carnet_its::ldm::PartialCam;
 use carnet_its::uper::{decode, encode_into};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-fn path(points: usize) -> PathHistory {
+fn path_history(points: usize) -> PathHistory {
     let point = PathPoint {
         path_position: DeltaReferencePosition {
             delta_latitude: DeltaLatitude(-1234),
@@ -28,7 +28,7 @@ fn path(points: usize) -> PathHistory {
 }
 
 /// Returns a car's CAM. If `points` is set, the CAM has a low-frequency container with that number of points.
-fn cam(points: Option<usize>) -> Cam {
+fn car_cam(points: Option<usize>) -> Cam {
     let mut cam = Cam::default();
     cam.header.message_id = MessageId::CAM;
     cam.header.station_id = StationId(4711);
@@ -39,14 +39,14 @@ fn cam(points: Option<usize>) -> Cam {
     parameters.high_frequency_container = HighFrequencyContainer::default();
     parameters.low_frequency_container = points.map(|points| {
         LowFrequencyContainer::BasicVehicleContainerLowFrequency(BasicVehicleContainerLowFrequency {
-            path_history: path(points),
+            path_history: path_history(points),
             ..BasicVehicleContainerLowFrequency::default()
         })
     });
     cam
 }
 
-fn denm() -> Denm {
+fn example_denm() -> Denm {
     let mut denm = Denm::default();
     denm.header.message_id = MessageId::DENM;
     denm.denm.management.event_position = ReferencePosition::at_coordinates(488_375_000, 21_008_000);
@@ -55,14 +55,14 @@ fn denm() -> Denm {
         ..SituationContainer::default()
     });
     denm.denm.location =
-        Some(LocationContainer { traces: Traces(vec![path(10)]), ..LocationContainer::default() });
+        Some(LocationContainer { traces: Traces(vec![path_history(10)]), ..LocationContainer::default() });
     denm
 }
 
-fn benchmark(criterion: &mut Criterion) {
+fn bench_messages(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("messages");
     group.throughput(Throughput::Elements(1));
-    for (name, cam) in [("CAM", cam(None)), ("CAM with 23 points", cam(Some(23)))] {
+    for (name, cam) in [("CAM", car_cam(None)), ("CAM with 23 points", car_cam(Some(23)))] {
         let mut octets = Vec::new();
         encode_into(&cam, &mut octets).expect("a CAM");
         group.bench_function(format!("encode {name}"), |bencher| {
@@ -73,10 +73,10 @@ fn benchmark(criterion: &mut Criterion) {
             bencher.iter(|| decode::<Cam>(black_box(&octets)).expect("a CAM"));
         });
         group.bench_function(format!("glance at {name}"), |bencher| {
-            bencher.iter(|| PartialCam::of(black_box(&octets)).expect("a CAM"));
+            bencher.iter(|| PartialCam::from_octets(black_box(&octets)).expect("a CAM"));
         });
     }
-    let denm = denm();
+    let denm = example_denm();
     let mut octets = Vec::new();
     encode_into(&denm, &mut octets).expect("a DENM");
     group.bench_function("encode DENM", |bencher| {
@@ -89,5 +89,5 @@ fn benchmark(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, benchmark);
+criterion_group!(benches, bench_messages);
 criterion_main!(benches);

@@ -33,7 +33,7 @@ impl ReferencePosition {
 
 impl RelevanceDistance {
     /// Returns the distance in metres; 10 km for the value that has no limit.
-    pub const fn metres(self) -> u16 {
+    pub const fn to_metres(self) -> u16 {
         match self {
             RelevanceDistance::LessThan50m => 50,
             RelevanceDistance::LessThan100m => 100,
@@ -49,7 +49,7 @@ impl RelevanceDistance {
 impl TimestampIts {
     /// Returns the timestamp of a date. As in position vectors it includes leap seconds, but it is not
     /// reduced modulo 2^32.
-    pub fn of(date: WallTime) -> TimestampIts {
+    pub fn of_date(date: WallTime) -> TimestampIts {
         let unix = date.as_unix_nanos() / 1_000_000;
         let before = (Timestamp::EPOCH_UNIX_MILLISECONDS - 1000 * Timestamp::LEAP_SECONDS).unsigned_abs();
         TimestampIts(unix.saturating_sub(before))
@@ -57,7 +57,7 @@ impl TimestampIts {
 
     /// Returns the timestamp that is `span` later.
     #[must_use]
-    pub fn later(self, span: std::time::Duration) -> TimestampIts {
+    pub fn plus(self, span: std::time::Duration) -> TimestampIts {
         TimestampIts(
             self.0.saturating_add(u64::try_from(span.as_millis()).unwrap_or(u64::MAX)).min(Self::MOST),
         )

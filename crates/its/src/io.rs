@@ -13,16 +13,16 @@ use crate::uper::{Uper, Writer};
 
 /// The time of two clocks: monotonic time for timers, and the date for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
+pub struct ItsTime {
     /// Monotonic time.
     pub time: Time,
     /// Date, in the timestamps of messages.
-    pub date: TimestampIts,
+    pub timestamp: TimestampIts,
 }
 
 /// A message for the network: transport parameters, and octets with the BTP-B header in front.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transmission {
+pub struct MessageTransmission {
     /// Packet transport type and destination.
     pub transport: Transport,
     /// Traffic class.
@@ -35,9 +35,9 @@ pub struct Transmission {
     pub payload: Vec<u8>,
 }
 
-impl Transmission {
+impl MessageTransmission {
     /// Returns the request to the router.
-    pub fn request(&self) -> Request<'_> {
+    pub fn to_request(&self) -> Request<'_> {
         Request {
             traffic_class: self.traffic_class,
             maximum_lifetime: Some(self.maximum_lifetime),

@@ -38,4 +38,4 @@ pub mod version1;
 
 pub use drop_reason::ItsDrop;
 pub use facilities::Facilities;
-pub use io::{Now, Transmission};
+pub use io::{ItsTime, MessageTransmission};

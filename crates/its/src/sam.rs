@@ -177,7 +177,7 @@ impl Uper for ItsAid {
         }
         if longer == 3 && reader.bit(Self::NAME) {
             // The form Ext3 has an extension marker, but no ITS-AID of this length is assigned.
-            reader.fail(Error::OutOfRange {
+            reader.store_error(Error::OutOfRange {
                 what: Self::NAME,
                 least: 0,
                 most: Self::MAX_ITS_AID.into(),
@@ -193,7 +193,7 @@ impl Uper for ItsAid {
     fn encode(&self, writer: &mut Writer) {
         if self.0 > Self::MAX_ITS_AID {
             let found = self.0.into();
-            return writer.fail(Error::OutOfRange {
+            return writer.store_error(Error::OutOfRange {
                 what: Self::NAME,
                 least: 0,
                 most: Self::MAX_ITS_AID.into(),
@@ -284,14 +284,14 @@ impl<T: Uper> Uper for UnboundedList<T> {
 pub type Extensions = UnboundedList<Extension>;
 
 impl UnboundedList<Extension> {
-    fn value(&self, reference: u8) -> Option<&[u8]> {
+    fn value_of_reference(&self, reference: u8) -> Option<&[u8]> {
         self.0.iter().find(|extension| extension.reference.0 == reference).map(|it| it.value.0.as_slice())
     }
 
     /// Returns an extension of one octet, such as [`reference::REPEAT_RATE`], as a number; `None` without
     /// such an extension.
-    pub fn octet(&self, reference: u8) -> Option<u8> {
-        match self.value(reference)? {
+    pub fn octet_of_reference(&self, reference: u8) -> Option<u8> {
+        match self.value_of_reference(reference)? {
             [octet] => Some(*octet),
             _ => None,
         }
@@ -299,20 +299,22 @@ impl UnboundedList<Extension> {
 
     /// Returns an extension of two octets, such as [`reference::SERVICE_PORT`], as a number; `None` without
     /// such an extension.
-    pub fn number(&self, reference: u8) -> Option<u16> {
-        self.value(reference)?.try_into().ok().map(u16::from_be_bytes)
+    pub fn number_of_reference(&self, reference: u8) -> Option<u16> {
+        self.value_of_reference(reference)?.try_into().ok().map(u16::from_be_bytes)
     }
 
     /// Returns an extension that holds an IPv6 address, such as [`reference::IPV6_ADDRESS`]; `None` without
     /// such an extension.
     pub fn address(&self, reference: u8) -> Option<Ipv6Addr> {
-        <[u8; 16]>::try_from(self.value(reference)?).ok().map(Ipv6Addr::from)
+        <[u8; 16]>::try_from(self.value_of_reference(reference)?).ok().map(Ipv6Addr::from)
     }
 
     /// Returns the position of the advertiser from [`reference::LOCATION_2D`] or [`reference::LOCATION_3D`];
     /// `None` without a valid position.
-    pub fn location(&self) -> Option<Position> {
-        let value = self.value(reference::LOCATION_2D).or_else(|| self.value(reference::LOCATION_3D))?;
+    pub fn advertiser_position(&self) -> Option<Position> {
+        let value = self
+            .value_of_reference(reference::LOCATION_2D)
+            .or_else(|| self.value_of_reference(reference::LOCATION_3D))?;
         let mut reader = Reader::new(value);
         // Skip a padding bit.
         reader.bit("Latitude");
@@ -326,13 +328,13 @@ impl UnboundedList<Extension> {
     /// missing or the length is wrong. In [`reference::PROVIDER_SERVICE_CONTEXT`] the length has five bits
     /// after three zero bits, in [`reference::ADVERTISER_IDENTIFIER`] eight bits.
     pub fn octets_with_length(&self, reference: u8) -> Option<&[u8]> {
-        let (length, octets) = self.value(reference)?.split_first()?;
+        let (length, octets) = self.value_of_reference(reference)?.split_first()?;
         (usize::from(*length) == octets.len()).then_some(octets)
     }
 
     /// Returns the content of an extension as in [`Self::octets_with_length`], as text. Returns `None` also
     /// if the octets are not UTF-8.
-    pub fn text(&self, reference: u8) -> Option<&str> {
+    pub fn text_of_reference(&self, reference: u8) -> Option<&str> {
         std::str::from_utf8(self.octets_with_length(reference)?).ok()
     }
 

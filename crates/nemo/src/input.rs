@@ -27,7 +27,7 @@ pub struct TunnelTraffic {
 /// The stations in radio range, as GeoNetworking knows them.
 pub trait Stations: StationObserver + Debug {
     /// Returns the distance to a station in metres; infinity if its position is unknown.
-    fn distance(&self, now: Time, station: [u8; 6]) -> f64;
+    fn predicted_distance_of(&self, now: Time, station: [u8; 6]) -> f64;
     /// Returns the longest interval between two beacons of a station.
     fn beacon_interval(&self) -> Duration;
 }

@@ -3,10 +3,10 @@
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 
-use carnet_security::crypto::{Backend, Portable};
+use carnet_security::crypto::{Backend, PortableBackend};
 use carnet_security::keys::Curve;
 
-fn backend(criterion: &mut Criterion, name: &str, backend: &dyn Backend, curves: &[Curve]) {
+fn bench_backend(criterion: &mut Criterion, name: &str, backend: &dyn Backend, curves: &[Curve]) {
     for curve in curves {
         let mut group = criterion.benchmark_group(format!("{name} {}", curve.name()));
         group.throughput(Throughput::Elements(1));
@@ -29,11 +29,16 @@ fn backend(criterion: &mut Criterion, name: &str, backend: &dyn Backend, curves:
     }
 }
 
-fn signatures(criterion: &mut Criterion) {
-    backend(criterion, "portable", &Portable, &Curve::ALL);
+fn bench_signatures(criterion: &mut Criterion) {
+    bench_backend(criterion, "portable", &PortableBackend, &Curve::ALL);
     #[cfg(feature = "aws-lc-rs")]
-    backend(criterion, "aws-lc-rs", &carnet_security::crypto::AwsLc, &[Curve::NistP256, Curve::NistP384]);
+    bench_backend(
+        criterion,
+        "aws-lc-rs",
+        &carnet_security::crypto::AwsLc,
+        &[Curve::NistP256, Curve::NistP384],
+    );
 }
 
-criterion_group!(benches, signatures);
+criterion_group!(benches, bench_signatures);
 criterion_main!(benches);

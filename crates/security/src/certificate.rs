@@ -39,10 +39,10 @@ impl Issuer {
             0x82 => {
                 let mut inside = reader.open_type(WHAT)?;
                 let issuer = Issuer::Digest(HashAlgorithm::Sha384, HashedId8::decode(&mut inside)?);
-                inside.end()?;
+                inside.expect_end()?;
                 issuer
             }
-            _ => return Err(reader.unknown(WHAT, "a digest by SHA-256 or SHA-384, or self")),
+            _ => return Err(reader.unknown_tag_error(WHAT, "a digest by SHA-256 or SHA-384, or self")),
         })
     }
 
@@ -72,82 +72,83 @@ pub struct ToBeSignedCertificate {
     /// Time in which the certificate is valid.
     pub validity: ValidityPeriod,
     /// Region in which the certificate is valid; `None` for everywhere.
-    pub region: Option<GeographicRegion>,
+    pub validity_region: Option<GeographicRegion>,
     /// Assurance level of the protection of the holder's keys: SubjectAssurance, with the level in the three
     /// highest bits.
-    pub assurance: Option<u8>,
+    pub assurance_level: Option<u8>,
     /// Permissions of the holder to sign messages.
-    pub applications: Vec<PsidSsp>,
+    pub application_permissions: Vec<PsidSsp>,
     /// Permissions of the holder to issue certificates.
-    pub issuing: Vec<PsidGroupPermissions>,
+    pub issuing_permissions: Vec<PsidGroupPermissions>,
     /// Key with which other stations may encrypt messages to the holder.
     pub encryption_key: Option<EncryptionKey>,
     /// Key that verifies the holder's signatures.
     pub verification_key: PublicKey,
 }
 
-const EXTENSION: u8 = 0x80;
-const REGION: u8 = 0x40;
-const ASSURANCE: u8 = 0x20;
-const APPLICATIONS: u8 = 0x10;
-const ISSUING: u8 = 0x08;
-const REQUESTING: u8 = 0x04;
-const ROLLOVER: u8 = 0x02;
-const ENCRYPTION: u8 = 0x01;
+const EXTENSION_BIT: u8 = 0x80;
+const REGION_BIT: u8 = 0x40;
+const ASSURANCE_BIT: u8 = 0x20;
+const APPLICATIONS_BIT: u8 = 0x10;
+const ISSUING_BIT: u8 = 0x08;
+const REQUESTING_BIT: u8 = 0x04;
+const ROLLOVER_BIT: u8 = 0x02;
+const ENCRYPTION_BIT: u8 = 0x01;
 
 impl ToBeSignedCertificate {
     fn decode(reader: &mut Reader<'_>) -> Result<ToBeSignedCertificate, Error> {
         const WHAT: &str = "ToBeSignedCertificate";
         let present = reader.preamble(8, WHAT)?;
-        if present & (REQUESTING | ROLLOVER) != 0 {
-            return Err(reader.unknown(WHAT, "no certRequestPermissions and no canRequestRollover"));
+        if present & (REQUESTING_BIT | ROLLOVER_BIT) != 0 {
+            return Err(reader.unknown_tag_error(WHAT, "no certRequestPermissions and no canRequestRollover"));
         }
         let name = match reader.tag("CertificateId")? {
             0x81 => {
                 let octets = reader.octets(0, 255, "Hostname")?;
                 let name = std::str::from_utf8(octets);
-                Some(name.map_err(|_| reader.unknown("Hostname", "UTF-8"))?.to_owned())
+                Some(name.map_err(|_| reader.unknown_tag_error("Hostname", "UTF-8"))?.to_owned())
             }
             0x83 => None,
-            _ => return Err(reader.unknown("CertificateId", "a name or none")),
+            _ => return Err(reader.unknown_tag_error("CertificateId", "a name or none")),
         };
         // TS 103 097 clause 6: cracaId and crlSeries must be zero.
-        if reader.array::<3>("cracaId")? != [0; 3] || reader.u16("crlSeries")? != 0 {
-            return Err(reader.unknown(WHAT, "cracaId 000000 and crlSeries 0"));
+        if reader.take_array::<3>("cracaId")? != [0; 3] || reader.u16("crlSeries")? != 0 {
+            return Err(reader.unknown_tag_error(WHAT, "cracaId 000000 and crlSeries 0"));
         }
         let start = Time32(reader.u32("Time32")?);
         let unit = reader.tag("Duration")?;
         let unit = unit.checked_sub(0x80).and_then(|unit| DurationUnit::ALL.get(usize::from(unit)));
-        let unit = *unit.ok_or_else(|| reader.unknown("Duration", "microseconds to years"))?;
-        let duration = ValidityDuration { unit, count: reader.u16("Duration")? };
-        let region = if present & REGION != 0 { Some(GeographicRegion::decode(reader)?) } else { None };
-        let assurance = if present & ASSURANCE != 0 { Some(reader.u8("SubjectAssurance")?) } else { None };
-        let applications = if present & APPLICATIONS != 0 {
+        let unit = *unit.ok_or_else(|| reader.unknown_tag_error("Duration", "microseconds to years"))?;
+        let duration = ValidityDuration { unit, unit_count: reader.u16("Duration")? };
+        let region = if present & REGION_BIT != 0 { Some(GeographicRegion::decode(reader)?) } else { None };
+        let assurance =
+            if present & ASSURANCE_BIT != 0 { Some(reader.u8("SubjectAssurance")?) } else { None };
+        let applications = if present & APPLICATIONS_BIT != 0 {
             reader.list(1, MAX_APPLICATIONS, "SequenceOfPsidSsp", PsidSsp::decode)?
         } else {
             Vec::new()
         };
-        let issuing = if present & ISSUING != 0 {
+        let issuing = if present & ISSUING_BIT != 0 {
             reader.list(1, 8, "SequenceOfPsidGroupPermissions", PsidGroupPermissions::decode)?
         } else {
             Vec::new()
         };
         let encryption_key =
-            if present & ENCRYPTION != 0 { Some(EncryptionKey::decode(reader)?) } else { None };
+            if present & ENCRYPTION_BIT != 0 { Some(EncryptionKey::decode(reader)?) } else { None };
         if reader.tag("VerificationKeyIndicator")? != 0x80 {
-            return Err(reader.unknown("VerificationKeyIndicator", "a verification key"));
+            return Err(reader.unknown_tag_error("VerificationKeyIndicator", "a verification key"));
         }
         let verification_key = PublicKey::decode(reader)?;
-        if present & EXTENSION != 0 {
+        if present & EXTENSION_BIT != 0 {
             reader.additions(WHAT, |_, _| Ok(()))?;
         }
         Ok(ToBeSignedCertificate {
             name,
             validity: ValidityPeriod { start, duration },
-            region,
-            assurance,
-            applications,
-            issuing,
+            validity_region: region,
+            assurance_level: assurance,
+            application_permissions: applications,
+            issuing_permissions: issuing,
             encryption_key,
             verification_key,
         })
@@ -156,11 +157,11 @@ impl ToBeSignedCertificate {
     /// Writes the octets that an issuer signs.
     pub fn encode(&self, writer: &mut Writer) {
         let bit = |there: bool, bit: u8| if there { bit } else { 0 };
-        writer.u8(bit(self.region.is_some(), REGION)
-            | bit(self.assurance.is_some(), ASSURANCE)
-            | bit(!self.applications.is_empty(), APPLICATIONS)
-            | bit(!self.issuing.is_empty(), ISSUING)
-            | bit(self.encryption_key.is_some(), ENCRYPTION));
+        writer.u8(bit(self.validity_region.is_some(), REGION_BIT)
+            | bit(self.assurance_level.is_some(), ASSURANCE_BIT)
+            | bit(!self.application_permissions.is_empty(), APPLICATIONS_BIT)
+            | bit(!self.issuing_permissions.is_empty(), ISSUING_BIT)
+            | bit(self.encryption_key.is_some(), ENCRYPTION_BIT));
         match &self.name {
             Some(name) => {
                 writer.u8(0x81);
@@ -173,18 +174,18 @@ impl ToBeSignedCertificate {
         let unit = self.validity.duration.unit;
         let unit = DurationUnit::ALL.iter().position(|other| *other == unit).unwrap_or_default();
         writer.u8(0x80 + unit as u8);
-        writer.u16(self.validity.duration.count);
-        if let Some(region) = &self.region {
+        writer.u16(self.validity.duration.unit_count);
+        if let Some(region) = &self.validity_region {
             region.encode(writer);
         }
-        if let Some(assurance) = self.assurance {
+        if let Some(assurance) = self.assurance_level {
             writer.u8(assurance);
         }
-        if !self.applications.is_empty() {
-            writer.list(&self.applications, PsidSsp::encode);
+        if !self.application_permissions.is_empty() {
+            writer.list(&self.application_permissions, PsidSsp::encode);
         }
-        if !self.issuing.is_empty() {
-            writer.list(&self.issuing, PsidGroupPermissions::encode);
+        if !self.issuing_permissions.is_empty() {
+            writer.list(&self.issuing_permissions, PsidGroupPermissions::encode);
         }
         if let Some(key) = &self.encryption_key {
             key.encode(writer);
@@ -195,8 +196,8 @@ impl ToBeSignedCertificate {
 
     /// Returns the holder's permission to sign messages of an application; `None` if the holder may not sign
     /// them.
-    pub fn application(&self, psid: Psid) -> Option<&PsidSsp> {
-        self.applications.iter().find(|application| application.psid == psid)
+    pub fn permission_for(&self, psid: Psid) -> Option<&PsidSsp> {
+        self.application_permissions.iter().find(|application| application.psid == psid)
     }
 }
 
@@ -207,7 +208,7 @@ pub struct Certificate {
     to_be_signed: ToBeSignedCertificate,
     signature: Signature,
     octets: Vec<u8>,
-    signed: Range<usize>,
+    signed_range: Range<usize>,
 }
 
 impl Certificate {
@@ -219,37 +220,37 @@ impl Certificate {
     pub fn parse(octets: &[u8]) -> Result<Certificate, Error> {
         let mut reader = Reader::new(octets);
         let certificate = Certificate::decode(&mut reader)?;
-        reader.end()?;
+        reader.expect_end()?;
         Ok(certificate)
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Certificate, Error> {
         const WHAT: &str = "Certificate";
-        let start = reader.at();
+        let start = reader.offset();
         if reader.preamble(1, WHAT)? == 0 {
-            return Err(reader.unknown(WHAT, "a signature"));
+            return Err(reader.unknown_tag_error(WHAT, "a signature"));
         }
         if reader.u8("version")? != 3 {
-            return Err(reader.unknown("version", "3"));
+            return Err(reader.unknown_tag_error("version", "3"));
         }
         if reader.tag("CertificateType")? != 0 {
-            return Err(reader.unknown("CertificateType", "explicit"));
+            return Err(reader.unknown_tag_error("CertificateType", "explicit"));
         }
         let issuer = Issuer::decode(reader)?;
-        let signed = reader.at();
+        let signed = reader.offset();
         let to_be_signed = ToBeSignedCertificate::decode(reader)?;
-        let signed = signed - start..reader.at() - start;
+        let signed = signed - start..reader.offset() - start;
         let (signature, r_tag) = Signature::decode(reader)?;
-        let found = reader.at() - start;
+        let found = reader.offset() - start;
         if found > MAX_CERTIFICATE_OCTETS {
             let (most, found) = (MAX_CERTIFICATE_OCTETS as u64, found as u64);
             return Err(Error::OutOfRange { what: WHAT, at: start, least: 0, most, found });
         }
-        let mut octets = reader.since(start).to_vec();
+        let mut octets = reader.octets_since(start).to_vec();
         if let Some(tag) = octets.get_mut(r_tag - start) {
             *tag = 0x80;
         }
-        Ok(Certificate { issuer, to_be_signed, signature, octets, signed })
+        Ok(Certificate { issuer, to_be_signed, signature, octets, signed_range: signed })
     }
 
     /// Creates a certificate from its parts.
@@ -261,7 +262,7 @@ impl Certificate {
         to_be_signed.encode(&mut writer);
         let signed = start..writer.len();
         signature.encode(&mut writer);
-        Certificate { issuer, to_be_signed, signature, octets: writer.finish(), signed }
+        Certificate { issuer, to_be_signed, signature, octets: writer.finish(), signed_range: signed }
     }
 
     /// Returns the issuer of the certificate.
@@ -286,7 +287,7 @@ impl Certificate {
 
     /// Returns the octets that the issuer signed.
     pub fn signed_octets(&self) -> &[u8] {
-        self.octets.get(self.signed.clone()).unwrap_or_default()
+        self.octets.get(self.signed_range.clone()).unwrap_or_default()
     }
 
     /// Returns the hash algorithm for the certificate's name: the one that belongs to the curve of its key
@@ -296,26 +297,31 @@ impl Certificate {
     }
 
     /// Returns the role of the certificate, by its permissions (TS 103 097 7.2).
-    pub fn role(&self) -> Role {
+    pub fn certificate_role(&self) -> CertificateRole {
         let content = &self.to_be_signed;
         match self.issuer {
-            Issuer::Itself(_) if !content.issuing.is_empty() => Role::Root,
-            Issuer::Itself(_) => Role::Other,
-            Issuer::Digest(..) if !content.issuing.is_empty() => Role::Authority,
+            Issuer::Itself(_) if !content.issuing_permissions.is_empty() => CertificateRole::Root,
+            Issuer::Itself(_) => CertificateRole::Other,
+            Issuer::Digest(..) if !content.issuing_permissions.is_empty() => CertificateRole::Authority,
             Issuer::Digest(..)
-                if content.applications.iter().any(|item| item.psid == Psid::CERTIFICATE_REQUEST) =>
+                if content
+                    .application_permissions
+                    .iter()
+                    .any(|item| item.psid == Psid::CERTIFICATE_REQUEST) =>
             {
-                Role::Enrolment
+                CertificateRole::Enrolment
             }
-            Issuer::Digest(..) if content.name.is_none() && !content.applications.is_empty() => Role::Ticket,
-            Issuer::Digest(..) => Role::Other,
+            Issuer::Digest(..) if content.name.is_none() && !content.application_permissions.is_empty() => {
+                CertificateRole::Ticket
+            }
+            Issuer::Digest(..) => CertificateRole::Other,
         }
     }
 }
 
 /// Role of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum CertificateRole {
     /// Root, which signs itself and the certificates of authorities (7.2.3).
     Root,
     /// Issues certificates: an Authorization Authority or an Enrolment Authority (7.2.4).

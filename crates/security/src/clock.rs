@@ -23,37 +23,41 @@ const MIN_EVALUATION_INTERVAL: Duration = Duration::from_millis(50);
 /// Many of them indicate that the station's own clock is wrong.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ClockCheck {
-    count: u32,
-    first_message: Time,
-    last_message: Time,
+    early_messages: u32,
+    first_message_at: Time,
+    last_message_at: Time,
     ahead_ms: i64,
 }
 
 impl ClockCheck {
     /// Returns whether the station should evaluate another message out of time.
     pub fn should_evaluate(&self, now: Time) -> bool {
-        self.count == 0 || now.saturating_since(self.last_message) >= MIN_EVALUATION_INTERVAL
+        self.early_messages == 0 || now.saturating_since(self.last_message_at) >= MIN_EVALUATION_INTERVAL
     }
 
     /// Notes a message out of time; by its time the own clock is `ahead_ms` milliseconds ahead.
     pub fn note_message_out_of_time(&mut self, now: Time, ahead_ms: i64) {
-        if self.count == 0 || now.saturating_since(self.last_message) >= MESSAGE_OUT_OF_TIME_LIFETIME {
-            (self.count, self.first_message) = (0, now);
+        if self.early_messages == 0
+            || now.saturating_since(self.last_message_at) >= MESSAGE_OUT_OF_TIME_LIFETIME
+        {
+            (self.early_messages, self.first_message_at) = (0, now);
         }
-        (self.count, self.last_message, self.ahead_ms) = (self.count.saturating_add(1), now, ahead_ms);
+        (self.early_messages, self.last_message_at, self.ahead_ms) =
+            (self.early_messages.saturating_add(1), now, ahead_ms);
     }
 
     /// Handles a verified message: the own clock is right.
     pub fn note_verified_message(&mut self) {
-        self.count = 0;
+        self.early_messages = 0;
     }
 
     /// Returns the milliseconds by which the own clock is ahead of the neighbours' clocks, if all recent
     /// messages are out of time; otherwise `None`.
     pub fn milliseconds_ahead(&self, now: Time) -> Option<i64> {
-        let says = self.count >= MIN_MESSAGES_OUT_OF_TIME
-            && self.last_message.saturating_since(self.first_message) >= MIN_TIME_WITHOUT_VERIFIED_MESSAGE
-            && now.saturating_since(self.last_message) < MESSAGE_OUT_OF_TIME_LIFETIME;
+        let says = self.early_messages >= MIN_MESSAGES_OUT_OF_TIME
+            && self.last_message_at.saturating_since(self.first_message_at)
+                >= MIN_TIME_WITHOUT_VERIFIED_MESSAGE
+            && now.saturating_since(self.last_message_at) < MESSAGE_OUT_OF_TIME_LIFETIME;
         says.then_some(self.ahead_ms)
     }
 }

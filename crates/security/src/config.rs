@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::pseudonym::Strategy;
+use crate::pseudonym::PseudonymStrategy;
 
 /// Policy for unsigned and signed packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Policy {
+pub enum SecurityPolicy {
     /// Off: the station neither signs packets nor opens envelopes, as without this crate.
     #[default]
     Off,
@@ -16,22 +16,22 @@ pub enum Policy {
     Strict,
 }
 
-impl Policy {
+impl SecurityPolicy {
     /// Returns the name of the policy in the config file.
     pub const fn name(self) -> &'static str {
         match self {
-            Policy::Off => "off",
-            Policy::AcceptUnsigned => "accept_unsigned",
-            Policy::Strict => "strict",
+            SecurityPolicy::Off => "off",
+            SecurityPolicy::AcceptUnsigned => "accept_unsigned",
+            SecurityPolicy::Strict => "strict",
         }
     }
 }
 
 /// Parameters of the security entity.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Config {
+pub struct SecurityConfig {
     /// Policy for unsigned and signed packets.
-    pub policy: Policy,
+    pub policy: SecurityPolicy,
     /// Largest number of messages that wait for verification.
     pub max_queued: usize,
     /// Largest number of messages that wait for a certificate.
@@ -56,25 +56,25 @@ pub struct Config {
     /// Longest age of a single-hop message.
     pub single_hop_age: Duration,
     /// Longest age of any other message: `itsGnMaxPacketLifetime`.
-    pub age: Duration,
+    pub max_age: Duration,
     /// Largest lead of the sender's clock.
-    pub future: Duration,
+    pub max_clock_lead: Duration,
     /// Largest difference between the time of the packet's position and the generation time of the message.
     /// Some stations omit leap seconds, and the frame of a roadside unit in the tests is four minutes off.
-    pub position_time: Duration,
+    pub max_position_age: Duration,
     /// Largest distance of a neighbour, metres.
     pub single_hop_range: f64,
     /// Largest distance between the packet's source and the generation location of the message, metres.
-    pub displacement: f64,
+    pub max_displacement: f64,
     /// Strategy for changes of pseudonym. With `None` the station keeps its address and signs with one ticket
     /// until this ticket expires.
-    pub pseudonyms: Option<Strategy>,
+    pub pseudonym_strategy: Option<PseudonymStrategy>,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            policy: Policy::Off,
+impl Default for SecurityConfig {
+    fn default() -> SecurityConfig {
+        SecurityConfig {
+            policy: SecurityPolicy::Off,
             max_queued: 256,
             max_waiting_for_certificate: 64,
             max_wait_for_certificate: Duration::from_millis(1200),
@@ -86,12 +86,12 @@ impl Default for Config {
             max_copy_delay: Duration::from_secs(2),
             max_envelope_octets: 1 << 20,
             single_hop_age: Duration::from_secs(2),
-            age: Duration::from_secs(600),
-            future: Duration::from_millis(500),
-            position_time: Duration::from_secs(300),
+            max_age: Duration::from_secs(600),
+            max_clock_lead: Duration::from_millis(500),
+            max_position_age: Duration::from_secs(300),
             single_hop_range: 5_000.0,
-            displacement: 5_000.0,
-            pseudonyms: None,
+            max_displacement: 5_000.0,
+            pseudonym_strategy: None,
         }
     }
 }

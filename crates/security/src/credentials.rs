@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 use crate::SecurityDrop;
 use crate::certificate::Certificate;
 use crate::crypto::{Backend, SigningKey};
-use crate::entity::{Now, Security, Ticket};
+use crate::entity::{SecurityStation, SecurityTime, Ticket};
 use crate::ids::HashedId8;
 use crate::keys::Curve;
 
@@ -30,7 +30,7 @@ impl PrivateKey {
     /// Reads the line of a key file; `None` if the line has another form.
     pub fn parse(line: &str) -> Option<PrivateKey> {
         let (word, digits) = line.trim_ascii_end().split_once(' ')?;
-        let curve = Curve::ALL.into_iter().find(|curve| curve.file_word() == word)?;
+        let curve = Curve::ALL.into_iter().find(|curve| curve.name_in_files() == word)?;
         if digits.len() != 2 * curve.octets() || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
@@ -45,7 +45,7 @@ impl PrivateKey {
     /// Returns the line of a key file.
     pub fn to_line(&self) -> String {
         let digits = self.scalar.iter().fold(String::new(), |text, octet| text + &format!("{octet:02x}"));
-        format!("{} {digits}\n", self.curve.file_word())
+        format!("{} {digits}\n", self.curve.name_in_files())
     }
 
     /// Returns the key as a signing key of the back end. `None` if the scalar is invalid for the curve, or
@@ -65,18 +65,18 @@ impl fmt::Debug for PrivateKey {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Credentials {
     /// Trusted roots.
-    pub roots: Vec<Certificate>,
+    pub root_certificates: Vec<Certificate>,
     /// Authorities below the roots, each behind its issuer.
     pub authorities: Vec<Certificate>,
     /// Certificates that the operator has revoked; certificates below them are revoked as well.
-    pub revoked: Vec<HashedId8>,
+    pub revoked_certificates: Vec<HashedId8>,
     /// Own tickets, each with its key.
     pub tickets: Vec<(Certificate, PrivateKey)>,
 }
 
 /// Identifies one of the credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Credential {
+pub enum CredentialName {
     /// A root, by its index.
     Root(usize),
     /// An authority, by its index.
@@ -90,27 +90,27 @@ impl Credentials {
     /// first valid ticket becomes the current one.
     pub fn add_credentials(
         &self,
-        security: &mut Security,
+        security: &mut SecurityStation,
         backend: &dyn Backend,
-        now: Now,
-    ) -> Vec<(Credential, SecurityDrop)> {
+        now: SecurityTime,
+    ) -> Vec<(CredentialName, SecurityDrop)> {
         let mut refused = Vec::new();
-        for name in &self.revoked {
-            security.revoke(*name);
+        for name in &self.revoked_certificates {
+            security.revoke_certificate(*name);
         }
-        for (index, root) in self.roots.iter().enumerate() {
+        for (index, root) in self.root_certificates.iter().enumerate() {
             let added = security.add_root(root.clone());
-            refused.extend(added.err().map(|reason| (Credential::Root(index), reason)));
+            refused.extend(added.err().map(|reason| (CredentialName::Root(index), reason)));
         }
         for (index, authority) in self.authorities.iter().enumerate() {
             let added = security.add_authority(now, authority.clone());
-            refused.extend(added.err().map(|reason| (Credential::Authority(index), reason)));
+            refused.extend(added.err().map(|reason| (CredentialName::Authority(index), reason)));
         }
         for (index, (certificate, key)) in self.tickets.iter().enumerate() {
             let added = key.to_signing_key(backend).ok_or(SecurityDrop::BadKey).and_then(|key| {
                 security.add_own_ticket(now, Ticket { certificate: certificate.clone(), key })
             });
-            refused.extend(added.err().map(|reason| (Credential::Ticket(index), reason)));
+            refused.extend(added.err().map(|reason| (CredentialName::Ticket(index), reason)));
         }
         security.replace_invalid_ticket(now);
         refused

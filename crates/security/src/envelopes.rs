@@ -9,50 +9,55 @@ use std::collections::{BTreeMap, VecDeque};
 use carnet_base::Time;
 
 /// MID of a packet's source, and the sequence number.
-pub type Identity = ([u8; 6], u16);
+pub type PacketIdentity = ([u8; 6], u16);
 
 /// Envelopes by packet.
 #[derive(Debug)]
-pub struct Envelopes {
-    envelopes_by_packet: BTreeMap<Identity, Vec<u8>>,
-    order: VecDeque<(Time, Identity)>,
+pub struct EnvelopeTable {
+    envelopes_by_packet: BTreeMap<PacketIdentity, Vec<u8>>,
+    packets_by_time: VecDeque<(Time, PacketIdentity)>,
     octets: usize,
-    room: usize,
+    max_octets: usize,
 }
 
-impl Envelopes {
+impl EnvelopeTable {
     /// Creates a store with room for `room` octets.
-    pub const fn new(room: usize) -> Envelopes {
-        Envelopes { envelopes_by_packet: BTreeMap::new(), order: VecDeque::new(), octets: 0, room }
+    pub const fn new(room: usize) -> EnvelopeTable {
+        EnvelopeTable {
+            envelopes_by_packet: BTreeMap::new(),
+            packets_by_time: VecDeque::new(),
+            octets: 0,
+            max_octets: room,
+        }
     }
 
     /// Stores an envelope until `until`; the oldest envelopes make room. If the packet already has one, it
     /// stays unchanged.
-    pub fn insert(&mut self, until: Time, identity: Identity, envelope: &[u8]) {
-        if self.envelopes_by_packet.contains_key(&identity) || envelope.len() > self.room {
+    pub fn insert(&mut self, until: Time, identity: PacketIdentity, envelope: &[u8]) {
+        if self.envelopes_by_packet.contains_key(&identity) || envelope.len() > self.max_octets {
             return;
         }
-        while self.octets + envelope.len() > self.room && self.forget_oldest() {}
+        while self.octets + envelope.len() > self.max_octets && self.remove_oldest() {}
         self.octets += envelope.len();
         self.envelopes_by_packet.insert(identity, envelope.to_vec());
-        self.order.push_back((until, identity));
+        self.packets_by_time.push_back((until, identity));
     }
 
     /// Returns the envelope of a packet; `None` if the store does not have it.
-    pub fn get(&self, identity: &Identity) -> Option<&[u8]> {
+    pub fn get(&self, identity: &PacketIdentity) -> Option<&[u8]> {
         self.envelopes_by_packet.get(identity).map(Vec::as_slice)
     }
 
     /// Removes the envelopes of expired packets. Envelopes are in order of arrival, so an expired one remains
     /// until all earlier ones have expired.
-    pub fn expire(&mut self, now: Time) {
-        while self.order.front().is_some_and(|(until, _)| *until <= now) {
-            self.forget_oldest();
+    pub fn expire_envelopes(&mut self, now: Time) {
+        while self.packets_by_time.front().is_some_and(|(until, _)| *until <= now) {
+            self.remove_oldest();
         }
     }
 
-    fn forget_oldest(&mut self) -> bool {
-        let Some((_, identity)) = self.order.pop_front() else { return false };
+    fn remove_oldest(&mut self) -> bool {
+        let Some((_, identity)) = self.packets_by_time.pop_front() else { return false };
         self.octets -= self.envelopes_by_packet.remove(&identity).map_or(0, |envelope| envelope.len());
         true
     }

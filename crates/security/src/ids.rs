@@ -25,7 +25,7 @@ impl HashedId8 {
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<HashedId8, Error> {
-        reader.array("HashedId8").map(HashedId8)
+        reader.take_array("HashedId8").map(HashedId8)
     }
 }
 

@@ -8,10 +8,10 @@ use carnet_wire::btp;
 use carnet_wire::geonet::{BasicHeader, CommonNextHeader, ExtendedHeader, Packet};
 
 use crate::SecurityDrop;
-use crate::config::Config;
+use crate::config::SecurityConfig;
 use crate::message::{self, Envelope, Payload, SignedMessage, Signer};
 use crate::permissions::Psid;
-use crate::queue::Rank;
+use crate::queue::MessageRank;
 use crate::time::Time64;
 
 /// A secured packet that has passed the checks.
@@ -63,8 +63,8 @@ pub const fn is_single_hop(packet: &Packet<'_>) -> bool {
 ///
 /// # Errors
 /// The first fault of the packet.
-pub fn inspect<'a>(
-    config: &Config,
+pub fn check_frame<'a>(
+    config: &SecurityConfig,
     octets: &'a [u8],
     now: Time64,
     own: Option<Position>,
@@ -95,7 +95,7 @@ pub fn inspect<'a>(
     }
     let packet = Packet::parse_after_basic(basic, inside).map_err(|_| SecurityDrop::BadPacket)?;
     let header = &message.header;
-    if header.forbidden {
+    if header.has_forbidden_field {
         return Err(SecurityDrop::ForbiddenHeader);
     }
     let made = header.generation_time.ok_or(SecurityDrop::NoGenerationTime)?;
@@ -116,14 +116,14 @@ pub fn inspect<'a>(
     };
     if !place.is_on_earth()
         || !source_place.is_on_earth()
-        || place.distance(source_place) > config.displacement
+        || place.distance_to(source_place) > config.max_displacement
     {
         return Err(SecurityDrop::ImplausiblePosition);
     }
     check_position_time(config, &packet, made)?;
     if let Some(own) = own
         && is_single_hop(&packet)
-        && own.distance(source_place) > config.single_hop_range
+        && own.distance_to(source_place) > config.single_hop_range
     {
         return Err(SecurityDrop::TooFarAway);
     }
@@ -158,12 +158,17 @@ fn check_profile(message: &SignedMessage<'_>) -> Result<(), SecurityDrop> {
     if unexpected || answerable { Err(SecurityDrop::UnexpectedHeader) } else { Ok(()) }
 }
 
-fn check_age(config: &Config, packet: &Packet<'_>, made: Time64, now: Time64) -> Result<(), SecurityDrop> {
-    let most = if is_single_hop(packet) { config.single_hop_age } else { config.age };
+fn check_age(
+    config: &SecurityConfig,
+    packet: &Packet<'_>,
+    made: Time64,
+    now: Time64,
+) -> Result<(), SecurityDrop> {
+    let most = if is_single_hop(packet) { config.single_hop_age } else { config.max_age };
     if now.saturating_since(made) > most {
         return Err(SecurityDrop::TooOld);
     }
-    if made > now.saturating_add(config.future) {
+    if made > now.saturating_add(config.max_clock_lead) {
         return Err(SecurityDrop::FromTheFuture);
     }
     Ok(())
@@ -171,11 +176,15 @@ fn check_age(config: &Config, packet: &Packet<'_>, made: Time64, now: Time64) ->
 
 /// Checks that the time of the source's position is before the generation time. The difference must not
 /// exceed the time that a packet may wait at its source.
-fn check_position_time(config: &Config, packet: &Packet<'_>, made: Time64) -> Result<(), SecurityDrop> {
+fn check_position_time(
+    config: &SecurityConfig,
+    packet: &Packet<'_>,
+    made: Time64,
+) -> Result<(), SecurityDrop> {
     let signed = carnet_wire::geonet::Timestamp((made.0 / 1000) as u32);
     let waited = signed.milliseconds_since(packet.extended.source().timestamp);
-    let tolerance = config.position_time.as_millis() as i64;
-    let most = if is_single_hop(packet) { Duration::ZERO } else { config.age };
+    let tolerance = config.max_position_age.as_millis() as i64;
+    let most = if is_single_hop(packet) { Duration::ZERO } else { config.max_age };
     if (-tolerance..=tolerance + most.as_millis() as i64).contains(&waited) {
         Ok(())
     } else {
@@ -184,17 +193,17 @@ fn check_position_time(config: &Config, packet: &Packet<'_>, made: Time64) -> Re
 }
 
 /// Returns the importance of a packet for this station.
-pub fn rank(packet: &Packet<'_>, own: Option<Position>) -> Rank {
+pub fn rank_of_packet(packet: &Packet<'_>, own: Option<Position>) -> MessageRank {
     match &packet.extended {
         ExtendedHeader::GeoBroadcast { area, .. } | ExtendedHeader::GeoAnycast { area, .. }
             if own.is_some_and(|own| is_inside(area, own)) =>
         {
-            Rank::AreaHere
+            MessageRank::AreaHere
         }
-        ExtendedHeader::SingleHop { .. } => Rank::SingleHop,
+        ExtendedHeader::SingleHop { .. } => MessageRank::SingleHop,
         ExtendedHeader::Beacon { .. }
         | ExtendedHeader::LocationServiceRequest { .. }
-        | ExtendedHeader::LocationServiceReply { .. } => Rank::Management,
-        _ => Rank::MultiHop,
+        | ExtendedHeader::LocationServiceReply { .. } => MessageRank::Management,
+        _ => MessageRank::MultiHop,
     }
 }

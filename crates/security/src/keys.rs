@@ -42,7 +42,7 @@ impl HashAlgorithm {
         match reader.tag("HashAlgorithm")? {
             0 => Ok(HashAlgorithm::Sha256),
             1 => Ok(HashAlgorithm::Sha384),
-            _ => Err(reader.unknown("HashAlgorithm", "sha256 or sha384")),
+            _ => Err(reader.unknown_tag_error("HashAlgorithm", "sha256 or sha384")),
         }
     }
 
@@ -83,7 +83,7 @@ impl Curve {
     }
 
     /// Returns the name of the curve in files and on command lines.
-    pub const fn file_word(self) -> &'static str {
+    pub const fn name_in_files(self) -> &'static str {
         match self {
             Curve::NistP256 => "nist-p256",
             Curve::BrainpoolP256r1 => "brainpoolp256r1",
@@ -109,25 +109,25 @@ impl Curve {
 
     /// Reads the tag of a CHOICE, then the value by `content`. The value of an extension is inside an open
     /// type.
-    fn choose<'a, T>(
+    fn decode_choice<'a, T>(
         reader: &mut Reader<'a>,
         what: &'static str,
         content: impl FnOnce(&mut Reader<'a>, Curve, usize) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let tag = reader.tag(what)?;
         let curve = Curve::ALL.into_iter().find(|curve| curve.tag() == tag);
-        let curve = curve.ok_or_else(|| reader.unknown(what, "a curve of the profile"))?;
+        let curve = curve.ok_or_else(|| reader.unknown_tag_error(what, "a curve of the profile"))?;
         if !curve.is_extension() {
             return content(reader, curve, 0);
         }
         let mut inside = reader.open_type(what)?;
-        let base = reader.at() - inside.remaining();
+        let base = reader.offset() - inside.remaining();
         let value = content(&mut inside, curve, base)?;
-        inside.end()?;
+        inside.expect_end()?;
         Ok(value)
     }
 
-    fn write(self, writer: &mut Writer, content: impl FnOnce(&mut Writer)) {
+    fn write_choice(self, writer: &mut Writer, content: impl FnOnce(&mut Writer)) {
         writer.u8(self.tag());
         if self.is_extension() { writer.open_type(content) } else { content(writer) }
     }
@@ -136,7 +136,7 @@ impl Curve {
 /// A coordinate or scalar of at most 384 bits, big-endian, in the first octets; the curve gives the length.
 type FieldOctets = [u8; 48];
 
-fn field(octets: &[u8]) -> FieldOctets {
+fn to_field_octets(octets: &[u8]) -> FieldOctets {
     let mut field = [0; 48];
     for (to, from) in field.iter_mut().zip(octets) {
         *to = *from;
@@ -148,7 +148,7 @@ fn field(octets: &[u8]) -> FieldOctets {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey {
     curve: Curve,
-    odd: bool,
+    is_odd: bool,
     x: FieldOctets,
 }
 
@@ -158,7 +158,7 @@ impl PublicKey {
     pub fn from_sec1(curve: Curve, octets: &[u8]) -> Option<PublicKey> {
         match octets.split_first() {
             Some((&sign @ 2..=3, x)) if x.len() == curve.octets() => {
-                Some(PublicKey { curve, odd: sign == 3, x: field(x) })
+                Some(PublicKey { curve, is_odd: sign == 3, x: to_field_octets(x) })
             }
             _ => None,
         }
@@ -167,7 +167,7 @@ impl PublicKey {
     /// Returns the point in the compressed form of SEC 1 2.3.3.
     pub fn to_sec1(&self) -> Vec<u8> {
         let mut octets = Vec::with_capacity(1 + self.curve.octets());
-        octets.push(2 + u8::from(self.odd));
+        octets.push(2 + u8::from(self.is_odd));
         octets.extend_from_slice(self.x());
         octets
     }
@@ -182,22 +182,24 @@ impl PublicKey {
     }
 
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<PublicKey, Error> {
-        Curve::choose(reader, "PublicVerificationKey", |reader, curve, _| Self::point(reader, curve))
+        Curve::decode_choice(reader, "PublicVerificationKey", |reader, curve, _| {
+            Self::decode_point(reader, curve)
+        })
     }
 
-    fn point(reader: &mut Reader<'_>, curve: Curve) -> Result<PublicKey, Error> {
+    fn decode_point(reader: &mut Reader<'_>, curve: Curve) -> Result<PublicKey, Error> {
         const WHAT: &str = "EccCurvePoint";
         let odd = match reader.tag(WHAT)? {
             0x82 => false,
             0x83 => true,
-            _ => return Err(reader.unknown(WHAT, "a compressed point")),
+            _ => return Err(reader.unknown_tag_error(WHAT, "a compressed point")),
         };
-        Ok(PublicKey { curve, odd, x: field(reader.take(curve.octets(), WHAT)?) })
+        Ok(PublicKey { curve, is_odd: odd, x: to_field_octets(reader.take_octets(curve.octets(), WHAT)?) })
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer) {
-        self.curve.write(writer, |writer| {
-            writer.u8(0x82 + u8::from(self.odd));
+        self.curve.write_choice(writer, |writer| {
+            writer.u8(0x82 + u8::from(self.is_odd));
             writer.raw(self.x());
         });
     }
@@ -211,14 +213,14 @@ pub struct EncryptionKey(pub PublicKey);
 impl EncryptionKey {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<EncryptionKey, Error> {
         if reader.tag("SymmAlgorithm")? != 0 {
-            return Err(reader.unknown("SymmAlgorithm", "aes128Ccm"));
+            return Err(reader.unknown_tag_error("SymmAlgorithm", "aes128Ccm"));
         }
         let curve = match reader.tag("BasePublicEncryptionKey")? {
             0x80 => Curve::NistP256,
             0x81 => Curve::BrainpoolP256r1,
-            _ => return Err(reader.unknown("BasePublicEncryptionKey", "a curve of 256 bits")),
+            _ => return Err(reader.unknown_tag_error("BasePublicEncryptionKey", "a curve of 256 bits")),
         };
-        PublicKey::point(reader, curve).map(EncryptionKey)
+        PublicKey::decode_point(reader, curve).map(EncryptionKey)
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer) {
@@ -241,7 +243,7 @@ impl Signature {
     /// for octets of another length.
     pub fn from_octets(curve: Curve, octets: &[u8]) -> Option<Signature> {
         let (r, s) = octets.split_at_checked(curve.octets())?;
-        (s.len() == curve.octets()).then(|| Signature { curve, r: field(r), s: field(s) })
+        (s.len() == curve.octets()).then(|| Signature { curve, r: to_field_octets(r), s: to_field_octets(s) })
     }
 
     /// Returns r followed by s.
@@ -259,19 +261,19 @@ impl Signature {
     /// may need another tag there.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<(Signature, usize), Error> {
         const WHAT: &str = "Signature";
-        Curve::choose(reader, WHAT, |reader, curve, base| {
-            let at = base + reader.at();
+        Curve::decode_choice(reader, WHAT, |reader, curve, base| {
+            let at = base + reader.offset();
             if !matches!(reader.tag(WHAT)?, 0x80 | 0x82 | 0x83) {
-                return Err(reader.unknown(WHAT, "x-only or a compressed point"));
+                return Err(reader.unknown_tag_error(WHAT, "x-only or a compressed point"));
             }
-            let r = field(reader.take(curve.octets(), WHAT)?);
-            let s = field(reader.take(curve.octets(), WHAT)?);
+            let r = to_field_octets(reader.take_octets(curve.octets(), WHAT)?);
+            let s = to_field_octets(reader.take_octets(curve.octets(), WHAT)?);
             Ok((Signature { curve, r, s }, at))
         })
     }
 
     pub(crate) fn encode(&self, writer: &mut Writer) {
-        self.curve.write(writer, |writer| {
+        self.curve.write_choice(writer, |writer| {
             writer.u8(0x80);
             writer.raw(self.r.get(..self.curve.octets()).unwrap_or_default());
             writer.raw(self.s.get(..self.curve.octets()).unwrap_or_default());

@@ -47,7 +47,9 @@ pub mod replay;
 pub mod store;
 pub mod time;
 
-pub use config::{Config, Policy};
+pub use config::{SecurityConfig, SecurityPolicy};
 pub use credentials::Credentials;
 pub use drop_reason::SecurityDrop;
-pub use entity::{Counters, Handled, Now, Security, Ticket, Verified, without_envelope};
+pub use entity::{
+    Counters, HandledFrame, SecurityStation, SecurityTime, Ticket, VerifiedPacket, packet_without_envelope,
+};

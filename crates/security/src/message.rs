@@ -60,7 +60,7 @@ pub struct HeaderInfo<'a> {
     /// Generation location.
     pub generation_location: Option<ThreeDLocation>,
     /// The header has a p2pcdLearningRequest or a missingCrlIdentifier, which the profile forbids (5.2).
-    pub forbidden: bool,
+    pub has_forbidden_field: bool,
     /// A key with which other stations may encrypt an answer.
     pub encryption_key: Option<EncryptionKey>,
     /// Names of the certificates that the sender lacks.
@@ -69,18 +69,18 @@ pub struct HeaderInfo<'a> {
     pub requested_certificate: Option<Certificate>,
 }
 
-const EXTENSION: u8 = 0x80;
-const GENERATION_TIME: u8 = 0x40;
-const EXPIRY_TIME: u8 = 0x20;
-const GENERATION_LOCATION: u8 = 0x10;
-const LEARNING_REQUEST: u8 = 0x08;
-const MISSING_CRL: u8 = 0x04;
-const ENCRYPTION_KEY: u8 = 0x02;
+const EXTENSION_BIT: u8 = 0x80;
+const GENERATION_TIME_BIT: u8 = 0x40;
+const EXPIRY_TIME_BIT: u8 = 0x20;
+const GENERATION_LOCATION_BIT: u8 = 0x10;
+const LEARNING_REQUEST_BIT: u8 = 0x08;
+const MISSING_CRL_BIT: u8 = 0x04;
+const ENCRYPTION_KEY_BIT: u8 = 0x02;
 /// Numbers of the extension additions of HeaderInfo.
-const INLINE_REQUEST: usize = 0;
-const REQUESTED_CERTIFICATE: usize = 1;
+const INLINE_REQUEST_ADDITION: usize = 0;
+const REQUESTED_CERTIFICATE_ADDITION: usize = 1;
 /// Number of additions in IEEE 1609.2-2022.
-const ADDITIONS: u8 = 4;
+const ADDITION_COUNT: u8 = 4;
 
 impl<'a> HeaderInfo<'a> {
     /// Returns a header with an application and no other field.
@@ -90,7 +90,7 @@ impl<'a> HeaderInfo<'a> {
             generation_time: None,
             expiry_time: None,
             generation_location: None,
-            forbidden: false,
+            has_forbidden_field: false,
             encryption_key: None,
             inline_requests: RequestedCertificates(&[]),
             requested_certificate: None,
@@ -101,49 +101,49 @@ impl<'a> HeaderInfo<'a> {
         const WHAT: &str = "HeaderInfo";
         let present = reader.preamble(7, WHAT)?;
         let mut header = HeaderInfo::new(Psid(reader.unsigned("Psid")?));
-        if present & GENERATION_TIME != 0 {
+        if present & GENERATION_TIME_BIT != 0 {
             header.generation_time = Some(Time64(reader.u64("generationTime")?));
         }
-        if present & EXPIRY_TIME != 0 {
+        if present & EXPIRY_TIME_BIT != 0 {
             header.expiry_time = Some(Time64(reader.u64("expiryTime")?));
         }
-        if present & GENERATION_LOCATION != 0 {
+        if present & GENERATION_LOCATION_BIT != 0 {
             let position = Position::new(reader.i32("Latitude")?, reader.i32("Longitude")?);
             header.generation_location =
                 Some(ThreeDLocation { position, elevation: reader.u16("Elevation")? });
         }
-        if present & LEARNING_REQUEST != 0 {
-            reader.array::<3>("p2pcdLearningRequest")?;
-            header.forbidden = true;
+        if present & LEARNING_REQUEST_BIT != 0 {
+            reader.take_array::<3>("p2pcdLearningRequest")?;
+            header.has_forbidden_field = true;
         }
-        if present & MISSING_CRL != 0 {
+        if present & MISSING_CRL_BIT != 0 {
             let more = reader.preamble(1, "MissingCrlIdentifier")? != 0;
-            reader.take(5, "MissingCrlIdentifier")?;
+            reader.take_octets(5, "MissingCrlIdentifier")?;
             if more {
                 reader.additions("MissingCrlIdentifier", |_, _| Ok(()))?;
             }
-            header.forbidden = true;
+            header.has_forbidden_field = true;
         }
-        if present & ENCRYPTION_KEY != 0 {
+        if present & ENCRYPTION_KEY_BIT != 0 {
             header.encryption_key = match reader.tag("EncryptionKey")? {
                 0x80 => Some(EncryptionKey::decode(reader)?),
-                _ => return Err(reader.unknown("EncryptionKey", "a public key")),
+                _ => return Err(reader.unknown_tag_error("EncryptionKey", "a public key")),
             };
         }
-        if present & EXTENSION != 0 {
+        if present & EXTENSION_BIT != 0 {
             reader.additions(WHAT, |number, mut content| {
                 match number {
-                    INLINE_REQUEST => {
+                    INLINE_REQUEST_ADDITION => {
                         let count = content.quantity(0, MAX_REQUESTED_CERTIFICATES, "SequenceOfHashedId3")?;
                         header.inline_requests =
-                            RequestedCertificates(content.take(3 * count, "SequenceOfHashedId3")?);
+                            RequestedCertificates(content.take_octets(3 * count, "SequenceOfHashedId3")?);
                     }
-                    REQUESTED_CERTIFICATE => {
+                    REQUESTED_CERTIFICATE_ADDITION => {
                         header.requested_certificate = Some(Certificate::decode(&mut content)?);
                     }
                     _ => return Ok(()),
                 }
-                content.end()
+                content.expect_end()
             })?;
         }
         Ok(header)
@@ -152,11 +152,11 @@ impl<'a> HeaderInfo<'a> {
     fn encode(&self, writer: &mut Writer, requests: &[HashedId3]) {
         let bit = |there: bool, bit: u8| if there { bit } else { 0 };
         let extended = !requests.is_empty() || self.requested_certificate.is_some();
-        writer.u8(bit(extended, EXTENSION)
-            | bit(self.generation_time.is_some(), GENERATION_TIME)
-            | bit(self.expiry_time.is_some(), EXPIRY_TIME)
-            | bit(self.generation_location.is_some(), GENERATION_LOCATION)
-            | bit(self.encryption_key.is_some(), ENCRYPTION_KEY));
+        writer.u8(bit(extended, EXTENSION_BIT)
+            | bit(self.generation_time.is_some(), GENERATION_TIME_BIT)
+            | bit(self.expiry_time.is_some(), EXPIRY_TIME_BIT)
+            | bit(self.generation_location.is_some(), GENERATION_LOCATION_BIT)
+            | bit(self.encryption_key.is_some(), ENCRYPTION_KEY_BIT));
         writer.unsigned(self.psid.0);
         if let Some(time) = self.generation_time {
             writer.u64(time.0);
@@ -174,9 +174,9 @@ impl<'a> HeaderInfo<'a> {
             key.encode(writer);
         }
         if extended {
-            let bits = bit(!requests.is_empty(), 0x80 >> INLINE_REQUEST)
-                | bit(self.requested_certificate.is_some(), 0x80 >> REQUESTED_CERTIFICATE);
-            writer.octets(&[8 - ADDITIONS, bits]);
+            let bits = bit(!requests.is_empty(), 0x80 >> INLINE_REQUEST_ADDITION)
+                | bit(self.requested_certificate.is_some(), 0x80 >> REQUESTED_CERTIFICATE_ADDITION);
+            writer.octets(&[8 - ADDITION_COUNT, bits]);
             if !requests.is_empty() {
                 writer.open_type(|writer| writer.list(requests, |writer, id| writer.raw(&id.0)));
             }
@@ -261,7 +261,7 @@ impl<'a> Envelope<'a> {
         const WHAT: &str = "Ieee1609Dot2Data";
         let mut reader = Reader::new(octets);
         if reader.u8("protocolVersion")? != VERSION {
-            return Err(reader.unknown("protocolVersion", "3"));
+            return Err(reader.unknown_tag_error("protocolVersion", "3"));
         }
         let envelope = match reader.tag(WHAT)? {
             0x80 => Envelope::Unsecured(reader.octets(0, usize::from(u16::MAX), WHAT)?),
@@ -270,19 +270,19 @@ impl<'a> Envelope<'a> {
             // as the whole input.
             0x82 => return Ok((Envelope::Encrypted, octets.len())),
             0x83 | 0x84 => return Ok((Envelope::CertificateRequest, octets.len())),
-            _ => return Err(reader.unknown(WHAT, "unsecured, signed or encrypted data")),
+            _ => return Err(reader.unknown_tag_error(WHAT, "unsecured, signed or encrypted data")),
         };
-        Ok((envelope, reader.at()))
+        Ok((envelope, reader.offset()))
     }
 }
 
 impl<'a> SignedMessage<'a> {
     fn decode(reader: &mut Reader<'a>) -> Result<SignedMessage<'a>, Error> {
         let hash = HashAlgorithm::decode(reader)?;
-        let start = reader.at();
+        let start = reader.offset();
         let payload = decode_payload(reader)?;
         let header = HeaderInfo::decode(reader)?;
-        let to_be_signed = reader.since(start);
+        let to_be_signed = reader.octets_since(start);
         const WHAT: &str = "SignerIdentifier";
         let signer = match reader.tag(WHAT)? {
             0x80 => Signer::Digest(HashedId8::decode(reader)?),
@@ -292,7 +292,7 @@ impl<'a> SignedMessage<'a> {
                 Signer::Certificate(Box::new(Certificate::decode(reader)?))
             }
             0x82 => Signer::Itself,
-            _ => return Err(reader.unknown(WHAT, "a digest, a certificate or self")),
+            _ => return Err(reader.unknown_tag_error(WHAT, "a digest, a certificate or self")),
         };
         let (signature, _) = Signature::decode(reader)?;
         Ok(SignedMessage { hash, payload, header, signer, signature, to_be_signed })
@@ -303,25 +303,25 @@ fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
     const WHAT: &str = "SignedDataPayload";
     let present = reader.preamble(3, WHAT)?;
     if present & 0x80 != 0 || present & 0x60 == 0 {
-        return Err(reader.unknown(WHAT, "data or extDataHash"));
+        return Err(reader.unknown_tag_error(WHAT, "data or extDataHash"));
     }
     let mut payload = Payload::External;
     if present & 0x40 != 0 {
         if reader.u8("protocolVersion")? != VERSION {
-            return Err(reader.unknown("protocolVersion", "3"));
+            return Err(reader.unknown_tag_error("protocolVersion", "3"));
         }
         payload = match reader.tag("Ieee1609Dot2Data")? {
             0x80 => Payload::Data(reader.octets(0, usize::from(u16::MAX), WHAT)?),
-            _ => return Err(reader.unknown(WHAT, "unsecured data")),
+            _ => return Err(reader.unknown_tag_error(WHAT, "unsecured data")),
         };
     }
     if present & 0x20 != 0 {
         let octets = match reader.tag("HashedData")? {
             0x80 => 32,
             0x81 => return reader.open_type("HashedData").map(|_| Payload::External),
-            _ => return Err(reader.unknown("HashedData", "a hash by SHA-256 or SHA-384")),
+            _ => return Err(reader.unknown_tag_error("HashedData", "a hash by SHA-256 or SHA-384")),
         };
-        reader.take(octets, "HashedData")?;
+        reader.take_octets(octets, "HashedData")?;
         // 5.2: the profile does not permit data together with a hash either.
         payload = Payload::External;
     }
@@ -338,7 +338,7 @@ pub fn to_be_signed(payload: &[u8], header: &HeaderInfo<'_>, requests: &[HashedI
 }
 
 /// Returns the octets of a signed message.
-pub fn seal(to_be_signed: &[u8], signer: &Signer, signature: &Signature) -> Vec<u8> {
+pub fn emit_signed_message(to_be_signed: &[u8], signer: &Signer, signature: &Signature) -> Vec<u8> {
     let mut writer = Writer::new(Vec::with_capacity(to_be_signed.len() + 300));
     writer.raw(&[VERSION, 0x81]);
     signature.curve().hash().encode(&mut writer);

@@ -19,13 +19,13 @@ pub const SSP_VERSION: u8 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SspBits(pub u32);
 
-const fn bit(number: u32) -> u32 {
+const fn bit_mask(number: u32) -> u32 {
     0x80_0000 >> number
 }
 
 impl SspBits {
     /// Returns the SSP bits that a CAM or DENM needs; `None` if the octets are not such a message.
-    pub fn of(psid: Psid, message: &[u8]) -> Option<SspBits> {
+    pub fn bits_of_message(psid: Psid, message: &[u8]) -> Option<SspBits> {
         match psid {
             Psid::CAM => Cam::from_octets(message).ok().map(|cam| SspBits(cam_bits(&cam))),
             Psid::DENM => Denm::from_octets(message).ok().map(|denm| SspBits(denm_bits(&denm))),
@@ -55,46 +55,46 @@ fn cam_bits(cam: &Cam) -> u32 {
         HighFrequencyContainer::BasicVehicleContainerHighFrequency(vehicle)
             if vehicle.cen_dsrc_tolling_zone.is_some() =>
         {
-            bit(0)
+            bit_mask(0)
         }
         HighFrequencyContainer::RsuContainerHighFrequency(unit)
             if unit.protected_communication_zones_rsu.is_some() =>
         {
-            bit(0)
+            bit_mask(0)
         }
         _ => 0,
     };
     bits |= match &parameters.special_vehicle_container {
         None => 0,
-        Some(SpecialVehicleContainer::PublicTransportContainer(_)) => bit(1),
-        Some(SpecialVehicleContainer::SpecialTransportContainer(_)) => bit(2),
-        Some(SpecialVehicleContainer::DangerousGoodsContainer(_)) => bit(3),
+        Some(SpecialVehicleContainer::PublicTransportContainer(_)) => bit_mask(1),
+        Some(SpecialVehicleContainer::SpecialTransportContainer(_)) => bit_mask(2),
+        Some(SpecialVehicleContainer::DangerousGoodsContainer(_)) => bit_mask(3),
         Some(SpecialVehicleContainer::RoadWorksContainerBasic(works)) => {
-            bit(4) | works.closed_lanes.as_ref().map_or(0, |_| bit(8))
+            bit_mask(4) | works.closed_lanes.as_ref().map_or(0, |_| bit_mask(8))
         }
-        Some(SpecialVehicleContainer::RescueContainer(_)) => bit(5),
+        Some(SpecialVehicleContainer::RescueContainer(_)) => bit_mask(5),
         Some(SpecialVehicleContainer::EmergencyContainer(emergency)) => {
             let asks = |priority| emergency.emergency_priority.is_some_and(|all| all.contains(priority));
-            bit(6)
-                | if asks(EmergencyPriority::REQUEST_FOR_RIGHT_OF_WAY) { bit(9) } else { 0 }
+            bit_mask(6)
+                | if asks(EmergencyPriority::REQUEST_FOR_RIGHT_OF_WAY) { bit_mask(9) } else { 0 }
                 | if asks(EmergencyPriority::REQUEST_FOR_FREE_CROSSING_AT_A_TRAFFIC_LIGHT) {
-                    bit(10)
+                    bit_mask(10)
                 } else {
                     0
                 }
         }
         Some(SpecialVehicleContainer::SafetyCarContainer(car)) => {
-            bit(7)
+            bit_mask(7)
                 | match car.traffic_rule {
-                    Some(TrafficRule::NoPassing) => bit(11),
-                    Some(TrafficRule::NoPassingForTrucks) => bit(12),
+                    Some(TrafficRule::NoPassing) => bit_mask(11),
+                    Some(TrafficRule::NoPassingForTrucks) => bit_mask(12),
                     _ => 0,
                 }
-                | car.speed_limit.as_ref().map_or(0, |_| bit(13))
+                | car.speed_limit.as_ref().map_or(0, |_| bit_mask(13))
         }
         // The permissions for a container of a later release are unknown, so demand a bit that no certificate
         // has.
-        Some(SpecialVehicleContainer::Other(_)) => bit(23),
+        Some(SpecialVehicleContainer::Other(_)) => bit_mask(23),
     };
     bits
 }
@@ -129,5 +129,5 @@ fn denm_bits(denm: &Denm) -> u32 {
     let Some(situation) = &denm.denm.situation else { return 0 };
     let cause = situation.event_type.cause_code;
     // Every station may send a cause that has no bit.
-    causes.iter().position(|other| *other == cause).map_or(0, |number| bit(number as u32))
+    causes.iter().position(|other| *other == cause).map_or(0, |number| bit_mask(number as u32))
 }

@@ -108,10 +108,10 @@ impl PsidSsp {
             0x81 => {
                 let mut inside = reader.open_type(WHAT)?;
                 let bits = inside.octets(0, MAX_BITMAP_LENGTH, "BitmapSsp")?.to_vec();
-                inside.end()?;
+                inside.expect_end()?;
                 Ssp::Bitmap(bits)
             }
-            _ => return Err(reader.unknown(WHAT, "an opaque SSP or a bitmap")),
+            _ => return Err(reader.unknown_tag_error(WHAT, "an opaque SSP or a bitmap")),
         };
         Ok(PsidSsp { psid, ssp: Some(ssp) })
     }
@@ -161,10 +161,10 @@ impl SspRange {
                 let mut inside = reader.open_type(WHAT)?;
                 let value = inside.octets(1, 32, "sspValue")?.to_vec();
                 let mask = inside.octets(1, 32, "sspBitmask")?.to_vec();
-                inside.end()?;
+                inside.expect_end()?;
                 SspRange::Bitmap { value, mask }
             }
-            _ => return Err(reader.unknown(WHAT, "opaque, all or a bitmap")),
+            _ => return Err(reader.unknown_tag_error(WHAT, "opaque, all or a bitmap")),
         })
     }
 
@@ -186,7 +186,7 @@ impl SspRange {
     }
 
     /// Returns whether an SSP is in the range (6.4.34).
-    fn permits(&self, ssp: Option<&Ssp>) -> bool {
+    fn permits_ssp(&self, ssp: Option<&Ssp>) -> bool {
         match (self, ssp) {
             (SspRange::All, _) => true,
             (SspRange::Opaque(list), Some(Ssp::Opaque(octets))) => list.contains(octets),
@@ -228,7 +228,7 @@ impl SspRange {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PsidSspRange {
     /// The application.
-    pub psid: Psid,
+    pub application_psid: Psid,
     /// Range of permitted SSP; `None` permits any SSP. IEEE 1609.2-2022 (`Ieee1609Dot2BaseTypes`,
     /// PsidSspRange) says: "If sspRange is omitted, the holder may issue or request certificates for any SSP
     /// for that PSID". Its note at SspRange prefers the omission to an explicit `all`. In drafts before the
@@ -280,10 +280,10 @@ impl PsidGroupPermissions {
                 let has_range = reader.preamble(1, "PsidSspRange")? != 0;
                 let psid = Psid(reader.unsigned("Psid")?);
                 let range = if has_range { Some(SspRange::decode(reader)?) } else { None };
-                Ok(PsidSspRange { psid, range })
+                Ok(PsidSspRange { application_psid: psid, range })
             })?),
             0x81 => SubjectPermissions::All,
-            _ => return Err(reader.unknown(WHAT, "explicit or all")),
+            _ => return Err(reader.unknown_tag_error(WHAT, "explicit or all")),
         };
         let min_chain_length =
             if present & 0x80 != 0 { reader.small_integer(0, 8, "minChainLength")? } else { 1 };
@@ -291,7 +291,7 @@ impl PsidGroupPermissions {
             match *reader.octets(1, 8, "chainLengthRange")? {
                 [unbounded @ 0xff] => unbounded,
                 [range] if range <= 8 => range,
-                _ => return Err(reader.unknown("chainLengthRange", "-1 to 8")),
+                _ => return Err(reader.unknown_tag_error("chainLengthRange", "-1 to 8")),
             }
         } else {
             0
@@ -300,7 +300,7 @@ impl PsidGroupPermissions {
         let value = PsidGroupPermissions { subject, min_chain_length, chain_length_range, end_entity };
         // X.696 16: a default value must not be encoded.
         if value.preamble() != present {
-            return Err(Error::NotCanonical { what: WHAT, at: reader.at() });
+            return Err(Error::NotCanonical { what: WHAT, at: reader.offset() });
         }
         Ok(value)
     }
@@ -319,7 +319,7 @@ impl PsidGroupPermissions {
                 writer.u8(0x80);
                 writer.list(list, |writer, item| {
                     writer.u8(if item.range.is_some() { 0x80 } else { 0 });
-                    writer.unsigned(item.psid.0);
+                    writer.unsigned(item.application_psid.0);
                     if let Some(range) = &item.range {
                         range.encode(writer);
                     }
@@ -340,16 +340,16 @@ impl PsidGroupPermissions {
 
     /// Returns whether the permissions cover certificates `distance` steps below; 1 is the certificate of an
     /// end entity.
-    const fn reaches(&self, distance: u8) -> bool {
+    const fn covers_distance(&self, distance: u8) -> bool {
         self.min_chain_length <= distance
             && distance <= self.min_chain_length.saturating_add(self.chain_length_range)
     }
 
-    fn names(&self, psid: Psid) -> Option<&SspRange> {
+    fn range_of(&self, psid: Psid) -> Option<&SspRange> {
         match &self.subject {
             SubjectPermissions::All => Some(&SspRange::All),
             SubjectPermissions::Explicit(list) => {
-                list.iter().find(|item| item.psid == psid).map(PsidSspRange::range)
+                list.iter().find(|item| item.application_psid == psid).map(PsidSspRange::range)
             }
         }
     }
@@ -359,9 +359,11 @@ impl PsidGroupPermissions {
 pub fn permits_applications(issuer: &[PsidGroupPermissions], applications: &[PsidSsp]) -> bool {
     applications.iter().all(|application| {
         issuer.iter().any(|group| {
-            group.reaches(1)
+            group.covers_distance(1)
                 && group.end_entity & END_ENTITY_APP != 0
-                && group.names(application.psid).is_some_and(|range| range.permits(application.ssp.as_ref()))
+                && group
+                    .range_of(application.psid)
+                    .is_some_and(|range| range.permits_ssp(application.ssp.as_ref()))
         })
     })
 }
@@ -372,13 +374,15 @@ pub fn permits_issuing(issuer: &[PsidGroupPermissions], groups: &[PsidGroupPermi
     groups.iter().all(|group| {
         issuer.iter().any(|above| {
             let most = group.min_chain_length.saturating_add(group.chain_length_range).saturating_add(1);
-            above.reaches(group.min_chain_length.saturating_add(1))
-                && above.reaches(most)
+            above.covers_distance(group.min_chain_length.saturating_add(1))
+                && above.covers_distance(most)
                 && group.end_entity & !above.end_entity == 0
                 && match &group.subject {
                     SubjectPermissions::All => above.subject == SubjectPermissions::All,
                     SubjectPermissions::Explicit(list) => list.iter().all(|item| {
-                        above.names(item.psid).is_some_and(|theirs| item.range().is_within(theirs))
+                        above
+                            .range_of(item.application_psid)
+                            .is_some_and(|theirs| item.range().is_within(theirs))
                     }),
                 }
         })

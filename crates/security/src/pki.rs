@@ -7,7 +7,7 @@
 
 use crate::certificate::{Certificate, Issuer, ToBeSignedCertificate};
 use crate::coer::Writer;
-use crate::crypto::{Backend, SigningError, SigningKey, name_of, signature_input};
+use crate::crypto::{Backend, SigningError, SigningKey, name_of_certificate, signature_input};
 use crate::keys::{HashAlgorithm, PublicKey};
 use crate::permissions::{
     END_ENTITY_APP, Psid, PsidGroupPermissions, PsidSsp, PsidSspRange, Ssp, SspRange, SubjectPermissions,
@@ -17,7 +17,7 @@ use crate::time::ValidityPeriod;
 
 /// Returns the application permissions for a test ticket. With `everything`, the SSP have all bits set;
 /// otherwise only the bits that every station may have.
-pub fn applications(everything: bool) -> Vec<PsidSsp> {
+pub fn test_applications(everything: bool) -> Vec<PsidSsp> {
     let bitmap = |octets: &[u8]| Some(Ssp::Bitmap(octets.to_vec()));
     // Ordinary stations have no SSP bits of DENM for roadworks, rescue and emergency vehicles.
     let denm = if everything { [1, 0xff, 0xff, 0xff] } else { [1, 0xdf, 0xbf, 0xef] };
@@ -48,16 +48,16 @@ const PSIDS_WITHOUT_SSP: [Psid; 11] = [
 
 /// Returns the permissions that a root lets authorities issue: all of [`applications`], with one step for
 /// authorities in between.
-fn issuing(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
+fn test_issuing_permissions(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
     let any = |psid, octets: usize| PsidSspRange {
-        psid,
+        application_psid: psid,
         range: Some(SspRange::Bitmap {
             // Only the version octet is fixed; all other bits may have any value.
             value: [vec![1], vec![0xff; octets]].concat(),
             mask: [vec![0xff], vec![0; octets]].concat(),
         }),
     };
-    let others = PSIDS_WITHOUT_SSP.iter().map(|psid| PsidSspRange { psid: *psid, range: None });
+    let others = PSIDS_WITHOUT_SSP.iter().map(|psid| PsidSspRange { application_psid: *psid, range: None });
     let list = [any(Psid::CAM, 2), any(Psid::DENM, 3)].into_iter().chain(others).collect();
     vec![PsidGroupPermissions {
         subject: SubjectPermissions::Explicit(list),
@@ -68,7 +68,7 @@ fn issuing(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
 }
 
 /// Returns the content of a certificate that issues others.
-fn issuer(
+fn issuer_content(
     name: &str,
     key: PublicKey,
     validity: ValidityPeriod,
@@ -78,34 +78,34 @@ fn issuer(
 ) -> ToBeSignedCertificate {
     ToBeSignedCertificate {
         name: Some(name.to_owned()),
-        issuing: issuing(min_chain_length),
-        ..ticket(key, validity, region, applications)
+        issuing_permissions: test_issuing_permissions(min_chain_length),
+        ..ticket_content(key, validity, region, applications)
     }
 }
 
 /// Returns the content of a root (7.2.3).
-pub fn root(
+pub fn root_content(
     name: &str,
     key: PublicKey,
     validity: ValidityPeriod,
     region: Option<GeographicRegion>,
 ) -> ToBeSignedCertificate {
     let applications = vec![PsidSsp { psid: Psid::CTL, ssp: Some(Ssp::Bitmap(vec![1, 0x38])) }];
-    issuer(name, key, validity, region, applications, 2)
+    issuer_content(name, key, validity, region, applications, 2)
 }
 
 /// Returns the content of an Authorization Authority (7.2.4).
-pub fn authority(
+pub fn authority_content(
     name: &str,
     key: PublicKey,
     validity: ValidityPeriod,
     region: Option<GeographicRegion>,
 ) -> ToBeSignedCertificate {
-    issuer(name, key, validity, region, Vec::new(), 1)
+    issuer_content(name, key, validity, region, Vec::new(), 1)
 }
 
 /// Returns the content of a ticket (7.2.1), which has no name.
-pub fn ticket(
+pub fn ticket_content(
     key: PublicKey,
     validity: ValidityPeriod,
     region: Option<GeographicRegion>,
@@ -114,10 +114,10 @@ pub fn ticket(
     ToBeSignedCertificate {
         name: None,
         validity,
-        region,
-        assurance: None,
-        applications,
-        issuing: Vec::new(),
+        validity_region: region,
+        assurance_level: None,
+        application_permissions: applications,
+        issuing_permissions: Vec::new(),
         encryption_key: None,
         verification_key: key,
     }
@@ -128,7 +128,7 @@ pub fn ticket(
 /// # Errors
 ///
 /// The reason why the key could not sign.
-pub fn issue(
+pub fn issue_certificate(
     backend: &dyn Backend,
     key: &dyn SigningKey,
     issuer: Option<&Certificate>,
@@ -136,7 +136,9 @@ pub fn issue(
 ) -> Result<Certificate, SigningError> {
     let algorithm: HashAlgorithm = key.public_key().curve().hash();
     let (named, octets) = match issuer {
-        Some(issuer) => (Issuer::Digest(issuer.hash_algorithm(), name_of(backend, issuer)), issuer.octets()),
+        Some(issuer) => {
+            (Issuer::Digest(issuer.hash_algorithm(), name_of_certificate(backend, issuer)), issuer.octets())
+        }
         None => (Issuer::Itself(algorithm), [].as_slice()),
     };
     let mut writer = Writer::default();

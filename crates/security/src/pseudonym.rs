@@ -36,44 +36,44 @@ use crate::ids::HashedId8;
 
 /// Parameters of the changes of pseudonym.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Strategy {
+pub struct PseudonymStrategy {
     /// Smallest and largest distance in metres before the first change of pseudonym.
     pub first_distance: (f64, f64),
     /// Distance between later changes, metres.
-    pub distance: f64,
+    pub later_distance: f64,
     /// Time that passes after `distance` until the change: a random time between these two values.
-    pub time: (Duration, Duration),
+    pub time_after_distance: (Duration, Duration),
     /// Longest time for which a lock prevents a change.
-    pub longest_lock: Duration,
+    pub max_lock_time: Duration,
 }
 
-impl Default for Strategy {
-    fn default() -> Strategy {
-        Strategy {
+impl Default for PseudonymStrategy {
+    fn default() -> PseudonymStrategy {
+        PseudonymStrategy {
             first_distance: (800.0, 1_500.0),
-            distance: 800.0,
-            time: (Duration::from_secs(120), Duration::from_secs(360)),
-            longest_lock: Duration::from_secs(255),
+            later_distance: 800.0,
+            time_after_distance: (Duration::from_secs(120), Duration::from_secs(360)),
+            max_lock_time: Duration::from_secs(255),
         }
     }
 }
 
 /// A new identity of a station.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Identity {
+pub struct StationIdentity {
     /// The ticket that signs.
     pub ticket: HashedId8,
     /// Link-layer address, and MID of the GN address.
     pub mid: [u8; 6],
 }
 
-impl Identity {
+impl StationIdentity {
     /// Returns the identity that belongs to a ticket. Its MID has 46 random bits, so two stations hardly ever
     /// get the same MID.
-    pub const fn of_ticket(ticket: HashedId8) -> Identity {
+    pub const fn of_ticket(ticket: HashedId8) -> StationIdentity {
         let [_, _, c, d, e, f, g, h] = ticket.0;
         // The address is unicast and locally administered.
-        Identity { ticket, mid: [c & 0xfc | 0x02, d, e, f, g, h] }
+        StationIdentity { ticket, mid: [c & 0xfc | 0x02, d, e, f, g, h] }
     }
 
     /// Returns the GN address (EN 302 636-4-1 10.2.1.4).
@@ -85,22 +85,22 @@ impl Identity {
 /// Decides the time of changes.
 #[derive(Debug)]
 pub struct Pseudonym {
-    strategy: Strategy,
+    strategy: PseudonymStrategy,
     rng: Rng,
     last_position: Option<Position>,
     /// Distance in metres that the station has travelled since the last change of pseudonym.
-    travelled: f64,
+    travelled_distance: f64,
     /// Distance in metres and time that must pass before the next change of pseudonym.
-    needed: (f64, Duration),
+    required_distance_and_time: (f64, Duration),
     /// Time at which the station had travelled the distance that a change needs; `None` before.
-    reached: Option<Time>,
+    distance_reached_at: Option<Time>,
     /// Time since which a lock prevents changes.
-    locked: Option<Time>,
+    locked_since: Option<Time>,
 }
 
 impl Pseudonym {
     /// Creates the state at the start of a journey.
-    pub fn new(strategy: Strategy, mut rng: Rng) -> Pseudonym {
+    pub fn new(strategy: PseudonymStrategy, mut rng: Rng) -> Pseudonym {
         let (least, most) = strategy.first_distance;
         let share = rng.below(1 << 20) as f64 / (1_u64 << 20) as f64;
         let first = least + (most - least) * share;
@@ -108,45 +108,49 @@ impl Pseudonym {
             strategy,
             rng,
             last_position: None,
-            travelled: 0.0,
-            needed: (first, Duration::ZERO),
-            reached: None,
-            locked: None,
+            travelled_distance: 0.0,
+            required_distance_and_time: (first, Duration::ZERO),
+            distance_reached_at: None,
+            locked_since: None,
         }
     }
 
     /// Handles the position of the station.
     pub fn handle_position(&mut self, now: Time, position: Position) {
         if let Some(last) = self.last_position {
-            self.travelled += last.distance(position);
+            self.travelled_distance += last.distance_to(position);
         }
         self.last_position = Some(position);
-        if self.travelled >= self.needed.0 {
-            self.reached.get_or_insert(now);
+        if self.travelled_distance >= self.required_distance_and_time.0 {
+            self.distance_reached_at.get_or_insert(now);
         }
     }
 
     /// Prevents changes of pseudonym while `locked` is true, but for no longer than
     /// [`Strategy::longest_lock`].
-    pub fn lock(&mut self, now: Time, locked: bool) {
+    pub fn set_lock(&mut self, now: Time, locked: bool) {
         match locked {
             true => {
-                self.locked.get_or_insert(now);
+                self.locked_since.get_or_insert(now);
             }
-            false => self.locked = None,
+            false => self.locked_since = None,
         }
     }
 
     /// Returns whether a change is due.
     pub fn is_due(&self, now: Time) -> bool {
-        let held = self.locked.is_some_and(|since| now.saturating_since(since) < self.strategy.longest_lock);
-        !held && self.reached.is_some_and(|reached| now.saturating_since(reached) >= self.needed.1)
+        let held =
+            self.locked_since.is_some_and(|since| now.saturating_since(since) < self.strategy.max_lock_time);
+        !held
+            && self
+                .distance_reached_at
+                .is_some_and(|reached| now.saturating_since(reached) >= self.required_distance_and_time.1)
     }
 
     /// Handles a completed change.
-    pub fn changed(&mut self) {
-        let (least, most) = self.strategy.time;
-        self.needed = (self.strategy.distance, self.rng.duration(least, most));
-        (self.travelled, self.reached) = (0.0, None);
+    pub fn handle_change(&mut self) {
+        let (least, most) = self.strategy.time_after_distance;
+        self.required_distance_and_time = (self.strategy.later_distance, self.rng.duration(least, most));
+        (self.travelled_distance, self.distance_reached_at) = (0.0, None);
     }
 }

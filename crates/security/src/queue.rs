@@ -43,7 +43,7 @@ use crate::ids::HashedId8;
 
 /// Importance of a message. The variants are ordered from the most to the least important.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rank {
+pub enum MessageRank {
     /// A message for the area in which this station is.
     AreaHere,
     /// A packet over several hops that is not for this station's area.
@@ -54,14 +54,14 @@ pub enum Rank {
     Management,
 }
 
-impl Rank {
+impl MessageRank {
     /// Returns the largest number of messages of each other sender that a message of this rank precedes.
     pub const fn max_messages_preceded(self) -> u64 {
         match self {
-            Rank::AreaHere => MAX_HEAD_START,
-            Rank::MultiHop => 8,
-            Rank::SingleHop => 4,
-            Rank::Management => 0,
+            MessageRank::AreaHere => MAX_HEAD_START,
+            MessageRank::MultiHop => 8,
+            MessageRank::SingleHop => 4,
+            MessageRank::Management => 0,
         }
     }
 }
@@ -83,7 +83,7 @@ pub enum Sender {
 }
 
 impl Sender {
-    const fn class(self) -> usize {
+    const fn class_index(self) -> usize {
         match self {
             Sender::Neighbour(_) => 0,
             Sender::Relayed(_) => 1,
@@ -93,17 +93,17 @@ impl Sender {
 
     /// Returns the key of the sender's queue in its class: the name of the ticket, or the group of the
     /// link-layer address.
-    fn turn(self) -> u64 {
+    fn queue_key(self) -> u64 {
         match self {
             Sender::Neighbour(HashedId8(name)) => u64::from_be_bytes(name),
-            Sender::Relayed(address) | Sender::Stranger(address) => group(address),
+            Sender::Relayed(address) | Sender::Stranger(address) => address_group(address),
         }
     }
 }
 
 /// Returns the group (one of 64) to which a link-layer address belongs. The hash needs no secret: an attacker
 /// who wants to be in a station's group can use the station's own address.
-fn group(address: MacAddress) -> u64 {
+fn address_group(address: MacAddress) -> u64 {
     let [a, b, c, d, e, f] = address;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }
@@ -113,7 +113,7 @@ const MESSAGE_COSTS: [u64; 3] = [1, 2, 2];
 
 /// A waiting message.
 #[derive(Debug)]
-pub struct Waiting<T> {
+pub struct QueuedMessage<T> {
     /// Time at which the message entered the queue.
     pub enqueued_at: Time,
     /// The message.
@@ -127,50 +127,51 @@ struct SenderQueue<T> {
     /// Virtual time at which the sender's next message is due: its start value plus the number of its
     /// verified messages.
     virtual_time: u64,
-    waiting_messages: VecDeque<(Rank, Waiting<T>)>,
+    waiting_messages: VecDeque<(MessageRank, QueuedMessage<T>)>,
 }
 
 impl<T> SenderQueue<T> {
     /// Returns rank and index of the sender's oldest message of the highest rank; `None` if no message waits.
-    fn first(&self) -> Option<(Rank, usize)> {
+    fn oldest_of_best_rank(&self) -> Option<(MessageRank, usize)> {
         self.waiting_messages.iter().enumerate().map(|(place, (rank, _))| (*rank, place)).min()
     }
 
     /// Returns rank, time and index of the sender's oldest message of the lowest rank; `None` if no message
     /// waits.
-    fn last(&self) -> Option<(Rank, Reverse<Time>, Reverse<usize>)> {
+    fn oldest_of_worst_rank(&self) -> Option<(MessageRank, Reverse<Time>, Reverse<usize>)> {
         let all = self.waiting_messages.iter().enumerate();
         all.map(|(place, (rank, waiting))| (*rank, Reverse(waiting.enqueued_at), Reverse(place))).max()
     }
 
     /// Returns the sort key of the sender: its `virtual_time` less the head start of its first message.
     /// Returns `None` if no message of the sender waits.
-    fn key(&self) -> Option<u64> {
-        self.first().map(|(rank, _)| self.virtual_time + MAX_HEAD_START - rank.max_messages_preceded())
+    fn sort_key(&self) -> Option<u64> {
+        self.oldest_of_best_rank()
+            .map(|(rank, _)| self.virtual_time + MAX_HEAD_START - rank.max_messages_preceded())
     }
 }
 
 /// Senders of a class, which take turns.
 #[derive(Debug)]
-struct Class<T> {
+struct SenderClass<T> {
     /// Virtual time of the class: the queue serves the class with the least value next. Each served message
     /// adds [`MESSAGE_COSTS`] to it.
     next: u64,
     /// `virtual_time` with which a new sender starts.
-    clock: u64,
+    virtual_clock: u64,
     length: usize,
-    turns: Vec<SenderQueue<T>>,
+    sender_queues: Vec<SenderQueue<T>>,
 }
 
-impl<T> Class<T> {
-    const fn new() -> Class<T> {
-        Class { next: 0, clock: 0, length: 0, turns: Vec::new() }
+impl<T> SenderClass<T> {
+    const fn new() -> SenderClass<T> {
+        SenderClass { next: 0, virtual_clock: 0, length: 0, sender_queues: Vec::new() }
     }
 
-    fn push(&mut self, name: u64, rank: Rank, waiting: Waiting<T>) {
-        let clock = self.clock;
+    fn push(&mut self, name: u64, rank: MessageRank, waiting: QueuedMessage<T>) {
+        let clock = self.virtual_clock;
         self.length += 1;
-        match self.turns.iter_mut().find(|turn| turn.name == name) {
+        match self.sender_queues.iter_mut().find(|turn| turn.name == name) {
             Some(turn) => {
                 if turn.waiting_messages.is_empty() {
                     turn.virtual_time = turn.virtual_time.max(clock);
@@ -178,7 +179,7 @@ impl<T> Class<T> {
                 turn.waiting_messages.push_back((rank, waiting));
             }
             None => {
-                self.turns.push(SenderQueue {
+                self.sender_queues.push(SenderQueue {
                     name,
                     virtual_time: clock,
                     waiting_messages: VecDeque::from([(rank, waiting)]),
@@ -187,61 +188,70 @@ impl<T> Class<T> {
         }
     }
 
-    fn pop(&mut self, most_turns: usize) -> Option<Waiting<T>> {
-        let waiting = self.turns.iter_mut().filter_map(|turn| Some((turn.key()?, turn)));
+    fn pop_message(&mut self, most_turns: usize) -> Option<QueuedMessage<T>> {
+        let waiting = self.sender_queues.iter_mut().filter_map(|turn| Some((turn.sort_key()?, turn)));
         let (key, turn) = waiting.min_by_key(|(key, _)| *key)?;
-        let (_, place) = turn.first()?;
+        let (_, place) = turn.oldest_of_best_rank()?;
         let (_, message) = turn.waiting_messages.remove(place)?;
         turn.virtual_time += 1;
         self.length -= 1;
-        self.clock = self.clock.max(key.saturating_sub(MAX_HEAD_START));
-        self.tidy(most_turns);
+        self.virtual_clock = self.virtual_clock.max(key.saturating_sub(MAX_HEAD_START));
+        self.remove_idle_senders(most_turns);
         Some(message)
     }
 
     /// Removes each sender without waiting messages that the queue would treat like a new sender, because its
     /// `virtual_time` is not above the start value. If the class has too many senders, removes all without
     /// waiting messages.
-    fn tidy(&mut self, most_turns: usize) {
-        let (clock, many) = (self.clock, self.turns.len() > most_turns);
-        self.turns.retain(|turn| !turn.waiting_messages.is_empty() || (turn.virtual_time > clock && !many));
+    fn remove_idle_senders(&mut self, most_turns: usize) {
+        let (clock, many) = (self.virtual_clock, self.sender_queues.len() > most_turns);
+        self.sender_queues
+            .retain(|turn| !turn.waiting_messages.is_empty() || (turn.virtual_time > clock && !many));
     }
 
     /// Drops and returns the least important message of the sender with the most waiting messages; `None` if
     /// no message waits.
     fn drop_least_important(&mut self, most_turns: usize) -> Option<T> {
-        let turn = self.turns.iter_mut().max_by_key(|turn| (turn.waiting_messages.len(), turn.last()))?;
-        let (_, _, Reverse(place)) = turn.last()?;
+        let turn = self
+            .sender_queues
+            .iter_mut()
+            .max_by_key(|turn| (turn.waiting_messages.len(), turn.oldest_of_worst_rank()))?;
+        let (_, _, Reverse(place)) = turn.oldest_of_worst_rank()?;
         let (_, waiting) = turn.waiting_messages.remove(place)?;
         self.length -= 1;
-        self.tidy(most_turns);
+        self.remove_idle_senders(most_turns);
         Some(waiting.message)
     }
 }
 
 /// The queue of messages before verification.
 #[derive(Debug)]
-pub struct Queue<T> {
-    classes: [Class<T>; 3],
-    clock: u64,
+pub struct VerificationQueue<T> {
+    classes: [SenderClass<T>; 3],
+    virtual_clock: u64,
     length: usize,
-    room: usize,
+    max_messages: usize,
 }
 
-impl<T> Queue<T> {
+impl<T> VerificationQueue<T> {
     /// Creates a queue with room for `room` messages.
-    pub const fn new(room: usize) -> Queue<T> {
-        Queue { classes: [Class::new(), Class::new(), Class::new()], clock: 0, length: 0, room }
+    pub const fn new(room: usize) -> VerificationQueue<T> {
+        VerificationQueue {
+            classes: [SenderClass::new(), SenderClass::new(), SenderClass::new()],
+            virtual_clock: 0,
+            length: 0,
+            max_messages: room,
+        }
     }
 
     /// Adds a message. Returns the dropped message if the queue was full; this may be the added one.
-    pub fn push(&mut self, now: Time, sender: Sender, rank: Rank, message: T) -> Option<T> {
-        let (clock, room) = (self.clock, self.room);
-        let class = self.classes.get_mut(sender.class())?;
+    pub fn push(&mut self, now: Time, sender: Sender, rank: MessageRank, message: T) -> Option<T> {
+        let (clock, room) = (self.virtual_clock, self.max_messages);
+        let class = self.classes.get_mut(sender.class_index())?;
         if class.length == 0 {
             class.next = class.next.max(clock);
         }
-        class.push(sender.turn(), rank, Waiting { enqueued_at: now, message });
+        class.push(sender.queue_key(), rank, QueuedMessage { enqueued_at: now, message });
         self.length += 1;
         if self.length <= room {
             return None;
@@ -254,17 +264,18 @@ impl<T> Queue<T> {
     }
 
     /// Removes and returns the next message.
-    pub fn pop(&mut self) -> Option<Waiting<T>> {
-        let most_turns = 2 * self.room;
+    pub fn pop_message(&mut self) -> Option<QueuedMessage<T>> {
+        let most_turns = 2 * self.max_messages;
         let waiting = self.classes.iter_mut().zip(MESSAGE_COSTS).filter(|(class, _)| class.length > 0);
         let (class, cost) = waiting.min_by_key(|(class, _)| class.next)?;
-        let message = class.pop(most_turns)?;
-        self.clock = class.next;
+        let message = class.pop_message(most_turns)?;
+        self.virtual_clock = class.next;
         class.next += cost;
         self.length -= 1;
         if self.length == 0 {
             // The queue is empty, so all classes and senders start again with equal shares.
-            (self.classes, self.clock) = ([Class::new(), Class::new(), Class::new()], 0);
+            (self.classes, self.virtual_clock) =
+                ([SenderClass::new(), SenderClass::new(), SenderClass::new()], 0);
         }
         Some(message)
     }
@@ -280,7 +291,7 @@ impl<T> Queue<T> {
     }
 
     /// Returns the number of stored senders, including those without waiting messages.
-    pub fn senders(&self) -> usize {
-        self.classes.iter().map(|class| class.turns.len()).sum()
+    pub fn sender_count(&self) -> usize {
+        self.classes.iter().map(|class| class.sender_queues.len()).sum()
     }
 }

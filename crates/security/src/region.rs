@@ -40,7 +40,7 @@ impl IdentifiedRegion {
         }
     }
 
-    fn contains(&self, place: &CountryPlace) -> bool {
+    fn contains_place(&self, place: &CountryPlace) -> bool {
         self.country() == place.country
             && match self {
                 IdentifiedRegion::CountryOnly(_) => true,
@@ -92,20 +92,20 @@ pub struct CountryPlace {
 }
 
 /// Returns the country of a place.
-pub trait Countries {
+pub trait CountryFinder {
     /// Returns the country in which a position lies; `None` if it is unknown.
     fn country_of(&self, place: Position) -> Option<CountryPlace>;
 }
 
 /// A station that stays in one country: every position lies in this country.
-impl Countries for CountryPlace {
+impl CountryFinder for CountryPlace {
     fn country_of(&self, _place: Position) -> Option<CountryPlace> {
         Some(*self)
     }
 }
 
 /// Map of countries for a station that knows none: every position has an unknown country.
-impl Countries for () {
+impl CountryFinder for () {
     fn country_of(&self, _place: Position) -> Option<CountryPlace> {
         None
     }
@@ -129,8 +129,8 @@ pub enum GeographicRegion {
     Identified(Vec<IdentifiedRegion>),
 }
 
-fn position(reader: &mut Reader<'_>) -> Result<Position, Error> {
-    let at = reader.at();
+fn decode_position(reader: &mut Reader<'_>) -> Result<Position, Error> {
+    let at = reader.offset();
     let place = Position::new(reader.i32("Latitude")?, reader.i32("Longitude")?);
     // A region may not contain coordinates that mean "unknown".
     if !place.is_on_earth() {
@@ -148,27 +148,36 @@ impl GeographicRegion {
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<GeographicRegion, Error> {
         const WHAT: &str = "GeographicRegion";
         Ok(match reader.tag(WHAT)? {
-            0x80 => GeographicRegion::Circular { center: position(reader)?, radius: reader.u16("radius")? },
+            0x80 => {
+                GeographicRegion::Circular { center: decode_position(reader)?, radius: reader.u16("radius")? }
+            }
             0x81 => {
                 let rectangles = reader.list(1, MAX_RECTANGLES, "SequenceOfRectangularRegion", |reader| {
-                    Ok((position(reader)?, position(reader)?))
+                    Ok((decode_position(reader)?, decode_position(reader)?))
                 })?;
                 // 6.4.20: a rectangle's first corner is its north-west corner, the second its south-east
                 // corner.
                 if !rectangles.iter().all(|(nw, se)| nw.latitude > se.latitude && nw.longitude < se.longitude)
                 {
-                    return Err(reader.unknown("RectangularRegion", "a north-west and a south-east corner"));
+                    return Err(
+                        reader.unknown_tag_error("RectangularRegion", "a north-west and a south-east corner")
+                    );
                 }
                 GeographicRegion::Rectangular(rectangles)
             }
-            0x82 => GeographicRegion::Polygonal(reader.list(3, MAX_CORNERS, "PolygonalRegion", position)?),
+            0x82 => GeographicRegion::Polygonal(reader.list(
+                3,
+                MAX_CORNERS,
+                "PolygonalRegion",
+                decode_position,
+            )?),
             0x83 => GeographicRegion::Identified(reader.list(
                 1,
                 MAX_COUNTRIES,
                 "SequenceOfIdentifiedRegion",
                 decode_identified,
             )?),
-            _ => return Err(reader.unknown(WHAT, "a circle, rectangles, a polygon or countries")),
+            _ => return Err(reader.unknown_tag_error(WHAT, "a circle, rectangles, a polygon or countries")),
         })
     }
 
@@ -198,22 +207,22 @@ impl GeographicRegion {
     }
 
     /// Returns whether a place is in the region.
-    pub fn contains(&self, place: Position, countries: &dyn Countries) -> bool {
+    pub fn contains_place(&self, place: Position, countries: &dyn CountryFinder) -> bool {
         match self {
-            GeographicRegion::Circular { center, radius } => center.distance(place) <= f64::from(*radius),
+            GeographicRegion::Circular { center, radius } => center.distance_to(place) <= f64::from(*radius),
             GeographicRegion::Rectangular(rectangles) => {
                 rectangles.iter().any(|rectangle| is_in_rectangle(rectangle, place))
             }
             GeographicRegion::Polygonal(corners) => is_in_polygon(corners, place),
             GeographicRegion::Identified(regions) => countries
                 .country_of(place)
-                .is_some_and(|country| regions.iter().any(|region| region.contains(&country))),
+                .is_some_and(|country| regions.iter().any(|region| region.contains_place(&country))),
         }
     }
 
     /// Returns whether this region lies within the issuer's region (5.1.2.4); false if that cannot be
     /// decided.
-    pub fn is_within(&self, issuer: &GeographicRegion, countries: &dyn Countries) -> bool {
+    pub fn is_within(&self, issuer: &GeographicRegion, countries: &dyn CountryFinder) -> bool {
         match (self, issuer) {
             (GeographicRegion::Identified(mine), GeographicRegion::Identified(theirs)) => {
                 mine.iter().all(|region| theirs.iter().any(|other| region.is_within(other)))
@@ -224,19 +233,19 @@ impl GeographicRegion {
             (
                 GeographicRegion::Circular { center, radius },
                 GeographicRegion::Circular { center: other, radius: room },
-            ) => other.distance(*center) + f64::from(*radius) <= f64::from(*room),
+            ) => other.distance_to(*center) + f64::from(*radius) <= f64::from(*room),
             (GeographicRegion::Polygonal(mine), GeographicRegion::Polygonal(theirs)) => {
-                mine.iter().all(|corner| is_in_polygon(theirs, *corner)) && !edges_cross(mine, theirs)
+                mine.iter().all(|corner| is_in_polygon(theirs, *corner)) && !do_edges_cross(mine, theirs)
             }
-            _ => self.outline().iter().all(|place| issuer.contains(*place, countries)),
+            _ => self.border_points().iter().all(|place| issuer.contains_place(*place, countries)),
         }
     }
 
     /// Returns points on the border of the region: its corners, and points between the corners.
-    fn outline(&self) -> Vec<Position> {
+    fn border_points(&self) -> Vec<Position> {
         match self {
             GeographicRegion::Circular { center, radius } => {
-                let metre = metre(*center);
+                let metre = units_per_metre(*center);
                 (0..12)
                     .map(|hour| {
                         let (sin, cos) = (f64::from(hour) * std::f64::consts::TAU / 12.0).sin_cos();
@@ -268,10 +277,11 @@ impl GeographicRegion {
 
 /// Returns how many units of 0.1 microdegree correspond to a metre to the east and to a metre to the north,
 /// at a place.
-fn metre(place: Position) -> (f64, f64) {
+fn units_per_metre(place: Position) -> (f64, f64) {
     let plane = LocalPlane::new(place);
-    let (east, north) = plane.offset(Position::new(place.latitude, place.longitude.saturating_add(10_000)));
-    let (_, up) = plane.offset(Position::new(place.latitude.saturating_add(10_000), place.longitude));
+    let (east, north) =
+        plane.offset_of(Position::new(place.latitude, place.longitude.saturating_add(10_000)));
+    let (_, up) = plane.offset_of(Position::new(place.latitude.saturating_add(10_000), place.longitude));
     let _ = north;
     (10_000.0 / east.max(1.0), 10_000.0 / up.max(1.0))
 }
@@ -287,7 +297,7 @@ fn is_in_polygon(corners: &[Position], place: Position) -> bool {
     let mut inside = false;
     for (a, b) in edges(corners) {
         if (a.latitude > place.latitude) != (b.latitude > place.latitude) {
-            let side = cross(a, b, place);
+            let side = side_of_line(a, b, place);
             inside ^= if b.latitude > a.latitude { side > 0 } else { side < 0 };
         }
     }
@@ -299,32 +309,32 @@ fn edges(corners: &[Position]) -> impl Iterator<Item = (Position, Position)> + '
 }
 
 /// Returns a number whose sign says on which side of the line through `a` and `b` the point `place` lies.
-fn cross(a: Position, b: Position, place: Position) -> i128 {
+fn side_of_line(a: Position, b: Position, place: Position) -> i128 {
     let difference = |to: i32, from: i32| i128::from(to) - i128::from(from);
     difference(b.latitude, a.latitude) * difference(place.longitude, a.longitude)
         - difference(b.longitude, a.longitude) * difference(place.latitude, a.latitude)
 }
 
-fn edges_cross(mine: &[Position], theirs: &[Position]) -> bool {
+fn do_edges_cross(mine: &[Position], theirs: &[Position]) -> bool {
     edges(mine).any(|(a, b)| {
         edges(theirs).any(|(c, d)| {
-            cross(a, b, c).signum() * cross(a, b, d).signum() < 0
-                && cross(c, d, a).signum() * cross(c, d, b).signum() < 0
+            side_of_line(a, b, c).signum() * side_of_line(a, b, d).signum() < 0
+                && side_of_line(c, d, a).signum() * side_of_line(c, d, b).signum() < 0
         })
     })
 }
 
 /// Returns whether edges of one polygon cross each other (test purpose TC_SEC_SND_CERT_05_01: no
 /// intersections).
-pub fn crosses_itself(corners: &[Position]) -> bool {
-    edges_cross(corners, corners)
+pub fn is_self_crossing(corners: &[Position]) -> bool {
+    do_edges_cross(corners, corners)
 }
 
 fn decode_identified(reader: &mut Reader<'_>) -> Result<IdentifiedRegion, Error> {
     const WHAT: &str = "IdentifiedRegion";
     let tag = reader.tag(WHAT)?;
     if !(0x80..=0x82).contains(&tag) {
-        return Err(reader.unknown(WHAT, "a country, with or without regions"));
+        return Err(reader.unknown_tag_error(WHAT, "a country, with or without regions"));
     }
     let country = reader.u16("UnCountryId")?;
     Ok(match tag {

@@ -15,15 +15,15 @@ use carnet_base::Time;
 use crate::time::Time64;
 
 /// The first octets of a message's hash.
-pub type Fingerprint = [u8; 16];
+pub type MessageFingerprint = [u8; 16];
 
 /// Accepted messages of one kind.
 #[derive(Debug)]
 pub struct ReplayDetector {
     /// Times at which the messages were accepted.
-    accepted_at_by_fingerprint: BTreeMap<Fingerprint, Time>,
-    order: VecDeque<(Time64, Fingerprint)>,
-    room: usize,
+    accepted_at_by_fingerprint: BTreeMap<MessageFingerprint, Time>,
+    messages_by_time: VecDeque<(Time64, MessageFingerprint)>,
+    max_messages: usize,
     /// Latest generation time of a message that the store has removed. An unknown message that is not newer
     /// may be a replay of such a message.
     forgotten_until: Time64,
@@ -34,15 +34,15 @@ impl ReplayDetector {
     pub const fn new(room: usize) -> ReplayDetector {
         ReplayDetector {
             accepted_at_by_fingerprint: BTreeMap::new(),
-            order: VecDeque::new(),
-            room,
+            messages_by_time: VecDeque::new(),
+            max_messages: room,
             forgotten_until: Time64(0),
         }
     }
 
     /// Returns the time at which the station accepted a message; `None` if the store does not have the
     /// message.
-    pub fn accepted_at(&self, message: &Fingerprint) -> Option<Time> {
+    pub fn accepted_at(&self, message: &MessageFingerprint) -> Option<Time> {
         self.accepted_at_by_fingerprint.get(message).copied()
     }
 
@@ -54,20 +54,20 @@ impl ReplayDetector {
 
     /// Stores an accepted message. Removes messages with a generation time before `oldest`, because the
     /// station rejects these as too old.
-    pub fn insert(&mut self, now: Time, message: Fingerprint, made: Time64, oldest: Time64) {
-        while let Some(&(first, fingerprint)) = self.order.front() {
-            let full = self.order.len() >= self.room;
+    pub fn insert(&mut self, now: Time, message: MessageFingerprint, made: Time64, oldest: Time64) {
+        while let Some(&(first, fingerprint)) = self.messages_by_time.front() {
+            let full = self.messages_by_time.len() >= self.max_messages;
             if first >= oldest && !full {
                 break;
             }
             // The station rejects removed messages as too old, unless its clock is set back. Store their
             // latest generation time for this case.
             self.forgotten_until = self.forgotten_until.max(first);
-            self.order.pop_front();
+            self.messages_by_time.pop_front();
             self.accepted_at_by_fingerprint.remove(&fingerprint);
         }
         if self.accepted_at_by_fingerprint.insert(message, now).is_none() {
-            self.order.push_back((made, message));
+            self.messages_by_time.push_back((made, message));
         }
     }
 }

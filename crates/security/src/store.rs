@@ -17,13 +17,13 @@ use carnet_geonet::MacAddress;
 use carnet_geonet::geodesy::Position;
 
 use crate::SecurityDrop;
-use crate::certificate::{Certificate, Issuer, Role};
+use crate::certificate::{Certificate, CertificateRole, Issuer};
 use crate::crypto::{Backend, VerifyingKey, signature_input};
 use crate::ids::{HashedId3, HashedId8};
 use crate::keys::Signature;
 use crate::permissions::{permits_applications, permits_issuing};
 use crate::queue::Sender;
-use crate::region::{Countries, GeographicRegion, crosses_itself};
+use crate::region::{CountryFinder, GeographicRegion, is_self_crossing};
 use crate::time::Time64;
 
 /// A trusted certificate.
@@ -33,14 +33,14 @@ pub struct TrustedCertificate {
     name: HashedId8,
     /// Hash of the certificate, which is part of the hash of its holder's messages.
     hash: Vec<u8>,
-    key: Box<dyn VerifyingKey>,
+    verifying_key: Box<dyn VerifyingKey>,
     /// Region of the certificate, or of the nearest issuer with a region.
-    region: Option<GeographicRegion>,
+    effective_region: Option<GeographicRegion>,
     /// Whether the operator configured the certificate, so that the store never removes it to make room.
-    pinned: bool,
+    is_configured: bool,
     last_used: u64,
     /// Link-layer address from which the holder's last single-hop packet came.
-    came_from: Option<MacAddress>,
+    sender_address: Option<MacAddress>,
 }
 
 impl TrustedCertificate {
@@ -57,7 +57,7 @@ impl TrustedCertificate {
     /// Returns whether the holder signed the message with this hash. The hash must be by the hash algorithm
     /// of the key's curve.
     pub fn has_signed(&self, hash_of_data: &[u8], signature: &Signature) -> bool {
-        self.key.verify(&[hash_of_data, &self.hash].concat(), signature)
+        self.verifying_key.verify(&[hash_of_data, &self.hash].concat(), signature)
     }
 
     /// Checks that the certificate is valid now.
@@ -69,17 +69,17 @@ impl TrustedCertificate {
     }
 
     /// Returns whether the certificate is valid at a place.
-    pub fn is_valid_at(&self, place: Position, countries: &dyn Countries) -> bool {
-        self.region.as_ref().is_none_or(|region| region.contains(place, countries))
+    pub fn is_valid_at(&self, place: Position, countries: &dyn CountryFinder) -> bool {
+        self.effective_region.as_ref().is_none_or(|region| region.contains_place(place, countries))
     }
 }
 
 fn check_date(certificate: &Certificate, now: Time64) -> Result<(), SecurityDrop> {
     let validity = &certificate.content().validity;
-    if now < validity.start.start() {
+    if now < validity.start.start_of_second() {
         return Err(SecurityDrop::CertificateNotYetValid);
     }
-    if now >= validity.end() {
+    if now >= validity.first_invalid_time() {
         return Err(SecurityDrop::CertificateExpired);
     }
     Ok(())
@@ -91,10 +91,10 @@ pub struct CertificateStore {
     /// Roots and authorities.
     issuers: BTreeMap<HashedId8, TrustedCertificate>,
     tickets: BTreeMap<HashedId8, TrustedCertificate>,
-    revoked: BTreeSet<HashedId8>,
-    most_issuers: usize,
-    most_tickets: usize,
-    clock: u64,
+    revoked_names: BTreeSet<HashedId8>,
+    max_issuers: usize,
+    max_tickets: usize,
+    use_counter: u64,
 }
 
 impl CertificateStore {
@@ -104,10 +104,10 @@ impl CertificateStore {
         CertificateStore {
             issuers: BTreeMap::new(),
             tickets: BTreeMap::new(),
-            revoked: BTreeSet::new(),
-            most_issuers,
-            most_tickets,
-            clock: 0,
+            revoked_names: BTreeSet::new(),
+            max_issuers: most_issuers,
+            max_tickets: most_tickets,
+            use_counter: 0,
         }
     }
 
@@ -123,23 +123,23 @@ impl CertificateStore {
         backend: &dyn Backend,
         certificate: Certificate,
     ) -> Result<HashedId8, SecurityDrop> {
-        if certificate.role() != Role::Root {
+        if certificate.certificate_role() != CertificateRole::Root {
             return Err(SecurityDrop::WrongRole);
         }
         let algorithm = certificate.hash_algorithm();
         if certificate.issuer() != Issuer::Itself(algorithm) {
             return Err(SecurityDrop::AlgorithmMismatch);
         }
-        let root = self.ready(backend, certificate, None)?;
-        if self.revoked.contains(&root.name) {
+        let root = self.build_trusted(backend, certificate, None)?;
+        if self.revoked_names.contains(&root.name) {
             return Err(SecurityDrop::Revoked);
         }
         let input = signature_input(backend, algorithm, root.certificate.signed_octets(), &[]);
-        if !root.key.verify(&input, root.certificate.signature()) {
+        if !root.verifying_key.verify(&input, root.certificate.signature()) {
             return Err(SecurityDrop::BadCertificateSignature);
         }
         let name = root.name;
-        self.issuers.insert(name, TrustedCertificate { pinned: true, ..root });
+        self.issuers.insert(name, TrustedCertificate { is_configured: true, ..root });
         Ok(name)
     }
 
@@ -154,33 +154,33 @@ impl CertificateStore {
         backend: &dyn Backend,
         certificate: Certificate,
         now: Time64,
-        countries: &dyn Countries,
+        countries: &dyn CountryFinder,
         pinned: bool,
     ) -> Result<HashedId8, SecurityDrop> {
-        if certificate.role() != Role::Authority {
+        if certificate.certificate_role() != CertificateRole::Authority {
             return Err(SecurityDrop::WrongRole);
         }
-        let authority = self.verify(backend, certificate, now, countries)?;
+        let authority = self.verify_certificate(backend, certificate, now, countries)?;
         let name = authority.name;
         // The limit is for authorities from received messages only: the operator decides how many authorities
         // to configure.
-        if !make_room(&mut self.issuers, self.most_issuers) && !pinned {
+        if !make_room_for_certificate(&mut self.issuers, self.max_issuers) && !pinned {
             return Err(SecurityDrop::UnknownIssuer);
         }
-        self.issuers.insert(name, TrustedCertificate { pinned, ..authority });
+        self.issuers.insert(name, TrustedCertificate { is_configured: pinned, ..authority });
         Ok(name)
     }
 
     /// Stores a verified ticket.
     pub fn add_ticket(&mut self, ticket: TrustedCertificate) {
-        make_room(&mut self.tickets, self.most_tickets);
+        make_room_for_certificate(&mut self.tickets, self.max_tickets);
         self.tickets.insert(ticket.name, ticket);
     }
 
     /// Revokes a certificate and all certificates that its holder issued. The store does not accept them
     /// again from received messages.
-    pub fn revoke(&mut self, name: HashedId8) {
-        self.revoked.insert(name);
+    pub fn revoke_certificate(&mut self, name: HashedId8) {
+        self.revoked_names.insert(name);
         self.remove(name);
     }
 
@@ -203,24 +203,24 @@ impl CertificateStore {
 
     /// Returns a ticket and marks it as used now.
     pub fn ticket(&mut self, name: HashedId8) -> Option<&TrustedCertificate> {
-        self.clock += 1;
+        self.use_counter += 1;
         let ticket = self.tickets.get_mut(&name)?;
-        ticket.last_used = self.clock;
+        ticket.last_used = self.use_counter;
         Some(ticket)
     }
 
     /// Stores the link-layer address of an accepted single-hop packet of the ticket's holder.
     pub fn holder_address(&mut self, name: HashedId8, address: MacAddress) {
         if let Some(ticket) = self.tickets.get_mut(&name) {
-            ticket.came_from = Some(address);
+            ticket.sender_address = Some(address);
         }
     }
 
     /// Returns the class of a message's sender, from the ticket that the message names and the link-layer
     /// address from which it came.
-    pub fn sender(&self, name: HashedId8, address: MacAddress) -> Sender {
+    pub fn classify_sender(&self, name: HashedId8, address: MacAddress) -> Sender {
         match self.tickets.get(&name) {
-            Some(ticket) if ticket.came_from == Some(address) => Sender::Neighbour(name),
+            Some(ticket) if ticket.sender_address == Some(address) => Sender::Neighbour(name),
             Some(_) => Sender::Relayed(address),
             None => Sender::Stranger(address),
         }
@@ -239,7 +239,8 @@ impl CertificateStore {
     /// Returns an authority by its name in requests.
     pub fn authority_by_short_name(&self, name: HashedId3) -> Option<&TrustedCertificate> {
         self.issuers.values().find(|trusted| {
-            trusted.name.last_three_octets() == name && trusted.certificate.role() == Role::Authority
+            trusted.name.last_three_octets() == name
+                && trusted.certificate.certificate_role() == CertificateRole::Authority
         })
     }
 
@@ -253,17 +254,17 @@ impl CertificateStore {
     /// # Errors
     ///
     /// The reason why the certificate is not trusted.
-    pub fn verify(
+    pub fn verify_certificate(
         &self,
         backend: &dyn Backend,
         certificate: Certificate,
         now: Time64,
-        countries: &dyn Countries,
+        countries: &dyn CountryFinder,
     ) -> Result<TrustedCertificate, SecurityDrop> {
         let Issuer::Digest(algorithm, issuer) = certificate.issuer() else {
             return Err(SecurityDrop::WrongRole);
         };
-        if self.revoked.contains(&issuer) {
+        if self.revoked_names.contains(&issuer) {
             return Err(SecurityDrop::Revoked);
         }
         let issuer = self.issuers.get(&issuer).ok_or(SecurityDrop::UnknownIssuer)?;
@@ -275,8 +276,8 @@ impl CertificateStore {
             return Err(SecurityDrop::AlgorithmMismatch);
         }
         check_chain(issuer, &certificate, countries)?;
-        let trusted = self.ready(backend, certificate, issuer.region.as_ref())?;
-        if self.revoked.contains(&trusted.name) {
+        let trusted = self.build_trusted(backend, certificate, issuer.effective_region.as_ref())?;
+        if self.revoked_names.contains(&trusted.name) {
             return Err(SecurityDrop::Revoked);
         }
         let hash_of_data = backend.hash(algorithm, trusted.certificate.signed_octets());
@@ -286,7 +287,7 @@ impl CertificateStore {
         Ok(trusted)
     }
 
-    fn ready(
+    fn build_trusted(
         &self,
         backend: &dyn Backend,
         certificate: Certificate,
@@ -296,16 +297,16 @@ impl CertificateStore {
         let key = key.ok_or(SecurityDrop::BadKey)?;
         let hash = backend.hash(certificate.hash_algorithm(), certificate.octets());
         let name = HashedId8::of_hash(&hash);
-        let region = certificate.content().region.as_ref().or(region).cloned();
+        let region = certificate.content().validity_region.as_ref().or(region).cloned();
         Ok(TrustedCertificate {
             certificate,
             name,
             hash,
-            key,
-            region,
-            pinned: false,
-            last_used: self.clock,
-            came_from: None,
+            verifying_key: key,
+            effective_region: region,
+            is_configured: false,
+            last_used: self.use_counter,
+            sender_address: None,
         })
     }
 }
@@ -314,18 +315,19 @@ impl CertificateStore {
 fn check_chain(
     issuer: &TrustedCertificate,
     certificate: &Certificate,
-    countries: &dyn Countries,
+    countries: &dyn CountryFinder,
 ) -> Result<(), SecurityDrop> {
     let (above, content) = (issuer.certificate.content(), certificate.content());
-    let region_within = match (&content.region, &issuer.region) {
-        (Some(GeographicRegion::Polygonal(corners)), _) if crosses_itself(corners) => false,
+    let region_within = match (&content.validity_region, &issuer.effective_region) {
+        (Some(GeographicRegion::Polygonal(corners)), _) if is_self_crossing(corners) => false,
         (Some(mine), Some(theirs)) => mine.is_within(theirs, countries),
         _ => true,
     };
     // TS 103 097 6: the assurance level (three bits) of an issuer is at least that of the certificates that
     // it issues.
     let level = |assurance: Option<u8>| assurance.map_or(0, |assurance| assurance >> 5);
-    let assured = above.assurance.is_none() || level(content.assurance) <= level(above.assurance);
+    let assured =
+        above.assurance_level.is_none() || level(content.assurance_level) <= level(above.assurance_level);
     let unique = |mut psids: Vec<u64>| {
         psids.sort_unstable();
         psids.windows(2).all(|pair| pair.first() != pair.last())
@@ -333,18 +335,20 @@ fn check_chain(
     let allowed = content.validity.is_within(&above.validity)
         && region_within
         && assured
-        && unique(content.applications.iter().map(|application| application.psid.0).collect())
-        && permits_applications(&above.issuing, &content.applications)
-        && permits_issuing(&above.issuing, &content.issuing);
+        && unique(content.application_permissions.iter().map(|application| application.psid.0).collect())
+        && permits_applications(&above.issuing_permissions, &content.application_permissions)
+        && permits_issuing(&above.issuing_permissions, &content.issuing_permissions);
     if allowed { Ok(()) } else { Err(SecurityDrop::InconsistentChain) }
 }
 
 /// Removes the least recently used certificate until there is room for one more; false if the store may
 /// remove none.
-fn make_room(map: &mut BTreeMap<HashedId8, TrustedCertificate>, most: usize) -> bool {
+fn make_room_for_certificate(map: &mut BTreeMap<HashedId8, TrustedCertificate>, most: usize) -> bool {
     while map.len() >= most {
-        let oldest =
-            map.iter().filter(|(_, trusted)| !trusted.pinned).min_by_key(|(_, trusted)| trusted.last_used);
+        let oldest = map
+            .iter()
+            .filter(|(_, trusted)| !trusted.is_configured)
+            .min_by_key(|(_, trusted)| trusted.last_used);
         let Some((&name, _)) = oldest else { return false };
         map.remove(&name);
     }

@@ -32,7 +32,7 @@ impl Time64 {
     }
 
     /// Returns the date in whole seconds, rounded down.
-    pub fn seconds(self) -> Time32 {
+    pub fn to_seconds(self) -> Time32 {
         Time32(u32::try_from(self.0 / 1_000_000).unwrap_or(u32::MAX))
     }
 
@@ -54,7 +54,7 @@ impl Time64 {
 
 impl Time32 {
     /// Returns the date at which this second begins, in microseconds.
-    pub fn start(self) -> Time64 {
+    pub fn start_of_second(self) -> Time64 {
         Time64(u64::from(self.0) * 1_000_000)
     }
 }
@@ -104,7 +104,7 @@ pub struct ValidityDuration {
     /// Unit of the duration.
     pub unit: DurationUnit,
     /// Number of units.
-    pub count: u16,
+    pub unit_count: u16,
 }
 
 /// Validity of a certificate.
@@ -118,24 +118,24 @@ pub struct ValidityPeriod {
 
 impl ValidityPeriod {
     /// Returns the first date that is no longer in the period.
-    pub fn end(&self) -> Time64 {
-        let length = u64::from(self.duration.count) * self.duration.unit.microseconds();
-        Time64(self.start.start().0.saturating_add(length))
+    pub fn first_invalid_time(&self) -> Time64 {
+        let length = u64::from(self.duration.unit_count) * self.duration.unit.microseconds();
+        Time64(self.start.start_of_second().0.saturating_add(length))
     }
 
     /// Returns whether the certificate is valid at a moment.
-    pub fn contains(&self, moment: Time64) -> bool {
-        (self.start.start()..self.end()).contains(&moment)
+    pub fn contains_moment(&self, moment: Time64) -> bool {
+        (self.start.start_of_second()..self.first_invalid_time()).contains(&moment)
     }
 
     /// Returns the moment if it is in the period, otherwise the beginning of the period.
-    pub fn nearest(&self, moment: Time64) -> Time64 {
-        if self.contains(moment) { moment } else { self.start.start() }
+    pub fn nearest_valid_moment(&self, moment: Time64) -> Time64 {
+        if self.contains_moment(moment) { moment } else { self.start.start_of_second() }
     }
 
     /// Returns whether this period lies within the issuer's period (5.1.2.4).
     pub fn is_within(&self, issuer: &ValidityPeriod) -> bool {
-        self.start >= issuer.start && self.end() <= issuer.end()
+        self.start >= issuer.start && self.first_invalid_time() <= issuer.first_invalid_time()
     }
 }
 
@@ -150,6 +150,6 @@ impl fmt::Display for ValidityDuration {
             DurationUnit::SixtyHours => "x 60 h",
             DurationUnit::Years => "years",
         };
-        write!(f, "{} {unit}", self.count)
+        write!(f, "{} {unit}", self.unit_count)
     }
 }

@@ -3,8 +3,8 @@
 use carnet_api::config;
 use carnet_cits::facilities::FacilitiesSettings;
 use carnet_its::cdd::{self, StationId, StationType, VehicleLengthValue, VehicleWidth};
-use carnet_its::facilities::Parameters;
-use carnet_its::sa::Service;
+use carnet_its::facilities::FacilitiesParameters;
+use carnet_its::sa::AnnouncedService;
 use carnet_its::sam::{ItsAid, MAX_IDENTIFIER_LENGTH};
 use carnet_its::{den, ldm};
 
@@ -18,29 +18,29 @@ pub(crate) fn facilities_settings(
     let size = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
     let role = cdd::VehicleRole::ALL.get(config.role as usize).copied();
     FacilitiesSettings {
-        parameters: Parameters {
-            den: den::Parameters {
+        parameters: FacilitiesParameters {
+            den_parameters: den::DenParameters {
                 keep_alive_forwarding: config.keep_alive,
-                received: size(config.ldm_events),
-                ..den::Parameters::default()
+                max_received_events: size(config.ldm_events),
+                ..den::DenParameters::default()
             },
-            ldm: ldm::Parameters {
-                stations: size(config.ldm_stations),
-                events: size(config.ldm_events),
-                ..ldm::Parameters::default()
+            ldm_parameters: ldm::LdmParameters {
+                max_stations: size(config.ldm_stations),
+                max_events: size(config.ldm_events),
+                ..ldm::LdmParameters::default()
             },
-            ..Parameters::default()
+            ..FacilitiesParameters::default()
         },
         station_id: config.station_id.map(StationId),
         station_type: StationType(station_type.number()),
-        cam: config.cam,
+        sends_cams: config.cam,
         vehicle_length: config.vehicle_length_dm.map(VehicleLengthValue).unwrap_or_default(),
         vehicle_width: config.vehicle_width_dm.map(VehicleWidth).unwrap_or_default(),
         vehicle_role: role.unwrap_or_default(),
-        services: config
+        announced_services: config
             .services
             .iter()
-            .map(|service| Service {
+            .map(|service| AnnouncedService {
                 its_aid: ItsAid(service.its_aid),
                 address: service.address,
                 port: service.port,
@@ -49,7 +49,7 @@ pub(crate) fn facilities_settings(
             .collect(),
         // A service announcement cannot carry a name above this length, so the station announces no name
         // then.
-        advertiser: Some(name)
+        advertiser_name: Some(name)
             .filter(|name| (1..=MAX_IDENTIFIER_LENGTH).contains(&name.len()))
             .map(str::to_owned),
     }

@@ -13,25 +13,25 @@ use carnet_wire::geonet::{GnAddress, StationType};
 /// Returns the settings of the GeoNetworking router.
 pub fn geonet_settings(config: &Geonet, address: Option<GnAddress>) -> GeonetSettings {
     GeonetSettings {
-        mib: management_information_base(config),
+        router_parameters: management_information_base(config),
         address,
-        ipv6: ipv6_config(config),
-        multicast: multicast_config(config),
-        facilities: None,
-        dcc: config.dcc.as_ref().map(dcc_config),
+        ipv6_config: ipv6_config(config),
+        multicast_config: multicast_config(config),
+        facilities_settings: None,
+        dcc_config: config.dcc.as_ref().map(dcc_config),
     }
 }
 
 /// Returns the settings of the congestion gate in front of the radio.
-fn dcc_config(config: &config::Dcc) -> dcc::Config {
+fn dcc_config(config: &config::Dcc) -> dcc::GateConfig {
     let table = match config.time_on_air {
-        DccTimeOnAir::Millisecond => dcc::reactive::Table::A1,
-        DccTimeOnAir::Half => dcc::reactive::Table::A2,
+        DccTimeOnAir::Millisecond => dcc::reactive::ReactiveTable::A1,
+        DccTimeOnAir::Half => dcc::reactive::ReactiveTable::A2,
     };
-    dcc::Config {
-        algorithm: match config.algorithm {
+    dcc::GateConfig {
+        control_algorithm: match config.algorithm {
             DccAlgorithm::Reactive => dcc::Algorithm::Reactive(table),
-            DccAlgorithm::Adaptive => dcc::Algorithm::Adaptive(dcc::adaptive::Parameters::default()),
+            DccAlgorithm::Adaptive => dcc::Algorithm::Adaptive(dcc::adaptive::LimericParameters::default()),
         },
         queue_length: config.queue_length.into(),
         data_rate: config.data_rate,
@@ -44,7 +44,9 @@ fn ipv6_config(config: &Geonet) -> Option<Ipv6Config> {
     let areas = config.areas.iter().map(|area| Ipv6Area {
         area: area_of_config(area).into(),
         group: area.group,
-        prefix: area.prefix.map(|prefix| Prefix { address: prefix.network(), length: prefix.prefix_len() }),
+        prefix: area
+            .prefix
+            .map(|prefix| Prefix { address: prefix.network(), prefix_length: prefix.prefix_len() }),
         interface: area.ipv6_interface.clone(),
     });
     Some(Ipv6Config {
@@ -68,12 +70,12 @@ fn multicast_config(config: &Geonet) -> Option<MulticastConfig> {
     Some(MulticastConfig {
         downstream: multicast.lan.clone(),
         timing: MldTiming {
-            robustness: multicast.robustness,
+            robustness_variable: multicast.robustness,
             query_interval: multicast.query_interval,
             query_response_interval: multicast.query_response_interval,
             ..MldTiming::default()
         },
-        unmapped: multicast.unmapped,
+        forwards_unmapped_groups: multicast.unmapped,
     })
 }
 
@@ -147,7 +149,7 @@ fn management_information_base(config: &Geonet) -> Mib {
         multi_hop_beacons: config
             .beacon
             .multi_hop
-            .map(|beacons| mib::MultiHopBeacons { hops: beacons.hops, every: beacons.every }),
+            .map(|beacons| mib::MultiHopBeacons { hop_limit: beacons.hops, beacon_period: beacons.every }),
         piggyback: config.beacon.piggyback,
         non_area_forwarding: config.forwarding.unicast,
         area_forwarding: config.forwarding.area,

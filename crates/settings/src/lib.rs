@@ -126,7 +126,7 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
             .facilities
             .as_ref()
             .map(|it| facilities::facilities_settings(it, &config.station.name, geonet.station_type));
-        GeonetSettings { facilities, ..geonet::geonet_settings(geonet, gn_address) }
+        GeonetSettings { facilities_settings: facilities, ..geonet::geonet_settings(geonet, gn_address) }
     });
     let mnpp = config.geonet.as_ref().and_then(geonet::mnpp_settings);
     StationConfig { home_agent, mobile_router, geonet, mnpp }

@@ -176,7 +176,7 @@ impl SimulatedStation {
     pub fn poll_output(&mut self) -> Option<Output> {
         let taken = std::mem::take(&mut self.last_output_octets);
         if taken.capacity() > 0 {
-            self.station.recycle(taken);
+            self.station.recycle_buffer(taken);
         }
         let output = self.station.poll_output();
         self.outputs_taken = output.is_none();

@@ -27,7 +27,7 @@ fn prefix(index: u32) -> Ipv6Net {
     Ipv6Net::new(Ipv6Addr::from(address), 64).expect("a length below 129")
 }
 
-fn inside(index: u32) -> Ipv6Addr {
+fn host_address(index: u32) -> Ipv6Addr {
     Ipv6Addr::from(u128::from(prefix(index).network()) | 5)
 }
 
@@ -105,7 +105,7 @@ fn packet(next_header: u8, source: Ipv6Addr, destination: Ipv6Addr, payload: &[u
     [&header.emit()[..], payload].concat()
 }
 
-fn bench(criterion: &mut Criterion) {
+fn bench_forwarder(criterion: &mut Criterion) {
     for bindings in [1_u32, 10_000] {
         let mut station = home_agent(bindings);
         let mut group = criterion.benchmark_group(format!("home agent, {bindings} bindings"));
@@ -114,11 +114,12 @@ fn bench(criterion: &mut Criterion) {
             // Use as many destinations as bindings, so that the processor's caches work as with a fleet's
             // traffic.
             let towards: Vec<Vec<u8>> = (0..bindings)
-                .map(|index| packet(protocol::NO_NEXT_HEADER, CORRESPONDENT, inside(index), &payload))
+                .map(|index| packet(protocol::NO_NEXT_HEADER, CORRESPONDENT, host_address(index), &payload))
                 .collect();
             let from: Vec<Vec<u8>> = (0..bindings)
                 .map(|index| {
-                    let inner = packet(protocol::NO_NEXT_HEADER, inside(index), CORRESPONDENT, &payload);
+                    let inner =
+                        packet(protocol::NO_NEXT_HEADER, host_address(index), CORRESPONDENT, &payload);
                     packet(protocol::IPV6, care_of_address(index), AGENT, &inner)
                 })
                 .collect();
@@ -142,5 +143,5 @@ fn bench(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, bench);
+criterion_group!(benches, bench_forwarder);
 criterion_main!(benches);

@@ -25,24 +25,24 @@ use crate::station::Station;
 
 /// Share of the radio range: a neighbour counts as leaving if it will be farther away than this within
 /// [`LEAVING`].
-const EDGE: f64 = 0.95;
-const LEAVING: Duration = Duration::from_secs(1);
+const LEAVING_RANGE_SHARE: f64 = 0.95;
+const LEAVING_TIME: Duration = Duration::from_secs(1);
 /// Share of the radio range: a neighbour counts as staying if it is nearer than this now and after
 /// [`STAYING`].
-const INSIDE: f64 = 0.9;
-const STAYING: Duration = Duration::from_secs(2);
+const STAYING_RANGE_SHARE: f64 = 0.9;
+const STAYING_TIME: Duration = Duration::from_secs(2);
 /// Distances of the stations in the router's location table.
 #[derive(Debug)]
-struct Around<'a>(&'a Router);
+struct StationDistances<'a>(&'a Router);
 
-impl StationObserver for Around<'_> {
+impl StationObserver for StationDistances<'_> {
     fn observation(&self, now: Time, station: MacAddress) -> Option<StationObservation> {
-        let Around(router) = self;
+        let StationDistances(router) = self;
         let table = router.location_table();
-        let entry = table.entry(table.find(now, mac_key(station))?);
+        let entry = table.entry(table.find_station(now, mac_key(station))?);
         let near = entry.is_neighbour();
         let unknown = StationObservation {
-            received_at: entry.last_received(),
+            received_at: entry.last_received_at(),
             is_neighbour: near,
             stays_in_range: near,
             leaves_range: false,
@@ -55,46 +55,46 @@ impl StationObserver for Around<'_> {
         let range = router.mib().max_communication_range;
         let (at_once, soon, later) = (
             predicted_distance(own, other, Duration::ZERO),
-            predicted_distance(own, other, LEAVING),
-            predicted_distance(own, other, STAYING),
+            predicted_distance(own, other, LEAVING_TIME),
+            predicted_distance(own, other, STAYING_TIME),
         );
-        let stays = near && at_once.max(later) <= INSIDE * range;
+        let stays = near && at_once.max(later) <= STAYING_RANGE_SHARE * range;
         Some(StationObservation {
             stays_in_range: stays,
-            leaves_range: at_once.max(soon) > EDGE * range,
+            leaves_range: at_once.max(soon) > LEAVING_RANGE_SHARE * range,
             ..unknown
         })
     }
 
     fn link_local(&self, station: MacAddress) -> Ipv6Addr {
-        addresses::link_local(station)
+        addresses::link_local_address(station)
     }
 
     fn has_neighbours(&self) -> bool {
-        self.0.location_table().neighbours() > 0
+        self.0.location_table().neighbour_count() > 0
     }
 }
 
-impl Stations for Around<'_> {
-    fn distance(&self, now: Time, station: MacAddress) -> f64 {
-        let Around(router) = self;
+impl Stations for StationDistances<'_> {
+    fn predicted_distance_of(&self, now: Time, station: MacAddress) -> f64 {
+        let StationDistances(router) = self;
         let table = router.location_table();
-        let other = table.find(now, mac_key(station)).map(|slot| table.entry(slot).position_vector());
+        let other = table.find_station(now, mac_key(station)).map(|slot| table.entry(slot).position_vector());
         let both = router.position_vector().zip(other);
         both.map_or(f64::INFINITY, |(own, other)| predicted_distance(own, other, Duration::ZERO))
     }
 
     fn beacon_interval(&self) -> Duration {
-        let Around(router) = self;
+        let StationDistances(router) = self;
         router.mib().beacon_retransmit_timer + router.mib().beacon_max_jitter
     }
 }
 
 /// The GeoNetworking stations in radio range; `None` if the station does no GeoNetworking.
 #[derive(Debug)]
-pub(crate) struct Range<'a>(Option<Around<'a>>);
+pub(crate) struct StationsInRange<'a>(Option<StationDistances<'a>>);
 
-impl Range<'_> {
+impl StationsInRange<'_> {
     pub(crate) fn as_stations(&self) -> InRange<'_> {
         self.0.as_ref().map(|around| around as &dyn Stations)
     }
@@ -103,9 +103,9 @@ impl Range<'_> {
 impl Station {
     /// Returns the NEMO plane together with the GeoNetworking stations in radio range, which many of its
     /// inputs need.
-    pub(crate) fn nemo_in_range(&mut self) -> (&mut Nemo, Range<'_>) {
+    pub(crate) fn nemo_in_range(&mut self) -> (&mut Nemo, StationsInRange<'_>) {
         let Station { nemo, geonet, .. } = self;
-        (nemo, Range(geonet.get().map(|geonet| Around(geonet.router()))))
+        (nemo, StationsInRange(geonet.get().map(|geonet| StationDistances(geonet.router()))))
     }
 
     /// Makes GeoNetworking keep messages of neighbouring mobile routers and of access routers for the NEMO
@@ -117,31 +117,36 @@ impl Station {
     }
 
     /// Completes the outputs of all wings after an input.
-    pub(crate) fn flush(&mut self, now: Time, wall: WallTime) {
+    pub(crate) fn complete_outputs(&mut self, now: Time, wall: WallTime) {
         // Take the MTU of GeoNetworking into account from the start. Otherwise hosts on board would have to
         // learn a smaller MTU when a neighbouring vehicle appears.
         let mtu = self.geonet.get().and_then(Geonet::ipv6).map(Adaptation::mtu);
         self.nemo.flush(now, wall, mtu);
-        self.flush_geonet(now);
+        self.complete_geonet_outputs(now);
     }
 
     /// Completes the outputs after an input that concerns GeoNetworking alone. Passes messages that
     /// GeoNetworking has queued to the NEMO plane, and the NEMO plane's resulting requests back to
     /// GeoNetworking.
-    pub(crate) fn flush_geonet(&mut self, now: Time) {
+    pub(crate) fn complete_geonet_outputs(&mut self, now: Time) {
         let Some(geonet) = self.geonet.get_mut() else { return };
         let own = geonet.router().address().mid();
-        let link_local = addresses::link_local(own);
+        let link_local = addresses::link_local_address(own);
         self.nemo.handle_own_station(now, own, link_local);
         while let Some(message) = geonet.poll_station_message() {
             match message {
                 StationMessage::Neighbour { roadside } => {
                     if let Some(packet) = self.nemo.handle_new_station(now, roadside, own, link_local) {
-                        geonet.announce(now, 1, &packet);
+                        geonet.send_announcement(now, 1, &packet);
                     }
                 }
                 StationMessage::Packet(station, packet) => {
-                    self.nemo.handle_station_packet(now, station, &packet, &Around(geonet.router()));
+                    self.nemo.handle_station_packet(
+                        now,
+                        station,
+                        &packet,
+                        &StationDistances(geonet.router()),
+                    );
                 }
             }
         }
@@ -151,12 +156,14 @@ impl Station {
     fn carry_out_orders(&mut self, now: Time) {
         while let Some(order) = self.nemo.poll_geonet_order() {
             match (order, self.geonet.get_mut()) {
-                (GeonetOrder::Announce { hops, packet }, Some(geonet)) => geonet.announce(now, hops, &packet),
+                (GeonetOrder::Announce { hops, packet }, Some(geonet)) => {
+                    geonet.send_announcement(now, hops, &packet)
+                }
                 (GeonetOrder::Send { hops, station, packet }, Some(geonet)) => {
-                    geonet.send_straight(now, hops, station, &packet);
+                    geonet.send_to_neighbour(now, hops, station, &packet);
                 }
                 (GeonetOrder::TakeBack(station), Some(geonet)) => {
-                    for packet in geonet.take_back(station) {
+                    for packet in geonet.remove_packets_for(station) {
                         self.nemo.divert(now, &packet);
                     }
                 }

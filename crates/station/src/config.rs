@@ -20,7 +20,7 @@ pub struct StationConfig {
 
 impl StationConfig {
     /// Returns the settings of the NEMO wing.
-    pub(crate) fn nemo(self) -> NemoConfig {
+    pub(crate) fn into_nemo_config(self) -> NemoConfig {
         NemoConfig { home_agent: self.home_agent, mobile_router: self.mobile_router, mnpp: self.mnpp }
     }
 }

@@ -28,7 +28,7 @@ impl Station {
         self.handle_date(now, wall);
         let input = match self.handle_geonet_input(now, input) {
             ControlFlow::Break(result) => {
-                self.flush_geonet(now);
+                self.complete_geonet_outputs(now);
                 return result;
             }
             ControlFlow::Continue(input) => input,
@@ -88,7 +88,7 @@ impl Station {
             // Nothing to do: the code above has handled all other inputs.
             _ => {}
         }
-        self.flush(now, wall);
+        self.complete_outputs(now, wall);
         result
     }
 
@@ -141,7 +141,7 @@ impl Station {
             }
             Input::LanAddresses { interface, addresses } => match self.geonet.get_mut() {
                 Some(geonet) => geonet.handle_lan_addresses(now, &interface, &addresses),
-                None => drop(self.lan_addresses.insert(interface, addresses)),
+                None => drop(self.addresses_by_lan.insert(interface, addresses)),
             },
             Input::GeonetMtu(mtu) => {
                 if let Some(geonet) = self.geonet.get_mut() {
@@ -231,7 +231,7 @@ impl Station {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_frame(now, frame);
         }
-        self.flush_geonet(now);
+        self.complete_geonet_outputs(now);
     }
 
     /// Handles a frame of the virtual interface `link` without a copy of its octets.
@@ -242,7 +242,7 @@ impl Station {
         {
             geonet.handle_host_frame(now, link, frame);
         }
-        self.flush_geonet(now);
+        self.complete_geonet_outputs(now);
     }
 
     /// Handles a multicast packet from an interface of the mobile network without a copy of its octets.
@@ -251,7 +251,7 @@ impl Station {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_lan_packet(now, packet);
         }
-        self.flush_geonet(now);
+        self.complete_geonet_outputs(now);
     }
 
     /// Handles a packet from the tunnel device, without allocation for common packets. On
@@ -304,7 +304,7 @@ impl Station {
         let (nemo, in_range) = self.nemo_in_range();
         let verdict = handle(nemo, Arrival { now, wall, in_range: in_range.as_stations(), session });
         if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
-            self.flush(now, wall);
+            self.complete_outputs(now, wall);
         }
         verdict
     }

@@ -289,20 +289,20 @@ impl From<GeonetOutput> for Output {
 mod tests {
     use super::*;
 
-    fn recorded(output: impl Into<Output>) -> String {
+    fn recorded_text(output: impl Into<Output>) -> String {
         serde_json::to_string(&output.into()).expect("JSON")
     }
 
     #[test]
     fn recorded_output_has_no_name_of_plane() {
-        assert_eq!(recorded(NemoOutput::Packet(vec![0, 255])), r#"{"packet":"00ff"}"#);
-        assert_eq!(recorded(GeonetOutput::VirtualLinkGone(7)), r#"{"virtual_link_gone":7}"#);
+        assert_eq!(recorded_text(NemoOutput::Packet(vec![0, 255])), r#"{"packet":"00ff"}"#);
+        assert_eq!(recorded_text(GeonetOutput::VirtualLinkGone(7)), r#"{"virtual_link_gone":7}"#);
         let event = r#"{"event":{"event":"warning","message":"no ticket"}}"#;
-        assert_eq!(recorded(GeonetOutput::Warning("no ticket".into())), event);
+        assert_eq!(recorded_text(GeonetOutput::Warning("no ticket".into())), event);
         let outputs: [Output; 2] =
             [GeonetOutput::VirtualLinkGone(7).into(), NemoOutput::Persist(Kept::Own).into()];
         for output in outputs {
-            let read: Output = serde_json::from_str(&recorded(output.clone())).expect("an output");
+            let read: Output = serde_json::from_str(&recorded_text(output.clone())).expect("an output");
             assert_eq!(read, output);
         }
     }

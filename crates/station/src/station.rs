@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use carnet_base::{Part, Rng, Time, WallTime};
 use carnet_cits::facilities::Facilities;
 use carnet_cits::geonetworking::acceleration::SequenceNumbers;
-use carnet_cits::geonetworking::{GeoDestination, Geonet, GeonetSettings, Held};
-use carnet_cits::security::{Secured, SecurityEntity, status};
+use carnet_cits::geonetworking::{GeoDestination, Geonet, GeonetSettings, HeldPacket};
+use carnet_cits::security::{SecurityEntity, SecurityPlane, status};
 use carnet_geonet::dcc::Gate;
 use carnet_geonet::ipv6_adaptation::{Adaptation, Ipv6Config};
 use carnet_geonet::multicast::MulticastProxy;
@@ -30,11 +30,11 @@ pub struct Station {
     pub(crate) geonet: Part<Geonet, GEONET>,
     /// Settings of the GeoNetworking router while the station waits for its GN address; `None` once the
     /// router exists.
-    awaited: Part<(GeonetSettings, Rng), GEONET>,
+    awaited_settings: Part<(GeonetSettings, Rng), GEONET>,
     /// Security entity of the GeoNetworking router while the station waits for its GN address.
-    awaited_security: Option<Secured>,
+    awaited_security: Option<SecurityPlane>,
     /// Addresses of the mobile network's interfaces. A multicast proxy that starts later needs them.
-    pub(crate) lan_addresses: BTreeMap<String, Vec<(Ipv6Addr, u8)>>,
+    pub(crate) addresses_by_lan: BTreeMap<String, Vec<(Ipv6Addr, u8)>>,
 }
 
 impl Station {
@@ -49,25 +49,25 @@ impl Station {
         wall: WallTime,
     ) -> Station {
         let settings = config.geonet.clone().filter(|_| GEONET);
-        let ipv6 = settings.as_ref().and_then(|settings| settings.ipv6.as_ref());
+        let ipv6 = settings.as_ref().and_then(|settings| settings.ipv6_config.as_ref());
         let interfaces = ipv6.map(Ipv6Config::interfaces).unwrap_or_default();
         let mut station = Station {
             nemo: Nemo::new(rng, interfaces),
             geonet: Part::new(None),
-            awaited: Part::new(None),
+            awaited_settings: Part::new(None),
             awaited_security: None,
-            lan_addresses: BTreeMap::new(),
+            addresses_by_lan: BTreeMap::new(),
         };
         if let Some(settings) = settings {
             let rng = station.nemo.next_rng();
             match settings.address {
                 Some(address) => station.geonet = Part::new(Some(Geonet::new(settings, address, rng))),
-                None => station.awaited = Part::new(Some((settings, rng))),
+                None => station.awaited_settings = Part::new(Some((settings, rng))),
             }
         }
-        station.nemo.start(now, wall, config.nemo(), persistent);
+        station.nemo.start(now, wall, config.into_nemo_config(), persistent);
         station.listen_to_stations();
-        station.flush(now, wall);
+        station.complete_outputs(now, wall);
         station
     }
 
@@ -76,10 +76,10 @@ impl Station {
     pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
         self.assert_drained();
         let (nemo, in_range) = self.nemo_in_range();
-        nemo.reconfigure(now, wall, config.nemo(), in_range.as_stations());
+        nemo.reconfigure(now, wall, config.into_nemo_config(), in_range.as_stations());
         self.listen_to_stations();
         self.handle_timeout(now, wall);
-        self.flush(now, wall);
+        self.complete_outputs(now, wall);
     }
 
     /// Creates the GeoNetworking router when its address becomes known, or changes the address.
@@ -89,13 +89,13 @@ impl Station {
     pub(crate) fn handle_geonet_address(&mut self, now: Time, address: GnAddress) -> Result<(), String> {
         if let Some(geonet) = self.geonet.get_mut() {
             geonet.handle_address(now, address);
-        } else if let Some((settings, rng)) = self.awaited.take() {
+        } else if let Some((settings, rng)) = self.awaited_settings.take() {
             let mut geonet = Geonet::new(settings, address, rng);
-            for (interface, addresses) in std::mem::take(&mut self.lan_addresses) {
+            for (interface, addresses) in std::mem::take(&mut self.addresses_by_lan) {
                 geonet.handle_lan_addresses(now, &interface, &addresses);
             }
             if let Some(secured) = self.awaited_security.take() {
-                geonet.secure(now, secured);
+                geonet.start_security(now, secured);
             }
             self.geonet = Part::new(Some(geonet));
             self.listen_to_stations();
@@ -155,26 +155,26 @@ impl Station {
     }
 
     /// Starts to sign and verify GeoNetworking packets. The caller calls this at the start, before any input.
-    pub fn secure(&mut self, now: Time, wall: WallTime, entity: Box<dyn SecurityEntity>) {
-        let secured = Secured::new(entity, now, wall);
+    pub fn start_security(&mut self, now: Time, wall: WallTime, entity: Box<dyn SecurityEntity>) {
+        let secured = SecurityPlane::new(entity, now, wall);
         match self.geonet.get_mut() {
-            Some(geonet) => geonet.secure(now, secured),
+            Some(geonet) => geonet.start_security(now, secured),
             None => self.awaited_security = Some(secured),
         }
     }
 
     /// Returns the security entity, if the station has one.
     pub fn security(&self) -> Option<&dyn SecurityEntity> {
-        self.secured().map(Secured::entity)
+        self.security_plane().map(SecurityPlane::entity)
     }
 
     /// Returns the state of the security entity, for operators.
     pub fn security_status(&self, now: Time) -> Option<status::Security> {
-        self.secured().map(|secured| secured.status(now))
+        self.security_plane().map(|secured| secured.status(now))
     }
 
-    fn secured(&self) -> Option<&Secured> {
-        self.geonet.get().and_then(Geonet::secured).or(self.awaited_security.as_ref())
+    fn security_plane(&self) -> Option<&SecurityPlane> {
+        self.geonet.get().and_then(Geonet::security_plane).or(self.awaited_security.as_ref())
     }
 
     /// Returns the areas that operators have set at run time.
@@ -183,15 +183,15 @@ impl Station {
     }
 
     /// Returns the congestion gate in front of the radio, if the station has one.
-    pub fn congestion(&self) -> Option<&Gate<Held>> {
-        self.geonet.get().and_then(Geonet::gate)
+    pub fn congestion_gate(&self) -> Option<&Gate<HeldPacket>> {
+        self.geonet.get().and_then(Geonet::congestion_gate)
     }
 
     /// Takes the buffer of an executed `Frame` or `Ipv6` output of the GeoNetworking wing back, so that a
     /// later output can use its memory.
-    pub fn recycle(&mut self, octets: Vec<u8>) {
+    pub fn recycle_buffer(&mut self, octets: Vec<u8>) {
         if let Some(geonet) = self.geonet.get_mut() {
-            geonet.recycle(octets);
+            geonet.recycle_buffer(octets);
         }
     }
 

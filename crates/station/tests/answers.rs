@@ -13,7 +13,7 @@ use carnet_wire::ipv6::protocol;
 use carnet_wire::mobility::Builder;
 use common::{AGENT, HOST, WALL, address, agent_config, data};
 
-const STRANGER: &str = "2001:db8:bad::5";
+const UNKNOWN_SOURCE: &str = "2001:db8:bad::5";
 
 fn config() -> StationConfig {
     let mut config = agent_config(&["2001:db8:a::/64"]);
@@ -27,7 +27,7 @@ fn config() -> StationConfig {
 
 /// Returns an IPv6 packet. `checksum` is the offset of the payload's checksum, if it has one.
 fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut payload: Vec<u8>) -> Vec<u8> {
-    let (source, destination) = (address(STRANGER), address(destination));
+    let (source, destination) = (address(UNKNOWN_SOURCE), address(destination));
     if let Some(at) = checksum {
         payload[at..at + 2].copy_from_slice(&[0, 0]);
         let sum = upper_layer_checksum(source, destination, next_header, &payload);
@@ -38,7 +38,7 @@ fn packet(destination: &str, next_header: u8, checksum: Option<usize>, mut paylo
 
 /// Returns the number of octets of all packets that a home agent sends because of one packet that it did not
 /// request.
-fn answer(packet: Vec<u8>) -> usize {
+fn answered_octets(packet: Vec<u8>) -> usize {
     let mut station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
     while station.poll_output().is_some() {}
     station.handle_input(Time::ZERO, WALL, Input::Packet(packet)).expect("accepted");
@@ -52,7 +52,7 @@ fn answer(packet: Vec<u8>) -> usize {
 }
 
 /// Returns packets of unauthenticated sources to a home agent, with their names.
-fn questions() -> Vec<(&'static str, Vec<u8>)> {
+fn unauthenticated_packets() -> Vec<(&'static str, Vec<u8>)> {
     let anycast = home_agents_anycast(address(AGENT)).to_string();
     let discovery = DiscoveryRequest { identifier: 9, mobile_router: true }.emit();
     let mobility = |kind: u8, length: u8| {
@@ -93,8 +93,8 @@ fn questions() -> Vec<(&'static str, Vec<u8>)> {
 fn answers_of_home_agent_are_as_long_as_the_page_says() {
     let page = include_str!("../../../docs/threats.md");
     let mut table = vec!["| question | octets | answer | times |".to_owned(), "|---|---|---|---|".to_owned()];
-    for (name, question) in questions() {
-        let (asked, answered) = (question.len(), answer(question));
+    for (name, question) in unauthenticated_packets() {
+        let (asked, answered) = (question.len(), answered_octets(question));
         let times = answered as f64 / asked as f64;
         table.push(format!("| {name} | {asked} | {answered} | {times:.2} |"));
         assert!(times < 3.7, "{name}: {answered} octets for {asked}");

@@ -66,7 +66,7 @@ fn busy_geonetworking_router_does_not_delay_mobile_router() {
 fn packets_from_geonetworking_reach_only_the_mobile_network() {
     let ipv6 = Ipv6Config { dynamic_interface: Some("gn1".into()), learnt_links: 1, ..common::geonet_ipv6() };
     let address = GnAddress::new(false, StationType::Bus, [2, 0, 0, 0, 0, 1]);
-    let geonet = |ipv6| GeonetSettings { ipv6, ..common::geonet(address) };
+    let geonet = |ipv6| GeonetSettings { ipv6_config: ipv6, ..common::geonet(address) };
     let inputs = |config| {
         let wall = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
         let station =

@@ -25,7 +25,7 @@ use common::{
 /// One-way delay between the stations.
 const DELAY: Duration = Duration::from_millis(20);
 
-fn tested(is_tested: bool) -> StationConfig {
+fn config_with_test(is_tested: bool) -> StationConfig {
     let mut config = agent_config(&["2001:db8:a::/64"]);
     if let Some(agent) = &mut config.home_agent {
         agent.nodes[0].care_of_test = is_tested;
@@ -38,83 +38,85 @@ const ROUTER: usize = 1;
 
 /// The network with [`DELAY`] between a home agent's station and a mobile router's, and a correspondent that
 /// sends a packet each millisecond.
-struct Internet {
+struct DelayedInternet {
     /// Care-of addresses to which the network delivers packets of the home agent.
-    reached: BTreeSet<&'static str>,
+    reached_addresses: BTreeSet<&'static str>,
     /// Care-of addresses from which packets arrive, although packets to these addresses are lost.
-    deaf: BTreeSet<&'static str>,
+    deaf_addresses: BTreeSet<&'static str>,
     /// Stored record of the router at the home agent, as JSON.
-    record: String,
-    sent: usize,
-    arrived: usize,
+    stored_record: String,
+    sent_packets: usize,
+    arrived_packets: usize,
     /// Number of the correspondent's packets to each care-of address.
-    to: BTreeMap<Ipv6Addr, usize>,
+    packets_by_address: BTreeMap<Ipv6Addr, usize>,
 }
 
-type World = common::world::World<Internet>;
+type InternetWorld = common::world::World<DelayedInternet>;
 
-impl Network for Internet {
-    fn carry(world: &mut World, from: usize, output: Output) {
+impl Network for DelayedInternet {
+    fn carry(world: &mut InternetWorld, from: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => world.leaves_agent(packet),
-            Output::Nemo(NemoOutput::Packet(packet)) => world.leaves_router(packet),
+            Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => world.carry_from_agent(packet),
+            Output::Nemo(NemoOutput::Packet(packet)) => world.carry_from_router(packet),
             Output::Nemo(NemoOutput::Persist(Kept::Node(node)))
                 if from == HOME_AGENT && node == address(HOME) =>
             {
                 let record = world.stations[HOME_AGENT].nemo().stored_node(world.now, world.wall(), node);
-                world.net.record = serde_json::to_string(&record).expect("a record");
+                world.net.stored_record = serde_json::to_string(&record).expect("a record");
             }
             _ => {}
         }
     }
 }
 
-impl World {
-    fn new(is_tested: bool) -> World {
-        let internet = Internet {
-            reached: BTreeSet::from([FIRST, SECOND]),
-            deaf: BTreeSet::new(),
-            record: String::new(),
-            sent: 0,
-            arrived: 0,
-            to: BTreeMap::new(),
+impl InternetWorld {
+    fn new(is_tested: bool) -> InternetWorld {
+        let internet = DelayedInternet {
+            reached_addresses: BTreeSet::from([FIRST, SECOND]),
+            deaf_addresses: BTreeSet::new(),
+            stored_record: String::new(),
+            sent_packets: 0,
+            arrived_packets: 0,
+            packets_by_address: BTreeMap::new(),
         };
-        let configs = [tested(is_tested), router_config(&["2001:db8:a::/64"])];
-        let mut world = World::of(configs.map(|config| station(config, 7)), internet);
+        let configs = [config_with_test(is_tested), router_config(&["2001:db8:a::/64"])];
+        let mut world = InternetWorld::of(configs.map(|config| station(config, 7)), internet);
         world.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
         world.tell(ROUTER, Input::Interface(interface("w1", SECOND, true)));
         world
     }
 
     /// Replaces the home agent by another machine that starts with the stored record.
-    fn take_over(&mut self) {
-        let record = serde_json::from_str(&self.net.record).expect("a record");
+    fn register_first_uplink(&mut self) {
+        let record = serde_json::from_str(&self.net.stored_record).expect("a record");
         let state = PersistentState { home_agent: vec![record], ..PersistentState::default() };
-        self.restart(HOME_AGENT, tested(true), state, 8);
+        self.restart(HOME_AGENT, config_with_test(true), state, 8);
     }
 
-    fn hand_over(&mut self, uplink: &str) {
+    fn hand_over_to(&mut self, uplink: &str) {
         let command = Command::Handover { uplink: Some(uplink.into()), policy: None };
         self.tell(ROUTER, Input::Command(command));
     }
 
-    fn leaves_agent(&mut self, packet: Vec<u8>) {
+    fn carry_from_agent(&mut self, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let place = header.destination.to_string();
         if packet.get(HEADER_LEN..) == Some(&data(CORRESPONDENT, HOST)) {
-            *self.net.to.entry(header.destination).or_default() += 1;
+            *self.net.packets_by_address.entry(header.destination).or_default() += 1;
         }
         if header.destination == address(HOME) {
             self.deliver(HOME_AGENT, Input::Packet(packet));
-        } else if self.net.reached.contains(place.as_str()) && !self.net.deaf.contains(place.as_str()) {
+        } else if self.net.reached_addresses.contains(place.as_str())
+            && !self.net.deaf_addresses.contains(place.as_str())
+        {
             self.send(DELAY, ROUTER, Input::Packet(packet));
         }
     }
 
-    fn leaves_router(&mut self, packet: Vec<u8>) {
+    fn carry_from_router(&mut self, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         if header.destination == address(AGENT) {
-            if self.net.reached.iter().any(|place| header.source == address(place)) {
+            if self.net.reached_addresses.iter().any(|place| header.source == address(place)) {
                 self.send(DELAY, HOME_AGENT, Input::Packet(packet));
             }
         } else if header.destination == address(HOME) {
@@ -122,83 +124,84 @@ impl World {
             let reply = icmpv6::echo_reply(&packet).expect("nothing but echoes");
             self.deliver(ROUTER, Input::Packet(reply));
         } else if packet == data(CORRESPONDENT, HOST) {
-            self.net.arrived += 1;
+            self.net.arrived_packets += 1;
         }
     }
 
     /// Runs the world for this time. `sends` says whether the correspondent sends packets meanwhile.
-    fn pass(&mut self, milliseconds: u64, sends: bool) {
+    fn advance_time(&mut self, milliseconds: u64, sends: bool) {
         for _ in 0..milliseconds {
             if sends {
-                self.net.sent += 1;
+                self.net.sent_packets += 1;
                 self.feed(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST)));
             }
             self.run(Duration::from_millis(1));
         }
     }
 
-    fn state(&self) -> String {
+    fn registration_state(&self) -> String {
         self.stations[HOME_AGENT].nemo().binding_status(self.now)[0].state.clone()
     }
 
     /// Returns how many packets are lost from half a second before the event `happens` to two seconds after
     /// it.
-    fn lost_by(&mut self, happens: impl FnOnce(&mut World)) -> usize {
-        self.pass(500, true);
+    fn count_lost_during(&mut self, happens: impl FnOnce(&mut InternetWorld)) -> usize {
+        self.advance_time(500, true);
         happens(self);
-        self.pass(2000, true);
-        self.pass(100, false);
-        self.net.sent - self.net.arrived
+        self.advance_time(2000, true);
+        self.advance_time(100, false);
+        self.net.sent_packets - self.net.arrived_packets
     }
 }
 
 #[test]
 fn home_agent_forwards_nothing_before_first_care_of_test_answer() {
-    let mut world = World::new(true);
-    world.pass(DELAY.as_millis() as u64 + 1, false);
-    assert_eq!(world.state(), "untested");
+    let mut world = InternetWorld::new(true);
+    world.advance_time(DELAY.as_millis() as u64 + 1, false);
+    assert_eq!(world.registration_state(), "untested");
     world.feed(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST)));
     let outputs: Vec<Output> = std::iter::from_fn(|| world.stations[HOME_AGENT].poll_output()).collect();
     assert!(outputs.is_empty(), "an error message would end the correspondent's connection: {outputs:?}");
     assert_eq!(world.counter(HOME_AGENT, "tunnel.dropped.untested"), 1);
-    world.pass(2 * DELAY.as_millis() as u64, false);
-    assert_eq!(world.state(), "registered");
-    assert_eq!(world.lost_by(|_| ()), 0);
+    world.advance_time(2 * DELAY.as_millis() as u64, false);
+    assert_eq!(world.registration_state(), "registered");
+    assert_eq!(world.count_lost_during(|_| ()), 0);
     assert_eq!(world.counter(HOME_AGENT, "mobility.care_of_tests_passed"), 1);
 }
 
 #[test]
 fn make_before_break_uses_old_path_until_care_of_test_and_loses_nothing() {
-    let mut world = World::new(true);
-    world.pass(1000, false);
-    assert_eq!(world.lost_by(|world| world.hand_over("w1")), 0);
-    let (old, new) = (world.net.to[&address(FIRST)], world.net.to[&address(SECOND)]);
+    let mut world = InternetWorld::new(true);
+    world.advance_time(1000, false);
+    assert_eq!(world.count_lost_during(|world| world.hand_over_to("w1")), 0);
+    let (old, new) =
+        (world.net.packets_by_address[&address(FIRST)], world.net.packets_by_address[&address(SECOND)]);
     // Packets still go to the old address during half a round trip of the registration and one round trip of
     // the echo.
     assert!((500 + 55..=500 + 70).contains(&old), "{old} packets to the old address, {new} to the new one");
-    assert_eq!(old + new, world.net.sent);
+    assert_eq!(old + new, world.net.sent_packets);
 }
 
 #[test]
 fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lately() {
     let round_trip = 2 * DELAY.as_millis() as usize;
-    let break_it = |world: &mut World| {
-        world.net.reached.remove(FIRST);
+    let break_it = |world: &mut InternetWorld| {
+        world.net.reached_addresses.remove(FIRST);
         world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
     };
     let mut lost = Vec::new();
     for is_tested in [false, true] {
-        let mut world = World::new(is_tested);
-        world.pass(1000, false);
-        lost.push(world.lost_by(break_it));
+        let mut world = InternetWorld::new(is_tested);
+        world.advance_time(1000, false);
+        lost.push(world.count_lost_during(break_it));
     }
-    let mut world = World::new(true);
-    world.pass(1000, false);
+    let mut world = InternetWorld::new(true);
+    world.advance_time(1000, false);
     for uplink in ["w1", "w0"] {
-        world.hand_over(uplink);
-        world.pass(1000, false);
+        world.hand_over_to(uplink);
+        world.advance_time(1000, false);
     }
-    lost.push(world.lost_by(break_it));
+    lost.push(world.count_lost_during(break_it));
     println!(
         "lost of 1000 packets a second, round trip {round_trip} ms: off, on, on and tested lately: {lost:?}"
     );
@@ -211,33 +214,36 @@ fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lat
 #[test]
 fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
     for goes_back in [false, true] {
-        let mut world = World::new(true);
-        world.pass(1000, false);
-        world.net.deaf.insert(SECOND);
-        world.hand_over("w1");
-        world.pass(500, true);
-        assert_eq!(world.state(), "untested");
-        world.take_over();
-        assert_eq!(world.state(), "untested");
-        world.pass(1000, true);
-        world.pass(DELAY.as_millis() as u64, false);
-        assert_eq!((world.net.arrived, world.net.to.get(&address(SECOND))), (world.net.sent, None));
+        let mut world = InternetWorld::new(true);
+        world.advance_time(1000, false);
+        world.net.deaf_addresses.insert(SECOND);
+        world.hand_over_to("w1");
+        world.advance_time(500, true);
+        assert_eq!(world.registration_state(), "untested");
+        world.register_first_uplink();
+        assert_eq!(world.registration_state(), "untested");
+        world.advance_time(1000, true);
+        world.advance_time(DELAY.as_millis() as u64, false);
+        assert_eq!(
+            (world.net.arrived_packets, world.net.packets_by_address.get(&address(SECOND))),
+            (world.net.sent_packets, None)
+        );
         if goes_back {
-            world.hand_over("w0");
+            world.hand_over_to("w0");
         } else {
-            world.net.deaf.clear();
+            world.net.deaf_addresses.clear();
         }
-        world.pass(2000, true);
-        assert_eq!(world.state(), "registered");
-        world.pass(100, false);
-        assert_eq!(world.net.sent - world.net.arrived, 0, "{goes_back}");
-        assert_eq!(world.net.to.contains_key(&address(SECOND)), !goes_back);
+        world.advance_time(2000, true);
+        assert_eq!(world.registration_state(), "registered");
+        world.advance_time(100, false);
+        assert_eq!(world.net.sent_packets - world.net.arrived_packets, 0, "{goes_back}");
+        assert_eq!(world.net.packets_by_address.contains_key(&address(SECOND)), !goes_back);
     }
 }
 
 /// Returns a Binding Update with these care-of addresses and one flow binding. The flow binding asks the home
 /// agent to copy packets to all of them.
-fn update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
+fn binding_update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     let bids: Vec<u16> = (1..).take(care_of_addresses.len()).collect();
     let selector = TrafficSelector::Ipv6(Ipv6Selector::default());
     let octets = emit_sub_options(Some(&selector), &bids);
@@ -264,7 +270,7 @@ fn update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
 }
 
 /// Returns the Echo Reply to an Echo Request through the tunnel, as every IPv6 node sends it.
-fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
+fn echo_reply_to(probe: &[u8]) -> Option<Vec<u8>> {
     let outer = Header::parse(probe).ok()?;
     let reply = icmpv6::echo_reply(probe.get(HEADER_LEN..)?)?;
     let back = Header {
@@ -279,20 +285,20 @@ fn echo_back(probe: &[u8]) -> Option<Vec<u8>> {
 /// A network in which only addresses of one prefix answer probes, and the counters of the packets that the
 /// home agent sends.
 #[derive(Default)]
-struct HalfSilent {
+struct HalfSilentNetwork {
     /// Number of Echo Replies from the addresses that answer.
-    answered: usize,
+    echo_replies: usize,
     /// Number of packets of the correspondent to addresses that answer.
     data_to_true: usize,
     /// Number of probes to addresses that never answer.
     probes: usize,
     /// Number of packets other than probes to addresses that never answer, and the octets of these packets.
-    others: usize,
+    other_packets: usize,
     other_octets: usize,
 }
 
-impl Network for HalfSilent {
-    fn carry(world: &mut common::world::World<HalfSilent>, _: usize, output: Output) {
+impl Network for HalfSilentNetwork {
+    fn carry(world: &mut common::world::World<HalfSilentNetwork>, _: usize, output: Output) {
         let Output::Nemo(NemoOutput::Packet(packet)) = output else { return };
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let inner = packet.get(HEADER_LEN..).unwrap_or_default();
@@ -301,8 +307,8 @@ impl Network for HalfSilent {
         let net = &mut world.net;
         if u128::from(header.destination) >> 80 == u128::from(address("2001:db8:f1::")) >> 80 {
             net.data_to_true += usize::from(is_data);
-            if let Some(reply) = echo_back(&packet).filter(|_| is_tunnelled) {
-                net.answered += 1;
+            if let Some(reply) = echo_reply_to(&packet).filter(|_| is_tunnelled) {
+                net.echo_replies += 1;
                 world.deliver(HOME_AGENT, Input::Packet(reply));
             }
         } else if header.destination != address(CORRESPONDENT) {
@@ -311,7 +317,7 @@ impl Network for HalfSilent {
                 assert!(packet.len() == 96, "{} octets", packet.len());
                 net.probes += 1;
             } else {
-                net.others += 1;
+                net.other_packets += 1;
                 net.other_octets += packet.len();
             }
         }
@@ -324,11 +330,11 @@ impl Network for HalfSilent {
 #[test]
 fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() {
     let mut rng = Rng::new(33);
-    let mut config = tested(true);
+    let mut config = config_with_test(true);
     if let Some(agent) = &mut config.home_agent {
         agent.nodes[0].authentication = carnet_mobility::Authentication::None;
     }
-    let mut world = common::world::World::of([station(config, 7)], HalfSilent::default());
+    let mut world = common::world::World::of([station(config, 7)], HalfSilentNetwork::default());
     let (mut updates, mut update_octets) = (0, 0);
     for round in 0..3_000_u16 {
         let count = rng.below(16) + 1;
@@ -338,7 +344,7 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
                 format!("{place}{:x}", rng.below(999) + 1)
             })
             .collect();
-        let mut packet = update(round, &care_of_addresses);
+        let mut packet = binding_update(round, &care_of_addresses);
         if rng.chance(0.3) {
             let at = rng.below(packet.len() as u64 - 64) as usize + 64;
             packet[at] ^= 1 << rng.below(8);
@@ -356,7 +362,13 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
         }
     }
     let seconds = world.now.saturating_since(Time::ZERO).as_secs() as usize;
-    let HalfSilent { answered, data_to_true, probes, others, other_octets } = world.net;
+    let HalfSilentNetwork {
+        echo_replies: answered,
+        data_to_true,
+        probes,
+        other_packets: others,
+        other_octets,
+    } = world.net;
     println!(
         "{updates} updates of {update_octets} octets in {seconds} s; to addresses that never answer {probes} \
          probes, {others} answers of {other_octets} octets; {answered} echoes, {data_to_true} packets to \
@@ -369,20 +381,20 @@ fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() 
 
 /// The network of a home agent whose mobile router an attacker controls. The test notes the addresses that
 /// have answered an Echo Request, and the addresses that have received data.
-struct Siege {
+struct AttackedNetwork {
     config: StationConfig,
     /// Addresses that the attacker really has: they answer Echo Requests. All other addresses never answer.
-    true_places: Vec<Endpoint>,
-    answered: BTreeSet<Endpoint>,
+    true_endpoints: Vec<Endpoint>,
+    answered_endpoints: BTreeSet<Endpoint>,
     /// Destination of the last data packet. The next field counts the data packets.
-    data: Option<Endpoint>,
+    last_data_destination: Option<Endpoint>,
     data_count: usize,
 }
 
-type Besieged = common::world::World<Siege>;
+type AttackedWorld = common::world::World<AttackedNetwork>;
 
-impl Network for Siege {
-    fn carry(world: &mut Besieged, _: usize, output: Output) {
+impl Network for AttackedNetwork {
+    fn carry(world: &mut AttackedWorld, _: usize, output: Output) {
         let (place, packet) = match output {
             Output::Nemo(NemoOutput::Packet(packet)) => {
                 (Endpoint::Ipv6(Header::parse(&packet).expect("a packet").destination), packet)
@@ -390,28 +402,31 @@ impl Network for Siege {
             Output::Nemo(NemoOutput::Encapsulated { remote, packet, .. }) => (remote, packet),
             _ => return,
         };
-        if place == end(CORRESPONDENT) {
+        if place == endpoint(CORRESPONDENT) {
             return;
         }
         if packet.windows(60).any(|octets| octets == [0x55; 60]) {
-            assert!(world.net.answered.contains(&place), "{place} has got data before it has answered");
-            world.net.data = Some(place);
+            assert!(
+                world.net.answered_endpoints.contains(&place),
+                "{place} has got data before it has answered"
+            );
+            world.net.last_data_destination = Some(place);
             world.net.data_count += 1;
         }
-        if !world.net.true_places.contains(&place) {
+        if !world.net.true_endpoints.contains(&place) {
             return;
         }
         let reply = match place {
-            Endpoint::Ipv6(_) => echo_back(&packet).map(Input::Packet),
+            Endpoint::Ipv6(_) => echo_reply_to(&packet).map(Input::Packet),
             _ => icmpv6::echo_reply(&packet).map(|packet| Input::Datagram {
-                local: end(AGENT_UDP),
+                local: endpoint(AGENT_UDP),
                 remote: place,
                 traffic_class: 0,
                 packet,
             }),
         };
         if let Some(reply) = reply {
-            world.net.answered.insert(place);
+            world.net.answered_endpoints.insert(place);
             world.deliver(HOME_AGENT, reply);
         }
     }
@@ -422,12 +437,12 @@ impl Network for Siege {
 
 const AGENT_UDP: &str = "udp:198.51.100.2:4191";
 
-fn end(text: &str) -> Endpoint {
+fn endpoint(text: &str) -> Endpoint {
     text.parse().expect("an endpoint")
 }
 
-fn without_key(is_tested: bool) -> StationConfig {
-    let mut config = tested(is_tested);
+fn config_without_key(is_tested: bool) -> StationConfig {
+    let mut config = config_with_test(is_tested);
     if let Some(agent) = &mut config.home_agent {
         agent.ipv4_address = "198.51.100.2".parse().ok();
         agent.nodes[0].authentication = carnet_mobility::Authentication::None;
@@ -435,49 +450,49 @@ fn without_key(is_tested: bool) -> StationConfig {
     config
 }
 
-impl Besieged {
-    fn new(true_places: &[&str], home_link: Option<&str>) -> Besieged {
-        let mut config = without_key(true);
+impl AttackedWorld {
+    fn new(true_places: &[&str], home_link: Option<&str>) -> AttackedWorld {
+        let mut config = config_without_key(true);
         if let Some(agent) = &mut config.home_agent {
             agent.home_link = home_link.map(str::to_owned);
         }
-        let siege = Siege {
+        let siege = AttackedNetwork {
             config: config.clone(),
-            true_places: true_places.iter().map(|place| end(place)).collect(),
-            answered: BTreeSet::new(),
-            data: None,
+            true_endpoints: true_places.iter().map(|place| endpoint(place)).collect(),
+            answered_endpoints: BTreeSet::new(),
+            last_data_destination: None,
             data_count: 0,
         };
-        let mut besieged = Besieged::of([station(config, 7)], siege);
-        besieged.started();
+        let mut besieged = AttackedWorld::of([station(config, 7)], siege);
+        besieged.attacked_world();
         besieged
     }
 
-    fn started(&mut self) {
+    fn attacked_world(&mut self) {
         let home_link = self.net.config.home_agent.as_ref().and_then(|agent| agent.home_link.clone());
         if let Some(home_link) = home_link {
             self.tell(HOME_AGENT, Input::Interface(interface(&home_link, AGENT, true)));
         }
     }
 
-    fn crash(&mut self, seed: u64) {
+    fn restart_agent(&mut self, seed: u64) {
         let kept = self.stations[HOME_AGENT].nemo().persistent_state(self.now, self.wall());
         let text = serde_json::to_string(&kept).expect("a state");
         let kept = serde_json::from_str(&text).expect("a state");
         self.restart(HOME_AGENT, self.net.config.clone(), kept, seed);
-        self.started();
+        self.attacked_world();
     }
 
     /// Sends a packet to the mobile network, and returns the outer destination with which it leaves the home
     /// agent.
-    fn sends(&mut self, destination: &str) -> Option<Endpoint> {
-        self.net.data = None;
+    fn send_and_get_destination(&mut self, destination: &str) -> Option<Endpoint> {
+        self.net.last_data_destination = None;
         self.tell(HOME_AGENT, Input::Packet(data(CORRESPONDENT, destination)));
-        self.net.data
+        self.net.last_data_destination
     }
 
     /// Sends a Binding Update from an address, inside UDP if the address is an IPv4 address.
-    fn registers(&mut self, from: Endpoint, builder: Builder) {
+    fn send_binding_update(&mut self, from: Endpoint, builder: Builder) {
         let ipv6 = from.ipv6();
         let packet = ControlPacket {
             source: ipv6.unwrap_or(address(HOME)),
@@ -490,13 +505,13 @@ impl Besieged {
         .emit();
         let input = match ipv6 {
             Some(_) => Input::Packet(packet),
-            None => Input::Datagram { local: end(AGENT_UDP), remote: from, traffic_class: 0, packet },
+            None => Input::Datagram { local: endpoint(AGENT_UDP), remote: from, traffic_class: 0, packet },
         };
         self.tell(HOME_AGENT, input);
     }
 }
 
-fn flags(overwrite: bool) -> BindingUpdateFlags {
+fn update_flags(overwrite: bool) -> BindingUpdateFlags {
     BindingUpdateFlags {
         acknowledge: true,
         home_registration: true,
@@ -509,23 +524,32 @@ fn flags(overwrite: bool) -> BindingUpdateFlags {
 #[test]
 fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
     for places in [[FIRST, "2001:db8:bad::1"], ["udp:192.0.2.7:40000", "udp:203.0.113.9:40000"]] {
-        let mut besieged = Besieged::new(&places[..1], None);
+        let mut besieged = AttackedWorld::new(&places[..1], None);
         for (sequence, place) in (1..).zip(places) {
-            besieged.registers(end(place), Builder::binding_update(sequence, flags(false), 150));
+            besieged.send_binding_update(
+                endpoint(place),
+                Builder::binding_update(sequence, update_flags(false), 150),
+            );
         }
         for _ in 0..49 {
-            assert_eq!(besieged.sends(HOST), Some(end(places[0])));
+            assert_eq!(besieged.send_and_get_destination(HOST), Some(endpoint(places[0])));
             besieged.run(Duration::from_millis(100));
         }
         besieged.run(Duration::from_millis(100));
         for _ in 0..590 {
-            assert_eq!((besieged.sends(HOST), besieged.sends(HOME)), (None, None));
+            assert_eq!(
+                (besieged.send_and_get_destination(HOST), besieged.send_and_get_destination(HOME)),
+                (None, None)
+            );
             besieged.run(Duration::from_secs(1));
         }
         // The binding to the new address stays in use, and its renewals do not bring back the old address.
         for sequence in 3..20 {
-            besieged.registers(end(places[1]), Builder::binding_update(sequence, flags(false), 150));
-            assert_eq!(besieged.sends(HOST), None);
+            besieged.send_binding_update(
+                endpoint(places[1]),
+                Builder::binding_update(sequence, update_flags(false), 150),
+            );
+            assert_eq!(besieged.send_and_get_destination(HOST), None);
             besieged.run(Duration::from_secs(1));
         }
     }
@@ -536,9 +560,9 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
 /// or flow bindings, and some de-register. In between the home agent restarts or gets another config.
 #[test]
 fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
-    const TRUE: [&str; 5] =
+    const TRUE_ENDPOINTS: [&str; 5] =
         ["2001:db8:f1::1", "2001:db8:f1::2", "2001:db8:f2::1", "udp:192.0.2.7:40000", "udp:192.0.2.8:4191"];
-    const FALSE: [&str; 5] = [
+    const FALSE_ENDPOINTS: [&str; 5] = [
         "2001:db8:bad::1",
         "2001:db8:bad::2",
         "2001:db8:f1::3",
@@ -549,15 +573,15 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     for seed in 1..=8 {
         let mut rng = Rng::new(seed);
         // Every second home agent has a real home link, with duplicate address detection.
-        let mut besieged = Besieged::new(&TRUE, [None, Some("h0")][seed as usize % 2]);
+        let mut besieged = AttackedWorld::new(&TRUE_ENDPOINTS, [None, Some("h0")][seed as usize % 2]);
         let place = |rng: &mut Rng| {
-            let places = if rng.chance(0.5) { TRUE } else { FALSE };
-            end(places[rng.below(places.len() as u64) as usize])
+            let places = if rng.chance(0.5) { TRUE_ENDPOINTS } else { FALSE_ENDPOINTS };
+            endpoint(places[rng.below(places.len() as u64) as usize])
         };
         for sequence in 1..=1_500 {
             let from = place(&mut rng);
             let lifetime = if rng.chance(0.1) { 0 } else { rng.below(20) as u16 + 1 };
-            let mut builder = Builder::binding_update(sequence, flags(rng.chance(0.3)), lifetime);
+            let mut builder = Builder::binding_update(sequence, update_flags(rng.chance(0.3)), lifetime);
             if let Some(own) = from.ipv4() {
                 let told = if rng.chance(0.5) { own } else { "10.0.0.7".parse().expect("an address") };
                 builder = builder.option(&MobilityOption::Ipv4CareOfAddress(told));
@@ -591,25 +615,25 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
                 };
                 builder = builder.option(&flow);
             }
-            besieged.registers(from, builder);
+            besieged.send_binding_update(from, builder);
             for destination in [HOST, HOME] {
-                besieged.sends(destination);
+                besieged.send_and_get_destination(destination);
             }
             if rng.chance(0.5) {
                 besieged.run(Duration::from_millis(rng.below(7_000)));
-                besieged.sends(HOST);
+                besieged.send_and_get_destination(HOST);
             }
             if rng.chance(0.03) {
-                besieged.crash(rng.u64());
+                besieged.restart_agent(rng.u64());
                 restarts += 1;
-                besieged.sends(HOST);
+                besieged.send_and_get_destination(HOST);
             }
             if rng.chance(0.03) {
                 if let Some(agent) = &mut besieged.net.config.home_agent {
                     agent.max_lifetime = Duration::from_secs(300 + rng.below(300));
                 }
                 besieged.reconfigure(HOME_AGENT, besieged.net.config.clone());
-                besieged.sends(HOST);
+                besieged.send_and_get_destination(HOST);
             }
         }
         data_count += besieged.net.data_count;
@@ -623,11 +647,11 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
 #[test]
 fn tokens_do_not_repeat_when_the_config_takes_the_home_agent_away_and_brings_it_back() {
     let mut tokens = BTreeSet::new();
-    let mut besieged = Besieged::new(&[], None);
+    let mut besieged = AttackedWorld::new(&[], None);
     for round in 0..3 {
         for number in 1..=4_u16 {
             let place = address(&format!("2001:db8:bad:{round}::{number:x}"));
-            let builder = Builder::binding_update(number, flags(false), 15);
+            let builder = Builder::binding_update(number, update_flags(false), 15);
             let packet = ControlPacket {
                 source: place,
                 destination: address(AGENT),
@@ -646,7 +670,7 @@ fn tokens_do_not_repeat_when_the_config_takes_the_home_agent_away_and_brings_it_
                 }
             }
         }
-        for config in [StationConfig::default(), without_key(true)] {
+        for config in [StationConfig::default(), config_without_key(true)] {
             besieged.reconfigure(HOME_AGENT, config);
         }
         besieged.run(Duration::from_secs(100));

@@ -14,36 +14,36 @@ use common::{CORRESPONDENT, HOST, WALL, address, agent_config, data, interface, 
 const AGENT: &str = "udp:198.51.100.2:4191";
 const ROUTER: &str = "udp:10.0.0.10:4191";
 /// Address and port that the router has behind the NAT.
-const MAPPED: &str = "udp:192.0.2.77:40001";
+const NAT_ENDPOINT: &str = "udp:192.0.2.77:40001";
 
-fn end(text: &str) -> Endpoint {
+fn endpoint(text: &str) -> Endpoint {
     text.parse().expect("an endpoint")
 }
 
 /// The NAT between home agent (0) and mobile router (1), and records.
 #[derive(Default)]
-struct Nat {
+struct NatNetwork {
     /// Packets that have come out of a tunnel, each with the index of its station.
-    arrived: Vec<(usize, Vec<u8>)>,
+    decapsulated_packets: Vec<(usize, Vec<u8>)>,
     /// All packets on the wire, each with the index of the receiving station.
-    wire: Vec<(usize, Vec<u8>)>,
+    packets_on_wire: Vec<(usize, Vec<u8>)>,
     sockets: [Vec<String>; 2],
 }
 
-type World = common::world::World<Nat>;
+type NatWorld = common::world::World<NatNetwork>;
 
-impl Network for Nat {
-    fn carry(world: &mut World, from: usize, output: Output) {
+impl Network for NatNetwork {
+    fn carry(world: &mut NatWorld, from: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) => world.net.arrived.push((from, packet)),
+            Output::Nemo(NemoOutput::Packet(packet)) => world.net.decapsulated_packets.push((from, packet)),
             Output::Nemo(NemoOutput::Encapsulated { local, remote, packet, .. }) => {
                 // The NAT rewrites the router's address, and accepts packets only for its own mapping.
-                let there = [(AGENT, MAPPED), (ROUTER, AGENT)][from];
-                if (local, remote) == (end(there.0), end(there.1)) {
+                let there = [(AGENT, NAT_ENDPOINT), (ROUTER, AGENT)][from];
+                if (local, remote) == (endpoint(there.0), endpoint(there.1)) {
                     let to = 1 - from;
-                    world.net.wire.push((to, packet.clone()));
-                    let seen = [(AGENT, MAPPED), (ROUTER, AGENT)][to];
-                    world.deliver(to, datagram(seen, packet));
+                    world.net.packets_on_wire.push((to, packet.clone()));
+                    let seen = [(AGENT, NAT_ENDPOINT), (ROUTER, AGENT)][to];
+                    world.deliver(to, datagram_input(seen, packet));
                 }
             }
             Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) => {
@@ -59,14 +59,14 @@ impl Network for Nat {
     fn refused(&mut self, _reason: &str) {}
 }
 
-impl World {
-    fn registered() -> World {
+impl NatWorld {
+    fn registered_world() -> NatWorld {
         let mut agent = agent_config(&["2001:db8:a::/64"]);
         agent.home_agent.as_mut().expect("an agent").ipv4_address = "198.51.100.2".parse().ok();
         let mut router = router_config(&["2001:db8:a::/64"]);
         router.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
-        let mut world = World::of([agent, router].map(|config| station(config, 7)), Nat::default());
-        assert!(world.net.wire.is_empty());
+        let mut world = NatWorld::of([agent, router].map(|config| station(config, 7)), NatNetwork::default());
+        assert!(world.net.packets_on_wire.is_empty());
         let ipv4 = |text: &str| -> std::net::Ipv4Addr { text.parse().expect("an address") };
         let uplink = Interface {
             addresses: Vec::new(),
@@ -81,37 +81,38 @@ impl World {
     }
 
     /// Passes an input to the station with index `to`, and carries all resulting packets.
-    fn give(&mut self, to: usize, input: Input) {
+    fn feed_datagram(&mut self, to: usize, input: Input) {
         self.feed(to, input);
         self.settle();
     }
 
     /// Returns the packets that have come out of a tunnel, without path MTU probes.
-    fn data(&self) -> Vec<(usize, Vec<u8>)> {
-        let data = self.net.arrived.iter().filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER);
+    fn arrived_data(&self) -> Vec<(usize, Vec<u8>)> {
+        let data =
+            self.net.decapsulated_packets.iter().filter(|(_, packet)| packet[6] == protocol::NO_NEXT_HEADER);
         data.cloned().collect()
     }
 }
 
-fn datagram((local, remote): (&str, &str), packet: Vec<u8>) -> Input {
-    Input::Datagram { local: end(local), remote: end(remote), traffic_class: 0, packet }
+fn datagram_input((local, remote): (&str, &str), packet: Vec<u8>) -> Input {
+    Input::Datagram { local: endpoint(local), remote: endpoint(remote), traffic_class: 0, packet }
 }
 
 #[test]
 fn tunnelled_packets_pass_nat_in_both_directions() {
-    let mut world = World::registered();
+    let mut world = NatWorld::registered_world();
     assert_eq!(world.net.sockets[0], ["198.51.100.2", AGENT]);
     assert_eq!(world.net.sockets[1], ["10.0.0.10", ROUTER]);
     let tunnels = world.stations[0].nemo().tunnel_status();
     assert_eq!(
         tunnels.iter().map(|((_, remote), t)| (*remote, t.mtu)).collect::<Vec<_>>(),
-        [(end(MAPPED), 1472)]
+        [(endpoint(NAT_ENDPOINT), 1472)]
     );
     for (from, source, destination) in [(1, HOST, CORRESPONDENT), (0, CORRESPONDENT, HOST)] {
         let packet = data(source, destination);
-        world.net.arrived.clear();
-        world.give(from, Input::Packet(packet.clone()));
-        assert_eq!(world.data(), [(1 - from, packet)]);
+        world.net.decapsulated_packets.clear();
+        world.feed_datagram(from, Input::Packet(packet.clone()));
+        assert_eq!(world.arrived_data(), [(1 - from, packet)]);
     }
 }
 
@@ -157,7 +158,7 @@ fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Ru
     (routes, rules)
 }
 
-fn in_words((routes, rules): (Vec<Ipv4Route>, Vec<Ipv4Rule>)) -> Vec<String> {
+fn describe_tables((routes, rules): (Vec<Ipv4Route>, Vec<Ipv4Rule>)) -> Vec<String> {
     let routes = routes.into_iter().map(|Ipv4Route { table, destination, interface, gateway }| {
         let via = gateway.map(|gateway| format!(" via {gateway}")).unwrap_or_default();
         format!("{}: {destination}{via} dev {interface}", table - TABLE_UPLINK)
@@ -184,7 +185,7 @@ fn each_uplink_has_an_ipv4_table_also_where_two_have_the_same_network() {
         "130: from 192.168.8.100 oif w0 lookup 0",
         "130: from 192.168.8.100 oif w1 lookup 1",
     ];
-    assert_eq!(in_words(ipv4_tables(&[("w0", same.0, same.1), ("w1", same.0, same.1)])), expected);
+    assert_eq!(describe_tables(ipv4_tables(&[("w0", same.0, same.1), ("w1", same.0, same.1)])), expected);
 }
 
 #[test]
@@ -195,23 +196,29 @@ fn ipv4_table_follows_a_renewal_and_goes_with_the_address() {
         let rule = |number, table: &str| format!("{number}: from {address} oif {name} lookup {table}");
         vec![format!("{table}: 0.0.0.0/0{route} dev {name}"), rule(129, "main"), rule(130, table)]
     };
-    assert_eq!(in_words(ipv4_tables(&[leased, renewed])), words("w0", " via 10.2.1.1", "10.2.1.7", "0"));
-    assert_eq!(in_words(ipv4_tables(&[leased, ("w0", &[], &[])])), Vec::<String>::new());
+    assert_eq!(
+        describe_tables(ipv4_tables(&[leased, renewed])),
+        words("w0", " via 10.2.1.1", "10.2.1.7", "0")
+    );
+    assert_eq!(describe_tables(ipv4_tables(&[leased, ("w0", &[], &[])])), Vec::<String>::new());
     // One modem has a /32 address and a route without a gateway, another has a gateway outside its prefix.
     let modem: (&str, &[&str], &[&str]) = ("w1", &["10.64.0.9/32"], &["0.0.0.0"]);
-    assert_eq!(in_words(ipv4_tables(&[modem])), words("w1", "", "10.64.0.9", "1"));
+    assert_eq!(describe_tables(ipv4_tables(&[modem])), words("w1", "", "10.64.0.9", "1"));
     let with_gateway: (&str, &[&str], &[&str]) = ("w1", &["10.64.0.9/32"], &["10.64.0.10"]);
-    assert_eq!(in_words(ipv4_tables(&[with_gateway])), words("w1", " via 10.64.0.10", "10.64.0.9", "1"));
+    assert_eq!(
+        describe_tables(ipv4_tables(&[with_gateway])),
+        words("w1", " via 10.64.0.10", "10.64.0.9", "1")
+    );
 }
 
 #[test]
 fn tunnel_packets_of_unknown_senders_are_dropped() {
-    let mut world = World::registered();
+    let mut world = NatWorld::registered_world();
     for (from, source, destination) in [(1, HOST, CORRESPONDENT), (0, CORRESPONDENT, HOST)] {
-        world.give(from, Input::Packet(data(source, destination)));
+        world.feed_datagram(from, Input::Packet(data(source, destination)));
     }
-    world.net.arrived.clear();
-    let seen = world.net.wire.clone();
+    world.net.decapsulated_packets.clear();
+    let seen = world.net.packets_on_wire.clone();
     assert!(seen.len() >= 4, "a registration and two packets");
     let mut rng = Rng::new(1);
     for round in 0..20_000 {
@@ -225,11 +232,11 @@ fn tunnel_packets_of_unknown_senders_are_dropped() {
             packet.truncate(rng.below(packet.len() as u64 + 1) as usize);
         }
         let ends = [(AGENT, "udp:192.0.2.77:40002"), (ROUTER, "udp:203.0.113.5:4191")][*to];
-        let before = world.net.arrived.len();
+        let before = world.net.decapsulated_packets.len();
         let is_stranger = round % 2 == 0;
-        let ends = if is_stranger { ends } else { [(AGENT, MAPPED), (ROUTER, AGENT)][*to] };
-        world.give(*to, datagram(ends, packet));
-        let passed = world.net.arrived.split_off(before);
+        let ends = if is_stranger { ends } else { [(AGENT, NAT_ENDPOINT), (ROUTER, AGENT)][*to] };
+        world.feed_datagram(*to, datagram_input(ends, packet));
+        let passed = world.net.decapsulated_packets.split_off(before);
         // Of packets from the right remote tunnel end, the station accepts or drops each by its inner
         // addresses.
         for (at, packet) in passed {
@@ -245,7 +252,7 @@ fn tunnel_packets_of_unknown_senders_are_dropped() {
     }
     // After these messages the station still forwards as before.
     let packet = data(HOST, CORRESPONDENT);
-    world.net.arrived.clear();
-    world.give(1, Input::Packet(packet.clone()));
-    assert_eq!(world.data(), [(0, packet)]);
+    world.net.decapsulated_packets.clear();
+    world.feed_datagram(1, Input::Packet(packet.clone()));
+    assert_eq!(world.arrived_data(), [(0, packet)]);
 }

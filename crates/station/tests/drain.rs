@@ -17,17 +17,17 @@ use common::world::{Network, station};
 use common::{AGENT, CORRESPONDENT, address, agent_config, data, interface, per_agent, router_config};
 
 const OTHER: &str = "2001:db8:1::2";
-const ROUTERS: usize = 50;
+const ROUTER_COUNT: usize = 50;
 /// One-way delay between any two nodes of the network.
 const DELAY: Duration = Duration::from_millis(20);
 /// Interval of the packets in each stream.
-const INTERVAL: Duration = Duration::from_millis(20);
+const STREAM_INTERVAL: Duration = Duration::from_millis(20);
 
-fn home(n: usize) -> Ipv6Addr {
+fn home_address_of(n: usize) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 1, 0, 0, 0, 1, n as u16)
 }
 
-fn care_of(n: usize) -> Ipv6Addr {
+fn care_of_address_of(n: usize) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 0xdb8, 0xf1, 0, 0, 0, 0, 0x100 + n as u16)
 }
 
@@ -35,11 +35,11 @@ fn prefix(n: usize) -> String {
     format!("2001:db8:a{n:02}::/64")
 }
 
-fn host(n: usize) -> Ipv6Addr {
+fn host_address_of(n: usize) -> Ipv6Addr {
     address(&prefix(n).replace("/64", "5"))
 }
 
-fn agent_of(own: &str, other: &str) -> StationConfig {
+fn agent_config_for(own: &str, other: &str) -> StationConfig {
     let mut config = agent_config(&[]);
     if let Some(agent) = &mut config.home_agent {
         agent.address = address(own);
@@ -49,19 +49,19 @@ fn agent_of(own: &str, other: &str) -> StationConfig {
         let node = |n| AuthorizedNode {
             nat: true,
             care_of_test: false,
-            home_address: home(n),
+            home_address: home_address_of(n),
             prefixes: [prefix(n).parse().expect("a prefix")].into(),
             authentication: authentication.clone(),
         };
-        agent.nodes = (0..ROUTERS).map(node).collect();
+        agent.nodes = (0..ROUTER_COUNT).map(node).collect();
     }
     config
 }
 
-fn router_of(n: usize) -> StationConfig {
+fn router_config_for(n: usize) -> StationConfig {
     let mut config = router_config(&[&prefix(n)]);
     if let Some(router) = &mut config.mobile_router {
-        router.router.home_address = home(n);
+        router.router.home_address = home_address_of(n);
         let agents = [AGENT, OTHER].map(|agent| AgentAddress { address: address(agent), ipv4_address: None });
         router.agents = AgentsConfig { agents: agents.to_vec(), ..AgentsConfig::default() };
     }
@@ -73,50 +73,53 @@ const FIRST_ROUTER: usize = 2;
 
 /// The slow network, and records.
 #[derive(Default)]
-struct Internet {
+struct SlowInternet {
     /// Number of arrivals of each packet of the streams, by the packet's number.
-    arrived: BTreeMap<u32, u32>,
+    arrivals_by_number: BTreeMap<u32, u32>,
     events: Vec<Event>,
 }
 
-type World = common::world::World<Internet>;
+type SlowWorld = common::world::World<SlowInternet>;
 
 /// Returns a packet of a test stream, whose payload contains the packet's number.
-fn numbered(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Input {
+fn numbered_packet(source: Ipv6Addr, destination: Ipv6Addr, number: u32) -> Input {
     let mut packet = data(&source.to_string(), &destination.to_string());
     packet[40..44].copy_from_slice(&number.to_be_bytes());
     Input::Packet(packet)
 }
 
-impl Network for Internet {
-    fn carry(world: &mut World, from: usize, output: Output) {
+impl Network for SlowInternet {
+    fn carry(world: &mut SlowWorld, from: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) => world.forward(from, packet),
+            Output::Nemo(NemoOutput::Packet(packet)) => world.forward_packet(from, packet),
             Output::Nemo(NemoOutput::Event(event)) => world.net.events.push(event),
             _ => {}
         }
     }
 }
 
-impl World {
-    fn new() -> World {
-        let agents = [agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)];
-        let configs = agents.into_iter().chain((0..ROUTERS).map(router_of));
+impl SlowWorld {
+    fn new() -> SlowWorld {
+        let agents = [agent_config_for(AGENT, OTHER), agent_config_for(OTHER, AGENT)];
+        let configs = agents.into_iter().chain((0..ROUTER_COUNT).map(router_config_for));
         let stations: Vec<Station> = configs.map(|config| station(per_agent(config), 7)).collect();
-        let mut world = World::of(stations, Internet::default());
-        for n in 0..ROUTERS {
-            world.tell(FIRST_ROUTER + n, Input::Interface(interface("w0", &care_of(n).to_string(), true)));
+        let mut world = SlowWorld::of(stations, SlowInternet::default());
+        for n in 0..ROUTER_COUNT {
+            world.tell(
+                FIRST_ROUTER + n,
+                Input::Interface(interface("w0", &care_of_address_of(n).to_string(), true)),
+            );
         }
         world
     }
 
-    fn forward(&mut self, from: usize, packet: Vec<u8>) {
+    fn forward_packet(&mut self, from: usize, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a packet");
         let to = header.destination;
-        let behind = (0..ROUTERS).find(|&n| to == home(n) || to == host(n));
+        let behind = (0..ROUTER_COUNT).find(|&n| to == home_address_of(n) || to == host_address_of(n));
         if let Some(agent) = [AGENT, OTHER].iter().position(|agent| to == address(agent)) {
             self.send(DELAY, agent, Input::Packet(packet));
-        } else if let Some(n) = (0..ROUTERS).find(|&n| to == care_of(n)) {
+        } else if let Some(n) = (0..ROUTER_COUNT).find(|&n| to == care_of_address_of(n)) {
             self.send(DELAY, FIRST_ROUTER + n, Input::Packet(packet));
         } else if from < FIRST_ROUTER && behind.is_some() {
             // The home agent's kernel routes the packet into the tunnel device.
@@ -126,20 +129,24 @@ impl World {
                 return; // A probe of the path MTU, which is for the kernel.
             }
             let number = packet.get(40..44).and_then(|octets| octets.first_chunk::<4>());
-            *self.net.arrived.entry(u32::from_be_bytes(*number.expect("a number"))).or_default() += 1;
+            *self
+                .net
+                .arrivals_by_number
+                .entry(u32::from_be_bytes(*number.expect("a number")))
+                .or_default() += 1;
         }
     }
 
-    fn registered_at(&self, agent: usize) -> usize {
+    fn registrations_at(&self, agent: usize) -> usize {
         self.stations[agent].home_agent().expect("a home agent").bindings().iter().count()
     }
 }
 
 #[test]
 fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
-    let mut world = World::new();
+    let mut world = SlowWorld::new();
     world.run_until(Time::from_secs(2));
-    assert_eq!((world.registered_at(0), world.registered_at(1)), (ROUTERS, 0));
+    assert_eq!((world.registrations_at(0), world.registrations_at(1)), (ROUTER_COUNT, 0));
     let mut number = 0;
     let mut state = String::new();
     for step in 0..250_u32 {
@@ -147,14 +154,14 @@ fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
             let order = Command::Drain { to: Vec::new(), within_s: 60 };
             world.tell(0, Input::Command(order));
         }
-        for n in 0..ROUTERS {
-            world.feed(FIRST_ROUTER + n, numbered(host(n), address(CORRESPONDENT), number));
+        for n in 0..ROUTER_COUNT {
+            world.feed(FIRST_ROUTER + n, numbered_packet(host_address_of(n), address(CORRESPONDENT), number));
             // Packets of correspondents always go to the old home agent, because the Internet does not know
             // that the routers have moved.
-            world.send(DELAY, 0, numbered(address(CORRESPONDENT), host(n), number + 1));
+            world.send(DELAY, 0, numbered_packet(address(CORRESPONDENT), host_address_of(n), number + 1));
             number += 2;
         }
-        let next = world.now + INTERVAL;
+        let next = world.now + STREAM_INTERVAL;
         world.run_until(next);
         if let Some(drain) = world.stations[0].home_agent().and_then(|agent| agent.drain()) {
             state = drain.state;
@@ -162,9 +169,9 @@ fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
     }
     world.run_until(world.now + Duration::from_secs(1));
     assert_eq!(state, "done", "within four seconds");
-    assert_eq!((world.registered_at(0), world.registered_at(1)), (0, ROUTERS));
-    let lost = (0..number).filter(|number| !world.net.arrived.contains_key(number)).count();
-    let twice = world.net.arrived.values().filter(|count| **count > 1).count();
+    assert_eq!((world.registrations_at(0), world.registrations_at(1)), (0, ROUTER_COUNT));
+    let lost = (0..number).filter(|number| !world.net.arrivals_by_number.contains_key(number)).count();
+    let twice = world.net.arrivals_by_number.values().filter(|count| **count > 1).count();
     assert_eq!((lost, twice), (0, 0), "of {number}");
     let relayed = world.stations[1].nemo().forwarder().counters().relayed;
     assert!(relayed > u64::from(number) / 4, "{relayed} of {number} came by way of the old one");

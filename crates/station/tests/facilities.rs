@@ -13,7 +13,7 @@ use carnet_its::cdd::{
     StationId, StationType, TimestampIts, Traces, VehicleLengthValue, YawRateValue,
 };
 use carnet_its::denm::{Denm, LocationContainer, SituationContainer};
-use carnet_its::sa::Service;
+use carnet_its::sa::AnnouncedService;
 use carnet_its::sam::ItsAid;
 use carnet_its::uper;
 use carnet_station::io::{
@@ -28,52 +28,55 @@ use common::world::Network;
 
 const START: u64 = 1_800_000_000_000;
 
-fn wall(now: Time) -> WallTime {
+fn wall_time_at(now: Time) -> WallTime {
     WallTime::from_unix_nanos(START * 1_000_000 + now.as_nanos())
 }
 
-fn station(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
+fn station_with_facilities(index: u8, facilities: Option<FacilitiesSettings>) -> Station {
     let address = GnAddress::new(false, GnStationType::PassengerCar, [2, 0, 0, 0, 0, index]);
-    let geonet = GeonetSettings { facilities, ..common::geonet(address) };
+    let geonet = GeonetSettings { facilities_settings: facilities, ..common::geonet(address) };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
     common::world::station(config, index.into())
 }
 
 /// A radio link between two stations, and the messages that the second station and its applications received.
 #[derive(Default)]
-struct Radio {
+struct RadioLink {
     /// Messages that the second station has passed to applications.
-    heard: Vec<Message>,
-    told: Vec<Output>,
+    received_messages: Vec<Message>,
+    other_outputs: Vec<Output>,
 }
 
-type Pair = common::world::World<Radio>;
+type StationPair = common::world::World<RadioLink>;
 
-impl Network for Radio {
-    fn carry(pair: &mut Pair, from: usize, output: Output) {
+impl Network for RadioLink {
+    fn carry(pair: &mut StationPair, from: usize, output: Output) {
         match output {
             Output::Geonet(GeonetOutput::Frame(frame)) => pair.deliver(1 - from, Input::Frame(frame)),
-            Output::Geonet(GeonetOutput::Message(message)) if from == 1 => pair.net.heard.push(message),
+            Output::Geonet(GeonetOutput::Message(message)) if from == 1 => {
+                pair.net.received_messages.push(message)
+            }
             Output::Geonet(GeonetOutput::Triggered(_)) | Output::Geonet(GeonetOutput::EventOver(_)) => {
-                pair.net.told.push(output)
+                pair.net.other_outputs.push(output)
             }
             _ => {}
         }
     }
 }
 
-impl Pair {
+impl StationPair {
     /// Returns two stations in range of each other.
-    fn new(first: FacilitiesSettings) -> Pair {
-        let stations = [station(1, Some(first)), station(2, Some(passenger_car()))];
-        let mut pair = Pair::of(stations, Radio::default());
+    fn new(first: FacilitiesSettings) -> StationPair {
+        let stations =
+            [station_with_facilities(1, Some(first)), station_with_facilities(2, Some(passenger_car()))];
+        let mut pair = StationPair::of(stations, RadioLink::default());
         pair.now = Time::from_secs(5);
-        pair.drive(1, 0);
+        pair.set_position(1, 0);
         pair
     }
 
     /// Sets a position of a station: `north` metres north of the origin, driving at 20 m/s eastwards.
-    fn drive(&mut self, index: usize, north: i32) {
+    fn set_position(&mut self, index: usize, north: i32) {
         let milliseconds = (START - 1_072_915_200_000 + 5000) + self.now.as_nanos() / 1_000_000;
         let position = Position {
             timestamp: milliseconds as u32,
@@ -86,13 +89,13 @@ impl Pair {
         self.tell(index, Input::Position(position));
     }
 
-    fn cams(&mut self) -> Vec<Cam> {
-        let messages = std::mem::take(&mut self.net.heard);
+    fn take_cams(&mut self) -> Vec<Cam> {
+        let messages = std::mem::take(&mut self.net.received_messages);
         let cams = messages.iter().filter(|message| message.kind == MessageKind::Cam);
         cams.map(|message| uper::decode(&message.octets).expect("a CAM")).collect()
     }
 
-    fn order(&mut self, index: usize, wish: DenmWish, denm: &Denm) -> Result<Option<ActionId>, String> {
+    fn order_denm(&mut self, index: usize, wish: DenmWish, denm: &Denm) -> Result<Option<ActionId>, String> {
         let order = DenmOrder {
             wish,
             denm: uper::encode(denm).expect("encodes"),
@@ -102,27 +105,27 @@ impl Pair {
             traffic_class: None,
         };
         self.try_tell(index, Input::Command(Command::Denm(order)))?;
-        Ok(self.net.told.drain(..).find_map(|output| match output {
+        Ok(self.net.other_outputs.drain(..).find_map(|output| match output {
             Output::Geonet(GeonetOutput::Triggered(action)) => Some(action),
             _ => None,
         }))
     }
 
     /// Returns the number of events on the map of the second station.
-    fn events(&self) -> usize {
+    fn event_count(&self) -> usize {
         let facilities = self.stations[1].facilities().expect("facilities");
         facilities.services().ldm.events_in(self.now, None).len()
     }
 }
 
-fn high(cam: &Cam) -> carnet_its::cam::BasicVehicleContainerHighFrequency {
+fn high_frequency_of(cam: &Cam) -> carnet_its::cam::BasicVehicleContainerHighFrequency {
     match &cam.cam.cam_parameters.high_frequency_container {
         HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) => *high,
         other => panic!("{other:?}"),
     }
 }
 
-fn low(cam: &Cam) -> Option<carnet_its::cam::BasicVehicleContainerLowFrequency> {
+fn low_frequency_of(cam: &Cam) -> Option<carnet_its::cam::BasicVehicleContainerLowFrequency> {
     match &cam.cam.cam_parameters.low_frequency_container {
         Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(low)) => Some(low.clone()),
         _ => None,
@@ -131,16 +134,16 @@ fn low(cam: &Cam) -> Option<carnet_its::cam::BasicVehicleContainerLowFrequency> 
 
 #[test]
 fn cam_contains_position_and_movement_of_vehicle() {
-    let mut pair = Pair::new(passenger_car());
+    let mut pair = StationPair::new(passenger_car());
     let quality =
         PositionQuality { confidence_cm: Some(250), altitude_cm: Some(12_345), ..Default::default() };
     pair.tell(0, Input::PositionQuality(quality));
     // The station moves 5 m in each tenth of a second: each movement causes a CAM.
     for step in 0..10 {
-        pair.drive(0, 5 * step);
+        pair.set_position(0, 5 * step);
         pair.run(Duration::from_millis(100));
     }
-    let cams = pair.cams();
+    let cams = pair.take_cams();
     // A further CAM follows, because a tenth of a second has passed.
     assert_eq!(cams.len(), 11);
     let last = cams.last().expect("a CAM");
@@ -155,13 +158,13 @@ fn cam_contains_position_and_movement_of_vehicle() {
         (reference.position_confidence_ellipse.semi_major_confidence.0, reference.altitude.altitude_value.0),
         (250, 12_345)
     );
-    let high = high(last);
+    let high = high_frequency_of(last);
     assert_eq!((high.speed.speed_value.0, high.heading.heading_value.0), (2000, 900));
     assert_eq!((high.vehicle_length.vehicle_length_value.0, high.vehicle_width.0), (43, 18));
     // The time in the CAM is the time of the position, in TAI as the standard requires.
-    let date = TimestampIts::of(wall(Time::from_millis(5900)));
+    let date = TimestampIts::of_date(wall_time_at(Time::from_millis(5900)));
     assert_eq!(last.cam.generation_delta_time.0, date.0 as u16);
-    let with_path = cams.iter().filter_map(low).next_back().expect("a low-frequency container");
+    let with_path = cams.iter().filter_map(low_frequency_of).next_back().expect("a low-frequency container");
     assert!(!with_path.path_history.0.is_empty());
     let map = &pair.stations[1].facilities().expect("facilities").services().ldm;
     assert_eq!(map.station(StationId(1)).map(|known| known.speed), Some(SpeedValue(2000)));
@@ -173,7 +176,7 @@ fn cam_contains_position_and_movement_of_vehicle() {
 
 #[test]
 fn movement_from_application_is_valid_for_two_seconds() {
-    let mut pair = Pair::new(passenger_car());
+    let mut pair = StationPair::new(passenger_car());
     let mut cam = Cam::default();
     let HighFrequencyContainer::BasicVehicleContainerHighFrequency(told) =
         &mut cam.cam.cam_parameters.high_frequency_container
@@ -189,72 +192,82 @@ fn movement_from_application_is_valid_for_two_seconds() {
     };
     cam.cam.cam_parameters.low_frequency_container =
         Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(lights));
-    pair.drive(0, 0);
+    pair.set_position(0, 0);
     pair.tell(0, Input::Vehicle(uper::encode(&cam).expect("encodes")));
     let mut seen = Vec::new();
     for step in 1..=30 {
-        pair.drive(0, 5 * step);
+        pair.set_position(0, 5 * step);
         pair.run(Duration::from_millis(100));
-        seen.extend(pair.cams());
+        seen.extend(pair.take_cams());
     }
     let fresh = &seen[5];
-    assert_eq!((high(fresh).speed.speed_value.0, high(fresh).yaw_rate.yaw_rate_value.0), (1234, -450));
-    let stale = seen.iter().rfind(|cam| low(cam).is_some()).expect("a CAM");
-    assert_eq!((high(stale).speed.speed_value.0, high(stale).yaw_rate), (2000, Default::default()));
+    assert_eq!(
+        (high_frequency_of(fresh).speed.speed_value.0, high_frequency_of(fresh).yaw_rate.yaw_rate_value.0),
+        (1234, -450)
+    );
+    let stale = seen.iter().rfind(|cam| low_frequency_of(cam).is_some()).expect("a CAM");
+    assert_eq!(
+        (high_frequency_of(stale).speed.speed_value.0, high_frequency_of(stale).yaw_rate),
+        (2000, Default::default())
+    );
     // Vehicle data that does not describe movement (here the length) stays valid.
-    assert_eq!(high(stale).vehicle_length.vehicle_length_value.0, 120);
-    assert_eq!(low(stale).map(|low| low.exterior_lights), Some(ExteriorLights::FOG_LIGHT_ON));
+    assert_eq!(high_frequency_of(stale).vehicle_length.vehicle_length_value.0, 120);
+    assert_eq!(low_frequency_of(stale).map(|low| low.exterior_lights), Some(ExteriorLights::FOG_LIGHT_ON));
     let refused = pair.try_tell(0, Input::Vehicle(vec![1, 2, 3])).expect_err("no CAM");
     assert!(refused.starts_with("the vehicle data is not a CAM"), "{refused}");
 }
 
 #[test]
 fn cams_end_two_seconds_after_loss_of_position() {
-    let mut pair = Pair::new(passenger_car());
-    pair.drive(0, 0);
+    let mut pair = StationPair::new(passenger_car());
+    pair.set_position(0, 0);
     pair.run(Duration::from_millis(100));
-    pair.cams();
+    pair.take_cams();
     pair.try_tell(0, Input::PositionQuality(PositionQuality { lost: true, ..Default::default() }))
         .expect("accepted");
     for step in 0..50 {
-        pair.drive(0, 5 * step);
+        pair.set_position(0, 5 * step);
         pair.run(Duration::from_millis(100));
     }
-    let cams = pair.cams();
+    let cams = pair.take_cams();
     assert!((1..=3).contains(&cams.len()), "{}", cams.len());
     // When the CA service has stopped, it has no timer either.
-    let due = pair.stations[0].facilities().expect("facilities").services().ca.poll_timeout();
+    let due = pair.stations[0].facilities().expect("facilities").services().ca_service.poll_timeout();
     assert_eq!(due, None);
 }
 
 #[test]
 fn station_without_ca_service_still_receives_cams() {
-    let mut pair =
-        Pair::new(FacilitiesSettings { cam: false, station_id: Some(StationId(77)), ..passenger_car() });
+    let mut pair = StationPair::new(FacilitiesSettings {
+        sends_cams: false,
+        station_id: Some(StationId(77)),
+        ..passenger_car()
+    });
     for step in 0..10 {
-        pair.drive(0, 5 * step);
-        pair.drive(1, 5 * step);
+        pair.set_position(0, 5 * step);
+        pair.set_position(1, 5 * step);
         pair.run(Duration::from_millis(100));
     }
-    assert_eq!(pair.cams().len(), 0);
+    assert_eq!(pair.take_cams().len(), 0);
     assert!(pair.counter(0, "facilities.cam.received") >= 9);
 }
 
 #[test]
 fn event_is_sent_at_station_position_and_ends() {
-    let mut pair = Pair::new(passenger_car());
-    pair.drive(0, 0);
-    pair.drive(0, 40);
+    let mut pair = StationPair::new(passenger_car());
+    pair.set_position(0, 0);
+    pair.set_position(0, 40);
     let mut denm = Denm::default();
     denm.denm.situation = Some(SituationContainer::default());
     denm.denm.management.relevance_distance = Some(RelevanceDistance::LessThan500m);
-    let action = pair.order(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
+    let action = pair.order_denm(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
     assert_eq!(action, ActionId { originating_station_id: 1, sequence_number: 0 });
-    assert_eq!(pair.events(), 1);
-    let heard = pair.net.heard.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
+    assert_eq!(pair.event_count(), 1);
+    let heard =
+        pair.net.received_messages.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
     let told: Denm = uper::decode(&heard.octets).expect("a DENM");
     assert_eq!(told.denm.management.event_position.latitude.0, 488_375_000 + 90 * 40);
-    let detected = TimestampIts::of(wall(pair.now));
+    let detected = TimestampIts::of_date(wall_time_at(pair.now));
     assert_eq!(told.denm.management.detection_time, detected);
     // The trace that leads to the event is the path of the station.
     let traces = told.denm.location.expect("a location").traces.0;
@@ -269,22 +282,23 @@ fn event_is_sent_at_station_position_and_ends() {
         (0, DenmWish::Negate, "event 1:0 belongs to this station"),
         (1, DenmWish::Update, "event 1:0 does not exist, or it has ended"),
     ] {
-        let refused = pair.order(index, wish, &denm).expect_err("refused");
+        let refused = pair.order_denm(index, wish, &denm).expect_err("refused");
         assert!(refused.contains(expected), "{refused}");
     }
     pair.run(Duration::from_millis(50));
-    pair.order(0, DenmWish::Update, &denm).expect("told");
-    assert_eq!((pair.events(), pair.counter(1, "facilities.denm.received")), (1, 2));
+    pair.order_denm(0, DenmWish::Update, &denm).expect("told");
+    assert_eq!((pair.event_count(), pair.counter(1, "facilities.denm.received")), (1, 2));
     pair.run(Duration::from_millis(50));
-    pair.order(0, DenmWish::Cancel, &denm).expect("told");
-    assert_eq!((pair.events(), pair.counter(1, "facilities.denm.received")), (0, 3));
+    pair.order_denm(0, DenmWish::Cancel, &denm).expect("told");
+    assert_eq!((pair.event_count(), pair.counter(1, "facilities.denm.received")), (0, 3));
 }
 
 /// Triggers an event at the first station, and returns the location that the second station receives.
-fn location_heard(pair: &mut Pair, denm: &Denm) -> LocationContainer {
-    pair.net.heard.clear();
-    pair.order(0, DenmWish::Trigger, denm).expect("told");
-    let heard = pair.net.heard.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
+fn received_location(pair: &mut StationPair, denm: &Denm) -> LocationContainer {
+    pair.net.received_messages.clear();
+    pair.order_denm(0, DenmWish::Trigger, denm).expect("told");
+    let heard =
+        pair.net.received_messages.iter().find(|message| message.kind == MessageKind::Denm).expect("a DENM");
     let told: Denm = uper::decode(&heard.octets).expect("a DENM");
     told.denm.location.expect("a location")
 }
@@ -296,9 +310,9 @@ fn event_with_speed_or_heading_keeps_its_trace() {
     let heading = Some(Heading { heading_value: HeadingValue(900), ..Heading::default() });
     let without_points = Traces(vec![PathHistory::default()]);
     for (event_speed, event_position_heading) in [(speed, None), (None, heading), (speed, heading)] {
-        let mut pair = Pair::new(passenger_car());
-        pair.drive(0, 0);
-        pair.drive(0, 40);
+        let mut pair = StationPair::new(passenger_car());
+        pair.set_position(0, 0);
+        pair.set_position(0, 40);
         let location = LocationContainer {
             event_speed,
             event_position_heading,
@@ -308,7 +322,7 @@ fn event_with_speed_or_heading_keeps_its_trace() {
         let mut denm = Denm::default();
         denm.denm.situation = Some(SituationContainer::default());
         denm.denm.location = Some(location.clone());
-        let told = location_heard(&mut pair, &denm);
+        let told = received_location(&mut pair, &denm);
         let points: Vec<_> = told.traces.0.iter().flat_map(|trace| &trace.0).collect();
         // The event's trace has one point: 40 m south of the event, where the station was before.
         let [point] = points[..] else { panic!("{told:?}") };
@@ -318,46 +332,46 @@ fn event_with_speed_or_heading_keeps_its_trace() {
         // The station keeps the application's own traces.
         let own = Traces(vec![PathHistory(vec![PathPoint::default()]), PathHistory::default()]);
         denm.denm.location = Some(LocationContainer { traces: own.clone(), ..location.clone() });
-        assert_eq!(location_heard(&mut pair, &denm).traces, own);
+        assert_eq!(received_location(&mut pair, &denm).traces, own);
 
         // The next event is at another place, to which the station's own path does not lead.
         denm.denm.location = Some(location);
         denm.denm.management.event_position.latitude.0 = 488_375_000;
         denm.denm.management.event_position.longitude.0 = 21_018_000;
-        assert_eq!(location_heard(&mut pair, &denm).traces, without_points);
+        assert_eq!(received_location(&mut pair, &denm).traces, without_points);
     }
 }
 
 #[test]
 fn event_ends_by_negation_or_expiry() {
-    let mut pair = Pair::new(passenger_car());
-    pair.drive(0, 0);
+    let mut pair = StationPair::new(passenger_car());
+    pair.set_position(0, 0);
     let mut denm = Denm::default();
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(3);
     // Now the second station sends an event to the first, whose applications have not subscribed to events.
-    let action = pair.order(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
+    let action = pair.order_denm(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
     pair.run(Duration::from_secs(4));
     let over = |output: &Output| *output == Output::Geonet(GeonetOutput::EventOver(action));
-    assert!(pair.net.told.iter().any(over), "{:?}", pair.net.told);
+    assert!(pair.net.other_outputs.iter().any(over), "{:?}", pair.net.other_outputs);
 
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(60);
-    pair.drive(0, 10);
-    pair.drive(1, 10);
-    pair.order(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
-    assert_eq!(pair.events(), 1);
+    pair.set_position(0, 10);
+    pair.set_position(1, 10);
+    pair.order_denm(0, DenmWish::Trigger, &denm).expect("told").expect("a name");
+    assert_eq!(pair.event_count(), 1);
     denm.denm.management.action_id.originating_station_id = StationId(1);
-    pair.order(1, DenmWish::Negate, &denm).expect("told");
+    pair.order_denm(1, DenmWish::Negate, &denm).expect("told");
     let sent = pair.counter(0, "facilities.dropped.own_message");
     assert_eq!(sent, 1, "its end is the originator's business");
 }
 
 #[test]
 fn station_without_facilities_refuses_events_and_ignores_messages() {
-    let mut pair = Pair::new(passenger_car());
-    pair.stations[1] = station(2, None);
-    pair.drive(1, 0);
-    pair.drive(0, 0);
-    assert!(pair.net.heard.is_empty() && pair.stations[1].facilities().is_none());
+    let mut pair = StationPair::new(passenger_car());
+    pair.stations[1] = station_with_facilities(2, None);
+    pair.set_position(1, 0);
+    pair.set_position(0, 0);
+    assert!(pair.net.received_messages.is_empty() && pair.stations[1].facilities().is_none());
     for input in [
         Input::Vehicle(uper::encode(&Cam::default()).expect("encodes")),
         Input::Command(Command::Denm(DenmOrder {
@@ -377,8 +391,8 @@ fn station_without_facilities_refuses_events_and_ignores_messages() {
 
 #[test]
 fn event_with_too_large_area_is_refused_at_once() {
-    let mut pair = Pair::new(passenger_car());
-    pair.drive(0, 0);
+    let mut pair = StationPair::new(passenger_car());
+    pair.set_position(0, 0);
     let area = carnet_station::io::Area {
         shape: carnet_station::io::AreaShape::Circle,
         latitude: 488_375_000,
@@ -402,29 +416,29 @@ fn event_with_too_large_area_is_refused_at_once() {
 
 #[test]
 fn services_are_known_while_they_are_announced() {
-    let service = Service {
+    let service = AnnouncedService {
         its_aid: ItsAid(36),
         address: Some("2001:db8::1".parse().expect("an address")),
         port: Some(8080),
         context: Vec::new(),
     };
     let announcing = FacilitiesSettings {
-        services: vec![service.clone()],
-        advertiser: Some("kiosk".into()),
+        announced_services: vec![service.clone()],
+        advertiser_name: Some("kiosk".into()),
         ..passenger_car()
     };
-    let mut pair = Pair::new(announcing);
-    pair.drive(0, 0);
+    let mut pair = StationPair::new(announcing);
+    pair.set_position(0, 0);
     pair.run(Duration::from_secs(2));
-    let known = |pair: &Pair| {
-        let sa = &pair.stations[1].facilities().expect("facilities").services().sa;
+    let known = |pair: &StationPair| {
+        let sa = &pair.stations[1].facilities().expect("facilities").services().sa_service;
         sa.known_advertisements().map(|it| (it.identifier.clone(), it.services.clone())).collect::<Vec<_>>()
     };
     assert_eq!(known(&pair), [(Some("kiosk".to_owned()), vec![service])]);
     let counters = |index: usize| *pair.stations[index].facilities().expect("facilities").counters();
-    assert!(counters(0).sent[2] >= 2 && counters(1).received[2] >= 2, "{:?}", counters(0));
+    assert!(counters(0).sent_messages[2] >= 2 && counters(1).received_messages[2] >= 2, "{:?}", counters(0));
     assert_eq!(
-        (counters(0).sent[1], counters(1).sent[2]),
+        (counters(0).sent_messages[1], counters(1).sent_messages[2]),
         (0, 0),
         "neither DENMs nor announcements of the other"
     );
@@ -432,7 +446,7 @@ fn services_are_known_while_they_are_announced() {
     let end = pair.now + Duration::from_secs(4);
     while let Some(due) = pair.stations[1].poll_timeout().filter(|due| *due <= end) {
         pair.now = pair.now.max(due);
-        pair.stations[1].handle_input(pair.now, wall(pair.now), Input::Timeout).expect("accepted");
+        pair.stations[1].handle_input(pair.now, wall_time_at(pair.now), Input::Timeout).expect("accepted");
         while pair.stations[1].poll_output().is_some() {}
     }
     assert_eq!(known(&pair), []);

@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_cits::geonetworking::{echo, hops};
+use carnet_cits::geonetworking::{echo, hops_taken};
 use carnet_geonet::BROADCAST;
 use carnet_station::StationConfig;
 use carnet_station::io::{
@@ -21,55 +21,57 @@ use common::WALL;
 use common::world::{Network, station};
 
 /// Distance of about 800 m in tenths of a microdegree: each station receives only its direct neighbours.
-const STEP: i32 = 72_000;
+const STATION_DISTANCE: i32 = 72_000;
 
 /// A radio that reaches the direct neighbours, and the packets that it delivered.
 #[derive(Default)]
-struct Radio {
-    delivered: Vec<(usize, Delivered)>,
+struct NeighbourRadio {
+    delivered_payloads: Vec<(usize, Delivered)>,
 }
 
-type Air = common::world::World<Radio>;
+type RadioWorld = common::world::World<NeighbourRadio>;
 
-impl Network for Radio {
-    fn carry(air: &mut Air, from: usize, output: Output) {
+impl Network for NeighbourRadio {
+    fn carry(air: &mut RadioWorld, from: usize, output: Output) {
         match output {
             Output::Geonet(GeonetOutput::Frame(frame)) => {
-                assert_eq!(frame.source, mac(from));
+                assert_eq!(frame.source, mac_of_station(from));
                 for to in (0..air.stations.len()).filter(|to| to.abs_diff(from) == 1) {
-                    if frame.destination == mac(to) || frame.destination == BROADCAST {
+                    if frame.destination == mac_of_station(to) || frame.destination == BROADCAST {
                         air.deliver(to, Input::Frame(frame.clone()));
                     }
                 }
             }
-            Output::Geonet(GeonetOutput::Delivered(delivered)) => air.net.delivered.push((from, delivered)),
+            Output::Geonet(GeonetOutput::Delivered(delivered)) => {
+                air.net.delivered_payloads.push((from, delivered))
+            }
             _ => {}
         }
     }
 }
 
-fn mac(index: usize) -> [u8; 6] {
+fn mac_of_station(index: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0, (index + 1) as u8]
 }
 
 fn address(index: usize) -> u64 {
-    GnAddress::new(false, StationType::PassengerCar, mac(index)).0
+    GnAddress::new(false, StationType::PassengerCar, mac_of_station(index)).0
 }
 
-impl Air {
+impl RadioWorld {
     /// Returns a row of `count` stations, one every 800 m northwards.
-    fn new(count: usize) -> Air {
+    fn new(count: usize) -> RadioWorld {
         let station = |index| {
             let settings = common::geonet(GnAddress(address(index)));
             station(StationConfig { geonet: Some(settings), ..StationConfig::default() }, index as u64)
         };
-        let mut air = Air::of((0..count).map(station).collect::<Vec<_>>(), Radio::default());
+        let mut air = RadioWorld::of((0..count).map(station).collect::<Vec<_>>(), NeighbourRadio::default());
         air.now = Time::from_secs(10);
         for round in 0..10 {
             for index in 0..count {
                 let position = Position {
                     timestamp: 1_000_000 + round * 1000,
-                    latitude: 488_375_000 + STEP * i32::try_from(index).expect("few stations"),
+                    latitude: 488_375_000 + STATION_DISTANCE * i32::try_from(index).expect("few stations"),
                     longitude: 21_008_000,
                     accurate: true,
                     speed: 0,
@@ -82,8 +84,14 @@ impl Air {
         air
     }
 
-    fn request(&mut self, index: usize, transport: GeonetTransport, next_header: u8, payload: Vec<u8>) {
-        self.net.delivered.clear();
+    fn request_payload(
+        &mut self,
+        index: usize,
+        transport: GeonetTransport,
+        next_header: u8,
+        payload: Vec<u8>,
+    ) {
+        self.net.delivered_payloads.clear();
         let request = GeonetRequest {
             transport,
             next_header,
@@ -100,37 +108,37 @@ impl Air {
 
 #[test]
 fn gnping_over_three_hops_reports_three_hops() {
-    let mut air = Air::new(4);
-    let request = echo::Echo { is_reply: false, hops: 0, identifier: 7, sequence: 1 };
-    air.request(0, GeonetTransport::GeoUnicast(address(3)), echo::NEXT_HEADER, request.emit());
-    let [(0, reply)] = &air.net.delivered[..] else { panic!("{:?}", air.net.delivered) };
-    assert_eq!((reply.source, reply.kind, hops(reply)), (address(3), GnPacketType::Guc, 3));
-    let echo = echo::Echo::parse(&reply.payload).expect("an echo");
-    assert_eq!(echo, echo::Echo { is_reply: true, hops: 3, ..request });
+    let mut air = RadioWorld::new(4);
+    let request = echo::EchoMessage { is_reply: false, hop_count: 0, identifier: 7, sequence: 1 };
+    air.request_payload(0, GeonetTransport::GeoUnicast(address(3)), echo::BTP_B_NEXT_HEADER, request.emit());
+    let [(0, reply)] = &air.net.delivered_payloads[..] else { panic!("{:?}", air.net.delivered_payloads) };
+    assert_eq!((reply.source, reply.kind, hops_taken(reply)), (address(3), GnPacketType::Guc, 3));
+    let echo = echo::EchoMessage::parse(&reply.payload).expect("an echo");
+    assert_eq!(echo, echo::EchoMessage { is_reply: true, hop_count: 3, ..request });
 }
 
 #[test]
 fn broadcast_reaches_only_stations_in_area() {
-    let mut air = Air::new(5);
+    let mut air = RadioWorld::new(5);
     let area = Area {
         shape: AreaShape::Circle,
-        latitude: 488_375_000 + STEP * 7 / 2,
+        latitude: 488_375_000 + STATION_DISTANCE * 7 / 2,
         longitude: 21_008_000,
         distance_a: 600,
         distance_b: 0,
         angle: 0,
     };
-    air.request(0, GeonetTransport::GeoBroadcast(area), 0, vec![1, 2, 3]);
-    let mut reached: Vec<usize> = air.net.delivered.iter().map(|(index, _)| *index).collect();
+    air.request_payload(0, GeonetTransport::GeoBroadcast(area), 0, vec![1, 2, 3]);
+    let mut reached: Vec<usize> = air.net.delivered_payloads.iter().map(|(index, _)| *index).collect();
     reached.sort_unstable();
     assert_eq!(reached, [3, 4]);
-    assert!(air.net.delivered.iter().all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0)));
+    assert!(air.net.delivered_payloads.iter().all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0)));
 }
 
 /// If the link returns a frame, the router removes the neighbour and broadcasts the packet.
 #[test]
 fn unacknowledged_frame_takes_another_next_hop() {
-    let mut air = Air::new(2);
+    let mut air = RadioWorld::new(2);
     let request = GeonetRequest {
         transport: GeonetTransport::GeoUnicast(address(1)),
         next_header: 0,
@@ -144,23 +152,23 @@ fn unacknowledged_frame_takes_another_next_hop() {
     let Some(Output::Geonet(GeonetOutput::Frame(sent))) = air.stations[0].poll_output() else {
         panic!("a frame")
     };
-    assert_eq!(sent.destination, mac(1));
-    air.net.delivered.clear();
+    assert_eq!(sent.destination, mac_of_station(1));
+    air.net.delivered_payloads.clear();
     air.tell(0, Input::Unacknowledged(sent));
     let counters = air.stations[0].geonet().expect("GeoNetworking").counters();
-    assert_eq!((counters.unacknowledged, counters.rerouted), (1, 1));
+    assert_eq!((counters.unacknowledged_frames, counters.rerouted_frames), (1, 1));
     assert!(
-        matches!(&air.net.delivered[..], [(1, delivered)] if delivered.payload == [1]),
+        matches!(&air.net.delivered_payloads[..], [(1, delivered)] if delivered.payload == [1]),
         "{:?}",
-        air.net.delivered
+        air.net.delivered_payloads
     );
 }
 
 /// The upper tester of the conformance tests requests this reset before each test.
 #[test]
 fn reset_clears_geonetworking_state() {
-    let mut air = Air::new(2);
-    let known = |air: &Air| air.stations[0].geonet().expect("GeoNetworking").location_table().len();
+    let mut air = RadioWorld::new(2);
+    let known = |air: &RadioWorld| air.stations[0].geonet().expect("GeoNetworking").location_table().len();
     assert_eq!(known(&air), 1);
     // Another station uses the address of this station, so this station changes its address.
     let pv = LongPositionVector {
@@ -171,7 +179,7 @@ fn reset_clears_geonetworking_state() {
     let extended = ExtendedHeader::Beacon { source: pv };
     let lifetime = Lifetime::from_duration(Duration::from_secs(60));
     let packet = Packet::new(extended, CommonNextHeader::Any, lifetime, 1, &[]).emit();
-    let beacon = Frame { source: mac(7), profile: None, destination: BROADCAST, packet };
+    let beacon = Frame { source: mac_of_station(7), profile: None, destination: BROADCAST, packet };
     air.tell(0, Input::Frame(beacon));
     assert_ne!(air.stations[0].geonet().expect("GeoNetworking").address().0, address(0));
     air.tell(0, Input::Command(Command::ResetGeonet));

@@ -27,21 +27,21 @@ fn address(mac: [u8; 6]) -> GnAddress {
     GnAddress::new(false, StationType::PassengerCar, mac)
 }
 
-fn settings(address: Option<GnAddress>) -> StationConfig {
-    let geonet = GeonetSettings { ipv6: Some(common::geonet_ipv6()), ..common::geonet(address) };
+fn station_config(address: Option<GnAddress>) -> StationConfig {
+    let geonet = GeonetSettings { ipv6_config: Some(common::geonet_ipv6()), ..common::geonet(address) };
     StationConfig { geonet: Some(geonet), ..StationConfig::default() }
 }
 
-fn station(mac: [u8; 6]) -> Station {
-    Station::new(settings(Some(address(mac))), PersistentState::default(), Rng::new(7), NOW, WALL)
+fn new_station(mac: [u8; 6]) -> Station {
+    Station::new(station_config(Some(address(mac))), PersistentState::default(), Rng::new(7), NOW, WALL)
 }
 
-fn tell(station: &mut Station, input: Input) -> Vec<Output> {
+fn feed_and_collect(station: &mut Station, input: Input) -> Vec<Output> {
     station.handle_input(NOW, WALL, input).expect("accepted");
     std::iter::from_fn(|| station.poll_output()).collect()
 }
 
-fn links(outputs: &[Output]) -> Vec<&VirtualLink> {
+fn created_links(outputs: &[Output]) -> Vec<&VirtualLink> {
     let link = outputs.iter().filter_map(|output| match output {
         Output::Geonet(GeonetOutput::VirtualLink(link)) => Some(link),
         _ => None,
@@ -49,7 +49,7 @@ fn links(outputs: &[Output]) -> Vec<&VirtualLink> {
     link.collect()
 }
 
-fn position(place: i32) -> Input {
+fn position_input(place: i32) -> Input {
     Input::Position(Position {
         timestamp: 1000,
         latitude: 488_375_000,
@@ -60,39 +60,39 @@ fn position(place: i32) -> Input {
     })
 }
 
-fn packet(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
+fn udp_packet(source: Ipv6Addr, destination: Ipv6Addr) -> Vec<u8> {
     carnet_virtual::data_packet(source, destination, b"data")
 }
 
 /// Passes the frames of one station to the other station, and returns the outputs of that station.
-fn carry(outputs: Vec<Output>, to: &mut Station) -> Vec<Output> {
+fn carry_frames(outputs: Vec<Output>, to: &mut Station) -> Vec<Output> {
     let frames = outputs.into_iter().filter_map(|output| match output {
         Output::Geonet(GeonetOutput::Frame(frame)) => Some(frame),
         _ => None,
     });
-    frames.flat_map(|frame| tell(to, Input::Frame(frame))).collect()
+    frames.flat_map(|frame| feed_and_collect(to, Input::Frame(frame))).collect()
 }
 
 #[test]
 fn host_packet_leaves_virtual_interface_of_destination_station() {
-    let (mut a, mut b) = (station(A), station(B));
+    let (mut a, mut b) = (new_station(A), new_station(B));
     for (station, mac) in [(&mut a, A), (&mut b, B)] {
         let outputs: Vec<Output> = std::iter::from_fn(|| station.poll_output()).collect();
-        let [link] = links(&outputs)[..] else { panic!("{outputs:?}") };
+        let [link] = created_links(&outputs)[..] else { panic!("{outputs:?}") };
         assert_eq!((link.name.as_str(), link.address, link.mtu), ("gn0", mac, 1398));
-        assert_eq!(link.link_local, addresses::link_local(mac));
+        assert_eq!(link.link_local, addresses::link_local_address(mac));
     }
     for (place, station) in [(0, &mut a), (1000, &mut b)] {
-        tell(station, position(place));
+        feed_and_collect(station, position_input(place));
     }
-    let data = packet(addresses::link_local(A), addresses::link_local(B));
+    let data = udp_packet(addresses::link_local_address(A), addresses::link_local_address(B));
     let frame =
         VirtualFrame { link: 0, destination: B, source: A, ether_type: 0x86dd, payload: data.clone() };
     // The first packet waits for the reply of the Location Service.
-    let asked = tell(&mut a, Input::VirtualFrame(frame));
-    let answered = carry(asked, &mut b);
-    let sent = carry(answered, &mut a);
-    let arrived = carry(sent, &mut b);
+    let asked = feed_and_collect(&mut a, Input::VirtualFrame(frame));
+    let answered = carry_frames(asked, &mut b);
+    let sent = carry_frames(answered, &mut a);
+    let arrived = carry_frames(sent, &mut b);
     let [Output::Geonet(GeonetOutput::Ipv6 { link: 0, destination, source, delivered })] = &arrived[..]
     else {
         panic!("{arrived:?}")
@@ -109,54 +109,58 @@ fn host_packet_leaves_virtual_interface_of_destination_station() {
 #[test]
 fn virtual_interfaces_follow_station_address() {
     // The station learns its address late, and only then creates the interface.
-    let mut station = Station::new(settings(None), PersistentState::default(), Rng::new(7), NOW, WALL);
+    let mut station = Station::new(station_config(None), PersistentState::default(), Rng::new(7), NOW, WALL);
     assert_eq!(station.poll_output(), None);
-    let outputs = tell(&mut station, Input::GeonetAddress(address(A).0));
-    assert_eq!(links(&outputs)[0].address, A);
+    let outputs = feed_and_collect(&mut station, Input::GeonetAddress(address(A).0));
+    assert_eq!(created_links(&outputs)[0].address, A);
     // The station's address changes, by an operator or after an address conflict.
-    let outputs = tell(&mut station, Input::GeonetAddress(address(B).0));
-    let [link] = links(&outputs)[..] else { panic!("{outputs:?}") };
-    assert_eq!((link.id, link.address, link.link_local), (0, B, addresses::link_local(B)));
+    let outputs = feed_and_collect(&mut station, Input::GeonetAddress(address(B).0));
+    let [link] = created_links(&outputs)[..] else { panic!("{outputs:?}") };
+    assert_eq!((link.id, link.address, link.link_local), (0, B, addresses::link_local_address(B)));
     // The radio now carries only smaller frames.
-    let outputs = tell(&mut station, Input::GeonetMtu(1400));
-    assert_eq!(links(&outputs)[0].mtu, 1312);
-    assert!(tell(&mut station, Input::GeonetMtu(1400)).is_empty());
+    let outputs = feed_and_collect(&mut station, Input::GeonetMtu(1400));
+    assert_eq!(created_links(&outputs)[0].mtu, 1312);
+    assert!(feed_and_collect(&mut station, Input::GeonetMtu(1400)).is_empty());
     // The reset restores the initial state, which has the first address.
-    let outputs = tell(&mut station, Input::Command(Command::ResetGeonet));
-    assert_eq!(links(&outputs).len(), 0, "the address of the station is the one that it was given last");
+    let outputs = feed_and_collect(&mut station, Input::Command(Command::ResetGeonet));
+    assert_eq!(
+        created_links(&outputs).len(),
+        0,
+        "the address of the station is the one that it was given last"
+    );
 }
 
 #[test]
 fn station_answers_solicitations_and_knows_host_addresses() {
-    let mut station = station(A);
+    let mut station = new_station(A);
     while station.poll_output().is_some() {}
-    tell(&mut station, position(0));
-    let (own, other) = (addresses::link_local(A), addresses::link_local(B));
+    feed_and_collect(&mut station, position_input(0));
+    let (own, other) = (addresses::link_local_address(A), addresses::link_local_address(B));
     let message =
         carnet_wire::nd::NeighborSolicitation { target: other, source_link_address: Some(A) }.emit();
     let question = carnet_wire::icmpv6::packet(own, carnet_wire::nd::solicited_node(other), 255, message);
-    let destination = addresses::group_address(carnet_wire::nd::solicited_node(other));
+    let destination = addresses::group_mac(carnet_wire::nd::solicited_node(other));
     let frame = VirtualFrame { link: 0, destination, source: A, ether_type: 0x86dd, payload: question };
-    let outputs = tell(&mut station, Input::VirtualFrame(frame));
+    let outputs = feed_and_collect(&mut station, Input::VirtualFrame(frame));
     let [Output::Geonet(GeonetOutput::VirtualFrame(answer))] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!((answer.link, answer.destination, answer.source, answer.ether_type), (0, A, B, 0x86dd));
 
     // Only the host itself may send from an address of the host.
     let mine: Ipv6Addr = "2001:db8::1".parse().expect("an address");
-    tell(&mut station, Input::VirtualAddresses { link: 0, addresses: vec![(mine, 64)] });
-    let mut liar = self::station(B);
+    feed_and_collect(&mut station, Input::VirtualAddresses { link: 0, addresses: vec![(mine, 64)] });
+    let mut liar = self::new_station(B);
     while liar.poll_output().is_some() {}
-    tell(&mut liar, position(1000));
+    feed_and_collect(&mut liar, position_input(1000));
     let group: Ipv6Addr = "ff02::1".parse().expect("an address");
     let lie = VirtualFrame {
         link: 0,
-        destination: addresses::group_address(group),
+        destination: addresses::group_mac(group),
         source: B,
         ether_type: 0x86dd,
-        payload: packet(mine, group),
+        payload: udp_packet(mine, group),
     };
-    let sent = tell(&mut liar, Input::VirtualFrame(lie));
-    let heard = carry(sent, &mut station);
+    let sent = feed_and_collect(&mut liar, Input::VirtualFrame(lie));
+    let heard = carry_frames(sent, &mut station);
     assert!(
         !heard.iter().any(|output| matches!(output, Output::Geonet(GeonetOutput::Ipv6 { .. }))),
         "{heard:?}"
@@ -166,16 +170,16 @@ fn station_answers_solicitations_and_knows_host_addresses() {
 /// The path becomes shorter. Packets that have overtaken earlier ones wait for them, up to the time limit.
 #[test]
 fn packets_that_overtook_others_wait_for_them() {
-    let mut config = settings(Some(address(B)));
-    if let Some(GeonetSettings { ipv6: Some(ipv6), .. }) = &mut config.geonet {
+    let mut config = station_config(Some(address(B)));
+    if let Some(GeonetSettings { ipv6_config: Some(ipv6), .. }) = &mut config.geonet {
         ipv6.reorder_wait = Duration::from_millis(50);
     }
     let mut b = Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL);
     while b.poll_output().is_some() {}
-    tell(&mut b, position(0));
+    feed_and_collect(&mut b, position_input(0));
     let place =
         LongPositionVector { address: address(A), latitude: 488_375_000, ..LongPositionVector::default() };
-    let data = packet(addresses::link_local(A), addresses::link_local(B));
+    let data = udp_packet(addresses::link_local_address(A), addresses::link_local_address(B));
     // Returns a frame with this sequence number that seems to have come over `hops` hops.
     let frame = |sequence: u16, hops: u8| {
         let destination = ShortPositionVector { address: address(B), ..ShortPositionVector::default() };
@@ -188,10 +192,10 @@ fn packets_that_overtook_others_wait_for_them() {
     let count = |outputs: Vec<Output>| {
         outputs.iter().filter(|o| matches!(o, Output::Geonet(GeonetOutput::Ipv6 { .. }))).count()
     };
-    assert_eq!(count(tell(&mut b, frame(1, 3))), 1);
-    assert_eq!(count(tell(&mut b, frame(3, 2))), 0, "it waits for the second");
-    assert_eq!(count(tell(&mut b, frame(2, 3))), 2);
-    assert_eq!(count(tell(&mut b, frame(9, 1))), 0);
+    assert_eq!(count(feed_and_collect(&mut b, frame(1, 3))), 1);
+    assert_eq!(count(feed_and_collect(&mut b, frame(3, 2))), 0, "it waits for the second");
+    assert_eq!(count(feed_and_collect(&mut b, frame(2, 3))), 2);
+    assert_eq!(count(feed_and_collect(&mut b, frame(9, 1))), 0);
     // The missing numbers were probably packets for other stations, so the wait was useless. The next wait is
     // the shortest possible.
     let due = b.poll_timeout().expect("a wait");
@@ -203,7 +207,7 @@ fn packets_that_overtook_others_wait_for_them() {
 }
 
 /// Returns a TCP segment from port 1 of `source` to port 1 of `destination`.
-fn segment(source: Ipv6Addr, destination: Ipv6Addr, numbers: (u32, u32), length: usize) -> Vec<u8> {
+fn tcp_segment(source: Ipv6Addr, destination: Ipv6Addr, numbers: (u32, u32), length: usize) -> Vec<u8> {
     let (sequence, acknowledgement) = numbers;
     let mut tcp = vec![0, 1, 0, 1];
     tcp.extend(sequence.to_be_bytes());
@@ -222,7 +226,7 @@ fn segment(source: Ipv6Addr, destination: Ipv6Addr, numbers: (u32, u32), length:
     [&header.emit()[..], &tcp].concat()
 }
 
-fn counter(station: &Station, name: &str) -> u64 {
+fn counter_of(station: &Station, name: &str) -> u64 {
     station
         .counters()
         .into_iter()
@@ -232,7 +236,7 @@ fn counter(station: &Station, name: &str) -> u64 {
 }
 
 /// Returns the IPv6 packets that the outputs send in GeoUnicast frames.
-fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
+fn sent_ipv6_packets(outputs: Vec<Output>) -> Vec<Vec<u8>> {
     let packets = outputs.into_iter().filter_map(|output| match output {
         Output::Geonet(GeonetOutput::Frame(frame)) => Some(frame.packet),
         _ => None,
@@ -246,12 +250,14 @@ fn sent(outputs: Vec<Output>) -> Vec<Vec<u8>> {
 
 /// Returns station B, which knows A's position. Also returns a function that makes frames of A from sequence
 /// number, hop count and data.
-fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u8, &[u8]) -> Input) {
-    let mut settings = settings(Some(address(B)));
-    configure(settings.geonet.as_mut().and_then(|geonet| geonet.ipv6.as_mut()).expect("IPv6"));
+fn receiver_knowing_sender(
+    configure: impl FnOnce(&mut Ipv6Config),
+) -> (Station, impl Fn(u16, u8, &[u8]) -> Input) {
+    let mut settings = station_config(Some(address(B)));
+    configure(settings.geonet.as_mut().and_then(|geonet| geonet.ipv6_config.as_mut()).expect("IPv6"));
     let mut b = Station::new(settings, PersistentState::default(), Rng::new(7), NOW, WALL);
     while b.poll_output().is_some() {}
-    tell(&mut b, position(0));
+    feed_and_collect(&mut b, position_input(0));
     let frame = |sequence: u16, hops: u8, data: &[u8]| {
         let source = LongPositionVector {
             address: address(A),
@@ -272,61 +278,65 @@ fn receiver(configure: impl FnOnce(&mut Ipv6Config)) -> (Station, impl Fn(u16, u
 /// path.
 #[test]
 fn duplicate_acknowledgements_wait_for_late_packets() {
-    let (mut b, frame) = receiver(|ipv6| {
+    let (mut b, frame) = receiver_knowing_sender(|ipv6| {
         ipv6.reorder_wait = Duration::from_millis(50);
         ipv6.reorder_rule = carnet_geonet::ipv6_adaptation::in_order::ReorderRule::Changed;
         ipv6.reorder_hold = carnet_geonet::ipv6_adaptation::ReorderHold::Acknowledgements;
     });
-    let (there, here) = (addresses::link_local(A), addresses::link_local(B));
-    let data = |number: u32| segment(there, here, (number * 100, 0), 100);
+    let (there, here) = (addresses::link_local_address(A), addresses::link_local_address(B));
+    let data = |number: u32| tcp_segment(there, here, (number * 100, 0), 100);
     let acknowledge = |number: u32| {
-        let payload = segment(here, there, (0, number * 100), 0);
+        let payload = tcp_segment(here, there, (0, number * 100), 0);
         Input::VirtualFrame(VirtualFrame { link: 0, destination: A, source: B, ether_type: 0x86dd, payload })
     };
     let delivered = |outputs: &[Output]| {
         outputs.iter().any(|output| matches!(output, Output::Geonet(GeonetOutput::Ipv6 { .. })))
     };
-    assert!(delivered(&tell(&mut b, frame(1, 3, &data(0)))));
-    assert_eq!(sent(tell(&mut b, acknowledge(1))).len(), 1);
-    assert!(delivered(&tell(&mut b, frame(3, 2, &data(2)))), "data never waits");
-    assert!(sent(tell(&mut b, acknowledge(1))).is_empty());
-    assert!(delivered(&tell(&mut b, frame(2, 3, &data(1)))));
-    assert_eq!(sent(tell(&mut b, acknowledge(3))).len(), 1, "and the duplicate is never sent");
+    assert!(delivered(&feed_and_collect(&mut b, frame(1, 3, &data(0)))));
+    assert_eq!(sent_ipv6_packets(feed_and_collect(&mut b, acknowledge(1))).len(), 1);
+    assert!(delivered(&feed_and_collect(&mut b, frame(3, 2, &data(2)))), "data never waits");
+    assert!(sent_ipv6_packets(feed_and_collect(&mut b, acknowledge(1))).is_empty());
+    assert!(delivered(&feed_and_collect(&mut b, frame(2, 3, &data(1)))));
+    assert_eq!(
+        sent_ipv6_packets(feed_and_collect(&mut b, acknowledge(3))).len(),
+        1,
+        "and the duplicate is never sent"
+    );
     // The next missing sequence number is a real loss.
-    tell(&mut b, frame(5, 2, &data(4)));
-    assert!(sent(tell(&mut b, acknowledge(3))).is_empty());
+    feed_and_collect(&mut b, frame(5, 2, &data(4)));
+    assert!(sent_ipv6_packets(feed_and_collect(&mut b, acknowledge(3))).is_empty());
     let due = NOW + Duration::from_millis(50);
     assert!(b.poll_timeout().is_some_and(|first| first <= due), "that, or a beacon before");
     b.handle_input(due, WALL, Input::Timeout).expect("accepted");
-    assert_eq!(sent(std::iter::from_fn(|| b.poll_output()).collect()).len(), 1);
-    let counted = ["held", "spared"].map(|it| counter(&b, &format!("geonet.ipv6.acknowledgements.{it}")));
+    assert_eq!(sent_ipv6_packets(std::iter::from_fn(|| b.poll_output()).collect()).len(), 1);
+    let counted = ["held", "spared"].map(|it| counter_of(&b, &format!("geonet.ipv6.acknowledgements.{it}")));
     assert_eq!(counted, [2, 1]);
 }
 
 /// If the radio has a backlog, the station's own packets of ECN-capable flows carry a congestion mark.
 #[test]
 fn backlog_of_radio_marks_packets_with_congestion() {
-    let (mut b, frame) = receiver(|ipv6| ipv6.congestion_mark = Some(5000));
-    let (there, here) = (addresses::link_local(A), addresses::link_local(B));
-    tell(&mut b, frame(1, 3, &packet(there, here)));
-    let capable = segment(here, there, (0, 0), 100);
-    let incapable = packet(here, there);
+    let (mut b, frame) = receiver_knowing_sender(|ipv6| ipv6.congestion_mark = Some(5000));
+    let (there, here) = (addresses::link_local_address(A), addresses::link_local_address(B));
+    feed_and_collect(&mut b, frame(1, 3, &udp_packet(there, here)));
+    let capable = tcp_segment(here, there, (0, 0), 100);
+    let incapable = udp_packet(here, there);
     let traffic_classes = |b: &mut Station| {
         [&capable, &incapable].map(|payload| {
             let payload = payload.clone();
             let frame = VirtualFrame { link: 0, destination: A, source: B, ether_type: 0x86dd, payload };
-            let sent = sent(tell(b, Input::VirtualFrame(frame)));
+            let sent = sent_ipv6_packets(feed_and_collect(b, Input::VirtualFrame(frame)));
             let [packet] = &sent[..] else { panic!("{sent:?}") };
             Header::parse(packet).expect("a header").traffic_class
         })
     };
     assert_eq!(traffic_classes(&mut b), [0b10, 0]);
-    tell(&mut b, Input::GeonetBacklog(4999));
+    feed_and_collect(&mut b, Input::GeonetBacklog(4999));
     assert_eq!(traffic_classes(&mut b), [0b10, 0]);
-    tell(&mut b, Input::GeonetBacklog(5000));
+    feed_and_collect(&mut b, Input::GeonetBacklog(5000));
     assert_eq!(traffic_classes(&mut b), [0b11, 0]);
-    assert_eq!(counter(&b, "geonet.ipv6.marked"), 1);
-    tell(&mut b, Input::GeonetBacklog(0));
+    assert_eq!(counter_of(&b, "geonet.ipv6.marked"), 1);
+    feed_and_collect(&mut b, Input::GeonetBacklog(0));
     assert_eq!(traffic_classes(&mut b), [0b10, 0]);
 }
 
@@ -334,10 +344,10 @@ fn backlog_of_radio_marks_packets_with_congestion() {
 /// position is unknown, the station does not send them.
 #[test]
 fn group_leads_to_present_position_of_its_area() {
-    let (mut a, mut b) = (station(A), station(B));
+    let (mut a, mut b) = (new_station(A), new_station(B));
     for (place, station) in [(0, &mut a), (1000, &mut b)] {
         while station.poll_output().is_some() {}
-        tell(station, position(place));
+        feed_and_collect(station, position_input(place));
     }
     let group: Ipv6Addr = "ff1e::42".parse().expect("an address");
     let order = AreaOrder {
@@ -350,16 +360,16 @@ fn group_leads_to_present_position_of_its_area() {
         group: Some(group),
         lifetime_ms: None,
     };
-    let asked = tell(&mut a, Input::Command(Command::SetArea(order.clone())));
+    let asked = feed_and_collect(&mut a, Input::Command(Command::SetArea(order.clone())));
     let send = |a: &mut Station| {
         let frame = VirtualFrame {
             link: 0,
-            destination: addresses::group_address(group),
+            destination: addresses::group_mac(group),
             source: A,
             ether_type: 0x86dd,
-            payload: packet(addresses::link_local(A), group),
+            payload: udp_packet(addresses::link_local_address(A), group),
         };
-        let sent = tell(a, Input::VirtualFrame(frame));
+        let sent = feed_and_collect(a, Input::VirtualFrame(frame));
         sent.iter().find_map(|output| match output {
             Output::Geonet(GeonetOutput::Frame(frame)) => {
                 match Packet::parse(&frame.packet).expect("a packet").extended {
@@ -375,8 +385,8 @@ fn group_leads_to_present_position_of_its_area() {
         station.counters().into_iter().find(|(known, _)| known == name).map(|(_, count)| count)
     };
     assert_eq!(counter(&a, "geonet.ipv6.dropped.nowhere"), Some(1));
-    let answered = carry(asked, &mut b);
-    carry(answered, &mut a);
+    let answered = carry_frames(asked, &mut b);
+    carry_frames(answered, &mut a);
     assert_eq!(send(&mut a), Some((21_008_000 + 1000, 300)));
 
     let refused = |a: &mut Station, order: AreaOrder| {
@@ -387,30 +397,30 @@ fn group_leads_to_present_position_of_its_area() {
     let second = AreaOrder { name: "second".into(), ..order };
     assert_eq!(refused(&mut a, second), "another area, \"convoy\", already has this multicast group");
     // The area of the group is removed: packets to the group now go to all stations in range.
-    tell(&mut a, Input::Command(Command::RemoveArea { name: "convoy".into() }));
+    feed_and_collect(&mut a, Input::Command(Command::RemoveArea { name: "convoy".into() }));
     assert_eq!(send(&mut a), None);
     assert_eq!(counter(&a, "geonet.ipv6.dropped.nowhere"), Some(1));
 }
 
 /// Returns a station with this MAC address. `fragments` says whether it fragments and reassembles packets
 /// over GeoNetworking.
-fn cutter(mac: [u8; 6], fragments: bool) -> Station {
-    let mut config = settings(Some(address(mac)));
-    if let Some(GeonetSettings { ipv6: Some(ipv6), .. }) = &mut config.geonet {
+fn fragmenting_station(mac: [u8; 6], fragments: bool) -> Station {
+    let mut config = station_config(Some(address(mac)));
+    if let Some(GeonetSettings { ipv6_config: Some(ipv6), .. }) = &mut config.geonet {
         ipv6.fragments = fragments;
     }
     Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL)
 }
 
 /// Carries frames between the stations until both are silent. Returns all other outputs.
-fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>; 2] {
+fn exchange_until_quiet(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>; 2] {
     let (mut said, mut from_a) = ([Vec::new(), Vec::new()], true);
     let mut outputs = outputs;
     while !outputs.is_empty() {
         let (frames, rest): (Vec<Output>, Vec<Output>) =
             outputs.into_iter().partition(|output| matches!(output, Output::Geonet(GeonetOutput::Frame(_))));
         said[usize::from(!from_a)].extend(rest);
-        outputs = carry(frames, if from_a { b } else { a });
+        outputs = carry_frames(frames, if from_a { b } else { a });
         from_a = !from_a;
     }
     said
@@ -420,25 +430,25 @@ fn talk(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>;
 /// header 0 are not fragments.
 #[test]
 fn fragments_of_previous_release_are_reassembled() {
-    let (mut b, frame) = receiver(|ipv6| ipv6.fragments = true);
-    let data = packet(addresses::link_local(A), addresses::link_local(B));
+    let (mut b, frame) = receiver_knowing_sender(|ipv6| ipv6.fragments = true);
+    let data = udp_packet(addresses::link_local_address(A), addresses::link_local_address(B));
     let size = (data.len() as u16).to_be_bytes();
     let (first, second) = data.split_at(24);
     let first = [&[0xc0 | size[0], size[1], 0, 7], first].concat();
     let second = [&[0xe0 | size[0], size[1], 0, 7, 3], second].concat();
     assert!(
-        !tell(&mut b, frame(1, 1, &first))
+        !feed_and_collect(&mut b, frame(1, 1, &first))
             .iter()
             .any(|output| matches!(output, Output::Geonet(GeonetOutput::Ipv6 { .. })))
     );
-    let outputs = tell(&mut b, frame(2, 1, &second));
+    let outputs = feed_and_collect(&mut b, frame(2, 1, &second));
     let [Output::Geonet(GeonetOutput::Ipv6 { delivered, .. })] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!(delivered.payload, data);
     let Input::Frame(Frame { source, profile, destination, mut packet }) = frame(3, 1, &[1, 2]) else {
         panic!()
     };
     packet[4] &= 0x0f;
-    let outputs = tell(&mut b, Input::Frame(Frame { source, profile, destination, packet }));
+    let outputs = feed_and_collect(&mut b, Input::Frame(Frame { source, profile, destination, packet }));
     let [Output::Geonet(GeonetOutput::Delivered(delivered))] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!(delivered.payload, [1, 2]);
 }
@@ -446,14 +456,15 @@ fn fragments_of_previous_release_are_reassembled() {
 #[test]
 fn large_packets_are_fragmented_if_both_stations_support_it() {
     for (other, octets) in [(true, 1500), (true, 1399), (false, 1500)] {
-        let (mut a, mut b) = (cutter(A, true), cutter(B, other));
+        let (mut a, mut b) = (fragmenting_station(A, true), fragmenting_station(B, other));
         let outputs: Vec<Output> = std::iter::from_fn(|| a.poll_output()).collect();
-        assert_eq!(links(&outputs)[0].mtu, 1500);
+        assert_eq!(created_links(&outputs)[0].mtu, 1500);
         while b.poll_output().is_some() {}
-        tell(&mut a, position(0));
-        tell(&mut b, position(1000));
+        feed_and_collect(&mut a, position_input(0));
+        feed_and_collect(&mut b, position_input(1000));
         let header =
-            Header::parse(&packet(addresses::link_local(A), addresses::link_local(B))).expect("IPv6");
+            Header::parse(&udp_packet(addresses::link_local_address(A), addresses::link_local_address(B)))
+                .expect("IPv6");
         let payload_length = octets - 40;
         let data = [
             &Header { payload_length, ..header }.emit()[..],
@@ -473,8 +484,8 @@ fn large_packets_are_fragmented_if_both_stations_support_it() {
         let counter = |station: &Station, name: &str| {
             station.counters().into_iter().find(|(known, _)| known == name).map_or(0, |(_, count)| count)
         };
-        let first = tell(&mut a, frame());
-        let [from_a, from_b] = talk(&mut a, &mut b, first);
+        let first = feed_and_collect(&mut a, frame());
+        let [from_a, from_b] = exchange_until_quiet(&mut a, &mut b, first);
         assert!(from_a.is_empty(), "{from_a:?}");
         if other {
             let [Output::Geonet(GeonetOutput::Ipv6 { delivered, .. })] = &from_b[..] else {
@@ -484,7 +495,7 @@ fn large_packets_are_fragmented_if_both_stations_support_it() {
             assert_eq!((counter(&a, "geonet.ipv6.fragments.cut"), counter(&a, "geonet.ipv6.sent")), (1, 1));
             assert_eq!(counter(&b, "geonet.ipv6.fragments.joined"), 1);
             // From now on the station sends fragments without a query.
-            let second = tell(&mut a, frame());
+            let second = feed_and_collect(&mut a, frame());
             assert_eq!(second.len(), 2);
             // EN 302 636-4-1 9.7.2: next header 3 means IPv6, so fragments must have another one.
             for output in &second {

@@ -19,10 +19,10 @@ use common::{AGENT, FIRST, HOME, WALL, address, agent_config, interface, router_
 
 /// Entries that a station desires in the kernel now, collected from its changes.
 #[derive(Default)]
-struct Wanted(Vec<Entry>);
+struct DesiredEntries(Vec<Entry>);
 
-impl Wanted {
-    fn follow(&mut self, station: &mut Station) -> Vec<Output> {
+impl DesiredEntries {
+    fn collect_changes(&mut self, station: &mut Station) -> Vec<Output> {
         let mut others = Vec::new();
         while let Some(output) = station.poll_output() {
             match output {
@@ -39,7 +39,7 @@ impl Wanted {
         others
     }
 
-    fn routes(&self, table: u32, destination: &str) -> Vec<&Route> {
+    fn routes_to(&self, table: u32, destination: &str) -> Vec<&Route> {
         let wanted = |route: &&Route| route.table == table && route.destination.to_string() == destination;
         let routes = self.0.iter().filter_map(|entry| match entry {
             Entry::Route(route) => Some(route),
@@ -80,10 +80,10 @@ fn node_config() -> StationConfig {
     config
 }
 
-fn start(config: StationConfig) -> (Station, Wanted) {
+fn start_station(config: StationConfig) -> (Station, DesiredEntries) {
     let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
-    let mut wanted = Wanted::default();
-    wanted.follow(&mut station);
+    let mut wanted = DesiredEntries::default();
+    wanted.collect_changes(&mut station);
     (station, wanted)
 }
 
@@ -91,22 +91,22 @@ fn start(config: StationConfig) -> (Station, Wanted) {
 /// address.
 #[test]
 fn mobile_node_sends_from_home_address_into_tunnel() {
-    let (mut station, mut wanted) = start(node_config());
+    let (mut station, mut wanted) = start_station(node_config());
     station.handle_input(Time::ZERO, WALL, Input::Interface(interface("w0", FIRST, true))).expect("accepted");
-    wanted.follow(&mut station);
+    wanted.collect_changes(&mut station);
     assert_eq!(wanted.tables_of_node(), [TABLE_TUNNEL]);
     assert_eq!(wanted.home_address_on(), [TUNNEL_DEVICE]);
     let into_tunnel = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None };
-    let routes = wanted.routes(TABLE_TUNNEL, "::/0");
+    let routes = wanted.routes_to(TABLE_TUNNEL, "::/0");
     let first = routes.iter().find(|route| *route.action == into_tunnel).expect("a route into the tunnel");
     assert_eq!(first.source.as_deref(), Some(&address(HOME)));
     // Packets of a program that binds to a care-of address leave by the uplink of that address; these routes
     // choose no other source.
-    assert!(wanted.routes(TABLE_UPLINK, "::/0").iter().all(|route| route.source.is_none()));
+    assert!(wanted.routes_to(TABLE_UPLINK, "::/0").iter().all(|route| route.source.is_none()));
 }
 
 /// Returns the acknowledgement of a de-registration from the home address.
-fn acknowledgement(update: &[u8]) -> Vec<u8> {
+fn acknowledgement_of(update: &[u8]) -> Vec<u8> {
     let sequence = u16::from_be_bytes([update[46], update[47]]);
     let mut message = Builder::binding_acknowledgement(0, false, false, sequence, 0).finish();
     carnet_wire::mobility::set_checksum(&mut message, address(AGENT), address(HOME));
@@ -117,24 +117,24 @@ fn acknowledgement(update: &[u8]) -> Vec<u8> {
 /// choose an address that the uplink has on the home link.
 #[test]
 fn mobile_node_at_home_sends_by_home_link() {
-    let (mut station, mut wanted) = start(node_config());
+    let (mut station, mut wanted) = start_station(node_config());
     let home = interface("w0", "2001:db8:1::99", true);
     station.handle_input(Time::ZERO, WALL, Input::Interface(home)).expect("accepted");
-    let said = wanted.follow(&mut station);
+    let said = wanted.collect_changes(&mut station);
     assert_eq!(wanted.tables_of_node(), [TABLE_TUNNEL], "not before the answer");
     let update = said.iter().find_map(|output| match output {
         Output::Nemo(NemoOutput::Packet(packet)) => Some(packet),
         _ => None,
     });
-    let answer = acknowledgement(update.expect("a de-registration"));
+    let answer = acknowledgement_of(update.expect("a de-registration"));
     station.handle_input(Time::ZERO, WALL, Input::Packet(answer)).expect("accepted");
-    wanted.follow(&mut station);
+    wanted.collect_changes(&mut station);
     assert_eq!(wanted.tables_of_node(), [TABLE_UPLINK]);
     let mut on = wanted.home_address_on();
     on.sort_unstable();
     assert_eq!(on, [TUNNEL_DEVICE, "w0"]);
     for destination in ["2001:db8:1::/64", "::/0"] {
-        let routes = wanted.routes(TABLE_UPLINK, destination);
+        let routes = wanted.routes_to(TABLE_UPLINK, destination);
         assert!(
             !routes.is_empty() && routes.iter().all(|route| route.source.as_deref() == Some(&address(HOME)))
         );
@@ -142,7 +142,7 @@ fn mobile_node_at_home_sends_by_home_link() {
 }
 
 /// Returns the first packet among outputs.
-fn packet(outputs: &[Output]) -> &[u8] {
+fn first_packet(outputs: &[Output]) -> &[u8] {
     let mut packets = outputs.iter().filter_map(|output| match output {
         Output::Nemo(NemoOutput::Packet(packet)) => Some(packet.as_slice()),
         _ => None,
@@ -155,13 +155,13 @@ fn packet(outputs: &[Output]) -> &[u8] {
 #[test]
 fn tunnel_leaves_by_its_own_router_until_the_return_is_acknowledged() {
     const FORGER: &str = "fe80::66";
-    let (mut station, mut wanted) = start(node_config());
+    let (mut station, mut wanted) = start_station(node_config());
     let mut link = interface("w0", FIRST, true);
     let own_router = link.routers[0].gateway;
     station.handle_input(Time::ZERO, WALL, Input::Interface(link.clone())).expect("accepted");
-    let said = wanted.follow(&mut station);
+    let said = wanted.collect_changes(&mut station);
     // The Mobility Header is behind a Home Address option of 24 octets.
-    let update = packet(&said);
+    let update = first_packet(&said);
     let sequence = u16::from_be_bytes([update[70], update[71]]);
     let mut message = Builder::binding_acknowledgement(0, false, false, sequence, 15).finish();
     let answer = ControlPacket {
@@ -173,20 +173,20 @@ fn tunnel_leaves_by_its_own_router_until_the_return_is_acknowledged() {
         mobility_header: &mut message,
     };
     station.handle_input(Time::ZERO, WALL, Input::Packet(answer.emit())).expect("accepted");
-    wanted.follow(&mut station);
+    wanted.collect_changes(&mut station);
     link.addresses.extend(interface("w0", "2001:db8:1::99", true).addresses);
     link.routers.insert(0, address(FORGER).into());
     station.handle_input(Time::ZERO, WALL, Input::Interface(link)).expect("accepted");
-    let said = wanted.follow(&mut station);
-    let tables = |wanted: &Wanted| -> Vec<u32> {
+    let said = wanted.collect_changes(&mut station);
+    let tables = |wanted: &DesiredEntries| -> Vec<u32> {
         let rules = wanted.0.iter().filter_map(|entry| match entry {
             Entry::Rule(rule) if rule.priority == priority::FROM_CARE_OF_ADDRESS => Some(rule.table),
             _ => None,
         });
         rules.collect()
     };
-    let gateways = |wanted: &Wanted, table: u32| -> Vec<Option<Ipv6Addr>> {
-        let routes = wanted.routes(table, "::/0").into_iter().filter_map(|route| match &*route.action {
+    let gateways = |wanted: &DesiredEntries, table: u32| -> Vec<Option<Ipv6Addr>> {
+        let routes = wanted.routes_to(table, "::/0").into_iter().filter_map(|route| match &*route.action {
             RouteAction::Forward { gateway, .. } => Some(*gateway),
             _ => None,
         });
@@ -196,32 +196,32 @@ fn tunnel_leaves_by_its_own_router_until_the_return_is_acknowledged() {
     let led = tables(&wanted);
     assert!(!led.is_empty() && led.iter().all(|table| *table != TABLE_UPLINK), "{led:?}");
     assert!(led.iter().all(|table| gateways(&wanted, *table) == [Some(own_router)]));
-    let answer = acknowledgement(packet(&said));
+    let answer = acknowledgement_of(first_packet(&said));
     station.handle_input(Time::ZERO, WALL, Input::Packet(answer)).expect("accepted");
-    wanted.follow(&mut station);
+    wanted.collect_changes(&mut station);
     assert!(tables(&wanted).is_empty());
 }
 
 /// For a mobile router's own packets the kernel's source address selection applies unchanged.
 #[test]
 fn mobile_router_gets_no_route_of_a_mobile_node() {
-    let (mut station, mut wanted) = start(router_config(&["2001:db8:a::/64"]));
+    let (mut station, mut wanted) = start_station(router_config(&["2001:db8:a::/64"]));
     station.handle_input(Time::ZERO, WALL, Input::Interface(interface("w0", FIRST, true))).expect("accepted");
-    wanted.follow(&mut station);
+    wanted.collect_changes(&mut station);
     assert!(wanted.tables_of_node().is_empty());
-    assert!(wanted.routes(TABLE_TUNNEL, "::/0").iter().all(|route| route.source.is_none()));
+    assert!(wanted.routes_to(TABLE_TUNNEL, "::/0").iter().all(|route| route.source.is_none()));
 }
 
 /// Returns the routes that the home agent desires for a prefix of a mobile router without a binding.
-fn unbound(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteAction> {
+fn routes_without_binding(home_prefix: &str, home_address: &str, prefix: &str) -> Vec<RouteAction> {
     let mut config = agent_config(&[prefix]);
     if let Some(agent) = &mut config.home_agent {
         agent.home_prefix = home_prefix.parse().expect("a prefix");
         agent.home_link = Some("h0".into());
         agent.nodes[0].home_address = address(home_address);
     }
-    let (_, wanted) = start(config);
-    wanted.routes(TABLE_MAIN, prefix).into_iter().map(|route| (*route.action).clone()).collect()
+    let (_, wanted) = start_station(config);
+    wanted.routes_to(TABLE_MAIN, prefix).into_iter().map(|route| (*route.action).clone()).collect()
 }
 
 /// RFC 4887 6.2: a mobile router without a registration counts as at home. A router whose home address is
@@ -233,10 +233,19 @@ fn mobile_networks_at_home_are_routed_to_their_routers() {
         vec![RouteAction::Forward { interface: "h0".into(), gateway }]
     };
     let aggregate = "2001:db8:1::/48";
-    assert_eq!(unbound(aggregate, "2001:db8:1::a1", "2001:db8:1:a::/64"), by("2001:db8:1::a1"));
-    assert_eq!(unbound(aggregate, "2001:db8:1:a::1", "2001:db8:1:a::/64"), by("2001:db8:1:a::1"));
-    assert_eq!(unbound("2001:db8:1::/64", "2001:db8:1::a1", "2001:db8:1:a::/64"), by("2001:db8:1::a1"));
-    let beside = unbound("2001:db8:1::/64", "2001:db8:1:a::1", "2001:db8:1:a::/64");
+    assert_eq!(
+        routes_without_binding(aggregate, "2001:db8:1::a1", "2001:db8:1:a::/64"),
+        by("2001:db8:1::a1")
+    );
+    assert_eq!(
+        routes_without_binding(aggregate, "2001:db8:1:a::1", "2001:db8:1:a::/64"),
+        by("2001:db8:1:a::1")
+    );
+    assert_eq!(
+        routes_without_binding("2001:db8:1::/64", "2001:db8:1::a1", "2001:db8:1:a::/64"),
+        by("2001:db8:1::a1")
+    );
+    let beside = routes_without_binding("2001:db8:1::/64", "2001:db8:1:a::1", "2001:db8:1:a::/64");
     assert_eq!(beside, [RouteAction::Unreachable]);
 }
 
@@ -247,8 +256,8 @@ fn unused_part_of_extended_home_network_is_unreachable() {
     if let Some(agent) = &mut config.home_agent {
         agent.home_network = Some("2001:db8:1::/48".parse().expect("a prefix"));
     }
-    let (_, wanted) = start(config);
-    let routes = wanted.routes(TABLE_MAIN, "2001:db8:1::/48");
+    let (_, wanted) = start_station(config);
+    let routes = wanted.routes_to(TABLE_MAIN, "2001:db8:1::/48");
     assert!(matches!(
         routes.as_slice(),
         [route] if *route.action == RouteAction::Unreachable && route.metric > 1 << 30

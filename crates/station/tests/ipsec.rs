@@ -20,7 +20,7 @@ use common::{AGENT, FIRST, HOME, SECOND, address, agent_config, interface, route
 
 const PREFIX: &str = "2001:db8:a::/64";
 
-fn under_ipsec(mut config: StationConfig) -> StationConfig {
+fn config_with_ipsec(mut config: StationConfig) -> StationConfig {
     if let Some(agent) = &mut config.home_agent {
         agent.nodes.iter_mut().for_each(|node| node.authentication = Authentication::Ipsec);
     }
@@ -31,7 +31,7 @@ fn under_ipsec(mut config: StationConfig) -> StationConfig {
 }
 
 /// Returns a packet between the two addresses of a security association.
-fn packet(source: &str, destination: &str, label: u32, next_header: u8, payload: &[u8]) -> Vec<u8> {
+fn ipv6_packet(source: &str, destination: &str, label: u32, next_header: u8, payload: &[u8]) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
         flow_label: label,
@@ -45,31 +45,31 @@ fn packet(source: &str, destination: &str, label: u32, next_header: u8, payload:
 }
 
 /// Returns an ESP packet without encryption: a header with SPI and sequence number, and the message.
-fn esp(source: &str, destination: &str, label: u32, message: &[u8]) -> Vec<u8> {
-    packet(source, destination, label, protocol::ESP, &[&[0; 8][..], message].concat())
+fn esp_packet(source: &str, destination: &str, label: u32, message: &[u8]) -> Vec<u8> {
+    ipv6_packet(source, destination, label, protocol::ESP, &[&[0; 8][..], message].concat())
 }
 
 /// Simulated kernels of a home agent and of a mobile router, and the packets that they sent.
 #[derive(Default)]
-struct Kernels {
+struct SimulatedKernels {
     /// Whether the kernels have no security associations.
-    unassociated: bool,
+    has_no_associations: bool,
     /// Packets that were sent between the stations.
-    sent: Vec<Vec<u8>>,
+    sent_packets: Vec<Vec<u8>>,
     events: Vec<Event>,
     rules: Vec<Rule>,
 }
 
-type World = common::world::World<Kernels>;
+type IpsecWorld = common::world::World<SimulatedKernels>;
 
-impl Network for Kernels {
-    fn carry(world: &mut World, who: usize, output: Output) {
+impl Network for SimulatedKernels {
+    fn carry(world: &mut IpsecWorld, who: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Protect { source, destination, label, message }) => {
                 let (source, destination) = (source.to_string(), destination.to_string());
-                let packet = match world.net.unassociated {
-                    false => esp(&source, &destination, label, &message),
-                    true => packet(&source, &destination, label, protocol::MOBILITY, &message),
+                let packet = match world.net.has_no_associations {
+                    false => esp_packet(&source, &destination, label, &message),
+                    true => ipv6_packet(&source, &destination, label, protocol::MOBILITY, &message),
                 };
                 world.deliver(who, Input::Packet(packet));
             }
@@ -84,7 +84,7 @@ impl Network for Kernels {
                 } else if who == 0 && [FIRST, SECOND, HOME].map(address).contains(&header.destination)
                     || who == 1 && header.destination == address(AGENT)
                 {
-                    world.net.sent.push(packet.clone());
+                    world.net.sent_packets.push(packet.clone());
                     world.deliver(1 - who, Input::Packet(packet));
                 }
             }
@@ -99,26 +99,32 @@ impl Network for Kernels {
     }
 }
 
-impl World {
-    fn new() -> World {
+impl IpsecWorld {
+    fn new() -> IpsecWorld {
         let configs = [agent_config(&[PREFIX]), router_config(&[PREFIX])];
-        World::of(configs.map(|config| station(under_ipsec(config), 7)), Kernels::default())
+        IpsecWorld::of(
+            configs.map(|config| station(config_with_ipsec(config), 7)),
+            SimulatedKernels::default(),
+        )
     }
 
     /// Returns the upper-layer protocols of the packets between the two stations, except for packets in the
     /// tunnel.
-    fn protocols(&mut self) -> Vec<u8> {
-        let all =
-            self.net.sent.drain(..).map(|packet| Extensions::parse(&packet).expect("a packet").protocol);
+    fn take_protocols(&mut self) -> Vec<u8> {
+        let all = self
+            .net
+            .sent_packets
+            .drain(..)
+            .map(|packet| Extensions::parse(&packet).expect("a packet").protocol);
         all.filter(|found| *found != protocol::IPV6).collect()
     }
 
-    fn bound(&self) -> Vec<String> {
+    fn registered_addresses(&self) -> Vec<String> {
         let bindings = self.stations[0].home_agent().expect("a home agent").bindings();
         bindings.bindings_of(address(HOME)).map(|binding| binding.care_of_address.to_string()).collect()
     }
 
-    fn dropped(&self, who: usize) -> u64 {
+    fn dropped_packets(&self, who: usize) -> u64 {
         let counters = self.stations[who].counters();
         let named =
             |(name, count): (String, u64)| (name == "mobility.dropped.not_protected").then_some(count);
@@ -128,9 +134,9 @@ impl World {
 
 #[test]
 fn mobile_router_registers_and_moves_with_esp_only() {
-    let mut world = World::new();
+    let mut world = IpsecWorld::new();
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
-    assert_eq!(world.bound(), [FIRST]);
+    assert_eq!(world.registered_addresses(), [FIRST]);
     // The care-of address must be in the outer header (RFC 6275 6.3, 6.4).
     let protected = |to: &str| {
         let is = |packet: &&Vec<u8>| {
@@ -138,7 +144,7 @@ fn mobile_router_registers_and_moves_with_esp_only() {
             header.is_ok_and(|it| it.destination == address(to))
                 && extensions.is_ok_and(|it| it.protocol == protocol::ESP)
         };
-        world.net.sent.iter().find(is).expect("a message under ESP")
+        world.net.sent_packets.iter().find(is).expect("a message under ESP")
     };
     let (update, acknowledgement) = (protected(AGENT), protected(FIRST));
     let (header, extensions) =
@@ -149,15 +155,15 @@ fn mobile_router_registers_and_moves_with_esp_only() {
     let extensions = Extensions::parse(acknowledgement).expect("a packet");
     assert_eq!((header.source, header.destination), (address(AGENT), address(FIRST)));
     assert_eq!(extensions.routing_home_address, Some(address(HOME)));
-    assert!(world.protocols().iter().all(|found| *found == protocol::ESP));
+    assert!(world.take_protocols().iter().all(|found| *found == protocol::ESP));
 
     world.tell(1, Input::Interface(interface("w1", SECOND, true)));
     world.tell(1, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
-    assert_eq!(world.bound(), [SECOND]);
+    assert_eq!(world.registered_addresses(), [SECOND]);
     world.tell(1, Input::Command(Command::Shutdown));
-    assert!(world.bound().is_empty());
-    assert!(world.protocols().iter().all(|found| *found == protocol::ESP));
-    assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
+    assert!(world.registered_addresses().is_empty());
+    assert!(world.take_protocols().iter().all(|found| *found == protocol::ESP));
+    assert_eq!((world.dropped_packets(0), world.dropped_packets(1)), (0, 0));
     // The station must desire these entries, so that the kernels can apply IPsec.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
@@ -176,46 +182,46 @@ fn mobile_router_registers_and_moves_with_esp_only() {
 /// RFC 6275 11.5.5: from home the source is the home address, without a Home Address option, also under ESP.
 #[test]
 fn mobile_router_returns_home_with_esp_only() {
-    let mut world = World::new();
+    let mut world = IpsecWorld::new();
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
-    assert_eq!(world.bound(), [FIRST]);
-    world.net.sent.clear();
+    assert_eq!(world.registered_addresses(), [FIRST]);
+    world.net.sent_packets.clear();
     world.tell(1, Input::Interface(interface("w0", "2001:db8:1::99", true)));
     world.run(Duration::from_secs(2));
-    assert!(world.bound().is_empty(), "the router has de-registered");
+    assert!(world.registered_addresses().is_empty(), "the router has de-registered");
     let between = |packet: &Vec<u8>| {
         let (header, extensions) = (Header::parse(packet), Extensions::parse(packet));
         let (header, extensions) = (header.expect("a packet"), extensions.expect("a packet"));
         let is_plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
         (extensions.protocol == protocol::ESP).then_some((header.source, header.destination, is_plain))
     };
-    let sent: Vec<_> = world.net.sent.iter().filter_map(between).collect();
+    let sent: Vec<_> = world.net.sent_packets.iter().filter_map(between).collect();
     assert_eq!(sent, [(address(HOME), address(AGENT), true), (address(AGENT), address(HOME), true)]);
     let status = world.stations[1].nemo().mobile_router_status().expect("a mobile router");
     assert_eq!(status.state, "home");
     world.tell(1, Input::Interface(interface("w0", SECOND, true)));
     world.run(Duration::from_secs(2));
-    assert_eq!(world.bound(), [SECOND]);
-    assert_eq!((world.dropped(0), world.dropped(1)), (0, 0));
+    assert_eq!(world.registered_addresses(), [SECOND]);
+    assert_eq!((world.dropped_packets(0), world.dropped_packets(1)), (0, 0));
 }
 
 #[test]
 fn without_security_association_messages_are_dropped_and_logged() {
-    let mut world = World::new();
-    world.net.unassociated = true;
+    let mut world = IpsecWorld::new();
+    world.net.has_no_associations = true;
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
     world.run(Duration::from_secs(10));
-    assert!(world.net.sent.is_empty());
-    assert!(world.dropped(1) > 1);
+    assert!(world.net.sent_packets.is_empty());
+    assert!(world.dropped_packets(1) > 1);
     let told =
         |event: &&Event| matches!(event, Event::Warning { message } if message.contains("IPsec policy"));
     assert_eq!(world.net.events.iter().filter(told).count(), 1, "{:?}", world.net.events);
-    world.net.unassociated = false;
+    world.net.has_no_associations = false;
     world.run(Duration::from_secs(40));
-    assert_eq!(world.bound(), [FIRST]);
+    assert_eq!(world.registered_addresses(), [FIRST]);
 }
 
-fn update(sequence: u16, alternate: Option<&str>) -> Vec<u8> {
+fn binding_update(sequence: u16, alternate: Option<&str>) -> Vec<u8> {
     let flags = BindingUpdateFlags {
         acknowledge: true,
         home_registration: true,
@@ -231,8 +237,8 @@ fn update(sequence: u16, alternate: Option<&str>) -> Vec<u8> {
 
 #[test]
 fn home_agent_under_ipsec_rejects_unprotected_messages_and_addresses() {
-    let mut world = World::new();
-    let mut message = update(1, Some(FIRST));
+    let mut world = IpsecWorld::new();
+    let mut message = binding_update(1, Some(FIRST));
     let clear = ControlPacket {
         source: address(FIRST),
         destination: address(AGENT),
@@ -242,7 +248,7 @@ fn home_agent_under_ipsec_rejects_unprotected_messages_and_addresses() {
         mobility_header: &mut message,
     };
     world.tell(0, Input::Packet(clear.emit()));
-    assert_eq!(world.dropped(0), 1);
+    assert_eq!(world.dropped_packets(0), 1);
 
     // The station accepts a message from the kernel's IPsec only once, and only if
     // it gave a message with this label to the kernel before.
@@ -253,31 +259,31 @@ fn home_agent_under_ipsec_rejects_unprotected_messages_and_addresses() {
         message: message.to_vec(),
     };
     world.tell(0, protected(77, &message));
-    assert_eq!(world.dropped(0), 2);
+    assert_eq!(world.dropped_packets(0), 2);
 
     // RFC 6275 11.7.1: the care-of address must be inside the message.
-    let arrive = |world: &mut World, message: &[u8]| {
+    let arrive = |world: &mut IpsecWorld, message: &[u8]| {
         let options = carnet_wire::extension::home_address_destination(protocol::ESP, address(HOME));
         let payload = [&options[..], &[0; 8], message].concat();
-        world.tell(0, Input::Packet(packet(FIRST, AGENT, 0, protocol::DESTINATION_OPTIONS, &payload)));
+        world.tell(0, Input::Packet(ipv6_packet(FIRST, AGENT, 0, protocol::DESTINATION_OPTIONS, &payload)));
     };
-    arrive(&mut world, &update(2, None));
-    assert_eq!(world.dropped(0), 3);
-    assert!(world.bound().is_empty());
-    arrive(&mut world, &update(3, Some(FIRST)));
-    assert_eq!((world.dropped(0), world.bound()), (3, vec![FIRST.to_owned()]));
+    arrive(&mut world, &binding_update(2, None));
+    assert_eq!(world.dropped_packets(0), 3);
+    assert!(world.registered_addresses().is_empty());
+    arrive(&mut world, &binding_update(3, Some(FIRST)));
+    assert_eq!((world.dropped_packets(0), world.registered_addresses()), (3, vec![FIRST.to_owned()]));
 
     // If the kernel refuses a received ESP packet, the packet reaches the station a second time. The station
     // must not pass it to the kernel again.
-    world.tell(0, Input::Packet(esp(HOME, AGENT, 1, b"nothing")));
+    world.tell(0, Input::Packet(esp_packet(HOME, AGENT, 1, b"nothing")));
 }
 
 #[test]
 fn router_under_ipsec_rejects_unprotected_acknowledgement() {
-    let mut world = World::new();
-    world.net.unassociated = true;
+    let mut world = IpsecWorld::new();
+    world.net.has_no_associations = true;
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
-    let before = world.dropped(1);
+    let before = world.dropped_packets(1);
     let mut message = Builder::binding_acknowledgement(0, false, true, 0, 15).finish();
     let clear = ControlPacket {
         source: address(AGENT),
@@ -288,17 +294,17 @@ fn router_under_ipsec_rejects_unprotected_acknowledgement() {
         mobility_header: &mut message,
     };
     world.tell(1, Input::Packet(clear.emit()));
-    assert_eq!(world.dropped(1), before + 1);
+    assert_eq!(world.dropped_packets(1), before + 1);
 }
 
 /// An attacker sends all kinds of messages without ESP from the real addresses of both stations. Some
 /// messages are unchanged, and some have one changed octet.
 #[test]
 fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
-    let mut world = World::new();
+    let mut world = IpsecWorld::new();
     world.tell(1, Input::Interface(interface("w0", FIRST, true)));
     world.tell(1, Input::Interface(interface("w1", SECOND, true)));
-    assert_eq!(world.bound(), [FIRST]);
+    assert_eq!(world.registered_addresses(), [FIRST]);
     world.net.events.clear();
     let mut rng = Rng::new(30);
     let revocation = |kind, sequence| Builder::binding_revocation(kind, sequence, RevocationFlags::default());
@@ -306,8 +312,8 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
         let sequence = rng.u16();
         let status = [0, 1, 129, 133, 135, 144, 145, 146][usize::from(rng.u16()) % 8];
         let mut message = match round / 2 % 8 {
-            0 => update(sequence, Some(SECOND)),
-            1 => update(sequence, None),
+            0 => binding_update(sequence, Some(SECOND)),
+            1 => binding_update(sequence, None),
             2 => Builder::binding_acknowledgement(status, false, true, sequence % 4, sequence % 2).finish(),
             3 => revocation(RevocationKind::Indication { trigger: 1 }, sequence).finish(),
             4 => revocation(RevocationKind::Acknowledgement { status: 0 }, sequence).finish(),
@@ -331,15 +337,15 @@ fn forged_messages_in_the_clear_change_nothing_under_ipsec() {
             mobility_header: &mut message,
         };
         world.tell(who, Input::Packet(forged.emit()));
-        assert_eq!(world.bound(), [FIRST], "round {round}");
+        assert_eq!(world.registered_addresses(), [FIRST], "round {round}");
         if round % 100 == 0 {
             world.run(Duration::from_secs(1));
         }
     }
     let is_about_bindings = |event: &&Event| format!("{event:?}").contains("Deregistered");
     assert_eq!(world.net.events.iter().find(is_about_bindings), None);
-    assert!(world.dropped(0) > 0 && world.dropped(1) > 0);
+    assert!(world.dropped_packets(0) > 0 && world.dropped_packets(1) > 0);
     // Both stations still communicate after the forged messages.
     world.tell(1, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
-    assert_eq!(world.bound(), [SECOND]);
+    assert_eq!(world.registered_addresses(), [SECOND]);
 }

@@ -21,7 +21,7 @@ fn config(lan: Vec<LanSettings>) -> StationConfig {
 }
 
 /// Returns the settings of an interface that has a prefix and a DNS server of its own.
-fn own(interface: &str, dns: &str) -> LanSettings {
+fn own_lan_settings(interface: &str, dns: &str) -> LanSettings {
     let mut lan = LanSettings::from(interface);
     lan.prefixes = vec!["2001:db8:b:1::/64".parse().expect("a prefix")];
     lan.hosts.dns = vec![address(dns)];
@@ -29,21 +29,21 @@ fn own(interface: &str, dns: &str) -> LanSettings {
 }
 
 /// Returns a station whose interfaces are up, and its first advertisements.
-fn station(lan: Vec<LanSettings>) -> (Station, Advertised) {
+fn station_with_lans(lan: Vec<LanSettings>) -> (Station, AdvertisementsByInterface) {
     let mut station = Station::new(config(lan), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
-    let mut found = outputs(&mut station).0;
+    let mut found = take_outputs(&mut station).0;
     for name in ["i0", "i1", "i2"] {
         let interface = interface(name, "fe80::1", true);
         station.handle_input(Time::ZERO, WALL, Input::Interface(interface)).expect("accepted");
-        found.extend(outputs(&mut station).0);
+        found.extend(take_outputs(&mut station).0);
     }
     station.handle_input(Time::ZERO, WALL, Input::Timeout).expect("accepted");
-    found.extend(outputs(&mut station).0);
+    found.extend(take_outputs(&mut station).0);
     (station, found)
 }
 
 /// Returns the addresses of each interface.
-fn addresses(station: &Station) -> Vec<String> {
+fn interface_addresses(station: &Station) -> Vec<String> {
     let mut found: Vec<String> = station
         .nemo()
         .desired_entries()
@@ -58,14 +58,14 @@ fn addresses(station: &Station) -> Vec<String> {
 }
 
 /// Values of one advertisement: each prefix with its preferred lifetime, each DNS server with its lifetime.
-type Told = (Vec<(String, u32)>, Vec<(String, u32)>);
+type AdvertisedValues = (Vec<(String, u32)>, Vec<(String, u32)>);
 
 /// The advertisements on each interface.
-type Advertised = BTreeMap<String, Vec<Told>>;
+type AdvertisementsByInterface = BTreeMap<String, Vec<AdvertisedValues>>;
 
-fn told(message: &LinkMessage) -> Option<Told> {
+fn parse_advertised_values(message: &LinkMessage) -> Option<AdvertisedValues> {
     let advertisement = RouterAdvertisement::parse(&message.message).ok()?;
-    let mut told = Told::default();
+    let mut told = AdvertisedValues::default();
     for option in advertisement.options() {
         if let NdOption::PrefixInformation(it) = &option {
             told.0.push((it.prefix.to_string(), it.preferred_lifetime));
@@ -78,12 +78,12 @@ fn told(message: &LinkMessage) -> Option<Told> {
 }
 
 /// Returns the advertisements on each interface, and the events.
-fn outputs(station: &mut Station) -> (Advertised, Vec<Event>) {
-    let (mut found, mut events) = (Advertised::new(), Vec::new());
+fn take_outputs(station: &mut Station) -> (AdvertisementsByInterface, Vec<Event>) {
+    let (mut found, mut events) = (AdvertisementsByInterface::new(), Vec::new());
     while let Some(output) = station.poll_output() {
         match output {
             Output::Nemo(NemoOutput::Icmpv6(message)) => {
-                if let Some(told) = told(&message) {
+                if let Some(told) = parse_advertised_values(&message) {
                     found.entry(message.interface).or_default().push(told);
                 }
             }
@@ -94,40 +94,50 @@ fn outputs(station: &mut Station) -> (Advertised, Vec<Event>) {
     (found, events)
 }
 
-fn told_of(prefixes: &[(&str, u32)], servers: &[(&str, u32)]) -> Told {
+fn advertised_values(prefixes: &[(&str, u32)], servers: &[(&str, u32)]) -> AdvertisedValues {
     let owned =
         |it: &[(&str, u32)]| it.iter().map(|(text, lifetime)| ((*text).to_owned(), *lifetime)).collect();
     (owned(prefixes), owned(servers))
 }
 
-const GOOD: u32 = 604_800;
+const PREFERRED_LIFETIME: u32 = 604_800;
 
 #[test]
 fn lan_interface_with_own_prefixes_leaves_remaining_prefixes_to_others() {
-    let (station, found) = station(vec!["i0".into(), own("i1", "fd00::53"), "i2".into()]);
+    let (station, found) =
+        station_with_lans(vec!["i0".into(), own_lan_settings("i1", "fd00::53"), "i2".into()]);
     // The /56 belongs to interface i1: no other interface has its first /64.
-    assert_eq!(addresses(&station), ["i0 2001:db8:a::1/64", "i1 2001:db8:b:1::1/64", "i2 2001:db8:c::1/64"]);
+    assert_eq!(
+        interface_addresses(&station),
+        ["i0 2001:db8:a::1/64", "i1 2001:db8:b:1::1/64", "i2 2001:db8:c::1/64"]
+    );
     let expected = [
-        ("i0", told_of(&[("2001:db8:a::", GOOD)], &[])),
-        ("i1", told_of(&[("2001:db8:b:1::", GOOD)], &[("fd00::53", 180)])),
-        ("i2", told_of(&[("2001:db8:c::", GOOD)], &[])),
+        ("i0", advertised_values(&[("2001:db8:a::", PREFERRED_LIFETIME)], &[])),
+        ("i1", advertised_values(&[("2001:db8:b:1::", PREFERRED_LIFETIME)], &[("fd00::53", 180)])),
+        ("i2", advertised_values(&[("2001:db8:c::", PREFERRED_LIFETIME)], &[])),
     ];
     assert_eq!(found, expected.map(|(name, told)| (name.to_owned(), vec![told])).into());
 }
 
 #[test]
 fn last_lan_interface_gets_remaining_prefixes() {
-    let (station, _) = station(vec!["i0".into(), "i1".into()]);
+    let (station, _) = station_with_lans(vec!["i0".into(), "i1".into()]);
     let expected = ["i0 2001:db8:a::1/64", "i1 2001:db8:b::1/64", "i1 2001:db8:c::1/64"];
-    assert_eq!(addresses(&station), expected);
+    assert_eq!(interface_addresses(&station), expected);
 }
 
 #[test]
 fn reload_withdraws_removed_dns_servers_from_hosts() {
-    let (mut station, _) = station(vec!["i0".into(), own("i1", "fd00::53"), "i2".into()]);
-    station.reconfigure(Time::ZERO, WALL, config(vec!["i0".into(), own("i1", "fd00::54"), "i2".into()]));
-    let (found, events) = outputs(&mut station);
-    let expected = told_of(&[("2001:db8:b:1::", GOOD)], &[("fd00::53", 0), ("fd00::54", 180)]);
+    let (mut station, _) =
+        station_with_lans(vec!["i0".into(), own_lan_settings("i1", "fd00::53"), "i2".into()]);
+    station.reconfigure(
+        Time::ZERO,
+        WALL,
+        config(vec!["i0".into(), own_lan_settings("i1", "fd00::54"), "i2".into()]),
+    );
+    let (found, events) = take_outputs(&mut station);
+    let expected =
+        advertised_values(&[("2001:db8:b:1::", PREFERRED_LIFETIME)], &[("fd00::53", 0), ("fd00::54", 180)]);
     assert_eq!(found["i1"], [expected], "one advertisement without a gap");
     let changed = vec!["mobile_router.lan i1".to_owned()];
     let expected = Event::Reloaded { added: vec![], removed: vec![], changed };
@@ -206,22 +216,23 @@ fn status_shows_the_door_of_each_interface() {
 /// An operator's radvd takes over one of the interfaces.
 #[test]
 fn each_interface_has_its_own_advertise_setting() {
-    let silent = LanSettings { advertise: false, ..own("i1", "fd00::53") };
-    let (fresh, found) = station(vec!["i0".into(), silent.clone(), "i2".into()]);
-    assert_eq!(addresses(&fresh), ["i0 2001:db8:a::1/64", "i2 2001:db8:c::1/64"]);
+    let silent = LanSettings { advertise: false, ..own_lan_settings("i1", "fd00::53") };
+    let (fresh, found) = station_with_lans(vec!["i0".into(), silent.clone(), "i2".into()]);
+    assert_eq!(interface_addresses(&fresh), ["i0 2001:db8:a::1/64", "i2 2001:db8:c::1/64"]);
     assert_eq!(found.into_keys().collect::<Vec<_>>(), ["i0", "i2"]);
 
-    let (mut station, _) = station(vec!["i0".into(), own("i1", "fd00::53"), "i2".into()]);
-    let before = addresses(&station);
+    let (mut station, _) =
+        station_with_lans(vec!["i0".into(), own_lan_settings("i1", "fd00::53"), "i2".into()]);
+    let before = interface_addresses(&station);
     station.reconfigure(Time::ZERO, WALL, config(vec!["i0".into(), silent, "i2".into()]));
-    assert_eq!(addresses(&station), before, "it keeps the address");
-    let (found, _) = outputs(&mut station);
-    assert_eq!(found["i1"], [told_of(&[("2001:db8:b:1::", 0)], &[("fd00::53", 0)])]);
-    assert_eq!(found["i0"], [told_of(&[("2001:db8:a::", GOOD)], &[])]);
+    assert_eq!(interface_addresses(&station), before, "it keeps the address");
+    let (found, _) = take_outputs(&mut station);
+    assert_eq!(found["i1"], [advertised_values(&[("2001:db8:b:1::", 0)], &[("fd00::53", 0)])]);
+    assert_eq!(found["i0"], [advertised_values(&[("2001:db8:a::", PREFERRED_LIFETIME)], &[])]);
 }
 
 /// Returns whether an advertisement has information for mobile routers on board: home addresses and networks.
-fn advertises_nesting(nesting: bool) -> bool {
+fn is_nesting_advertised(nesting: bool) -> bool {
     let mut config = config(vec![LanSettings::from("i0")]);
     config.mobile_router.as_mut().expect("a mobile router").nesting = nesting;
     let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
@@ -243,6 +254,6 @@ fn advertises_nesting(nesting: bool) -> bool {
 
 #[test]
 fn router_advertises_home_addresses_only_with_nesting() {
-    assert!(advertises_nesting(true));
-    assert!(!advertises_nesting(false));
+    assert!(is_nesting_advertised(true));
+    assert!(!is_nesting_advertised(false));
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use carnet_nemo::forwarding::mss;
 
 /// Script that prints, for each packet: the MTU, the packet, and the expected result.
-const SCRIPT: &str = r#"
+const SCAPY_SCRIPT: &str = r#"
 from scapy.all import *
 import random
 random.seed(5)
@@ -46,7 +46,7 @@ fn scapy_builds_same_router_advertisement() {
         println!("\nSKIPPED: scapy is missing (Debian package python3-scapy)");
         return;
     }
-    let output = Command::new(python).args(["-c", SCRIPT]).output().expect("python");
+    let output = Command::new(python).args(["-c", SCAPY_SCRIPT]).output().expect("python");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let (mut count, mut lowered) = (0, 0);
     for line in String::from_utf8(output.stdout).expect("text").lines() {

@@ -24,40 +24,40 @@ use carnet_wire::ipv6::{HEADER_LEN, Header};
 use common::world::{Network, station};
 use common::{AGENT, address, agent_config, interface, router_config};
 
-const RANGE: f64 = 250.0;
+const RADIO_RANGE: f64 = 250.0;
 /// Difference of longitude over one metre at the latitude of the test, in 0.1 microdegree.
-const PER_METRE: f64 = 136.4;
+const UNITS_PER_METRE: f64 = 136.4;
 
-fn care_of(who: usize) -> String {
+fn care_of_address_of(who: usize) -> String {
     format!("2001:db8:f{who}::10")
 }
 
-fn mac(who: usize) -> [u8; 6] {
+fn mac_of_vehicle(who: usize) -> [u8; 6] {
     [2, 0, 0, 0, 0, 0xa + who as u8]
 }
 
-fn host(who: usize) -> Ipv6Addr {
+fn host_address_of(who: usize) -> Ipv6Addr {
     [address("2001:db8:a::5"), address("2001:db8:b::5")][who]
 }
 
-fn home(who: usize) -> Ipv6Addr {
+fn home_address_of(who: usize) -> Ipv6Addr {
     [address("2001:db8:1::1234"), address("2001:db8:1::5678")][who]
 }
 
-fn vehicle(who: usize, authorization: Authorization) -> StationConfig {
+fn vehicle_config(who: usize, authorization: Authorization) -> StationConfig {
     let mut config = router_config(&[["2001:db8:a::/64", "2001:db8:b::/64"][who]]);
     if let Some(router) = &mut config.mobile_router {
-        router.router.home_address = home(who);
+        router.router.home_address = home_address_of(who);
         router.router.uplinks.truncate(1);
     }
     config.geonet = Some(GeonetSettings {
-        mib: Mib {
+        router_parameters: Mib {
             beacon_interval: BeaconInterval::ADAPTIVE,
-            max_communication_range: RANGE,
+            max_communication_range: RADIO_RANGE,
             ..Mib::default()
         },
-        ipv6: Some(common::geonet_ipv6()),
-        ..common::geonet(GnAddress::new(false, StationType::PassengerCar, mac(who)))
+        ipv6_config: Some(common::geonet_ipv6()),
+        ..common::geonet(GnAddress::new(false, StationType::PassengerCar, mac_of_vehicle(who)))
     });
     config.mnpp = Some(MnppSettings {
         interface: "gn0".into(),
@@ -74,30 +74,30 @@ const HOME_AGENT: usize = 2;
 
 /// The radio, the Internet and the kernels. The second vehicle drives past the first.
 #[derive(Default)]
-struct Surroundings {
-    wanted: [BTreeMap<String, Entry>; 2],
+struct RadioAndInternet {
+    kernel_entries: [BTreeMap<String, Entry>; 2],
     /// Distance of vehicle 2 to the east of vehicle 1 in metres; the next field is its speed in m/s.
-    place: f64,
+    distance_east: f64,
     speed: f64,
     /// Whether the radio is broken: no frame arrives.
-    silent: bool,
+    is_radio_broken: bool,
     /// Whether the radio reports unacknowledged frames.
-    feedback: bool,
+    reports_unacknowledged: bool,
     /// Recent frames of vehicle 1, which an attacker may replay.
-    overheard: Vec<Frame>,
+    overheard_frames: Vec<Frame>,
     /// Numbers of the packets that each host received, and whether each took the direct route.
-    arrived: [Vec<(u32, bool)>; 2],
-    sent: u32,
+    arrived_packets: [Vec<(u32, bool)>; 2],
+    sent_packets: u32,
 }
 
-type World = common::world::World<Surroundings>;
+type NeighbourWorld = common::world::World<RadioAndInternet>;
 
-impl Network for Surroundings {
-    fn carry(world: &mut World, who: usize, output: Output) {
+impl Network for RadioAndInternet {
+    fn carry(world: &mut NeighbourWorld, who: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) => world.route(who, packet),
+            Output::Nemo(NemoOutput::Packet(packet)) => world.route_packet(who, packet),
             Output::Nemo(NemoOutput::Forwarding(change)) if who != HOME_AGENT => {
-                let wanted = &mut world.net.wanted[who];
+                let wanted = &mut world.net.kernel_entries[who];
                 match change {
                     Change::Set(entry) => {
                         wanted.insert(format!("{:?}", entry.key()), Entry::clone(&entry));
@@ -111,37 +111,37 @@ impl Network for Surroundings {
                 let group = frame.destination[0] & 1 != 0;
                 let other = 1 - who;
                 if who == 0 {
-                    world.net.overheard.push(frame.clone());
+                    world.net.overheard_frames.push(frame.clone());
                 }
-                let heard = !world.net.silent && world.net.place.abs() <= RANGE;
-                if heard && (group || frame.destination == mac(other)) {
+                let heard = !world.net.is_radio_broken && world.net.distance_east.abs() <= RADIO_RANGE;
+                if heard && (group || frame.destination == mac_of_vehicle(other)) {
                     world.deliver(other, Input::Frame(frame));
-                } else if world.net.feedback && !group {
+                } else if world.net.reports_unacknowledged && !group {
                     world.deliver(who, Input::Unacknowledged(frame));
                 }
             }
             Output::Geonet(GeonetOutput::Ipv6 { delivered, .. }) => {
-                world.reaches_host(who, &delivered.payload, true)
+                world.deliver_to_host(who, &delivered.payload, true)
             }
             _ => {}
         }
     }
 }
 
-impl World {
-    fn new(authorization: Authorization) -> World {
+impl NeighbourWorld {
+    fn new(authorization: Authorization) -> NeighbourWorld {
         let mut agent = agent_config(&["2001:db8:a::/64"]);
         if let Some(agent) = &mut agent.home_agent {
             let mut other = agent.nodes[0].clone();
-            other.home_address = home(1);
+            other.home_address = home_address_of(1);
             other.prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
             agent.nodes.push(other);
         }
-        let [first, second] = [0, 1].map(|who| station(vehicle(who, authorization), 8 + who as u64));
-        let surroundings = Surroundings { place: 1000.0, ..Surroundings::default() };
-        let mut world = World::of([first, second, station(agent, 7)], surroundings);
+        let [first, second] = [0, 1].map(|who| station(vehicle_config(who, authorization), 8 + who as u64));
+        let surroundings = RadioAndInternet { distance_east: 1000.0, ..RadioAndInternet::default() };
+        let mut world = NeighbourWorld::of([first, second, station(agent, 7)], surroundings);
         for who in [0, 1] {
-            world.tell(who, Input::Interface(interface("w0", &care_of(who), true)));
+            world.tell(who, Input::Interface(interface("w0", &care_of_address_of(who), true)));
             let status = world.stations[who].nemo().mobile_router_status().expect("a mobile router");
             assert_eq!(status.state, "registered");
         }
@@ -149,36 +149,37 @@ impl World {
     }
 
     /// Simulates the Internet and the kernels for a packet that a station has written.
-    fn route(&mut self, from: usize, packet: Vec<u8>) {
+    fn route_packet(&mut self, from: usize, packet: Vec<u8>) {
         let to = Header::parse(&packet).expect("an IPv6 packet").destination;
         if to == address(AGENT) {
             return self.deliver(HOME_AGENT, Input::Packet(packet));
         }
         for who in [0, 1] {
-            if to == address(&care_of(who)) {
+            if to == address(&care_of_address_of(who)) {
                 return self.deliver(who, Input::Packet(packet));
             }
             // The home agent's kernel routes packets for mobile networks into the tunnel device.
-            let inside = host(who).segments()[..4] == to.segments()[..4] || to == home(who);
+            let inside =
+                host_address_of(who).segments()[..4] == to.segments()[..4] || to == home_address_of(who);
             if inside && from == who {
-                return self.reaches_host(who, &packet, false);
+                return self.deliver_to_host(who, &packet, false);
             } else if inside {
                 return self.deliver(HOME_AGENT, Input::Packet(packet));
             }
         }
     }
 
-    fn reaches_host(&mut self, who: usize, packet: &[u8], straight: bool) {
+    fn deliver_to_host(&mut self, who: usize, packet: &[u8], straight: bool) {
         let header = Header::parse(packet).expect("an IPv6 packet");
-        if header.destination == host(who) {
+        if header.destination == host_address_of(who) {
             let number = packet[HEADER_LEN..].first_chunk().expect("a number");
-            self.net.arrived[who].push((u32::from_be_bytes(*number), straight));
+            self.net.arrived_packets[who].push((u32::from_be_bytes(*number), straight));
         }
     }
 
     /// Returns the next hop of a vehicle's kernel for a neighbouring mobile network.
-    fn straight(&self, who: usize, to: Ipv6Addr) -> Option<Ipv6Addr> {
-        self.net.wanted[who].values().find_map(|entry| match entry {
+    fn direct_next_hop(&self, who: usize, to: Ipv6Addr) -> Option<Ipv6Addr> {
+        self.net.kernel_entries[who].values().find_map(|entry| match entry {
             Entry::Route(route) if route.table == TABLE_NEIGHBOURS && route.destination.contains(&to) => {
                 match &*route.action {
                     RouteAction::Forward { interface, gateway } if interface == "gn0" => *gateway,
@@ -190,15 +191,15 @@ impl World {
     }
 
     /// Sends a packet from a host on board to the host of the other vehicle.
-    fn host_sends(&mut self, who: usize) {
-        let (from, to) = (host(who), host(1 - who));
-        let packet = carnet_virtual::data_packet(from, to, &self.net.sent.to_be_bytes());
-        self.net.sent += 1;
-        let input = match self.straight(who, to) {
+    fn send_from_host(&mut self, who: usize) {
+        let (from, to) = (host_address_of(who), host_address_of(1 - who));
+        let packet = carnet_virtual::data_packet(from, to, &self.net.sent_packets.to_be_bytes());
+        self.net.sent_packets += 1;
+        let input = match self.direct_next_hop(who, to) {
             Some(gateway) => Input::VirtualFrame(VirtualFrame {
                 link: 0,
-                destination: addresses::station_of(gateway).expect("a station's address"),
-                source: mac(who),
+                destination: addresses::mac_of_address(gateway).expect("a station's address"),
+                source: mac_of_vehicle(who),
                 ether_type: 0x86dd,
                 payload: packet,
             }),
@@ -208,17 +209,17 @@ impl World {
     }
 
     /// Lets 10 ms pass.
-    fn tick(&mut self) {
+    fn advance_ten_milliseconds(&mut self) {
         self.now += Duration::from_millis(10);
-        self.net.place += self.net.speed * 0.01;
+        self.net.distance_east += self.net.speed * 0.01;
         let millis = (self.now.as_nanos() / 1_000_000) as u32;
         for who in [0, 1] {
             if millis.is_multiple_of(200) {
-                let (metres, speed) = [(0.0, 0.0), (self.net.place, self.net.speed)][who];
+                let (metres, speed) = [(0.0, 0.0), (self.net.distance_east, self.net.speed)][who];
                 let position = Position {
                     timestamp: 1_000_000 + millis,
                     latitude: 488_375_000,
-                    longitude: 21_008_000 + (metres * PER_METRE) as i32,
+                    longitude: 21_008_000 + (metres * UNITS_PER_METRE) as i32,
                     accurate: true,
                     speed: (f64::abs(speed) * 100.0) as i16,
                     heading: if speed < 0.0 { 2700 } else { 900 },
@@ -235,40 +236,41 @@ impl World {
     }
 
     /// Lets `seconds` pass. Both hosts send a packet every 10 ms.
-    fn talk(&mut self, seconds: f64) {
+    fn exchange_packets(&mut self, seconds: f64) {
         for _ in 0..(seconds * 100.0) as u32 {
-            self.tick();
-            self.host_sends(0);
-            self.host_sends(1);
+            self.advance_ten_milliseconds();
+            self.send_from_host(0);
+            self.send_from_host(1);
         }
     }
 
     /// Returns counts of packets since the previous call: lost packets, packets on the direct route, and
     /// duplicates.
-    fn account(&mut self) -> (u32, usize, usize) {
-        let mut arrived: Vec<(u32, bool)> = self.net.arrived.iter_mut().flat_map(std::mem::take).collect();
+    fn take_packet_counts(&mut self) -> (u32, usize, usize) {
+        let mut arrived: Vec<(u32, bool)> =
+            self.net.arrived_packets.iter_mut().flat_map(std::mem::take).collect();
         let straight = arrived.iter().filter(|(_, straight)| *straight).count();
         let all = arrived.len();
         arrived.sort();
         arrived.dedup_by_key(|(number, _)| *number);
-        let lost = std::mem::take(&mut self.net.sent) - arrived.len() as u32;
+        let lost = std::mem::take(&mut self.net.sent_packets) - arrived.len() as u32;
         (lost, straight, all - arrived.len())
     }
 }
 
 #[test]
 fn passing_vehicles_lose_no_packet_on_direct_route() {
-    let mut world = World::new(Authorization::HomeAgent);
-    (world.net.place, world.net.speed) = (600.0, -50.0);
-    world.talk(24.0);
-    let (lost, straight, twice) = world.account();
+    let mut world = NeighbourWorld::new(Authorization::HomeAgent);
+    (world.net.distance_east, world.net.speed) = (600.0, -50.0);
+    world.exchange_packets(24.0);
+    let (lost, straight, twice) = world.take_packet_counts();
     assert_eq!((lost, twice), (0, 0));
     // The vehicles are closer than 237 m for 9.5 s. For about 8 s of this time direct routes exist in both
     // directions.
     assert!((1500..1900).contains(&straight), "{straight}");
     // Both stations count one neighbour that came into range and left.
     for who in [0, 1] {
-        assert_eq!(world.straight(who, host(1 - who)), None);
+        assert_eq!(world.direct_next_hop(who, host_address_of(1 - who)), None);
         let counters: BTreeMap<String, u64> = world.stations[who].counters().into_iter().collect();
         assert_eq!((counters["mnpp.met"], counters["mnpp.parted"]), (1, 1));
         let routes = world.stations[who].nemo().route_status(world.now);
@@ -281,18 +283,18 @@ fn passing_vehicles_lose_no_packet_on_direct_route() {
 #[test]
 fn silent_radio_failure_costs_half_a_second() {
     for feedback in [false, true] {
-        let mut world = World::new(Authorization::HomeAgent);
-        world.net.feedback = feedback;
-        world.net.place = 50.0;
-        world.talk(5.0);
-        let (lost, straight, _) = world.account();
+        let mut world = NeighbourWorld::new(Authorization::HomeAgent);
+        world.net.reports_unacknowledged = feedback;
+        world.net.distance_east = 50.0;
+        world.exchange_packets(5.0);
+        let (lost, straight, _) = world.take_packet_counts();
         assert_eq!(lost, 0);
         assert!(straight > 300, "{straight}");
         let routes = world.stations[0].nemo().route_status(world.now);
         assert_eq!((routes[0].path.as_str(), routes[0].interface.as_deref()), ("direct", Some("gn0")));
-        world.net.silent = true;
-        world.talk(10.0);
-        let (lost, _, twice) = world.account();
+        world.net.is_radio_broken = true;
+        world.exchange_packets(10.0);
+        let (lost, _, twice) = world.take_packet_counts();
         assert_eq!(twice, 0);
         if feedback {
             assert_eq!(lost, 0);
@@ -300,9 +302,9 @@ fn silent_radio_failure_costs_half_a_second() {
             // Each host may lose at most 66 packets.
             assert!((1..=132).contains(&lost), "{lost}");
         }
-        world.net.silent = false;
-        world.talk(40.0);
-        let (lost, straight, _) = world.account();
+        world.net.is_radio_broken = false;
+        world.exchange_packets(40.0);
+        let (lost, straight, _) = world.take_packet_counts();
         assert_eq!(lost, 0);
         assert!(straight > 400, "{straight}");
     }
@@ -310,8 +312,8 @@ fn silent_radio_failure_costs_half_a_second() {
 
 #[test]
 fn neighbouring_network_adds_one_route_and_changes_no_other() {
-    let mut world = World::new(Authorization::HomeAgent);
-    let before = world.net.wanted[0].clone();
+    let mut world = NeighbourWorld::new(Authorization::HomeAgent);
+    let before = world.net.kernel_entries[0].clone();
     let rule = |priority, table| {
         let rules = before.values().filter(
             |entry| matches!(entry, Entry::Rule(rule) if rule.priority == priority && rule.table == table),
@@ -322,9 +324,9 @@ fn neighbouring_network_adds_one_route_and_changes_no_other() {
     assert_eq!(rule(priority::FROM_MOBILE_NETWORK, TABLE_TUNNEL), 3);
     // In this test the interface to neighbours is not an uplink.
     assert_eq!(rule(priority::FROM_NEIGHBOURS, TABLE_MAIN), 0);
-    world.net.place = 50.0;
-    world.talk(5.0);
-    let mut after = world.net.wanted[0].clone();
+    world.net.distance_east = 50.0;
+    world.exchange_packets(5.0);
+    let mut after = world.net.kernel_entries[0].clone();
     let is_new = |key: &String| !before.contains_key(key);
     let new: Vec<String> = after.keys().filter(|key| is_new(key)).cloned().collect();
     assert_eq!(new.len(), 1, "{new:?}");
@@ -332,25 +334,25 @@ fn neighbouring_network_adds_one_route_and_changes_no_other() {
     assert_eq!(after, before);
     // A station that shuts down sends a last message, which removes the routes to it at its neighbours.
     world.tell(1, Input::Command(Command::Shutdown));
-    assert_eq!(world.net.wanted[0], before);
+    assert_eq!(world.net.kernel_entries[0], before);
 }
 
 /// A station does not see the packets of a fast path; the fast path reports them ten times a second.
 #[test]
 fn packets_of_fast_path_keep_direct_route_in_use() {
-    let mut world = World::new(Authorization::HomeAgent);
-    world.net.place = 50.0;
-    world.talk(3.0);
-    let probes = |world: &World| {
+    let mut world = NeighbourWorld::new(Authorization::HomeAgent);
+    world.net.distance_east = 50.0;
+    world.exchange_packets(3.0);
+    let probes = |world: &NeighbourWorld| {
         let counters: BTreeMap<String, u64> = world.stations[0].counters().into_iter().collect();
         counters["mnpp.probes"]
     };
-    for (ways, expected) in [(vec![], 3..8), (vec![mac(1)], 17..23)] {
+    for (ways, expected) in [(vec![], 3..8), (vec![mac_of_vehicle(1)], 17..23)] {
         // Wait until the station no longer counts the route as used because of earlier packets.
-        (0..300).for_each(|_| world.tick());
+        (0..300).for_each(|_| world.advance_ten_milliseconds());
         let before = probes(&world);
         for step in 0..500u16 {
-            world.tick();
+            world.advance_ten_milliseconds();
             if step.is_multiple_of(10) {
                 let next_sequence = 30_000 + 50 * step;
                 let report = FastPathReport {
@@ -370,8 +372,8 @@ fn packets_of_fast_path_keep_direct_route_in_use() {
 #[test]
 fn router_that_announces_foreign_network_gets_no_traffic() {
     for (authorization, believed) in [(Authorization::HomeAgent, false), (Authorization::Anybody, true)] {
-        let mut world = World::new(authorization);
-        let mut liar = vehicle(1, authorization);
+        let mut world = NeighbourWorld::new(authorization);
+        let mut liar = vehicle_config(1, authorization);
         let there = GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 0x66]);
         if let Some(geonet) = &mut liar.geonet {
             geonet.address = Some(there);
@@ -380,7 +382,7 @@ fn router_that_announces_foreign_network_gets_no_traffic() {
         let mut frames: Vec<Frame> = Vec::new();
         while liar.poll_output().is_some() {}
         for step in 0..400 {
-            world.tick();
+            world.advance_ten_milliseconds();
             if step % 20 == 0 {
                 let position = Position {
                     timestamp: 1_000_000 + step * 10,
@@ -391,27 +393,27 @@ fn router_that_announces_foreign_network_gets_no_traffic() {
                     heading: 0,
                 };
                 liar.handle_input(world.now, world.wall(), Input::Position(position)).expect("accepted");
-                frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(frame));
+                frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(frame_of));
             }
             if liar.poll_timeout().is_some_and(|due| due <= world.now) {
                 liar.handle_input(world.now, world.wall(), Input::Timeout).expect("accepted");
-                frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(frame));
+                frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(frame_of));
             }
             for frame in std::mem::take(&mut frames) {
                 world.tell(0, Input::Frame(frame));
             }
-            for frame in std::mem::take(&mut world.net.overheard) {
+            for frame in std::mem::take(&mut world.net.overheard_frames) {
                 liar.handle_input(world.now, world.wall(), Input::Frame(frame)).expect("accepted");
-                frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(self::frame));
+                frames.extend(std::iter::from_fn(|| liar.poll_output()).filter_map(self::frame_of));
             }
         }
-        assert_eq!(world.straight(0, host(1)).is_some(), believed);
+        assert_eq!(world.direct_next_hop(0, host_address_of(1)).is_some(), believed);
         let counters: BTreeMap<String, u64> = world.stations[0].counters().into_iter().collect();
         assert!(counters["mnpp.received"] > 0);
     }
 }
 
-fn frame(output: Output) -> Option<Frame> {
+fn frame_of(output: Output) -> Option<Frame> {
     match output {
         Output::Geonet(GeonetOutput::Frame(frame)) => Some(frame),
         _ => None,

@@ -13,7 +13,7 @@ use common::{AGENT, HOME, WALL, interface, router_config};
 const CARE_OF: &str = "2001:db8:f1::10";
 
 /// Returns a station with this setting, one uplink and one interface on board.
-fn station(own_traffic: OwnTraffic) -> Station {
+fn station_with_own_traffic(own_traffic: OwnTraffic) -> Station {
     let mut config: StationConfig = router_config(&["2001:db8:a::/64"]);
     config.mobile_router.as_mut().expect("a mobile router").own_traffic = own_traffic;
     let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
@@ -28,7 +28,7 @@ fn station(own_traffic: OwnTraffic) -> Station {
 }
 
 /// Returns the rules from this priority on, as text.
-fn rules(station: &Station) -> Vec<String> {
+fn describe_rules(station: &Station) -> Vec<String> {
     let text = |rule: &Rule| {
         let mark = rule.mark == Some(Mark { mask: u32::MAX, value: 0 });
         assert_eq!(rule.input_interface.as_deref(), Some("lo"));
@@ -52,8 +52,8 @@ fn rules(station: &Station) -> Vec<String> {
 
 #[test]
 fn own_traffic_takes_the_tunnel_only_if_configured() {
-    assert_eq!(rules(&station(OwnTraffic::Uplinks)), Vec::<String>::new());
-    let station = station(OwnTraffic::Tunnel);
+    assert_eq!(describe_rules(&station_with_own_traffic(OwnTraffic::Uplinks)), Vec::<String>::new());
+    let station = station_with_own_traffic(OwnTraffic::Tunnel);
     let outside = priority::OWN_OUTSIDE;
     let mut expected = vec![
         format!("{outside} any {AGENT}/128 {TABLE_MAIN}"),
@@ -64,7 +64,7 @@ fn own_traffic_takes_the_tunnel_only_if_configured() {
         format!("{} any any {TABLE_MAIN} specific", priority::OWN_SPECIFIC_ROUTES),
         format!("{} any any {TABLE_OWN_TRAFFIC} unmarked", priority::OWN_TRAFFIC),
     ];
-    let mut found = rules(&station);
+    let mut found = describe_rules(&station);
     expected.sort();
     found.sort();
     assert_eq!(found, expected);

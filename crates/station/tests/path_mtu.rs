@@ -28,54 +28,54 @@ const ROUTER: usize = 1;
 
 /// Path from one uplink through the network to the home agent.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct NetworkPath {
     /// Path MTU of packets from the router, then path MTU of packets to the router, in octets.
     mtu: [usize; 2],
     /// Whether Packet Too Big messages of routers on the path arrive.
-    tells: bool,
-    open: bool,
+    reports_too_big: bool,
+    is_open: bool,
 }
 
-struct Internet {
-    ways: BTreeMap<&'static str, Way>,
-    link: Link,
+struct MtuInternet {
+    paths_by_address: BTreeMap<&'static str, NetworkPath>,
+    link_conditions: Link,
     /// Whether the router's kernel answers Echo Requests.
-    echoes: bool,
+    answers_echo: bool,
     /// Whether the router's kernel answers probes like a node with route optimization: from the care-of
     /// address, with a Home Address option.
     route_optimization: bool,
     /// Whether the router's kernel sends its ICMPv6 error from an address without a binding.
-    unbound: bool,
+    sends_errors_directly: bool,
     /// Source address of the home agent's Echo Replies if the home agent answers like a correspondent node
     /// with a binding; `None` if it does not.
     correspondent: Option<&'static str>,
     /// Whether a data path outside the station has already decapsulated the packets that are addressed to the
     /// tunnel ends.
-    decapsulated: bool,
+    is_decapsulated_outside: bool,
     rng: Rng,
     /// Tunnel MTUs that the stations have set, each with time, station and care-of address.
-    set: Vec<(Time, usize, String, u32)>,
+    set_mtus: Vec<(Time, usize, String, u32)>,
     /// MTUs in Router Advertisements to the LAN, with their times.
-    told: Vec<(Time, u32)>,
+    advertised_mtus: Vec<(Time, u32)>,
     /// Outer packets that each station has sent, with their times and lengths.
-    sent: Vec<(Time, usize, usize)>,
+    sent_packets: Vec<(Time, usize, usize)>,
     /// Inner packets for hosts, and ICMPv6 errors to these hosts.
-    arrived: Vec<Vec<u8>>,
-    quotable: Option<Vec<u8>>,
+    arrived_packets: Vec<Vec<u8>>,
+    quotable_packet: Option<Vec<u8>>,
 }
 
-type World = common::world::World<Internet>;
+type MtuWorld = common::world::World<MtuInternet>;
 
-impl Network for Internet {
-    fn carry(world: &mut World, from: usize, output: Output) {
+impl Network for MtuInternet {
+    fn carry(world: &mut MtuWorld, from: usize, output: Output) {
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) => world.come_out(from, packet),
+            Output::Nemo(NemoOutput::Packet(packet)) => world.handle_decapsulated(from, packet),
             Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) => {
                 if let Entry::Tunnel(t) = &*entry
                     && t.transmit
                 {
                     let care_of = if from == HOME_AGENT { t.remote } else { t.local };
-                    world.net.set.push((world.now, from, care_of.to_string(), t.mtu));
+                    world.net.set_mtus.push((world.now, from, care_of.to_string(), t.mtu));
                 }
             }
             Output::Nemo(NemoOutput::Icmpv6(LinkMessage { message, .. }))
@@ -84,7 +84,7 @@ impl Network for Internet {
                 let advertisement = RouterAdvertisement::parse(&message).expect("valid");
                 for option in advertisement.options() {
                     if let NdOption::Mtu(mtu) = option {
-                        world.net.told.push((world.now, mtu));
+                        world.net.advertised_mtus.push((world.now, mtu));
                     }
                 }
             }
@@ -93,29 +93,29 @@ impl Network for Internet {
     }
 }
 
-impl World {
-    fn new(first: Way, second: Way) -> World {
+impl MtuWorld {
+    fn new(first: NetworkPath, second: NetworkPath) -> MtuWorld {
         let delay = (Duration::from_millis(20), Duration::from_millis(22));
-        let internet = Internet {
-            ways: BTreeMap::from([(FIRST, first), (SECOND, second)]),
-            link: Link { delay_range: delay, ..Link::LOSSLESS },
-            echoes: true,
+        let internet = MtuInternet {
+            paths_by_address: BTreeMap::from([(FIRST, first), (SECOND, second)]),
+            link_conditions: Link { delay_range: delay, ..Link::LOSSLESS },
+            answers_echo: true,
             route_optimization: false,
-            unbound: false,
+            sends_errors_directly: false,
             correspondent: None,
-            decapsulated: false,
+            is_decapsulated_outside: false,
             rng: Rng::new(3),
-            set: Vec::new(),
-            told: Vec::new(),
-            sent: Vec::new(),
-            arrived: Vec::new(),
-            quotable: None,
+            set_mtus: Vec::new(),
+            advertised_mtus: Vec::new(),
+            sent_packets: Vec::new(),
+            arrived_packets: Vec::new(),
+            quotable_packet: None,
         };
         let agent = station(agent_config(&["2001:db8:a::/64"]), 1);
-        World::of([agent, station(router_config(&["2001:db8:a::/64"]), 2)], internet)
+        MtuWorld::of([agent, station(router_config(&["2001:db8:a::/64"]), 2)], internet)
     }
 
-    fn start(&mut self) {
+    fn start_stations(&mut self) {
         let mut lan = interface("i0", "2001:db8:a::1", true);
         lan.routers.clear();
         for interface in [lan, interface("w0", FIRST, true), interface("w1", SECOND, true)] {
@@ -124,24 +124,24 @@ impl World {
     }
 
     /// Plays the kernel for a packet from the tunnel device: forwards or delivers the packet.
-    fn come_out(&mut self, side: usize, packet: Vec<u8>) {
+    fn handle_decapsulated(&mut self, side: usize, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a packet");
         let destination = header.destination.to_string();
         let outer = |at: &std::net::Ipv6Addr| [FIRST, SECOND].into_iter().find(|f| address(f) == *at);
         match (side, outer(&header.source), outer(&header.destination)) {
-            (ROUTER, Some(care_of), _) => self.transmit(side, care_of, packet),
+            (ROUTER, Some(care_of), _) => self.transmit_outer(side, care_of, packet),
             (HOME_AGENT, _, Some(care_of)) => match self.net.correspondent {
                 Some(source) if is_echo_reply(&packet[HEADER_LEN..]) => {
-                    self.answer_directly(care_of, source, &packet[HEADER_LEN..]);
+                    self.answer_echo_directly(care_of, source, &packet[HEADER_LEN..]);
                 }
-                _ => self.transmit(side, care_of, packet),
+                _ => self.transmit_outer(side, care_of, packet),
             },
             (ROUTER, ..) if destination == HOME => {
-                if let (true, Some(reply)) = (self.net.echoes, icmpv6::echo_reply(&packet)) {
+                if let (true, Some(reply)) = (self.net.answers_echo, icmpv6::echo_reply(&packet)) {
                     match self.net.route_optimization {
                         true => {
-                            let source = if self.net.unbound { SECOND } else { FIRST };
-                            self.transmit(side, FIRST, route_optimized(source, &reply));
+                            let source = if self.net.sends_errors_directly { SECOND } else { FIRST };
+                            self.transmit_outer(side, FIRST, route_optimized(source, &reply));
                         }
                         false => self.deliver(side, Input::Packet(reply)),
                     }
@@ -150,43 +150,46 @@ impl World {
             (HOME_AGENT, ..) if destination == HOME || destination == AGENT => {
                 self.deliver(side, Input::Packet(packet));
             }
-            _ => self.net.arrived.push(packet),
+            _ => self.net.arrived_packets.push(packet),
         }
     }
 
-    fn transmit(&mut self, side: usize, care_of: &'static str, packet: Vec<u8>) {
-        self.net.sent.push((self.now, side, packet.len()));
-        let way = self.net.ways[care_of];
+    fn transmit_outer(&mut self, side: usize, care_of: &'static str, packet: Vec<u8>) {
+        self.net.sent_packets.push((self.now, side, packet.len()));
+        let way = self.net.paths_by_address[care_of];
         let (mtu, other) = if side == ROUTER { (way.mtu[0], HOME_AGENT) } else { (way.mtu[1], ROUTER) };
         let header = Header::parse(&packet).expect("a packet");
         if packet.len() > 1000 && header.next_header == protocol::IPV6 {
-            self.net.quotable = Some(packet.clone());
+            self.net.quotable_packet = Some(packet.clone());
         }
-        if !way.open || self.net.rng.chance(self.net.link.loss_probability) {
+        if !way.is_open || self.net.rng.chance(self.net.link_conditions.loss_probability) {
             return;
         }
-        let delay = self.net.rng.duration(self.net.link.delay_range.0, self.net.link.delay_range.1);
+        let delay = self
+            .net
+            .rng
+            .duration(self.net.link_conditions.delay_range.0, self.net.link_conditions.delay_range.1);
         if packet.len() <= mtu {
             let inner = packet.get(HEADER_LEN..).unwrap_or_default();
             let for_end = |inner: &Header| [AGENT, HOME].contains(&inner.destination.to_string().as_str());
             let packet = match Header::parse(inner) {
-                Ok(header) if self.net.decapsulated && for_end(&header) => inner.to_vec(),
+                Ok(header) if self.net.is_decapsulated_outside && for_end(&header) => inner.to_vec(),
                 _ => packet,
             };
             self.send(delay, other, Input::Packet(packet));
-        } else if way.tells {
+        } else if way.reports_too_big {
             let error = ErrorMessage::PacketTooBig { mtu: u32::try_from(mtu).expect("small") };
             let on_the_way = address("2001:db8:ee::1");
-            self.error(delay, side, &icmpv6::error_packet(on_the_way, header.source, error, &packet));
+            self.deliver_error(delay, side, &icmpv6::error_packet(on_the_way, header.source, error, &packet));
         }
     }
 
     /// Delivers an answer of the home agent with a type 2 routing header in the way in which the router
     /// receives it on its link.
-    fn answer_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
+    fn answer_echo_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
-        let way = self.net.ways[care_of];
-        if !way.open || packet.len() + HOME_ADDRESS_ROUTING_LEN > way.mtu[1] {
+        let way = self.net.paths_by_address[care_of];
+        if !way.is_open || packet.len() + HOME_ADDRESS_ROUTING_LEN > way.mtu[1] {
             return;
         }
         let mut message = message.to_vec();
@@ -199,12 +202,15 @@ impl World {
             hop_limit: 60,
             message,
         };
-        let delay = self.net.rng.duration(self.net.link.delay_range.0, self.net.link.delay_range.1);
+        let delay = self
+            .net
+            .rng
+            .duration(self.net.link_conditions.delay_range.0, self.net.link_conditions.delay_range.1);
         self.send(delay, ROUTER, Input::Icmpv6(message));
     }
 
     /// Delivers an ICMPv6 error to a tunnel end.
-    fn error(&mut self, delay: Duration, side: usize, packet: &[u8]) {
+    fn deliver_error(&mut self, delay: Duration, side: usize, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
         let input = match side {
             HOME_AGENT => Input::Packet(packet.to_vec()),
@@ -221,28 +227,28 @@ impl World {
     }
 
     /// Lets seconds pass; hosts send a packet every second in both directions.
-    fn talk(&mut self, seconds: u64) {
+    fn exchange_for(&mut self, seconds: u64) {
         for _ in 0..seconds {
-            self.exchange(100);
+            self.exchange_packets(100);
             self.run(Duration::from_secs(1));
         }
     }
 
-    fn exchange(&mut self, length: usize) {
-        self.tell(ROUTER, Input::Packet(data(HOST, CORRESPONDENT, length)));
-        self.tell(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST, length)));
+    fn exchange_packets(&mut self, length: usize) {
+        self.tell(ROUTER, Input::Packet(data_packet_of(HOST, CORRESPONDENT, length)));
+        self.tell(HOME_AGENT, Input::Packet(data_packet_of(CORRESPONDENT, HOST, length)));
     }
 
     /// Sends a packet of this length in each direction. Returns how many of the two arrive.
-    fn passes(&mut self, length: usize) -> usize {
-        self.net.arrived.clear();
-        self.exchange(length);
+    fn count_passing(&mut self, length: usize) -> usize {
+        self.net.arrived_packets.clear();
+        self.exchange_packets(length);
         self.run(Duration::from_millis(200));
-        self.net.arrived.iter().filter(|packet| packet.len() == length).count()
+        self.net.arrived_packets.iter().filter(|packet| packet.len() == length).count()
     }
 
     /// Returns the MTU of the transmitting tunnel, at each of its two ends.
-    fn mtus(&self) -> (usize, usize) {
+    fn tunnel_mtus(&self) -> (usize, usize) {
         let mtu = |station: &Station| {
             station.nemo().forwarder().tunnels().find(|(tunnel, _)| tunnel.transmit).map_or(0, |(_, mtu)| mtu)
         };
@@ -250,27 +256,27 @@ impl World {
     }
 
     fn octets_since(&self, since: Time) -> usize {
-        self.net.sent.iter().filter(|(at, ..)| *at >= since).map(|(_, _, length)| length).sum()
+        self.net.sent_packets.iter().filter(|(at, ..)| *at >= since).map(|(_, _, length)| length).sum()
     }
 }
 
-fn data(source: &str, destination: &str, length: usize) -> Vec<u8> {
+fn data_packet_of(source: &str, destination: &str, length: usize) -> Vec<u8> {
     carnet_virtual::filled_packet(address(source), address(destination), length)
 }
 
-const fn way(mtu: usize, tells: bool) -> Way {
-    Way { mtu: [mtu, mtu], tells, open: true }
+const fn network_path(mtu: usize, tells: bool) -> NetworkPath {
+    NetworkPath { mtu: [mtu, mtu], reports_too_big: tells, is_open: true }
 }
 
-const WIDE: Way = way(1500, true);
+const WIDE_PATH: NetworkPath = network_path(1500, true);
 const SECOND_LONG: Duration = Duration::from_secs(1);
 
 #[test]
 fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
-    let mut world = World::new(WIDE, WIDE);
-    world.start();
+    let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
+    world.start_stations();
     world.run(Duration::from_secs(30));
-    assert_eq!(world.mtus(), (1460, 1460));
+    assert_eq!(world.tunnel_mtus(), (1460, 1460));
     let probes = |station: &Station| {
         let counters: BTreeMap<String, u64> = station.counters().into_iter().collect();
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
@@ -280,10 +286,10 @@ fn a_wide_path_is_confirmed_with_one_probe_of_each_end() {
     world.run(Duration::from_secs(3600));
     assert_eq!((probes(&world.stations[ROUTER]), probes(&world.stations[HOME_AGENT])), ((1, 1), (1, 1)));
     // The station confirms the MTU of a used path from time to time.
-    world.talk(600);
+    world.exchange_for(600);
     let (sent, answered) = probes(&world.stations[ROUTER]);
     assert!((8..=15).contains(&sent) && sent == answered, "{sent}");
-    assert!(world.net.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set);
+    assert!(world.net.set_mtus.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set_mtus);
 }
 
 /// Returns a packet of the home address in the form for a correspondent node with a binding (RFC 6275 6.3,
@@ -303,11 +309,11 @@ fn route_optimized(care_of: &str, packet: &[u8]) -> Vec<u8> {
 /// RFC 6275 9.3.1: a home agent processes the Home Address option if it has a binding for that home address.
 #[test]
 fn home_agent_takes_probe_answers_with_a_home_address_option() {
-    let mut world = World::new(way(1400, false), WIDE);
+    let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
     world.net.route_optimization = true;
-    world.start();
+    world.start_stations();
     world.run(SECOND_LONG);
-    assert_eq!(world.mtus(), (1360, 1360));
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
     let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
     assert_eq!(counters.get("tunnel.dropped.upper_layer").copied().unwrap_or_default(), 0);
@@ -316,12 +322,12 @@ fn home_agent_takes_probe_answers_with_a_home_address_option() {
 /// A probe answer with a Home Address option proves nothing if its source has no binding.
 #[test]
 fn home_agent_drops_probe_answers_from_an_address_without_binding() {
-    let mut world = World::new(way(1400, false), WIDE);
+    let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
     world.net.route_optimization = true;
-    world.net.unbound = true;
-    world.start();
+    world.net.sends_errors_directly = true;
+    world.start_stations();
     world.run(SECOND_LONG);
-    assert_eq!(world.mtus(), (1360, 1460));
+    assert_eq!(world.tunnel_mtus(), (1360, 1460));
     let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
     assert_eq!(counters["tunnel.probes_answered"], 0);
 }
@@ -335,11 +341,11 @@ fn is_echo_reply(packet: &[u8]) -> bool {
 /// RFC 6275 9.3.2: a home agent that answers like a correspondent node sends its answer outside the tunnel.
 #[test]
 fn router_takes_probe_answers_with_a_routing_header() {
-    let mut world = World::new(way(1400, false), WIDE);
+    let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
     world.net.correspondent = Some(AGENT);
-    world.start();
+    world.start_stations();
     world.run(SECOND_LONG);
-    assert_eq!(world.mtus(), (1360, 1360));
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
     let counters: BTreeMap<String, u64> = world.stations[ROUTER].counters().into_iter().collect();
     assert!(counters["tunnel.probes_answered"] > 0, "{counters:?}");
 }
@@ -347,11 +353,11 @@ fn router_takes_probe_answers_with_a_routing_header() {
 /// A probe answer with a routing header proves nothing if it does not come from the home agent.
 #[test]
 fn router_drops_probe_answers_of_others_with_a_routing_header() {
-    let mut world = World::new(way(1400, false), WIDE);
+    let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
     world.net.correspondent = Some(CORRESPONDENT);
-    world.start();
+    world.start_stations();
     world.run(SECOND_LONG);
-    assert_eq!(world.mtus(), (1460, 1360));
+    assert_eq!(world.tunnel_mtus(), (1460, 1360));
     let counters: BTreeMap<String, u64> = world.stations[ROUTER].counters().into_iter().collect();
     assert_eq!(counters["tunnel.probes_answered"], 0);
     assert!(counters["tunnel.dropped.upper_layer"] > 0, "{counters:?}");
@@ -359,11 +365,11 @@ fn router_drops_probe_answers_of_others_with_a_routing_header() {
 
 #[test]
 fn probing_works_if_kernel_decapsulates() {
-    let mut world = World::new(way(1400, false), WIDE);
-    world.net.decapsulated = true;
-    world.start();
+    let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
+    world.net.is_decapsulated_outside = true;
+    world.start_stations();
     world.run(SECOND_LONG);
-    assert_eq!(world.mtus(), (1360, 1360));
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
 }
 
 #[test]
@@ -371,187 +377,219 @@ fn mtu_black_hole_is_found_within_a_second() {
     for (mtu, expected) in
         [(1400, 1360), (1492, 1452), (1410, 1360), (1320, 1280), (1280, 1240), (1300, 1240)]
     {
-        let mut world = World::new(way(mtu, false), WIDE);
-        world.start();
+        let mut world = MtuWorld::new(network_path(mtu, false), WIDE_PATH);
+        world.start_stations();
         world.run(SECOND_LONG);
-        assert_eq!(world.mtus(), (expected, expected), "{mtu}");
-        assert_eq!(world.passes(expected), 2);
-        assert_eq!(world.passes(1280), 2, "in fragments, if need be");
+        assert_eq!(world.tunnel_mtus(), (expected, expected), "{mtu}");
+        assert_eq!(world.count_passing(expected), 2);
+        assert_eq!(world.count_passing(1280), 2, "in fragments, if need be");
         if expected >= 1280 {
-            assert_eq!(world.passes(expected + 1), 0);
-            assert!(world.net.arrived.iter().any(|packet| packet[6] == protocol::ICMPV6), "Packet Too Big");
+            assert_eq!(world.count_passing(expected + 1), 0);
+            assert!(
+                world.net.arrived_packets.iter().any(|packet| packet[6] == protocol::ICMPV6),
+                "Packet Too Big"
+            );
         }
         // After the search for the MTU, only its confirmation costs packets: seven searches for a larger size
         // in an hour.
-        let before = (world.now, world.net.set.len());
-        world.talk(3600);
-        assert_eq!(world.net.set.len(), before.1, "{:?}", world.net.set);
+        let before = (world.now, world.net.set_mtus.len());
+        world.exchange_for(3600);
+        assert_eq!(world.net.set_mtus.len(), before.1, "{:?}", world.net.set_mtus);
         let octets = world.octets_since(before.0) - 2 * 3600 * 140;
         assert!(octets < 1_000_000, "{octets}");
         // If the path changes to a larger MTU, the station uses it after ten minutes or a little more.
-        world.net.ways.insert(FIRST, WIDE);
-        world.talk(800);
-        assert_eq!(world.mtus(), (1460, 1460), "{mtu}");
+        world.net.paths_by_address.insert(FIRST, WIDE_PATH);
+        world.exchange_for(800);
+        assert_eq!(world.tunnel_mtus(), (1460, 1460), "{mtu}");
     }
 }
 
 #[test]
 fn packet_too_big_sets_mtu_within_a_round_trip() {
-    let mut world = World::new(way(1400, true), WIDE);
-    world.start();
+    let mut world = MtuWorld::new(network_path(1400, true), WIDE_PATH);
+    world.start_stations();
     world.run(Duration::from_millis(250));
-    assert_eq!(world.mtus(), (1360, 1360));
-    assert_eq!(world.passes(1360), 2);
-    world.talk(590);
-    assert_eq!(world.mtus(), (1360, 1360));
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
+    assert_eq!(world.count_passing(1360), 2);
+    world.exchange_for(590);
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
     // Before the MTU of a Packet Too Big expires, a probe tests the path, so hosts see no change.
-    let changes = world.net.set.len();
-    world.talk(1800);
-    assert_eq!((world.mtus(), world.net.set.len()), ((1360, 1360), changes), "{:?}", world.net.set);
-    world.net.ways.insert(FIRST, WIDE);
-    world.talk(620);
-    assert_eq!(world.mtus(), (1460, 1460));
+    let changes = world.net.set_mtus.len();
+    world.exchange_for(1800);
+    assert_eq!(
+        (world.tunnel_mtus(), world.net.set_mtus.len()),
+        ((1360, 1360), changes),
+        "{:?}",
+        world.net.set_mtus
+    );
+    world.net.paths_by_address.insert(FIRST, WIDE_PATH);
+    world.exchange_for(620);
+    assert_eq!(world.tunnel_mtus(), (1460, 1460));
 }
 
 #[test]
 fn packet_too_big_expires_on_idle_path() {
-    let mut world = World::new(way(1400, true), WIDE);
-    world.start();
+    let mut world = MtuWorld::new(network_path(1400, true), WIDE_PATH);
+    world.start_stations();
     world.run(SECOND_LONG);
-    assert_eq!(world.mtus(), (1360, 1360));
-    world.net.ways.insert(FIRST, WIDE);
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
+    world.net.paths_by_address.insert(FIRST, WIDE_PATH);
     world.run(Duration::from_secs(590));
-    assert_eq!(world.mtus(), (1360, 1360));
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
     world.run(Duration::from_secs(15));
-    assert_eq!(world.mtus(), (1460, 1460));
+    assert_eq!(world.tunnel_mtus(), (1460, 1460));
 }
 
 #[test]
 fn without_probe_answers_only_packet_too_big_changes_mtu() {
-    let mut world = World::new(way(1500, true), WIDE);
+    let mut world = MtuWorld::new(network_path(1500, true), WIDE_PATH);
     // From now on, the answers of the home agent's kernel to the probes are lost on their way back.
-    world.net.echoes = false;
-    world.net.ways.insert(FIRST, Way { mtu: [1500, 0], tells: false, open: true });
-    world.start();
+    world.net.answers_echo = false;
+    world
+        .net
+        .paths_by_address
+        .insert(FIRST, NetworkPath { mtu: [1500, 0], reports_too_big: false, is_open: true });
+    world.start_stations();
     world.run(Duration::from_secs(60));
     // No answers arrive over this path, so the router does not register over it.
-    assert!(world.net.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set);
-    world.net.ways.insert(FIRST, WIDE);
-    world.talk(120);
-    assert_eq!(world.mtus(), (1460, 1460));
-    let agent_probes = |world: &World| {
+    assert!(world.net.set_mtus.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set_mtus);
+    world.net.paths_by_address.insert(FIRST, WIDE_PATH);
+    world.exchange_for(120);
+    assert_eq!(world.tunnel_mtus(), (1460, 1460));
+    let agent_probes = |world: &MtuWorld| {
         let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
     // Each search fails, and the pauses between them grow.
     let before = agent_probes(&world);
-    world.talk(3600);
+    world.exchange_for(3600);
     let after = agent_probes(&world);
     assert_eq!(after.1, 0);
     assert!(after.0 - before.0 < 12 * 20, "{before:?} {after:?}");
     // RFC 8201: the station uses the MTU of a Packet Too Big for ten minutes, then the MTU of the link again.
-    world.net.ways.insert(FIRST, way(1400, true));
+    world.net.paths_by_address.insert(FIRST, network_path(1400, true));
     for _ in 0..3 {
-        world.exchange(1460);
+        world.exchange_packets(1460);
         world.run(SECOND_LONG);
     }
-    assert_eq!(world.mtus(), (1360, 1360));
-    world.net.ways.insert(FIRST, WIDE);
-    world.talk(620);
-    assert_eq!(world.mtus(), (1460, 1460));
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
+    world.net.paths_by_address.insert(FIRST, WIDE_PATH);
+    world.exchange_for(620);
+    assert_eq!(world.tunnel_mtus(), (1460, 1460));
 }
 
 #[test]
 fn loss_and_reordering_do_not_disturb_mtu_search() {
     for seed in 0..40 {
         for (mtu, expected) in [(1500, 1460), (1400, 1360)] {
-            let mut world = World::new(way(mtu, false), WIDE);
+            let mut world = MtuWorld::new(network_path(mtu, false), WIDE_PATH);
             world.net.rng = Rng::new(seed);
-            world.net.link.loss_probability = 0.1;
-            world.net.link.delay_range = (Duration::from_millis(10), Duration::from_millis(60));
-            world.start();
-            world.talk(60);
-            assert_eq!(world.mtus(), (expected, expected), "seed {seed}, {mtu}: {:?}", world.net.set);
+            world.net.link_conditions.loss_probability = 0.1;
+            world.net.link_conditions.delay_range = (Duration::from_millis(10), Duration::from_millis(60));
+            world.start_stations();
+            world.exchange_for(60);
+            assert_eq!(
+                world.tunnel_mtus(),
+                (expected, expected),
+                "seed {seed}, {mtu}: {:?}",
+                world.net.set_mtus
+            );
         }
     }
 }
 
 #[test]
 fn each_direction_has_its_own_path_mtu() {
-    let mut world = World::new(Way { mtu: [1500, 1400], tells: false, open: true }, WIDE);
-    world.start();
+    let mut world =
+        MtuWorld::new(NetworkPath { mtu: [1500, 1400], reports_too_big: false, is_open: true }, WIDE_PATH);
+    world.start_stations();
     world.run(SECOND_LONG);
     // The router's first probes had no answers, because the home agent did not yet know the MTU of the path
     // to the router. Later probes had answers.
-    assert_eq!(world.mtus().1, 1360);
-    world.talk(900);
-    assert_eq!(world.mtus(), (1460, 1360), "answers come in fragments");
+    assert_eq!(world.tunnel_mtus().1, 1360);
+    world.exchange_for(900);
+    assert_eq!(world.tunnel_mtus(), (1460, 1360), "answers come in fragments");
 }
 
 #[test]
 fn slow_round_trips_do_not_lower_mtu() {
-    let mut world = World::new(WIDE, WIDE);
-    world.net.link.delay_range = (Duration::from_millis(500), Duration::from_millis(900));
-    world.start();
-    world.talk(120);
-    assert_eq!(world.mtus(), (1460, 1460));
-    assert!(world.net.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set);
+    let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
+    world.net.link_conditions.delay_range = (Duration::from_millis(500), Duration::from_millis(900));
+    world.start_stations();
+    world.exchange_for(120);
+    assert_eq!(world.tunnel_mtus(), (1460, 1460));
+    assert!(world.net.set_mtus.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set_mtus);
 }
 
 #[test]
 fn handover_changes_mtu_and_advertises_it_at_once() {
-    let mut world = World::new(WIDE, way(1400, false));
-    world.start();
-    world.talk(20);
-    assert_eq!(world.net.told.last().map(|(_, mtu)| *mtu), Some(1460), "{:?}", world.net.told);
+    let mut world = MtuWorld::new(WIDE_PATH, network_path(1400, false));
+    world.start_stations();
+    world.exchange_for(20);
+    assert_eq!(
+        world.net.advertised_mtus.last().map(|(_, mtu)| *mtu),
+        Some(1460),
+        "{:?}",
+        world.net.advertised_mtus
+    );
     world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
     world.run(SECOND_LONG);
-    assert_eq!(world.mtus(), (1360, 1360));
-    world.talk(10);
-    assert_eq!(world.net.told.last().map(|(_, mtu)| *mtu), Some(1360), "{:?}", world.net.told);
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
+    world.exchange_for(10);
+    assert_eq!(
+        world.net.advertised_mtus.last().map(|(_, mtu)| *mtu),
+        Some(1360),
+        "{:?}",
+        world.net.advertised_mtus
+    );
     let before = world.now;
     world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w0".into()), policy: None }));
     world.run(Duration::from_millis(200));
-    assert_eq!(world.mtus(), (1460, 1460));
-    world.talk(900);
+    assert_eq!(world.tunnel_mtus(), (1460, 1460));
+    world.exchange_for(900);
     // The advertised MTU rises only after the path has had the larger MTU for some time.
-    let told: BTreeSet<u32> =
-        world.net.told.iter().filter(|t| t.0 < before + Duration::from_secs(600)).map(|t| t.1).collect();
+    let told: BTreeSet<u32> = world
+        .net
+        .advertised_mtus
+        .iter()
+        .filter(|t| t.0 < before + Duration::from_secs(600))
+        .map(|t| t.1)
+        .collect();
     assert_eq!(told, BTreeSet::from([1360, 1460]));
-    let after = world.net.told.iter().filter(|t| t.0 >= before).map(|t| t.1).collect::<Vec<_>>();
+    let after = world.net.advertised_mtus.iter().filter(|t| t.0 >= before).map(|t| t.1).collect::<Vec<_>>();
     assert!(after.is_sorted() && after.first() == Some(&1360) && after.last() == Some(&1460), "{after:?}");
 }
 
 #[test]
 fn path_that_becomes_narrow_is_noticed_in_use() {
-    let mut world = World::new(WIDE, WIDE);
-    world.start();
-    world.talk(100);
-    world.net.ways.insert(FIRST, way(1400, false));
-    world.talk(80);
-    assert_eq!(world.mtus(), (1360, 1360));
+    let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
+    world.start_stations();
+    world.exchange_for(100);
+    world.net.paths_by_address.insert(FIRST, network_path(1400, false));
+    world.exchange_for(80);
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
 }
 
 #[test]
 fn idle_path_is_probed_when_used_again() {
-    let mut world = World::new(WIDE, WIDE);
-    world.start();
+    let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
+    world.start_stations();
     world.run(Duration::from_secs(1000));
-    world.net.ways.insert(FIRST, way(1400, false));
+    world.net.paths_by_address.insert(FIRST, network_path(1400, false));
     world.run(Duration::from_secs(1000));
-    assert_eq!(world.mtus(), (1460, 1460));
-    world.exchange(100);
+    assert_eq!(world.tunnel_mtus(), (1460, 1460));
+    world.exchange_packets(100);
     world.run(SECOND_LONG);
-    assert_eq!(world.mtus(), (1360, 1360));
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
 }
 
 #[test]
 fn probing_of_unreachable_node_ends() {
-    let mut world = World::new(WIDE, Way { open: false, ..WIDE });
-    world.start();
+    let mut world = MtuWorld::new(WIDE_PATH, NetworkPath { is_open: false, ..WIDE_PATH });
+    world.start_stations();
     world.run(SECOND_LONG);
-    world.net.ways.insert(FIRST, Way { open: false, ..WIDE });
-    let agent = |world: &World| {
+    world.net.paths_by_address.insert(FIRST, NetworkPath { is_open: false, ..WIDE_PATH });
+    let agent = |world: &MtuWorld| {
         let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
         counters["tunnel.probes"]
     };
@@ -562,11 +600,11 @@ fn probing_of_unreachable_node_ends() {
 
 #[test]
 fn unproven_icmp_messages_do_not_lower_mtu() {
-    let mut world = World::new(WIDE, WIDE);
-    world.start();
-    world.talk(5);
-    world.exchange(1400);
-    let quotable = world.net.quotable.clone().expect("a packet");
+    let mut world = MtuWorld::new(WIDE_PATH, WIDE_PATH);
+    world.start_stations();
+    world.exchange_for(5);
+    world.exchange_packets(1400);
+    let quotable = world.net.quotable_packet.clone().expect("a packet");
     let mut rng = Rng::new(9);
     for side in [ROUTER, HOME_AGENT] {
         let (local, remote) = match side {
@@ -585,20 +623,20 @@ fn unproven_icmp_messages_do_not_lower_mtu() {
             }
             let error = ErrorMessage::PacketTooBig { mtu: 1280 + round % 100 };
             let source = address("2001:db8:ee::2");
-            world.error(Duration::ZERO, side, &icmpv6::error_packet(source, local, error, &forged));
+            world.deliver_error(Duration::ZERO, side, &icmpv6::error_packet(source, local, error, &forged));
         }
         world.run(SECOND_LONG);
     }
-    world.talk(200);
-    assert_eq!(world.mtus(), (1460, 1460));
-    assert!(world.net.set.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set);
+    world.exchange_for(200);
+    assert_eq!(world.tunnel_mtus(), (1460, 1460));
+    assert!(world.net.set_mtus.iter().all(|(.., mtu)| *mtu == 1460), "{:?}", world.net.set_mtus);
 }
 
 #[test]
 fn forged_probe_answers_do_not_hide_black_hole() {
-    let mut world = World::new(way(1400, false), WIDE);
+    let mut world = MtuWorld::new(network_path(1400, false), WIDE_PATH);
     let mut rng = Rng::new(9);
-    world.start();
+    world.start_stations();
     for round in 0..40_u16 {
         let mut message = vec![129, 0, 0, 0, 0, 0];
         message.extend_from_slice(&(round % 3).to_be_bytes());
@@ -612,5 +650,5 @@ fn forged_probe_answers_do_not_hide_black_hole() {
         }
         world.run(Duration::from_millis(25));
     }
-    assert_eq!(world.mtus(), (1360, 1360));
+    assert_eq!(world.tunnel_mtus(), (1360, 1360));
 }

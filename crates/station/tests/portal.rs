@@ -23,7 +23,7 @@ fn config() -> StationConfig {
     config
 }
 
-fn uplink(name: &str, address: &str, ipv4: Option<&str>) -> Input {
+fn uplink_input(name: &str, address: &str, ipv4: Option<&str>) -> Input {
     let mut uplink = interface(name, address, true);
     uplink.ipv4_addresses = ipv4.iter().map(|it| it.parse().expect("an address")).collect();
     let gateway: Ipv4Addr = "192.0.2.1".parse().expect("an address");
@@ -32,28 +32,28 @@ fn uplink(name: &str, address: &str, ipv4: Option<&str>) -> Input {
 }
 
 /// A station whose uplink `w0` has both address families, and `w1` only IPv6.
-struct Bench {
+struct PortalBench {
     station: Station,
     now: Time,
     events: Vec<Event>,
 }
 
-impl Bench {
-    fn new() -> Bench {
+impl PortalBench {
+    fn new() -> PortalBench {
         let station = Station::new(config(), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
-        let mut bench = Bench { station, now: Time::ZERO, events: Vec::new() };
-        bench.drain();
+        let mut bench = PortalBench { station, now: Time::ZERO, events: Vec::new() };
+        bench.collect_outputs();
         for input in [
-            uplink("w0", FIRST, Some("192.0.2.10/24")),
-            uplink("w1", SECOND, None),
+            uplink_input("w0", FIRST, Some("192.0.2.10/24")),
+            uplink_input("w1", SECOND, None),
             Input::Interface(interface("i0", "2001:db8:a::1", true)),
         ] {
-            bench.input(input).expect("accepted");
+            bench.feed_input(input).expect("accepted");
         }
         bench
     }
 
-    fn drain(&mut self) {
+    fn collect_outputs(&mut self) {
         while let Some(output) = self.station.poll_output() {
             if let Output::Nemo(NemoOutput::Event(event)) = output {
                 self.events.push(event);
@@ -61,31 +61,31 @@ impl Bench {
         }
     }
 
-    fn input(&mut self, input: Input) -> Result<(), String> {
+    fn feed_input(&mut self, input: Input) -> Result<(), String> {
         let result = self.station.handle_input(self.now, WALL, input);
-        self.drain();
+        self.collect_outputs();
         result
     }
 
-    fn command(&mut self, order: PortalOrder) -> Result<(), String> {
-        self.input(Input::Command(Command::Portal(order)))
+    fn command_portal(&mut self, order: PortalOrder) -> Result<(), String> {
+        self.feed_input(Input::Command(Command::Portal(order)))
     }
 
-    fn end(&mut self, uplink: &str) -> Result<(), String> {
-        self.input(Input::Command(Command::EndPortal { uplink: uplink.into() }))
+    fn end_portal(&mut self, uplink: &str) -> Result<(), String> {
+        self.feed_input(Input::Command(Command::EndPortal { uplink: uplink.into() }))
     }
 
     /// Runs the timers that are due up to this time.
-    fn run_until(&mut self, end: Time) {
+    fn advance_until(&mut self, end: Time) {
         while let Some(next) = self.station.poll_timeout().filter(|next| *next <= end) {
             self.now = self.now.max(next);
-            self.input(Input::Timeout).expect("accepted");
+            self.feed_input(Input::Timeout).expect("accepted");
         }
         self.now = end;
     }
 
     /// Returns the routing rules for the portal's mark, as text.
-    fn routing(&self) -> Vec<String> {
+    fn describe_routing(&self) -> Vec<String> {
         let mut rules: Vec<String> = self
             .station
             .nemo()
@@ -136,7 +136,7 @@ impl Bench {
     }
 }
 
-fn order() -> PortalOrder {
+fn portal_order() -> PortalOrder {
     let dns = ["192.0.2.53", "2001:db8:f1::53"].map(|it| it.parse().expect("an address"));
     let host = carnet_wire::address::MacAddress(MAC);
     PortalOrder { uplink: "w0".into(), lan: "i0".into(), host, for_s: 300, dns: dns.into() }
@@ -144,17 +144,20 @@ fn order() -> PortalOrder {
 
 #[test]
 fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
-    let mut bench = Bench::new();
-    assert_eq!((bench.packet_rules(), bench.routing()), (Vec::new(), Vec::new()));
+    let mut bench = PortalBench::new();
+    assert_eq!((bench.packet_rules(), bench.describe_routing()), (Vec::new(), Vec::new()));
     assert!(!bench.forwards_ipv4_of_uplinks());
-    bench.command(order()).expect("accepted");
+    bench.command_portal(portal_order()).expect("accepted");
     let expected = [
         (priority::BREAKOUT, "10.42.7.0/24", TABLE_BREAKOUT),
         (priority::BREAKOUT, "2001:db8:a::/64", TABLE_BREAKOUT),
         (priority::PORTAL_ONLY, "10.42.7.0/24", TABLE_NOWHERE),
         (priority::PORTAL_ONLY, "2001:db8:a::/64", TABLE_NOWHERE),
     ];
-    assert_eq!(bench.routing(), expected.map(|(rule, from, table)| format!("{rule} i0 {from} {table}")));
+    assert_eq!(
+        bench.describe_routing(),
+        expected.map(|(rule, from, table)| format!("{rule} i0 {from} {table}"))
+    );
     assert!(bench.forwards_ipv4_of_uplinks());
     let rules = bench.packet_rules();
     // Only packets with the MAC address get the mark, and answers of their connections.
@@ -180,7 +183,7 @@ fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
             _ => None,
         })
         .collect();
-    assert_eq!(servers, order().dns.into_iter().collect());
+    assert_eq!(servers, portal_order().dns.into_iter().collect());
     let counted: Vec<_> = rules.iter().filter_map(|rule| rule.total.as_deref()).collect();
     assert!(
         counted.iter().all(|total| total.kind == TrafficKind::Portal && total.interface == "w0"),
@@ -205,87 +208,87 @@ fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
 
 #[test]
 fn access_ends_after_its_time_and_leaves_nothing() {
-    let mut bench = Bench::new();
+    let mut bench = PortalBench::new();
     let before: usize = bench.station.nemo().desired_entries().count();
-    bench.command(order()).expect("accepted");
-    bench.run_until(Time::from_secs(200));
+    bench.command_portal(portal_order()).expect("accepted");
+    bench.advance_until(Time::from_secs(200));
     // The same host again: the time begins anew.
-    bench.command(PortalOrder { for_s: 120, ..order() }).expect("accepted");
-    bench.run_until(Time::from_secs(319));
+    bench.command_portal(PortalOrder { for_s: 120, ..portal_order() }).expect("accepted");
+    bench.advance_until(Time::from_secs(319));
     assert!(bench.has_access());
-    bench.run_until(Time::from_secs(321));
+    bench.advance_until(Time::from_secs(321));
     assert!(!bench.has_access());
     assert_eq!(bench.last_reason(), "its time is over");
-    assert_eq!((bench.packet_rules(), bench.routing()), (Vec::new(), Vec::new()));
+    assert_eq!((bench.packet_rules(), bench.describe_routing()), (Vec::new(), Vec::new()));
     assert!(!bench.forwards_ipv4_of_uplinks());
     assert_eq!(bench.station.nemo().desired_entries().count(), before);
 }
 
 #[test]
 fn access_ends_by_command_with_the_uplink_with_the_filter_and_at_a_reload_without_its_interface() {
-    let mut bench = Bench::new();
-    bench.command(order()).expect("accepted");
-    bench.end("w0").expect("accepted");
+    let mut bench = PortalBench::new();
+    bench.command_portal(portal_order()).expect("accepted");
+    bench.end_portal("w0").expect("accepted");
     assert_eq!(bench.last_reason(), "an operator has ended it");
-    bench.command(order()).expect("accepted");
-    bench.input(Input::Interface(interface("w0", FIRST, false))).expect("accepted");
+    bench.command_portal(portal_order()).expect("accepted");
+    bench.feed_input(Input::Interface(interface("w0", FIRST, false))).expect("accepted");
     assert_eq!(bench.last_reason(), "the uplink has no address with a default router");
     assert!(bench.packet_rules().is_empty());
-    bench.input(uplink("w0", FIRST, Some("192.0.2.10/24"))).expect("accepted");
-    bench.command(order()).expect("accepted");
+    bench.feed_input(uplink_input("w0", FIRST, Some("192.0.2.10/24"))).expect("accepted");
+    bench.command_portal(portal_order()).expect("accepted");
     // A reload of the same config changes nothing.
     bench.station.reconfigure(bench.now, WALL, config());
-    bench.drain();
+    bench.collect_outputs();
     assert!(bench.has_access() && bench.forwards_ipv4_of_uplinks() && !bench.packet_rules().is_empty());
     let mut without = config();
     without.mobile_router.as_mut().expect("a mobile router").lan = vec!["i1".into()];
     bench.station.reconfigure(bench.now, WALL, without);
-    bench.drain();
+    bench.collect_outputs();
     assert!(!bench.has_access() && bench.packet_rules().is_empty() && !bench.forwards_ipv4_of_uplinks());
     bench.station.reconfigure(bench.now, WALL, config());
-    bench.drain();
-    bench.command(order()).expect("accepted");
-    bench.input(Input::PacketRules(Some("no nf_tables".into()))).expect("accepted");
+    bench.collect_outputs();
+    bench.command_portal(portal_order()).expect("accepted");
+    bench.feed_input(Input::PacketRules(Some("no nf_tables".into()))).expect("accepted");
     assert_eq!(bench.last_reason(), "no nf_tables");
-    assert!(bench.command(order()).expect_err("refused").ends_with("no nf_tables"));
+    assert!(bench.command_portal(portal_order()).expect_err("refused").ends_with("no nf_tables"));
 }
 
 #[test]
 fn refusal_says_what_was_found_and_what_was_expected() {
-    let mut bench = Bench::new();
-    let refused = |bench: &mut Bench, order, expected: &str| {
-        let error = bench.command(order).expect_err("refused");
+    let mut bench = PortalBench::new();
+    let refused = |bench: &mut PortalBench, order, expected: &str| {
+        let error = bench.command_portal(order).expect_err("refused");
         assert!(error.contains(expected), "{error}");
         assert!(!bench.has_access());
     };
-    let other = |uplink: &str| PortalOrder { uplink: uplink.into(), ..order() };
+    let other = |uplink: &str| PortalOrder { uplink: uplink.into(), ..portal_order() };
     refused(&mut bench, other("w9"), "cannot find the uplink w9, expected one of: w0, w1");
     for for_s in [0, 3601, u32::MAX] {
         let expected = format!("found a duration of {for_s} s, expected 1 s to 3600 s");
-        refused(&mut bench, PortalOrder { for_s, ..order() }, &expected);
+        refused(&mut bench, PortalOrder { for_s, ..portal_order() }, &expected);
     }
     for octets in [[0xff; 6], [0; 6], [1, 0, 0x5e, 0, 0, 1]] {
         let host = carnet_wire::address::MacAddress(octets);
-        refused(&mut bench, PortalOrder { host, ..order() }, "expected its own MAC address");
+        refused(&mut bench, PortalOrder { host, ..portal_order() }, "expected its own MAC address");
     }
-    refused(&mut bench, PortalOrder { lan: "w1".into(), ..order() }, "found the host at w1");
+    refused(&mut bench, PortalOrder { lan: "w1".into(), ..portal_order() }, "found the host at w1");
     for server in ["0.0.0.0", "255.255.255.255", "127.0.0.1", "ff02::fb", "::1", "fe80::1"] {
         let dns = vec![server.parse().expect("an address")];
-        refused(&mut bench, PortalOrder { dns, ..order() }, &format!("found the DNS server {server}"));
+        refused(&mut bench, PortalOrder { dns, ..portal_order() }, &format!("found the DNS server {server}"));
     }
-    let dns = vec![order().dns[0]; 5];
-    refused(&mut bench, PortalOrder { dns, ..order() }, "found 5 DNS servers, expected at most 4");
-    assert!(bench.end("w0").expect_err("refused").contains("no host has access to it"));
-    assert!(bench.end("w9").expect_err("refused").contains("cannot find the uplink w9"));
-    bench.input(Input::Interface(interface("w1", SECOND, false))).expect("accepted");
+    let dns = vec![portal_order().dns[0]; 5];
+    refused(&mut bench, PortalOrder { dns, ..portal_order() }, "found 5 DNS servers, expected at most 4");
+    assert!(bench.end_portal("w0").expect_err("refused").contains("no host has access to it"));
+    assert!(bench.end_portal("w9").expect_err("refused").contains("cannot find the uplink w9"));
+    bench.feed_input(Input::Interface(interface("w1", SECOND, false))).expect("accepted");
     refused(&mut bench, other("w1"), "the uplink has no address with a default router");
 
     // One host at a time.
-    bench.command(order()).expect("accepted");
+    bench.command_portal(portal_order()).expect("accepted");
     let host = carnet_wire::address::MacAddress([2, 0, 0, 0, 0, 7]);
-    let error = bench.command(PortalOrder { host, ..order() }).expect_err("refused");
+    let error = bench.command_portal(PortalOrder { host, ..portal_order() }).expect_err("refused");
     assert!(error.contains("02:00:00:00:00:09 has access to that of w0 for 300 s more"), "{error}");
-    assert!(bench.end("w1").expect_err("refused").contains("no host has access to it"));
+    assert!(bench.end_portal("w1").expect_err("refused").contains("no host has access to it"));
     let status = bench.station.nemo().uplink_status(bench.now);
     assert_eq!(status[0].portal_access.as_ref().expect("access").host, "02:00:00:00:00:09");
 }

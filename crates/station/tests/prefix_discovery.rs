@@ -19,25 +19,25 @@ const HOME_AGENT: usize = 0;
 const ROUTER: usize = 1;
 
 /// The network between the stations, and the messages that the test records.
-struct Internet {
+struct RecordingInternet {
     /// Identifiers of the Mobile Prefix Solicitations that the router has sent.
-    asked: Vec<u16>,
+    solicitation_identifiers: Vec<u16>,
     /// Whether solicitations to the home agent are lost.
-    deaf: bool,
+    loses_solicitations: bool,
     warnings: Vec<String>,
 }
 
-type World = common::world::World<Internet>;
+type DiscoveryWorld = common::world::World<RecordingInternet>;
 
-impl Network for Internet {
-    fn carry(world: &mut World, from: usize, output: Output) {
+impl Network for RecordingInternet {
+    fn carry(world: &mut DiscoveryWorld, from: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => {
-                if let Some(input) = at_router(packet) {
+                if let Some(input) = router_input(packet) {
                     world.deliver(ROUTER, input);
                 }
             }
-            Output::Nemo(NemoOutput::Packet(packet)) if world.net.reaches_agent(&packet) => {
+            Output::Nemo(NemoOutput::Packet(packet)) if world.net.is_passed_to_agent(&packet) => {
                 world.deliver(HOME_AGENT, Input::Packet(packet));
             }
             Output::Nemo(NemoOutput::Event(Event::Warning { message })) if from == ROUTER => {
@@ -51,40 +51,44 @@ impl Network for Internet {
     fn refused(&mut self, _reason: &str) {}
 }
 
-impl Internet {
-    fn reaches_agent(&mut self, packet: &[u8]) -> bool {
+impl RecordingInternet {
+    fn is_passed_to_agent(&mut self, packet: &[u8]) -> bool {
         let extensions = Extensions::parse(packet).expect("a packet");
         let header = Header::parse(packet).expect("a packet");
         if let Ok(solicitation) = PrefixSolicitation::parse(&packet[extensions.upper_layer_offset..]) {
             assert_eq!((header.source, header.destination), (address(FIRST), address(AGENT)));
             assert_eq!(extensions.home_address, Some(address(HOME)), "RFC 6275 6.7");
-            self.asked.push(solicitation.identifier);
-            return !self.deaf;
+            self.solicitation_identifiers.push(solicitation.identifier);
+            return !self.loses_solicitations;
         }
         header.destination == address(AGENT)
     }
 }
 
-impl World {
-    fn new(wanted: bool, deaf: bool) -> World {
+impl DiscoveryWorld {
+    fn new(wanted: bool, deaf: bool) -> DiscoveryWorld {
         let mut config = router_config(&["2001:db8:a::/64"]);
         if let Some(router) = &mut config.mobile_router {
             router.agents.prefix_discovery = wanted;
         }
         let configs = [agent_config(&["2001:db8:a::/64"]), config];
-        let internet = Internet { asked: Vec::new(), deaf, warnings: Vec::new() };
-        let mut world = World::of(configs.map(|config| station(config, 7)), internet);
+        let internet = RecordingInternet {
+            solicitation_identifiers: Vec::new(),
+            loses_solicitations: deaf,
+            warnings: Vec::new(),
+        };
+        let mut world = DiscoveryWorld::of(configs.map(|config| station(config, 7)), internet);
         world.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
-        world.sleep(1);
+        world.advance_seconds(1);
         world
     }
 
-    fn sleep(&mut self, seconds: u64) {
+    fn advance_seconds(&mut self, seconds: u64) {
         self.run(Duration::from_secs(seconds));
     }
 
     /// Sends an advertisement of the home prefix with these lifetimes to the router.
-    fn answer(&mut self, from: &str, to: &str, identifier: u16, valid: u32, preferred: u32) {
+    fn send_advertisement(&mut self, from: &str, to: &str, identifier: u16, valid: u32, preferred: u32) {
         let information = NdOption::PrefixInformation(PrefixInformation {
             prefix: address(AGENT),
             prefix_length: 64,
@@ -96,16 +100,16 @@ impl World {
         });
         let mut message = prefix_advertisement(identifier, &[information]);
         icmpv6::set_checksum(&mut message, address(from), address(to));
-        self.tell(ROUTER, Input::Icmpv6(heard(address(from), address(to), message)));
+        self.tell(ROUTER, Input::Icmpv6(received_message(address(from), address(to), message)));
     }
 }
 
 /// Returns the platform's input for a packet to the care-of address.
-fn at_router(packet: Vec<u8>) -> Option<Input> {
+fn router_input(packet: Vec<u8>) -> Option<Input> {
     let header = Header::parse(&packet).expect("a packet");
     let extensions = Extensions::parse(&packet).expect("a packet");
     let input = match extensions.routing_home_address.filter(|_| extensions.protocol == protocol::ICMPV6) {
-        Some(home_address) => Input::Icmpv6(heard(
+        Some(home_address) => Input::Icmpv6(received_message(
             header.source,
             home_address,
             packet[extensions.upper_layer_offset..].to_vec(),
@@ -115,54 +119,56 @@ fn at_router(packet: Vec<u8>) -> Option<Input> {
     (header.destination == address(FIRST)).then_some(input)
 }
 
-fn heard(source: Ipv6Addr, destination: Ipv6Addr, message: Vec<u8>) -> LinkMessage {
+fn received_message(source: Ipv6Addr, destination: Ipv6Addr, message: Vec<u8>) -> LinkMessage {
     LinkMessage { interface: "w0".into(), source, destination, hop_limit: 64, peer: None, message }
 }
 
 #[test]
 fn router_solicits_prefixes_after_registration_and_daily() {
-    let mut world = World::new(true, false);
-    assert_eq!(world.net.asked.len(), 1);
-    world.sleep(3600);
-    assert_eq!(world.net.asked.len(), 1, "it was answered");
-    world.sleep(24 * 3600);
-    assert_eq!(world.net.asked.len(), 2);
-    assert_ne!(world.net.asked[0], world.net.asked[1]);
+    let mut world = DiscoveryWorld::new(true, false);
+    assert_eq!(world.net.solicitation_identifiers.len(), 1);
+    world.advance_seconds(3600);
+    assert_eq!(world.net.solicitation_identifiers.len(), 1, "it was answered");
+    world.advance_seconds(24 * 3600);
+    assert_eq!(world.net.solicitation_identifiers.len(), 2);
+    assert_ne!(world.net.solicitation_identifiers[0], world.net.solicitation_identifiers[1]);
     assert!(world.net.warnings.is_empty(), "{:?}", world.net.warnings);
 }
 
 #[test]
 fn router_sends_no_solicitation_unless_configured() {
-    let mut world = World::new(false, false);
-    world.sleep(3600);
-    assert!(world.net.asked.is_empty());
+    let mut world = DiscoveryWorld::new(false, false);
+    world.advance_seconds(3600);
+    assert!(world.net.solicitation_identifiers.is_empty());
 }
 
 #[test]
 fn router_sends_three_solicitations_without_answer() {
-    let mut world = World::new(true, true);
-    world.sleep(2 * 3600);
-    assert_eq!(world.net.asked.len(), 3);
+    let mut world = DiscoveryWorld::new(true, true);
+    world.advance_seconds(2 * 3600);
+    assert_eq!(world.net.solicitation_identifiers.len(), 3);
 }
 
 /// RFC 6275 11.4.3: the router silently discards an advertisement that fails the checks.
 #[test]
 fn only_home_agents_answer_to_last_solicitation_counts() {
-    let mut world = World::new(true, true);
-    let identifier = world.net.asked[0];
-    world.answer("2001:db8:1::9", HOME, identifier, 0, 0);
-    world.answer(AGENT, FIRST, identifier, 0, 0);
-    world.answer(AGENT, HOME, identifier.wrapping_add(1), 0, 0);
+    let mut world = DiscoveryWorld::new(true, true);
+    let identifier = world.net.solicitation_identifiers[0];
+    world.send_advertisement("2001:db8:1::9", HOME, identifier, 0, 0);
+    world.send_advertisement(AGENT, FIRST, identifier, 0, 0);
+    world.send_advertisement(AGENT, HOME, identifier.wrapping_add(1), 0, 0);
     assert!(world.net.warnings.is_empty());
-    world.sleep(4);
-    let [before, last] = world.net.asked[..] else { panic!("{:?}", world.net.asked) };
-    world.answer(AGENT, HOME, before, 0, 0);
+    world.advance_seconds(4);
+    let [before, last] = world.net.solicitation_identifiers[..] else {
+        panic!("{:?}", world.net.solicitation_identifiers)
+    };
+    world.send_advertisement(AGENT, HOME, before, 0, 0);
     assert!(world.net.warnings.is_empty());
-    world.answer(AGENT, HOME, last, 0, 0);
+    world.send_advertisement(AGENT, HOME, last, 0, 0);
     assert_eq!(world.net.warnings.len(), 1);
     assert!(world.net.warnings[0].contains("no longer advertises"), "{}", world.net.warnings[0]);
     // A second copy of the answer belongs to no outstanding solicitation.
-    world.answer(AGENT, HOME, last, 600, 600);
+    world.send_advertisement(AGENT, HOME, last, 600, 600);
     assert_eq!(world.net.warnings.len(), 1);
     assert!(
         world.stations[ROUTER].mobile_router().expect("a router").registration().is_some(),
@@ -172,19 +178,19 @@ fn only_home_agents_answer_to_last_solicitation_counts() {
 
 #[test]
 fn changed_home_prefix_is_reported_to_operator() {
-    let mut world = World::new(true, true);
+    let mut world = DiscoveryWorld::new(true, true);
     for (valid, preferred) in [(600, 600), (600, 0), (600, 0), (0, 0), (600, 600)] {
-        let identifier = *world.net.asked.last().expect("a question");
-        world.answer(AGENT, HOME, identifier, valid, preferred);
-        let asked = world.net.asked.len();
-        world.sleep(59);
-        assert_eq!(world.net.asked.len(), asked, "not too soon");
+        let identifier = *world.net.solicitation_identifiers.last().expect("a question");
+        world.send_advertisement(AGENT, HOME, identifier, valid, preferred);
+        let asked = world.net.solicitation_identifiers.len();
+        world.advance_seconds(59);
+        assert_eq!(world.net.solicitation_identifiers.len(), asked, "not too soon");
         (0..300).for_each(|_| {
-            if world.net.asked.len() == asked {
-                world.sleep(1)
+            if world.net.solicitation_identifiers.len() == asked {
+                world.advance_seconds(1)
             }
         });
-        assert_eq!(world.net.asked.len(), asked + 1);
+        assert_eq!(world.net.solicitation_identifiers.len(), asked + 1);
     }
     let told: Vec<bool> = ["has deprecated", "no longer", "again"]
         .iter()

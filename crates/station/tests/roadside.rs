@@ -18,51 +18,57 @@ use carnet_wire::{icmpv6, nd};
 use common::world::{Network, station};
 use common::{WALL, router_config};
 
-const RANGE: f64 = 250.0;
+const RADIO_RANGE: f64 = 250.0;
 /// Difference of longitude over one metre at the latitude of the test, in 0.1 microdegree.
-const PER_METRE: f64 = 136.4;
-const BUS: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
+const UNITS_PER_METRE: f64 = 136.4;
+const BUS_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
 
-fn unit(number: usize) -> [u8; 6] {
+fn unit_mac(number: usize) -> [u8; 6] {
     [2, 0, 0, 0, 1, number as u8]
 }
 
-fn settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
+fn geonet_settings(mac: [u8; 6], station_type: StationType) -> GeonetSettings {
     GeonetSettings {
-        mib: Mib { max_communication_range: RANGE, ..Mib::default() },
-        ipv6: Some(Ipv6Config { hop_limit: Some(1), ..common::geonet_ipv6() }),
+        router_parameters: Mib { max_communication_range: RADIO_RANGE, ..Mib::default() },
+        ipv6_config: Some(Ipv6Config { hop_limit: Some(1), ..common::geonet_ipv6() }),
         ..common::geonet(GnAddress::new(false, station_type, mac))
     }
 }
 
 /// A bus, two roadside units at 0 and 300 m along its street, and the radio between them.
-struct Street {
-    place: f64,
+struct StreetNetwork {
+    bus_place: f64,
     speed: f64,
     /// Interface of the bus, with the addresses and routers that its kernel knows.
     interface: Interface,
     /// Number of Router Solicitations that each unit has received.
-    solicited: [u32; 2],
+    solicitation_counts: [u32; 2],
 }
 
 /// Stations: the bus ([`BUS_STATION`]), then the units.
-type Road = common::world::World<Street>;
+type RoadsideWorld = common::world::World<StreetNetwork>;
 
 const BUS_STATION: usize = 0;
 
-impl Network for Street {
-    fn carry(road: &mut Road, from: usize, output: Output) {
+impl Network for StreetNetwork {
+    fn carry(road: &mut RoadsideWorld, from: usize, output: Output) {
         match (from.checked_sub(1), output) {
             (None, Output::Geonet(GeonetOutput::Frame(frame))) => {
                 for unit in [0, 1] {
-                    if road.net.distance(unit) <= RANGE {
+                    if road.net.distance_to_unit(unit) <= RADIO_RANGE {
                         road.deliver(1 + unit, Input::Frame(frame.clone()));
                     }
                 }
             }
-            (None, Output::Geonet(GeonetOutput::Ipv6 { delivered, .. })) => kernel(road, &delivered.payload),
-            (None, Output::Nemo(NemoOutput::Icmpv6(message))) => ask_neighbour(road, &message),
-            (Some(unit), Output::Geonet(GeonetOutput::Frame(frame))) if road.net.distance(unit) <= RANGE => {
+            (None, Output::Geonet(GeonetOutput::Ipv6 { delivered, .. })) => {
+                handle_advertisement(road, &delivered.payload)
+            }
+            (None, Output::Nemo(NemoOutput::Icmpv6(message))) => {
+                answer_neighbour_solicitation(road, &message)
+            }
+            (Some(unit), Output::Geonet(GeonetOutput::Frame(frame)))
+                if road.net.distance_to_unit(unit) <= RADIO_RANGE =>
+            {
                 road.deliver(BUS_STATION, Input::Frame(frame));
             }
             (Some(unit), Output::Geonet(GeonetOutput::Ipv6 { delivered, .. })) => {
@@ -72,8 +78,8 @@ impl Network for Street {
                     && nd::RouterSolicitation::parse(solicitation).is_ok()
                 {
                     nd::check_header(&header, solicitation).expect("as RFC 4861 wants it");
-                    road.net.solicited[unit] += 1;
-                    advertise(road, unit);
+                    road.net.solicitation_counts[unit] += 1;
+                    send_advertisement(road, unit);
                 }
             }
             _ => {}
@@ -81,17 +87,17 @@ impl Network for Street {
     }
 }
 
-impl Street {
-    fn distance(&self, unit: usize) -> f64 {
-        (self.place - 300.0 * unit as f64).abs()
+impl StreetNetwork {
+    fn distance_to_unit(&self, unit: usize) -> f64 {
+        (self.bus_place - 300.0 * unit as f64).abs()
     }
 }
 
-fn road() -> Road {
+fn new_road() -> RoadsideWorld {
     road_with_uplinks(&["gn0"])
 }
 
-fn road_with_uplinks(uplinks: &[&str]) -> Road {
+fn road_with_uplinks(uplinks: &[&str]) -> RoadsideWorld {
     let mut config = router_config(&["2001:db8:a::/64"]);
     if let Some(router) = &mut config.mobile_router {
         router.router.uplinks.truncate(uplinks.len());
@@ -99,31 +105,38 @@ fn road_with_uplinks(uplinks: &[&str]) -> Road {
             uplink.interface = (*name).into();
         }
     }
-    config.geonet = Some(settings(BUS, StationType::Bus));
+    config.geonet = Some(geonet_settings(BUS_MAC, StationType::Bus));
     let unit = |number| {
-        let geonet = Some(settings(unit(number), StationType::RoadSideUnit));
+        let geonet = Some(geonet_settings(unit_mac(number), StationType::RoadSideUnit));
         station(StationConfig { geonet, ..StationConfig::default() }, number as u64)
     };
     let interface = Interface {
         name: "gn0".into(),
         running: true,
         mtu: 1398,
-        link_address: Some(BUS),
-        addresses: vec![own(addresses::link_local(BUS))],
+        link_address: Some(BUS_MAC),
+        addresses: vec![autoconfigured_address(addresses::link_local_address(BUS_MAC))],
         ..Interface::default()
     };
-    let street = Street { place: -400.0, speed: 0.0, interface: interface.clone(), solicited: [0; 2] };
-    let mut road = Road::of([station(config, 9), unit(0), unit(1)], street);
+    let street = StreetNetwork {
+        bus_place: -400.0,
+        speed: 0.0,
+        interface: interface.clone(),
+        solicitation_counts: [0; 2],
+    };
+    let mut road = RoadsideWorld::of([station(config, 9), unit(0), unit(1)], street);
     road.tell(BUS_STATION, Input::Interface(interface));
     road
 }
 
 /// Answers a Neighbor Solicitation of the bus for a roadside unit in radio range. (In reality the kernel
 /// would send the solicitation over GeoNetworking.)
-fn ask_neighbour(road: &mut Road, message: &LinkMessage) {
+fn answer_neighbour_solicitation(road: &mut RoadsideWorld, message: &LinkMessage) {
     let Ok(asked) = nd::NeighborSolicitation::parse(&message.message) else { return };
     for number in [0, 1] {
-        if asked.target == addresses::link_local(unit(number)) && road.net.distance(number) <= RANGE {
+        if asked.target == addresses::link_local_address(unit_mac(number))
+            && road.net.distance_to_unit(number) <= RADIO_RANGE
+        {
             let answer = nd::NeighborAdvertisement {
                 target: asked.target,
                 router: true,
@@ -137,8 +150,8 @@ fn ask_neighbour(road: &mut Road, message: &LinkMessage) {
 }
 
 /// Sends an ICMPv6 message of the kernel of a unit.
-fn send_from(road: &mut Road, number: usize, destination: Ipv6Addr, message: &[u8]) {
-    let source = addresses::link_local(unit(number));
+fn send_from(road: &mut RoadsideWorld, number: usize, destination: Ipv6Addr, message: &[u8]) {
+    let source = addresses::link_local_address(unit_mac(number));
     let request = GeonetRequest {
         transport: GeonetTransport::SingleHop,
         next_header: 3,
@@ -151,7 +164,7 @@ fn send_from(road: &mut Road, number: usize, destination: Ipv6Addr, message: &[u
     road.deliver(1 + number, Input::Geonet(request));
 }
 
-fn advertise(road: &mut Road, number: usize) {
+fn send_advertisement(road: &mut RoadsideWorld, number: usize) {
     let options = [nd::NdOption::PrefixInformation(nd::PrefixInformation {
         prefix: prefix(number),
         prefix_length: 64,
@@ -170,7 +183,7 @@ fn advertise(road: &mut Road, number: usize) {
 }
 
 /// Simulates the kernel of the bus for an advertisement of a router or neighbour.
-fn kernel(road: &mut Road, packet: &[u8]) {
+fn handle_advertisement(road: &mut RoadsideWorld, packet: &[u8]) {
     let header = Header::parse(packet).expect("a header");
     let message = packet[HEADER_LEN..].to_vec();
     let advertisement = nd::RouterAdvertisement::parse(&message);
@@ -186,47 +199,47 @@ fn kernel(road: &mut Road, packet: &[u8]) {
         && known.routers.iter().all(|router| router.gateway != header.source)
     {
         known.routers.push(header.source.into());
-        known.addresses.extend(prefix.map(|prefix| own(address_in(prefix))));
+        known.addresses.extend(prefix.map(|prefix| autoconfigured_address(address_in(prefix))));
     }
     let updated = known.clone();
     let (interface, source, destination) = ("gn0".into(), header.source, header.destination);
-    let peer = addresses::station_of(source);
+    let peer = addresses::mac_of_address(source);
     let message = LinkMessage { interface, source, destination, hop_limit: 255, peer, message };
     road.deliver(BUS_STATION, Input::Icmpv6(message));
     road.deliver(BUS_STATION, Input::Interface(updated));
 }
 
 /// Returns the position of a station, with its speed towards the east.
-fn position(now: Time, metres: f64, speed: f64) -> Input {
+fn position_input(now: Time, metres: f64, speed: f64) -> Input {
     Input::Position(Position {
         timestamp: 1_000_000 + (now.as_nanos() / 1_000_000) as u32,
         latitude: 488_375_000,
-        longitude: 21_008_000 + (metres * PER_METRE) as i32,
+        longitude: 21_008_000 + (metres * UNITS_PER_METRE) as i32,
         accurate: true,
         speed: (speed * 100.0) as i16,
         heading: 900,
     })
 }
 
-fn drive(road: &mut Road, seconds: f64) {
+fn drive_for(road: &mut RoadsideWorld, seconds: f64) {
     for _ in 0..(seconds * 100.0) as u32 {
         road.run(Duration::from_millis(10));
-        road.net.place += road.net.speed * 0.01;
+        road.net.bus_place += road.net.speed * 0.01;
         if (road.now.as_nanos() / 1_000_000).is_multiple_of(200) {
-            let Street { place, speed, .. } = road.net;
-            road.tell(BUS_STATION, position(road.now, place, speed));
+            let StreetNetwork { bus_place: place, speed, .. } = road.net;
+            road.tell(BUS_STATION, position_input(road.now, place, speed));
             for unit in [0, 1] {
-                road.tell(1 + unit, position(road.now, 300.0 * unit as f64, 0.0));
+                road.tell(1 + unit, position_input(road.now, 300.0 * unit as f64, 0.0));
             }
         }
     }
 }
 
-fn care_of_address(road: &Road) -> Option<IpAddr> {
+fn care_of_address(road: &RoadsideWorld) -> Option<IpAddr> {
     road.stations[BUS_STATION].nemo().uplink_status(road.now)[0].care_of_address
 }
 
-fn own(address: Ipv6Addr) -> Address {
+fn autoconfigured_address(address: Ipv6Addr) -> Address {
     Address {
         address,
         prefix_length: 64,
@@ -242,29 +255,32 @@ fn prefix(number: usize) -> Ipv6Addr {
     format!("2001:db8:e{number}::").parse().expect("an address")
 }
 
-fn care_of(number: usize) -> Ipv6Addr {
+fn care_of_address_at(number: usize) -> Ipv6Addr {
     address_in(prefix(number))
 }
 
 fn address_in(prefix: Ipv6Addr) -> Ipv6Addr {
-    Ipv6Addr::from(u128::from(prefix) | u128::from(addresses::identifier(BUS)))
+    Ipv6Addr::from(u128::from(prefix) | u128::from(addresses::interface_identifier(BUS_MAC)))
 }
 
 #[test]
 fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
-    let mut road = road();
+    let mut road = new_road();
     road.net.speed = 30.0;
     let (mut changes, mut before) = (Vec::new(), None);
-    while road.net.place < 700.0 {
-        drive(&mut road, 0.1);
+    while road.net.bus_place < 700.0 {
+        drive_for(&mut road, 0.1);
         let now = care_of_address(&road);
         if now != before {
-            changes.push((road.net.place, now));
+            changes.push((road.net.bus_place, now));
             before = now;
         }
     }
     let [(first, one), (second, two), (third, none)] = changes[..] else { panic!("{changes:?}") };
-    assert_eq!((one, two, none), (Some(care_of(0).into()), Some(care_of(1).into()), None));
+    assert_eq!(
+        (one, two, none),
+        (Some(care_of_address_at(0).into()), Some(care_of_address_at(1).into()), None)
+    );
     // A roadside unit sends a beacon every 3 s or a little later. Until then the bus drives up to a hundred
     // metres into the range of the unit.
     assert!((-250.0..-120.0).contains(&first), "{first}");
@@ -274,7 +290,7 @@ fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
     // The bus goes on to use its router until it receives no more frames of the router.
     assert!((530.0..700.0).contains(&third), "{third}");
     assert_eq!(
-        road.net.solicited,
+        road.net.solicitation_counts,
         [2, 1],
         "each was asked when it came into range; the first heard both questions"
     );
@@ -289,10 +305,10 @@ fn other_uplink_takes_over_before_leaving_radio_range() {
     road.tell(BUS_STATION, Input::Interface(common::interface("w0", common::FIRST, true)));
     road.net.speed = 30.0;
     let mut there = Vec::new();
-    while road.net.place < 700.0 {
-        drive(&mut road, 0.1);
+    while road.net.bus_place < 700.0 {
+        drive_for(&mut road, 0.1);
         if care_of_address(&road).is_some() {
-            there.push(road.net.place);
+            there.push(road.net.bus_place);
         }
     }
     let (first, last) = (there.first().expect("one"), there.last().expect("one"));
@@ -303,23 +319,23 @@ fn other_uplink_takes_over_before_leaving_radio_range() {
 
 #[test]
 fn vehicle_between_two_roadside_units_keeps_one() {
-    let mut road = road();
-    (road.net.place, road.net.speed) = (140.0, 0.0);
-    drive(&mut road, 8.0);
+    let mut road = new_road();
+    (road.net.bus_place, road.net.speed) = (140.0, 0.0);
+    drive_for(&mut road, 8.0);
     let chosen = care_of_address(&road);
     assert!(chosen.is_some());
     // The bus moves to and fro around the point between both units.
     for place in [155.0, 140.0, 160.0, 145.0] {
-        road.net.place = place;
-        drive(&mut road, 5.0);
+        road.net.bus_place = place;
+        drive_for(&mut road, 5.0);
         assert_eq!(care_of_address(&road), chosen, "{place}");
     }
 }
 
 /// Returns a frame with a Router Advertisement of an unknown station 200 m away, which `transport` carries.
-fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
+fn forged_advertisement(road: &RoadsideWorld, number: u8, transport: GeonetTransport) -> Input {
     let mac = [2, 0, 0, 0, 2, number];
-    let geonet = Some(settings(mac, StationType::RoadSideUnit));
+    let geonet = Some(geonet_settings(mac, StationType::RoadSideUnit));
     let config = StationConfig { geonet, ..StationConfig::default() };
     let mut station =
         Station::new(config, PersistentState::default(), Rng::new(u64::from(number)), road.now, WALL);
@@ -337,7 +353,7 @@ fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
         options: &options,
         ..nd::RouterAdvertisementRepr::default()
     });
-    let payload = icmpv6::packet(addresses::link_local(mac), nd::ALL_NODES, nd::HOP_LIMIT, message);
+    let payload = icmpv6::packet(addresses::link_local_address(mac), nd::ALL_NODES, nd::HOP_LIMIT, message);
     let request = GeonetRequest {
         transport,
         next_header: 3,
@@ -347,7 +363,7 @@ fn forged(road: &Road, number: u8, transport: GeonetTransport) -> Input {
         hop_limit: None,
         payload,
     };
-    for input in [position(road.now, road.net.place + 200.0, 0.0), Input::Geonet(request)] {
+    for input in [position_input(road.now, road.net.bus_place + 200.0, 0.0), Input::Geonet(request)] {
         while station.poll_output().is_some() {}
         station.handle_input(road.now, WALL, input).expect("accepted");
     }
@@ -364,30 +380,30 @@ fn forged_prefix(number: u8) -> Ipv6Addr {
 
 #[test]
 fn forged_routers_do_not_replace_router_in_use() {
-    let mut road = road();
-    road.net.place = -500.0;
-    drive(&mut road, 1.0);
-    let flood = |road: &mut Road, numbers: std::ops::Range<u8>| {
+    let mut road = new_road();
+    road.net.bus_place = -500.0;
+    drive_for(&mut road, 1.0);
+    let flood = |road: &mut RoadsideWorld, numbers: std::ops::Range<u8>| {
         for number in numbers {
-            let frame = forged(road, number, GeonetTransport::SingleHop);
+            let frame = forged_advertisement(road, number, GeonetTransport::SingleHop);
             road.tell(BUS_STATION, frame);
-            drive(road, 0.01);
+            drive_for(road, 0.01);
         }
-        drive(road, 1.0);
+        drive_for(road, 1.0);
     };
     // The attacker advertises more usable routers than the station's table of routers can hold.
     flood(&mut road, 0..80);
     assert!(care_of_address(&road).is_some());
     // The real unit advertises last, and is the nearest.
-    road.net.place = 20.0;
-    drive(&mut road, 5.0);
-    assert_eq!(care_of_address(&road), Some(care_of(0).into()));
+    road.net.bus_place = 20.0;
+    drive_for(&mut road, 5.0);
+    assert_eq!(care_of_address(&road), Some(care_of_address_at(0).into()));
     flood(&mut road, 80..200);
-    assert_eq!(care_of_address(&road), Some(care_of(0).into()));
+    assert_eq!(care_of_address(&road), Some(care_of_address_at(0).into()));
     // After the flood, the table of routers still has room for the next real router.
     road.net.speed = 30.0;
-    drive(&mut road, 10.0);
-    assert_eq!(care_of_address(&road), Some(care_of(1).into()), "{}", road.net.place);
+    drive_for(&mut road, 10.0);
+    assert_eq!(care_of_address(&road), Some(care_of_address_at(1).into()), "{}", road.net.bus_place);
 }
 
 #[test]
@@ -397,13 +413,13 @@ fn advertisement_of_distant_station_is_ignored() {
         (GeonetTransport::TopologicallyScoped, None),
     ];
     for (transport, expected) in transports {
-        let mut road = road();
-        road.net.place = -2000.0;
-        drive(&mut road, 1.0);
-        let frame = forged(&road, 7, transport);
+        let mut road = new_road();
+        road.net.bus_place = -2000.0;
+        drive_for(&mut road, 1.0);
+        let frame = forged_advertisement(&road, 7, transport);
         road.tell(BUS_STATION, frame);
         assert_eq!(road.net.interface.routers.len(), 1, "the kernel heard it");
-        drive(&mut road, 0.5);
+        drive_for(&mut road, 0.5);
         assert_eq!(care_of_address(&road), expected);
     }
 }

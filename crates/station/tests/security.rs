@@ -10,18 +10,20 @@ use carnet_cits::facilities::FacilitiesSettings;
 use carnet_its::cam::{Cam, LowFrequencyContainer};
 use carnet_its::cdd::{self, StationId};
 use carnet_its::denm::{Denm, SituationContainer};
-use carnet_its::sa::Service;
+use carnet_its::sa::AnnouncedService;
 use carnet_its::sam::ItsAid;
 use carnet_its::uper;
 use carnet_security::certificate::Certificate;
-use carnet_security::credentials::{Credential, Credentials, PrivateKey};
-use carnet_security::crypto::{Backend, Portable, SigningKey, name_of};
+use carnet_security::credentials::{CredentialName, Credentials, PrivateKey};
+use carnet_security::crypto::{Backend, PortableBackend, SigningKey, name_of_certificate};
 use carnet_security::keys::Curve;
 use carnet_security::message::Envelope;
 use carnet_security::permissions::{Psid, PsidSsp};
-use carnet_security::pseudonym::{Identity, Strategy};
+use carnet_security::pseudonym::{PseudonymStrategy, StationIdentity};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
-use carnet_security::{Config, Now, Policy, Security, SecurityDrop, pki, without_envelope};
+use carnet_security::{
+    SecurityConfig, SecurityDrop, SecurityPolicy, SecurityStation, SecurityTime, packet_without_envelope, pki,
+};
 use carnet_station::io::{
     Area, AreaShape, Command, Delivered, DenmOrder, DenmWish, Event, Frame, GeonetOutput, GeonetRequest,
     GeonetTransport, Input, NemoOutput, Output, Position,
@@ -35,95 +37,118 @@ use common::world::Network;
 const START: u64 = 1_800_000_000_000;
 const BROADCAST: [u8; 6] = [0xff; 6];
 
-fn wall(now: Time) -> WallTime {
+fn wall_time_at(now: Time) -> WallTime {
     WallTime::from_unix_nanos(START * 1_000_000 + now.as_nanos())
 }
 
-fn date(now: Time) -> Time64 {
-    Time64::from_wall_time(wall(now), 5)
+fn certificate_time_at(now: Time) -> Time64 {
+    Time64::from_wall_time(wall_time_at(now), 5)
 }
 
 /// Returns a validity period from one day before the start until `seconds` after the start.
-fn until(seconds: u16) -> ValidityPeriod {
-    let start = date(Time::ZERO).saturating_sub(Duration::from_secs(40_000)).seconds();
+fn validity_until(seconds: u16) -> ValidityPeriod {
+    let start = certificate_time_at(Time::ZERO).saturating_sub(Duration::from_secs(40_000)).to_seconds();
     ValidityPeriod {
         start,
-        duration: ValidityDuration { unit: DurationUnit::Seconds, count: 40_000 + seconds },
+        duration: ValidityDuration { unit: DurationUnit::Seconds, unit_count: 40_000 + seconds },
     }
 }
 
-fn scalar(number: u8) -> Vec<u8> {
+fn key_scalar(number: u8) -> Vec<u8> {
     let mut scalar = vec![number; Curve::NistP256.octets()];
     scalar[0] = 1;
     scalar
 }
 
-fn key(number: u8) -> Box<dyn SigningKey> {
-    Portable.signing_key(Curve::NistP256, &scalar(number)).expect("a scalar of the curve")
+fn signing_key(number: u8) -> Box<dyn SigningKey> {
+    PortableBackend.signing_key(Curve::NistP256, &key_scalar(number)).expect("a scalar of the curve")
 }
 
 /// A root certificate and an authority; `number` distinguishes several pairs.
-struct Pki {
+struct TestPki {
     root: Certificate,
     authority: Certificate,
     authority_key: Box<dyn SigningKey>,
 }
 
-impl Pki {
-    fn new(root: u8, authority: u8) -> Pki {
-        let (root_key, authority_key) = (key(root), key(authority));
-        let content = pki::root("root", root_key.public_key(), until(20_000), None);
-        let root = pki::issue(&Portable, root_key.as_ref(), None, content).expect("signed");
-        let content = pki::authority("aa", authority_key.public_key(), until(20_000), None);
-        let authority = pki::issue(&Portable, root_key.as_ref(), Some(&root), content).expect("signed");
-        Pki { root, authority, authority_key }
+impl TestPki {
+    fn new(root: u8, authority: u8) -> TestPki {
+        let (root_key, authority_key) = (signing_key(root), signing_key(authority));
+        let content = pki::root_content("root", root_key.public_key(), validity_until(20_000), None);
+        let root =
+            pki::issue_certificate(&PortableBackend, root_key.as_ref(), None, content).expect("signed");
+        let content = pki::authority_content("aa", authority_key.public_key(), validity_until(20_000), None);
+        let authority = pki::issue_certificate(&PortableBackend, root_key.as_ref(), Some(&root), content)
+            .expect("signed");
+        TestPki { root, authority, authority_key }
     }
 
-    fn ticket(&self, number: u8, validity: ValidityPeriod) -> (Certificate, PrivateKey) {
-        let content = pki::ticket(key(number).public_key(), validity, None, pki::applications(false));
-        let issued = pki::issue(&Portable, self.authority_key.as_ref(), Some(&self.authority), content);
-        let key = PrivateKey::new(Curve::NistP256, &scalar(number)).expect("as long as the curve's");
+    fn new_ticket(&self, number: u8, validity: ValidityPeriod) -> (Certificate, PrivateKey) {
+        let content = pki::ticket_content(
+            signing_key(number).public_key(),
+            validity,
+            None,
+            pki::test_applications(false),
+        );
+        let issued = pki::issue_certificate(
+            &PortableBackend,
+            self.authority_key.as_ref(),
+            Some(&self.authority),
+            content,
+        );
+        let key = PrivateKey::new(Curve::NistP256, &key_scalar(number)).expect("as long as the curve's");
         (issued.expect("signed"), key)
     }
 
     /// Returns the credentials of a station that trusts this root, with a ticket of this authority.
-    fn credentials(&self, ticket: u8) -> Credentials {
+    fn station_credentials(&self, ticket: u8) -> Credentials {
         Credentials {
-            roots: vec![self.root.clone()],
+            root_certificates: vec![self.root.clone()],
             authorities: vec![self.authority.clone()],
-            revoked: Vec::new(),
-            tickets: vec![self.ticket(ticket, until(10_000))],
+            revoked_certificates: Vec::new(),
+            tickets: vec![self.new_ticket(ticket, validity_until(10_000))],
         }
     }
 }
 
-fn entity(policy: Policy, credentials: &Credentials) -> (Box<Security>, Vec<(Credential, SecurityDrop)>) {
-    let config = Config { policy, ..Config::default() };
-    let mut security = Security::new(config, Box::new(Portable), Box::new(()), Rng::new(7));
-    let now = Now { time: Time::ZERO, date: date(Time::ZERO) };
-    let refused = credentials.add_credentials(&mut security, &Portable, now);
+fn security_entity(
+    policy: SecurityPolicy,
+    credentials: &Credentials,
+) -> (Box<SecurityStation>, Vec<(CredentialName, SecurityDrop)>) {
+    let config = SecurityConfig { policy, ..SecurityConfig::default() };
+    let mut security = SecurityStation::new(config, Box::new(PortableBackend), Box::new(()), Rng::new(7));
+    let now = SecurityTime { time: Time::ZERO, certificate_time: certificate_time_at(Time::ZERO) };
+    let refused = credentials.add_credentials(&mut security, &PortableBackend, now);
     (Box::new(security), refused)
 }
 
 /// Returns the security entity of a station with these tickets. The station changes its pseudonym each 100 m,
 /// which take two seconds.
-fn vehicle(pki: &Pki, tickets: Vec<(Certificate, PrivateKey)>, longest_lock: u64) -> Option<Box<Security>> {
-    let pseudonyms = Strategy {
+fn vehicle_entity(
+    pki: &TestPki,
+    tickets: Vec<(Certificate, PrivateKey)>,
+    longest_lock: u64,
+) -> Option<Box<SecurityStation>> {
+    let pseudonyms = PseudonymStrategy {
         first_distance: (100.0, 100.0),
-        distance: 100.0,
-        time: (Duration::ZERO, Duration::ZERO),
-        longest_lock: Duration::from_secs(longest_lock),
+        later_distance: 100.0,
+        time_after_distance: (Duration::ZERO, Duration::ZERO),
+        max_lock_time: Duration::from_secs(longest_lock),
     };
-    let config = Config { policy: Policy::Strict, pseudonyms: Some(pseudonyms), ..Config::default() };
-    let mut security = Security::new(config, Box::new(Portable), Box::new(()), Rng::new(7));
-    let now = Now { time: Time::ZERO, date: date(Time::ZERO) };
-    let credentials = Credentials { tickets, ..pki.credentials(11) };
-    assert_eq!(credentials.add_credentials(&mut security, &Portable, now), []);
+    let config = SecurityConfig {
+        policy: SecurityPolicy::Strict,
+        pseudonym_strategy: Some(pseudonyms),
+        ..SecurityConfig::default()
+    };
+    let mut security = SecurityStation::new(config, Box::new(PortableBackend), Box::new(()), Rng::new(7));
+    let now = SecurityTime { time: Time::ZERO, certificate_time: certificate_time_at(Time::ZERO) };
+    let credentials = Credentials { tickets, ..pki.station_credentials(11) };
+    assert_eq!(credentials.add_credentials(&mut security, &PortableBackend, now), []);
     Some(Box::new(security))
 }
 
-fn strict(credentials: &Credentials) -> Option<Box<Security>> {
-    let (security, refused) = entity(Policy::Strict, credentials);
+fn strict_entity(credentials: &Credentials) -> Option<Box<SecurityStation>> {
+    let (security, refused) = security_entity(SecurityPolicy::Strict, credentials);
     assert_eq!(refused, []);
     Some(security)
 }
@@ -133,72 +158,84 @@ fn address(index: usize) -> GnAddress {
 }
 
 /// Returns the service that the first station announces.
-fn service() -> Service {
-    Service { its_aid: ItsAid(36), ..Service::default() }
+fn announced_service() -> AnnouncedService {
+    AnnouncedService { its_aid: ItsAid(36), ..AnnouncedService::default() }
 }
 
-fn station(index: usize, security: Option<Box<Security>>) -> Station {
+fn new_station(index: usize, security: Option<Box<SecurityStation>>) -> Station {
     station_with(index, security, Vec::new())
 }
 
-fn station_with(index: usize, security: Option<Box<Security>>, services: Vec<Service>) -> Station {
+fn station_with(
+    index: usize,
+    security: Option<Box<SecurityStation>>,
+    services: Vec<AnnouncedService>,
+) -> Station {
     let geonet = GeonetSettings {
-        facilities: Some(FacilitiesSettings { services, ..common::passenger_car() }),
+        facilities_settings: Some(FacilitiesSettings {
+            announced_services: services,
+            ..common::passenger_car()
+        }),
         ..common::geonet(address(index))
     };
     let config = StationConfig { geonet: Some(geonet), ..StationConfig::default() };
     let mut station = common::world::station(config, index as u64);
     if let Some(security) = security {
-        station.secure(Time::ZERO, wall(Time::ZERO), security);
+        station.start_security(Time::ZERO, wall_time_at(Time::ZERO), security);
     }
     station
 }
 
 /// A radio, and what it carried and delivered.
-struct Radio {
+struct RecordingRadio {
     /// Returns whether the station with the second index receives frames of the station with the first index.
-    reach: fn(usize, usize) -> bool,
+    is_in_reach: fn(usize, usize) -> bool,
     /// Frames that stations have sent, each with the index of its sender.
-    sent: Vec<(usize, Frame)>,
-    delivered: Vec<(usize, Delivered)>,
+    sent_frames: Vec<(usize, Frame)>,
+    delivered_payloads: Vec<(usize, Delivered)>,
     warnings: Vec<String>,
 }
 
 /// Stations that drive in a line.
-type Road = common::world::World<Radio>;
+type LineOfStations = common::world::World<RecordingRadio>;
 
-impl Network for Radio {
-    fn carry(road: &mut Road, from: usize, output: Output) {
+impl Network for RecordingRadio {
+    fn carry(road: &mut LineOfStations, from: usize, output: Output) {
         match output {
             Output::Geonet(GeonetOutput::Frame(frame)) => {
                 for to in 0..road.stations.len() {
                     let mac = road.stations[to].geonet().expect("a router").address().mid();
                     let is_meant = frame.destination == BROADCAST || frame.destination == mac;
-                    if to != from && is_meant && (road.net.reach)(from, to) {
+                    if to != from && is_meant && (road.net.is_in_reach)(from, to) {
                         road.deliver(to, Input::Frame(frame.clone()));
                     }
                 }
-                road.net.sent.push((from, frame));
+                road.net.sent_frames.push((from, frame));
             }
-            Output::Geonet(GeonetOutput::Delivered(delivered)) => road.net.delivered.push((from, delivered)),
+            Output::Geonet(GeonetOutput::Delivered(delivered)) => {
+                road.net.delivered_payloads.push((from, delivered))
+            }
             Output::Nemo(NemoOutput::Event(Event::Warning { message })) => road.net.warnings.push(message),
             _ => {}
         }
     }
 }
 
-impl Road {
-    fn new(security: Vec<Option<Box<Security>>>, reach: fn(usize, usize) -> bool) -> Road {
-        let stations = security.into_iter().enumerate().map(|(index, it)| station(index, it));
+impl LineOfStations {
+    fn new(security: Vec<Option<Box<SecurityStation>>>, reach: fn(usize, usize) -> bool) -> LineOfStations {
+        let stations = security.into_iter().enumerate().map(|(index, it)| new_station(index, it));
         let (sent, delivered, warnings) = (Vec::new(), Vec::new(), Vec::new());
-        let mut road = Road::of(stations.collect::<Vec<_>>(), Radio { reach, sent, delivered, warnings });
+        let mut road = LineOfStations::of(
+            stations.collect::<Vec<_>>(),
+            RecordingRadio { is_in_reach: reach, sent_frames: sent, delivered_payloads: delivered, warnings },
+        );
         road.now = Time::from_secs(5);
         road
     }
 
     /// Moves all stations for some tenths of a second, by 5 m in each tenth. The stations drive 100 m apart
     /// from each other.
-    fn drive(&mut self, tenths: usize) {
+    fn drive_tenths(&mut self, tenths: usize) {
         for _ in 0..tenths {
             let end = self.now + Duration::from_millis(100);
             for index in 0..self.stations.len() {
@@ -219,14 +256,14 @@ impl Road {
     }
 
     /// Returns the MID under which the second station knows the first station.
-    fn who(&self) -> [u8; 6] {
+    fn mid_of_first_station(&self) -> [u8; 6] {
         self.stations[0].geonet().expect("a router").address().mid()
     }
 
     /// Returns the frames that the first station has sent since index `since`, each with the packet in it.
-    fn said(&self, since: usize) -> Vec<(&Frame, Vec<u8>)> {
-        let own = self.net.sent[since..].iter().filter(|(from, _)| *from == 0);
-        own.map(|(_, frame)| (frame, without_envelope(&frame.packet).expect("it is signed"))).collect()
+    fn frames_of_first_since(&self, since: usize) -> Vec<(&Frame, Vec<u8>)> {
+        let own = self.net.sent_frames[since..].iter().filter(|(from, _)| *from == 0);
+        own.map(|(_, frame)| (frame, packet_without_envelope(&frame.packet).expect("it is signed"))).collect()
     }
 
     /// Makes the first station send DENMs about an event for `seconds`.
@@ -246,7 +283,7 @@ impl Road {
 
     /// Returns the numbers of the stations that station `index` knows: in its location table, and in its
     /// Local Dynamic Map.
-    fn known(&self, index: usize) -> (Vec<usize>, Vec<usize>) {
+    fn known_stations(&self, index: usize) -> (Vec<usize>, Vec<usize>) {
         let table = self.stations[index].geonet().expect("a router").location_table();
         let map = &self.stations[index].facilities().expect("facilities").services().ldm;
         let all = 0..self.stations.len();
@@ -256,19 +293,22 @@ impl Road {
     }
 }
 
-const fn everybody(_: usize, _: usize) -> bool {
+const fn reach_everybody(_: usize, _: usize) -> bool {
     true
 }
 
 #[test]
 fn signed_messages_are_accepted() {
-    let pki = Pki::new(1, 2);
-    let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], everybody);
-    road.drive(30);
-    assert_eq!(road.known(0), (vec![1], vec![1]));
-    assert_eq!(road.known(1), (vec![0], vec![0]));
+    let pki = TestPki::new(1, 2);
+    let mut road = LineOfStations::new(
+        vec![strict_entity(&pki.station_credentials(11)), strict_entity(&pki.station_credentials(12))],
+        reach_everybody,
+    );
+    road.drive_tenths(30);
+    assert_eq!(road.known_stations(0), (vec![1], vec![1]));
+    assert_eq!(road.known_stations(1), (vec![0], vec![0]));
     // NH field of the Basic Header: every packet on the air must be a secured packet (EN 302 636-4-1 9.6.1).
-    assert!(road.net.sent.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
+    assert!(road.net.sent_frames.iter().all(|(_, frame)| frame.packet[0] & 0x0f == 2));
     let (signed, verified) = (road.counter(0, "security.signed"), road.counter(1, "security.verified"));
     assert!(signed > 25 && verified + 2 >= signed, "{signed} {verified}");
     // TS 103 097 7.1.1: once a second a CAM contains the certificate; all other CAMs contain its digest.
@@ -279,33 +319,35 @@ fn signed_messages_are_accepted() {
 
 #[test]
 fn unsigned_messages_are_rejected() {
-    let (pki, strangers, revoked) = (Pki::new(1, 2), Pki::new(3, 4), Pki::new(1, 5));
-    let mut trusting = pki.credentials(11);
-    trusting.revoked.push(name_of(&Portable, &revoked.authority));
-    let with_ticket_until =
-        |seconds| Credentials { tickets: vec![pki.ticket(13, until(seconds))], ..pki.credentials(13) };
+    let (pki, strangers, revoked) = (TestPki::new(1, 2), TestPki::new(3, 4), TestPki::new(1, 5));
+    let mut trusting = pki.station_credentials(11);
+    trusting.revoked_certificates.push(name_of_certificate(&PortableBackend, &revoked.authority));
+    let with_ticket_until = |seconds| Credentials {
+        tickets: vec![pki.new_ticket(13, validity_until(seconds))],
+        ..pki.station_credentials(13)
+    };
     // Station 0 receives the frames of the other stations. Station 1 is trusted, 2 does not sign, and 3 has
     // another root. The authority of 4 is revoked, and the ticket of 5 is valid for ten seconds.
     let all = vec![
-        strict(&trusting),
-        strict(&pki.credentials(12)),
+        strict_entity(&trusting),
+        strict_entity(&pki.station_credentials(12)),
         None,
-        strict(&strangers.credentials(14)),
-        strict(&revoked.credentials(15)),
-        strict(&with_ticket_until(10)),
+        strict_entity(&strangers.station_credentials(14)),
+        strict_entity(&revoked.station_credentials(15)),
+        strict_entity(&with_ticket_until(10)),
     ];
-    let mut road = Road::new(all, |from, to| to == 0 && from < 5);
-    road.drive(49);
+    let mut road = LineOfStations::new(all, |from, to| to == 0 && from < 5);
+    road.drive_tenths(49);
     // Station 5 sends its last frames while its ticket is still valid; one of them carries the ticket. They
     // arrive one second later.
     let last: Vec<Frame> =
-        road.net.sent.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
-    road.drive(10);
+        road.net.sent_frames.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
+    road.drive_tenths(10);
     for frame in last.into_iter().rev().take(11) {
         road.tell(0, Input::Frame(frame));
     }
-    road.drive(20);
-    assert_eq!(road.known(0), (vec![1], vec![1]));
+    road.drive_tenths(20);
+    assert_eq!(road.known_stations(0), (vec![1], vec![1]));
     for reason in ["unsecured", "unknown_issuer", "revoked", "certificate_expired"] {
         assert!(road.counter(0, &format!("security.dropped.{reason}")) > 0, "{reason}");
     }
@@ -318,31 +360,35 @@ fn unsigned_messages_are_rejected() {
 
 #[test]
 fn changed_and_replayed_messages_are_rejected() {
-    let pki = Pki::new(1, 2);
+    let pki = TestPki::new(1, 2);
     // The stations are out of range of each other, and the test passes the frames by hand.
-    let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
-    road.drive(12);
+    let mut road = LineOfStations::new(
+        vec![strict_entity(&pki.station_credentials(11)), strict_entity(&pki.station_credentials(12))],
+        |_, _| false,
+    );
+    road.drive_tenths(12);
     let frames: Vec<Frame> =
-        road.net.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
+        road.net.sent_frames.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     let fresh = frames.last().expect("frames").clone();
-    let dropped = |road: &Road, reason: &str| road.counter(0, &format!("security.dropped.{reason}"));
+    let dropped =
+        |road: &LineOfStations, reason: &str| road.counter(0, &format!("security.dropped.{reason}"));
     // Changes an octet in the position vector or at the end of the signature.
     for at in [40, fresh.packet.len() - 1] {
         let mut changed = fresh.clone();
         changed.packet[at] ^= 1;
         road.tell(0, Input::Frame(changed));
     }
-    assert_eq!(road.known(0), (vec![], vec![]));
+    assert_eq!(road.known_stations(0), (vec![], vec![]));
     // The message waits for its certificate. The first frame of the last second carries the certificate.
     for frame in frames.iter().rev().take(11) {
         road.tell(0, Input::Frame(frame.clone()));
     }
-    assert_eq!(road.known(0), (vec![1], vec![1]));
+    assert_eq!(road.known_stations(0), (vec![1], vec![1]));
     assert!(dropped(&road, "bad_signature") + dropped(&road, "malformed") >= 2);
     let believed = road.counter(0, "security.verified");
     road.tell(0, Input::Frame(fresh));
     assert_eq!((dropped(&road, "replayed"), road.counter(0, "security.verified")), (1, believed));
-    road.drive(25);
+    road.drive_tenths(25);
     let late = frames.first().expect("frames").clone();
     road.tell(0, Input::Frame(late));
     assert_eq!((dropped(&road, "too_old"), road.counter(0, "security.verified")), (1, believed));
@@ -350,10 +396,10 @@ fn changed_and_replayed_messages_are_rejected() {
 
 #[test]
 fn forwarded_packet_keeps_envelope_of_its_source() {
-    let pki = Pki::new(1, 2);
-    let all = (11..14).map(|ticket| strict(&pki.credentials(ticket))).collect();
-    let mut road = Road::new(all, |from, to| from.abs_diff(to) == 1);
-    road.drive(15);
+    let pki = TestPki::new(1, 2);
+    let all = (11..14).map(|ticket| strict_entity(&pki.station_credentials(ticket))).collect();
+    let mut road = LineOfStations::new(all, |from, to| from.abs_diff(to) == 1);
+    road.drive_tenths(15);
     let area = Area {
         shape: AreaShape::Circle,
         latitude: 488_375_000,
@@ -362,7 +408,7 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
         distance_b: 0,
         angle: 0,
     };
-    let before = road.net.sent.len();
+    let before = road.net.sent_frames.len();
     let request = GeonetRequest {
         transport: GeonetTransport::GeoBroadcast(area),
         next_header: 0,
@@ -373,32 +419,38 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
         payload: b"beware".to_vec(),
     };
     road.tell(0, Input::Geonet(request));
-    road.drive(10);
-    let heard: Vec<_> =
-        road.net.delivered.iter().filter(|(_, it)| it.payload == b"beware").map(|(at, _)| *at).collect();
+    road.drive_tenths(10);
+    let heard: Vec<_> = road
+        .net
+        .delivered_payloads
+        .iter()
+        .filter(|(_, it)| it.payload == b"beware")
+        .map(|(at, _)| *at)
+        .collect();
     assert_eq!(heard, [1, 2]);
     assert!(road.counter(1, "security.forwarded") > 0);
     // An attacker replays the first copy late. The receiver must not treat it as a copy that another station
     // forwarded.
-    let copy = road.net.sent[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
-    road.drive(30);
+    let copy =
+        road.net.sent_frames[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
+    road.drive_tenths(30);
     road.tell(1, Input::Frame(copy));
     assert_eq!(road.counter(1, "security.dropped.replayed"), 1);
 }
 
 #[test]
 fn station_with_lax_policy_still_rejects_invalid_signatures() {
-    let (pki, strangers) = (Pki::new(1, 2), Pki::new(3, 4));
-    let (lenient, refused) = entity(Policy::AcceptUnsigned, &pki.credentials(11));
+    let (pki, strangers) = (TestPki::new(1, 2), TestPki::new(3, 4));
+    let (lenient, refused) = security_entity(SecurityPolicy::AcceptUnsigned, &pki.station_credentials(11));
     assert_eq!(refused, []);
-    let all = vec![Some(lenient), None, strict(&strangers.credentials(12))];
-    let mut road = Road::new(all, |_, to| to == 0);
-    road.drive(30);
-    assert_eq!(road.known(0), (vec![1], vec![1]));
+    let all = vec![Some(lenient), None, strict_entity(&strangers.station_credentials(12))];
+    let mut road = LineOfStations::new(all, |_, to| to == 0);
+    road.drive_tenths(30);
+    assert_eq!(road.known_stations(0), (vec![1], vec![1]));
     assert!(road.counter(0, "security.plain") > 0);
 }
 
-fn to_port(port: u16, message: &[u8]) -> GeonetRequest {
+fn request_to_port(port: u16, message: &[u8]) -> GeonetRequest {
     GeonetRequest {
         transport: GeonetTransport::SingleHop,
         next_header: 2,
@@ -410,20 +462,25 @@ fn to_port(port: u16, message: &[u8]) -> GeonetRequest {
     }
 }
 
-fn with_applications(pki: &Pki, number: u8, applications: Vec<PsidSsp>) -> Credentials {
-    let content = pki::ticket(key(number).public_key(), until(10_000), None, applications);
-    let issued = pki::issue(&Portable, pki.authority_key.as_ref(), Some(&pki.authority), content);
-    let own = PrivateKey::new(Curve::NistP256, &scalar(number)).expect("as long as the curve's");
-    Credentials { tickets: vec![(issued.expect("signed"), own)], ..pki.credentials(number) }
+fn with_applications(pki: &TestPki, number: u8, applications: Vec<PsidSsp>) -> Credentials {
+    let content =
+        pki::ticket_content(signing_key(number).public_key(), validity_until(10_000), None, applications);
+    let issued =
+        pki::issue_certificate(&PortableBackend, pki.authority_key.as_ref(), Some(&pki.authority), content);
+    let own = PrivateKey::new(Curve::NistP256, &key_scalar(number)).expect("as long as the curve's");
+    Credentials { tickets: vec![(issued.expect("signed"), own)], ..pki.station_credentials(number) }
 }
 
 #[test]
 fn messages_of_each_application_are_signed_with_its_identifier_and_believed() {
-    let pki = Pki::new(1, 2);
-    let sender = with_applications(&pki, 11, pki::applications(true));
-    let mut road = Road::new(vec![strict(&sender), strict(&pki.credentials(12))], everybody);
-    road.stations[0] = station_with(0, strict(&sender), vec![service()]);
-    road.drive(20);
+    let pki = TestPki::new(1, 2);
+    let sender = with_applications(&pki, 11, pki::test_applications(true));
+    let mut road = LineOfStations::new(
+        vec![strict_entity(&sender), strict_entity(&pki.station_credentials(12))],
+        reach_everybody,
+    );
+    road.stations[0] = station_with(0, strict_entity(&sender), vec![announced_service()]);
+    road.drive_tenths(20);
     assert!(road.counter(0, "facilities.saem.sent") > 0);
     assert!(road.counter(1, "facilities.saem.received") > 0);
     for (port, application) in [
@@ -439,13 +496,16 @@ fn messages_of_each_application_are_signed_with_its_identifier_and_believed() {
         (port::RTCMEM, 540_802),
         (4000, 141),
     ] {
-        let before = road.net.sent.len();
-        road.tell(0, Input::Geonet(to_port(port, b"anything")));
-        let frame = &road.net.sent[before].1;
+        let before = road.net.sent_frames.len();
+        road.tell(0, Input::Geonet(request_to_port(port, b"anything")));
+        let frame = &road.net.sent_frames[before].1;
         let Ok(Envelope::Signed(message)) = Envelope::parse(&frame.packet[4..]) else { panic!("{port}") };
         assert_eq!(message.header.psid, Psid(application), "port {port}");
         assert!(
-            road.net.delivered.iter().any(|(at, it)| *at == 1 && it.payload[..2] == port.to_be_bytes()),
+            road.net
+                .delivered_payloads
+                .iter()
+                .any(|(at, it)| *at == 1 && it.payload[..2] == port.to_be_bytes()),
             "{port} is believed"
         );
     }
@@ -454,21 +514,26 @@ fn messages_of_each_application_are_signed_with_its_identifier_and_believed() {
 
 #[test]
 fn message_beyond_ticket_permissions_is_refused_and_not_sent() {
-    let pki = Pki::new(1, 2);
-    let few = pki::applications(false).into_iter().filter(|it| [Psid::CAM, Psid::DENM].contains(&it.psid));
+    let pki = TestPki::new(1, 2);
+    let few =
+        pki::test_applications(false).into_iter().filter(|it| [Psid::CAM, Psid::DENM].contains(&it.psid));
     let few = with_applications(&pki, 11, few.collect());
-    let mut road = Road::new(vec![strict(&few), strict(&pki.credentials(12))], everybody);
-    road.stations[0] = station_with(0, strict(&few), vec![service()]);
-    road.drive(20);
+    let mut road = LineOfStations::new(
+        vec![strict_entity(&few), strict_entity(&pki.station_credentials(12))],
+        reach_everybody,
+    );
+    road.stations[0] = station_with(0, strict_entity(&few), vec![announced_service()]);
+    road.drive_tenths(20);
     assert_eq!(
         (road.counter(0, "facilities.saem.sent"), road.counter(1, "facilities.saem.received")),
         (0, 0)
     );
     assert!(road.counter(0, "facilities.unsent") > 0 && road.counter(0, "facilities.cam.sent") > 0);
     let now = road.now;
-    let mut refusal = |input| road.stations[0].handle_input(now, wall(now), input).expect_err("refused");
+    let mut refusal =
+        |input| road.stations[0].handle_input(now, wall_time_at(now), input).expect_err("refused");
     for (port, name) in [(port::SSEM, "637 (SSEM)"), (port::SAEM, "540801 (SAEM)"), (4000, "141 (GN-MGMT)")] {
-        let reason = refusal(Input::Geonet(to_port(port, b"anything")));
+        let reason = refusal(Input::Geonet(request_to_port(port, b"anything")));
         assert_eq!(reason, format!("the ticket of this station does not permit application {name}"));
     }
     // The event is road works, which the SSP of an ordinary ticket does not permit.
@@ -493,13 +558,16 @@ fn message_beyond_ticket_permissions_is_refused_and_not_sent() {
 
 #[test]
 fn wrong_clock_of_station_is_reported() {
-    let pki = Pki::new(1, 2);
-    let mut road = Road::new(vec![strict(&pki.credentials(11)), strict(&pki.credentials(12))], |_, _| false);
-    road.drive(100);
+    let pki = TestPki::new(1, 2);
+    let mut road = LineOfStations::new(
+        vec![strict_entity(&pki.station_credentials(11)), strict_entity(&pki.station_credentials(12))],
+        |_, _| false,
+    );
+    road.drive_tenths(100);
     // The second station's frames arrive a minute late, so the first station must suspect that its own clock
     // is fast.
     let frames: Vec<Frame> =
-        road.net.sent.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
+        road.net.sent_frames.iter().filter(|(from, _)| *from == 1).map(|(_, frame)| frame.clone()).collect();
     assert!(road.net.warnings.is_empty(), "{:?}", road.net.warnings);
     road.now += Duration::from_secs(50);
     for frame in frames {
@@ -511,40 +579,40 @@ fn wrong_clock_of_station_is_reported() {
     let state = road.stations[0].security_status(road.now).expect("security");
     assert!(state.clock_ahead_ms.is_some_and(|ahead| (40_000..=65_000).contains(&ahead)), "{state:?}");
     // A message with the right time ends the clock warning.
-    road.net.reach = everybody;
-    road.drive(20);
+    road.net.is_in_reach = reach_everybody;
+    road.drive_tenths(20);
     assert_eq!(road.net.warnings.len(), 2, "{:?}", road.net.warnings);
     assert_eq!(road.stations[0].security_status(road.now).expect("security").clock_ahead_ms, None);
 }
 
 #[test]
 fn rejected_credentials_are_listed() {
-    let (pki, strangers) = (Pki::new(1, 2), Pki::new(3, 4));
-    let mut credentials = pki.credentials(11);
-    let (certificate, _) = pki.ticket(12, until(100));
-    let (_, wrong) = pki.ticket(13, until(100));
+    let (pki, strangers) = (TestPki::new(1, 2), TestPki::new(3, 4));
+    let mut credentials = pki.station_credentials(11);
+    let (certificate, _) = pki.new_ticket(12, validity_until(100));
+    let (_, wrong) = pki.new_ticket(13, validity_until(100));
     credentials.tickets.push((certificate, wrong));
-    credentials.tickets.push(strangers.ticket(14, until(100)));
+    credentials.tickets.push(strangers.new_ticket(14, validity_until(100)));
     credentials.authorities.push(strangers.authority.clone());
-    credentials.roots.push(pki.authority.clone());
-    let (_, refused) = entity(Policy::Strict, &credentials);
+    credentials.root_certificates.push(pki.authority.clone());
+    let (_, refused) = security_entity(SecurityPolicy::Strict, &credentials);
     let expected = [
-        (Credential::Root(1), SecurityDrop::WrongRole),
-        (Credential::Authority(1), SecurityDrop::UnknownIssuer),
-        (Credential::Ticket(1), SecurityDrop::BadKey),
-        (Credential::Ticket(2), SecurityDrop::UnknownIssuer),
+        (CredentialName::Root(1), SecurityDrop::WrongRole),
+        (CredentialName::Authority(1), SecurityDrop::UnknownIssuer),
+        (CredentialName::Ticket(1), SecurityDrop::BadKey),
+        (CredentialName::Ticket(2), SecurityDrop::UnknownIssuer),
     ];
     assert_eq!(refused, expected);
     // The first line of a key file is valid; all further lines of this test are invalid.
     let key = PrivateKey::parse(&format!("nist-p256 {}\n", "11".repeat(32))).expect("a key");
-    assert!(key.to_signing_key(&Portable).is_some());
+    assert!(key.to_signing_key(&PortableBackend).is_some());
     for line in ["", "nist-p256", "nist-p256 11", "p256 11", &format!("nist-p256 {}zz", "11".repeat(31))] {
         assert_eq!(PrivateKey::parse(line), None, "{line}");
     }
 }
 
 /// Returns the station ID in a CAM or a DENM, and the number of path points in a CAM.
-fn facilities_in(packet: &[u8]) -> Option<(u32, Option<usize>)> {
+fn facilities_ids_in(packet: &[u8]) -> Option<(u32, Option<usize>)> {
     let packet = Packet::parse(packet).expect("a packet");
     let (btp, message) = BtpB::parse(packet.payload).ok()?;
     if btp.destination_port != port::CAM {
@@ -563,16 +631,17 @@ fn facilities_in(packet: &[u8]) -> Option<(u32, Option<usize>)> {
 /// messages contain no part of the previous identity.
 #[test]
 fn vehicle_changes_its_pseudonym_while_driving() {
-    let pki = Pki::new(1, 2);
-    let tickets: Vec<_> = (11..15).map(|number| pki.ticket(number, until(10_000))).collect();
-    let names: Vec<_> = tickets.iter().map(|(ticket, _)| name_of(&Portable, ticket)).collect();
-    let known: Vec<_> = names.iter().map(|name| Identity::of_ticket(*name).mid).collect();
-    let all = vec![vehicle(&pki, tickets, 255), strict(&pki.credentials(21))];
-    let mut road = Road::new(all, everybody);
-    assert!(known.contains(&road.who()), "from the start");
-    road.drive(100);
+    let pki = TestPki::new(1, 2);
+    let tickets: Vec<_> = (11..15).map(|number| pki.new_ticket(number, validity_until(10_000))).collect();
+    let names: Vec<_> =
+        tickets.iter().map(|(ticket, _)| name_of_certificate(&PortableBackend, ticket)).collect();
+    let known: Vec<_> = names.iter().map(|name| StationIdentity::of_ticket(*name).mid).collect();
+    let all = vec![vehicle_entity(&pki, tickets, 255), strict_entity(&pki.station_credentials(21))];
+    let mut road = LineOfStations::new(all, reach_everybody);
+    assert!(known.contains(&road.mid_of_first_station()), "from the start");
+    road.drive_tenths(100);
     let mut lives: Vec<[u8; 6]> = Vec::new();
-    for (frame, packet) in road.said(0) {
+    for (frame, packet) in road.frames_of_first_since(0) {
         let parsed = Packet::parse(&packet).expect("a packet");
         let mid = parsed.extended.source().address.mid();
         assert_eq!(frame.source, mid, "the link's address is the packet's");
@@ -586,7 +655,7 @@ fn vehicle_changes_its_pseudonym_while_driving() {
         for (name, other) in names.iter().zip(&known) {
             assert!(*other == mid || !(has(&name.0) || has(other)), "{mid:02x?} tells of {other:02x?}");
         }
-        if let Some((station, path)) = facilities_in(&packet) {
+        if let Some((station, path)) = facilities_ids_in(&packet) {
             assert_eq!(station.to_be_bytes(), mid[2..]);
             assert!(!is_first || path.is_none_or(|points| points == 0), "the path of the one before");
         }
@@ -608,69 +677,78 @@ fn vehicle_changes_its_pseudonym_while_driving() {
 
 #[test]
 fn own_active_event_delays_pseudonym_change() {
-    let pki = Pki::new(1, 2);
-    let tickets = || (11..14).map(|number| pki.ticket(number, until(10_000))).collect::<Vec<_>>();
-    let mut road = Road::new(vec![vehicle(&pki, tickets(), 255), None], everybody);
-    let first = road.who();
-    road.drive(5);
+    let pki = TestPki::new(1, 2);
+    let tickets =
+        || (11..14).map(|number| pki.new_ticket(number, validity_until(10_000))).collect::<Vec<_>>();
+    let mut road = LineOfStations::new(vec![vehicle_entity(&pki, tickets(), 255), None], reach_everybody);
+    let first = road.mid_of_first_station();
+    road.drive_tenths(5);
     road.report_event(6);
-    road.drive(55);
-    assert_eq!(road.who(), first, "an event goes on");
-    road.drive(10);
-    let second = road.who();
+    road.drive_tenths(55);
+    assert_eq!(road.mid_of_first_station(), first, "an event goes on");
+    road.drive_tenths(10);
+    let second = road.mid_of_first_station();
     assert_ne!(second, first, "it is over");
     // An application locks the pseudonym, and then ends the lock.
     road.tell(0, Input::Command(Command::LockPseudonym { for_s: 60 }));
-    road.drive(50);
-    assert_eq!(road.who(), second);
+    road.drive_tenths(50);
+    assert_eq!(road.mid_of_first_station(), second);
     road.tell(0, Input::Command(Command::LockPseudonym { for_s: 0 }));
-    road.drive(1);
-    let third = road.who();
+    road.drive_tenths(1);
+    let third = road.mid_of_first_station();
     assert_ne!(third, second);
     // A command changes the pseudonym at once, and a lock ends at the latest after the longest permitted
     // time.
     road.report_event(600);
     road.tell(0, Input::Command(Command::ChangePseudonym));
-    assert_ne!(road.who(), third);
-    let mut road = Road::new(vec![vehicle(&pki, tickets(), 5), None], everybody);
-    let first = road.who();
-    road.drive(5);
+    assert_ne!(road.mid_of_first_station(), third);
+    let mut road = LineOfStations::new(vec![vehicle_entity(&pki, tickets(), 5), None], reach_everybody);
+    let first = road.mid_of_first_station();
+    road.drive_tenths(5);
     road.report_event(600);
-    road.drive(48);
-    assert_eq!(road.who(), first);
-    road.drive(5);
-    assert_ne!(road.who(), first);
+    road.drive_tenths(48);
+    assert_eq!(road.mid_of_first_station(), first);
+    road.drive_tenths(5);
+    assert_ne!(road.mid_of_first_station(), first);
 }
 
 #[test]
 fn echo_of_former_pseudonym_is_recognised() {
-    let pki = Pki::new(1, 2);
-    let tickets: Vec<_> = (11..13).map(|number| pki.ticket(number, until(10_000))).collect();
-    let mut road = Road::new(vec![vehicle(&pki, tickets, 255), strict(&pki.credentials(21))], |_, _| false);
-    road.drive(10);
-    let before = road.net.sent.len();
+    let pki = TestPki::new(1, 2);
+    let tickets: Vec<_> = (11..13).map(|number| pki.new_ticket(number, validity_until(10_000))).collect();
+    let mut road = LineOfStations::new(
+        vec![vehicle_entity(&pki, tickets, 255), strict_entity(&pki.station_credentials(21))],
+        |_, _| false,
+    );
+    road.drive_tenths(10);
+    let before = road.net.sent_frames.len();
     road.report_event(600);
-    let told = road.said(before).first().expect("a DENM").0.clone();
+    let told = road.frames_of_first_since(before).first().expect("a DENM").0.clone();
     road.tell(0, Input::Command(Command::ChangePseudonym));
     // Another station forwards the message that the first station sent.
     road.tell(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
     assert_eq!(road.counter(0, "security.dropped.former_pseudonym"), 1);
     assert_eq!(road.counter(0, "security.received"), 1);
-    assert!(road.net.delivered.is_empty());
+    assert!(road.net.delivered_payloads.is_empty());
     assert_eq!(road.stations[0].geonet().expect("a router").location_table().iter().count(), 0);
 }
 
 #[test]
 fn station_without_another_ticket_keeps_its_pseudonym() {
-    let pki = Pki::new(1, 2);
-    let one = vec![pki.ticket(11, until(10_000))];
-    let mut road = Road::new(vec![vehicle(&pki, one, 255), strict(&pki.credentials(21))], everybody);
-    let first = road.who();
-    road.drive(50);
-    assert_eq!((road.who(), road.counter(0, "security.pseudonyms")), (first, 0));
+    let pki = TestPki::new(1, 2);
+    let one = vec![pki.new_ticket(11, validity_until(10_000))];
+    let mut road = LineOfStations::new(
+        vec![vehicle_entity(&pki, one, 255), strict_entity(&pki.station_credentials(21))],
+        reach_everybody,
+    );
+    let first = road.mid_of_first_station();
+    road.drive_tenths(50);
+    assert_eq!((road.mid_of_first_station(), road.counter(0, "security.pseudonyms")), (first, 0));
     let now = road.now;
     let mut order = |index: usize, command| {
-        road.stations[index].handle_input(now, wall(now), Input::Command(command)).expect_err("refused")
+        road.stations[index]
+            .handle_input(now, wall_time_at(now), Input::Command(command))
+            .expect_err("refused")
     };
     assert_eq!(order(0, Command::ChangePseudonym), "this station has no other ticket that is valid now");
     for command in [Command::ChangePseudonym, Command::LockPseudonym { for_s: 1 }] {
@@ -678,17 +756,19 @@ fn station_without_another_ticket_keeps_its_pseudonym() {
     }
     // When a ticket expires, the station changes to another ticket with its own address. Without a valid
     // ticket it sends nothing.
-    let two = vec![pki.ticket(11, until(10)), pki.ticket(12, until(16))];
-    let ends: Vec<_> =
-        two.iter().map(|(ticket, _)| Identity::of_ticket(name_of(&Portable, ticket)).mid).collect();
-    let mut road = Road::new(vec![vehicle(&pki, two, 255), None], everybody);
+    let two = vec![pki.new_ticket(11, validity_until(10)), pki.new_ticket(12, validity_until(16))];
+    let ends: Vec<_> = two
+        .iter()
+        .map(|(ticket, _)| StationIdentity::of_ticket(name_of_certificate(&PortableBackend, ticket)).mid)
+        .collect();
+    let mut road = LineOfStations::new(vec![vehicle_entity(&pki, two, 255), None], reach_everybody);
     road.tell(0, Input::Command(Command::LockPseudonym { for_s: 600 }));
-    road.drive(150);
-    for (frame, packet) in road.said(0) {
+    road.drive_tenths(150);
+    for (frame, packet) in road.frames_of_first_since(0) {
         assert_eq!(frame.source, Packet::parse(&packet).expect("a packet").extended.source().address.mid());
         assert!(ends.contains(&frame.source));
     }
-    assert_eq!(road.who(), ends[1]);
+    assert_eq!(road.mid_of_first_station(), ends[1]);
     assert_eq!(
         road.net.warnings,
         ["the station sends nothing: this station has no ticket that is valid at its position now"]

@@ -28,7 +28,7 @@ const OTHER: &str = "2001:db8:1::2";
 const PREFIX: &str = "2001:db8:a::/64";
 
 /// Returns the config of the home agent with the address `own`, with `other` as its peer.
-fn agent_of(own: &str, other: &str) -> StationConfig {
+fn agent_config_for(own: &str, other: &str) -> StationConfig {
     let mut config = agent_config(&[PREFIX]);
     if let Some(agent) = &mut config.home_agent {
         agent.address = address(own);
@@ -42,7 +42,7 @@ fn agent_of(own: &str, other: &str) -> StationConfig {
 }
 
 /// Returns the config of a router with these candidate home agents.
-fn router_of(agents: &[&str], discover: bool) -> StationConfig {
+fn router_config_for(agents: &[&str], discover: bool) -> StationConfig {
     let mut config = router_config(&[PREFIX]);
     if let Some(router) = &mut config.mobile_router {
         router.agents = AgentsConfig {
@@ -57,7 +57,7 @@ fn router_of(agents: &[&str], discover: bool) -> StationConfig {
     config
 }
 
-fn without_key(mut config: StationConfig) -> StationConfig {
+fn config_without_key(mut config: StationConfig) -> StationConfig {
     if let Some(agent) = &mut config.home_agent {
         agent.nodes[0].authentication = Authentication::None;
     }
@@ -71,117 +71,117 @@ fn without_key(mut config: StationConfig) -> StationConfig {
 const ROUTER: usize = 2;
 
 /// The Internet between the stations, their kernels, and records.
-struct Internet {
+struct AgentsInternet {
     /// Whether each of the two home agents is unreachable.
-    dead: [bool; 2],
+    unreachable_agents: [bool; 2],
     events: Vec<Event>,
     /// Packets that the host and the correspondent have received.
-    arrived: Vec<Vec<u8>>,
+    arrived_packets: Vec<Vec<u8>>,
     /// Index of the home agent to which the Internet routes the mobile network.
-    route: usize,
+    routed_agent: usize,
     /// Messages of the router to home agents, which an attacker on the visited link records.
-    recorded: Vec<Vec<u8>>,
+    recorded_messages: Vec<Vec<u8>>,
     /// Selects messages of the router to home agents that the network loses.
-    loses: fn(&Header) -> bool,
+    loses_message: fn(&Header) -> bool,
 }
 
-impl Network for Internet {
-    fn carry(world: &mut World, from: usize, output: Output) {
+impl Network for AgentsInternet {
+    fn carry(world: &mut AgentsWorld, from: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Packet(_)) if world.is_dead(from) => {}
-            Output::Nemo(NemoOutput::Packet(packet)) => world.forward(packet, from),
+            Output::Nemo(NemoOutput::Packet(packet)) => world.forward_packet(packet, from),
             Output::Nemo(NemoOutput::Event(event)) => world.net.events.push(event),
             _ => {}
         }
     }
 }
 
-type World = common::world::World<Internet>;
+type AgentsWorld = common::world::World<AgentsInternet>;
 
-impl World {
-    fn new(agents: [StationConfig; 2], router: StationConfig) -> World {
-        World::as_it_is(agents.map(per_agent), per_agent(router))
+impl AgentsWorld {
+    fn new(agents: [StationConfig; 2], router: StationConfig) -> AgentsWorld {
+        AgentsWorld::as_it_is(agents.map(per_agent), per_agent(router))
     }
 
-    fn as_it_is([first, second]: [StationConfig; 2], router: StationConfig) -> World {
-        let internet = Internet {
-            dead: [false, false],
+    fn as_it_is([first, second]: [StationConfig; 2], router: StationConfig) -> AgentsWorld {
+        let internet = AgentsInternet {
+            unreachable_agents: [false, false],
             events: Vec::new(),
-            arrived: Vec::new(),
-            route: 0,
-            recorded: Vec::new(),
-            loses: |_| false,
+            arrived_packets: Vec::new(),
+            routed_agent: 0,
+            recorded_messages: Vec::new(),
+            loses_message: |_| false,
         };
-        let mut world = World::of([first, second, router].map(|config| station(config, 7)), internet);
-        world.up();
+        let mut world = AgentsWorld::of([first, second, router].map(|config| station(config, 7)), internet);
+        world.bring_up();
         world
     }
 
-    fn usual(router: StationConfig) -> World {
-        World::new([agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)], router)
+    fn world_with_router(router: StationConfig) -> AgentsWorld {
+        AgentsWorld::new([agent_config_for(AGENT, OTHER), agent_config_for(OTHER, AGENT)], router)
     }
 
-    fn up(&mut self) {
+    fn bring_up(&mut self) {
         self.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
         self.tell(ROUTER, Input::Interface(interface("w1", SECOND, true)));
     }
 
     fn is_dead(&self, station: usize) -> bool {
-        self.net.dead.get(station) == Some(&true)
+        self.net.unreachable_agents.get(station) == Some(&true)
     }
 
     /// Simulates the kernels and the Internet for a packet that a station has written.
-    fn forward(&mut self, packet: Vec<u8>, from: usize) {
+    fn forward_packet(&mut self, packet: Vec<u8>, from: usize) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let agent = [AGENT, OTHER].iter().position(|agent| header.destination == address(agent));
         let anycast = home_agents_anycast(address(AGENT)) == header.destination;
         let to_router = [FIRST, SECOND].iter().position(|own| header.destination == address(own));
         if from == ROUTER && agent.is_some() && header.next_header != protocol::IPV6 {
-            self.net.recorded.push(packet.clone());
-            if (self.net.loses)(&header) {
+            self.net.recorded_messages.push(packet.clone());
+            if (self.net.loses_message)(&header) {
                 return;
             }
         }
-        if let Some(agent) = agent.or(anycast.then_some(self.net.route)) {
-            if !self.net.dead[agent] {
+        if let Some(agent) = agent.or(anycast.then_some(self.net.routed_agent)) {
+            if !self.net.unreachable_agents[agent] {
                 self.deliver(agent, Input::Packet(packet));
             }
         } else if let Some(uplink) = to_router {
             let heard = header.next_header == protocol::ICMPV6;
-            let input = if heard { heard_on(uplink, &header, &packet) } else { Input::Packet(packet) };
+            let input = if heard { received_on(uplink, &header, &packet) } else { Input::Packet(packet) };
             self.deliver(ROUTER, input);
         } else if header.destination == address(HOME) {
             match (from, icmpv6::echo_reply(&packet)) {
                 (ROUTER, Some(reply)) => self.deliver(ROUTER, Input::Packet(reply)),
-                (ROUTER, None) => self.net.arrived.push(packet),
+                (ROUTER, None) => self.net.arrived_packets.push(packet),
                 (agent, _) => self.deliver(agent, Input::Packet(packet)),
             }
         } else {
-            self.net.arrived.push(packet);
+            self.net.arrived_packets.push(packet);
         }
     }
 
     /// Sends a packet from the host on board; returns how many times it arrives.
-    fn up_packet(&mut self) -> usize {
-        self.net.arrived.clear();
+    fn send_up_packet(&mut self) -> usize {
+        self.net.arrived_packets.clear();
         self.tell(ROUTER, Input::Packet(data(HOST, CORRESPONDENT)));
-        self.net.arrived.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
+        self.net.arrived_packets.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
     }
 
     /// Sends a packet to the host on board; returns how many times it arrives.
-    fn down_packet(&mut self) -> usize {
-        self.net.arrived.clear();
-        self.tell(self.net.route, Input::Packet(data(CORRESPONDENT, HOST)));
-        self.net.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
+    fn send_down_packet(&mut self) -> usize {
+        self.net.arrived_packets.clear();
+        self.tell(self.net.routed_agent, Input::Packet(data(CORRESPONDENT, HOST)));
+        self.net.arrived_packets.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
     }
 
     #[track_caller]
-    fn passes(&mut self) {
-        assert_eq!((self.up_packet(), self.down_packet()), (1, 1), "{:?}", self.net.events);
+    fn assert_packets_pass(&mut self) {
+        assert_eq!((self.send_up_packet(), self.send_down_packet()), (1, 1), "{:?}", self.net.events);
     }
 
     /// Runs the world for this time, and calls `look` after each step.
-    fn sleep_and(&mut self, seconds: f64, mut look: impl FnMut(&mut World)) {
+    fn advance_and_look(&mut self, seconds: f64, mut look: impl FnMut(&mut AgentsWorld)) {
         let end = self.now + Duration::from_secs_f64(seconds);
         while self.step(end) {
             look(self);
@@ -189,34 +189,34 @@ impl World {
         self.now = end;
     }
 
-    fn sleep(&mut self, seconds: f64) {
+    fn advance_seconds(&mut self, seconds: f64) {
         self.run(Duration::from_secs_f64(seconds));
     }
 
-    fn machine(&self, agent: usize) -> &HomeAgent {
+    fn home_agent_of(&self, agent: usize) -> &HomeAgent {
         self.stations[agent].home_agent().expect("a home agent")
     }
 
-    fn bound(&self) -> [bool; 2] {
-        [0, 1].map(|agent| self.machine(agent).bindings().best_valid_binding(address(HOME)).is_some())
+    fn has_binding(&self) -> [bool; 2] {
+        [0, 1].map(|agent| self.home_agent_of(agent).bindings().best_valid_binding(address(HOME)).is_some())
     }
 
     fn home_agent(&self) -> Ipv6Addr {
         self.stations[ROUTER].mobile_router().expect("a router").config().home_agent
     }
 
-    fn order(&mut self, agent: usize, command: Command) -> Result<(), String> {
+    fn command_agent(&mut self, agent: usize, command: Command) -> Result<(), String> {
         self.try_tell(agent, Input::Command(command))
     }
 
-    fn drain(&mut self) -> Result<(), String> {
-        self.order(0, Command::Drain { to: Vec::new(), within_s: 60 })
+    fn drain_first_agent(&mut self) -> Result<(), String> {
+        self.command_agent(0, Command::Drain { to: Vec::new(), within_s: 60 })
     }
 }
 
 /// Returns the input for an ICMPv6 message to a care-of address. The platform receives such messages on the
 /// uplink, beside the kernel.
-fn heard_on(uplink: usize, header: &Header, packet: &[u8]) -> Input {
+fn received_on(uplink: usize, header: &Header, packet: &[u8]) -> Input {
     Input::Icmpv6(LinkMessage {
         interface: ["w0", "w1"][uplink].into(),
         source: header.source,
@@ -229,62 +229,65 @@ fn heard_on(uplink: usize, header: &Header, packet: &[u8]) -> Input {
 
 #[test]
 fn router_uses_first_home_agent_and_second_after_failure() {
-    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
-    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
-    world.net.dead[0] = true;
-    world.net.route = 1;
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
+    world.net.unreachable_agents[0] = true;
+    world.net.routed_agent = 1;
     // Without heartbeats the router notices the failure at the renewal after 45 s, which stays unanswered
     // three times.
-    world.sleep(75.0);
+    world.advance_seconds(75.0);
     assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
-    world.passes();
+    world.assert_packets_pass();
     // When the first home agent returns, the router stays with the second one.
-    world.net.dead[0] = false;
-    world.sleep(600.0);
-    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]));
-    world.passes();
+    world.net.unreachable_agents[0] = false;
+    world.advance_seconds(600.0);
+    assert_eq!((world.home_agent(), world.has_binding()), (address(OTHER), [false, true]));
+    world.assert_packets_pass();
 }
 
 #[test]
 fn silent_home_agent_costs_five_seconds() {
-    let mut world = World::usual(router_of(&["2001:db8:1::99", OTHER], false));
-    world.net.route = 1;
-    world.sleep(4.0);
-    assert_eq!(world.bound(), [false, false]);
-    world.sleep(2.0);
-    assert_eq!((world.home_agent(), world.bound()), (address(OTHER), [false, true]));
-    world.passes();
+    let mut world = AgentsWorld::world_with_router(router_config_for(&["2001:db8:1::99", OTHER], false));
+    world.net.routed_agent = 1;
+    world.advance_seconds(4.0);
+    assert_eq!(world.has_binding(), [false, false]);
+    world.advance_seconds(2.0);
+    assert_eq!((world.home_agent(), world.has_binding()), (address(OTHER), [false, true]));
+    world.assert_packets_pass();
 }
 
 #[test]
 fn router_leaves_refusing_home_agent_at_once() {
-    let mut strict = agent_of(AGENT, OTHER);
+    let mut strict = agent_config_for(AGENT, OTHER);
     if let Some(agent) = &mut strict.home_agent {
         agent.nodes[0].prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
     }
-    let mut world = World::new([strict, agent_of(OTHER, AGENT)], router_of(&[AGENT, OTHER], false));
-    world.net.route = 1;
+    let mut world =
+        AgentsWorld::new([strict, agent_config_for(OTHER, AGENT)], router_config_for(&[AGENT, OTHER], false));
+    world.net.routed_agent = 1;
     assert_eq!(
-        (world.home_agent(), world.bound()),
+        (world.home_agent(), world.has_binding()),
         (address(OTHER), [false, true]),
         "{:?}",
         world.net.events
     );
-    world.passes();
+    world.assert_packets_pass();
 }
 
 #[test]
 fn refusing_home_agents_are_tried_at_growing_intervals() {
     let strict = |own, other| {
-        let mut config = agent_of(own, other);
+        let mut config = agent_config_for(own, other);
         if let Some(agent) = &mut config.home_agent {
             agent.nodes[0].prefixes = ["2001:db8:b::/64".parse().expect("a prefix")].into();
         }
         config
     };
-    let mut world =
-        World::new([strict(AGENT, OTHER), strict(OTHER, AGENT)], router_of(&[AGENT, OTHER], false));
-    world.sleep(600.0);
+    let mut world = AgentsWorld::new(
+        [strict(AGENT, OTHER), strict(OTHER, AGENT)],
+        router_config_for(&[AGENT, OTHER], false),
+    );
+    world.advance_seconds(600.0);
     let refused =
         world.net.events.iter().filter(|event| matches!(event, Event::BindingRefused { .. })).count();
     // After a refusal the router pauses between its rounds of attempts for 4, 8, 16, 32, 64, 64 s and so on.
@@ -293,62 +296,67 @@ fn refusing_home_agents_are_tried_at_growing_intervals() {
 
 #[test]
 fn router_tries_last_home_agent_first_after_restart() {
-    let mut world = World::usual(router_of(&["2001:db8:1::99", OTHER], false));
-    world.net.route = 1;
-    world.sleep(6.0);
+    let mut world = AgentsWorld::world_with_router(router_config_for(&["2001:db8:1::99", OTHER], false));
+    world.net.routed_agent = 1;
+    world.advance_seconds(6.0);
     let state = world.stations[ROUTER].nemo().persistent_state(world.now, world.wall());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
-    let config = per_agent(router_of(&["2001:db8:1::99", OTHER], false));
+    let config = per_agent(router_config_for(&["2001:db8:1::99", OTHER], false));
     world.restart(ROUTER, config, state, 8);
-    world.up();
+    world.bring_up();
     assert_eq!(world.home_agent(), address(OTHER));
-    world.passes();
+    world.assert_packets_pass();
 }
 
 #[test]
 fn router_discovers_home_agents() {
-    let mut world = World::usual(router_of(&[], true));
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[], true));
     // RFC 6275 10.5.1: the router first tries the home agent with the higher preference.
     assert_eq!(
-        (world.home_agent(), world.bound()),
+        (world.home_agent(), world.has_binding()),
         (address(AGENT), [true, false]),
         "{:?}",
         world.net.events
     );
-    world.passes();
-    world.net.dead[0] = true;
-    world.net.route = 1;
-    world.sleep(75.0);
+    world.assert_packets_pass();
+    world.net.unreachable_agents[0] = true;
+    world.net.routed_agent = 1;
+    world.advance_seconds(75.0);
     assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
-    world.passes();
+    world.assert_packets_pass();
 }
 
 #[test]
 fn unsolicited_discovery_reply_or_reply_without_r_flag_is_ignored() {
-    let mut world = World::usual(router_of(&[], true));
-    world.net.dead = [true, true];
-    let config = per_agent(router_of(&[], true));
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[], true));
+    world.net.unreachable_agents = [true, true];
+    let config = per_agent(router_config_for(&[], true));
     world.restart(ROUTER, config, PersistentState::default(), 9);
-    world.up();
+    world.bring_up();
     assert!(world.home_agent().is_unspecified());
     let mut forged = carnet_wire::discovery::discovery_reply(1, true, &[address("2001:db8:bad::1")]);
     icmpv6::set_checksum(&mut forged, address(OTHER), address(FIRST));
     let packet = icmpv6::packet(address(OTHER), address(FIRST), 64, forged);
     let header = Header::parse(&packet).expect("a packet");
-    world.tell(ROUTER, heard_on(0, &header, &packet));
+    world.tell(ROUTER, received_on(0, &header, &packet));
     assert!(world.home_agent().is_unspecified());
     // The router sends four discovery requests in the first minute, and then pauses (RFC 6275 12).
-    world.sleep(60.0);
-    world.net.dead = [false, false];
-    world.sleep(60.0);
+    world.advance_seconds(60.0);
+    world.net.unreachable_agents = [false, false];
+    world.advance_seconds(60.0);
     assert_eq!(world.home_agent(), address(AGENT), "it is asked again");
 }
 
 #[test]
 fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
-    let mut agent =
-        Station::new(agent_of(AGENT, OTHER), PersistentState::default(), Rng::new(1), Time::ZERO, WALL);
+    let mut agent = Station::new(
+        agent_config_for(AGENT, OTHER),
+        PersistentState::default(),
+        Rng::new(1),
+        Time::ZERO,
+        WALL,
+    );
     while agent.poll_output().is_some() {}
     let anycast = home_agents_anycast(address(AGENT));
     let mut flood = |from: u64, to: u64, networks: u128| {
@@ -394,7 +402,7 @@ fn a_flood_of_discovery_requests_draws_few_answers_and_leaves_nothing() {
 #[test]
 fn home_agent_of_aggregated_home_network_is_discovered() {
     let requests = |prefixes: &[&str], home: &str| -> Vec<Ipv6Addr> {
-        let mut config = per_agent(agent_of(AGENT, OTHER));
+        let mut config = per_agent(agent_config_for(AGENT, OTHER));
         let agent = config.home_agent.as_mut().expect("one");
         agent.home_prefix = "2001:db8::/44".parse().expect("a prefix");
         agent.nodes[0].home_address = address(home);
@@ -422,14 +430,14 @@ fn home_agent_of_aggregated_home_network_is_discovered() {
 
 #[test]
 fn drain_loses_no_packet_and_relays_late_packets() {
-    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
-    world.passes();
-    world.drain().expect("there is another");
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    world.assert_packets_pass();
+    world.drain_first_agent().expect("there is another");
     // In this test messages arrive without delay, so the router has already registered at the other home
     // agent and de-registered here.
-    world.passes();
+    world.assert_packets_pass();
     assert_eq!(
-        (world.home_agent(), world.bound()),
+        (world.home_agent(), world.has_binding()),
         (address(OTHER), [false, true]),
         "{:?}",
         world.net.events
@@ -441,97 +449,97 @@ fn drain_loses_no_packet_and_relays_late_packets() {
         .position(|e| matches!(e, Event::Registered { home_agent, .. } if *home_agent == address(OTHER)));
     let left = world.net.events.iter().position(|e| matches!(e, Event::BindingRemoved { .. }));
     assert!(registered < left && registered.is_some(), "make before break: {:?}", world.net.events);
-    world.sleep_and(120.0, World::passes);
-    let drain = world.machine(0).drain().expect("a drain");
+    world.advance_and_look(120.0, AgentsWorld::assert_packets_pass);
+    let drain = world.home_agent_of(0).drain().expect("a drain");
     assert_eq!((drain.state.as_str(), drain.routers, drain.left.len()), ("done", 1, 0));
     // From now on, the Internet routes the mobile network to the other home agent.
-    world.net.route = 1;
-    world.passes();
+    world.net.routed_agent = 1;
+    world.assert_packets_pass();
     // Until the drain ends, no router may register at this home agent again.
-    assert_eq!(world.order(0, Command::EndDrain), Ok(()));
-    assert!(world.order(0, Command::EndDrain).is_err());
+    assert_eq!(world.command_agent(0, Command::EndDrain), Ok(()));
+    assert!(world.command_agent(0, Command::EndDrain).is_err());
 }
 
 #[test]
 fn returning_router_is_no_longer_relayed() {
-    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
-    world.drain().expect("there is another");
-    world.sleep(10.0);
-    world.order(0, Command::EndDrain).expect("there is one");
-    world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
-    world.sleep_and(60.0, World::passes);
-    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
-    assert!(world.machine(0).relay(address(HOME)).is_none());
-    world.net.route = 1;
-    world.passes();
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    world.drain_first_agent().expect("there is another");
+    world.advance_seconds(10.0);
+    world.command_agent(0, Command::EndDrain).expect("there is one");
+    world.command_agent(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
+    world.advance_and_look(60.0, AgentsWorld::assert_packets_pass);
+    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
+    assert!(world.home_agent_of(0).relay(address(HOME)).is_none());
+    world.net.routed_agent = 1;
+    world.assert_packets_pass();
 }
 
 #[test]
 fn relay_continues_after_restart() {
-    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
-    world.drain().expect("there is another");
-    world.sleep(1.0);
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    world.drain_first_agent().expect("there is another");
+    world.advance_seconds(1.0);
     let state = world.stations[0].nemo().persistent_state(world.now, world.wall());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
-    world.restart(0, per_agent(agent_of(AGENT, OTHER)), state, 8);
-    world.passes();
+    world.restart(0, per_agent(agent_config_for(AGENT, OTHER)), state, 8);
+    world.assert_packets_pass();
 }
 
 #[test]
 fn a_reload_of_the_config_ends_neither_a_drain_nor_a_revocation() {
-    let agents = [agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)];
-    let mut world = World::new(agents, router_of(&[AGENT, OTHER], false));
-    world.net.dead[1] = true;
-    world.drain().expect("there is another, as far as anybody knows");
-    world.sleep(20.0);
-    let before = world.machine(0).drain().expect("a drain");
-    let mut config = per_agent(agent_of(AGENT, OTHER));
+    let agents = [agent_config_for(AGENT, OTHER), agent_config_for(OTHER, AGENT)];
+    let mut world = AgentsWorld::new(agents, router_config_for(&[AGENT, OTHER], false));
+    world.net.unreachable_agents[1] = true;
+    world.drain_first_agent().expect("there is another, as far as anybody knows");
+    world.advance_seconds(20.0);
+    let before = world.home_agent_of(0).drain().expect("a drain");
+    let mut config = per_agent(agent_config_for(AGENT, OTHER));
     if let Some(agent) = &mut config.home_agent {
         agent.max_lifetime = Duration::from_secs(300);
     }
     world.reconfigure(0, config.clone());
-    assert_eq!(world.machine(0).drain().as_ref(), Some(&before));
-    world.passes();
+    assert_eq!(world.home_agent_of(0).drain().as_ref(), Some(&before));
+    world.assert_packets_pass();
     // When the second home agent is reachable again, the drain goes on, and the first home agent sends the
     // router a Home Agent Switch.
-    world.net.dead[1] = false;
-    world.sleep(30.0);
+    world.net.unreachable_agents[1] = false;
+    world.advance_seconds(30.0);
     assert_eq!(
-        (world.home_agent(), world.bound()),
+        (world.home_agent(), world.has_binding()),
         (address(OTHER), [false, true]),
         "{:?}",
         world.net.events
     );
-    world.sleep(1.0);
-    let after = world.machine(0).drain().expect("a drain");
+    world.advance_seconds(1.0);
+    let after = world.home_agent_of(0).drain().expect("a drain");
     assert_eq!((after.state.as_str(), after.routers), ("done", 1));
     world.reconfigure(0, config.clone());
-    assert_eq!(world.machine(0).drain(), Some(after));
-    assert_eq!(world.order(0, Command::EndDrain), Ok(()));
+    assert_eq!(world.home_agent_of(0).drain(), Some(after));
+    assert_eq!(world.command_agent(0, Command::EndDrain), Ok(()));
 
     // The home agent sends a revocation and waits for its answer.
-    let mut world = World::usual(router_of(&[AGENT], false));
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT], false));
     world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
     world.tell(ROUTER, Input::Interface(interface("w1", SECOND, false)));
-    world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
+    world.command_agent(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
     world.reconfigure(0, config);
-    assert_eq!(world.bound(), [true, false]);
-    world.sleep(6.0);
-    assert_eq!(world.bound(), [false, false], "{:?}", world.net.events);
+    assert_eq!(world.has_binding(), [true, false]);
+    world.advance_seconds(6.0);
+    assert_eq!(world.has_binding(), [false, false], "{:?}", world.net.events);
 }
 
 #[test]
 fn only_peers_may_relay_to_registered_nodes() {
-    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
     let relayed = |source: &str, destination: &str| {
         let inner = data(CORRESPONDENT, destination);
         Input::Packet(carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner))
     };
     let mut arrives = |source, destination| {
-        world.net.arrived.clear();
+        world.net.arrived_packets.clear();
         world.tell(0, relayed(source, destination));
-        world.net.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, destination)).count()
+        world.net.arrived_packets.iter().filter(|packet| **packet == data(CORRESPONDENT, destination)).count()
     };
     assert_eq!(arrives(OTHER, HOST), 1);
     assert_eq!(arrives("2001:db8:66::1", HOST), 0, "a stranger");
@@ -542,22 +550,22 @@ fn only_peers_may_relay_to_registered_nodes() {
 fn relay_passes_second_home_agent_and_never_returns() {
     const THIRD: &str = "2001:db8:1::3";
     let to_third = |source: &str, hop_limit| {
-        let mut config = per_agent(agent_of(AGENT, OTHER));
+        let mut config = per_agent(agent_config_for(AGENT, OTHER));
         let peer = Peer { address: address(THIRD), preference: 0 };
         config.home_agent.as_mut().expect("one").others.peers.push(peer);
-        let mut world = World::usual(router_of(&[AGENT, OTHER], false));
-        world.drain().expect("there is another");
-        world.sleep(1.0);
+        let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+        world.drain_first_agent().expect("there is another");
+        world.advance_seconds(1.0);
         // The state is changed as if the node had gone to the third home agent.
         let mut state = world.stations[0].nemo().persistent_state(world.now, world.wall());
         state.home_agent[0].relay.as_mut().expect("a relay").to = address(THIRD);
         world.restart(0, config, state, 8);
-        world.net.arrived.clear();
+        world.net.arrived_packets.clear();
         let mut inner = data(CORRESPONDENT, HOST);
         inner[7] = hop_limit;
         let outer = carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner);
         world.tell(0, Input::Packet(outer));
-        std::mem::take(&mut world.net.arrived)
+        std::mem::take(&mut world.net.arrived_packets)
     };
     let passed = to_third(OTHER, 9);
     assert_eq!(passed.len(), 1, "to the third");
@@ -570,42 +578,51 @@ fn relay_passes_second_home_agent_and_never_returns() {
 
 #[test]
 fn drain_without_other_home_agent_is_refused() {
-    let mut config = agent_of(AGENT, OTHER);
+    let mut config = agent_config_for(AGENT, OTHER);
     if let Some(agent) = &mut config.home_agent {
         agent.others.peers.clear();
     }
-    let mut world = World::new([config, agent_of(OTHER, AGENT)], router_of(&[AGENT, OTHER], false));
-    let reason = world.drain().expect_err("nobody");
+    let mut world =
+        AgentsWorld::new([config, agent_config_for(OTHER, AGENT)], router_config_for(&[AGENT, OTHER], false));
+    let reason = world.drain_first_agent().expect_err("nobody");
     assert!(reason.contains("no other home agent"), "{reason}");
-    assert!(world.order(0, Command::Drain { to: vec![address(AGENT)], within_s: 9 }).is_err(), "itself");
-    world.passes();
-    assert_eq!(world.bound(), [true, false]);
+    assert!(
+        world.command_agent(0, Command::Drain { to: vec![address(AGENT)], within_s: 9 }).is_err(),
+        "itself"
+    );
+    world.assert_packets_pass();
+    assert_eq!(world.has_binding(), [true, false]);
 }
 
 #[test]
 fn drain_to_unreachable_home_agent_changes_nothing() {
-    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
-    world.net.dead[1] = true;
-    world.drain().expect("there is another, as far as anybody knows");
-    world.sleep_and(58.0, World::passes);
-    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
-    world.sleep(3.0);
-    let drain = world.machine(0).drain().expect("a drain");
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    world.net.unreachable_agents[1] = true;
+    world.drain_first_agent().expect("there is another, as far as anybody knows");
+    world.advance_and_look(58.0, AgentsWorld::assert_packets_pass);
+    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
+    world.advance_seconds(3.0);
+    let drain = world.home_agent_of(0).drain().expect("a drain");
     assert_eq!((drain.state.as_str(), drain.left), ("expired", vec![address(HOME)]));
 }
 
 #[test]
 fn unauthenticated_switch_leads_only_to_configured_home_agents() {
-    let agents = || [without_key(agent_of(AGENT, OTHER)), without_key(agent_of(OTHER, AGENT))];
-    let mut world = World::new(agents(), without_key(router_of(&[AGENT, OTHER], false)));
-    world.drain().expect("there is another");
-    world.sleep(1.0);
-    assert_eq!(world.bound(), [false, true]);
+    let agents = || {
+        [
+            config_without_key(agent_config_for(AGENT, OTHER)),
+            config_without_key(agent_config_for(OTHER, AGENT)),
+        ]
+    };
+    let mut world = AgentsWorld::new(agents(), config_without_key(router_config_for(&[AGENT, OTHER], false)));
+    world.drain_first_agent().expect("there is another");
+    world.advance_seconds(1.0);
+    assert_eq!(world.has_binding(), [false, true]);
 
-    let mut world = World::new(agents(), without_key(router_config(&[PREFIX])));
-    world.drain().expect("there is another");
-    world.sleep(1.0);
-    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]), "said by anybody");
+    let mut world = AgentsWorld::new(agents(), config_without_key(router_config(&[PREFIX])));
+    world.drain_first_agent().expect("there is another");
+    world.advance_seconds(1.0);
+    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]), "said by anybody");
     assert!(world.net.events.iter().any(
         |event| matches!(event, Event::Warning { message } if message.contains("names no home agent of the \
                                                                                 config"))
@@ -613,30 +630,30 @@ fn unauthenticated_switch_leads_only_to_configured_home_agents() {
 
     // If a key authenticates the messages, a router with a single home agent in its config
     // accepts any new home agent.
-    let mut world = World::usual(router_config(&[PREFIX]));
-    world.drain().expect("there is another");
-    world.sleep(1.0);
+    let mut world = AgentsWorld::world_with_router(router_config(&[PREFIX]));
+    world.drain_first_agent().expect("there is another");
+    world.advance_seconds(1.0);
     assert_eq!(
-        (world.home_agent(), world.bound()),
+        (world.home_agent(), world.has_binding()),
         (address(OTHER), [false, true]),
         "{:?}",
         world.net.events
     );
-    world.passes();
+    world.assert_packets_pass();
 
     // If both home agents share one plain key, the router ignores the request to move.
-    let agents = [agent_of(AGENT, OTHER), agent_of(OTHER, AGENT)];
-    let mut world = World::as_it_is(agents, router_config(&[PREFIX]));
-    world.drain().expect("there is another");
-    world.sleep(1.0);
-    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
+    let agents = [agent_config_for(AGENT, OTHER), agent_config_for(OTHER, AGENT)];
+    let mut world = AgentsWorld::as_it_is(agents, router_config(&[PREFIX]));
+    world.drain_first_agent().expect("there is another");
+    world.advance_seconds(1.0);
+    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
     assert!(world.net.events.iter().any(
         |event| matches!(event, Event::Warning { message } if message.contains("expected per_agent = true"))
     ));
 }
 
 /// Returns the input that replays a recorded packet to another home agent, from its original source.
-fn played_to(agent: &str, packet: &[u8]) -> Input {
+fn replayed_to(agent: &str, packet: &[u8]) -> Input {
     let header = Header::parse(packet).expect("a packet");
     let extensions = Extensions::parse(packet).expect("extension headers");
     let mut mobility_header = packet[extensions.upper_layer_offset..].to_vec();
@@ -655,53 +672,53 @@ fn played_to(agent: &str, packet: &[u8]) -> Input {
 /// numbers. A recorded message must not be valid at another home agent.
 #[test]
 fn message_to_one_home_agent_is_rejected_by_another() {
-    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
-    let play = |world: &mut World, expected: [bool; 2]| {
-        let recorded = std::mem::take(&mut world.net.recorded);
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
+    let play = |world: &mut AgentsWorld, expected: [bool; 2]| {
+        let recorded = std::mem::take(&mut world.net.recorded_messages);
         assert!(!recorded.is_empty());
         let to = if expected[0] { (1, OTHER) } else { (0, AGENT) };
         for packet in recorded {
-            world.tell(to.0, played_to(to.1, &packet));
-            assert_eq!(world.bound(), expected, "{:?}", world.net.events);
+            world.tell(to.0, replayed_to(to.1, &packet));
+            assert_eq!(world.has_binding(), expected, "{:?}", world.net.events);
         }
-        world.net.recorded.clear();
+        world.net.recorded_messages.clear();
     };
     // The other home agent has never received a message of the node before.
     play(&mut world, [true, false]);
-    world.drain().expect("there is another");
-    world.sleep(2.0);
-    world.net.recorded.clear();
+    world.drain_first_agent().expect("there is another");
+    world.advance_seconds(2.0);
+    world.net.recorded_messages.clear();
     // The sequence numbers at this home agent are greater than those at the previous home agent.
-    world.sleep(100.0);
+    world.advance_seconds(100.0);
     play(&mut world, [false, true]);
-    world.order(0, Command::EndDrain).expect("there is one");
-    world.sleep(100.0);
+    world.command_agent(0, Command::EndDrain).expect("there is one");
+    world.advance_seconds(100.0);
     play(&mut world, [false, true]);
-    world.net.route = 1;
-    world.passes();
+    world.net.routed_agent = 1;
+    world.assert_packets_pass();
     // The operator moves the router back to the first home agent by a drain.
-    world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
-    world.sleep(10.0);
-    world.order(1, Command::EndDrain).expect("there is one");
-    world.net.recorded.clear();
-    world.sleep(100.0);
+    world.command_agent(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
+    world.advance_seconds(10.0);
+    world.command_agent(1, Command::EndDrain).expect("there is one");
+    world.net.recorded_messages.clear();
+    world.advance_seconds(100.0);
     play(&mut world, [true, false]);
 }
 
 #[test]
 fn revoked_router_registers_again_after_ten_minutes() {
-    let mut world = World::usual(router_config(&[PREFIX]));
+    let mut world = AgentsWorld::world_with_router(router_config(&[PREFIX]));
     let revoke = |bids| Command::Revoke { home_address: address(HOME), bids };
-    assert!(world.order(0, revoke(vec![7])).is_err(), "no such binding");
-    world.order(0, revoke(Vec::new())).expect("bound");
-    assert_eq!(world.bound(), [false, false], "{:?}", world.net.events);
-    assert_eq!((world.up_packet(), world.down_packet()), (0, 0));
-    assert!(world.order(0, revoke(Vec::new())).is_err(), "not bound");
-    world.sleep(590.0);
-    assert_eq!(world.bound(), [false, false]);
-    world.sleep(20.0);
-    assert_eq!(world.bound(), [true, false]);
-    world.passes();
+    assert!(world.command_agent(0, revoke(vec![7])).is_err(), "no such binding");
+    world.command_agent(0, revoke(Vec::new())).expect("bound");
+    assert_eq!(world.has_binding(), [false, false], "{:?}", world.net.events);
+    assert_eq!((world.send_up_packet(), world.send_down_packet()), (0, 0));
+    assert!(world.command_agent(0, revoke(Vec::new())).is_err(), "not bound");
+    world.advance_seconds(590.0);
+    assert_eq!(world.has_binding(), [false, false]);
+    world.advance_seconds(20.0);
+    assert_eq!(world.has_binding(), [true, false]);
+    world.assert_packets_pass();
 }
 
 /// While the router tries a home agent, that home agent revokes the registration and restarts. The router
@@ -709,48 +726,50 @@ fn revoked_router_registers_again_after_ten_minutes() {
 /// lost, and would already be over.
 #[test]
 fn router_waits_anew_for_home_agent_that_revoked_and_restarted() {
-    let mut router = router_of(&[AGENT, OTHER], false);
+    let mut router = router_config_for(&[AGENT, OTHER], false);
     if let Some(router) = &mut router.mobile_router {
         for (bid, uplink) in (1..).zip(&mut router.router.uplinks) {
             uplink.bid = Some(bid);
         }
     }
     let other_with = |how| {
-        let mut config = per_agent(agent_of(OTHER, AGENT));
+        let mut config = per_agent(agent_config_for(OTHER, AGENT));
         config.home_agent.as_mut().expect("one").multiple_care_of_addresses = how;
         config
     };
     let other = other_with(MultipleCareOfAddresses::Single);
-    let mut world = World::new([agent_of(AGENT, OTHER), other], router);
-    world.sleep(1.0);
-    world.net.loses = |header| (header.source, header.destination) == (address(SECOND), address(OTHER));
-    world.drain().expect("there is another");
-    while !world.bound()[1] {
-        world.sleep(0.1);
+    let mut world = AgentsWorld::new([agent_config_for(AGENT, OTHER), other], router);
+    world.advance_seconds(1.0);
+    world.net.loses_message =
+        |header| (header.source, header.destination) == (address(SECOND), address(OTHER));
+    world.drain_first_agent().expect("there is another");
+    while !world.has_binding()[1] {
+        world.advance_seconds(0.1);
     }
     assert_eq!(world.home_agent(), address(AGENT), "the second uplink has time to follow");
     // From now on the home agent refuses Binding Identifiers, and the network loses the router's Binding
     // Update without identifier.
     world.reconfigure(1, other_with(MultipleCareOfAddresses::Prohibited));
-    world.net.loses = |header| (header.source, header.destination) == (address(FIRST), address(OTHER));
-    world.sleep(4.0);
+    world.net.loses_message =
+        |header| (header.source, header.destination) == (address(FIRST), address(OTHER));
+    world.advance_seconds(4.0);
     assert_eq!(world.home_agent(), address(AGENT), "{:?}", world.net.events);
-    world.net.loses = |_| false;
-    world.sleep(30.0);
+    world.net.loses_message = |_| false;
+    world.advance_seconds(30.0);
     assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
-    world.net.route = 1;
-    world.passes();
+    world.net.routed_agent = 1;
+    world.assert_packets_pass();
 }
 
 #[test]
 fn repeated_revocation_is_acknowledged_again() {
-    let mut world = World::usual(router_config(&[PREFIX]));
-    world.net.loses = |_| true;
-    world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
-    assert_eq!(world.bound(), [true, false], "nobody has said anything");
-    world.net.loses = |_| false;
-    world.sleep(1.5);
-    assert_eq!(world.bound(), [false, false], "{:?}", world.net.events);
+    let mut world = AgentsWorld::world_with_router(router_config(&[PREFIX]));
+    world.net.loses_message = |_| true;
+    world.command_agent(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
+    assert_eq!(world.has_binding(), [true, false], "nobody has said anything");
+    world.net.loses_message = |_| false;
+    world.advance_seconds(1.5);
+    assert_eq!(world.has_binding(), [false, false], "{:?}", world.net.events);
     let removed = world.net.events.iter().find_map(|event| match event {
         Event::BindingRemoved { reason, .. } => Some(reason.as_str()),
         _ => None,
@@ -760,13 +779,13 @@ fn repeated_revocation_is_acknowledged_again() {
 
 #[test]
 fn unanswered_revocation_ends_the_binding() {
-    let mut world = World::usual(router_config(&[PREFIX]));
+    let mut world = AgentsWorld::world_with_router(router_config(&[PREFIX]));
     world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
     world.tell(ROUTER, Input::Interface(interface("w1", SECOND, false)));
-    world.order(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
+    world.command_agent(0, Command::Revoke { home_address: address(HOME), bids: Vec::new() }).expect("bound");
     // The home agent does not know that the router's uplinks are down, so its requests stay unanswered.
-    world.sleep(6.0);
-    assert_eq!(world.bound(), [false, false], "{:?}", world.net.events);
+    world.advance_seconds(6.0);
+    assert_eq!(world.has_binding(), [false, false], "{:?}", world.net.events);
 }
 
 #[test]
@@ -804,20 +823,20 @@ fn forged_or_replayed_requests_of_home_agent_are_ignored() {
         };
         Input::Packet(packet.emit())
     };
-    let mut world = World::usual(router_of(&[AGENT, OTHER], false));
+    let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
     let before = WALL.to_ntp() - 1000;
     let other_key = carnet_mobility::SecurityAssociation { key: [8; 16].into(), ..key() };
     for forged in [order(None, 0), order(Some(other_key), before)] {
         world.tell(ROUTER, forged);
-        assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
+        assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
     }
     world.tell(ROUTER, order(Some(key()), before));
     assert_eq!(world.home_agent(), address(OTHER), "the right one is followed");
     // While the operator moves the router back, the attacker replays the recorded messages.
-    world.sleep(10.0);
-    world.order(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
-    world.sleep(10.0);
+    world.advance_seconds(10.0);
+    world.command_agent(1, Command::Drain { to: vec![address(AGENT)], within_s: 60 }).expect("the way back");
+    world.advance_seconds(10.0);
     assert_eq!(world.home_agent(), address(AGENT));
     world.tell(ROUTER, order(Some(key()), before));
-    assert_eq!((world.home_agent(), world.bound()), (address(AGENT), [true, false]));
+    assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
 }

@@ -15,11 +15,11 @@ use carnet_wire::mobility::flow::emit_sub_options;
 use carnet_wire::mobility::{BindingUpdateFlags, Builder, ControlPacket, MobilityOption};
 use common::{AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, WALL, address, agent_config};
 
-const HERE: &str = "udp:10.0.0.1:4191";
-const MAPPED: &str = "udp:198.51.100.9:40123";
-const REMAPPED: &str = "udp:198.51.100.9:51000";
+const AGENT_ENDPOINT: &str = "udp:10.0.0.1:4191";
+const NAT_ENDPOINT: &str = "udp:198.51.100.9:40123";
+const NEW_NAT_ENDPOINT: &str = "udp:198.51.100.9:51000";
 
-fn end(text: &str) -> Endpoint {
+fn endpoint(text: &str) -> Endpoint {
     text.parse().expect("an end of a tunnel")
 }
 
@@ -34,13 +34,13 @@ fn config() -> StationConfig {
     config
 }
 
-fn start(state: PersistentState) -> Station {
+fn start_station(state: PersistentState) -> Station {
     let mut station = Station::new(config(), state, Rng::new(7), Time::ZERO, WALL);
     while station.poll_output().is_some() {}
     station
 }
 
-fn bid(bid: u16, care_of_address: &str) -> MobilityOption<'static> {
+fn identifier_option(bid: u16, care_of_address: &str) -> MobilityOption<'static> {
     MobilityOption::BindingIdentifier {
         bid,
         status: 0,
@@ -51,7 +51,7 @@ fn bid(bid: u16, care_of_address: &str) -> MobilityOption<'static> {
 }
 
 /// Returns a Binding Update with a lifetime of 60 seconds and these options.
-fn update(sequence: u16, source: &str, options: &[MobilityOption<'_>]) -> Vec<u8> {
+fn binding_update(sequence: u16, source: &str, options: &[MobilityOption<'_>]) -> Vec<u8> {
     let flags = BindingUpdateFlags::from_bits(0xc400);
     let builder = Builder::binding_update(sequence, flags, 15);
     let builder = options.iter().fold(builder, |builder, option| builder.option(option));
@@ -66,21 +66,29 @@ fn update(sequence: u16, source: &str, options: &[MobilityOption<'_>]) -> Vec<u8
     .emit()
 }
 
-fn feed(station: &mut Station, input: Input) -> Vec<Output> {
+fn feed_input(station: &mut Station, input: Input) -> Vec<Output> {
     station.handle_input(Time::ZERO, WALL, input).expect("accepted");
     std::iter::from_fn(|| station.poll_output()).collect()
 }
 
-fn by_ipv6(station: &mut Station, packet: Vec<u8>) -> Vec<Output> {
-    feed(station, Input::Packet(packet))
+fn receive_over_ipv6(station: &mut Station, packet: Vec<u8>) -> Vec<Output> {
+    feed_input(station, Input::Packet(packet))
 }
 
-fn inside(station: &mut Station, remote: &str, packet: Vec<u8>) -> Vec<Output> {
-    feed(station, Input::Datagram { local: end(HERE), remote: end(remote), traffic_class: 0, packet })
+fn receive_inside_udp(station: &mut Station, remote: &str, packet: Vec<u8>) -> Vec<Output> {
+    feed_input(
+        station,
+        Input::Datagram {
+            local: endpoint(AGENT_ENDPOINT),
+            remote: endpoint(remote),
+            traffic_class: 0,
+            packet,
+        },
+    )
 }
 
 /// Returns the packets that the station sends inside IPv4, each with source and destination.
-fn encapsulated(outputs: &[Output]) -> Vec<(Endpoint, Endpoint, Vec<u8>)> {
+fn encapsulated_packets(outputs: &[Output]) -> Vec<(Endpoint, Endpoint, Vec<u8>)> {
     let packet = |output: &Output| match output {
         Output::Nemo(NemoOutput::Encapsulated { local, remote, packet, .. }) => {
             Some((*local, *remote, packet.clone()))
@@ -91,16 +99,16 @@ fn encapsulated(outputs: &[Output]) -> Vec<(Endpoint, Endpoint, Vec<u8>)> {
 }
 
 /// Returns a UDP packet.
-fn data(source: &str, destination: &str, port: u16) -> Vec<u8> {
+fn udp_packet(source: &str, destination: &str, port: u16) -> Vec<u8> {
     let mut datagram = [40_000_u16, port, 60, 0].map(u16::to_be_bytes).concat();
     datagram.resize(60, 0x55);
     carnet_virtual::packet(address(source), address(destination), protocol::UDP, &datagram)
 }
 
 /// Returns the care-of address of the tunnel that a packet for the host took.
-fn way(station: &mut Station, port: u16) -> Option<Endpoint> {
-    let outputs = by_ipv6(station, data(CORRESPONDENT, HOST, port));
-    if let Some((_, remote, _)) = encapsulated(&outputs).pop() {
+fn tunnel_of_packet(station: &mut Station, port: u16) -> Option<Endpoint> {
+    let outputs = receive_over_ipv6(station, udp_packet(CORRESPONDENT, HOST, port));
+    if let Some((_, remote, _)) = encapsulated_packets(&outputs).pop() {
         return Some(remote);
     }
     outputs.iter().find_map(|output| match output {
@@ -112,7 +120,7 @@ fn way(station: &mut Station, port: u16) -> Option<Endpoint> {
     })
 }
 
-fn tunnels(station: &Station) -> Vec<(Option<u16>, Endpoint, bool)> {
+fn describe_tunnels(station: &Station) -> Vec<(Option<u16>, Endpoint, bool)> {
     let tunnel = |entry: &Entry| match entry {
         Entry::Tunnel(tunnel) => Some((tunnel.bid, tunnel.remote, tunnel.transmit)),
         _ => None,
@@ -122,7 +130,7 @@ fn tunnels(station: &Station) -> Vec<(Option<u16>, Endpoint, bool)> {
     tunnels
 }
 
-fn distribution(station: &Station) -> Option<&Distribution> {
+fn distribution_of(station: &Station) -> Option<&Distribution> {
     station.nemo().desired_entries().find_map(|entry| match entry {
         Entry::Distribution(distribution) => Some(&**distribution),
         _ => None,
@@ -131,11 +139,15 @@ fn distribution(station: &Station) -> Option<&Distribution> {
 
 /// Returns a home agent with binding 1 inside UDP and bindings 2 and 3 over IPv6. The next sequence number is
 /// 4.
-fn three() -> Station {
-    let mut station = start(PersistentState::default());
-    inside(&mut station, MAPPED, update(1, HOME, &[bid(1, "192.0.2.77")]));
-    by_ipv6(&mut station, update(2, FIRST, &[bid(2, FIRST)]));
-    by_ipv6(&mut station, update(3, SECOND, &[bid(3, SECOND)]));
+fn agent_with_three_bindings() -> Station {
+    let mut station = start_station(PersistentState::default());
+    receive_inside_udp(
+        &mut station,
+        NAT_ENDPOINT,
+        binding_update(1, HOME, &[identifier_option(1, "192.0.2.77")]),
+    );
+    receive_over_ipv6(&mut station, binding_update(2, FIRST, &[identifier_option(2, FIRST)]));
+    receive_over_ipv6(&mut station, binding_update(3, SECOND, &[identifier_option(3, SECOND)]));
     assert_eq!(station.nemo().home_agent_status().map(|agent| agent.bindings), Some(3));
     station
 }
@@ -144,24 +156,28 @@ fn three() -> Station {
 /// path can forward.
 #[test]
 fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
-    let mut station = three();
+    let mut station = agent_with_three_bindings();
     assert_eq!(
-        tunnels(&station),
-        [(Some(1), end(MAPPED), true), (Some(2), end(FIRST), false), (Some(3), end(SECOND), false)]
+        describe_tunnels(&station),
+        [
+            (Some(1), endpoint(NAT_ENDPOINT), true),
+            (Some(2), endpoint(FIRST), false),
+            (Some(3), endpoint(SECOND), false)
+        ]
     );
-    assert_eq!(distribution(&station), None);
-    assert_eq!(way(&mut station, 5000), Some(end(MAPPED)));
+    assert_eq!(distribution_of(&station), None);
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(NAT_ENDPOINT)));
     // The home agent accepts tunnelled packets from both care-of addresses.
     for source in [FIRST, SECOND] {
-        let inner = data(HOST, CORRESPONDENT, 1);
+        let inner = udp_packet(HOST, CORRESPONDENT, 1);
         let outer = carnet_virtual::packet(address(source), address(AGENT), protocol::IPV6, &inner);
-        let outputs = by_ipv6(&mut station, outer);
+        let outputs = receive_over_ipv6(&mut station, outer);
         assert!(matches!(
             outputs.last(),
-            Some(Output::Nemo(NemoOutput::Packet(packet))) if packet[8..] == data(HOST, CORRESPONDENT, 1)[8..]
+            Some(Output::Nemo(NemoOutput::Packet(packet))) if packet[8..] == udp_packet(HOST, CORRESPONDENT, 1)[8..]
         ));
     }
-    let outputs = inside(&mut station, MAPPED, data(HOST, CORRESPONDENT, 1));
+    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST, CORRESPONDENT, 1));
     assert!(matches!(outputs.last(), Some(Output::Nemo(NemoOutput::Packet(_)))));
     // When the preferred binding ends, the next one carries the packets.
     let end_of = MobilityOption::BindingIdentifier {
@@ -181,11 +197,15 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
         routing_home_address: None,
         mobility_header: &mut header,
     };
-    by_ipv6(&mut station, packet.emit());
-    assert_eq!(way(&mut station, 5000), Some(end(FIRST)));
+    receive_over_ipv6(&mut station, packet.emit());
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(FIRST)));
     assert_eq!(
-        tunnels(&station),
-        [(None, end(MAPPED), false), (Some(2), end(FIRST), true), (Some(3), end(SECOND), false)],
+        describe_tunnels(&station),
+        [
+            (None, endpoint(NAT_ENDPOINT), false),
+            (Some(2), endpoint(FIRST), true),
+            (Some(3), endpoint(SECOND), false)
+        ],
         "what is on its way is still let in"
     );
 }
@@ -194,7 +214,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
 /// binding. The test also removes the flow.
 #[test]
 fn flow_uses_the_binding_of_its_policy() {
-    let mut station = three();
+    let mut station = agent_with_three_bindings();
     let selector = TrafficSelector::Ipv6(Ipv6Selector {
         next_header: Some(Range::single(17)),
         destination_port: Some(Range::single(5000)),
@@ -202,37 +222,41 @@ fn flow_uses_the_binding_of_its_policy() {
     });
     let octets = emit_sub_options(Some(&selector), &[3]);
     let flow = MobilityOption::FlowIdentification { fid: 4, priority: 1, status: 0, sub_options: &octets };
-    by_ipv6(&mut station, update(4, FIRST, &[bid(2, FIRST), flow]));
-    assert_eq!(way(&mut station, 5000), Some(end(SECOND)));
-    assert_eq!(way(&mut station, 5001), Some(end(MAPPED)));
-    let rules = &distribution(&station).expect("a distribution").rules;
+    receive_over_ipv6(&mut station, binding_update(4, FIRST, &[identifier_option(2, FIRST), flow]));
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(SECOND)));
+    assert_eq!(tunnel_of_packet(&mut station, 5001), Some(endpoint(NAT_ENDPOINT)));
+    let rules = &distribution_of(&station).expect("a distribution").rules;
     assert_eq!(rules.len(), 2);
     assert_eq!((rules[0].action, rules[0].members[0].bid), (FlowAction::Failover, Some(3)));
-    by_ipv6(&mut station, update(5, FIRST, &[bid(2, FIRST)]));
-    assert_eq!(way(&mut station, 5000), Some(end(MAPPED)));
-    assert_eq!(distribution(&station), None);
+    receive_over_ipv6(&mut station, binding_update(5, FIRST, &[identifier_option(2, FIRST)]));
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(NAT_ENDPOINT)));
+    assert_eq!(distribution_of(&station), None);
 }
 
 /// A NAT loses its mapping. Data packets from the new address cause a Binding Error to that address. A
 /// Binding Update from the new address moves the tunnel.
 #[test]
 fn changed_nat_mapping_moves_the_tunnel() {
-    let mut station = three();
-    let before = tunnels(&station);
-    let outputs = inside(&mut station, REMAPPED, data(HOST, CORRESPONDENT, 1));
-    assert_eq!(tunnels(&station), before);
-    let said = encapsulated(&outputs);
+    let mut station = agent_with_three_bindings();
+    let before = describe_tunnels(&station);
+    let outputs = receive_inside_udp(&mut station, NEW_NAT_ENDPOINT, udp_packet(HOST, CORRESPONDENT, 1));
+    assert_eq!(describe_tunnels(&station), before);
+    let said = encapsulated_packets(&outputs);
     assert_eq!(said.len(), 1, "{outputs:?}");
-    assert_eq!((said[0].0, said[0].1), (end(HERE), end(REMAPPED)));
+    assert_eq!((said[0].0, said[0].1), (endpoint(AGENT_ENDPOINT), endpoint(NEW_NAT_ENDPOINT)));
     assert!(
         !outputs.iter().any(|output| matches!(output, Output::Nemo(NemoOutput::Packet(_)))),
         "nothing passes"
     );
-    let outputs = inside(&mut station, REMAPPED, update(4, HOME, &[bid(1, "192.0.2.77")]));
-    let acknowledgement = &encapsulated(&outputs)[0];
-    assert_eq!((acknowledgement.1, acknowledgement.2[6]), (end(REMAPPED), protocol::MOBILITY));
-    assert_eq!(way(&mut station, 5000), Some(end(REMAPPED)));
-    let outputs = inside(&mut station, MAPPED, data(HOST, CORRESPONDENT, 1));
+    let outputs = receive_inside_udp(
+        &mut station,
+        NEW_NAT_ENDPOINT,
+        binding_update(4, HOME, &[identifier_option(1, "192.0.2.77")]),
+    );
+    let acknowledgement = &encapsulated_packets(&outputs)[0];
+    assert_eq!((acknowledgement.1, acknowledgement.2[6]), (endpoint(NEW_NAT_ENDPOINT), protocol::MOBILITY));
+    assert_eq!(tunnel_of_packet(&mut station, 5000), Some(endpoint(NEW_NAT_ENDPOINT)));
+    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST, CORRESPONDENT, 1));
     assert!(
         matches!(outputs.last(), Some(Output::Nemo(NemoOutput::Packet(_)))),
         "what was on its way is let in"
@@ -242,7 +266,7 @@ fn changed_nat_mapping_moves_the_tunnel() {
 /// RFC 5847: the home agent answers a Heartbeat on the path on which it came.
 #[test]
 fn heartbeats_are_answered_over_each_path() {
-    let mut station = three();
+    let mut station = agent_with_three_bindings();
     let request = |source: &str| {
         ControlPacket {
             source: address(source),
@@ -254,11 +278,11 @@ fn heartbeats_are_answered_over_each_path() {
         }
         .emit()
     };
-    let outputs = by_ipv6(&mut station, request(FIRST));
+    let outputs = receive_over_ipv6(&mut station, request(FIRST));
     let [Output::Nemo(NemoOutput::Packet(packet))] = &outputs[..] else { panic!("{outputs:?}") };
     assert_eq!(packet[24..40], address(FIRST).octets());
-    let outputs = inside(&mut station, MAPPED, request(HOME));
-    assert_eq!(encapsulated(&outputs)[0].1, end(MAPPED));
+    let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, request(HOME));
+    assert_eq!(encapsulated_packets(&outputs)[0].1, endpoint(NAT_ENDPOINT));
     let counters = station.counters();
     assert!(counters.contains(&("mobility.received.heartbeat".into(), 2)));
 }
@@ -267,27 +291,27 @@ fn heartbeats_are_answered_over_each_path() {
 /// restart. The restart counter returns as well, and changes only at a start without stored state.
 #[test]
 fn bindings_are_in_status_and_stable_storage() {
-    let mut station = three();
+    let mut station = agent_with_three_bindings();
     let shown: Vec<_> =
         station.nemo().binding_status(Time::ZERO).iter().map(|b| (b.bid, b.care_of_address)).collect();
-    let at = |text| Some(end(text).address());
-    assert_eq!(shown, [(Some(1), at(MAPPED)), (Some(2), at(FIRST)), (Some(3), at(SECOND))]);
+    let at = |text| Some(endpoint(text).address());
+    assert_eq!(shown, [(Some(1), at(NAT_ENDPOINT)), (Some(2), at(FIRST)), (Some(3), at(SECOND))]);
     let state = station.nemo().persistent_state(Time::ZERO, WALL);
     assert_eq!(state.restart_counter, Some(1_800_000_000), "the date, without memory");
     let text = serde_json::to_string(&state).expect("JSON");
     let state: PersistentState = serde_json::from_str(&text).expect("the same");
     let state = PersistentState { restart_counter: Some(41), ..state };
-    let mut again = start(state);
-    assert_eq!(tunnels(&again), tunnels(&station));
+    let mut again = start_station(state);
+    assert_eq!(describe_tunnels(&again), describe_tunnels(&station));
     assert_eq!(again.nemo().persistent_state(Time::ZERO, WALL).restart_counter, Some(41));
-    assert_eq!(way(&mut again, 5000), way(&mut station, 5000));
+    assert_eq!(tunnel_of_packet(&mut again, 5000), tunnel_of_packet(&mut station, 5000));
     // State file of an older version, which had one binding for each node.
     let old = r#"{"home_agent":[{"home_address":"2001:db8:1::1234","sequence":7,"timestamp":null,
         "registration":{"care_of_address":"2001:db8:f1::10","mobile_router":true,"link_local":false,
         "prefixes":["2001:db8:a::/64"],"lifetime_s":60,"expires":1800000030000000000,
         "previous":["2001:db8:f2::10",1800000002000000000]}}],"mobile_router":null}"#;
-    let station = start(serde_json::from_str(old).expect("an old file"));
-    assert_eq!(tunnels(&station), [(None, end(FIRST), true), (None, end(SECOND), false)]);
+    let station = start_station(serde_json::from_str(old).expect("an old file"));
+    assert_eq!(describe_tunnels(&station), [(None, endpoint(FIRST), true), (None, endpoint(SECOND), false)]);
 }
 
 const SECOND_HOME: &str = "2001:db8:1::5678";
@@ -317,8 +341,9 @@ fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]
     let flow = MobilityOption::FlowIdentification { fid: 1, priority: 1, status: 0, sub_options: &octets };
     let builder = Builder::binding_update(sequence, BindingUpdateFlags::from_bits(0xc400), 15);
     let bindings = bids.iter().zip(care_of_addresses);
-    let builder =
-        bindings.fold(builder, |builder, (id, care_of_address)| builder.option(&bid(*id, care_of_address)));
+    let builder = bindings.fold(builder, |builder, (id, care_of_address)| {
+        builder.option(&identifier_option(*id, care_of_address))
+    });
     ControlPacket {
         source: address(&care_of_addresses[0]),
         destination: address(AGENT),
@@ -332,7 +357,7 @@ fn update_to_all(sequence: u16, home_address: &str, care_of_addresses: &[String]
 
 /// Returns number and octets of all packets that the station sends because of one received packet. If such a
 /// packet goes to a network of the station's own nodes, the test passes it to the station again.
-fn sent_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usize, usize) {
+fn count_outputs_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usize, usize) {
     let mut waiting = vec![packet];
     let (mut packets, mut octets) = (0, 0);
     while let Some(packet) = waiting.pop() {
@@ -362,16 +387,16 @@ fn sent_for(station: &mut Station, now: Time, packet: Vec<u8>) -> (usize, usize)
 fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     let mut station = start_for_two();
     let at_victim: Vec<String> = (1..=16).map(|n| format!("2001:db8:f1::{n:x}")).collect();
-    by_ipv6(&mut station, update_to_all(1, HOME, &at_victim));
+    receive_over_ipv6(&mut station, update_to_all(1, HOME, &at_victim));
     // The care-of addresses of the second node are in the first node's network.
     let in_the_first: Vec<String> = (1..=16).map(|n| format!("2001:db8:a::{n:x}")).collect();
-    by_ipv6(&mut station, update_to_all(1, SECOND_HOME, &in_the_first));
+    receive_over_ipv6(&mut station, update_to_all(1, SECOND_HOME, &in_the_first));
     assert_eq!(station.nemo().home_agent_status().map(|agent| agent.bindings), Some(32));
     let later = Time::from_secs(1);
     station.handle_input(later, WALL, Input::Timeout).expect("accepted");
     while station.poll_output().is_some() {}
     for (to, most) in [("2001:db8:a::5", 4), ("2001:db8:b::5", 4)] {
-        let (packets, _) = sent_for(&mut station, later, data(CORRESPONDENT, to, 5000));
+        let (packets, _) = count_outputs_for(&mut station, later, udp_packet(CORRESPONDENT, to, 5000));
         assert!((1..=most).contains(&packets), "{packets} packets for one to {to}");
     }
     let counted = |station: &Station, name: &str| {
@@ -381,7 +406,7 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     assert_eq!(counted(&station, "tunnel.not_duplicated"), Some(4));
     // The home agent limits the copies of a flood.
     let flood: usize = (0..10_000)
-        .map(|_| sent_for(&mut station, later, data(CORRESPONDENT, "2001:db8:a::5", 5000)).0)
+        .map(|_| count_outputs_for(&mut station, later, udp_packet(CORRESPONDENT, "2001:db8:a::5", 5000)).0)
         .sum();
     assert!(flood <= 10_000 + 2_000, "{flood} packets for 10,000");
 }
@@ -426,7 +451,7 @@ fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations(
             })
             .count();
         let to = ["2001:db8:a::5", "2001:db8:b::5"][rng.below(2) as usize];
-        let (packets, octets) = sent_for(&mut station, now, data(CORRESPONDENT, to, 5000));
+        let (packets, octets) = count_outputs_for(&mut station, now, udp_packet(CORRESPONDENT, to, 5000));
         assert!(packets <= 4, "{packets} packets for one");
         assert!(octets <= 4 * (100 + 6 * 56), "{octets} octets for 100");
         if rng.chance(0.3) {

@@ -22,29 +22,29 @@ const ROUTER: usize = 1;
 
 /// The Internet between the two stations, their kernels, and records.
 #[derive(Default)]
-struct Internet {
+struct RecordingInternet {
     changes: Vec<Change>,
     events: Vec<Event>,
     /// Packets that have come out of the tunnel, for the host or for the correspondent.
-    arrived: Vec<Vec<u8>>,
+    arrived_packets: Vec<Vec<u8>>,
     /// Inputs of the router's station with their times, and below its outputs, for replay.
-    inputs: Vec<(Time, Input)>,
-    outputs: Vec<Output>,
+    router_inputs: Vec<(Time, Input)>,
+    router_outputs: Vec<Output>,
 }
 
-impl Network for Internet {
+impl Network for RecordingInternet {
     fn note(&mut self, now: Time, to: usize, input: &Input) {
         if to == ROUTER {
-            self.inputs.push((now, input.clone()));
+            self.router_inputs.push((now, input.clone()));
         }
     }
 
-    fn carry(world: &mut World, from: usize, output: Output) {
+    fn carry(world: &mut TwoStationWorld, from: usize, output: Output) {
         if from == ROUTER {
-            world.net.outputs.push(output.clone());
+            world.net.router_outputs.push(output.clone());
         }
         match output {
-            Output::Nemo(NemoOutput::Packet(packet)) => world.route(packet, from),
+            Output::Nemo(NemoOutput::Packet(packet)) => world.route_packet(packet, from),
             Output::Nemo(NemoOutput::Forwarding(change)) => world.net.changes.push(change),
             Output::Nemo(NemoOutput::Event(event)) => world.net.events.push(event),
             _ => {}
@@ -52,17 +52,17 @@ impl Network for Internet {
     }
 }
 
-type World = common::world::World<Internet>;
+type TwoStationWorld = common::world::World<RecordingInternet>;
 
-impl World {
-    fn new() -> World {
+impl TwoStationWorld {
+    fn new() -> TwoStationWorld {
         let configs = [agent_config(&["2001:db8:a::/64"]), router_config(&["2001:db8:a::/64"])];
-        World::of(configs.map(|config| station(config, 7)), Internet::default())
+        TwoStationWorld::of(configs.map(|config| station(config, 7)), RecordingInternet::default())
     }
 
     /// Returns a world in which both uplinks are up and the router has registered.
-    fn registered() -> World {
-        let mut world = World::new();
+    fn registered_world() -> TwoStationWorld {
+        let mut world = TwoStationWorld::new();
         world.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
         world.tell(ROUTER, Input::Interface(interface("w1", SECOND, true)));
         let events = std::mem::take(&mut world.net.events);
@@ -71,26 +71,26 @@ impl World {
         world
     }
 
-    fn agent(&self) -> &Station {
+    fn agent_station(&self) -> &Station {
         &self.stations[HOME_AGENT]
     }
 
     /// Returns the state of the router's registration, as operators see it.
-    fn state(&self) -> String {
-        self.router().nemo().mobile_router_status().expect("a mobile router").state
+    fn registration_state(&self) -> String {
+        self.router_station().nemo().mobile_router_status().expect("a mobile router").state
     }
 
     /// Returns the number of bindings at the home agent, as operators see it.
-    fn bindings(&self) -> u64 {
-        self.agent().nemo().home_agent_status().expect("a home agent").bindings
+    fn binding_count(&self) -> u64 {
+        self.agent_station().nemo().home_agent_status().expect("a home agent").bindings
     }
 
-    fn router(&self) -> &Station {
+    fn router_station(&self) -> &Station {
         &self.stations[ROUTER]
     }
 
     /// Plays the kernels and the Internet for a packet that a station has written.
-    fn route(&mut self, packet: Vec<u8>, from: usize) {
+    fn route_packet(&mut self, packet: Vec<u8>, from: usize) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let mut deliver = |to, packet| self.deliver(to, Input::Packet(packet));
         if header.destination == address(AGENT) {
@@ -102,80 +102,88 @@ impl World {
             // packet into the tunnel.
             match (from, icmpv6::echo_reply(&packet)) {
                 (ROUTER, Some(reply)) => deliver(ROUTER, reply),
-                (ROUTER, None) => self.net.arrived.push(packet),
+                (ROUTER, None) => self.net.arrived_packets.push(packet),
                 _ => deliver(from, packet),
             }
         } else {
-            self.net.arrived.push(packet);
+            self.net.arrived_packets.push(packet);
         }
     }
 
     /// Sends a packet from the LAN; returns how many times it arrives.
-    fn host_sends(&mut self) -> usize {
-        self.net.arrived.clear();
+    fn send_from_host(&mut self) -> usize {
+        self.net.arrived_packets.clear();
         self.tell(ROUTER, Input::Packet(data(HOST, CORRESPONDENT)));
-        self.net.arrived.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
+        self.net.arrived_packets.iter().filter(|packet| **packet == data(HOST, CORRESPONDENT)).count()
     }
 
     /// Sends a packet to the LAN; returns how many times it arrives.
-    fn correspondent_sends(&mut self) -> usize {
-        self.net.arrived.clear();
+    fn send_from_correspondent(&mut self) -> usize {
+        self.net.arrived_packets.clear();
         self.tell(HOME_AGENT, Input::Packet(data(CORRESPONDENT, HOST)));
-        self.net.arrived.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
+        self.net.arrived_packets.iter().filter(|packet| **packet == data(CORRESPONDENT, HOST)).count()
     }
 }
 
 #[test]
 fn packets_of_registered_router_pass_in_both_directions() {
-    let mut world = World::new();
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (0, 0), "nothing passes before");
-    assert_eq!(world.net.arrived.len(), 1, "the correspondent is told");
-    let mut world = World::registered();
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
-    assert_eq!(world.state(), "registered");
-    assert_eq!(world.bindings(), 1);
+    let mut world = TwoStationWorld::new();
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (0, 0), "nothing passes before");
+    assert_eq!(world.net.arrived_packets.len(), 1, "the correspondent is told");
+    let mut world = TwoStationWorld::registered_world();
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
+    assert_eq!(world.registration_state(), "registered");
+    assert_eq!(world.binding_count(), 1);
 }
 
 #[test]
 fn twenty_refreshes_change_nothing_on_the_data_path() {
-    let mut world = World::registered();
+    let mut world = TwoStationWorld::registered_world();
     world.run(Duration::from_secs(60 * 20));
     let refreshes = world.net.events.iter().filter(|e| matches!(e, Event::Registered { refresh: true, .. }));
     assert!(refreshes.count() >= 20, "{:?}", world.net.events);
     assert_eq!(world.net.changes, []);
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 }
 
 #[test]
 fn a_preferred_uplink_is_changed_without_losing_a_packet() {
-    let mut world = World::registered();
+    let mut world = TwoStationWorld::registered_world();
     world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
-    assert!(world.router().nemo().uplink_status(world.now).iter().any(|u| u.interface == "w1" && u.active));
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
+    assert!(
+        world
+            .router_station()
+            .nemo()
+            .uplink_status(world.now)
+            .iter()
+            .any(|u| u.interface == "w1" && u.active)
+    );
     // A handover changes tunnels, but no kernel route.
     let is_tunnel = |c: &Change| matches!(c, Change::Set(entry) if matches!(**entry, Entry::Tunnel(_)));
     assert!(world.net.changes.iter().all(is_tunnel), "{:?}", world.net.changes);
     // For some time after the handover, both ends accept packets on the old path.
     let old = data(HOST, CORRESPONDENT);
     let late = carnet_virtual::packet(address(FIRST), address(AGENT), protocol::IPV6, &old);
-    world.net.arrived.clear();
+    world.net.arrived_packets.clear();
     world.tell(HOME_AGENT, Input::Packet(late.clone()));
-    assert_eq!(world.net.arrived, [old]);
+    assert_eq!(world.net.arrived_packets, [old]);
     world.run(Duration::from_secs(6));
-    world.net.arrived.clear();
+    world.net.arrived_packets.clear();
     world.tell(HOME_AGENT, Input::Packet(late));
-    assert_eq!(world.net.arrived, Vec::<Vec<u8>>::new(), "but not for ever");
+    assert_eq!(world.net.arrived_packets, Vec::<Vec<u8>>::new(), "but not for ever");
 }
 
 /// Both ends know when the care-of address last changed. A renewal of the binding does not change this time.
 #[test]
 fn both_ends_know_time_at_present_care_of_address() {
-    let stays = |world: &World| {
-        [world.agent(), world.router()].map(|end| end.nemo().binding_status(world.now)[0].stay_s)
+    let stays = |world: &TwoStationWorld| {
+        [world.agent_station(), world.router_station()]
+            .map(|end| end.nemo().binding_status(world.now)[0].stay_s)
     };
-    let world = World::new();
-    assert_eq!(world.router().nemo().binding_status(world.now)[0].stay_s, None, "nowhere yet");
-    let mut world = World::registered();
+    let world = TwoStationWorld::new();
+    assert_eq!(world.router_station().nemo().binding_status(world.now)[0].stay_s, None, "nowhere yet");
+    let mut world = TwoStationWorld::registered_world();
     world.run(Duration::from_secs(200));
     assert_eq!(stays(&world), [Some(200); 2]);
     world.tell(ROUTER, Input::Command(Command::Handover { uplink: Some("w1".into()), policy: None }));
@@ -185,33 +193,45 @@ fn both_ends_know_time_at_present_care_of_address() {
 
 #[test]
 fn lost_uplink_moves_traffic_at_once() {
-    let mut world = World::registered();
+    let mut world = TwoStationWorld::registered_world();
     world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
     let returned = interface("w0", FIRST, true);
     world.tell(ROUTER, Input::Interface(returned));
     assert!(
-        world.router().nemo().uplink_status(world.now).iter().any(|u| u.interface == "w1" && u.active),
+        world
+            .router_station()
+            .nemo()
+            .uplink_status(world.now)
+            .iter()
+            .any(|u| u.interface == "w1" && u.active),
         "it has to settle"
     );
     world.run(Duration::from_secs(2));
-    assert!(world.router().nemo().uplink_status(world.now).iter().any(|u| u.interface == "w0" && u.active));
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
+    assert!(
+        world
+            .router_station()
+            .nemo()
+            .uplink_status(world.now)
+            .iter()
+            .any(|u| u.interface == "w0" && u.active)
+    );
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 }
 
 /// Restarts the home agent without its state.
-fn forget_bindings(world: &mut World) {
+fn forget_bindings(world: &mut TwoStationWorld) {
     let config = agent_config(&["2001:db8:a::/64"]);
     world.restart(HOME_AGENT, config, PersistentState::default(), 8);
 }
 
 #[test]
 fn router_registers_again_at_home_agent_that_lost_its_bindings() {
-    let mut world = World::registered();
+    let mut world = TwoStationWorld::registered_world();
     world.run(Duration::from_secs(5));
     forget_bindings(&mut world);
-    assert_eq!(world.host_sends(), 0);
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1), "one packet was enough");
+    assert_eq!(world.send_from_host(), 0);
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1), "one packet was enough");
 }
 
 /// The home agent's machine answers like one without carnet: an ICMPv6 error says that it accepts no
@@ -219,7 +239,7 @@ fn router_registers_again_at_home_agent_that_lost_its_bindings() {
 /// the router has not sent changes nothing.
 #[test]
 fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
-    let mut world = World::registered();
+    let mut world = TwoStationWorld::registered_world();
     world.run(Duration::from_secs(5));
     forget_bindings(&mut world);
     // In this test the home agent's own messages are lost.
@@ -246,26 +266,26 @@ fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
     };
     tunnelled[3] ^= 1;
     world.tell(ROUTER, error(&tunnelled));
-    assert_eq!(world.agent().nemo().binding_status(world.now).len(), 0, "a guess");
+    assert_eq!(world.agent_station().nemo().binding_status(world.now).len(), 0, "a guess");
     tunnelled[3] ^= 1;
     world.tell(ROUTER, error(&tunnelled));
-    assert_eq!(world.agent().nemo().binding_status(world.now).len(), 1, "registered");
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
+    assert_eq!(world.agent_station().nemo().binding_status(world.now).len(), 1, "registered");
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 }
 
 #[test]
 fn stored_state_needs_no_new_registration() {
-    let mut world = World::registered();
-    let state = world.agent().nemo().persistent_state(world.now, world.wall());
+    let mut world = TwoStationWorld::registered_world();
+    let state = world.agent_station().nemo().persistent_state(world.now, world.wall());
     let text = serde_json::to_string(&state).expect("serialises");
     let state: PersistentState = serde_json::from_str(&text).expect("deserialises");
     world.restart(HOME_AGENT, agent_config(&["2001:db8:a::/64"]), state, 8);
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 }
 
 #[test]
 fn unauthorized_prefix_gets_no_traffic() {
-    let mut world = World::registered();
+    let mut world = TwoStationWorld::registered_world();
     let thief = router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]);
     world.restart(ROUTER, thief, PersistentState::default(), 9);
     world.tell(ROUTER, Input::Interface(interface("w0", FIRST, true)));
@@ -274,34 +294,38 @@ fn unauthorized_prefix_gets_no_traffic() {
         "{:?}",
         world.net.events
     );
-    assert_eq!(world.state(), "refused");
-    assert_eq!(world.agent().nemo().binding_status(world.now)[0].prefixes.len(), 1, "the old binding stands");
+    assert_eq!(world.registration_state(), "refused");
+    assert_eq!(
+        world.agent_station().nemo().binding_status(world.now)[0].prefixes.len(),
+        1,
+        "the old binding stands"
+    );
 }
 
 #[test]
 fn equal_inputs_give_equal_outputs() {
-    let mut world = World::registered();
+    let mut world = TwoStationWorld::registered_world();
     world.tell(ROUTER, Input::Interface(interface("w0", FIRST, false)));
-    world.host_sends();
+    world.send_from_host();
     world.run(Duration::from_secs(200));
     world.tell(ROUTER, Input::Command(Command::Shutdown));
     let mut replayed = Vec::new();
     let mut station = station(router_config(&["2001:db8:a::/64"]), 7);
     let mut drain = |station: &mut Station| replayed.extend(std::iter::from_fn(|| station.poll_output()));
     drain(&mut station);
-    for (time, input) in &world.net.inputs {
+    for (time, input) in &world.net.router_inputs {
         let wall = WALL + time.saturating_since(Time::ZERO);
         let read = recorded(input);
         assert_eq!(read, *input);
         station.handle_input(*time, wall, read).expect("accepted");
         drain(&mut station);
     }
-    assert_eq!(replayed, world.net.outputs);
+    assert_eq!(replayed, world.net.router_outputs);
 }
 
 #[test]
 fn reload_applies_only_config_differences() {
-    let mut world = World::registered();
+    let mut world = TwoStationWorld::registered_world();
     world.reconfigure(HOME_AGENT, agent_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
     let prefix = "2001:db8:b::/64".parse().expect("a prefix");
     assert!(
@@ -311,26 +335,26 @@ fn reload_applies_only_config_differences() {
         "{:?}",
         world.net.changes
     );
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
 
     world.net.changes.clear();
     world.reconfigure(ROUTER, router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
     assert!(!world.net.changes.iter().any(|c| matches!(c, Change::Remove(_))), "{:?}", world.net.changes);
-    assert_eq!((world.host_sends(), world.correspondent_sends()), (1, 1));
-    assert_eq!(world.agent().nemo().binding_status(world.now)[0].prefixes.len(), 2);
+    assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
+    assert_eq!(world.agent_station().nemo().binding_status(world.now)[0].prefixes.len(), 2);
     assert!(!world.net.events.iter().any(|e| matches!(e, Event::Handover { .. })), "{:?}", world.net.events);
 
     world.reconfigure(HOME_AGENT, StationConfig::default());
-    assert_eq!(world.agent().nemo().desired_entries().count(), 0);
+    assert_eq!(world.agent_station().nemo().desired_entries().count(), 0);
 }
 
 #[test]
 fn shutdown_deregisters_at_home_agent() {
-    let mut world = World::registered();
+    let mut world = TwoStationWorld::registered_world();
     world.tell(ROUTER, Input::Command(Command::Shutdown));
-    assert!(world.router().is_quiescent());
-    assert_eq!(world.bindings(), 0);
-    assert_eq!(world.host_sends(), 0);
+    assert!(world.router_station().is_quiescent());
+    assert_eq!(world.binding_count(), 0);
+    assert_eq!(world.send_from_host(), 0);
     world.run(Duration::from_secs(6));
-    assert_eq!(world.correspondent_sends(), 0, "what was on its way may pass, later packets may not");
+    assert_eq!(world.send_from_correspondent(), 0, "what was on its way may pass, later packets may not");
 }

@@ -19,15 +19,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, bail};
 use carnet_base::{Rng, WallTime};
 use carnet_linux::key_file;
-use carnet_security::certificate::{Certificate, Issuer, Role, ToBeSignedCertificate};
-use carnet_security::config::{Config, Policy};
+use carnet_security::certificate::{Certificate, CertificateRole, Issuer, ToBeSignedCertificate};
+use carnet_security::config::{SecurityConfig, SecurityPolicy};
 use carnet_security::credentials::PrivateKey;
-use carnet_security::crypto::{Portable, SigningKey, name_of};
+use carnet_security::crypto::{PortableBackend, SigningKey, name_of_certificate};
 use carnet_security::keys::Curve;
 use carnet_security::permissions::{PsidSsp, Ssp};
 use carnet_security::region::{GeographicRegion, IdentifiedRegion};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
-use carnet_security::{Now, Security, Ticket, pki};
+use carnet_security::{SecurityStation, SecurityTime, Ticket, pki};
 
 /// Leap seconds since 2004, by which UTC is behind TAI.
 const LEAP_SECONDS: u32 = 5;
@@ -104,10 +104,13 @@ impl Args {
     }
 }
 
-fn current_time() -> anyhow::Result<Now> {
+fn current_time() -> anyhow::Result<SecurityTime> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let date = WallTime::from_unix_nanos(u64::try_from(since.as_nanos())?);
-    Ok(Now { time: carnet_base::Time::ZERO, date: Time64::from_wall_time(date, LEAP_SECONDS) })
+    Ok(SecurityTime {
+        time: carnet_base::Time::ZERO,
+        certificate_time: Time64::from_wall_time(date, LEAP_SECONDS),
+    })
 }
 
 /// Creates a new key in a new file.
@@ -120,7 +123,7 @@ fn new_key(path: &Path, curve: CurveName) -> anyhow::Result<Box<dyn SigningKey>>
         let private = random.get(..curve.octets()).and_then(|scalar| PrivateKey::new(curve, scalar));
         // Try again: some random numbers are not valid private keys of the curve.
         let Some((private, key)) =
-            private.and_then(|key| Some((key.clone(), key.to_signing_key(&Portable)?)))
+            private.and_then(|key| Some((key.clone(), key.to_signing_key(&PortableBackend)?)))
         else {
             continue;
         };
@@ -133,7 +136,7 @@ fn read_key(path: &Path) -> anyhow::Result<Box<dyn SigningKey>> {
     let octets = key_file::read(path).with_context(|| path.display().to_string())?;
     let private = std::str::from_utf8(&octets).ok().and_then(PrivateKey::parse);
     private
-        .and_then(|key| key.to_signing_key(&Portable))
+        .and_then(|key| key.to_signing_key(&PortableBackend))
         .with_context(|| format!("{}: expected a curve's name and a scalar of it", path.display()))
 }
 
@@ -146,10 +149,10 @@ fn write_certificate(path: &Path, certificate: &Certificate) -> anyhow::Result<(
     fs::write(path, certificate.octets()).with_context(|| path.display().to_string())
 }
 
-fn validity_from(now: Now, unit: DurationUnit, count: u16) -> ValidityPeriod {
+fn validity_from(now: SecurityTime, unit: DurationUnit, count: u16) -> ValidityPeriod {
     // Let the validity begin a minute ago, because clocks differ.
-    let start = now.date.saturating_sub(Duration::from_secs(60)).seconds();
-    ValidityPeriod { start, duration: ValidityDuration { unit, count } }
+    let start = now.certificate_time.saturating_sub(Duration::from_secs(60)).to_seconds();
+    ValidityPeriod { start, duration: ValidityDuration { unit, unit_count: count } }
 }
 
 /// Returns the issuer in the folder, or creates it.
@@ -166,8 +169,10 @@ fn find_or_create_issuer(
     }
     let key = new_key(&key, curve)?;
     let issued = match above {
-        Some((issuer, signs)) => pki::issue(&Portable, signs.as_ref(), Some(issuer), content(key.as_ref())),
-        None => pki::issue(&Portable, key.as_ref(), None, content(key.as_ref())),
+        Some((issuer, signs)) => {
+            pki::issue_certificate(&PortableBackend, signs.as_ref(), Some(issuer), content(key.as_ref()))
+        }
+        None => pki::issue_certificate(&PortableBackend, key.as_ref(), None, content(key.as_ref())),
     }?;
     write_certificate(&certificate, &issued)?;
     Ok((issued, key))
@@ -179,10 +184,20 @@ pub fn create_pki(args: &Args) -> anyhow::Result<()> {
     let tickets = folder.join("tickets");
     fs::create_dir_all(&tickets).with_context(|| tickets.display().to_string())?;
     let root = find_or_create_issuer(folder, "root", args.curve, None, |key| {
-        pki::root("carnet test root", key.public_key(), validity_from(now, DurationUnit::Years, 6), None)
+        pki::root_content(
+            "carnet test root",
+            key.public_key(),
+            validity_from(now, DurationUnit::Years, 6),
+            None,
+        )
     })?;
     let authority = find_or_create_issuer(folder, "aa", args.curve, Some(&root), |key| {
-        pki::authority("carnet test aa", key.public_key(), validity_from(now, DurationUnit::Years, 3), None)
+        pki::authority_content(
+            "carnet test aa",
+            key.public_key(),
+            validity_from(now, DurationUnit::Years, 3),
+            None,
+        )
     })?;
     let countries: Vec<_> =
         args.country.iter().map(|number| IdentifiedRegion::CountryOnly(*number)).collect();
@@ -190,14 +205,15 @@ pub fn create_pki(args: &Args) -> anyhow::Result<()> {
     for _ in 0..args.tickets {
         let path = tickets.join("new.key");
         let key = new_key(&path, args.curve)?;
-        let content = pki::ticket(
+        let content = pki::ticket_content(
             key.public_key(),
             validity_from(now, DurationUnit::Hours, args.hours),
             region.clone(),
-            pki::applications(args.everything),
+            pki::test_applications(args.everything),
         );
-        let ticket = pki::issue(&Portable, authority.1.as_ref(), Some(&authority.0), content)?;
-        let name = name_of(&Portable, &ticket);
+        let ticket =
+            pki::issue_certificate(&PortableBackend, authority.1.as_ref(), Some(&authority.0), content)?;
+        let name = name_of_certificate(&PortableBackend, &ticket);
         write_certificate(&tickets.join(format!("{name}.cert")), &ticket)?;
         fs::rename(&path, tickets.join(format!("{name}.key")))?;
     }
@@ -208,8 +224,8 @@ pub fn create_pki(args: &Args) -> anyhow::Result<()> {
 fn list_certificates(folder: &Path) -> anyhow::Result<String> {
     use std::fmt::Write as _;
     let now = current_time()?;
-    let config = Config { policy: Policy::Strict, ..Config::default() };
-    let mut security = Security::new(config, Box::new(Portable), Box::new(()), Rng::new(0));
+    let config = SecurityConfig { policy: SecurityPolicy::Strict, ..SecurityConfig::default() };
+    let mut security = SecurityStation::new(config, Box::new(PortableBackend), Box::new(()), Rng::new(0));
     let mut text = String::new();
     let (root, authority) =
         (read_certificate(&folder.join("root.cert"))?, read_certificate(&folder.join("aa.cert"))?);
@@ -257,19 +273,19 @@ fn list_certificates(folder: &Path) -> anyhow::Result<String> {
 
 fn describe_certificate(certificate: &Certificate, key: &str) -> String {
     let content = certificate.content();
-    let role = match certificate.role() {
-        Role::Root => "root",
-        Role::Authority => "authority",
-        Role::Ticket => "ticket",
-        Role::Enrolment => "enrolment credential",
-        Role::Other => "certificate",
+    let role = match certificate.certificate_role() {
+        CertificateRole::Root => "root",
+        CertificateRole::Authority => "authority",
+        CertificateRole::Ticket => "ticket",
+        CertificateRole::Enrolment => "enrolment credential",
+        CertificateRole::Other => "certificate",
     };
     let issuer = match certificate.issuer() {
         Issuer::Itself(_) => "itself".to_owned(),
         Issuer::Digest(_, digest) => digest.to_string(),
     };
-    let applications: Vec<_> = content.applications.iter().map(describe_application).collect();
-    let region = match &content.region {
+    let applications: Vec<_> = content.application_permissions.iter().map(describe_application).collect();
+    let region = match &content.validity_region {
         None => "anywhere".to_owned(),
         Some(GeographicRegion::Identified(countries)) => {
             let countries: Vec<_> = countries.iter().map(|region| region.country().to_string()).collect();
@@ -282,12 +298,12 @@ fn describe_certificate(certificate: &Certificate, key: &str) -> String {
     format!(
         "{role} {name}{title}\n  issued by {issuer} on {curve}, {octets} octets\n  holds {from} to {to}, \
          {region}\n  applications {applications}; key {key}",
-        name = name_of(&Portable, certificate),
+        name = name_of_certificate(&PortableBackend, certificate),
         title = content.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default(),
         curve = content.verification_key.curve().name(),
         octets = certificate.octets().len(),
-        from = format_date(content.validity.start.start()),
-        to = format_date(content.validity.end()),
+        from = format_date(content.validity.start.start_of_second()),
+        to = format_date(content.validity.first_invalid_time()),
         applications = if applications.is_empty() { "none".to_owned() } else { applications.join(" ") },
     )
 }

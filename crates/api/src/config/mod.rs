@@ -45,7 +45,7 @@ pub use auth::{Auth, Changing, FormerKey, Mac};
 pub use carnet_base::Key;
 pub use carnet_geonet::ipv6_adaptation::ReorderHold;
 pub use carnet_geonet::ipv6_adaptation::in_order::ReorderRule;
-pub use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Recovery, UnknownSender};
+pub use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, UnknownSender, VoidRecovery};
 pub use carnet_mobility::ReplayProtection;
 pub use carnet_mobility::flow::FlowAction;
 pub use carnet_mobility::home_agent::MultipleCareOfAddresses;

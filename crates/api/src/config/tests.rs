@@ -430,7 +430,7 @@ fn every_config_key_reaches_its_field() {
             forwarding: Forwarding {
                 unicast: NonAreaForwarding::ContentionBased,
                 area: AreaForwarding::Advanced,
-                recovery: Recovery::Perimeter(Planarisation::RelativeNeighbourhood),
+                recovery: VoidRecovery::Perimeter(Planarisation::RelativeNeighbourhood),
                 link_lifetime: None,
             },
             beacon: Beacon {

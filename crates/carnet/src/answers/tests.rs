@@ -17,10 +17,10 @@ use carnet_mobility::direct::DirectDrop;
 use carnet_mobility::mnpp::MnppDrop;
 use carnet_mobility::nesting::NestingDrop;
 use carnet_nemo::TunnelDrop;
-use carnet_security::crypto::{Backend, Portable, SigningKey};
+use carnet_security::crypto::{Backend, PortableBackend, SigningKey};
 use carnet_security::keys::Curve;
 use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
-use carnet_security::{Now, Policy, Security, SecurityDrop, Ticket, pki};
+use carnet_security::{SecurityDrop, SecurityPolicy, SecurityStation, SecurityTime, Ticket, pki};
 use carnet_station::io::Event;
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::geonet::GnAddress;
@@ -77,13 +77,13 @@ fn counters_page_lists_exactly_the_counters() {
     };
     let config = Config::parse(WHOLE, "whole.toml").expect("a config");
     let mut whole = station(carnet_settings::station_config(&config, Some(GnAddress(2))));
-    let entity = Security::new(
-        carnet_security::Config::default(),
-        Box::new(Portable),
+    let entity = SecurityStation::new(
+        carnet_security::SecurityConfig::default(),
+        Box::new(PortableBackend),
         Box::new(()),
         carnet_base::Rng::new(1),
     );
-    whole.secure(Time::ZERO, WallTime::default(), Box::new(entity));
+    whole.start_security(Time::ZERO, WallTime::default(), Box::new(entity));
     let counters = super::counters(&whole, None);
     for name in counters.keys() {
         assert!(page().contains(name.as_str()), "{name}");
@@ -118,30 +118,40 @@ fn security_answer_names_only_the_signing_ticket() {
     const HOUR: u64 = 3600;
     let today = 1_795_300_000;
     let wall = WallTime::from_unix_nanos(today * 1_000_000_000);
-    let now = Now { time: Time::ZERO, date: Time64::from_wall_time(wall, 5) };
-    let key = |number: u8| Portable.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar");
+    let now = SecurityTime { time: Time::ZERO, certificate_time: Time64::from_wall_time(wall, 5) };
+    let key = |number: u8| PortableBackend.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar");
     // Returns a validity period that begins `begin` hours after this time of yesterday.
     let validity = |begin: u64, hours: u16| {
-        let start = Time32(now.date.seconds().0 - (24 * HOUR) as u32 + (begin * HOUR) as u32);
-        ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }
+        let start = Time32(now.certificate_time.to_seconds().0 - (24 * HOUR) as u32 + (begin * HOUR) as u32);
+        ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, unit_count: hours } }
     };
     let issue = |key: &dyn SigningKey, issuer, content| {
-        pki::issue(&Portable, key, issuer, content).expect("a certificate")
+        pki::issue_certificate(&PortableBackend, key, issuer, content).expect("a certificate")
     };
     let (root_key, authority_key) = (key(0x11), key(0x12));
-    let root =
-        issue(root_key.as_ref(), None, pki::root("root", root_key.public_key(), validity(0, 900), None));
-    let content = pki::authority("aa", authority_key.public_key(), validity(0, 800), None);
+    let root = issue(
+        root_key.as_ref(),
+        None,
+        pki::root_content("root", root_key.public_key(), validity(0, 900), None),
+    );
+    let content = pki::authority_content("aa", authority_key.public_key(), validity(0, 800), None);
     let authority = issue(root_key.as_ref(), Some(&root), content);
-    let config = carnet_security::Config { policy: Policy::Strict, ..carnet_security::Config::default() };
-    let mut entity = Security::new(config, Box::new(Portable), Box::new(()), carnet_base::Rng::new(1));
+    let config = carnet_security::SecurityConfig {
+        policy: SecurityPolicy::Strict,
+        ..carnet_security::SecurityConfig::default()
+    };
+    let mut entity =
+        SecurityStation::new(config, Box::new(PortableBackend), Box::new(()), carnet_base::Rng::new(1));
     entity.add_root(root.clone()).expect("a root");
     entity.add_authority(now, authority.clone()).expect("an authority");
-    let before = Now { date: now.date.saturating_sub(std::time::Duration::from_secs(23 * HOUR)), ..now };
+    let before = SecurityTime {
+        certificate_time: now.certificate_time.saturating_sub(std::time::Duration::from_secs(23 * HOUR)),
+        ..now
+    };
     let mut names = Vec::new();
     for (number, validity) in [(1, validity(0, 20)), (2, validity(20, 10)), (3, validity(40, 10))] {
         let key = key(number);
-        let content = pki::ticket(key.public_key(), validity, None, pki::applications(false));
+        let content = pki::ticket_content(key.public_key(), validity, None, pki::test_applications(false));
         let certificate = issue(authority_key.as_ref(), Some(&authority), content);
         let ticket = Ticket { certificate, key };
         names.push(entity.add_own_ticket(before, ticket).expect("a ticket").to_string());
@@ -150,7 +160,7 @@ fn security_answer_names_only_the_signing_ticket() {
     let config = carnet_settings::station_config(&config, Some(GnAddress(2)));
     let mut station = Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, wall);
     assert_eq!(station.security_status(Time::ZERO), None);
-    station.secure(Time::ZERO, wall, Box::new(entity));
+    station.start_security(Time::ZERO, wall, Box::new(entity));
     let seen = station.security_status(Time::ZERO).expect("security");
     let ticket = seen.ticket.clone().expect("a ticket");
     assert_eq!((seen.policy.as_str(), ticket.name.as_str()), ("strict", names[1].as_str()));

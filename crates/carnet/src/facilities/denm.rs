@@ -147,7 +147,7 @@ fn location(request: &DenmRequest) -> Result<Option<LocationContainer>, String> 
 fn relevance(metres: u32) -> RelevanceDistance {
     let classes = RelevanceDistance::ALL.iter().copied();
     let mut fitting = classes.filter(|class| *class != RelevanceDistance::Over10km);
-    fitting.find(|class| metres <= class.metres().into()).unwrap_or(RelevanceDistance::Over10km)
+    fitting.find(|class| metres <= class.to_metres().into()).unwrap_or(RelevanceDistance::Over10km)
 }
 
 /// Returns the order for the station; `area` is the destination area of the message.

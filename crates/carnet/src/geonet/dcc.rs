@@ -34,7 +34,7 @@ mod tests {
 
     use carnet_base::{Rng, WallTime};
     use carnet_geonet::Mib;
-    use carnet_geonet::dcc::Config;
+    use carnet_geonet::dcc::GateConfig;
     use carnet_station::{GeonetSettings, PersistentState, StationConfig};
     use carnet_wire::geonet::{GnAddress, StationType};
 
@@ -42,11 +42,17 @@ mod tests {
 
     const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 
-    fn station(dcc: Option<Config>) -> Station {
+    fn station(dcc: Option<GateConfig>) -> Station {
         let address = Some(GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 1]));
         let mib = Mib::default();
-        let geonet =
-            Some(GeonetSettings { mib, address, ipv6: None, multicast: None, facilities: None, dcc });
+        let geonet = Some(GeonetSettings {
+            router_parameters: mib,
+            address,
+            ipv6_config: None,
+            multicast_config: None,
+            facilities_settings: None,
+            dcc_config: dcc,
+        });
         let config = StationConfig { geonet, ..StationConfig::default() };
         Station::new(config, PersistentState::default(), Rng::new(1), Time::ZERO, WALL)
     }
@@ -67,7 +73,7 @@ mod tests {
     fn the_dcc_answer_has_the_values_for_operators() {
         let refused = dcc(Time::ZERO, &station(None)).expect_err("refused");
         assert!(refused.contains("no [geonet.dcc]"), "{refused}");
-        let mut station = station(Some(Config { assumed_busy_ratio: 0.2, ..Config::default() }));
+        let mut station = station(Some(GateConfig { assumed_busy_ratio: 0.2, ..GateConfig::default() }));
         let now = Time::from_secs(1);
         let shown = dcc(now, &station).expect("a gate");
         assert_eq!((shown.algorithm.as_str(), shown.busy_percent, shown.told_ms), ("reactive", 20.0, None));

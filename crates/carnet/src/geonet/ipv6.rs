@@ -141,7 +141,7 @@ impl Interfaces {
 /// # Errors
 /// Returns an error if the interface identifier is not that of a station.
 pub fn station_of(address: Ipv6Addr) -> std::result::Result<GnStation, String> {
-    let station = addresses::station_of(address);
+    let station = addresses::mac_of_address(address);
     station.map(|mac| GnStation::Mac(MacAddress(mac))).ok_or_else(|| {
         format!(
             "{address} does not name a station, expected an interface identifier that is made of a MAC \

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use carnet_api::model::{GnPingAnswer, GnPingEvent, GnPingRequest, GnTarget};
 use carnet_base::Time;
-use carnet_cits::geonetworking::echo::{self, Echo};
-use carnet_cits::position::degrees;
+use carnet_cits::geonetworking::echo::{self, EchoMessage};
+use carnet_cits::position::to_degrees;
 use carnet_station::io::{Area, Delivered, GeonetRequest, GeonetTransport};
 use carnet_wire::address::MacAddress;
 use carnet_wire::geonet::GnAddress;
@@ -132,7 +132,7 @@ impl Pings {
     }
 
     /// Handles an answer. Ignores an answer that matches no request.
-    pub fn answer(&mut self, now: Time, delivered: &Delivered, echo: Echo) {
+    pub fn answer(&mut self, now: Time, delivered: &Delivered, echo: EchoMessage) {
         let Some(ping) = self.pings.get_mut(&echo.identifier) else { return };
         ping.answer(now, delivered, echo);
         if !ping.goes_on() {
@@ -158,16 +158,16 @@ impl Ping {
         self.waiting.insert(self.sent, OutstandingRequest { sent_at: now, answers: Vec::new() });
         GeonetRequest {
             transport: self.transport,
-            next_header: echo::NEXT_HEADER,
+            next_header: echo::BTP_B_NEXT_HEADER,
             store_carry_forward: false,
             traffic_class: 0,
             lifetime_ms: None,
             hop_limit: None,
-            payload: Echo { is_reply: false, hops: 0, identifier, sequence: self.sent }.emit(),
+            payload: EchoMessage { is_reply: false, hop_count: 0, identifier, sequence: self.sent }.emit(),
         }
     }
 
-    fn answer(&mut self, now: Time, delivered: &Delivered, echo: Echo) {
+    fn answer(&mut self, now: Time, delivered: &Delivered, echo: EchoMessage) {
         let one = self.to_one_station();
         let Some(waiting) = self.waiting.get_mut(&echo.sequence) else { return };
         if waiting.answers.contains(&delivered.source) {
@@ -185,10 +185,10 @@ impl Ping {
             sequence: echo.sequence.into(),
             gn_address: GnAddress(delivered.source),
             mac: MacAddress(mid(delivered.source)),
-            latitude: degrees(delivered.latitude),
-            longitude: degrees(delivered.longitude),
+            latitude: to_degrees(delivered.latitude),
+            longitude: to_degrees(delivered.longitude),
             rtt_ms: now.saturating_since(since).as_secs_f64() * 1000.0,
-            hops: echo.hops,
+            hops: echo.hop_count,
             path: None,
         }));
     }
@@ -231,11 +231,15 @@ mod tests {
         GnPingRequest { target, count, interval_ms: 1000, timeout_ms: 3000 }
     }
 
-    fn reply(source: u64, request: &GeonetRequest) -> (Delivered, Echo) {
-        let echo = Echo { is_reply: true, hops: 2, ..Echo::parse(&request.payload).expect("an echo") };
+    fn reply(source: u64, request: &GeonetRequest) -> (Delivered, EchoMessage) {
+        let echo = EchoMessage {
+            is_reply: true,
+            hop_count: 2,
+            ..EchoMessage::parse(&request.payload).expect("an echo")
+        };
         let delivered = Delivered {
             kind: GnPacketType::Guc,
-            next_header: echo::NEXT_HEADER,
+            next_header: echo::BTP_B_NEXT_HEADER,
             source,
             latitude: 488_375_000,
             longitude: 21_008_000,

@@ -46,19 +46,21 @@ mod files {
     use std::path::{Path, PathBuf};
 
     use anyhow::{Context, Result, bail};
-    use carnet_api::config::{Security, SecurityPolicy};
+    use carnet_api::config::{self, Security};
     use carnet_base::{Rng, Time, WallTime};
     use carnet_linux::key_file;
     use carnet_security::certificate::Certificate;
-    use carnet_security::credentials::{Credential, Credentials, PrivateKey};
+    use carnet_security::credentials::{CredentialName, Credentials, PrivateKey};
     #[cfg(feature = "aws-lc-rs")]
     use carnet_security::crypto::AwsLc as Computes;
     #[cfg(not(feature = "aws-lc-rs"))]
-    use carnet_security::crypto::Portable256 as Computes;
+    use carnet_security::crypto::PortableBackend256 as Computes;
     use carnet_security::ids::HashedId8;
-    use carnet_security::pseudonym::Strategy;
+    use carnet_security::pseudonym::PseudonymStrategy;
     use carnet_security::time::Time64;
-    use carnet_security::{Config, Now, Policy, Security as Entity, SecurityDrop};
+    use carnet_security::{
+        SecurityConfig, SecurityDrop, SecurityPolicy, SecurityStation as Entity, SecurityTime,
+    };
     use carnet_wire::geonet::Timestamp;
 
     use super::LoadedSecurity;
@@ -69,37 +71,41 @@ mod files {
             None => Vec::new(),
         };
         let credentials = Credentials {
-            roots: security.roots.iter().map(|path| certificate(path)).collect::<Result<_>>()?,
+            root_certificates: security.roots.iter().map(|path| certificate(path)).collect::<Result<_>>()?,
             authorities: security.authorities.iter().map(|path| certificate(path)).collect::<Result<_>>()?,
-            revoked: security.revoked.iter().map(|name| HashedId8(*name)).collect(),
+            revoked_certificates: security.revoked.iter().map(|name| HashedId8(*name)).collect(),
             tickets: tickets.iter().map(|path| ticket(path)).collect::<Result<_>>()?,
         };
-        let config = Config {
+        let config = SecurityConfig {
             policy: match security.policy {
-                SecurityPolicy::Off => Policy::Off,
-                SecurityPolicy::AcceptUnsigned => Policy::AcceptUnsigned,
-                SecurityPolicy::Strict => Policy::Strict,
+                config::SecurityPolicy::Off => SecurityPolicy::Off,
+                config::SecurityPolicy::AcceptUnsigned => SecurityPolicy::AcceptUnsigned,
+                config::SecurityPolicy::Strict => SecurityPolicy::Strict,
             },
             verifications_per_second: security.verifications_per_second,
-            pseudonyms: security.pseudonyms.map(|pseudonyms| Strategy {
+            pseudonym_strategy: security.pseudonyms.map(|pseudonyms| PseudonymStrategy {
                 first_distance: (pseudonyms.first_distance_m.0.into(), pseudonyms.first_distance_m.1.into()),
-                distance: pseudonyms.distance_m.into(),
-                time: pseudonyms.time,
-                longest_lock: pseudonyms.longest_lock,
+                later_distance: pseudonyms.distance_m.into(),
+                time_after_distance: pseudonyms.time,
+                max_lock_time: pseudonyms.longest_lock,
             }),
-            ..Config::default()
+            ..SecurityConfig::default()
         };
         let leap_seconds = u32::try_from(Timestamp::LEAP_SECONDS)?;
-        let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date, leap_seconds) };
+        let now =
+            SecurityTime { time: Time::ZERO, certificate_time: Time64::from_wall_time(date, leap_seconds) };
         // The program has no polygons of countries, so a certificate for countries is valid nowhere.
         let mut entity = Entity::new(config, Box::new(Computes), Box::new(()), rng);
         let mut warnings = Vec::new();
         let holds = |certificate: &Certificate| {
             let validity = &certificate.content().validity;
-            validity.start.start() <= now.date && now.date < validity.end()
+            validity.start.start_of_second() <= now.certificate_time
+                && now.certificate_time < validity.first_invalid_time()
         };
-        let is_over = |certificate: &Certificate| certificate.content().validity.end() <= now.date;
-        let issuers = credentials.roots.iter().zip(&security.roots).map(|it| ("roots", it));
+        let is_over = |certificate: &Certificate| {
+            certificate.content().validity.first_invalid_time() <= now.certificate_time
+        };
+        let issuers = credentials.root_certificates.iter().zip(&security.roots).map(|it| ("roots", it));
         let issuers = issuers
             .chain(credentials.authorities.iter().zip(&security.authorities).map(|it| ("authorities", it)));
         for (key, (certificate, path)) in issuers.filter(|(_, (certificate, _))| !holds(certificate)) {
@@ -116,24 +122,26 @@ mod files {
         }
         for (credential, reason) in credentials.add_credentials(&mut entity, &Computes, now) {
             let (key, path) = match credential {
-                Credential::Root(index) => ("roots", security.roots.get(index)),
+                CredentialName::Root(index) => ("roots", security.roots.get(index)),
                 // The operator has got a warning about the dates before. The entity checks dates again at
                 // each use.
-                Credential::Authority(_) if is_of_dates(reason) => continue,
+                CredentialName::Authority(_) if is_of_dates(reason) => continue,
                 // The ticket's authority may be missing, because its own dates were not valid.
-                Credential::Authority(index) if credentials.authorities.get(index).is_some_and(is_over) => {
+                CredentialName::Authority(index)
+                    if credentials.authorities.get(index).is_some_and(is_over) =>
+                {
                     continue;
                 }
-                Credential::Authority(index) => ("authorities", security.authorities.get(index)),
+                CredentialName::Authority(index) => ("authorities", security.authorities.get(index)),
                 // An operator gets tickets for weeks in advance. They expire one after the other, so an
                 // expired ticket is no mistake.
-                Credential::Ticket(_) if is_of_dates(reason) => continue,
-                Credential::Ticket(index)
+                CredentialName::Ticket(_) if is_of_dates(reason) => continue,
+                CredentialName::Ticket(index)
                     if credentials.tickets.get(index).is_some_and(|(it, _)| is_over(it)) =>
                 {
                     continue;
                 }
-                Credential::Ticket(index) => ("tickets", tickets.get(index)),
+                CredentialName::Ticket(index) => ("tickets", tickets.get(index)),
             };
             let path = path.map(PathBuf::as_path).unwrap_or(Path::new("")).display();
             bail!("security.{key}: carnet refuses the certificate {path}: {}", words(reason));
@@ -219,10 +227,10 @@ mod tests {
     use carnet_base::Time;
     use carnet_security::certificate::Certificate;
     use carnet_security::credentials::PrivateKey;
-    use carnet_security::crypto::{Backend, Portable, SigningKey};
+    use carnet_security::crypto::{Backend, PortableBackend, SigningKey};
     use carnet_security::keys::Curve;
     use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
-    use carnet_security::{Now, pki};
+    use carnet_security::{SecurityTime, pki};
 
     use super::*;
     use crate::scratch::Scratch;
@@ -237,15 +245,15 @@ mod tests {
 
     /// Returns a validity period that begins `from` days after today.
     fn days(from: i64, count: u16) -> ValidityPeriod {
-        let start = Time64::from_wall_time(date(from), 5).seconds();
+        let start = Time64::from_wall_time(date(from), 5).to_seconds();
         ValidityPeriod {
             start: Time32(start.0),
-            duration: ValidityDuration { unit: DurationUnit::Hours, count: 24 * count },
+            duration: ValidityDuration { unit: DurationUnit::Hours, unit_count: 24 * count },
         }
     }
 
     fn key(number: u8) -> Box<dyn SigningKey> {
-        Portable.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar")
+        PortableBackend.signing_key(Curve::NistP256, &[number; 32]).expect("a scalar")
     }
 
     struct Files {
@@ -256,8 +264,9 @@ mod tests {
     impl Files {
         fn new(root: ValidityPeriod) -> Files {
             let scratch = Scratch::new();
-            let content = pki::root("root", key(1).public_key(), root, None);
-            let root = pki::issue(&Portable, key(1).as_ref(), None, content).expect("a certificate");
+            let content = pki::root_content("root", key(1).public_key(), root, None);
+            let root = pki::issue_certificate(&PortableBackend, key(1).as_ref(), None, content)
+                .expect("a certificate");
             fs::write(scratch.path().join("root.cert"), root.octets()).expect("a file");
             fs::create_dir_all(scratch.path().join("tickets")).expect("a folder");
             Files { scratch, root }
@@ -265,15 +274,18 @@ mod tests {
 
         /// Creates an authority with this number, and a ticket of this authority.
         fn authority(&self, number: u8, validity: ValidityPeriod) -> PathBuf {
-            let content = pki::authority("aa", key(number).public_key(), validity, None);
+            let content = pki::authority_content("aa", key(number).public_key(), validity, None);
             let authority =
-                pki::issue(&Portable, key(1).as_ref(), Some(&self.root), content).expect("issued");
+                pki::issue_certificate(&PortableBackend, key(1).as_ref(), Some(&self.root), content)
+                    .expect("issued");
             let path = self.scratch.path().join(format!("{number}.cert"));
             fs::write(&path, authority.octets()).expect("a file");
             let own = number + 100;
-            let content = pki::ticket(key(own).public_key(), validity, None, pki::applications(false));
+            let content =
+                pki::ticket_content(key(own).public_key(), validity, None, pki::test_applications(false));
             let ticket =
-                pki::issue(&Portable, key(number).as_ref(), Some(&authority), content).expect("issued");
+                pki::issue_certificate(&PortableBackend, key(number).as_ref(), Some(&authority), content)
+                    .expect("issued");
             let place = self.scratch.path().join("tickets").join(format!("{own}.cert"));
             fs::write(&place, ticket.octets()).expect("a file");
             let private = PrivateKey::new(Curve::NistP256, &[own; 32]).expect("a scalar");
@@ -285,7 +297,7 @@ mod tests {
 
         fn furnish(&self, authorities: Vec<PathBuf>, date: WallTime) -> Result<Vec<String>> {
             let security = Security {
-                policy: SecurityPolicy::Strict,
+                policy: carnet_api::config::SecurityPolicy::Strict,
                 roots: vec![self.scratch.path().join("root.cert")],
                 authorities,
                 tickets: Some(self.scratch.path().join("tickets")),
@@ -335,7 +347,7 @@ mod tests {
     /// The entity checks certificates against this `Now`, so its date must equal the date of the tests.
     #[test]
     fn test_date_equals_date_of_security_entity() {
-        let now = Now { time: Time::ZERO, date: Time64::from_wall_time(date(0), 5) };
-        assert!(days(0, 1).contains(now.date));
+        let now = SecurityTime { time: Time::ZERO, certificate_time: Time64::from_wall_time(date(0), 5) };
+        assert!(days(0, 1).contains_moment(now.certificate_time));
     }
 }

@@ -10,11 +10,11 @@ use std::time::{Duration, SystemTime};
 use carnet_base::WallTime;
 use carnet_security::certificate::Certificate;
 use carnet_security::credentials::PrivateKey;
-use carnet_security::crypto::{Portable, SigningKey, name_of};
+use carnet_security::crypto::{PortableBackend, SigningKey, name_of_certificate};
 use carnet_security::ids::HashedId8;
 use carnet_security::keys::Curve;
 use carnet_security::pki;
-use carnet_security::pseudonym::Identity;
+use carnet_security::pseudonym::StationIdentity;
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ use crate::station::Station;
 /// Folder with certificates, and the identity that belongs to each ticket.
 struct TestPki {
     folder: PathBuf,
-    identities: Vec<Identity>,
+    identities: Vec<StationIdentity>,
 }
 
 fn private_key(number: u8) -> PrivateKey {
@@ -37,7 +37,7 @@ fn private_key(number: u8) -> PrivateKey {
 }
 
 fn signing_key(number: u8) -> Box<dyn SigningKey> {
-    private_key(number).to_signing_key(&Portable).expect("a scalar of the curve")
+    private_key(number).to_signing_key(&PortableBackend).expect("a scalar of the curve")
 }
 
 impl TestPki {
@@ -45,29 +45,37 @@ impl TestPki {
     fn new(folder: &Path) -> TestPki {
         let since = SystemTime::UNIX_EPOCH.elapsed().expect("a clock after 1970");
         let now = WallTime::from_unix_nanos(u64::try_from(since.as_nanos()).expect("before 2554"));
-        let start = Time64::from_wall_time(now, 5).saturating_sub(Duration::from_secs(600)).seconds();
-        let day =
-            ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: 24 } };
+        let start = Time64::from_wall_time(now, 5).saturating_sub(Duration::from_secs(600)).to_seconds();
+        let day = ValidityPeriod {
+            start,
+            duration: ValidityDuration { unit: DurationUnit::Hours, unit_count: 24 },
+        };
         let issue = |key: &dyn SigningKey, issuer: Option<&Certificate>, content| {
-            pki::issue(&Portable, key, issuer, content).expect("signed")
+            pki::issue_certificate(&PortableBackend, key, issuer, content).expect("signed")
         };
         let (root_key, authority_key) = (signing_key(1), signing_key(2));
-        let root = issue(root_key.as_ref(), None, pki::root("root", root_key.public_key(), day, None));
-        let content = pki::authority("aa", authority_key.public_key(), day, None);
+        let root =
+            issue(root_key.as_ref(), None, pki::root_content("root", root_key.public_key(), day, None));
+        let content = pki::authority_content("aa", authority_key.public_key(), day, None);
         let authority = issue(root_key.as_ref(), Some(&root), content);
         fs::create_dir_all(folder).expect("a folder");
         fs::write(folder.join("root.cert"), root.octets()).expect("a file");
         fs::write(folder.join("aa.cert"), authority.octets()).expect("a file");
         let mut identities = Vec::new();
         for (number, of) in [(11, "one"), (12, "two"), (13, "two")] {
-            let content = pki::ticket(signing_key(number).public_key(), day, None, pki::applications(false));
+            let content = pki::ticket_content(
+                signing_key(number).public_key(),
+                day,
+                None,
+                pki::test_applications(false),
+            );
             let ticket = issue(authority_key.as_ref(), Some(&authority), content);
             fs::create_dir_all(folder.join(of)).expect("a folder");
             fs::write(folder.join(of).join(format!("{number}.cert")), ticket.octets()).expect("a file");
             let key = folder.join(of).join(format!("{number}.key"));
             fs::write(&key, private_key(number).to_line()).expect("a file");
             fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).expect("its rights");
-            identities.push(Identity::of_ticket(name_of(&Portable, &ticket)));
+            identities.push(StationIdentity::of_ticket(name_of_certificate(&PortableBackend, &ticket)));
         }
         TestPki { folder: folder.to_owned(), identities }
     }
@@ -83,7 +91,7 @@ impl TestPki {
     }
 
     /// Returns the identity that has this MID.
-    fn identity_of(&self, mid: [u8; 6]) -> Identity {
+    fn identity_of(&self, mid: [u8; 6]) -> StationIdentity {
         *self.identities.iter().find(|identity| identity.mid == mid).expect("the address of a ticket")
     }
 }
@@ -102,7 +110,7 @@ fn format_mac(mid: [u8; 6]) -> String {
 
 /// Returns octets that identify a station: its MID, its station ID, the end of its link-local address, and
 /// the digest of its ticket.
-fn identifying_octets(Identity { ticket: HashedId8(name), mid }: Identity) -> [Vec<u8>; 4] {
+fn identifying_octets(StationIdentity { ticket: HashedId8(name), mid }: StationIdentity) -> [Vec<u8>; 4] {
     let [_, _, _, d, e, f] = mid;
     [mid.to_vec(), mid[2..].to_vec(), vec![0xff, 0xfe, d, e, f], name.to_vec()]
 }
@@ -227,7 +235,7 @@ fn pseudonym_change_leaves_no_link_and_keeps_ipv6() {
 
     // The first identity stops sending, and then the second identity begins. The frames of the second contain
     // no part of the first.
-    let of = |identity: &Identity| {
+    let of = |identity: &StationIdentity| {
         let mine = |frame: &&Vec<u8>| frame[6..12] == identity.mid;
         frames.iter().filter(mine).collect::<Vec<_>>()
     };

@@ -17,7 +17,7 @@ use super::plane::Facilities;
 use crate::position::{Area, GnArea, GnPlace};
 
 /// Largest time by which an event's detection time may be ahead of the station's clock.
-const DETECTION_AHEAD: Duration = Duration::from_secs(60);
+const MAX_DETECTION_LEAD: Duration = Duration::from_secs(60);
 
 /// Body of `PUT /v1/vehicle`: the data that an application has about the vehicle, from its bus for example.
 /// It replaces all data of the request before; an absent value is unknown. Data about the movement is valid
@@ -118,9 +118,9 @@ impl Cause {
 
 impl<'de> Deserialize<'de> for Cause {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Cause, D::Error> {
-        struct Reader;
+        struct CauseVisitor;
 
-        impl Visitor<'_> for Reader {
+        impl Visitor<'_> for CauseVisitor {
             type Value = Cause;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,7 +141,7 @@ impl<'de> Deserialize<'de> for Cause {
             }
         }
 
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(CauseVisitor)
     }
 }
 
@@ -256,17 +256,20 @@ impl Facilities {
         let management = denm.denm.management;
         let action_id = management.action_id;
         let at = self.now(now);
-        if management.detection_time > at.date.later(DETECTION_AHEAD) {
+        if management.detection_time > at.timestamp.plus(MAX_DETECTION_LEAD) {
             return Err(format!(
                 "the detection time of the event, {}, is in the future: expected at most {}",
-                management.detection_time.0, at.date.0
+                management.detection_time.0, at.timestamp.0
             ));
         }
-        let here = self.position.map(|position| self.reference(&position));
+        let here = self.own_position.map(|position| self.reference_position(&position));
         let is_here = management.event_position.position().is_none();
         let event_position = if is_here { here.unwrap_or_default() } else { management.event_position };
         // If the event is at the station's own position, the event's trace is the path of the station.
-        let way = || LocationContainer { traces: Traces(vec![self.path.history()]), ..Default::default() };
+        let way = || LocationContainer {
+            traces: Traces(vec![self.path_recorder.path_history()]),
+            ..Default::default()
+        };
         let mut location = denm.denm.location.or_else(|| is_here.then(way));
         // An application that states the event's movement sends either no trace or a trace without points.
         let has_none =
@@ -292,23 +295,27 @@ impl Facilities {
             destination_area: order.area.map(Into::into),
             traffic_class: order.traffic_class.map(TrafficClass::from_octet),
         };
-        let den = &mut self.services.den;
+        let den = &mut self.services.den_service;
         let result = match order.wish {
-            DenmWish::Trigger => den.trigger(at, &request).map(Some),
-            DenmWish::Update => den.update(at, action_id, &request).map(|()| None),
+            DenmWish::Trigger => den.trigger_event(at, &request).map(Some),
+            DenmWish::Update => den.update_event(at, action_id, &request).map(|()| None),
             DenmWish::Cancel if !den.is_own(action_id) => {
-                return Err(format!("event {} does not belong to this station", words(action_id)));
+                return Err(format!("event {} does not belong to this station", action_id_text(action_id)));
             }
             DenmWish::Negate if den.is_own(action_id) => {
                 return Err(format!(
                     "event {} belongs to this station: cancel it instead of negating it",
-                    words(action_id)
+                    action_id_text(action_id)
                 ));
             }
-            DenmWish::Cancel | DenmWish::Negate => den.terminate(at, action_id, &request).map(|()| None),
+            DenmWish::Cancel | DenmWish::Negate => {
+                den.terminate_event(at, action_id, &request).map(|()| None)
+            }
         };
         result.map_err(|reason| match reason {
-            ItsDrop::UnknownEvent => format!("event {} does not exist, or it has ended", words(action_id)),
+            ItsDrop::UnknownEvent => {
+                format!("event {} does not exist, or it has ended", action_id_text(action_id))
+            }
             ItsDrop::NoPosition => "the request has no event position, and this station has no position \
                  of its own"
                 .into(),
@@ -319,6 +326,6 @@ impl Facilities {
     }
 }
 
-fn words(action: cdd::ActionId) -> String {
+fn action_id_text(action: cdd::ActionId) -> String {
     format!("{}:{}", action.originating_station_id.0, action.sequence_number.0)
 }

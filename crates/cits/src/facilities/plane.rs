@@ -22,7 +22,7 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use carnet_geonet::Delivery;
 use carnet_geonet::geodesy::Position as Place;
-use carnet_its::ca::{Content, PathRecorder, StationData};
+use carnet_its::ca::{CamContent, PathRecorder, StationData};
 use carnet_its::cam::{
     BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer,
     LowFrequencyContainer, RsuContainerHighFrequency, SpecialVehicleContainer,
@@ -31,7 +31,7 @@ use carnet_its::cdd::{
     AltitudeValue, DriveDirection, HeadingValue, ReferencePosition, SemiAxisLength, SpeedValue, StationId,
     StationType, TimestampIts, VehicleLength, VehicleLengthValue, VehicleWidth,
 };
-use carnet_its::{Facilities as Services, Now};
+use carnet_its::{Facilities as Services, ItsTime};
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{CommonNextHeader, GnAddress, Timestamp};
 
@@ -44,9 +44,9 @@ use crate::position::{Position, PositionQuality};
 pub(crate) const NO_FACILITIES: &str =
     "this station has no facilities: there is no [facilities] in its config";
 /// Time for which the movement that an application has reported is valid.
-const MOVEMENT: Duration = Duration::from_secs(2);
+const MOVEMENT_VALIDITY: Duration = Duration::from_secs(2);
 /// Index of service announcements in the counters; it follows the kinds of messages.
-pub(crate) const SAEM: usize = 2;
+pub(crate) const SAEM_INDEX: usize = 2;
 /// Bound of the reported position error, in centimetres (SemiAxisLength: 4094 is out of range).
 const OUT_OF_RANGE: u32 = 4094;
 
@@ -58,23 +58,27 @@ pub struct Facilities {
     address: GnAddress,
     counters: FacilitiesCounters,
     /// Last date from an input, and the time of that input.
-    date: (Time, WallTime),
+    last_date: (Time, WallTime),
     /// Vehicle data that an application has set, and the time of that input.
-    vehicle: Option<(Time, Box<Cam>)>,
-    quality: PositionQuality,
+    vehicle_data: Option<(Time, Box<Cam>)>,
+    position_quality: PositionQuality,
     /// Last known position of the station.
-    pub(super) position: Option<Position>,
-    pub(super) path: PathRecorder,
+    pub(super) own_position: Option<Position>,
+    pub(super) path_recorder: PathRecorder,
 }
 
 impl Facilities {
     pub(crate) fn new(settings: FacilitiesSettings, address: GnAddress, seed: u64) -> Facilities {
-        let station_id = settings.station_id.unwrap_or_else(|| number(address));
+        let station_id = settings.station_id.unwrap_or_else(|| station_id_of(address));
         let mut services = Services::new(settings.parameters, station_id, settings.station_type, seed);
-        let now = Now { time: Time::ZERO, date: TimestampIts::default() };
-        services.ca.set_active(now, settings.cam);
+        let now = ItsTime { time: Time::ZERO, timestamp: TimestampIts::default() };
+        services.ca_service.set_active(now, settings.sends_cams);
         let mut counters = FacilitiesCounters::default();
-        let announced = services.sa.announce(now, settings.advertiser.clone(), settings.services.clone());
+        let announced = services.sa_service.announce_services(
+            now,
+            settings.advertiser_name.clone(),
+            settings.announced_services.clone(),
+        );
         if let Err(reason) = announced {
             counters.dropped[reason as usize] += 1;
         }
@@ -83,11 +87,11 @@ impl Facilities {
             settings,
             address,
             counters,
-            date: (Time::ZERO, WallTime::default()),
-            vehicle: None,
-            quality: PositionQuality::default(),
-            position: None,
-            path: PathRecorder::default(),
+            last_date: (Time::ZERO, WallTime::default()),
+            vehicle_data: None,
+            position_quality: PositionQuality::default(),
+            own_position: None,
+            path_recorder: PathRecorder::default(),
         }
     }
 
@@ -103,14 +107,16 @@ impl Facilities {
     /// Counts a message of this kind that the router has accepted, or that could not be sent.
     pub(crate) fn count_sent(&mut self, kind: usize, is_sent: bool) {
         let counters = &mut self.counters;
-        *(if is_sent { &mut counters.sent[kind] } else { &mut counters.unsent }) += 1;
+        *(if is_sent { &mut counters.sent_messages[kind] } else { &mut counters.unsent_messages }) += 1;
     }
 
     /// Counts the messages that the services could not compose.
     pub(crate) fn count_refused(&mut self) {
         let services = &mut self.services;
         for reason in
-            [services.ca.poll_generation_error(), services.sa.poll_announcement_error()].into_iter().flatten()
+            [services.ca_service.poll_generation_error(), services.sa_service.poll_announcement_error()]
+                .into_iter()
+                .flatten()
         {
             self.counters.dropped[reason as usize] += 1;
         }
@@ -118,7 +124,7 @@ impl Facilities {
 
     /// Returns the announced services. This station's own services come first.
     pub fn service_status(&self, now: Time) -> Vec<AnnouncedService> {
-        AnnouncedService::all(&self.services.sa, now)
+        AnnouncedService::all_services(&self.services.sa_service, now)
     }
 
     /// Returns the counters.
@@ -136,11 +142,11 @@ impl Facilities {
     }
 
     pub(crate) fn handle_date(&mut self, now: Time, wall: WallTime) {
-        self.date = (now, wall);
+        self.last_date = (now, wall);
     }
 
     pub(crate) fn handle_quality(&mut self, quality: PositionQuality) {
-        self.quality = quality;
+        self.position_quality = quality;
     }
 
     /// Stores the vehicle data of an application.
@@ -150,9 +156,9 @@ impl Facilities {
     pub(crate) fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
         let cam =
             Cam::from_octets(octets).map_err(|error| format!("the vehicle data is not a CAM: {error}"))?;
-        self.vehicle = Some((now, Box::new(cam)));
-        if !self.quality.lost {
-            self.provide(now);
+        self.vehicle_data = Some((now, Box::new(cam)));
+        if !self.position_quality.lost {
+            self.provide_station_data(now);
         }
         Ok(())
     }
@@ -160,66 +166,66 @@ impl Facilities {
     /// Passes to the CA service the shortest interval between CAMs that congestion control permits.
     pub(crate) fn handle_interval_of_dcc(&mut self, now: Time, interval: Duration) {
         let now = self.now(now);
-        self.services.ca.set_interval_of_dcc(now, interval);
+        self.services.ca_service.set_interval_of_dcc(now, interval);
     }
 
     /// Handles a position of the station. `address` is the router's GN address.
     pub(crate) fn handle_position(&mut self, now: Time, position: Position, address: GnAddress) {
-        self.follow(address);
+        self.follow_address(address);
         let place = Place::new(position.latitude, position.longitude);
-        self.position = Some(position);
-        self.path.handle_position(now, place);
+        self.own_position = Some(position);
+        self.path_recorder.handle_position(now, place);
         self.services.handle_position(place);
         // Without new positions the CA service sends the last data for two more seconds, then nothing.
-        if !self.quality.lost {
-            self.provide(now);
+        if !self.position_quality.lost {
+            self.provide_station_data(now);
         }
     }
 
     /// Returns whether the station repeats the message of an own event that is not over.
     pub(crate) fn is_telling(&self) -> bool {
-        self.services.den.sizes().0 > 0
+        self.services.den_service.event_counts().0 > 0
     }
 
     /// Changes the station ID to follow a new GN address.
-    pub(crate) fn follow(&mut self, address: GnAddress) {
+    pub(crate) fn follow_address(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address) != address && self.settings.station_id.is_none() {
-            self.services.set_station_id(number(address));
-            self.path.clear();
+            self.services.set_station_id(station_id_of(address));
+            self.path_recorder.clear();
         }
     }
 
-    pub(crate) fn now(&self, now: Time) -> Now {
-        let (then, wall) = self.date;
-        Now { time: now, date: TimestampIts::of(wall).later(now.saturating_since(then)) }
+    pub(crate) fn now(&self, now: Time) -> ItsTime {
+        let (then, wall) = self.last_date;
+        ItsTime { time: now, timestamp: TimestampIts::of_date(wall).plus(now.saturating_since(then)) }
     }
 
     /// Passes the data for the next CAM to the CA service.
-    fn provide(&mut self, now: Time) {
-        let Some(position) = self.position.filter(|_| self.settings.cam) else { return };
+    fn provide_station_data(&mut self, now: Time) {
+        let Some(position) = self.own_position.filter(|_| self.settings.sends_cams) else { return };
         let at = self.now(now);
         let content = match self.settings.station_type {
-            StationType::ROAD_SIDE_UNIT => Content::RoadSideUnit(RsuContainerHighFrequency::default()),
-            _ => self.vehicle(now, &position),
+            StationType::ROAD_SIDE_UNIT => CamContent::RoadSideUnit(RsuContainerHighFrequency::default()),
+            _ => self.cam_content(now, &position),
         };
         let provided = StationData {
-            reference_position: self.reference(&position),
-            position_time: full(Timestamp(position.timestamp), at.date),
+            reference_position: self.reference_position(&position),
+            position_time: full_timestamp(Timestamp(position.timestamp), at.timestamp),
             content,
         };
         self.services.handle_station_data(at, provided);
     }
 
-    pub(super) fn reference(&self, position: &Position) -> ReferencePosition {
+    pub(super) fn reference_position(&self, position: &Position) -> ReferencePosition {
         let mut reference = ReferencePosition::at_coordinates(position.latitude, position.longitude);
-        if let Some(radius) = self.quality.confidence_cm {
+        if let Some(radius) = self.position_quality.confidence_cm {
             // The position error is a circle: both axes are equal, and the orientation has no meaning.
             let axis = SemiAxisLength(radius.clamp(1, OUT_OF_RANGE) as u16);
             let ellipse = &mut reference.position_confidence_ellipse;
             (ellipse.semi_major_confidence, ellipse.semi_minor_confidence) = (axis, axis);
             ellipse.semi_major_orientation = HeadingValue::WGS84_NORTH;
         }
-        if let Some(altitude) = self.quality.altitude_cm {
+        if let Some(altitude) = self.position_quality.altitude_cm {
             reference.altitude.altitude_value =
                 AltitudeValue(altitude.clamp(AltitudeValue::LEAST, AltitudeValue::MOST - 1));
         }
@@ -227,8 +233,8 @@ impl Facilities {
     }
 
     /// Composes the content of a CAM from the vehicle data and the position.
-    fn vehicle(&self, now: Time, position: &Position) -> Content {
-        let told = self.vehicle.as_ref();
+    fn cam_content(&self, now: Time, position: &Position) -> CamContent {
+        let told = self.vehicle_data.as_ref();
         let parameters = told.map(|(_, cam)| &cam.cam.cam_parameters);
         let told_high = parameters.and_then(|parameters| match &parameters.high_frequency_container {
             HighFrequencyContainer::BasicVehicleContainerHighFrequency(high) => Some(*high),
@@ -238,12 +244,12 @@ impl Facilities {
             Some(LowFrequencyContainer::BasicVehicleContainerLowFrequency(low)) => Some(low.clone()),
             _ => None,
         });
-        let fresh = told.is_some_and(|(at, _)| now.saturating_since(*at) <= MOVEMENT);
+        let fresh = told.is_some_and(|(at, _)| now.saturating_since(*at) <= MOVEMENT_VALIDITY);
         let mut high = told_high.filter(|_| fresh).unwrap_or_default();
         let (length, width) =
             told_high.map_or_else(Default::default, |high| (high.vehicle_length, high.vehicle_width));
         let unknown = length.vehicle_length_value == VehicleLengthValue::UNAVAILABLE;
-        high.vehicle_length = if unknown { self.length() } else { length };
+        high.vehicle_length = if unknown { self.vehicle_length() } else { length };
         let unknown = width == VehicleWidth::UNAVAILABLE;
         high.vehicle_width = if unknown { self.settings.vehicle_width } else { width };
         self.add_movement(position, &mut high);
@@ -251,20 +257,20 @@ impl Facilities {
             vehicle_role: self.settings.vehicle_role,
             ..BasicVehicleContainerLowFrequency::default()
         });
-        low.path_history = self.path.history();
+        low.path_history = self.path_recorder.path_history();
         let special: Option<SpecialVehicleContainer> =
             parameters.and_then(|parameters| parameters.special_vehicle_container.clone());
-        Content::Vehicle { high_frequency: high, low_frequency: low, special }
+        CamContent::Vehicle { high_frequency: high, low_frequency: low, special }
     }
 
-    fn length(&self) -> VehicleLength {
+    fn vehicle_length(&self) -> VehicleLength {
         VehicleLength { vehicle_length_value: self.settings.vehicle_length, ..VehicleLength::default() }
     }
 
     /// Sets speed and heading from the position, unless an application has set them.
     fn add_movement(&self, position: &Position, high: &mut BasicVehicleContainerHighFrequency) {
         let speed = &mut high.speed.speed_value;
-        if *speed == SpeedValue::UNAVAILABLE && self.quality.moves {
+        if *speed == SpeedValue::UNAVAILABLE && self.position_quality.moves {
             // The value 16382 means this speed or more.
             *speed = SpeedValue(position.speed.unsigned_abs().min(SpeedValue::UNAVAILABLE.0 - 1));
             if position.speed < 0 && high.drive_direction == DriveDirection::Unavailable {
@@ -272,7 +278,7 @@ impl Facilities {
             }
         }
         let heading = &mut high.heading.heading_value;
-        if *heading == HeadingValue::UNAVAILABLE && self.quality.heads {
+        if *heading == HeadingValue::UNAVAILABLE && self.position_quality.heads {
             // Position vector (EN 302 636-4-1 9.5.2) and CAM (TS 102 894-2 A.101) have the same unit.
             *heading = HeadingValue(position.heading % 3600);
         }
@@ -280,7 +286,7 @@ impl Facilities {
 
     /// Delivers a payload to its service. Returns the message for applications. Returns `None` if the payload
     /// is for no service, or has no effect.
-    pub(crate) fn hear(&mut self, now: Time, delivery: &Delivery) -> Option<Message> {
+    pub(crate) fn handle_delivery(&mut self, now: Time, delivery: &Delivery) -> Option<Message> {
         if delivery.next_header != CommonNextHeader::BtpB {
             return None;
         }
@@ -300,7 +306,7 @@ impl Facilities {
             delivery.source.address,
             delivery.area,
         ) {
-            Ok(()) => self.counters.received[kind.map_or(SAEM, |kind| kind as usize)] += 1,
+            Ok(()) => self.counters.received_messages[kind.map_or(SAEM_INDEX, |kind| kind as usize)] += 1,
             Err(reason) => {
                 self.counters.dropped[reason as usize] += 1;
                 return None;
@@ -312,12 +318,12 @@ impl Facilities {
 
 /// Returns the station ID for an address: the last 32 bits of its MID, in which addresses of one manufacturer
 /// differ.
-fn number(address: GnAddress) -> StationId {
+fn station_id_of(address: GnAddress) -> StationId {
     StationId(address.0 as u32)
 }
 
 /// Returns the full time of a position vector's low 32 bits: the time nearest to the date.
-fn full(time: Timestamp, date: TimestampIts) -> TimestampIts {
+fn full_timestamp(time: Timestamp, date: TimestampIts) -> TimestampIts {
     let ahead = time.0.wrapping_sub(date.0 as u32) as i32;
     TimestampIts(date.0.saturating_add_signed(ahead.into()).min(TimestampIts::MOST))
 }

@@ -8,12 +8,12 @@ use carnet_base::Time;
 use carnet_its::ItsDrop;
 use carnet_its::cdd::{HeadingValue, SemiAxisLength, SpeedValue, VehicleLengthValue, VehicleWidth};
 use carnet_its::ldm::{EventObject, StationObject};
-use carnet_its::sa::{SaService, Service};
+use carnet_its::sa::{self, SaService};
 use carnet_wire::geonet::StationType;
 use serde::{Deserialize, Serialize};
 
 use super::output::ActionId;
-use crate::position::degrees;
+use crate::position::to_degrees;
 
 /// The Local Dynamic Map, or the part of it that a filter selects.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -104,8 +104,8 @@ impl LdmStation {
         LdmStation {
             station_id: object.station_id.0,
             station_type: StationType::from_value(object.station_type.0).to_string(),
-            latitude: degrees(object.position.latitude),
-            longitude: degrees(object.position.longitude),
+            latitude: to_degrees(object.position.latitude),
+            longitude: to_degrees(object.position.longitude),
             confidence_m: known(
                 object.confidence < SemiAxisLength::OUT_OF_RANGE,
                 f64::from(object.confidence.0) / 100.0,
@@ -123,7 +123,7 @@ impl LdmStation {
                 object.vehicle_width < VehicleWidth::OUT_OF_RANGE,
                 f64::from(object.vehicle_width.0) / 10.0,
             ),
-            age_ms: age(object.received, now),
+            age_ms: age_milliseconds(object.received_at, now),
         }
     }
 }
@@ -131,31 +131,31 @@ impl LdmStation {
 impl LdmEvent {
     /// Returns the status of an event.
     pub fn new(object: &EventObject, now: Time) -> LdmEvent {
-        let left = object.expires.saturating_since(now) + Duration::from_millis(999);
+        let left = object.expires_at.saturating_since(now) + Duration::from_millis(999);
         LdmEvent {
             action_id: object.action_id.into(),
             cause: object.event_type.map(|cause| cause.cause_code.0),
             sub_cause: object.event_type.map(|cause| cause.sub_cause_code.0),
             information_quality: object.information_quality.0,
-            latitude: degrees(object.position.latitude),
-            longitude: degrees(object.position.longitude),
-            relevance_distance_m: object.relevance_distance.map(|distance| distance.metres()),
+            latitude: to_degrees(object.position.latitude),
+            longitude: to_degrees(object.position.longitude),
+            relevance_distance_m: object.relevance_distance.map(|distance| distance.to_metres()),
             station_type: StationType::from_value(object.station_type.0).to_string(),
             detection_time: object.detection_time.0,
             reference_time: object.reference_time.0,
-            age_ms: age(object.received, now),
+            age_ms: age_milliseconds(object.received_at, now),
             remaining_s: u32::try_from(left.as_secs()).unwrap_or(u32::MAX),
         }
     }
 }
 
-fn age(received: Time, now: Time) -> u64 {
+fn age_milliseconds(received: Time, now: Time) -> u64 {
     u64::try_from(now.saturating_since(received).as_millis()).unwrap_or(u64::MAX)
 }
 
-impl From<&Service> for AnnouncedService {
+impl From<&sa::AnnouncedService> for AnnouncedService {
     /// Returns the status of an own service.
-    fn from(service: &Service) -> AnnouncedService {
+    fn from(service: &sa::AnnouncedService) -> AnnouncedService {
         AnnouncedService {
             station_id: None,
             advertiser: None,
@@ -169,13 +169,13 @@ impl From<&Service> for AnnouncedService {
 
 impl AnnouncedService {
     /// Returns the services that this station announces, and those that it has received.
-    pub(super) fn all(sa: &SaService, now: Time) -> Vec<AnnouncedService> {
-        let own = sa.announced().iter().map(AnnouncedService::from);
+    pub(super) fn all_services(sa: &SaService, now: Time) -> Vec<AnnouncedService> {
+        let own = sa.announced_services().iter().map(AnnouncedService::from);
         let known = sa.known_advertisements().flat_map(|station| {
             station.services.iter().map(move |service| AnnouncedService {
                 station_id: Some(station.station_id.0),
                 advertiser: station.identifier.clone(),
-                remaining_s: Some(station.expires.saturating_since(now).as_secs_f64()),
+                remaining_s: Some(station.expires_at.saturating_since(now).as_secs_f64()),
                 ..service.into()
             })
         });
@@ -187,11 +187,11 @@ impl AnnouncedService {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FacilitiesCounters {
     /// CAMs, DENMs and service announcements that the router accepted for sending.
-    pub sent: [u64; 3],
+    pub sent_messages: [u64; 3],
     /// CAMs, DENMs and service announcements that the router delivered.
-    pub received: [u64; 3],
+    pub received_messages: [u64; 3],
     /// Messages that the router refused to send, or that no ticket of the station permits.
-    pub unsent: u64,
+    pub unsent_messages: u64,
     pub(crate) dropped: [u64; ItsDrop::ALL.len()],
 }
 

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_geonet::geo_destinations::{self, Destination};
+use carnet_geonet::geo_destinations::{self, AreaDestination};
 use carnet_geonet::geodesy;
 use carnet_wire::address::{MacAddress, Octets};
 use carnet_wire::as_string;
@@ -112,13 +112,13 @@ pub enum GnTarget {
 /// A text that names no station or no target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{found:?} is no {what}, expected a GeoNetworking address (1400:0200:0000:000a), a MAC address, \
-         an IPv6 address{more}"
+    "{found:?} is no {parsed_item}, expected a GeoNetworking address (1400:0200:0000:000a), a MAC address, \
+         an IPv6 address{further_forms}"
 )]
 pub struct ParseTargetError {
     found: String,
-    what: &'static str,
-    more: &'static str,
+    parsed_item: &'static str,
+    further_forms: &'static str,
 }
 
 impl FromStr for GnStation {
@@ -130,8 +130,8 @@ impl FromStr for GnStation {
         let ipv6 = || text.parse().map(GnStation::Ipv6).ok();
         address.or_else(mac).or_else(ipv6).ok_or_else(|| ParseTargetError {
             found: text.to_owned(),
-            what: "station",
-            more: "",
+            parsed_item: "station",
+            further_forms: "",
         })
     }
 }
@@ -143,8 +143,8 @@ impl FromStr for GnTarget {
         match text.strip_prefix("area:") {
             Some(name) if !name.is_empty() => Ok(GnTarget::Area(name.to_owned())),
             _ => text.parse().map(GnTarget::Station).map_err(|error: ParseTargetError| ParseTargetError {
-                what: "target",
-                more: " or area:NAME",
+                parsed_item: "target",
+                further_forms: " or area:NAME",
                 ..error
             }),
         }
@@ -315,8 +315,8 @@ pub struct AreaOrder {
 }
 
 impl AreaOrder {
-    pub(crate) fn destination(&self) -> Destination {
-        Destination {
+    pub(crate) fn destination(&self) -> AreaDestination {
+        AreaDestination {
             centre: match self.around {
                 Around::Place { latitude, longitude } => {
                     geo_destinations::AreaCentre::Place(geodesy::Position::new(latitude, longitude))
@@ -349,9 +349,10 @@ impl Geonet {
             }
         }
         let lifetime = order.lifetime_ms.map(Duration::from_millis);
-        let set = self.destinations.set(now, &order.name, order.destination(), lifetime, &self.router);
+        let set =
+            self.geo_destinations.set_area(now, &order.name, order.destination(), lifetime, &self.router);
         set.map_err(|refusal| refusal.to_string())?;
-        self.follow(now);
+        self.follow_areas(now);
         Ok(())
     }
 
@@ -360,13 +361,13 @@ impl Geonet {
     /// # Errors
     /// Returns an error if no area has this name.
     pub fn handle_area_removal(&mut self, now: Time, name: &str) -> Result<(), String> {
-        if !self.destinations.remove(name) {
+        if !self.geo_destinations.remove(name) {
             return Err(format!(
                 "expected the name of an area that was set at run time, found {name:?}; areas of the config \
                  cannot be removed"
             ));
         }
-        self.tell_groups(now);
+        self.update_groups_if_due(now);
         Ok(())
     }
 
@@ -386,7 +387,7 @@ impl Geonet {
         }
         let made = facilities.handle_order(now, order)?;
         self.outputs.extend(made.map(|action| Output::Triggered(action.into())));
-        self.collect(now);
+        self.collect_outputs(now);
         Ok(())
     }
 
@@ -396,8 +397,8 @@ impl Geonet {
     ///
     /// Returns the reason of a failure, for the operator.
     pub fn handle_pseudonym_change(&mut self, now: Time) -> Result<(), String> {
-        let identity = self.secured.as_mut().ok_or(NO_PSEUDONYMS)?.handle_pseudonym_change(now)?;
-        self.become_another(now, Some(identity));
+        let identity = self.security_plane.as_mut().ok_or(NO_PSEUDONYMS)?.handle_pseudonym_change(now)?;
+        self.change_identity(now, Some(identity));
         Ok(())
     }
 
@@ -406,6 +407,6 @@ impl Geonet {
     /// # Errors
     /// Returns the reason of a failure, in words for the operator.
     pub fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
-        self.secured.as_mut().ok_or(NO_PSEUDONYMS)?.handle_pseudonym_lock(now, span)
+        self.security_plane.as_mut().ok_or(NO_PSEUDONYMS)?.handle_pseudonym_lock(now, span)
     }
 }

@@ -11,17 +11,17 @@ use crate::facilities::config::FacilitiesSettings;
 #[derive(Debug, Clone)]
 pub struct GeonetSettings {
     /// Parameters of the GeoNetworking router.
-    pub mib: Mib,
+    pub router_parameters: Mib,
     /// GN address of the station; its MID is the link-layer address. `None` if the address is not known yet:
     /// the station sets it later.
     pub address: Option<GnAddress>,
     /// Settings of IPv6 over GeoNetworking; `None` if the station has no IPv6 over GeoNetworking.
-    pub ipv6: Option<Ipv6Config>,
+    pub ipv6_config: Option<Ipv6Config>,
     /// Settings of multicast forwarding between mobile network and IPv6 over GeoNetworking; `None` if it is
     /// off.
-    pub multicast: Option<MulticastConfig>,
+    pub multicast_config: Option<MulticastConfig>,
     /// Settings of the facilities; `None` if the station has no facilities.
-    pub facilities: Option<FacilitiesSettings>,
+    pub facilities_settings: Option<FacilitiesSettings>,
     /// Settings of the congestion gate in front of the radio; `None`: packets go to the link at once.
-    pub dcc: Option<carnet_geonet::dcc::Config>,
+    pub dcc_config: Option<carnet_geonet::dcc::GateConfig>,
 }

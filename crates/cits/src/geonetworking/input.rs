@@ -78,7 +78,7 @@ pub struct GeonetRequest {
 }
 
 impl GeonetRequest {
-    pub(crate) fn request(&self) -> Request<'_> {
+    pub(crate) fn to_request(&self) -> Request<'_> {
         let transport = match self.transport {
             GeonetTransport::GeoUnicast(address) => Transport::GeoUnicast(GnAddress(address)),
             GeonetTransport::GeoAnycast(area) => Transport::GeoAnycast(area.into()),

@@ -10,5 +10,5 @@ mod plane;
 pub mod status;
 
 pub use config::GeonetSettings;
-pub use plane::{Geonet, Held, StationMessage, echo, hops};
+pub use plane::{Geonet, HeldPacket, StationMessage, echo, hops_taken};
 pub use status::GeoDestination;

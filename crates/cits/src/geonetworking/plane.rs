@@ -33,9 +33,9 @@ use carnet_geonet::multicast::MulticastProxy;
 use carnet_geonet::{GeonetDrop, MacAddress, Output as Routed, ReceivedFrame, Router};
 use carnet_wire::geonet::GnAddress;
 
-pub use self::congestion::Held;
-use self::congestion::{Congestion, NO_DCC, Sender};
-use self::echo::Echo;
+pub use self::congestion::HeldPacket;
+use self::congestion::{Congestion, LinkSender, NO_DCC};
+use self::echo::EchoMessage;
 use self::fast_path::accelerate;
 pub use self::stations::StationMessage;
 use self::stations::StationMessages;
@@ -45,29 +45,29 @@ use super::input::{GeonetRequest, GeonetTransport, VirtualFrame, next_header};
 use super::output::{Delivered, Output};
 use crate::facilities::plane::Facilities;
 use crate::position::Position;
-use crate::security::plane::{Secured, opened};
+use crate::security::plane::{SecurityPlane, packet_as_sent};
 
 /// The GeoNetworking part of a station.
 #[derive(Debug)]
 pub struct Geonet {
     pub(super) router: Router,
     pub(super) ipv6: Option<Adaptation>,
-    multicast: Option<MulticastProxy>,
+    multicast_proxy: Option<MulticastProxy>,
     pub(super) facilities: Option<Box<Facilities>>,
     /// Security entity; `None`: the station sends and accepts unsecured packets.
-    pub(super) secured: Option<Secured>,
+    pub(super) security_plane: Option<SecurityPlane>,
     /// Gate of congestion control; `None`: packets go to the link at once.
-    congestion: Option<Box<Congestion>>,
+    congestion_control: Option<Box<Congestion>>,
     /// Areas that operators have set at run time.
-    pub(super) destinations: GeoDestinations,
+    pub(super) geo_destinations: GeoDestinations,
     /// Reordering buffer of packets for hosts; `None` without reordering.
-    in_order: Option<ReorderingBuffer<Output>>,
+    reordering_buffer: Option<ReorderingBuffer<Output>>,
     /// Delays duplicate acknowledgements of hosts while packets are missing; `None` if the config does not
     /// ask for it.
-    patience: Option<DuplicateAckDelay<VirtualFrame>>,
+    duplicate_ack_delay: Option<DuplicateAckDelay<VirtualFrame>>,
     /// GN address at the start; the router's address may have changed since (10.2.1.5).
     address: GnAddress,
-    echo_replies: RateLimiter,
+    echo_reply_limit: RateLimiter,
     station_messages: StationMessages,
     pub(super) outputs: VecDeque<Output>,
 }
@@ -75,7 +75,14 @@ pub struct Geonet {
 impl Geonet {
     /// Creates the plane. The outputs of the start wait in its queue.
     pub fn new(settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
-        let GeonetSettings { mib, ipv6, multicast, facilities, dcc, .. } = settings;
+        let GeonetSettings {
+            router_parameters: mib,
+            ipv6_config: ipv6,
+            multicast_config: multicast,
+            facilities_settings: facilities,
+            dcc_config: dcc,
+            ..
+        } = settings;
         // Take the seed from a copy of the generator: the further random numbers stay the same, so that older
         // recordings can be replayed.
         let seed = !rng.clone().u64();
@@ -84,23 +91,23 @@ impl Geonet {
         let mut geonet = Geonet {
             address,
             router: Router::new(mib, address, rng),
-            multicast: multicast.map(MulticastProxy::new),
+            multicast_proxy: multicast.map(MulticastProxy::new),
             facilities: facilities.map(|settings| Box::new(Facilities::new(settings, address, seed))),
-            in_order: reorder
+            reordering_buffer: reorder
                 .filter(|(hold, ..)| *hold == ReorderHold::Packets)
                 .map(|(_, rule, wait)| ReorderingBuffer::new(rule, wait)),
-            patience: reorder
+            duplicate_ack_delay: reorder
                 .filter(|(hold, ..)| *hold == ReorderHold::Acknowledgements)
                 .map(|(_, rule, wait)| DuplicateAckDelay::new(rule, wait)),
             ipv6: ipv6.map(|config| Adaptation::new(config, address)),
-            secured: None,
-            congestion: dcc.map(|config| Box::new(Congestion::new(config, address))),
-            destinations: GeoDestinations::default(),
-            echo_replies: RateLimiter::new(100, Duration::from_millis(10)),
+            security_plane: None,
+            congestion_control: dcc.map(|config| Box::new(Congestion::new(config, address))),
+            geo_destinations: GeoDestinations::default(),
+            echo_reply_limit: RateLimiter::new(100, Duration::from_millis(10)),
             station_messages: StationMessages::default(),
             outputs: VecDeque::new(),
         };
-        geonet.collect_ipv6();
+        geonet.collect_ipv6_outputs();
         geonet
     }
 
@@ -111,14 +118,14 @@ impl Geonet {
 
     /// Returns the number of packets for hosts that waited for earlier packets, and of packets that came
     /// after later ones; `None` without a reordering buffer.
-    pub fn reordered(&self) -> Option<(u64, u64)> {
-        self.in_order.as_ref().map(|in_order| (in_order.held_packets, in_order.late_packets))
+    pub fn reordered_counts(&self) -> Option<(u64, u64)> {
+        self.reordering_buffer.as_ref().map(|in_order| (in_order.held_packets, in_order.late_packets))
     }
 
     /// Returns the number of delayed acknowledgements of hosts, and how many of them the station never sent;
     /// `None` if the config does not delay acknowledgements.
-    pub fn acknowledgements(&self) -> Option<(u64, u64)> {
-        self.patience.as_ref().map(|patience| (patience.held_acks, patience.suppressed_acks))
+    pub fn delayed_ack_counts(&self) -> Option<(u64, u64)> {
+        self.duplicate_ack_delay.as_ref().map(|patience| (patience.held_acks, patience.suppressed_acks))
     }
 
     /// Returns the adaptation sublayer of IPv6 over GeoNetworking, if the plane has it.
@@ -129,10 +136,10 @@ impl Geonet {
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
         let ipv6 = self.ipv6.as_ref().and_then(Adaptation::poll_timeout);
-        let in_order = self.in_order.as_ref().and_then(ReorderingBuffer::poll_timeout);
-        let patience = self.patience.as_ref().and_then(DuplicateAckDelay::poll_timeout);
-        let destinations = self.destinations.poll_timeout();
-        let multicast = self.multicast.as_ref().and_then(MulticastProxy::poll_timeout);
+        let in_order = self.reordering_buffer.as_ref().and_then(ReorderingBuffer::poll_timeout);
+        let patience = self.duplicate_ack_delay.as_ref().and_then(DuplicateAckDelay::poll_timeout);
+        let destinations = self.geo_destinations.poll_timeout();
+        let multicast = self.multicast_proxy.as_ref().and_then(MulticastProxy::poll_timeout);
         self.router
             .poll_timeout()
             .into_iter()
@@ -142,8 +149,8 @@ impl Geonet {
             .chain(destinations)
             .chain(multicast)
             .chain(self.facilities.as_ref().and_then(|facilities| facilities.poll_timeout()))
-            .chain(self.secured.as_ref().and_then(Secured::poll_timeout))
-            .chain(self.congestion.as_ref().and_then(|congestion| congestion.poll_timeout()))
+            .chain(self.security_plane.as_ref().and_then(SecurityPlane::poll_timeout))
+            .chain(self.congestion_control.as_ref().and_then(|congestion| congestion.poll_timeout()))
             .min()
     }
 
@@ -153,13 +160,13 @@ impl Geonet {
     }
 
     /// Takes back the buffer of an executed [`Output::Frame`] or [`Output::Ipv6`].
-    pub fn recycle(&mut self, octets: Vec<u8>) {
-        self.router.recycle(octets);
+    pub fn recycle_buffer(&mut self, octets: Vec<u8>) {
+        self.router.recycle_buffer(octets);
     }
 
     /// Runs the timers that are due.
     pub fn handle_timeout(&mut self, now: Time) {
-        if let Some(congestion) = &mut self.congestion {
+        if let Some(congestion) = &mut self.congestion_control {
             let warning = congestion.handle_timeout(now, self.facilities.as_mut());
             self.outputs.extend(warning.map(Output::Warning));
         }
@@ -167,26 +174,26 @@ impl Geonet {
         if let Some(ipv6) = &mut self.ipv6 {
             ipv6.handle_timeout(now);
         }
-        if let Some(in_order) = &mut self.in_order {
+        if let Some(in_order) = &mut self.reordering_buffer {
             in_order.handle_timeout(now, &mut |output| self.outputs.push_back(output));
         }
-        if let Some(multicast) = &mut self.multicast {
+        if let Some(multicast) = &mut self.multicast_proxy {
             multicast.handle_timeout(now);
         }
         if let Some(facilities) = &mut self.facilities {
             facilities.handle_timeout(now);
         }
-        multicast::collect_multicast(self.multicast.as_mut(), &mut self.outputs);
-        self.collect(now);
-        self.take_verified(now);
-        self.lose_patience(now);
-        self.follow(now);
-        self.sender().open_gate(now);
+        multicast::collect_multicast(self.multicast_proxy.as_mut(), &mut self.outputs);
+        self.collect_outputs(now);
+        self.route_verified_packets(now);
+        self.release_overdue(now);
+        self.follow_areas(now);
+        self.link_sender().send_released(now);
     }
 
     /// Handles a frame of EtherType 0x8947.
     pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
-        match self.secured {
+        match self.security_plane {
             None => self.route_frame(now, frame),
             Some(_) => self.handle_secured_frame(now, frame),
         }
@@ -195,38 +202,38 @@ impl Geonet {
     /// Passes a frame to the router. If the station has a security entity, the entity validates the frame
     /// first.
     fn route_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) {
-        if let Some(congestion) = &mut self.congestion {
-            congestion.overhear_copy(frame.packet);
+        if let Some(congestion) = &mut self.congestion_control {
+            congestion.drop_overheard(frame.packet);
         }
         // The router counts the frames that it drops.
         let _counted = self.router.handle_frame(now, frame);
-        self.collect(now);
+        self.collect_outputs(now);
     }
 
     /// Handles a frame that this station sent to one other station, which did not acknowledge it.
     pub fn handle_unacknowledged(&mut self, now: Time, destination: MacAddress, packet: &[u8]) {
-        let packet = self.as_routed(packet);
+        let packet = self.without_envelope(packet);
         let _counted = self.router.handle_unacknowledged(now, destination, &packet);
-        self.collect(now);
+        self.collect_outputs(now);
     }
 
     /// Returns a packet of the link without its envelope, as the router has sent the packet. A packet without
     /// an envelope stays unchanged.
-    fn as_routed<'a>(&self, packet: &'a [u8]) -> Cow<'a, [u8]> {
-        if self.secured.is_some() { opened(packet) } else { Cow::Borrowed(packet) }
+    fn without_envelope<'a>(&self, packet: &'a [u8]) -> Cow<'a, [u8]> {
+        if self.security_plane.is_some() { packet_as_sent(packet) } else { Cow::Borrowed(packet) }
     }
 
     /// Handles the present position of the station.
     pub fn handle_position(&mut self, now: Time, position: Position) {
-        if let Some(secured) = &mut self.secured {
+        if let Some(secured) = &mut self.security_plane {
             secured.handle_position(&position);
         }
-        let vector = position.vector(self.router.address());
+        let vector = position.position_vector(self.router.address());
         let _counted = self.router.handle_position(now, vector);
         if let Some(facilities) = &mut self.facilities {
             facilities.handle_position(now, position, self.router.address());
         }
-        self.collect(now);
+        self.collect_outputs(now);
         self.look_at_pseudonym(now);
     }
 
@@ -234,32 +241,32 @@ impl Geonet {
     pub fn handle_address(&mut self, now: Time, address: GnAddress) {
         self.address = address;
         self.router.handle_address(address);
-        self.collect(now);
+        self.collect_outputs(now);
     }
 
     /// Resets the router to its state after a start.
     pub fn handle_reset(&mut self, now: Time) {
-        self.router.reset(now, self.address);
-        self.destinations.clear();
+        self.router.reset_to_initial(now, self.address);
+        self.geo_destinations.clear();
         if let Some(ipv6) = &mut self.ipv6 {
-            ipv6.reset();
+            ipv6.reset_to_initial();
         }
-        if let Some(in_order) = &mut self.in_order {
+        if let Some(in_order) = &mut self.reordering_buffer {
             in_order.clear(&mut |output| self.outputs.push_back(output));
         }
-        if let Some(patience) = &mut self.patience {
+        if let Some(patience) = &mut self.duplicate_ack_delay {
             // Drop the delayed acknowledgements: TCP repeats them by its own timers.
             patience.clear(&mut drop);
         }
-        if let Some(congestion) = &mut self.congestion {
-            congestion.reset();
+        if let Some(congestion) = &mut self.congestion_control {
+            congestion.drop_held_packets();
         }
-        self.collect(now);
+        self.collect_outputs(now);
     }
 
     /// Returns the congestion gate in front of the radio, if the station has one.
-    pub fn gate(&self) -> Option<&Gate<Held>> {
-        self.congestion.as_ref().map(|congestion| congestion.gate())
+    pub fn congestion_gate(&self) -> Option<&Gate<HeldPacket>> {
+        self.congestion_control.as_ref().map(|congestion| congestion.gate())
     }
 
     /// Handles a report of the channel load, in thousandths.
@@ -268,14 +275,14 @@ impl Geonet {
     ///
     /// Returns an error if the load is above 1000, or if the station has no gate.
     pub fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
-        self.congestion.as_mut().ok_or(NO_DCC)?.handle_channel_busy(now, thousandths)
+        self.congestion_control.as_mut().ok_or(NO_DCC)?.handle_channel_busy(now, thousandths)
     }
 
     /// Returns the parts of the plane by which a packet leaves the station.
-    fn sender(&mut self) -> Sender<'_> {
-        Sender {
-            congestion: self.congestion.as_deref_mut(),
-            secured: self.secured.as_mut(),
+    fn link_sender(&mut self) -> LinkSender<'_> {
+        LinkSender {
+            congestion: self.congestion_control.as_deref_mut(),
+            secured: self.security_plane.as_mut(),
             router: &mut self.router,
             outputs: &mut self.outputs,
         }
@@ -291,17 +298,17 @@ impl Geonet {
         // A fast path cannot hold or mark the host's packets, sign packets, or wait for a congestion gate. So
         // a station with one of these functions has no fast path.
         if is
-            && self.secured.is_none()
-            && self.congestion.is_none()
-            && self.patience.is_none()
-            && !self.ipv6.as_ref().is_some_and(|ipv6| ipv6.marks())
+            && self.security_plane.is_none()
+            && self.congestion_control.is_none()
+            && self.duplicate_ack_delay.is_none()
+            && !self.ipv6.as_ref().is_some_and(|ipv6| ipv6.may_mark())
         {
             let hop_limit = self.ipv6.as_ref().and_then(|ipv6| ipv6.hop_limit());
-            self.router.accelerate(hop_limit);
+            self.router.start_fast_path(hop_limit);
         } else {
-            self.router.decelerate();
+            self.router.stop_fast_path();
         }
-        self.collect(now);
+        self.collect_outputs(now);
     }
 
     /// Handles a report of the fast path about its packets.
@@ -310,35 +317,35 @@ impl Geonet {
             ipv6.count_accelerated(report.sent, report.delivered);
         }
         self.router.handle_report(now, report);
-        self.collect(now);
+        self.collect_outputs(now);
     }
 
     /// Starts or ends the queue of [`Self::poll_station_message`]. Packets in this queue do not go to the
     /// host.
     pub fn listen_to_stations(&mut self, listen: bool) {
-        self.station_messages.listen(listen);
+        self.station_messages.set_listening(listen);
     }
 
     /// Returns the next message about neighbouring mobile networks.
     pub fn poll_station_message(&mut self) -> Option<StationMessage> {
-        self.station_messages.poll()
+        self.station_messages.poll_message()
     }
 
     /// Sends an IPv6 packet to all stations within `hops` hops.
-    pub fn announce(&mut self, now: Time, hops: u8, packet: &[u8]) {
-        let _counted = self.router.handle_request(now, stations::announcement(hops, packet));
-        self.collect(now);
+    pub fn send_announcement(&mut self, now: Time, hops: u8, packet: &[u8]) {
+        let _counted = self.router.handle_request(now, stations::announcement_request(hops, packet));
+        self.collect_outputs(now);
     }
 
     /// Sends an IPv6 packet to one station.
-    pub fn send_straight(&mut self, now: Time, hops: u8, station: MacAddress, packet: &[u8]) {
-        let _counted = self.router.handle_request(now, stations::unicast(hops, station, packet));
-        self.collect(now);
+    pub fn send_to_neighbour(&mut self, now: Time, hops: u8, station: MacAddress, packet: &[u8]) {
+        let _counted = self.router.handle_request(now, stations::unicast_request(hops, station, packet));
+        self.collect_outputs(now);
     }
 
     /// Removes from the router the packets that wait for a station, and returns them.
-    pub fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
-        self.router.take_back(station)
+    pub fn remove_packets_for(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
+        self.router.remove_packets_for(station)
     }
 
     /// Returns the IPv6 packet of an unacknowledged frame if `wanted` returns true for it, so that it takes
@@ -351,20 +358,20 @@ impl Geonet {
         octets: &[u8],
         wanted: impl FnOnce(&[u8]) -> bool,
     ) -> Option<Vec<u8>> {
-        let packet = self.as_routed(octets);
+        let packet = self.without_envelope(octets);
         self.router.take_back_unacknowledged(now, station, &packet, wanted)
     }
 
     /// Removes expired areas, and searches for the stations in the centres of areas if necessary.
-    pub(crate) fn follow(&mut self, now: Time) {
-        self.destinations.handle_timeout(now, &mut self.router);
-        self.tell_groups(now);
-        self.collect(now);
+    pub(crate) fn follow_areas(&mut self, now: Time) {
+        self.geo_destinations.handle_timeout(now, &mut self.router);
+        self.update_groups_if_due(now);
+        self.collect_outputs(now);
     }
 
     /// Passes the area of each multicast group to the IPv6 adaptation.
-    pub(crate) fn tell_groups(&mut self, now: Time) {
-        areas::update_groups(now, &self.router, &self.destinations, self.ipv6.as_mut());
+    pub(crate) fn update_groups_if_due(&mut self, now: Time) {
+        areas::update_groups(now, &self.router, &self.geo_destinations, self.ipv6.as_mut());
     }
 
     /// Sends a payload over GeoNetworking.
@@ -372,11 +379,11 @@ impl Geonet {
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
     pub fn handle_request(&mut self, now: Time, request: &GeonetRequest) -> Result<(), String> {
-        if let Some(secured) = &mut self.secured {
+        if let Some(secured) = &mut self.security_plane {
             secured.check_own(now, next_header(request.next_header), &request.payload)?;
         }
-        let result = self.router.handle_request(now, request.request());
-        self.collect(now);
+        let result = self.router.handle_request(now, request.to_request());
+        self.collect_outputs(now);
         result.map_err(|reason| {
             let largest = self.router.mib().max_area_size / 1e6;
             let more = match reason {
@@ -390,59 +397,59 @@ impl Geonet {
     }
 
     /// Carries out the outputs of the router, then those of the services.
-    pub(super) fn collect(&mut self, now: Time) {
-        self.collect_router(now);
-        self.speak(now);
+    pub(super) fn collect_outputs(&mut self, now: Time) {
+        self.collect_router_outputs(now);
+        self.send_facilities_messages(now);
     }
 
-    fn collect_router(&mut self, now: Time) {
+    fn collect_router_outputs(&mut self, now: Time) {
         let mut answers = Vec::new();
-        if let Some(congestion) = &mut self.congestion {
+        if let Some(congestion) = &mut self.congestion_control {
             congestion.handle_address(self.router.address());
         }
         while let Some(output) = self.router.poll_output() {
             match output {
-                Routed::Transmit(transmission) => self.sender().transmit(now, transmission),
+                Routed::Transmit(transmission) => self.link_sender().transmit_or_queue(now, transmission),
                 Routed::Deliver(delivery) => {
-                    if let Some(delivery) = self.deliver_ipv6(now, delivery) {
-                        self.hear(now, &delivery);
-                        answers.extend(self.deliver(now, delivery.into()));
+                    if let Some(delivery) = self.deliver_to_ipv6(now, delivery) {
+                        self.pass_to_facilities(now, &delivery);
+                        answers.extend(self.deliver_payload(now, delivery.into()));
                     }
                 }
                 Routed::Accelerate(told) => {
-                    let may_deliver = self.in_order.is_none() && self.patience.is_none();
+                    let may_deliver = self.reordering_buffer.is_none() && self.duplicate_ack_delay.is_none();
                     let told = accelerate(told, &self.router, self.ipv6.as_ref(), may_deliver);
                     self.outputs.push_back(Output::Accelerate(told));
                 }
                 Routed::Event(event) => {
                     self.station_messages.handle_event(&event);
-                    self.outputs.extend(event_output(event));
+                    self.outputs.extend(output_of_event(event));
                 }
             }
         }
-        self.collect_ipv6();
+        self.collect_ipv6_outputs();
         // The router may take a new request only after its outputs have been executed.
         for answer in answers {
-            let _counted = self.router.handle_request(now, answer.request());
-            self.collect_router(now);
+            let _counted = self.router.handle_request(now, answer.to_request());
+            self.collect_router_outputs(now);
         }
-        self.send_fragments(now);
+        self.send_pending_fragments(now);
     }
 
     /// Passes a payload to its receiver. If the payload is an echo request, returns the answer to send.
-    fn deliver(&mut self, now: Time, delivered: Delivered) -> Option<GeonetRequest> {
-        if delivered.next_header == echo::NEXT_HEADER
-            && let Some(request) = Echo::parse(&delivered.payload).filter(|echo| !echo.is_reply)
+    fn deliver_payload(&mut self, now: Time, delivered: Delivered) -> Option<GeonetRequest> {
+        if delivered.next_header == echo::BTP_B_NEXT_HEADER
+            && let Some(request) = EchoMessage::parse(&delivered.payload).filter(|echo| !echo.is_reply)
         {
-            let hops = hops(&delivered);
-            return self.echo_replies.allow(now).then(|| GeonetRequest {
+            let hops = hops_taken(&delivered);
+            return self.echo_reply_limit.allow(now).then(|| GeonetRequest {
                 transport: GeonetTransport::GeoUnicast(delivered.source),
-                next_header: echo::NEXT_HEADER,
+                next_header: echo::BTP_B_NEXT_HEADER,
                 store_carry_forward: false,
                 traffic_class: 0,
                 lifetime_ms: None,
                 hop_limit: None,
-                payload: Echo { is_reply: true, hops, ..request }.emit(),
+                payload: EchoMessage { is_reply: true, hop_count: hops, ..request }.emit(),
             });
         }
         self.outputs.push_back(Output::Delivered(delivered));
@@ -451,11 +458,11 @@ impl Geonet {
 }
 
 /// Returns the number of hops that a delivered packet took; 1 means that it came from a neighbour.
-pub fn hops(delivered: &Delivered) -> u8 {
+pub fn hops_taken(delivered: &Delivered) -> u8 {
     delivered.maximum_hop_limit.saturating_sub(delivered.remaining_hop_limit).saturating_add(1)
 }
 
-fn event_output(event: carnet_geonet::Event) -> Option<Output> {
+fn output_of_event(event: carnet_geonet::Event) -> Option<Output> {
     let message = match event {
         // Do not report a new neighbour as an event: neighbours change often, and `carnet show neighbours`
         // lists them.

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use carnet_base::{DropReason, Time};
 use carnet_geonet::dcc::DccDrop;
-use carnet_geonet::geo_destinations::{AreaCentre, Destination, UnknownCentre};
+use carnet_geonet::geo_destinations::{AreaCentre, AreaDestination, UnknownCentre};
 use carnet_geonet::geodesy;
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::location_table::Entry;
-use carnet_geonet::multicast::{Filter, MulticastDrop};
+use carnet_geonet::multicast::{MulticastDrop, SourceFilter};
 use carnet_wire::address::{MacAddress, Octets};
 use carnet_wire::geonet::{GeoArea, GnAddress, Timestamp};
 use ipnet::Ipv6Net;
@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::command::{GnAround, GnNextHeader, GnStation};
 use super::output::GnPacketType;
 use super::plane::Geonet;
-use crate::position::{AreaShape, degrees};
-use crate::security::plane::Secured;
+use crate::position::{AreaShape, to_degrees};
+use crate::security::plane::SecurityPlane;
 
 /// The GeoNetworking router in a few words. The program fills the fields of link, path and positioning.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -238,7 +238,7 @@ pub struct GeoDestination<'a> {
     /// Name of the area.
     pub name: &'a str,
     /// Shape and centre of the area, or the station that it follows.
-    pub destination: &'a Destination,
+    pub destination: &'a AreaDestination,
     /// Time at which the area expires; `None` if it never expires.
     pub expires: Option<Time>,
     /// Present position of the area, which may follow a station.
@@ -256,8 +256,8 @@ impl Area {
             origin,
             shape,
             around: None,
-            latitude: Some(degrees(area.latitude)),
-            longitude: Some(degrees(area.longitude)),
+            latitude: Some(to_degrees(area.latitude)),
+            longitude: Some(to_degrees(area.longitude)),
             distance_a_m: area.distance_a,
             distance_b_m: (!round).then_some(area.distance_b),
             angle_deg: (!round).then_some(area.angle),
@@ -272,13 +272,13 @@ impl Area {
 
 /// Returns the remaining seconds, rounded up, so that an existing area has at least one second. `None` means
 /// unlimited.
-fn remaining(now: Time, expires: Time) -> Option<u32> {
+fn remaining_seconds(now: Time, expires: Time) -> Option<u32> {
     let left = expires.saturating_since(now) + Duration::from_millis(999);
     (expires < Time::MAX).then(|| u32::try_from(left.as_secs()).unwrap_or(u32::MAX))
 }
 
 impl GeoDestination<'_> {
-    fn status(&self, now: Time, own: Option<geodesy::Position>) -> Area {
+    fn area_status_of(&self, now: Time, own: Option<geodesy::Position>) -> Area {
         let destination = self.destination;
         let nowhere = GeoArea {
             shape: destination.shape,
@@ -300,19 +300,19 @@ impl GeoDestination<'_> {
                 AreaCentre::Station(address) => Some(GnAround::Station(GnStation::Address(address))),
             },
             group: destination.group,
-            remaining_s: self.expires.and_then(|expires| remaining(now, expires)),
+            remaining_s: self.expires.and_then(|expires| remaining_seconds(now, expires)),
             ..status
         }
     }
 }
 
-fn location(entry: &Entry, now: Timestamp) -> Location {
+fn location_of(entry: &Entry, now: Timestamp) -> Location {
     let vector = entry.position_vector();
     Location {
         gn_address: vector.address,
         mac: MacAddress(entry.mac()),
-        latitude: degrees(vector.latitude),
-        longitude: degrees(vector.longitude),
+        latitude: to_degrees(vector.latitude),
+        longitude: to_degrees(vector.longitude),
         speed_mps: f64::from(vector.speed) / 100.0,
         heading_deg: f64::from(vector.heading) / 10.0,
         // If the other station's clock is ahead, the age is 0, not negative.
@@ -328,9 +328,9 @@ impl Geonet {
         let own = self.router.position_vector();
         GeonetStatus {
             gn_address: Some(self.router.address()),
-            latitude: own.map(|vector| degrees(vector.latitude)),
-            longitude: own.map(|vector| degrees(vector.longitude)),
-            neighbours: table.neighbours() as u64,
+            latitude: own.map(|vector| to_degrees(vector.latitude)),
+            longitude: own.map(|vector| to_degrees(vector.longitude)),
+            neighbours: table.neighbour_count() as u64,
             locations: table.len() as u64,
             ..GeonetStatus::default()
         }
@@ -341,7 +341,7 @@ impl Geonet {
     pub fn location_status(&self, now: Timestamp, only_neighbours: bool) -> Vec<Location> {
         let entries = self.router.location_table().iter().map(|(_, entry)| entry);
         let wanted = entries.filter(|entry| entry.is_neighbour() || !only_neighbours);
-        let mut locations: Vec<Location> = wanted.map(|entry| location(entry, now)).collect();
+        let mut locations: Vec<Location> = wanted.map(|entry| location_of(entry, now)).collect();
         locations.sort_by_key(|location| location.gn_address);
         locations
     }
@@ -349,13 +349,13 @@ impl Geonet {
     /// Returns the areas that operators have set and those that the station has learnt.
     pub fn area_status(&self, now: Time) -> Vec<Area> {
         let own = self.own_place();
-        let set = self.geo_destinations(now).map(|set| set.status(now, own));
+        let set = self.geo_destinations(now).map(|set| set.area_status_of(now, own));
         let learnt = self.ipv6().into_iter().flat_map(|ipv6| ipv6.learned_areas()).map(|learnt| {
             let prefixes = learnt.prefixes.iter();
             Area {
-                prefixes: prefixes.filter_map(|it| Ipv6Net::new(it.address, it.length).ok()).collect(),
+                prefixes: prefixes.filter_map(|it| Ipv6Net::new(it.address, it.prefix_length).ok()).collect(),
                 ipv6_interface: Some(learnt.interface.to_owned()),
-                remaining_s: remaining(now, learnt.expires),
+                remaining_s: remaining_seconds(now, learnt.expires),
                 ..Area::new(learnt.interface, AreaOrigin::Learnt, learnt.area, own)
             }
         });
@@ -373,8 +373,8 @@ impl Geonet {
         let memberships = self.multicast().into_iter().flat_map(|proxy| proxy.memberships());
         let groups = memberships.map(|membership| {
             let (exclude, sources) = match membership.filter {
-                Filter::Include(sources) => (false, sources),
-                Filter::Exclude(sources) => (true, sources),
+                SourceFilter::Include(sources) => (false, sources),
+                SourceFilter::Exclude(sources) => (true, sources),
             };
             Group {
                 group: membership.group,
@@ -383,7 +383,7 @@ impl Geonet {
                 sources: sources.into_iter().collect(),
                 mapped: self.ipv6().is_some_and(|ipv6| ipv6.is_mapped(membership.group)),
                 querier: membership.querier,
-                remaining_s: membership.expires.map(|until| until.saturating_since(now).as_secs_f64()),
+                remaining_s: membership.expires_at.map(|until| until.saturating_since(now).as_secs_f64()),
             }
         });
         groups.collect()
@@ -391,8 +391,8 @@ impl Geonet {
 
     /// Returns the state of congestion control, if the station has it.
     pub fn dcc_status(&self, now: Time) -> Option<Dcc> {
-        let gate = self.gate()?;
-        let (reading, state) = (gate.reading(now), gate.state());
+        let gate = self.congestion_gate()?;
+        let (reading, state) = (gate.busy_ratio_reading(now), gate.reactive_state_name());
         Some(Dcc {
             algorithm: if state.is_some() { "reactive" } else { "adaptive" }.to_owned(),
             busy_percent: 100.0 * gate.busy_ratio(now),
@@ -400,18 +400,18 @@ impl Geonet {
                 .map(|(at, _)| u64::try_from(now.saturating_since(at).as_millis()).unwrap_or(u64::MAX)),
             state: state.map(str::to_owned),
             duty_cycle_percent: gate.duty_cycle().map(|share| 100.0 * share),
-            closed_ms: 1e3 * gate.opens().saturating_since(now).as_secs_f64(),
+            closed_ms: 1e3 * gate.opens_at().saturating_since(now).as_secs_f64(),
             waiting: gate.queue_lengths().map(|count| count as u64).to_vec(),
         })
     }
 
     /// Returns the areas that operators have set at run time.
     pub fn geo_destinations(&self, now: Time) -> impl Iterator<Item = GeoDestination<'_>> {
-        self.destinations.iter().map(move |(name, destination, expires)| GeoDestination {
+        self.geo_destinations.iter().map(move |(name, destination, expires)| GeoDestination {
             name,
             destination,
             expires,
-            area: self.destinations.area(now, name, &self.router).unwrap_or(Err(UnknownCentre::Own)),
+            area: self.geo_destinations.area(now, name, &self.router).unwrap_or(Err(UnknownCentre::Own)),
         })
     }
 
@@ -420,15 +420,15 @@ impl Geonet {
         {
             let counted = self.router().counters();
             for (name, count) in [
-                ("received", counted.received),
-                ("forwarded", counted.forwarded),
-                ("delivered", counted.delivered),
-                ("sent", counted.sent),
-                ("beacons", counted.beacons),
+                ("received", counted.received_frames),
+                ("forwarded", counted.forwarded_packets),
+                ("delivered", counted.delivered_payloads),
+                ("sent", counted.sent_packets),
+                ("beacons", counted.sent_beacons),
                 ("from_the_future", counted.from_the_future),
-                ("recoveries", counted.recoveries),
-                ("unacknowledged", counted.unacknowledged),
-                ("rerouted", counted.rerouted),
+                ("recoveries", counted.perimeter_recoveries),
+                ("unacknowledged", counted.unacknowledged_frames),
+                ("rerouted", counted.rerouted_frames),
             ] {
                 counters.push((format!("geonet.{name}"), count));
             }
@@ -436,19 +436,19 @@ impl Geonet {
                 counters.push((format!("geonet.dropped.{}", reason.name()), counted.dropped(*reason)));
             }
         }
-        if let Some(security) = self.secured().map(Secured::entity) {
+        if let Some(security) = self.security_plane().map(SecurityPlane::entity) {
             let counted = security.counters();
             for (name, count) in [
-                ("received", counted.received),
-                ("verified", counted.verified),
-                ("copies", counted.copies),
-                ("plain", counted.plain),
-                ("verifications", counted.verifications),
-                ("signed", counted.signed),
+                ("received", counted.received_packets),
+                ("verified", counted.verified_packets),
+                ("copies", counted.accepted_copies),
+                ("plain", counted.accepted_unsigned),
+                ("verifications", counted.verified_signatures),
+                ("signed", counted.signed_packets),
                 ("with_certificate", counted.with_certificate),
-                ("forwarded", counted.forwarded),
-                ("requests", counted.requests),
-                ("pseudonyms", counted.pseudonyms),
+                ("forwarded", counted.forwarded_packets),
+                ("requests", counted.sent_certificate_requests),
+                ("pseudonyms", counted.pseudonym_changes),
             ] {
                 counters.push((format!("security.{name}"), count));
             }
@@ -456,14 +456,14 @@ impl Geonet {
                 counters.push((format!("security.dropped.{}", reason.name()), counted.dropped(*reason)));
             }
         }
-        if let Some(gate) = self.gate() {
+        if let Some(gate) = self.congestion_gate() {
             let counted = gate.counters();
             for (profile, count) in counted.sent.iter().enumerate() {
                 counters.push((format!("geonet.dcc.sent.dp{profile}"), *count));
             }
             counters.push(("geonet.dcc.held".into(), counted.held_packets));
             counters.push(("geonet.dcc.airtime".into(), counted.on_air_us));
-            counters.push(("geonet.dcc.stale".into(), counted.stale));
+            counters.push(("geonet.dcc.stale".into(), counted.stale_reports));
             for reason in DccDrop::ALL {
                 let name = format!("geonet.dcc.dropped.{}", reason.name());
                 counters.push((name, counted.dropped(*reason)));
@@ -472,13 +472,13 @@ impl Geonet {
         if let Some(facilities) = self.facilities() {
             let counted = facilities.counters();
             for (name, count) in [
-                ("cam.sent", counted.sent[0]),
-                ("cam.received", counted.received[0]),
-                ("denm.sent", counted.sent[1]),
-                ("denm.received", counted.received[1]),
-                ("saem.sent", counted.sent[2]),
-                ("saem.received", counted.received[2]),
-                ("unsent", counted.unsent),
+                ("cam.sent", counted.sent_messages[0]),
+                ("cam.received", counted.received_messages[0]),
+                ("denm.sent", counted.sent_messages[1]),
+                ("denm.received", counted.received_messages[1]),
+                ("saem.sent", counted.sent_messages[2]),
+                ("saem.received", counted.received_messages[2]),
+                ("unsent", counted.unsent_messages),
             ] {
                 counters.push((format!("facilities.{name}"), count));
             }
@@ -491,17 +491,17 @@ impl Geonet {
             for (name, count) in [
                 ("sent", counted.sent),
                 ("received", counted.received),
-                ("settled", counted.answered_locally),
-                ("marked", counted.marked),
-                ("fragments.cut", counted.cut),
-                ("fragments.joined", counted.joined),
-                ("fragments.incomplete", counted.incomplete),
+                ("settled", counted.locally_answered),
+                ("marked", counted.marked_packets),
+                ("fragments.cut", counted.fragmented_packets),
+                ("fragments.joined", counted.reassembled_packets),
+                ("fragments.incomplete", counted.abandoned_packets),
             ] {
                 counters.push((format!("geonet.ipv6.{name}"), count));
             }
-            let (held, late) = self.reordered().unwrap_or_default();
+            let (held, late) = self.reordered_counts().unwrap_or_default();
             counters.extend([("geonet.ipv6.held".into(), held), ("geonet.ipv6.late".into(), late)]);
-            let (held, spared) = self.acknowledgements().unwrap_or_default();
+            let (held, spared) = self.delayed_ack_counts().unwrap_or_default();
             counters.extend([
                 ("geonet.ipv6.acknowledgements.held".into(), held),
                 ("geonet.ipv6.acknowledgements.spared".into(), spared),
@@ -509,10 +509,10 @@ impl Geonet {
             if let Some(multicast) = self.multicast() {
                 let counted = multicast.counters();
                 for (name, count) in [
-                    ("upstream", counted.upstream),
-                    ("downstream", counted.downstream),
-                    ("queries", counted.queries),
-                    ("reports", counted.reports),
+                    ("upstream", counted.sent_upstream),
+                    ("downstream", counted.sent_downstream),
+                    ("queries", counted.sent_queries),
+                    ("reports", counted.received_reports),
                 ] {
                     counters.push((format!("geonet.multicast.{name}"), count));
                 }

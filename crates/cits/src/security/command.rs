@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_security::pseudonym::Identity;
+use carnet_security::pseudonym::StationIdentity;
 use serde::{Deserialize, Serialize};
 
-use super::plane::Secured;
+use super::plane::SecurityPlane;
 
 /// Body of `POST /v1/pseudonym`: without `lock_s` the station changes its pseudonym at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,16 +22,16 @@ pub struct PseudonymRequest {
 pub(crate) const NO_PSEUDONYMS: &str =
     "this station does not change its pseudonym: there is no [security.pseudonyms] in its config";
 
-impl Secured {
+impl SecurityPlane {
     /// Changes the pseudonym now, even if an application has locked it. Returns the new identity.
     ///
     /// # Errors
     /// Returns the reason of a failure, in words for the operator.
-    pub(crate) fn handle_pseudonym_change(&mut self, now: Time) -> Result<Identity, String> {
-        if !self.entity.has_pseudonyms() {
+    pub(crate) fn handle_pseudonym_change(&mut self, now: Time) -> Result<StationIdentity, String> {
+        if !self.security_entity.has_pseudonyms() {
             return Err(NO_PSEUDONYMS.into());
         }
-        let identity = self.entity.change_pseudonym(self.now(now));
+        let identity = self.security_entity.change_pseudonym(self.now(now));
         identity.ok_or_else(|| "this station has no other ticket that is valid now".into())
     }
 
@@ -40,7 +40,7 @@ impl Secured {
     /// # Errors
     /// Returns the reason of a failure, in words for the operator.
     pub(crate) fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
-        if !self.entity.has_pseudonyms() {
+        if !self.security_entity.has_pseudonyms() {
             return Err(NO_PSEUDONYMS.into());
         }
         self.locked_until = Some(now + span);

@@ -5,4 +5,4 @@ pub mod command;
 pub mod plane;
 pub mod status;
 
-pub use plane::{Secured, SecurityEntity};
+pub use plane::{SecurityEntity, SecurityPlane};

@@ -25,9 +25,12 @@ use carnet_base::{Time, WallTime};
 use carnet_geonet::{MacAddress, ReceivedFrame, geodesy};
 use carnet_security::inspection::application_of_payload;
 use carnet_security::permissions::Psid;
-use carnet_security::pseudonym::Identity;
+use carnet_security::pseudonym::StationIdentity;
 use carnet_security::time::{Time64, ValidityPeriod};
-use carnet_security::{Counters, Handled, Now, Security, SecurityDrop, Verified, without_envelope};
+use carnet_security::{
+    Counters, HandledFrame, SecurityDrop, SecurityStation, SecurityTime, VerifiedPacket,
+    packet_without_envelope,
+};
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{CommonNextHeader, Packet, Timestamp};
 
@@ -35,17 +38,21 @@ use super::status::{self, SecurityTicket};
 use crate::position::{Position, PositionQuality};
 
 /// Offset of encoded elevations, in 0.1 m: elevations begin 409.6 m below the ellipsoid (IEEE 1609.2 6.3.21).
-const LOWEST: i32 = 4096;
+const ELEVATION_OFFSET: i32 = 4096;
 /// Code of the largest elevation, which also stands for all higher elevations.
-const HIGHEST: i32 = 0xefff;
+const MAX_ELEVATION_CODE: i32 = 0xefff;
 
-/// A security entity, see [`Security`]; the station can be built without one.
+/// A security entity, see [`SecurityStation`]; the station can be built without one.
 #[allow(missing_docs, reason = "as of Security")]
 pub trait SecurityEntity: Debug + Send {
-    fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop>;
-    fn poll_verified(&mut self, now: Now) -> Option<Verified>;
-    fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop>;
-    fn check_own(&mut self, _: Now, _: CommonNextHeader, _: &[u8]) -> Result<(), SecurityDrop> {
+    fn handle_frame(
+        &mut self,
+        now: SecurityTime,
+        frame: ReceivedFrame<'_>,
+    ) -> Result<HandledFrame, SecurityDrop>;
+    fn poll_verified(&mut self, now: SecurityTime) -> Option<VerifiedPacket>;
+    fn secure(&mut self, now: SecurityTime, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop>;
+    fn check_own(&mut self, _: SecurityTime, _: CommonNextHeader, _: &[u8]) -> Result<(), SecurityDrop> {
         Ok(())
     }
     fn handle_position(&mut self, position: geodesy::Position, elevation: u16);
@@ -53,17 +60,17 @@ pub trait SecurityEntity: Debug + Send {
     fn poll_timeout(&self, now: Time) -> Option<Time>;
     fn overhead(&self) -> usize;
     fn counters(&self) -> &Counters;
-    fn status(&self, now: Now) -> status::Security;
+    fn status(&self, now: SecurityTime) -> status::Security;
     fn has_pseudonyms(&self) -> bool {
         false
     }
-    fn first_identity(&mut self, _: Now) -> Option<Identity> {
+    fn first_identity(&mut self, _: SecurityTime) -> Option<StationIdentity> {
         None
     }
-    fn poll_identity(&mut self, _: Now) -> Option<Identity> {
+    fn poll_identity(&mut self, _: SecurityTime) -> Option<StationIdentity> {
         None
     }
-    fn change_pseudonym(&mut self, _: Now) -> Option<Identity> {
+    fn change_pseudonym(&mut self, _: SecurityTime) -> Option<StationIdentity> {
         None
     }
     fn lock_pseudonym(&mut self, _: Time, _locked: bool) {}
@@ -72,93 +79,97 @@ pub trait SecurityEntity: Debug + Send {
     }
 }
 
-impl SecurityEntity for Security {
-    fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop> {
-        Security::handle_frame(self, now, frame)
+impl SecurityEntity for SecurityStation {
+    fn handle_frame(
+        &mut self,
+        now: SecurityTime,
+        frame: ReceivedFrame<'_>,
+    ) -> Result<HandledFrame, SecurityDrop> {
+        SecurityStation::handle_frame(self, now, frame)
     }
 
-    fn poll_verified(&mut self, now: Now) -> Option<Verified> {
-        Security::poll_verified(self, now)
+    fn poll_verified(&mut self, now: SecurityTime) -> Option<VerifiedPacket> {
+        SecurityStation::poll_verified(self, now)
     }
 
-    fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
-        Security::secure(self, now, frame)
+    fn secure(&mut self, now: SecurityTime, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
+        SecurityStation::secure_packet(self, now, frame)
     }
 
     fn check_own(
         &mut self,
-        now: Now,
+        now: SecurityTime,
         next_header: CommonNextHeader,
         payload: &[u8],
     ) -> Result<(), SecurityDrop> {
-        Security::check_own(self, now, next_header, payload)
+        SecurityStation::check_own_message(self, now, next_header, payload)
     }
 
     fn handle_position(&mut self, position: geodesy::Position, elevation: u16) {
-        Security::handle_position(self, position, elevation);
+        SecurityStation::handle_position(self, position, elevation);
     }
 
     fn handle_address(&mut self, mid: MacAddress) {
-        Security::handle_address(self, mid);
+        SecurityStation::handle_address(self, mid);
     }
 
     fn poll_timeout(&self, now: Time) -> Option<Time> {
-        Security::poll_timeout(self, now)
+        SecurityStation::poll_timeout(self, now)
     }
 
     fn overhead(&self) -> usize {
-        Security::overhead(self)
+        SecurityStation::max_envelope_octets(self)
     }
 
     fn counters(&self) -> &Counters {
-        Security::counters(self)
+        SecurityStation::counters(self)
     }
 
     fn has_pseudonyms(&self) -> bool {
-        self.config().pseudonyms.is_some()
+        self.config().pseudonym_strategy.is_some()
     }
 
-    fn first_identity(&mut self, now: Now) -> Option<Identity> {
-        Security::first_identity(self, now)
+    fn first_identity(&mut self, now: SecurityTime) -> Option<StationIdentity> {
+        SecurityStation::first_identity(self, now)
     }
 
-    fn poll_identity(&mut self, now: Now) -> Option<Identity> {
-        Security::poll_identity(self, now)
+    fn poll_identity(&mut self, now: SecurityTime) -> Option<StationIdentity> {
+        SecurityStation::poll_identity(self, now)
     }
 
-    fn change_pseudonym(&mut self, now: Now) -> Option<Identity> {
-        Security::change_pseudonym(self, now)
+    fn change_pseudonym(&mut self, now: SecurityTime) -> Option<StationIdentity> {
+        SecurityStation::change_pseudonym(self, now)
     }
 
     fn lock_pseudonym(&mut self, now: Time, locked: bool) {
-        Security::lock_pseudonym(self, now, locked);
+        SecurityStation::lock_pseudonym(self, now, locked);
     }
 
     fn clock_ahead(&self, now: Time) -> Option<i64> {
-        Security::clock_ahead(self, now)
+        SecurityStation::clock_ahead(self, now)
     }
 
-    fn status(&self, now: Now) -> status::Security {
+    fn status(&self, now: SecurityTime) -> status::Security {
         let (issuers, tickets) = self.store().len();
         let (signs, own) = self.own_validities(now);
-        let (queued, parked) = self.waiting();
+        let (queued, parked) = self.waiting_messages();
         let config = self.config();
         let seconds = |date: Time64| date.to_wall_time(leap_seconds()).as_unix_nanos() / 1_000_000_000;
-        let begin = |validity: &ValidityPeriod| validity.start.start();
+        let begin = |validity: &ValidityPeriod| validity.start.start_of_second();
         let counted = self.counters();
         status::Security {
             policy: config.policy.name().into(),
             ticket: signs.zip(own.first()).map(|(name, own)| SecurityTicket {
                 name: name.to_string(),
                 from: seconds(begin(own)),
-                until: seconds(own.end()),
+                until: seconds(own.first_invalid_time()),
             }),
-            tickets_now: own.iter().filter(|own| own.contains(now.date)).count() as u64,
-            tickets_later: own.iter().filter(|own| begin(own) > now.date).count() as u64,
+            tickets_now: own.iter().filter(|own| own.contains_moment(now.certificate_time)).count() as u64,
+            tickets_later: own.iter().filter(|own| begin(own) > now.certificate_time).count() as u64,
             tickets_until: own
                 .iter()
-                .map(ValidityPeriod::end)
-                .filter(|end| *end > now.date)
+                .map(ValidityPeriod::first_invalid_time)
+                .filter(|end| *end > now.certificate_time)
                 .max()
                 .map(seconds),
             issuers: issuers as u64,
@@ -171,13 +182,13 @@ impl SecurityEntity for Security {
             clock_ahead_ms: self
                 .clock_ahead(now.time)
                 .map(|ahead| i32::try_from(ahead).unwrap_or(if ahead > 0 { i32::MAX } else { i32::MIN })),
-            received: counted.received,
-            verified: counted.verified,
-            copies: counted.copies,
-            plain: counted.plain,
-            verifications: counted.verifications,
-            signed: counted.signed,
-            dropped: counted.drops().map(|(reason, count)| (reason.to_owned(), count)).collect(),
+            received: counted.received_packets,
+            verified: counted.verified_packets,
+            copies: counted.accepted_copies,
+            plain: counted.accepted_unsigned,
+            verifications: counted.verified_signatures,
+            signed: counted.signed_packets,
+            dropped: counted.dropped_by_reason().map(|(reason, count)| (reason.to_owned(), count)).collect(),
         }
     }
 }
@@ -188,18 +199,18 @@ fn leap_seconds() -> u32 {
 
 /// Security entity of a station, and further state about signing and verification.
 #[derive(Debug)]
-pub struct Secured {
-    pub(super) entity: Box<dyn SecurityEntity>,
+pub struct SecurityPlane {
+    pub(super) security_entity: Box<dyn SecurityEntity>,
     /// Last date from an input, and the time of that input.
-    date: (Time, WallTime),
-    elevation: u16,
-    silence: Silence,
+    last_date: (Time, WallTime),
+    encoded_elevation: u16,
+    silence_state: SilenceState,
     /// Applications that the ticket does not permit, and about which operators have got a warning.
-    unpermitted: BTreeSet<Psid>,
+    unpermitted_applications: BTreeSet<Psid>,
     /// Whether operators have got a warning about the station's clock.
     told_of_clock: bool,
     /// Warnings that operators have not received yet.
-    warnings: VecDeque<String>,
+    pending_warnings: VecDeque<String>,
     /// Time until which an application has locked the pseudonym; `None` without a lock.
     pub(super) locked_until: Option<Time>,
 }
@@ -207,69 +218,69 @@ pub struct Secured {
 /// Reason why the station signs no packet.
 const NO_TICKET: &str = "this station has no ticket that is valid at its position now";
 /// Largest number of unpermitted applications about which operators get warnings.
-const MOST_UNPERMITTED: usize = 32;
+const MAX_UNPERMITTED: usize = 32;
 
 /// Whether the station drops its own packets because it has no valid ticket, and whether the operator has
 /// been warned about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Silence {
+enum SilenceState {
     None,
     ToBeTold,
     Told,
 }
 
-impl Secured {
+impl SecurityPlane {
     /// Returns the state around an entity.
-    pub fn new(entity: Box<dyn SecurityEntity>, now: Time, wall: WallTime) -> Secured {
-        let (elevation, silence) = (elevation(0), Silence::None);
-        Secured {
-            entity,
-            date: (now, wall),
-            elevation,
-            silence,
-            unpermitted: BTreeSet::new(),
+    pub fn new(entity: Box<dyn SecurityEntity>, now: Time, wall: WallTime) -> SecurityPlane {
+        let (elevation, silence) = (encode_elevation(0), SilenceState::None);
+        SecurityPlane {
+            security_entity: entity,
+            last_date: (now, wall),
+            encoded_elevation: elevation,
+            silence_state: silence,
+            unpermitted_applications: BTreeSet::new(),
             told_of_clock: false,
-            warnings: VecDeque::new(),
+            pending_warnings: VecDeque::new(),
             locked_until: None,
         }
     }
 
     /// Returns the entity.
     pub fn entity(&self) -> &dyn SecurityEntity {
-        self.entity.as_ref()
+        self.security_entity.as_ref()
     }
 
     /// Returns the state of the entity, for operators.
     pub fn status(&self, now: Time) -> status::Security {
-        self.entity.status(self.now(now))
+        self.security_entity.status(self.now(now))
     }
 
     pub(crate) fn handle_date(&mut self, now: Time, wall: WallTime) {
-        self.date = (now, wall);
+        self.last_date = (now, wall);
     }
 
     pub(crate) fn handle_quality(&mut self, quality: &PositionQuality) {
-        self.elevation = elevation(quality.altitude_cm.unwrap_or_default());
+        self.encoded_elevation = encode_elevation(quality.altitude_cm.unwrap_or_default());
     }
 
     pub(crate) fn handle_position(&mut self, position: &Position) {
         let place = geodesy::Position::new(position.latitude, position.longitude);
-        self.entity.handle_position(place, self.elevation);
+        self.security_entity.handle_position(place, self.encoded_elevation);
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
-        self.entity.poll_timeout(self.date.0)
+        self.security_entity.poll_timeout(self.last_date.0)
     }
 
     pub(crate) fn overhead(&self) -> u32 {
-        u32::try_from(self.entity.overhead()).unwrap_or(u32::MAX)
+        u32::try_from(self.security_entity.overhead()).unwrap_or(u32::MAX)
     }
 
-    pub(super) fn now(&self, now: Time) -> Now {
-        let (then, wall) = self.date;
+    pub(super) fn now(&self, now: Time) -> SecurityTime {
+        let (then, wall) = self.last_date;
         let since = u64::try_from(now.saturating_since(then).as_nanos()).unwrap_or(u64::MAX);
         let wall = WallTime::from_unix_nanos(wall.as_unix_nanos().saturating_add(since));
-        Now { time: now, date: Time64::from_wall_time(wall, leap_seconds()) }
+        SecurityTime { time: now, certificate_time: Time64::from_wall_time(wall, leap_seconds()) }
     }
 
     /// Checks whether the current ticket permits this payload, which includes its BTP header.
@@ -283,7 +294,7 @@ impl Secured {
         payload: &[u8],
     ) -> Result<(), String> {
         let application = application_of_payload(next_header, payload);
-        Err(match self.entity.check_own(self.now(now), next_header, payload) {
+        Err(match self.security_entity.check_own(self.now(now), next_header, payload) {
             Ok(()) => return Ok(()),
             Err(SecurityDrop::NoGenerationLocation) => {
                 "this station cannot sign: it has no position yet".into()
@@ -309,14 +320,14 @@ impl Secured {
         let application = application_of_payload(next_header, payload);
         match &result {
             Err(reason) if reason == NO_TICKET => {
-                if self.silence == Silence::None {
-                    self.silence = Silence::ToBeTold;
+                if self.silence_state == SilenceState::None {
+                    self.silence_state = SilenceState::ToBeTold;
                 }
             }
             Err(reason) => {
-                let room = self.unpermitted.len() < MOST_UNPERMITTED;
-                if room && self.unpermitted.insert(application) {
-                    self.warnings.push_back(format!("messages are not sent: {reason}"));
+                let room = self.unpermitted_applications.len() < MAX_UNPERMITTED;
+                if room && self.unpermitted_applications.insert(application) {
+                    self.pending_warnings.push_back(format!("messages are not sent: {reason}"));
                 }
             }
             Ok(()) => {}
@@ -333,7 +344,7 @@ impl Secured {
     pub(crate) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
         let header = BtpB { destination_port: port, destination_port_info: 0 }.to_octets();
         let payload = [&header[..], message].concat();
-        match self.entity.check_own(self.now(now), CommonNextHeader::BtpB, &payload) {
+        match self.security_entity.check_own(self.now(now), CommonNextHeader::BtpB, &payload) {
             Ok(()) | Err(SecurityDrop::NoGenerationLocation | SecurityDrop::NoTicket) => Ok(()),
             Err(_) => self.check_own(now, CommonNextHeader::BtpB, &payload),
         }
@@ -341,13 +352,13 @@ impl Secured {
 
     /// Signs a packet of the router for the link; `mid` is the MID of the router's address. Returns `None` if
     /// the station must not send the packet.
-    pub(crate) fn secure(&mut self, now: Time, mid: MacAddress, packet: &[u8]) -> Option<Vec<u8>> {
-        self.entity.handle_address(mid);
+    pub(crate) fn secure_packet(&mut self, now: Time, mid: MacAddress, packet: &[u8]) -> Option<Vec<u8>> {
+        self.security_entity.handle_address(mid);
         // The entity counts the packets that it drops.
-        let secured = self.entity.secure(self.now(now), packet);
+        let secured = self.security_entity.secure(self.now(now), packet);
         match secured {
             Ok(secured) => {
-                self.silence = Silence::None;
+                self.silence_state = SilenceState::None;
                 Some(secured)
             }
             Err(reason) => {
@@ -370,39 +381,39 @@ impl Secured {
         &mut self,
         now: Time,
         frame: ReceivedFrame<'_>,
-    ) -> Result<Handled, SecurityDrop> {
-        self.entity.handle_frame(self.now(now), frame)
+    ) -> Result<HandledFrame, SecurityDrop> {
+        self.security_entity.handle_frame(self.now(now), frame)
     }
 
     /// Returns the next packet that the entity has verified.
-    pub(crate) fn poll_verified(&mut self, now: Time) -> Option<Verified> {
-        self.entity.poll_verified(self.now(now))
+    pub(crate) fn poll_verified(&mut self, now: Time) -> Option<VerifiedPacket> {
+        self.security_entity.poll_verified(self.now(now))
     }
 
     /// Returns the identity of the ticket with which the station starts, if it has pseudonyms.
-    pub(crate) fn first_identity(&mut self, now: Time) -> Option<Identity> {
-        self.entity.first_identity(self.now(now))
+    pub(crate) fn first_identity(&mut self, now: Time) -> Option<StationIdentity> {
+        self.security_entity.first_identity(self.now(now))
     }
 
     /// Returns the new identity if a change of the pseudonym is due. `repeats` says whether the station
     /// repeats an own event, which delays a change.
-    pub(crate) fn poll_identity(&mut self, now: Time, repeats: bool) -> Option<Identity> {
-        if !self.entity.has_pseudonyms() {
+    pub(crate) fn poll_identity(&mut self, now: Time, repeats: bool) -> Option<StationIdentity> {
+        if !self.security_entity.has_pseudonyms() {
             return None;
         }
         let locked = repeats || self.locked_until.is_some_and(|until| now < until);
-        self.entity.lock_pseudonym(now, locked);
-        self.entity.poll_identity(self.now(now))
+        self.security_entity.lock_pseudonym(now, locked);
+        self.security_entity.poll_identity(self.now(now))
     }
 
     /// Warns, after a frame, if the station's clock differs from the clocks of all neighbours that sign.
     pub(crate) fn look_at_clock(&mut self, now: Time) {
-        let ahead = self.entity.clock_ahead(now);
+        let ahead = self.security_entity.clock_ahead(now);
         if self.told_of_clock == ahead.is_some() {
             return;
         }
         self.told_of_clock = ahead.is_some();
-        self.warnings.push_back(match ahead {
+        self.pending_warnings.push_back(match ahead {
             Some(ahead) => {
                 let direction = if ahead > 0 { "ahead of" } else { "behind" };
                 format!(
@@ -420,21 +431,22 @@ impl Secured {
 
     /// Returns a warning for operators, once for each period of the problem.
     pub(crate) fn poll_warning(&mut self) -> Option<String> {
-        if self.silence == Silence::ToBeTold {
-            self.silence = Silence::Told;
-            self.warnings.push_back(format!("the station sends nothing: {NO_TICKET}"));
+        if self.silence_state == SilenceState::ToBeTold {
+            self.silence_state = SilenceState::Told;
+            self.pending_warnings.push_back(format!("the station sends nothing: {NO_TICKET}"));
         }
-        self.warnings.pop_front()
+        self.pending_warnings.pop_front()
     }
 }
 
 /// Returns the encoded elevation of an altitude in centimetres above the ellipsoid.
-fn elevation(altitude_cm: i32) -> u16 {
-    u16::try_from((altitude_cm / 10).saturating_add(LOWEST).clamp(0, HIGHEST)).unwrap_or_default()
+fn encode_elevation(altitude_cm: i32) -> u16 {
+    u16::try_from((altitude_cm / 10).saturating_add(ELEVATION_OFFSET).clamp(0, MAX_ELEVATION_CODE))
+        .unwrap_or_default()
 }
 
 /// Returns a packet of the link without its envelope, as the router has sent the packet. A packet without an
 /// envelope stays unchanged.
-pub(crate) fn opened(packet: &[u8]) -> Cow<'_, [u8]> {
-    without_envelope(packet).map_or(Cow::Borrowed(packet), Cow::Owned)
+pub(crate) fn packet_as_sent(packet: &[u8]) -> Cow<'_, [u8]> {
+    packet_without_envelope(packet).map_or(Cow::Borrowed(packet), Cow::Owned)
 }

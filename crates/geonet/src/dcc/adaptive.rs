@@ -17,57 +17,63 @@ use super::MAX_GATE_CLOSED_TIME;
 
 /// Parameters of table 3.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Parameters {
+pub struct LimericParameters {
     /// Fraction of its duty cycle by which a station reduces the duty cycle at every step.
     pub alpha: f64,
     /// Fraction of the difference between target and busy ratio by which a station changes its duty cycle at
     /// every step.
     pub beta: f64,
     /// CBR_target: the busy ratio that control aims at.
-    pub target: f64,
+    pub target_busy_ratio: f64,
     /// Largest duty cycle of a station.
     pub max_duty_cycle: f64,
     /// Smallest duty cycle of a station.
     pub min_duty_cycle: f64,
     /// G+max: the largest increase of the duty cycle in one step.
-    pub up: f64,
+    pub max_increase: f64,
     /// G-max: the largest decrease of the duty cycle in one step, negative.
-    pub down: f64,
+    pub max_decrease: f64,
 }
 
-impl Default for Parameters {
-    fn default() -> Parameters {
-        Parameters {
+impl Default for LimericParameters {
+    fn default() -> LimericParameters {
+        LimericParameters {
             alpha: 0.016,
             beta: 0.0012,
-            target: 0.68,
+            target_busy_ratio: 0.68,
             max_duty_cycle: 0.03,
             min_duty_cycle: 0.0006,
-            up: 0.0005,
-            down: -0.00025,
+            max_increase: 0.0005,
+            max_decrease: -0.00025,
         }
     }
 }
 
-impl Parameters {
+impl LimericParameters {
     /// Returns the duty cycle that each of `stations` stations has in the end, if all of them receive each
     /// other and no other station sends.
     pub fn equal_share(&self, stations: u32) -> f64 {
-        let Parameters { alpha, beta, target, max_duty_cycle: most, min_duty_cycle: least, .. } =
-            self.possible();
+        let LimericParameters {
+            alpha,
+            beta,
+            target_busy_ratio: target,
+            max_duty_cycle: most,
+            min_duty_cycle: least,
+            ..
+        } = self.with_valid_bounds();
         // The quotient is not a number if alpha and beta are both 0.
-        within(beta * target / (alpha + f64::from(stations) * beta), least, most)
+        clamp_or_least(beta * target / (alpha + f64::from(stations) * beta), least, most)
     }
 
     /// Returns the parameters with valid bounds of the duty cycle: above 0 and at most 1.
-    fn possible(self) -> Parameters {
-        let least = within(self.min_duty_cycle, MIN_DUTY_CYCLE, 1.0);
-        let down = within(self.down, -1.0, 1.0);
-        Parameters {
+    fn with_valid_bounds(self) -> LimericParameters {
+        let least = clamp_or_least(self.min_duty_cycle, MIN_DUTY_CYCLE, 1.0);
+        let down = clamp_or_least(self.max_decrease, -1.0, 1.0);
+        LimericParameters {
             min_duty_cycle: least,
-            max_duty_cycle: within(self.max_duty_cycle, least, 1.0),
-            down,
-            up: within(self.up, down, 1.0),
+            max_duty_cycle: clamp_or_least(self.max_duty_cycle, least, 1.0),
+            max_decrease: down,
+            max_increase: clamp_or_least(self.max_increase, down, 1.0),
             ..self
         }
     }
@@ -81,28 +87,28 @@ const MIN_DUTY_CYCLE: f64 = 1e-18;
 
 /// Limits `value` to the bounds. Returns `least` if `value` is not a number; `clamp` would return the invalid
 /// value.
-fn within(value: f64, least: f64, most: f64) -> f64 {
+fn clamp_or_least(value: f64, least: f64, most: f64) -> f64 {
     if value > least { value.min(most) } else { least }
 }
 
 /// The LIMERIC algorithm.
 #[derive(Debug)]
 pub struct Limeric {
-    parameters: Parameters,
+    parameters: LimericParameters,
     /// Duty cycle of the station (delta).
     duty_cycle: f64,
     /// Average busy ratio (CBR_ITS-S); `None` before the second reading.
-    average: Option<f64>,
+    average_busy_ratio: Option<f64>,
     /// First of the two channel busy ratios that the algorithm averages, while the second has not arrived.
-    first_reading: Option<f64>,
+    first_busy_ratio: Option<f64>,
 }
 
 impl Limeric {
     /// Creates the controller in its state before the first reading of the busy ratio.
-    pub fn new(parameters: Parameters) -> Limeric {
-        let parameters = parameters.possible();
+    pub fn new(parameters: LimericParameters) -> Limeric {
+        let parameters = parameters.with_valid_bounds();
         let duty_cycle = f64::midpoint(parameters.min_duty_cycle, parameters.max_duty_cycle);
-        Limeric { parameters, duty_cycle, average: None, first_reading: None }
+        Limeric { parameters, duty_cycle, average_busy_ratio: None, first_busy_ratio: None }
     }
 
     /// Returns delta, the share of the channel that the station may have.
@@ -112,27 +118,34 @@ impl Limeric {
 
     /// Handles the busy ratio of the last 100 ms. Returns whether the duty cycle was computed again.
     pub(super) fn handle_busy_ratio(&mut self, ratio: f64) -> bool {
-        let Some(first) = self.first_reading.take() else {
-            self.first_reading = Some(ratio);
+        let Some(first) = self.first_busy_ratio.take() else {
+            self.first_busy_ratio = Some(ratio);
             return false;
         };
-        let Parameters { alpha, beta, target, max_duty_cycle: most, min_duty_cycle: least, up, down } =
-            self.parameters;
+        let LimericParameters {
+            alpha,
+            beta,
+            target_busy_ratio: target,
+            max_duty_cycle: most,
+            min_duty_cycle: least,
+            max_increase: up,
+            max_decrease: down,
+        } = self.parameters;
         // Step 1: average the busy ratios.
         let mean = f64::midpoint(first, ratio);
-        let average = self.average.map_or(mean, |average| f64::midpoint(average, mean));
-        self.average = Some(average);
+        let average = self.average_busy_ratio.map_or(mean, |average| f64::midpoint(average, mean));
+        self.average_busy_ratio = Some(average);
         // Step 2: limit the offset towards the target.
         let offset = (beta * (target - average)).clamp(down, up);
         // Steps 3, 4 and 5: calculate and limit the duty cycle.
-        self.duty_cycle = within((1.0 - alpha) * self.duty_cycle + offset, least, most);
+        self.duty_cycle = clamp_or_least((1.0 - alpha) * self.duty_cycle + offset, least, most);
         true
     }
 
     /// Returns the time for which the gate is closed from the beginning of a packet. If the gate was closed
     /// for this packet before, `done` holds the time since the beginning of the packet and the closing time
     /// computed then.
-    pub(super) fn closed(&self, on_air: Duration, done: Option<(Duration, Duration)>) -> Duration {
+    pub(super) fn closed_time(&self, on_air: Duration, done: Option<(Duration, Duration)>) -> Duration {
         let whole = on_air.div_f64(self.duty_cycle);
         match done {
             // B.2: if the closing time changes while the gate is closed, the remaining time changes by the

@@ -36,7 +36,7 @@ use carnet_base::Time;
 use carnet_wire::geonet::TrafficClass;
 
 use self::adaptive::Limeric;
-use self::reactive::{Reactive, Table};
+use self::reactive::{ReactiveControl, ReactiveTable};
 
 /// T_CBR: interval at which the gate evaluates the busy ratio (5.2).
 pub const BUSY_RATIO_INTERVAL: Duration = Duration::from_millis(100);
@@ -68,7 +68,7 @@ carnet_base::drop_reasons! {
 
 /// The DCC profile of a packet: its priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Profile {
+pub enum DccProfile {
     /// DCC profile of packets that must not wait.
     Dp0,
     /// DCC profile of DENMs.
@@ -79,19 +79,19 @@ pub enum Profile {
     Dp3,
 }
 
-impl Profile {
+impl DccProfile {
     /// All profiles from the highest priority to the lowest.
-    pub const ALL: [Profile; 4] = [Profile::Dp0, Profile::Dp1, Profile::Dp2, Profile::Dp3];
+    pub const ALL: [DccProfile; 4] = [DccProfile::Dp0, DccProfile::Dp1, DccProfile::Dp2, DccProfile::Dp3];
 
     /// Returns the DCC profile of a packet. An own packet has the profile that its request names, otherwise
     /// the profile of its traffic class (EN 302 636-4-2: TC ID 1 to 3). A traffic class alone never gives
     /// DP0. Forwarded packets have DP3, the lowest priority.
-    pub fn of(class: TrafficClass, asked: Option<Profile>, own: bool) -> Profile {
+    pub fn profile_of(class: TrafficClass, asked: Option<DccProfile>, own: bool) -> DccProfile {
         match (own, asked, class.id) {
             (true, Some(profile), _) => profile,
-            (true, None, 1) => Profile::Dp1,
-            (true, None, 2) => Profile::Dp2,
-            _ => Profile::Dp3,
+            (true, None, 1) => DccProfile::Dp1,
+            (true, None, 2) => DccProfile::Dp2,
+            _ => DccProfile::Dp3,
         }
     }
 }
@@ -100,16 +100,16 @@ impl Profile {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Algorithm {
     /// Reactive control: a state for every range of the busy ratio (5.3).
-    Reactive(Table),
+    Reactive(ReactiveTable),
     /// Adaptive control: a share of the channel (5.4).
-    Adaptive(adaptive::Parameters),
+    Adaptive(adaptive::LimericParameters),
 }
 
 /// Configuration of a DCC gate.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Config {
+pub struct GateConfig {
     /// Control algorithm.
-    pub algorithm: Algorithm,
+    pub control_algorithm: Algorithm,
     /// Largest number of waiting packets of each priority.
     pub queue_length: usize,
     /// Data rate of the radio in Mbit/s: 3, 6, 9, 12, 18, 24 or 27. The rate 4.5 is left out, because it is
@@ -120,10 +120,10 @@ pub struct Config {
     pub assumed_busy_ratio: f64,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
-            algorithm: Algorithm::Reactive(Table::A1),
+impl Default for GateConfig {
+    fn default() -> GateConfig {
+        GateConfig {
+            control_algorithm: Algorithm::Reactive(ReactiveTable::A1),
             queue_length: 10,
             data_rate: 6,
             assumed_busy_ratio: 0.0,
@@ -148,13 +148,13 @@ pub fn air_time(octets: usize, data_rate: u8) -> Duration {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet<T> {
     /// DCC profile, which is the priority of the packet.
-    pub profile: Profile,
+    pub profile: DccProfile,
     /// Time for which the packet may wait.
     pub lifetime: Duration,
     /// Octets behind the EtherType.
     pub octets: usize,
     /// Whether this packet replaces waiting packets of its profile that have this flag, too.
-    pub replaces: bool,
+    pub replaces_waiting: bool,
     /// The packet itself, in the caller's form.
     pub content: T,
 }
@@ -169,7 +169,7 @@ pub struct Counters {
     /// Total time on air of the sent packets, microseconds.
     pub on_air_us: u64,
     /// Number of times that the reports of the busy ratio stopped.
-    pub stale: u64,
+    pub stale_reports: u64,
     dropped: [u64; DccDrop::ALL.len()],
 }
 
@@ -182,7 +182,7 @@ impl Counters {
 
 #[derive(Debug)]
 enum Controller {
-    Reactive(Reactive),
+    Reactive(ReactiveControl),
     Adaptive(Limeric),
 }
 
@@ -199,24 +199,24 @@ struct QueuedPacket<T> {
     /// End of the packet's lifetime.
     wait_until: Time,
     octets: usize,
-    replaces: bool,
+    replaces_waiting: bool,
     content: T,
 }
 
 /// The gate of one radio.
 #[derive(Debug)]
 pub struct Gate<T> {
-    config: Config,
-    control: Controller,
+    config: GateConfig,
+    controller: Controller,
     /// Waiting packets by profile.
     queues: [VecDeque<QueuedPacket<T>>; 4],
     /// Time from which the gate is open.
-    opens: Time,
+    opens_at: Time,
     last_sent: Option<LastSentPacket>,
     /// Time on air of the last packet of each profile.
     on_air: [Duration; 4],
-    reading: Option<(Time, f64)>,
-    stale: bool,
+    busy_ratio_reading: Option<(Time, f64)>,
+    is_reading_stale: bool,
     /// Time at which the gate next evaluates the busy ratio.
     next_evaluation: Time,
     counters: Counters,
@@ -224,26 +224,26 @@ pub struct Gate<T> {
 
 impl<T> Gate<T> {
     /// Creates an open gate.
-    pub fn new(config: Config) -> Gate<T> {
+    pub fn new(config: GateConfig) -> Gate<T> {
         Gate {
-            control: match config.algorithm {
-                Algorithm::Reactive(table) => Controller::Reactive(Reactive::new(table)),
+            controller: match config.control_algorithm {
+                Algorithm::Reactive(table) => Controller::Reactive(ReactiveControl::new(table)),
                 Algorithm::Adaptive(parameters) => Controller::Adaptive(Limeric::new(parameters)),
             },
             on_air: [air_time(TYPICAL_PACKET_OCTETS, config.data_rate); 4],
             config,
             queues: Default::default(),
-            opens: Time::ZERO,
+            opens_at: Time::ZERO,
             last_sent: None,
-            reading: None,
-            stale: false,
+            busy_ratio_reading: None,
+            is_reading_stale: false,
             next_evaluation: Time::ZERO,
             counters: Counters::default(),
         }
     }
 
     /// Returns the configuration.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &GateConfig {
         &self.config
     }
 
@@ -258,33 +258,33 @@ impl<T> Gate<T> {
     }
 
     /// Returns the total length of all waiting packets in octets.
-    pub fn backlog(&self) -> usize {
+    pub fn backlog_octets(&self) -> usize {
         self.queues.iter().flatten().map(|waiting| waiting.octets).sum()
     }
 
     /// Returns how long the gate closes after another packet of this profile with the length of the previous
     /// one. A service must not send faster (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
-    pub fn interval(&self, profile: Profile) -> Duration {
+    pub fn interval_after(&self, profile: DccProfile) -> Duration {
         let on_air = self.on_air[profile as usize];
-        match &self.control {
-            Controller::Reactive(reactive) => reactive.closed(on_air),
-            Controller::Adaptive(limeric) => limeric.closed(on_air, None),
+        match &self.controller {
+            Controller::Reactive(reactive) => reactive.closed_time(on_air),
+            Controller::Adaptive(limeric) => limeric.closed_time(on_air, None),
         }
     }
 
     /// Returns the time at which the gate opens or opened.
-    pub fn opens(&self) -> Time {
-        self.opens
+    pub fn opens_at(&self) -> Time {
+        self.opens_at
     }
 
     /// Returns the last reading of the busy ratio and its time; `None` if the reading is stale.
-    pub fn reading(&self, now: Time) -> Option<(Time, f64)> {
-        self.reading.filter(|(at, _)| now.saturating_since(*at) <= MAX_READING_AGE)
+    pub fn busy_ratio_reading(&self, now: Time) -> Option<(Time, f64)> {
+        self.busy_ratio_reading.filter(|(at, _)| now.saturating_since(*at) <= MAX_READING_AGE)
     }
 
     /// Returns the busy ratio from which the controller computes now.
     pub fn busy_ratio(&self, now: Time) -> f64 {
-        match (self.reading(now), self.reading) {
+        match (self.busy_ratio_reading(now), self.busy_ratio_reading) {
             (Some((_, ratio)), _) => ratio,
             (None, Some((_, stale))) => stale.max(self.config.assumed_busy_ratio),
             (None, None) => self.config.assumed_busy_ratio,
@@ -292,8 +292,8 @@ impl<T> Gate<T> {
     }
 
     /// Returns the name of the state of reactive control; `None` with adaptive control.
-    pub fn state(&self) -> Option<&'static str> {
-        match &self.control {
+    pub fn reactive_state_name(&self) -> Option<&'static str> {
+        match &self.controller {
             Controller::Reactive(reactive) => Some(reactive.name()),
             Controller::Adaptive(_) => None,
         }
@@ -302,7 +302,7 @@ impl<T> Gate<T> {
     /// Returns the share of the channel that adaptive control allows this station; `None` with reactive
     /// control.
     pub fn duty_cycle(&self) -> Option<f64> {
-        match &self.control {
+        match &self.controller {
             Controller::Reactive(_) => None,
             Controller::Adaptive(limeric) => Some(limeric.duty_cycle()),
         }
@@ -310,15 +310,15 @@ impl<T> Gate<T> {
 
     /// Handles a channel busy ratio of 0 to 1, measured now.
     pub fn handle_busy_ratio(&mut self, now: Time, ratio: f64) {
-        self.reading = Some((now, ratio.clamp(0.0, 1.0)));
+        self.busy_ratio_reading = Some((now, ratio.clamp(0.0, 1.0)));
     }
 
     /// Accepts a packet for sending. Returns the packet if it may leave now; otherwise the packet waits in
     /// its queue.
-    pub fn offer(&mut self, now: Time, packet: Packet<T>) -> Option<T> {
-        let Packet { profile, lifetime, octets, replaces, content } = packet;
-        if now >= self.opens && self.queues.iter().all(VecDeque::is_empty) {
-            self.went(now, profile, octets);
+    pub fn accept_packet(&mut self, now: Time, packet: Packet<T>) -> Option<T> {
+        let Packet { profile, lifetime, octets, replaces_waiting: replaces, content } = packet;
+        if now >= self.opens_at && self.queues.iter().all(VecDeque::is_empty) {
+            self.record_sent_packet(now, profile, octets);
             return Some(content);
         }
         let queue = &mut self.queues[profile as usize];
@@ -327,13 +327,18 @@ impl<T> Gate<T> {
         let before = queue.len();
         queue.retain(|waiting| waiting.wait_until > now);
         let valid = queue.len();
-        queue.retain(|waiting| !(replaces && waiting.replaces));
+        queue.retain(|waiting| !(replaces && waiting.replaces_waiting));
         let replaced = valid - queue.len();
         let full = queue.len() >= self.config.queue_length.max(1);
         if full {
             queue.pop_front();
         }
-        queue.push_back(QueuedPacket { wait_until: now + lifetime, octets, replaces, content });
+        queue.push_back(QueuedPacket {
+            wait_until: now + lifetime,
+            octets,
+            replaces_waiting: replaces,
+            content,
+        });
         self.counters.dropped[DccDrop::LifetimeExpired as usize] += (before - valid) as u64;
         self.counters.dropped[DccDrop::Replaced as usize] += replaced as u64;
         self.counters.dropped[DccDrop::QueueFull as usize] += u64::from(full);
@@ -344,7 +349,7 @@ impl<T> Gate<T> {
     /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
         let waits = self.queues.iter().any(|queue| !queue.is_empty());
-        Some(if waits { self.opens.min(self.next_evaluation) } else { self.next_evaluation })
+        Some(if waits { self.opens_at.min(self.next_evaluation) } else { self.next_evaluation })
     }
 
     /// Handles the timers that are due: evaluates the busy ratio and opens the gate. The caller then calls
@@ -360,31 +365,31 @@ impl<T> Gate<T> {
         } else {
             now + BUSY_RATIO_INTERVAL
         };
-        let stale = self.reading.is_some() && self.reading(now).is_none();
-        self.counters.stale += u64::from(stale && !self.stale);
-        self.stale = stale;
+        let stale = self.busy_ratio_reading.is_some() && self.busy_ratio_reading(now).is_none();
+        self.counters.stale_reports += u64::from(stale && !self.is_reading_stale);
+        self.is_reading_stale = stale;
         let ratio = self.busy_ratio(now);
-        let changed = match &mut self.control {
+        let changed = match &mut self.controller {
             Controller::Reactive(reactive) => reactive.handle_busy_ratio(ratio),
             Controller::Adaptive(limeric) => limeric.handle_busy_ratio(ratio),
         };
         if changed && let Some(last) = self.last_sent {
-            self.opens = last.sent_at + self.closed(last, Some((now, self.opens)));
+            self.opens_at = last.sent_at + self.closed_time(last, Some((now, self.opens_at)));
         }
         true
     }
 
     /// Returns the next packet that may leave, and its profile.
-    pub fn poll_packet(&mut self, now: Time) -> Option<(Profile, T)> {
-        if now < self.opens {
+    pub fn poll_packet(&mut self, now: Time) -> Option<(DccProfile, T)> {
+        if now < self.opens_at {
             return None;
         }
-        for profile in Profile::ALL {
+        for profile in DccProfile::ALL {
             while let Some(QueuedPacket { wait_until: until, octets, content, .. }) =
                 self.queues[profile as usize].pop_front()
             {
                 if until > now {
-                    self.went(now, profile, octets);
+                    self.record_sent_packet(now, profile, octets);
                     return Some((profile, content));
                 }
                 self.counters.dropped[DccDrop::LifetimeExpired as usize] += 1;
@@ -394,7 +399,7 @@ impl<T> Gate<T> {
     }
 
     /// Drops the waiting packets for which `unwanted` returns true, and counts them by `reason`.
-    pub fn discard(&mut self, reason: DccDrop, unwanted: impl Fn(&T) -> bool) {
+    pub fn discard_waiting(&mut self, reason: DccDrop, unwanted: impl Fn(&T) -> bool) {
         for queue in &mut self.queues {
             let before = queue.len();
             queue.retain(|waiting| !unwanted(&waiting.content));
@@ -402,26 +407,26 @@ impl<T> Gate<T> {
         }
     }
 
-    fn went(&mut self, now: Time, profile: Profile, octets: usize) {
+    fn record_sent_packet(&mut self, now: Time, profile: DccProfile, octets: usize) {
         let last = LastSentPacket { sent_at: now, on_air: air_time(octets, self.config.data_rate) };
         self.counters.sent[profile as usize] += 1;
         self.counters.on_air_us += u64::try_from(last.on_air.as_micros()).unwrap_or(u64::MAX);
         self.last_sent = Some(last);
         self.on_air[profile as usize] = last.on_air;
-        self.opens = now + self.closed(last, None);
+        self.opens_at = now + self.closed_time(last, None);
     }
 
     /// Returns the time for which the gate stays closed after the start of the last packet. `since` is `None`
     /// when the packet starts. To compute the closing time again, `since` holds the present time and the time
     /// at which the gate opens by the previous computation.
-    fn closed(&self, last: LastSentPacket, since: Option<(Time, Time)>) -> Duration {
-        match &self.control {
-            Controller::Reactive(reactive) => reactive.closed(last.on_air),
+    fn closed_time(&self, last: LastSentPacket, since: Option<(Time, Time)>) -> Duration {
+        match &self.controller {
+            Controller::Reactive(reactive) => reactive.closed_time(last.on_air),
             Controller::Adaptive(limeric) => {
                 let done = since.map(|(now, opens)| {
                     (now.saturating_since(last.sent_at), opens.saturating_since(last.sent_at))
                 });
-                limeric.closed(last.on_air, done)
+                limeric.closed_time(last.on_air, done)
             }
         }
     }

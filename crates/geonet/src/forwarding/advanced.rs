@@ -11,7 +11,7 @@ use crate::geodesy::{LocalPlane, Position};
 /// dist_F < dist_max and angle FSR < `itsGnBroadcastCBFDefSectorAngle`.
 pub fn is_inside_sector(mib: &Mib, sender: Position, forwarder: Position, ego: Position) -> bool {
     let plane = LocalPlane::new(sender);
-    let (ego, forwarder) = (plane.offset(ego), plane.offset(forwarder));
+    let (ego, forwarder) = (plane.offset_of(ego), plane.offset_of(forwarder));
     let (ego_distance, forwarder_distance) = (ego.0.hypot(ego.1), forwarder.0.hypot(forwarder.1));
     let product = ego.0 * forwarder.0 + ego.1 * forwarder.1;
     let angle = (product / (ego_distance * forwarder_distance)).clamp(-1.0, 1.0).acos().to_degrees();

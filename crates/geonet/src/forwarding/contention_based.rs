@@ -15,7 +15,7 @@ use crate::packet::BufferedPacket;
 
 /// Returns the timeout of F.3: TO = MAX + (MIN - MAX) / DIST_MAX * distance, and MIN beyond DIST_MAX;
 /// distances in metres. Returns MAX if the distance is `None`.
-pub fn timeout(mib: &Mib, distance: Option<f64>) -> Duration {
+pub fn contention_timeout(mib: &Mib, distance: Option<f64>) -> Duration {
     let Some(distance) = distance else { return mib.cbf_max_time };
     if distance >= mib.max_communication_range {
         return mib.cbf_min_time;
@@ -26,7 +26,7 @@ pub fn timeout(mib: &Mib, distance: Option<f64>) -> Duration {
 }
 
 /// Identity of a packet: MID of the source and sequence number.
-pub(crate) type Identity = (u64, u16);
+pub(crate) type PacketIdentity = (u64, u16);
 
 /// A packet in contention.
 #[derive(Debug)]
@@ -35,18 +35,18 @@ pub(crate) struct Contender {
     /// Link-layer address of the station that sent the packet.
     pub sender: MacAddress,
     /// Number of copies received so far.
-    pub copies: u32,
+    pub copy_count: u32,
     /// Whether the rules of F.4 apply. Without them, the first copy from another station ends the contention.
-    pub advanced: bool,
+    pub is_advanced: bool,
     /// Arrival number of the packet; the packet with the smallest number is the oldest in the buffer.
-    order: u64,
+    arrival_number: u64,
 }
 
 /// The packets in contention (`itsGnCbfPacketBufferSize`).
 #[derive(Debug)]
 pub(crate) struct ContentionBuffer {
-    packets: HashMap<Identity, Contender, SeededHash>,
-    order: BTreeMap<u64, Identity>,
+    packets: HashMap<PacketIdentity, Contender, SeededHash>,
+    identity_by_arrival: BTreeMap<u64, PacketIdentity>,
     next_number: u64,
     octets: usize,
 }
@@ -55,7 +55,7 @@ impl ContentionBuffer {
     pub fn new(seed: u64) -> ContentionBuffer {
         ContentionBuffer {
             packets: HashMap::with_hasher(SeededHash(seed)),
-            order: BTreeMap::new(),
+            identity_by_arrival: BTreeMap::new(),
             next_number: 0,
             octets: 0,
         }
@@ -69,11 +69,11 @@ impl ContentionBuffer {
         self.octets
     }
 
-    pub fn contains(&self, identity: Identity) -> bool {
+    pub fn contains(&self, identity: PacketIdentity) -> bool {
         !self.packets.is_empty() && self.packets.contains_key(&identity)
     }
 
-    pub fn get_mut(&mut self, identity: Identity) -> Option<&mut Contender> {
+    pub fn get_mut(&mut self, identity: PacketIdentity) -> Option<&mut Contender> {
         self.packets.get_mut(&identity)
     }
 
@@ -91,22 +91,30 @@ impl ContentionBuffer {
             return pushed_out(packet);
         }
         while self.octets + packet.frame.len() > limit
-            && let Some((_, oldest)) = self.order.first_key_value()
+            && let Some((_, oldest)) = self.identity_by_arrival.first_key_value()
             && let Some(oldest) = self.remove(*oldest)
         {
             pushed_out(oldest.packet);
         }
-        let identity = packet.meta.identity;
+        let identity = packet.properties.identity;
         self.octets += packet.frame.len();
-        self.order.insert(self.next_number, identity);
-        self.packets
-            .insert(identity, Contender { packet, sender, copies: 1, advanced, order: self.next_number });
+        self.identity_by_arrival.insert(self.next_number, identity);
+        self.packets.insert(
+            identity,
+            Contender {
+                packet,
+                sender,
+                copy_count: 1,
+                is_advanced: advanced,
+                arrival_number: self.next_number,
+            },
+        );
         self.next_number += 1;
     }
 
-    pub fn remove(&mut self, identity: Identity) -> Option<Contender> {
+    pub fn remove(&mut self, identity: PacketIdentity) -> Option<Contender> {
         let contender = self.packets.remove(&identity)?;
-        self.order.remove(&contender.order);
+        self.identity_by_arrival.remove(&contender.arrival_number);
         self.octets -= contender.packet.frame.len();
         Some(contender)
     }
@@ -123,9 +131,9 @@ mod tests {
         for (metres, expected) in
             [(0.0, 100.0), (250.0, 75.25), (500.0, 50.5), (900.0, 10.9), (1000.0, 1.0), (1100.0, 1.0)]
         {
-            let found = timeout(&mib, Some(metres)).as_secs_f64() * 1e3;
+            let found = contention_timeout(&mib, Some(metres)).as_secs_f64() * 1e3;
             assert!((found - expected).abs() < 1e-6, "{metres} m: {found} ms");
         }
-        assert_eq!(timeout(&mib, None), Duration::from_millis(100));
+        assert_eq!(contention_timeout(&mib, None), Duration::from_millis(100));
     }
 }

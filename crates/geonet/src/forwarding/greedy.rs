@@ -22,7 +22,7 @@ const CACHE_LINES: usize = 256;
 struct CachedNextHop {
     destination: Position,
     generation: u64,
-    ego: Position,
+    own_position: Position,
     next_hop: Option<Slot>,
 }
 
@@ -43,25 +43,31 @@ impl NextHopCache {
     /// nearer to the destination than `ego`.
     pub fn next_hop(&mut self, table: &LocationTable, metric: &Metric, ego: Position) -> Option<Slot> {
         let destination = metric.destination;
-        let line = &mut self.cached_next_hops[line(place_key(destination))];
+        let line = &mut self.cached_next_hops[cache_line(position_key(destination))];
         if let Some(cached) = line
             && cached.destination == destination
-            && cached.generation == table.generation()
-            && cached.ego == ego
+            && cached.generation == table.neighbour_generation()
+            && cached.own_position == ego
         {
             return cached.next_hop;
         }
-        let next_hop = table.index().nearest(metric, metric.squared(ego)).map(|(slot, _)| slot);
-        *line = Some(CachedNextHop { destination, generation: table.generation(), ego, next_hop });
+        let next_hop =
+            table.neighbour_index().nearest_item(metric, metric.squared_distance(ego)).map(|(slot, _)| slot);
+        *line = Some(CachedNextHop {
+            destination,
+            generation: table.neighbour_generation(),
+            own_position: ego,
+            next_hop,
+        });
         next_hop
     }
 }
 
 #[derive(Debug, Clone, Copy)]
 struct RetainedNextHop {
-    towards: TargetKey,
+    target_key: TargetKey,
     next_hop: Slot,
-    chosen: Time,
+    chosen_at: Time,
 }
 
 /// Key under which the router stores a next hop: the destination station, or the destination position of
@@ -73,17 +79,17 @@ enum TargetKey {
 }
 
 impl TargetKey {
-    fn of(target: &Target) -> Option<TargetKey> {
+    fn key_of_target(target: &Target) -> Option<TargetKey> {
         match target {
             Target::Station { mid, .. } => Some(TargetKey::Station(*mid)),
             _ => target.metric().map(|metric| TargetKey::Place(metric.destination)),
         }
     }
 
-    fn line(self) -> usize {
+    fn cache_line(self) -> usize {
         match self {
-            TargetKey::Station(mid) => line((mid ^ mid >> 24) as u32),
-            TargetKey::Place(place) => line(place_key(place)),
+            TargetKey::Station(mid) => cache_line((mid ^ mid >> 24) as u32),
+            TargetKey::Place(place) => cache_line(position_key(place)),
         }
     }
 }
@@ -99,26 +105,27 @@ impl RetainedNextHops {
     /// Returns the next hop to a target that the router chose at most `hold` ago. The caller checks whether
     /// the station can still be a next hop.
     pub(crate) fn get(&self, now: Time, target: &Target, hold: Duration) -> Option<Slot> {
-        let towards = TargetKey::of(target)?;
-        let held = self.retained_next_hops.get(towards.line()).copied().flatten()?;
-        let counts = held.towards == towards && now.saturating_since(held.chosen) < hold;
+        let towards = TargetKey::key_of_target(target)?;
+        let held = self.retained_next_hops.get(towards.cache_line()).copied().flatten()?;
+        let counts = held.target_key == towards && now.saturating_since(held.chosen_at) < hold;
         counts.then_some(held.next_hop)
     }
 
     /// Stores the next hop to a target; [`Self::get`] returns it later.
     pub(crate) fn set(&mut self, now: Time, target: &Target, next_hop: Slot) {
-        let Some(towards) = TargetKey::of(target) else { return };
+        let Some(towards) = TargetKey::key_of_target(target) else { return };
         if self.retained_next_hops.is_empty() {
             self.retained_next_hops = vec![None; CACHE_LINES];
         }
-        self.retained_next_hops[towards.line()] = Some(RetainedNextHop { towards, next_hop, chosen: now });
+        self.retained_next_hops[towards.cache_line()] =
+            Some(RetainedNextHop { target_key: towards, next_hop, chosen_at: now });
     }
 }
 
-fn place_key(place: Position) -> u32 {
+fn position_key(place: Position) -> u32 {
     (place.latitude as u32).wrapping_mul(0x9e37_79b9) ^ (place.longitude as u32).wrapping_mul(0x85eb_ca6b)
 }
 
-fn line(key: u32) -> usize {
+fn cache_line(key: u32) -> usize {
     (key.wrapping_mul(0x9e37_79b9) >> 24) as usize % CACHE_LINES
 }

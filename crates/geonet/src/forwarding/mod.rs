@@ -21,7 +21,7 @@ use crate::mib::UnknownSender;
 
 /// Decision of annex D for a packet to an area.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Selection {
+pub enum AreaDecision {
     /// This station is inside the area: use the area forwarding algorithm.
     Area,
     /// This station is outside the area: use the non-area forwarding algorithm.
@@ -35,25 +35,27 @@ pub enum Selection {
 
 /// Makes the decision of annex D. `sender` is the position vector of the station that sent the frame; `None`
 /// at the source or if the position is unknown.
-pub fn select(
+pub fn decide_for_area(
     area: &GeoArea,
     ego: Position,
     is_source: bool,
     sender: Option<&LongPositionVector>,
     unknown_sender: UnknownSender,
-) -> Selection {
+) -> AreaDecision {
     if geodesy::is_inside(area, ego) {
-        return Selection::Area;
+        return AreaDecision::Area;
     }
     if is_source {
-        return Selection::NonArea;
+        return AreaDecision::NonArea;
     }
     match sender.filter(|pv| pv.accurate) {
-        Some(pv) if geodesy::is_inside(area, Position::new(pv.latitude, pv.longitude)) => Selection::Discard,
-        Some(_) => Selection::NonArea,
+        Some(pv) if geodesy::is_inside(area, Position::new(pv.latitude, pv.longitude)) => {
+            AreaDecision::Discard
+        }
+        Some(_) => AreaDecision::NonArea,
         None => match unknown_sender {
-            UnknownSender::NonAreaForwarding => Selection::NonArea,
-            UnknownSender::Broadcast => Selection::Broadcast,
+            UnknownSender::NonAreaForwarding => AreaDecision::NonArea,
+            UnknownSender::Broadcast => AreaDecision::Broadcast,
         },
     }
 }

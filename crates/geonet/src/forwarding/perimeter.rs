@@ -40,7 +40,7 @@ use crate::{GeonetDrop, MacAddress};
 /// The next header of a packet in perimeter mode.
 pub const PERIMETER_NEXT_HEADER: u8 = 15;
 /// The version of the recovery header.
-const VERSION: u8 = 1;
+const HEADER_VERSION: u8 = 1;
 /// Distance in metres by which a crossing must be nearer to the destination than the entry point of the
 /// present face. Otherwise the packet does not change the face. The margin is needed because positions are
 /// rounded to centimetres.
@@ -52,9 +52,9 @@ pub struct RecoveryHeader {
     /// Kind of the payload behind the header.
     pub next_header: CommonNextHeader,
     /// Position at which greedy forwarding failed (Lp).
-    pub entry: Position,
+    pub greedy_failure_position: Position,
     /// Position at which the packet entered the present face (Lf).
-    pub face_entry: Position,
+    pub face_entry_position: Position,
     /// First edge that the packet took on the present face of the planar graph (e0 in GPSR).
     pub first_edge: (MacAddress, MacAddress),
 }
@@ -78,12 +78,15 @@ impl RecoveryHeader {
         };
         let header = RecoveryHeader {
             next_header: CommonNextHeader::from_value(octets[0]),
-            entry: Position::new(coordinate(2), coordinate(6)),
-            face_entry: Position::new(coordinate(10), coordinate(14)),
+            greedy_failure_position: Position::new(coordinate(2), coordinate(6)),
+            face_entry_position: Position::new(coordinate(10), coordinate(14)),
             first_edge: (mac(18), mac(24)),
         };
         let known = !matches!(header.next_header, CommonNextHeader::Unknown(_));
-        if octets[0] >> 4 == VERSION && known && header.entry.is_on_earth() && header.face_entry.is_on_earth()
+        if octets[0] >> 4 == HEADER_VERSION
+            && known
+            && header.greedy_failure_position.is_on_earth()
+            && header.face_entry_position.is_on_earth()
         {
             Ok(header)
         } else {
@@ -94,11 +97,11 @@ impl RecoveryHeader {
     /// Returns the octets of the header.
     pub fn to_octets(&self) -> [u8; Self::LEN] {
         let mut octets = [0; Self::LEN];
-        octets[0] = VERSION << 4 | self.next_header.value();
-        octets[2..6].copy_from_slice(&self.entry.latitude.to_be_bytes());
-        octets[6..10].copy_from_slice(&self.entry.longitude.to_be_bytes());
-        octets[10..14].copy_from_slice(&self.face_entry.latitude.to_be_bytes());
-        octets[14..18].copy_from_slice(&self.face_entry.longitude.to_be_bytes());
+        octets[0] = HEADER_VERSION << 4 | self.next_header.value();
+        octets[2..6].copy_from_slice(&self.greedy_failure_position.latitude.to_be_bytes());
+        octets[6..10].copy_from_slice(&self.greedy_failure_position.longitude.to_be_bytes());
+        octets[10..14].copy_from_slice(&self.face_entry_position.latitude.to_be_bytes());
+        octets[14..18].copy_from_slice(&self.face_entry_position.longitude.to_be_bytes());
         octets[18..24].copy_from_slice(&self.first_edge.0);
         octets[24..30].copy_from_slice(&self.first_edge.1);
         octets
@@ -112,9 +115,9 @@ impl RecoveryHeader {
 pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Planarisation) -> Vec<Slot> {
     let plane = LocalPlane::new(ego);
     let stays = |slot: Slot, position: Position| {
-        let (east, north) = plane.offset(position);
+        let (east, north) = plane.offset_of(position);
         let middle = Metric::new(plane.position_at(east / 2.0, north / 2.0));
-        let length = middle.squared(ego) + middle.squared(position);
+        let length = middle.squared_distance(ego) + middle.squared_distance(position);
         match planarisation {
             Planarisation::Gabriel => {
                 let radius = length / 2.0;
@@ -122,11 +125,11 @@ pub fn planar_neighbours(table: &LocationTable, ego: Position, planarisation: Pl
             }
             Planarisation::RelativeNeighbourhood => {
                 let (to_ego, to_other) = (Metric::new(ego), Metric::new(position));
-                let edge = to_ego.squared(position).min(to_other.squared(ego));
+                let edge = to_ego.squared_distance(position).min(to_other.squared_distance(ego));
                 let nearer = |witness: Slot| {
                     witness != slot
-                        && table.index().position(witness).is_some_and(|place| {
-                            to_ego.squared(place) < edge && to_other.squared(place) < edge
+                        && table.neighbour_index().position(witness).is_some_and(|place| {
+                            to_ego.squared_distance(place) < edge && to_other.squared_distance(place) < edge
                         })
                 };
                 middle_is_free(table, &middle, 1.51 * length, nearer)
@@ -147,16 +150,16 @@ fn middle_is_free(
     radius: f64,
     witness: impl Fn(Slot) -> bool,
 ) -> bool {
-    !table.index().any_within(middle, radius * (1.0 - 1e-9), witness)
+    !table.neighbour_index().is_any_within(middle, radius * (1.0 - 1e-9), witness)
 }
 
 /// Position of a neighbour relative to the destination, in metres.
 #[derive(Debug, Clone, Copy)]
-struct RelativePosition {
+struct RelativeNeighbour {
     slot: Slot,
     mac: MacAddress,
-    east: f64,
-    north: f64,
+    metres_east: f64,
+    metres_north: f64,
 }
 
 /// A station's view of the planar graph, with the destination at the origin.
@@ -165,8 +168,8 @@ pub struct PlanarGraphView<'a> {
     table: &'a LocationTable,
     plane: LocalPlane,
     mac: MacAddress,
-    ego: (f64, f64),
-    corners: Vec<RelativePosition>,
+    own_offset: (f64, f64),
+    neighbours: Vec<RelativeNeighbour>,
 }
 
 impl<'a> PlanarGraphView<'a> {
@@ -184,19 +187,31 @@ impl<'a> PlanarGraphView<'a> {
             .iter()
             .map(|&slot| {
                 let entry = table.entry(slot);
-                let (east, north) = plane.offset(entry.position());
-                RelativePosition { slot, mac: entry.mac(), east, north }
+                let (east, north) = plane.offset_of(entry.position());
+                RelativeNeighbour { slot, mac: entry.mac(), metres_east: east, metres_north: north }
             })
             .collect();
-        PlanarGraphView { table, plane, mac, ego: plane.offset(ego), corners }
+        PlanarGraphView { table, plane, mac, own_offset: plane.offset_of(ego), neighbours: corners }
     }
 
     /// Starts perimeter mode along the first edge counter-clockwise from the direction of the destination.
     /// Returns `None` if the station has no neighbour.
-    pub fn enter(&self, ego: Position, next_header: CommonNextHeader) -> Option<(RecoveryHeader, Slot)> {
-        let next = self.counter_clockwise((-self.ego.0, -self.ego.1))?;
+    pub fn enter_perimeter(
+        &self,
+        ego: Position,
+        next_header: CommonNextHeader,
+    ) -> Option<(RecoveryHeader, Slot)> {
+        let next = self.next_counter_clockwise((-self.own_offset.0, -self.own_offset.1))?;
         let first_edge = (self.mac, next.mac);
-        Some((RecoveryHeader { next_header, entry: ego, face_entry: ego, first_edge }, next.slot))
+        Some((
+            RecoveryHeader {
+                next_header,
+                greedy_failure_position: ego,
+                face_entry_position: ego,
+                first_edge,
+            },
+            next.slot,
+        ))
     }
 
     /// Returns the next edge along the present face after the edge from `sender`. Continues on the next face
@@ -213,25 +228,28 @@ impl<'a> PlanarGraphView<'a> {
     ) -> Result<(RecoveryHeader, Slot), GeonetDrop> {
         let from = match sender {
             Some(sender) => {
-                let (east, north) = self.plane.offset(sender);
-                (east - self.ego.0, north - self.ego.1)
+                let (east, north) = self.plane.offset_of(sender);
+                (east - self.own_offset.0, north - self.own_offset.1)
             }
-            None => (-self.ego.0, -self.ego.1),
+            None => (-self.own_offset.0, -self.own_offset.1),
         };
         let mut header = *header;
-        let mut next = self.counter_clockwise(from).ok_or(GeonetDrop::Unreachable)?;
+        let mut next = self.next_counter_clockwise(from).ok_or(GeonetDrop::Unreachable)?;
         let mut changed = false;
-        for _ in 0..self.corners.len() {
-            let reached = self.plane.distance(header.face_entry);
+        for _ in 0..self.neighbours.len() {
+            let reached = self.plane.distance_to(header.face_entry_position);
             let Some(crossing) = self
-                .crossing(&next, self.plane.offset(header.entry))
+                .crossing_with_line(&next, self.plane.offset_of(header.greedy_failure_position))
                 .filter(|(east, north)| east.hypot(*north) < reached - MIN_PROGRESS_METRES)
             else {
                 break;
             };
-            header.face_entry = self.plane.position_at(crossing.0, crossing.1);
+            header.face_entry_position = self.plane.position_at(crossing.0, crossing.1);
             next = self
-                .counter_clockwise((next.east - self.ego.0, next.north - self.ego.1))
+                .next_counter_clockwise((
+                    next.metres_east - self.own_offset.0,
+                    next.metres_north - self.own_offset.1,
+                ))
                 .ok_or(GeonetDrop::Unreachable)?;
             header.first_edge = (self.mac, next.mac);
             changed = true;
@@ -244,27 +262,27 @@ impl<'a> PlanarGraphView<'a> {
 
     /// Returns the first neighbour counter-clockwise from a direction; a neighbour exactly in this direction
     /// comes last. Returns `None` if this station has no edge.
-    fn counter_clockwise(&self, from: (f64, f64)) -> Option<RelativePosition> {
-        let turn = |corner: &RelativePosition| {
-            let to = (corner.east - self.ego.0, corner.north - self.ego.1);
+    fn next_counter_clockwise(&self, from: (f64, f64)) -> Option<RelativeNeighbour> {
+        let turn = |corner: &RelativeNeighbour| {
+            let to = (corner.metres_east - self.own_offset.0, corner.metres_north - self.own_offset.1);
             let (cross, dot) = (from.0 * to.1 - from.1 * to.0, from.0 * to.0 + from.1 * to.1);
             let angle = cross.atan2(dot);
             if angle > 1e-9 { angle } else { angle + std::f64::consts::TAU }
         };
-        self.corners.iter().copied().min_by(|a, b| turn(a).total_cmp(&turn(b)))
+        self.neighbours.iter().copied().min_by(|a, b| turn(a).total_cmp(&turn(b)))
     }
 
     /// Returns the point where the edge to `next` crosses the line from `entry` to the destination (the
     /// origin); `None` if it does not cross the line.
-    fn crossing(&self, next: &RelativePosition, entry: (f64, f64)) -> Option<(f64, f64)> {
-        let edge = (next.east - self.ego.0, next.north - self.ego.1);
+    fn crossing_with_line(&self, next: &RelativeNeighbour, entry: (f64, f64)) -> Option<(f64, f64)> {
+        let edge = (next.metres_east - self.own_offset.0, next.metres_north - self.own_offset.1);
         let determinant = edge.0 * entry.1 - edge.1 * entry.0;
         if determinant == 0.0 {
             return None;
         }
         // Solve ego + s edge = t entry.
-        let s = (self.ego.1 * entry.0 - self.ego.0 * entry.1) / determinant;
-        let t = (edge.0 * self.ego.1 - edge.1 * self.ego.0) / determinant;
+        let s = (self.own_offset.1 * entry.0 - self.own_offset.0 * entry.1) / determinant;
+        let t = (edge.0 * self.own_offset.1 - edge.1 * self.own_offset.0) / determinant;
         let on_both = (0.0..=1.0).contains(&s) && (0.0..=1.0).contains(&t);
         on_both.then_some((t * entry.0, t * entry.1))
     }
@@ -284,25 +302,25 @@ mod tests {
 
     const HOME: Position = Position::new(488_375_000, 21_008_000);
 
-    fn at(east: f64, north: f64) -> Position {
+    fn position_at(east: f64, north: f64) -> Position {
         LocalPlane::new(HOME).position_at(east, north)
     }
 
-    fn mac(number: u8) -> MacAddress {
+    fn mac_of_number(number: u8) -> MacAddress {
         [2, 0, 0, 0, 0, number]
     }
 
-    fn table(places: &[(f64, f64)]) -> LocationTable {
+    fn location_table(places: &[(f64, f64)]) -> LocationTable {
         let mut table = LocationTable::new(1);
         for (number, place) in (1u8..).zip(places) {
-            let position = at(place.0, place.1);
+            let position = position_at(place.0, place.1);
             let pv = LongPositionVector {
-                address: GnAddress::new(false, StationType::PassengerCar, mac(number)),
+                address: GnAddress::new(false, StationType::PassengerCar, mac_of_number(number)),
                 latitude: position.latitude,
                 longitude: position.longitude,
                 ..LongPositionVector::default()
             };
-            table.learn(Time::ZERO, &Mib::default(), &pv, true, None).expect("room");
+            table.learn_position(Time::ZERO, &Mib::default(), &pv, true, None).expect("room");
         }
         table
     }
@@ -313,7 +331,7 @@ mod tests {
     #[test]
     fn planar_subgraph_has_no_crossing_edges() {
         let planar = |places: &[(f64, f64)], planarisation| {
-            planar_neighbours(&table(places), HOME, planarisation).len()
+            planar_neighbours(&location_table(places), HOME, planarisation).len()
         };
         for (witness, gabriel, relative) in
             [((100.0, 10.0), 1, 1), ((100.0, 130.0), 2, 1), ((80.0, 200.0), 2, 2), ((-10.0, 0.0), 2, 2)]
@@ -328,18 +346,22 @@ mod tests {
     /// this station has no other edge.
     #[test]
     fn right_hand_rule_takes_next_edge_counter_clockwise() {
-        let table = table(&[(100.0, 0.0), (0.0, 100.0), (-100.0, -10.0)]);
+        let table = location_table(&[(100.0, 0.0), (0.0, 100.0), (-100.0, -10.0)]);
         let neighbours = planar_neighbours(&table, HOME, Planarisation::Gabriel);
         assert_eq!(neighbours.len(), 3);
-        let walk = PlanarGraphView::new(&table, &neighbours, mac(9), HOME, at(0.0, -5000.0));
-        let (header, first) = walk.enter(HOME, CommonNextHeader::BtpB).expect("an edge");
-        assert_eq!((walk.mac_of(first), header.first_edge), (mac(1), (mac(9), mac(1))));
+        let walk =
+            PlanarGraphView::new(&table, &neighbours, mac_of_number(9), HOME, position_at(0.0, -5000.0));
+        let (header, first) = walk.enter_perimeter(HOME, CommonNextHeader::BtpB).expect("an edge");
+        assert_eq!(
+            (walk.mac_of(first), header.first_edge),
+            (mac_of_number(1), (mac_of_number(9), mac_of_number(1)))
+        );
         let mut header = header;
-        header.first_edge = (mac(7), mac(8));
+        header.first_edge = (mac_of_number(7), mac_of_number(8));
         for (from, to) in [(1, 2), (2, 3), (3, 1)] {
             let sender = table.entry(neighbours[from - 1]).position();
             let (_, next) = walk.next_edge(&header, Some(sender)).expect("an edge");
-            assert_eq!(walk.mac_of(next), mac(to), "from {from}");
+            assert_eq!(walk.mac_of(next), mac_of_number(to), "from {from}");
         }
     }
 
@@ -348,31 +370,35 @@ mod tests {
     /// header then holds.
     #[test]
     fn perimeter_walk_changes_face_at_line_to_destination() {
-        let table = table(&[(-900.0, 50.0), (-450.0, -100.0), (-400.0, 200.0)]);
-        let ego = at(-500.0, 100.0);
-        let walk = PlanarGraphView::new(&table, &[0, 1, 2], mac(9), ego, HOME);
+        let table = location_table(&[(-900.0, 50.0), (-450.0, -100.0), (-400.0, 200.0)]);
+        let ego = position_at(-500.0, 100.0);
+        let walk = PlanarGraphView::new(&table, &[0, 1, 2], mac_of_number(9), ego, HOME);
         let header = |reached: f64| RecoveryHeader {
             next_header: CommonNextHeader::BtpB,
-            entry: at(-1000.0, 0.0),
-            face_entry: at(reached, 0.0),
-            first_edge: (mac(7), mac(8)),
+            greedy_failure_position: position_at(-1000.0, 0.0),
+            face_entry_position: position_at(reached, 0.0),
+            first_edge: (mac_of_number(7), mac_of_number(8)),
         };
-        let (changed, next) = walk.next_edge(&header(-1000.0), Some(at(-900.0, 50.0))).expect("an edge");
-        assert_eq!((walk.mac_of(next), changed.first_edge), (mac(3), (mac(9), mac(3))));
-        assert!(changed.face_entry.distance(at(-475.0, 0.0)) < 0.1);
+        let (changed, next) =
+            walk.next_edge(&header(-1000.0), Some(position_at(-900.0, 50.0))).expect("an edge");
+        assert_eq!(
+            (walk.mac_of(next), changed.first_edge),
+            (mac_of_number(3), (mac_of_number(9), mac_of_number(3)))
+        );
+        assert!(changed.face_entry_position.distance_to(position_at(-475.0, 0.0)) < 0.1);
         // If an earlier crossing was nearer to the destination, the packet takes the edge and stays on its
         // face.
-        let (same, next) = walk.next_edge(&header(-300.0), Some(at(-900.0, 50.0))).expect("an edge");
-        assert_eq!((walk.mac_of(next), same), (mac(2), header(-300.0)));
+        let (same, next) = walk.next_edge(&header(-300.0), Some(position_at(-900.0, 50.0))).expect("an edge");
+        assert_eq!((walk.mac_of(next), same), (mac_of_number(2), header(-300.0)));
     }
 
     #[test]
     fn perimeter_header_is_encoded_and_decoded() {
         let header = RecoveryHeader {
             next_header: CommonNextHeader::Ipv6,
-            entry: Position::new(-5, 6),
-            face_entry: Position::new(7, -8),
-            first_edge: (mac(1), mac(2)),
+            greedy_failure_position: Position::new(-5, 6),
+            face_entry_position: Position::new(7, -8),
+            first_edge: (mac_of_number(1), mac_of_number(2)),
         };
         let octets = header.to_octets();
         assert_eq!(RecoveryHeader::parse(&octets), Ok(header));

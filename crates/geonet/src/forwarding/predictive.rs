@@ -47,9 +47,9 @@ pub struct NeighbourPredictor {
     plane: LocalPlane,
     velocity: (f64, f64),
     /// Radio range, metres.
-    range: f64,
+    radio_range: f64,
     /// Least remaining time of a link, seconds.
-    link_lifetime: f64,
+    required_link_lifetime: f64,
 }
 
 impl NeighbourPredictor {
@@ -67,14 +67,14 @@ impl NeighbourPredictor {
             own_position: place,
             plane: LocalPlane::new(place),
             velocity: velocity(&vector),
-            range,
-            link_lifetime: link_lifetime.as_secs_f64(),
+            radio_range: range,
+            required_link_lifetime: link_lifetime.as_secs_f64(),
         }
     }
 
     /// Returns the age of a station's vector, seconds.
-    fn age(&self, entry: &Entry) -> f64 {
-        let heard = self.now.saturating_since(entry.last_received());
+    fn age_seconds(&self, entry: &Entry) -> f64 {
+        let heard = self.now.saturating_since(entry.last_received_at());
         let told = self.vector.timestamp.milliseconds_since(entry.position_vector().timestamp);
         let told = Duration::from_millis(u64::try_from(told).unwrap_or(0));
         told.clamp(heard, heard + MAX_CLOCK_DIFFERENCE).min(MAX_EXTRAPOLATION).as_secs_f64()
@@ -82,19 +82,20 @@ impl NeighbourPredictor {
 
     /// Returns the predicted position of a station in metres east and north of this station, and its
     /// velocity.
-    fn led_on(&self, entry: &Entry) -> ((f64, f64), (f64, f64)) {
-        let (east, north) = self.plane.offset(entry.position());
+    fn extrapolate(&self, entry: &Entry) -> ((f64, f64), (f64, f64)) {
+        let (east, north) = self.plane.offset_of(entry.position());
         let (v_east, v_north) = velocity(entry.position_vector());
-        let age = self.age(entry);
+        let age = self.age_seconds(entry);
         ((east + v_east * age, north + v_north * age), (v_east, v_north))
     }
 
     /// Returns whether a station at `offset` metres with this relative velocity stays in range for the
     /// required link lifetime.
-    fn lasts(&self, offset: (f64, f64), velocity: (f64, f64)) -> bool {
-        let is_near = |(east, north): (f64, f64)| east * east + north * north <= self.range * self.range;
-        let east = offset.0 + (velocity.0 - self.velocity.0) * self.link_lifetime;
-        let north = offset.1 + (velocity.1 - self.velocity.1) * self.link_lifetime;
+    fn does_link_last(&self, offset: (f64, f64), velocity: (f64, f64)) -> bool {
+        let is_near =
+            |(east, north): (f64, f64)| east * east + north * north <= self.radio_range * self.radio_range;
+        let east = offset.0 + (velocity.0 - self.velocity.0) * self.required_link_lifetime;
+        let north = offset.1 + (velocity.1 - self.velocity.1) * self.required_link_lifetime;
         // The range is a disc, and a disc is convex. A station that is in range at both ends of its straight
         // path is in range all the time.
         is_near(offset) && is_near((east, north))
@@ -102,21 +103,22 @@ impl NeighbourPredictor {
 
     /// Returns whether a station in the table is in range.
     pub fn is_in_range(&self, entry: &Entry) -> bool {
-        let (offset, velocity) = self.led_on(entry);
-        self.lasts(offset, velocity)
+        let (offset, velocity) = self.extrapolate(entry);
+        self.does_link_last(offset, velocity)
     }
 
     /// Returns whether a station at this place is in range.
     pub fn is_place_in_range(&self, place: Position) -> bool {
-        self.lasts(self.plane.offset(place), (0.0, 0.0))
+        self.does_link_last(self.plane.offset_of(place), (0.0, 0.0))
     }
 
     /// Returns whether a station is in range and nearer to a packet's destination than this station.
     pub fn is_in_range_and_nearer(&self, metric: &Metric, entry: &Entry) -> bool {
-        let (offset, velocity) = self.led_on(entry);
-        let own = metric.squared(self.own_position).sqrt();
-        self.lasts(offset, velocity)
-            && metric.squared(self.plane.position_at(offset.0, offset.1)).sqrt() < own - MIN_PROGRESS_METRES
+        let (offset, velocity) = self.extrapolate(entry);
+        let own = metric.squared_distance(self.own_position).sqrt();
+        self.does_link_last(offset, velocity)
+            && metric.squared_distance(self.plane.position_at(offset.0, offset.1)).sqrt()
+                < own - MIN_PROGRESS_METRES
     }
 
     /// Returns the neighbour that becomes the next hop of a packet, among those that `accept` accepts.
@@ -127,17 +129,17 @@ impl NeighbourPredictor {
         metric: &Metric,
         accept: impl Fn(&Entry) -> bool,
     ) -> Option<Slot> {
-        let own = metric.squared(self.own_position).sqrt();
+        let own = metric.squared_distance(self.own_position).sqrt();
         let best: Cell<(f64, Option<Slot>)> = Cell::new(((own - MIN_PROGRESS_METRES).max(0.0).powi(2), None));
         // A neighbour is farther from the destination than this station by more than the radio range. It
         // would have to move by more than this range to come nearer, so it cannot be a next hop.
-        let bound = (own + self.range).powi(2);
-        table.index().nearest_where(metric, bound, |slot| {
+        let bound = (own + self.radio_range).powi(2);
+        table.neighbour_index().nearest_item_where(metric, bound, |slot| {
             let entry = table.entry(slot);
-            let (offset, velocity) = self.led_on(entry);
-            if self.lasts(offset, velocity) && accept(entry) {
+            let (offset, velocity) = self.extrapolate(entry);
+            if self.does_link_last(offset, velocity) && accept(entry) {
                 let place = self.plane.position_at(offset.0, offset.1);
-                let squared = metric.squared(place);
+                let squared = metric.squared_distance(place);
                 if squared < best.get().0 {
                     best.set((squared, Some(slot)));
                 }
@@ -167,15 +169,15 @@ impl AnnouncedMovement {
     }
 
     /// Returns the time since the station sent the vector.
-    pub fn age(&self, now: Time) -> Duration {
+    pub fn age_of_vector(&self, now: Time) -> Duration {
         now.saturating_since(self.sent_at)
     }
 
     /// Returns whether `place`, the present position of this station, is within `metres` of the position that
     /// its last beacon predicts for `now`.
     pub fn is_within(&self, now: Time, place: Position, metres: f64) -> bool {
-        let (east, north) = self.plane.offset(place);
-        let seconds = self.age(now).as_secs_f64();
+        let (east, north) = self.plane.offset_of(place);
+        let seconds = self.age_of_vector(now).as_secs_f64();
         let (east, north) = (east - self.velocity.0 * seconds, north - self.velocity.1 * seconds);
         east * east + north * north <= metres * metres
     }
@@ -197,7 +199,14 @@ mod tests {
     const HERE: Position = Position::new(488_375_000, 21_008_000);
 
     /// Returns the position vector of a station `east` and `north` metres from `HERE`, with a speed in m/s.
-    fn vector(mid: u64, east: f64, north: f64, speed: f64, heading: u16, at: u32) -> LongPositionVector {
+    fn position_vector(
+        mid: u64,
+        east: f64,
+        north: f64,
+        speed: f64,
+        heading: u16,
+        at: u32,
+    ) -> LongPositionVector {
         let place = LocalPlane::new(HERE).position_at(east, north);
         LongPositionVector {
             address: GnAddress(mid),
@@ -210,22 +219,24 @@ mod tests {
         }
     }
 
-    fn table(heard: &[(u64, LongPositionVector)]) -> LocationTable {
+    fn location_table(heard: &[(u64, LongPositionVector)]) -> LocationTable {
         let mut table = LocationTable::new(1);
         for (milliseconds, vector) in heard {
-            table.learn(Time::from_millis(*milliseconds), &Mib::default(), vector, true, None).expect("room");
+            table
+                .learn_position(Time::from_millis(*milliseconds), &Mib::default(), vector, true, None)
+                .expect("room");
         }
         table
     }
 
-    fn view(at: u32) -> NeighbourPredictor {
-        let own = vector(1, 0.0, 0.0, 0.0, 0, at);
+    fn predictor_at(at: u32) -> NeighbourPredictor {
+        let own = position_vector(1, 0.0, 0.0, 0.0, 0, at);
         NeighbourPredictor::new(Time::from_millis(u64::from(at)), own, 250.0, Duration::from_millis(200))
     }
 
-    fn chosen(table: &LocationTable, at: u32) -> Option<u64> {
+    fn chosen_next_hop(table: &LocationTable, at: u32) -> Option<u64> {
         let metric = Metric::new(LocalPlane::new(HERE).position_at(1000.0, 0.0));
-        let slot = view(at).next_hop(table, &metric, |_| true)?;
+        let slot = predictor_at(at).next_hop(table, &metric, |_| true)?;
         Some(table.entry(slot).address().0)
     }
 
@@ -234,50 +245,50 @@ mod tests {
         // Station 2 moves north at 50 m/s from the edge of the range. Station 3 does not move and is nearer.
         // Station 4 enters the range.
         let heard = [
-            (0, vector(2, 230.0, 0.0, 50.0, 0, 0)),
-            (0, vector(3, 150.0, 0.0, 0.0, 0, 0)),
-            (0, vector(4, 300.0, 0.0, 50.0, 270, 0)),
+            (0, position_vector(2, 230.0, 0.0, 50.0, 0, 0)),
+            (0, position_vector(3, 150.0, 0.0, 0.0, 0, 0)),
+            (0, position_vector(4, 300.0, 0.0, 50.0, 270, 0)),
         ];
-        let table = table(&heard);
-        assert_eq!(chosen(&table, 0), Some(2));
+        let table = location_table(&heard);
+        assert_eq!(chosen_next_hop(&table, 0), Some(2));
         // After 1.9 s, station 2 is 249 m away and leaves within the required link lifetime of 200 ms;
         // station 4 is 205 m away.
-        assert_eq!(chosen(&table, 1900), Some(4));
+        assert_eq!(chosen_next_hop(&table, 1900), Some(4));
         // After 5 s, station 4 is nearer than station 3.
-        assert_eq!(chosen(&table, 5000), Some(3));
+        assert_eq!(chosen_next_hop(&table, 5000), Some(3));
     }
 
     #[test]
     fn prediction_chooses_no_next_hop_in_a_void() {
         // No next hop: a neighbour behind this station, nearer by less than a metre, or out of range.
         let heard = [
-            (0, vector(2, -100.0, 0.0, 0.0, 0, 0)),
-            (0, vector(3, 0.5, 20.0, 0.0, 0, 0)),
-            (0, vector(4, 260.0, 0.0, 0.0, 0, 0)),
+            (0, position_vector(2, -100.0, 0.0, 0.0, 0, 0)),
+            (0, position_vector(3, 0.5, 20.0, 0.0, 0, 0)),
+            (0, position_vector(4, 260.0, 0.0, 0.0, 0, 0)),
         ];
-        assert_eq!(chosen(&table(&heard), 0), None);
+        assert_eq!(chosen_next_hop(&location_table(&heard), 0), None);
     }
 
     #[test]
     fn wrong_clock_of_a_neighbour_has_little_effect_on_prediction() {
         // The timestamp is an hour old or a day ahead, but the vector has just arrived.
-        let old = vector(2, 100.0, 0.0, 50.0, 90, 0);
-        let table_of_old = table(&[(3_600_000, old)]);
-        let offset = view(3_600_000).led_on(table_of_old.entry(0)).0;
+        let old = position_vector(2, 100.0, 0.0, 50.0, 90, 0);
+        let table_of_old = location_table(&[(3_600_000, old)]);
+        let offset = predictor_at(3_600_000).extrapolate(table_of_old.entry(0)).0;
         assert!((offset.0 - 150.0).abs() < 0.1, "{offset:?}");
-        let new = vector(2, 100.0, 0.0, 50.0, 90, 86_400_000);
-        let table_of_new = table(&[(1000, new)]);
-        let offset = view(3000).led_on(table_of_new.entry(0)).0;
+        let new = position_vector(2, 100.0, 0.0, 50.0, 90, 86_400_000);
+        let table_of_new = location_table(&[(1000, new)]);
+        let offset = predictor_at(3000).extrapolate(table_of_new.entry(0)).0;
         assert!((offset.0 - 200.0).abs() < 0.1, "two seconds since it was heard: {offset:?}");
         // The module extrapolates a vector by at most 10 s.
-        let offset = view(18_000).led_on(table_of_new.entry(0)).0;
+        let offset = predictor_at(18_000).extrapolate(table_of_new.entry(0)).0;
         assert!((offset.0 - 600.0).abs() < 0.1, "{offset:?}");
     }
 
     #[test]
     fn position_in_radio_range_is_recognised() {
         let plane = LocalPlane::new(HERE);
-        assert!(view(0).is_place_in_range(plane.position_at(249.0, 0.0)));
-        assert!(!view(0).is_place_in_range(plane.position_at(251.0, 0.0)));
+        assert!(predictor_at(0).is_place_in_range(plane.position_at(249.0, 0.0)));
+        assert!(!predictor_at(0).is_place_in_range(plane.position_at(251.0, 0.0)));
     }
 }

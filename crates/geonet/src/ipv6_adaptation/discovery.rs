@@ -18,7 +18,7 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::mld::{Message, Record, RecordType};
 use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation};
 
-use super::addresses::{self, ANYCAST};
+use super::addresses::{self, ANYCAST_MAC};
 use super::{Adaptation, Ipv6Drop, Output};
 
 const NEIGHBOR_SOLICITATION: u8 = 135;
@@ -44,19 +44,19 @@ impl Adaptation {
                 }
                 nd::check_header(header, message).map_err(|_| Ipv6Drop::Malformed)?;
                 let solicitation = NeighborSolicitation::parse(message).map_err(|_| Ipv6Drop::Malformed)?;
-                Ok(self.solicited(at, header, solicitation.target))
+                Ok(self.answer_solicitation(at, header, solicitation.target))
             }
             protocol::HOP_BY_HOP if header.destination.is_multicast() => Ok(is_idle_report(packet)),
             _ => Ok(false),
         }
     }
 
-    fn solicited(&mut self, at: usize, header: &Header, target: Ipv6Addr) -> bool {
-        let station = match addresses::station_of(target) {
+    fn answer_solicitation(&mut self, at: usize, header: &Header, target: Ipv6Addr) -> bool {
+        let station = match addresses::mac_of_address(target) {
             Some(own) if own == self.address.mid() => return true,
             _ if header.source.is_unspecified() => return false,
             Some(station) => station,
-            None if self.area_of_anycast(at, target).is_some() => ANYCAST,
+            None if self.area_of_anycast(at, target).is_some() => ANYCAST_MAC,
             None => return false,
         };
         let Some(link) = self.links.get(at) else { return false };

@@ -51,7 +51,7 @@ pub const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(1);
 /// Largest number of incomplete packets of one station.
 pub const MAX_INCOMPLETE_PER_STATION: usize = 4;
 /// Largest number of incomplete packets of all stations.
-pub const MAX_INCOMPLETE: usize = 64;
+pub const MAX_INCOMPLETE_PACKETS: usize = 64;
 
 /// Number that distinguishes payloads of this format from others with next header 0.
 pub const FORMAT_MAGIC: [u8; 4] = *b"6frg";
@@ -70,12 +70,12 @@ const OFFSET_UNIT: usize = 8;
 
 /// Interval at which the module asks a station whether it can reassemble. The next constant is the largest
 /// number of questions.
-const REQUEST_INTERVAL: Duration = Duration::from_millis(250);
-const MAX_REQUESTS: u32 = 4;
+const ABILITY_REQUEST_INTERVAL: Duration = Duration::from_millis(250);
+const MAX_ABILITY_REQUESTS: u32 = 4;
 /// Time for which a station counts as able to reassemble after its answer. The next constant is the time for
 /// which a station without answer counts as unable.
-const ABLE_LIFETIME: Duration = Duration::from_secs(600);
-const UNABLE_LIFETIME: Duration = Duration::from_secs(60);
+const ABILITY_LIFETIME: Duration = Duration::from_secs(600);
+const INABILITY_LIFETIME: Duration = Duration::from_secs(60);
 /// Largest number of stations whose ability is stored.
 const MAX_PEERS: usize = 256;
 /// Largest number of octets that wait for the answer of one station.
@@ -118,42 +118,42 @@ pub(super) enum PayloadOutcome {
 #[derive(Debug)]
 struct IncompletePacket {
     source: u64,
-    tag: u16,
+    datagram_tag: u16,
     octets: Vec<u8>,
     /// Bitmap of the received 8-octet units.
     received_units: [u64; 4],
     /// Number of missing units.
-    missing: usize,
+    missing_units: usize,
     deadline: Time,
 }
 
 /// Fragments and reassembles packets. `T` is the context of a host packet that waits.
 #[derive(Debug)]
 pub(super) struct Fragments<T> {
-    peers: BTreeMap<u64, PeerAbility<T>>,
-    partials: VecDeque<IncompletePacket>,
-    tag: u16,
+    ability_by_station: BTreeMap<u64, PeerAbility<T>>,
+    incomplete_packets: VecDeque<IncompletePacket>,
+    next_datagram_tag: u16,
     /// Payloads to send, with their destinations.
-    outgoing: VecDeque<(MacAddress, Vec<u8>)>,
+    outgoing_payloads: VecDeque<(MacAddress, Vec<u8>)>,
     /// Packets whose destination did not answer, with their context.
-    refused: Vec<(T, Vec<u8>)>,
+    refused_packets: Vec<(T, Vec<u8>)>,
     /// Counters of fragmented, reassembled and abandoned packets.
-    pub(super) cut: u64,
-    pub(super) joined: u64,
-    pub(super) incomplete: u64,
+    pub(super) fragmented_packets: u64,
+    pub(super) reassembled_packets: u64,
+    pub(super) abandoned_packets: u64,
 }
 
 impl<T> Default for Fragments<T> {
     fn default() -> Self {
         Fragments {
-            peers: BTreeMap::new(),
-            partials: VecDeque::new(),
-            tag: 0,
-            outgoing: VecDeque::new(),
-            refused: Vec::new(),
-            cut: 0,
-            joined: 0,
-            incomplete: 0,
+            ability_by_station: BTreeMap::new(),
+            incomplete_packets: VecDeque::new(),
+            next_datagram_tag: 0,
+            outgoing_payloads: VecDeque::new(),
+            refused_packets: Vec::new(),
+            fragmented_packets: 0,
+            reassembled_packets: 0,
+            abandoned_packets: 0,
         }
     }
 }
@@ -165,45 +165,50 @@ fn mac_of(key: u64) -> MacAddress {
 
 impl<T> Fragments<T> {
     /// Returns the next payload to send, and the station to which it goes.
-    pub(super) fn poll(&mut self) -> Option<(MacAddress, Vec<u8>)> {
-        self.outgoing.pop_front()
+    pub(super) fn poll_payload(&mut self) -> Option<(MacAddress, Vec<u8>)> {
+        self.outgoing_payloads.pop_front()
     }
 
     /// Returns the packets that are too large; the caller answers their hosts with Packet Too Big.
-    pub(super) fn too_big(&mut self) -> Vec<(T, Vec<u8>)> {
-        std::mem::take(&mut self.refused)
+    pub(super) fn take_refused_packets(&mut self) -> Vec<(T, Vec<u8>)> {
+        std::mem::take(&mut self.refused_packets)
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        let questions = self.peers.values().filter_map(|peer| match peer {
+        let questions = self.ability_by_station.values().filter_map(|peer| match peer {
             PeerAbility::Asked { next, .. } => Some(*next),
             _ => None,
         });
-        questions.chain(self.partials.iter().map(|partial| partial.deadline)).min()
+        questions.chain(self.incomplete_packets.iter().map(|partial| partial.deadline)).min()
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        let Fragments { peers, outgoing, refused, .. } = self;
+        let Fragments {
+            ability_by_station: peers,
+            outgoing_payloads: outgoing,
+            refused_packets: refused,
+            ..
+        } = self;
         for (key, peer) in peers.iter_mut() {
             let PeerAbility::Asked { questions, next, held } = peer else { continue };
             if *next > now {
                 continue;
             }
-            if *questions < MAX_REQUESTS {
-                (*questions, *next) = (*questions + 1, now + REQUEST_INTERVAL);
+            if *questions < MAX_ABILITY_REQUESTS {
+                (*questions, *next) = (*questions + 1, now + ABILITY_REQUEST_INTERVAL);
                 outgoing.push_back((mac_of(*key), vec![ABILITY_REQUEST]));
             } else {
                 refused.append(held);
-                *peer = PeerAbility::Unable { until: now + UNABLE_LIFETIME };
+                *peer = PeerAbility::Unable { until: now + INABILITY_LIFETIME };
             }
         }
-        let before = self.partials.len();
-        self.partials.retain(|partial| partial.deadline > now);
-        self.incomplete += (before - self.partials.len()) as u64;
+        let before = self.incomplete_packets.len();
+        self.incomplete_packets.retain(|partial| partial.deadline > now);
+        self.abandoned_packets += (before - self.incomplete_packets.len()) as u64;
     }
 
     /// Accepts a packet for a station; one payload carries `room` octets.
-    pub(super) fn send(
+    pub(super) fn send_packet(
         &mut self,
         now: Time,
         to: MacAddress,
@@ -215,9 +220,9 @@ impl<T> Fragments<T> {
             return OversizeOutcome::TooBig;
         }
         let key = mac_key(to);
-        match self.peers.get_mut(&key) {
+        match self.ability_by_station.get_mut(&key) {
             Some(PeerAbility::Able { until }) if *until > now => {
-                self.fragmented(to, room, packet);
+                self.queue_fragments(to, room, packet);
                 OversizeOutcome::Taken
             }
             Some(PeerAbility::Unable { until }) if *until > now => OversizeOutcome::TooBig,
@@ -231,13 +236,18 @@ impl<T> Fragments<T> {
                 OversizeOutcome::Taken
             }
             _ => {
-                if !self.peers.contains_key(&key) && self.peers.len() >= MAX_PEERS && !self.forget(now) {
+                if !self.ability_by_station.contains_key(&key)
+                    && self.ability_by_station.len() >= MAX_PEERS
+                    && !self.make_room_for_ability(now)
+                {
                     return OversizeOutcome::TooBig;
                 }
                 let held = vec![(with, packet.to_vec())];
-                self.peers
-                    .insert(key, PeerAbility::Asked { questions: 1, next: now + REQUEST_INTERVAL, held });
-                self.outgoing.push_back((to, vec![ABILITY_REQUEST]));
+                self.ability_by_station.insert(
+                    key,
+                    PeerAbility::Asked { questions: 1, next: now + ABILITY_REQUEST_INTERVAL, held },
+                );
+                self.outgoing_payloads.push_back((to, vec![ABILITY_REQUEST]));
                 OversizeOutcome::Taken
             }
         }
@@ -247,33 +257,34 @@ impl<T> Fragments<T> {
     /// station again whether it can reassemble.
     pub(super) fn forget_ability(&mut self, station: MacAddress) {
         let key = mac_key(station);
-        if matches!(self.peers.get(&key), Some(PeerAbility::Able { .. })) {
-            self.peers.remove(&key);
+        if matches!(self.ability_by_station.get(&key), Some(PeerAbility::Able { .. })) {
+            self.ability_by_station.remove(&key);
         }
     }
 
     /// Makes room for the stored ability of one more station. Returns false if all stored abilities are still
     /// needed.
-    fn forget(&mut self, now: Time) -> bool {
-        self.peers.retain(|_, peer| match peer {
+    fn make_room_for_ability(&mut self, now: Time) -> bool {
+        self.ability_by_station.retain(|_, peer| match peer {
             PeerAbility::Asked { .. } => true,
             PeerAbility::Able { until } | PeerAbility::Unable { until } => *until > now,
         });
-        if self.peers.len() >= MAX_PEERS {
+        if self.ability_by_station.len() >= MAX_PEERS {
             // Remove a station that did not answer: the only loss is that the module asks it again.
-            let silent = self.peers.iter().find(|(_, peer)| matches!(peer, PeerAbility::Unable { .. }));
+            let silent =
+                self.ability_by_station.iter().find(|(_, peer)| matches!(peer, PeerAbility::Unable { .. }));
             if let Some(key) = silent.map(|(key, _)| *key) {
-                self.peers.remove(&key);
+                self.ability_by_station.remove(&key);
             }
         }
-        self.peers.len() < MAX_PEERS
+        self.ability_by_station.len() < MAX_PEERS
     }
 
-    fn fragmented(&mut self, to: MacAddress, room: usize, packet: &[u8]) {
-        self.cut += 1;
-        self.tag = self.tag.wrapping_add(1);
+    fn queue_fragments(&mut self, to: MacAddress, room: usize, packet: &[u8]) {
+        self.fragmented_packets += 1;
+        self.next_datagram_tag = self.next_datagram_tag.wrapping_add(1);
         let size = (packet.len() as u16).to_be_bytes();
-        let tag = self.tag.to_be_bytes();
+        let tag = self.next_datagram_tag.to_be_bytes();
         let piece = (room - NEXT_FRAGMENT_HEADER_LENGTH) / OFFSET_UNIT * OFFSET_UNIT;
         for (number, octets) in packet.chunks(piece).enumerate() {
             let kind = if number == 0 { FIRST_FRAGMENT_DISPATCH } else { NEXT_FRAGMENT_DISPATCH };
@@ -283,13 +294,13 @@ impl<T> Fragments<T> {
                 payload.push((number * piece / OFFSET_UNIT) as u8);
             }
             payload.extend_from_slice(octets);
-            self.outgoing.push_back((to, payload));
+            self.outgoing_payloads.push_back((to, payload));
         }
     }
 
     /// Handles the payload of a unicast packet from a station. If the station now can reassemble, the module
     /// sends it the packets that waited. One payload carries `room` octets.
-    pub(super) fn receive(
+    pub(super) fn receive_payload(
         &mut self,
         now: Time,
         source: MacAddress,
@@ -298,13 +309,13 @@ impl<T> Fragments<T> {
     ) -> PayloadOutcome {
         match payload {
             [ABILITY_REQUEST, ..] => {
-                self.outgoing.push_back((source, vec![ABILITY_REPLY]));
+                self.outgoing_payloads.push_back((source, vec![ABILITY_REPLY]));
                 // A station that asks for reassembly can itself reassemble.
-                self.answered(now, source, room);
+                self.record_ability(now, source, room);
                 PayloadOutcome::Taken
             }
             [ABILITY_REPLY, ..] => {
-                self.answered(now, source, room);
+                self.record_ability(now, source, room);
                 PayloadOutcome::Taken
             }
             [kind, size, high, low, rest @ ..]
@@ -317,24 +328,24 @@ impl<T> Fragments<T> {
                     (_, [0, ..] | []) => return PayloadOutcome::Malformed,
                     (_, [offset, octets @ ..]) => (usize::from(*offset), octets),
                 };
-                self.join(now, mac_key(source), (tag, size), offset, octets)
+                self.add_fragment(now, mac_key(source), (tag, size), offset, octets)
             }
             _ => PayloadOutcome::NotFragment,
         }
     }
 
     /// Stores that a station can reassemble. Ignores an unsolicited answer, because it would take room.
-    fn answered(&mut self, now: Time, station: MacAddress, room: usize) {
-        let Some(peer) = self.peers.get_mut(&mac_key(station)) else { return };
-        let before = std::mem::replace(peer, PeerAbility::Able { until: now + ABLE_LIFETIME });
+    fn record_ability(&mut self, now: Time, station: MacAddress, room: usize) {
+        let Some(peer) = self.ability_by_station.get_mut(&mac_key(station)) else { return };
+        let before = std::mem::replace(peer, PeerAbility::Able { until: now + ABILITY_LIFETIME });
         if let PeerAbility::Asked { held, .. } = before {
             for (_, packet) in held {
-                self.fragmented(station, room, &packet);
+                self.queue_fragments(station, room, &packet);
             }
         }
     }
 
-    fn join(
+    fn add_fragment(
         &mut self,
         now: Time,
         source: u64,
@@ -347,61 +358,64 @@ impl<T> Fragments<T> {
         if octets.is_empty() || end > size || (end < size && !octets.len().is_multiple_of(OFFSET_UNIT)) {
             return PayloadOutcome::Malformed;
         }
-        let at = self.partials.iter().position(|partial| (partial.source, partial.tag) == (source, tag));
+        let at = self
+            .incomplete_packets
+            .iter()
+            .position(|partial| (partial.source, partial.datagram_tag) == (source, tag));
         let at = at.unwrap_or_else(|| {
-            self.make_room(source);
-            self.partials.push_back(IncompletePacket {
+            self.make_room_for_packet(source);
+            self.incomplete_packets.push_back(IncompletePacket {
                 source,
-                tag,
+                datagram_tag: tag,
                 octets: vec![0; size],
                 received_units: [0; 4],
-                missing: size.div_ceil(OFFSET_UNIT),
+                missing_units: size.div_ceil(OFFSET_UNIT),
                 deadline: now + REASSEMBLY_TIMEOUT,
             });
-            self.partials.len() - 1
+            self.incomplete_packets.len() - 1
         });
-        let Some(partial) = self.partials.get_mut(at) else { return PayloadOutcome::Malformed };
+        let Some(partial) = self.incomplete_packets.get_mut(at) else { return PayloadOutcome::Malformed };
         let units = offset..offset + octets.len().div_ceil(OFFSET_UNIT);
         let is_there = |unit: usize| partial.received_units[unit / 64 % 4] >> (unit % 64) & 1 != 0;
         let fits = partial.octets.len() == size && !units.clone().any(is_there);
         let Some(place) = partial.octets.get_mut(begin..end).filter(|_| fits) else {
-            self.partials.remove(at);
-            self.incomplete += 1;
+            self.incomplete_packets.remove(at);
+            self.abandoned_packets += 1;
             return PayloadOutcome::Malformed;
         };
         place.copy_from_slice(octets);
-        partial.missing -= units.len();
+        partial.missing_units -= units.len();
         for unit in units {
             partial.received_units[unit / 64 % 4] |= 1 << (unit % 64);
         }
-        if partial.missing > 0 {
+        if partial.missing_units > 0 {
             return PayloadOutcome::Taken;
         }
-        self.joined += 1;
-        self.partials
+        self.reassembled_packets += 1;
+        self.incomplete_packets
             .remove(at)
             .map_or(PayloadOutcome::Malformed, |partial| PayloadOutcome::Packet(partial.octets))
     }
 
     /// Makes room for one more incomplete packet of a station.
-    fn make_room(&mut self, source: u64) {
-        let own = self.partials.iter().filter(|partial| partial.source == source).count();
+    fn make_room_for_packet(&mut self, source: u64) {
+        let own = self.incomplete_packets.iter().filter(|partial| partial.source == source).count();
         let oldest = if own >= MAX_INCOMPLETE_PER_STATION {
-            self.partials.iter().position(|partial| partial.source == source)
+            self.incomplete_packets.iter().position(|partial| partial.source == source)
         } else {
-            (self.partials.len() >= MAX_INCOMPLETE).then_some(0)
+            (self.incomplete_packets.len() >= MAX_INCOMPLETE_PACKETS).then_some(0)
         };
         if let Some(oldest) = oldest {
-            self.partials.remove(oldest);
-            self.incomplete += 1;
+            self.incomplete_packets.remove(oldest);
+            self.abandoned_packets += 1;
         }
     }
 
     /// Restores the initial state.
     pub(super) fn clear(&mut self) {
-        self.peers.clear();
-        self.partials.clear();
-        self.outgoing.clear();
+        self.ability_by_station.clear();
+        self.incomplete_packets.clear();
+        self.outgoing_payloads.clear();
     }
 }
 
@@ -412,54 +426,54 @@ mod tests {
     const A: MacAddress = [2, 0, 0, 0, 0, 1];
     const B: MacAddress = [2, 0, 0, 0, 0, 2];
     const NOW: Time = Time::from_secs(100);
-    const ROOM: usize = 500;
+    const PAYLOAD_ROOM: usize = 500;
 
     fn packet(length: usize) -> Vec<u8> {
         (0..length).map(|at| if at == 0 { 0x60 } else { at as u8 }).collect()
     }
 
-    fn payloads(fragments: &mut Fragments<()>) -> Vec<Vec<u8>> {
-        std::iter::from_fn(|| fragments.poll()).map(|(_, payload)| payload).collect()
+    fn take_payloads(fragments: &mut Fragments<()>) -> Vec<Vec<u8>> {
+        std::iter::from_fn(|| fragments.poll_payload()).map(|(_, payload)| payload).collect()
     }
 
     /// Passes payloads of station A to `to`, and returns its results.
-    fn hears(to: &mut Fragments<()>, payloads: &[Vec<u8>]) -> Vec<PayloadOutcome> {
-        payloads.iter().map(|payload| to.receive(NOW, A, ROOM, payload)).collect()
+    fn receive_all(to: &mut Fragments<()>, payloads: &[Vec<u8>]) -> Vec<PayloadOutcome> {
+        payloads.iter().map(|payload| to.receive_payload(NOW, A, PAYLOAD_ROOM, payload)).collect()
     }
 
     /// Returns a module that already knows that station B can reassemble.
-    fn sender() -> Fragments<()> {
+    fn sender_knowing_ability() -> Fragments<()> {
         let mut sender = Fragments::default();
-        assert_eq!(sender.send(NOW, B, ROOM, (), &packet(600)), OversizeOutcome::Taken);
-        assert_eq!(payloads(&mut sender), [[ABILITY_REQUEST]]);
-        assert_eq!(sender.receive(NOW, B, ROOM, &[ABILITY_REPLY]), PayloadOutcome::Taken);
-        assert_eq!(payloads(&mut sender).len(), 2, "the packet that waited");
+        assert_eq!(sender.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(600)), OversizeOutcome::Taken);
+        assert_eq!(take_payloads(&mut sender), [[ABILITY_REQUEST]]);
+        assert_eq!(sender.receive_payload(NOW, B, PAYLOAD_ROOM, &[ABILITY_REPLY]), PayloadOutcome::Taken);
+        assert_eq!(take_payloads(&mut sender).len(), 2, "the packet that waited");
         sender
     }
 
     #[test]
     fn fragments_in_any_order_give_the_original_packet() {
-        let (mut from, mut to) = (sender(), Fragments::default());
+        let (mut from, mut to) = (sender_knowing_ability(), Fragments::default());
         for length in [501, 502, 988, 989, 1500, 2047] {
             let whole = packet(length);
-            assert_eq!(from.send(NOW, B, ROOM, (), &whole), OversizeOutcome::Taken);
-            let mut pieces = payloads(&mut from);
-            assert!(pieces.iter().all(|piece| piece.len() <= ROOM), "{length}");
-            assert_eq!(pieces.len(), length.div_ceil((ROOM - 5) / 8 * 8), "{length}");
+            assert_eq!(from.send_packet(NOW, B, PAYLOAD_ROOM, (), &whole), OversizeOutcome::Taken);
+            let mut pieces = take_payloads(&mut from);
+            assert!(pieces.iter().all(|piece| piece.len() <= PAYLOAD_ROOM), "{length}");
+            assert_eq!(pieces.len(), length.div_ceil((PAYLOAD_ROOM - 5) / 8 * 8), "{length}");
             pieces.reverse();
-            let mut heard = hears(&mut to, &pieces);
+            let mut heard = receive_all(&mut to, &pieces);
             assert_eq!(heard.pop(), Some(PayloadOutcome::Packet(whole)), "{length}");
             assert!(heard.iter().all(|heard| *heard == PayloadOutcome::Taken), "{length}");
         }
-        assert_eq!((from.cut, to.joined, to.incomplete), (7, 6, 0));
-        assert_eq!(from.send(NOW, B, ROOM, (), &packet(2048)), OversizeOutcome::TooBig);
+        assert_eq!((from.fragmented_packets, to.reassembled_packets, to.abandoned_packets), (7, 6, 0));
+        assert_eq!(from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(2048)), OversizeOutcome::TooBig);
     }
 
     #[test]
     fn fragment_header_has_the_format_of_rfc_4944() {
-        let mut from = sender();
-        from.send(NOW, B, ROOM, (), &packet(1000));
-        let pieces = payloads(&mut from);
+        let mut from = sender_knowing_ability();
+        from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(1000));
+        let pieces = take_payloads(&mut from);
         // The packet length 1000 is 0x3e8. The second fragment begins at 488 = 61 * 8 octets.
         assert_eq!(pieces[0][..5], [0xc3, 0xe8, 0, 2, 0x60]);
         assert_eq!(pieces[1][..6], [0xe3, 0xe8, 0, 2, 61, 488u16 as u8]);
@@ -469,52 +483,56 @@ mod tests {
     #[test]
     fn station_without_answer_gets_no_fragments_and_is_asked_again_later() {
         let mut from = Fragments::default();
-        from.send(NOW, B, ROOM, (), &packet(600));
+        from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(600));
         let mut now = NOW;
         let mut questions = 1;
-        payloads(&mut from);
+        take_payloads(&mut from);
         while let Some(due) = from.poll_timeout() {
             now = due;
             from.handle_timeout(now);
-            questions += payloads(&mut from).len();
+            questions += take_payloads(&mut from).len();
         }
         assert_eq!((questions, now), (4, NOW + Duration::from_secs(1)));
-        assert_eq!(from.too_big(), [((), packet(600))]);
-        assert_eq!(from.send(now, B, ROOM, (), &packet(600)), OversizeOutcome::TooBig);
-        assert_eq!(from.send(now + UNABLE_LIFETIME, B, ROOM, (), &packet(600)), OversizeOutcome::Taken);
+        assert_eq!(from.take_refused_packets(), [((), packet(600))]);
+        assert_eq!(from.send_packet(now, B, PAYLOAD_ROOM, (), &packet(600)), OversizeOutcome::TooBig);
+        assert_eq!(
+            from.send_packet(now + INABILITY_LIFETIME, B, PAYLOAD_ROOM, (), &packet(600)),
+            OversizeOutcome::Taken
+        );
         // The module accepts a late answer, and ignores an unsolicited one.
-        from.receive(now + UNABLE_LIFETIME, B, ROOM, &[ABILITY_REPLY]);
-        assert_eq!(payloads(&mut from).len(), 3);
-        from.receive(now, A, ROOM, &[ABILITY_REPLY]);
-        assert!(!from.peers.contains_key(&mac_key(A)));
+        from.receive_payload(now + INABILITY_LIFETIME, B, PAYLOAD_ROOM, &[ABILITY_REPLY]);
+        assert_eq!(take_payloads(&mut from).len(), 3);
+        from.receive_payload(now, A, PAYLOAD_ROOM, &[ABILITY_REPLY]);
+        assert!(!from.ability_by_station.contains_key(&mac_key(A)));
     }
 
     #[test]
     fn returning_station_is_asked_again_before_fragments_are_sent() {
-        let mut from = sender();
+        let mut from = sender_knowing_ability();
         from.forget_ability(B);
-        assert_eq!(from.send(NOW, B, ROOM, (), &packet(600)), OversizeOutcome::Taken);
-        assert_eq!(payloads(&mut from), [[ABILITY_REQUEST]]);
+        assert_eq!(from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(600)), OversizeOutcome::Taken);
+        assert_eq!(take_payloads(&mut from), [[ABILITY_REQUEST]]);
         // Packets that wait for the station's answer continue to wait.
         from.forget_ability(B);
-        assert_eq!(from.send(NOW, B, ROOM, (), &packet(700)), OversizeOutcome::Taken);
-        assert_eq!(payloads(&mut from).len(), 0);
-        from.receive(NOW, B, ROOM, &[ABILITY_REPLY]);
-        assert_eq!(payloads(&mut from).len(), 4);
+        assert_eq!(from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(700)), OversizeOutcome::Taken);
+        assert_eq!(take_payloads(&mut from).len(), 0);
+        from.receive_payload(NOW, B, PAYLOAD_ROOM, &[ABILITY_REPLY]);
+        assert_eq!(take_payloads(&mut from).len(), 4);
     }
 
     #[test]
     fn waiting_packets_and_known_stations_are_bounded() {
         let mut from = Fragments::default();
-        let taken =
-            (0..100).filter(|_| from.send(NOW, B, ROOM, (), &packet(2000)) == OversizeOutcome::Taken).count();
+        let taken = (0..100)
+            .filter(|_| from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(2000)) == OversizeOutcome::Taken)
+            .count();
         assert_eq!(taken, MAX_WAITING_OCTETS / 2000);
         for number in 0..2000u16 {
             let [high, low] = number.to_be_bytes();
-            from.send(NOW, [4, 0, 0, 0, high, low], ROOM, (), &packet(600));
+            from.send_packet(NOW, [4, 0, 0, 0, high, low], PAYLOAD_ROOM, (), &packet(600));
         }
-        assert_eq!(from.peers.len(), MAX_PEERS);
-        from.handle_timeout(NOW + REQUEST_INTERVAL);
+        assert_eq!(from.ability_by_station.len(), MAX_PEERS);
+        from.handle_timeout(NOW + ABILITY_REQUEST_INTERVAL);
         // A flood of first fragments from one station replaces only packets of that station.
         let mut to: Fragments<()> = Fragments::default();
         let begin = |tag: u16| {
@@ -522,37 +540,37 @@ mod tests {
             [&[0xc5, 0xdc, high, low][..], &[7; 8]].concat()
         };
         for tag in 0..1000 {
-            assert_eq!(to.receive(NOW, A, ROOM, &begin(tag)), PayloadOutcome::Taken);
+            assert_eq!(to.receive_payload(NOW, A, PAYLOAD_ROOM, &begin(tag)), PayloadOutcome::Taken);
         }
         assert_eq!(
-            (to.partials.len(), to.incomplete),
+            (to.incomplete_packets.len(), to.abandoned_packets),
             (MAX_INCOMPLETE_PER_STATION, 1000 - MAX_INCOMPLETE_PER_STATION as u64)
         );
         for station in 0..200 {
-            to.receive(NOW, [6, 0, 0, 0, 0, station], ROOM, &begin(1));
+            to.receive_payload(NOW, [6, 0, 0, 0, 0, station], PAYLOAD_ROOM, &begin(1));
         }
-        assert_eq!(to.partials.len(), MAX_INCOMPLETE);
+        assert_eq!(to.incomplete_packets.len(), MAX_INCOMPLETE_PACKETS);
         to.handle_timeout(NOW + REASSEMBLY_TIMEOUT);
-        assert!(to.partials.is_empty() && to.poll_timeout().is_none());
+        assert!(to.incomplete_packets.is_empty() && to.poll_timeout().is_none());
     }
 
     #[test]
     fn contradicting_fragments_discard_their_packet() {
-        let mut from = sender();
-        from.send(NOW, B, ROOM, (), &packet(1000));
-        let pieces = payloads(&mut from);
+        let mut from = sender_knowing_ability();
+        from.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(1000));
+        let pieces = take_payloads(&mut from);
         let mut to = Fragments::default();
         assert_eq!(
-            hears(&mut to, &[pieces[0].clone(), pieces[0].clone()]),
+            receive_all(&mut to, &[pieces[0].clone(), pieces[0].clone()]),
             [PayloadOutcome::Taken, PayloadOutcome::Malformed]
         );
-        assert!(to.partials.is_empty());
+        assert!(to.incomplete_packets.is_empty());
         // Malformed fragments: another packet size, an offset beyond the packet, a length that is not a
         // multiple of 8, no content.
         let mut other = pieces[1].clone();
         other[1] ^= 8;
         assert_eq!(
-            hears(&mut to, &[pieces[0].clone(), other]),
+            receive_all(&mut to, &[pieces[0].clone(), other]),
             [PayloadOutcome::Taken, PayloadOutcome::Malformed]
         );
         let mut beyond = pieces[2].clone();
@@ -561,12 +579,12 @@ mod tests {
         let empty = pieces[1][..5].to_vec();
         let first_again = [&pieces[1][..4], &[0], &pieces[1][5..]].concat();
         for bad in [beyond, odd, empty, first_again, pieces[1][..4].to_vec(), vec![0xc0, 0, 0, 0]] {
-            assert_eq!(hears(&mut to, &[bad]), [PayloadOutcome::Malformed]);
+            assert_eq!(receive_all(&mut to, &[bad]), [PayloadOutcome::Malformed]);
         }
         // The module does not read IPv6 packets and other payloads.
         for other in [vec![0x60, 0], vec![], vec![0x45], vec![0xff, 1, 2, 3, 4], vec![0xc3, 1, 2]] {
-            assert_eq!(hears(&mut to, &[other]), [PayloadOutcome::NotFragment]);
+            assert_eq!(receive_all(&mut to, &[other]), [PayloadOutcome::NotFragment]);
         }
-        assert!(to.partials.is_empty());
+        assert!(to.incomplete_packets.is_empty());
     }
 }

@@ -42,7 +42,7 @@ pub enum ReorderRule {
 impl ReorderRule {
     /// Returns whether a packet that came over `hops` hops must wait, after a packet that came over `before`
     /// hops.
-    pub(super) fn waits(self, before: u8, hops: u8) -> bool {
+    pub(super) fn must_wait(self, before: u8, hops: u8) -> bool {
         match self {
             ReorderRule::Shorter => hops < before,
             ReorderRule::Changed => hops != before,
@@ -54,18 +54,18 @@ impl ReorderRule {
 #[derive(Debug)]
 struct BufferedPacket<T> {
     sequence: u16,
-    hops: u8,
+    hop_count: u8,
     arrived_at: Time,
-    item: T,
+    content: T,
 }
 
 #[derive(Debug)]
 struct SourceBuffer<T> {
     /// Number of the latest delivered packet, and its hops.
     latest_delivered: u16,
-    hops: u8,
+    hop_count: u8,
     /// Time of the last packet of the source.
-    last_received: Time,
+    last_received_at: Time,
     /// Waiting packets in the order of their numbers.
     waiting_packets: VecDeque<BufferedPacket<T>>,
     /// SRTT and VAR of the lateness of packets for which another packet waited.
@@ -76,7 +76,7 @@ struct SourceBuffer<T> {
 #[derive(Debug)]
 pub struct ReorderingBuffer<T> {
     rule: ReorderRule,
-    bound: Duration,
+    max_wait: Duration,
     sources: BTreeMap<u64, Box<SourceBuffer<T>>>,
     /// Number of packets that had to wait.
     pub held_packets: u64,
@@ -87,12 +87,12 @@ pub struct ReorderingBuffer<T> {
 impl<T> ReorderingBuffer<T> {
     /// Creates a buffer: packets wait according to `rule`, at most for `bound`.
     pub fn new(rule: ReorderRule, bound: Duration) -> ReorderingBuffer<T> {
-        ReorderingBuffer { rule, bound, sources: BTreeMap::new(), held_packets: 0, late_packets: 0 }
+        ReorderingBuffer { rule, max_wait: bound, sources: BTreeMap::new(), held_packets: 0, late_packets: 0 }
     }
 
     /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.sources.values().filter_map(|source| source.due(self.bound)).min()
+        self.sources.values().filter_map(|source| source.release_at(self.max_wait)).min()
     }
 
     /// Accepts a packet of a source with its sequence number and hops; passes the packets to deliver now to
@@ -108,7 +108,7 @@ impl<T> ReorderingBuffer<T> {
     ) {
         let rule = self.rule;
         let Some(known) = self.sources.get_mut(&source) else {
-            self.make_room();
+            self.make_room_for_source();
             if self.sources.len() >= MAX_SOURCES {
                 // Every source in the table has waiting packets, so the table has no room for another source:
                 // deliver the packet at once.
@@ -119,8 +119,8 @@ impl<T> ReorderingBuffer<T> {
             let waiting = VecDeque::new();
             let known = SourceBuffer {
                 latest_delivered: sequence,
-                hops,
-                last_received: now,
+                hop_count: hops,
+                last_received_at: now,
                 waiting_packets: waiting,
                 lateness,
             };
@@ -128,39 +128,41 @@ impl<T> ReorderingBuffer<T> {
             out(item);
             return;
         };
-        known.last_received = now;
-        match ahead(sequence, known.latest_delivered) {
+        known.last_received_at = now;
+        match sequence_distance(sequence, known.latest_delivered) {
             // The module no longer waited for this packet, or the source has restarted.
             ..=0 => {
                 self.late_packets += 1;
                 if known.waiting_packets.is_empty()
-                    && ahead(sequence, known.latest_delivered) < -(MAX_WAITING_PACKETS as i16)
+                    && sequence_distance(sequence, known.latest_delivered) < -(MAX_WAITING_PACKETS as i16)
                 {
-                    (known.latest_delivered, known.hops) = (sequence, hops);
+                    (known.latest_delivered, known.hop_count) = (sequence, hops);
                 }
                 out(item);
             }
             1 => {
-                known.learn(now);
-                (known.latest_delivered, known.hops) = (sequence, hops);
+                known.learn_lateness(now);
+                (known.latest_delivered, known.hop_count) = (sequence, hops);
                 out(item);
-                known.release(None, out);
+                known.release_packets(None, out);
             }
-            _ if known.waiting_packets.is_empty() && !rule.waits(known.hops, hops) => {
-                (known.latest_delivered, known.hops) = (sequence, hops);
+            _ if known.waiting_packets.is_empty() && !rule.must_wait(known.hop_count, hops) => {
+                (known.latest_delivered, known.hop_count) = (sequence, hops);
                 out(item);
             }
             _ => {
-                let before = |waiting: &BufferedPacket<T>| ahead(waiting.sequence, sequence) < 0;
+                let before = |waiting: &BufferedPacket<T>| sequence_distance(waiting.sequence, sequence) < 0;
                 let at = known.waiting_packets.partition_point(before);
                 if at == 0 && !known.waiting_packets.is_empty() {
-                    known.learn(now);
+                    known.learn_lateness(now);
                 }
-                known.waiting_packets.insert(at, BufferedPacket { sequence, hops, arrived_at: now, item });
+                known
+                    .waiting_packets
+                    .insert(at, BufferedPacket { sequence, hop_count: hops, arrived_at: now, content: item });
                 self.held_packets += 1;
                 if known.waiting_packets.len() > MAX_WAITING_PACKETS {
                     let first = known.waiting_packets.front().map(|first| first.sequence);
-                    known.release(first, out);
+                    known.release_packets(first, out);
                 }
             }
         }
@@ -169,12 +171,12 @@ impl<T> ReorderingBuffer<T> {
     /// Delivers the packets whose hold time has ended, and the packets that directly follow them.
     pub fn handle_timeout(&mut self, now: Time, out: &mut impl FnMut(T)) {
         for source in self.sources.values_mut() {
-            while source.due(self.bound).is_some_and(|due| due <= now) {
-                let wait = source.wait(self.bound);
+            while source.release_at(self.max_wait).is_some_and(|due| due <= now) {
+                let wait = source.waiting_time(self.max_wait);
                 let over =
                     source.waiting_packets.iter().rev().find(|waiting| waiting.arrived_at + wait <= now);
                 let Some(over) = over.map(|over| over.sequence) else { break };
-                source.release(Some(over), out);
+                source.release_packets(Some(over), out);
             }
         }
     }
@@ -182,37 +184,39 @@ impl<T> ReorderingBuffer<T> {
     /// Removes all sources; passes the waiting packets to `out`.
     pub fn clear(&mut self, out: &mut impl FnMut(T)) {
         for source in std::mem::take(&mut self.sources).into_values() {
-            source.waiting_packets.into_iter().for_each(|waiting| out(waiting.item));
+            source.waiting_packets.into_iter().for_each(|waiting| out(waiting.content));
         }
     }
 
     /// If the table is full, removes the source that has been silent for the longest time and has no waiting
     /// packets.
-    fn make_room(&mut self) {
+    fn make_room_for_source(&mut self) {
         if self.sources.len() < MAX_SOURCES {
             return;
         }
         let idle = self.sources.iter().filter(|(_, source)| source.waiting_packets.is_empty());
-        if let Some(oldest) = idle.min_by_key(|(_, source)| source.last_received).map(|(oldest, _)| *oldest) {
+        if let Some(oldest) =
+            idle.min_by_key(|(_, source)| source.last_received_at).map(|(oldest, _)| *oldest)
+        {
             self.sources.remove(&oldest);
         }
     }
 }
 
 impl<T> SourceBuffer<T> {
-    fn wait(&self, bound: Duration) -> Duration {
+    fn waiting_time(&self, bound: Duration) -> Duration {
         let learnt = self.lateness.map_or(bound, |(mean, variation)| mean + variation * 4);
         learnt.max(MIN_HOLD_TIME).min(bound)
     }
 
-    fn due(&self, bound: Duration) -> Option<Time> {
+    fn release_at(&self, bound: Duration) -> Option<Time> {
         let first = self.waiting_packets.iter().map(|waiting| waiting.arrived_at).min()?;
-        Some(first + self.wait(bound))
+        Some(first + self.waiting_time(bound))
     }
 
     /// Updates SRTT and VAR of the lateness when a missing packet arrives: it is late by the time that the
     /// first waiting packet has waited.
-    fn learn(&mut self, now: Time) {
+    fn learn_lateness(&mut self, now: Time) {
         let Some(since) = self.waiting_packets.iter().map(|waiting| waiting.arrived_at).min() else { return };
         let late = now.saturating_since(since);
         // The formulas and weights are those of RFC 6298 2.
@@ -224,21 +228,21 @@ impl<T> SourceBuffer<T> {
 
     /// Delivers the waiting packets up to the sequence number `up_to`, and the packets that follow the latest
     /// delivered one without a gap.
-    fn release(&mut self, up_to: Option<u16>, out: &mut impl FnMut(T)) {
+    fn release_packets(&mut self, up_to: Option<u16>, out: &mut impl FnMut(T)) {
         while let Some(first) = self.waiting_packets.front() {
-            let is_over = up_to.is_some_and(|last| ahead(first.sequence, last) <= 0);
-            if !is_over && ahead(first.sequence, self.latest_delivered) != 1 {
+            let is_over = up_to.is_some_and(|last| sequence_distance(first.sequence, last) <= 0);
+            if !is_over && sequence_distance(first.sequence, self.latest_delivered) != 1 {
                 break;
             }
             let Some(first) = self.waiting_packets.pop_front() else { break };
-            (self.latest_delivered, self.hops) = (first.sequence, first.hops);
-            out(first.item);
+            (self.latest_delivered, self.hop_count) = (first.sequence, first.hop_count);
+            out(first.content);
         }
     }
 }
 
 /// Returns by how much `sequence` is ahead of `of`, modulo 2^16; negative if it is behind.
-fn ahead(sequence: u16, of: u16) -> i16 {
+fn sequence_distance(sequence: u16, of: u16) -> i16 {
     sequence.wrapping_sub(of) as i16
 }
 
@@ -246,29 +250,29 @@ fn ahead(sequence: u16, of: u16) -> i16 {
 mod tests {
     use super::*;
 
-    const BOUND: Duration = Duration::from_millis(50);
+    const MAX_WAIT: Duration = Duration::from_millis(50);
 
-    fn ms(count: u64) -> Time {
+    fn time_at_ms(count: u64) -> Time {
         Time::from_millis(1000 + count)
     }
 
     /// Pushes packets, each given by its time in milliseconds, sequence number and hops. Returns the sequence
     /// numbers delivered by then.
-    fn pushed(order: &mut ReorderingBuffer<u16>, packets: &[(u64, u16, u8)]) -> Vec<u16> {
+    fn push_all(order: &mut ReorderingBuffer<u16>, packets: &[(u64, u16, u8)]) -> Vec<u16> {
         let mut out = Vec::new();
         for (at, sequence, hops) in packets {
-            order.handle_timeout(ms(*at), &mut |item| out.push(item));
-            order.push(ms(*at), 7, *sequence, *hops, *sequence, &mut |item| out.push(item));
+            order.handle_timeout(time_at_ms(*at), &mut |item| out.push(item));
+            order.push(time_at_ms(*at), 7, *sequence, *hops, *sequence, &mut |item| out.push(item));
         }
         out
     }
 
     #[test]
     fn packets_over_a_constant_path_do_not_wait() {
-        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, BOUND);
+        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, MAX_WAIT);
         // The missing packets were for other stations: packets over as many or more hops do not wait.
         assert_eq!(
-            pushed(&mut order, &[(0, 1, 2), (1, 2, 2), (2, 5, 2), (3, 9, 3), (4, 10, 3)]),
+            push_all(&mut order, &[(0, 1, 2), (1, 2, 2), (2, 5, 2), (3, 9, 3), (4, 10, 3)]),
             [1, 2, 5, 9, 10]
         );
         assert_eq!((order.poll_timeout(), order.held_packets), (None, 0));
@@ -276,9 +280,9 @@ mod tests {
 
     #[test]
     fn packet_that_overtook_others_waits_for_them() {
-        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, BOUND);
+        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, MAX_WAIT);
         let packets = [(0, 1, 3), (1, 4, 2), (2, 5, 2), (3, 2, 3), (4, 3, 3), (5, 6, 2)];
-        assert_eq!(pushed(&mut order, &packets), [1, 2, 3, 4, 5, 6]);
+        assert_eq!(push_all(&mut order, &packets), [1, 2, 3, 4, 5, 6]);
         assert_eq!((order.held_packets, order.late_packets), (2, 0));
         assert_eq!(order.poll_timeout(), None);
     }
@@ -290,8 +294,8 @@ mod tests {
         let packets =
             [(0, 1, 2), (1, 4, 3), (2, 2, 2), (3, 3, 2), (4, 5, 3), (5, 8, 3), (6, 6, 3), (7, 7, 3)];
         let under = |rule| {
-            let mut order = ReorderingBuffer::new(rule, BOUND);
-            (pushed(&mut order, &packets), order.held_packets)
+            let mut order = ReorderingBuffer::new(rule, MAX_WAIT);
+            (push_all(&mut order, &packets), order.held_packets)
         };
         assert_eq!(under(ReorderRule::Shorter), (vec![1, 4, 2, 3, 5, 8, 6, 7], 0));
         assert_eq!(under(ReorderRule::Changed), (vec![1, 2, 3, 4, 5, 8, 6, 7], 1));
@@ -299,68 +303,68 @@ mod tests {
         // The hold time is limited under every rule: a gap may be a packet for another station, which never
         // arrives here.
         for rule in [ReorderRule::Shorter, ReorderRule::Changed, ReorderRule::Always] {
-            let mut order = ReorderingBuffer::new(rule, BOUND);
-            assert_eq!(pushed(&mut order, &[(0, 1, 3), (1, 9, 2)]), [1]);
-            assert_eq!(order.poll_timeout(), Some(ms(51)));
+            let mut order = ReorderingBuffer::new(rule, MAX_WAIT);
+            assert_eq!(push_all(&mut order, &[(0, 1, 3), (1, 9, 2)]), [1]);
+            assert_eq!(order.poll_timeout(), Some(time_at_ms(51)));
             let mut out = Vec::new();
-            order.handle_timeout(ms(51), &mut |item| out.push(item));
+            order.handle_timeout(time_at_ms(51), &mut |item| out.push(item));
             assert_eq!(out, [9]);
         }
     }
 
     #[test]
     fn packet_waits_at_most_the_reordering_bound() {
-        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, BOUND);
-        assert_eq!(pushed(&mut order, &[(0, 1, 3), (10, 4, 2), (20, 5, 2)]), [1]);
-        assert_eq!(order.poll_timeout(), Some(ms(60)));
+        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, MAX_WAIT);
+        assert_eq!(push_all(&mut order, &[(0, 1, 3), (10, 4, 2), (20, 5, 2)]), [1]);
+        assert_eq!(order.poll_timeout(), Some(time_at_ms(60)));
         let mut out = Vec::new();
-        order.handle_timeout(ms(59), &mut |item| out.push(item));
+        order.handle_timeout(time_at_ms(59), &mut |item| out.push(item));
         assert!(out.is_empty());
-        order.handle_timeout(ms(60), &mut |item| out.push(item));
+        order.handle_timeout(time_at_ms(60), &mut |item| out.push(item));
         assert_eq!(out, [4, 5], "what follows without a gap goes with it");
-        assert_eq!(pushed(&mut order, &[(61, 2, 3)]), [2], "too late is not never");
+        assert_eq!(push_all(&mut order, &[(61, 2, 3)]), [2], "too late is not never");
         assert_eq!(order.late_packets, 1);
     }
 
     #[test]
     fn hold_time_follows_measured_lateness() {
-        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, BOUND);
-        assert_eq!(pushed(&mut order, &[(0, 1, 3), (1, 3, 2), (5, 2, 3)]), [1, 2, 3]);
+        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, MAX_WAIT);
+        assert_eq!(push_all(&mut order, &[(0, 1, 3), (1, 3, 2), (5, 2, 3)]), [1, 2, 3]);
         // A mean lateness of 4 ms and a variation of 2 ms give a hold time of 12 ms.
-        assert_eq!(pushed(&mut order, &[(10, 4, 3), (11, 6, 2)]), [4]);
-        assert_eq!(order.poll_timeout(), Some(ms(23)));
+        assert_eq!(push_all(&mut order, &[(10, 4, 3), (11, 6, 2)]), [4]);
+        assert_eq!(order.poll_timeout(), Some(time_at_ms(23)));
         // A lateness of 40 ms would give a hold time of 120 ms, but the bound is lower.
-        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, BOUND);
+        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, MAX_WAIT);
         assert_eq!(
-            pushed(&mut order, &[(0, 1, 3), (1, 3, 2), (41, 2, 3), (50, 4, 3), (51, 6, 2)]),
+            push_all(&mut order, &[(0, 1, 3), (1, 3, 2), (41, 2, 3), (50, 4, 3), (51, 6, 2)]),
             [1, 2, 3, 4]
         );
-        assert_eq!(order.poll_timeout(), Some(ms(101)));
+        assert_eq!(order.poll_timeout(), Some(time_at_ms(101)));
     }
 
     #[test]
     fn reordering_handles_wrapped_numbers_and_restarted_sources() {
-        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, BOUND);
+        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, MAX_WAIT);
         assert_eq!(
-            pushed(&mut order, &[(0, 65_534, 3), (1, 1, 2), (2, 65_535, 3), (3, 0, 3)]),
+            push_all(&mut order, &[(0, 65_534, 3), (1, 1, 2), (2, 65_535, 3), (3, 0, 3)]),
             [65_534, 65_535, 0, 1]
         );
-        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, BOUND);
+        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, MAX_WAIT);
         assert_eq!(
-            pushed(&mut order, &[(0, 5000, 3), (1, 0, 3), (2, 1, 2), (3, 3, 1), (4, 2, 2)]),
+            push_all(&mut order, &[(0, 5000, 3), (1, 0, 3), (2, 1, 2), (3, 3, 1), (4, 2, 2)]),
             [5000, 0, 1, 2, 3]
         );
     }
 
     #[test]
     fn reordering_buffer_bounds_sources_and_waiting_packets() {
-        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, BOUND);
-        pushed(&mut order, &[(0, 1, 9)]);
+        let mut order = ReorderingBuffer::new(ReorderRule::Shorter, MAX_WAIT);
+        push_all(&mut order, &[(0, 1, 9)]);
         let flood: Vec<(u64, u16, u8)> = (0..1000).map(|number| (1, 3 + 2 * number, 1)).collect();
-        assert!(pushed(&mut order, &flood).len() >= 1000 - MAX_WAITING_PACKETS);
+        assert!(push_all(&mut order, &flood).len() >= 1000 - MAX_WAITING_PACKETS);
         assert!(order.sources[&7].waiting_packets.len() <= MAX_WAITING_PACKETS);
         for source in 0..10_000 {
-            order.push(ms(2), source, 1, 1, 1, &mut |_| {});
+            order.push(time_at_ms(2), source, 1, 1, 1, &mut |_| {});
         }
         assert!(order.sources.len() <= MAX_SOURCES && order.sources.contains_key(&9999));
         let mut rest = 0;

@@ -6,10 +6,10 @@ use carnet_wire::geonet::{GeoArea, HeaderType};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use carnet_wire::nd::{self, NeighborAdvertisement, NeighborSolicitation, RouterAdvertisement};
 
-use super::addresses::{self, ALL_NODES};
+use super::addresses::{self, ALL_NODES_MAC};
 use super::links::{Link, LinkId, LinkKind};
 use super::outgoing::check_addresses;
-use super::{Adaptation, Ipv6Drop, MAX_ROUTERS, numbered};
+use super::{Adaptation, Ipv6Drop, MAX_ROUTERS, numbered_name};
 use crate::MacAddress;
 use crate::geodesy::Position;
 use crate::io::Delivery;
@@ -37,7 +37,7 @@ impl Adaptation {
     /// # Errors
     /// Reason for which the host does not receive the packet.
     pub fn handle_delivery(&mut self, now: Time, delivery: &Delivery) -> Result<HostDelivery, Ipv6Drop> {
-        let result = self.incoming(now, delivery);
+        let result = self.delivery_to_host(now, delivery);
         match result {
             Ok(_) => self.counters.received += 1,
             Err(reason) => self.count_drop(reason),
@@ -45,7 +45,7 @@ impl Adaptation {
         result
     }
 
-    fn incoming(&mut self, now: Time, delivery: &Delivery) -> Result<HostDelivery, Ipv6Drop> {
+    fn delivery_to_host(&mut self, now: Time, delivery: &Delivery) -> Result<HostDelivery, Ipv6Drop> {
         let packet = delivery.payload.as_slice();
         let (header, _) = Header::parse_packet(packet).map_err(|_| Ipv6Drop::Malformed)?;
         check_addresses(&header)?;
@@ -53,17 +53,17 @@ impl Adaptation {
         let message = packet.get(HEADER_LEN..HEADER_LEN + usize::from(header.payload_length));
         let message = message.filter(|_| header.next_header == protocol::ICMPV6).unwrap_or_default();
         self.check_source(&header, message, sender)?;
-        if hides_discovery(header.next_header, packet.get(HEADER_LEN..).unwrap_or_default()) {
+        if hides_neighbor_discovery(header.next_header, packet.get(HEADER_LEN..).unwrap_or_default()) {
             return Err(Ipv6Drop::SpoofedSource);
         }
         let advertisement = router_advertisement(&header, message);
         // Store only default routers. Stations that advertise only prefixes would push the routers out of the
         // list.
         if advertisement.as_ref().is_some_and(|it| it.router_lifetime > 0) {
-            self.know_router(sender);
+            self.record_router(sender);
         }
         let at = match delivery.header_type {
-            HeaderType::GeoUnicast => self.place_unicast(&header, delivery),
+            HeaderType::GeoUnicast => self.link_for_unicast(&header, delivery),
             HeaderType::GeoBroadcast(_) | HeaderType::GeoAnycast(_) => {
                 let broadcast = matches!(delivery.header_type, HeaderType::GeoBroadcast(_));
                 let advertisement = advertisement.as_ref().filter(|_| broadcast);
@@ -74,10 +74,10 @@ impl Adaptation {
         let link = self.links.get(at).ok_or(Ipv6Drop::UnknownLink)?;
         let destination = match delivery.header_type {
             HeaderType::GeoUnicast | HeaderType::GeoAnycast(_) => self.address.mid(),
-            _ if header.destination.is_multicast() => addresses::group_address(header.destination),
+            _ if header.destination.is_multicast() => addresses::group_mac(header.destination),
             // The packet reached all stations. With a unicast destination the host would forward it as if it
             // were the addressed router.
-            _ => ALL_NODES,
+            _ => ALL_NODES_MAC,
         };
         Ok(HostDelivery { link: link.id, destination, source: sender })
     }
@@ -86,7 +86,7 @@ impl Adaptation {
     /// addresses from Neighbor Discovery without proof (RFC 4861 7.2.3, 7.2.5). Without this check, a station
     /// could redirect the packets of another station to itself.
     fn check_source(&self, header: &Header, message: &[u8], sender: MacAddress) -> Result<(), Ipv6Drop> {
-        let named = addresses::station_of(header.source);
+        let named = addresses::mac_of_address(header.source);
         if named == Some(self.address.mid()) || self.links.iter().any(|link| link.has_address(header.source))
         {
             return Err(Ipv6Drop::OwnSource);
@@ -109,7 +109,7 @@ impl Adaptation {
             Some(&NEIGHBOR_ADVERTISEMENT) => {
                 let advertisement = NeighborAdvertisement::parse(message).ok();
                 // Only the station to which an address belongs may advertise this address.
-                if advertisement.as_ref().is_some_and(|it| is_another(addresses::station_of(it.target))) {
+                if advertisement.as_ref().is_some_and(|it| is_another(addresses::mac_of_address(it.target))) {
                     return Err(Ipv6Drop::SpoofedSource);
                 }
                 advertisement.and_then(|it| it.target_link_address)
@@ -127,7 +127,7 @@ impl Adaptation {
         }
     }
 
-    fn know_router(&mut self, router: MacAddress) {
+    fn record_router(&mut self, router: MacAddress) {
         self.routers.retain(|known| *known != router);
         if self.routers.len() >= MAX_ROUTERS {
             self.routers.pop_front();
@@ -136,7 +136,7 @@ impl Adaptation {
     }
 
     /// Returns the index of the link that delivers packets to areas without a link.
-    fn elsewhere(&self) -> usize {
+    fn link_for_other_areas(&self) -> usize {
         self.links.iter().position(|link| link.kind == LinkKind::Dynamic).unwrap_or(0)
     }
 
@@ -151,75 +151,82 @@ impl Adaptation {
         if self.has_group(header.destination) {
             return 0;
         }
-        let Some(area) = area else { return self.elsewhere() };
+        let Some(area) = area else { return self.link_for_other_areas() };
         let known = self.links.iter().position(|link| link.area() == Some(area));
-        let Some(advertisement) = advertisement else { return known.unwrap_or_else(|| self.elsewhere()) };
+        let Some(advertisement) = advertisement else {
+            return known.unwrap_or_else(|| self.link_for_other_areas());
+        };
         let at = match known {
             Some(at) => at,
-            None => match self.learn_link(now, *area, advertisement) {
+            None => match self.learn_area_link(now, *area, advertisement) {
                 Some(at) => return at,
-                None => return self.elsewhere(),
+                None => return self.link_for_other_areas(),
             },
         };
         if let Some(link) = self.links.get_mut(at) {
-            link.learn(now, advertisement);
+            link.learn_prefixes(now, advertisement);
         }
         at
     }
 
     /// VM_NVI_BV_01: creates a link for an area without one if the advertisement has a subnet.
-    fn learn_link(
+    fn learn_area_link(
         &mut self,
         now: Time,
         area: GeoArea,
         advertisement: &RouterAdvertisement<'_>,
     ) -> Option<usize> {
-        let learnt = self.links.iter().filter(|link| link.learnt).count();
+        let learnt = self.links.iter().filter(|link| link.is_learnt).count();
         if learnt >= self.learnt_links {
             return None;
         }
-        let mut link = Link::new(LinkId(self.next_link), self.free_name()?, LinkKind::Geographic(area));
-        link.learnt = true;
-        link.learn(now, advertisement);
+        let mut link =
+            Link::new(LinkId(self.next_link_id), self.free_interface_name()?, LinkKind::Geographic(area));
+        link.is_learnt = true;
+        link.learn_prefixes(now, advertisement);
         link.next_expiry()?;
-        if !self.learning.allow(now) {
+        if !self.learning_limit.allow(now) {
             return None;
         }
-        self.next_link = self.next_link.wrapping_add(1);
+        self.next_link_id = self.next_link_id.wrapping_add(1);
         self.links.push(link);
         let at = self.links.len() - 1;
-        self.announce(at);
+        self.announce_link(at);
         Some(at)
     }
 
     /// Returns the name of the topological interface with a number appended, which no link has yet; `None`
     /// without a link.
-    fn free_name(&self) -> Option<String> {
+    fn free_interface_name(&self) -> Option<String> {
         let base = &self.links.first()?.name;
-        let mut names = (1..=self.links.len()).map(|number| numbered(base, number));
+        let mut names = (1..=self.links.len()).map(|number| numbered_name(base, number));
         names.find(|name| !self.links.iter().any(|link| link.name == *name))
     }
 
     /// Returns the virtual link that receives a GUC (MR_GVL_BV_06 to BV_10). The first choice is the
     /// interface with the destination address, the second the interface of its subnet. The last choice is the
     /// link of the area around the source.
-    fn place_unicast(&self, header: &Header, delivery: &Delivery) -> usize {
+    fn link_for_unicast(&self, header: &Header, delivery: &Delivery) -> usize {
         let to = header.destination;
-        if self.links.len() == 1 || to == addresses::link_local(self.address.mid()) {
+        if self.links.len() == 1 || to == addresses::link_local_address(self.address.mid()) {
             return 0;
         }
         let subnet = |link: &Link| !to.is_unicast_link_local() && link.is_on_link(to);
-        if let Some(at) = self.only(|link| link.has_address(to)).or_else(|| self.only(subnet)) {
+        if let Some(at) =
+            self.only_link_where(|link| link.has_address(to)).or_else(|| self.only_link_where(subnet))
+        {
             return at;
         }
         let source = Position::new(delivery.source.latitude, delivery.source.longitude);
         let around = |link: &Link| link.is_around(source);
         let on_link = |link: &Link| around(link) && link.is_on_link(header.source);
-        self.only(around).or_else(|| self.longest(on_link)).unwrap_or_else(|| self.elsewhere())
+        self.only_link_where(around)
+            .or_else(|| self.longest_lived_link_where(on_link))
+            .unwrap_or_else(|| self.link_for_other_areas())
     }
 
     /// Returns the only link for which `test` holds; `None` if none or several do.
-    fn only(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
+    fn only_link_where(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
         let mut found = self.links.iter().enumerate().filter(|(_, link)| test(link)).map(|(at, _)| at);
         let first = found.next()?;
         found.next().is_none().then_some(first)
@@ -227,7 +234,7 @@ impl Adaptation {
 
     /// Returns the link with the longest lifetime for which `test` holds, and the first of links with equal
     /// lifetimes. Returns `None` if `test` holds for no link.
-    fn longest(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
+    fn longest_lived_link_where(&self, test: impl Fn(&Link) -> bool) -> Option<usize> {
         let found = self.links.iter().enumerate().rev().filter(|(_, link)| test(link));
         found.max_by_key(|(_, link)| link.lifetime()).map(|(at, _)| at)
     }
@@ -236,7 +243,7 @@ impl Adaptation {
 /// Returns whether the packet has Neighbor Discovery behind extension headers, or an extension header that
 /// may hide it. Hosts accept such packets, although no node needs to send them and RFC 6980 5 forbids
 /// fragments.
-fn hides_discovery(first: u8, payload: &[u8]) -> bool {
+fn hides_neighbor_discovery(first: u8, payload: &[u8]) -> bool {
     let (mut next, mut rest) = (first, payload);
     // The loop ends within the packet: each header has at least eight octets.
     loop {

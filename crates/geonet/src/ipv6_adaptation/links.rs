@@ -53,7 +53,7 @@ pub(super) struct Link {
     pub id: LinkId,
     pub name: String,
     pub kind: LinkKind,
-    pub learnt: bool,
+    pub is_learnt: bool,
     /// Subnets of the link, each with the time of its end.
     prefixes: Vec<(Prefix, Option<Time>)>,
     /// Addresses of the host on the interface, with their prefix lengths.
@@ -62,7 +62,7 @@ pub(super) struct Link {
 
 impl Link {
     pub fn new(id: LinkId, name: String, kind: LinkKind) -> Link {
-        Link { id, name, kind, learnt: false, prefixes: Vec::new(), addresses: Vec::new() }
+        Link { id, name, kind, is_learnt: false, prefixes: Vec::new(), addresses: Vec::new() }
     }
 
     pub fn area(&self) -> Option<&GeoArea> {
@@ -92,27 +92,28 @@ impl Link {
     /// Returns whether the address is in a subnet of this link. Every link contains all link-local addresses.
     pub fn is_on_link(&self, address: Ipv6Addr) -> bool {
         address.is_unicast_link_local()
-            || self.prefixes.iter().any(|(prefix, _)| prefix.contains(address))
+            || self.prefixes.iter().any(|(prefix, _)| prefix.contains_address(address))
             || self.addresses.iter().any(|(own, length)| {
-                !own.is_unicast_link_local() && Prefix { address: *own, length: *length }.contains(address)
+                !own.is_unicast_link_local()
+                    && Prefix { address: *own, prefix_length: *length }.contains_address(address)
             })
     }
 
     /// Stores the prefixes of a Router Advertisement (RFC 4861 6.3.4). A router cannot end prefixes that the
     /// operator has configured. A prefix with lifetime 0 expires at once.
-    pub fn learn(&mut self, now: Time, advertisement: &RouterAdvertisement<'_>) {
+    pub fn learn_prefixes(&mut self, now: Time, advertisement: &RouterAdvertisement<'_>) {
         for option in advertisement.options() {
             let NdOption::PrefixInformation(information) = option else { continue };
             if !information.on_link && !information.autonomous {
                 continue;
             }
-            let prefix = Prefix { address: information.prefix, length: information.prefix_length };
+            let prefix = Prefix { address: information.prefix, prefix_length: information.prefix_length };
             let until = match information.valid_lifetime {
                 INFINITE_LIFETIME => Time::MAX,
                 seconds => now + Duration::from_secs(seconds.into()),
             };
             let room = self.prefixes.len() < MAX_PREFIXES_PER_LINK;
-            match self.prefixes.iter_mut().find(|(known, _)| known.is(&prefix)) {
+            match self.prefixes.iter_mut().find(|(known, _)| known.equals_prefix(&prefix)) {
                 Some((_, Some(known))) => *known = until,
                 Some((_, None)) => {}
                 None if information.valid_lifetime > 0 && room => self.prefixes.push((prefix, Some(until))),
@@ -127,12 +128,12 @@ impl Link {
     }
 
     /// Removes the prefixes of Router Advertisements.
-    pub fn forget(&mut self) {
+    pub fn forget_learnt_prefixes(&mut self) {
         self.prefixes.retain(|(_, until)| until.is_none());
     }
 
     /// Removes expired prefixes; returns whether any prefix remains.
-    pub fn expire(&mut self, now: Time) -> bool {
+    pub fn expire_prefixes(&mut self, now: Time) -> bool {
         self.prefixes.retain(|(_, until)| until.is_none_or(|until| until > now));
         !self.prefixes.is_empty()
     }
@@ -145,7 +146,7 @@ impl Link {
     /// Returns the time at which the link ends: when its last prefix expires. A link from the config has no
     /// end.
     pub fn lifetime(&self) -> Time {
-        match self.learnt {
+        match self.is_learnt {
             true => self.prefixes.iter().filter_map(|(_, until)| *until).max().unwrap_or(Time::ZERO),
             false => Time::MAX,
         }

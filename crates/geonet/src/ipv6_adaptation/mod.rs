@@ -164,7 +164,7 @@ impl Ipv6Config {
             // A configured interface may already have a numbered name, so try one more number for each
             // configured name.
             let numbers = 1..=names.len() + self.learnt_links;
-            names.extend(numbers.map(|number| numbered(&self.interface, number)));
+            names.extend(numbers.map(|number| numbered_name(&self.interface, number)));
         }
         names
     }
@@ -181,7 +181,7 @@ pub enum ReorderHold {
 }
 
 /// Returns `base` with a number appended, shortened to the maximum length of an interface name.
-fn numbered(base: &str, number: usize) -> String {
+fn numbered_name(base: &str, number: usize) -> String {
     let suffix = format!("-{number}");
     let room = MAX_NAME_LENGTH.saturating_sub(suffix.len());
     base.chars().take(room).collect::<String>() + &suffix
@@ -229,16 +229,16 @@ pub struct Counters {
     pub received: u64,
     /// Number of host packets that did not need the radio: solicitations that this module answered, and
     /// listener reports that no station needs.
-    pub answered_locally: u64,
+    pub locally_answered: u64,
     /// Number of host packets marked as Congestion Experienced.
-    pub marked: u64,
+    pub marked_packets: u64,
     /// Number of host packets that the module fragmented.
-    pub cut: u64,
+    pub fragmented_packets: u64,
     /// Number of packets of other stations that the module reassembled.
-    pub joined: u64,
+    pub reassembled_packets: u64,
     /// Number of packets that the module could not reassemble: fragments were missing or contradicted each
     /// other.
-    pub incomplete: u64,
+    pub abandoned_packets: u64,
     dropped: [u64; Ipv6Drop::ALL.len()],
 }
 
@@ -257,23 +257,23 @@ pub struct Adaptation {
     mtu: u32,
     hop_limit: Option<u8>,
     learnt_links: usize,
-    learning: RateLimiter,
-    groups: BTreeMap<Ipv6Addr, GeoArea>,
+    learning_limit: RateLimiter,
+    configured_groups: BTreeMap<Ipv6Addr, GeoArea>,
     /// Areas of the groups that operators set at run time; `None` while the position of the area is unknown.
-    moving: BTreeMap<Ipv6Addr, Option<GeoArea>>,
+    moving_groups: BTreeMap<Ipv6Addr, Option<GeoArea>>,
     subnets: Vec<(Prefix, GeoArea)>,
     /// Virtual links; the first one is the topological link.
     links: Vec<Link>,
-    next_link: u32,
+    next_link_id: u32,
     /// Stations that sent Router Advertisements; the most recent one is the last.
     routers: VecDeque<MacAddress>,
     outputs: VecDeque<Output>,
     counters: Counters,
     congestion_mark: Option<u32>,
     /// Octets in the radio's queue, by the last report of the caller.
-    backlog: u32,
+    radio_queue_octets: u32,
     /// Largest GeoNetworking payload in octets, also if it is less than the minimum MTU of IPv6.
-    room: usize,
+    max_payload_octets: usize,
     /// Fragmentation. The context of a packet is its interface, for a later Packet Too Big.
     fragments: Option<Fragments<LinkId>>,
 }
@@ -287,27 +287,27 @@ impl Adaptation {
             mtu: config.mtu,
             hop_limit: config.hop_limit,
             learnt_links: config.learnt_links,
-            learning: RateLimiter::new(LINK_CREATION_BURST, LINK_CREATION_INTERVAL),
-            groups: BTreeMap::new(),
-            moving: BTreeMap::new(),
+            learning_limit: RateLimiter::new(LINK_CREATION_BURST, LINK_CREATION_INTERVAL),
+            configured_groups: BTreeMap::new(),
+            moving_groups: BTreeMap::new(),
             subnets: Vec::new(),
             links: Vec::new(),
-            next_link: 0,
+            next_link_id: 0,
             routers: VecDeque::new(),
             outputs: VecDeque::new(),
             counters: Counters {
                 sent: 0,
                 received: 0,
-                answered_locally: 0,
-                marked: 0,
-                cut: 0,
-                joined: 0,
-                incomplete: 0,
+                locally_answered: 0,
+                marked_packets: 0,
+                fragmented_packets: 0,
+                reassembled_packets: 0,
+                abandoned_packets: 0,
                 dropped: [0; Ipv6Drop::ALL.len()],
             },
             congestion_mark: config.congestion_mark,
-            backlog: 0,
-            room: config.mtu as usize,
+            radio_queue_octets: 0,
+            max_payload_octets: config.mtu as usize,
             fragments: config.fragments.then(Fragments::default),
         };
         adaptation.add_link(config.interface, LinkKind::Topological);
@@ -316,7 +316,7 @@ impl Adaptation {
         }
         for area in config.areas {
             if let Some(group) = area.group {
-                adaptation.groups.insert(group, area.area);
+                adaptation.configured_groups.insert(group, area.area);
             }
             adaptation.subnets.extend(area.prefix.map(|prefix| (prefix, area.area)));
             if let Some(name) = area.interface {
@@ -327,15 +327,18 @@ impl Adaptation {
             }
         }
         for at in 0..adaptation.links.len() {
-            adaptation.announce(at);
+            adaptation.announce_link(at);
         }
         adaptation
     }
 
     /// Returns the largest IPv6 packet that needs no fragmentation, octets.
     pub fn mtu(&self) -> u32 {
-        let whole =
-            if self.fragments.is_some() { self.room.min(self.mtu as usize) } else { self.mtu as usize };
+        let whole = if self.fragments.is_some() {
+            self.max_payload_octets.min(self.mtu as usize)
+        } else {
+            self.mtu as usize
+        };
         u32::try_from(whole).unwrap_or(self.mtu)
     }
 
@@ -346,11 +349,11 @@ impl Adaptation {
 
     /// Handles the number of octets waiting at the radio.
     pub fn handle_backlog(&mut self, octets: u32) {
-        self.backlog = octets;
+        self.radio_queue_octets = octets;
     }
 
     /// Returns whether the module may mark packets.
-    pub fn marks(&self) -> bool {
+    pub fn may_mark(&self) -> bool {
         self.congestion_mark.is_some()
     }
 
@@ -358,15 +361,15 @@ impl Adaptation {
     /// congested or the transport does not support ECN.
     ///
     /// RFC 3168 5: ECT(0) and ECT(1) may become CE; Not-ECT must not.
-    pub fn mark(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
-        if self.backlog < self.congestion_mark? {
+    pub fn mark_congestion(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
+        if self.radio_queue_octets < self.congestion_mark? {
             return None;
         }
         let &[_, second, ..] = packet else { return None };
         if second & ECN_MASK == 0 || second & ECN_MASK == ECN_MASK {
             return None;
         }
-        self.counters.marked += 1;
+        self.counters.marked_packets += 1;
         let mut marked = packet.to_vec();
         marked[1] |= ECN_MASK;
         Some(marked)
@@ -390,7 +393,7 @@ impl Adaptation {
 
     /// Returns the areas from Router Advertisements, with their links.
     pub fn learned_areas(&self) -> impl Iterator<Item = LearnedArea<'_>> {
-        self.links.iter().filter(|link| link.learnt).filter_map(|link| {
+        self.links.iter().filter(|link| link.is_learnt).filter_map(|link| {
             let (interface, expires) = (link.name.as_str(), link.lifetime());
             Some(LearnedArea { interface, area: *link.area()?, prefixes: link.prefixes().collect(), expires })
         })
@@ -411,7 +414,7 @@ impl Adaptation {
     pub fn handle_timeout(&mut self, now: Time) {
         let mut gone = Vec::new();
         self.links.retain_mut(|link| {
-            let lives = link.expire(now) || !link.learnt;
+            let lives = link.expire_prefixes(now) || !link.is_learnt;
             if !lives {
                 gone.push(Output::LinkGone(link.id));
             }
@@ -420,19 +423,19 @@ impl Adaptation {
         self.outputs.extend(gone);
         if let Some(fragments) = &mut self.fragments {
             fragments.handle_timeout(now);
-            self.counters.incomplete = fragments.incomplete;
+            self.counters.abandoned_packets = fragments.abandoned_packets;
             self.answer_unable_destinations();
         }
     }
 
     /// Restores the initial state and forgets Router Advertisements. Keeps counters and the addresses of the
     /// host.
-    pub fn reset(&mut self) {
-        let learnt = self.links.iter().filter(|link| link.learnt);
+    pub fn reset_to_initial(&mut self) {
+        let learnt = self.links.iter().filter(|link| link.is_learnt);
         self.outputs.extend(learnt.map(|link| Output::LinkGone(link.id)));
         self.links.retain_mut(|link| {
-            link.forget();
-            !link.learnt
+            link.forget_learnt_prefixes();
+            !link.is_learnt
         });
         self.routers.clear();
         self.fragments.iter_mut().for_each(Fragments::clear);
@@ -441,21 +444,21 @@ impl Adaptation {
     /// Handles a new GN address of the station. All virtual interfaces get the MAC address in it.
     pub fn handle_address(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address).mid() != address.mid() {
-            (0..self.links.len()).for_each(|at| self.announce(at));
+            (0..self.links.len()).for_each(|at| self.announce_link(at));
         }
     }
 
     /// Handles a new limit for the length of IPv6 packets, in octets.
     pub fn handle_mtu(&mut self, mtu: u32) {
         if std::mem::replace(&mut self.mtu, mtu) != mtu {
-            (0..self.links.len()).for_each(|at| self.announce(at));
+            (0..self.links.len()).for_each(|at| self.announce_link(at));
         }
     }
 
     /// Handles a new limit for the length of a payload, in octets. It may be less than the minimum MTU of
     /// IPv6.
     pub fn handle_max_payload(&mut self, room: usize) {
-        self.room = room;
+        self.max_payload_octets = room;
     }
 
     /// Handles the addresses of the host on an interface, each with its prefix length.
@@ -468,13 +471,13 @@ impl Adaptation {
     /// Replaces the list of groups and areas that operators set at run time; an area is `None` while its
     /// position is unknown. An area of the config takes precedence for the same group.
     pub fn handle_groups(&mut self, groups: impl Iterator<Item = (Ipv6Addr, Option<GeoArea>)>) {
-        self.moving.clear();
-        self.moving.extend(groups);
+        self.moving_groups.clear();
+        self.moving_groups.extend(groups);
     }
 
     /// Returns whether the configuration has an area for a group.
     pub fn is_configured(&self, group: Ipv6Addr) -> bool {
-        self.groups.contains_key(&group)
+        self.configured_groups.contains_key(&group)
     }
 
     /// Returns whether a group has an area: one of its own, or the area of its prefix.
@@ -484,30 +487,30 @@ impl Adaptation {
 
     /// Returns whether a group has its own area.
     fn has_group(&self, group: Ipv6Addr) -> bool {
-        self.groups.contains_key(&group) || self.moving.contains_key(&group)
+        self.configured_groups.contains_key(&group) || self.moving_groups.contains_key(&group)
     }
 
     /// Adds a link and returns its index in the list.
     fn add_link(&mut self, name: String, kind: LinkKind) -> usize {
-        let id = LinkId(self.next_link);
-        self.next_link = self.next_link.wrapping_add(1);
+        let id = LinkId(self.next_link_id);
+        self.next_link_id = self.next_link_id.wrapping_add(1);
         self.links.push(Link::new(id, name, kind));
         self.links.len() - 1
     }
 
     /// Outputs the properties of an interface.
-    fn announce(&mut self, at: usize) {
+    fn announce_link(&mut self, at: usize) {
         let Some(link) = self.links.get(at) else { return };
         self.outputs.push_back(Output::Link(VirtualLink {
             id: link.id,
             name: link.name.clone(),
             address: self.address.mid(),
             mtu: if self.fragments.is_some() { self.mtu.max(fragments::INTERFACE_MTU) } else { self.mtu },
-            learned_from_advertisement: link.learnt,
+            learned_from_advertisement: link.is_learnt,
         }));
     }
 
-    fn position_of(&self, link: LinkId) -> Option<usize> {
+    fn index_of_link(&self, link: LinkId) -> Option<usize> {
         self.links.iter().position(|known| known.id == link)
     }
 

@@ -7,7 +7,7 @@ use carnet_wire::geonet::{CommonNextHeader, GeoArea, GnAddress, HeaderType};
 use carnet_wire::icmpv6::{self, ErrorMessage};
 use carnet_wire::ipv6::{HEADER_LEN, Header};
 
-use super::addresses::{self, ANYCAST};
+use super::addresses::{self, ANYCAST_MAC};
 use super::fragments::{FORMAT_MAGIC, Fragments, OversizeOutcome, PayloadOutcome};
 use super::links::{Link, LinkKind};
 use super::{Adaptation, Ipv6Drop, LinkId, Output};
@@ -53,10 +53,10 @@ impl Adaptation {
         link: LinkId,
         frame: HostFrame<'a>,
     ) -> Result<Option<Request<'a>>, Ipv6Drop> {
-        let result = self.outgoing(now, link, frame);
+        let result = self.outcome_of_host_frame(now, link, frame);
         match result {
             Ok(HostFrameOutcome::Request(_)) => self.counters.sent += 1,
-            Ok(HostFrameOutcome::Settled) => self.counters.answered_locally += 1,
+            Ok(HostFrameOutcome::Settled) => self.counters.locally_answered += 1,
             // Do not count the packet as sent here: the module counts it when its fragments leave.
             Ok(HostFrameOutcome::Cut) => {}
             Err(reason) => self.count_drop(reason),
@@ -73,7 +73,7 @@ impl Adaptation {
     ///
     /// The reason for which the module does not send the packet.
     pub fn handle_forwarded<'a>(&mut self, packet: &'a [u8]) -> Result<Request<'a>, Ipv6Drop> {
-        let result = self.forwarded(packet);
+        let result = self.request_of_forwarded(packet);
         match result {
             Ok(_) => self.counters.sent += 1,
             Err(reason) => self.count_drop(reason),
@@ -81,24 +81,25 @@ impl Adaptation {
         result
     }
 
-    fn forwarded<'a>(&self, packet: &'a [u8]) -> Result<Request<'a>, Ipv6Drop> {
+    fn request_of_forwarded<'a>(&self, packet: &'a [u8]) -> Result<Request<'a>, Ipv6Drop> {
         let (header, _) = Header::parse_packet(packet).map_err(|_| Ipv6Drop::Malformed)?;
         check_addresses(&header)?;
         if !header.destination.is_multicast() {
             return Err(Ipv6Drop::BadDestination);
         }
-        let transport = self.map(0, addresses::group_address(header.destination), header.destination)?;
+        let transport =
+            self.transport_for(0, addresses::group_mac(header.destination), header.destination)?;
         let request = Request::new(transport, CommonNextHeader::Ipv6, packet);
         Ok(Request { maximum_hop_limit: self.hop_limit, ..request })
     }
 
-    fn outgoing<'a>(
+    fn outcome_of_host_frame<'a>(
         &mut self,
         now: Time,
         link: LinkId,
         frame: HostFrame<'a>,
     ) -> Result<HostFrameOutcome<'a>, Ipv6Drop> {
-        let at = self.position_of(link).ok_or(Ipv6Drop::UnknownLink)?;
+        let at = self.index_of_link(link).ok_or(Ipv6Drop::UnknownLink)?;
         if frame.ether_type != ETHER_TYPE {
             return Err(Ipv6Drop::NotIpv6);
         }
@@ -114,11 +115,11 @@ impl Adaptation {
         if !too_big && self.answer_locally(at, &header, packet)? {
             return Ok(HostFrameOutcome::Settled);
         }
-        let transport = self.map(at, frame.destination, header.destination)?;
-        let room = self.room.saturating_sub(FORMAT_MAGIC.len());
+        let transport = self.transport_for(at, frame.destination, header.destination)?;
+        let room = self.max_payload_octets.saturating_sub(FORMAT_MAGIC.len());
         if packet.len() > self.mtu() as usize
             && let (Some(fragments), Transport::GeoUnicast(station)) = (&mut self.fragments, transport)
-            && fragments.send(now, station.mid(), room, link, packet) == OversizeOutcome::Taken
+            && fragments.send_packet(now, station.mid(), room, link, packet) == OversizeOutcome::Taken
         {
             return Ok(HostFrameOutcome::Cut);
         }
@@ -140,10 +141,11 @@ impl Adaptation {
     /// Returns the next fragment payload, sent with next header 0, and its destination station.
     pub fn poll_fragment(&mut self) -> Option<(MacAddress, Vec<u8>)> {
         let fragments = self.fragments.as_mut()?;
-        let next =
-            fragments.poll().map(|(station, payload)| (station, [&FORMAT_MAGIC[..], &payload].concat()));
-        self.counters.sent += fragments.cut - self.counters.cut;
-        self.counters.cut = fragments.cut;
+        let next = fragments
+            .poll_payload()
+            .map(|(station, payload)| (station, [&FORMAT_MAGIC[..], &payload].concat()));
+        self.counters.sent += fragments.fragmented_packets - self.counters.fragmented_packets;
+        self.counters.fragmented_packets = fragments.fragmented_packets;
         next
     }
 
@@ -155,7 +157,7 @@ impl Adaptation {
     /// The fragment is malformed.
     pub fn handle_fragment(&mut self, now: Time, delivery: Delivery) -> Result<Option<Delivery>, Ipv6Drop> {
         let unicast = delivery.header_type == HeaderType::GeoUnicast;
-        let room = self.room.saturating_sub(FORMAT_MAGIC.len());
+        let room = self.max_payload_octets.saturating_sub(FORMAT_MAGIC.len());
         let any = delivery.next_header == CommonNextHeader::Any;
         let ours = !any || delivery.payload.starts_with(&FORMAT_MAGIC);
         let Some(fragments) = self.fragments.as_mut().filter(|_| unicast && ours) else {
@@ -171,8 +173,9 @@ impl Adaptation {
             delivery.payload.drain(..FORMAT_MAGIC.len());
             delivery.next_header = CommonNextHeader::Ipv6;
         }
-        let heard = fragments.receive(now, delivery.source.address.mid(), room, &delivery.payload);
-        (self.counters.joined, self.counters.incomplete) = (fragments.joined, fragments.incomplete);
+        let heard = fragments.receive_payload(now, delivery.source.address.mid(), room, &delivery.payload);
+        (self.counters.reassembled_packets, self.counters.abandoned_packets) =
+            (fragments.reassembled_packets, fragments.abandoned_packets);
         match heard {
             PayloadOutcome::NotFragment if !any => Ok(Some(delivery)),
             PayloadOutcome::NotFragment => {
@@ -190,9 +193,9 @@ impl Adaptation {
 
     /// Sends Packet Too Big to the hosts whose packets waited for a station that cannot reassemble.
     pub(super) fn answer_unable_destinations(&mut self) {
-        let refused = self.fragments.as_mut().map(Fragments::too_big).unwrap_or_default();
+        let refused = self.fragments.as_mut().map(Fragments::take_refused_packets).unwrap_or_default();
         for (link, packet) in refused {
-            if let (Some(at), Ok((header, _))) = (self.position_of(link), Header::parse_packet(&packet)) {
+            if let (Some(at), Ok((header, _))) = (self.index_of_link(link), Header::parse_packet(&packet)) {
                 self.answer_too_big(at, &header, &packet);
                 self.count_drop(Ipv6Drop::TooBig);
             }
@@ -201,13 +204,13 @@ impl Adaptation {
 
     /// Returns the transport of a packet to the IPv6 address `to` and the MAC address `mac` on link `at`, by
     /// the standard's mapping.
-    fn map(&self, at: usize, mac: MacAddress, to: Ipv6Addr) -> Result<Transport, Ipv6Drop> {
+    fn transport_for(&self, at: usize, mac: MacAddress, to: Ipv6Addr) -> Result<Transport, Ipv6Drop> {
         let link = self.links.get(at).ok_or(Ipv6Drop::UnknownLink)?;
         if to.is_multicast() {
-            if let Some(area) = self.groups.get(&to) {
+            if let Some(area) = self.configured_groups.get(&to) {
                 return Ok(Transport::GeoBroadcast(*area));
             }
-            if let Some(area) = self.moving.get(&to) {
+            if let Some(area) = self.moving_groups.get(&to) {
                 return area.map(Transport::GeoBroadcast).ok_or(Ipv6Drop::Nowhere);
             }
             if let Some(area) = self.area_of_group(to) {
@@ -220,13 +223,14 @@ impl Adaptation {
             };
         }
         let broadcast = mac[0] & 1 != 0;
-        if mac == ANYCAST || (broadcast && addresses::is_geographic_anycast(to)) {
+        if mac == ANYCAST_MAC || (broadcast && addresses::is_geographic_anycast(to)) {
             // If the host routes the packet through an anycast address, `mac` stands for this address and
             // `to` is another one. The area of the link then applies.
             let area = self.area_of_anycast(at, to).or(link.area()).ok_or(Ipv6Drop::NoArea)?;
             return Ok(Transport::GeoAnycast(*area));
         }
-        let station = if broadcast { addresses::station_of(to).ok_or(Ipv6Drop::Unresolved)? } else { mac };
+        let station =
+            if broadcast { addresses::mac_of_address(to).ok_or(Ipv6Drop::Unresolved)? } else { mac };
         let [a, b, c, d, e, f] = station;
         // The router needs only the MID, and finds the full address by the location table or the Location
         // Service.
@@ -241,7 +245,7 @@ impl Adaptation {
     }
 
     fn area_of_subnet(&self, address: Ipv6Addr) -> Option<&GeoArea> {
-        let configured = self.subnets.iter().find(|(prefix, _)| prefix.contains(address));
+        let configured = self.subnets.iter().find(|(prefix, _)| prefix.contains_address(address));
         configured.map(|(_, area)| area).or_else(|| {
             let on_link = |link: &&Link| !address.is_unicast_link_local() && link.is_on_link(address);
             self.links.iter().filter(|link| link.area().is_some()).find(on_link).and_then(Link::area)
@@ -268,11 +272,11 @@ impl Adaptation {
         }
         // The source of the error is an unused link-local address, because a host drops packets from its own
         // address.
-        let source = addresses::link_local(ANYCAST);
+        let source = addresses::link_local_address(ANYCAST_MAC);
         self.outputs.push_back(Output::Frame {
             link: link.id,
             destination: self.address.mid(),
-            source: ANYCAST,
+            source: ANYCAST_MAC,
             packet: icmpv6::error_packet(source, header.source, error, packet),
         });
     }

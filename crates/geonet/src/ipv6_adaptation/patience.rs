@@ -30,9 +30,9 @@ use super::in_order::ReorderRule;
 const MAX_FLOWS: usize = 256;
 const MAX_WAITING_ACKS: usize = 32;
 /// Largest number of stored timestamps of own segments.
-const MAX_TIMESTAMPS: usize = 32;
+const MAX_STORED_TIMESTAMPS: usize = 32;
 /// Shortest delay: the resolution of the timers.
-const MIN_DELAY: Duration = Duration::from_millis(1);
+const MIN_ACK_DELAY: Duration = Duration::from_millis(1);
 
 const TCP_HEADER_LENGTH: usize = 20;
 const FLAG_ACK: u8 = 0x10;
@@ -46,29 +46,29 @@ const OPTION_SACK: u8 = 5;
 const OPTION_TIMESTAMPS: u8 = 8;
 
 /// Address and port of one end of a connection.
-type End = (Ipv6Addr, u16);
+type ConnectionEnd = (Ipv6Addr, u16);
 
 /// Fields of a TCP segment that this module uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Segment {
-    source: End,
-    destination: End,
+struct TcpSegment {
+    source: ConnectionEnd,
+    destination: ConnectionEnd,
     sequence: u32,
     acknowledgement: u32,
-    flags: u8,
-    window: u16,
+    tcp_flags: u8,
+    receive_window: u16,
     /// Length of the payload, octets.
-    length: u32,
+    payload_length: u32,
     /// Timestamp option of the segment: TSval and TSecr.
-    stamps: Option<(u32, u32)>,
+    timestamps: Option<(u32, u32)>,
     /// The first SACK block lies below the acknowledgement number: it reports a duplicate segment (RFC 2883
     /// 4).
-    reports_duplicate: bool,
+    reports_duplicate_data: bool,
 }
 
-impl Segment {
+impl TcpSegment {
     /// Returns the TCP segment of an IPv6 packet without extension headers; `None` for another packet.
-    fn parse(packet: &[u8]) -> Option<Segment> {
+    fn parse(packet: &[u8]) -> Option<TcpSegment> {
         // For most packets the function reads only this octet.
         if packet.get(6) != Some(&protocol::TCP) {
             return None;
@@ -79,16 +79,16 @@ impl Segment {
         let header =
             octets.get(..usize::from(offset >> 4) * 4).filter(|header| header.len() >= TCP_HEADER_LENGTH)?;
         let acknowledgement = u32::from_be_bytes([a0, a1, a2, a3]);
-        let mut segment = Segment {
+        let mut segment = TcpSegment {
             source: (ip.source, u16::from_be_bytes([s0, s1])),
             destination: (ip.destination, u16::from_be_bytes([d0, d1])),
             sequence: u32::from_be_bytes([q0, q1, q2, q3]),
             acknowledgement,
-            flags,
-            window: u16::from_be_bytes([w0, w1]),
-            length: (octets.len() - header.len()) as u32,
-            stamps: None,
-            reports_duplicate: false,
+            tcp_flags: flags,
+            receive_window: u16::from_be_bytes([w0, w1]),
+            payload_length: (octets.len() - header.len()) as u32,
+            timestamps: None,
+            reports_duplicate_data: false,
         };
         let mut rest = &header[TCP_HEADER_LENGTH..];
         while let [kind, after @ ..] = rest {
@@ -100,11 +100,11 @@ impl Segment {
                     match (kind, &value[2..]) {
                         (OPTION_TIMESTAMPS, &[v0, v1, v2, v3, e0, e1, e2, e3]) => {
                             let [value, echo] = [[v0, v1, v2, v3], [e0, e1, e2, e3]].map(u32::from_be_bytes);
-                            segment.stamps = Some((value, echo));
+                            segment.timestamps = Some((value, echo));
                         }
                         (OPTION_SACK, &[b0, b1, b2, b3, ..]) => {
                             let begin = u32::from_be_bytes([b0, b1, b2, b3]);
-                            segment.reports_duplicate = ahead(begin, acknowledgement) < 0;
+                            segment.reports_duplicate_data = sequence_distance(begin, acknowledgement) < 0;
                         }
                         _ => {}
                     }
@@ -119,39 +119,39 @@ impl Segment {
 
 /// One direction of a connection: from a distant sender to a host of this station.
 #[derive(Debug)]
-struct Flow<T> {
-    last_packet: Time,
+struct ConnectionDirection<T> {
+    last_packet_at: Time,
     /// Next expected sequence number, and the hops of the last in-order segment.
     next_sequence: u32,
-    hops: u8,
+    hop_count: u8,
     /// Acknowledgement number and window of the last ACK that the host sent.
     last_ack: Option<(u32, u16)>,
     /// Number of segments above the gap whose ACK may wait.
     acks_that_may_wait: usize,
     waiting_acks: VecDeque<T>,
     /// Time at which the waiting acknowledgements leave.
-    due: Option<Time>,
+    release_at: Option<Time>,
     /// End of a gap that counts as lost. Acknowledgements below this sequence number do not wait.
     lost_until_sequence: Option<u32>,
     /// TSval values of the host's segments, each with the time of its first use.
-    stamps: VecDeque<(u32, Time)>,
+    sent_timestamps: VecDeque<(u32, Time)>,
     /// Smoothed round-trip time and its variation: SRTT and RTTVAR.
     round_trip: Option<(Duration, Duration)>,
 }
 
-impl<T> Flow<T> {
-    fn wait(&self, bound: Duration) -> Duration {
+impl<T> ConnectionDirection<T> {
+    fn waiting_time(&self, bound: Duration) -> Duration {
         let learnt = self.round_trip.map_or(bound, |(mean, variation)| mean + variation * 4);
-        learnt.max(MIN_DELAY).min(bound)
+        learnt.max(MIN_ACK_DELAY).min(bound)
     }
 
     /// Updates SRTT and RTTVAR if the peer echoes a stored timestamp. The weights are those of Chen, Gerla
     /// and Lee (1/8 and 1/4).
-    fn measure(&mut self, now: Time, echo: u32) {
-        let Some(at) = self.stamps.iter().position(|(stamp, _)| *stamp == echo) else { return };
-        let sample = now.saturating_since(self.stamps[at].1);
+    fn measure_round_trip(&mut self, now: Time, echo: u32) {
+        let Some(at) = self.sent_timestamps.iter().position(|(stamp, _)| *stamp == echo) else { return };
+        let sample = now.saturating_since(self.sent_timestamps[at].1);
         // Remove older timestamps: the peer echoes only newer ones from now on.
-        self.stamps.drain(..at);
+        self.sent_timestamps.drain(..at);
         self.round_trip = Some(match self.round_trip {
             None => (sample, sample / 2),
             Some((mean, variation)) => {
@@ -162,7 +162,7 @@ impl<T> Flow<T> {
     }
 
     fn release_acknowledged(&mut self) -> usize {
-        (self.acks_that_may_wait, self.due) = (0, None);
+        (self.acks_that_may_wait, self.release_at) = (0, None);
         let spared = self.waiting_acks.len();
         self.waiting_acks.clear();
         spared
@@ -173,9 +173,9 @@ impl<T> Flow<T> {
 #[derive(Debug)]
 pub struct DuplicateAckDelay<T> {
     rule: ReorderRule,
-    bound: Duration,
+    max_wait: Duration,
     /// Flows by their distant end and their end at this station.
-    flows: BTreeMap<(End, End), Flow<T>>,
+    flows: BTreeMap<(ConnectionEnd, ConnectionEnd), ConnectionDirection<T>>,
     /// Number of acknowledgements that had to wait.
     pub held_acks: u64,
     /// Number of waiting acknowledgements that the module never sent.
@@ -186,50 +186,52 @@ impl<T> DuplicateAckDelay<T> {
     /// Creates the module. `rule` decides whether a segment's acknowledgement waits; `bound` is the longest
     /// wait.
     pub fn new(rule: ReorderRule, bound: Duration) -> DuplicateAckDelay<T> {
-        DuplicateAckDelay { rule, bound, flows: BTreeMap::new(), held_acks: 0, suppressed_acks: 0 }
+        DuplicateAckDelay { rule, max_wait: bound, flows: BTreeMap::new(), held_acks: 0, suppressed_acks: 0 }
     }
 
     /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.flows.values().filter_map(|flow| flow.due).min()
+        self.flows.values().filter_map(|flow| flow.release_at).min()
     }
 
     /// Reads a packet for a host; `hops` is the number of hops of its path.
     pub fn handle_delivery(&mut self, now: Time, packet: &[u8], hops: u8) {
-        let Some(segment) = Segment::parse(packet) else { return };
-        if segment.length == 0 || segment.flags & CONNECTION_STATE_FLAGS != 0 {
+        let Some(segment) = TcpSegment::parse(packet) else { return };
+        if segment.payload_length == 0 || segment.tcp_flags & CONNECTION_STATE_FLAGS != 0 {
             return;
         }
         let key = (segment.source, segment.destination);
-        if !self.flows.contains_key(&key) && !self.make_room() {
+        if !self.flows.contains_key(&key) && !self.make_room_for_flow() {
             return;
         }
-        let flow = self.flows.entry(key).or_insert_with(|| Flow {
-            last_packet: now,
+        let flow = self.flows.entry(key).or_insert_with(|| ConnectionDirection {
+            last_packet_at: now,
             next_sequence: segment.sequence,
-            hops,
+            hop_count: hops,
             last_ack: None,
             acks_that_may_wait: 0,
             waiting_acks: VecDeque::new(),
-            due: None,
+            release_at: None,
             lost_until_sequence: None,
-            stamps: VecDeque::new(),
+            sent_timestamps: VecDeque::new(),
             round_trip: None,
         });
-        flow.last_packet = now;
-        if let Some((_, echo)) = segment.stamps {
-            flow.measure(now, echo);
+        flow.last_packet_at = now;
+        if let Some((_, echo)) = segment.timestamps {
+            flow.measure_round_trip(now, echo);
         }
-        let gap = ahead(segment.sequence, flow.next_sequence);
+        let gap = sequence_distance(segment.sequence, flow.next_sequence);
         if gap <= 0 {
-            let end = segment.sequence.wrapping_add(segment.length);
-            if ahead(end, flow.next_sequence) > 0 {
-                (flow.next_sequence, flow.hops) = (end, hops);
+            let end = segment.sequence.wrapping_add(segment.payload_length);
+            if sequence_distance(end, flow.next_sequence) > 0 {
+                (flow.next_sequence, flow.hop_count) = (end, hops);
             }
-        } else if self.rule.waits(flow.hops, hops) && flow.lost_until_sequence != Some(flow.next_sequence) {
+        } else if self.rule.must_wait(flow.hop_count, hops)
+            && flow.lost_until_sequence != Some(flow.next_sequence)
+        {
             flow.acks_that_may_wait = (flow.acks_that_may_wait + 1).min(MAX_WAITING_ACKS);
-            let wait = flow.wait(self.bound);
-            flow.due.get_or_insert(now + wait);
+            let wait = flow.waiting_time(self.max_wait);
+            flow.release_at.get_or_insert(now + wait);
         }
     }
 
@@ -239,45 +241,46 @@ impl<T> DuplicateAckDelay<T> {
         if self.flows.is_empty() {
             return true;
         }
-        let Some(segment) = Segment::parse(packet) else { return true };
+        let Some(segment) = TcpSegment::parse(packet) else { return true };
         let Some(flow) = self.flows.get_mut(&(segment.destination, segment.source)) else { return true };
-        if segment.flags & CONNECTION_STATE_FLAGS != 0 {
+        if segment.tcp_flags & CONNECTION_STATE_FLAGS != 0 {
             // The segment begins or ends the connection.
             self.suppressed_acks += flow.release_acknowledged() as u64;
             self.flows.remove(&(segment.destination, segment.source));
             return true;
         }
-        if segment.flags & FLAG_ACK == 0 {
+        if segment.tcp_flags & FLAG_ACK == 0 {
             return true;
         }
-        if let Some((value, _)) = segment.stamps
-            && flow.stamps.back().is_none_or(|(last, _)| ahead(value, *last) > 0)
+        if let Some((value, _)) = segment.timestamps
+            && flow.sent_timestamps.back().is_none_or(|(last, _)| sequence_distance(value, *last) > 0)
         {
-            if flow.stamps.len() >= MAX_TIMESTAMPS {
-                flow.stamps.pop_front();
+            if flow.sent_timestamps.len() >= MAX_STORED_TIMESTAMPS {
+                flow.sent_timestamps.pop_front();
             }
-            flow.stamps.push_back((value, now));
+            flow.sent_timestamps.push_back((value, now));
         }
-        if flow.last_ack.is_some_and(|(number, _)| ahead(segment.acknowledgement, number) < 0) {
+        if flow.last_ack.is_some_and(|(number, _)| sequence_distance(segment.acknowledgement, number) < 0) {
             return true;
         }
-        let before = flow.last_ack.replace((segment.acknowledgement, segment.window));
-        let advances = before.is_none_or(|(number, _)| ahead(segment.acknowledgement, number) > 0);
+        let before = flow.last_ack.replace((segment.acknowledgement, segment.receive_window));
+        let advances =
+            before.is_none_or(|(number, _)| sequence_distance(segment.acknowledgement, number) > 0);
         if advances {
             self.suppressed_acks += flow.release_acknowledged() as u64;
-            if ahead(segment.acknowledgement, flow.next_sequence) > 0 {
+            if sequence_distance(segment.acknowledgement, flow.next_sequence) > 0 {
                 // The host has received the missing segments, so all of them are in order now.
                 flow.next_sequence = segment.acknowledgement;
             }
             return true;
         }
         let duplicate = before == flow.last_ack
-            && segment.length == 0
-            && segment.flags & NON_DUPLICATE_FLAGS == 0
-            && !segment.reports_duplicate;
+            && segment.payload_length == 0
+            && segment.tcp_flags & NON_DUPLICATE_FLAGS == 0
+            && !segment.reports_duplicate_data;
         if !duplicate
             || flow.acks_that_may_wait == 0
-            || flow.due.is_none()
+            || flow.release_at.is_none()
             || flow.waiting_acks.len() >= MAX_WAITING_ACKS
         {
             return true;
@@ -291,9 +294,9 @@ impl<T> DuplicateAckDelay<T> {
     /// Passes the acknowledgements whose delay has ended to `out`.
     pub fn handle_timeout(&mut self, now: Time, out: &mut impl FnMut(T)) {
         for flow in self.flows.values_mut() {
-            if flow.due.is_some_and(|due| due <= now) {
+            if flow.release_at.is_some_and(|due| due <= now) {
                 flow.lost_until_sequence = Some(flow.next_sequence);
-                (flow.acks_that_may_wait, flow.due) = (0, None);
+                (flow.acks_that_may_wait, flow.release_at) = (0, None);
                 flow.waiting_acks.drain(..).for_each(&mut *out);
             }
         }
@@ -308,18 +311,18 @@ impl<T> DuplicateAckDelay<T> {
 
     /// If the table is full, removes the flow that has been silent for the longest time and has no waiting
     /// acknowledgements.
-    fn make_room(&mut self) -> bool {
+    fn make_room_for_flow(&mut self) -> bool {
         if self.flows.len() < MAX_FLOWS {
             return true;
         }
         let idle = self.flows.iter().filter(|(_, flow)| flow.waiting_acks.is_empty());
-        let oldest = idle.min_by_key(|(_, flow)| flow.last_packet).map(|(key, _)| *key);
+        let oldest = idle.min_by_key(|(_, flow)| flow.last_packet_at).map(|(key, _)| *key);
         oldest.is_some_and(|oldest| self.flows.remove(&oldest).is_some())
     }
 }
 
 /// Returns by how much `number` is ahead of `of`, modulo 2^32; negative if it is behind.
-fn ahead(number: u32, of: u32) -> i32 {
+fn sequence_distance(number: u32, of: u32) -> i32 {
     number.wrapping_sub(of) as i32
 }
 
@@ -327,14 +330,14 @@ fn ahead(number: u32, of: u32) -> i32 {
 mod tests {
     use super::*;
 
-    const BOUND: Duration = Duration::from_millis(100);
+    const MAX_WAIT: Duration = Duration::from_millis(100);
     const MSS: u32 = 1000;
 
-    fn ms(count: u64) -> Time {
+    fn time_at_ms(count: u64) -> Time {
         Time::from_millis(1000 + count)
     }
 
-    struct Made {
+    struct TestSegment {
         from_host: bool,
         sequence: u32,
         acknowledgement: u32,
@@ -344,7 +347,7 @@ mod tests {
         options: Vec<u8>,
     }
 
-    const PLAIN: Made = Made {
+    const PLAIN_SEGMENT: TestSegment = TestSegment {
         from_host: false,
         sequence: 0,
         acknowledgement: 0,
@@ -354,7 +357,7 @@ mod tests {
         options: Vec::new(),
     };
 
-    impl Made {
+    impl TestSegment {
         fn packet(self) -> Vec<u8> {
             let ends = ["2001:db8:a::5", "2001:db8:c::1"].map(|it| it.parse().expect("an address"));
             let ports = [[0x12, 0x34], [0, 80]];
@@ -387,72 +390,72 @@ mod tests {
         }
     }
 
-    fn data(number: u32) -> Vec<u8> {
-        Made { sequence: number.wrapping_mul(MSS), length: MSS as usize, ..PLAIN }.packet()
+    fn data_segment(number: u32) -> Vec<u8> {
+        TestSegment { sequence: number.wrapping_mul(MSS), length: MSS as usize, ..PLAIN_SEGMENT }.packet()
     }
 
-    fn ack(number: u32) -> Vec<u8> {
-        Made { from_host: true, acknowledgement: number.wrapping_mul(MSS), ..PLAIN }.packet()
+    fn acknowledgement_segment(number: u32) -> Vec<u8> {
+        TestSegment { from_host: true, acknowledgement: number.wrapping_mul(MSS), ..PLAIN_SEGMENT }.packet()
     }
 
-    fn sent_timestamps(value: u32, echo: u32) -> Vec<u8> {
+    fn segment_with_timestamps(value: u32, echo: u32) -> Vec<u8> {
         [&[OPTION_NOP, OPTION_NOP, OPTION_TIMESTAMPS, 10][..], &value.to_be_bytes(), &echo.to_be_bytes()]
             .concat()
     }
 
-    fn patience(rule: ReorderRule) -> DuplicateAckDelay<u32> {
-        DuplicateAckDelay::new(rule, BOUND)
+    fn delay_with_rule(rule: ReorderRule) -> DuplicateAckDelay<u32> {
+        DuplicateAckDelay::new(rule, MAX_WAIT)
     }
 
     /// Returns the state after two acknowledged segments, 0 and 1, which came over three hops.
-    fn begun(rule: ReorderRule) -> DuplicateAckDelay<u32> {
-        let mut patience = patience(rule);
+    fn delay_after_two_segments(rule: ReorderRule) -> DuplicateAckDelay<u32> {
+        let mut patience = delay_with_rule(rule);
         for number in [0, 1] {
-            patience.handle_delivery(ms(0), &data(number), 3);
-            assert!(patience.handle_packet(ms(0), &ack(number + 1), || 0));
+            patience.handle_delivery(time_at_ms(0), &data_segment(number), 3);
+            assert!(patience.handle_packet(time_at_ms(0), &acknowledgement_segment(number + 1), || 0));
         }
         patience
     }
 
-    fn passes(patience: &mut DuplicateAckDelay<u32>, at: u64, packet: &[u8]) -> bool {
-        patience.handle_packet(ms(at), packet, || 7)
+    fn passes_at_once(patience: &mut DuplicateAckDelay<u32>, at: u64, packet: &[u8]) -> bool {
+        patience.handle_packet(time_at_ms(at), packet, || 7)
     }
 
     fn release_at(patience: &mut DuplicateAckDelay<u32>, at: u64) -> Vec<u32> {
         let mut out = Vec::new();
-        patience.handle_timeout(ms(at), &mut |item| out.push(item));
+        patience.handle_timeout(time_at_ms(at), &mut |item| out.push(item));
         out
     }
 
     #[test]
     fn late_segment_causes_no_duplicate_acknowledgements() {
-        let mut patience = begun(ReorderRule::Changed);
+        let mut patience = delay_after_two_segments(ReorderRule::Changed);
         // Segments 3 and 4 overtake segment 2 on a shorter path.
         for number in [3, 4] {
-            patience.handle_delivery(ms(1), &data(number), 2);
-            assert!(!passes(&mut patience, 1, &ack(2)));
+            patience.handle_delivery(time_at_ms(1), &data_segment(number), 2);
+            assert!(!passes_at_once(&mut patience, 1, &acknowledgement_segment(2)));
         }
-        assert_eq!((patience.held_acks, patience.poll_timeout()), (2, Some(ms(101))));
-        patience.handle_delivery(ms(5), &data(2), 3);
-        assert!(passes(&mut patience, 5, &ack(5)));
+        assert_eq!((patience.held_acks, patience.poll_timeout()), (2, Some(time_at_ms(101))));
+        patience.handle_delivery(time_at_ms(5), &data_segment(2), 3);
+        assert!(passes_at_once(&mut patience, 5, &acknowledgement_segment(5)));
         assert_eq!((patience.suppressed_acks, patience.poll_timeout()), (2, None));
         assert!(release_at(&mut patience, 200).is_empty());
         // The following segments arrive in order.
-        patience.handle_delivery(ms(6), &data(5), 2);
-        assert!(passes(&mut patience, 6, &ack(6)));
+        patience.handle_delivery(time_at_ms(6), &data_segment(5), 2);
+        assert!(passes_at_once(&mut patience, 6, &acknowledgement_segment(6)));
         assert_eq!(patience.held_acks, 2);
     }
 
     #[test]
     fn duplicate_acks_of_lost_segment_leave_after_delay_then_at_once() {
-        let mut patience = begun(ReorderRule::Changed);
-        patience.handle_delivery(ms(1), &data(3), 2);
-        assert!(!passes(&mut patience, 1, &ack(2)));
+        let mut patience = delay_after_two_segments(ReorderRule::Changed);
+        patience.handle_delivery(time_at_ms(1), &data_segment(3), 2);
+        assert!(!passes_at_once(&mut patience, 1, &acknowledgement_segment(2)));
         assert!(release_at(&mut patience, 100).is_empty());
         assert_eq!(release_at(&mut patience, 101), [7]);
         for number in [4, 5] {
-            patience.handle_delivery(ms(102), &data(number), 2);
-            assert!(passes(&mut patience, 102, &ack(2)), "the gap is a loss");
+            patience.handle_delivery(time_at_ms(102), &data_segment(number), 2);
+            assert!(passes_at_once(&mut patience, 102, &acknowledgement_segment(2)), "the gap is a loss");
         }
         assert_eq!((patience.held_acks, patience.suppressed_acks, patience.poll_timeout()), (1, 0, None));
     }
@@ -466,113 +469,120 @@ mod tests {
             (ReorderRule::Shorter, 2, true),
             (ReorderRule::Always, 3, true),
         ] {
-            let mut patience = begun(rule);
-            patience.handle_delivery(ms(1), &data(3), hops);
-            assert_eq!(passes(&mut patience, 1, &ack(2)), !waits, "{rule:?} {hops}");
+            let mut patience = delay_after_two_segments(rule);
+            patience.handle_delivery(time_at_ms(1), &data_segment(3), hops);
+            assert_eq!(
+                passes_at_once(&mut patience, 1, &acknowledgement_segment(2)),
+                !waits,
+                "{rule:?} {hops}"
+            );
         }
     }
 
     #[test]
     fn acknowledgements_that_are_no_duplicates_pass() {
-        let mut patience = begun(ReorderRule::Always);
-        patience.handle_delivery(ms(1), &data(3), 2);
-        let ack = || Made { from_host: true, acknowledgement: 2 * MSS, ..PLAIN };
+        let mut patience = delay_after_two_segments(ReorderRule::Always);
+        patience.handle_delivery(time_at_ms(1), &data_segment(3), 2);
+        let ack = || TestSegment { from_host: true, acknowledgement: 2 * MSS, ..PLAIN_SEGMENT };
         let others = [
-            Made { length: 10, ..ack() },
-            Made { flags: FLAG_ACK | 0x40, ..ack() },
+            TestSegment { length: 10, ..ack() },
+            TestSegment { flags: FLAG_ACK | 0x40, ..ack() },
             // The acknowledgement reports a duplicate segment.
-            Made {
+            TestSegment {
                 options: [&[1, 1, OPTION_SACK, 10][..], &500u32.to_be_bytes(), &[0; 4]].concat(),
                 ..ack()
             },
-            Made { window: 400, ..ack() },
-            Made { acknowledgement: MSS, window: 400, ..ack() },
+            TestSegment { window: 400, ..ack() },
+            TestSegment { acknowledgement: MSS, window: 400, ..ack() },
         ];
         for other in others {
-            assert!(passes(&mut patience, 1, &other.packet()));
+            assert!(passes_at_once(&mut patience, 1, &other.packet()));
         }
         // The window of this ACK differs, so the ACK is not a duplicate.
-        assert!(passes(&mut patience, 1, &ack().packet()));
+        assert!(passes_at_once(&mut patience, 1, &ack().packet()));
         let sack =
             [&[1, 1, OPTION_SACK, 10][..], &(3 * MSS).to_be_bytes(), &(4 * MSS).to_be_bytes()].concat();
-        assert!(!passes(&mut patience, 1, &Made { options: sack, ..ack() }.packet()), "the ordinary SACK");
-        assert!(passes(&mut patience, 1, &ack().packet()), "one segment, one duplicate");
+        assert!(
+            !passes_at_once(&mut patience, 1, &TestSegment { options: sack, ..ack() }.packet()),
+            "the ordinary SACK"
+        );
+        assert!(passes_at_once(&mut patience, 1, &ack().packet()), "one segment, one duplicate");
         // The end of the connection removes the flow.
-        assert!(passes(&mut patience, 1, &Made { flags: 0x11, ..ack() }.packet()));
+        assert!(passes_at_once(&mut patience, 1, &TestSegment { flags: 0x11, ..ack() }.packet()));
         assert!(patience.flows.is_empty());
     }
 
     #[test]
     fn acknowledgement_delay_follows_the_round_trip_time() {
-        let mut patience = patience(ReorderRule::Changed);
+        let mut patience = delay_with_rule(ReorderRule::Changed);
         let stamped = |sequence: u32, echo| {
-            let made = Made {
+            let made = TestSegment {
                 sequence: sequence * MSS,
                 length: MSS as usize,
-                options: sent_timestamps(1, echo),
-                ..PLAIN
+                options: segment_with_timestamps(1, echo),
+                ..PLAIN_SEGMENT
             };
             made.packet()
         };
         let answer = |number: u32, value| {
-            let made = Made {
+            let made = TestSegment {
                 from_host: true,
                 acknowledgement: number * MSS,
-                options: sent_timestamps(value, 1),
-                ..PLAIN
+                options: segment_with_timestamps(value, 1),
+                ..PLAIN_SEGMENT
             };
             made.packet()
         };
-        patience.handle_delivery(ms(0), &stamped(0, 0), 3);
-        assert!(passes(&mut patience, 0, &answer(1, 500)));
+        patience.handle_delivery(time_at_ms(0), &stamped(0, 0), 3);
+        assert!(passes_at_once(&mut patience, 0, &answer(1, 500)));
         // The timestamp returns after 20 ms: SRTT 20 ms, RTTVAR 10 ms.
-        patience.handle_delivery(ms(20), &stamped(1, 500), 3);
-        assert!(passes(&mut patience, 20, &answer(2, 520)));
-        patience.handle_delivery(ms(21), &stamped(3, 499), 2);
-        assert!(!passes(&mut patience, 21, &answer(2, 521)));
-        assert_eq!(patience.poll_timeout(), Some(ms(21 + 60)));
+        patience.handle_delivery(time_at_ms(20), &stamped(1, 500), 3);
+        assert!(passes_at_once(&mut patience, 20, &answer(2, 520)));
+        patience.handle_delivery(time_at_ms(21), &stamped(3, 499), 2);
+        assert!(!passes_at_once(&mut patience, 21, &answer(2, 521)));
+        assert_eq!(patience.poll_timeout(), Some(time_at_ms(21 + 60)));
     }
 
     #[test]
     fn tcp_sequence_numbers_wrap_around() {
-        let mut patience = patience(ReorderRule::Changed);
+        let mut patience = delay_with_rule(ReorderRule::Changed);
         let last = u32::MAX / MSS;
         // The sequence numbers wrap inside a segment.
         for (number, hops) in [(last, 3), (last.wrapping_add(2), 2)] {
-            patience.handle_delivery(ms(0), &data(number), hops);
+            patience.handle_delivery(time_at_ms(0), &data_segment(number), hops);
         }
-        assert!(passes(&mut patience, 0, &ack(last + 1)));
+        assert!(passes_at_once(&mut patience, 0, &acknowledgement_segment(last + 1)));
         assert_eq!(patience.poll_timeout(), None, "the acknowledgement is the first word of the host");
-        patience.handle_delivery(ms(1), &data(last.wrapping_add(3)), 2);
-        assert!(!passes(&mut patience, 1, &ack(last + 1)));
+        patience.handle_delivery(time_at_ms(1), &data_segment(last.wrapping_add(3)), 2);
+        assert!(!passes_at_once(&mut patience, 1, &acknowledgement_segment(last + 1)));
     }
 
     #[test]
     fn invalid_segments_and_floods_stay_within_bounds() {
-        let mut patience = begun(ReorderRule::Always);
-        for length in 0..data(3).len().min(90) {
-            patience.handle_delivery(ms(1), &data(3)[..length], 2);
-            passes(&mut patience, 1, &ack(2)[..length.min(60)]);
+        let mut patience = delay_after_two_segments(ReorderRule::Always);
+        for length in 0..data_segment(3).len().min(90) {
+            patience.handle_delivery(time_at_ms(1), &data_segment(3)[..length], 2);
+            passes_at_once(&mut patience, 1, &acknowledgement_segment(2)[..length.min(60)]);
         }
         for cut in [0, 1, 4, 15] {
-            let mut bad = data(3);
+            let mut bad = data_segment(3);
             bad[52] = cut << 4;
-            patience.handle_delivery(ms(1), &bad, 2);
+            patience.handle_delivery(time_at_ms(1), &bad, 2);
         }
-        let endless = Made { options: vec![OPTION_SACK, 0, 0, 0], ..PLAIN };
-        patience.handle_delivery(ms(1), &endless.packet(), 2);
+        let endless = TestSegment { options: vec![OPTION_SACK, 0, 0, 0], ..PLAIN_SEGMENT };
+        patience.handle_delivery(time_at_ms(1), &endless.packet(), 2);
         for number in 0..500 {
-            patience.handle_delivery(ms(1), &data(3 + number), 2);
-            passes(&mut patience, 1, &ack(2));
+            patience.handle_delivery(time_at_ms(1), &data_segment(3 + number), 2);
+            passes_at_once(&mut patience, 1, &acknowledgement_segment(2));
         }
         assert!(
             patience.flows.values().all(|flow| flow.waiting_acks.len() <= MAX_WAITING_ACKS
                 && flow.acks_that_may_wait <= MAX_WAITING_ACKS)
         );
         for port in 0..2000u16 {
-            let mut packet = data(0);
+            let mut packet = data_segment(0);
             packet[40..42].copy_from_slice(&port.to_be_bytes());
-            patience.handle_delivery(ms(2), &packet, 1);
+            patience.handle_delivery(time_at_ms(2), &packet, 1);
         }
         assert!(patience.flows.len() <= MAX_FLOWS);
         let mut rest = 0;

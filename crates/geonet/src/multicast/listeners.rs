@@ -27,7 +27,7 @@ pub const MAX_SOURCES: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MldTiming {
     /// Robustness Variable (9.1), at least 1.
-    pub robustness: u8,
+    pub robustness_variable: u8,
     /// Query Interval: time between General Queries (9.2).
     pub query_interval: Duration,
     /// Query Response Interval: longest time for the answer to a General Query (9.3).
@@ -39,7 +39,7 @@ pub struct MldTiming {
 impl Default for MldTiming {
     fn default() -> MldTiming {
         MldTiming {
-            robustness: 2,
+            robustness_variable: 2,
             query_interval: Duration::from_secs(125),
             query_response_interval: Duration::from_secs(10),
             last_listener_query_interval: Duration::from_secs(1),
@@ -51,39 +51,40 @@ impl MldTiming {
     /// Returns the Multicast Address Listening Interval (9.4): a membership ends if no listener reports it
     /// for this time. The Older Version Host Present Timeout (9.13) is equal.
     pub fn listening_interval(&self) -> Duration {
-        self.query_interval * self.robustness.into() + self.query_response_interval
+        self.query_interval * self.robustness_variable.into() + self.query_response_interval
     }
 
     /// Returns the Other Querier Present Timeout (9.5): after this time without a query, the other querier
     /// counts as gone.
     pub fn other_querier_timeout(&self) -> Duration {
-        self.query_interval * self.robustness.into() + self.query_response_interval / 2
+        self.query_interval * self.robustness_variable.into() + self.query_response_interval / 2
     }
 
     /// Returns the Last Listener Query Time: how long the querier waits for reports before it ends a
     /// membership (9.10).
     pub fn last_listener_query_time(&self) -> Duration {
-        self.last_listener_query_interval * self.robustness.into()
+        self.last_listener_query_interval * self.robustness_variable.into()
     }
 }
 
 /// Source filter of a group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Filter {
+pub enum SourceFilter {
     /// Forward only packets of these sources.
     Include(BTreeSet<Ipv6Addr>),
     /// Forward packets of all sources but these.
     Exclude(BTreeSet<Ipv6Addr>),
 }
 
-impl Filter {
+impl SourceFilter {
     /// Returns the union of both filters (RFC 3810 4.2).
-    pub fn union(self, other: Filter) -> Filter {
+    pub fn union_with(self, other: SourceFilter) -> SourceFilter {
         match (self, other) {
-            (Filter::Include(a), Filter::Include(b)) => Filter::Include(&a | &b),
-            (Filter::Exclude(a), Filter::Exclude(b)) => Filter::Exclude(&a & &b),
-            (Filter::Exclude(not), Filter::Include(only)) | (Filter::Include(only), Filter::Exclude(not)) => {
-                Filter::Exclude(&not - &only)
+            (SourceFilter::Include(a), SourceFilter::Include(b)) => SourceFilter::Include(&a | &b),
+            (SourceFilter::Exclude(a), SourceFilter::Exclude(b)) => SourceFilter::Exclude(&a & &b),
+            (SourceFilter::Exclude(not), SourceFilter::Include(only))
+            | (SourceFilter::Include(only), SourceFilter::Exclude(not)) => {
+                SourceFilter::Exclude(&not - &only)
             }
         }
     }
@@ -97,34 +98,34 @@ pub struct PendingQuery {
     /// Sources of the query; empty for a query about the group.
     pub sources: Vec<Ipv6Addr>,
     /// S: other routers that receive the query do not lower their timers.
-    pub suppress: bool,
+    pub suppress_router_timers: bool,
 }
 
 #[derive(Debug, Default)]
-struct Group {
+struct GroupState {
     /// Filter Timer; `None` in INCLUDE mode.
-    filter_until: Option<Time>,
+    exclude_until: Option<Time>,
     /// Source Timers; [`Time::ZERO`] for a source that EXCLUDE mode excludes.
-    sources: BTreeMap<Ipv6Addr, Time>,
+    source_timers: BTreeMap<Ipv6Addr, Time>,
     /// Older Version Host Present Timer.
     version_1_until: Time,
     /// Number of queries still to send about the group and about each of its sources, and the time of the
     /// next query.
-    ask_group: u8,
-    ask_sources: BTreeMap<Ipv6Addr, u8>,
-    ask_at: Option<Time>,
+    group_queries_left: u8,
+    source_queries_left: BTreeMap<Ipv6Addr, u8>,
+    next_query_at: Option<Time>,
     /// Time of the group's entry in [`Listeners::schedule`].
-    scheduled: Option<Time>,
+    scheduled_at: Option<Time>,
 }
 
 /// The listeners of a link.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    groups: BTreeMap<Ipv6Addr, Box<Group>>,
+    groups: BTreeMap<Ipv6Addr, Box<GroupState>>,
     /// Groups by the time of their next timer or query; the time may be too early, never too late.
-    schedule: BTreeSet<(Time, Ipv6Addr)>,
+    groups_by_timer: BTreeSet<(Time, Ipv6Addr)>,
     /// Groups whose filter may have changed since the last call of [`Self::take_changed`].
-    changed: BTreeSet<Ipv6Addr>,
+    changed_groups: BTreeSet<Ipv6Addr>,
 }
 
 /// Error: the link has no room for another group.
@@ -147,7 +148,7 @@ impl Listeners {
     ) -> Result<(), TooManyGroups> {
         let Some(kind) = record.record_type else { return Ok(()) };
         let sources = record.sources.iter().take(MAX_SOURCES + 1).collect();
-        self.handle(now, timing, kind, record.group, sources, is_querier)
+        self.handle_group_record(now, timing, kind, record.group, sources, is_querier)
     }
 
     /// Handles a version 1 report as IS_EX({}) (RFC 3810 8.3.2).
@@ -160,7 +161,7 @@ impl Listeners {
         timing: &MldTiming,
         group: Ipv6Addr,
     ) -> Result<(), TooManyGroups> {
-        self.handle(now, timing, RecordType::IsExclude, group, BTreeSet::new(), false)?;
+        self.handle_group_record(now, timing, RecordType::IsExclude, group, BTreeSet::new(), false)?;
         if let Some(known) = self.groups.get_mut(&group) {
             known.version_1_until = now + timing.listening_interval();
         }
@@ -170,11 +171,18 @@ impl Listeners {
     /// Handles a version 1 Done message as TO_IN({}).
     pub fn handle_done_v1(&mut self, now: Time, timing: &MldTiming, group: Ipv6Addr, is_querier: bool) {
         if self.groups.contains_key(&group) {
-            let _known = self.handle(now, timing, RecordType::ToInclude, group, BTreeSet::new(), is_querier);
+            let _known = self.handle_group_record(
+                now,
+                timing,
+                RecordType::ToInclude,
+                group,
+                BTreeSet::new(),
+                is_querier,
+            );
         }
     }
 
-    fn handle(
+    fn handle_group_record(
         &mut self,
         now: Time,
         timing: &MldTiming,
@@ -197,10 +205,10 @@ impl Listeners {
             }
         }
         let group = self.groups.entry(address).or_default();
-        group.expire(now);
-        let asked = group.handle(now, timing, kind, sources);
+        group.expire_timers(now);
+        let asked = group.handle_record(now, timing, kind, sources);
         if is_querier {
-            group.ask(now, timing, asked);
+            group.schedule_queries(now, timing, asked);
         }
         self.reschedule_or_remove(address);
         Ok(())
@@ -209,26 +217,26 @@ impl Listeners {
     /// Removes a group without listeners, or stores the time of the group's next timer.
     fn reschedule_or_remove(&mut self, address: Ipv6Addr) {
         let Some(group) = self.groups.get_mut(&address) else { return };
-        if let Some(scheduled) = group.scheduled.take() {
-            self.schedule.remove(&(scheduled, address));
+        if let Some(scheduled) = group.scheduled_at.take() {
+            self.groups_by_timer.remove(&(scheduled, address));
         }
-        self.changed.insert(address);
+        self.changed_groups.insert(address);
         if group.is_empty() {
             self.groups.remove(&address);
             return;
         }
-        group.scheduled = group.due();
-        self.schedule.extend(group.scheduled.map(|due| (due, address)));
+        group.scheduled_at = group.next_timer_at();
+        self.groups_by_timer.extend(group.scheduled_at.map(|due| (due, address)));
     }
 
     /// Removes and returns the groups whose filter has changed since the last call.
-    pub fn take_changed(&mut self) -> BTreeSet<Ipv6Addr> {
-        std::mem::take(&mut self.changed)
+    pub fn take_changed_groups(&mut self) -> BTreeSet<Ipv6Addr> {
+        std::mem::take(&mut self.changed_groups)
     }
 
     /// Returns the filter of a group; `None` if the group has no listeners.
-    pub fn filter(&self, group: Ipv6Addr) -> Option<Filter> {
-        self.groups.get(&group).map(|group| group.filter())
+    pub fn filter_of(&self, group: Ipv6Addr) -> Option<SourceFilter> {
+        self.groups.get(&group).map(|group| group.source_filter())
     }
 
     /// Lowers timers after a query of the link's querier (RFC 3810 7.6.1).
@@ -244,11 +252,11 @@ impl Listeners {
         let (until, mut about_group) = (now + time, true);
         for source in sources {
             about_group = false;
-            if let Some(timer) = group.sources.get_mut(&source) {
+            if let Some(timer) = group.source_timers.get_mut(&source) {
                 *timer = (*timer).min(until);
             }
         }
-        if about_group && let Some(filter_until) = &mut group.filter_until {
+        if about_group && let Some(filter_until) = &mut group.exclude_until {
             *filter_until = (*filter_until).min(until);
         }
         self.reschedule_or_remove(address);
@@ -257,32 +265,32 @@ impl Listeners {
     /// Cancels all queries, because this router is no longer the querier.
     pub fn cancel_queries(&mut self) {
         for group in self.groups.values_mut() {
-            (group.ask_group, group.ask_at) = (0, None);
-            group.ask_sources.clear();
+            (group.group_queries_left, group.next_query_at) = (0, None);
+            group.source_queries_left.clear();
         }
     }
 
     /// Removes all memberships.
     pub fn clear(&mut self) {
-        self.changed.extend(self.groups.keys());
-        self.schedule.clear();
+        self.changed_groups.extend(self.groups.keys());
+        self.groups_by_timer.clear();
         self.groups.clear();
     }
 
     /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.schedule.first().map(|(due, _)| *due)
+        self.groups_by_timer.first().map(|(due, _)| *due)
     }
 
     /// Removes expired memberships; returns the queries that are due now.
     pub fn handle_timeout(&mut self, now: Time, timing: &MldTiming) -> Vec<PendingQuery> {
         let mut questions = Vec::new();
-        while self.schedule.first().is_some_and(|(due, _)| *due <= now) {
-            let Some((_, address)) = self.schedule.pop_first() else { break };
+        while self.groups_by_timer.first().is_some_and(|(due, _)| *due <= now) {
+            let Some((_, address)) = self.groups_by_timer.pop_first() else { break };
             if let Some(group) = self.groups.get_mut(&address) {
-                group.expire(now);
-                if group.ask_at.is_some_and(|at| at <= now) {
-                    group.questions(now, timing, address, &mut questions);
+                group.expire_timers(now);
+                if group.next_query_at.is_some_and(|at| at <= now) {
+                    group.due_queries(now, timing, address, &mut questions);
                 }
             }
             self.reschedule_or_remove(address);
@@ -293,36 +301,36 @@ impl Listeners {
     /// Returns whether a listener wants packets from this source to this group (RFC 3810 7.3).
     pub fn is_wanted(&self, now: Time, group: Ipv6Addr, source: Ipv6Addr) -> bool {
         let Some(group) = self.groups.get(&group) else { return false };
-        match group.sources.get(&source) {
+        match group.source_timers.get(&source) {
             Some(timer) => *timer > now,
-            None => group.filter_until.is_some_and(|until| until > now),
+            None => group.exclude_until.is_some_and(|until| until > now),
         }
     }
 
     /// Returns every group with its filter and the end of its membership.
-    pub fn groups(&self) -> impl Iterator<Item = (Ipv6Addr, Filter, Option<Time>)> {
-        self.groups.iter().map(|(address, group)| (*address, group.filter(), group.until()))
+    pub fn groups(&self) -> impl Iterator<Item = (Ipv6Addr, SourceFilter, Option<Time>)> {
+        self.groups.iter().map(|(address, group)| (*address, group.source_filter(), group.membership_until()))
     }
 }
 
 /// Queries that the tables of 7.4 require.
 #[derive(Debug, Default)]
-struct RequiredQueries {
+struct QueriesToSend {
     sources: BTreeSet<Ipv6Addr>,
-    group: bool,
+    queries_group: bool,
 }
 
-impl Group {
+impl GroupState {
     /// Handles a record by the tables of RFC 3810 7.4.1 and 7.4.2.
-    fn handle(
+    fn handle_record(
         &mut self,
         now: Time,
         timing: &MldTiming,
         kind: RecordType,
         mut given: BTreeSet<Ipv6Addr>,
-    ) -> RequiredQueries {
+    ) -> QueriesToSend {
         let long = now + timing.listening_interval();
-        let mut asked = RequiredQueries::default();
+        let mut asked = QueriesToSend::default();
         if self.version_1_until > now {
             // 8.3.2: a version 1 host does not answer queries about sources.
             match kind {
@@ -331,25 +339,25 @@ impl Group {
                 _ => {}
             }
         }
-        let known: BTreeSet<Ipv6Addr> = self.sources.keys().copied().collect();
-        let excluded = self.sources.iter().filter(|(_, timer)| **timer == Time::ZERO);
+        let known: BTreeSet<Ipv6Addr> = self.source_timers.keys().copied().collect();
+        let excluded = self.source_timers.iter().filter(|(_, timer)| **timer == Time::ZERO);
         let excluded: BTreeSet<Ipv6Addr> = excluded.map(|(source, _)| *source).collect();
-        match (self.filter_until, kind) {
+        match (self.exclude_until, kind) {
             (_, RecordType::IsInclude | RecordType::Allow) => {
-                self.sources.extend(given.iter().map(|source| (*source, long)));
+                self.source_timers.extend(given.iter().map(|source| (*source, long)));
             }
             (None, RecordType::Block) => asked.sources = &known & &given,
             (None, RecordType::ToInclude) => {
                 asked.sources = &known - &given;
-                self.sources.extend(given.iter().map(|source| (*source, long)));
+                self.source_timers.extend(given.iter().map(|source| (*source, long)));
             }
             (None, RecordType::IsExclude | RecordType::ToExclude) => {
                 if kind == RecordType::ToExclude {
                     asked.sources = &known & &given;
                 }
-                self.sources.retain(|source, _| given.contains(source));
+                self.source_timers.retain(|source, _| given.contains(source));
                 self.add(&given, Time::ZERO);
-                self.filter_until = Some(long);
+                self.exclude_until = Some(long);
             }
             (Some(filter_until), RecordType::Block) => {
                 self.add(&given, filter_until);
@@ -357,22 +365,22 @@ impl Group {
             }
             (Some(_), RecordType::ToInclude) => {
                 asked.sources = &(&known - &excluded) - &given;
-                asked.group = true;
-                self.sources.extend(given.iter().map(|source| (*source, long)));
+                asked.queries_group = true;
+                self.source_timers.extend(given.iter().map(|source| (*source, long)));
             }
             (Some(filter_until), RecordType::IsExclude | RecordType::ToExclude) => {
                 let timer = if kind == RecordType::ToExclude { filter_until } else { long };
                 if kind == RecordType::ToExclude {
                     asked.sources = &given - &excluded;
                 }
-                self.sources.retain(|source, _| given.contains(source));
+                self.source_timers.retain(|source, _| given.contains(source));
                 self.add(&given, timer);
-                self.filter_until = Some(long);
+                self.exclude_until = Some(long);
             }
         }
-        if self.sources.len() > MAX_SOURCES {
-            self.sources.clear();
-            self.filter_until = Some(long);
+        if self.source_timers.len() > MAX_SOURCES {
+            self.source_timers.clear();
+            self.exclude_until = Some(long);
             asked.sources.clear();
         }
         asked
@@ -381,30 +389,32 @@ impl Group {
     /// Adds the sources that the group does not have yet, with `timer` as their Source Timer.
     fn add(&mut self, sources: &BTreeSet<Ipv6Addr>, timer: Time) {
         for source in sources {
-            self.sources.entry(*source).or_insert(timer);
+            self.source_timers.entry(*source).or_insert(timer);
         }
     }
 
     /// Lowers the timers and schedules the queries of RFC 3810 7.6.3. A query that is due within the Last
     /// Listener Query Interval serves further reports, too. So a host that joins and leaves repeatedly does
     /// not cause a query for each report.
-    fn ask(&mut self, now: Time, timing: &MldTiming, asked: RequiredQueries) {
+    fn schedule_queries(&mut self, now: Time, timing: &MldTiming, asked: QueriesToSend) {
         let low = now + timing.last_listener_query_time();
-        let count = timing.robustness.max(1);
-        let at = Some(self.ask_at.unwrap_or(now));
-        if let (true, Some(filter_until)) = (asked.group, &mut self.filter_until) {
+        let count = timing.robustness_variable.max(1);
+        let at = Some(self.next_query_at.unwrap_or(now));
+        if let (true, Some(filter_until)) = (asked.queries_group, &mut self.exclude_until) {
             *filter_until = (*filter_until).min(low);
-            (self.ask_group, self.ask_at) = (count, at);
+            (self.group_queries_left, self.next_query_at) = (count, at);
         }
         for source in asked.sources {
-            let Some(timer) = self.sources.get_mut(&source).filter(|timer| **timer > low) else { continue };
+            let Some(timer) = self.source_timers.get_mut(&source).filter(|timer| **timer > low) else {
+                continue;
+            };
             *timer = low;
-            self.ask_sources.insert(source, count);
-            self.ask_at = at;
+            self.source_queries_left.insert(source, count);
+            self.next_query_at = at;
         }
     }
 
-    fn questions(
+    fn due_queries(
         &mut self,
         now: Time,
         timing: &MldTiming,
@@ -413,12 +423,16 @@ impl Group {
     ) {
         let low = now + timing.last_listener_query_time();
         let mut about_group = false;
-        if let (1.., Some(filter_until)) = (self.ask_group, self.filter_until) {
-            self.ask_group -= 1;
+        if let (1.., Some(filter_until)) = (self.group_queries_left, self.exclude_until) {
+            self.group_queries_left -= 1;
             about_group = true;
-            questions.push(PendingQuery { group, sources: Vec::new(), suppress: filter_until > low });
+            questions.push(PendingQuery {
+                group,
+                sources: Vec::new(),
+                suppress_router_timers: filter_until > low,
+            });
         }
-        let Group { ask_sources, sources, .. } = self;
+        let GroupState { source_queries_left: ask_sources, source_timers: sources, .. } = self;
         ask_sources.retain(|source, _| sources.get(source).is_some_and(|timer| *timer > now));
         let (wanted, unsure): (Vec<Ipv6Addr>, Vec<Ipv6Addr>) =
             ask_sources.keys().partition(|source| sources.get(*source).is_some_and(|timer| *timer > low));
@@ -429,49 +443,51 @@ impl Group {
             // set).
             let spared = suppress && about_group;
             if !(sources.is_empty() || spared) {
-                questions.push(PendingQuery { group, sources, suppress });
+                questions.push(PendingQuery { group, sources, suppress_router_timers: suppress });
             }
         }
-        let more = self.ask_group > 0 || !self.ask_sources.is_empty();
-        self.ask_at = more.then(|| now + timing.last_listener_query_interval);
+        let more = self.group_queries_left > 0 || !self.source_queries_left.is_empty();
+        self.next_query_at = more.then(|| now + timing.last_listener_query_interval);
     }
 
     /// Handles timers that have expired (RFC 3810 7.2.3, 7.5).
-    fn expire(&mut self, now: Time) {
-        if self.filter_until.is_some_and(|until| until <= now) {
-            self.filter_until = None;
-            self.ask_group = 0;
+    fn expire_timers(&mut self, now: Time) {
+        if self.exclude_until.is_some_and(|until| until <= now) {
+            self.exclude_until = None;
+            self.group_queries_left = 0;
         }
-        match self.filter_until {
-            Some(_) => {
-                self.sources.values_mut().filter(|timer| **timer <= now).for_each(|timer| *timer = Time::ZERO)
-            }
-            None => self.sources.retain(|_, timer| *timer > now),
+        match self.exclude_until {
+            Some(_) => self
+                .source_timers
+                .values_mut()
+                .filter(|timer| **timer <= now)
+                .for_each(|timer| *timer = Time::ZERO),
+            None => self.source_timers.retain(|_, timer| *timer > now),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.filter_until.is_none() && self.sources.is_empty()
+        self.exclude_until.is_none() && self.source_timers.is_empty()
     }
 
-    fn due(&self) -> Option<Time> {
-        let sources = self.sources.values().copied().filter(|timer| *timer > Time::ZERO);
-        sources.chain(self.filter_until).chain(self.ask_at).min()
+    fn next_timer_at(&self) -> Option<Time> {
+        let sources = self.source_timers.values().copied().filter(|timer| *timer > Time::ZERO);
+        sources.chain(self.exclude_until).chain(self.next_query_at).min()
     }
 
     /// Returns the time at which the membership ends if no listener reports it again; `None` if the group has
     /// neither a Filter Timer nor sources.
-    fn until(&self) -> Option<Time> {
-        self.filter_until.or_else(|| self.sources.values().copied().max())
+    fn membership_until(&self) -> Option<Time> {
+        self.exclude_until.or_else(|| self.source_timers.values().copied().max())
     }
 
-    fn filter(&self) -> Filter {
-        match self.filter_until {
+    fn source_filter(&self) -> SourceFilter {
+        match self.exclude_until {
             Some(_) => {
-                let excluded = self.sources.iter().filter(|(_, timer)| **timer == Time::ZERO);
-                Filter::Exclude(excluded.map(|(source, _)| *source).collect())
+                let excluded = self.source_timers.iter().filter(|(_, timer)| **timer == Time::ZERO);
+                SourceFilter::Exclude(excluded.map(|(source, _)| *source).collect())
             }
-            None => Filter::Include(self.sources.keys().copied().collect()),
+            None => SourceFilter::Include(self.source_timers.keys().copied().collect()),
         }
     }
 }

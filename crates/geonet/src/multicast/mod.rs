@@ -41,8 +41,8 @@ use carnet_wire::ipv6::{Header, is_unicast_routable};
 use carnet_wire::mld::{Message, Query, QueryRepr};
 
 pub use drop_reason::MulticastDrop;
-pub use listeners::{Filter, MldTiming};
 use listeners::{Listeners, PendingQuery};
+pub use listeners::{MldTiming, SourceFilter};
 use querier::Querier;
 
 use crate::MacAddress;
@@ -62,7 +62,7 @@ pub struct MulticastConfig {
     /// MLD timers and counts on these interfaces.
     pub timing: MldTiming,
     /// Whether the proxy forwards packets to groups without an area.
-    pub unmapped: bool,
+    pub forwards_unmapped_groups: bool,
 }
 
 /// Action that the caller must perform.
@@ -83,7 +83,7 @@ pub enum Output {
         /// The group.
         group: Ipv6Addr,
         /// Filter of the sources.
-        filter: Filter,
+        filter: SourceFilter,
     },
 }
 
@@ -91,13 +91,13 @@ pub enum Output {
 #[derive(Debug, Clone)]
 pub struct Counters {
     /// Number of packets from the mobile network to GeoNetworking.
-    pub upstream: u64,
+    pub sent_upstream: u64,
     /// Number of packets sent on interfaces of the mobile network; a packet on two interfaces counts twice.
-    pub downstream: u64,
+    pub sent_downstream: u64,
     /// Number of queries sent.
-    pub queries: u64,
+    pub sent_queries: u64,
     /// Number of reports and Done messages received.
-    pub reports: u64,
+    pub received_reports: u64,
     dropped: [u64; MulticastDrop::ALL.len()],
 }
 
@@ -128,20 +128,20 @@ pub struct Membership<'a> {
     /// The group.
     pub group: Ipv6Addr,
     /// Filter of the sources.
-    pub filter: Filter,
+    pub filter: SourceFilter,
     /// Time at which the membership ends if no listener reports it again.
-    pub expires: Option<Time>,
+    pub expires_at: Option<Time>,
 }
 
 /// The proxy. After each `handle_*` call, the caller calls [`MulticastProxy::poll_output`] until it returns
 /// `None`.
 #[derive(Debug)]
 pub struct MulticastProxy {
-    timing: MldTiming,
-    unmapped: bool,
-    downstream: BTreeMap<String, DownstreamInterface>,
-    subscriptions: BTreeMap<Ipv6Addr, Filter>,
-    errors: RateLimiter,
+    mld_timing: MldTiming,
+    forwards_unmapped_groups: bool,
+    downstream_interfaces: BTreeMap<String, DownstreamInterface>,
+    subscribed_groups: BTreeMap<Ipv6Addr, SourceFilter>,
+    error_limit: RateLimiter,
     outputs: VecDeque<Output>,
     counters: Counters,
 }
@@ -161,21 +161,21 @@ impl MulticastProxy {
     /// Creates a proxy whose interfaces have no addresses yet.
     pub fn new(config: MulticastConfig) -> MulticastProxy {
         MulticastProxy {
-            timing: config.timing,
-            unmapped: config.unmapped,
-            downstream: config
+            mld_timing: config.timing,
+            forwards_unmapped_groups: config.forwards_unmapped_groups,
+            downstream_interfaces: config
                 .downstream
                 .into_iter()
                 .map(|name| (name, DownstreamInterface::default()))
                 .collect(),
-            subscriptions: BTreeMap::new(),
-            errors: RateLimiter::new(ICMP_ERROR_BURST, ICMP_ERROR_INTERVAL),
+            subscribed_groups: BTreeMap::new(),
+            error_limit: RateLimiter::new(ICMP_ERROR_BURST, ICMP_ERROR_INTERVAL),
             outputs: VecDeque::new(),
             counters: Counters {
-                upstream: 0,
-                downstream: 0,
-                queries: 0,
-                reports: 0,
+                sent_upstream: 0,
+                sent_downstream: 0,
+                sent_queries: 0,
+                received_reports: 0,
                 dropped: [0; MulticastDrop::ALL.len()],
             },
         }
@@ -188,7 +188,7 @@ impl MulticastProxy {
 
     /// Returns the memberships in the mobile network.
     pub fn memberships(&self) -> impl Iterator<Item = Membership<'_>> {
-        self.downstream.iter().flat_map(|(interface, link)| {
+        self.downstream_interfaces.iter().flat_map(|(interface, link)| {
             let querier = link.querier.as_ref().and_then(Querier::other_querier);
             let groups = link.listeners.groups();
             groups.map(move |(group, filter, until)| Membership {
@@ -196,7 +196,7 @@ impl MulticastProxy {
                 querier,
                 group,
                 filter,
-                expires: until,
+                expires_at: until,
             })
         })
     }
@@ -208,7 +208,7 @@ impl MulticastProxy {
 
     /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let links = self.downstream.values();
+        let links = self.downstream_interfaces.values();
         links
             .filter_map(|link| {
                 Some(link.querier.as_ref()?.poll_timeout())
@@ -222,17 +222,17 @@ impl MulticastProxy {
     /// Handles the usable addresses of an interface of the mobile network, with prefix lengths; an empty list
     /// if the interface is gone.
     pub fn handle_addresses(&mut self, now: Time, interface: &str, addresses: &[(Ipv6Addr, u8)]) {
-        let Some(link) = self.downstream.get_mut(interface) else { return };
+        let Some(link) = self.downstream_interfaces.get_mut(interface) else { return };
         let others = addresses.iter().filter(|(address, _)| !address.is_unicast_link_local());
         link.prefixes =
-            others.map(|(address, length)| Prefix { address: *address, length: *length }).collect();
+            others.map(|(address, length)| Prefix { address: *address, prefix_length: *length }).collect();
         let link_local = addresses.iter().map(|(address, _)| *address).find(Ipv6Addr::is_unicast_link_local);
         if link.link_local == link_local {
             return;
         }
         link.link_local = link_local;
         // With another address, this router is another candidate in the querier election.
-        link.querier = link_local.map(|_| Querier::new(now, self.timing));
+        link.querier = link_local.map(|_| Querier::new(now, self.mld_timing));
         if link_local.is_none() {
             link.listeners.clear();
         }
@@ -241,41 +241,42 @@ impl MulticastProxy {
 
     /// Sends the queries that are due, and removes listeners whose timers have expired.
     pub fn handle_timeout(&mut self, now: Time) {
-        for (interface, link) in self.downstream.iter_mut() {
+        for (interface, link) in self.downstream_interfaces.iter_mut() {
             let (Some(querier), Some(source)) = (&mut link.querier, link.link_local) else { continue };
             let general = querier.handle_timeout(now);
-            let timing = *querier.timing();
+            let timing = *querier.used_timing();
             let questions = link.listeners.handle_timeout(now, &timing);
             let general = general.then(|| PendingQuery {
                 group: Ipv6Addr::UNSPECIFIED,
                 sources: Vec::new(),
-                suppress: false,
+                suppress_router_timers: false,
             });
             for question in general.into_iter().chain(questions) {
-                self.counters.queries += 1;
-                self.outputs.push_back(query(interface, source, &timing, &question));
+                self.counters.sent_queries += 1;
+                self.outputs.push_back(build_query(interface, source, &timing, &question));
             }
         }
-        self.subscribe();
+        self.update_subscriptions();
     }
 
     /// Outputs the union of all memberships if it has changed.
-    fn subscribe(&mut self) {
+    fn update_subscriptions(&mut self) {
         let mut changed = BTreeSet::new();
-        for (_, link) in self.downstream.iter_mut() {
-            changed.append(&mut link.listeners.take_changed());
+        for (_, link) in self.downstream_interfaces.iter_mut() {
+            changed.append(&mut link.listeners.take_changed_groups());
         }
         let mut new = Vec::new();
         for group in changed {
-            let filters = self.downstream.values().filter_map(|link| link.listeners.filter(group));
-            match filters.reduce(Filter::union) {
-                Some(filter) if self.subscriptions.get(&group) != Some(&filter) => {
-                    self.subscriptions.insert(group, filter.clone());
+            let filters =
+                self.downstream_interfaces.values().filter_map(|link| link.listeners.filter_of(group));
+            match filters.reduce(SourceFilter::union_with) {
+                Some(filter) if self.subscribed_groups.get(&group) != Some(&filter) => {
+                    self.subscribed_groups.insert(group, filter.clone());
                     new.push(Output::Subscription { group, filter });
                 }
                 Some(_) => {}
-                None if self.subscriptions.remove(&group).is_some() => {
-                    let filter = Filter::Include(BTreeSet::new());
+                None if self.subscribed_groups.remove(&group).is_some() => {
+                    let filter = SourceFilter::Include(BTreeSet::new());
                     self.outputs.push_back(Output::Subscription { group, filter });
                 }
                 None => {}
@@ -299,23 +300,23 @@ impl MulticastProxy {
         mtu: u32,
         is_mapped: impl Fn(Ipv6Addr) -> bool,
     ) -> Result<Option<Vec<u8>>, MulticastDrop> {
-        let result = self.outward(now, lan, mtu, is_mapped);
+        let result = self.forward_upstream(now, lan, mtu, is_mapped);
         match &result {
-            Ok(Some(_)) => self.counters.upstream += 1,
+            Ok(Some(_)) => self.counters.sent_upstream += 1,
             Ok(None) => {}
             Err(reason) => self.counters.dropped[*reason as usize] += 1,
         }
         result
     }
 
-    fn outward(
+    fn forward_upstream(
         &mut self,
         now: Time,
         lan: LanPacket<'_>,
         mtu: u32,
         is_mapped: impl Fn(Ipv6Addr) -> bool,
     ) -> Result<Option<Vec<u8>>, MulticastDrop> {
-        let link = self.downstream.get(lan.interface).filter(|link| link.link_local.is_some());
+        let link = self.downstream_interfaces.get(lan.interface).filter(|link| link.link_local.is_some());
         let link = link.ok_or(MulticastDrop::UnknownInterface)?;
         let (header, packet) = parse_multicast_packet(lan.packet)?;
         match Message::parse_packet(packet) {
@@ -331,7 +332,7 @@ impl MulticastProxy {
             return Ok(None);
         }
         if !is_unicast_routable(header.source)
-            || !link.prefixes.iter().any(|prefix| prefix.contains(header.source))
+            || !link.prefixes.iter().any(|prefix| prefix.contains_address(header.source))
         {
             return Err(MulticastDrop::BadSource);
         }
@@ -340,10 +341,10 @@ impl MulticastProxy {
         }
         let mut onward = packet.to_vec();
         lower_hop_limit(&mut onward);
-        self.deliver(now, &header, &onward, Some(lan.interface));
-        match (is_mapped(group), self.unmapped) {
+        self.deliver_to_listeners(now, &header, &onward, Some(lan.interface));
+        match (is_mapped(group), self.forwards_unmapped_groups) {
             (true, _) => {}
-            (false, true) if scope(group) > SITE_SCOPE => {}
+            (false, true) if scope_of_group(group) > SITE_SCOPE => {}
             (false, true) => return Err(MulticastDrop::Scope),
             (false, false) => return Err(MulticastDrop::NoArea),
         }
@@ -360,14 +361,14 @@ impl MulticastProxy {
     ///
     /// The reason why the proxy delivers the packet to no interface. A lack of listeners is not an error.
     pub fn handle_upstream(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
-        let result = self.inward(now, packet);
+        let result = self.forward_downstream(now, packet);
         if let Err(reason) = result {
             self.counters.dropped[reason as usize] += 1;
         }
         result
     }
 
-    fn inward(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
+    fn forward_downstream(&mut self, now: Time, packet: &[u8]) -> Result<(), MulticastDrop> {
         let (header, packet) = parse_multicast_packet(packet)?;
         if !leaves(header.destination) {
             return Ok(());
@@ -375,9 +376,10 @@ impl MulticastProxy {
         if !is_unicast_routable(header.source) {
             return Err(MulticastDrop::BadSource);
         }
-        let is_own =
-            |link: &DownstreamInterface| link.prefixes.iter().any(|prefix| prefix.contains(header.source));
-        if self.downstream.values().any(is_own) {
+        let is_own = |link: &DownstreamInterface| {
+            link.prefixes.iter().any(|prefix| prefix.contains_address(header.source))
+        };
+        if self.downstream_interfaces.values().any(is_own) {
             return Err(MulticastDrop::OwnSource);
         }
         if header.hop_limit <= 1 {
@@ -385,22 +387,22 @@ impl MulticastProxy {
         }
         let mut onward = packet.to_vec();
         lower_hop_limit(&mut onward);
-        self.deliver(now, &header, &onward, None);
+        self.deliver_to_listeners(now, &header, &onward, None);
         Ok(())
     }
 
     /// Delivers a packet to every interface with a listener, except the one of arrival.
-    fn deliver(&mut self, now: Time, header: &Header, packet: &[u8], from: Option<&str>) {
-        for (interface, link) in self.downstream.iter() {
+    fn deliver_to_listeners(&mut self, now: Time, header: &Header, packet: &[u8], from: Option<&str>) {
+        for (interface, link) in self.downstream_interfaces.iter() {
             if Some(interface.as_str()) == from
                 || !link.listeners.is_wanted(now, header.destination, header.source)
             {
                 continue;
             }
-            self.counters.downstream += 1;
+            self.counters.sent_downstream += 1;
             self.outputs.push_back(Output::Packet {
                 interface: interface.clone(),
-                destination: addresses::group_address(header.destination),
+                destination: addresses::group_mac(header.destination),
                 packet: packet.to_vec(),
             });
         }
@@ -414,20 +416,20 @@ impl MulticastProxy {
         message: &Message<'_>,
     ) -> Result<(), MulticastDrop> {
         let Some(DownstreamInterface { link_local: Some(own), querier: Some(querier), listeners, .. }) =
-            self.downstream.get_mut(interface)
+            self.downstream_interfaces.get_mut(interface)
         else {
             return Err(MulticastDrop::UnknownInterface);
         };
         if header.source == *own {
             return Err(MulticastDrop::BadMld);
         }
-        let (timing, ask) = (*querier.timing(), querier.is_querier());
+        let (timing, ask) = (*querier.used_timing(), querier.is_querier());
         let mut full = false;
         match message {
             Message::Query(query) => {
                 if querier.handle_query(now, *own, header.source, query) {
                     listeners.cancel_queries();
-                    lower_timers(now, listeners, querier.timing(), query);
+                    lower_timers(now, listeners, querier.used_timing(), query);
                 }
             }
             Message::Report(records) => {
@@ -441,7 +443,7 @@ impl MulticastProxy {
             Message::DoneV1(group) => listeners.handle_done_v1(now, &timing, *group, ask),
             Message::ReportV1(_) => {}
         }
-        self.counters.reports += u64::from(!matches!(message, Message::Query(_)));
+        self.counters.received_reports += u64::from(!matches!(message, Message::Query(_)));
         // Send at once the queries that the report requires.
         self.handle_timeout(now);
         if full { Err(MulticastDrop::TooManyGroups) } else { Ok(()) }
@@ -451,9 +453,9 @@ impl MulticastProxy {
     /// error is this router's address on the link of the host.
     fn answer_too_big(&mut self, now: Time, lan: &LanPacket<'_>, header: &Header, packet: &[u8], mtu: u32) {
         let error = ErrorMessage::PacketTooBig { mtu };
-        let own = self.downstream.get(lan.interface).and_then(|link| link.link_local);
+        let own = self.downstream_interfaces.get(lan.interface).and_then(|link| link.link_local);
         let (Some(own), true) = (own, icmpv6::may_answer_with(error, packet)) else { return };
-        if self.errors.allow(now) {
+        if self.error_limit.allow(now) {
             self.outputs.push_back(Output::Packet {
                 interface: lan.interface.to_owned(),
                 destination: lan.source,
@@ -472,12 +474,12 @@ fn lower_timers(now: Time, listeners: &mut Listeners, timing: &MldTiming, query:
         return;
     }
     let delay = Duration::from_millis(query.maximum_response_delay.into());
-    let time = delay.max(timing.last_listener_query_interval) * timing.robustness.max(1).into();
+    let time = delay.max(timing.last_listener_query_interval) * timing.robustness_variable.max(1).into();
     let sources = query.version_2.map(|v2| v2.sources).unwrap_or_default();
     listeners.handle_query(now, time, group, sources.iter());
 }
 
-fn query(interface: &str, source: Ipv6Addr, timing: &MldTiming, question: &PendingQuery) -> Output {
+fn build_query(interface: &str, source: Ipv6Addr, timing: &MldTiming, question: &PendingQuery) -> Output {
     let group = Some(question.group).filter(|group| !group.is_unspecified());
     let delay = match group {
         None => timing.query_response_interval,
@@ -486,12 +488,12 @@ fn query(interface: &str, source: Ipv6Addr, timing: &MldTiming, question: &Pendi
     let repr = QueryRepr {
         maximum_response_delay: u32::try_from(delay.as_millis()).unwrap_or(u32::MAX),
         group,
-        suppress_router_timers: question.suppress,
-        robustness_variable: timing.robustness,
+        suppress_router_timers: question.suppress_router_timers,
+        robustness_variable: timing.robustness_variable,
         query_interval: u32::try_from(timing.query_interval.as_secs()).unwrap_or(u32::MAX),
         sources: &question.sources,
     };
-    let destination = addresses::group_address(group.unwrap_or(carnet_wire::nd::ALL_NODES));
+    let destination = addresses::group_mac(group.unwrap_or(carnet_wire::nd::ALL_NODES));
     Output::Packet { interface: interface.to_owned(), destination, packet: repr.packet(source) }
 }
 
@@ -501,14 +503,14 @@ const SITE_SCOPE: u8 = 5;
 
 /// Returns the scope of a group. Reserved values follow RFC 4291 2.7: the proxy never forwards 0, and 15
 /// means global.
-fn scope(group: Ipv6Addr) -> u8 {
+fn scope_of_group(group: Ipv6Addr) -> u8 {
     group.octets()[1] & 0x0f
 }
 
 /// Returns whether packets to a group may be forwarded from their link. Only then does the proxy store the
 /// group's listeners.
 fn leaves(group: Ipv6Addr) -> bool {
-    group.is_multicast() && scope(group) > LINK_SCOPE
+    group.is_multicast() && scope_of_group(group) > LINK_SCOPE
 }
 
 /// Parses a multicast packet; removes octets behind the length in its header.

@@ -18,7 +18,7 @@ use carnet_wire::mld::Query;
 use super::listeners::MldTiming;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum QuerierState {
     /// This router is the querier and sends its next query at `next`. `startup` counts the startup queries
     /// still to send.
     Querier { next: Time, startup: u8 },
@@ -29,44 +29,44 @@ enum State {
 /// State of this router on a link: querier or non-querier.
 #[derive(Debug)]
 pub struct Querier {
-    configured: MldTiming,
-    timing: MldTiming,
-    state: State,
+    configured_timing: MldTiming,
+    used_timing: MldTiming,
+    state: QuerierState,
 }
 
 impl Querier {
     /// Creates the state of a querier that sends a query at once.
     pub fn new(now: Time, timing: MldTiming) -> Querier {
         Querier {
-            configured: timing,
-            timing,
-            state: State::Querier { next: now, startup: timing.robustness },
+            configured_timing: timing,
+            used_timing: timing,
+            state: QuerierState::Querier { next: now, startup: timing.robustness_variable },
         }
     }
 
     /// Returns the timers and counts in use on this link.
-    pub fn timing(&self) -> &MldTiming {
-        &self.timing
+    pub fn used_timing(&self) -> &MldTiming {
+        &self.used_timing
     }
 
     /// Returns whether this router is the querier.
     pub fn is_querier(&self) -> bool {
-        matches!(self.state, State::Querier { .. })
+        matches!(self.state, QuerierState::Querier { .. })
     }
 
     /// Returns the address of the other router that is the querier; `None` if this router is the querier.
     pub fn other_querier(&self) -> Option<Ipv6Addr> {
         match self.state {
-            State::Querier { .. } => None,
-            State::NonQuerier { address, .. } => Some(address),
+            QuerierState::Querier { .. } => None,
+            QuerierState::NonQuerier { address, .. } => Some(address),
         }
     }
 
     /// Returns the time at which [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Time {
         match self.state {
-            State::Querier { next, .. } => next,
-            State::NonQuerier { until, .. } => until,
+            QuerierState::Querier { next, .. } => next,
+            QuerierState::NonQuerier { until, .. } => until,
         }
     }
 
@@ -77,15 +77,16 @@ impl Querier {
         }
         if !self.is_querier() {
             // The other querier is gone: drop the timers that it announced.
-            self.timing = self.configured;
+            self.used_timing = self.configured_timing;
         }
         let startup = match self.state {
-            State::Querier { startup, .. } => startup.saturating_sub(1),
-            State::NonQuerier { .. } => 0,
+            QuerierState::Querier { startup, .. } => startup.saturating_sub(1),
+            QuerierState::NonQuerier { .. } => 0,
         };
         // 9.6: the Startup Query Interval is a quarter of the Query Interval.
-        let wait = if startup > 0 { self.timing.query_interval / 4 } else { self.timing.query_interval };
-        self.state = State::Querier { next: now + wait, startup };
+        let wait =
+            if startup > 0 { self.used_timing.query_interval / 4 } else { self.used_timing.query_interval };
+        self.state = QuerierState::Querier { next: now + wait, startup };
         true
     }
 
@@ -103,14 +104,20 @@ impl Querier {
         if let Some(v2) = query.version_2 {
             // 5.1.8, 5.1.9: a query with the value 0 does not announce this value, so the configured value
             // applies.
-            let robustness =
-                if v2.robustness_variable == 0 { self.configured.robustness } else { v2.robustness_variable };
+            let robustness = if v2.robustness_variable == 0 {
+                self.configured_timing.robustness_variable
+            } else {
+                v2.robustness_variable
+            };
             let interval = Duration::from_secs(v2.query_interval.into());
-            let query_interval = if interval.is_zero() { self.configured.query_interval } else { interval };
-            self.timing = MldTiming { robustness, query_interval, ..self.configured };
+            let query_interval =
+                if interval.is_zero() { self.configured_timing.query_interval } else { interval };
+            self.used_timing =
+                MldTiming { robustness_variable: robustness, query_interval, ..self.configured_timing };
         }
-        let until = now + self.timing.other_querier_timeout().min(self.configured.other_querier_timeout());
-        self.state = State::NonQuerier { until, address: source };
+        let until = now
+            + self.used_timing.other_querier_timeout().min(self.configured_timing.other_querier_timeout());
+        self.state = QuerierState::NonQuerier { until, address: source };
         true
     }
 }

@@ -36,24 +36,24 @@ const MAX_PERMISSIONS: usize = 1024;
 
 /// A permission of the fast path, and the time at which the fast path last used the permission.
 #[derive(Debug)]
-struct Permission<T> {
+struct FastPathPermission<T> {
     value: Option<T>,
-    used: Time,
+    last_used_at: Time,
 }
 
 /// Permissions that the fast path has.
 #[derive(Debug)]
 pub(super) struct Acceleration {
     hop_limit: Option<u8>,
-    position: Option<LongPositionVector>,
-    own_packet_permissions: BTreeMap<u64, Permission<OwnPacketPath>>,
+    reported_position: Option<LongPositionVector>,
+    own_packet_permissions: BTreeMap<u64, FastPathPermission<OwnPacketPath>>,
     /// Permissions to forward, each with the destination position in the packets.
-    forwarding_permissions: BTreeMap<u64, (Permission<ForwardingPath>, Position)>,
-    sources: BTreeMap<u64, Time>,
+    forwarding_permissions: BTreeMap<u64, (FastPathPermission<ForwardingPath>, Position)>,
+    reported_sources: BTreeMap<u64, Time>,
     /// Generation of the neighbours, and the own position, for which the permissions were last checked.
     last_checked_state: Option<(u64, Position)>,
     /// A packet needs a permission that the fast path does not have yet.
-    update_due: bool,
+    is_update_due: bool,
 }
 
 impl Acceleration {
@@ -61,12 +61,12 @@ impl Acceleration {
     pub(super) fn new(hop_limit: Option<u8>) -> Acceleration {
         Acceleration {
             hop_limit,
-            position: None,
+            reported_position: None,
             own_packet_permissions: BTreeMap::new(),
             forwarding_permissions: BTreeMap::new(),
-            sources: BTreeMap::new(),
+            reported_sources: BTreeMap::new(),
             last_checked_state: None,
-            update_due: false,
+            is_update_due: false,
         }
     }
 
@@ -74,24 +74,24 @@ impl Acceleration {
     pub(super) fn is_idle(&self) -> bool {
         self.own_packet_permissions.is_empty()
             && self.forwarding_permissions.is_empty()
-            && self.sources.is_empty()
+            && self.reported_sources.is_empty()
     }
 
     /// Stores from a report of the fast path when it last used each permission.
-    fn note_use(&mut self, now: Time, report: &FastPathReport) {
+    fn record_use(&mut self, now: Time, report: &FastPathReport) {
         for sample in &report.samples {
-            if let Some(used) = self.sources.get_mut(&mid_key(sample.vector.address)) {
+            if let Some(used) = self.reported_sources.get_mut(&mid_key(sample.vector.address)) {
                 *used = now;
             }
         }
         for destination in &report.own_packet_destinations {
             if let Some(way) = self.own_packet_permissions.get_mut(&mac_key(*destination)) {
-                way.used = now;
+                way.last_used_at = now;
             }
         }
         for destination in &report.forwarding_destinations {
             if let Some((onward, _)) = self.forwarding_permissions.get_mut(&mac_key(*destination)) {
-                onward.used = now;
+                onward.last_used_at = now;
             }
         }
     }
@@ -100,25 +100,26 @@ impl Acceleration {
     /// permission for further packets.
     pub(super) fn note_own_packet(&mut self, now: Time, mid: u64) {
         if let Some(way) = self.own_packet_permissions.get_mut(&mid) {
-            way.used = now;
-            self.update_due |= way.value.is_none();
+            way.last_used_at = now;
+            self.is_update_due |= way.value.is_none();
         } else if self.own_packet_permissions.len() < MAX_PERMISSIONS {
-            self.own_packet_permissions.insert(mid, Permission { value: None, used: now });
-            self.update_due = true;
+            self.own_packet_permissions.insert(mid, FastPathPermission { value: None, last_used_at: now });
+            self.is_update_due = true;
         }
     }
 
     /// Withdraws all permissions, and returns the outputs that report it to the fast path.
-    pub(super) fn withdraw(&mut self) -> impl Iterator<Item = Output> + use<> {
+    pub(super) fn withdraw_permissions(&mut self) -> impl Iterator<Item = Output> + use<> {
         let ways = std::mem::take(&mut self.own_packet_permissions)
             .into_keys()
             .map(|mid| FastPathUpdate::NoOwnPacketPath(mac_of(mid)));
         let onwards = std::mem::take(&mut self.forwarding_permissions)
             .into_keys()
             .map(|mid| FastPathUpdate::NoForwardingPath(mac_of(mid)));
-        let sources =
-            std::mem::take(&mut self.sources).into_keys().map(|mid| FastPathUpdate::NoSource(mac_of(mid)));
-        self.position = None;
+        let sources = std::mem::take(&mut self.reported_sources)
+            .into_keys()
+            .map(|mid| FastPathUpdate::NoSource(mac_of(mid)));
+        self.reported_position = None;
         ways.chain(onwards).chain(sources).map(Output::Accelerate)
     }
 }
@@ -130,11 +131,11 @@ fn mac_of(mid: u64) -> MacAddress {
 
 /// Handles a report of the fast path.
 pub(super) fn handle_report(router: &mut Router, now: Time, report: &FastPathReport) {
-    router.sequence_numbers.replay(report.next_sequence);
-    router.counters.sent += report.sent;
-    router.counters.delivered += report.delivered;
-    router.counters.forwarded += report.forwarded;
-    router.counters.received += report.delivered + report.forwarded + report.duplicates;
+    router.sequence_numbers.set_next_sequence(report.next_sequence);
+    router.counters.sent_packets += report.sent;
+    router.counters.delivered_payloads += report.delivered;
+    router.counters.forwarded_packets += report.forwarded;
+    router.counters.received_frames += report.delivered + report.forwarded + report.duplicates;
     router.counters.dropped[GeonetDrop::Duplicate as usize] += report.duplicates;
     for sample in &report.samples {
         if let Err(reason) = learn_sample(router, now, sample) {
@@ -142,10 +143,10 @@ pub(super) fn handle_report(router: &mut Router, now: Time, report: &FastPathRep
         }
     }
     let Some(acceleration) = &mut router.acceleration else { return };
-    acceleration.note_use(now, report);
+    acceleration.record_use(now, report);
     // Output the position in any case: by it the fast path knows that the router still runs.
-    (acceleration.update_due, acceleration.position) = (true, None);
-    update(router, now);
+    (acceleration.is_update_due, acceleration.reported_position) = (true, None);
+    output_changed_permissions(router, now);
 }
 
 /// Updates the location table from a sample as from the packets that it summarizes (10.3.8.4). The fast path
@@ -155,12 +156,18 @@ fn learn_sample(router: &mut Router, now: Time, sample: &SourceSummary) -> Resul
     if mid_key(source.address) == mid_key(router.address) {
         return Err(GeonetDrop::OwnEcho);
     }
-    let direct = router.mib.piggyback && sample.direct;
-    let learnt = router.table.learn(now, &router.mib, &source, direct, router.clock(now))?;
+    let direct = router.parameters.piggyback && sample.direct;
+    let learnt = router.location_table.learn_position(
+        now,
+        &router.parameters,
+        &source,
+        direct,
+        router.own_timestamp(now),
+    )?;
     // B.2 limits only forwarded packets. A fast path does not forward while a limit is set. So the packets of
     // the sample were for this station, and do not count for the data rate.
-    let length = router.mib.duplicate_packet_list_length;
-    let entry = router.table.entry_mut(learnt.slot);
+    let length = router.parameters.duplicate_packet_list_length;
+    let entry = router.location_table.entry_mut(learnt.slot);
     for sequence in &sample.sequences {
         if !entry.duplicates.contains(*sequence) {
             entry.duplicates.add(*sequence, length);
@@ -179,55 +186,57 @@ pub(super) fn note_received_packet(
     onward: Option<(u64, Position)>,
 ) {
     let Some(acceleration) = &mut router.acceleration else { return };
-    if !acceleration.sources.contains_key(&mid) && acceleration.sources.len() >= MAX_PERMISSIONS {
+    if !acceleration.reported_sources.contains_key(&mid)
+        && acceleration.reported_sources.len() >= MAX_PERMISSIONS
+    {
         return;
     }
-    let Some(slot) = router.table.find(now, mid) else { return };
-    if acceleration.sources.insert(mid, now).is_none() {
-        let sequences = router.table.entry(slot).duplicates.iter().collect();
+    let Some(slot) = router.location_table.find_station(now, mid) else { return };
+    if acceleration.reported_sources.insert(mid, now).is_none() {
+        let sequences = router.location_table.entry(slot).duplicates.iter().collect();
         router.outputs.push_back(Output::Accelerate(FastPathUpdate::Source(mac_of(mid), sequences)));
-        acceleration.update_due = true;
+        acceleration.is_update_due = true;
     }
     if let Some((destination, place)) = onward
-        && router.mib.max_packet_data_rate.is_none()
+        && router.parameters.max_packet_data_rate.is_none()
     {
         if let Some((told, known)) = acceleration.forwarding_permissions.get_mut(&destination) {
-            acceleration.update_due |= told.value.is_none() || *known != place;
-            (told.used, *known) = (now, place);
+            acceleration.is_update_due |= told.value.is_none() || *known != place;
+            (told.last_used_at, *known) = (now, place);
         } else if acceleration.forwarding_permissions.len() < MAX_PERMISSIONS {
             acceleration
                 .forwarding_permissions
-                .insert(destination, (Permission { value: None, used: now }, place));
-            acceleration.update_due = true;
+                .insert(destination, (FastPathPermission { value: None, last_used_at: now }, place));
+            acceleration.is_update_due = true;
         }
     }
 }
 
 /// Outputs the permissions that have changed. The router calls this after every input.
-pub(super) fn update(router: &mut Router, now: Time) {
-    let seen = (router.table.generation(), router.own_coordinates());
+pub(super) fn output_changed_permissions(router: &mut Router, now: Time) {
+    let seen = (router.location_table.neighbour_generation(), router.own_coordinates());
     let Some(acceleration) = &mut router.acceleration else { return };
     if acceleration.is_idle()
-        || (!acceleration.update_due
+        || (!acceleration.is_update_due
             && acceleration.last_checked_state == Some(seen)
-            && acceleration.position == router.position)
+            && acceleration.reported_position == router.own_position_vector)
     {
         return;
     }
     let Some(mut acceleration) = router.acceleration.take() else { return };
-    (acceleration.update_due, acceleration.last_checked_state) = (false, Some(seen));
-    acceleration.sources.retain(|mid, used| {
-        let stays =
-            now.saturating_since(*used) < PERMISSION_IDLE_TIME && router.table.find(now, *mid).is_some();
+    (acceleration.is_update_due, acceleration.last_checked_state) = (false, Some(seen));
+    acceleration.reported_sources.retain(|mid, used| {
+        let stays = now.saturating_since(*used) < PERMISSION_IDLE_TIME
+            && router.location_table.find_station(now, *mid).is_some();
         if !stays {
             router.outputs.push_back(Output::Accelerate(FastPathUpdate::NoSource(mac_of(*mid))));
         }
         stays
     });
     acceleration.own_packet_permissions.retain(|mid, told| {
-        let idle = now.saturating_since(told.used) >= PERMISSION_IDLE_TIME;
+        let idle = now.saturating_since(told.last_used_at) >= PERMISSION_IDLE_TIME;
         let way = if idle { None } else { own_packet_path(router, now, *mid, acceleration.hop_limit) };
-        if let Some(change) = change(&mut told.value, way) {
+        if let Some(change) = replace_if_changed(&mut told.value, way) {
             let change = change.map_or(FastPathUpdate::NoOwnPacketPath(mac_of(*mid)), |way| {
                 FastPathUpdate::Way(Box::new(way))
             });
@@ -236,9 +245,9 @@ pub(super) fn update(router: &mut Router, now: Time) {
         !idle
     });
     acceleration.forwarding_permissions.retain(|mid, (told, place)| {
-        let idle = now.saturating_since(told.used) >= PERMISSION_IDLE_TIME;
+        let idle = now.saturating_since(told.last_used_at) >= PERMISSION_IDLE_TIME;
         let onward = if idle { None } else { forwarding_path(router, now, *mid, *place) };
-        if let Some(change) = change(&mut told.value, onward) {
+        if let Some(change) = replace_if_changed(&mut told.value, onward) {
             let change = change.map_or(FastPathUpdate::NoForwardingPath(mac_of(*mid)), |onward| {
                 FastPathUpdate::Onward(Box::new(onward))
             });
@@ -247,15 +256,15 @@ pub(super) fn update(router: &mut Router, now: Time) {
         !idle
     });
     if acceleration.is_idle() {
-        acceleration.position = None;
+        acceleration.reported_position = None;
     }
     // Output the position vector last. The fast path must know which packets it may forward before it
     // sends packets with this vector.
     if !acceleration.is_idle()
-        && acceleration.position != router.position
+        && acceleration.reported_position != router.own_position_vector
         && let Ok(position) = router.own_position()
     {
-        acceleration.position = Some(position);
+        acceleration.reported_position = Some(position);
         router.outputs.push_back(Output::Accelerate(FastPathUpdate::Position(position)));
     }
     router.acceleration = Some(acceleration);
@@ -264,43 +273,46 @@ pub(super) fn update(router: &mut Router, now: Time) {
 /// Returns the path that [`Router::handle_request`] would use for an IPv6 packet to this station; `None`
 /// if it would not send the packet at once.
 fn own_packet_path(router: &mut Router, now: Time, mid: u64, hop_limit: Option<u8>) -> Option<OwnPacketPath> {
-    let source = router.position?;
-    let slot = router.table.find(now, mid)?;
-    let destination = router.table.entry(slot).position_vector().to_short();
+    let source = router.own_position_vector?;
+    let slot = router.location_table.find_station(now, mid)?;
+    let destination = router.location_table.entry(slot).position_vector().to_short();
     let transport = Transport::GeoUnicast(destination.address);
     let request = Request::new(transport, CommonNextHeader::Ipv6, &[]);
-    let own = router.check(&Request { maximum_hop_limit: hop_limit, ..request }).ok()?;
+    let own = router.check_request(&Request { maximum_hop_limit: hop_limit, ..request }).ok()?;
     let place = Position::new(destination.latitude, destination.longitude);
-    let next = router.greedy_next_hop(now, &Target::station(mid, place))?;
+    let next = router.greedy_next_hop(now, &Target::towards_station(mid, place))?;
     // The router shapes own packets that other stations have to forward (annex B.2).
-    if router.mib.max_packet_data_rate.is_some() && mac_key(next) != mid {
+    if router.parameters.max_packet_data_rate.is_some() && mac_key(next) != mid {
         return None;
     }
     let extended = ExtendedHeader::GeoUnicast { sequence: 0, source, destination };
     let mut packet = Packet::new(extended, own.next_header, own.lifetime, own.hop_limit, &[]);
     packet.common.traffic_class = own.traffic_class;
-    packet.common.mobile = router.mib.is_mobile;
+    packet.common.mobile = router.parameters.is_mobile;
     let mut headers = [0; GUC_HEADERS_LENGTH];
     packet.emit_into(&mut headers).ok()?;
     // Clear the fields that differ between packets; they are not part of the path.
     headers[16..40].fill(0);
-    let until = router.table.entry(slot).expires().min(valid_until(router, now, next));
-    Some(OwnPacketPath { destination: mac_of(mid), next_hop: next, headers, valid_until: until })
+    let until = router.location_table.entry(slot).expires_at().min(valid_until(router, now, next));
+    Some(OwnPacketPath { destination: mac_of(mid), next_hop: next, guc_headers: headers, valid_until: until })
 }
 
 /// Returns the path that [`Router::handle_frame`] would use for a GUC to this station with the destination
 /// position `place`. Returns `None` without a next hop, or if the path must not be permitted to the fast
 /// path.
 fn forwarding_path(router: &mut Router, now: Time, mid: u64, place: Position) -> Option<ForwardingPath> {
-    router.position?;
-    let neighbour = router.table.find(now, mid).filter(|slot| router.table.entry(*slot).is_neighbour());
-    let next = router.greedy_next_hop(now, &Target::station(mid, place))?;
+    router.own_position_vector?;
+    let neighbour = router
+        .location_table
+        .find_station(now, mid)
+        .filter(|slot| router.location_table.entry(*slot).is_neighbour());
+    let next = router.greedy_next_hop(now, &Target::towards_station(mid, place))?;
     // With prediction a neighbour may be out of range. The next hop then depends on the position in the
     // packet, so limit the permission to this position.
     if neighbour.is_some() && next != mac_of(mid) {
         return None;
     }
-    let known = neighbour.map(|slot| router.table.entry(slot).position_vector().to_short());
+    let known = neighbour.map(|slot| router.location_table.entry(slot).position_vector().to_short());
     Some(ForwardingPath {
         destination: mac_of(mid),
         next_hop: next,
@@ -313,14 +325,14 @@ fn forwarding_path(router: &mut Router, now: Time, mid: u64, place: Position) ->
 /// Returns the time until which a next hop is valid if no further packet of it arrives. A predicted next
 /// hop that is not a neighbour is valid for [`PREDICTED_HOP_LIFETIME`].
 fn valid_until(router: &Router, now: Time, next_hop: MacAddress) -> Time {
-    let slot = router.table.find(now, mac_key(next_hop));
-    let entry = slot.map(|slot| router.table.entry(slot)).filter(|entry| entry.is_neighbour());
+    let slot = router.location_table.find_station(now, mac_key(next_hop));
+    let entry = slot.map(|slot| router.location_table.entry(slot)).filter(|entry| entry.is_neighbour());
     entry.map_or(now + PREDICTED_HOP_LIFETIME, |entry| entry.neighbour_until())
 }
 
 /// Replaces the stored permission by `new`. Returns `new` if it differs from the stored one, otherwise
 /// `None`.
-fn change<T: Clone + PartialEq>(told: &mut Option<T>, new: Option<T>) -> Option<Option<T>> {
+fn replace_if_changed<T: Clone + PartialEq>(told: &mut Option<T>, new: Option<T>) -> Option<Option<T>> {
     if *told == new {
         return None;
     }

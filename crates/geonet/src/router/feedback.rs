@@ -28,16 +28,16 @@ impl Router {
     /// Handles a neighbour that the link layer cannot reach. It is no longer a neighbour, and its packets
     /// take another next hop at once.
     pub fn handle_link_failure(&mut self, now: Time, neighbour: MacAddress) {
-        if let Some(slot) = self.table.find(now, mac_key(neighbour)) {
-            self.table.remove_neighbour_status(now, &self.mib, slot);
+        if let Some(slot) = self.location_table.find_station(now, mac_key(neighbour)) {
+            self.location_table.remove_neighbour_status(now, &self.parameters, slot);
         }
-        if self.mib.prediction.is_some() {
+        if self.parameters.prediction.is_some() {
             if self.unreachable_stations.len() >= MAX_UNREACHABLE_STATIONS {
                 self.unreachable_stations.pop_front();
             }
             self.unreachable_stations.push_back((mac_key(neighbour), now));
         }
-        accelerate::update(self, now);
+        accelerate::output_changed_permissions(self, now);
     }
 
     /// Handles a unicast frame that the link layer could not deliver; `octets` are the octets behind its
@@ -57,10 +57,11 @@ impl Router {
         if destination[0] & 1 != 0 {
             return Ok(());
         }
-        self.counters.unacknowledged += 1;
+        self.counters.unacknowledged_frames += 1;
         self.handle_link_failure(now, destination);
-        let result =
-            self.parse_with_recovery_header(octets).and_then(|(packet, _)| self.reroute(now, &packet));
+        let result = self
+            .parse_with_recovery_header(octets)
+            .and_then(|(packet, _)| self.send_to_other_next_hop(now, &packet));
         if let Err(reason) = result {
             self.count_drop(reason);
         }
@@ -68,30 +69,30 @@ impl Router {
     }
 
     /// Sends a packet again, now to another next hop.
-    fn reroute(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), GeonetDrop> {
+    fn send_to_other_next_hop(&mut self, now: Time, packet: &Packet<'_>) -> Result<(), GeonetDrop> {
         let target = match packet.extended {
             ExtendedHeader::GeoUnicast { destination, .. }
             | ExtendedHeader::LocationServiceReply { destination, .. } => {
                 let position = Position::new(destination.latitude, destination.longitude);
-                Target::station(mid_key(destination.address), position)
+                Target::towards_station(mid_key(destination.address), position)
             }
             ExtendedHeader::GeoBroadcast { area, .. } => {
                 // F.4: the contention timer of the packet already covers this case.
                 let inside = geodesy::is_inside(&area, self.own_coordinates());
-                if inside && self.mib.area_forwarding == AreaForwarding::Advanced {
+                if inside && self.parameters.area_forwarding == AreaForwarding::Advanced {
                     return Ok(());
                 }
-                Target::Area { area, metric: Metric::new(geodesy::centre(&area)) }
+                Target::Area { area, metric: Metric::new(geodesy::centre_of(&area)) }
             }
             ExtendedHeader::GeoAnycast { area, .. } => {
-                Target::Anybody { area, metric: Metric::new(geodesy::centre(&area)) }
+                Target::Anybody { area, metric: Metric::new(geodesy::centre_of(&area)) }
             }
             // TSB, SHB, beacons and LS requests are broadcast, so they have no next hop that could fail.
             _ => return Ok(()),
         };
         let source = mid_key(packet.extended.source().address);
         let traffic_class = packet.common.traffic_class;
-        let mut frame = self.buffer();
+        let mut frame = self.take_buffer();
         // Write the packet as it was before perimeter mode, without the recovery header.
         packet.append_to(&mut frame);
         let meta = PacketProperties {
@@ -99,31 +100,31 @@ impl Router {
             target,
             traffic_class,
             profile: None,
-            store: traffic_class.store_carry_forward,
+            may_wait_for_next_hop: traffic_class.store_carry_forward,
             lifetime: packet.basic.lifetime,
             waiting_since: now,
-            own: source == mid_key(self.address),
+            is_own: source == mid_key(self.address),
         };
-        self.counters.rerouted += 1;
-        self.dispatch(now, BufferedPacket { frame, meta }, Origin::Here)
+        self.counters.rerouted_frames += 1;
+        self.send_or_buffer(now, BufferedPacket { frame, properties: meta }, Origin::Here)
     }
 
     /// Removes this station's waiting IPv6 packets to another station, and returns them in order to the upper
     /// layer. They count neither as sent nor as dropped.
-    pub fn take_back(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
+    pub fn remove_packets_for(&mut self, station: MacAddress) -> Vec<Vec<u8>> {
         let mid = mac_key(station);
         let is_for = |meta: &PacketProperties| {
-            meta.own && matches!(meta.target, Target::Station { mid: target, .. } if target == mid)
+            meta.is_own && matches!(meta.target, Target::Station { mid: target, .. } if target == mid)
         };
         let mut packets = self.unicast_buffer.remove_matching(is_for);
-        if let Some(search) = self.searches.get_mut(&mid) {
+        if let Some(search) = self.running_searches.get_mut(&mid) {
             packets.extend(search.take_waiting_packets());
         }
         self.schedule_buffer_timers();
         let mut payloads = Vec::new();
         for packet in packets {
-            payloads.extend(self.own_unicast(station, &packet.frame));
-            self.recycle(packet.frame);
+            payloads.extend(self.payload_of_own_unicast(station, &packet.frame));
+            self.recycle_buffer(packet.frame);
         }
         payloads
     }
@@ -138,14 +139,14 @@ impl Router {
         octets: &[u8],
         wanted: impl FnOnce(&[u8]) -> bool,
     ) -> Option<Vec<u8>> {
-        let payload = self.own_unicast(station, octets).filter(|payload| wanted(payload))?;
-        self.counters.unacknowledged += 1;
+        let payload = self.payload_of_own_unicast(station, octets).filter(|payload| wanted(payload))?;
+        self.counters.unacknowledged_frames += 1;
         self.handle_link_failure(now, station);
         Some(payload)
     }
 
     /// Returns the IPv6 packet in an own GeoUnicast to `station`; `None` if the frame is another packet.
-    fn own_unicast(&self, station: MacAddress, octets: &[u8]) -> Option<Vec<u8>> {
+    fn payload_of_own_unicast(&self, station: MacAddress, octets: &[u8]) -> Option<Vec<u8>> {
         let (packet, _) = self.parse_with_recovery_header(octets).ok()?;
         let ExtendedHeader::GeoUnicast { source, destination, .. } = packet.extended else { return None };
         let own = mid_key(source.address) == mid_key(self.address);

@@ -12,11 +12,11 @@ use crate::forwarding::perimeter::{
     PERIMETER_NEXT_HEADER, PlanarGraphView, RecoveryHeader, planar_neighbours,
 };
 use crate::forwarding::predictive::NeighbourPredictor;
-use crate::forwarding::{Selection, contention_based, select};
+use crate::forwarding::{AreaDecision, contention_based, decide_for_area};
 use crate::geodesy::{Metric, Position};
 use crate::io::{Event, Output, Transmission};
 use crate::location_table::{Entry, LearnOutcome, Slot, mac_key, mid_key};
-use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Prediction, Recovery};
+use crate::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Prediction, VoidRecovery};
 use crate::packet::{BufferedPacket, PacketProperties, Target};
 use crate::packet_rate::{ShaperDecision, yielding_share};
 use crate::{BROADCAST, GeonetDrop, MacAddress};
@@ -45,11 +45,11 @@ impl Router {
         if remaining <= 1 {
             return Err(GeonetDrop::HopLimit);
         }
-        if self.position.is_none() && target.metric().is_some() {
+        if self.own_position_vector.is_none() && target.metric().is_some() {
             return Err(GeonetDrop::NoPosition);
         }
-        self.check_rate(now, received, Some(source))?;
-        let mut frame = self.buffer();
+        self.check_packet_rate(now, received, Some(source))?;
+        let mut frame = self.take_buffer();
         if received.recovery.is_some() {
             packet.append_to(&mut frame);
         } else {
@@ -59,16 +59,16 @@ impl Router {
         set_remaining_hop_limit(&mut frame, remaining - 1)?;
         let mut target = target;
         if let (Target::Station { mid, .. }, Some(told)) = (target, packet.extended.destination())
-            && let Some(slot) = self.table.find(now, mid)
+            && let Some(slot) = self.location_table.find_station(now, mid)
         {
             // C.3: correct the position of the destination if it is a neighbour with a newer position in the
             // location table.
-            let entry = self.table.entry(slot);
+            let entry = self.location_table.entry(slot);
             if entry.is_neighbour() && entry.position_vector().timestamp.is_newer_than(told.timestamp) {
                 let mut known = entry.position_vector().to_short();
                 known.address = told.address;
                 set_destination(&mut frame, &known)?;
-                target = Target::station(mid, entry.position());
+                target = Target::towards_station(mid, entry.position());
             }
         }
         let traffic_class = packet.common.traffic_class;
@@ -79,48 +79,53 @@ impl Router {
             traffic_class,
             profile: None,
             // PON_LOS_BV_10: the router does not buffer LS requests.
-            store: traffic_class.store_carry_forward && !request,
+            may_wait_for_next_hop: traffic_class.store_carry_forward && !request,
             lifetime: packet.basic.lifetime,
             waiting_since: now,
-            own: false,
+            is_own: false,
         };
-        self.dispatch(now, BufferedPacket { frame, meta }, Origin::Received(received))
+        self.send_or_buffer(now, BufferedPacket { frame, properties: meta }, Origin::Received(received))
     }
 
     /// Checks the packet data rate (B.2): the router does not forward packets of a source or sender above the
     /// limit. `source` is the location table entry of the packet's source, if there is one. Counts the
     /// packet, except a yielding one.
-    fn check_rate(
+    fn check_packet_rate(
         &mut self,
         now: Time,
         received: &ReceivedPacket<'_>,
         source: Option<Slot>,
     ) -> Result<(), GeonetDrop> {
-        let Some(limit) = self.mib.max_packet_data_rate else { return Ok(()) };
-        let (octets, beta) = (received.frame.packet.len(), self.mib.packet_data_rate_beta);
-        let sender =
-            self.table.find(now, mac_key(received.frame.source)).filter(|slot| Some(*slot) != source);
+        let Some(limit) = self.parameters.max_packet_data_rate else { return Ok(()) };
+        let (octets, beta) = (received.frame.packet.len(), self.parameters.packet_data_rate_beta);
+        let sender = self
+            .location_table
+            .find_station(now, mac_key(received.frame.source))
+            .filter(|slot| Some(*slot) != source);
         let both = [source, sender];
         let excessive = if received.is_yielding() {
             let most = yielding_share(limit);
             let mut rates = both.into_iter().flatten();
-            let full = rates.any(|slot| !self.table.entry_mut(slot).rate.has_room(now, most, beta));
+            let full =
+                rates.any(|slot| !self.location_table.entry_mut(slot).packet_rate.has_room(now, most, beta));
             if !full {
                 for slot in both.into_iter().flatten() {
-                    self.table.entry_mut(slot).rate.count(now, octets, beta);
+                    self.location_table.entry_mut(slot).packet_rate.count_packet(now, octets, beta);
                 }
             }
             full
         } else {
-            let sent = sender.map(|slot| self.table.entry_mut(slot).rate.count(now, octets, beta));
-            let made = source.map(|slot| self.table.entry(slot).rate.average());
+            let sent = sender
+                .map(|slot| self.location_table.entry_mut(slot).packet_rate.count_packet(now, octets, beta));
+            let made =
+                source.map(|slot| self.location_table.entry(slot).packet_rate.average_octets_per_second());
             [made, sent].into_iter().flatten().any(|rate| rate > limit as f32)
         };
         if !excessive {
             return Ok(());
         }
         if !std::mem::replace(&mut self.told_of_data_rate, true) {
-            self.event(Event::PacketDataRate { source: received.source().address, limit });
+            self.push_event(Event::PacketDataRate { source: received.source().address, limit });
         }
         Err(GeonetDrop::PacketDataRate)
     }
@@ -133,16 +138,16 @@ impl Router {
         urgent: bool,
         packet: BufferedPacket,
     ) -> Result<(), GeonetDrop> {
-        let Some(limit) = self.mib.max_packet_data_rate else {
-            return self.dispatch(now, packet, Origin::Here);
+        let Some(limit) = self.parameters.max_packet_data_rate else {
+            return self.send_or_buffer(now, packet, Origin::Here);
         };
-        if let Target::Station { mid, .. } = packet.meta.target
-            && self.greedy_next_hop(now, &packet.meta.target).is_some_and(|next| mac_key(next) == mid)
+        if let Target::Station { mid, .. } = packet.properties.target
+            && self.greedy_next_hop(now, &packet.properties.target).is_some_and(|next| mac_key(next) == mid)
         {
-            return self.dispatch(now, packet, Origin::Here);
+            return self.send_or_buffer(now, packet, Origin::Here);
         }
-        match self.shaper.offer(now, limit, urgent, packet) {
-            ShaperDecision::Goes(packet) => self.dispatch(now, packet, Origin::Here),
+        match self.shaper.offer_packet(now, limit, urgent, packet) {
+            ShaperDecision::Goes(packet) => self.send_or_buffer(now, packet, Origin::Here),
             ShaperDecision::Waits(due) => {
                 if let Some(due) = due {
                     self.timers.set(Timer::Shaper, due);
@@ -150,26 +155,26 @@ impl Router {
                 Ok(())
             }
             ShaperDecision::Overflow(packet) => {
-                self.recycle(packet.frame);
+                self.recycle_buffer(packet.frame);
                 Err(GeonetDrop::OwnDataRate)
             }
         }
     }
 
     /// Sends own packets that the shaper releases.
-    pub(super) fn shaper_due(&mut self, now: Time) {
-        let Some(limit) = self.mib.max_packet_data_rate else { return };
+    pub(super) fn send_shaped_packets(&mut self, now: Time) {
+        let Some(limit) = self.parameters.max_packet_data_rate else { return };
         loop {
-            match self.shaper.poll(now, limit) {
+            match self.shaper.poll_packet(now, limit) {
                 Ok(mut packet) => {
                     if !packet.subtract_waiting_time(now) {
                         self.count_drop(GeonetDrop::LifetimeExpired);
-                        self.recycle(packet.frame);
+                        self.recycle_buffer(packet.frame);
                         continue;
                     }
-                    let result = match packet.meta.target {
+                    let result = match packet.properties.target {
                         Target::Station { mid, .. } => self.dispatch_to_station(now, mid, packet),
-                        _ => self.dispatch(now, packet, Origin::Here),
+                        _ => self.send_or_buffer(now, packet, Origin::Here),
                     };
                     if let Err(reason) = result {
                         self.count_drop(reason);
@@ -186,32 +191,32 @@ impl Router {
     }
 
     /// Sends a packet by the forwarding algorithm for its type, or buffers it.
-    pub(super) fn dispatch(
+    pub(super) fn send_or_buffer(
         &mut self,
         now: Time,
         packet: BufferedPacket,
         origin: Origin<'_>,
     ) -> Result<(), GeonetDrop> {
-        if packet.meta.store && self.table.neighbours() == 0 {
-            self.store(packet);
+        if packet.properties.may_wait_for_next_hop && self.location_table.neighbour_count() == 0 {
+            self.store_packet(packet);
             return Ok(());
         }
-        let area = match packet.meta.target {
+        let area = match packet.properties.target {
             Target::Everybody => {
-                self.transmit(BROADCAST, packet);
+                self.transmit_packet(BROADCAST, packet);
                 return Ok(());
             }
-            Target::Station { .. } => return self.non_area(now, packet, origin),
+            Target::Station { .. } => return self.forward_towards_target(now, packet, origin),
             // A received GAC is never inside its area here: the station has delivered it there and does not
             // forward it (10.3.12.2).
             Target::Area { area, .. } | Target::Anybody { area, .. } => area,
         };
-        match self.select(now, &area, origin) {
-            Selection::Area => self.area_forwarding(now, packet, origin),
-            Selection::NonArea => return self.non_area(now, packet, origin),
-            Selection::Broadcast => self.transmit(BROADCAST, packet),
-            Selection::Discard => {
-                self.recycle(packet.frame);
+        match self.decide_for_area(now, &area, origin) {
+            AreaDecision::Area => self.forward_to_area(now, packet, origin),
+            AreaDecision::NonArea => return self.forward_towards_target(now, packet, origin),
+            AreaDecision::Broadcast => self.transmit_packet(BROADCAST, packet),
+            AreaDecision::Discard => {
+                self.recycle_buffer(packet.frame);
                 return Err(GeonetDrop::SenderInsideArea);
             }
         }
@@ -219,70 +224,93 @@ impl Router {
     }
 
     /// Makes the decision of annex D for this packet.
-    fn select(&self, now: Time, area: &GeoArea, origin: Origin<'_>) -> Selection {
+    fn decide_for_area(&self, now: Time, area: &GeoArea, origin: Origin<'_>) -> AreaDecision {
         let sender = match origin {
             Origin::Here => None,
             Origin::Received(received) => self
-                .table
-                .find(now, mac_key(received.frame.source))
-                .map(|slot| self.table.entry(slot).position_vector()),
+                .location_table
+                .find_station(now, mac_key(received.frame.source))
+                .map(|slot| self.location_table.entry(slot).position_vector()),
         };
-        select(area, self.own_coordinates(), matches!(origin, Origin::Here), sender, self.mib.unknown_sender)
+        decide_for_area(
+            area,
+            self.own_coordinates(),
+            matches!(origin, Origin::Here),
+            sender,
+            self.parameters.unknown_sender,
+        )
     }
 
     /// Forwards a packet inside its area (annex F).
-    fn area_forwarding(&mut self, now: Time, packet: BufferedPacket, origin: Origin<'_>) {
+    fn forward_to_area(&mut self, now: Time, packet: BufferedPacket, origin: Origin<'_>) {
         let Origin::Received(received) = origin else {
-            return self.transmit(BROADCAST, packet);
+            return self.transmit_packet(BROADCAST, packet);
         };
-        match self.mib.area_forwarding {
-            AreaForwarding::Simple => self.transmit(BROADCAST, packet),
+        match self.parameters.area_forwarding {
+            AreaForwarding::Simple => self.transmit_packet(BROADCAST, packet),
             AreaForwarding::ContentionBased => {
                 let distance = self.distance_to_sender(now, received);
-                self.contend(now, packet, received, false, contention_based::timeout(&self.mib, distance));
+                self.start_contention(
+                    now,
+                    packet,
+                    received,
+                    false,
+                    contention_based::contention_timeout(&self.parameters, distance),
+                );
             }
             AreaForwarding::Advanced if received.is_unicast() => {
                 // F.4: the previous hop chose this station as the next hop, so the station forwards the
                 // packet at once. The contention timer still runs, in case the packet does not reach this
                 // station's next hop.
-                if let Some(next) = self.greedy_next_hop(now, &packet.meta.target) {
-                    let mut frame = self.buffer();
+                if let Some(next) = self.greedy_next_hop(now, &packet.properties.target) {
+                    let mut frame = self.take_buffer();
                     frame.extend_from_slice(&packet.frame);
-                    let now_sent = BufferedPacket { frame, meta: packet.meta };
-                    self.transmit(next, now_sent);
+                    let now_sent = BufferedPacket { frame, properties: packet.properties };
+                    self.transmit_packet(next, now_sent);
                 }
-                self.contend(now, packet, received, true, self.mib.cbf_max_time);
+                self.start_contention(now, packet, received, true, self.parameters.cbf_max_time);
             }
             AreaForwarding::Advanced => {
                 let distance = self.distance_to_sender(now, received);
-                self.contend(now, packet, received, true, contention_based::timeout(&self.mib, distance));
+                self.start_contention(
+                    now,
+                    packet,
+                    received,
+                    true,
+                    contention_based::contention_timeout(&self.parameters, distance),
+                );
             }
         }
     }
 
     fn distance_to_sender(&self, now: Time, received: &ReceivedPacket<'_>) -> Option<f64> {
-        self.sender_position(now, received).map(|sender| self.own_coordinates().distance(sender))
+        self.sender_position(now, received).map(|sender| self.own_coordinates().distance_to(sender))
     }
 
     /// Forwards a packet outside its area, or a unicast packet (annex E).
-    fn non_area(&mut self, now: Time, packet: BufferedPacket, origin: Origin<'_>) -> Result<(), GeonetDrop> {
-        if self.mib.non_area_forwarding == NonAreaForwarding::ContentionBased {
+    fn forward_towards_target(
+        &mut self,
+        now: Time,
+        packet: BufferedPacket,
+        origin: Origin<'_>,
+    ) -> Result<(), GeonetDrop> {
+        if self.parameters.non_area_forwarding == NonAreaForwarding::ContentionBased {
             return self.non_area_contention(now, packet, origin);
         }
-        if let Some(next) = self.greedy_next_hop(now, &packet.meta.target) {
-            self.transmit(next, packet);
+        if let Some(next) = self.greedy_next_hop(now, &packet.properties.target) {
+            self.transmit_packet(next, packet);
             return Ok(());
         }
-        if let Recovery::Perimeter(planarisation) = self.mib.recovery
+        if let VoidRecovery::Perimeter(planarisation) = self.parameters.recovery
             && self.enter_perimeter(&packet, planarisation)
         {
-            self.recycle(packet.frame);
+            self.recycle_buffer(packet.frame);
             return Ok(());
         }
-        if packet.meta.store {
-            self.store(packet);
+        if packet.properties.may_wait_for_next_hop {
+            self.store_packet(packet);
         } else {
-            self.transmit(BROADCAST, packet);
+            self.transmit_packet(BROADCAST, packet);
         }
         Ok(())
     }
@@ -290,25 +318,25 @@ impl Router {
     /// Returns the next hop by greedy forwarding (E.2). If the destination is a neighbour, it is the next
     /// hop.
     pub(super) fn greedy_next_hop(&mut self, now: Time, target: &Target) -> Option<MacAddress> {
-        if let Some(prediction) = self.mib.prediction {
-            return self.greedy_ahead(now, target, prediction);
+        if let Some(prediction) = self.parameters.prediction {
+            return self.greedy_predicted(now, target, prediction);
         }
         if let Target::Station { mid, .. } = target
-            && let Some(slot) = self.table.find(now, *mid)
-            && self.table.entry(slot).is_neighbour()
+            && let Some(slot) = self.location_table.find_station(now, *mid)
+            && self.location_table.entry(slot).is_neighbour()
         {
             return Some(self.neighbour_mac(slot));
         }
         let (ego, metric) = (self.own_coordinates(), target.metric()?);
-        let nearer = |place: Position| metric.squared(place) < metric.squared(ego);
+        let nearer = |place: Position| metric.squared_distance(place) < metric.squared_distance(ego);
         let held = self
             .retained_next_hop(now, target)
-            .filter(|&slot| self.table.index().position(slot).is_some_and(nearer));
+            .filter(|&slot| self.location_table.neighbour_index().position(slot).is_some_and(nearer));
         let next = match held {
             Some(slot) => slot,
             None => {
-                let chosen = self.next_hops.next_hop(&self.table, metric, ego)?;
-                self.hold(now, target, chosen);
+                let chosen = self.next_hop_cache.next_hop(&self.location_table, metric, ego)?;
+                self.retain_next_hop(now, target, chosen);
                 chosen
             }
         };
@@ -318,20 +346,20 @@ impl Router {
     /// Returns the next hop that the router holds for packets to a target; `None` if it holds no next hop or
     /// the hold time is over.
     fn retained_next_hop(&self, now: Time, target: &Target) -> Option<Slot> {
-        let hold = self.mib.next_hop_hold;
+        let hold = self.parameters.next_hop_hold;
         if hold.is_zero() { None } else { self.held_next_hops.get(now, target, hold) }
     }
 
-    fn hold(&mut self, now: Time, target: &Target, next_hop: Slot) {
-        if !self.mib.next_hop_hold.is_zero() {
+    fn retain_next_hop(&mut self, now: Time, target: &Target, next_hop: Slot) {
+        if !self.parameters.next_hop_hold.is_zero() {
             self.held_next_hops.set(now, target, next_hop);
         }
     }
 
     /// Returns the next hop by predicted positions.
-    fn greedy_ahead(&mut self, now: Time, target: &Target, prediction: Prediction) -> Option<MacAddress> {
-        let range = self.mib.max_communication_range;
-        let view = NeighbourPredictor::new(now, self.position?, range, prediction.link_lifetime);
+    fn greedy_predicted(&mut self, now: Time, target: &Target, prediction: Prediction) -> Option<MacAddress> {
+        let range = self.parameters.max_communication_range;
+        let view = NeighbourPredictor::new(now, self.own_position_vector?, range, prediction.link_lifetime);
         let reached = |mid: u64, heard: Time| {
             let failed = |&(other, when): &(u64, Time)| {
                 other == mid && when >= heard && now.saturating_since(when) < UNREACHABLE_TIME
@@ -339,8 +367,12 @@ impl Router {
             !self.unreachable_stations.iter().any(failed)
         };
         if let Target::Station { mid, metric } = target {
-            let (within, heard) = match self.table.find(now, *mid).map(|slot| self.table.entry(slot)) {
-                Some(entry) if entry.is_neighbour() => (view.is_in_range(entry), entry.last_received()),
+            let (within, heard) = match self
+                .location_table
+                .find_station(now, *mid)
+                .map(|slot| self.location_table.entry(slot))
+            {
+                Some(entry) if entry.is_neighbour() => (view.is_in_range(entry), entry.last_received_at()),
                 Some(entry) => (view.is_in_range(entry), Time::ZERO),
                 None => (view.is_place_in_range(metric.destination), Time::ZERO),
             };
@@ -350,18 +382,18 @@ impl Router {
             }
         }
         let metric = target.metric()?;
-        let accepted = |entry: &Entry| reached(mid_key(entry.address()), entry.last_received());
+        let accepted = |entry: &Entry| reached(mid_key(entry.address()), entry.last_received_at());
         let held = self.retained_next_hop(now, target).filter(|&slot| {
-            let entry = self.table.entry(slot);
-            self.table.index().position(slot).is_some()
+            let entry = self.location_table.entry(slot);
+            self.location_table.neighbour_index().position(slot).is_some()
                 && view.is_in_range_and_nearer(metric, entry)
                 && accepted(entry)
         });
         let next = match held {
             Some(slot) => slot,
             None => {
-                let chosen = view.next_hop(&self.table, metric, accepted)?;
-                self.hold(now, target, chosen);
+                let chosen = view.next_hop(&self.location_table, metric, accepted)?;
+                self.retain_next_hop(now, target, chosen);
                 chosen
             }
         };
@@ -375,22 +407,28 @@ impl Router {
         packet: BufferedPacket,
         origin: Origin<'_>,
     ) -> Result<(), GeonetDrop> {
-        let (Origin::Received(received), Some(metric)) = (origin, packet.meta.target.metric()) else {
-            self.transmit(BROADCAST, packet);
+        let (Origin::Received(received), Some(metric)) = (origin, packet.properties.target.metric()) else {
+            self.transmit_packet(BROADCAST, packet);
             return Ok(());
         };
         let progress = self.sender_position(now, received).map(|sender| {
-            metric.destination.distance(sender) - metric.destination.distance(self.own_coordinates())
+            metric.destination.distance_to(sender) - metric.destination.distance_to(self.own_coordinates())
         });
         if progress.is_some_and(|metres| metres <= 0.0) {
-            self.recycle(packet.frame);
+            self.recycle_buffer(packet.frame);
             return Err(GeonetDrop::NoProgress);
         }
-        self.contend(now, packet, received, false, contention_based::timeout(&self.mib, progress));
+        self.start_contention(
+            now,
+            packet,
+            received,
+            false,
+            contention_based::contention_timeout(&self.parameters, progress),
+        );
         Ok(())
     }
 
-    fn contend(
+    fn start_contention(
         &mut self,
         now: Time,
         packet: BufferedPacket,
@@ -398,42 +436,43 @@ impl Router {
         advanced: bool,
         timeout: std::time::Duration,
     ) {
-        let identity = packet.meta.identity;
+        let identity = packet.properties.identity;
         let mut pushed_out = Vec::new();
-        let limit = self.mib.cbf_buffer_size;
+        let limit = self.parameters.cbf_buffer_size;
         self.timers.set(Timer::Contention(identity), now + timeout);
-        self.contention.insert(packet, received.frame.source, advanced, limit, |old| pushed_out.push(old));
+        self.contention_buffer
+            .insert(packet, received.frame.source, advanced, limit, |old| pushed_out.push(old));
         for old in pushed_out {
-            self.timers.stop(Timer::Contention(old.meta.identity));
+            self.timers.stop(Timer::Contention(old.properties.identity));
             self.count_drop(GeonetDrop::ForwardingBufferOverflow);
-            self.recycle(old.frame);
+            self.recycle_buffer(old.frame);
         }
     }
 
     /// Sends a packet after its contention timer has expired, because no other station has forwarded it
     /// first.
-    pub(super) fn contention_over(&mut self, now: Time, identity: (u64, u16)) {
-        let Some(contender) = self.contention.remove(identity) else { return };
+    pub(super) fn end_contention(&mut self, now: Time, identity: (u64, u16)) {
+        let Some(contender) = self.contention_buffer.remove(identity) else { return };
         let mut packet = contender.packet;
         if packet.subtract_waiting_time(now) {
-            self.hand_over(BROADCAST, packet, !contender.advanced);
+            self.output_transmission(BROADCAST, packet, !contender.is_advanced);
         } else {
             self.count_drop(GeonetDrop::LifetimeExpired);
-            self.recycle(packet.frame);
+            self.recycle_buffer(packet.frame);
         }
     }
 
     /// Stores a packet in the forwarding packet buffer (8.5).
-    fn store(&mut self, packet: BufferedPacket) {
-        let (buffer, limit) = match packet.meta.target {
-            Target::Station { .. } => (&mut self.unicast_buffer, self.mib.unicast_buffer_size),
-            _ => (&mut self.broadcast_buffer, self.mib.broadcast_buffer_size),
+    fn store_packet(&mut self, packet: BufferedPacket) {
+        let (buffer, limit) = match packet.properties.target {
+            Target::Station { .. } => (&mut self.unicast_buffer, self.parameters.unicast_buffer_size),
+            _ => (&mut self.broadcast_buffer, self.parameters.broadcast_buffer_size),
         };
         let mut pushed_out = Vec::new();
         buffer.push(packet, limit, |old| pushed_out.push(old));
         for old in pushed_out {
             self.count_drop(GeonetDrop::ForwardingBufferOverflow);
-            self.recycle(old.frame);
+            self.recycle_buffer(old.frame);
         }
         self.schedule_buffer_timers();
     }
@@ -446,16 +485,16 @@ impl Router {
         source: &LongPositionVector,
     ) {
         self.counters.from_the_future += u64::from(learnt.from_the_future);
-        if learnt.new_neighbour {
-            self.event(Event::NewNeighbour(source.address));
+        if learnt.is_new_neighbour {
+            self.push_event(Event::NewNeighbour(source.address));
         }
-        if (learnt.is_new || learnt.new_neighbour) && !self.table_timer {
+        if (learnt.is_new || learnt.is_new_neighbour) && !self.is_table_timer_set {
             self.schedule_table_timer();
         }
-        if !self.searches.is_empty() {
+        if !self.running_searches.is_empty() {
             self.end_search(now, learnt.slot);
         }
-        if learnt.updated || learnt.new_neighbour {
+        if learnt.is_position_updated || learnt.is_new_neighbour {
             self.flush_buffers(now, learnt.slot);
         }
     }
@@ -466,16 +505,18 @@ impl Router {
         if self.unicast_buffer.is_empty() && self.broadcast_buffer.is_empty() {
             return;
         }
-        let entry = self.table.entry(slot);
+        let entry = self.location_table.entry(slot);
         let (mid, position, neighbour) = (mid_key(entry.address()), entry.position(), entry.is_neighbour());
         let ego = self.own_coordinates();
         let helps = |meta: &PacketProperties| match meta.target {
             Target::Station { mid: wanted, .. } if wanted == mid => true,
-            Target::Station { metric, .. } => neighbour && metric.squared(position) < metric.squared(ego),
+            Target::Station { metric, .. } => {
+                neighbour && metric.squared_distance(position) < metric.squared_distance(ego)
+            }
             Target::Everybody => neighbour,
             Target::Area { area, metric } | Target::Anybody { area, metric } => {
                 neighbour
-                    && (metric.squared(position) < metric.squared(ego)
+                    && (metric.squared_distance(position) < metric.squared_distance(ego)
                         || crate::geodesy::is_inside(&area, ego))
             }
         };
@@ -484,31 +525,31 @@ impl Router {
         for mut packet in packets {
             if !packet.subtract_waiting_time(now) {
                 self.count_drop(GeonetDrop::LifetimeExpired);
-                self.recycle(packet.frame);
-            } else if let Err(reason) = self.dispatch(now, packet, Origin::Here) {
+                self.recycle_buffer(packet.frame);
+            } else if let Err(reason) = self.send_or_buffer(now, packet, Origin::Here) {
                 self.count_drop(reason);
             }
         }
     }
 
     /// Passes a packet to the link.
-    pub(super) fn transmit(&mut self, destination: MacAddress, packet: BufferedPacket) {
-        self.hand_over(destination, packet, false);
+    pub(super) fn transmit_packet(&mut self, destination: MacAddress, packet: BufferedPacket) {
+        self.output_transmission(destination, packet, false);
     }
 
-    fn hand_over(&mut self, destination: MacAddress, packet: BufferedPacket, contended: bool) {
-        if packet.meta.own {
-            self.counters.sent += 1;
+    fn output_transmission(&mut self, destination: MacAddress, packet: BufferedPacket, contended: bool) {
+        if packet.properties.is_own {
+            self.counters.sent_packets += 1;
         } else {
-            self.counters.forwarded += 1;
+            self.counters.forwarded_packets += 1;
         }
-        let PacketProperties { traffic_class, profile, own, .. } = packet.meta;
+        let PacketProperties { traffic_class, profile, is_own: own, .. } = packet.properties;
         self.outputs.push_back(Output::Transmit(Transmission {
             destination,
             traffic_class,
             profile,
-            own,
-            contended,
+            is_own: own,
+            is_after_contention: contended,
             frame: packet.frame,
         }));
     }
@@ -516,28 +557,33 @@ impl Router {
     /// Starts perimeter mode for a packet and sends it along the first edge. Returns false if this station
     /// has no edge in the planar graph.
     fn enter_perimeter(&mut self, packet: &BufferedPacket, planarisation: Planarisation) -> bool {
-        let Some(metric) = packet.meta.target.metric() else { return false };
+        let Some(metric) = packet.properties.target.metric() else { return false };
         let Ok(view) = Packet::parse(&packet.frame) else { return false };
         let ego = self.own_coordinates();
-        let walk = self.walk(ego, metric, planarisation);
-        let Some((header, next)) = walk.enter(ego, view.common.next_header) else { return false };
+        let walk = self.planar_view(ego, metric, planarisation);
+        let Some((header, next)) = walk.enter_perimeter(ego, view.common.next_header) else { return false };
         let mac = walk.mac_of(next);
         let frame = in_perimeter_mode(&view, &header, view.basic.remaining_hop_limit);
-        self.counters.recoveries += 1;
-        self.transmit(mac, BufferedPacket { frame, meta: packet.meta });
+        self.counters.perimeter_recoveries += 1;
+        self.transmit_packet(mac, BufferedPacket { frame, properties: packet.properties });
         true
     }
 
     /// Returns the view of the planar subgraph from this station for a destination.
-    fn walk(&mut self, ego: Position, metric: &Metric, planarisation: Planarisation) -> PlanarGraphView<'_> {
+    fn planar_view(
+        &mut self,
+        ego: Position,
+        metric: &Metric,
+        planarisation: Planarisation,
+    ) -> PlanarGraphView<'_> {
         let mac = self.mac();
-        let generation = self.table.generation();
-        let planar = match self.planar.take() {
+        let generation = self.location_table.neighbour_generation();
+        let planar = match self.planar_subgraph.take() {
             Some(planar) if planar.0 == generation && planar.1 == ego => planar,
-            _ => (generation, ego, planar_neighbours(&self.table, ego, planarisation)),
+            _ => (generation, ego, planar_neighbours(&self.location_table, ego, planarisation)),
         };
-        let (_, _, neighbours) = self.planar.insert(planar);
-        PlanarGraphView::new(&self.table, neighbours, mac, ego, metric.destination)
+        let (_, _, neighbours) = self.planar_subgraph.insert(planar);
+        PlanarGraphView::new(&self.location_table, neighbours, mac, ego, metric.destination)
     }
 
     /// Sends a packet in perimeter mode along its next edge. Returns `None` if perimeter mode ends: the
@@ -550,17 +596,18 @@ impl Router {
         metric: Metric,
         destination: Option<u64>,
     ) -> Option<Result<(), GeonetDrop>> {
-        let Recovery::Perimeter(planarisation) = self.mib.recovery else {
+        let VoidRecovery::Perimeter(planarisation) = self.parameters.recovery else {
             return Some(Err(GeonetDrop::BadRecoveryHeader));
         };
-        if self.position.is_none() {
+        if self.own_position_vector.is_none() {
             return Some(Err(GeonetDrop::NoPosition));
         }
         let ego = self.own_coordinates();
         let arrived = destination
-            .and_then(|mid| self.table.find(now, mid))
-            .is_some_and(|slot| self.table.entry(slot).is_neighbour());
-        if arrived || metric.squared(ego) < metric.squared(recovery.entry) {
+            .and_then(|mid| self.location_table.find_station(now, mid))
+            .is_some_and(|slot| self.location_table.entry(slot).is_neighbour());
+        if arrived || metric.squared_distance(ego) < metric.squared_distance(recovery.greedy_failure_position)
+        {
             return None;
         }
         let packet = &received.packet;
@@ -570,36 +617,36 @@ impl Router {
         }
         let source = received.source();
         let step = (mid_key(source.address), packet.extended.sequence().unwrap_or(0), remaining);
-        if self.walks.contains(&step) {
+        if self.perimeter_walks.contains(&step) {
             return Some(Err(GeonetDrop::Duplicate));
         }
-        if self.walks.len() >= MAX_PERIMETER_PACKETS {
-            self.walks.pop_front();
+        if self.perimeter_walks.len() >= MAX_PERIMETER_PACKETS {
+            self.perimeter_walks.pop_front();
         }
-        self.walks.push_back(step);
-        if let Err(excessive) = self.check_rate(now, received, None) {
+        self.perimeter_walks.push_back(step);
+        if let Err(excessive) = self.check_packet_rate(now, received, None) {
             return Some(Err(excessive));
         }
         let sender = self
-            .table
-            .find(now, mac_key(received.frame.source))
-            .map(|slot| self.table.entry(slot).position());
-        let walk = self.walk(ego, &metric, planarisation);
+            .location_table
+            .find_station(now, mac_key(received.frame.source))
+            .map(|slot| self.location_table.entry(slot).position());
+        let walk = self.planar_view(ego, &metric, planarisation);
         let (header, next) = match walk.next_edge(recovery, sender) {
             Ok(step) => step,
             Err(reason) => return Some(Err(reason)),
         };
         let mac = walk.mac_of(next);
         let frame = in_perimeter_mode(packet, &header, remaining - 1);
-        self.counters.forwarded += 1;
+        self.counters.forwarded_packets += 1;
         let traffic_class = packet.common.traffic_class;
         let own = false;
         self.outputs.push_back(Output::Transmit(Transmission {
             destination: mac,
             traffic_class,
             profile: None,
-            own,
-            contended: false,
+            is_own: own,
+            is_after_contention: false,
             frame,
         }));
         Some(Ok(()))

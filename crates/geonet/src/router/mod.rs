@@ -26,14 +26,14 @@ use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
 use crate::acceleration::{FastPathReport, OwnSequenceNumbers, SequenceNumbers};
 use crate::buffers::PacketBuffer;
-use crate::forwarding::contention_based::{ContentionBuffer, Identity};
+use crate::forwarding::contention_based::{ContentionBuffer, PacketIdentity};
 use crate::forwarding::greedy::{NextHopCache, RetainedNextHops};
 use crate::forwarding::predictive::AnnouncedMovement;
 use crate::geodesy::Position;
 use crate::io::{Event, Output};
 use crate::location_table::{LocationTable, Slot, mid_key};
 use crate::mib::NonAreaForwarding;
-use crate::packet_rate::Shaper;
+use crate::packet_rate::YieldingPacketShaper;
 use crate::{GeonetDrop, MacAddress, Mib};
 use accelerate::Acceleration;
 
@@ -44,7 +44,7 @@ const MAX_OWN_POSITIONS: usize = 1024;
 /// Number of stored packets in perimeter mode.
 const MAX_PERIMETER_PACKETS: usize = 256;
 /// Shortest interval between two changes of the station's address, after a burst of conflicts.
-const CONFLICT_INTERVAL: Duration = Duration::from_secs(10);
+const ADDRESS_CONFLICT_INTERVAL: Duration = Duration::from_secs(10);
 /// Largest number of stations that the router remembers as unreachable. The next constant is the time for
 /// which it sends no packets to them.
 const MAX_UNREACHABLE_STATIONS: usize = 64;
@@ -58,7 +58,7 @@ enum Timer {
     LocationTable,
     Buffers,
     Search(u64),
-    Contention(Identity),
+    Contention(PacketIdentity),
     Repeat(u32),
     /// The last beacon of a neighbour is no longer valid.
     Silence,
@@ -70,15 +70,15 @@ enum Timer {
 #[derive(Debug, Clone)]
 pub struct Counters {
     /// Frames received.
-    pub received: u64,
+    pub received_frames: u64,
     /// Payloads delivered to the upper layer.
-    pub delivered: u64,
+    pub delivered_payloads: u64,
     /// Packets of other stations forwarded.
-    pub forwarded: u64,
+    pub forwarded_packets: u64,
     /// Own packets passed to the link, beacons and repetitions included.
-    pub sent: u64,
+    pub sent_packets: u64,
     /// Beacons among the sent packets.
-    pub beacons: u64,
+    pub sent_beacons: u64,
     /// Location Service requests among the sent packets.
     pub location_requests: u64,
     /// Location Service replies among the sent packets.
@@ -87,29 +87,29 @@ pub struct Counters {
     /// clock.
     pub from_the_future: u64,
     /// Packets that entered perimeter mode at this station.
-    pub recoveries: u64,
+    pub perimeter_recoveries: u64,
     /// Frames to one station for which the link received no acknowledgement.
-    pub unacknowledged: u64,
+    pub unacknowledged_frames: u64,
     /// Number of frames without acknowledgement whose packets went to another next hop. Such a packet counts
     /// again in `sent` or `forwarded`.
-    pub rerouted: u64,
+    pub rerouted_frames: u64,
     dropped: [u64; GeonetDrop::ALL.len()],
 }
 
 impl Default for Counters {
     fn default() -> Self {
         Counters {
-            received: 0,
-            delivered: 0,
-            forwarded: 0,
-            sent: 0,
-            beacons: 0,
+            received_frames: 0,
+            delivered_payloads: 0,
+            forwarded_packets: 0,
+            sent_packets: 0,
+            sent_beacons: 0,
             location_requests: 0,
             location_replies: 0,
             from_the_future: 0,
-            recoveries: 0,
-            unacknowledged: 0,
-            rerouted: 0,
+            perimeter_recoveries: 0,
+            unacknowledged_frames: 0,
+            rerouted_frames: 0,
             dropped: [0; GeonetDrop::ALL.len()],
         }
     }
@@ -128,58 +128,58 @@ type OwnPosition = (Timestamp, i32, i32);
 /// A GeoNetworking router. See the module documentation for how to drive it.
 #[derive(Debug)]
 pub struct Router {
-    mib: Mib,
+    parameters: Mib,
     address: GnAddress,
     /// This station's position vector, EPV (8.2); `None` until the first position arrives.
-    position: Option<LongPositionVector>,
+    own_position_vector: Option<LongPositionVector>,
     /// Source of the sequence numbers (8.3).
     sequence_numbers: Box<dyn SequenceNumbers>,
     acceleration: Option<Box<Acceleration>>,
-    table: LocationTable,
-    next_hops: NextHopCache,
+    location_table: LocationTable,
+    next_hop_cache: NextHopCache,
     held_next_hops: RetainedNextHops,
     /// Forwarding packet buffer of unicast packets (8.5).
     unicast_buffer: PacketBuffer,
     /// Forwarding packet buffer of broadcast packets (8.5).
     broadcast_buffer: PacketBuffer,
-    contention: ContentionBuffer,
-    searches: BTreeMap<u64, Box<service::LocationServiceSearch>>,
-    repetitions: BTreeMap<u32, source::RepeatedPacket>,
+    contention_buffer: ContentionBuffer,
+    running_searches: BTreeMap<u64, Box<service::LocationServiceSearch>>,
+    repeated_packets: BTreeMap<u32, source::RepeatedPacket>,
     next_repetition: u32,
-    own_positions: VecDeque<OwnPosition>,
+    recent_own_positions: VecDeque<OwnPosition>,
     /// Timestamp of the last position and the time at which it arrived: together they give the station's
     /// clock.
-    clock: Option<(Timestamp, Time)>,
+    last_position_time: Option<(Timestamp, Time)>,
     /// Timestamp of the first position. Packets of this router have no older timestamp.
-    first_position: Option<Timestamp>,
+    first_position_at: Option<Timestamp>,
     /// The planar subgraph, with the generation of the neighbours and the own position for which it was
     /// computed.
-    planar: Option<(u64, Position, Vec<Slot>)>,
+    planar_subgraph: Option<(u64, Position, Vec<Slot>)>,
     /// Stations that the link layer recently could not reach, with the time of the failure. Only for
     /// prediction, which also sends packets to stations that are not neighbours.
     unreachable_stations: VecDeque<(u64, Time)>,
     /// Received packets in perimeter mode: source, SN, RHL.
-    walks: VecDeque<(u64, u16, u8)>,
+    perimeter_walks: VecDeque<(u64, u16, u8)>,
     /// Limits the changes of address, so that an attacker cannot cause a change with every frame.
-    conflicts: RateLimiter,
-    last_beacon: Time,
+    conflict_limit: RateLimiter,
+    last_beacon_at: Time,
     /// Time and speed of the last packet from the fastest neighbour.
     fastest_neighbour: (Time, i16),
     /// Last computed beacon interval, and the speed and number of neighbours from which it was computed.
-    interval: Option<((i16, usize), (Duration, Duration))>,
+    beacon_interval_cache: Option<((i16, usize), (Duration, Duration))>,
     /// Movement that the last beacon announced; `Some` only if the station sends a beacon when it deviates
     /// from it.
     announced_movement: Option<AnnouncedMovement>,
-    beacons_sent: u32,
+    sent_beacon_count: u32,
     timers: TimerTable<Timer>,
     /// Whether the timer of the location table runs.
-    table_timer: bool,
+    is_table_timer_set: bool,
     /// Own packets that wait for the packet data rate (annex B.2).
-    shaper: Shaper,
+    shaper: YieldingPacketShaper,
     /// Whether the router has reported to operators that a source exceeds the packet data rate.
     told_of_data_rate: bool,
     outputs: VecDeque<Output>,
-    pool: Vec<Vec<u8>>,
+    free_buffers: Vec<Vec<u8>>,
     counters: Counters,
     rng: Rng,
 }
@@ -190,45 +190,45 @@ impl Router {
     pub fn new(mib: Mib, address: GnAddress, mut rng: Rng) -> Router {
         Router {
             address,
-            position: None,
+            own_position_vector: None,
             sequence_numbers: Box::new(OwnSequenceNumbers::default()),
             acceleration: None,
-            table: LocationTable::new(rng.u64()),
-            next_hops: NextHopCache::default(),
+            location_table: LocationTable::new(rng.u64()),
+            next_hop_cache: NextHopCache::default(),
             held_next_hops: RetainedNextHops::default(),
             unicast_buffer: PacketBuffer::default(),
             broadcast_buffer: PacketBuffer::default(),
-            contention: ContentionBuffer::new(rng.u64()),
-            searches: BTreeMap::new(),
-            repetitions: BTreeMap::new(),
+            contention_buffer: ContentionBuffer::new(rng.u64()),
+            running_searches: BTreeMap::new(),
+            repeated_packets: BTreeMap::new(),
             next_repetition: 0,
-            own_positions: VecDeque::with_capacity(MAX_OWN_POSITIONS),
-            clock: None,
-            first_position: None,
-            planar: None,
+            recent_own_positions: VecDeque::with_capacity(MAX_OWN_POSITIONS),
+            last_position_time: None,
+            first_position_at: None,
+            planar_subgraph: None,
             unreachable_stations: VecDeque::new(),
-            walks: VecDeque::with_capacity(MAX_PERIMETER_PACKETS),
-            conflicts: RateLimiter::new(3, CONFLICT_INTERVAL),
-            last_beacon: Time::ZERO,
+            perimeter_walks: VecDeque::with_capacity(MAX_PERIMETER_PACKETS),
+            conflict_limit: RateLimiter::new(3, ADDRESS_CONFLICT_INTERVAL),
+            last_beacon_at: Time::ZERO,
             fastest_neighbour: (Time::ZERO, 0),
-            interval: None,
+            beacon_interval_cache: None,
             announced_movement: None,
-            beacons_sent: 0,
+            sent_beacon_count: 0,
             timers: TimerTable::new(),
-            table_timer: false,
-            shaper: Shaper::default(),
+            is_table_timer_set: false,
+            shaper: YieldingPacketShaper::default(),
             told_of_data_rate: false,
             outputs: VecDeque::new(),
-            pool: Vec::new(),
+            free_buffers: Vec::new(),
             counters: Counters::default(),
             rng,
-            mib,
+            parameters: mib,
         }
     }
 
     /// Returns the parameters of the router.
     pub fn mib(&self) -> &Mib {
-        &self.mib
+        &self.parameters
     }
 
     /// Returns GN_ADDR of this station.
@@ -238,12 +238,12 @@ impl Router {
 
     /// Returns EPV, the position vector of this station (8.2); `None` before the first position.
     pub fn position_vector(&self) -> Option<&LongPositionVector> {
-        self.position.as_ref()
+        self.own_position_vector.as_ref()
     }
 
     /// Returns the location table.
     pub fn location_table(&self) -> &LocationTable {
-        &self.table
+        &self.location_table
     }
 
     /// Returns the counters.
@@ -254,7 +254,7 @@ impl Router {
     /// Returns the octets in the unicast forwarding buffer, the broadcast forwarding buffer and the
     /// contention buffer.
     pub fn buffered_octets(&self) -> (usize, usize, usize) {
-        (self.unicast_buffer.octets(), self.broadcast_buffer.octets(), self.contention.octets())
+        (self.unicast_buffer.octets(), self.broadcast_buffer.octets(), self.contention_buffer.octets())
     }
 
     /// Returns the next action for the caller.
@@ -268,10 +268,10 @@ impl Router {
     }
 
     /// Accepts the octets of a sent frame or delivered payload, whose memory the router uses again.
-    pub fn recycle(&mut self, mut octets: Vec<u8>) {
-        if self.pool.len() < MAX_POOLED_BUFFERS {
+    pub fn recycle_buffer(&mut self, mut octets: Vec<u8>) {
+        if self.free_buffers.len() < MAX_POOLED_BUFFERS {
             octets.clear();
-            self.pool.push(octets);
+            self.free_buffers.push(octets);
         }
     }
 
@@ -280,25 +280,25 @@ impl Router {
     /// packets of the old address. Otherwise an observer could link the two pseudonyms.
     pub fn handle_address(&mut self, address: GnAddress) {
         self.set_address(address);
-        self.table.clear();
-        self.own_positions.clear();
-        self.sequence_numbers.restart();
+        self.location_table.clear();
+        self.recent_own_positions.clear();
+        self.sequence_numbers.restart_sequence();
     }
 
     /// Returns to the initial state, with `address`. Drops the location table, waiting packets and timers;
     /// the next sequence number is 0. Keeps parameters, counters and the last position.
-    pub fn reset(&mut self, now: Time, address: GnAddress) {
+    pub fn reset_to_initial(&mut self, now: Time, address: GnAddress) {
         self.assert_drained();
         let rng = Rng::new(self.rng.u64());
-        let fresh = Router::new(self.mib.clone(), address, rng);
+        let fresh = Router::new(self.parameters.clone(), address, rng);
         let old = std::mem::replace(self, fresh);
-        (self.counters, self.pool) = (old.counters, old.pool);
+        (self.counters, self.free_buffers) = (old.counters, old.free_buffers);
         (self.sequence_numbers, self.acceleration) = (old.sequence_numbers, old.acceleration);
-        self.sequence_numbers.restart();
+        self.sequence_numbers.restart_sequence();
         self.withdraw_permissions();
-        if let Some(position) = old.position {
-            self.position = Some(LongPositionVector { address, ..position });
-            self.clock = old.clock;
+        if let Some(position) = old.own_position_vector {
+            self.own_position_vector = Some(LongPositionVector { address, ..position });
+            self.last_position_time = old.last_position_time;
             self.schedule_beacon(now, true);
         }
     }
@@ -306,7 +306,7 @@ impl Router {
     /// Withdraws all permissions of the fast path after a change of address or a reset.
     fn withdraw_permissions(&mut self) {
         let Some(acceleration) = &mut self.acceleration else { return };
-        self.outputs.extend(acceleration.withdraw());
+        self.outputs.extend(acceleration.withdraw_permissions());
     }
 
     /// Changes the address and drops all packets with the old address. After a conflict that address belongs
@@ -314,13 +314,13 @@ impl Router {
     fn set_address(&mut self, address: GnAddress) {
         self.address = address;
         self.withdraw_permissions();
-        self.repetitions.clear();
+        self.repeated_packets.clear();
         self.drop_own_packet();
-        if let Some(position) = &mut self.position {
+        if let Some(position) = &mut self.own_position_vector {
             position.address = address;
         }
-        if let Some(slot) = self.table.find(Time::ZERO, mid_key(address)) {
-            self.table.remove(slot);
+        if let Some(slot) = self.location_table.find_station(Time::ZERO, mid_key(address)) {
+            self.location_table.remove(slot);
         }
     }
 
@@ -335,15 +335,18 @@ impl Router {
         if !position.is_on_globe() {
             return Err(GeonetDrop::AbsurdPosition);
         }
-        self.first_position.get_or_insert(position.timestamp);
+        self.first_position_at.get_or_insert(position.timestamp);
         // Without a GNSS fix the caller repeats the last position. Its timestamp must continue to age, so do
         // not store a new time for it.
-        if self.clock.is_none_or(|(last, _)| last != position.timestamp) {
-            self.clock = Some((position.timestamp, now));
+        if self.last_position_time.is_none_or(|(last, _)| last != position.timestamp) {
+            self.last_position_time = Some((position.timestamp, now));
         }
-        let first = self.position.replace(LongPositionVector { address: self.address, ..position }).is_none();
+        let first = self
+            .own_position_vector
+            .replace(LongPositionVector { address: self.address, ..position })
+            .is_none();
         self.schedule_beacon(now, first);
-        accelerate::update(self, now);
+        accelerate::output_changed_permissions(self, now);
         Ok(())
     }
 
@@ -354,15 +357,15 @@ impl Router {
 
     /// Starts a fast path without permissions. `hop_limit` is the hop limit of IPv6 packets; the default if
     /// `None`.
-    pub fn accelerate(&mut self, hop_limit: Option<u8>) {
-        if self.mib.non_area_forwarding != NonAreaForwarding::Greedy {
+    pub fn start_fast_path(&mut self, hop_limit: Option<u8>) {
+        if self.parameters.non_area_forwarding != NonAreaForwarding::Greedy {
             return;
         }
         self.acceleration = Some(Box::new(Acceleration::new(hop_limit)));
     }
 
     /// Stops the fast path. Its permissions end without further outputs.
-    pub fn decelerate(&mut self) {
+    pub fn stop_fast_path(&mut self) {
         self.acceleration = None;
     }
 
@@ -379,14 +382,14 @@ impl Router {
 
     /// Returns this station's time (TST), which the position vectors define; `None` until the first position
     /// arrives.
-    pub(super) fn clock(&self, now: Time) -> Option<Timestamp> {
-        let (timestamp, at) = self.clock?;
+    pub(super) fn own_timestamp(&self, now: Time) -> Option<Timestamp> {
+        let (timestamp, at) = self.last_position_time?;
         Some(timestamp.wrapping_add(now.saturating_since(at)))
     }
 
     /// Returns the position of this station. May be called only after the first position has arrived.
     fn own_coordinates(&self) -> Position {
-        self.position.map_or(Position::default(), |pv| Position::new(pv.latitude, pv.longitude))
+        self.own_position_vector.map_or(Position::default(), |pv| Position::new(pv.latitude, pv.longitude))
     }
 
     /// Returns the link-layer address of this station.
@@ -399,20 +402,20 @@ impl Router {
     }
 
     /// Returns an empty buffer.
-    fn buffer(&mut self) -> Vec<u8> {
-        self.pool.pop().unwrap_or_default()
+    fn take_buffer(&mut self) -> Vec<u8> {
+        self.free_buffers.pop().unwrap_or_default()
     }
 
     fn count_drop(&mut self, reason: GeonetDrop) {
         self.counters.dropped[reason as usize] += 1;
     }
 
-    fn event(&mut self, event: Event) {
+    fn push_event(&mut self, event: Event) {
         self.outputs.push_back(Output::Event(event));
     }
 
     fn neighbour_mac(&self, slot: Slot) -> MacAddress {
-        self.table.entry(slot).mac()
+        self.location_table.entry(slot).mac()
     }
 
     /// Panics in debug builds if outputs are left, because the caller must take all of them before the next

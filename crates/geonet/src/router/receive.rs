@@ -12,7 +12,7 @@ use crate::forwarding::perimeter::{self, RecoveryHeader};
 use crate::geodesy::{self, Metric, Position};
 use crate::io::{Delivery, Event, Output, ReceivedFrame};
 use crate::location_table::{Slot, is_station_mid, mac_key, mid_key};
-use crate::mib::{AddressConfiguration, Recovery};
+use crate::mib::{AddressConfiguration, VoidRecovery};
 use crate::packet::Target;
 use crate::packet_rate::is_yielding;
 use crate::{BROADCAST, GeonetDrop};
@@ -57,16 +57,16 @@ impl Router {
     /// The reason why the router ignored the packet, or delivered but did not forward it.
     pub fn handle_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), GeonetDrop> {
         self.assert_drained();
-        self.counters.received += 1;
-        let result = self.receive(now, frame);
+        self.counters.received_frames += 1;
+        let result = self.receive_frame(now, frame);
         if let Err(reason) = result {
             self.count_drop(reason);
         }
-        accelerate::update(self, now);
+        accelerate::output_changed_permissions(self, now);
         result
     }
 
-    fn receive(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), GeonetDrop> {
+    fn receive_frame(&mut self, now: Time, frame: ReceivedFrame<'_>) -> Result<(), GeonetDrop> {
         if frame.source[0] & 1 != 0 || frame.source == [0; 6] {
             return Err(GeonetDrop::BadSender);
         }
@@ -97,19 +97,19 @@ impl Router {
         }
         let mine = mid_key(source.address) == mid_key(self.address);
         if mine && !(received.recovery.is_some() && self.has_sent(source)) {
-            return Err(self.own_address(now, &packet));
+            return Err(self.handle_own_address(now, &packet));
         }
         if frame.source == self.mac() {
             return Err(GeonetDrop::OwnEcho);
         }
         match packet.extended {
-            ExtendedHeader::Beacon { .. } => self.single_hop(now, &received, false),
-            ExtendedHeader::SingleHop { .. } => self.single_hop(now, &received, true),
+            ExtendedHeader::Beacon { .. } => self.handle_single_hop(now, &received, false),
+            ExtendedHeader::SingleHop { .. } => self.handle_single_hop(now, &received, true),
             ExtendedHeader::TopologicallyScoped { sequence, .. } => {
                 let slot = self.learn_multi_hop(now, &received, sequence)?;
                 // A beacon over several hops has no payload to deliver.
                 if !packet.payload.is_empty() || packet.common.next_header != CommonNextHeader::Any {
-                    self.deliver(&received);
+                    self.deliver_payload(&received);
                 }
                 self.forward_received(now, &received, slot, Target::Everybody)
             }
@@ -122,10 +122,10 @@ impl Router {
                 }
             }
             ExtendedHeader::GeoUnicast { .. } | ExtendedHeader::LocationServiceReply { .. } => {
-                self.unicast(now, &received, mine)
+                self.handle_unicast(now, &received, mine)
             }
             ExtendedHeader::GeoBroadcast { .. } | ExtendedHeader::GeoAnycast { .. } => {
-                self.area(now, &received, mine)
+                self.handle_area_packet(now, &received, mine)
             }
         }
     }
@@ -137,7 +137,7 @@ impl Router {
     ) -> Result<(Packet<'a>, Option<RecoveryHeader>), GeonetDrop> {
         let mut packet = Packet::parse(octets)?;
         if packet.common.next_header != CommonNextHeader::Unknown(perimeter::PERIMETER_NEXT_HEADER)
-            || self.mib.recovery == Recovery::None
+            || self.parameters.recovery == VoidRecovery::None
         {
             return Ok((packet, None));
         }
@@ -152,7 +152,7 @@ impl Router {
     }
 
     fn has_sent(&self, pv: &LongPositionVector) -> bool {
-        self.own_positions.contains(&(pv.timestamp, pv.latitude, pv.longitude))
+        self.recent_own_positions.contains(&(pv.timestamp, pv.latitude, pv.longitude))
     }
 
     /// Handles a packet whose source address is this station's address (10.2.1.5), and returns the reason of
@@ -160,48 +160,52 @@ impl Router {
     /// vectors. A packet older than all stored vectors counts as an echo, too: neighbours may have buffered
     /// it before this station's restart (SCF, contention). Any other packet shows an address conflict:
     /// another station with this address sends beacons, which no station buffers.
-    fn own_address(&mut self, now: Time, packet: &Packet<'_>) -> GeonetDrop {
+    fn handle_own_address(&mut self, now: Time, packet: &Packet<'_>) -> GeonetDrop {
         let source = packet.extended.source();
-        let forgotten = self.own_positions.len() >= MAX_OWN_POSITIONS
-            && self.own_positions.front().is_some_and(|oldest| oldest.0.is_newer_than(source.timestamp));
+        let forgotten = self.recent_own_positions.len() >= MAX_OWN_POSITIONS
+            && self
+                .recent_own_positions
+                .front()
+                .is_some_and(|oldest| oldest.0.is_newer_than(source.timestamp));
         let from_before = packet.extended.sequence().is_some()
-            && self.first_position.is_none_or(|first| first.is_newer_than(source.timestamp));
+            && self.first_position_at.is_none_or(|first| first.is_newer_than(source.timestamp));
         if forgotten || from_before || self.has_sent(source) {
             return GeonetDrop::OwnEcho;
         }
-        if !self.conflicts.allow(now) {
+        if !self.conflict_limit.allow(now) {
             return GeonetDrop::DuplicateAddress;
         }
         let address = self.address;
-        if self.mib.address_configuration == AddressConfiguration::Auto {
+        if self.parameters.address_configuration == AddressConfiguration::Auto {
             // Choose a random MID, unicast and locally administered.
             let mid = (self.rng.u64() & 0xfcff_ffff_ffff) | 0x0200_0000_0000;
             let [_, _, a, b, c, d, e, f] = mid.to_be_bytes();
             let station_type: StationType = address.station_type();
             self.set_address(GnAddress::new(false, station_type, [a, b, c, d, e, f]));
         }
-        self.event(Event::AddressConflict { address, replacement: self.address });
+        self.push_event(Event::AddressConflict { address, replacement: self.address });
         GeonetDrop::DuplicateAddress
     }
 
     /// Handles a single-hop packet (10.3.6.3, 10.3.10.3).
-    fn single_hop(
+    fn handle_single_hop(
         &mut self,
         now: Time,
         received: &ReceivedPacket<'_>,
         deliver: bool,
     ) -> Result<(), GeonetDrop> {
         let source = *received.source();
-        let learnt = self.table.learn(now, &self.mib, &source, true, self.clock(now));
+        let learnt =
+            self.location_table.learn_position(now, &self.parameters, &source, true, self.own_timestamp(now));
         if deliver {
-            self.deliver(received);
+            self.deliver_payload(received);
         }
         let learnt = learnt?;
         self.note_neighbour_speed(now, &source);
         let said = if deliver { None } else { Some(received.packet.basic.lifetime) };
         self.store_beacon_validity(now, learnt.slot, said);
-        let (octets, beta) = (received.counted_octets(), self.mib.packet_data_rate_beta);
-        self.table.entry_mut(learnt.slot).rate.count(now, octets, beta);
+        let (octets, beta) = (received.counted_octets(), self.parameters.packet_data_rate_beta);
+        self.location_table.entry_mut(learnt.slot).packet_rate.count_packet(now, octets, beta);
         self.handle_learned_source(now, learnt, &source);
         Ok(())
     }
@@ -217,20 +221,26 @@ impl Router {
         let source = *received.source();
         let identity = (mid_key(source.address), sequence);
         let listed = self
-            .table
-            .find(now, identity.0)
-            .is_some_and(|slot| self.table.entry(slot).duplicates.contains(sequence));
-        if listed || self.contention.contains(identity) {
-            return Err(self.duplicate(now, received, identity));
+            .location_table
+            .find_station(now, identity.0)
+            .is_some_and(|slot| self.location_table.entry(slot).duplicates.contains(sequence));
+        if listed || self.contention_buffer.contains(identity) {
+            return Err(self.handle_duplicate(now, received, identity));
         }
-        let direct = self.mib.piggyback
+        let direct = self.parameters.piggyback
             && received.packet.basic.remaining_hop_limit == received.packet.common.maximum_hop_limit
             && received.frame.source == source.address.mid();
-        let learnt = self.table.learn(now, &self.mib, &source, direct, self.clock(now))?;
-        let (octets, beta) = (received.counted_octets(), self.mib.packet_data_rate_beta);
-        let length = self.mib.duplicate_packet_list_length;
-        let entry = self.table.entry_mut(learnt.slot);
-        entry.rate.count(now, octets, beta);
+        let learnt = self.location_table.learn_position(
+            now,
+            &self.parameters,
+            &source,
+            direct,
+            self.own_timestamp(now),
+        )?;
+        let (octets, beta) = (received.counted_octets(), self.parameters.packet_data_rate_beta);
+        let length = self.parameters.duplicate_packet_list_length;
+        let entry = self.location_table.entry_mut(learnt.slot);
+        entry.packet_rate.count_packet(now, octets, beta);
         entry.duplicates.add(sequence, length);
         self.handle_learned_source(now, learnt, &source);
         Ok(learnt.slot)
@@ -238,19 +248,27 @@ impl Router {
 
     /// Handles another copy of a known packet. If this station contends for forwarding the packet, the copy
     /// may end the contention.
-    fn duplicate(&mut self, now: Time, received: &ReceivedPacket<'_>, identity: (u64, u16)) -> GeonetDrop {
-        if self.contention.is_empty() {
+    fn handle_duplicate(
+        &mut self,
+        now: Time,
+        received: &ReceivedPacket<'_>,
+        identity: (u64, u16),
+    ) -> GeonetDrop {
+        if self.contention_buffer.is_empty() {
             return GeonetDrop::Duplicate;
         }
-        let (ego, mib) = (self.own_coordinates(), &self.mib);
+        let (ego, mib) = (self.own_coordinates(), &self.parameters);
         let forwarder = self.sender_position(now, received);
-        let Some(contender) = self.contention.get_mut(identity) else { return GeonetDrop::Duplicate };
-        contender.copies += 1;
-        if contender.advanced && contender.copies < mib.advanced_max_counter {
+        let Some(contender) = self.contention_buffer.get_mut(identity) else { return GeonetDrop::Duplicate };
+        contender.copy_count += 1;
+        if contender.is_advanced && contender.copy_count < mib.advanced_max_counter {
             // F.4: a station outside the sector continues the contention, with the timeout for the new
             // sender's distance.
-            let (sender, copies) = (contender.sender, contender.copies);
-            let sender = self.table.find(now, mac_key(sender)).map(|slot| self.table.entry(slot).position());
+            let (sender, copies) = (contender.sender, contender.copy_count);
+            let sender = self
+                .location_table
+                .find_station(now, mac_key(sender))
+                .map(|slot| self.location_table.entry(slot).position());
             let inside = match (sender, forwarder) {
                 (Some(sender), Some(forwarder)) => {
                     crate::forwarding::advanced::is_inside_sector(mib, sender, forwarder, ego)
@@ -258,10 +276,10 @@ impl Router {
                 _ => false,
             };
             if !inside {
-                let distance = forwarder.map(|position| ego.distance(position));
-                let timeout = contention_based::timeout(mib, distance);
+                let distance = forwarder.map(|position| ego.distance_to(position));
+                let timeout = contention_based::contention_timeout(mib, distance);
                 self.timers.set(super::Timer::Contention(identity), now + timeout);
-                debug_assert!(copies < self.mib.advanced_max_counter);
+                debug_assert!(copies < self.parameters.advanced_max_counter);
                 return GeonetDrop::Duplicate;
             }
         }
@@ -270,21 +288,26 @@ impl Router {
     }
 
     fn stop_contention(&mut self, identity: (u64, u16)) {
-        if let Some(contender) = self.contention.remove(identity) {
-            self.recycle(contender.packet.frame);
+        if let Some(contender) = self.contention_buffer.remove(identity) {
+            self.recycle_buffer(contender.packet.frame);
         }
         self.timers.stop(super::Timer::Contention(identity));
     }
 
     /// Returns the position of this copy's sender, if it is accurate enough for contention (PAI).
     pub(super) fn sender_position(&self, now: Time, received: &ReceivedPacket<'_>) -> Option<Position> {
-        let slot = self.table.find(now, mac_key(received.frame.source))?;
-        let entry = self.table.entry(slot);
+        let slot = self.location_table.find_station(now, mac_key(received.frame.source))?;
+        let entry = self.location_table.entry(slot);
         entry.position_vector().accurate.then(|| entry.position())
     }
 
     /// Handles a GUC (10.3.8.3, 10.3.8.4) or an LS reply (10.3.7.1.4, 10.3.7.2).
-    fn unicast(&mut self, now: Time, received: &ReceivedPacket<'_>, mine: bool) -> Result<(), GeonetDrop> {
+    fn handle_unicast(
+        &mut self,
+        now: Time,
+        received: &ReceivedPacket<'_>,
+        mine: bool,
+    ) -> Result<(), GeonetDrop> {
         let packet = &received.packet;
         let (Some(destination), Some(sequence)) = (packet.extended.destination(), packet.extended.sequence())
         else {
@@ -295,7 +318,7 @@ impl Router {
         if mid == mid_key(self.address) {
             self.learn_multi_hop(now, received, sequence)?;
             if matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
-                self.deliver(received);
+                self.deliver_payload(received);
                 accelerate::note_received_packet(self, now, mid_key(received.source().address), None);
             }
             return Ok(());
@@ -310,7 +333,7 @@ impl Router {
             return Err(GeonetDrop::Duplicate);
         }
         let slot = self.learn_multi_hop(now, received, sequence)?;
-        self.forward_received(now, received, slot, Target::station(mid, position))?;
+        self.forward_received(now, received, slot, Target::towards_station(mid, position))?;
         if received.recovery.is_none() && matches!(packet.extended, ExtendedHeader::GeoUnicast { .. }) {
             accelerate::note_received_packet(
                 self,
@@ -323,13 +346,18 @@ impl Router {
     }
 
     /// Handles a GBC (10.3.11.3) or a GAC (10.3.12.3).
-    fn area(&mut self, now: Time, received: &ReceivedPacket<'_>, mine: bool) -> Result<(), GeonetDrop> {
+    fn handle_area_packet(
+        &mut self,
+        now: Time,
+        received: &ReceivedPacket<'_>,
+        mine: bool,
+    ) -> Result<(), GeonetDrop> {
         let packet = &received.packet;
         let (Some(area), Some(sequence)) = (packet.extended.area(), packet.extended.sequence()) else {
             return Err(GeonetDrop::Malformed);
         };
-        let inside = geodesy::is_inside(area, self.own_coordinates()) && self.position.is_some();
-        let metric = Metric::new(geodesy::centre(area));
+        let inside = geodesy::is_inside(area, self.own_coordinates()) && self.own_position_vector.is_some();
+        let metric = Metric::new(geodesy::centre_of(area));
         if let Some(recovery) = received.recovery
             && !inside
             && let Some(result) = self.continue_perimeter_mode(now, received, &recovery, metric, None)
@@ -341,10 +369,10 @@ impl Router {
         }
         let slot = self.learn_multi_hop(now, received, sequence)?;
         if inside {
-            self.deliver(received);
+            self.deliver_payload(received);
         }
         // B.3: the station does not forward a packet to an area that is too large.
-        if geodesy::area_size(area) > self.mib.max_area_size {
+        if geodesy::area_size(area) > self.parameters.max_area_size {
             return Err(GeonetDrop::AreaTooLarge);
         }
         let target = match packet.extended {
@@ -356,16 +384,16 @@ impl Router {
         self.forward_received(now, received, slot, target)
     }
 
-    fn deliver(&mut self, received: &ReceivedPacket<'_>) {
+    fn deliver_payload(&mut self, received: &ReceivedPacket<'_>) {
         if matches!(received.packet.common.next_header, CommonNextHeader::Unknown(_)) {
             // A forwarder accepts any next header, but a destination needs an upper layer for it.
             self.count_drop(GeonetDrop::UnknownNextHeader);
             return;
         }
-        let mut payload = self.buffer();
+        let mut payload = self.take_buffer();
         payload.extend_from_slice(received.packet.payload);
         let Packet { basic, common, extended, .. } = &received.packet;
-        self.counters.delivered += 1;
+        self.counters.delivered_payloads += 1;
         self.outputs.push_back(Output::Deliver(Delivery {
             header_type: common.header_type,
             next_header: common.next_header,
@@ -377,7 +405,7 @@ impl Router {
             remaining_hop_limit: basic.remaining_hop_limit,
             maximum_hop_limit: common.maximum_hop_limit,
             remaining_lifetime: basic.lifetime,
-            sender: received.frame.source,
+            link_layer_sender: received.frame.source,
             payload,
         }));
     }

@@ -10,7 +10,7 @@ use carnet_wire::geonet::{
 use super::forward::Origin;
 use super::{MAX_OWN_POSITIONS, MAX_REPETITIONS, Router, Timer, accelerate};
 use crate::GeonetDrop;
-use crate::dcc::Profile;
+use crate::dcc::DccProfile;
 use crate::geodesy::{self, Metric, Position};
 use crate::io::{Repetition, Request, Transport};
 use crate::location_table::{is_station_mid, mid_key};
@@ -24,7 +24,7 @@ const ICMPV6: u8 = 58;
 #[derive(Debug)]
 pub(super) struct RepeatedPacket {
     frame: Vec<u8>,
-    meta: PacketProperties,
+    properties: PacketProperties,
     repetition: Repetition,
     repeat_until: Time,
 }
@@ -34,7 +34,7 @@ pub(super) struct RepeatedPacket {
 pub(super) struct OwnPacketFields<'a> {
     pub next_header: CommonNextHeader,
     pub traffic_class: TrafficClass,
-    pub profile: Option<Profile>,
+    pub profile: Option<DccProfile>,
     pub lifetime: Lifetime,
     pub hop_limit: u8,
     pub payload: &'a [u8],
@@ -48,18 +48,18 @@ impl Router {
     /// The reason why the router refused the request; it has sent nothing.
     pub fn handle_request(&mut self, now: Time, request: Request<'_>) -> Result<(), GeonetDrop> {
         self.assert_drained();
-        let result = self.request(now, &request);
+        let result = self.send_request(now, &request);
         if let Err(reason) = result {
             self.count_drop(reason);
         }
-        accelerate::update(self, now);
+        accelerate::output_changed_permissions(self, now);
         result
     }
 
-    fn request(&mut self, now: Time, request: &Request<'_>) -> Result<(), GeonetDrop> {
-        let own = self.check(request)?;
+    fn send_request(&mut self, now: Time, request: &Request<'_>) -> Result<(), GeonetDrop> {
+        let own = self.check_request(request)?;
         match request.transport {
-            Transport::Beacon => self.beacon(now),
+            Transport::Beacon => self.send_beacon(now),
             Transport::GeoUnicast(destination) => {
                 let mid = mid_key(destination);
                 if mid == mid_key(self.address) {
@@ -68,19 +68,19 @@ impl Router {
                 if !is_station_mid(destination) {
                     return Err(GeonetDrop::BadDestination);
                 }
-                let known = self.table.find(now, mid);
+                let known = self.location_table.find_station(now, mid);
                 let place = match known {
-                    Some(slot) => self.table.entry(slot).position_vector().to_short(),
+                    Some(slot) => self.location_table.entry(slot).position_vector().to_short(),
                     None => ShortPositionVector { address: destination, ..ShortPositionVector::default() },
                 };
                 if known.is_none() {
                     self.check_search_limit(mid)?;
                 }
-                let target = Target::station(mid, Position::new(place.latitude, place.longitude));
-                let packet = self.compose(now, own, target, |sequence, source| {
+                let target = Target::towards_station(mid, Position::new(place.latitude, place.longitude));
+                let packet = self.compose_own_packet(now, own, target, |sequence, source| {
                     ExtendedHeader::GeoUnicast { sequence, source, destination: place }
                 })?;
-                self.repeat(now, &packet, request.repetition);
+                self.start_repetition(now, &packet, request.repetition);
                 match known {
                     Some(_) => {
                         let ipv6 = request.next_header == CommonNextHeader::Ipv6;
@@ -93,46 +93,46 @@ impl Router {
                         }
                         result
                     }
-                    None => self.search(now, destination, packet),
+                    None => self.search_station(now, destination, packet),
                 }
             }
             Transport::GeoBroadcast(area) => {
                 self.check_area(&area)?;
-                let target = Target::Area { area, metric: Metric::new(geodesy::centre(&area)) };
-                let packet = self.compose(now, own, target, |sequence, source| {
+                let target = Target::Area { area, metric: Metric::new(geodesy::centre_of(&area)) };
+                let packet = self.compose_own_packet(now, own, target, |sequence, source| {
                     ExtendedHeader::GeoBroadcast { sequence, source, area }
                 })?;
-                self.repeat(now, &packet, request.repetition);
+                self.start_repetition(now, &packet, request.repetition);
                 self.send_own(now, request, packet)
             }
             Transport::GeoAnycast(area) => {
                 self.check_area(&area)?;
-                let target = Target::Anybody { area, metric: Metric::new(geodesy::centre(&area)) };
-                let packet = self.compose(now, own, target, |sequence, source| {
+                let target = Target::Anybody { area, metric: Metric::new(geodesy::centre_of(&area)) };
+                let packet = self.compose_own_packet(now, own, target, |sequence, source| {
                     ExtendedHeader::GeoAnycast { sequence, source, area }
                 })?;
-                self.repeat(now, &packet, request.repetition);
+                self.start_repetition(now, &packet, request.repetition);
                 self.send_own(now, request, packet)
             }
             Transport::TopologicallyScoped => {
-                let packet = self.compose(now, own, Target::Everybody, |sequence, source| {
+                let packet = self.compose_own_packet(now, own, Target::Everybody, |sequence, source| {
                     ExtendedHeader::TopologicallyScoped { sequence, source }
                 })?;
-                self.repeat(now, &packet, request.repetition);
+                self.start_repetition(now, &packet, request.repetition);
                 self.send_own(now, request, packet)
             }
             Transport::SingleHop(media_dependent) => {
                 let source = self.own_position()?;
                 let extended = ExtendedHeader::SingleHop { source, media_dependent };
-                let packet = self.compose_with(now, own, Target::Everybody, extended);
-                self.repeat(now, &packet, request.repetition);
-                self.dispatch(now, packet, Origin::Here)?;
+                let packet = self.compose_with_sequence(now, own, Target::Everybody, extended);
+                self.start_repetition(now, &packet, request.repetition);
+                self.send_or_buffer(now, packet, Origin::Here)?;
                 // 10.3.10.2: an SHB gives neighbours the information of a beacon.
                 self.restart_beacon_timer(now);
                 Ok(())
             }
         }?;
-        if self.mib.piggyback && !matches!(request.transport, Transport::GeoUnicast(_)) {
+        if self.parameters.piggyback && !matches!(request.transport, Transport::GeoUnicast(_)) {
             self.restart_beacon_timer(now);
         }
         Ok(())
@@ -147,7 +147,7 @@ impl Router {
         packet: BufferedPacket,
     ) -> Result<(), GeonetDrop> {
         if !is_yielding(request.next_header, request.traffic_class) {
-            return self.dispatch(now, packet, Origin::Here);
+            return self.send_or_buffer(now, packet, Origin::Here);
         }
         let ipv6 = request.next_header == CommonNextHeader::Ipv6;
         let urgent = ipv6 && request.payload.get(6) == Some(&ICMPV6);
@@ -155,25 +155,25 @@ impl Router {
     }
 
     /// Checks a send request, and sends nothing.
-    pub(super) fn check<'a>(&self, request: &Request<'a>) -> Result<OwnPacketFields<'a>, GeonetDrop> {
-        if request.payload.len() > self.mib.max_sdu_size {
+    pub(super) fn check_request<'a>(&self, request: &Request<'a>) -> Result<OwnPacketFields<'a>, GeonetDrop> {
+        if request.payload.len() > self.parameters.max_sdu_size {
             return Err(GeonetDrop::SduTooLarge);
         }
-        let wanted = request.maximum_lifetime.unwrap_or(self.mib.default_packet_lifetime);
+        let wanted = request.maximum_lifetime.unwrap_or(self.parameters.default_packet_lifetime);
         let lifetime = Lifetime::from_duration(wanted);
-        if wanted > self.mib.max_packet_lifetime || lifetime.milliseconds() == 0 {
+        if wanted > self.parameters.max_packet_lifetime || lifetime.milliseconds() == 0 {
             return Err(GeonetDrop::BadLifetime);
         }
         let hop_limit = match request.transport {
             Transport::SingleHop(_) | Transport::Beacon => 1,
-            _ => request.maximum_hop_limit.unwrap_or(self.mib.default_hop_limit),
+            _ => request.maximum_hop_limit.unwrap_or(self.parameters.default_hop_limit),
         };
         if hop_limit == 0 {
             return Err(GeonetDrop::BadHopLimit);
         }
         if let Some(repetition) = request.repetition
-            && (repetition.interval < self.mib.min_repetition_interval
-                || self.repetitions.len() >= MAX_REPETITIONS)
+            && (repetition.interval < self.parameters.min_repetition_interval
+                || self.repeated_packets.len() >= MAX_REPETITIONS)
         {
             return Err(GeonetDrop::BadRepetition);
         }
@@ -192,7 +192,7 @@ impl Router {
         if !area.is_on_globe() {
             return Err(GeonetDrop::AbsurdPosition);
         }
-        if geodesy::area_size(area) > self.mib.max_area_size {
+        if geodesy::area_size(area) > self.parameters.max_area_size {
             return Err(GeonetDrop::AreaTooLarge);
         }
         Ok(())
@@ -200,19 +200,19 @@ impl Router {
 
     /// Returns EPV for the header of an own packet, and stores it as sent.
     pub(super) fn own_position(&mut self) -> Result<LongPositionVector, GeonetDrop> {
-        let position = self.position.ok_or(GeonetDrop::NoPosition)?;
+        let position = self.own_position_vector.ok_or(GeonetDrop::NoPosition)?;
         let sent = (position.timestamp, position.latitude, position.longitude);
-        if self.own_positions.back() != Some(&sent) {
-            if self.own_positions.len() >= MAX_OWN_POSITIONS {
-                self.own_positions.pop_front();
+        if self.recent_own_positions.back() != Some(&sent) {
+            if self.recent_own_positions.len() >= MAX_OWN_POSITIONS {
+                self.recent_own_positions.pop_front();
             }
-            self.own_positions.push_back(sent);
+            self.recent_own_positions.push_back(sent);
         }
         Ok(position)
     }
 
     /// Composes an own packet whose extended header has the next sequence number.
-    pub(super) fn compose(
+    pub(super) fn compose_own_packet(
         &mut self,
         now: Time,
         own: OwnPacketFields<'_>,
@@ -221,11 +221,11 @@ impl Router {
     ) -> Result<BufferedPacket, GeonetDrop> {
         let source = self.own_position()?;
         let sequence = self.sequence();
-        Ok(self.compose_with(now, own, target, extended(sequence, source)))
+        Ok(self.compose_with_sequence(now, own, target, extended(sequence, source)))
     }
 
     /// Composes an own packet with this extended header (10.3.2, 10.3.4).
-    pub(super) fn compose_with(
+    pub(super) fn compose_with_sequence(
         &mut self,
         now: Time,
         own: OwnPacketFields<'_>,
@@ -234,8 +234,8 @@ impl Router {
     ) -> BufferedPacket {
         let mut packet = Packet::new(extended, own.next_header, own.lifetime, own.hop_limit, own.payload);
         packet.common.traffic_class = own.traffic_class;
-        packet.common.mobile = self.mib.is_mobile;
-        let mut frame = self.buffer();
+        packet.common.mobile = self.parameters.is_mobile;
+        let mut frame = self.take_buffer();
         packet.append_to(&mut frame);
         let request = matches!(extended, ExtendedHeader::LocationServiceRequest { .. });
         let meta = PacketProperties {
@@ -243,44 +243,44 @@ impl Router {
             target,
             traffic_class: own.traffic_class,
             profile: own.profile,
-            store: own.traffic_class.store_carry_forward && !request,
+            may_wait_for_next_hop: own.traffic_class.store_carry_forward && !request,
             lifetime: own.lifetime,
             waiting_since: now,
-            own: true,
+            is_own: true,
         };
-        BufferedPacket { frame, meta }
+        BufferedPacket { frame, properties: meta }
     }
 
-    fn repeat(&mut self, now: Time, packet: &BufferedPacket, repetition: Option<Repetition>) {
+    fn start_repetition(&mut self, now: Time, packet: &BufferedPacket, repetition: Option<Repetition>) {
         let Some(repetition) = repetition else { return };
         let until = now + repetition.maximum_time;
         let number = self.next_repetition;
         self.next_repetition = number.wrapping_add(1);
         let repeated = RepeatedPacket {
             frame: packet.frame.clone(),
-            meta: packet.meta,
+            properties: packet.properties,
             repetition,
             repeat_until: until,
         };
-        self.repetitions.insert(number, repeated);
+        self.repeated_packets.insert(number, repeated);
         self.timers.set(Timer::Repeat(number), now + repetition.interval);
     }
 
     /// Sends the next repetition of a packet, with the same sequence number as before.
-    pub(super) fn repetition_due(&mut self, now: Time, number: u32) {
-        let mut frame = self.buffer();
-        let Some(repeated) = self.repetitions.get(&number) else { return };
+    pub(super) fn send_repetition(&mut self, now: Time, number: u32) {
+        let mut frame = self.take_buffer();
+        let Some(repeated) = self.repeated_packets.get(&number) else { return };
         if now > repeated.repeat_until {
-            self.repetitions.remove(&number);
+            self.repeated_packets.remove(&number);
             return;
         }
         frame.extend_from_slice(&repeated.frame);
-        let meta = PacketProperties { waiting_since: now, ..repeated.meta };
+        let meta = PacketProperties { waiting_since: now, ..repeated.properties };
         self.timers.set(Timer::Repeat(number), now + repeated.repetition.interval);
-        let packet = BufferedPacket { frame, meta };
+        let packet = BufferedPacket { frame, properties: meta };
         let result = match meta.target {
             Target::Station { mid, .. } => self.dispatch_to_station(now, mid, packet),
-            _ => self.dispatch(now, packet, Origin::Here),
+            _ => self.send_or_buffer(now, packet, Origin::Here),
         };
         if let Err(reason) = result {
             self.count_drop(reason);

@@ -13,37 +13,37 @@ use carnet_wire::geonet::{
     CommonNextHeader, GnAddress, HeaderType, LongPositionVector, StationType, Timestamp,
 };
 
-use crate::craft::place;
+use crate::craft::position_at;
 
 /// Time on air of a frame.
-const AIRTIME: Duration = Duration::from_micros(300);
+const FRAME_AIR_TIME: Duration = Duration::from_micros(300);
 
 #[derive(Debug)]
-struct Flight {
+struct FrameUnderway {
     from: usize,
-    to: usize,
+    receiving_router: usize,
     destination: MacAddress,
     frame: Vec<u8>,
     /// The receiver did not get the frame, and the link layer returns it to the sender as unacknowledged.
-    returned: bool,
+    is_returned: bool,
 }
 
-pub struct Air {
+pub struct RadioChannel {
     pub now: Time,
-    pub range: f64,
+    pub radio_range: f64,
     /// Standard deviation of the shadowing in dB. Each pair of stations gets a new value every second.
-    pub shadowing: f64,
+    pub shadowing_deviation_db: f64,
     /// Whether the link reports unicast frames without acknowledgement.
-    pub feedback: bool,
+    pub reports_unacknowledged: bool,
     seed: u64,
     pub routers: Vec<Router>,
     /// Positions of the routers, metres east and north.
-    pub places: Vec<(f64, f64)>,
-    flights: Timeline<Flight>,
+    pub router_positions: Vec<(f64, f64)>,
+    frames_underway: Timeline<FrameUnderway>,
     /// Delivered payloads, each with its receiver.
-    pub delivered: Vec<(usize, Delivery)>,
+    pub delivered_payloads: Vec<(usize, Delivery)>,
     /// Transmitted frames: time, sender, receiver, octets.
-    pub transmitted: Vec<(Time, usize, MacAddress, Vec<u8>)>,
+    pub transmitted_frames: Vec<(Time, usize, MacAddress, Vec<u8>)>,
 }
 
 pub fn mac(node: usize) -> MacAddress {
@@ -55,30 +55,30 @@ pub fn address(node: usize) -> GnAddress {
     GnAddress::new(false, StationType::PassengerCar, mac(node))
 }
 
-impl Air {
-    pub fn new(mib: &Mib, range: f64, places: &[(f64, f64)], seed: u64) -> Air {
+impl RadioChannel {
+    pub fn new(mib: &Mib, range: f64, places: &[(f64, f64)], seed: u64) -> RadioChannel {
         let mut rng = Rng::new(seed);
         let routers = (0..places.len())
             .map(|node| Router::new(mib.clone(), address(node), Rng::new(rng.u64())))
             .collect();
-        let mut air = Air {
+        let mut air = RadioChannel {
             now: Time::from_secs(1000),
-            range,
-            shadowing: 0.0,
-            feedback: false,
+            radio_range: range,
+            shadowing_deviation_db: 0.0,
+            reports_unacknowledged: false,
             seed,
             routers,
-            places: places.to_vec(),
-            flights: Timeline::default(),
-            delivered: Vec::new(),
-            transmitted: Vec::new(),
+            router_positions: places.to_vec(),
+            frames_underway: Timeline::default(),
+            delivered_payloads: Vec::new(),
+            transmitted_frames: Vec::new(),
         };
         air.locate_all();
         air
     }
 
     pub fn position(&self, node: usize) -> Position {
-        place(self.places[node].0, self.places[node].1)
+        position_at(self.router_positions[node].0, self.router_positions[node].1)
     }
 
     /// Gives every router a new position fix.
@@ -94,39 +94,42 @@ impl Air {
                 ..LongPositionVector::default()
             };
             self.routers[node].handle_position(self.now, pv).expect("on earth");
-            self.drain(node);
+            self.handle_outputs(node);
         }
     }
 
     fn in_range(&self, a: usize, b: usize) -> bool {
-        let (a, b) = (self.places[a], self.places[b]);
-        (a.0 - b.0).hypot(a.1 - b.1) <= self.range
+        let (a, b) = (self.router_positions[a], self.router_positions[b]);
+        (a.0 - b.0).hypot(a.1 - b.1) <= self.radio_range
     }
 
     /// Returns whether `to` receives `from`, with the present shadowing and the path loss of
     /// `scenarios/highway-100` (exponent 2.5).
-    fn hears(&self, from: usize, to: usize) -> bool {
-        if self.shadowing == 0.0 {
+    fn does_receive(&self, from: usize, to: usize) -> bool {
+        if self.shadowing_deviation_db == 0.0 {
             return self.in_range(from, to);
         }
-        let (a, b) = (self.places[from], self.places[to]);
+        let (a, b) = (self.router_positions[from], self.router_positions[to]);
         let distance = (a.0 - b.0).hypot(a.1 - b.1).max(1.0);
         let second = self.now.as_nanos() / 1_000_000_000;
-        let pair = (from.min(to) * self.places.len() + from.max(to)) as u64;
+        let pair = (from.min(to) * self.router_positions.len() + from.max(to)) as u64;
         let mut rng = Rng::new(self.seed ^ second << 32 ^ pair);
         // A sum of twelve uniform numbers approximates the normal distribution.
         let normal = (0..12).map(|_| rng.below(1_000_000) as f64 / 1e6).sum::<f64>() - 6.0;
-        25.0 * (self.range / distance).log10() + self.shadowing * normal >= 0.0
+        25.0 * (self.radio_range / distance).log10() + self.shadowing_deviation_db * normal >= 0.0
     }
 
-    fn fly(&mut self, from: usize, to: usize, returned: bool, transmission: &Transmission) {
+    fn schedule_frame(&mut self, from: usize, to: usize, returned: bool, transmission: &Transmission) {
         // The link layer tries a lost frame seven times.
-        let at = self.now + AIRTIME * if returned { 7 } else { 1 };
+        let at = self.now + FRAME_AIR_TIME * if returned { 7 } else { 1 };
         let (destination, frame) = (transmission.destination, transmission.frame.clone());
-        self.flights.schedule(at, Flight { from, to, destination, frame, returned });
+        self.frames_underway.schedule(
+            at,
+            FrameUnderway { from, receiving_router: to, destination, frame, is_returned: returned },
+        );
     }
 
-    fn drain(&mut self, node: usize) {
+    fn handle_outputs(&mut self, node: usize) {
         while let Some(output) = self.routers[node].poll_output() {
             match output {
                 Output::Transmit(transmission) => {
@@ -134,17 +137,22 @@ impl Air {
                     for to in 0..self.routers.len() {
                         let meant =
                             transmission.destination == BROADCAST || transmission.destination == mac(to);
-                        if to != node && meant && self.hears(node, to) {
+                        if to != node && meant && self.does_receive(node, to) {
                             heard = true;
-                            self.fly(node, to, false, &transmission);
+                            self.schedule_frame(node, to, false, &transmission);
                         }
                     }
-                    if self.feedback && !heard && transmission.destination != BROADCAST {
-                        self.fly(node, node, true, &transmission);
+                    if self.reports_unacknowledged && !heard && transmission.destination != BROADCAST {
+                        self.schedule_frame(node, node, true, &transmission);
                     }
-                    self.transmitted.push((self.now, node, transmission.destination, transmission.frame));
+                    self.transmitted_frames.push((
+                        self.now,
+                        node,
+                        transmission.destination,
+                        transmission.frame,
+                    ));
                 }
-                Output::Deliver(delivery) => self.delivered.push((node, delivery)),
+                Output::Deliver(delivery) => self.delivered_payloads.push((node, delivery)),
                 Output::Accelerate(_) | Output::Event(_) => {}
             }
         }
@@ -152,28 +160,29 @@ impl Air {
 
     pub fn request(&mut self, node: usize, request: Request<'_>) -> Result<(), GeonetDrop> {
         let result = self.routers[node].handle_request(self.now, request);
-        self.drain(node);
+        self.handle_outputs(node);
         result
     }
 
-    pub fn send(&mut self, node: usize, transport: Transport, hops: u8, payload: &[u8]) {
+    pub fn send_payload(&mut self, node: usize, transport: Transport, hops: u8, payload: &[u8]) {
         let request = Request::new(transport, CommonNextHeader::BtpB, payload);
         self.request(node, Request { maximum_hop_limit: Some(hops), ..request }).expect("accepted");
     }
 
     /// Advances the time by `span`.
-    pub fn run(&mut self, span: Duration) {
+    pub fn advance_time(&mut self, span: Duration) {
         let end = self.now + span;
         loop {
             let timer = (0..self.routers.len())
                 .filter_map(|node| self.routers[node].poll_timeout().map(|due| (due, node)))
                 .min();
-            match (self.flights.next_time(), timer) {
+            match (self.frames_underway.next_time(), timer) {
                 (Some(at), timer) if at <= end && timer.is_none_or(|(due, _)| at <= due) => {
                     self.now = at;
-                    let flight = self.flights.pop_due(at).expect("a flight");
-                    let (router, destination) = (&mut self.routers[flight.to], flight.destination);
-                    let _ = if flight.returned {
+                    let flight = self.frames_underway.pop_due(at).expect("a flight");
+                    let (router, destination) =
+                        (&mut self.routers[flight.receiving_router], flight.destination);
+                    let _ = if flight.is_returned {
                         router.handle_unacknowledged(self.now, destination, &flight.frame)
                     } else {
                         let source = mac(flight.from);
@@ -182,12 +191,12 @@ impl Air {
                             ReceivedFrame { source, destination, packet: &flight.frame },
                         )
                     };
-                    self.drain(flight.to);
+                    self.handle_outputs(flight.receiving_router);
                 }
                 (_, Some((due, node))) if due <= end => {
                     self.now = self.now.max(due);
                     self.routers[node].handle_timeout(self.now);
-                    self.drain(node);
+                    self.handle_outputs(node);
                 }
                 _ => break,
             }
@@ -196,15 +205,15 @@ impl Air {
     }
 
     /// Runs until every router has sent a beacon and got a new position, then clears the recorded frames.
-    pub fn settle(&mut self) {
-        self.run(Duration::from_secs(4));
+    pub fn advance_until_neighbours_known(&mut self) {
+        self.advance_time(Duration::from_secs(4));
         self.locate_all();
-        self.transmitted.clear();
-        self.delivered.clear();
+        self.transmitted_frames.clear();
+        self.delivered_payloads.clear();
     }
 
     /// Returns the drops of all routers: index of the router, reason, number of packets.
-    pub fn drops(&self) -> Vec<(usize, GeonetDrop, u64)> {
+    pub fn all_drops(&self) -> Vec<(usize, GeonetDrop, u64)> {
         let reasons = |node: usize| GeonetDrop::ALL.iter().map(move |&reason| (node, reason));
         (0..self.routers.len())
             .flat_map(reasons)
@@ -214,13 +223,16 @@ impl Air {
     }
 
     /// Returns the number of frames of a type sent so far.
-    pub fn sent(&self, wanted: impl Fn(HeaderType) -> bool) -> usize {
-        self.transmitted.iter().filter(|(_, _, _, frame)| wanted(HeaderType::from_octet(frame[5]))).count()
+    pub fn count_sent_frames(&self, wanted: impl Fn(HeaderType) -> bool) -> usize {
+        self.transmitted_frames
+            .iter()
+            .filter(|(_, _, _, frame)| wanted(HeaderType::from_octet(frame[5])))
+            .count()
     }
 
     /// Returns whether every node can reach every other node.
     pub fn is_connected(&self) -> bool {
-        let mut seen = vec![false; self.places.len()];
+        let mut seen = vec![false; self.router_positions.len()];
         let mut waiting = vec![0];
         seen[0] = true;
         while let Some(node) = waiting.pop() {

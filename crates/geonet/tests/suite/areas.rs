@@ -6,7 +6,7 @@ use carnet_wire::geonet::HeaderType;
 
 use crate::craft::*;
 
-fn simple() -> Mib {
+fn mib_with_simple_forwarding() -> Mib {
     Mib { area_forwarding: AreaForwarding::Simple, ..Mib::default() }
 }
 
@@ -15,13 +15,13 @@ fn simple() -> Mib {
 fn pon_gbc_bv_01_source_inside() {
     for area_forwarding in [AreaForwarding::Simple, AreaForwarding::ContentionBased, AreaForwarding::Advanced]
     {
-        let mut iut = Iut::quiet(Mib { area_forwarding, ..Mib::default() });
-        iut.knows(&[Station::b()]);
-        for transport in [Transport::GeoBroadcast(area1()), Transport::GeoAnycast(area1())] {
-            iut.ask(transport, b"x").expect("accepted");
-            let sent = iut.one_sent();
+        let mut iut = RouterUnderTest::with_rare_beacons(Mib { area_forwarding, ..Mib::default() });
+        iut.make_neighbours(&[SimulatedStation::b()]);
+        for transport in [Transport::GeoBroadcast(etsi_area_1()), Transport::GeoAnycast(etsi_area_1())] {
+            iut.request_payload(transport, b"x").expect("accepted");
+            let sent = iut.take_only_transmission();
             assert_eq!(sent.destination, BROADCAST);
-            assert_eq!(parse(&sent.frame).extended.area(), Some(&area1()));
+            assert_eq!(parse(&sent.frame).extended.area(), Some(&etsi_area_1()));
         }
     }
 }
@@ -29,11 +29,11 @@ fn pon_gbc_bv_01_source_inside() {
 /// PON_GBC_BV_02, PON_GAC_BV_02: a source outside the area sends the packet towards the area.
 #[test]
 fn pon_gbc_bv_02_source_outside() {
-    let mut iut = Iut::quiet(simple());
-    iut.knows(&[Station::b(), Station::d(), Station::e()]);
-    for transport in [Transport::GeoBroadcast(area2()), Transport::GeoAnycast(area2())] {
-        iut.ask(transport, b"x").expect("accepted");
-        assert_eq!(iut.one_sent().destination, Station::b().mac);
+    let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
+    iut.make_neighbours(&[SimulatedStation::b(), SimulatedStation::d(), SimulatedStation::e()]);
+    for transport in [Transport::GeoBroadcast(etsi_area_2()), Transport::GeoAnycast(etsi_area_2())] {
+        iut.request_payload(transport, b"x").expect("accepted");
+        assert_eq!(iut.take_only_transmission().destination, SimulatedStation::b().mac);
     }
 }
 
@@ -41,76 +41,76 @@ fn pon_gbc_bv_02_source_outside() {
 /// repeats and delivers the packet once.
 #[test]
 fn pon_gbc_bv_03_inside() {
-    let mut iut = Iut::quiet(simple());
-    let frame = Station::b().gbc(area1(), b"denm");
-    iut.hear(&Station::b(), &frame).expect("forwarded");
-    let sent = iut.one_sent();
+    let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
+    let frame = SimulatedStation::b().gbc_frame(etsi_area_1(), b"denm");
+    iut.receive_broadcast(&SimulatedStation::b(), &frame).expect("forwarded");
+    let sent = iut.take_only_transmission();
     assert_eq!((sent.destination, sent.frame), (BROADCAST, with_hops(frame.clone(), 9)));
-    assert_eq!(iut.delivered[0].area, Some(area1()));
-    assert_eq!(iut.hear(&Station::b(), &frame), Err(GeonetDrop::Duplicate));
-    assert_eq!(iut.delivered.len(), 1);
-    iut.nothing_sent();
+    assert_eq!(iut.delivered_payloads[0].area, Some(etsi_area_1()));
+    assert_eq!(iut.receive_broadcast(&SimulatedStation::b(), &frame), Err(GeonetDrop::Duplicate));
+    assert_eq!(iut.delivered_payloads.len(), 1);
+    iut.assert_nothing_sent();
 }
 
 /// PON_GBC_BV_05, PON_GBC_BO_06, PON_GBC_BV_11, PON_GAC_BV_04, PON_GAC_BO_05, PON_GAC_BV_06, PON_GAC_BV_10: a
 /// station outside the area forwards the packet towards the area once, and does not deliver it.
 #[test]
 fn pon_gbc_bv_05_outside() {
-    let c = Station::c();
-    for frame in [c.gbc(area2(), b"x"), c.gac(area2(), b"x")] {
-        let mut iut = Iut::quiet(simple());
-        iut.knows(&[Station::b(), c]);
+    let c = SimulatedStation::c();
+    for frame in [c.gbc_frame(etsi_area_2(), b"x"), c.gac_frame(etsi_area_2(), b"x")] {
+        let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
+        iut.make_neighbours(&[SimulatedStation::b(), c]);
         iut.get(&c, &frame).expect("forwarded");
-        let sent = iut.one_sent();
-        assert_eq!((sent.destination, sent.frame), (Station::b().mac, with_hops(frame.clone(), 9)));
+        let sent = iut.take_only_transmission();
+        assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_hops(frame.clone(), 9)));
         assert_eq!(iut.get(&c, &frame), Err(GeonetDrop::Duplicate));
-        iut.nothing_sent();
-        assert!(iut.delivered.is_empty());
+        iut.assert_nothing_sent();
+        assert!(iut.delivered_payloads.is_empty());
     }
 }
 
 /// PON_GBC_BV_08, PON_GAC_BO_07: a station inside delivers a packet with RHL 1 and does not forward it.
 #[test]
 fn pon_gbc_bv_08_hop_limit() {
-    let mut iut = Iut::quiet(simple());
-    let b = Station::b();
-    let frame = with_hops(b.gbc(area1(), b"x"), 1);
-    assert_eq!(iut.hear(&b, &frame), Err(GeonetDrop::HopLimit));
-    assert_eq!(iut.delivered.len(), 1);
-    let frame = with_hops(b.next().gac(area2(), b"x"), 1);
-    assert_eq!(iut.hear(&b, &frame), Err(GeonetDrop::HopLimit));
-    iut.nothing_sent();
+    let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
+    let b = SimulatedStation::b();
+    let frame = with_hops(b.gbc_frame(etsi_area_1(), b"x"), 1);
+    assert_eq!(iut.receive_broadcast(&b, &frame), Err(GeonetDrop::HopLimit));
+    assert_eq!(iut.delivered_payloads.len(), 1);
+    let frame = with_hops(b.next().gac_frame(etsi_area_2(), b"x"), 1);
+    assert_eq!(iut.receive_broadcast(&b, &frame), Err(GeonetDrop::HopLimit));
+    iut.assert_nothing_sent();
 }
 
 /// PON_GAC_BV_03, PON_GAC_BV_08, PON_GAC_BO_09: a station inside the area delivers a GAC once and does not
 /// forward it.
 #[test]
 fn pon_gac_bv_03_inside() {
-    let mut iut = Iut::quiet(simple());
-    let frame = Station::b().gac(area1(), b"x");
-    iut.hear(&Station::b(), &frame).expect("delivered");
-    assert_eq!(iut.hear(&Station::b(), &frame), Err(GeonetDrop::Duplicate));
-    iut.nothing_sent();
-    let [delivery] = &iut.delivered[..] else { panic!() };
-    assert_eq!(delivery.header_type, HeaderType::GeoAnycast(area1().shape));
+    let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
+    let frame = SimulatedStation::b().gac_frame(etsi_area_1(), b"x");
+    iut.receive_broadcast(&SimulatedStation::b(), &frame).expect("delivered");
+    assert_eq!(iut.receive_broadcast(&SimulatedStation::b(), &frame), Err(GeonetDrop::Duplicate));
+    iut.assert_nothing_sent();
+    let [delivery] = &iut.delivered_payloads[..] else { panic!() };
+    assert_eq!(delivery.header_type, HeaderType::GeoAnycast(etsi_area_1().shape));
 }
 
 /// PON_GBC_BO_19, PON_GAC_BO_11: the router does not forward a packet to an area above 10 km2.
 #[test]
 fn pon_gbc_bo_19_too_large() {
     for inside in [true, false] {
-        let centre = if inside { HOME } else { place(0.0, 3000.0) };
-        let mut iut = Iut::quiet(simple());
-        iut.knows(&[Station::b(), Station::c()]);
-        let c = Station::c();
-        let area = circle(centre, 1800);
+        let centre = if inside { IUT_POSITION } else { position_at(0.0, 3000.0) };
+        let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
+        iut.make_neighbours(&[SimulatedStation::b(), SimulatedStation::c()]);
+        let c = SimulatedStation::c();
+        let area = circular_area(centre, 1800);
         let refused = Err(GeonetDrop::AreaTooLarge);
-        assert_eq!(iut.hear(&c, &c.gbc(area, b"x")), refused);
-        assert_eq!(iut.hear(&c, &c.next().gac(area, b"x")), refused);
-        iut.nothing_sent();
-        let area = circle(centre, 1780);
-        iut.hear(&c, &c.next().next().gbc(area, b"x")).expect("small enough");
-        iut.one_sent();
+        assert_eq!(iut.receive_broadcast(&c, &c.gbc_frame(area, b"x")), refused);
+        assert_eq!(iut.receive_broadcast(&c, &c.next().gac_frame(area, b"x")), refused);
+        iut.assert_nothing_sent();
+        let area = circular_area(centre, 1780);
+        iut.receive_broadcast(&c, &c.next().next().gbc_frame(area, b"x")).expect("small enough");
+        iut.take_only_transmission();
     }
 }
 
@@ -119,12 +119,13 @@ fn pon_gbc_bo_19_too_large() {
 fn pon_bca_bo_04_sender_inside() {
     for area_forwarding in [AreaForwarding::Simple, AreaForwarding::ContentionBased, AreaForwarding::Advanced]
     {
-        let mut iut = Iut::quiet(Mib { area_forwarding, ..Mib::default() });
-        iut.knows(&[Station::b(), Station::d()]);
-        let refused = iut.hear(&Station::b(), &Station::b().gbc(area2(), b"x"));
+        let mut iut = RouterUnderTest::with_rare_beacons(Mib { area_forwarding, ..Mib::default() });
+        iut.make_neighbours(&[SimulatedStation::b(), SimulatedStation::d()]);
+        let refused = iut
+            .receive_broadcast(&SimulatedStation::b(), &SimulatedStation::b().gbc_frame(etsi_area_2(), b"x"));
         assert_eq!(refused, Err(GeonetDrop::SenderInsideArea));
-        iut.wait_ms(200);
-        iut.nothing_sent();
+        iut.advance_milliseconds(200);
+        iut.assert_nothing_sent();
     }
 }
 
@@ -133,32 +134,36 @@ fn pon_bca_bo_04_sender_inside() {
 /// once, by V1.4.1 it uses the non-area algorithm.
 #[test]
 fn pon_gbc_bv_20_unknown_sender() {
-    let mut vague = Station::b();
-    vague.pv.accurate = false;
+    let mut vague = SimulatedStation::b();
+    vague.position_vector.accurate = false;
     for known in [None, Some(vague)] {
         for (unknown_sender, non_area_forwarding, at_once) in [
             (UnknownSender::Broadcast, NonAreaForwarding::Greedy, Some(BROADCAST)),
             (UnknownSender::Broadcast, NonAreaForwarding::ContentionBased, Some(BROADCAST)),
-            (UnknownSender::NonAreaForwarding, NonAreaForwarding::Greedy, Some(Station::d().mac)),
+            (UnknownSender::NonAreaForwarding, NonAreaForwarding::Greedy, Some(SimulatedStation::d().mac)),
             (UnknownSender::NonAreaForwarding, NonAreaForwarding::ContentionBased, None),
         ] {
-            let mut iut = Iut::quiet(Mib { unknown_sender, non_area_forwarding, ..Mib::default() });
-            iut.knows(known.as_slice());
+            let mut iut = RouterUnderTest::with_rare_beacons(Mib {
+                unknown_sender,
+                non_area_forwarding,
+                ..Mib::default()
+            });
+            iut.make_neighbours(known.as_slice());
             // Station D is nearer to the area. Station B's position is not accurate, so the router cannot say
             // that B is inside.
-            iut.knows(&[Station::d()]);
-            let area = circle(place(0.0, 300.0), 100);
-            let source = Station::c();
-            let expected = if known.is_some() && at_once == Some(Station::d().mac) {
+            iut.make_neighbours(&[SimulatedStation::d()]);
+            let area = circular_area(position_at(0.0, 300.0), 100);
+            let source = SimulatedStation::c();
+            let expected = if known.is_some() && at_once == Some(SimulatedStation::d().mac) {
                 // B is a neighbour and nearer to the area than D.
-                Some(Station::b().mac)
+                Some(SimulatedStation::b().mac)
             } else {
                 at_once
             };
-            iut.hear(&Station::b(), &source.gbc(area, b"x")).expect("forwarded");
-            assert_eq!(iut.sent.first().map(|sent| sent.destination), expected);
-            iut.wait_ms(100);
-            iut.one_sent();
+            iut.receive_broadcast(&SimulatedStation::b(), &source.gbc_frame(area, b"x")).expect("forwarded");
+            assert_eq!(iut.sent_transmissions.first().map(|sent| sent.destination), expected);
+            iut.advance_milliseconds(100);
+            iut.take_only_transmission();
         }
     }
 }
@@ -169,12 +174,13 @@ fn rotated_area_decides_delivery() {
     use carnet_wire::geonet::{GeoArea, Shape};
     for shape in [Shape::Rectangle, Shape::Ellipse] {
         for (angle, inside) in [(90, true), (0, false)] {
-            let centre = place(400.0, 0.0);
-            let area = GeoArea { shape, distance_a: 500, distance_b: 50, angle, ..circle(centre, 0) };
-            let mut iut = Iut::quiet(simple());
-            iut.knows(&[Station::b()]);
-            iut.hear(&Station::c(), &Station::c().gbc(area, b"x")).expect("forwarded");
-            assert_eq!(!iut.delivered.is_empty(), inside, "{shape:?} {angle}");
+            let centre = position_at(400.0, 0.0);
+            let area = GeoArea { shape, distance_a: 500, distance_b: 50, angle, ..circular_area(centre, 0) };
+            let mut iut = RouterUnderTest::with_rare_beacons(mib_with_simple_forwarding());
+            iut.make_neighbours(&[SimulatedStation::b()]);
+            iut.receive_broadcast(&SimulatedStation::c(), &SimulatedStation::c().gbc_frame(area, b"x"))
+                .expect("forwarded");
+            assert_eq!(!iut.delivered_payloads.is_empty(), inside, "{shape:?} {angle}");
         }
     }
 }
@@ -183,11 +189,11 @@ fn rotated_area_decides_delivery() {
 #[test]
 fn pon_gac_bv_13_source_outside_contention() {
     let non_area_forwarding = NonAreaForwarding::ContentionBased;
-    let mut iut = Iut::quiet(Mib { non_area_forwarding, ..Mib::default() });
-    iut.knows(&[Station::b()]);
-    for transport in [Transport::GeoAnycast(area2()), Transport::GeoBroadcast(area2())] {
-        iut.ask(transport, b"x").expect("accepted");
-        assert_eq!(iut.one_sent().destination, BROADCAST);
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib { non_area_forwarding, ..Mib::default() });
+    iut.make_neighbours(&[SimulatedStation::b()]);
+    for transport in [Transport::GeoAnycast(etsi_area_2()), Transport::GeoBroadcast(etsi_area_2())] {
+        iut.request_payload(transport, b"x").expect("accepted");
+        assert_eq!(iut.take_only_transmission().destination, BROADCAST);
     }
 }
 
@@ -196,9 +202,10 @@ fn pon_gac_bv_13_source_outside_contention() {
 #[test]
 fn pon_bca_bv_03_line_forwarding() {
     for area_forwarding in [AreaForwarding::ContentionBased, AreaForwarding::Advanced] {
-        let mut iut = Iut::quiet(Mib { area_forwarding, ..Mib::default() });
-        iut.knows(&[Station::b(), Station::c()]);
-        iut.hear(&Station::c(), &Station::c().gbc(area2(), b"x")).expect("forwarded");
-        assert_eq!(iut.one_sent().destination, Station::b().mac);
+        let mut iut = RouterUnderTest::with_rare_beacons(Mib { area_forwarding, ..Mib::default() });
+        iut.make_neighbours(&[SimulatedStation::b(), SimulatedStation::c()]);
+        iut.receive_broadcast(&SimulatedStation::c(), &SimulatedStation::c().gbc_frame(etsi_area_2(), b"x"))
+            .expect("forwarded");
+        assert_eq!(iut.take_only_transmission().destination, SimulatedStation::b().mac);
     }
 }

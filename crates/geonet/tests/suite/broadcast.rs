@@ -11,88 +11,94 @@ use crate::craft::*;
 /// lower by one and otherwise unchanged.
 #[test]
 fn pon_tsb_bv_02_forwarded_once() {
-    let mut iut = Iut::quiet(Mib::default());
-    let frame = Station::b().tsb(b"payload");
-    iut.hear(&Station::b(), &frame).expect("forwarded");
-    let sent = iut.one_sent();
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    let frame = SimulatedStation::b().tsb_frame(b"payload");
+    iut.receive_broadcast(&SimulatedStation::b(), &frame).expect("forwarded");
+    let sent = iut.take_only_transmission();
     assert_eq!((sent.destination, sent.frame), (BROADCAST, with_hops(frame, 9)));
-    let [delivery] = &iut.delivered[..] else { panic!() };
+    let [delivery] = &iut.delivered_payloads[..] else { panic!() };
     assert_eq!(delivery.header_type, HeaderType::TopologicallyScoped);
     assert_eq!((&delivery.payload[..], delivery.remaining_hop_limit), (&b"payload"[..], 10));
-    assert_eq!((delivery.source, delivery.sender), (Station::b().pv, Station::b().mac));
+    assert_eq!(
+        (delivery.source, delivery.link_layer_sender),
+        (SimulatedStation::b().position_vector, SimulatedStation::b().mac)
+    );
     // The source of a forwarded packet has an entry, and is not a neighbour.
-    assert_eq!((iut.router.location_table().len(), iut.router.location_table().neighbours()), (1, 0));
+    assert_eq!((iut.router.location_table().len(), iut.router.location_table().neighbour_count()), (1, 0));
 }
 
 /// PON_TSB_BO_03, PON_TSB_BO_07: the station neither delivers nor forwards a second copy.
 #[test]
 fn pon_tsb_bo_03_duplicates() {
-    let mut iut = Iut::quiet(Mib::default());
-    let b = Station::b();
-    iut.hear(&b, &b.tsb(b"x")).expect("forwarded");
-    iut.sent.clear();
-    assert_eq!(iut.hear(&Station::d(), &with_hops(b.tsb(b"x"), 5)), Err(GeonetDrop::Duplicate));
-    iut.nothing_sent();
-    assert_eq!(iut.delivered.len(), 1);
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    let b = SimulatedStation::b();
+    iut.receive_broadcast(&b, &b.tsb_frame(b"x")).expect("forwarded");
+    iut.sent_transmissions.clear();
+    assert_eq!(
+        iut.receive_broadcast(&SimulatedStation::d(), &with_hops(b.tsb_frame(b"x"), 5)),
+        Err(GeonetDrop::Duplicate)
+    );
+    iut.assert_nothing_sent();
+    assert_eq!(iut.delivered_payloads.len(), 1);
     // A packet of another source with the same number is no duplicate, and neither is a packet of the same
     // source with another number.
-    let e = Station::e();
-    iut.hear(&e, &e.tsb(b"x")).expect("another source");
-    iut.hear(&b, &b.next().tsb(b"x")).expect("another number");
+    let e = SimulatedStation::e();
+    iut.receive_broadcast(&e, &e.tsb_frame(b"x")).expect("another source");
+    iut.receive_broadcast(&b, &b.next().tsb_frame(b"x")).expect("another number");
 }
 
 /// Annex A: the duplicate packet list holds the last itsGnDPLLength sequence numbers.
 #[test]
 fn annex_a_the_last_eight() {
-    let mut iut = Iut::quiet(Mib::default());
-    let b = Station::b();
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    let b = SimulatedStation::b();
     for sequence in 0..9 {
-        iut.hear(&b, &Station { sequence, ..b }.tsb(b"x")).expect("new");
+        iut.receive_broadcast(&b, &SimulatedStation { sequence, ..b }.tsb_frame(b"x")).expect("new");
     }
     for sequence in 1..9 {
-        let frame = Station { sequence, ..b }.tsb(b"x");
-        assert_eq!(iut.hear(&b, &frame), Err(GeonetDrop::Duplicate));
+        let frame = SimulatedStation { sequence, ..b }.tsb_frame(b"x");
+        assert_eq!(iut.receive_broadcast(&b, &frame), Err(GeonetDrop::Duplicate));
     }
-    iut.hear(&b, &Station { sequence: 0, ..b }.tsb(b"x")).expect("forgotten");
+    iut.receive_broadcast(&b, &SimulatedStation { sequence: 0, ..b }.tsb_frame(b"x")).expect("forgotten");
 }
 
 /// PON_TSB_BO_05: the last hop delivers the packet and does not forward it; the station also does not forward
 /// a packet with RHL 0.
 #[test]
 fn pon_tsb_bo_05_the_last_hop() {
-    let mut iut = Iut::quiet(Mib::default());
-    let b = Station::b();
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    let b = SimulatedStation::b();
     for (sequence, hops) in [(1, 1), (2, 0)] {
-        let frame = with_hops(Station { sequence, ..b }.tsb(b"x"), hops);
-        assert_eq!(iut.hear(&b, &frame), Err(GeonetDrop::HopLimit));
+        let frame = with_hops(SimulatedStation { sequence, ..b }.tsb_frame(b"x"), hops);
+        assert_eq!(iut.receive_broadcast(&b, &frame), Err(GeonetDrop::HopLimit));
     }
-    iut.nothing_sent();
-    assert_eq!(iut.delivered.len(), 2);
+    iut.assert_nothing_sent();
+    assert_eq!(iut.delivered_payloads.len(), 2);
 }
 
 /// PON_TSB_BO_08, vanetza#190: the station neither delivers nor forwards an echo of its own packet, and
 /// reports no conflict.
 #[test]
 fn pon_tsb_bo_08_own_echo() {
-    let mut iut = Iut::quiet(Mib::default());
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     for transport in [
         Transport::TopologicallyScoped,
-        Transport::GeoBroadcast(area1()),
-        Transport::GeoAnycast(area1()),
+        Transport::GeoBroadcast(etsi_area_1()),
+        Transport::GeoAnycast(etsi_area_1()),
         Transport::SingleHop([0; 4]),
     ] {
-        iut.ask(transport, b"x").expect("accepted");
-        let mut frame = iut.one_sent().frame;
+        iut.request_payload(transport, b"x").expect("accepted");
+        let mut frame = iut.take_only_transmission().frame;
         frame[3] = frame[3].saturating_sub(1).max(1);
-        iut.locate(place(0.5, 0.5), iut.pv().timestamp.0 + 100);
-        assert_eq!(iut.hear(&Station::b(), &frame), Err(GeonetDrop::OwnEcho));
-        assert_eq!(iut.hear_from(IUT_MAC, BROADCAST, &frame), Err(GeonetDrop::OwnEcho));
-        iut.nothing_sent();
+        iut.set_position(position_at(0.5, 0.5), iut.pv().timestamp.0 + 100);
+        assert_eq!(iut.receive_broadcast(&SimulatedStation::b(), &frame), Err(GeonetDrop::OwnEcho));
+        assert_eq!(iut.receive_from(IUT_MAC, BROADCAST, &frame), Err(GeonetDrop::OwnEcho));
+        iut.assert_nothing_sent();
     }
     // The station also refuses the echo of a packet that it has just forwarded.
-    let refused = iut.hear_from(IUT_MAC, BROADCAST, &with_hops(Station::b().tsb(b"x"), 9));
+    let refused = iut.receive_from(IUT_MAC, BROADCAST, &with_hops(SimulatedStation::b().tsb_frame(b"x"), 9));
     assert_eq!(refused, Err(GeonetDrop::OwnEcho));
-    assert!(iut.delivered.is_empty() && iut.events.is_empty());
+    assert!(iut.delivered_payloads.is_empty() && iut.events.is_empty());
     assert_eq!(iut.router.address(), address(IUT_MAC));
     assert!(iut.router.location_table().is_empty());
 }
@@ -101,41 +107,41 @@ fn pon_tsb_bo_08_own_echo() {
 /// becomes a neighbour.
 #[test]
 fn pon_shb_bv_02_delivered() {
-    let mut iut = Iut::quiet(Mib::default());
-    let b = Station::b();
-    iut.hear(&b, &b.shb(b"cam")).expect("delivered");
-    iut.nothing_sent();
-    assert_eq!(iut.delivered[0].payload, b"cam");
-    assert_eq!(iut.events, [Event::NewNeighbour(b.pv.address)]);
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    let b = SimulatedStation::b();
+    iut.receive_broadcast(&b, &b.shb_frame(b"cam")).expect("delivered");
+    iut.assert_nothing_sent();
+    assert_eq!(iut.delivered_payloads[0].payload, b"cam");
+    assert_eq!(iut.events, [Event::NewNeighbour(b.position_vector.address)]);
     // Single-hop packets are never duplicates. The second packet of a neighbour does not report a new
     // neighbour again.
-    iut.hear(&b, &b.shb(b"cam")).expect("delivered");
-    assert_eq!((iut.delivered.len(), iut.events.len()), (2, 1));
+    iut.receive_broadcast(&b, &b.shb_frame(b"cam")).expect("delivered");
+    assert_eq!((iut.delivered_payloads.len(), iut.events.len()), (2, 1));
 }
 
 /// The station ignores a frame to another station that the link passes up.
 #[test]
 fn router_ignores_unicast_frames_for_other_stations() {
-    let mut iut = Iut::quiet(Mib::default());
-    let b = Station::b();
-    let frame = b.shb(b"x");
-    assert_eq!(iut.hear_from(b.mac, Station::d().mac, &frame), Err(GeonetDrop::NotAddressed));
-    assert_eq!(iut.hear_from(BROADCAST, BROADCAST, &frame), Err(GeonetDrop::BadSender));
-    assert_eq!(iut.hear_from([0; 6], BROADCAST, &frame), Err(GeonetDrop::BadSender));
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    let b = SimulatedStation::b();
+    let frame = b.shb_frame(b"x");
+    assert_eq!(iut.receive_from(b.mac, SimulatedStation::d().mac, &frame), Err(GeonetDrop::NotAddressed));
+    assert_eq!(iut.receive_from(BROADCAST, BROADCAST, &frame), Err(GeonetDrop::BadSender));
+    assert_eq!(iut.receive_from([0; 6], BROADCAST, &frame), Err(GeonetDrop::BadSender));
     assert!(iut.router.location_table().is_empty());
 }
 
 /// 10.3.9.2: repetition sends the same packet again until its maximum time ends.
 #[test]
 fn broadcast_is_repeated_at_its_interval() {
-    let mut iut = Iut::quiet(Mib::default());
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     let request = Request::new(Transport::TopologicallyScoped, CommonNextHeader::BtpB, b"x");
     let interval = Duration::from_millis(250);
     let repetition = Some(Repetition { interval, maximum_time: Duration::from_secs(1) });
     iut.request(Request { repetition, ..request }).expect("accepted");
-    iut.wait(Duration::from_secs(3));
-    assert_eq!(iut.sent.len(), 5);
-    assert!(iut.sent.iter().all(|sent| sent.frame == iut.sent[0].frame));
+    iut.advance_time(Duration::from_secs(3));
+    assert_eq!(iut.sent_transmissions.len(), 5);
+    assert!(iut.sent_transmissions.iter().all(|sent| sent.frame == iut.sent_transmissions[0].frame));
     let too_often = Repetition { interval: Duration::from_millis(99), maximum_time: interval };
     let refused = iut.request(Request { repetition: Some(too_often), ..request });
     assert_eq!(refused, Err(GeonetDrop::BadRepetition));
@@ -145,15 +151,15 @@ fn broadcast_is_repeated_at_its_interval() {
 /// them.
 #[test]
 fn annex_b_2_packet_data_rate() {
-    let mut iut = Iut::quiet(Mib::default());
-    iut.knows(&[Station::e()]);
-    let mut station = Station::b();
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    iut.make_neighbours(&[SimulatedStation::e()]);
+    let mut station = SimulatedStation::b();
     let payload = [0; 1000];
     let mut refused = 0;
     for _ in 0..10_000 {
         station = station.next();
-        iut.wait_ms(1);
-        match iut.hear(&station, &station.tsb(&payload)) {
+        iut.advance_milliseconds(1);
+        match iut.receive_broadcast(&station, &station.tsb_frame(&payload)) {
             Ok(()) => assert_eq!(refused, 0, "once above, always above"),
             Err(reason) => {
                 assert_eq!(reason, GeonetDrop::PacketDataRate);
@@ -162,14 +168,15 @@ fn annex_b_2_packet_data_rate() {
         }
     }
     assert!(refused > 8_000, "{refused}");
-    assert_eq!(iut.delivered.len(), 10_000);
+    assert_eq!(iut.delivered_payloads.len(), 10_000);
     // The station still forwards packets of other sources, but not if the flooding station is their sender.
-    iut.sent.clear();
-    let d = Station::d();
-    iut.hear(&Station::e(), &d.tsb(b"x")).expect("forwarded");
-    let refused = iut.hear(&Station::b(), &d.next().tsb(b"x"));
+    iut.sent_transmissions.clear();
+    let d = SimulatedStation::d();
+    iut.receive_broadcast(&SimulatedStation::e(), &d.tsb_frame(b"x")).expect("forwarded");
+    let refused = iut.receive_broadcast(&SimulatedStation::b(), &d.next().tsb_frame(b"x"));
     assert_eq!(refused, Err(GeonetDrop::PacketDataRate));
     // After 15 s without packets the flooding station is treated like any other again.
-    iut.wait(Duration::from_secs(15));
-    iut.hear(&station, &station.later(25_000).next().tsb(b"x")).expect("forwarded");
+    iut.advance_time(Duration::from_secs(15));
+    iut.receive_broadcast(&station, &station.with_later_timestamp(25_000).next().tsb_frame(b"x"))
+        .expect("forwarded");
 }

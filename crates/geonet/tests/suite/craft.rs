@@ -15,29 +15,30 @@ use carnet_wire::geonet::{
 };
 
 /// Position of the IUT.
-pub const HOME: Position = Position::new(488_375_000, 21_008_000);
+pub const IUT_POSITION: Position = Position::new(488_375_000, 21_008_000);
 pub const IUT_MAC: MacAddress = [0x02, 0, 0, 0, 0, 0x01];
-pub const SCF: TrafficClass = TrafficClass { store_carry_forward: true, channel_offload: false, id: 0 };
+pub const STORE_CARRY_FORWARD: TrafficClass =
+    TrafficClass { store_carry_forward: true, channel_offload: false, id: 0 };
 
 pub fn address(mac: MacAddress) -> GnAddress {
     GnAddress::new(false, StationType::PassengerCar, mac)
 }
 
 /// Returns the position `east` and `north` metres from the IUT.
-pub fn place(east: f64, north: f64) -> Position {
-    LocalPlane::new(HOME).position_at(east, north)
+pub fn position_at(east: f64, north: f64) -> Position {
+    LocalPlane::new(IUT_POSITION).position_at(east, north)
 }
 
 /// A station that the tester simulates.
 #[derive(Debug, Clone, Copy)]
-pub struct Station {
+pub struct SimulatedStation {
     pub mac: MacAddress,
-    pub pv: LongPositionVector,
+    pub position_vector: LongPositionVector,
     pub sequence: u16,
 }
 
-impl Station {
-    pub fn at(number: u8, position: Position) -> Station {
+impl SimulatedStation {
+    pub fn station_at(number: u8, position: Position) -> SimulatedStation {
         let mac = [0xba, 0xbe, 0xba, 0xbe, 0, number];
         let pv = LongPositionVector {
             address: address(mac),
@@ -48,99 +49,115 @@ impl Station {
             speed: 0,
             heading: 0,
         };
-        Station { mac, pv, sequence: 100 }
+        SimulatedStation { mac, position_vector: pv, sequence: 100 }
     }
 
     /// Returns a node of the ETSI suite's constellation; offsets in thousandths of a degree from the IUT.
-    fn node(number: u8, latitude: i32, longitude: i32) -> Station {
-        Station::at(
+    fn etsi_node(number: u8, latitude: i32, longitude: i32) -> SimulatedStation {
+        SimulatedStation::station_at(
             number,
-            Position::new(HOME.latitude + latitude * 10_000, HOME.longitude + longitude * 10_000),
+            Position::new(
+                IUT_POSITION.latitude + latitude * 10_000,
+                IUT_POSITION.longitude + longitude * 10_000,
+            ),
         )
     }
 
-    pub fn a() -> Station {
-        Station::node(0xa, 10, 0)
+    pub fn a() -> SimulatedStation {
+        SimulatedStation::etsi_node(0xa, 10, 0)
     }
-    pub fn b() -> Station {
-        Station::node(0xb, 2, 0)
+    pub fn b() -> SimulatedStation {
+        SimulatedStation::etsi_node(0xb, 2, 0)
     }
-    pub fn c() -> Station {
-        Station::node(0xc, -6, 0)
+    pub fn c() -> SimulatedStation {
+        SimulatedStation::etsi_node(0xc, -6, 0)
     }
-    pub fn d() -> Station {
-        Station::node(0xd, 1, 0)
+    pub fn d() -> SimulatedStation {
+        SimulatedStation::etsi_node(0xd, 1, 0)
     }
-    pub fn e() -> Station {
-        Station::node(0xe, -1, 0)
+    pub fn e() -> SimulatedStation {
+        SimulatedStation::etsi_node(0xe, -1, 0)
     }
 
-    pub fn later(mut self, milliseconds: u64) -> Station {
-        self.pv.timestamp = self.pv.timestamp.wrapping_add(Duration::from_millis(milliseconds));
+    pub fn with_later_timestamp(mut self, milliseconds: u64) -> SimulatedStation {
+        self.position_vector.timestamp =
+            self.position_vector.timestamp.wrapping_add(Duration::from_millis(milliseconds));
         self
     }
 
-    pub fn earlier(mut self, milliseconds: u64) -> Station {
-        self.pv.timestamp = self.pv.timestamp.wrapping_sub(Duration::from_millis(milliseconds));
+    pub fn with_earlier_timestamp(mut self, milliseconds: u64) -> SimulatedStation {
+        self.position_vector.timestamp =
+            self.position_vector.timestamp.wrapping_sub(Duration::from_millis(milliseconds));
         self
     }
 
-    pub fn moved(mut self, position: Position) -> Station {
-        (self.pv.latitude, self.pv.longitude) = (position.latitude, position.longitude);
+    pub fn moved_to(mut self, position: Position) -> SimulatedStation {
+        (self.position_vector.latitude, self.position_vector.longitude) =
+            (position.latitude, position.longitude);
         self
     }
 
-    pub fn next(mut self) -> Station {
+    pub fn next(mut self) -> SimulatedStation {
         self.sequence = self.sequence.wrapping_add(1);
         self
     }
 
     pub fn position(&self) -> Position {
-        Position::new(self.pv.latitude, self.pv.longitude)
+        Position::new(self.position_vector.latitude, self.position_vector.longitude)
     }
 
-    pub fn beacon(&self) -> Vec<u8> {
-        self.emit(ExtendedHeader::Beacon { source: self.pv }, 1, &[])
+    pub fn beacon_frame(&self) -> Vec<u8> {
+        self.emit(ExtendedHeader::Beacon { source: self.position_vector }, 1, &[])
     }
 
-    pub fn shb(&self, payload: &[u8]) -> Vec<u8> {
-        self.emit(ExtendedHeader::SingleHop { source: self.pv, media_dependent: [0; 4] }, 1, payload)
+    pub fn shb_frame(&self, payload: &[u8]) -> Vec<u8> {
+        self.emit(
+            ExtendedHeader::SingleHop { source: self.position_vector, media_dependent: [0; 4] },
+            1,
+            payload,
+        )
     }
 
-    pub fn tsb(&self, payload: &[u8]) -> Vec<u8> {
-        let extended = ExtendedHeader::TopologicallyScoped { sequence: self.sequence, source: self.pv };
+    pub fn tsb_frame(&self, payload: &[u8]) -> Vec<u8> {
+        let extended =
+            ExtendedHeader::TopologicallyScoped { sequence: self.sequence, source: self.position_vector };
         self.emit(extended, 10, payload)
     }
 
-    pub fn guc(&self, to: &LongPositionVector, payload: &[u8]) -> Vec<u8> {
+    pub fn guc_frame(&self, to: &LongPositionVector, payload: &[u8]) -> Vec<u8> {
         let extended = ExtendedHeader::GeoUnicast {
             sequence: self.sequence,
-            source: self.pv,
+            source: self.position_vector,
             destination: to.to_short(),
         };
         self.emit(extended, 10, payload)
     }
 
-    pub fn gbc(&self, area: GeoArea, payload: &[u8]) -> Vec<u8> {
-        let extended = ExtendedHeader::GeoBroadcast { sequence: self.sequence, source: self.pv, area };
-        self.emit(extended, 10, payload)
-    }
-
-    pub fn gac(&self, area: GeoArea, payload: &[u8]) -> Vec<u8> {
-        let extended = ExtendedHeader::GeoAnycast { sequence: self.sequence, source: self.pv, area };
-        self.emit(extended, 10, payload)
-    }
-
-    pub fn ls_request(&self, request: GnAddress) -> Vec<u8> {
+    pub fn gbc_frame(&self, area: GeoArea, payload: &[u8]) -> Vec<u8> {
         let extended =
-            ExtendedHeader::LocationServiceRequest { sequence: self.sequence, source: self.pv, request };
+            ExtendedHeader::GeoBroadcast { sequence: self.sequence, source: self.position_vector, area };
+        self.emit(extended, 10, payload)
+    }
+
+    pub fn gac_frame(&self, area: GeoArea, payload: &[u8]) -> Vec<u8> {
+        let extended =
+            ExtendedHeader::GeoAnycast { sequence: self.sequence, source: self.position_vector, area };
+        self.emit(extended, 10, payload)
+    }
+
+    pub fn ls_request_frame(&self, request: GnAddress) -> Vec<u8> {
+        let extended = ExtendedHeader::LocationServiceRequest {
+            sequence: self.sequence,
+            source: self.position_vector,
+            request,
+        };
         self.emit(extended, 10, &[])
     }
 
-    pub fn ls_reply(&self, to: &LongPositionVector) -> Vec<u8> {
+    pub fn ls_reply_frame(&self, to: &LongPositionVector) -> Vec<u8> {
         let extended = ExtendedHeader::LocationServiceReply {
             sequence: self.sequence,
-            source: self.pv,
+            source: self.position_vector,
             destination: to.to_short(),
         };
         self.emit(extended, 10, &[])
@@ -176,7 +193,7 @@ pub fn with_lifetime(mut frame: Vec<u8>, lifetime: Duration) -> Vec<u8> {
     frame
 }
 
-pub fn circle(centre: Position, radius: u16) -> GeoArea {
+pub fn circular_area(centre: Position, radius: u16) -> GeoArea {
     GeoArea {
         shape: Shape::Circle,
         latitude: centre.latitude,
@@ -188,75 +205,76 @@ pub fn circle(centre: Position, radius: u16) -> GeoArea {
 }
 
 /// Returns AREA1 of the ETSI suite: centred on D, with the IUT, B and D inside.
-pub fn area1() -> GeoArea {
-    circle(Station::d().position(), 556)
+pub fn etsi_area_1() -> GeoArea {
+    circular_area(SimulatedStation::d().position(), 556)
 }
 
 /// Returns AREA2 of the ETSI suite: centred on B, with B and D inside and the IUT outside.
-pub fn area2() -> GeoArea {
-    circle(Station::b().position(), 167)
+pub fn etsi_area_2() -> GeoArea {
+    circular_area(SimulatedStation::b().position(), 167)
 }
 
 /// The router under test.
-pub struct Iut {
+pub struct RouterUnderTest {
     pub router: Router,
     pub now: Time,
-    pub sent: Vec<Transmission>,
-    pub delivered: Vec<Delivery>,
+    pub sent_transmissions: Vec<Transmission>,
+    pub delivered_payloads: Vec<Delivery>,
     pub events: Vec<Event>,
     pub fast_path_updates: Vec<FastPathUpdate>,
 }
 
-impl Iut {
-    pub fn new(mib: Mib) -> Iut {
-        let mut iut = Iut::without_position(mib);
-        iut.locate(HOME, 1_000_000);
+impl RouterUnderTest {
+    pub fn new(mib: Mib) -> RouterUnderTest {
+        let mut iut = RouterUnderTest::without_position(mib);
+        iut.set_position(IUT_POSITION, 1_000_000);
         iut
     }
 
     /// Returns a router with beacons only every ten minutes, because most tests do not expect beacons.
-    pub fn quiet(mib: Mib) -> Iut {
-        Iut::new(Mib { beacon_retransmit_timer: Duration::from_secs(600), ..mib }).settled()
+    pub fn with_rare_beacons(mib: Mib) -> RouterUnderTest {
+        RouterUnderTest::new(Mib { beacon_retransmit_timer: Duration::from_secs(600), ..mib })
+            .after_first_beacon()
     }
 
-    pub fn without_position(mib: Mib) -> Iut {
-        Iut {
+    pub fn without_position(mib: Mib) -> RouterUnderTest {
+        RouterUnderTest {
             router: Router::new(mib, address(IUT_MAC), Rng::new(5)),
             now: Time::from_secs(1000),
-            sent: Vec::new(),
-            delivered: Vec::new(),
+            sent_transmissions: Vec::new(),
+            delivered_payloads: Vec::new(),
             events: Vec::new(),
             fast_path_updates: Vec::new(),
         }
     }
 
-    fn settled(mut self) -> Iut {
-        self.wait(Duration::from_secs(1));
-        self.sent.clear();
+    fn after_first_beacon(mut self) -> RouterUnderTest {
+        self.advance_time(Duration::from_secs(1));
+        self.sent_transmissions.clear();
         self
     }
 
-    pub fn locate(&mut self, position: Position, timestamp: u32) {
-        let pv = LongPositionVector {
+    pub fn set_position(&mut self, position: Position, timestamp: u32) {
+        let position_vector = LongPositionVector {
             timestamp: Timestamp(timestamp),
             latitude: position.latitude,
             longitude: position.longitude,
             accurate: true,
             ..LongPositionVector::default()
         };
-        self.router.handle_position(self.now, pv).expect("a place on earth");
-        self.drain();
+        self.router.handle_position(self.now, position_vector).expect("a place on earth");
+        self.collect_outputs();
     }
 
     pub fn pv(&self) -> LongPositionVector {
         *self.router.position_vector().expect("a position")
     }
 
-    pub fn drain(&mut self) {
+    pub fn collect_outputs(&mut self) {
         while let Some(output) = self.router.poll_output() {
             match output {
-                Output::Transmit(transmission) => self.sent.push(transmission),
-                Output::Deliver(delivery) => self.delivered.push(delivery),
+                Output::Transmit(transmission) => self.sent_transmissions.push(transmission),
+                Output::Deliver(delivery) => self.delivered_payloads.push(delivery),
                 Output::Accelerate(told) => self.fast_path_updates.push(told),
                 Output::Event(event) => self.events.push(event),
             }
@@ -264,86 +282,90 @@ impl Iut {
     }
 
     /// Passes a broadcast frame of a station to the IUT.
-    pub fn hear(&mut self, from: &Station, frame: &[u8]) -> Result<(), GeonetDrop> {
-        self.hear_from(from.mac, BROADCAST, frame)
+    pub fn receive_broadcast(&mut self, from: &SimulatedStation, frame: &[u8]) -> Result<(), GeonetDrop> {
+        self.receive_from(from.mac, BROADCAST, frame)
     }
 
     /// Passes a unicast frame of a station to the IUT.
-    pub fn get(&mut self, from: &Station, frame: &[u8]) -> Result<(), GeonetDrop> {
-        self.hear_from(from.mac, self.router.address().mid(), frame)
+    pub fn get(&mut self, from: &SimulatedStation, frame: &[u8]) -> Result<(), GeonetDrop> {
+        self.receive_from(from.mac, self.router.address().mid(), frame)
     }
 
-    pub fn hear_from(
+    pub fn receive_from(
         &mut self,
         source: MacAddress,
         destination: MacAddress,
         packet: &[u8],
     ) -> Result<(), GeonetDrop> {
         let result = self.router.handle_frame(self.now, ReceivedFrame { source, destination, packet });
-        self.drain();
+        self.collect_outputs();
         result
     }
 
     /// Reports a frame as not acknowledged by the link.
-    pub fn unacknowledged(&mut self, frame: &Transmission) -> Result<(), GeonetDrop> {
+    pub fn report_unacknowledged(&mut self, frame: &Transmission) -> Result<(), GeonetDrop> {
         let result = self.router.handle_unacknowledged(self.now, frame.destination, &frame.frame);
-        self.drain();
+        self.collect_outputs();
         result
     }
 
     /// Makes these stations neighbours of the IUT.
-    pub fn knows(&mut self, stations: &[Station]) {
+    pub fn make_neighbours(&mut self, stations: &[SimulatedStation]) {
         for station in stations {
-            self.hear(station, &station.beacon()).expect("a good beacon");
+            self.receive_broadcast(station, &station.beacon_frame()).expect("a good beacon");
         }
         self.events.clear();
     }
 
     pub fn request(&mut self, request: Request<'_>) -> Result<(), GeonetDrop> {
         let result = self.router.handle_request(self.now, request);
-        self.drain();
+        self.collect_outputs();
         result
     }
 
-    pub fn ask(&mut self, transport: Transport, payload: &[u8]) -> Result<(), GeonetDrop> {
+    pub fn request_payload(&mut self, transport: Transport, payload: &[u8]) -> Result<(), GeonetDrop> {
         self.request(Request::new(transport, CommonNextHeader::BtpB, payload))
     }
 
-    pub fn ask_scf(&mut self, transport: Transport, payload: &[u8]) -> Result<(), GeonetDrop> {
+    pub fn request_payload_with_scf(
+        &mut self,
+        transport: Transport,
+        payload: &[u8],
+    ) -> Result<(), GeonetDrop> {
         let request = Request::new(transport, CommonNextHeader::BtpB, payload);
-        self.request(Request { traffic_class: SCF, ..request })
+        self.request(Request { traffic_class: STORE_CARRY_FORWARD, ..request })
     }
 
     /// Advances the time by `span` and handles the timers that become due.
-    pub fn wait(&mut self, span: Duration) {
+    pub fn advance_time(&mut self, span: Duration) {
         let end = self.now + span;
         while let Some(due) = self.router.poll_timeout()
             && due <= end
         {
             self.now = self.now.max(due);
             self.router.handle_timeout(self.now);
-            self.drain();
+            self.collect_outputs();
         }
         self.now = end;
     }
 
-    pub fn wait_ms(&mut self, milliseconds: u64) {
-        self.wait(Duration::from_millis(milliseconds));
+    pub fn advance_milliseconds(&mut self, milliseconds: u64) {
+        self.advance_time(Duration::from_millis(milliseconds));
     }
 
     /// Returns the frame that the IUT sent since the last call. Panics if it sent none or several.
     #[track_caller]
-    pub fn one_sent(&mut self) -> Transmission {
-        assert_eq!(self.sent.len(), 1, "{:?}", self.sent);
-        self.sent.remove(0)
+    pub fn take_only_transmission(&mut self) -> Transmission {
+        assert_eq!(self.sent_transmissions.len(), 1, "{:?}", self.sent_transmissions);
+        self.sent_transmissions.remove(0)
     }
 
     #[track_caller]
-    pub fn nothing_sent(&self) {
-        assert!(self.sent.is_empty(), "{:?}", self.sent);
+    pub fn assert_nothing_sent(&self) {
+        assert!(self.sent_transmissions.is_empty(), "{:?}", self.sent_transmissions);
     }
 
-    pub fn dropped(&self, reason: GeonetDrop) -> u64 {
+    pub fn dropped_packets(&self, reason: GeonetDrop) -> u64 {
         self.router.counters().dropped(reason)
     }
 }

@@ -5,31 +5,33 @@
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_geonet::dcc::adaptive::Parameters;
-use carnet_geonet::dcc::reactive::Table;
-use carnet_geonet::dcc::{Algorithm, BUSY_RATIO_INTERVAL, Config, DccDrop, Gate, Packet, Profile, air_time};
+use carnet_geonet::dcc::adaptive::LimericParameters;
+use carnet_geonet::dcc::reactive::ReactiveTable;
+use carnet_geonet::dcc::{
+    Algorithm, BUSY_RATIO_INTERVAL, DccDrop, DccProfile, Gate, GateConfig, Packet, air_time,
+};
 use carnet_wire::geonet::TrafficClass;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-fn ms(milliseconds: u64) -> Time {
+fn time_at_ms(milliseconds: u64) -> Time {
     Time::from_millis(milliseconds)
 }
 
-fn reactive(table: Table) -> Gate<u32> {
-    Gate::new(Config { algorithm: Algorithm::Reactive(table), ..Config::default() })
+fn reactive_gate(table: ReactiveTable) -> Gate<u32> {
+    Gate::new(GateConfig { control_algorithm: Algorithm::Reactive(table), ..GateConfig::default() })
 }
 
-fn adaptive(parameters: Parameters) -> Gate<u32> {
-    Gate::new(Config { algorithm: Algorithm::Adaptive(parameters), ..Config::default() })
+fn adaptive_gate(parameters: LimericParameters) -> Gate<u32> {
+    Gate::new(GateConfig { control_algorithm: Algorithm::Adaptive(parameters), ..GateConfig::default() })
 }
 
-fn packet(profile: Profile, octets: usize, content: u32) -> Packet<u32> {
-    Packet { profile, lifetime: HOUR, octets, replaces: false, content }
+fn gate_packet(profile: DccProfile, octets: usize, content: u32) -> Packet<u32> {
+    Packet { profile, lifetime: HOUR, octets, replaces_waiting: false, content }
 }
 
 /// Handles the gate's timers until `end`. Returns the packets that the gate released, with the times.
-fn run(gate: &mut Gate<u32>, end: Time) -> Vec<(Time, u32)> {
+fn run_gate(gate: &mut Gate<u32>, end: Time) -> Vec<(Time, u32)> {
     let mut sent = Vec::new();
     while let Some(now) = gate.poll_timeout().filter(|due| *due <= end) {
         gate.handle_timeout(now);
@@ -40,14 +42,14 @@ fn run(gate: &mut Gate<u32>, end: Time) -> Vec<(Time, u32)> {
 
 /// Runs a gate that always has packets to send and gets the busy ratio `ratio` at each evaluation. Returns
 /// the times of the packets.
-fn saturated(gate: &mut Gate<u32>, octets: usize, ratio: f64, end: Time) -> Vec<Time> {
+fn run_saturated_gate(gate: &mut Gate<u32>, octets: usize, ratio: f64, end: Time) -> Vec<Time> {
     let mut sent = Vec::new();
     while let Some(now) = gate.poll_timeout().filter(|due| *due <= end) {
         gate.handle_busy_ratio(now, ratio);
         gate.handle_timeout(now);
         sent.extend(std::iter::from_fn(|| gate.poll_packet(now)).map(|_| now));
         while gate.queue_lengths()[2] == 0 {
-            sent.extend(gate.offer(now, packet(Profile::Dp2, octets, 0)).map(|_| now));
+            sent.extend(gate.accept_packet(now, gate_packet(DccProfile::Dp2, octets, 0)).map(|_| now));
         }
     }
     sent
@@ -55,8 +57,8 @@ fn saturated(gate: &mut Gate<u32>, octets: usize, ratio: f64, end: Time) -> Vec<
 
 /// Returns the packets per second at a constant busy ratio, after the reactive controller has reached its
 /// final state.
-fn rate(table: Table, octets: usize, ratio: f64) -> f64 {
-    let sent = saturated(&mut reactive(table), octets, ratio, Time::from_secs(60));
+fn packets_per_second(table: ReactiveTable, octets: usize, ratio: f64) -> f64 {
+    let sent = run_saturated_gate(&mut reactive_gate(table), octets, ratio, Time::from_secs(60));
     let settled: Vec<Time> = sent.into_iter().filter(|at| *at >= Time::from_secs(10)).collect();
     let span = settled[settled.len() - 1].saturating_since(settled[0]);
     (settled.len() - 1) as f64 / span.as_secs_f64()
@@ -66,16 +68,18 @@ fn rate(table: Table, octets: usize, ratio: f64) -> f64 {
 fn reactive_dcc_tables_a_1_and_a_2_give_rates_at_their_bounds() {
     /// Rows of a table: the upper bound of the busy ratio, and the rate in packets per second below it. The
     /// rate of the fourth row also holds at its bound.
-    type Rows = [(f64, f64); 5];
-    const A1: Rows = [(0.30, 10.0), (0.40, 5.0), (0.50, 2.5), (0.60, 2.0), (1.01, 1.0)];
-    const A2: Rows = [(0.30, 20.0), (0.40, 10.0), (0.50, 5.0), (0.65, 4.0), (1.01, 1.0)];
-    for (table, rows, octets) in [(Table::A1, A1, 600), (Table::A2, A2, 280)] {
+    type RateTable = [(f64, f64); 5];
+    const RATES_OF_TABLE_A1: RateTable = [(0.30, 10.0), (0.40, 5.0), (0.50, 2.5), (0.60, 2.0), (1.01, 1.0)];
+    const RATES_OF_TABLE_A2: RateTable = [(0.30, 20.0), (0.40, 10.0), (0.50, 5.0), (0.65, 4.0), (1.01, 1.0)];
+    for (table, rows, octets) in
+        [(ReactiveTable::A1, RATES_OF_TABLE_A1, 600), (ReactiveTable::A2, RATES_OF_TABLE_A2, 280)]
+    {
         let mut least = 0.0;
         for (row, (below, expected)) in rows.into_iter().enumerate() {
             let first = if row == 4 { least + 0.0001 } else { least };
             let last = if row == 3 { below } else { below - 0.0001 };
             for ratio in [first, f64::midpoint(least, below), last] {
-                let found = rate(table, octets, ratio);
+                let found = packets_per_second(table, octets, ratio);
                 assert!(
                     (found - expected).abs() < 0.01,
                     "{table:?} at {ratio}: {found} packets/s, not {expected}"
@@ -88,13 +92,13 @@ fn reactive_dcc_tables_a_1_and_a_2_give_rates_at_their_bounds() {
 
 #[test]
 fn reactive_dcc_changes_state_in_single_steps() {
-    let mut gate = reactive(Table::A1);
+    let mut gate = reactive_gate(ReactiveTable::A1);
     let mut states = Vec::new();
     for look in 0..10u64 {
         let now = Time::ZERO + BUSY_RATIO_INTERVAL * u32::try_from(look).expect("small");
         gate.handle_busy_ratio(now, if look < 6 { 0.9 } else { 0.1 });
         gate.handle_timeout(now);
-        states.push(gate.state().expect("reactive"));
+        states.push(gate.reactive_state_name().expect("reactive"));
     }
     let up = ["active_1", "active_2", "active_3", "restrictive", "restrictive", "restrictive"];
     let down = ["active_3", "active_2", "active_1", "relaxed"];
@@ -103,23 +107,23 @@ fn reactive_dcc_changes_state_in_single_steps() {
 
 #[test]
 fn changed_reactive_state_changes_gate_at_once() {
-    let mut gate = reactive(Table::A1);
-    gate.handle_timeout(ms(0));
-    assert_eq!(gate.offer(ms(10), packet(Profile::Dp2, 300, 1)), Some(1));
-    assert_eq!(gate.opens(), ms(110));
-    gate.handle_busy_ratio(ms(100), 0.35);
-    gate.handle_timeout(ms(100));
-    assert_eq!(gate.opens(), ms(210), "200 ms after the packet");
+    let mut gate = reactive_gate(ReactiveTable::A1);
+    gate.handle_timeout(time_at_ms(0));
+    assert_eq!(gate.accept_packet(time_at_ms(10), gate_packet(DccProfile::Dp2, 300, 1)), Some(1));
+    assert_eq!(gate.opens_at(), time_at_ms(110));
+    gate.handle_busy_ratio(time_at_ms(100), 0.35);
+    gate.handle_timeout(time_at_ms(100));
+    assert_eq!(gate.opens_at(), time_at_ms(210), "200 ms after the packet");
 }
 
 #[test]
 fn long_airtime_closes_dcc_gate_for_longer() {
-    let mut gate = reactive(Table::A1);
+    let mut gate = reactive_gate(ReactiveTable::A1);
     assert!(
         air_time(1400, 6) > Duration::from_micros(1000) && air_time(1400, 6) < Duration::from_micros(2000)
     );
-    assert_eq!(gate.offer(ms(0), packet(Profile::Dp3, 1400, 1)), Some(1));
-    assert_eq!(gate.opens(), ms(200));
+    assert_eq!(gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp3, 1400, 1)), Some(1));
+    assert_eq!(gate.opens_at(), time_at_ms(200));
 }
 
 #[test]
@@ -133,76 +137,84 @@ fn airtime_follows_ofdm_on_10_mhz() {
 
 #[test]
 fn dcc_uses_assumed_busy_ratio_without_reports() {
-    let config = Config { assumed_busy_ratio: 0.55, ..Config::default() };
+    let config = GateConfig { assumed_busy_ratio: 0.55, ..GateConfig::default() };
     let mut gate: Gate<u32> = Gate::new(config);
-    run(&mut gate, Time::from_secs(1));
-    assert_eq!((gate.state(), gate.reading(Time::from_secs(1))), (Some("active_3"), None));
+    run_gate(&mut gate, Time::from_secs(1));
+    assert_eq!(
+        (gate.reactive_state_name(), gate.busy_ratio_reading(Time::from_secs(1))),
+        (Some("active_3"), None)
+    );
     gate.handle_busy_ratio(Time::from_secs(1), 0.1);
-    run(&mut gate, Time::from_secs(2));
-    assert_eq!(gate.state(), Some("relaxed"));
+    run_gate(&mut gate, Time::from_secs(2));
+    assert_eq!(gate.reactive_state_name(), Some("relaxed"));
     // A reading is fresh for a second.
-    run(&mut gate, ms(2500));
-    assert_eq!(gate.state(), Some("active_3"));
+    run_gate(&mut gate, time_at_ms(2500));
+    assert_eq!(gate.reactive_state_name(), Some("active_3"));
 }
 
 #[test]
 fn gate_releases_one_packet_of_highest_priority_at_a_time() {
-    let mut gate = reactive(Table::A1);
-    gate.handle_timeout(ms(0));
-    assert_eq!(gate.offer(ms(0), packet(Profile::Dp3, 300, 30)), Some(30));
-    for (profile, content) in
-        [(Profile::Dp3, 31), (Profile::Dp2, 20), (Profile::Dp1, 10), (Profile::Dp0, 1), (Profile::Dp1, 11)]
-    {
-        assert_eq!(gate.offer(ms(1), packet(profile, 300, content)), None);
+    let mut gate = reactive_gate(ReactiveTable::A1);
+    gate.handle_timeout(time_at_ms(0));
+    assert_eq!(gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp3, 300, 30)), Some(30));
+    for (profile, content) in [
+        (DccProfile::Dp3, 31),
+        (DccProfile::Dp2, 20),
+        (DccProfile::Dp1, 10),
+        (DccProfile::Dp0, 1),
+        (DccProfile::Dp1, 11),
+    ] {
+        assert_eq!(gate.accept_packet(time_at_ms(1), gate_packet(profile, 300, content)), None);
     }
-    let sent = run(&mut gate, Time::from_secs(1));
+    let sent = run_gate(&mut gate, Time::from_secs(1));
     let expected = [(100, 1), (200, 10), (300, 11), (400, 20), (500, 31)];
-    assert_eq!(sent, expected.map(|(at, content)| (ms(at), content)));
+    assert_eq!(sent, expected.map(|(at, content)| (time_at_ms(at), content)));
     assert_eq!((gate.counters().sent, gate.counters().held_packets), ([1, 2, 1, 2], 5));
 }
 
 #[test]
 fn packet_does_not_overtake_waiting_packet_of_its_profile() {
-    let mut gate = reactive(Table::A1);
-    gate.offer(ms(0), packet(Profile::Dp2, 300, 1));
-    gate.offer(ms(1), packet(Profile::Dp2, 300, 2));
+    let mut gate = reactive_gate(ReactiveTable::A1);
+    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 1));
+    gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, 2));
     // The gate opened, but `poll_packet` has not yet released the waiting packet.
-    assert_eq!(gate.offer(ms(150), packet(Profile::Dp2, 300, 3)), None);
-    assert_eq!(gate.poll_packet(ms(150)).map(|(_, content)| content), Some(2));
+    assert_eq!(gate.accept_packet(time_at_ms(150), gate_packet(DccProfile::Dp2, 300, 3)), None);
+    assert_eq!(gate.poll_packet(time_at_ms(150)).map(|(_, content)| content), Some(2));
 }
 
 #[test]
 fn full_queue_of_a_profile_drops_its_oldest_packet() {
-    let config = Config { queue_length: 3, ..Config::default() };
+    let config = GateConfig { queue_length: 3, ..GateConfig::default() };
     let mut gate: Gate<u32> = Gate::new(config);
-    gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
+    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
     for content in 1..=5 {
-        gate.offer(ms(1), packet(Profile::Dp2, 300, content));
+        gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, content));
     }
-    gate.offer(ms(1), packet(Profile::Dp3, 300, 9));
+    gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp3, 300, 9));
     assert_eq!((gate.queue_lengths(), gate.counters().dropped(DccDrop::QueueFull)), ([0, 0, 3, 1], 2));
-    let sent: Vec<u32> = run(&mut gate, Time::from_secs(1)).into_iter().map(|(_, content)| content).collect();
+    let sent: Vec<u32> =
+        run_gate(&mut gate, Time::from_secs(1)).into_iter().map(|(_, content)| content).collect();
     assert_eq!(sent, [3, 4, 5, 9]);
 }
 
 #[test]
 fn gate_drops_packet_after_its_lifetime() {
-    let mut gate = reactive(Table::A1);
-    gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
+    let mut gate = reactive_gate(ReactiveTable::A1);
+    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
     let short = |content, lifetime| Packet {
         lifetime: Duration::from_millis(lifetime),
-        ..packet(Profile::Dp2, 300, content)
+        ..gate_packet(DccProfile::Dp2, 300, content)
     };
-    gate.offer(ms(1), short(1, 50));
-    gate.offer(ms(1), short(2, 99));
-    gate.offer(ms(1), short(3, 100));
-    assert_eq!(run(&mut gate, Time::from_secs(1)), [(ms(100), 3)]);
+    gate.accept_packet(time_at_ms(1), short(1, 50));
+    gate.accept_packet(time_at_ms(1), short(2, 99));
+    gate.accept_packet(time_at_ms(1), short(3, 100));
+    assert_eq!(run_gate(&mut gate, Time::from_secs(1)), [(time_at_ms(100), 3)]);
     assert_eq!(gate.counters().dropped(DccDrop::LifetimeExpired), 2);
     // An expired packet leaves the queue first, so the gate drops no other packet.
-    let mut gate: Gate<u32> = Gate::new(Config { queue_length: 1, ..Config::default() });
-    gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
-    gate.offer(ms(1), short(1, 50));
-    gate.offer(ms(60), short(2, 100));
+    let mut gate: Gate<u32> = Gate::new(GateConfig { queue_length: 1, ..GateConfig::default() });
+    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
+    gate.accept_packet(time_at_ms(1), short(1, 50));
+    gate.accept_packet(time_at_ms(60), short(2, 100));
     let dropped = DccDrop::ALL.iter().filter(|reason| gate.counters().dropped(**reason) > 0);
     assert_eq!(dropped.collect::<Vec<_>>(), [&DccDrop::LifetimeExpired]);
     assert_eq!(gate.counters().dropped(DccDrop::LifetimeExpired), 1);
@@ -210,8 +222,9 @@ fn gate_drops_packet_after_its_lifetime() {
 
 #[test]
 fn dcc_profile_follows_traffic_class_and_forwarded_packets_come_last() {
-    use Profile::{Dp0, Dp1, Dp2, Dp3};
-    let of = |id, asked, own| Profile::of(TrafficClass { id, ..TrafficClass::default() }, asked, own);
+    use DccProfile::{Dp0, Dp1, Dp2, Dp3};
+    let of =
+        |id, asked, own| DccProfile::profile_of(TrafficClass { id, ..TrafficClass::default() }, asked, own);
     assert_eq!([0, 1, 2, 3, 4, 63].map(|id| of(id, None, true)), [Dp3, Dp1, Dp2, Dp3, Dp3, Dp3]);
     assert_eq!([0, 1, 2, 3].map(|id| of(id, Some(Dp0), true)), [Dp0; 4]);
     assert_eq!([0, 1, 2, 3].map(|id| of(id, None, false)), [Dp3; 4]);
@@ -220,104 +233,112 @@ fn dcc_profile_follows_traffic_class_and_forwarded_packets_come_last() {
 
 #[test]
 fn dcc_gate_is_closed_for_at_most_a_second() {
-    for table in [Table::A1, Table::A2] {
-        let mut gate = reactive(table);
+    for table in [ReactiveTable::A1, ReactiveTable::A2] {
+        let mut gate = reactive_gate(table);
         for look in 0..5 {
-            gate.handle_busy_ratio(ms(100 * look), 1.0);
-            gate.handle_timeout(ms(100 * look));
+            gate.handle_busy_ratio(time_at_ms(100 * look), 1.0);
+            gate.handle_timeout(time_at_ms(100 * look));
         }
-        gate.offer(ms(500), packet(Profile::Dp3, 1400, 1));
-        assert_eq!(gate.opens(), ms(1500), "{table:?}");
+        gate.accept_packet(time_at_ms(500), gate_packet(DccProfile::Dp3, 1400, 1));
+        assert_eq!(gate.opens_at(), time_at_ms(1500), "{table:?}");
     }
 }
 
 #[test]
 fn stale_busy_ratio_does_not_open_the_gate() {
-    let mut gate = reactive(Table::A1);
+    let mut gate = reactive_gate(ReactiveTable::A1);
     for look in 0..=20 {
         if look <= 5 {
-            gate.handle_busy_ratio(ms(100 * look), 0.9);
+            gate.handle_busy_ratio(time_at_ms(100 * look), 0.9);
         }
-        gate.handle_timeout(ms(100 * look));
+        gate.handle_timeout(time_at_ms(100 * look));
     }
-    assert_eq!((gate.state(), gate.reading(ms(2000))), (Some("restrictive"), None));
-    assert_eq!((gate.busy_ratio(ms(2000)), gate.counters().stale), (0.9, 1));
+    assert_eq!(
+        (gate.reactive_state_name(), gate.busy_ratio_reading(time_at_ms(2000))),
+        (Some("restrictive"), None)
+    );
+    assert_eq!((gate.busy_ratio(time_at_ms(2000)), gate.counters().stale_reports), (0.9, 1));
     // The reports of the busy ratio start again, and stop a second time.
-    gate.handle_busy_ratio(ms(2050), 0.1);
-    run(&mut gate, ms(5000));
-    assert_eq!((gate.state(), gate.counters().stale), (Some("relaxed"), 2));
+    gate.handle_busy_ratio(time_at_ms(2050), 0.1);
+    run_gate(&mut gate, time_at_ms(5000));
+    assert_eq!((gate.reactive_state_name(), gate.counters().stale_reports), (Some("relaxed"), 2));
 }
 
 #[test]
 fn newer_replacing_packet_removes_waiting_one() {
-    let mut gate = reactive(Table::A1);
-    gate.offer(ms(0), packet(Profile::Dp2, 300, 0));
+    let mut gate = reactive_gate(ReactiveTable::A1);
+    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 0));
     for content in 1..=3 {
-        gate.offer(ms(1), Packet { replaces: true, ..packet(Profile::Dp2, 300, content) });
-        gate.offer(ms(1), packet(Profile::Dp2, 300, 10 * content));
+        gate.accept_packet(
+            time_at_ms(1),
+            Packet { replaces_waiting: true, ..gate_packet(DccProfile::Dp2, 300, content) },
+        );
+        gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, 10 * content));
     }
-    assert_eq!((gate.backlog(), gate.counters().dropped(DccDrop::Replaced)), (1200, 2));
-    let sent: Vec<u32> = run(&mut gate, Time::from_secs(1)).into_iter().map(|(_, content)| content).collect();
+    assert_eq!((gate.backlog_octets(), gate.counters().dropped(DccDrop::Replaced)), (1200, 2));
+    let sent: Vec<u32> =
+        run_gate(&mut gate, Time::from_secs(1)).into_iter().map(|(_, content)| content).collect();
     assert_eq!(sent, [10, 20, 3, 30]);
 }
 
 #[test]
 fn gate_counts_discarded_packets() {
-    let mut gate = reactive(Table::A1);
+    let mut gate = reactive_gate(ReactiveTable::A1);
     for content in 0..5 {
-        gate.offer(ms(0), packet(Profile::Dp2, 300, content));
+        gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, content));
     }
-    gate.discard(DccDrop::AddressChanged, |content| content % 2 == 0);
-    gate.discard(DccDrop::Reset, |_| true);
+    gate.discard_waiting(DccDrop::AddressChanged, |content| content % 2 == 0);
+    gate.discard_waiting(DccDrop::Reset, |_| true);
     let dropped = [DccDrop::AddressChanged, DccDrop::Reset].map(|reason| gate.counters().dropped(reason));
     assert_eq!((dropped, gate.queue_lengths()), ([2, 2], [0; 4]));
 }
 
 #[test]
 fn dcc_interval_depends_on_last_packet_of_profile() {
-    let mut gate = reactive(Table::A1);
-    gate.offer(ms(0), packet(Profile::Dp3, 1400, 1));
-    assert_eq!(gate.interval(Profile::Dp2), Duration::from_millis(100));
-    assert_eq!(gate.interval(Profile::Dp3), Duration::from_millis(200));
-    let share = Parameters { max_duty_cycle: 0.01, min_duty_cycle: 0.01, ..Parameters::default() };
-    let mut gate = adaptive(share);
-    gate.offer(ms(0), packet(Profile::Dp2, OCTETS, 1));
-    assert!((gate.interval(Profile::Dp2).as_secs_f64() - 0.12).abs() < 1e-6);
+    let mut gate = reactive_gate(ReactiveTable::A1);
+    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp3, 1400, 1));
+    assert_eq!(gate.interval_after(DccProfile::Dp2), Duration::from_millis(100));
+    assert_eq!(gate.interval_after(DccProfile::Dp3), Duration::from_millis(200));
+    let share =
+        LimericParameters { max_duty_cycle: 0.01, min_duty_cycle: 0.01, ..LimericParameters::default() };
+    let mut gate = adaptive_gate(share);
+    gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 1));
+    assert!((gate.interval_after(DccProfile::Dp2).as_secs_f64() - 0.12).abs() < 1e-6);
 }
 
 #[test]
 fn gate_limits_invalid_dcc_parameters() {
-    let default = Parameters::default();
+    let default = LimericParameters::default();
     for impossible in [
-        Parameters { min_duty_cycle: 0.0, max_duty_cycle: 0.0, ..default },
-        Parameters { min_duty_cycle: 0.5, max_duty_cycle: 0.1, ..default },
-        Parameters { min_duty_cycle: f64::NAN, max_duty_cycle: f64::NAN, ..default },
-        Parameters { up: -0.1, down: 0.1, ..default },
-        Parameters { up: f64::NAN, down: f64::NAN, ..default },
-        Parameters { alpha: f64::NAN, beta: f64::INFINITY, target: f64::NAN, ..default },
+        LimericParameters { min_duty_cycle: 0.0, max_duty_cycle: 0.0, ..default },
+        LimericParameters { min_duty_cycle: 0.5, max_duty_cycle: 0.1, ..default },
+        LimericParameters { min_duty_cycle: f64::NAN, max_duty_cycle: f64::NAN, ..default },
+        LimericParameters { max_increase: -0.1, max_decrease: 0.1, ..default },
+        LimericParameters { max_increase: f64::NAN, max_decrease: f64::NAN, ..default },
+        LimericParameters { alpha: f64::NAN, beta: f64::INFINITY, target_busy_ratio: f64::NAN, ..default },
     ] {
-        let mut gate = adaptive(impossible);
-        let sent = saturated(&mut gate, 300, 0.9, Time::from_secs(5));
+        let mut gate = adaptive_gate(impossible);
+        let sent = run_saturated_gate(&mut gate, 300, 0.9, Time::from_secs(5));
         assert!((4..=201).contains(&sent.len()), "{impossible:?}: {} packets", sent.len());
         assert!(impossible.equal_share(10) > 0.0, "{impossible:?}");
     }
 }
 
 /// Octets of a packet of 1200 us at 6 Mbit/s: 145 symbols.
-const OCTETS: usize = 829;
+const PACKET_OCTETS: usize = 829;
 
 #[test]
 fn adaptive_dcc_follows_equation_b_1() {
-    assert_eq!(air_time(OCTETS, 6), Duration::from_micros(1200));
+    assert_eq!(air_time(PACKET_OCTETS, 6), Duration::from_micros(1200));
     // The time between packets is time on air over duty cycle, at least 25 ms and at most a second.
     for (duty_cycle, expected) in [(0.02, 60), (0.03, 40), (0.06, 25), (0.0012, 1000), (0.0006, 1000)] {
-        let mut gate = adaptive(Parameters {
+        let mut gate = adaptive_gate(LimericParameters {
             max_duty_cycle: duty_cycle,
             min_duty_cycle: duty_cycle,
-            ..Parameters::default()
+            ..LimericParameters::default()
         });
-        gate.offer(ms(0), packet(Profile::Dp2, OCTETS, 0));
-        let closed = gate.opens().saturating_since(ms(0)).as_secs_f64() * 1e3;
+        gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 0));
+        let closed = gate.opens_at().saturating_since(time_at_ms(0)).as_secs_f64() * 1e3;
         assert!((closed - f64::from(expected)).abs() < 0.001, "at {duty_cycle}: {closed} ms, not {expected}");
     }
 }
@@ -325,41 +346,46 @@ fn adaptive_dcc_follows_equation_b_1() {
 #[test]
 fn adaptive_dcc_follows_equation_b_2() {
     // With beta 0 the duty cycle never grows: it halves at every second evaluation.
-    let halving = Parameters {
+    let halving = LimericParameters {
         alpha: 0.5,
         beta: 0.0,
         max_duty_cycle: 0.04,
         min_duty_cycle: 0.0,
-        ..Parameters::default()
+        ..LimericParameters::default()
     };
-    let mut gate = adaptive(halving);
-    gate.handle_timeout(ms(0));
-    gate.offer(ms(60), packet(Profile::Dp2, OCTETS, 0));
-    assert_eq!(gate.opens(), ms(120));
+    let mut gate = adaptive_gate(halving);
+    gate.handle_timeout(time_at_ms(0));
+    gate.accept_packet(time_at_ms(60), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 0));
+    assert_eq!(gate.opens_at(), time_at_ms(120));
     // At 100 ms a third of the closure of 60 ms remains. A third of 120 ms is 40 ms, so the gate opens at 140
     // ms.
-    gate.handle_timeout(ms(100));
+    gate.handle_timeout(time_at_ms(100));
     assert!(
-        gate.opens().saturating_since(ms(140)).max(ms(140).saturating_since(gate.opens()))
+        gate.opens_at()
+            .saturating_since(time_at_ms(140))
+            .max(time_at_ms(140).saturating_since(gate.opens_at()))
             < Duration::from_micros(1)
     );
     // An open gate stays open.
     for look in 2..6 {
-        gate.handle_timeout(ms(100 * look));
+        gate.handle_timeout(time_at_ms(100 * look));
     }
-    assert!(gate.opens() < ms(200) && gate.offer(ms(500), packet(Profile::Dp2, OCTETS, 1)).is_some());
+    assert!(
+        gate.opens_at() < time_at_ms(200)
+            && gate.accept_packet(time_at_ms(500), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 1)).is_some()
+    );
 }
 
 #[test]
 fn adaptive_dcc_follows_steps_of_clause_5_4() {
     // Two readings of 0.8 have the mean 0.8, which is 0.12 above the target. The step of 0.0012 * 0.12 =
     // 0.000144 is within G-max.
-    let mut gate = adaptive(Parameters::default());
+    let mut gate = adaptive_gate(LimericParameters::default());
     let mut look = 0;
     let mut tell = |ratio: f64| {
         for _ in 0..2 {
-            gate.handle_busy_ratio(ms(look), ratio);
-            gate.handle_timeout(ms(look));
+            gate.handle_busy_ratio(time_at_ms(look), ratio);
+            gate.handle_timeout(time_at_ms(look));
             look += 100;
         }
         gate.duty_cycle().expect("adaptive")
@@ -371,12 +397,12 @@ fn adaptive_dcc_follows_steps_of_clause_5_4() {
     assert!((tell(0.4) - second).abs() < 1e-12);
     // With a larger beta, a full channel lowers the duty cycle by at most G-max. An empty channel raises the
     // duty cycle by at most G+max.
-    let bold = Parameters { alpha: 0.0, beta: 0.1, ..Parameters::default() };
+    let bold = LimericParameters { alpha: 0.0, beta: 0.1, ..LimericParameters::default() };
     for (ratio, step) in [(1.0, -0.00025), (0.0, 0.0005)] {
-        let mut gate = adaptive(bold);
+        let mut gate = adaptive_gate(bold);
         for look in [0, 100] {
-            gate.handle_busy_ratio(ms(look), ratio);
-            gate.handle_timeout(ms(look));
+            gate.handle_busy_ratio(time_at_ms(look), ratio);
+            gate.handle_timeout(time_at_ms(look));
         }
         assert!((gate.duty_cycle().expect("adaptive") - 0.0153 - step).abs() < 1e-12);
     }
@@ -385,41 +411,42 @@ fn adaptive_dcc_follows_steps_of_clause_5_4() {
 /// Simulates stations in one channel that always have packets to send. Every 100 ms each station measures the
 /// busy ratio. The `late` stations begin after 40 s. Returns the busy ratio of the last 20 s, and the share
 /// of each station in this time.
-fn channel(early: usize, late: usize) -> (f64, Vec<f64>) {
-    const SECONDS: u64 = 160;
+fn simulate_channel(early: usize, late: usize) -> (f64, Vec<f64>) {
+    const SIMULATED_SECONDS: u64 = 160;
     let mut gates: Vec<Gate<u32>> = Vec::new();
     let mut ratio = 0.0;
     let mut shares = Vec::new();
     let on_air = air_time(350, 6).as_secs_f64();
     let mut measured = (0.0, 0u32);
-    for window in 0..SECONDS * 10 {
+    for window in 0..SIMULATED_SECONDS * 10 {
         let count = if window < 400 { early } else { early + late };
-        gates.resize_with(count, || adaptive(Parameters::default()));
+        gates.resize_with(count, || adaptive_gate(LimericParameters::default()));
         shares.resize(count, 0.0);
-        let (from, to) = (ms(window * 100), ms(window * 100 + 99));
+        let (from, to) = (time_at_ms(window * 100), time_at_ms(window * 100 + 99));
         let mut busy = 0.0;
         for (index, gate) in gates.iter_mut().enumerate() {
             gate.handle_busy_ratio(from, ratio);
             // Shift the stations' evaluation times, so that no two stations evaluate at the same time.
-            let begin = ms(window * 100 + (index as u64 * 7) % 100);
+            let begin = time_at_ms(window * 100 + (index as u64 * 7) % 100);
             let mut sent = 0;
             while gate.queue_lengths()[2] == 0 {
-                sent += usize::from(gate.offer(begin, packet(Profile::Dp2, 350, 0)).is_some());
+                sent +=
+                    usize::from(gate.accept_packet(begin, gate_packet(DccProfile::Dp2, 350, 0)).is_some());
             }
             while let Some(now) = gate.poll_timeout().filter(|due| *due <= to) {
                 gate.handle_timeout(now);
                 while gate.poll_packet(now).is_some() {
                     sent += 1;
-                    gate.offer(now, packet(Profile::Dp2, 350, 0));
+                    gate.accept_packet(now, gate_packet(DccProfile::Dp2, 350, 0));
                 }
             }
             busy += sent as f64 * on_air;
-            if window >= (SECONDS - 20) * 10 {
+            if window >= (SIMULATED_SECONDS - 20) * 10 {
                 shares[index] += sent as f64 * on_air / 20.0;
             }
         }
         ratio = busy / 0.1;
-        if window >= (SECONDS - 20) * 10 {
+        if window >= (SIMULATED_SECONDS - 20) * 10 {
             measured = (measured.0 + ratio, measured.1 + 1);
         }
     }
@@ -429,7 +456,7 @@ fn channel(early: usize, late: usize) -> (f64, Vec<f64>) {
 #[test]
 fn stations_of_one_channel_converge_to_the_same_share_below_the_target() {
     for (early, late) in [(30, 0), (60, 60), (20, 180)] {
-        let (ratio, shares) = channel(early, late);
+        let (ratio, shares) = simulate_channel(early, late);
         let stations = f64::from(u32::try_from(early + late).expect("small"));
         // The share is the fixed point of 0.984 d + 0.0012 (0.68 - N d) = d.
         let share = 0.0012 * 0.68 / (0.016 + 0.0012 * stations);
@@ -441,6 +468,6 @@ fn stations_of_one_channel_converge_to_the_same_share_below_the_target() {
             shares.iter().fold((0.0, 0.0), |(sum, squares), it| (sum + it, squares + it * it));
         let fairness = sum * sum / (stations * squares);
         assert!(fairness > 0.999, "{stations} stations: fairness {fairness}");
-        assert!((Parameters::default().equal_share((early + late) as u32) / share - 1.0).abs() < 1e-9);
+        assert!((LimericParameters::default().equal_share((early + late) as u32) / share - 1.0).abs() < 1e-9);
     }
 }

@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_geonet::geo_destinations::{
-    AreaCentre, AreaRefusal, Destination, GeoDestinations, MAX_AREAS, UnknownCentre,
+    AreaCentre, AreaDestination, AreaRefusal, GeoDestinations, MAX_AREAS, UnknownCentre,
 };
 use carnet_geonet::geodesy::Position;
 use carnet_geonet::{Event, Mib};
 use carnet_wire::geonet::{GnAddress, HeaderType, Shape};
 
 use crate::craft::*;
-use crate::host::ip;
+use crate::host::parse_address;
 
-fn around(around: AreaCentre) -> Destination {
-    Destination {
+fn destination_around(around: AreaCentre) -> AreaDestination {
+    AreaDestination {
         centre: around,
         shape: Shape::Circle,
         distance_a: 300,
@@ -24,54 +24,59 @@ fn around(around: AreaCentre) -> Destination {
     }
 }
 
-fn far() -> GnAddress {
-    Station::a().pv.address
+fn far_station() -> GnAddress {
+    SimulatedStation::a().position_vector.address
 }
 
 /// The areas that the operator sets, and the router that packets to these areas use.
-struct Plane {
-    iut: Iut,
+struct AreasAndRouter {
+    iut: RouterUnderTest,
     areas: GeoDestinations,
 }
 
-impl Plane {
-    fn new() -> Plane {
-        let mut iut = Iut::quiet(Mib::default());
-        iut.knows(&[Station::b()]);
-        Plane { iut, areas: GeoDestinations::default() }
+impl AreasAndRouter {
+    fn new() -> AreasAndRouter {
+        let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+        iut.make_neighbours(&[SimulatedStation::b()]);
+        AreasAndRouter { iut, areas: GeoDestinations::default() }
     }
 
-    fn set(&mut self, name: &str, destination: Destination, seconds: Option<u64>) -> Result<(), AreaRefusal> {
+    fn set_area(
+        &mut self,
+        name: &str,
+        destination: AreaDestination,
+        seconds: Option<u64>,
+    ) -> Result<(), AreaRefusal> {
         let lifetime = seconds.map(Duration::from_secs);
-        self.areas.set(self.iut.now, name, destination, lifetime, &self.iut.router)?;
-        self.look();
+        self.areas.set_area(self.iut.now, name, destination, lifetime, &self.iut.router)?;
+        self.handle_area_timers();
         Ok(())
     }
 
-    fn look(&mut self) {
+    fn handle_area_timers(&mut self) {
         self.areas.handle_timeout(self.iut.now, &mut self.iut.router);
-        self.iut.drain();
+        self.iut.collect_outputs();
     }
 
-    fn centre(&self, name: &str) -> Option<Result<Position, UnknownCentre>> {
+    fn centre_of_area(&self, name: &str) -> Option<Result<Position, UnknownCentre>> {
         let area = self.areas.area(self.iut.now, name, &self.iut.router)?;
         Some(area.map(|area| Position::new(area.latitude, area.longitude)))
     }
 
     /// Advances the time by `span` and handles the timers of the router and of the areas.
-    fn wait(&mut self, span: Duration) {
+    fn advance_time(&mut self, span: Duration) {
         let end = self.iut.now + span;
         while let Some(due) = self.areas.poll_timeout().filter(|due| *due <= end) {
-            self.iut.wait(due.saturating_since(self.iut.now));
-            self.look();
+            self.iut.advance_time(due.saturating_since(self.iut.now));
+            self.handle_area_timers();
             assert_ne!(self.areas.poll_timeout(), Some(due), "it would be looked after for ever");
         }
-        self.iut.wait(end.saturating_since(self.iut.now));
+        self.iut.advance_time(end.saturating_since(self.iut.now));
     }
 
     /// Returns the number of Location Service requests for the far station.
-    fn questions(&mut self) -> usize {
-        let sent = std::mem::take(&mut self.iut.sent);
+    fn count_location_requests(&mut self) -> usize {
+        let sent = std::mem::take(&mut self.iut.sent_transmissions);
         sent.iter()
             .filter(|it| HeaderType::from_octet(it.frame[5]) == HeaderType::LocationServiceRequest)
             .count()
@@ -80,65 +85,77 @@ impl Plane {
 
 #[test]
 fn area_around_a_place_stays_and_area_around_station_moves() {
-    let mut plane = Plane::new();
-    plane.set("there", around(AreaCentre::Place(Station::c().position())), None).expect("set");
-    plane.set("here", around(AreaCentre::Here), None).expect("set");
-    assert_eq!(plane.centre("there"), Some(Ok(Station::c().position())));
-    assert_eq!(plane.centre("here"), Some(Ok(HOME)));
-    assert_eq!(plane.centre("nowhere"), None);
-    plane.iut.locate(Station::d().position(), 1_001_000);
-    assert_eq!(plane.centre("there"), Some(Ok(Station::c().position())));
-    assert_eq!(plane.centre("here"), Some(Ok(Station::d().position())));
+    let mut plane = AreasAndRouter::new();
+    plane
+        .set_area("there", destination_around(AreaCentre::Place(SimulatedStation::c().position())), None)
+        .expect("set");
+    plane.set_area("here", destination_around(AreaCentre::Here), None).expect("set");
+    assert_eq!(plane.centre_of_area("there"), Some(Ok(SimulatedStation::c().position())));
+    assert_eq!(plane.centre_of_area("here"), Some(Ok(IUT_POSITION)));
+    assert_eq!(plane.centre_of_area("nowhere"), None);
+    plane.iut.set_position(SimulatedStation::d().position(), 1_001_000);
+    assert_eq!(plane.centre_of_area("there"), Some(Ok(SimulatedStation::c().position())));
+    assert_eq!(plane.centre_of_area("here"), Some(Ok(SimulatedStation::d().position())));
     // The station's own address is a valid centre, too.
-    plane.set("me", around(AreaCentre::Station(address(IUT_MAC))), None).expect("set");
-    assert_eq!(plane.centre("me"), Some(Ok(Station::d().position())));
-    plane.iut.nothing_sent();
+    plane.set_area("me", destination_around(AreaCentre::Station(address(IUT_MAC))), None).expect("set");
+    assert_eq!(plane.centre_of_area("me"), Some(Ok(SimulatedStation::d().position())));
+    plane.iut.assert_nothing_sent();
     assert_eq!(plane.areas.poll_timeout(), None);
 }
 
 #[test]
 fn area_around_station_has_no_position_before_the_first_one() {
-    let mut plane = Plane { iut: Iut::without_position(Mib::default()), areas: GeoDestinations::default() };
-    plane.set("here", around(AreaCentre::Here), None).expect("set");
-    plane.set("far", around(AreaCentre::Station(far())), None).expect("set");
-    assert_eq!(plane.centre("here"), Some(Err(UnknownCentre::Own)));
-    assert_eq!(plane.centre("far"), Some(Err(UnknownCentre::Of(far()))));
+    let mut plane = AreasAndRouter {
+        iut: RouterUnderTest::without_position(Mib::default()),
+        areas: GeoDestinations::default(),
+    };
+    plane.set_area("here", destination_around(AreaCentre::Here), None).expect("set");
+    plane.set_area("far", destination_around(AreaCentre::Station(far_station())), None).expect("set");
+    assert_eq!(plane.centre_of_area("here"), Some(Err(UnknownCentre::Own)));
+    assert_eq!(plane.centre_of_area("far"), Some(Err(UnknownCentre::Of(far_station()))));
 }
 
 #[test]
 fn location_service_follows_station_in_centre_of_area() {
-    let mut plane = Plane::new();
-    plane.set("convoy", around(AreaCentre::Station(far())), None).expect("set");
-    assert_eq!((plane.questions(), plane.centre("convoy")), (1, Some(Err(UnknownCentre::Of(far())))));
+    let mut plane = AreasAndRouter::new();
+    plane.set_area("convoy", destination_around(AreaCentre::Station(far_station())), None).expect("set");
+    assert_eq!(
+        (plane.count_location_requests(), plane.centre_of_area("convoy")),
+        (1, Some(Err(UnknownCentre::Of(far_station()))))
+    );
     // The reply gives the position of the station.
-    let a = Station::a();
-    let reply = a.ls_reply(&plane.iut.pv());
-    plane.iut.get(&Station::b(), &reply).expect("received");
-    assert_eq!(plane.centre("convoy"), Some(Ok(a.position())));
+    let a = SimulatedStation::a();
+    let reply = a.ls_reply_frame(&plane.iut.pv());
+    plane.iut.get(&SimulatedStation::b(), &reply).expect("received");
+    assert_eq!(plane.centre_of_area("convoy"), Some(Ok(a.position())));
     // The station moves; any of its packets gives the new position.
-    let moved = a.next().later(1).moved(Station::c().position());
-    plane.iut.hear(&Station::b(), &moved.tsb(b"x")).expect("received");
-    assert_eq!(plane.centre("convoy"), Some(Ok(moved.position())));
+    let moved = a.next().with_later_timestamp(1).moved_to(SimulatedStation::c().position());
+    plane.iut.receive_broadcast(&SimulatedStation::b(), &moved.tsb_frame(b"x")).expect("received");
+    assert_eq!(plane.centre_of_area("convoy"), Some(Ok(moved.position())));
     // While packets of the station arrive, the module sends no search. It sends the next search before the
     // station's entry expires.
-    plane.questions();
-    plane.wait(Duration::from_secs(9));
-    assert_eq!(plane.questions(), 0);
-    plane.wait(Duration::from_secs(2));
-    assert_eq!((plane.questions(), plane.centre("convoy")), (2, Some(Ok(moved.position()))));
-    let reply = moved.next().later(11).ls_reply(&plane.iut.pv());
-    plane.iut.get(&Station::b(), &reply).expect("received");
-    plane.wait(Duration::from_secs(9));
-    assert_eq!(plane.questions(), 0);
+    plane.count_location_requests();
+    plane.advance_time(Duration::from_secs(9));
+    assert_eq!(plane.count_location_requests(), 0);
+    plane.advance_time(Duration::from_secs(2));
+    assert_eq!(
+        (plane.count_location_requests(), plane.centre_of_area("convoy")),
+        (2, Some(Ok(moved.position())))
+    );
+    let reply = moved.next().with_later_timestamp(11).ls_reply_frame(&plane.iut.pv());
+    plane.iut.get(&SimulatedStation::b(), &reply).expect("received");
+    plane.advance_time(Duration::from_secs(9));
+    assert_eq!(plane.count_location_requests(), 0);
 }
 
 #[test]
 fn searches_for_missing_station_in_centre_become_rarer() {
-    let mut plane = Plane::new();
-    plane.set("lost", around(AreaCentre::Station(far())), None).expect("set");
-    let hour = |plane: &mut Plane| {
-        plane.wait(Duration::from_secs(3600));
-        let failed = plane.iut.events.iter().filter(|event| **event == Event::LocationUnknown(far())).count();
+    let mut plane = AreasAndRouter::new();
+    plane.set_area("lost", destination_around(AreaCentre::Station(far_station())), None).expect("set");
+    let hour = |plane: &mut AreasAndRouter| {
+        plane.advance_time(Duration::from_secs(3600));
+        let failed =
+            plane.iut.events.iter().filter(|event| **event == Event::LocationUnknown(far_station())).count();
         plane.iut.events.clear();
         failed
     };
@@ -152,19 +169,21 @@ fn searches_for_missing_station_in_centre_become_rarer() {
 
 #[test]
 fn areas_expire_are_replaced_and_removed() {
-    let mut plane = Plane::new();
-    plane.set("short", around(AreaCentre::Here), Some(5)).expect("set");
-    plane.set("long", around(AreaCentre::Here), Some(60)).expect("set");
+    let mut plane = AreasAndRouter::new();
+    plane.set_area("short", destination_around(AreaCentre::Here), Some(5)).expect("set");
+    plane.set_area("long", destination_around(AreaCentre::Here), Some(60)).expect("set");
     assert_eq!(plane.areas.poll_timeout(), Some(plane.iut.now + Duration::from_secs(5)));
-    plane.wait(Duration::from_millis(4999));
-    assert!(plane.centre("short").is_some());
-    plane.wait(Duration::from_millis(1));
-    assert_eq!((plane.centre("short"), plane.centre("long").is_some()), (None, true));
+    plane.advance_time(Duration::from_millis(4999));
+    assert!(plane.centre_of_area("short").is_some());
+    plane.advance_time(Duration::from_millis(1));
+    assert_eq!((plane.centre_of_area("short"), plane.centre_of_area("long").is_some()), (None, true));
     // An area replaces the area of the same name, and its lifetime.
-    plane.set("long", around(AreaCentre::Place(Station::c().position())), None).expect("set");
-    assert_eq!(plane.centre("long"), Some(Ok(Station::c().position())));
-    plane.wait(Duration::from_secs(600));
-    assert!(plane.centre("long").is_some());
+    plane
+        .set_area("long", destination_around(AreaCentre::Place(SimulatedStation::c().position())), None)
+        .expect("set");
+    assert_eq!(plane.centre_of_area("long"), Some(Ok(SimulatedStation::c().position())));
+    plane.advance_time(Duration::from_secs(600));
+    assert!(plane.centre_of_area("long").is_some());
     let ends: Vec<Option<Time>> = plane.areas.iter().map(|(.., expires)| expires).collect();
     assert_eq!(ends, [None]);
     plane.areas.clear();
@@ -173,29 +192,38 @@ fn areas_expire_are_replaced_and_removed() {
 
 #[test]
 fn invalid_or_surplus_area_is_refused() {
-    let mut plane = Plane::new();
-    let here = around(AreaCentre::Here);
+    let mut plane = AreasAndRouter::new();
+    let here = destination_around(AreaCentre::Here);
     let pole = Position::new(900_000_001, 0);
-    assert_eq!(plane.set("x", Destination { distance_a: 0, ..here }, None), Err(AreaRefusal::NoArea));
-    assert_eq!(plane.set("x", Destination { shape: Shape::Ellipse, ..here }, None), Err(AreaRefusal::NoArea));
-    assert_eq!(plane.set("x", around(AreaCentre::Place(pole)), None), Err(AreaRefusal::NoArea));
-    let large = plane.set("x", Destination { distance_a: 2000, ..here }, None);
+    assert_eq!(
+        plane.set_area("x", AreaDestination { distance_a: 0, ..here }, None),
+        Err(AreaRefusal::NoArea)
+    );
+    assert_eq!(
+        plane.set_area("x", AreaDestination { shape: Shape::Ellipse, ..here }, None),
+        Err(AreaRefusal::NoArea)
+    );
+    assert_eq!(
+        plane.set_area("x", destination_around(AreaCentre::Place(pole)), None),
+        Err(AreaRefusal::NoArea)
+    );
+    let large = plane.set_area("x", AreaDestination { distance_a: 2000, ..here }, None);
     assert!(matches!(large, Err(AreaRefusal::TooLarge { .. })), "{large:?}");
     let everybody = GnAddress(0xffff_ffff_ffff);
     assert_eq!(
-        plane.set("x", around(AreaCentre::Station(everybody)), None),
+        plane.set_area("x", destination_around(AreaCentre::Station(everybody)), None),
         Err(AreaRefusal::NoStation(everybody))
     );
 
-    let group = Some(ip("ff1e::42"));
-    plane.set("a", Destination { group, ..here }, None).expect("set");
+    let group = Some(parse_address("ff1e::42"));
+    plane.set_area("a", AreaDestination { group, ..here }, None).expect("set");
     let taken = AreaRefusal::GroupTaken { by: "a".into() };
-    assert_eq!(plane.set("b", Destination { group, ..here }, None), Err(taken));
-    plane.set("a", Destination { group, ..here }, None).expect("it may be replaced");
+    assert_eq!(plane.set_area("b", AreaDestination { group, ..here }, None), Err(taken));
+    plane.set_area("a", AreaDestination { group, ..here }, None).expect("it may be replaced");
     for number in 1..MAX_AREAS {
-        plane.set(&number.to_string(), here, None).expect("set");
+        plane.set_area(&number.to_string(), here, None).expect("set");
     }
-    assert_eq!(plane.set("b", here, None), Err(AreaRefusal::TooMany));
-    plane.set("a", here, None).expect("it may be replaced");
+    assert_eq!(plane.set_area("b", here, None), Err(AreaRefusal::TooMany));
+    plane.set_area("a", here, None).expect("it may be replaced");
     assert_eq!(plane.areas.groups(plane.iut.now, &plane.iut.router).count(), 0);
 }

@@ -8,27 +8,27 @@ use carnet_base::Rng;
 use carnet_geonet::Mib;
 use carnet_geonet::geodesy;
 use carnet_geonet::ipv6_adaptation::{Adaptation, HostFrame, Ipv6Area, Ipv6Config, LinkId, addresses};
-use carnet_geonet::mib::{AreaForwarding, Planarisation, Recovery};
+use carnet_geonet::mib::{AreaForwarding, Planarisation, VoidRecovery};
 
-use crate::air::{Air, address, mac};
-use crate::craft::{circle, place};
-use crate::host::{IPV6, config, ip, packet};
+use crate::air::{RadioChannel, address, mac};
+use crate::craft::{circular_area, position_at};
+use crate::host::{IPV6_ETHERTYPE, config, parse_address, udp_packet};
 
 const GROUP: &str = "ff3e:40:2001:db8:1::1";
-const PLACEMENTS: u64 = 1000;
-const STATIONS: usize = 15;
-const RANGE: f64 = 400.0;
+const PLACEMENT_COUNT: u64 = 1000;
+const STATION_COUNT: usize = 15;
+const RADIO_RANGE: f64 = 400.0;
 /// Side of the square that contains the stations, metres.
-const SIDE: u64 = 1600;
+const SQUARE_SIDE: u64 = 1600;
 
 /// Returns the stations that packets from `start` can reach over stations of `among`, `start` included.
-fn reached(air: &Air, start: usize, among: &BTreeSet<usize>) -> BTreeSet<usize> {
+fn reachable_stations(air: &RadioChannel, start: usize, among: &BTreeSet<usize>) -> BTreeSet<usize> {
     let mut found = BTreeSet::from([start]);
     let mut waiting = vec![start];
     while let Some(node) = waiting.pop() {
         let near = |other: &usize| {
-            let (a, b) = (air.places[node], air.places[*other]);
-            (a.0 - b.0).hypot(a.1 - b.1) <= RANGE
+            let (a, b) = (air.router_positions[node], air.router_positions[*other]);
+            (a.0 - b.0).hypot(a.1 - b.1) <= RADIO_RANGE
         };
         for other in among.iter().copied().filter(near) {
             if found.insert(other) {
@@ -41,91 +41,98 @@ fn reached(air: &Air, start: usize, among: &BTreeSet<usize>) -> BTreeSet<usize> 
 
 /// Results of all placements.
 #[derive(Debug, Default)]
-struct Outcome {
+struct PlacementResults {
     /// Number of stations inside the area that have a path from the source. The next field counts those of
     /// them that received the packet.
-    connected: usize,
+    connected_inside: usize,
     receivers_inside: usize,
     /// The two counts for sources inside the area and paths over stations inside only.
-    flooded: usize,
-    flood_heard: usize,
+    flood_connected: usize,
+    flood_received: usize,
     /// Placements in which all connected stations inside reach each other without leaving the area, and those
     /// in which exactly these stations received the packet.
-    whole: usize,
-    exact: usize,
+    connected_placements: usize,
+    exact_placements: usize,
     receivers_outside: usize,
-    twice: usize,
-    split: usize,
+    duplicate_deliveries: usize,
+    split_placements: usize,
 }
 
-fn placements(area_forwarding: AreaForwarding) -> Outcome {
-    let mut outcome = Outcome::default();
+fn run_placements(area_forwarding: AreaForwarding) -> PlacementResults {
+    let mut outcome = PlacementResults::default();
     // On its path to the area, a packet goes around a void in perimeter mode.
-    let recovery = Recovery::Perimeter(Planarisation::Gabriel);
-    let mib =
-        Mib { area_forwarding, recovery, max_communication_range: RANGE, is_mobile: false, ..Mib::default() };
-    for number in 0..PLACEMENTS {
+    let recovery = VoidRecovery::Perimeter(Planarisation::Gabriel);
+    let mib = Mib {
+        area_forwarding,
+        recovery,
+        max_communication_range: RADIO_RANGE,
+        is_mobile: false,
+        ..Mib::default()
+    };
+    for number in 0..PLACEMENT_COUNT {
         let mut rng = Rng::new(number);
-        let mut spot = || (rng.below(SIDE) as f64, rng.below(SIDE) as f64);
+        let mut spot = || (rng.below(SQUARE_SIDE) as f64, rng.below(SQUARE_SIDE) as f64);
         let (east, north) = spot();
-        let places: Vec<(f64, f64)> = (0..STATIONS).map(|_| spot()).collect();
-        let area = circle(place(east, north), 500);
-        let mut air = Air::new(&mib, RANGE, &places, number);
-        air.settle();
-        let group = Ipv6Area { area, group: Some(ip(GROUP)), prefix: None, interface: None };
+        let places: Vec<(f64, f64)> = (0..STATION_COUNT).map(|_| spot()).collect();
+        let area = circular_area(position_at(east, north), 500);
+        let mut air = RadioChannel::new(&mib, RADIO_RANGE, &places, number);
+        air.advance_until_neighbours_known();
+        let group = Ipv6Area { area, group: Some(parse_address(GROUP)), prefix: None, interface: None };
         let config = Ipv6Config { areas: vec![group], hop_limit: Some(30), ..config() };
         let mut hosts: Vec<Adaptation> =
-            (0..STATIONS).map(|node| Adaptation::new(config.clone(), address(node))).collect();
+            (0..STATION_COUNT).map(|node| Adaptation::new(config.clone(), address(node))).collect();
 
-        let data = packet(addresses::link_local(mac(0)), ip(GROUP), 100);
-        let to = addresses::group_address(ip(GROUP));
-        let frame = HostFrame { destination: to, source: mac(0), ether_type: IPV6, payload: &data };
+        let data = udp_packet(addresses::link_local_address(mac(0)), parse_address(GROUP), 100);
+        let to = addresses::group_mac(parse_address(GROUP));
+        let frame = HostFrame { destination: to, source: mac(0), ether_type: IPV6_ETHERTYPE, payload: &data };
         let request = hosts[0]
             .handle_host_frame(carnet_base::Time::ZERO, LinkId(0), frame)
             .expect("sent")
             .expect("a request");
         air.request(0, request).expect("accepted");
-        air.run(Duration::from_secs(2));
+        air.advance_time(Duration::from_secs(2));
 
         let inside: BTreeSet<usize> =
-            (0..STATIONS).filter(|node| geodesy::is_inside(&area, air.position(*node))).collect();
+            (0..STATION_COUNT).filter(|node| geodesy::is_inside(&area, air.position(*node))).collect();
         let mut heard = BTreeSet::new();
-        let (now, delivered) = (air.now, std::mem::take(&mut air.delivered));
+        let (now, delivered) = (air.now, std::mem::take(&mut air.delivered_payloads));
         for (node, delivery) in &delivered {
             let placed = hosts[*node].handle_delivery(now, delivery).expect("placed");
             assert_eq!((placed.link, placed.destination, placed.source), (LinkId(0), to, mac(0)));
             assert_eq!(delivery.payload, data);
-            outcome.twice += usize::from(!heard.insert(*node));
+            outcome.duplicate_deliveries += usize::from(!heard.insert(*node));
         }
         outcome.receivers_outside += heard.difference(&inside).count();
         let mut others = inside.clone();
         others.remove(&0);
-        let everybody = (0..STATIONS).collect();
+        let everybody = (0..STATION_COUNT).collect();
         let connected: BTreeSet<usize> =
-            reached(&air, 0, &everybody).intersection(&others).copied().collect();
-        outcome.connected += connected.len();
+            reachable_stations(&air, 0, &everybody).intersection(&others).copied().collect();
+        outcome.connected_inside += connected.len();
         outcome.receivers_inside += connected.intersection(&heard).count();
         assert!(heard.is_subset(&connected), "{number}: heard without a connection");
         // If the stations inside reach each other without leaving the area, exactly they must receive the
         // packet.
-        let whole =
-            connected.iter().next().is_none_or(|first| connected.is_subset(&reached(&air, *first, &inside)));
-        outcome.whole += usize::from(whole);
-        outcome.exact += usize::from(whole && heard == connected);
+        let whole = connected
+            .iter()
+            .next()
+            .is_none_or(|first| connected.is_subset(&reachable_stations(&air, *first, &inside)));
+        outcome.connected_placements += usize::from(whole);
+        outcome.exact_placements += usize::from(whole && heard == connected);
         if inside.contains(&0) {
-            let mut flooded = reached(&air, 0, &inside);
+            let mut flooded = reachable_stations(&air, 0, &inside);
             flooded.remove(&0);
-            outcome.flooded += flooded.len();
-            outcome.flood_heard += flooded.intersection(&heard).count();
+            outcome.flood_connected += flooded.len();
+            outcome.flood_received += flooded.intersection(&heard).count();
         }
         // If a station inside received the packet, every station that it reaches over stations inside must
         // have received it, too.
         let split = others.iter().filter(|node| !heard.contains(node));
         let split = split.filter(|node| {
-            let near = reached(&air, **node, &inside);
+            let near = reachable_stations(&air, **node, &inside);
             near.intersection(&heard).next().is_some()
         });
-        outcome.split += split.count();
+        outcome.split_placements += split.count();
     }
     outcome
 }
@@ -135,21 +142,21 @@ fn placements(area_forwarding: AreaForwarding) -> Outcome {
 /// leads over stations outside.
 #[test]
 fn geobroadcast_reaches_exactly_the_connected_hosts_inside_over_random_placements() {
-    let simple = placements(AreaForwarding::Simple);
+    let simple = run_placements(AreaForwarding::Simple);
     println!("simple: {simple:?}");
-    assert_eq!((simple.receivers_outside, simple.twice, simple.split), (0, 0, 0));
-    assert_eq!(simple.flood_heard, simple.flooded);
-    assert_eq!(simple.exact, simple.whole);
-    assert!(simple.whole > 950 && simple.flooded > 400, "{simple:?}");
-    assert!(simple.receivers_inside * 100 >= simple.connected * 95, "{simple:?}");
+    assert_eq!((simple.receivers_outside, simple.duplicate_deliveries, simple.split_placements), (0, 0, 0));
+    assert_eq!(simple.flood_received, simple.flood_connected);
+    assert_eq!(simple.exact_placements, simple.connected_placements);
+    assert!(simple.connected_placements > 950 && simple.flood_connected > 400, "{simple:?}");
+    assert!(simple.receivers_inside * 100 >= simple.connected_inside * 95, "{simple:?}");
 }
 
 /// Contention-based forwarding saves most of the frames. A few stations miss the packet: the only stations in
 /// their range did not forward it, because others did first.
 #[test]
 fn contention_based_geobroadcast_reaches_nearly_all_stations_inside() {
-    let contention = placements(AreaForwarding::ContentionBased);
+    let contention = run_placements(AreaForwarding::ContentionBased);
     println!("contention: {contention:?}");
-    assert_eq!((contention.receivers_outside, contention.twice), (0, 0));
-    assert!(contention.flood_heard * 100 >= contention.flooded * 95, "{contention:?}");
+    assert_eq!((contention.receivers_outside, contention.duplicate_deliveries), (0, 0));
+    assert!(contention.flood_received * 100 >= contention.flood_connected * 95, "{contention:?}");
 }

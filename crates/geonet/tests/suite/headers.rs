@@ -10,9 +10,9 @@ use crate::craft::*;
 /// FDV_BAH_BV_01, FDV_COH_BV_03, FDV_SHB_BV_01, PON_SHB_BV_01: an own SHB has the default values.
 #[test]
 fn fdv_shb_bv_01_own_single_hop_packets() {
-    let mut iut = Iut::quiet(Mib::default());
-    iut.ask(Transport::SingleHop([1, 2, 3, 4]), b"cam").expect("accepted");
-    let sent = iut.one_sent();
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    iut.request_payload(Transport::SingleHop([1, 2, 3, 4]), b"cam").expect("accepted");
+    let sent = iut.take_only_transmission();
     let packet = parse(&sent.frame);
     assert_eq!(sent.destination, carnet_geonet::BROADCAST);
     assert_eq!((packet.basic.version, packet.basic.remaining_hop_limit), (1, 1));
@@ -28,11 +28,11 @@ fn fdv_shb_bv_01_own_single_hop_packets() {
 /// lifetime and traffic class.
 #[test]
 fn fdv_tsb_bv_01_requested_parameters() {
-    let mut iut = Iut::quiet(Mib::default());
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     for (transport, kind) in [
         (Transport::TopologicallyScoped, HeaderType::TopologicallyScoped),
-        (Transport::GeoBroadcast(area1()), HeaderType::GeoBroadcast(area1().shape)),
-        (Transport::GeoAnycast(area1()), HeaderType::GeoAnycast(area1().shape)),
+        (Transport::GeoBroadcast(etsi_area_1()), HeaderType::GeoBroadcast(etsi_area_1().shape)),
+        (Transport::GeoAnycast(etsi_area_1()), HeaderType::GeoAnycast(etsi_area_1().shape)),
     ] {
         let request = Request::new(transport, CommonNextHeader::BtpA, b"x");
         let traffic_class = TrafficClass { store_carry_forward: false, channel_offload: true, id: 5 };
@@ -43,7 +43,7 @@ fn fdv_tsb_bv_01_requested_parameters() {
             ..request
         };
         iut.request(request).expect("accepted");
-        let sent = iut.one_sent();
+        let sent = iut.take_only_transmission();
         let packet = parse(&sent.frame);
         assert_eq!((packet.common.header_type, packet.common.next_header), (kind, CommonNextHeader::BtpA));
         assert_eq!((packet.basic.remaining_hop_limit, packet.common.maximum_hop_limit), (4, 4));
@@ -55,60 +55,69 @@ fn fdv_tsb_bv_01_requested_parameters() {
 /// FDV_BAH_BI_02: the router discards packets of other protocol versions.
 #[test]
 fn fdv_bah_bi_02_other_versions() {
-    let mut iut = Iut::quiet(Mib::default());
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     for version in [0u8, 2, 15] {
-        let mut frame = Station::b().shb(b"x");
+        let mut frame = SimulatedStation::b().shb_frame(b"x");
         frame[0] = version << 4 | 1;
-        assert_eq!(iut.hear(&Station::b(), &frame), Err(GeonetDrop::WrongVersion));
+        assert_eq!(iut.receive_broadcast(&SimulatedStation::b(), &frame), Err(GeonetDrop::WrongVersion));
     }
-    assert!(iut.router.location_table().is_empty() && iut.delivered.is_empty());
+    assert!(iut.router.location_table().is_empty() && iut.delivered_payloads.is_empty());
 }
 
 /// FDV_COH_BO_04: the router discards a packet with RHL > MHL.
 #[test]
 fn fdv_coh_bo_04_more_hops_left_than_at_the_start() {
-    let mut iut = Iut::quiet(Mib::default());
-    let b = Station::b();
-    for frame in [b.tsb(b"x"), b.gbc(area1(), b"x"), b.guc(&iut.pv(), b"x"), b.shb(b"x"), b.beacon()] {
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    let b = SimulatedStation::b();
+    for frame in [
+        b.tsb_frame(b"x"),
+        b.gbc_frame(etsi_area_1(), b"x"),
+        b.guc_frame(&iut.pv(), b"x"),
+        b.shb_frame(b"x"),
+        b.beacon_frame(),
+    ] {
         let hops = frame[10] + 1;
-        assert_eq!(iut.hear(&b, &with_hops(frame, hops)), Err(GeonetDrop::HopLimitExceedsMaximum));
+        assert_eq!(
+            iut.receive_broadcast(&b, &with_hops(frame, hops)),
+            Err(GeonetDrop::HopLimitExceedsMaximum)
+        );
     }
-    assert!(iut.router.location_table().is_empty() && iut.delivered.is_empty());
-    iut.nothing_sent();
+    assert!(iut.router.location_table().is_empty() && iut.delivered_payloads.is_empty());
+    iut.assert_nothing_sent();
 }
 
 /// PON_SQN_BV_01, PON_SQN_BV_02: the first sequence number is 0, each packet has the next number, and the
 /// numbers wrap.
 #[test]
 fn pon_sqn_bv_01_sequence_numbers() {
-    let mut iut = Iut::quiet(Mib::default());
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     for expected in 0..=65_536u32 {
-        iut.ask(Transport::GeoBroadcast(area1()), b"x").expect("accepted");
-        let sent = iut.one_sent();
+        iut.request_payload(Transport::GeoBroadcast(etsi_area_1()), b"x").expect("accepted");
+        let sent = iut.take_only_transmission();
         assert_eq!(parse(&sent.frame).extended.sequence(), Some(expected as u16));
-        iut.router.recycle(sent.frame);
+        iut.router.recycle_buffer(sent.frame);
     }
 }
 
 /// PON_LPV_BV_01: own packets carry the latest position.
 #[test]
 fn pon_lpv_bv_01_the_latest_position() {
-    let mut iut = Iut::quiet(Mib::default());
-    iut.locate(place(10.0, 10.0), 1_000_500);
-    iut.ask(Transport::SingleHop([0; 4]), b"x").expect("accepted");
-    let source = *parse(&iut.one_sent().frame).extended.source();
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    iut.set_position(position_at(10.0, 10.0), 1_000_500);
+    iut.request_payload(Transport::SingleHop([0; 4]), b"x").expect("accepted");
+    let source = *parse(&iut.take_only_transmission().frame).extended.source();
     assert_eq!((source.timestamp, source.address), (Timestamp(1_000_500), address(IUT_MAC)));
-    assert_eq!(source.latitude, place(10.0, 10.0).latitude);
+    assert_eq!(source.latitude, position_at(10.0, 10.0).latitude);
 }
 
 /// The router refuses invalid send requests and stays unchanged.
 #[test]
 fn router_refuses_invalid_send_requests() {
-    let mut iut = Iut::without_position(Mib::default());
-    assert_eq!(iut.ask(Transport::SingleHop([0; 4]), b"x"), Err(GeonetDrop::NoPosition));
-    let mut iut = Iut::quiet(Mib::default());
-    let broadcast = Transport::GeoBroadcast(area1());
-    assert_eq!(iut.ask(broadcast, &[0; 1399]), Err(GeonetDrop::SduTooLarge));
+    let mut iut = RouterUnderTest::without_position(Mib::default());
+    assert_eq!(iut.request_payload(Transport::SingleHop([0; 4]), b"x"), Err(GeonetDrop::NoPosition));
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    let broadcast = Transport::GeoBroadcast(etsi_area_1());
+    assert_eq!(iut.request_payload(broadcast, &[0; 1399]), Err(GeonetDrop::SduTooLarge));
     let request = Request::new(broadcast, CommonNextHeader::BtpB, b"x");
     for lifetime in [Duration::ZERO, Duration::from_millis(20), Duration::from_secs(601)] {
         let request = Request { maximum_lifetime: Some(lifetime), ..request };
@@ -117,68 +126,75 @@ fn router_refuses_invalid_send_requests() {
     let request = Request { maximum_hop_limit: Some(0), ..request };
     assert_eq!(iut.request(request), Err(GeonetDrop::BadHopLimit));
     // B.3: the area is too large.
-    assert_eq!(iut.ask(Transport::GeoAnycast(circle(HOME, 1785)), b"x"), Err(GeonetDrop::AreaTooLarge));
-    assert_eq!(iut.ask(Transport::GeoUnicast(address(IUT_MAC)), b"x"), Err(GeonetDrop::OwnDestination));
-    iut.nothing_sent();
-    iut.ask(Transport::GeoBroadcast(circle(HOME, 1784)), b"x").expect("just small enough");
-    assert_eq!(parse(&iut.one_sent().frame).extended.sequence(), Some(0));
+    assert_eq!(
+        iut.request_payload(Transport::GeoAnycast(circular_area(IUT_POSITION, 1785)), b"x"),
+        Err(GeonetDrop::AreaTooLarge)
+    );
+    assert_eq!(
+        iut.request_payload(Transport::GeoUnicast(address(IUT_MAC)), b"x"),
+        Err(GeonetDrop::OwnDestination)
+    );
+    iut.assert_nothing_sent();
+    iut.request_payload(Transport::GeoBroadcast(circular_area(IUT_POSITION, 1784)), b"x")
+        .expect("just small enough");
+    assert_eq!(parse(&iut.take_only_transmission().frame).extended.sequence(), Some(0));
 }
 
 /// The router does not forward the padding of a short link frame.
 #[test]
 fn padding_is_not_forwarded() {
-    let mut iut = Iut::quiet(Mib::default());
-    iut.knows(&[Station::d()]);
-    let mut frame = Station::b().tsb(b"x");
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    iut.make_neighbours(&[SimulatedStation::d()]);
+    let mut frame = SimulatedStation::b().tsb_frame(b"x");
     let length = frame.len();
     frame.resize(46, 0xee);
-    iut.hear(&Station::b(), &frame).expect("forwarded");
-    assert_eq!(iut.one_sent().frame.len(), length);
+    iut.receive_broadcast(&SimulatedStation::b(), &frame).expect("forwarded");
+    assert_eq!(iut.take_only_transmission().frame.len(), length);
 }
 
 /// The router recognises a secured packet and drops it with its own reason.
 #[test]
 fn secured_packet_goes_to_security_entity() {
-    let mut iut = Iut::quiet(Mib::default());
-    let mut frame = Station::b().shb(b"x");
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    let mut frame = SimulatedStation::b().shb_frame(b"x");
     frame[0] = 0x12;
-    assert_eq!(iut.hear(&Station::b(), &frame), Err(GeonetDrop::Secured));
-    assert_eq!(iut.dropped(GeonetDrop::Secured), 1);
+    assert_eq!(iut.receive_broadcast(&SimulatedStation::b(), &frame), Err(GeonetDrop::Secured));
+    assert_eq!(iut.dropped_packets(GeonetDrop::Secured), 1);
 }
 
 /// The router forwards a packet with an unknown next header, but does not deliver it.
 #[test]
 fn unknown_payloads_are_forwarded_and_not_delivered() {
-    let mut iut = Iut::quiet(Mib::default());
-    let mut frame = Station::b().tsb(b"x");
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
+    let mut frame = SimulatedStation::b().tsb_frame(b"x");
     frame[4] = 0x90;
-    iut.hear(&Station::b(), &frame).expect("forwarded");
-    assert_eq!(iut.one_sent().frame[4], 0x90);
-    assert!(iut.delivered.is_empty());
-    assert_eq!(iut.dropped(GeonetDrop::UnknownNextHeader), 1);
+    iut.receive_broadcast(&SimulatedStation::b(), &frame).expect("forwarded");
+    assert_eq!(iut.take_only_transmission().frame[4], 0x90);
+    assert!(iut.delivered_payloads.is_empty());
+    assert_eq!(iut.dropped_packets(GeonetDrop::UnknownNextHeader), 1);
 }
 
 /// The router reuses the memory of sent frames.
 #[test]
 fn forwarding_reuses_buffers() {
-    let mut iut = Iut::quiet(Mib { max_packet_data_rate: None, ..Mib::default() });
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib { max_packet_data_rate: None, ..Mib::default() });
     let mut seen = std::collections::BTreeSet::new();
-    let mut station = Station::b();
+    let mut station = SimulatedStation::b();
     for _ in 0..1000 {
         station = station.next();
         let frame = ReceivedFrame {
             source: station.mac,
             destination: carnet_geonet::BROADCAST,
-            packet: &station.tsb(b"payload"),
+            packet: &station.tsb_frame(b"payload"),
         };
         iut.router.handle_frame(iut.now, frame).expect("forwarded");
         while let Some(output) = iut.router.poll_output() {
             match output {
                 Output::Transmit(sent) => {
                     seen.insert(sent.frame.as_ptr() as usize);
-                    iut.router.recycle(sent.frame);
+                    iut.router.recycle_buffer(sent.frame);
                 }
-                Output::Deliver(delivery) => iut.router.recycle(delivery.payload),
+                Output::Deliver(delivery) => iut.router.recycle_buffer(delivery.payload),
                 Output::Accelerate(_) | Output::Event(_) => {}
             }
         }
@@ -189,11 +205,11 @@ fn forwarding_reuses_buffers() {
 /// FDV_COH_BV_01, FDV_COH_BV_02: PL is the length of the payload; 0 without payload.
 #[test]
 fn fdv_coh_bv_01_payload_length() {
-    let mut iut = Iut::quiet(Mib::default());
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     for length in [0, 1, 300, 1398] {
-        for transport in [Transport::SingleHop([0; 4]), Transport::GeoBroadcast(area1())] {
-            iut.ask(transport, &vec![7; length]).expect("accepted");
-            let sent = iut.one_sent();
+        for transport in [Transport::SingleHop([0; 4]), Transport::GeoBroadcast(etsi_area_1())] {
+            iut.request_payload(transport, &vec![7; length]).expect("accepted");
+            let sent = iut.take_only_transmission();
             assert_eq!(usize::from(parse(&sent.frame).common.payload_length), length);
         }
     }
@@ -203,7 +219,7 @@ fn fdv_coh_bv_01_payload_length() {
 /// contains the link-layer address.
 #[test]
 fn fdv_bea_bv_03_position_vector() {
-    let mut iut = Iut::quiet(Mib::default());
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     let measured = carnet_wire::geonet::LongPositionVector {
         address: address([9; 6]),
         timestamp: Timestamp(0xffff_fff0),
@@ -214,8 +230,8 @@ fn fdv_bea_bv_03_position_vector() {
         heading: 3599,
     };
     iut.router.handle_position(iut.now, measured).expect("a place on earth");
-    iut.ask(Transport::Beacon, b"").expect("sent");
-    let sent = iut.one_sent();
+    iut.request_payload(Transport::Beacon, b"").expect("sent");
+    let sent = iut.take_only_transmission();
     let source = *parse(&sent.frame).extended.source();
     assert_eq!(source, carnet_wire::geonet::LongPositionVector { address: address(IUT_MAC), ..measured });
     assert_eq!((source.address.mid(), source.address.is_manual()), (IUT_MAC, false));
@@ -276,17 +292,17 @@ fn frames_equal_recorded_frames() {
             0,
         ),
     ];
-    let mut iut = Iut::quiet(Mib::default());
+    let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
     // The frames contain the address of the router under test, so give the router another address.
     iut.router.handle_address(address([2, 0, 0, 0, 0, 0x42]));
     for (name, hex, result, delivered) in frames {
         let octets: Vec<u8> = (0..hex.len() / 2)
             .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).expect("hex"))
             .collect();
-        iut.delivered.clear();
-        let sender = Station { mac: [2, 0, 0, 0, 0, 0x77], ..Station::b() };
-        assert_eq!(iut.hear(&sender, &octets), result, "{name}");
-        assert_eq!(iut.delivered.len(), delivered, "{name}");
+        iut.delivered_payloads.clear();
+        let sender = SimulatedStation { mac: [2, 0, 0, 0, 0, 0x77], ..SimulatedStation::b() };
+        assert_eq!(iut.receive_broadcast(&sender, &octets), result, "{name}");
+        assert_eq!(iut.delivered_payloads.len(), delivered, "{name}");
     }
     assert_eq!(iut.router.location_table().len(), 2);
 }

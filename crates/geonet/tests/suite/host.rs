@@ -13,21 +13,21 @@ use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{self, NdOption, PrefixInformation, RouterAdvertisementRepr};
 use carnet_wire::{icmpv6, ipv6};
 
-use crate::craft::{IUT_MAC, Iut, Station, address, area1};
+use crate::craft::{IUT_MAC, RouterUnderTest, SimulatedStation, address, etsi_area_1};
 
 pub const ALL_NODES: &str = "ff02::1";
-pub const IPV6: u16 = 0x86dd;
+pub const IPV6_ETHERTYPE: u16 = 0x86dd;
 
-pub fn ip(text: &str) -> Ipv6Addr {
+pub fn parse_address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
 }
 
 pub fn prefix(text: &str) -> Prefix {
-    Prefix { address: ip(text), length: 64 }
+    Prefix { address: parse_address(text), prefix_length: 64 }
 }
 
 /// Returns an IPv6 packet with arbitrary UDP payload.
-pub fn packet(source: Ipv6Addr, destination: Ipv6Addr, octets: usize) -> Vec<u8> {
+pub fn udp_packet(source: Ipv6Addr, destination: Ipv6Addr, octets: usize) -> Vec<u8> {
     let header = Header {
         traffic_class: 0,
         flow_label: 0,
@@ -50,12 +50,12 @@ pub fn neighbor_solicitation(
 }
 
 /// Returns a packet with a Router Advertisement that has one prefix.
-pub fn router_advertisement(from: &Station, prefix: Prefix, seconds: u32) -> Vec<u8> {
+pub fn router_advertisement(from: &SimulatedStation, prefix: Prefix, seconds: u32) -> Vec<u8> {
     let options = [
         NdOption::SourceLinkAddress(from.mac),
         NdOption::PrefixInformation(PrefixInformation {
             prefix: prefix.address,
-            prefix_length: prefix.length,
+            prefix_length: prefix.prefix_length,
             on_link: true,
             autonomous: true,
             router_address: false,
@@ -64,12 +64,12 @@ pub fn router_advertisement(from: &Station, prefix: Prefix, seconds: u32) -> Vec
         }),
     ];
     let repr = RouterAdvertisementRepr { options: &options, router_lifetime: 30, ..Default::default() };
-    let source = addresses::link_local(from.mac);
-    icmpv6::packet(source, ip(ALL_NODES), nd::HOP_LIMIT, nd::router_advertisement(&repr))
+    let source = addresses::link_local_address(from.mac);
+    icmpv6::packet(source, parse_address(ALL_NODES), nd::HOP_LIMIT, nd::router_advertisement(&repr))
 }
 
 /// Sets the next header of a tester's frame to IPv6.
-pub fn with_ipv6(mut frame: Vec<u8>) -> Vec<u8> {
+pub fn with_ipv6_next_header(mut frame: Vec<u8>) -> Vec<u8> {
     frame[4] = 0x30;
     frame
 }
@@ -77,12 +77,12 @@ pub fn with_ipv6(mut frame: Vec<u8>) -> Vec<u8> {
 /// First subnet of the ETSI suite, on the link of AREA1.
 pub const SUBNET_1: &str = "3ffe:0:0:1::";
 
-pub struct Host {
-    pub iut: Iut,
+pub struct HostAndRouter {
+    pub iut: RouterUnderTest,
     pub adaptation: Adaptation,
     pub interfaces: Vec<VirtualLink>,
     /// Frames for the host from `Adaptation::poll_output`: interface, destination, source, packet.
-    pub answers: Vec<(LinkId, MacAddress, MacAddress, Vec<u8>)>,
+    pub frames_for_host: Vec<(LinkId, MacAddress, MacAddress, Vec<u8>)>,
 }
 
 pub fn config() -> Ipv6Config {
@@ -102,30 +102,35 @@ pub fn config() -> Ipv6Config {
 }
 
 /// Returns an area with its own link.
-pub fn link(area: GeoArea, interface: &str, subnet: Option<&str>) -> Ipv6Area {
+pub fn area_with_link(area: GeoArea, interface: &str, subnet: Option<&str>) -> Ipv6Area {
     Ipv6Area { area, group: None, prefix: subnet.map(prefix), interface: Some(interface.into()) }
 }
 
-impl Host {
-    pub fn new(config: Ipv6Config) -> Host {
-        let mut host = Host {
-            iut: Iut::quiet(Mib::default()),
+impl HostAndRouter {
+    pub fn new(config: Ipv6Config) -> HostAndRouter {
+        let mut host = HostAndRouter {
+            iut: RouterUnderTest::with_rare_beacons(Mib::default()),
             adaptation: Adaptation::new(config, address(IUT_MAC)),
             interfaces: Vec::new(),
-            answers: Vec::new(),
+            frames_for_host: Vec::new(),
         };
-        host.drain();
+        host.collect_outputs();
         host
     }
 
     /// Returns a host with the links of the ETSI suite: the topological link, one for AREA1, and the dynamic
     /// link.
-    pub fn with_links() -> Host {
-        let areas = vec![link(area1(), "sgvl1", Some(SUBNET_1))];
-        Host::new(Ipv6Config { dynamic_interface: Some("dgvl".into()), areas, learnt_links: 2, ..config() })
+    pub fn with_links() -> HostAndRouter {
+        let areas = vec![area_with_link(etsi_area_1(), "sgvl1", Some(SUBNET_1))];
+        HostAndRouter::new(Ipv6Config {
+            dynamic_interface: Some("dgvl".into()),
+            areas,
+            learnt_links: 2,
+            ..config()
+        })
     }
 
-    pub fn drain(&mut self) {
+    pub fn collect_outputs(&mut self) {
         while let Some(output) = self.adaptation.poll_output() {
             match output {
                 Output::Link(link) => {
@@ -134,31 +139,36 @@ impl Host {
                 }
                 Output::LinkGone(id) => self.interfaces.retain(|known| known.id != id),
                 Output::Frame { link, destination, source, packet } => {
-                    self.answers.push((link, destination, source, packet));
+                    self.frames_for_host.push((link, destination, source, packet));
                 }
             }
         }
     }
 
     #[track_caller]
-    pub fn id(&self, name: &str) -> LinkId {
+    pub fn link_id(&self, name: &str) -> LinkId {
         let link = self.interfaces.iter().find(|link| link.name == name);
         link.unwrap_or_else(|| panic!("no {name} in {:?}", self.interfaces)).id
     }
 
-    pub fn own(&self) -> Ipv6Addr {
-        addresses::link_local(IUT_MAC)
+    pub fn own_link_local(&self) -> Ipv6Addr {
+        addresses::link_local_address(IUT_MAC)
     }
 
     /// Sends a frame of the host on an interface.
-    pub fn put(&mut self, name: &str, destination: MacAddress, packet: &[u8]) -> Result<bool, Ipv6Drop> {
-        let frame = HostFrame { destination, source: IUT_MAC, ether_type: IPV6, payload: packet };
-        self.put_frame(name, frame)
+    pub fn send_packet(
+        &mut self,
+        name: &str,
+        destination: MacAddress,
+        packet: &[u8],
+    ) -> Result<bool, Ipv6Drop> {
+        let frame = HostFrame { destination, source: IUT_MAC, ether_type: IPV6_ETHERTYPE, payload: packet };
+        self.send_frame(name, frame)
     }
 
     /// Sends a frame of the host on an interface; returns whether the frame became a request.
-    pub fn put_frame(&mut self, name: &str, frame: HostFrame<'_>) -> Result<bool, Ipv6Drop> {
-        let result = self.adaptation.handle_host_frame(self.iut.now, self.id(name), frame);
+    pub fn send_frame(&mut self, name: &str, frame: HostFrame<'_>) -> Result<bool, Ipv6Drop> {
+        let result = self.adaptation.handle_host_frame(self.iut.now, self.link_id(name), frame);
         let requested = match result? {
             Some(request) => {
                 self.iut.request(request).expect("a request that is granted");
@@ -166,25 +176,29 @@ impl Host {
             }
             None => false,
         };
-        self.drain();
+        self.collect_outputs();
         Ok(requested)
     }
 
     /// Sends a packet of the host to a group on an interface.
-    pub fn multicast(&mut self, name: &str, packet: &[u8]) {
+    pub fn send_multicast(&mut self, name: &str, packet: &[u8]) {
         let destination = ipv6::Header::parse(packet).expect("IPv6").destination;
-        assert_eq!(self.put(name, addresses::group_address(destination), packet), Ok(true));
+        assert_eq!(self.send_packet(name, addresses::group_mac(destination), packet), Ok(true));
     }
 
     /// Passes a frame of a station to the router. Returns the virtual interface and Ethernet header with
     /// which the host gets the payload.
-    pub fn hear(&mut self, from: &Station, frame: Vec<u8>) -> Result<(String, HostDelivery), Ipv6Drop> {
+    pub fn receive_frame(
+        &mut self,
+        from: &SimulatedStation,
+        frame: Vec<u8>,
+    ) -> Result<(String, HostDelivery), Ipv6Drop> {
         // Ignore whether the router also forwards the packet.
-        let _ = self.iut.hear(from, &with_ipv6(frame));
-        assert_eq!(self.iut.delivered.len(), 1, "one payload");
-        let delivery = self.iut.delivered.remove(0);
+        let _ = self.iut.receive_broadcast(from, &with_ipv6_next_header(frame));
+        assert_eq!(self.iut.delivered_payloads.len(), 1, "one payload");
+        let delivery = self.iut.delivered_payloads.remove(0);
         let placed = self.adaptation.handle_delivery(self.iut.now, &delivery);
-        self.drain();
+        self.collect_outputs();
         let placed = placed?;
         let link = self.interfaces.iter().find(|link| link.id == placed.link).expect("a known interface");
         Ok((link.name.clone(), placed))

@@ -9,8 +9,11 @@ use carnet_geonet::ipv6_adaptation::addresses::{self, Prefix};
 use carnet_geonet::ipv6_adaptation::{HostFrame, LinkId};
 use carnet_wire::geonet::{CommonNextHeader, HeaderType, Lifetime, Shape, TrafficClass};
 
-use crate::craft::{IUT_MAC, Station, area1, circle};
-use crate::host::{ALL_NODES, Host, IPV6, ip, neighbor_solicitation, packet, router_advertisement};
+use crate::craft::{IUT_MAC, SimulatedStation, circular_area, etsi_area_1};
+use crate::host::{
+    ALL_NODES, HostAndRouter, IPV6_ETHERTYPE, neighbor_solicitation, parse_address, router_advertisement,
+    udp_packet,
+};
 
 const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
     Some(text) => match usize::from_str_radix(text, 10) {
@@ -21,21 +24,21 @@ const ROUNDS: usize = match option_env!("CARNET_ROUNDS") {
 };
 
 /// Returns packets whose content the module inspects.
-fn seeds() -> Vec<Vec<u8>> {
-    let station = Station::b();
-    let from = addresses::link_local(station.mac);
-    let own = addresses::link_local(IUT_MAC);
-    let mut report = packet(own, ip("ff02::16"), 8 + 8 + 20);
+fn seed_packets() -> Vec<Vec<u8>> {
+    let station = SimulatedStation::b();
+    let from = addresses::link_local_address(station.mac);
+    let own = addresses::link_local_address(IUT_MAC);
+    let mut report = udp_packet(own, parse_address("ff02::16"), 8 + 8 + 20);
     report[6] = 0;
     report[40..48].copy_from_slice(&[58, 0, 5, 2, 0, 0, 1, 0]);
     report[48..56].copy_from_slice(&[143, 0, 0, 0, 0, 0, 0, 1]);
     report[56..60].copy_from_slice(&[4, 0, 0, 0]);
-    report[60..76].copy_from_slice(&ip("ff02::2").octets());
-    let prefix = Prefix { address: ip("3ffe:0:0:9::"), length: 64 };
+    report[60..76].copy_from_slice(&parse_address("ff02::2").octets());
+    let prefix = Prefix { address: parse_address("3ffe:0:0:9::"), prefix_length: 64 };
     vec![
-        packet(from, ip(ALL_NODES), 60),
-        packet(own, from, 60),
-        packet(own, ip("3ffe:0:0:1:fdff:ffff:ffff:fffd"), 60),
+        udp_packet(from, parse_address(ALL_NODES), 60),
+        udp_packet(own, from, 60),
+        udp_packet(own, parse_address("3ffe:0:0:1:fdff:ffff:ffff:fffd"), 60),
         neighbor_solicitation(own, from, Some(IUT_MAC)),
         neighbor_solicitation(from, own, Some(station.mac)),
         router_advertisement(&station, prefix, 30),
@@ -44,7 +47,7 @@ fn seeds() -> Vec<Vec<u8>> {
 }
 
 /// Returns a copy with some octets changed, removed or added.
-fn spoilt(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
+fn mutated_packet(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
     let mut octets = seed.to_vec();
     for _ in 0..rng.below(4) {
         let at = rng.below(octets.len() as u64) as usize;
@@ -61,20 +64,27 @@ fn spoilt(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
 #[test]
 fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
     let mut rng = Rng::new(11);
-    let mut host = Host::with_links();
-    let seeds = seeds();
-    let macs = [[0xff; 6], [0; 6], IUT_MAC, Station::b().mac, addresses::ANYCAST, addresses::ALL_NODES];
+    let mut host = HostAndRouter::with_links();
+    let seeds = seed_packets();
+    let macs = [
+        [0xff; 6],
+        [0; 6],
+        IUT_MAC,
+        SimulatedStation::b().mac,
+        addresses::ANYCAST_MAC,
+        addresses::ALL_NODES_MAC,
+    ];
     let mut now = Time::from_secs(1000);
     let (mut taken, mut settled) = (0, 0);
     for _ in 0..ROUNDS {
         let seed = &seeds[rng.below(seeds.len() as u64) as usize];
-        let payload = spoilt(&mut rng, seed);
+        let payload = mutated_packet(&mut rng, seed);
         let mac = |rng: &mut Rng| macs[rng.below(macs.len() as u64) as usize];
         if rng.chance(0.5) {
             let frame = HostFrame {
                 destination: mac(&mut rng),
                 source: if rng.chance(0.9) { IUT_MAC } else { mac(&mut rng) },
-                ether_type: if rng.chance(0.9) { IPV6 } else { rng.u16() },
+                ether_type: if rng.chance(0.9) { IPV6_ETHERTYPE } else { rng.u16() },
                 payload: &payload,
             };
             let link = LinkId(rng.below(7) as u32);
@@ -87,8 +97,9 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
                 Err(_) => {}
             }
         } else {
-            let area = [None, Some(area1()), Some(circle(Station::d().position(), rng.u16()))]
-                [rng.below(3) as usize];
+            let area =
+                [None, Some(etsi_area_1()), Some(circular_area(SimulatedStation::d().position(), rng.u16()))]
+                    [rng.below(3) as usize];
             let header_type = [
                 HeaderType::GeoUnicast,
                 HeaderType::GeoBroadcast(Shape::Circle),
@@ -99,7 +110,7 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
             let delivery = Delivery {
                 header_type,
                 next_header: CommonNextHeader::Ipv6,
-                source: Station::b().pv,
+                source: SimulatedStation::b().position_vector,
                 sequence: None,
                 destination: None,
                 area,
@@ -107,11 +118,11 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
                 remaining_hop_limit: 1,
                 maximum_hop_limit: 1,
                 remaining_lifetime: Lifetime::from_duration(Duration::from_secs(1)),
-                sender: Station::b().mac,
+                link_layer_sender: SimulatedStation::b().mac,
                 payload,
             };
             if let Ok(placed) = host.adaptation.handle_delivery(now, &delivery) {
-                host.drain();
+                host.collect_outputs();
                 assert!(host.interfaces.iter().any(|link| link.id == placed.link), "{placed:?}");
                 taken += 1;
             }
@@ -121,9 +132,9 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
             host.adaptation.handle_timeout(now);
             assert!(host.adaptation.poll_timeout().is_none_or(|due| due > now));
         }
-        host.drain();
-        assert!(host.interfaces.len() <= 5 && host.answers.len() <= 1, "{:?}", host.interfaces);
-        host.answers.clear();
+        host.collect_outputs();
+        assert!(host.interfaces.len() <= 5 && host.frames_for_host.len() <= 1, "{:?}", host.interfaces);
+        host.frames_for_host.clear();
     }
     // Check that enough of the mutated packets were valid; otherwise the test shows nothing.
     assert!(taken > ROUNDS / 20 && settled > ROUNDS / 100, "{taken} {settled}");

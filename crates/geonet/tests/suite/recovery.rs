@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use carnet_base::Rng;
-use carnet_geonet::mib::{Planarisation, Recovery};
+use carnet_geonet::mib::{Planarisation, VoidRecovery};
 use carnet_geonet::{Mib, Transport};
 use carnet_wire::geonet::{CommonNextHeader, HeaderType};
 
-use crate::air::{Air, address};
-use crate::craft::circle;
+use crate::air::{RadioChannel, address};
+use crate::craft::circular_area;
 
-fn mib(recovery: Recovery) -> Mib {
+fn mib_with_recovery(recovery: VoidRecovery) -> Mib {
     let lifetime_location_entry = Duration::from_secs(60);
     Mib { recovery, lifetime_location_entry, default_hop_limit: 255, ..Mib::default() }
 }
@@ -23,7 +23,7 @@ fn mib(recovery: Recovery) -> Mib {
 ///   |           |
 ///   1---0   .   8   (0 is the source, 8 the destination; nobody in between)
 /// ```
-fn void() -> Vec<(f64, f64)> {
+fn placement_with_void() -> Vec<(f64, f64)> {
     vec![
         (0.0, 0.0),
         (-180.0, 0.0),
@@ -39,48 +39,60 @@ fn void() -> Vec<(f64, f64)> {
 
 #[test]
 fn greedy_forwarding_stops_at_a_void() {
-    let mut air = Air::new(&mib(Recovery::None), 250.0, &void(), 1);
-    air.settle();
-    air.send(0, Transport::GeoUnicast(address(8)), 50, b"x");
-    air.run(Duration::from_millis(900));
-    air.send(0, Transport::GeoUnicast(address(8)), 50, b"x");
-    air.run(Duration::from_secs(1));
-    assert!(air.delivered.is_empty());
+    let mut air = RadioChannel::new(&mib_with_recovery(VoidRecovery::None), 250.0, &placement_with_void(), 1);
+    air.advance_until_neighbours_known();
+    air.send_payload(0, Transport::GeoUnicast(address(8)), 50, b"x");
+    air.advance_time(Duration::from_millis(900));
+    air.send_payload(0, Transport::GeoUnicast(address(8)), 50, b"x");
+    air.advance_time(Duration::from_secs(1));
+    assert!(air.delivered_payloads.is_empty());
 }
 
 /// Perimeter recovery delivers a packet across a void that greedy forwarding cannot cross.
 #[test]
 fn perimeter_recovery_crosses_a_void() {
     for planarisation in [Planarisation::Gabriel, Planarisation::RelativeNeighbourhood] {
-        let mut air = Air::new(&mib(Recovery::Perimeter(planarisation)), 250.0, &void(), 1);
-        air.settle();
-        air.send(0, Transport::GeoUnicast(address(8)), 50, b"payload");
+        let mut air = RadioChannel::new(
+            &mib_with_recovery(VoidRecovery::Perimeter(planarisation)),
+            250.0,
+            &placement_with_void(),
+            1,
+        );
+        air.advance_until_neighbours_known();
+        air.send_payload(0, Transport::GeoUnicast(address(8)), 50, b"payload");
         // The reply of the Location Service returns around the void as well.
-        air.run(Duration::from_millis(500));
-        let [(8, delivery)] = &air.delivered[..] else { panic!("{:?} {:?}", air.delivered, air.drops()) };
+        air.advance_time(Duration::from_millis(500));
+        let [(8, delivery)] = &air.delivered_payloads[..] else {
+            panic!("{:?} {:?}", air.delivered_payloads, air.all_drops())
+        };
         assert_eq!((&delivery.payload[..], delivery.next_header), (&b"payload"[..], CommonNextHeader::BtpB));
-        assert!(air.routers[0].counters().recoveries > 0);
+        assert!(air.routers[0].counters().perimeter_recoveries > 0);
         // A packet to an area beyond the void arrives, too.
-        air.delivered.clear();
-        let area = circle(air.position(8), 50);
-        air.send(0, Transport::GeoAnycast(area), 50, b"area");
-        air.run(Duration::from_millis(100));
-        assert!(matches!(&air.delivered[..], [(8, delivery)] if delivery.payload == b"area"));
+        air.delivered_payloads.clear();
+        let area = circular_area(air.position(8), 50);
+        air.send_payload(0, Transport::GeoAnycast(area), 50, b"area");
+        air.advance_time(Duration::from_millis(100));
+        assert!(matches!(&air.delivered_payloads[..], [(8, delivery)] if delivery.payload == b"area"));
     }
 }
 
 /// If no station is at the destination, the walk ends when it is back at its first edge.
 #[test]
 fn perimeter_mode_drops_packet_to_unreachable_place() {
-    let mut places = void();
+    let mut places = placement_with_void();
     places.truncate(6);
-    let mut air = Air::new(&mib(Recovery::Perimeter(Planarisation::Gabriel)), 250.0, &places, 1);
-    air.settle();
-    let area = circle(crate::craft::place(3000.0, 0.0), 50);
-    air.send(0, Transport::GeoAnycast(area), 255, b"x");
-    air.run(Duration::from_secs(1));
-    let sent = air.sent(|kind| matches!(kind, HeaderType::GeoAnycast(_)));
-    assert!(sent > 5 && sent < 40, "{sent} {:?} {:?}", air.drops(), air.transmitted);
+    let mut air = RadioChannel::new(
+        &mib_with_recovery(VoidRecovery::Perimeter(Planarisation::Gabriel)),
+        250.0,
+        &places,
+        1,
+    );
+    air.advance_until_neighbours_known();
+    let area = circular_area(crate::craft::position_at(3000.0, 0.0), 50);
+    air.send_payload(0, Transport::GeoAnycast(area), 255, b"x");
+    air.advance_time(Duration::from_secs(1));
+    let sent = air.count_sent_frames(|kind| matches!(kind, HeaderType::GeoAnycast(_)));
+    assert!(sent > 5 && sent < 40, "{sent} {:?} {:?}", air.all_drops(), air.transmitted_frames);
     let unreachable: u64 = air
         .routers
         .iter()
@@ -102,28 +114,28 @@ fn perimeter_recovery_delivers_in_random_topologies() {
             let places: Vec<(f64, f64)> = (0..100)
                 .map(|_| (rng.below(200_000) as f64 / 100.0, rng.below(200_000) as f64 / 100.0))
                 .collect();
-            let mib = mib(Recovery::Perimeter(planarisation));
+            let mib = mib_with_recovery(VoidRecovery::Perimeter(planarisation));
             // The range is just large enough to connect the nodes, so there are many voids.
-            let air = Air::new(&mib, 290.0 + rng.below(60) as f64, &places, rng.u64());
+            let air = RadioChannel::new(&mib, 290.0 + rng.below(60) as f64, &places, rng.u64());
             if air.is_connected() {
                 break air;
             }
         };
-        air.settle();
+        air.advance_until_neighbours_known();
         for _ in 0..10 {
             let (from, to) = (rng.below(100) as usize, rng.below(100) as usize);
             if from == to {
                 continue;
             }
-            air.transmitted.clear();
-            air.delivered.clear();
-            air.send(from, Transport::GeoUnicast(address(to)), 255, b"x");
-            air.run(Duration::from_millis(500));
-            let reached: Vec<usize> = air.delivered.iter().map(|(node, _)| *node).collect();
-            assert_eq!(reached, [to], "topology {topology}: {from} to {to} {:?}", air.drops());
-            longest = longest.max(air.sent(|kind| kind == HeaderType::GeoUnicast));
+            air.transmitted_frames.clear();
+            air.delivered_payloads.clear();
+            air.send_payload(from, Transport::GeoUnicast(address(to)), 255, b"x");
+            air.advance_time(Duration::from_millis(500));
+            let reached: Vec<usize> = air.delivered_payloads.iter().map(|(node, _)| *node).collect();
+            assert_eq!(reached, [to], "topology {topology}: {from} to {to} {:?}", air.all_drops());
+            longest = longest.max(air.count_sent_frames(|kind| kind == HeaderType::GeoUnicast));
         }
-        recovered += air.routers.iter().map(|router| router.counters().recoveries).sum::<u64>();
+        recovered += air.routers.iter().map(|router| router.counters().perimeter_recoveries).sum::<u64>();
     }
     assert!(recovered as usize > topologies / 2, "{recovered} packets met a void");
     println!("{recovered} packets met a void, the longest way had {longest} transmissions");
@@ -133,34 +145,39 @@ fn perimeter_recovery_delivers_in_random_topologies() {
 /// limit. As the destination, it does not deliver the payload.
 #[test]
 fn stations_without_perimeter_recovery_ignore_its_header() {
-    use crate::craft::{Iut, Station, with_hops};
+    use crate::craft::{RouterUnderTest, SimulatedStation, with_hops};
     use carnet_geonet::{GeonetDrop, Output, ReceivedFrame};
-    let mut walking = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
-    walking.knows(&[Station::c()]);
-    let (a, e) = (Station::a(), Station::e());
-    walking.get(&e, &e.guc(&a.pv, b"payload")).expect("forwarded");
-    let sent = walking.one_sent();
-    assert_eq!((sent.destination, sent.frame[4] >> 4), (Station::c().mac, 15));
+    let mut walking = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
+        Planarisation::Gabriel,
+    )));
+    walking.make_neighbours(&[SimulatedStation::c()]);
+    let (a, e) = (SimulatedStation::a(), SimulatedStation::e());
+    walking.get(&e, &e.guc_frame(&a.position_vector, b"payload")).expect("forwarded");
+    let sent = walking.take_only_transmission();
+    assert_eq!((sent.destination, sent.frame[4] >> 4), (SimulatedStation::c().mac, 15));
 
-    let mut plain = Iut::quiet(Mib::default());
-    plain.knows(&[Station::b()]);
+    let mut plain = RouterUnderTest::with_rare_beacons(Mib::default());
+    plain.make_neighbours(&[SimulatedStation::b()]);
     plain.get(&e, &sent.frame).expect("forwarded greedily");
-    let onward = plain.one_sent();
-    assert_eq!((onward.destination, &onward.frame), (Station::b().mac, &with_hops(sent.frame.clone(), 8)));
+    let onward = plain.take_only_transmission();
+    assert_eq!(
+        (onward.destination, &onward.frame),
+        (SimulatedStation::b().mac, &with_hops(sent.frame.clone(), 8))
+    );
     // The router without the extension is the destination.
-    let mut there = carnet_geonet::Router::new(Mib::default(), a.pv.address, Rng::new(1));
-    there.handle_position(plain.now, a.pv).expect("on earth");
+    let mut there = carnet_geonet::Router::new(Mib::default(), a.position_vector.address, Rng::new(1));
+    there.handle_position(plain.now, a.position_vector).expect("on earth");
     let frame = ReceivedFrame { source: e.mac, destination: a.mac, packet: &sent.frame };
     there.handle_frame(plain.now, frame).expect("received");
     assert!(!matches!(there.poll_output(), Some(Output::Deliver(_))));
     assert_eq!(there.counters().dropped(GeonetDrop::UnknownNextHeader), 1);
     // The router with the extension restores and delivers the original packet.
     let mut there = carnet_geonet::Router::new(
-        mib(Recovery::Perimeter(Planarisation::Gabriel)),
-        a.pv.address,
+        mib_with_recovery(VoidRecovery::Perimeter(Planarisation::Gabriel)),
+        a.position_vector.address,
         Rng::new(1),
     );
-    there.handle_position(plain.now, a.pv).expect("on earth");
+    there.handle_position(plain.now, a.position_vector).expect("on earth");
     there.handle_frame(plain.now, frame).expect("received");
     let Some(Output::Deliver(delivery)) = there.poll_output() else { panic!() };
     assert_eq!((&delivery.payload[..], delivery.next_header), (&b"payload"[..], CommonNextHeader::BtpB));
@@ -169,90 +186,111 @@ fn stations_without_perimeter_recovery_ignore_its_header() {
 /// The station at which perimeter mode ends restores the original packet to the octet.
 #[test]
 fn packet_is_restored_after_perimeter_mode() {
-    use crate::craft::{Iut, Station, with_hops};
-    let recovery = Recovery::Perimeter(Planarisation::Gabriel);
-    let (a, e) = (Station::a(), Station::e());
-    let original = e.guc(&a.pv, b"payload");
-    let mut walking = Iut::quiet(mib(recovery));
-    walking.knows(&[Station::c()]);
+    use crate::craft::{RouterUnderTest, SimulatedStation, with_hops};
+    let recovery = VoidRecovery::Perimeter(Planarisation::Gabriel);
+    let (a, e) = (SimulatedStation::a(), SimulatedStation::e());
+    let original = e.guc_frame(&a.position_vector, b"payload");
+    let mut walking = RouterUnderTest::with_rare_beacons(mib_with_recovery(recovery));
+    walking.make_neighbours(&[SimulatedStation::c()]);
     walking.get(&e, &original).expect("forwarded");
-    let walking = walking.one_sent().frame;
+    let walking = walking.take_only_transmission().frame;
     // This station is 50 m nearer to the destination than the point where perimeter mode began.
-    let mut nearer = Iut::quiet(mib(recovery));
-    nearer.locate(crate::craft::place(0.0, 50.0), 1_000_001);
-    nearer.knows(&[Station::b()]);
-    nearer.get(&Station::c(), &walking).expect("forwarded");
-    let sent = nearer.one_sent();
-    assert_eq!((sent.destination, sent.frame), (Station::b().mac, with_hops(original, 8)));
+    let mut nearer = RouterUnderTest::with_rare_beacons(mib_with_recovery(recovery));
+    nearer.set_position(crate::craft::position_at(0.0, 50.0), 1_000_001);
+    nearer.make_neighbours(&[SimulatedStation::b()]);
+    nearer.get(&SimulatedStation::c(), &walking).expect("forwarded");
+    let sent = nearer.take_only_transmission();
+    assert_eq!((sent.destination, sent.frame), (SimulatedStation::b().mac, with_hops(original, 8)));
     // The station drops the same frame when it arrives a second time.
-    assert_eq!(nearer.get(&Station::c(), &walking), Err(carnet_geonet::GeonetDrop::Duplicate));
+    assert_eq!(nearer.get(&SimulatedStation::c(), &walking), Err(carnet_geonet::GeonetDrop::Duplicate));
 }
 
 /// A packet in perimeter mode arrives in a unicast frame, and only one station continues it. In a broadcast
 /// frame its copies would multiply, so the router drops it.
 #[test]
 fn perimeter_packet_in_broadcast_frame_is_dropped() {
-    use crate::craft::{Iut, Station};
+    use crate::craft::{RouterUnderTest, SimulatedStation};
     use carnet_geonet::GeonetDrop;
-    let mut iut = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
-    iut.knows(&[Station::c()]);
-    let e = Station::e();
-    iut.get(&e, &e.guc(&Station::a().pv, b"x")).expect("forwarded");
-    let walking = iut.one_sent().frame;
-    let mut other = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
-    other.knows(&[Station::c(), Station::at(5, crate::craft::place(-150.0, -10.0))]);
-    assert_eq!(other.hear(&e, &walking), Err(GeonetDrop::BadRecoveryHeader));
-    other.nothing_sent();
+    let mut iut = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
+        Planarisation::Gabriel,
+    )));
+    iut.make_neighbours(&[SimulatedStation::c()]);
+    let e = SimulatedStation::e();
+    iut.get(&e, &e.guc_frame(&SimulatedStation::a().position_vector, b"x")).expect("forwarded");
+    let walking = iut.take_only_transmission().frame;
+    let mut other = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
+        Planarisation::Gabriel,
+    )));
+    other.make_neighbours(&[
+        SimulatedStation::c(),
+        SimulatedStation::station_at(5, crate::craft::position_at(-150.0, -10.0)),
+    ]);
+    assert_eq!(other.receive_broadcast(&e, &walking), Err(GeonetDrop::BadRecoveryHeader));
+    other.assert_nothing_sent();
     other.get(&e, &walking).expect("forwarded");
-    other.one_sent();
+    other.take_only_transmission();
 }
 
 /// B.2: the packet data rate also limits packets in perimeter mode.
 #[test]
 fn perimeter_packets_count_for_data_rate() {
-    use crate::craft::{Iut, Station};
+    use crate::craft::{RouterUnderTest, SimulatedStation};
     use carnet_geonet::GeonetDrop;
-    let mut iut = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
-    iut.knows(&[Station::c()]);
-    let e = Station::e();
-    iut.get(&e, &e.guc(&Station::a().pv, &[0; 1000])).expect("forwarded");
-    let walking = iut.one_sent().frame;
-    let mut other = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
-    other.knows(&[e, Station::at(5, crate::craft::place(-150.0, -10.0))]);
+    let mut iut = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
+        Planarisation::Gabriel,
+    )));
+    iut.make_neighbours(&[SimulatedStation::c()]);
+    let e = SimulatedStation::e();
+    iut.get(&e, &e.guc_frame(&SimulatedStation::a().position_vector, &[0; 1000])).expect("forwarded");
+    let walking = iut.take_only_transmission().frame;
+    let mut other = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
+        Planarisation::Gabriel,
+    )));
+    other.make_neighbours(&[e, SimulatedStation::station_at(5, crate::craft::position_at(-150.0, -10.0))]);
     // Send some 200 kB/s for ten seconds; each packet is a new one.
     for sequence in 0..2000u16 {
         let mut frame = walking.clone();
         frame[12..14].copy_from_slice(&sequence.to_be_bytes());
         let _ = other.get(&e, &frame);
-        other.wait_ms(5);
+        other.advance_milliseconds(5);
     }
-    assert!(other.sent.len() > 500, "{}", other.sent.len());
-    assert!(other.dropped(GeonetDrop::PacketDataRate) > 500, "{}", other.dropped(GeonetDrop::PacketDataRate));
+    assert!(other.sent_transmissions.len() > 500, "{}", other.sent_transmissions.len());
+    assert!(
+        other.dropped_packets(GeonetDrop::PacketDataRate) > 500,
+        "{}",
+        other.dropped_packets(GeonetDrop::PacketDataRate)
+    );
 }
 
 /// Thousands of stations that claim one position do not make recovery slow.
 #[test]
 fn perimeter_recovery_works_with_stations_at_one_position() {
-    use crate::craft::{Iut, Station};
+    use crate::craft::{RouterUnderTest, SimulatedStation};
     use carnet_wire::geonet::{GnAddress, StationType};
-    let mut iut = Iut::quiet(mib(Recovery::Perimeter(Planarisation::Gabriel)));
+    let mut iut = RouterUnderTest::with_rare_beacons(mib_with_recovery(VoidRecovery::Perimeter(
+        Planarisation::Gabriel,
+    )));
     let mut rng = Rng::new(4);
     for number in 0..5_000u16 {
-        let spot = crate::craft::place(-200.0 + rng.below(500) as f64 / 100.0, rng.below(500) as f64 / 100.0);
-        let mut fake = Station::at(0, spot);
+        let spot =
+            crate::craft::position_at(-200.0 + rng.below(500) as f64 / 100.0, rng.below(500) as f64 / 100.0);
+        let mut fake = SimulatedStation::station_at(0, spot);
         let [x, y] = number.to_be_bytes();
         fake.mac = [2, 7, 7, 7, x, y];
-        fake.pv.address = GnAddress::new(false, StationType::PassengerCar, fake.mac);
-        iut.hear(&fake, &fake.beacon()).expect("a neighbour");
+        fake.position_vector.address = GnAddress::new(false, StationType::PassengerCar, fake.mac);
+        iut.receive_broadcast(&fake, &fake.beacon_frame()).expect("a neighbour");
     }
-    let e = Station::e();
-    let start = iut.router.counters().recoveries;
+    let e = SimulatedStation::e();
+    let start = iut.router.counters().perimeter_recoveries;
     for sequence in 0..20 {
-        iut.knows(&[e
-            .later(u64::from(sequence))
-            .moved(crate::craft::place(0.0, -100.0 - f64::from(sequence)))]);
-        let frame = Station { sequence, ..e }.guc(&Station::at(9, crate::craft::place(5000.0, 0.0)).pv, b"x");
+        iut.make_neighbours(&[e
+            .with_later_timestamp(u64::from(sequence))
+            .moved_to(crate::craft::position_at(0.0, -100.0 - f64::from(sequence)))]);
+        let frame = SimulatedStation { sequence, ..e }.guc_frame(
+            &SimulatedStation::station_at(9, crate::craft::position_at(5000.0, 0.0)).position_vector,
+            b"x",
+        );
         iut.get(&e, &frame).expect("forwarded");
     }
-    assert_eq!(iut.router.counters().recoveries - start, 20);
+    assert_eq!(iut.router.counters().perimeter_recoveries - start, 20);
 }

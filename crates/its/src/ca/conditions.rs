@@ -9,18 +9,18 @@ use crate::cdd::{HeadingValue, SpeedValue};
 
 /// The parameters of clause 6.1.3 and annex A, with their standard names and values.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Parameters {
+pub struct CaParameters {
     /// Shortest interval of CAMs (`T_GenCamMin`).
     pub minimum_interval: Duration,
     /// Longest interval of CAMs (`T_GenCamMax`).
     pub maximum_interval: Duration,
     /// `N_GenCam`: number of CAMs without a change of movement after which the interval returns to the
     /// longest.
-    pub consecutive: u8,
+    pub consecutive_cams: u8,
     /// Change of heading that causes a CAM, 0.1 degree.
     pub heading: u16,
     /// Change of position that causes a CAM, metres.
-    pub distance: f64,
+    pub min_position_change: f64,
     /// Change of speed that causes a CAM, 0.01 m/s.
     pub speed: u16,
     /// Least time between two low-frequency or two special vehicle containers.
@@ -31,14 +31,14 @@ pub struct Parameters {
     pub maximum_age: Duration,
 }
 
-impl Default for Parameters {
+impl Default for CaParameters {
     fn default() -> Self {
-        Parameters {
+        CaParameters {
             minimum_interval: Duration::from_millis(100),
             maximum_interval: Duration::from_millis(1000),
-            consecutive: 3,
+            consecutive_cams: 3,
             heading: 40,
-            distance: 4.0,
+            min_position_change: 4.0,
             speed: 50,
             low_frequency_interval: Duration::from_millis(500),
             road_side_unit_interval: Duration::from_millis(1000),
@@ -49,7 +49,7 @@ impl Default for Parameters {
 
 /// Position, heading and speed, which conditions 1 and 2 compare with the values of the last CAM.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(super) struct Dynamics {
+pub(super) struct MovementValues {
     pub position: Option<Position>,
     pub heading: HeadingValue,
     pub speed: SpeedValue,
@@ -66,36 +66,36 @@ pub(super) enum GenerationReason {
 
 /// Values that decide when the next CAM is due.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Conditions {
-    parameters: Parameters,
+pub(super) struct CamConditions {
+    parameters: CaParameters,
     /// `T_GenCam_DCC`: interval that DCC permits.
-    dcc: Duration,
+    dcc_interval: Duration,
     /// `T_GenCam`: present generation interval.
-    interval: Duration,
+    generation_interval: Duration,
     /// Number of CAMs in a row that condition 2 caused.
     in_a_row: u8,
-    last_cam: Option<(Time, Dynamics)>,
+    last_cam: Option<(Time, MovementValues)>,
 }
 
-impl Conditions {
-    pub fn new(parameters: Parameters) -> Conditions {
-        Conditions {
+impl CamConditions {
+    pub fn new(parameters: CaParameters) -> CamConditions {
+        CamConditions {
             parameters,
-            dcc: parameters.minimum_interval,
-            interval: parameters.maximum_interval,
+            dcc_interval: parameters.minimum_interval,
+            generation_interval: parameters.maximum_interval,
             in_a_row: 0,
             last_cam: None,
         }
     }
 
     pub fn set_interval_of_dcc(&mut self, interval: Duration) {
-        let Parameters { minimum_interval, maximum_interval, .. } = self.parameters;
-        self.dcc = interval.clamp(minimum_interval, maximum_interval.max(minimum_interval));
+        let CaParameters { minimum_interval, maximum_interval, .. } = self.parameters;
+        self.dcc_interval = interval.clamp(minimum_interval, maximum_interval.max(minimum_interval));
     }
 
     /// Returns whether the movement changed by more than a threshold. A value that is or was unavailable
     /// counts as unchanged.
-    fn moved(&self, last: &Dynamics, current: &Dynamics) -> bool {
+    fn has_movement_changed(&self, last: &MovementValues, current: &MovementValues) -> bool {
         let turned = match (last.heading, current.heading) {
             (HeadingValue::UNAVAILABLE, _) | (_, HeadingValue::UNAVAILABLE) => false,
             (last, current) => {
@@ -108,7 +108,7 @@ impl Conditions {
             (last, current) => last.0.abs_diff(current.0) > self.parameters.speed,
         };
         let away = || match (last.position, current.position) {
-            (Some(last), Some(current)) => last.distance(current) > self.parameters.distance,
+            (Some(last), Some(current)) => last.distance_to(current) > self.parameters.min_position_change,
             _ => false,
         };
         turned || faster || away()
@@ -116,26 +116,30 @@ impl Conditions {
 
     /// Returns the time at which the next CAM of a vehicle is due, if its position, heading and speed stay as
     /// they are now. Returns `None` if a CAM is due at once.
-    pub fn due(&self, current: Dynamics) -> Option<Time> {
+    pub fn next_cam_at(&self, current: MovementValues) -> Option<Time> {
         let (at, last) = self.last_cam.as_ref()?;
-        let wait = if self.moved(last, &current) { self.dcc } else { self.interval.max(self.dcc) };
+        let wait = if self.has_movement_changed(last, &current) {
+            self.dcc_interval
+        } else {
+            self.generation_interval.max(self.dcc_interval)
+        };
         Some(*at + wait)
     }
 
     /// Returns the time at which the next CAM of a roadside unit is due; `None` if a CAM is due at once.
     pub fn due_of_road_side_unit(&self) -> Option<Time> {
         let (at, _) = self.last_cam.as_ref()?;
-        Some(*at + self.parameters.road_side_unit_interval.max(self.dcc))
+        Some(*at + self.parameters.road_side_unit_interval.max(self.dcc_interval))
     }
 
     /// Returns the reason for which a CAM of a vehicle is due now; `None` if none is due.
-    pub fn generation_reason(&self, now: Time, current: Dynamics) -> Option<GenerationReason> {
+    pub fn generation_reason(&self, now: Time, current: MovementValues) -> Option<GenerationReason> {
         let Some((at, last)) = &self.last_cam else { return Some(GenerationReason::Elapsed) };
         let elapsed = now.saturating_since(*at);
-        if elapsed >= self.dcc && self.moved(last, &current) {
+        if elapsed >= self.dcc_interval && self.has_movement_changed(last, &current) {
             return Some(GenerationReason::Movement);
         }
-        (elapsed >= self.interval.max(self.dcc)).then_some(GenerationReason::Elapsed)
+        (elapsed >= self.generation_interval.max(self.dcc_interval)).then_some(GenerationReason::Elapsed)
     }
 
     /// Returns the reason for which a CAM of a roadside unit is due now; `None` if none is due.
@@ -144,18 +148,19 @@ impl Conditions {
     }
 
     /// Stores time, reason and values of a generated CAM.
-    pub fn generated(&mut self, now: Time, reason: GenerationReason, dynamics: Dynamics) {
+    pub fn record_cam(&mut self, now: Time, reason: GenerationReason, dynamics: MovementValues) {
         match reason {
             GenerationReason::Movement => {
-                let Parameters { minimum_interval, maximum_interval, .. } = self.parameters;
+                let CaParameters { minimum_interval, maximum_interval, .. } = self.parameters;
                 let elapsed = self.last_cam.map_or(maximum_interval, |(at, _)| now.saturating_since(at));
-                self.interval = elapsed.clamp(minimum_interval, maximum_interval.max(minimum_interval));
+                self.generation_interval =
+                    elapsed.clamp(minimum_interval, maximum_interval.max(minimum_interval));
                 self.in_a_row = 0;
             }
             GenerationReason::Elapsed => {
                 self.in_a_row = self.in_a_row.saturating_add(1);
-                if self.in_a_row >= self.parameters.consecutive {
-                    self.interval = self.parameters.maximum_interval;
+                if self.in_a_row >= self.parameters.consecutive_cams {
+                    self.generation_interval = self.parameters.maximum_interval;
                 }
             }
         }

@@ -30,7 +30,7 @@ use carnet_geonet::Transport;
 use carnet_wire::btp::port;
 use carnet_wire::geonet::TrafficClass;
 
-pub use conditions::Parameters;
+pub use conditions::CaParameters;
 pub use path::PathRecorder;
 
 use crate::cam::{
@@ -45,8 +45,8 @@ use crate::cdd::{
     VehicleRole,
 };
 use crate::io::payload;
-use crate::{ItsDrop, Now, Transmission};
-use conditions::{Conditions, Dynamics};
+use crate::{ItsDrop, ItsTime, MessageTransmission};
+use conditions::{CamConditions, MovementValues};
 
 /// GN Maximum packet lifetime of a CAM. Clause 5.3.4.1 allows 1,000 ms; the test purposes require a lower
 /// value.
@@ -58,7 +58,7 @@ const PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(2);
 
 /// Content of a CAM after the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Content {
+pub enum CamContent {
     /// Content of a vehicle's CAM.
     Vehicle {
         /// Position and movement of the vehicle.
@@ -81,56 +81,56 @@ pub struct StationData {
     /// Time of the position.
     pub position_time: TimestampIts,
     /// Content of the CAM besides the position.
-    pub content: Content,
+    pub content: CamContent,
 }
 
 /// The Cooperative Awareness basic service of one station.
 #[derive(Debug)]
 pub struct CaService {
-    parameters: Parameters,
+    parameters: CaParameters,
     station_id: StationId,
     station_type: StationType,
-    active: bool,
-    provided: Option<(Time, StationData)>,
-    conditions: Conditions,
+    is_active: bool,
+    provided_data: Option<(Time, StationData)>,
+    conditions: CamConditions,
     /// Time of the last CAM with a low-frequency container. The next field is the time of the last CAM with a
     /// special vehicle container.
-    low_frequency: Option<Time>,
-    special: Option<Time>,
-    next_cam: Option<Transmission>,
+    last_low_frequency_at: Option<Time>,
+    last_special_at: Option<Time>,
+    next_cam: Option<MessageTransmission>,
     /// Reason of the last failure, until the caller reads it. The next field is the time of the next attempt.
     last_error: Option<ItsDrop>,
-    next_attempt: Time,
+    next_attempt_at: Time,
 }
 
 impl CaService {
     /// Creates a service that has no station data yet, so it sends nothing.
-    pub fn new(parameters: Parameters, station_id: StationId, station_type: StationType) -> CaService {
+    pub fn new(parameters: CaParameters, station_id: StationId, station_type: StationType) -> CaService {
         CaService {
-            conditions: Conditions::new(parameters),
+            conditions: CamConditions::new(parameters),
             parameters,
             station_id,
             station_type,
-            active: false,
-            provided: None,
-            low_frequency: None,
-            special: None,
+            is_active: false,
+            provided_data: None,
+            last_low_frequency_at: None,
+            last_special_at: None,
             next_cam: None,
             last_error: None,
-            next_attempt: Time::ZERO,
+            next_attempt_at: Time::ZERO,
         }
     }
 
     /// Starts or stops sending CAMs (6.1.2). After a start, the first CAM has all containers.
-    pub fn set_active(&mut self, now: Now, active: bool) {
-        if active && !self.active {
-            self.conditions = Conditions::new(self.parameters);
-            self.low_frequency = None;
-            self.special = None;
+    pub fn set_active(&mut self, now: ItsTime, active: bool) {
+        if active && !self.is_active {
+            self.conditions = CamConditions::new(self.parameters);
+            self.last_low_frequency_at = None;
+            self.last_special_at = None;
         }
-        self.active = active;
+        self.is_active = active;
         self.next_cam = None;
-        self.check(now);
+        self.make_due_cam(now);
     }
 
     /// Sets the station ID of the following CAMs.
@@ -141,38 +141,38 @@ impl CaService {
 
     /// Sets the least interval of CAMs that DCC permits. The service limits the value to `T_GenCamMin` to
     /// `T_GenCamMax`.
-    pub fn set_interval_of_dcc(&mut self, now: Now, interval: Duration) {
+    pub fn set_interval_of_dcc(&mut self, now: ItsTime, interval: Duration) {
         self.conditions.set_interval_of_dcc(interval);
-        self.check(now);
+        self.make_due_cam(now);
     }
 
     /// Handles new data about the station.
-    pub fn handle_station_data(&mut self, now: Now, provided: StationData) {
-        self.provided = Some((now.time, provided));
-        self.next_attempt = now.time;
-        self.check(now);
+    pub fn handle_station_data(&mut self, now: ItsTime, provided: StationData) {
+        self.provided_data = Some((now.time, provided));
+        self.next_attempt_at = now.time;
+        self.make_due_cam(now);
     }
 
     /// Returns the time at which the caller must call [`Self::handle_timeout`]; `None` before the first
     /// station data.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let (received, provided) = self.provided.as_ref().filter(|_| self.active)?;
+        let (received, provided) = self.provided_data.as_ref().filter(|_| self.is_active)?;
         let due = match provided.content {
-            Content::Vehicle { .. } => self.conditions.due(dynamics(provided))?,
-            Content::RoadSideUnit(_) => self.conditions.due_of_road_side_unit()?,
+            CamContent::Vehicle { .. } => self.conditions.next_cam_at(movement_values_of(provided))?,
+            CamContent::RoadSideUnit(_) => self.conditions.due_of_road_side_unit()?,
         };
-        let due = due.max(self.next_attempt);
+        let due = due.max(self.next_attempt_at);
         // If the data are too old at that time, the service needs no timer.
         (due <= *received + self.parameters.maximum_age).then_some(due)
     }
 
     /// Sends a CAM if its time has come.
-    pub fn handle_timeout(&mut self, now: Now) {
-        self.check(now);
+    pub fn handle_timeout(&mut self, now: ItsTime) {
+        self.make_due_cam(now);
     }
 
     /// Returns the CAM to send now, if one is due.
-    pub fn poll_transmit(&mut self) -> Option<Transmission> {
+    pub fn poll_transmit(&mut self) -> Option<MessageTransmission> {
         self.next_cam.take()
     }
 
@@ -183,38 +183,40 @@ impl CaService {
 
     /// Handles station data that does not fit a CAM. The CAM stays due, and the service tries again after a
     /// pause.
-    fn refuse(&mut self, now: Now, reason: ItsDrop) {
+    fn refuse_station_data(&mut self, now: ItsTime, reason: ItsDrop) {
         self.last_error = Some(reason);
-        self.next_attempt = now.time + self.parameters.minimum_interval;
+        self.next_attempt_at = now.time + self.parameters.minimum_interval;
     }
 
     /// Makes a CAM if one is due.
-    fn check(&mut self, now: Now) {
+    fn make_due_cam(&mut self, now: ItsTime) {
         // Drop data that are too old: otherwise a CAM would stay due without end.
         let oldest = self.parameters.maximum_age;
-        self.provided.take_if(|(received, _)| now.time.saturating_since(*received) > oldest);
-        let may = self.active && now.time >= self.next_attempt;
-        let Some((_, provided)) = self.provided.as_ref().filter(|_| may) else { return };
+        self.provided_data.take_if(|(received, _)| now.time.saturating_since(*received) > oldest);
+        let may = self.is_active && now.time >= self.next_attempt_at;
+        let Some((_, provided)) = self.provided_data.as_ref().filter(|_| may) else { return };
         if provided.reference_position.position().is_none() {
-            self.refuse(now, ItsDrop::NoPosition);
+            self.refuse_station_data(now, ItsDrop::NoPosition);
             return;
         }
         let holds = match provided.content {
-            Content::Vehicle { .. } => self.conditions.generation_reason(now.time, dynamics(provided)),
-            Content::RoadSideUnit(_) => self.conditions.road_side_unit_reason(now.time),
+            CamContent::Vehicle { .. } => {
+                self.conditions.generation_reason(now.time, movement_values_of(provided))
+            }
+            CamContent::RoadSideUnit(_) => self.conditions.road_side_unit_reason(now.time),
         };
         let Some(reason) = holds else { return };
         let interval = self.parameters.low_frequency_interval;
-        let low = self.low_frequency.is_none_or(|last| now.time.saturating_since(last) >= interval);
-        let special = self.special.is_none_or(|last| now.time.saturating_since(last) >= interval);
-        let cam = self.cam(provided, low, special);
+        let low = self.last_low_frequency_at.is_none_or(|last| now.time.saturating_since(last) >= interval);
+        let special = self.last_special_at.is_none_or(|last| now.time.saturating_since(last) >= interval);
+        let cam = self.build_cam(provided, low, special);
         let has_special = cam.cam.cam_parameters.special_vehicle_container.is_some();
         match payload(port::CAM, &cam) {
             Ok(payload) => {
-                self.conditions.generated(now.time, reason, dynamics(provided));
-                self.low_frequency = if low { Some(now.time) } else { self.low_frequency };
-                self.special = if has_special { Some(now.time) } else { self.special };
-                self.next_cam = Some(Transmission {
+                self.conditions.record_cam(now.time, reason, movement_values_of(provided));
+                self.last_low_frequency_at = if low { Some(now.time) } else { self.last_low_frequency_at };
+                self.last_special_at = if has_special { Some(now.time) } else { self.last_special_at };
+                self.next_cam = Some(MessageTransmission {
                     // 5.3.4.1: a CAM is a single-hop broadcast, which no station forwards.
                     transport: Transport::SingleHop([0; 4]),
                     traffic_class: TrafficClass { id: TRAFFIC_CLASS, ..TrafficClass::default() },
@@ -223,11 +225,11 @@ impl CaService {
                     payload,
                 });
             }
-            Err(reason) => self.refuse(now, reason),
+            Err(reason) => self.refuse_station_data(now, reason),
         }
     }
 
-    fn cam(&self, provided: &StationData, low: bool, special: bool) -> Cam {
+    fn build_cam(&self, provided: &StationData, low: bool, special: bool) -> Cam {
         let header = ItsPduHeader {
             protocol_version: PROTOCOL_VERSION,
             message_id: MessageId::CAM,
@@ -236,12 +238,12 @@ impl CaService {
         let (high_frequency_container, low_frequency_container, special_vehicle_container) = match &provided
             .content
         {
-            Content::Vehicle { high_frequency, low_frequency, special: given } => (
+            CamContent::Vehicle { high_frequency, low_frequency, special: given } => (
                 HighFrequencyContainer::BasicVehicleContainerHighFrequency(*high_frequency),
                 low.then(|| LowFrequencyContainer::BasicVehicleContainerLowFrequency(low_frequency.clone())),
                 special.then(|| special_container(low_frequency.vehicle_role, given.as_ref())).flatten(),
             ),
-            Content::RoadSideUnit(unit) => {
+            CamContent::RoadSideUnit(unit) => {
                 (HighFrequencyContainer::RsuContainerHighFrequency(unit.clone()), None, None)
             }
         };
@@ -266,14 +268,14 @@ impl CaService {
 }
 
 /// Extracts the values that the conditions compare.
-fn dynamics(provided: &StationData) -> Dynamics {
+fn movement_values_of(provided: &StationData) -> MovementValues {
     let (heading, speed) = match &provided.content {
-        Content::Vehicle { high_frequency, .. } => {
+        CamContent::Vehicle { high_frequency, .. } => {
             (high_frequency.heading.heading_value, high_frequency.speed.speed_value)
         }
-        Content::RoadSideUnit(_) => Default::default(),
+        CamContent::RoadSideUnit(_) => Default::default(),
     };
-    Dynamics { position: provided.reference_position.position(), heading, speed }
+    MovementValues { position: provided.reference_position.position(), heading, speed }
 }
 
 /// Returns the special vehicle container of a role (6.1.4), with the given data or with default values;
@@ -305,7 +307,7 @@ fn special_container(
 ///
 /// # Errors
 /// [`ItsDrop::Malformed`], [`ItsDrop::WrongMessage`] or [`ItsDrop::WrongVersion`].
-pub fn receive(octets: &[u8]) -> Result<Cam, ItsDrop> {
+pub fn parse_cam(octets: &[u8]) -> Result<Cam, ItsDrop> {
     let cam = Cam::from_octets(octets).map_err(|_| ItsDrop::Malformed)?;
     check_header(&cam.header, MessageId::CAM)?;
     Ok(cam)

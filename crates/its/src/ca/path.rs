@@ -32,7 +32,7 @@ const MAX_PATH_LENGTH_M: f64 = 500.0;
 #[derive(Debug, Clone, Default)]
 pub struct PathRecorder {
     /// Points of the path, the latest first.
-    points: VecDeque<(Time, Position)>,
+    path_points: VecDeque<(Time, Position)>,
     /// Positions since the latest recorded point, in order of time.
     positions_since_point: Vec<(Time, Position)>,
 }
@@ -45,13 +45,13 @@ impl PathRecorder {
 
     /// Handles the present position of the vehicle.
     pub fn handle_position(&mut self, now: Time, position: Position) {
-        let Some((_, last)) = self.points.front().copied() else {
-            self.points.push_front((now, position));
+        let Some((_, last)) = self.path_points.front().copied() else {
+            self.path_points.push_front((now, position));
             self.positions_since_point = vec![(now, position)];
             return;
         };
         let plane = LocalPlane::new(last);
-        let here = plane.offset(position);
+        let here = plane.offset_of(position);
         let gone = here.0.hypot(here.1);
         if gone > MAX_PATH_LENGTH_M {
             // After a jump of the position, or a long time without a fix, the old path does not lead to the
@@ -62,12 +62,12 @@ impl PathRecorder {
         let left = self
             .positions_since_point
             .iter()
-            .any(|(_, between)| distance(plane.offset(*between), here) > MAX_PATH_DEVIATION_M);
+            .any(|(_, between)| distance_from_line(plane.offset_of(*between), here) > MAX_PATH_DEVIATION_M);
         if (left || gone >= STRAIGHT_POINT_DISTANCE_M)
             && let Some(latest) = self.positions_since_point.last().copied()
             && latest.1 != last
         {
-            self.points.push_front(latest);
+            self.path_points.push_front(latest);
             self.positions_since_point.clear();
         }
         if self.positions_since_point.len() >= MAX_POSITIONS_BETWEEN_POINTS {
@@ -78,33 +78,33 @@ impl PathRecorder {
             });
         }
         self.positions_since_point.push((now, position));
-        self.shorten();
+        self.remove_excess_points();
     }
 
     /// Removes points beyond the largest number or the longest path.
-    fn shorten(&mut self) {
-        self.points.truncate(MAX_PATH_POINTS);
+    fn remove_excess_points(&mut self) {
+        self.path_points.truncate(MAX_PATH_POINTS);
         let mut length = 0.0;
         let mut previous = self.positions_since_point.last().map(|(_, position)| *position);
         let mut kept = 0;
-        for (_, point) in &self.points {
-            length += previous.map_or(0.0, |previous| previous.distance(*point));
+        for (_, point) in &self.path_points {
+            length += previous.map_or(0.0, |previous| previous.distance_to(*point));
             if length > MAX_PATH_LENGTH_M {
                 break;
             }
             previous = Some(*point);
             kept += 1;
         }
-        self.points.truncate(kept.max(1));
+        self.path_points.truncate(kept.max(1));
     }
 
     /// Returns the path from the present position of the vehicle backwards.
-    pub fn history(&self) -> PathHistory {
+    pub fn path_history(&self) -> PathHistory {
         let Some(mut previous) = self.positions_since_point.last().copied() else {
             return PathHistory::default();
         };
-        let mut history = Vec::with_capacity(self.points.len());
-        for (at, point) in &self.points {
+        let mut history = Vec::with_capacity(self.path_points.len());
+        for (at, point) in &self.path_points {
             let delta = |from: i32, to: i32| to.wrapping_sub(from);
             let latitude = delta(previous.1.latitude, point.latitude);
             let longitude = delta(previous.1.longitude, point.longitude);
@@ -135,7 +135,7 @@ impl PathRecorder {
 }
 
 /// Returns the distance of a place from the line between the origin and another place, metres.
-fn distance((x, y): (f64, f64), (u, v): (f64, f64)) -> f64 {
+fn distance_from_line((x, y): (f64, f64), (u, v): (f64, f64)) -> f64 {
     let length = u * u + v * v;
     let share = if length > 0.0 { ((x * u + y * v) / length).clamp(0.0, 1.0) } else { 0.0 };
     (x - share * u).hypot(y - share * v)
@@ -147,7 +147,7 @@ mod tests {
 
     const HOME: Position = Position::new(488_375_000, 21_008_000);
 
-    fn drive(recorder: &mut PathRecorder, way: &[(f64, f64)]) {
+    fn drive_along(recorder: &mut PathRecorder, way: &[(f64, f64)]) {
         let plane = LocalPlane::new(HOME);
         for (second, (east, north)) in way.iter().enumerate() {
             recorder.handle_position(Time::from_secs(second as u64), plane.position_at(*east, *north));
@@ -155,17 +155,17 @@ mod tests {
     }
 
     /// Returns the points of a history relative to the vehicle, metres.
-    fn points(recorder: &PathRecorder, from: (f64, f64)) -> Vec<(f64, f64)> {
+    fn history_points(recorder: &PathRecorder, from: (f64, f64)) -> Vec<(f64, f64)> {
         let plane = LocalPlane::new(HOME);
         let mut position = plane.position_at(from.0, from.1);
         recorder
-            .history()
+            .path_history()
             .0
             .iter()
             .map(|point| {
                 position.latitude += point.path_position.delta_latitude.0;
                 position.longitude += point.path_position.delta_longitude.0;
-                plane.offset(position)
+                plane.offset_of(position)
             })
             .collect()
     }
@@ -174,14 +174,14 @@ mod tests {
     fn straight_path_has_a_point_every_fifty_metres() {
         let mut recorder = PathRecorder::default();
         let way: Vec<(f64, f64)> = (0..=30).map(|second| (0.0, 10.0 * f64::from(second))).collect();
-        drive(&mut recorder, &way);
-        let points = points(&recorder, (0.0, 300.0));
+        drive_along(&mut recorder, &way);
+        let points = history_points(&recorder, (0.0, 300.0));
         assert!((6..=8).contains(&points.len()), "{points:?}");
         assert!(points.windows(2).all(|pair| pair[0].1 > pair[1].1), "{points:?}");
         assert!(points.iter().all(|point| point.0.abs() < 0.1), "{points:?}");
         assert!(points.last().is_some_and(|point| point.1.abs() < 0.1), "from the beginning: {points:?}");
         let spent: u32 =
-            recorder.history().0.iter().filter_map(|point| point.path_delta_time).map(|t| t.0).sum();
+            recorder.path_history().0.iter().filter_map(|point| point.path_delta_time).map(|t| t.0).sum();
         assert_eq!(spent, 3000, "30 s in units of 10 ms");
     }
 
@@ -190,8 +190,8 @@ mod tests {
         let mut recorder = PathRecorder::default();
         let mut way: Vec<(f64, f64)> = (0..=4).map(|step| (0.0, 10.0 * f64::from(step))).collect();
         way.extend((1..=4).map(|step| (10.0 * f64::from(step), 40.0)));
-        drive(&mut recorder, &way);
-        let points = points(&recorder, (40.0, 40.0));
+        drive_along(&mut recorder, &way);
+        let points = history_points(&recorder, (40.0, 40.0));
         let corner = |point: &(f64, f64)| (point.0.hypot(point.1 - 40.0)) < 0.2;
         assert!(points.iter().any(corner), "{points:?}");
     }
@@ -215,14 +215,17 @@ mod tests {
                 recorder.handle_position(Time::from_millis(100 * step), plane.position_at(here.0, here.1));
             }
             let mut line = vec![here];
-            line.extend(points(&recorder, here));
+            line.extend(history_points(&recorder, here));
             assert!(line.len() <= MAX_PATH_POINTS + 1, "{} points, radius {radius}", line.len());
             let near = |metres: f64| {
                 let place = at(metres);
                 line.windows(2)
                     .map(|pair| {
                         let [from, to] = pair else { return f64::MAX };
-                        distance((place.0 - from.0, place.1 - from.1), (to.0 - from.0, to.1 - from.1))
+                        distance_from_line(
+                            (place.0 - from.0, place.1 - from.1),
+                            (to.0 - from.0, to.1 - from.1),
+                        )
                     })
                     .fold(f64::MAX, f64::min)
             };
@@ -236,8 +239,8 @@ mod tests {
     fn path_history_ends_after_its_longest_length() {
         let mut recorder = PathRecorder::default();
         let way: Vec<(f64, f64)> = (0..=500).map(|second| (0.0, 10.0 * f64::from(second))).collect();
-        drive(&mut recorder, &way);
-        let points = points(&recorder, (0.0, 5000.0));
+        drive_along(&mut recorder, &way);
+        let points = history_points(&recorder, (0.0, 5000.0));
         assert!((8..=MAX_PATH_POINTS).contains(&points.len()), "{points:?}");
         assert!(points.last().is_some_and(|point| point.1 >= 4490.0), "{points:?}");
     }
@@ -245,7 +248,7 @@ mod tests {
     #[test]
     fn jump_of_the_position_clears_the_path_history() {
         let mut recorder = PathRecorder::default();
-        drive(&mut recorder, &[(0.0, 0.0), (0.0, 60.0), (0.0, 120.0), (900.0, 0.0)]);
-        assert_eq!(recorder.history().0, []);
+        drive_along(&mut recorder, &[(0.0, 0.0), (0.0, 60.0), (0.0, 120.0), (900.0, 0.0)]);
+        assert_eq!(recorder.path_history().0, []);
     }
 }

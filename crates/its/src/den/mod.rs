@@ -43,9 +43,9 @@ use crate::cdd::{
 use crate::denm::{
     AlacarteContainer, Denm, ImpactReductionContainer, LocationContainer, SituationContainer, Termination,
 };
-use crate::{ItsDrop, Now, Transmission};
-use originating::Originating;
-use receiving::Receiving;
+use crate::{ItsDrop, ItsTime, MessageTransmission};
+use originating::OriginatingTable;
+use receiving::ReceivingTable;
 
 /// Largest radius of a destination area that the router accepts (itsGnMaxGeoAreaSize, 10 km²), metres.
 const MAX_DESTINATION_RADIUS_M: u16 = 1_784;
@@ -54,22 +54,22 @@ const DEFAULT_DESTINATION_RADIUS_M: u16 = 1_000;
 
 /// Bounds and tolerances of the service.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Parameters {
+pub struct DenParameters {
     /// Largest number of the station's own events.
-    pub originated: usize,
+    pub max_own_events: usize,
     /// Largest number of stored events of other stations.
-    pub received: usize,
+    pub max_received_events: usize,
     /// Whether the service keeps events of other stations alive.
     pub keep_alive_forwarding: bool,
     /// Largest lead of another station's clock.
     pub clock_tolerance: Duration,
 }
 
-impl Default for Parameters {
+impl Default for DenParameters {
     fn default() -> Self {
-        Parameters {
-            originated: 64,
-            received: 256,
+        DenParameters {
+            max_own_events: 64,
+            max_received_events: 256,
             keep_alive_forwarding: true,
             clock_tolerance: Duration::from_secs(40),
         }
@@ -114,7 +114,7 @@ pub struct EventRequest {
 
 /// An output for applications.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum DenEvent {
     /// A message about another station's event: a new event, or a newer state of a known event.
     Received {
         /// The received message.
@@ -129,32 +129,32 @@ pub enum Event {
 /// The Decentralized Environmental Notification basic service of one station.
 #[derive(Debug)]
 pub struct DenService {
-    parameters: Parameters,
+    parameters: DenParameters,
     station_id: StationId,
     station_type: StationType,
     rng: Rng,
-    position: Option<Position>,
+    own_position: Option<Position>,
     impact_reduction: Option<ImpactReductionContainer>,
-    originating: Originating,
-    receiving: Receiving,
+    own_events: OriginatingTable,
+    received_events: ReceivingTable,
 }
 
 impl DenService {
     /// Creates a service without events.
     pub fn new(
-        parameters: Parameters,
+        parameters: DenParameters,
         station_id: StationId,
         station_type: StationType,
         seed: u64,
     ) -> DenService {
         DenService {
-            originating: Originating::new(parameters.originated),
-            receiving: Receiving::new(parameters.received),
+            own_events: OriginatingTable::new(parameters.max_own_events),
+            received_events: ReceivingTable::new(parameters.max_received_events),
             parameters,
             station_id,
             station_type,
             rng: Rng::new(seed),
-            position: None,
+            own_position: None,
             impact_reduction: None,
         }
     }
@@ -162,13 +162,13 @@ impl DenService {
     /// Sets a new station ID, also for events that continue (6.1.2.3). The sequence numbers of new events
     /// start at a random number: continued numbers would reveal the old station ID.
     pub fn set_station_id(&mut self, station_id: StationId) {
-        self.originating.change_station_id(self.station_id, station_id, self.rng.u16());
+        self.own_events.change_station_id(self.station_id, station_id, self.rng.u16());
         self.station_id = station_id;
     }
 
     /// Handles the position of the station, on which keep-alive forwarding depends.
     pub fn handle_position(&mut self, position: Position) {
-        self.position = Some(position);
+        self.own_position = Some(position);
     }
 
     /// Sets the construction data of the vehicle for answers to requests before an impact; without it the
@@ -182,9 +182,9 @@ impl DenService {
     /// # Errors
     /// [`ItsDrop::Expired`] if the event has already ended, [`ItsDrop::TableFull`], [`ItsDrop::NoPosition`]
     /// or [`ItsDrop::NotEncodable`].
-    pub fn trigger(&mut self, now: Now, request: &EventRequest) -> Result<ActionId, ItsDrop> {
-        let header = self.header();
-        self.originating.trigger(now, header, self.station_type, request)
+    pub fn trigger_event(&mut self, now: ItsTime, request: &EventRequest) -> Result<ActionId, ItsDrop> {
+        let header = self.pdu_header();
+        self.own_events.trigger_event(now, header, self.station_type, request)
     }
 
     /// Updates an event of this station (AppDENM_update, 8.2.1.3).
@@ -192,9 +192,14 @@ impl DenService {
     /// # Errors
     /// [`ItsDrop::UnknownEvent`] if the event is not one of this station, or has ended; and the errors of
     /// [`Self::trigger`].
-    pub fn update(&mut self, now: Now, action_id: ActionId, request: &EventRequest) -> Result<(), ItsDrop> {
-        let header = self.header();
-        self.originating.update(now, header, self.station_type, action_id, request)
+    pub fn update_event(
+        &mut self,
+        now: ItsTime,
+        action_id: ActionId,
+        request: &EventRequest,
+    ) -> Result<(), ItsDrop> {
+        let header = self.pdu_header();
+        self.own_events.update_event(now, header, self.station_type, action_id, request)
     }
 
     /// Ends an event (AppDENM_termination, 8.2.1.4). This station ends its own event by a cancellation, and
@@ -204,26 +209,26 @@ impl DenService {
     /// # Errors
     ///
     /// [`ItsDrop::UnknownEvent`] if the service does not know the event; and the errors of [`Self::trigger`].
-    pub fn terminate(
+    pub fn terminate_event(
         &mut self,
-        now: Now,
+        now: ItsTime,
         action_id: ActionId,
         request: &EventRequest,
     ) -> Result<(), ItsDrop> {
-        let header = self.header();
-        if self.originating.contains(action_id) {
-            return self.originating.cancel(now, header, action_id, request);
+        let header = self.pdu_header();
+        if self.own_events.contains(action_id) {
+            return self.own_events.cancel_event(now, header, action_id, request);
         }
-        let known = self.receiving.continuing_event(now, action_id).ok_or(ItsDrop::UnknownEvent)?;
-        self.originating.negate(now, header, self.station_type, &known, request)
+        let known = self.received_events.continuing_event(now, action_id).ok_or(ItsDrop::UnknownEvent)?;
+        self.own_events.send_negation(now, header, self.station_type, &known, request)
     }
 
     /// Returns whether an event is this station's own, and continues or has ended recently.
     pub fn is_own(&self, action_id: ActionId) -> bool {
-        self.originating.contains(action_id)
+        self.own_events.contains(action_id)
     }
 
-    fn header(&self) -> ItsPduHeader {
+    fn pdu_header(&self) -> ItsPduHeader {
         ItsPduHeader { message_id: MessageId::DENM, station_id: self.station_id, ..ItsPduHeader::default() }
     }
 
@@ -232,7 +237,12 @@ impl DenService {
     ///
     /// # Errors
     /// The reason for which the message has no effect: [`ItsDrop`].
-    pub fn handle_message(&mut self, now: Now, octets: &[u8], area: Option<GeoArea>) -> Result<(), ItsDrop> {
+    pub fn handle_message(
+        &mut self,
+        now: ItsTime,
+        octets: &[u8],
+        area: Option<GeoArea>,
+    ) -> Result<(), ItsDrop> {
         let denm = Denm::from_octets(octets).map_err(|_| ItsDrop::Malformed)?;
         crate::ca::check_header(&denm.header, MessageId::DENM)?;
         let own = self.station_id;
@@ -246,15 +256,21 @@ impl DenService {
             );
         let management = denm.denm.management;
         let situation = denm.denm.situation.clone();
-        let news = self.receiving.handle(now, denm, octets, area, &self.parameters, &mut self.rng)?;
+        let news =
+            self.received_events.handle_message(now, denm, octets, area, &self.parameters, &mut self.rng)?;
         if news.is_first && asked {
-            self.answer(now, management.event_position, situation);
+            self.answer_impact_request(now, management.event_position, situation);
         }
         Ok(())
     }
 
     /// Answers a request for data about an impact.
-    fn answer(&mut self, now: Now, position: ReferencePosition, situation: Option<SituationContainer>) {
+    fn answer_impact_request(
+        &mut self,
+        now: ItsTime,
+        position: ReferencePosition,
+        situation: Option<SituationContainer>,
+    ) {
         let Some(mut impact) = self.impact_reduction.clone() else { return };
         impact.request_response_indication = RequestResponseIndication::Response;
         let request = EventRequest {
@@ -271,45 +287,45 @@ impl DenService {
         };
         // If the table has no room, this station sends no impact reduction message. The other station works
         // without it.
-        let _ = self.trigger(now, &request);
+        let _ = self.trigger_event(now, &request);
     }
 
     /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        [self.originating.next_deadline(), self.receiving.next_deadline()].into_iter().flatten().min()
+        [self.own_events.next_deadline(), self.received_events.next_deadline()].into_iter().flatten().min()
     }
 
     /// Sends and repeats the messages that are due.
-    pub fn handle_timeout(&mut self, now: Now) {
-        let header = self.header();
-        self.originating.handle_timeout(now.time, header);
-        self.receiving.handle_timeout(now.time, self.station_id, self.position, &mut self.rng);
+    pub fn handle_timeout(&mut self, now: ItsTime) {
+        let header = self.pdu_header();
+        self.own_events.handle_timeout(now.time, header);
+        self.received_events.handle_timeout(now.time, self.station_id, self.own_position, &mut self.rng);
     }
 
     /// Returns the next message to send.
-    pub fn poll_transmit(&mut self) -> Option<Transmission> {
-        self.originating.poll_transmit().or_else(|| self.receiving.poll_transmit())
+    pub fn poll_transmit(&mut self) -> Option<MessageTransmission> {
+        self.own_events.poll_transmit().or_else(|| self.received_events.poll_transmit())
     }
 
     /// Returns the next event for applications.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.receiving.poll_event()
+    pub fn poll_event(&mut self) -> Option<DenEvent> {
+        self.received_events.poll_event()
     }
 
     /// Returns the number of own events and of other stations' events.
-    pub fn sizes(&self) -> (usize, usize) {
-        (self.originating.len(), self.receiving.len())
+    pub fn event_counts(&self) -> (usize, usize) {
+        (self.own_events.len(), self.received_events.len())
     }
 }
 
 /// Returns the transmission of a message to an area.
-fn transmission(
+fn build_transmission(
     area: GeoArea,
     traffic_class: TrafficClass,
     validity: Duration,
     payload: Vec<u8>,
-) -> Transmission {
-    Transmission {
+) -> MessageTransmission {
+    MessageTransmission {
         // 5.3.4.1: a DENM is sent by GeoBroadcast.
         transport: Transport::GeoBroadcast(area),
         traffic_class,
@@ -325,10 +341,10 @@ fn transmission(
 /// of the event is unavailable.
 fn relevance_area(position: &ReferencePosition, distance: RelevanceDistance) -> Option<GeoArea> {
     let position = position.position()?;
-    Some(circle(position, distance.metres()))
+    Some(circular_area(position, distance.to_metres()))
 }
 
-fn circle(centre: Position, radius: u16) -> GeoArea {
+fn circular_area(centre: Position, radius: u16) -> GeoArea {
     GeoArea {
         shape: Shape::Circle,
         latitude: centre.latitude,

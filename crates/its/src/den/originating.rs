@@ -9,14 +9,15 @@ use carnet_wire::btp::port;
 use carnet_wire::geonet::{GeoArea, TrafficClass};
 
 use super::{
-    DEFAULT_DESTINATION_RADIUS_M, EventRequest, MAX_DESTINATION_RADIUS_M, circle, transmission, with_trace,
+    DEFAULT_DESTINATION_RADIUS_M, EventRequest, MAX_DESTINATION_RADIUS_M, build_transmission, circular_area,
+    with_trace,
 };
 use crate::cdd::{
     ActionId, ItsPduHeader, SequenceNumber, StationId, StationType, TimestampIts, TransmissionInterval,
 };
 use crate::denm::{DecentralizedEnvironmentalNotificationMessage, Denm, ManagementContainer, Termination};
 use crate::io::payload;
-use crate::{ItsDrop, Now, Transmission};
+use crate::{ItsDrop, ItsTime, MessageTransmission};
 
 /// Traffic class of DENMs if the application gives none: DCC profile DP1.
 const TRAFFIC_CLASS: TrafficClass =
@@ -38,29 +39,29 @@ struct OwnEvent {
     area: GeoArea,
     traffic_class: TrafficClass,
     /// `T_O_Validity`: the end of the event.
-    expires: Time,
+    expires_at: Time,
     /// Repetition interval, and the end of `T_RepetitionDuration`.
-    repetition: Option<(Duration, Time)>,
+    repetition_until: Option<(Duration, Time)>,
 }
 
 /// The originating message table.
 #[derive(Debug)]
-pub(super) struct Originating {
-    capacity: usize,
+pub(super) struct OriginatingTable {
+    max_events: usize,
     events: BTreeMap<ActionId, Box<OwnEvent>>,
     timers: TimerTable<Timer>,
     next_sequence: u16,
-    ready: VecDeque<Transmission>,
+    ready_transmissions: VecDeque<MessageTransmission>,
 }
 
-impl Originating {
-    pub fn new(capacity: usize) -> Originating {
-        Originating {
-            capacity,
+impl OriginatingTable {
+    pub fn new(capacity: usize) -> OriginatingTable {
+        OriginatingTable {
+            max_events: capacity,
             events: BTreeMap::new(),
             timers: TimerTable::new(),
             next_sequence: 0,
-            ready: VecDeque::new(),
+            ready_transmissions: VecDeque::new(),
         }
     }
 
@@ -76,35 +77,35 @@ impl Originating {
         self.timers.next_deadline()
     }
 
-    pub fn poll_transmit(&mut self) -> Option<Transmission> {
-        self.ready.pop_front()
+    pub fn poll_transmit(&mut self) -> Option<MessageTransmission> {
+        self.ready_transmissions.pop_front()
     }
 
     /// Performs AppDENM_trigger.
-    pub fn trigger(
+    pub fn trigger_event(
         &mut self,
-        now: Now,
+        now: ItsTime,
         header: ItsPduHeader,
         station_type: StationType,
         request: &EventRequest,
     ) -> Result<ActionId, ItsDrop> {
-        if self.events.len() >= self.capacity {
+        if self.events.len() >= self.max_events {
             return Err(ItsDrop::TableFull);
         }
         let action_id = ActionId {
             originating_station_id: header.station_id,
             sequence_number: self.unused_sequence(header.station_id),
         };
-        let denm = message(now.date, action_id, station_type, request);
-        self.send(now, header, denm, request)?;
+        let denm = build_message(now.timestamp, action_id, station_type, request);
+        self.send_first_message(now, header, denm, request)?;
         self.next_sequence = action_id.sequence_number.0.wrapping_add(1);
         Ok(action_id)
     }
 
     /// Performs AppDENM_update.
-    pub fn update(
+    pub fn update_event(
         &mut self,
-        now: Now,
+        now: ItsTime,
         header: ItsPduHeader,
         station_type: StationType,
         action_id: ActionId,
@@ -115,15 +116,16 @@ impl Originating {
         if entry.denm.management.termination.is_some() {
             return Err(ItsDrop::UnknownEvent);
         }
-        let mut denm = message(now.date, action_id, station_type, request);
-        denm.management.reference_time = after(entry.denm.management.reference_time, now.date);
-        self.send(now, header, denm, request)
+        let mut denm = build_message(now.timestamp, action_id, station_type, request);
+        denm.management.reference_time =
+            reference_time_after(entry.denm.management.reference_time, now.timestamp);
+        self.send_first_message(now, header, denm, request)
     }
 
     /// Performs AppDENM_termination by the originator.
-    pub fn cancel(
+    pub fn cancel_event(
         &mut self,
-        now: Now,
+        now: ItsTime,
         header: ItsPduHeader,
         action_id: ActionId,
         request: &EventRequest,
@@ -134,36 +136,38 @@ impl Originating {
         }
         let mut management = entry.denm.management;
         management.termination = Some(Termination::IsCancellation);
-        management.reference_time = after(management.reference_time, now.date);
+        management.reference_time = reference_time_after(management.reference_time, now.timestamp);
         let area = request.destination_area.unwrap_or(entry.area);
-        let request = EventRequest { destination_area: Some(area), ..end_of(&management, request) };
-        self.send(now, header, end(management), &request)
+        let request =
+            EventRequest { destination_area: Some(area), ..termination_request(&management, request) };
+        self.send_first_message(now, header, termination_message(management), &request)
     }
 
     /// Sends a negation: this station, a witness, ends the event of another station (AppDENM_termination).
     /// `known` has the latest data of the event's originator.
-    pub fn negate(
+    pub fn send_negation(
         &mut self,
-        now: Now,
+        now: ItsTime,
         header: ItsPduHeader,
         station_type: StationType,
         known: &(ManagementContainer, GeoArea),
         request: &EventRequest,
     ) -> Result<(), ItsDrop> {
-        if self.events.len() >= self.capacity {
+        if self.events.len() >= self.max_events {
             return Err(ItsDrop::TableFull);
         }
         // The negation has the reference time of the originator's message, so receivers know which state of
         // the event it ends.
         let management = ManagementContainer {
             termination: Some(Termination::IsNegation),
-            detection_time: request.detection_time.unwrap_or(now.date),
+            detection_time: request.detection_time.unwrap_or(now.timestamp),
             station_type,
             ..known.0
         };
         let area = request.destination_area.unwrap_or(known.1);
-        let request = EventRequest { destination_area: Some(area), ..end_of(&management, request) };
-        self.send(now, header, end(management), &request)
+        let request =
+            EventRequest { destination_area: Some(area), ..termination_request(&management, request) };
+        self.send_first_message(now, header, termination_message(management), &request)
     }
 
     /// Replaces the station ID in all own events. The next new event gets the sequence number
@@ -196,52 +200,63 @@ impl Originating {
                     self.events.remove(&action);
                     self.timers.stop(Timer::Repetition(action));
                 }
-                Timer::Repetition(action) => self.repeat(now, header, action),
+                Timer::Repetition(action) => self.repeat_message(now, header, action),
             }
         }
     }
 
     /// Repeats the latest message of an event, unless the event has ended.
-    fn repeat(&mut self, now: Time, header: ItsPduHeader, action: ActionId) {
+    fn repeat_message(&mut self, now: Time, header: ItsPduHeader, action: ActionId) {
         let Some(entry) = self.events.get(&action) else { return };
-        let Some((interval, until)) = entry.repetition else { return };
-        if now >= until || now >= entry.expires {
+        let Some((interval, until)) = entry.repetition_until else { return };
+        if now >= until || now >= entry.expires_at {
             return;
         }
         let denm = Denm { header, denm: entry.denm.clone() };
         if let Ok(payload) = payload(port::DENM, &denm) {
-            let left = entry.expires.saturating_since(now);
-            self.ready.push_back(transmission(entry.area, entry.traffic_class, left, payload));
+            let left = entry.expires_at.saturating_since(now);
+            self.ready_transmissions.push_back(build_transmission(
+                entry.area,
+                entry.traffic_class,
+                left,
+                payload,
+            ));
         }
         // The service omits repetitions whose time it missed.
         self.timers.set(Timer::Repetition(action), now + interval);
     }
 
     /// Sends the first message of an event and stores the event.
-    fn send(
+    fn send_first_message(
         &mut self,
-        now: Now,
+        now: ItsTime,
         header: ItsPduHeader,
         denm: DecentralizedEnvironmentalNotificationMessage,
         request: &EventRequest,
     ) -> Result<(), ItsDrop> {
         let management = denm.management;
         let position = management.event_position.position().ok_or(ItsDrop::NoPosition)?;
-        let ends = management.detection_time.later(management.validity_duration.duration());
-        if ends <= now.date {
+        let ends = management.detection_time.plus(management.validity_duration.duration());
+        if ends <= now.timestamp {
             return Err(ItsDrop::Expired);
         }
-        let expires = now.time + Duration::from_millis(ends.0 - now.date.0);
-        let radius =
-            management.relevance_distance.map_or(DEFAULT_DESTINATION_RADIUS_M, |distance| distance.metres());
+        let expires = now.time + Duration::from_millis(ends.0 - now.timestamp.0);
+        let radius = management
+            .relevance_distance
+            .map_or(DEFAULT_DESTINATION_RADIUS_M, |distance| distance.to_metres());
         let area = request
             .destination_area
-            .unwrap_or_else(|| circle(position, radius.min(MAX_DESTINATION_RADIUS_M)));
+            .unwrap_or_else(|| circular_area(position, radius.min(MAX_DESTINATION_RADIUS_M)));
         let traffic_class = request.traffic_class.unwrap_or(TRAFFIC_CLASS);
         let action = management.action_id;
         let message = Denm { header, denm };
         let payload = payload(port::DENM, &message)?;
-        self.ready.push_back(transmission(area, traffic_class, expires.saturating_since(now.time), payload));
+        self.ready_transmissions.push_back(build_transmission(
+            area,
+            traffic_class,
+            expires.saturating_since(now.time),
+            payload,
+        ));
 
         let repetition = request.repetition_interval.zip(request.repetition_duration);
         let repetition =
@@ -251,7 +266,13 @@ impl Originating {
             Some((interval, _)) => self.timers.set(Timer::Repetition(action), now.time + interval),
             None => self.timers.stop(Timer::Repetition(action)),
         }
-        let entry = OwnEvent { denm: message.denm, area, traffic_class, expires, repetition };
+        let entry = OwnEvent {
+            denm: message.denm,
+            area,
+            traffic_class,
+            expires_at: expires,
+            repetition_until: repetition,
+        };
         self.events.insert(action, Box::new(entry));
         Ok(())
     }
@@ -270,7 +291,7 @@ impl Originating {
 }
 
 /// Returns the message for a request.
-fn message(
+fn build_message(
     date: TimestampIts,
     action_id: ActionId,
     station_type: StationType,
@@ -300,7 +321,7 @@ fn message(
 }
 
 /// Returns the message that ends an event. It has only the management container (EVTR-BV-04 and 05).
-fn end(management: ManagementContainer) -> DecentralizedEnvironmentalNotificationMessage {
+fn termination_message(management: ManagementContainer) -> DecentralizedEnvironmentalNotificationMessage {
     DecentralizedEnvironmentalNotificationMessage {
         management,
         ..DecentralizedEnvironmentalNotificationMessage::default()
@@ -309,7 +330,7 @@ fn end(management: ManagementContainer) -> DecentralizedEnvironmentalNotificatio
 
 /// Returns the part of a request that applies to the message that ends an event, with the position of the
 /// event.
-fn end_of(management: &ManagementContainer, request: &EventRequest) -> EventRequest {
+fn termination_request(management: &ManagementContainer, request: &EventRequest) -> EventRequest {
     EventRequest {
         event_position: management.event_position,
         situation: None,
@@ -320,6 +341,6 @@ fn end_of(management: &ManagementContainer, request: &EventRequest) -> EventRequ
 }
 
 /// Returns a reference time later than `before`, even if the clock has not advanced.
-fn after(before: TimestampIts, now: TimestampIts) -> TimestampIts {
+fn reference_time_after(before: TimestampIts, now: TimestampIts) -> TimestampIts {
     TimestampIts(now.0.max(before.0 + 1))
 }

@@ -8,18 +8,19 @@ use carnet_geonet::geodesy::{Position, is_inside};
 use carnet_wire::geonet::{GeoArea, TrafficClass};
 
 use super::{
-    Event, MAX_DESTINATION_RADIUS_M, Parameters, circle, is_over, relevance_area, transmission, with_port,
+    DenEvent, DenParameters, MAX_DESTINATION_RADIUS_M, build_transmission, circular_area, is_over,
+    relevance_area, with_port,
 };
 use crate::cdd::{ActionId, StationId};
 use crate::denm::{Denm, ManagementContainer};
-use crate::{ItsDrop, Now, Transmission};
+use crate::{ItsDrop, ItsTime, MessageTransmission};
 
 /// Largest number of events that wait for the application; the service drops the oldest ones.
 const MAX_WAITING_EVENTS: usize = 256;
 /// Random part of `T_Forwarding`.
 const FORWARDING_JITTER: Duration = Duration::from_millis(150);
 /// Octets of the station ID in a message.
-const STATION_ID: std::ops::Range<usize> = 2..6;
+const STATION_ID_OCTETS: std::ops::Range<usize> = 2..6;
 
 /// Timers of an event, with their standard names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,10 +38,10 @@ struct ReceivedEvent {
     /// The message as received.
     octets: Vec<u8>,
     /// Relevance area of the event.
-    relevance: GeoArea,
+    relevance_area: GeoArea,
     /// Destination area of the received packet.
     destination: GeoArea,
-    expires: Time,
+    expires_at: Time,
 }
 
 /// Change of an event by a received message.
@@ -52,22 +53,22 @@ pub(super) struct EventUpdate {
 
 /// The receiving message table.
 #[derive(Debug)]
-pub(super) struct Receiving {
-    capacity: usize,
+pub(super) struct ReceivingTable {
+    max_events: usize,
     events: BTreeMap<ActionId, Box<ReceivedEvent>>,
     timers: TimerTable<Timer>,
-    ready: VecDeque<Transmission>,
-    waiting_events: VecDeque<Event>,
+    ready_transmissions: VecDeque<MessageTransmission>,
+    undelivered_events: VecDeque<DenEvent>,
 }
 
-impl Receiving {
-    pub fn new(capacity: usize) -> Receiving {
-        Receiving {
-            capacity,
+impl ReceivingTable {
+    pub fn new(capacity: usize) -> ReceivingTable {
+        ReceivingTable {
+            max_events: capacity,
             events: BTreeMap::new(),
             timers: TimerTable::new(),
-            ready: VecDeque::new(),
-            waiting_events: VecDeque::new(),
+            ready_transmissions: VecDeque::new(),
+            undelivered_events: VecDeque::new(),
         }
     }
 
@@ -79,44 +80,48 @@ impl Receiving {
         self.timers.next_deadline()
     }
 
-    pub fn poll_transmit(&mut self) -> Option<Transmission> {
-        self.ready.pop_front()
+    pub fn poll_transmit(&mut self) -> Option<MessageTransmission> {
+        self.ready_transmissions.pop_front()
     }
 
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.waiting_events.pop_front()
+    pub fn poll_event(&mut self) -> Option<DenEvent> {
+        self.undelivered_events.pop_front()
     }
 
     /// Returns the data and the destination area of an event; `None` if the event is unknown or has ended.
-    pub fn continuing_event(&self, now: Now, action_id: ActionId) -> Option<(ManagementContainer, GeoArea)> {
+    pub fn continuing_event(
+        &self,
+        now: ItsTime,
+        action_id: ActionId,
+    ) -> Option<(ManagementContainer, GeoArea)> {
         let entry = self.events.get(&action_id)?;
-        (entry.expires > now.time && !is_over(entry.management.termination))
+        (entry.expires_at > now.time && !is_over(entry.management.termination))
             .then_some((entry.management, entry.destination))
     }
 
     /// Handles a message of another station.
-    pub fn handle(
+    pub fn handle_message(
         &mut self,
-        now: Now,
+        now: ItsTime,
         denm: Denm,
         octets: &[u8],
         area: Option<GeoArea>,
-        parameters: &Parameters,
+        parameters: &DenParameters,
         rng: &mut Rng,
     ) -> Result<EventUpdate, ItsDrop> {
         let management = denm.denm.management;
         let action = management.action_id;
         let tolerance = parameters.clock_tolerance;
-        let latest = now.date.later(tolerance);
+        let latest = now.timestamp.plus(tolerance);
         if management.reference_time > latest || management.detection_time > latest {
             return Err(ItsDrop::FromTheFuture);
         }
-        let ends = management.detection_time.later(management.validity_duration.duration());
-        if ends <= now.date {
+        let ends = management.detection_time.plus(management.validity_duration.duration());
+        if ends <= now.timestamp {
             return Err(ItsDrop::Expired);
         }
         let centre = management.event_position.position().ok_or(ItsDrop::NoPosition)?;
-        let expires = now.time + Duration::from_millis(ends.0 - now.date.0);
+        let expires = now.time + Duration::from_millis(ends.0 - now.timestamp.0);
 
         let first = match self.events.get(&action).map(|entry| entry.management) {
             None if is_over(management.termination) => return Err(ItsDrop::UnknownEvent),
@@ -140,49 +145,55 @@ impl Receiving {
             }
         };
         if first {
-            self.make_room()?;
+            self.make_room_for_event()?;
         }
         let destination = area.unwrap_or_else(|| {
             let radius = management
                 .relevance_distance
-                .map_or(super::DEFAULT_DESTINATION_RADIUS_M, |distance| distance.metres());
-            circle(centre, radius.min(MAX_DESTINATION_RADIUS_M))
+                .map_or(super::DEFAULT_DESTINATION_RADIUS_M, |distance| distance.to_metres());
+            circular_area(centre, radius.min(MAX_DESTINATION_RADIUS_M))
         });
         let relevance = management
             .relevance_distance
             .and_then(|distance| relevance_area(&management.event_position, distance))
             .unwrap_or(destination);
-        let entry = ReceivedEvent { management, octets: octets.to_vec(), relevance, destination, expires };
+        let entry = ReceivedEvent {
+            management,
+            octets: octets.to_vec(),
+            relevance_area: relevance,
+            destination,
+            expires_at: expires,
+        };
         self.events.insert(action, Box::new(entry));
         self.timers.set(Timer::Validity(action), expires);
         self.restart_forwarding(now.time, &management, parameters, rng);
-        self.announce(Event::Received { denm: Box::new(denm), expires });
+        self.announce_event(DenEvent::Received { denm: Box::new(denm), expires });
         Ok(EventUpdate { is_first: first })
     }
 
     /// Makes room for one more event; a full table removes the event that ends first.
-    fn make_room(&mut self) -> Result<(), ItsDrop> {
-        while self.events.len() >= self.capacity {
+    fn make_room_for_event(&mut self) -> Result<(), ItsDrop> {
+        while self.events.len() >= self.max_events {
             let (action, _) =
-                self.events.iter().min_by_key(|(_, entry)| entry.expires).ok_or(ItsDrop::TableFull)?;
+                self.events.iter().min_by_key(|(_, entry)| entry.expires_at).ok_or(ItsDrop::TableFull)?;
             let action = *action;
-            self.forget(action);
+            self.remove_event(action);
         }
         Ok(())
     }
 
-    fn forget(&mut self, action: ActionId) {
+    fn remove_event(&mut self, action: ActionId) {
         self.events.remove(&action);
         self.timers.stop(Timer::Validity(action));
         self.timers.stop(Timer::Forwarding(action));
-        self.announce(Event::Ended(action));
+        self.announce_event(DenEvent::Ended(action));
     }
 
-    fn announce(&mut self, event: Event) {
-        if self.waiting_events.len() >= MAX_WAITING_EVENTS {
-            self.waiting_events.pop_front();
+    fn announce_event(&mut self, event: DenEvent) {
+        if self.undelivered_events.len() >= MAX_WAITING_EVENTS {
+            self.undelivered_events.pop_front();
         }
-        self.waiting_events.push_back(event);
+        self.undelivered_events.push_back(event);
     }
 
     /// Restarts `T_Forwarding` (8.2.3): twice the originator's transmission interval and a random time, so
@@ -192,7 +203,7 @@ impl Receiving {
         &mut self,
         now: Time,
         management: &ManagementContainer,
-        parameters: &Parameters,
+        parameters: &DenParameters,
         rng: &mut Rng,
     ) {
         let Some(interval) = management.transmission_interval.filter(|_| parameters.keep_alive_forwarding)
@@ -208,14 +219,14 @@ impl Receiving {
     pub fn handle_timeout(&mut self, now: Time, own: StationId, position: Option<Position>, rng: &mut Rng) {
         while let Some(timer) = self.timers.pop_expired(now) {
             match timer {
-                Timer::Validity(action) => self.forget(action),
-                Timer::Forwarding(action) => self.forward(now, action, own, position, rng),
+                Timer::Validity(action) => self.remove_event(action),
+                Timer::Forwarding(action) => self.forward_message(now, action, own, position, rng),
             }
         }
     }
 
     /// Forwards another station's message, if this station is in the event's relevance area.
-    fn forward(
+    fn forward_message(
         &mut self,
         now: Time,
         action: ActionId,
@@ -223,21 +234,26 @@ impl Receiving {
         position: Option<Position>,
         rng: &mut Rng,
     ) {
-        let Some(entry) = self.events.get(&action).filter(|entry| entry.expires > now) else { return };
+        let Some(entry) = self.events.get(&action).filter(|entry| entry.expires_at > now) else { return };
         let management = entry.management;
         // KAFW-BV-10: outside the relevance area, the station stops forwarding until the message arrives
         // again.
-        if !position.is_some_and(|position| is_inside(&entry.relevance, position)) {
+        if !position.is_some_and(|position| is_inside(&entry.relevance_area, position)) {
             return;
         }
         let mut octets = entry.octets.clone();
-        if let Some(station) = octets.get_mut(STATION_ID) {
+        if let Some(station) = octets.get_mut(STATION_ID_OCTETS) {
             station.copy_from_slice(&own.0.to_be_bytes());
         }
         let traffic_class = TrafficClass { id: 1, ..TrafficClass::default() };
-        let left = entry.expires.saturating_since(now);
-        self.ready.push_back(transmission(entry.destination, traffic_class, left, with_port(&octets)));
-        let parameters = Parameters { keep_alive_forwarding: true, ..Parameters::default() };
+        let left = entry.expires_at.saturating_since(now);
+        self.ready_transmissions.push_back(build_transmission(
+            entry.destination,
+            traffic_class,
+            left,
+            with_port(&octets),
+        ));
+        let parameters = DenParameters { keep_alive_forwarding: true, ..DenParameters::default() };
         self.restart_forwarding(now, &management, &parameters, rng);
     }
 }

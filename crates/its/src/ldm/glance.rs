@@ -42,7 +42,7 @@ pub struct PartialCam {
 }
 
 /// Returns the field of `width` bits whose lowest bit is bit number `low` of `bits`.
-const fn part(bits: u64, width: u32, low: u32) -> u64 {
+const fn bit_field(bits: u64, width: u32, low: u32) -> u64 {
     bits >> low & ((1 << width) - 1)
 }
 
@@ -52,7 +52,7 @@ impl PartialCam {
     /// # Errors
     /// [`ItsDrop::Malformed`], [`ItsDrop::WrongMessage`], [`ItsDrop::WrongVersion`] or
     /// [`ItsDrop::NoPosition`].
-    pub fn of(octets: &[u8]) -> Result<PartialCam, ItsDrop> {
+    pub fn from_octets(octets: &[u8]) -> Result<PartialCam, ItsDrop> {
         // The fields up to the alternative of the high-frequency container have 201 bits.
         if octets.len() < 26 {
             return Err(ItsDrop::Malformed);
@@ -62,28 +62,28 @@ impl PartialCam {
         // Protocol version 8 bits, message ID 8, station ID 32.
         let bits = next(48);
         let header = ItsPduHeader {
-            protocol_version: ProtocolVersion(part(bits, 8, 40) as u8),
-            message_id: MessageId(part(bits, 8, 32) as u8),
-            station_id: StationId(part(bits, 32, 0) as u32),
+            protocol_version: ProtocolVersion(bit_field(bits, 8, 40) as u8),
+            message_id: MessageId(bit_field(bits, 8, 32) as u8),
+            station_id: StationId(bit_field(bits, 32, 0) as u32),
         };
         check_header(&header, MessageId::CAM)?;
         // Generation time 16 bits; flags of the parameters for additions, low-frequency and special
         // container; flag of the basic container for additions; station type 8 bits.
         let bits = next(28);
-        if part(bits, 1, 8) == 1 {
-            return Self::of_decoded(octets);
+        if bit_field(bits, 1, 8) == 1 {
+            return Self::from_decoded_cam(octets);
         }
-        let generation_delta_time = GenerationDeltaTime(part(bits, 16, 12) as u16);
-        let station_type = StationType(part(bits, 8, 0) as u8);
+        let generation_delta_time = GenerationDeltaTime(bit_field(bits, 16, 12) as u16);
+        let station_type = StationType(bit_field(bits, 8, 0) as u8);
         let latitude = next(31) as i64 - 900_000_000;
         let longitude = next(32) as i64 - 1_800_000_000;
         // Confidence ellipse 12, 12 and 12 bits; altitude 20 bits.
         let bits = next(56);
-        let confidence = SemiAxisLength(part(bits, 12, 44) as u16);
+        let confidence = SemiAxisLength(bit_field(bits, 12, 44) as u16);
         // Confidence of the altitude 4 bits; flag for additions and alternative of the high-frequency
         // container.
         let bits = next(6);
-        let position = position(latitude, longitude)?;
+        let position = checked_position(latitude, longitude)?;
         let mut glance = PartialCam {
             station_id: header.station_id,
             station_type,
@@ -96,19 +96,19 @@ impl PartialCam {
             vehicle_length: VehicleLengthValue::UNAVAILABLE,
             vehicle_width: VehicleWidth::UNAVAILABLE,
         };
-        if part(bits, 2, 0) != 0 {
+        if bit_field(bits, 2, 0) != 0 {
             return Ok(glance);
         }
         // Flags of seven optional components; heading 12 and 7 bits, speed 14 and 7 bits.
         let bits = next(47);
-        glance.heading = HeadingValue(part(bits, 12, 28) as u16);
-        glance.speed = SpeedValue(part(bits, 14, 7) as u16);
+        glance.heading = HeadingValue(bit_field(bits, 12, 28) as u16);
+        glance.speed = SpeedValue(bit_field(bits, 14, 7) as u16);
         // Drive direction 2 bits, length 10 and 3 bits, width 6 bits.
         let bits = next(21);
-        let direction = part(bits, 2, 19) as usize;
+        let direction = bit_field(bits, 2, 19) as usize;
         glance.drive_direction = *DriveDirection::ALL.get(direction).ok_or(ItsDrop::Malformed)?;
-        glance.vehicle_length = VehicleLengthValue(part(bits, 10, 9) as u16 + 1);
-        glance.vehicle_width = VehicleWidth(part(bits, 6, 0) as u8 + 1);
+        glance.vehicle_length = VehicleLengthValue(bit_field(bits, 10, 9) as u16 + 1);
+        glance.vehicle_width = VehicleWidth(bit_field(bits, 6, 0) as u8 + 1);
         let beyond = reader.error().is_some();
         if beyond
             || glance.heading > HeadingValue::UNAVAILABLE
@@ -121,8 +121,8 @@ impl PartialCam {
 
     /// Decodes the whole CAM and returns the fields that the map needs; for CAMs that the quick decoding does
     /// not support.
-    fn of_decoded(octets: &[u8]) -> Result<PartialCam, ItsDrop> {
-        let cam = crate::ca::receive(octets)?;
+    fn from_decoded_cam(octets: &[u8]) -> Result<PartialCam, ItsDrop> {
+        let cam = crate::ca::parse_cam(octets)?;
         let parameters = cam.cam.cam_parameters;
         let reference = parameters.basic_container.reference_position;
         let vehicle = match parameters.high_frequency_container {
@@ -145,7 +145,7 @@ impl PartialCam {
 }
 
 /// Checks a decoded position: within its range and not unavailable.
-fn position(latitude: i64, longitude: i64) -> Result<Position, ItsDrop> {
+fn checked_position(latitude: i64, longitude: i64) -> Result<Position, ItsDrop> {
     if latitude > 900_000_001 || longitude > 1_800_000_001 {
         return Err(ItsDrop::Malformed);
     }

@@ -38,23 +38,23 @@ use stations::Stations;
 
 /// Bounds and lifetimes of the map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parameters {
+pub struct LdmParameters {
     /// Largest number of stations.
-    pub stations: usize,
+    pub max_stations: usize,
     /// Largest number of events.
-    pub events: usize,
+    pub max_events: usize,
     /// Largest number of subscriptions.
-    pub subscriptions: usize,
+    pub max_subscriptions: usize,
     /// Time without a CAM after which the map removes a station; the longest interval of CAMs is a second.
     pub station_lifetime: Duration,
 }
 
-impl Default for Parameters {
+impl Default for LdmParameters {
     fn default() -> Self {
-        Parameters {
-            stations: 4096,
-            events: 256,
-            subscriptions: 64,
+        LdmParameters {
+            max_stations: 4096,
+            max_events: 256,
+            max_subscriptions: 64,
             station_lifetime: Duration::from_secs(3),
         }
     }
@@ -84,9 +84,9 @@ pub struct StationObject {
     /// Width of the vehicle.
     pub vehicle_width: VehicleWidth,
     /// Time at which the last CAM arrived.
-    pub received: Time,
+    pub received_at: Time,
     /// Time at which the map removes the station.
-    pub expires: Time,
+    pub expires_at: Time,
 }
 
 /// An event in the map, with the data of the last DENM about it.
@@ -111,11 +111,11 @@ pub struct EventObject {
     /// Reference time, which identifies the state of the event.
     pub reference_time: TimestampIts,
     /// The originator or a witness ended the event before its validity ended.
-    pub terminated: bool,
+    pub is_terminated: bool,
     /// Time at which the last DENM arrived.
-    pub received: Time,
+    pub received_at: Time,
     /// Time at which the map removes the event.
-    pub expires: Time,
+    pub expires_at: Time,
 }
 
 /// A set of station types.
@@ -129,7 +129,7 @@ impl StationTypes {
     pub const NONE: StationTypes = StationTypes(0);
 
     /// Returns the set of these types; types from 64 on are in [`Self::ALL`] only.
-    pub fn of(types: &[StationType]) -> StationTypes {
+    pub fn of_types(types: &[StationType]) -> StationTypes {
         StationTypes(types.iter().filter(|kind| kind.0 < 64).fold(0, |set, kind| set | 1 << kind.0))
     }
 
@@ -141,13 +141,13 @@ impl StationTypes {
 
 /// Selects the stations and events that a subscriber receives.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Filter {
+pub struct SubscriptionFilter {
     /// Area of the objects; `None` for everywhere.
     pub area: Option<GeoArea>,
     /// Types of the stations that the subscriber receives.
     pub station_types: StationTypes,
     /// Whether the subscriber receives events as well.
-    pub events: bool,
+    pub wants_events: bool,
 }
 
 /// Identifier of a subscription.
@@ -167,9 +167,9 @@ pub struct Notification {
 
 #[derive(Debug)]
 struct Subscription {
-    filter: Filter,
-    interval: Duration,
-    next_notification: Time,
+    filter: SubscriptionFilter,
+    notification_interval: Duration,
+    next_notification_at: Time,
     /// The subscriber has all objects that arrived before this time.
     delivered_until: Option<Time>,
 }
@@ -177,23 +177,23 @@ struct Subscription {
 /// The Local Dynamic Map.
 #[derive(Debug)]
 pub struct LocalDynamicMap {
-    parameters: Parameters,
+    parameters: LdmParameters,
     stations: Stations,
     events: BTreeMap<ActionId, EventObject>,
     subscriptions: BTreeMap<SubscriptionId, Subscription>,
-    next_subscription: u64,
+    next_subscription_id: u64,
 }
 
 impl LocalDynamicMap {
     /// Creates an empty map. `seed` keys the hash of station IDs; it is secret, so that an attacker cannot
     /// choose station IDs that collide.
-    pub fn new(parameters: Parameters, seed: u64) -> LocalDynamicMap {
+    pub fn new(parameters: LdmParameters, seed: u64) -> LocalDynamicMap {
         LocalDynamicMap {
-            stations: Stations::new(parameters.stations, seed),
+            stations: Stations::new(parameters.max_stations, seed),
             parameters,
             events: BTreeMap::new(),
             subscriptions: BTreeMap::new(),
-            next_subscription: 0,
+            next_subscription_id: 0,
         }
     }
 
@@ -202,7 +202,7 @@ impl LocalDynamicMap {
     /// # Errors
     /// The errors of [`PartialCam::of`]; [`ItsDrop::Outdated`] if the CAM is older than the station's entry.
     pub fn handle_cam(&mut self, now: Time, octets: &[u8]) -> Result<StationId, ItsDrop> {
-        let glance = PartialCam::of(octets)?;
+        let glance = PartialCam::from_octets(octets)?;
         let object = StationObject {
             station_id: glance.station_id,
             station_type: glance.station_type,
@@ -214,11 +214,11 @@ impl LocalDynamicMap {
             drive_direction: glance.drive_direction,
             vehicle_length: glance.vehicle_length,
             vehicle_width: glance.vehicle_width,
-            received: now,
-            expires: now + self.parameters.station_lifetime,
+            received_at: now,
+            expires_at: now + self.parameters.station_lifetime,
         };
         // Remove expired entries first: an expired station accepts a CAM with any generation time.
-        self.stations.expire(now);
+        self.stations.expire_stations(now);
         let time = glance.generation_delta_time.0;
         let older = |known: &StationObject| {
             // Times are modulo 65,536 ms: a time is older if it is less than half the range behind.
@@ -250,32 +250,34 @@ impl LocalDynamicMap {
             station_type: management.station_type,
             detection_time: management.detection_time,
             reference_time: management.reference_time,
-            terminated: management.termination.is_some(),
-            received: now,
-            expires,
+            is_terminated: management.termination.is_some(),
+            received_at: now,
+            expires_at: expires,
         };
         self.expire_events(now);
-        if !self.events.contains_key(&object.action_id) && self.events.len() >= self.parameters.events.max(1)
+        if !self.events.contains_key(&object.action_id)
+            && self.events.len() >= self.parameters.max_events.max(1)
         {
-            let first = self.events.values().min_by_key(|event| event.expires).map(|event| event.action_id);
+            let first =
+                self.events.values().min_by_key(|event| event.expires_at).map(|event| event.action_id);
             first.and_then(|action| self.events.remove(&action));
         }
         self.events.insert(object.action_id, object);
         for subscription in self.subscriptions.values_mut() {
-            let Filter { area, events, .. } = subscription.filter;
+            let SubscriptionFilter { area, wants_events: events, .. } = subscription.filter;
             if events && area.is_none_or(|area| is_inside(&area, position)) {
-                subscription.next_notification = subscription.next_notification.min(now);
+                subscription.next_notification_at = subscription.next_notification_at.min(now);
             }
         }
         Ok(object.action_id)
     }
 
     fn expire_events(&mut self, now: Time) {
-        self.events.retain(|_, event| event.expires > now);
+        self.events.retain(|_, event| event.expires_at > now);
     }
 
     /// Returns the number of stations and events.
-    pub fn sizes(&self) -> (usize, usize) {
+    pub fn object_counts(&self) -> (usize, usize) {
         (self.stations.len(), self.events.len())
     }
 
@@ -288,7 +290,7 @@ impl LocalDynamicMap {
     pub fn stations_in(&self, now: Time, area: Option<&GeoArea>, types: StationTypes) -> Vec<StationObject> {
         let mut found = Vec::new();
         let take = |object: &StationObject| {
-            if object.expires > now && types.contains(object.station_type) {
+            if object.expires_at > now && types.contains(object.station_type) {
                 found.push(*object);
             }
         };
@@ -307,8 +309,8 @@ impl LocalDynamicMap {
     /// Returns the events in an area (everywhere if `None`) that continue at `now`.
     pub fn events_in(&self, now: Time, area: Option<&GeoArea>) -> Vec<EventObject> {
         let here = |event: &&EventObject| {
-            event.expires > now
-                && !event.terminated
+            event.expires_at > now
+                && !event.is_terminated
                 && area.is_none_or(|area| is_inside(area, event.position))
         };
         self.events.values().filter(here).copied().collect()
@@ -322,17 +324,24 @@ impl LocalDynamicMap {
     pub fn subscribe(
         &mut self,
         now: Time,
-        filter: Filter,
+        filter: SubscriptionFilter,
         interval: Duration,
     ) -> Result<SubscriptionId, ItsDrop> {
-        if self.subscriptions.len() >= self.parameters.subscriptions {
+        if self.subscriptions.len() >= self.parameters.max_subscriptions {
             return Err(ItsDrop::TableFull);
         }
-        let id = SubscriptionId(self.next_subscription);
-        self.next_subscription += 1;
+        let id = SubscriptionId(self.next_subscription_id);
+        self.next_subscription_id += 1;
         let interval = interval.max(Duration::from_millis(1));
-        self.subscriptions
-            .insert(id, Subscription { filter, interval, next_notification: now, delivered_until: None });
+        self.subscriptions.insert(
+            id,
+            Subscription {
+                filter,
+                notification_interval: interval,
+                next_notification_at: now,
+                delivered_until: None,
+            },
+        );
         Ok(id)
     }
 
@@ -343,29 +352,31 @@ impl LocalDynamicMap {
 
     /// Returns the time at which [`Self::poll_notification`] may return a notification.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.subscriptions.values().map(|subscription| subscription.next_notification).min()
+        self.subscriptions.values().map(|subscription| subscription.next_notification_at).min()
     }
 
     /// Returns a notification that is due at `now`. The caller repeats the call until the result is `None`.
     pub fn poll_notification(&mut self, now: Time) -> Option<Notification> {
-        self.stations.expire(now);
+        self.stations.expire_stations(now);
         self.expire_events(now);
         loop {
-            let due =
-                self.subscriptions.iter_mut().find(|(_, subscription)| subscription.next_notification <= now);
+            let due = self
+                .subscriptions
+                .iter_mut()
+                .find(|(_, subscription)| subscription.next_notification_at <= now);
             let (id, subscription) = due.map(|(id, subscription)| (*id, subscription))?;
             let since = subscription.delivered_until.replace(now);
-            subscription.next_notification = now + subscription.interval;
-            let Filter { area, station_types, events } = subscription.filter;
+            subscription.next_notification_at = now + subscription.notification_interval;
+            let SubscriptionFilter { area, station_types, wants_events: events } = subscription.filter;
             // An object received at exactly this time may appear in two notifications, but is never missed.
             let new = |received: Time| since.is_none_or(|since| received >= since);
             let mut stations = self.stations_in(now, area.as_ref(), station_types);
-            stations.retain(|object| new(object.received));
+            stations.retain(|object| new(object.received_at));
             let inside = |event: &&EventObject| area.is_none_or(|area| is_inside(&area, event.position));
             let events: Vec<EventObject> = self
                 .events
                 .values()
-                .filter(|event| events && new(event.received))
+                .filter(|event| events && new(event.received_at))
                 .filter(inside)
                 .copied()
                 .collect();

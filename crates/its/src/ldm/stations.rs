@@ -22,39 +22,39 @@ const NO_SLOT: u32 = u32::MAX;
 
 /// Previous and next slot in a list.
 #[derive(Debug, Clone, Copy)]
-struct Links {
-    before: u32,
-    behind: u32,
+struct ListLinks {
+    previous_slot: u32,
+    next_slot: u32,
 }
 
 #[derive(Debug, Clone)]
-struct Slot {
+struct StationSlot {
     object: StationObject,
-    cell: u64,
-    in_cell: Links,
+    cell_key: u64,
+    links_in_cell: ListLinks,
     /// Links of the list by age; the previous station in the list was received earlier.
-    in_age: Links,
+    links_by_age: ListLinks,
 }
 
 /// The table of stations.
 #[derive(Debug)]
 pub(super) struct Stations {
-    capacity: usize,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    by_id: HashMap<u32, u32, FixedState>,
+    max_stations: usize,
+    slots: Vec<StationSlot>,
+    free_slots: Vec<u32>,
+    slot_by_id: HashMap<u32, u32, FixedState>,
     /// First slot of each cell.
-    by_cell: HashMap<u64, u32, FixedState>,
-    oldest: u32,
-    latest: u32,
+    first_slot_by_cell: HashMap<u64, u32, FixedState>,
+    oldest_slot: u32,
+    latest_slot: u32,
 }
 
 /// Returns the cell of a position.
-fn cell(position: Position) -> u64 {
-    key(position.latitude >> CELL_SIZE_BITS, position.longitude >> CELL_SIZE_BITS)
+fn cell_of(position: Position) -> u64 {
+    cell_key(position.latitude >> CELL_SIZE_BITS, position.longitude >> CELL_SIZE_BITS)
 }
 
-fn key(row: i32, column: i32) -> u64 {
+fn cell_key(row: i32, column: i32) -> u64 {
     u64::from(row.cast_unsigned()) << 32 | u64::from(column.cast_unsigned())
 }
 
@@ -63,26 +63,26 @@ impl Stations {
     /// collide.
     pub fn new(capacity: usize, seed: u64) -> Stations {
         Stations {
-            capacity: capacity.clamp(1, NO_SLOT as usize - 1),
+            max_stations: capacity.clamp(1, NO_SLOT as usize - 1),
             slots: Vec::new(),
-            free: Vec::new(),
-            by_id: HashMap::with_hasher(FixedState::with_seed(seed)),
-            by_cell: HashMap::with_hasher(FixedState::with_seed(seed)),
-            oldest: NO_SLOT,
-            latest: NO_SLOT,
+            free_slots: Vec::new(),
+            slot_by_id: HashMap::with_hasher(FixedState::with_seed(seed)),
+            first_slot_by_cell: HashMap::with_hasher(FixedState::with_seed(seed)),
+            oldest_slot: NO_SLOT,
+            latest_slot: NO_SLOT,
         }
     }
 
     pub fn len(&self) -> usize {
-        self.by_id.len()
+        self.slot_by_id.len()
     }
 
     pub fn get(&self, station_id: u32) -> Option<&StationObject> {
-        let slot = *self.by_id.get(&station_id)?;
+        let slot = *self.slot_by_id.get(&station_id)?;
         self.slots.get(slot as usize).map(|slot| &slot.object)
     }
 
-    fn slot(&mut self, slot: u32) -> Option<&mut Slot> {
+    fn slot_mut(&mut self, slot: u32) -> Option<&mut StationSlot> {
         self.slots.get_mut(slot as usize)
     }
 
@@ -91,31 +91,31 @@ impl Stations {
     /// without a CAM for the longest time.
     pub fn insert(&mut self, object: StationObject, older: impl Fn(&StationObject) -> bool) -> bool {
         let id = object.station_id.0;
-        let to = cell(object.position);
-        if let Some(number) = self.by_id.get(&id).copied() {
+        let to = cell_of(object.position);
+        if let Some(number) = self.slot_by_id.get(&id).copied() {
             let Some(slot) = self.slots.get_mut(number as usize) else { return false };
             if older(&slot.object) {
                 return false;
             }
             slot.object = object;
-            if slot.cell != to {
-                self.leave_cell(number);
-                self.enter_cell(number, to);
+            if slot.cell_key != to {
+                self.remove_from_cell(number);
+                self.add_to_cell(number, to);
             }
-            if self.latest != number {
-                self.leave_age(number);
-                self.enter_age(number);
+            if self.latest_slot != number {
+                self.remove_from_age_list(number);
+                self.add_as_latest(number);
             }
             return true;
         }
-        if self.len() >= self.capacity {
+        if self.len() >= self.max_stations {
             self.remove_oldest();
         }
-        let none = Links { before: NO_SLOT, behind: NO_SLOT };
-        let slot = Slot { object, cell: to, in_cell: none, in_age: none };
-        let number = match self.free.pop() {
+        let none = ListLinks { previous_slot: NO_SLOT, next_slot: NO_SLOT };
+        let slot = StationSlot { object, cell_key: to, links_in_cell: none, links_by_age: none };
+        let number = match self.free_slots.pop() {
             Some(number) => {
-                if let Some(place) = self.slot(number) {
+                if let Some(place) = self.slot_mut(number) {
                     *place = slot;
                 }
                 number
@@ -125,79 +125,84 @@ impl Stations {
                 self.slots.len() as u32 - 1
             }
         };
-        self.by_id.insert(id, number);
-        self.enter_cell(number, to);
-        self.enter_age(number);
+        self.slot_by_id.insert(id, number);
+        self.add_to_cell(number, to);
+        self.add_as_latest(number);
         true
     }
 
-    fn enter_cell(&mut self, number: u32, to: u64) {
-        let head = self.by_cell.insert(to, number).unwrap_or(NO_SLOT);
-        if let Some(slot) = self.slot(number) {
-            slot.cell = to;
-            slot.in_cell = Links { before: NO_SLOT, behind: head };
+    fn add_to_cell(&mut self, number: u32, to: u64) {
+        let head = self.first_slot_by_cell.insert(to, number).unwrap_or(NO_SLOT);
+        if let Some(slot) = self.slot_mut(number) {
+            slot.cell_key = to;
+            slot.links_in_cell = ListLinks { previous_slot: NO_SLOT, next_slot: head };
         }
-        if let Some(slot) = self.slot(head) {
-            slot.in_cell.before = number;
+        if let Some(slot) = self.slot_mut(head) {
+            slot.links_in_cell.previous_slot = number;
         }
     }
 
-    fn leave_cell(&mut self, number: u32) {
-        let Some((cell, Links { before, behind })) = self.slot(number).map(|slot| (slot.cell, slot.in_cell))
+    fn remove_from_cell(&mut self, number: u32) {
+        let Some((cell, ListLinks { previous_slot: before, next_slot: behind })) =
+            self.slot_mut(number).map(|slot| (slot.cell_key, slot.links_in_cell))
         else {
             return;
         };
-        if let Some(slot) = self.slot(before) {
-            slot.in_cell.behind = behind;
+        if let Some(slot) = self.slot_mut(before) {
+            slot.links_in_cell.next_slot = behind;
         } else if behind == NO_SLOT {
-            self.by_cell.remove(&cell);
+            self.first_slot_by_cell.remove(&cell);
         } else {
-            self.by_cell.insert(cell, behind);
+            self.first_slot_by_cell.insert(cell, behind);
         }
-        if let Some(slot) = self.slot(behind) {
-            slot.in_cell.before = before;
-        }
-    }
-
-    fn enter_age(&mut self, number: u32) {
-        let latest = std::mem::replace(&mut self.latest, number);
-        if let Some(slot) = self.slot(number) {
-            slot.in_age = Links { before: latest, behind: NO_SLOT };
-        }
-        match self.slot(latest) {
-            Some(slot) => slot.in_age.behind = number,
-            None => self.oldest = number,
+        if let Some(slot) = self.slot_mut(behind) {
+            slot.links_in_cell.previous_slot = before;
         }
     }
 
-    fn leave_age(&mut self, number: u32) {
-        let Some(Links { before, behind }) = self.slot(number).map(|slot| slot.in_age) else { return };
-        match self.slot(before) {
-            Some(slot) => slot.in_age.behind = behind,
-            None => self.oldest = behind,
+    fn add_as_latest(&mut self, number: u32) {
+        let latest = std::mem::replace(&mut self.latest_slot, number);
+        if let Some(slot) = self.slot_mut(number) {
+            slot.links_by_age = ListLinks { previous_slot: latest, next_slot: NO_SLOT };
         }
-        match self.slot(behind) {
-            Some(slot) => slot.in_age.before = before,
-            None => self.latest = before,
+        match self.slot_mut(latest) {
+            Some(slot) => slot.links_by_age.next_slot = number,
+            None => self.oldest_slot = number,
+        }
+    }
+
+    fn remove_from_age_list(&mut self, number: u32) {
+        let Some(ListLinks { previous_slot: before, next_slot: behind }) =
+            self.slot_mut(number).map(|slot| slot.links_by_age)
+        else {
+            return;
+        };
+        match self.slot_mut(before) {
+            Some(slot) => slot.links_by_age.next_slot = behind,
+            None => self.oldest_slot = behind,
+        }
+        match self.slot_mut(behind) {
+            Some(slot) => slot.links_by_age.previous_slot = before,
+            None => self.latest_slot = before,
         }
     }
 
     fn remove_oldest(&mut self) {
-        let number = self.oldest;
-        let Some(id) = self.slot(number).map(|slot| slot.object.station_id.0) else { return };
-        self.leave_cell(number);
-        self.leave_age(number);
-        self.by_id.remove(&id);
-        self.free.push(number);
+        let number = self.oldest_slot;
+        let Some(id) = self.slot_mut(number).map(|slot| slot.object.station_id.0) else { return };
+        self.remove_from_cell(number);
+        self.remove_from_age_list(number);
+        self.slot_by_id.remove(&id);
+        self.free_slots.push(number);
     }
 
     /// Returns the time at which the first station expires.
     pub fn next_expiry(&self) -> Option<Time> {
-        self.slots.get(self.oldest as usize).map(|slot| slot.object.expires)
+        self.slots.get(self.oldest_slot as usize).map(|slot| slot.object.expires_at)
     }
 
     /// Removes the stations that have expired.
-    pub fn expire(&mut self, now: Time) {
+    pub fn expire_stations(&mut self, now: Time) {
         while self.next_expiry().is_some_and(|expires| expires <= now) {
             self.remove_oldest();
         }
@@ -205,10 +210,10 @@ impl Stations {
 
     /// Returns all stations, the latest first.
     pub fn iter(&self) -> impl Iterator<Item = &StationObject> {
-        let mut next = self.latest;
+        let mut next = self.latest_slot;
         std::iter::from_fn(move || {
             let slot = self.slots.get(next as usize)?;
-            next = slot.in_age.before;
+            next = slot.links_by_age.previous_slot;
             Some(&slot.object)
         })
     }
@@ -220,16 +225,17 @@ impl Stations {
                 take(object);
             }
         };
-        match cells(area) {
+        match cells_of_area(area) {
             // If the area touches more cells than the map has stations, or has no valid range of cells,
             // visiting all stations is faster.
             Some((rows, columns)) if rows.clone().count() * columns.clone().count() <= self.len() => {
                 for row in rows {
                     for column in columns.clone() {
-                        let mut next = self.by_cell.get(&key(row, column)).copied().unwrap_or(NO_SLOT);
+                        let mut next =
+                            self.first_slot_by_cell.get(&cell_key(row, column)).copied().unwrap_or(NO_SLOT);
                         while let Some(slot) = self.slots.get(next as usize) {
                             inside(&slot.object);
-                            next = slot.in_cell.behind;
+                            next = slot.links_in_cell.next_slot;
                         }
                     }
                 }
@@ -239,11 +245,11 @@ impl Stations {
     }
 }
 
-type Range = std::ops::RangeInclusive<i32>;
+type CellRange = std::ops::RangeInclusive<i32>;
 
 /// Returns the rows and columns of cells that an area touches; `None` across the date line and near the
 /// poles.
-fn cells(area: &GeoArea) -> Option<(Range, Range)> {
+fn cells_of_area(area: &GeoArea) -> Option<(CellRange, CellRange)> {
     let (a, b) = (f64::from(area.distance_a), f64::from(area.distance_b));
     let reach = if area.shape == Shape::Circle { a } else { a.hypot(b) };
     let latitude = reach / METRES_PER_UNIT + 1.0;

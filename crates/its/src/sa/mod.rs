@@ -34,7 +34,7 @@ use crate::sam::{
     ChangeCount, ChannelIndex, ChannelOptions, ContentCount, Extensions, ItsAid, MAX_CONTEXT_LENGTH,
     MAX_IDENTIFIER_LENGTH, SaId, Saem, Sam, SamBody, ServiceInfo, UnboundedList, VERSION, reference,
 };
-use crate::{ItsDrop, Now, Transmission};
+use crate::{ItsDrop, ItsTime, MessageTransmission};
 
 /// Version of the ITS PDU header.
 const PROTOCOL_VERSION: ProtocolVersion = ProtocolVersion(1);
@@ -51,28 +51,28 @@ pub const MIN_ADVERTISEMENT_LIFETIME: Duration = Duration::from_secs(1);
 
 /// Bounds and intervals of the service.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Parameters {
+pub struct SaParameters {
     /// Interval of the announcements.
-    pub interval: Duration,
+    pub announcement_interval: Duration,
     /// Largest number of stored advertisements.
-    pub advertisements: usize,
+    pub max_advertisements: usize,
     /// Largest number of advertisements of one station.
     pub advertisements_per_station: usize,
     /// Largest number of services in all advertisements.
-    pub services: usize,
+    pub max_services: usize,
     /// Time for which the service stores an advertisement without a repeat rate.
     pub default_lifetime: Duration,
     /// Number of missed intervals after which the service removes an advertisement.
     pub max_missed_intervals: u32,
 }
 
-impl Default for Parameters {
-    fn default() -> Parameters {
-        Parameters {
-            interval: Duration::from_secs(1),
-            advertisements: 256,
+impl Default for SaParameters {
+    fn default() -> SaParameters {
+        SaParameters {
+            announcement_interval: Duration::from_secs(1),
+            max_advertisements: 256,
             advertisements_per_station: 4,
-            services: 2048,
+            max_services: 2048,
             default_lifetime: Duration::from_secs(5),
             max_missed_intervals: 3,
         }
@@ -81,7 +81,7 @@ impl Default for Parameters {
 
 /// A service of this or another station.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Service {
+pub struct AnnouncedService {
     /// Kind of service (ITS-AID).
     pub its_aid: ItsAid,
     /// IPv6 address, if the service has one.
@@ -106,11 +106,11 @@ pub struct Advertisement {
     /// Name of the sender, for display.
     pub identifier: Option<String>,
     /// Services of the advertisement.
-    pub services: Vec<Service>,
+    pub services: Vec<AnnouncedService>,
     /// Time at which the advertisement arrived last.
     pub last_received: Time,
     /// Time at which the service removes the advertisement.
-    pub expires: Time,
+    pub expires_at: Time,
 }
 
 /// Change of the stored advertisements.
@@ -123,27 +123,27 @@ pub enum AdvertisementChange {
 }
 
 /// Key of an advertisement.
-type Key = (GnAddress, SaId);
+type AdvertisementKey = (GnAddress, SaId);
 
 /// The service announcement service of one station.
 #[derive(Debug)]
 pub struct SaService {
-    parameters: Parameters,
+    parameters: SaParameters,
     station_id: StationId,
     identifier: Option<String>,
-    services: Vec<Service>,
+    services: Vec<AnnouncedService>,
     content_count: u8,
     /// Time of the next announcement; `None` if the station announces no services.
     next_announcement_at: Option<Time>,
-    next_announcement: Option<Transmission>,
-    refused: Option<ItsDrop>,
-    stored_advertisements: BTreeMap<Key, Advertisement>,
-    changes: VecDeque<AdvertisementChange>,
+    next_announcement: Option<MessageTransmission>,
+    last_refusal: Option<ItsDrop>,
+    stored_advertisements: BTreeMap<AdvertisementKey, Advertisement>,
+    unreported_changes: VecDeque<AdvertisementChange>,
 }
 
 impl SaService {
     /// Creates a service that announces nothing yet.
-    pub fn new(parameters: Parameters, station_id: StationId) -> SaService {
+    pub fn new(parameters: SaParameters, station_id: StationId) -> SaService {
         SaService {
             parameters,
             station_id,
@@ -152,9 +152,9 @@ impl SaService {
             content_count: 0,
             next_announcement_at: None,
             next_announcement: None,
-            refused: None,
+            last_refusal: None,
             stored_advertisements: BTreeMap::new(),
-            changes: VecDeque::new(),
+            unreported_changes: VecDeque::new(),
         }
     }
 
@@ -170,13 +170,13 @@ impl SaService {
     ///
     /// [`ItsDrop::NotEncodable`] if there are more than [`MAX_SERVICES_PER_MESSAGE`] services or a field is
     /// too long; the old list then stays in use.
-    pub fn announce(
+    pub fn announce_services(
         &mut self,
-        now: Now,
+        now: ItsTime,
         identifier: Option<String>,
-        services: Vec<Service>,
+        services: Vec<AnnouncedService>,
     ) -> Result<(), ItsDrop> {
-        let fits = |service: &Service| {
+        let fits = |service: &AnnouncedService| {
             service.its_aid.0 <= ItsAid::MAX_ITS_AID && service.context.len() <= MAX_CONTEXT_LENGTH
         };
         let name = identifier.as_ref().map_or(1, String::len);
@@ -196,7 +196,7 @@ impl SaService {
     }
 
     /// Returns the announced services.
-    pub fn announced(&self) -> &[Service] {
+    pub fn announced_services(&self) -> &[AnnouncedService] {
         &self.services
     }
 
@@ -209,7 +209,7 @@ impl SaService {
     ///
     /// # Errors
     /// The reason for which the message had no effect: [`ItsDrop`].
-    pub fn handle_message(&mut self, now: Now, source: GnAddress, octets: &[u8]) -> Result<(), ItsDrop> {
+    pub fn handle_message(&mut self, now: ItsTime, source: GnAddress, octets: &[u8]) -> Result<(), ItsDrop> {
         let saem = Saem::from_octets(octets).map_err(|_| ItsDrop::Malformed)?;
         check_header(&saem.header, MessageId::SAEM)?;
         if saem.sam.version != VERSION {
@@ -219,12 +219,12 @@ impl SaService {
         if station_id == self.station_id {
             return Err(ItsDrop::OwnMessage);
         }
-        self.forget(now.time);
+        self.remove_expired(now.time);
         let SamBody { change_count: ChangeCount { sa_id, content_count }, extensions, service_infos, .. } =
             saem.sam.body;
         let key = (source, sa_id);
         let extensions = extensions.unwrap_or_default();
-        let rate = extensions.octet(reference::REPEAT_RATE).filter(|rate| *rate > 0);
+        let rate = extensions.octet_of_reference(reference::REPEAT_RATE).filter(|rate| *rate > 0);
         let hold = rate.map_or(self.parameters.default_lifetime, |rate| {
             REPEAT_RATE_PERIOD / u32::from(rate) * self.parameters.max_missed_intervals
         });
@@ -235,100 +235,105 @@ impl SaService {
             sa_id,
             content_count,
             identifier: extensions
-                .text(reference::ADVERTISER_IDENTIFIER)
+                .text_of_reference(reference::ADVERTISER_IDENTIFIER)
                 .filter(|text| text.len() <= MAX_IDENTIFIER_LENGTH)
                 .map(str::to_owned),
-            services: infos.take(MAX_STORED_SERVICES).map(service).collect(),
+            services: infos.take(MAX_STORED_SERVICES).map(to_service).collect(),
             last_received: now.time,
-            expires: now.time + hold.max(MIN_ADVERTISEMENT_LIFETIME),
+            expires_at: now.time + hold.max(MIN_ADVERTISEMENT_LIFETIME),
         };
         let same = self.stored_advertisements.get(&key).is_some_and(|before| {
             (&before.identifier, &before.services) == (&heard.identifier, &heard.services)
         });
         let before = self.stored_advertisements.remove(&key);
-        if !self.make_room(source, heard.services.len()) {
+        if !self.make_room_for_advertisement(source, heard.services.len()) {
             self.stored_advertisements.extend(before.map(|before| (key, before)));
             return Err(ItsDrop::TableFull);
         }
         self.stored_advertisements.insert(key, heard);
         if !same {
-            self.changed(AdvertisementChange::Advertised(source, sa_id));
+            self.push_change(AdvertisementChange::Advertised(source, sa_id));
         }
         Ok(())
     }
 
     /// Returns the time at which the caller must call [`Self::handle_timeout`].
     pub fn poll_timeout(&self) -> Option<Time> {
-        let expires = self.stored_advertisements.values().map(|advertisement| advertisement.expires).min();
+        let expires = self.stored_advertisements.values().map(|advertisement| advertisement.expires_at).min();
         self.next_announcement_at.into_iter().chain(expires).min()
     }
 
     /// Sends an announcement and removes expired advertisements, if their time has come.
-    pub fn handle_timeout(&mut self, now: Now) {
-        self.forget(now.time);
+    pub fn handle_timeout(&mut self, now: ItsTime) {
+        self.remove_expired(now.time);
         if self.next_announcement_at.is_some_and(|next| next <= now.time) {
-            self.next_announcement_at = Some(now.time + self.parameters.interval);
-            match payload(port::SAEM, &self.message()) {
+            self.next_announcement_at = Some(now.time + self.parameters.announcement_interval);
+            match payload(port::SAEM, &self.build_message()) {
                 Ok(payload) => {
-                    self.next_announcement = Some(Transmission {
+                    self.next_announcement = Some(MessageTransmission {
                         transport: Transport::SingleHop([0; 4]),
                         traffic_class: TrafficClass { id: TRAFFIC_CLASS, ..TrafficClass::default() },
-                        maximum_lifetime: self.parameters.interval,
+                        maximum_lifetime: self.parameters.announcement_interval,
                         maximum_hop_limit: Some(1),
                         payload,
                     });
                 }
-                Err(reason) => self.refused = Some(reason),
+                Err(reason) => self.last_refusal = Some(reason),
             }
         }
     }
 
     /// Returns the next announcement to send.
-    pub fn poll_transmit(&mut self) -> Option<Transmission> {
+    pub fn poll_transmit(&mut self) -> Option<MessageTransmission> {
         self.next_announcement.take()
     }
 
     /// Returns the reason for which the service could not make an announcement.
     pub fn poll_announcement_error(&mut self) -> Option<ItsDrop> {
-        self.refused.take()
+        self.last_refusal.take()
     }
 
     /// Returns the next change of the stored advertisements. If the caller does not poll, the service drops
     /// the oldest changes.
     pub fn poll_change(&mut self) -> Option<AdvertisementChange> {
-        self.changes.pop_front()
+        self.unreported_changes.pop_front()
     }
 
-    fn changed(&mut self, change: AdvertisementChange) {
-        if self.changes.len() >= self.parameters.advertisements {
-            self.changes.pop_front();
+    fn push_change(&mut self, change: AdvertisementChange) {
+        if self.unreported_changes.len() >= self.parameters.max_advertisements {
+            self.unreported_changes.pop_front();
         }
-        self.changes.push_back(change);
+        self.unreported_changes.push_back(change);
     }
 
     /// Removes the advertisements that have not arrived for the longest time, until the table has room for
     /// `services` services. Returns false, and removes nothing, if the services would not fit an empty table.
-    fn make_room(&mut self, source: GnAddress, services: usize) -> bool {
-        let Parameters { advertisements, advertisements_per_station: of_one, services: most, .. } =
-            self.parameters;
+    fn make_room_for_advertisement(&mut self, source: GnAddress, services: usize) -> bool {
+        let SaParameters {
+            max_advertisements: advertisements,
+            advertisements_per_station: of_one,
+            max_services: most,
+            ..
+        } = self.parameters;
         if advertisements == 0 || of_one == 0 || services > most {
             return false;
         }
-        let of_this = |key: &Key| key.0 == source;
+        let of_this = |key: &AdvertisementKey| key.0 == source;
         while self.stored_advertisements.keys().filter(|key| of_this(key)).count() >= of_one {
-            self.forget_oldest(of_this);
+            self.remove_oldest(of_this);
         }
-        let all =
-            |known: &BTreeMap<Key, Advertisement>| known.values().map(|it| it.services.len()).sum::<usize>();
+        let all = |known: &BTreeMap<AdvertisementKey, Advertisement>| {
+            known.values().map(|it| it.services.len()).sum::<usize>()
+        };
         while self.stored_advertisements.len() >= advertisements
             || all(&self.stored_advertisements) + services > most
         {
-            self.forget_oldest(|_| true);
+            self.remove_oldest(|_| true);
         }
         true
     }
 
-    fn forget_oldest(&mut self, of: impl Fn(&Key) -> bool) {
+    fn remove_oldest(&mut self, of: impl Fn(&AdvertisementKey) -> bool) {
         let oldest = self
             .stored_advertisements
             .iter()
@@ -336,24 +341,24 @@ impl SaService {
             .min_by_key(|(_, it)| it.last_received);
         if let Some(key) = oldest.map(|(key, _)| *key) {
             self.stored_advertisements.remove(&key);
-            self.changed(AdvertisementChange::Gone(key.0, key.1));
+            self.push_change(AdvertisementChange::Gone(key.0, key.1));
         }
     }
 
-    fn forget(&mut self, now: Time) {
+    fn remove_expired(&mut self, now: Time) {
         while let Some(key) =
-            self.stored_advertisements.iter().find(|(_, it)| it.expires <= now).map(|(key, _)| *key)
+            self.stored_advertisements.iter().find(|(_, it)| it.expires_at <= now).map(|(key, _)| *key)
         {
             self.stored_advertisements.remove(&key);
-            self.changed(AdvertisementChange::Gone(key.0, key.1));
+            self.push_change(AdvertisementChange::Gone(key.0, key.1));
         }
     }
 
-    fn message(&self) -> Saem {
+    fn build_message(&self) -> Saem {
         let mut extensions = Extensions::default();
         let rate = REPEAT_RATE_PERIOD
             .as_millis()
-            .checked_div(self.parameters.interval.as_millis())
+            .checked_div(self.parameters.announcement_interval.as_millis())
             .unwrap_or_default();
         // The field cannot express a rate below one in five seconds.
         if let Ok(rate @ 1..) = u8::try_from(rate) {
@@ -377,7 +382,7 @@ impl SaService {
     }
 }
 
-fn service_info(service: &Service) -> ServiceInfo {
+fn service_info(service: &AnnouncedService) -> ServiceInfo {
     let mut extensions = Extensions::default();
     if !service.context.is_empty() {
         extensions.add_with_length(reference::PROVIDER_SERVICE_CONTEXT, &service.context);
@@ -398,15 +403,15 @@ fn service_info(service: &Service) -> ServiceInfo {
     }
 }
 
-fn service(info: ServiceInfo) -> Service {
+fn to_service(info: ServiceInfo) -> AnnouncedService {
     let extensions = info.options.extensions.unwrap_or_default();
     let context = extensions.octets_with_length(reference::PROVIDER_SERVICE_CONTEXT);
-    Service {
+    AnnouncedService {
         its_aid: info.service_id,
         address: extensions.address(reference::IPV6_ADDRESS),
         // EN 302 890-1 puts the port into the options, IEEE 1609.3 into the extensions.
         port: extensions
-            .number(reference::SERVICE_PORT)
+            .number_of_reference(reference::SERVICE_PORT)
             .or(info.options.service_provider_port.map(|port| port.0)),
         context: context.filter(|context| context.len() <= MAX_CONTEXT_LENGTH).unwrap_or_default().to_vec(),
     }

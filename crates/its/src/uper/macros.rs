@@ -612,7 +612,7 @@ pub(crate) fn decode_unconstrained(
     let length = reader.length(what);
     if !(1..=8).contains(&length) {
         let found = i64::try_from(length).unwrap_or(i64::MAX);
-        reader.fail(Error::OutOfRange { what, least: 1, most: 8, found });
+        reader.store_error(Error::OutOfRange { what, least: 1, most: 8, found });
         return least;
     }
     let mut value = 0_i64;
@@ -622,7 +622,7 @@ pub(crate) fn decode_unconstrained(
         value = if number == 0 { i64::from(octet.cast_signed()) } else { value << 8 | i64::from(octet) };
     }
     if !(least..=most).contains(&value) {
-        reader.fail(Error::OutOfRange { what, least, most, found: value });
+        reader.store_error(Error::OutOfRange { what, least, most, found: value });
         return least;
     }
     value
@@ -672,7 +672,7 @@ pub(crate) fn bit_count(reader: &mut Reader<'_>, what: &'static str, count: usiz
     if count <= room as usize {
         return count as u8;
     }
-    reader.fail(Error::OutOfRange { what, least: 0, most: room.into(), found: count as i64 });
+    reader.store_error(Error::OutOfRange { what, least: 0, most: room.into(), found: count as i64 });
     0
 }
 
@@ -744,7 +744,7 @@ pub(crate) fn decode_string(
             (Alphabet::Numeric, 0) => b' ',
             (Alphabet::Numeric, 1..=10) => b'0' + code - 1,
             _ => {
-                reader.fail(Error::Character { what, found: code });
+                reader.store_error(Error::Character { what, found: code });
                 break;
             }
         };
@@ -762,7 +762,7 @@ pub(crate) fn encode_string(
 ) {
     if alphabet == Alphabet::Utf8 {
         if let Some(error) = wrong_size(text, what, size) {
-            return writer.fail(error);
+            return writer.store_error(error);
         }
         writer.length(text.len(), what);
         return writer.octets(text.as_bytes());
@@ -773,7 +773,7 @@ pub(crate) fn encode_string(
             (Alphabet::Ia5, 0..=127) => octet,
             (Alphabet::Numeric, b' ') => 0,
             (Alphabet::Numeric, b'0'..=b'9') => octet - b'0' + 1,
-            _ => return writer.fail(Error::Character { what, found: octet }),
+            _ => return writer.store_error(Error::Character { what, found: octet }),
         };
         writer.bits(u64::from(code), alphabet.width());
     }
@@ -797,11 +797,11 @@ fn decode_utf8(reader: &mut Reader<'_>, what: &'static str, size: (usize, usize)
     let text = String::from_utf8(octets).unwrap_or_else(|error| {
         let bad = error.utf8_error().valid_up_to();
         let found = error.as_bytes().get(bad).copied().unwrap_or_default();
-        reader.fail(Error::Character { what, found });
+        reader.store_error(Error::Character { what, found });
         String::new()
     });
     if let Some(error) = wrong_size(&text, what, size) {
-        reader.fail(error);
+        reader.store_error(error);
     }
     text
 }

@@ -10,51 +10,51 @@ use super::Error;
 pub struct Reader<'a> {
     octets: &'a [u8],
     /// Offset of the next bit to read.
-    bit: usize,
+    next_bit: usize,
     /// Offset after the last bit of the input.
-    end: usize,
+    end_bit: usize,
     /// First error.
-    error: Option<Error>,
+    first_error: Option<Error>,
 }
 
 impl<'a> Reader<'a> {
     /// Creates a reader at the first bit.
     pub const fn new(octets: &'a [u8]) -> Reader<'a> {
-        Reader { octets, bit: 0, end: octets.len() * 8, error: None }
+        Reader { octets, next_bit: 0, end_bit: octets.len() * 8, first_error: None }
     }
 
     /// Returns the number of bits read.
     pub const fn position(&self) -> usize {
-        self.bit
+        self.next_bit
     }
 
     /// Returns the number of remaining bits.
     pub const fn remaining(&self) -> usize {
-        self.end - self.bit
+        self.end_bit - self.next_bit
     }
 
     /// Returns the first error that occurred.
     pub const fn error(&self) -> Option<Error> {
-        self.error
+        self.first_error
     }
 
     /// Stores an error; after it the reader has no more bits.
     #[cold]
-    pub(crate) fn fail(&mut self, error: Error) {
-        self.error.get_or_insert(error);
-        self.bit = self.end;
+    pub(crate) fn store_error(&mut self, error: Error) {
+        self.first_error.get_or_insert(error);
+        self.next_bit = self.end_bit;
     }
 
     #[cold]
     #[inline(never)]
-    fn truncated(&mut self, what: &'static str, expected: usize) {
-        self.fail(Error::Truncated { what, bit: self.bit, expected, found: self.remaining() });
+    fn store_truncation(&mut self, what: &'static str, expected: usize) {
+        self.store_error(Error::Truncated { what, bit: self.next_bit, expected, found: self.remaining() });
     }
 
     #[cold]
     #[inline(never)]
     fn out_of_range(&mut self, what: &'static str, least: i64, most: i64, found: i64) {
-        self.fail(Error::OutOfRange { what, least, most, found });
+        self.store_error(Error::OutOfRange { what, least, most, found });
     }
 
     /// Reads a number of `width` bits, at most 56. Stores [`Error::Truncated`] if fewer bits are left.
@@ -62,17 +62,17 @@ impl<'a> Reader<'a> {
     pub fn bits(&mut self, width: u32, what: &'static str) -> u64 {
         debug_assert!(width <= 56, "one load has 64 bits, up to 7 of which are gone");
         if width as usize > self.remaining() {
-            self.truncated(what, width as usize);
+            self.store_truncation(what, width as usize);
             return 0;
         }
-        let rest = self.octets.get(self.bit / 8..).unwrap_or_default();
+        let rest = self.octets.get(self.next_bit / 8..).unwrap_or_default();
         let word = match rest.first_chunk::<8>() {
             Some(chunk) => u64::from_be_bytes(*chunk),
-            None => last_word(rest),
+            None => last_word_of(rest),
         };
         // Shift twice, because Rust does not define a shift by 64 bits, which a width of 0 would need.
-        let value = (word << (self.bit % 8)) >> 1 >> (u64::BITS - 1 - width);
-        self.bit += width as usize;
+        let value = (word << (self.next_bit % 8)) >> 1 >> (u64::BITS - 1 - width);
+        self.next_bit += width as usize;
         value
     }
 
@@ -107,12 +107,12 @@ impl<'a> Reader<'a> {
 
     /// Reads an unconstrained length (X.691 10.9.3.6 and 10.9.3.7); [`Error::Fragmented`] from 16,384 on.
     pub fn length(&mut self, what: &'static str) -> usize {
-        let bit = self.bit;
+        let bit = self.next_bit;
         if !self.bit(what) {
             return self.bits(7, what) as usize;
         }
         if self.bit(what) {
-            self.fail(Error::Fragmented { what, bit });
+            self.store_error(Error::Fragmented { what, bit });
             return 0;
         }
         self.bits(14, what) as usize
@@ -121,7 +121,7 @@ impl<'a> Reader<'a> {
     /// Reads octets; allocates memory only for octets that exist.
     pub fn octets(&mut self, count: usize, what: &'static str) -> Vec<u8> {
         if count > self.remaining() / 8 {
-            self.truncated(what, count.saturating_mul(8));
+            self.store_truncation(what, count.saturating_mul(8));
             return Vec::new();
         }
         (0..count).map(|_| self.bits(8, what) as u8).collect()
@@ -133,14 +133,15 @@ impl<'a> Reader<'a> {
     pub fn open_type(&mut self, what: &'static str, inside: &mut dyn FnMut(&mut Reader<'_>)) {
         let bits = self.length(what) * 8;
         if bits > self.remaining() {
-            return self.truncated(what, bits);
+            return self.store_truncation(what, bits);
         }
-        let end = self.bit + bits;
-        let mut reader = Reader { octets: self.octets, bit: self.bit, end, error: None };
+        let end = self.next_bit + bits;
+        let mut reader =
+            Reader { octets: self.octets, next_bit: self.next_bit, end_bit: end, first_error: None };
         inside(&mut reader);
-        match reader.error {
-            Some(error) => self.fail(error),
-            None => self.bit = end,
+        match reader.first_error {
+            Some(error) => self.store_error(error),
+            None => self.next_bit = end,
         }
     }
 
@@ -162,6 +163,6 @@ impl<'a> Reader<'a> {
 
 /// Returns the last octets of the input, fewer than eight, filled up with zeros.
 #[inline(never)]
-fn last_word(rest: &[u8]) -> u64 {
+fn last_word_of(rest: &[u8]) -> u64 {
     rest.iter().fold((0, 56), |(word, shift), octet| (word | u64::from(*octet) << shift, shift - 8)).0
 }

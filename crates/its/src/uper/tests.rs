@@ -58,7 +58,7 @@ extensible_choices! {
 }
 
 /// Returns the octets of bits in text form, padded with 0.
-fn bits(text: &str) -> Vec<u8> {
+fn octets_of_bits(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(|digit| *digit != b' ').map(|digit| digit - b'0').collect();
     digits
         .chunks(8)
@@ -66,59 +66,62 @@ fn bits(text: &str) -> Vec<u8> {
         .collect()
 }
 
-fn both_ways<T: Uper + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
-    assert_eq!(encode(value).expect("encodes"), bits(text), "{value:?}");
-    assert_eq!(&decode::<T>(&bits(text)).expect("decodes"), value);
+fn assert_both_ways<T: Uper + PartialEq + std::fmt::Debug>(value: &T, text: &str) {
+    assert_eq!(encode(value).expect("encodes"), octets_of_bits(text), "{value:?}");
+    assert_eq!(&decode::<T>(&octets_of_bits(text)).expect("decodes"), value);
 }
 
 #[test]
 fn uper_encodes_integers_enumerations_and_bit_strings() {
-    both_ways(&Small(3), "000");
-    both_ways(&Small(10), "111");
-    both_ways(&Signed(-5), "0000");
-    both_ways(&Signed(5), "1010");
-    both_ways(&Nothing(7), "");
-    both_ways(&Three::C, "10");
-    both_ways(&Two::B, "01");
+    assert_both_ways(&Small(3), "000");
+    assert_both_ways(&Small(10), "111");
+    assert_both_ways(&Signed(-5), "0000");
+    assert_both_ways(&Signed(5), "1010");
+    assert_both_ways(&Nothing(7), "");
+    assert_both_ways(&Three::C, "10");
+    assert_both_ways(&Two::B, "01");
     // A value of a later release: extension bit and a normally small number.
-    both_ways(&Two::Other(5), "1 0000101");
-    both_ways(&(Five::FIRST | Five::LAST), "10001");
+    assert_both_ways(&Two::Other(5), "1 0000101");
+    assert_both_ways(&(Five::FIRST | Five::LAST), "10001");
     assert!(Five(0b11001).contains(Five::FIRST | Five::LAST) && !Five(0b01111).contains(Five::FIRST));
 }
 
 #[test]
 fn uper_encodes_values_outside_extensible_range() {
-    both_ways(&Open(16), "0 1111");
-    both_ways(&Open(17), "1 00000001 00010001");
-    both_ways(&Open(-1), "1 00000001 11111111");
-    both_ways(&Open(128), "1 00000010 00000000 10000000");
-    both_ways(&Open(-129), "1 00000010 11111111 01111111");
+    assert_both_ways(&Open(16), "0 1111");
+    assert_both_ways(&Open(17), "1 00000001 00010001");
+    assert_both_ways(&Open(-1), "1 00000001 11111111");
+    assert_both_ways(&Open(128), "1 00000010 00000000 10000000");
+    assert_both_ways(&Open(-129), "1 00000010 11111111 01111111");
 }
 
 #[test]
 fn uper_encodes_lists_and_strings() {
-    both_ways(&List(vec![]), "00");
-    both_ways(&List(vec![Small(3), Small(10)]), "10 000 111");
-    both_ways(&OpenList(vec![Small(4)]), "0 0 001");
-    both_ways(&OpenList(vec![Small(4); 3]), "1 00000011 001 001 001");
-    both_ways(&Text("ab".to_owned()), "01 1100001 1100010");
-    both_ways(&Number("0 9".to_owned()), "0010 0001 0000 1010");
+    assert_both_ways(&List(vec![]), "00");
+    assert_both_ways(&List(vec![Small(3), Small(10)]), "10 000 111");
+    assert_both_ways(&OpenList(vec![Small(4)]), "0 0 001");
+    assert_both_ways(&OpenList(vec![Small(4); 3]), "1 00000011 001 001 001");
+    assert_both_ways(&Text("ab".to_owned()), "01 1100001 1100010");
+    assert_both_ways(&Number("0 9".to_owned()), "0010 0001 0000 1010");
 }
 
 #[test]
 fn uper_encodes_sequences_and_choices() {
-    both_ways(&Pair { a: None, b: Small(4), c: Some(true) }, "01 001 1");
-    both_ways(&Pair { a: Some(Small(5)), b: Small(4), c: None }, "10 010 001");
-    both_ways(&Later { a: Small(4) }, "0 001");
-    both_ways(&Choice::Only(Small(4)), "0 001");
-    both_ways(&Choice::Other(OpenType { index: 2, octets: vec![0xab] }), "1 0000010 00000001 10101011");
+    assert_both_ways(&Pair { a: None, b: Small(4), c: Some(true) }, "01 001 1");
+    assert_both_ways(&Pair { a: Some(Small(5)), b: Small(4), c: None }, "10 010 001");
+    assert_both_ways(&Later { a: Small(4) }, "0 001");
+    assert_both_ways(&Choice::Only(Small(4)), "0 001");
+    assert_both_ways(
+        &Choice::Other(OpenType { index: 2, octets: vec![0xab] }),
+        "1 0000010 00000001 10101011",
+    );
 }
 
 /// X.691 19.7: the message announces two additions; only the second is present, with one octet. The decoder
 /// skips it and reads the value that follows.
 #[test]
 fn uper_skips_unknown_additions() {
-    let octets = bits("1 001 0000001 01 00000001 11111111 101");
+    let octets = octets_of_bits("1 001 0000001 01 00000001 11111111 101");
     let mut reader = Reader::new(&octets);
     assert_eq!(Later::decode(&mut reader), Later { a: Small(4) });
     assert_eq!((reader.bits(3, "rest"), reader.error()), (0b101, None));
@@ -127,13 +130,13 @@ fn uper_skips_unknown_additions() {
 #[test]
 fn decoding_error_names_type_and_position() {
     assert_eq!(
-        decode::<Odd>(&bits("111")),
+        decode::<Odd>(&octets_of_bits("111")),
         Err(Error::OutOfRange { what: "Odd", least: 1, most: 5, found: 8 })
     );
     assert_eq!(encode(&Small(2)), Err(Error::OutOfRange { what: "Small", least: 3, most: 10, found: 2 }));
     assert_eq!(decode::<Small>(&[]), Err(Error::Truncated { what: "Small", bit: 0, expected: 3, found: 0 }));
     assert_eq!(
-        decode::<Three>(&bits("11")),
+        decode::<Three>(&octets_of_bits("11")),
         Err(Error::OutOfRange { what: "Three", least: 0, most: 2, found: 3 })
     );
     assert_eq!(
@@ -141,13 +144,16 @@ fn decoding_error_names_type_and_position() {
         Err(Error::OutOfRange { what: "List", least: 0, most: 3, found: 4 })
     );
     // The octets are shorter than an announced length; a length is fragmented.
-    let claimed = decode::<Choice>(&bits("1 0000000 10 00111111111111"));
+    let claimed = decode::<Choice>(&octets_of_bits("1 0000000 10 00111111111111"));
     assert!(matches!(claimed, Err(Error::Truncated { what: "Choice", .. })), "{claimed:?}");
-    let fragmented = decode::<Choice>(&bits("1 0000000 11 000001"));
+    let fragmented = decode::<Choice>(&octets_of_bits("1 0000000 11 000001"));
     assert_eq!(fragmented, Err(Error::Fragmented { what: "Choice", bit: 8 }));
-    assert_eq!(decode::<Number>(&bits("0000 1011")), Err(Error::Character { what: "Number", found: 11 }));
     assert_eq!(
-        decode::<Open>(&bits("1 00001001")),
+        decode::<Number>(&octets_of_bits("0000 1011")),
+        Err(Error::Character { what: "Number", found: 11 })
+    );
+    assert_eq!(
+        decode::<Open>(&octets_of_bits("1 00001001")),
         Err(Error::OutOfRange { what: "Open", least: 1, most: 8, found: 9 })
     );
 }

@@ -8,44 +8,45 @@ use super::Error;
 pub struct Writer {
     octets: Vec<u8>,
     /// Bits that are not yet in `octets`, right-aligned.
-    pending: u64,
+    pending_bits: u64,
     /// Number of pending bits; below 8 between calls.
-    filled: u32,
+    pending_bit_count: u32,
     /// First error.
-    error: Option<Error>,
+    first_error: Option<Error>,
 }
 
 impl Writer {
     /// Creates a writer that reuses the memory of `room` and drops its content.
     pub fn new(mut room: Vec<u8>) -> Writer {
         room.clear();
-        Writer { octets: room, pending: 0, filled: 0, error: None }
+        Writer { octets: room, pending_bits: 0, pending_bit_count: 0, first_error: None }
     }
 
     /// Writes the lowest `width` bits of `value`, at most 56.
     #[inline]
     pub fn bits(&mut self, value: u64, width: u32) {
         debug_assert!(width <= 56 && value >> width == 0, "{value} in {width} bits");
-        self.pending = self.pending << width | value;
-        self.filled += width;
-        let whole = self.filled / 8;
-        self.filled %= 8;
-        let chunk = (self.pending >> self.filled << (u64::BITS - 8 * whole.max(1))).to_be_bytes();
+        self.pending_bits = self.pending_bits << width | value;
+        self.pending_bit_count += width;
+        let whole = self.pending_bit_count / 8;
+        self.pending_bit_count %= 8;
+        let chunk =
+            (self.pending_bits >> self.pending_bit_count << (u64::BITS - 8 * whole.max(1))).to_be_bytes();
         self.octets.extend_from_slice(chunk.get(..whole as usize).unwrap_or_default());
     }
 
     /// Stores an error.
     #[cold]
     #[inline(never)]
-    pub(crate) fn fail(&mut self, error: Error) {
-        self.error.get_or_insert(error);
+    pub(crate) fn store_error(&mut self, error: Error) {
+        self.first_error.get_or_insert(error);
     }
 
     /// Writes a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for a number outside.
     #[inline(never)]
     pub fn ranged(&mut self, value: i64, least: i64, most: i64, what: &'static str) {
         if !(least..=most).contains(&value) {
-            return self.fail(Error::OutOfRange { what, least, most, found: value });
+            return self.store_error(Error::OutOfRange { what, least, most, found: value });
         }
         self.bits((value - least) as u64, super::width((most - least) as u64));
     }
@@ -84,7 +85,7 @@ impl Writer {
                 self.length(octets.len(), what);
                 self.octets(&octets);
             }
-            Err(error) => self.fail(error),
+            Err(error) => self.store_error(error),
         }
     }
 
@@ -101,9 +102,9 @@ impl Writer {
     ///
     /// The first error that occurred.
     pub fn finish(mut self) -> Result<Vec<u8>, Error> {
-        if self.filled > 0 {
-            self.bits(0, 8 - self.filled);
+        if self.pending_bit_count > 0 {
+            self.bits(0, 8 - self.pending_bit_count);
         }
-        self.error.map_or(Ok(self.octets), Err)
+        self.first_error.map_or(Ok(self.octets), Err)
     }
 }

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use carnet_base::{DropReason, Time};
-use carnet_its::ca::{CaService, Content, Parameters, StationData, receive};
+use carnet_its::ca::{CaParameters, CaService, CamContent, StationData, parse_cam};
 use carnet_its::cam::{
     BasicVehicleContainerHighFrequency, BasicVehicleContainerLowFrequency, Cam, EmergencyContainer,
     HighFrequencyContainer, LowFrequencyContainer, RsuContainerHighFrequency, SpecialVehicleContainer,
@@ -16,7 +16,7 @@ use carnet_its::cdd::{
     MessageId, ProtocolVersion, ReferencePosition, SpeedValue, StationId, StationType, VehicleRole,
     YawRateValue,
 };
-use carnet_its::{Facilities, ItsDrop, Transmission, facilities};
+use carnet_its::{Facilities, ItsDrop, MessageTransmission, facilities};
 use carnet_wire::btp::port;
 use carnet_wire::geonet::GnAddress;
 
@@ -37,7 +37,7 @@ struct ServiceUnderTest {
 }
 
 /// Generation time of a CAM in milliseconds, the CAM, and its transmission.
-type SentCam = (u64, Cam, Transmission);
+type SentCam = (u64, Cam, MessageTransmission);
 
 impl ServiceUnderTest {
     fn new() -> ServiceUnderTest {
@@ -45,7 +45,7 @@ impl ServiceUnderTest {
     }
 
     fn of_station_type(station_type: StationType, road_side_unit: bool) -> ServiceUnderTest {
-        let mut service = CaService::new(Parameters::default(), StationId(4711), station_type);
+        let mut service = CaService::new(CaParameters::default(), StationId(4711), station_type);
         service.set_active(now_at_milliseconds(0), true);
         let mut vehicle = BasicVehicleContainerHighFrequency::default();
         vehicle.heading.heading_value = HeadingValue::WGS84_NORTH;
@@ -63,9 +63,9 @@ impl ServiceUnderTest {
 
     fn provide_values(&mut self) {
         let content = if self.is_road_side_unit {
-            Content::RoadSideUnit(RsuContainerHighFrequency::default())
+            CamContent::RoadSideUnit(RsuContainerHighFrequency::default())
         } else {
-            Content::Vehicle {
+            CamContent::Vehicle {
                 high_frequency: self.high_frequency_container,
                 low_frequency: self.low_frequency_container.clone(),
                 special: self.special_container.clone(),
@@ -73,7 +73,7 @@ impl ServiceUnderTest {
         };
         let provided = StationData {
             reference_position: self.position,
-            position_time: now_at_milliseconds(self.time).date,
+            position_time: now_at_milliseconds(self.time).timestamp,
             content,
         };
         self.service.handle_station_data(now_at_milliseconds(self.time), provided);
@@ -468,7 +468,7 @@ fn tc_cam_msd_par_bv_01() {
     // `collect` removes the BTP-B header and checks the port.
     let sent = ServiceUnderTest::new().run_until(0);
     assert_eq!(sent[0].2.payload[..4], [0x07, 0xd1, 0, 0]);
-    let request = sent[0].2.request();
+    let request = sent[0].2.to_request();
     assert_eq!(request.next_header, carnet_wire::geonet::CommonNextHeader::BtpB);
 }
 
@@ -479,13 +479,16 @@ fn tc_cam_msd_par_bv_02() {
 
 #[test]
 fn tc_cam_msd_par_bv_03() {
-    let lifetime = ServiceUnderTest::new().run_until(0)[0].2.request().maximum_lifetime;
+    let lifetime = ServiceUnderTest::new().run_until(0)[0].2.to_request().maximum_lifetime;
     assert!(lifetime.is_some_and(|lifetime| lifetime < Duration::from_secs(1)), "{lifetime:?}");
 }
 
 #[test]
 fn tc_cam_msp_bv_01() {
-    let parameters = facilities::Parameters { deliver_cams: true, ..facilities::Parameters::default() };
+    let parameters = facilities::FacilitiesParameters {
+        deliver_cams: true,
+        ..facilities::FacilitiesParameters::default()
+    };
     let mut iut = Facilities::new(parameters, StationId(1), StationType::PASSENGER_CAR, 7);
     let sent = cam_of_station(2, 100, reference_position_at(10.0, 0.0), 900, 1500);
     let octets = carnet_its::uper::encode(&sent).unwrap();
@@ -500,13 +503,13 @@ fn tc_cam_msp_bv_01() {
 fn ca_service_refuses_other_messages_and_versions() {
     let octets =
         carnet_its::uper::encode(&cam_of_station(2, 0, reference_position_at(0.0, 0.0), 0, 0)).unwrap();
-    assert!(receive(&octets).is_ok());
+    assert!(parse_cam(&octets).is_ok());
     for (place, value, reason) in
         [(0, 0, ItsDrop::WrongVersion), (0, 3, ItsDrop::WrongVersion), (1, 1, ItsDrop::WrongMessage)]
     {
         let mut wrong = octets.clone();
         wrong[place] = value;
-        assert_eq!(receive(&wrong).unwrap_err().name(), reason.name());
+        assert_eq!(parse_cam(&wrong).unwrap_err().name(), reason.name());
     }
 }
 
@@ -537,7 +540,10 @@ fn generation_delta_time_is_that_of_the_position() {
     let mut iut = ServiceUnderTest::new();
     let sent = iut.run_until(1000);
     for (time, cam, _) in sent {
-        assert_eq!(u64::from(cam.cam.generation_delta_time.0), now_at_milliseconds(time).date.0 % 65_536);
+        assert_eq!(
+            u64::from(cam.cam.generation_delta_time.0),
+            now_at_milliseconds(time).timestamp.0 % 65_536
+        );
     }
 }
 

@@ -66,8 +66,8 @@ fn tc_den_evgn_bv_05() {
     let mut station = own_service();
     trigger_event(&mut station, 0, &event_request());
     let (_, denm) = trigger_event(&mut station, 1234, &event_request());
-    assert_eq!(denm.denm.management.reference_time, now_at_milliseconds(1234).date);
-    assert_eq!(denm.denm.management.detection_time, now_at_milliseconds(1234).date);
+    assert_eq!(denm.denm.management.reference_time, now_at_milliseconds(1234).timestamp);
+    assert_eq!(denm.denm.management.detection_time, now_at_milliseconds(1234).timestamp);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn tc_den_evup_bv_01() {
     let mut station = own_service();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
     station
-        .update(
+        .update_event(
             now_at_milliseconds(100),
             action,
             &EventRequest { alacarte: Some(AlacarteContainer::default()), ..event_request() },
@@ -106,7 +106,7 @@ fn tc_den_evup_bv_01() {
 fn tc_den_evup_bv_02() {
     let mut station = own_service();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
-    station.update(now_at_milliseconds(100), action, &event_request()).unwrap();
+    station.update_event(now_at_milliseconds(100), action, &event_request()).unwrap();
     assert_eq!(take_only_denm(&mut station, 100).denm.management.action_id, action);
 }
 
@@ -114,12 +114,12 @@ fn tc_den_evup_bv_02() {
 fn tc_den_evup_bv_03() {
     let mut station = own_service();
     let (action, first) = trigger_event(&mut station, 0, &event_request());
-    station.update(now_at_milliseconds(100), action, &event_request()).unwrap();
+    station.update_event(now_at_milliseconds(100), action, &event_request()).unwrap();
     let second = take_only_denm(&mut station, 100).denm.management.reference_time;
-    assert_eq!(second, now_at_milliseconds(100).date);
+    assert_eq!(second, now_at_milliseconds(100).timestamp);
     assert!(second > first.denm.management.reference_time);
     // The reference time also increases if the clock has not advanced.
-    station.update(now_at_milliseconds(100), action, &event_request()).unwrap();
+    station.update_event(now_at_milliseconds(100), action, &event_request()).unwrap();
     assert!(take_only_denm(&mut station, 100).denm.management.reference_time > second);
 }
 
@@ -129,7 +129,7 @@ fn tc_den_evup_bo_04() {
     let (action, _) = trigger_event(&mut station, 0, &event_request());
     let unknown = ActionId { sequence_number: SequenceNumber(77), ..action };
     assert_eq!(
-        station.update(now_at_milliseconds(100), unknown, &event_request()),
+        station.update_event(now_at_milliseconds(100), unknown, &event_request()),
         Err(ItsDrop::UnknownEvent)
     );
     assert_eq!(take_sent_denms(&mut station, 100), []);
@@ -139,17 +139,17 @@ fn tc_den_evup_bo_04() {
 fn tc_den_evtr_bv_01() {
     let mut station = own_service();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
-    station.terminate(now_at_milliseconds(100), action, &EventRequest::default()).unwrap();
+    station.terminate_event(now_at_milliseconds(100), action, &EventRequest::default()).unwrap();
     let management = take_only_denm(&mut station, 100).denm.management;
     assert_eq!(management.action_id, action);
     assert_eq!(management.termination, Some(Termination::IsCancellation));
     // An application cannot update or end an ended event.
     assert_eq!(
-        station.update(now_at_milliseconds(200), action, &event_request()),
+        station.update_event(now_at_milliseconds(200), action, &event_request()),
         Err(ItsDrop::UnknownEvent)
     );
     assert_eq!(
-        station.terminate(now_at_milliseconds(200), action, &event_request()),
+        station.terminate_event(now_at_milliseconds(200), action, &event_request()),
         Err(ItsDrop::UnknownEvent)
     );
 }
@@ -157,7 +157,7 @@ fn tc_den_evtr_bv_01() {
 #[test]
 fn tc_den_evtr_bv_02() {
     let mut station = receiving_service();
-    station.terminate(now_at_milliseconds(2000), own_action_id(1), &EventRequest::default()).unwrap();
+    station.terminate_event(now_at_milliseconds(2000), own_action_id(1), &EventRequest::default()).unwrap();
     let denm = take_only_denm(&mut station, 2000);
     assert_eq!(denm.denm.management.action_id, own_action_id(1));
     assert_eq!(denm.denm.management.termination, Some(Termination::IsNegation));
@@ -170,13 +170,13 @@ fn tc_den_evtr_bv_03() {
     receive_denm(
         &mut station,
         1500,
-        &denm_of_other_station(1, now_at_milliseconds(500).date, now_at_milliseconds(1400).date),
+        &denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(1400).timestamp),
     )
     .unwrap();
-    station.terminate(now_at_milliseconds(2000), own_action_id(1), &EventRequest::default()).unwrap();
+    station.terminate_event(now_at_milliseconds(2000), own_action_id(1), &EventRequest::default()).unwrap();
     assert_eq!(
         take_only_denm(&mut station, 2000).denm.management.reference_time,
-        now_at_milliseconds(1400).date
+        now_at_milliseconds(1400).timestamp
     );
 }
 
@@ -184,7 +184,7 @@ fn tc_den_evtr_bv_03() {
 fn tc_den_evtr_bv_04() {
     let mut station = own_service();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
-    station.terminate(now_at_milliseconds(100), action, &event_request()).unwrap();
+    station.terminate_event(now_at_milliseconds(100), action, &event_request()).unwrap();
     let body = take_only_denm(&mut station, 100).denm;
     assert_eq!((body.situation, body.location, body.alacarte), (None, None, None));
 }
@@ -192,7 +192,7 @@ fn tc_den_evtr_bv_04() {
 #[test]
 fn tc_den_evtr_bv_05() {
     let mut station = receiving_service();
-    station.terminate(now_at_milliseconds(2000), own_action_id(1), &event_request()).unwrap();
+    station.terminate_event(now_at_milliseconds(2000), own_action_id(1), &event_request()).unwrap();
     let body = take_only_denm(&mut station, 2000).denm;
     assert_eq!((body.situation, body.location, body.alacarte), (None, None, None));
 }
@@ -203,7 +203,7 @@ fn tc_den_evtr_bo_06() {
     let (own, _) = trigger_event(&mut station, 1000, &event_request());
     let unknown = ActionId { sequence_number: SequenceNumber(77), ..own };
     assert_eq!(
-        station.terminate(now_at_milliseconds(2000), unknown, &event_request()),
+        station.terminate_event(now_at_milliseconds(2000), unknown, &event_request()),
         Err(ItsDrop::UnknownEvent)
     );
     assert_eq!(take_sent_denms(&mut station, 2000), []);
@@ -213,7 +213,7 @@ fn tc_den_evtr_bo_06() {
 fn tc_den_evtr_bo_07() {
     let mut station = receiving_service();
     assert_eq!(
-        station.terminate(now_at_milliseconds(2000), own_action_id(77), &event_request()),
+        station.terminate_event(now_at_milliseconds(2000), own_action_id(77), &event_request()),
         Err(ItsDrop::UnknownEvent)
     );
     assert_eq!(take_sent_denms(&mut station, 2000), []);
@@ -223,10 +223,10 @@ fn tc_den_evtr_bo_07() {
 fn tc_den_evtr_bv_08() {
     let mut station = own_service();
     let (action, _) = trigger_event(&mut station, 0, &event_request());
-    station.terminate(now_at_milliseconds(100), action, &event_request()).unwrap();
+    station.terminate_event(now_at_milliseconds(100), action, &event_request()).unwrap();
     assert_eq!(
         take_only_denm(&mut station, 100).denm.management.reference_time,
-        now_at_milliseconds(100).date
+        now_at_milliseconds(100).timestamp
     );
 }
 
@@ -244,7 +244,7 @@ fn tc_den_evrp_bv_02() {
     let (action, _) = trigger_event(&mut station, 0, &repeated_event_request(500, 5000, Some(10)));
     let mut newer = repeated_event_request(500, 5000, Some(10));
     newer.event_position = reference_position_at(40.0, 0.0);
-    station.update(now_at_milliseconds(600), action, &newer).unwrap();
+    station.update_event(now_at_milliseconds(600), action, &newer).unwrap();
     take_sent_denms(&mut station, 600);
     let sent = run_until(&mut station, 1100);
     assert_eq!(sent.len(), 1);
@@ -258,7 +258,7 @@ fn tc_den_evrp_bv_03() {
     trigger_event(&mut station, 0, &repeated_event_request(500, 60_000, Some(2)));
     let times: Vec<u64> = run_until(&mut station, 60_000).iter().map(|sent| sent.0).collect();
     assert_eq!(times, [500, 1000, 1500]);
-    assert_eq!(station.sizes(), (0, 0));
+    assert_eq!(station.event_counts(), (0, 0));
     assert_eq!(station.poll_timeout(), None);
 }
 
@@ -268,7 +268,7 @@ fn tc_den_evrp_bv_04() {
     trigger_event(&mut station, 0, &repeated_event_request(500, 1200, Some(60)));
     let times: Vec<u64> = run_until(&mut station, 59_000).iter().map(|sent| sent.0).collect();
     assert_eq!(times, [500, 1000]);
-    assert_eq!(station.sizes(), (1, 0));
+    assert_eq!(station.event_counts(), (1, 0));
 }
 
 #[test]
@@ -305,10 +305,10 @@ fn tc_den_evrp_bv_08() {
     assert_eq!(sent[0].1.header.station_id, StationId(99));
     // The station can end the event only by its new action ID.
     assert_eq!(
-        station.terminate(now_at_milliseconds(600), action, &event_request()),
+        station.terminate_event(now_at_milliseconds(600), action, &event_request()),
         Err(ItsDrop::UnknownEvent)
     );
-    assert_eq!(station.terminate(now_at_milliseconds(600), renamed, &event_request()), Ok(()));
+    assert_eq!(station.terminate_event(now_at_milliseconds(600), renamed, &event_request()), Ok(()));
 }
 
 #[test]
@@ -341,21 +341,21 @@ fn tc_den_evrp_bv_11() {
 #[test]
 fn tc_den_par_bv_01() {
     let mut station = own_service();
-    station.trigger(now_at_milliseconds(0), &event_request()).unwrap();
+    station.trigger_event(now_at_milliseconds(0), &event_request()).unwrap();
     let transmission = station.poll_transmit().unwrap();
     assert_eq!(transmission.payload[..4], [0x07, 0xd2, 0, 0]);
-    assert_eq!(transmission.request().next_header, carnet_wire::geonet::CommonNextHeader::BtpB);
+    assert_eq!(transmission.to_request().next_header, carnet_wire::geonet::CommonNextHeader::BtpB);
 }
 
 #[test]
 fn tc_den_par_bv_02() {
     let mut station = own_service();
-    station.trigger(now_at_milliseconds(0), &event_request()).unwrap();
+    station.trigger_event(now_at_milliseconds(0), &event_request()).unwrap();
     let Transport::GeoBroadcast(area) = station.poll_transmit().unwrap().transport else { panic!("no GBC") };
     let centre = position_at(30.0, 0.0);
     assert_eq!((area.latitude, area.longitude, area.distance_a), (centre.latitude, centre.longitude, 500));
     // The destination area that the application gives takes precedence over the relevance circle.
     let request = EventRequest { destination_area: Some(circle_around_home(42)), ..event_request() };
-    station.trigger(now_at_milliseconds(0), &request).unwrap();
+    station.trigger_event(now_at_milliseconds(0), &request).unwrap();
     assert_eq!(station.poll_transmit().unwrap().transport, Transport::GeoBroadcast(circle_around_home(42)));
 }

@@ -12,7 +12,7 @@ use carnet_its::ItsDrop;
 use carnet_its::cdd::{
     MessageId, RequestResponseIndication, StationId, StationType, TransmissionInterval, ValidityDuration,
 };
-use carnet_its::den::{DenService, EventRequest, Parameters};
+use carnet_its::den::{DenParameters, DenService, EventRequest};
 use carnet_its::denm::{AlacarteContainer, Denm, ImpactReductionContainer, LocationContainer, Termination};
 use carnet_its::uper::encode;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use std::time::Duration;
 #[test]
 fn tc_den_msrv_bv_01() {
     let mut station = own_service();
-    let sent = denm_of_other_station(1, now_at_milliseconds(500).date, now_at_milliseconds(600).date);
+    let sent =
+        denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(600).timestamp);
     assert_eq!(receive_denm(&mut station, 1000, &sent), Ok(()));
     assert_eq!(delivered_denms(&mut station), [sent]);
 }
@@ -28,7 +29,8 @@ fn tc_den_msrv_bv_01() {
 #[test]
 fn tc_den_msrv_bv_02() {
     let mut station = receiving_service();
-    let newer = denm_of_other_station(1, now_at_milliseconds(500).date, now_at_milliseconds(700).date);
+    let newer =
+        denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(700).timestamp);
     assert_eq!(receive_denm(&mut station, 1100, &newer), Ok(()));
     assert_eq!(delivered_denms(&mut station), [newer]);
 }
@@ -37,7 +39,7 @@ fn tc_den_msrv_bv_02() {
 fn tc_den_msrv_bo_03() {
     let mut station = receiving_service();
     let mut end = with_termination(
-        denm_of_other_station(7, now_at_milliseconds(500).date, now_at_milliseconds(600).date),
+        denm_of_other_station(7, now_at_milliseconds(500).timestamp, now_at_milliseconds(600).timestamp),
         Termination::IsCancellation,
     );
     end.denm.management.action_id.originating_station_id = OWN_STATION_ID;
@@ -49,7 +51,7 @@ fn tc_den_msrv_bo_03() {
 fn tc_den_msrv_bo_04() {
     let mut station = receiving_service();
     let end = with_termination(
-        denm_of_other_station(7, now_at_milliseconds(500).date, now_at_milliseconds(600).date),
+        denm_of_other_station(7, now_at_milliseconds(500).timestamp, now_at_milliseconds(600).timestamp),
         Termination::IsCancellation,
     );
     assert_eq!(receive_denm(&mut station, 1100, &end), Err(ItsDrop::UnknownEvent));
@@ -63,7 +65,7 @@ fn tc_den_msrv_bo_05() {
         receive_denm(
             &mut station,
             1100,
-            &denm_of_other_station(1, now_at_milliseconds(500).date, now_at_milliseconds(599).date)
+            &denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(599).timestamp)
         ),
         Err(ItsDrop::Outdated)
     );
@@ -74,8 +76,11 @@ fn tc_den_msrv_bo_05() {
 fn tc_den_msrv_bo_06() {
     let mut station = receiving_service();
     for detection in [499, 500] {
-        let same =
-            denm_of_other_station(1, now_at_milliseconds(detection).date, now_at_milliseconds(600).date);
+        let same = denm_of_other_station(
+            1,
+            now_at_milliseconds(detection).timestamp,
+            now_at_milliseconds(600).timestamp,
+        );
         assert_eq!(receive_denm(&mut station, 1100, &same), Err(ItsDrop::Outdated), "{detection}");
     }
     assert_eq!(delivered_denms(&mut station), []);
@@ -84,7 +89,8 @@ fn tc_den_msrv_bo_06() {
 #[test]
 fn tc_den_msrv_bv_07() {
     let mut station = receiving_service();
-    let again = denm_of_other_station(1, now_at_milliseconds(501).date, now_at_milliseconds(600).date);
+    let again =
+        denm_of_other_station(1, now_at_milliseconds(501).timestamp, now_at_milliseconds(600).timestamp);
     assert_eq!(receive_denm(&mut station, 1100, &again), Ok(()));
     assert_eq!(delivered_denms(&mut station), [again]);
 }
@@ -96,7 +102,8 @@ fn tc_den_msrv_bv_10() {
         position_of_pillars: carnet_its::cdd::PositionOfPillars(vec![carnet_its::cdd::PosPillar(4)]),
         ..ImpactReductionContainer::default()
     }));
-    let mut asked = denm_of_other_station(1, now_at_milliseconds(500).date, now_at_milliseconds(600).date);
+    let mut asked =
+        denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(600).timestamp);
     asked.denm.alacarte = Some(AlacarteContainer {
         impact_reduction: Some(ImpactReductionContainer {
             position_of_pillars: carnet_its::cdd::PositionOfPillars(vec![carnet_its::cdd::PosPillar(5)]),
@@ -111,14 +118,15 @@ fn tc_den_msrv_bv_10() {
     assert_eq!(impact.request_response_indication, RequestResponseIndication::Response);
     assert_eq!(impact.position_of_pillars.0[0].0, 4);
     // The station answers once per event.
-    asked.denm.management.reference_time = now_at_milliseconds(700).date;
+    asked.denm.management.reference_time = now_at_milliseconds(700).timestamp;
     assert_eq!(receive_denm(&mut station, 1100, &asked), Ok(()));
     assert_eq!(take_sent_denms(&mut station, 1100), []);
 }
 
 /// Returns a message about event 1 with a transmission interval of 500 ms, for keep-alive forwarding.
 fn denm_with_keep_alive_forwarding() -> Denm {
-    let mut denm = denm_of_other_station(1, now_at_milliseconds(500).date, now_at_milliseconds(600).date);
+    let mut denm =
+        denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(600).timestamp);
     denm.denm.management.transmission_interval = Some(TransmissionInterval(500));
     denm.denm.location = Some(LocationContainer {
         traces: carnet_its::cdd::Traces(vec![carnet_its::cdd::PathHistory::default()]),
@@ -146,7 +154,7 @@ fn tc_den_kafw_bv_01() {
 fn tc_den_kafw_bv_02() {
     let mut station = forwarding_service();
     let mut older = denm_with_keep_alive_forwarding();
-    older.denm.management.reference_time = now_at_milliseconds(590).date;
+    older.denm.management.reference_time = now_at_milliseconds(590).timestamp;
     assert_eq!(receive_denm(&mut station, 1900, &older), Err(ItsDrop::Outdated));
     assert_eq!(run_until(&mut station, 2200).len(), 1, "what is older does not keep it alive");
     // A further copy of the message restarts the forwarding timer: the originator or another forwarder has
@@ -162,7 +170,7 @@ fn tc_den_kafw_ti_03() {
     let mut delays: Vec<u64> = Vec::new();
     for seed in 0..40 {
         let mut station =
-            DenService::new(Parameters::default(), OWN_STATION_ID, StationType::PASSENGER_CAR, seed);
+            DenService::new(DenParameters::default(), OWN_STATION_ID, StationType::PASSENGER_CAR, seed);
         station.handle_position(position_at(0.0, 0.0));
         receive_denm(&mut station, 1000, &denm_with_keep_alive_forwarding()).unwrap();
         delays.push(run_until(&mut station, 3000)[0].0 - 1000);
@@ -174,7 +182,7 @@ fn tc_den_kafw_ti_03() {
     let mut short = denm_with_keep_alive_forwarding();
     short.denm.management.transmission_interval = Some(TransmissionInterval(8000));
     let mut station = forwarding_service();
-    short.denm.management.reference_time = now_at_milliseconds(610).date;
+    short.denm.management.reference_time = now_at_milliseconds(610).timestamp;
     receive_denm(&mut station, 1000, &short).unwrap();
     assert_eq!(run_until(&mut station, 60_000), []);
 }
@@ -197,14 +205,14 @@ fn tc_den_kafw_bv_05() {
 
 #[test]
 fn tc_den_kafw_bv_06() {
-    assert_eq!(forwarded_denm().denm.management.reference_time, now_at_milliseconds(600).date);
+    assert_eq!(forwarded_denm().denm.management.reference_time, now_at_milliseconds(600).timestamp);
 }
 
 #[test]
 fn tc_den_kafw_bv_07() {
     let mut station = forwarding_service();
     let mut end = with_termination(denm_with_keep_alive_forwarding(), Termination::IsNegation);
-    end.denm.management.reference_time = now_at_milliseconds(700).date;
+    end.denm.management.reference_time = now_at_milliseconds(700).timestamp;
     receive_denm(&mut station, 1100, &end).unwrap();
     let sent = run_until(&mut station, 2300);
     assert_eq!(sent[0].1.denm.management.termination, Some(Termination::IsNegation));
@@ -235,7 +243,7 @@ fn tc_den_kafw_bv_09() {
     let sent = run_until(&mut station, 60_000);
     // The event was detected at 500 ms and is valid for 10 s.
     assert!((7..=10).contains(&sent.len()) && sent.iter().all(|sent| sent.0 < 10_500), "{sent:?}");
-    assert_eq!(station.sizes(), (0, 0));
+    assert_eq!(station.event_counts(), (0, 0));
 }
 
 #[test]
@@ -258,19 +266,22 @@ fn tc_den_kafw_bv_11() {
 #[test]
 fn denm_with_impossible_times_is_refused() {
     let mut station = own_service();
-    let past = denm_of_other_station(1, now_at_milliseconds(0).date, now_at_milliseconds(0).date);
+    let past = denm_of_other_station(1, now_at_milliseconds(0).timestamp, now_at_milliseconds(0).timestamp);
     assert_eq!(receive_denm(&mut station, 10_000, &past), Err(ItsDrop::Expired));
-    let future = denm_of_other_station(2, now_at_milliseconds(0).date, now_at_milliseconds(41_001).date);
+    let future =
+        denm_of_other_station(2, now_at_milliseconds(0).timestamp, now_at_milliseconds(41_001).timestamp);
     assert_eq!(receive_denm(&mut station, 1000, &future), Err(ItsDrop::FromTheFuture));
-    let future = denm_of_other_station(3, now_at_milliseconds(41_001).date, now_at_milliseconds(0).date);
+    let future =
+        denm_of_other_station(3, now_at_milliseconds(41_001).timestamp, now_at_milliseconds(0).timestamp);
     assert_eq!(receive_denm(&mut station, 1000, &future), Err(ItsDrop::FromTheFuture));
-    let tolerated = denm_of_other_station(4, now_at_milliseconds(0).date, now_at_milliseconds(40_999).date);
+    let tolerated =
+        denm_of_other_station(4, now_at_milliseconds(0).timestamp, now_at_milliseconds(40_999).timestamp);
     assert_eq!(receive_denm(&mut station, 1000, &tolerated), Ok(()));
     let request = EventRequest {
-        detection_time: Some(now_at_milliseconds(0).date),
+        detection_time: Some(now_at_milliseconds(0).timestamp),
         ..repeated_event_request(500, 500, Some(1))
     };
-    assert_eq!(station.trigger(now_at_milliseconds(1000), &request), Err(ItsDrop::Expired));
+    assert_eq!(station.trigger_event(now_at_milliseconds(1000), &request), Err(ItsDrop::Expired));
 }
 
 /// Beyond the purposes: the station accepts a negation whose reference time equals that of the negated
@@ -279,7 +290,7 @@ fn denm_with_impossible_times_is_refused() {
 fn station_accepts_negation_with_reference_time_of_negated_message() {
     let mut station = receiving_service();
     let mut negation = with_termination(
-        denm_of_other_station(1, now_at_milliseconds(500).date, now_at_milliseconds(600).date),
+        denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(600).timestamp),
         Termination::IsNegation,
     );
     negation.header.station_id = StationId(5);
@@ -288,7 +299,7 @@ fn station_accepts_negation_with_reference_time_of_negated_message() {
     assert_eq!(receive_denm(&mut station, 1200, &negation), Err(ItsDrop::Outdated));
     // An application cannot end an event that has already ended.
     assert_eq!(
-        station.terminate(now_at_milliseconds(1300), own_action_id(1), &event_request()),
+        station.terminate_event(now_at_milliseconds(1300), own_action_id(1), &event_request()),
         Err(ItsDrop::UnknownEvent)
     );
 }
@@ -298,18 +309,21 @@ fn station_accepts_negation_with_reference_time_of_negated_message() {
 fn den_service_tables_are_bounded() {
     let mut station = own_service();
     for number in 0..1000 {
-        let mut denm =
-            denm_of_other_station(number, now_at_milliseconds(500).date, now_at_milliseconds(600).date);
+        let mut denm = denm_of_other_station(
+            number,
+            now_at_milliseconds(500).timestamp,
+            now_at_milliseconds(600).timestamp,
+        );
         denm.denm.management.validity_duration = ValidityDuration(10 + u32::from(number));
         assert_eq!(receive_denm(&mut station, 1000, &denm), Ok(()));
     }
-    assert_eq!(station.sizes().1, Parameters::default().received);
+    assert_eq!(station.event_counts().1, DenParameters::default().max_received_events);
     assert_eq!(std::iter::from_fn(|| station.poll_event()).count(), 256);
-    for _ in 0..Parameters::default().originated {
-        station.trigger(now_at_milliseconds(1000), &event_request()).unwrap();
+    for _ in 0..DenParameters::default().max_own_events {
+        station.trigger_event(now_at_milliseconds(1000), &event_request()).unwrap();
     }
-    assert_eq!(station.trigger(now_at_milliseconds(1000), &event_request()), Err(ItsDrop::TableFull));
+    assert_eq!(station.trigger_event(now_at_milliseconds(1000), &event_request()), Err(ItsDrop::TableFull));
     // After 2,000 s all events have ended, and both tables are empty.
     station.handle_timeout(now_at_milliseconds(Duration::from_secs(2000).as_millis() as u64));
-    assert_eq!(station.sizes(), (0, 0));
+    assert_eq!(station.event_counts(), (0, 0));
 }

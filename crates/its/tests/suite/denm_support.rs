@@ -10,7 +10,7 @@ use carnet_its::cdd::{
     ActionId, CauseCode, CauseCodeType, MessageId, RelevanceDistance, SequenceNumber, StationId, StationType,
     SubCauseCodeType, TimestampIts, ValidityDuration,
 };
-use carnet_its::den::{DenService, Event, EventRequest, Parameters};
+use carnet_its::den::{DenEvent, DenParameters, DenService, EventRequest};
 use carnet_its::denm::{Denm, SituationContainer, Termination};
 use carnet_its::uper::encode;
 use carnet_wire::btp::port;
@@ -22,7 +22,8 @@ pub const OTHER_STATION_ID: StationId = StationId(815);
 pub type SentDenm = (u64, Denm);
 
 pub fn own_service() -> DenService {
-    let mut service = DenService::new(Parameters::default(), OWN_STATION_ID, StationType::PASSENGER_CAR, 7);
+    let mut service =
+        DenService::new(DenParameters::default(), OWN_STATION_ID, StationType::PASSENGER_CAR, 7);
     service.handle_position(position_at(0.0, 0.0));
     service
 }
@@ -113,14 +114,14 @@ pub fn receive_denm(service: &mut DenService, time: u64, denm: &Denm) -> Result<
 pub fn delivered_denms(service: &mut DenService) -> Vec<Denm> {
     std::iter::from_fn(|| service.poll_event())
         .filter_map(|event| match event {
-            Event::Received { denm, .. } => Some(*denm),
-            Event::Ended(_) => None,
+            DenEvent::Received { denm, .. } => Some(*denm),
+            DenEvent::Ended(_) => None,
         })
         .collect()
 }
 
 pub fn trigger_event(service: &mut DenService, time: u64, request: &EventRequest) -> (ActionId, Denm) {
-    let action = service.trigger(now_at_milliseconds(time), request).unwrap();
+    let action = service.trigger_event(now_at_milliseconds(time), request).unwrap();
     (action, take_only_denm(service, time))
 }
 
@@ -130,7 +131,7 @@ pub fn receiving_service() -> DenService {
     receive_denm(
         &mut station,
         1000,
-        &denm_of_other_station(1, now_at_milliseconds(500).date, now_at_milliseconds(600).date),
+        &denm_of_other_station(1, now_at_milliseconds(500).timestamp, now_at_milliseconds(600).timestamp),
     )
     .unwrap();
     delivered_denms(&mut station);

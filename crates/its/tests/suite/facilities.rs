@@ -1,11 +1,11 @@
 //! Stations that receive each other's messages, without a network between them.
 
 use carnet_base::Time;
-use carnet_its::ca::{Content, StationData};
+use carnet_its::ca::{CamContent, StationData};
 use carnet_its::cam::BasicVehicleContainerLowFrequency;
 use carnet_its::cdd::{StationId, StationType};
 use carnet_its::den::EventRequest;
-use carnet_its::facilities::{Output, Parameters};
+use carnet_its::facilities::{FacilitiesParameters, Output};
 use carnet_its::ldm::StationTypes;
 use carnet_its::{Facilities, ItsDrop};
 use carnet_wire::btp::{BtpB, port};
@@ -17,17 +17,21 @@ fn stations_in_a_line(count: u32) -> Vec<Facilities> {
     (1..=count)
         .map(|id| {
             let seed = u64::from(id);
-            let mut station =
-                Facilities::new(Parameters::default(), StationId(id), StationType::PASSENGER_CAR, seed);
-            station.ca.set_active(now_at_milliseconds(0), true);
-            let content = Content::Vehicle {
+            let mut station = Facilities::new(
+                FacilitiesParameters::default(),
+                StationId(id),
+                StationType::PASSENGER_CAR,
+                seed,
+            );
+            station.ca_service.set_active(now_at_milliseconds(0), true);
+            let content = CamContent::Vehicle {
                 high_frequency: Default::default(),
                 low_frequency: BasicVehicleContainerLowFrequency::default(),
                 special: None,
             };
             let provided = StationData {
                 reference_position: reference_position_at(f64::from(id) * 10.0, 0.0),
-                position_time: now_at_milliseconds(0).date,
+                position_time: now_at_milliseconds(0).timestamp,
                 content,
             };
             station.handle_station_data(now_at_milliseconds(0), provided);
@@ -89,13 +93,16 @@ fn each_station_is_on_the_map_of_each_other_station() {
 fn event_is_on_all_maps_until_it_ends() {
     let mut stations = stations_in_a_line(3);
     let event = EventRequest { event_position: reference_position_at(0.0, 0.0), ..EventRequest::default() };
-    let action = stations[0].den.trigger(now_at_milliseconds(0), &event).unwrap();
+    let action = stations[0].den_service.trigger_event(now_at_milliseconds(0), &event).unwrap();
     exchange_messages(&mut stations, 0);
     for station in &stations[1..] {
         let events = station.ldm.events_in(Time::ZERO, Some(&circle_around_home(50)));
         assert_eq!(events.iter().map(|event| event.action_id).collect::<Vec<_>>(), [action]);
     }
-    stations[0].den.terminate(now_at_milliseconds(500), action, &EventRequest::default()).unwrap();
+    stations[0]
+        .den_service
+        .terminate_event(now_at_milliseconds(500), action, &EventRequest::default())
+        .unwrap();
     exchange_messages(&mut stations, 500);
     assert!(stations.iter().all(|station| station.ldm.events_in(Time::from_millis(500), None).is_empty()));
 }

@@ -51,7 +51,8 @@ fn mutated_messages_cause_no_panic() {
         understood +=
             usize::from(check_reencoding::<Cam>(&octets)) + usize::from(check_reencoding::<Denm>(&octets));
         // If partial and full decoding both succeed, they agree.
-        if let (Ok(glance), Ok(cam)) = (PartialCam::of(&octets), carnet_its::ca::receive(&octets)) {
+        if let (Ok(glance), Ok(cam)) = (PartialCam::from_octets(&octets), carnet_its::ca::parse_cam(&octets))
+        {
             let basic = cam.cam.cam_parameters.basic_container;
             assert_eq!(Some(glance.position), basic.reference_position.position());
             assert_eq!(glance.station_type, basic.station_type);
@@ -80,7 +81,10 @@ fn mutated_release_2_messages_cause_no_panic() {
 #[test]
 fn facilities_survive_random_messages() {
     let mut rng = Rng::new(2);
-    let parameters = facilities::Parameters { deliver_cams: true, ..facilities::Parameters::default() };
+    let parameters = facilities::FacilitiesParameters {
+        deliver_cams: true,
+        ..facilities::FacilitiesParameters::default()
+    };
     let mut station = Facilities::new(parameters, StationId(1), StationType::PASSENGER_CAR, 3);
     let messages = [
         (port::CAM, encode(&cam_with_all_fields()).unwrap()),
@@ -107,8 +111,8 @@ fn facilities_survive_random_messages() {
         }
     }
     assert!(taken > 1000, "{taken}");
-    let (stations, events) = station.ldm.sizes();
-    assert!(stations <= 4096 && events <= 256 && station.den.sizes().1 <= 256);
+    let (stations, events) = station.ldm.object_counts();
+    assert!(stations <= 4096 && events <= 256 && station.den_service.event_counts().1 <= 256);
 }
 
 proptest! {
@@ -121,11 +125,11 @@ proptest! {
     ) {
         check_reencoding::<Cam>(&octets);
         check_reencoding::<Denm>(&octets);
-        let _ = PartialCam::of(&octets);
+        let _ = PartialCam::from_octets(&octets);
         let mut headed = vec![2, if denm { 1 } else { 2 }];
         headed.extend(octets);
         check_reencoding::<Cam>(&headed);
         check_reencoding::<Denm>(&headed);
-        let _ = PartialCam::of(&headed);
+        let _ = PartialCam::from_octets(&headed);
     }
 }

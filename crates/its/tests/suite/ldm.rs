@@ -9,7 +9,7 @@ use carnet_its::cdd::{
     ActionId, MessageId, SequenceNumber, SpeedValue, StationId, StationType, ValidityDuration,
 };
 use carnet_its::denm::{Denm, Termination};
-use carnet_its::ldm::{Filter, LocalDynamicMap, Parameters, StationTypes};
+use carnet_its::ldm::{LdmParameters, LocalDynamicMap, StationTypes, SubscriptionFilter};
 use carnet_its::uper::encode;
 use carnet_wire::geonet::{GeoArea, Shape};
 
@@ -18,7 +18,7 @@ use crate::support::{cam_of_station, circle_around_home, milliseconds, position_
 const LATER: Time = Time::from_millis(1);
 
 fn empty_map() -> LocalDynamicMap {
-    LocalDynamicMap::new(Parameters::default(), 7)
+    LocalDynamicMap::new(LdmParameters::default(), 7)
 }
 
 fn receive_cam(map: &mut LocalDynamicMap, time: u64, station: u32, east: f64, north: f64) {
@@ -59,7 +59,7 @@ fn map_has_last_position_of_station_until_it_expires() {
     assert!(station_ids_in(&map, Time::from_millis(4000), None).is_empty());
     // The next CAM removes the expired stations.
     receive_cam(&mut map, 5000, 3, 0.0, 0.0);
-    assert_eq!(map.sizes().0, 1);
+    assert_eq!(map.object_counts().0, 1);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn map_ignores_older_message() {
     assert_eq!(map.handle_cam(Time::from_millis(1100), &old), Err(ItsDrop::Outdated));
     assert_eq!(map.station(StationId(1)).map(|station| station.speed), Some(SpeedValue(1000)));
     // The time of the CAMs wraps at 65,536 ms.
-    let mut map = LocalDynamicMap::new(Parameters::default(), 7);
+    let mut map = LocalDynamicMap::new(LdmParameters::default(), 7);
     receive_cam(&mut map, 65_500, 1, 0.0, 0.0);
     receive_cam(&mut map, 65_600, 1, 10.0, 0.0);
 }
@@ -82,7 +82,7 @@ fn map_query_selects_station_types() {
     let mut bus = cam_of_station(2, 0, reference_position_at(0.0, 0.0), 0, 0);
     bus.cam.cam_parameters.basic_container.station_type = StationType::BUS;
     map.handle_cam(Time::ZERO, &encode(&bus).unwrap()).unwrap();
-    let types = StationTypes::of(&[StationType::BUS, StationType::TRAM]);
+    let types = StationTypes::of_types(&[StationType::BUS, StationType::TRAM]);
     let found = map.stations_in(LATER, None, types);
     assert_eq!(found.iter().map(|station| station.station_id.0).collect::<Vec<_>>(), [2]);
     assert!(map.stations_in(LATER, None, StationTypes::NONE).is_empty());
@@ -140,7 +140,7 @@ fn area_query_returns_stations_inside() {
 /// The lists of the map stay consistent for any order of CAMs.
 #[test]
 fn full_map_replaces_longest_silent_station() {
-    let parameters = Parameters { stations: 100, ..Parameters::default() };
+    let parameters = LdmParameters { max_stations: 100, ..LdmParameters::default() };
     let mut map = LocalDynamicMap::new(parameters, 7);
     let mut rng = Rng::new(5);
     let mut last_heard = std::collections::BTreeMap::new();
@@ -163,7 +163,7 @@ fn full_map_replaces_longest_silent_station() {
             }
         }
     }
-    assert_eq!(map.sizes().0, 100);
+    assert_eq!(map.object_counts().0, 100);
 }
 
 #[test]
@@ -182,14 +182,17 @@ fn map_keeps_event_until_it_ends() {
     for number in 0..1000 {
         map.handle_denm(Time::from_secs(3), &denm_with_number(number), Time::from_secs(20)).unwrap();
     }
-    assert_eq!(map.sizes().1, Parameters::default().events);
+    assert_eq!(map.object_counts().1, LdmParameters::default().max_events);
 }
 
 #[test]
 fn subscriber_gets_changes_in_its_area() {
     let mut map = empty_map();
-    let filter =
-        Filter { area: Some(circle_around_home(100)), station_types: StationTypes::ALL, events: true };
+    let filter = SubscriptionFilter {
+        area: Some(circle_around_home(100)),
+        station_types: StationTypes::ALL,
+        wants_events: true,
+    };
     receive_cam(&mut map, 0, 1, 0.0, 0.0);
     receive_cam(&mut map, 0, 2, 500.0, 0.0);
     let id = map.subscribe(Time::ZERO, filter, Duration::from_millis(500)).unwrap();
@@ -222,8 +225,8 @@ fn subscriber_gets_changes_in_its_area() {
 #[test]
 fn subscriptions_are_bounded() {
     let mut map = empty_map();
-    let filter = Filter { area: None, station_types: StationTypes::NONE, events: false };
-    for _ in 0..Parameters::default().subscriptions {
+    let filter = SubscriptionFilter { area: None, station_types: StationTypes::NONE, wants_events: false };
+    for _ in 0..LdmParameters::default().max_subscriptions {
         map.subscribe(Time::ZERO, filter, milliseconds(100)).unwrap();
     }
     assert_eq!(map.subscribe(Time::ZERO, filter, milliseconds(100)), Err(ItsDrop::TableFull));
@@ -239,5 +242,5 @@ fn map_ignores_messages_without_position() {
     let mut event = denm_with_number(1);
     event.denm.management.event_position = Default::default();
     assert_eq!(map.handle_denm(Time::ZERO, &event, Time::from_secs(1)), Err(ItsDrop::NoPosition));
-    assert_eq!(map.sizes(), (0, 0));
+    assert_eq!(map.object_counts(), (0, 0));
 }

@@ -276,7 +276,7 @@ pub fn denm_with_all_fields() -> Denm {
 fn messages_of_vanetza_are_decoded_and_encoded_equally() {
     for (text, station) in VANETZA_MESSAGES.iter().zip([2, 1]) {
         let octets = octets_of_hex(text);
-        let cam = ca::receive(&octets).unwrap();
+        let cam = ca::parse_cam(&octets).unwrap();
         assert_eq!(encode(&cam).unwrap(), octets);
         assert_eq!(cam.header.station_id, StationId(station));
         assert_eq!(cam.cam.generation_delta_time, GenerationDeltaTime(7869));
@@ -297,7 +297,7 @@ fn messages_of_vanetza_are_decoded_and_encoded_equally() {
         assert_eq!(parameters.low_frequency_container, None);
         let position = parameters.basic_container.reference_position;
         assert_eq!(position.altitude.altitude_value, AltitudeValue::UNAVAILABLE);
-        let glance = PartialCam::of(&octets).unwrap();
+        let glance = PartialCam::from_octets(&octets).unwrap();
         assert_eq!(Some(glance.position), position.position());
         assert_eq!(
             (glance.confidence, glance.station_type),
@@ -336,7 +336,7 @@ fn encoder_omits_default_validity() {
 #[test]
 fn partial_decoding_agrees_with_full_decoding() {
     let mut cam = cam_with_all_fields();
-    let glance = PartialCam::of(&encode(&cam).unwrap()).unwrap();
+    let glance = PartialCam::from_octets(&encode(&cam).unwrap()).unwrap();
     assert_eq!(glance.station_id, cam.header.station_id);
     assert_eq!(glance.generation_delta_time, GenerationDeltaTime(65_534));
     assert_eq!(glance.station_type, StationType::SPECIAL_VEHICLES);
@@ -359,7 +359,7 @@ fn partial_decoding_agrees_with_full_decoding() {
         });
     let octets = encode(&cam).unwrap();
     assert_eq!(decode::<Cam>(&octets).as_ref(), Ok(&cam));
-    let glance = PartialCam::of(&octets).unwrap();
+    let glance = PartialCam::from_octets(&octets).unwrap();
     assert_eq!((glance.heading, glance.speed), (HeadingValue::UNAVAILABLE, SpeedValue::UNAVAILABLE));
     assert_eq!(glance.position.latitude, -338_123_457);
 }
@@ -386,8 +386,8 @@ pub const RELEASE_2_DENM: [&str; 2] = [
 #[test]
 fn messages_of_release_2_are_read_without_its_additions() {
     let [plain, extended] = RELEASE_2_CAM.map(octets_of_hex);
-    let cam = ca::receive(&extended).unwrap();
-    assert_eq!((&cam, &encode(&cam).unwrap()), (&ca::receive(&plain).unwrap(), &plain));
+    let cam = ca::parse_cam(&extended).unwrap();
+    assert_eq!((&cam, &encode(&cam).unwrap()), (&ca::parse_cam(&plain).unwrap(), &plain));
     let parameters = &cam.cam.cam_parameters;
     let position = parameters.basic_container.reference_position;
     assert_eq!((position.latitude, position.longitude), (Latitude(488_375_000), Longitude(21_008_000)));
@@ -403,7 +403,7 @@ fn messages_of_release_2_are_read_without_its_additions() {
         panic!("{parameters:?}")
     };
     assert_eq!(low.path_history.0.len(), 3);
-    let glances = [&plain, &extended].map(|octets| PartialCam::of(octets).unwrap());
+    let glances = [&plain, &extended].map(|octets| PartialCam::from_octets(octets).unwrap());
     assert_eq!(glances[0].position, glances[1].position);
 
     let [plain, extended] = RELEASE_2_DENM.map(octets_of_hex);

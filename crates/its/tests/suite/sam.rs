@@ -5,7 +5,8 @@ use carnet_base::Rng;
 use carnet_geonet::geodesy::Position;
 use carnet_its::cdd::{ItsPduHeader, MessageId, ProtocolVersion, StationId};
 use carnet_its::sa::{
-    AdvertisementChange, MAX_SERVICES_PER_MESSAGE, MAX_STORED_SERVICES, Parameters, SaService, Service,
+    AdvertisementChange, AnnouncedService, MAX_SERVICES_PER_MESSAGE, MAX_STORED_SERVICES, SaParameters,
+    SaService,
 };
 use carnet_its::sam::{
     Address, ChangeCount, ChannelDataRate, ChannelIndex, ChannelInfo, ChannelNumber, ChannelOptions,
@@ -13,7 +14,7 @@ use carnet_its::sam::{
     SaId, Saem, Sam, SamBody, ServiceInfo, TxPower, UnboundedList, VERSION, reference,
 };
 use carnet_its::uper::{decode, encode};
-use carnet_its::{ItsDrop, Transmission};
+use carnet_its::{ItsDrop, MessageTransmission};
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{GnAddress, StationType};
 
@@ -158,7 +159,7 @@ fn advertisement_contains_position_of_advertiser() {
         (reference::LOCATION_2D, "ffffffffffffffff", None),
         (reference::REPEAT_RATE, "52c0ebd86c8a6080", None),
     ] {
-        let found = extensions_of(&[(number, &octets_of_hex(octets))]).location();
+        let found = extensions_of(&[(number, &octets_of_hex(octets))]).advertiser_position();
         assert_eq!(
             found,
             expected.map(|(latitude, longitude)| Position::new(latitude, longitude)),
@@ -214,21 +215,21 @@ fn mutated_messages_are_refused_or_mean_the_same_again() {
             assert_eq!(Saem::from_octets(&again), Ok(message));
             understood += 1;
         }
-        let mut service = SaService::new(Parameters::default(), StationId(1));
+        let mut service = SaService::new(SaParameters::default(), StationId(1));
         let _whatever = service.handle_message(now_at_milliseconds(0), gn_address(2), &octets);
     }
     assert!(understood > 3000, "the test reaches the inside: {understood}");
 }
 
-fn test_services() -> Vec<Service> {
+fn test_services() -> Vec<AnnouncedService> {
     vec![
-        Service {
+        AnnouncedService {
             its_aid: ItsAid(36),
             address: Some("2001:db8::1".parse().expect("an address")),
             port: Some(8080),
             context: vec![1, 2, 3],
         },
-        Service { its_aid: ItsAid(540_801), ..Service::default() },
+        AnnouncedService { its_aid: ItsAid(540_801), ..AnnouncedService::default() },
     ]
 }
 
@@ -238,7 +239,7 @@ fn gn_address(station: u8) -> GnAddress {
 }
 
 /// Returns the sent message without the BTP header.
-fn sent_message(transmission: &Transmission) -> Vec<u8> {
+fn sent_message(transmission: &MessageTransmission) -> Vec<u8> {
     let (header, message) = BtpB::parse(&transmission.payload).expect("BTP-B");
     assert_eq!(header.destination_port, port::SAEM);
     message.to_vec()
@@ -246,9 +247,11 @@ fn sent_message(transmission: &Transmission) -> Vec<u8> {
 
 #[test]
 fn services_are_announced_at_once_and_then_once_in_an_interval() {
-    let mut service = SaService::new(Parameters::default(), StationId(1));
+    let mut service = SaService::new(SaParameters::default(), StationId(1));
     assert_eq!((service.poll_timeout(), service.poll_transmit()), (None, None));
-    service.announce(now_at_milliseconds(100), Some("kiosk 7".into()), test_services()).expect("announced");
+    service
+        .announce_services(now_at_milliseconds(100), Some("kiosk 7".into()), test_services())
+        .expect("announced");
     let mut times = Vec::new();
     let mut octets = Vec::new();
     let mut now = 100;
@@ -266,64 +269,75 @@ fn services_are_announced_at_once_and_then_once_in_an_interval() {
     let message = Saem::from_octets(&octets[0]).expect("a message");
     let body = message.sam.body;
     let header = body.extensions.expect("extensions");
-    assert_eq!(header.octet(reference::REPEAT_RATE), Some(5));
-    assert_eq!(header.text(reference::ADVERTISER_IDENTIFIER), Some("kiosk 7"));
+    assert_eq!(header.octet_of_reference(reference::REPEAT_RATE), Some(5));
+    assert_eq!(header.text_of_reference(reference::ADVERTISER_IDENTIFIER), Some("kiosk 7"));
     // A change of the services increments the content count; the same services keep it.
     let count = |service: &mut SaService, now| {
         let octets = sent_message(&service.poll_transmit().unwrap_or_else(|| panic!("something at {now}")));
         Saem::from_octets(&octets).expect("a message").sam.body.change_count.content_count.0
     };
     assert_eq!(body.change_count.content_count.0, 1);
-    service.announce(now_at_milliseconds(5000), Some("kiosk 7".into()), test_services()).expect("announced");
+    service
+        .announce_services(now_at_milliseconds(5000), Some("kiosk 7".into()), test_services())
+        .expect("announced");
     assert_eq!(count(&mut service, 5000), 1);
     service
-        .announce(now_at_milliseconds(6000), Some("kiosk 7".into()), test_services()[..1].to_vec())
+        .announce_services(now_at_milliseconds(6000), Some("kiosk 7".into()), test_services()[..1].to_vec())
         .expect("announced");
     assert_eq!(count(&mut service, 6000), 2);
-    service.announce(now_at_milliseconds(7000), None, Vec::new()).expect("announced");
+    service.announce_services(now_at_milliseconds(7000), None, Vec::new()).expect("announced");
     assert_eq!((service.poll_timeout(), service.poll_transmit()), (None, None));
 }
 
 #[test]
 fn oversized_service_list_is_refused_and_changes_nothing() {
-    let mut service = SaService::new(Parameters::default(), StationId(1));
-    service.announce(now_at_milliseconds(0), None, test_services()).expect("announced");
-    let long = Service { context: vec![0; 32], ..Service::default() };
-    let far = Service { its_aid: ItsAid(ItsAid::MAX_ITS_AID + 1), ..Service::default() };
+    let mut service = SaService::new(SaParameters::default(), StationId(1));
+    service.announce_services(now_at_milliseconds(0), None, test_services()).expect("announced");
+    let long = AnnouncedService { context: vec![0; 32], ..AnnouncedService::default() };
+    let far = AnnouncedService { its_aid: ItsAid(ItsAid::MAX_ITS_AID + 1), ..AnnouncedService::default() };
     for (name, refused) in [
         (None, vec![long]),
         (None, vec![far]),
-        (None, vec![Service::default(); MAX_SERVICES_PER_MESSAGE + 1]),
+        (None, vec![AnnouncedService::default(); MAX_SERVICES_PER_MESSAGE + 1]),
         (Some(String::new()), test_services()),
         (Some("x".repeat(33)), test_services()),
     ] {
-        assert_eq!(service.announce(now_at_milliseconds(0), name, refused), Err(ItsDrop::NotEncodable));
+        assert_eq!(
+            service.announce_services(now_at_milliseconds(0), name, refused),
+            Err(ItsDrop::NotEncodable)
+        );
     }
-    assert_eq!(service.announced(), test_services());
+    assert_eq!(service.announced_services(), test_services());
     // An announcement of the largest size fits a frame.
-    let most = Service {
+    let most = AnnouncedService {
         address: Some(std::net::Ipv6Addr::LOCALHOST),
         port: Some(1),
         context: vec![0; 31],
         ..services_of_greatest_size()
     };
     service
-        .announce(now_at_milliseconds(10), Some("x".repeat(32)), vec![most; MAX_SERVICES_PER_MESSAGE])
+        .announce_services(
+            now_at_milliseconds(10),
+            Some("x".repeat(32)),
+            vec![most; MAX_SERVICES_PER_MESSAGE],
+        )
         .expect("announced");
     let octets = service.poll_transmit().expect("announced").payload.len();
     assert!(octets < 1398, "{octets} octets are more than itsGnMaxSduSize");
 }
 
-fn services_of_greatest_size() -> Service {
-    Service { its_aid: ItsAid(ItsAid::MAX_ITS_AID), ..Service::default() }
+fn services_of_greatest_size() -> AnnouncedService {
+    AnnouncedService { its_aid: ItsAid(ItsAid::MAX_ITS_AID), ..AnnouncedService::default() }
 }
 
 #[test]
 fn advertisements_of_other_stations_are_stored_and_expire() {
-    let mut other = SaService::new(Parameters::default(), StationId(2));
-    let mut station = SaService::new(Parameters::default(), StationId(1));
+    let mut other = SaService::new(SaParameters::default(), StationId(2));
+    let mut station = SaService::new(SaParameters::default(), StationId(1));
     let mut hear = |station: &mut SaService, now| {
-        other.announce(now_at_milliseconds(now), Some("bus".into()), test_services()).expect("announced");
+        other
+            .announce_services(now_at_milliseconds(now), Some("bus".into()), test_services())
+            .expect("announced");
         let octets = sent_message(&other.poll_transmit().expect("announced"));
         station.handle_message(now_at_milliseconds(now), gn_address(2), &octets)
     };
@@ -348,7 +362,7 @@ fn advertisements_of_other_stations_are_stored_and_expire() {
 
 #[test]
 fn advertisement_without_repeat_rate_is_stored_for_default_time() {
-    let mut station = SaService::new(Parameters::default(), StationId(1));
+    let mut station = SaService::new(SaParameters::default(), StationId(1));
     let octets = saem_with_body(SamBody {
         service_infos: Some(UnboundedList(vec![service_info(36, 0)])),
         ..SamBody::default()
@@ -376,7 +390,7 @@ fn stored_advertisers(station: &SaService) -> Vec<(GnAddress, u8)> {
 
 #[test]
 fn invalid_announcement_has_no_effect() {
-    let mut station = SaService::new(Parameters::default(), StationId(1));
+    let mut station = SaService::new(SaParameters::default(), StationId(1));
     let of = |station: u32, edit: fn(&mut Saem)| {
         let mut message = saem_with_body(SamBody::default());
         message.header.station_id = StationId(station);
@@ -398,7 +412,7 @@ fn invalid_announcement_has_no_effect() {
 
 #[test]
 fn full_table_replaces_longest_silent_advertiser() {
-    let parameters = Parameters { advertisements: 2, ..Parameters::default() };
+    let parameters = SaParameters { max_advertisements: 2, ..SaParameters::default() };
     let mut station = SaService::new(parameters, StationId(1));
     let mut tell = |from: u8, now| {
         station
@@ -412,7 +426,7 @@ fn full_table_replaces_longest_silent_advertiser() {
     assert_eq!(tell(4, 3000), [(gn_address(2), 0), (gn_address(4), 0)], "3 was silent longest");
     let changes: Vec<_> = std::iter::from_fn(|| station.poll_change()).collect();
     assert!(changes.contains(&AdvertisementChange::Gone(gn_address(3), SaId(0))), "{changes:?}");
-    let mut nothing = SaService::new(Parameters { advertisements: 0, ..parameters }, StationId(1));
+    let mut nothing = SaService::new(SaParameters { max_advertisements: 0, ..parameters }, StationId(1));
     assert_eq!(
         nothing.handle_message(now_at_milliseconds(0), gn_address(2), &advertisement_of(2, 0, 1)),
         Err(ItsDrop::TableFull)
@@ -421,7 +435,7 @@ fn full_table_replaces_longest_silent_advertiser() {
 
 #[test]
 fn station_can_change_only_its_own_advertisements() {
-    let mut station = SaService::new(Parameters::default(), StationId(1));
+    let mut station = SaService::new(SaParameters::default(), StationId(1));
     station.handle_message(now_at_milliseconds(0), gn_address(2), &advertisement_of(2, 0, 1)).expect("new");
     // Station 3 claims the station ID 2 and uses all advertisement numbers.
     for sa_id in 0..16 {
@@ -452,7 +466,7 @@ fn station_can_change_only_its_own_advertisements() {
 
 #[test]
 fn stored_services_are_bounded() {
-    let parameters = Parameters { services: 70, ..Parameters::default() };
+    let parameters = SaParameters { max_services: 70, ..SaParameters::default() };
     let mut station = SaService::new(parameters, StationId(1));
     station
         .handle_message(now_at_milliseconds(0), gn_address(2), &advertisement_of(2, 0, 100))
@@ -471,7 +485,7 @@ fn stored_services_are_bounded() {
         "71 services are too many"
     );
     // If the table is full, a further advertisement does not replace a stored one.
-    let mut station = SaService::new(Parameters { services: 5, ..parameters }, StationId(1));
+    let mut station = SaService::new(SaParameters { max_services: 5, ..parameters }, StationId(1));
     station.handle_message(now_at_milliseconds(0), gn_address(2), &advertisement_of(2, 0, 5)).expect("taken");
     assert_eq!(
         station.handle_message(now_at_milliseconds(1), gn_address(3), &advertisement_of(3, 0, 6)),
@@ -486,7 +500,7 @@ fn stored_services_are_bounded() {
 
 #[test]
 fn advertised_service_expires_a_second_after_last_message() {
-    let mut station = SaService::new(Parameters::default(), StationId(1));
+    let mut station = SaService::new(SaParameters::default(), StationId(1));
     let mut extensions = Extensions::default();
     extensions.add(reference::REPEAT_RATE, &[255]);
     let octets = saem_with_body(SamBody { extensions: Some(extensions), ..SamBody::default() });
@@ -497,7 +511,7 @@ fn advertised_service_expires_a_second_after_last_message() {
 
 #[test]
 fn advertisement_port_of_en_302_890_1_is_decoded() {
-    let mut station = SaService::new(Parameters::default(), StationId(1));
+    let mut station = SaService::new(SaParameters::default(), StationId(1));
     // Octets made by hand: version 3, a list of services only, counts 0 and 0, one service. ITS-AID 36 takes
     // one octet, channel 0 five bits. Of the options only the second is present (010), then 4711 in 16 bits.
     let octets = octets_of_hex(&format!("{ITS_PDU_HEADER}3400012402{:04x}", 4711));

@@ -14,7 +14,7 @@ use carnet_its::cdd::{
     StationType, TimestampIts,
 };
 use carnet_its::uper::{Uper, decode};
-use carnet_its::{Now, Transmission};
+use carnet_its::{ItsTime, MessageTransmission};
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{GeoArea, Shape};
 
@@ -22,14 +22,15 @@ use carnet_wire::geonet::{GeoArea, Shape};
 pub const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
 
 /// Returns the time `milliseconds` after the start of the test, on 2026-11-22.
-pub fn now_at_milliseconds(milliseconds: u64) -> Now {
-    let date = TimestampIts::of(WallTime::from_unix_nanos((1_795_300_000_000 + milliseconds) * 1_000_000));
-    Now { time: Time::from_millis(milliseconds), date }
+pub fn now_at_milliseconds(milliseconds: u64) -> ItsTime {
+    let date =
+        TimestampIts::of_date(WallTime::from_unix_nanos((1_795_300_000_000 + milliseconds) * 1_000_000));
+    ItsTime { time: Time::from_millis(milliseconds), timestamp: date }
 }
 
 /// Returns both clocks for a monotonic time.
-pub fn now_at(time: Time) -> Now {
-    Now { time, ..now_at_milliseconds(time.as_nanos() / 1_000_000) }
+pub fn now_at(time: Time) -> ItsTime {
+    ItsTime { time, ..now_at_milliseconds(time.as_nanos() / 1_000_000) }
 }
 
 /// Returns a place, metres east and north of [`HOME_POSITION`].
@@ -56,14 +57,14 @@ pub fn circle_around_home(radius: u16) -> GeoArea {
 }
 
 /// Returns a message without its BTP-B header, and its port.
-pub fn decode_transmission<T: Uper>(transmission: &Transmission) -> (u16, T) {
+pub fn decode_transmission<T: Uper>(transmission: &MessageTransmission) -> (u16, T) {
     let (header, message) = BtpB::parse(&transmission.payload).unwrap();
     assert_eq!(header.destination_port_info, 0);
     (header.destination_port, decode(message).unwrap())
 }
 
 /// Returns whether the transmission is a single-hop broadcast.
-pub fn is_single_hop(transmission: &Transmission) -> bool {
+pub fn is_single_hop(transmission: &MessageTransmission) -> bool {
     matches!(transmission.transport, Transport::SingleHop(_)) && transmission.maximum_hop_limit == Some(1)
 }
 

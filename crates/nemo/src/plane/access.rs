@@ -214,7 +214,11 @@ impl Access {
                     return None;
                 }
                 let handicap = if is_current { NEARER } else { 1.0 };
-                Some((away, stations.distance(now, router.station) * handicap, router.link_local))
+                Some((
+                    away,
+                    stations.predicted_distance_of(now, router.station) * handicap,
+                    router.link_local,
+                ))
             })
             .collect();
         present.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal));

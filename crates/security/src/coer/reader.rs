@@ -7,39 +7,39 @@ use super::Error;
 #[derive(Debug, Clone)]
 pub struct Reader<'a> {
     octets: &'a [u8],
-    at: usize,
+    offset: usize,
 }
 
 impl<'a> Reader<'a> {
     /// Creates a reader at the first octet.
     pub const fn new(octets: &'a [u8]) -> Reader<'a> {
-        Reader { octets, at: 0 }
+        Reader { octets, offset: 0 }
     }
 
     /// Returns the number of octets read.
-    pub const fn at(&self) -> usize {
-        self.at
+    pub const fn offset(&self) -> usize {
+        self.offset
     }
 
     /// Returns the number of remaining octets.
     pub const fn remaining(&self) -> usize {
-        self.octets.len() - self.at
+        self.octets.len() - self.offset
     }
 
     /// Returns the octets read since `start`.
-    pub fn since(&self, start: usize) -> &'a [u8] {
-        self.octets.get(start..self.at).unwrap_or_default()
+    pub fn octets_since(&self, start: usize) -> &'a [u8] {
+        self.octets.get(start..self.offset).unwrap_or_default()
     }
 
     /// Reads the next `count` octets.
     ///
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
-    pub fn take(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Error> {
+    pub fn take_octets(&mut self, count: usize, what: &'static str) -> Result<&'a [u8], Error> {
         let found = self.remaining();
-        let taken = self.at.checked_add(count).and_then(|end| self.octets.get(self.at..end));
-        let taken = taken.ok_or(Error::Truncated { what, at: self.at, expected: count, found })?;
-        self.at += count;
+        let taken = self.offset.checked_add(count).and_then(|end| self.octets.get(self.offset..end));
+        let taken = taken.ok_or(Error::Truncated { what, at: self.offset, expected: count, found })?;
+        self.offset += count;
         Ok(taken)
     }
 
@@ -48,9 +48,9 @@ impl<'a> Reader<'a> {
     /// # Errors
     ///
     /// [`Error::Truncated`] if the octets end early.
-    pub fn array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Error> {
+    pub fn take_array<const N: usize>(&mut self, what: &'static str) -> Result<[u8; N], Error> {
         let mut octets = [0; N];
-        octets.copy_from_slice(self.take(N, what)?);
+        octets.copy_from_slice(self.take_octets(N, what)?);
         Ok(octets)
     }
 
@@ -59,7 +59,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
     pub fn u8(&mut self, what: &'static str) -> Result<u8, Error> {
-        self.array::<1>(what).map(|[octet]| octet)
+        self.take_array::<1>(what).map(|[octet]| octet)
     }
 
     /// Reads INTEGER (0..65535).
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
     pub fn u16(&mut self, what: &'static str) -> Result<u16, Error> {
-        self.array(what).map(u16::from_be_bytes)
+        self.take_array(what).map(u16::from_be_bytes)
     }
 
     /// Reads INTEGER (0..4294967295).
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
     pub fn u32(&mut self, what: &'static str) -> Result<u32, Error> {
-        self.array(what).map(u32::from_be_bytes)
+        self.take_array(what).map(u32::from_be_bytes)
     }
 
     /// Reads INTEGER (0..18446744073709551615).
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
     pub fn u64(&mut self, what: &'static str) -> Result<u64, Error> {
-        self.array(what).map(u64::from_be_bytes)
+        self.take_array(what).map(u64::from_be_bytes)
     }
 
     /// Reads INTEGER with bounds that fit four octets and of which one is negative.
@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// [`Error::Truncated`] if the octets end early.
     pub fn i32(&mut self, what: &'static str) -> Result<i32, Error> {
-        self.array(what).map(i32::from_be_bytes)
+        self.take_array(what).map(i32::from_be_bytes)
     }
 
     /// Reads a length determinant (X.696 8.6).
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
     /// [`Error::Truncated`] if the octets end early; [`Error::NotCanonical`] if a shorter encoding of the
     /// length exists; [`Error::OutOfRange`] for a length that no frame can have.
     pub fn length(&mut self, what: &'static str) -> Result<usize, Error> {
-        let at = self.at;
+        let at = self.offset;
         let first = self.u8(what)?;
         if first < 0x80 {
             return Ok(usize::from(first));
@@ -125,13 +125,13 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The errors of [`Self::length`], and [`Error::OutOfRange`].
     pub fn octets(&mut self, least: usize, most: usize, what: &'static str) -> Result<&'a [u8], Error> {
-        let at = self.at;
+        let at = self.offset;
         let length = self.length(what)?;
         if !(least..=most).contains(&length) {
             let [least, most, found] = [least, most, length].map(|number| number as u64);
             return Err(Error::OutOfRange { what, at, least, most, found });
         }
-        self.take(length, what)
+        self.take_octets(length, what)
     }
 
     /// Reads INTEGER (0..MAX) of at most 64 bits (X.696 10.3).
@@ -139,7 +139,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The errors of [`Self::octets`]; [`Error::NotCanonical`] for leading zeros.
     pub fn unsigned(&mut self, what: &'static str) -> Result<u64, Error> {
-        let at = self.at;
+        let at = self.offset;
         let octets = self.octets(1, 8, what)?;
         if octets.len() > 1 && octets.first() == Some(&0) {
             return Err(Error::NotCanonical { what, at });
@@ -152,7 +152,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The errors of [`Self::octets`].
     pub fn small_integer(&mut self, least: u8, most: u8, what: &'static str) -> Result<u8, Error> {
-        let at = self.at;
+        let at = self.offset;
         let octets = self.octets(1, 8, what)?;
         match *octets {
             [number] if (least..=most).contains(&number) && number < 0x80 => Ok(number),
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// The errors of [`Self::unsigned`], and [`Error::OutOfRange`].
     pub fn quantity(&mut self, least: usize, most: usize, what: &'static str) -> Result<usize, Error> {
-        let at = self.at;
+        let at = self.offset;
         let found = self.unsigned(what)?;
         match usize::try_from(found) {
             Ok(count) if (least..=most).contains(&count) => Ok(count),
@@ -202,7 +202,7 @@ impl<'a> Reader<'a> {
     ///
     /// [`Error::Truncated`] or [`Error::NotCanonical`].
     pub fn preamble(&mut self, width: u32, what: &'static str) -> Result<u8, Error> {
-        let at = self.at;
+        let at = self.offset;
         let bits = self.u8(what)?;
         if bits.checked_shl(width).unwrap_or(0) != 0 {
             return Err(Error::NotCanonical { what, at });
@@ -238,7 +238,7 @@ impl<'a> Reader<'a> {
         what: &'static str,
         mut addition: impl FnMut(usize, Reader<'a>) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let at = self.at;
+        let at = self.offset;
         // The bitmap's first octet is the number of unused bits in the last octet. Accept at most 32
         // additions; no known type has more.
         let bitmap = self.octets(2, 5, what)?;
@@ -261,18 +261,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the error for a tag that the profile or this release does not know.
-    pub const fn unknown(&self, what: &'static str, expected: &'static str) -> Error {
-        Error::Profile { what, at: self.at.saturating_sub(1), expected }
+    pub const fn unknown_tag_error(&self, what: &'static str, expected: &'static str) -> Error {
+        Error::Profile { what, at: self.offset.saturating_sub(1), expected }
     }
 
     /// Checks that no octets follow.
     ///
     /// # Errors
     /// [`Error::Trailing`] if octets follow.
-    pub const fn end(&self) -> Result<(), Error> {
+    pub const fn expect_end(&self) -> Result<(), Error> {
         match self.remaining() {
             0 => Ok(()),
-            found => Err(Error::Trailing { at: self.at, found }),
+            found => Err(Error::Trailing { at: self.offset, found }),
         }
     }
 }

@@ -16,7 +16,7 @@ mod portable;
 
 #[cfg(feature = "aws-lc-rs")]
 pub use aws_lc::AwsLc;
-pub use portable::{Portable, Portable256};
+pub use portable::{PortableBackend, PortableBackend256};
 
 use std::fmt::Debug;
 
@@ -67,7 +67,7 @@ pub trait Backend: Debug + Send {
 }
 
 /// Returns the name of a certificate (5.3.9.2).
-pub fn name_of(backend: &dyn Backend, certificate: &Certificate) -> HashedId8 {
+pub fn name_of_certificate(backend: &dyn Backend, certificate: &Certificate) -> HashedId8 {
     HashedId8::of_hash(&backend.hash(certificate.hash_algorithm(), certificate.octets()))
 }
 

@@ -17,52 +17,52 @@ use crate::keys::{Curve, HashAlgorithm, PublicKey, Signature};
 
 /// The portable back end, with every curve of the profile.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Portable;
+pub struct PortableBackend;
 
 /// Portable back end for small programs, with only the 256-bit curves that tickets use. It rejects signatures
 /// on other curves (`bad_key`).
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Portable256;
+pub struct PortableBackend256;
 
-impl Backend for Portable {
+impl Backend for PortableBackend {
     fn hash(&self, algorithm: HashAlgorithm, octets: &[u8]) -> Vec<u8> {
         hash(algorithm, octets)
     }
 
     fn verifying_key(&self, key: &PublicKey) -> Option<Box<dyn VerifyingKey>> {
         match key.curve() {
-            Curve::BrainpoolP384r1 => verifying::<bp384::BrainpoolP384r1>(key),
-            Curve::NistP384 => verifying::<p384::NistP384>(key),
-            Curve::NistP256 | Curve::BrainpoolP256r1 => Portable256.verifying_key(key),
+            Curve::BrainpoolP384r1 => load_verifying_key::<bp384::BrainpoolP384r1>(key),
+            Curve::NistP384 => load_verifying_key::<p384::NistP384>(key),
+            Curve::NistP256 | Curve::BrainpoolP256r1 => PortableBackend256.verifying_key(key),
         }
     }
 
     fn signing_key(&self, curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>> {
         match curve {
-            Curve::BrainpoolP384r1 => signing::<bp384::BrainpoolP384r1>(curve, scalar),
-            Curve::NistP384 => signing::<p384::NistP384>(curve, scalar),
-            Curve::NistP256 | Curve::BrainpoolP256r1 => Portable256.signing_key(curve, scalar),
+            Curve::BrainpoolP384r1 => load_signing_key::<bp384::BrainpoolP384r1>(curve, scalar),
+            Curve::NistP384 => load_signing_key::<p384::NistP384>(curve, scalar),
+            Curve::NistP256 | Curve::BrainpoolP256r1 => PortableBackend256.signing_key(curve, scalar),
         }
     }
 }
 
-impl Backend for Portable256 {
+impl Backend for PortableBackend256 {
     fn hash(&self, algorithm: HashAlgorithm, octets: &[u8]) -> Vec<u8> {
         hash(algorithm, octets)
     }
 
     fn verifying_key(&self, key: &PublicKey) -> Option<Box<dyn VerifyingKey>> {
         match key.curve() {
-            Curve::NistP256 => verifying::<p256::NistP256>(key),
-            Curve::BrainpoolP256r1 => verifying::<bp256::BrainpoolP256r1>(key),
+            Curve::NistP256 => load_verifying_key::<p256::NistP256>(key),
+            Curve::BrainpoolP256r1 => load_verifying_key::<bp256::BrainpoolP256r1>(key),
             Curve::BrainpoolP384r1 | Curve::NistP384 => None,
         }
     }
 
     fn signing_key(&self, curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>> {
         match curve {
-            Curve::NistP256 => signing::<p256::NistP256>(curve, scalar),
-            Curve::BrainpoolP256r1 => signing::<bp256::BrainpoolP256r1>(curve, scalar),
+            Curve::NistP256 => load_signing_key::<p256::NistP256>(curve, scalar),
+            Curve::BrainpoolP256r1 => load_signing_key::<bp256::BrainpoolP256r1>(curve, scalar),
             Curve::BrainpoolP384r1 | Curve::NistP384 => None,
         }
     }
@@ -75,7 +75,7 @@ fn hash(algorithm: HashAlgorithm, octets: &[u8]) -> Vec<u8> {
     }
 }
 
-fn verifying<C>(key: &PublicKey) -> Option<Box<dyn VerifyingKey>>
+fn load_verifying_key<C>(key: &PublicKey) -> Option<Box<dyn VerifyingKey>>
 where
     C: EcdsaCurve + CurveArithmetic + DigestAlgorithm,
     AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,
@@ -83,17 +83,17 @@ where
     ecdsa::VerifyingKey<C>: Verifier<ecdsa::Signature<C>> + Send + Sync + fmt::Debug + 'static,
 {
     let inner = ecdsa::VerifyingKey::<C>::from_sec1_bytes(&key.to_sec1()).ok()?;
-    Some(Box::new(Ready { curve: key.curve(), inner }))
+    Some(Box::new(LoadedPublicKey { curve: key.curve(), inner }))
 }
 
 /// A loaded public key on curve `C`.
 #[derive(Debug)]
-struct Ready<C: EcdsaCurve + CurveArithmetic> {
+struct LoadedPublicKey<C: EcdsaCurve + CurveArithmetic> {
     curve: Curve,
     inner: ecdsa::VerifyingKey<C>,
 }
 
-impl<C> VerifyingKey for Ready<C>
+impl<C> VerifyingKey for LoadedPublicKey<C>
 where
     C: EcdsaCurve + CurveArithmetic,
     ecdsa::VerifyingKey<C>: Verifier<ecdsa::Signature<C>> + Send + Sync + fmt::Debug,
@@ -107,7 +107,7 @@ where
 }
 
 /// Loads a private key on curve `C`; `None` if the scalar is zero or too large.
-fn signing<C>(curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>>
+fn load_signing_key<C>(curve: Curve, scalar: &[u8]) -> Option<Box<dyn SigningKey>>
 where
     C: EcdsaCurve + CurveArithmetic,
     AffinePoint<C>: FromSec1Point<C> + ToSec1Point<C>,
@@ -117,32 +117,32 @@ where
     let inner = ecdsa::SigningKey::<C>::from_slice(scalar).ok()?;
     let point = inner.verifying_key().to_sec1_point(true);
     let public = PublicKey::from_sec1(curve, point.as_bytes())?;
-    Some(Box::new(Key { public, inner }))
+    Some(Box::new(LoadedPrivateKey { public_key: public, inner }))
 }
 
 /// A private key in memory, overwritten when it is dropped.
-struct Key<C: EcdsaCurve + CurveArithmetic> {
-    public: PublicKey,
+struct LoadedPrivateKey<C: EcdsaCurve + CurveArithmetic> {
+    public_key: PublicKey,
     inner: ecdsa::SigningKey<C>,
 }
 
-impl<C: EcdsaCurve + CurveArithmetic> fmt::Debug for Key<C> {
+impl<C: EcdsaCurve + CurveArithmetic> fmt::Debug for LoadedPrivateKey<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Key").field("public", &self.public).finish_non_exhaustive()
+        f.debug_struct("Key").field("public", &self.public_key).finish_non_exhaustive()
     }
 }
 
-impl<C> SigningKey for Key<C>
+impl<C> SigningKey for LoadedPrivateKey<C>
 where
     C: EcdsaCurve + CurveArithmetic,
     ecdsa::SigningKey<C>: Signer<ecdsa::Signature<C>> + Send,
 {
     fn public_key(&self) -> PublicKey {
-        self.public
+        self.public_key
     }
 
     fn sign(&self, input: &[u8]) -> Result<Signature, SigningError> {
         let signature = self.inner.try_sign(input).map_err(|_| SigningError::Unavailable)?;
-        Signature::from_octets(self.public.curve(), &signature.to_bytes()).ok_or(SigningError::WrongCurve)
+        Signature::from_octets(self.public_key.curve(), &signature.to_bytes()).ok_or(SigningError::WrongCurve)
     }
 }

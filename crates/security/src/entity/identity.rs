@@ -9,72 +9,72 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::{Now, Security};
+use super::{SecurityStation, SecurityTime};
 use crate::ids::HashedId8;
-use crate::pseudonym::Identity;
+use crate::pseudonym::StationIdentity;
 use crate::time::ValidityPeriod;
 
 /// Time before the end of a ticket's validity at which the station changes to the next ticket.
 const TICKET_CHANGE_MARGIN: Duration = Duration::from_secs(2);
 
-impl Security {
+impl SecurityStation {
     /// Returns the identity at the start, from a random valid ticket. `None` without pseudonyms or without a
     /// valid ticket.
-    pub fn first_identity(&mut self, now: Now) -> Option<Identity> {
-        self.pseudonym.as_ref()?;
-        let first = self.another_ticket(now, None)?;
+    pub fn first_identity(&mut self, now: SecurityTime) -> Option<StationIdentity> {
+        self.pseudonym_state.as_ref()?;
+        let first = self.random_other_ticket(now, None)?;
         self.use_ticket(first);
-        Some(Identity::of_ticket(first))
+        Some(StationIdentity::of_ticket(first))
     }
 
     /// Returns the new identity of the station if a change is due, otherwise `None`. A change is due if the
     /// station has gone far enough for long enough, or if its ticket expires. The caller calls this after
     /// each position, between two messages.
-    pub fn poll_identity(&mut self, now: Now) -> Option<Identity> {
+    pub fn poll_identity(&mut self, now: SecurityTime) -> Option<StationIdentity> {
         self.restore_valid_tickets(now);
-        let place = self.place();
-        let pseudonym = self.pseudonym.as_mut()?;
+        let place = self.own_place();
+        let pseudonym = self.pseudonym_state.as_mut()?;
         if let Some(place) = place {
             pseudonym.handle_position(now.time, place);
         }
         let due = pseudonym.is_due(now.time);
-        if due || !self.current_holds(now) { self.change_pseudonym(now) } else { None }
+        if due || !self.can_current_ticket_sign(now) { self.change_pseudonym(now) } else { None }
     }
 
     /// Changes the identity at once, and returns the new one. Returns `None` if pseudonyms are off or no
     /// other ticket is valid.
-    pub fn change_pseudonym(&mut self, now: Now) -> Option<Identity> {
-        self.pseudonym.as_ref()?;
-        let next = self.another_ticket(now, self.current_ticket())?;
+    pub fn change_pseudonym(&mut self, now: SecurityTime) -> Option<StationIdentity> {
+        self.pseudonym_state.as_ref()?;
+        let next = self.random_other_ticket(now, self.current_ticket())?;
         self.use_ticket(next);
-        self.counters.pseudonyms += 1;
-        if let Some(pseudonym) = &mut self.pseudonym {
-            pseudonym.changed();
+        self.counters.pseudonym_changes += 1;
+        if let Some(pseudonym) = &mut self.pseudonym_state {
+            pseudonym.handle_change();
         }
-        Some(Identity::of_ticket(next))
+        Some(StationIdentity::of_ticket(next))
     }
 
     /// Locks or unlocks the pseudonym: see [`crate::pseudonym::Pseudonym::lock`].
     pub fn lock_pseudonym(&mut self, now: Time, locked: bool) {
-        if let Some(pseudonym) = &mut self.pseudonym {
-            pseudonym.lock(now, locked);
+        if let Some(pseudonym) = &mut self.pseudonym_state {
+            pseudonym.set_lock(now, locked);
         }
     }
 
     /// Returns whether this is a ticket of the station that does not sign now. A message with its signature
     /// is an own message from before a change of pseudonym.
     pub(super) fn is_own_former_ticket(&self, name: HashedId8) -> bool {
-        self.pseudonym.is_some() && self.current_ticket() != Some(name) && self.is_own_ticket(name)
+        self.pseudonym_state.is_some() && self.current_ticket() != Some(name) && self.is_own_ticket(name)
     }
 
-    fn current_holds(&self, now: Now) -> bool {
+    fn can_current_ticket_sign(&self, now: SecurityTime) -> bool {
         let current = self.current_ticket();
         self.tickets_whose_validity(|validity| is_good(validity, now)).any(|name| Some(name) == current)
     }
 
     /// Returns a random valid ticket other than `but`; `None` without such a ticket. A ticket that ends
     /// within [`TICKET_CHANGE_MARGIN`] is chosen only if `but` is no longer valid.
-    fn another_ticket(&mut self, now: Now, but: Option<HashedId8>) -> Option<HashedId8> {
+    fn random_other_ticket(&mut self, now: SecurityTime, but: Option<HashedId8>) -> Option<HashedId8> {
         let other = |name: &HashedId8| Some(*name) != but;
         let mut choice: Vec<_> =
             self.tickets_whose_validity(|validity| is_good(validity, now)).filter(other).collect();
@@ -87,6 +87,7 @@ impl Security {
 }
 
 /// Returns whether the ticket is valid now and stays valid for [`TICKET_CHANGE_MARGIN`].
-fn is_good(validity: &ValidityPeriod, now: Now) -> bool {
-    validity.contains(now.date) && validity.contains(now.date.saturating_add(TICKET_CHANGE_MARGIN))
+fn is_good(validity: &ValidityPeriod, now: SecurityTime) -> bool {
+    validity.contains_moment(now.certificate_time)
+        && validity.contains_moment(now.certificate_time.saturating_add(TICKET_CHANGE_MARGIN))
 }

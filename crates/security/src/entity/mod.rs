@@ -32,7 +32,7 @@ mod identity;
 mod receive;
 mod send;
 
-pub use receive::{Handled, Verified, without_envelope};
+pub use receive::{HandledFrame, VerifiedPacket, packet_without_envelope};
 pub use send::Ticket;
 
 use std::collections::VecDeque;
@@ -43,65 +43,65 @@ use carnet_geonet::geodesy::Position;
 use crate::SecurityDrop;
 use crate::certificate::Certificate;
 use crate::clock::ClockCheck;
-use crate::config::Config;
+use crate::config::SecurityConfig;
 use crate::crypto::Backend;
-use crate::envelopes::Envelopes;
+use crate::envelopes::EnvelopeTable;
 use crate::ids::HashedId8;
 use crate::pseudonym::Pseudonym;
-use crate::queue::Queue;
-use crate::region::Countries;
+use crate::queue::VerificationQueue;
+use crate::region::CountryFinder;
 use crate::replay::ReplayDetector;
 use crate::store::CertificateStore;
 use crate::time::Time64;
 
 /// The time of two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Now {
+pub struct SecurityTime {
     /// Monotonic time, for waiting messages.
     pub time: Time,
     /// Date, for certificates and messages.
-    pub date: Time64,
+    pub certificate_time: Time64,
 }
 
 /// Counters of the security entity.
 #[derive(Debug, Clone)]
 pub struct Counters {
     /// Secured packets received.
-    pub received: u64,
+    pub received_packets: u64,
     /// Secured packets accepted after verification.
-    pub verified: u64,
+    pub verified_packets: u64,
     /// Copies of verified packets that passed without another verification.
-    pub copies: u64,
+    pub accepted_copies: u64,
     /// Unsigned packets that passed.
-    pub plain: u64,
+    pub accepted_unsigned: u64,
     /// Verified signatures of messages and certificates.
-    pub verifications: u64,
+    pub verified_signatures: u64,
     /// Own packets signed.
-    pub signed: u64,
+    pub signed_packets: u64,
     /// Own packets signed with the certificate in the envelope.
     pub with_certificate: u64,
     /// Packets of other stations forwarded in their envelope.
-    pub forwarded: u64,
+    pub forwarded_packets: u64,
     /// Requests for certificates sent.
-    pub requests: u64,
+    pub sent_certificate_requests: u64,
     /// Changes of pseudonym.
-    pub pseudonyms: u64,
+    pub pseudonym_changes: u64,
     dropped: [u64; SecurityDrop::ALL.len()],
 }
 
 impl Default for Counters {
     fn default() -> Counters {
         Counters {
-            received: 0,
-            verified: 0,
-            copies: 0,
-            plain: 0,
-            verifications: 0,
-            signed: 0,
+            received_packets: 0,
+            verified_packets: 0,
+            accepted_copies: 0,
+            accepted_unsigned: 0,
+            verified_signatures: 0,
+            signed_packets: 0,
             with_certificate: 0,
-            forwarded: 0,
-            requests: 0,
-            pseudonyms: 0,
+            forwarded_packets: 0,
+            sent_certificate_requests: 0,
+            pseudonym_changes: 0,
             dropped: [0; SecurityDrop::ALL.len()],
         }
     }
@@ -114,7 +114,7 @@ impl Counters {
     }
 
     /// Returns every reason with its number of dropped packets.
-    pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    pub fn dropped_by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         SecurityDrop::ALL
             .iter()
             .map(|reason| (reason.name(), self.dropped(*reason)))
@@ -124,57 +124,58 @@ impl Counters {
 
 /// Security entity of a station. The module documentation says which functions the caller must call.
 #[derive(Debug)]
-pub struct Security {
-    config: Config,
-    backend: Box<dyn Backend>,
+pub struct SecurityStation {
+    config: SecurityConfig,
+    crypto_backend: Box<dyn Backend>,
     countries: Box<dyn CountriesDebug>,
-    store: CertificateStore,
+    certificate_store: CertificateStore,
     own_identity: send::OwnIdentity,
     /// State of the changes of pseudonym; `None` without pseudonyms.
-    pseudonym: Option<Pseudonym>,
-    position: Option<(Position, u16)>,
-    queue: Queue<receive::UnverifiedMessage>,
+    pseudonym_state: Option<Pseudonym>,
+    own_position: Option<(Position, u16)>,
+    verification_queue: VerificationQueue<receive::UnverifiedMessage>,
     /// Messages that wait for the certificate of a signer or an issuer.
-    parked: VecDeque<receive::MessageWithoutCertificate>,
+    messages_without_certificate: VecDeque<receive::MessageWithoutCertificate>,
     single_hop_seen: ReplayDetector,
     replay_detector: ReplayDetector,
-    envelopes: Envelopes,
-    verifications: RateLimiter,
+    envelopes_to_forward: EnvelopeTable,
+    verification_limit: RateLimiter,
     counters: Counters,
-    clock: ClockCheck,
+    clock_check: ClockCheck,
 }
 
 /// [`Countries`] with a debug form.
-pub trait CountriesDebug: Countries + std::fmt::Debug + Send {}
-impl<T: Countries + std::fmt::Debug + Send> CountriesDebug for T {}
+pub trait CountriesDebug: CountryFinder + std::fmt::Debug + Send {}
+impl<T: CountryFinder + std::fmt::Debug + Send> CountriesDebug for T {}
 
-impl Security {
+impl SecurityStation {
     /// Creates an entity without trusted certificates and tickets.
     pub fn new(
-        config: Config,
+        config: SecurityConfig,
         backend: Box<dyn Backend>,
         countries: Box<dyn CountriesDebug>,
         mut rng: Rng,
-    ) -> Security {
+    ) -> SecurityStation {
         let rate = config.verifications_per_second.max(1);
         let interval = std::time::Duration::from_secs(1) / rate;
-        let pseudonym = config.pseudonyms.clone().map(|strategy| Pseudonym::new(strategy, rng.fork()));
-        Security {
-            pseudonym,
-            store: CertificateStore::new(config.max_authorities, config.max_tickets.max(1)),
+        let pseudonym =
+            config.pseudonym_strategy.clone().map(|strategy| Pseudonym::new(strategy, rng.fork()));
+        SecurityStation {
+            pseudonym_state: pseudonym,
+            certificate_store: CertificateStore::new(config.max_authorities, config.max_tickets.max(1)),
             own_identity: send::OwnIdentity::new(rng),
-            position: None,
-            queue: Queue::new(config.max_queued.max(1)),
-            parked: VecDeque::new(),
+            own_position: None,
+            verification_queue: VerificationQueue::new(config.max_queued.max(1)),
+            messages_without_certificate: VecDeque::new(),
             single_hop_seen: ReplayDetector::new(config.max_replay_entries.max(1)),
             replay_detector: ReplayDetector::new(config.max_replay_entries.max(1)),
-            envelopes: Envelopes::new(config.max_envelope_octets),
+            envelopes_to_forward: EnvelopeTable::new(config.max_envelope_octets),
             // The burst is a tenth of a second's verifications.
-            verifications: RateLimiter::new((rate / 10).max(2), interval),
+            verification_limit: RateLimiter::new((rate / 10).max(2), interval),
             counters: Counters::default(),
-            clock: ClockCheck::default(),
+            clock_check: ClockCheck::default(),
             config,
-            backend,
+            crypto_backend: backend,
             countries,
         }
     }
@@ -184,7 +185,7 @@ impl Security {
     /// # Errors
     /// The errors of [`CertificateStore::add_root`].
     pub fn add_root(&mut self, certificate: Certificate) -> Result<HashedId8, SecurityDrop> {
-        self.store.add_root(self.backend.as_ref(), certificate)
+        self.certificate_store.add_root(self.crypto_backend.as_ref(), certificate)
     }
 
     /// Adds the certificate of an authority below a trusted root. If the certificate is not valid now, the
@@ -194,26 +195,36 @@ impl Security {
     /// # Errors
     ///
     /// The errors of [`CertificateStore::add_authority`].
-    pub fn add_authority(&mut self, now: Now, certificate: Certificate) -> Result<HashedId8, SecurityDrop> {
-        let date = certificate.content().validity.nearest(now.date);
-        self.store.add_authority(self.backend.as_ref(), certificate, date, self.countries.as_ref(), true)
+    pub fn add_authority(
+        &mut self,
+        now: SecurityTime,
+        certificate: Certificate,
+    ) -> Result<HashedId8, SecurityDrop> {
+        let date = certificate.content().validity.nearest_valid_moment(now.certificate_time);
+        self.certificate_store.add_authority(
+            self.crypto_backend.as_ref(),
+            certificate,
+            date,
+            self.countries.as_ref(),
+            true,
+        )
     }
 
     /// Removes a certificate and the certificates that its holder issued. Returns false if the certificate is
     /// unknown.
     pub fn remove(&mut self, name: HashedId8) -> bool {
-        self.store.remove(name)
+        self.certificate_store.remove(name)
     }
 
     /// Revokes a certificate and all certificates that its holder issued. The entity does not learn them
     /// again from received messages.
-    pub fn revoke(&mut self, name: HashedId8) {
-        self.store.revoke(name);
+    pub fn revoke_certificate(&mut self, name: HashedId8) {
+        self.certificate_store.revoke_certificate(name);
     }
 
     /// Handles the position of the station; elevation in the coding of [`crate::message::ThreeDLocation`].
     pub fn handle_position(&mut self, position: Position, elevation: u16) {
-        self.position = position.is_on_earth().then_some((position, elevation));
+        self.own_position = position.is_on_earth().then_some((position, elevation));
     }
 
     /// Handles a new MID of the station's GN address.
@@ -223,17 +234,17 @@ impl Security {
 
     /// Returns the cryptographic back end.
     pub fn backend(&self) -> &dyn Backend {
-        self.backend.as_ref()
+        self.crypto_backend.as_ref()
     }
 
     /// Returns the configuration.
-    pub const fn config(&self) -> &Config {
+    pub const fn config(&self) -> &SecurityConfig {
         &self.config
     }
 
     /// Returns the certificate store.
     pub const fn store(&self) -> &CertificateStore {
-        &self.store
+        &self.certificate_store
     }
 
     /// Returns the counters since the start.
@@ -244,24 +255,25 @@ impl Security {
     /// Milliseconds that the own clock is ahead of the clocks of all signed neighbours (negative: behind).
     /// `None` if any neighbour's message is in time, or no message arrives.
     pub fn clock_ahead(&self, now: Time) -> Option<i64> {
-        self.clock.milliseconds_ahead(now)
+        self.clock_check.milliseconds_ahead(now)
     }
 
     /// Returns the number of messages that wait for verification, and for certificates.
-    pub fn waiting(&self) -> (usize, usize) {
-        (self.queue.len(), self.parked.len())
+    pub fn waiting_messages(&self) -> (usize, usize) {
+        (self.verification_queue.len(), self.messages_without_certificate.len())
     }
 
     /// Returns the time at which the caller must next call [`Self::poll_verified`] if no frame arrives
     /// before.
     pub fn poll_timeout(&self, now: Time) -> Option<Time> {
-        let next = (!self.queue.is_empty()).then(|| self.verifications.token_available_at(now));
-        let parked = self.parked.front().map(|parked| parked.deadline);
+        let next =
+            (!self.verification_queue.is_empty()).then(|| self.verification_limit.token_available_at(now));
+        let parked = self.messages_without_certificate.front().map(|parked| parked.deadline);
         [next, parked].into_iter().flatten().min()
     }
 
-    fn place(&self) -> Option<Position> {
-        self.position.map(|(place, _)| place)
+    fn own_place(&self) -> Option<Position> {
+        self.own_position.map(|(place, _)| place)
     }
 
     fn drop_message(&mut self, reason: SecurityDrop) -> SecurityDrop {

@@ -6,23 +6,23 @@ use carnet_base::Time;
 use carnet_geonet::{MacAddress, ReceivedFrame};
 use carnet_wire::geonet::{BasicHeader, BasicNextHeader};
 
-use super::{Now, Security};
+use super::{SecurityStation, SecurityTime};
 use crate::SecurityDrop;
-use crate::certificate::{Certificate, Issuer, Role};
-use crate::config::Policy;
-use crate::crypto::name_of;
+use crate::certificate::{Certificate, CertificateRole, Issuer};
+use crate::config::SecurityPolicy;
+use crate::crypto::name_of_certificate;
 use crate::ids::HashedId8;
-use crate::inspection::{CheckedMessage, facilities_message, inspect, is_single_hop, rank};
+use crate::inspection::{CheckedMessage, check_frame, facilities_message, is_single_hop, rank_of_packet};
 use crate::message::{Envelope, Payload, Signer};
 use crate::message_permissions::SspBits;
 use crate::permissions::Psid;
 use crate::queue::Sender;
-use crate::replay::Fingerprint;
+use crate::replay::MessageFingerprint;
 use crate::time::Time64;
 
 /// An accepted packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
+pub struct VerifiedPacket {
     /// Link-layer address of the station that sent this copy.
     pub source: MacAddress,
     /// Link-layer destination of the frame.
@@ -35,20 +35,20 @@ pub struct Verified {
     pub signer: HashedId8,
 }
 
-impl Verified {
+impl VerifiedPacket {
     /// Returns the frame for the router.
-    pub fn frame(&self) -> ReceivedFrame<'_> {
+    pub fn to_frame(&self) -> ReceivedFrame<'_> {
         ReceivedFrame { source: self.source, destination: self.destination, packet: &self.packet }
     }
 }
 
 /// Result of a received frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Handled {
+pub enum HandledFrame {
     /// An unsigned packet; the caller passes the received frame to the router.
     Plain,
     /// A copy of a packet that was accepted before; the router handles copies.
-    Ready(Verified),
+    Ready(VerifiedPacket),
     /// The message waits for verification or for a certificate.
     Queued,
 }
@@ -70,10 +70,10 @@ pub(crate) struct MessageWithoutCertificate {
     /// Name of the missing certificate, of a signer or of an issuer.
     missing_certificate: HashedId8,
     reason: SecurityDrop,
-    pending: UnverifiedMessage,
+    unverified_message: UnverifiedMessage,
 }
 
-fn fingerprint(hash: &[u8]) -> Fingerprint {
+fn fingerprint(hash: &[u8]) -> MessageFingerprint {
     hash.first_chunk().copied().unwrap_or_default()
 }
 
@@ -91,7 +91,7 @@ impl From<SecurityDrop> for VerificationOutcome {
 
 /// Returns a secured packet without its envelope, which the function does not verify; `None` if the packet
 /// has no envelope with a signed payload. The caller uses it for own packets that the link returns.
-pub fn without_envelope(packet: &[u8]) -> Option<Vec<u8>> {
+pub fn packet_without_envelope(packet: &[u8]) -> Option<Vec<u8>> {
     let basic = BasicHeader::parse(packet).ok()?;
     if basic.next_header != BasicNextHeader::Secured {
         return None;
@@ -101,85 +101,92 @@ pub fn without_envelope(packet: &[u8]) -> Option<Vec<u8>> {
     Some(rebuild_unsigned_packet(basic, inside))
 }
 
-impl Security {
+impl SecurityStation {
     /// Handles a received frame.
     ///
     /// # Errors
     /// The reason of the drop, which the function has counted.
-    pub fn handle_frame(&mut self, now: Now, frame: ReceivedFrame<'_>) -> Result<Handled, SecurityDrop> {
-        if self.config.policy == Policy::Off {
-            return Ok(Handled::Plain);
+    pub fn handle_frame(
+        &mut self,
+        now: SecurityTime,
+        frame: ReceivedFrame<'_>,
+    ) -> Result<HandledFrame, SecurityDrop> {
+        if self.config.policy == SecurityPolicy::Off {
+            return Ok(HandledFrame::Plain);
         }
         // A packet with an invalid Basic Header counts as unsigned; the router drops and counts it later.
         let basic = BasicHeader::parse(frame.packet).ok();
         if basic.is_none_or(|basic| basic.next_header != BasicNextHeader::Secured) {
-            if self.config.policy == Policy::Strict {
+            if self.config.policy == SecurityPolicy::Strict {
                 return Err(self.drop_message(SecurityDrop::Unsecured));
             }
-            self.counters.plain += 1;
-            return Ok(Handled::Plain);
+            self.counters.accepted_unsigned += 1;
+            return Ok(HandledFrame::Plain);
         }
-        self.counters.received += 1;
+        self.counters.received_packets += 1;
         self.queue_for_verification(now, frame).map_err(|reason| {
-            self.note_time(now, frame.packet, reason);
+            self.record_message_time(now, frame.packet, reason);
             self.drop_message(reason)
         })
     }
 
     /// Notes a message out of time, because its cause may be a wrong own clock.
-    fn note_time(&mut self, now: Now, packet: &[u8], reason: SecurityDrop) {
+    fn record_message_time(&mut self, now: SecurityTime, packet: &[u8], reason: SecurityDrop) {
         let out_of_time = matches!(reason, SecurityDrop::TooOld | SecurityDrop::FromTheFuture);
-        if !out_of_time || !self.clock.should_evaluate(now.time) {
+        if !out_of_time || !self.clock_check.should_evaluate(now.time) {
             return;
         }
         let envelope = Envelope::parse(packet.get(BasicHeader::LEN..).unwrap_or_default());
         let Ok(Envelope::Signed(message)) = envelope else { return };
         if let Some(made) = message.header.generation_time {
             let milliseconds = |time: Time64| i64::try_from(time.0 / 1000).unwrap_or(i64::MAX);
-            self.clock.note_message_out_of_time(
+            self.clock_check.note_message_out_of_time(
                 now.time,
-                milliseconds(now.date).saturating_sub(milliseconds(made)),
+                milliseconds(now.certificate_time).saturating_sub(milliseconds(made)),
             );
         }
     }
 
     fn queue_for_verification(
         &mut self,
-        now: Now,
+        now: SecurityTime,
         frame: ReceivedFrame<'_>,
-    ) -> Result<Handled, SecurityDrop> {
-        let place = self.place();
-        let inspected = inspect(&self.config, frame.packet, now.date, place)?;
+    ) -> Result<HandledFrame, SecurityDrop> {
+        let place = self.own_place();
+        let inspected = check_frame(&self.config, frame.packet, now.certificate_time, place)?;
         let message = &inspected.message;
-        let hash = self.backend.hash(message.hash, message.to_be_signed);
+        let hash = self.crypto_backend.hash(message.hash, message.to_be_signed);
         let signer = match &message.signer {
             Signer::Digest(name) => Some(*name),
-            Signer::Certificate(certificate) => Some(name_of(self.backend.as_ref(), certificate)),
+            Signer::Certificate(certificate) => {
+                Some(name_of_certificate(self.crypto_backend.as_ref(), certificate))
+            }
             Signer::Itself => None,
         };
         if signer.is_some_and(|name| self.is_own_former_ticket(name)) {
             return Err(SecurityDrop::FormerPseudonym);
         }
-        let known_signer = signer.filter(|name| self.store.knows_ticket(*name));
-        if self.was_seen(now.time, &inspected, &hash)? {
+        let known_signer = signer.filter(|name| self.certificate_store.knows_ticket(*name));
+        if self.was_already_accepted(now.time, &inspected, &hash)? {
             let Some(signer) = known_signer else { return Err(SecurityDrop::Replayed) };
-            let verified = open(&inspected, frame.source, frame.destination, signer);
-            self.counters.copies += 1;
-            return Ok(Handled::Ready(verified));
+            let verified = remove_envelope(&inspected, frame.source, frame.destination, signer);
+            self.counters.accepted_copies += 1;
+            return Ok(HandledFrame::Ready(verified));
         }
-        let rank = rank(&inspected.packet, place);
+        let rank = rank_of_packet(&inspected.packet, place);
         let stranger = Sender::Stranger(frame.source);
-        let sender = known_signer.map_or(stranger, |name| self.store.sender(name, frame.source));
+        let sender =
+            known_signer.map_or(stranger, |name| self.certificate_store.classify_sender(name, frame.source));
         let pending = UnverifiedMessage {
             source: frame.source,
             destination: frame.destination,
             octets: frame.packet.get(..inspected.frame_length).unwrap_or(frame.packet).to_vec(),
             hash,
         };
-        if self.queue.push(now.time, sender, rank, pending).is_some() {
+        if self.verification_queue.push(now.time, sender, rank, pending).is_some() {
             self.drop_message(SecurityDrop::QueueOverflow);
         }
-        Ok(Handled::Queued)
+        Ok(HandledFrame::Queued)
     }
 
     /// Returns whether the station has accepted this multi-hop packet before. If so, the packet is a copy,
@@ -187,7 +194,12 @@ impl Security {
     ///
     /// # Errors
     /// [`SecurityDrop::Replayed`] for a replay.
-    fn was_seen(&self, now: Time, inspected: &CheckedMessage<'_>, hash: &[u8]) -> Result<bool, SecurityDrop> {
+    fn was_already_accepted(
+        &self,
+        now: Time,
+        inspected: &CheckedMessage<'_>,
+        hash: &[u8],
+    ) -> Result<bool, SecurityDrop> {
         let single = is_single_hop(&inspected.packet);
         let seen = if single { &self.single_hop_seen } else { &self.replay_detector };
         match seen.accepted_at(&fingerprint(hash)) {
@@ -203,20 +215,20 @@ impl Security {
 
     /// Verifies waiting messages and returns the next accepted packet. Returns `None` if no message waits, or
     /// the limit of verifications per second is reached.
-    pub fn poll_verified(&mut self, now: Now) -> Option<Verified> {
+    pub fn poll_verified(&mut self, now: SecurityTime) -> Option<VerifiedPacket> {
         self.expire_messages_without_certificate(now.time);
-        self.envelopes.expire(now.time);
-        while !self.queue.is_empty() && self.verifications.has_token(now.time) {
-            let waiting = self.queue.pop()?;
+        self.envelopes_to_forward.expire_envelopes(now.time);
+        while !self.verification_queue.is_empty() && self.verification_limit.has_token(now.time) {
+            let waiting = self.verification_queue.pop_message()?;
             if now.time.saturating_since(waiting.enqueued_at) > self.config.max_wait_for_verification {
                 self.drop_message(SecurityDrop::QueuedTooLong);
                 continue;
             }
             let pending = waiting.message;
-            match self.verify(now, &pending) {
+            match self.verify_message(now, &pending) {
                 Ok(verified) => {
-                    self.counters.verified += 1;
-                    self.clock.note_verified_message();
+                    self.counters.verified_packets += 1;
+                    self.clock_check.note_verified_message();
                     return Some(verified);
                 }
                 Err(VerificationOutcome::Drop(reason)) => {
@@ -230,58 +242,71 @@ impl Security {
         None
     }
 
-    fn verify(&mut self, now: Now, pending: &UnverifiedMessage) -> Result<Verified, VerificationOutcome> {
-        let place = self.place();
-        let inspected = inspect(&self.config, &pending.octets, now.date, place)?;
+    fn verify_message(
+        &mut self,
+        now: SecurityTime,
+        pending: &UnverifiedMessage,
+    ) -> Result<VerifiedPacket, VerificationOutcome> {
+        let place = self.own_place();
+        let inspected = check_frame(&self.config, &pending.octets, now.certificate_time, place)?;
         let message = &inspected.message;
         // The entity may have accepted another copy in the meantime.
-        let copy = self.was_seen(now.time, &inspected, &pending.hash)?;
+        let copy = self.was_already_accepted(now.time, &inspected, &pending.hash)?;
         let name = match &message.signer {
-            Signer::Digest(name) if self.store.knows_ticket(*name) => *name,
+            Signer::Digest(name) if self.certificate_store.knows_ticket(*name) => *name,
             Signer::Digest(name) => {
                 return Err(VerificationOutcome::Lacks(*name, SecurityDrop::UnknownSigner));
             }
-            Signer::Certificate(certificate) => self.signer(now, certificate)?,
+            Signer::Certificate(certificate) => self.verify_signer(now, certificate)?,
             Signer::Itself => return Err(SecurityDrop::SelfSigned.into()),
         };
         if copy {
-            self.counters.copies += 1;
-            return Ok(open(&inspected, pending.source, pending.destination, name));
+            self.counters.accepted_copies += 1;
+            return Ok(remove_envelope(&inspected, pending.source, pending.destination, name));
         }
-        self.check(now, &inspected, name)?;
-        self.verifications.allow(now.time);
-        self.counters.verifications += 1;
-        let ticket = self.store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
+        self.check_ticket(now, &inspected, name)?;
+        self.verification_limit.allow(now.time);
+        self.counters.verified_signatures += 1;
+        let ticket = self.certificate_store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
         if !ticket.has_signed(&pending.hash, &message.signature) {
             return Err(SecurityDrop::BadSignature.into());
         }
         if is_single_hop(&inspected.packet) {
-            self.store.holder_address(name, pending.source);
+            self.certificate_store.holder_address(name, pending.source);
         }
-        self.accept(now, &inspected, pending);
-        Ok(open(&inspected, pending.source, pending.destination, name))
+        self.accept_message(now, &inspected, pending);
+        Ok(remove_envelope(&inspected, pending.source, pending.destination, name))
     }
 
     /// Returns the name of the ticket that a message carries. Verifies the ticket first if the station does
     /// not know it.
-    fn signer(&mut self, now: Now, certificate: &Certificate) -> Result<HashedId8, VerificationOutcome> {
-        let name = name_of(self.backend.as_ref(), certificate);
-        if self.store.knows_ticket(name) {
+    fn verify_signer(
+        &mut self,
+        now: SecurityTime,
+        certificate: &Certificate,
+    ) -> Result<HashedId8, VerificationOutcome> {
+        let name = name_of_certificate(self.crypto_backend.as_ref(), certificate);
+        if self.certificate_store.knows_ticket(name) {
             return Ok(name);
         }
-        if certificate.role() != Role::Ticket {
+        if certificate.certificate_role() != CertificateRole::Ticket {
             return Err(SecurityDrop::WrongRole.into());
         }
-        self.verifications.allow(now.time);
-        self.counters.verifications += 1;
-        let (backend, countries) = (self.backend.as_ref(), self.countries.as_ref());
-        match self.store.verify(backend, certificate.clone(), now.date, countries) {
+        self.verification_limit.allow(now.time);
+        self.counters.verified_signatures += 1;
+        let (backend, countries) = (self.crypto_backend.as_ref(), self.countries.as_ref());
+        match self.certificate_store.verify_certificate(
+            backend,
+            certificate.clone(),
+            now.certificate_time,
+            countries,
+        ) {
             Ok(ticket) => {
-                self.store.add_ticket(ticket);
+                self.certificate_store.add_ticket(ticket);
                 // The ticket is new, so its station is new here and may lack this station's certificate (TS
                 // 103 097 7.1.1).
                 self.own_identity.include_certificate();
-                self.release(now, name);
+                self.release_waiting(now, name);
                 Ok(name)
             }
             Err(SecurityDrop::UnknownIssuer) => match certificate.issuer() {
@@ -295,44 +320,49 @@ impl Security {
     }
 
     /// Checks the ticket's validity, region and permissions.
-    fn check(
+    fn check_ticket(
         &mut self,
-        now: Now,
+        now: SecurityTime,
         inspected: &CheckedMessage<'_>,
         name: HashedId8,
     ) -> Result<(), SecurityDrop> {
         let psid = inspected.message.header.psid;
         let countries = self.countries.as_ref();
-        let ticket = self.store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
+        let ticket = self.certificate_store.ticket(name).ok_or(SecurityDrop::UnknownSigner)?;
         let content = ticket.certificate().content();
         if inspected.message.signature.curve() != content.verification_key.curve() {
             return Err(SecurityDrop::AlgorithmMismatch);
         }
-        ticket.check_date(now.date)?;
+        ticket.check_date(now.certificate_time)?;
         // IEEE 1609.2 5.2.3.2.2: the generation time lies in the validity of the ticket.
         ticket.check_date(inspected.generation_time)?;
-        let permissions = content.application(psid).ok_or(SecurityDrop::NoPermission)?;
+        let permissions = content.permission_for(psid).ok_or(SecurityDrop::NoPermission)?;
         if !ticket.is_valid_at(inspected.generation_position, countries) {
             return Err(SecurityDrop::OutsideRegion);
         }
-        let claims =
-            SspBits::of(psid, facilities_message(inspected.packet.payload)).ok_or(SecurityDrop::BadPacket)?;
+        let claims = SspBits::bits_of_message(psid, facilities_message(inspected.packet.payload))
+            .ok_or(SecurityDrop::BadPacket)?;
         if claims.are_covered_by(permissions) { Ok(()) } else { Err(SecurityDrop::NoServicePermission) }
     }
 
     /// Uses the further content of a message whose signature is valid, such as requests for certificates.
-    fn accept(&mut self, now: Now, inspected: &CheckedMessage<'_>, pending: &UnverifiedMessage) {
+    fn accept_message(
+        &mut self,
+        now: SecurityTime,
+        inspected: &CheckedMessage<'_>,
+        pending: &UnverifiedMessage,
+    ) {
         let single = is_single_hop(&inspected.packet);
         let (seen, age) = if single {
             (&mut self.single_hop_seen, self.config.single_hop_age)
         } else {
-            (&mut self.replay_detector, self.config.age)
+            (&mut self.replay_detector, self.config.max_age)
         };
         seen.insert(
             now.time,
             fingerprint(&pending.hash),
             inspected.generation_time,
-            now.date.saturating_sub(age),
+            now.certificate_time.saturating_sub(age),
         );
         let source = inspected.packet.extended.source().address.mid();
         if let Some(sequence) = inspected.packet.extended.sequence() {
@@ -340,29 +370,37 @@ impl Security {
             // end of its lifetime.
             let until = now.time + inspected.packet.basic.lifetime.duration() * 2;
             let envelope = pending.octets.get(BasicHeader::LEN..).unwrap_or_default();
-            self.envelopes.insert(until, (source, sequence), envelope);
+            self.envelopes_to_forward.insert(until, (source, sequence), envelope);
         }
         let header = &inspected.message.header;
         for wanted in header.inline_requests.iter() {
-            self.own_identity.note_certificate_request(wanted, &self.store);
+            self.own_identity.note_certificate_request(wanted, &self.certificate_store);
         }
         if let Some(certificate) = &header.requested_certificate {
-            self.learn(now, certificate);
+            self.learn_authority(now, certificate);
         }
     }
 
     /// Stores the certificate of an authority that another station sent on request.
-    fn learn(&mut self, now: Now, certificate: &Certificate) {
-        let name = name_of(self.backend.as_ref(), certificate);
+    fn learn_authority(&mut self, now: SecurityTime, certificate: &Certificate) {
+        let name = name_of_certificate(self.crypto_backend.as_ref(), certificate);
         self.own_identity.note_certificate_sent_by_other(name);
-        if certificate.role() != Role::Authority || self.store.issuer(name).is_some() {
+        if certificate.certificate_role() != CertificateRole::Authority
+            || self.certificate_store.issuer(name).is_some()
+        {
             return;
         }
-        self.verifications.allow(now.time);
-        self.counters.verifications += 1;
-        let (backend, countries) = (self.backend.as_ref(), self.countries.as_ref());
-        match self.store.add_authority(backend, certificate.clone(), now.date, countries, false) {
-            Ok(name) => self.release(now, name),
+        self.verification_limit.allow(now.time);
+        self.counters.verified_signatures += 1;
+        let (backend, countries) = (self.crypto_backend.as_ref(), self.countries.as_ref());
+        match self.certificate_store.add_authority(
+            backend,
+            certificate.clone(),
+            now.certificate_time,
+            countries,
+            false,
+        ) {
+            Ok(name) => self.release_waiting(now, name),
             Err(reason) => {
                 self.drop_message(reason);
             }
@@ -371,7 +409,7 @@ impl Security {
 
     fn wait_for_certificate(
         &mut self,
-        now: Now,
+        now: SecurityTime,
         lacks: HashedId8,
         reason: SecurityDrop,
         pending: UnverifiedMessage,
@@ -380,53 +418,58 @@ impl Security {
         if reason == SecurityDrop::UnknownSigner {
             self.own_identity.include_certificate();
         }
-        if self.parked.len() >= self.config.max_waiting_for_certificate {
+        if self.messages_without_certificate.len() >= self.config.max_waiting_for_certificate {
             // If a source uses a quarter of the room, its own messages make room, because any station can
             // claim that it lacks a certificate.
-            let his = |parked: &MessageWithoutCertificate| parked.pending.source == pending.source;
-            let crowd = self.parked.iter().filter(|parked| his(parked)).count();
+            let his = |parked: &MessageWithoutCertificate| parked.unverified_message.source == pending.source;
+            let crowd = self.messages_without_certificate.iter().filter(|parked| his(parked)).count();
             let own = self
-                .parked
+                .messages_without_certificate
                 .iter()
                 .position(his)
                 .filter(|_| crowd >= self.config.max_waiting_for_certificate.div_ceil(4));
-            self.parked.remove(own.unwrap_or_default());
+            self.messages_without_certificate.remove(own.unwrap_or_default());
             self.drop_message(SecurityDrop::WaitingOverflow);
         }
         if self.config.max_waiting_for_certificate > 0 {
-            self.parked.push_back(MessageWithoutCertificate {
+            self.messages_without_certificate.push_back(MessageWithoutCertificate {
                 deadline: now.time + self.config.max_wait_for_certificate,
                 missing_certificate: lacks,
                 reason,
-                pending,
+                unverified_message: pending,
             });
         }
     }
 
     fn expire_messages_without_certificate(&mut self, now: Time) {
-        while self.parked.front().is_some_and(|parked| parked.deadline <= now) {
-            if let Some(parked) = self.parked.pop_front() {
+        while self.messages_without_certificate.front().is_some_and(|parked| parked.deadline <= now) {
+            if let Some(parked) = self.messages_without_certificate.pop_front() {
                 self.drop_message(parked.reason);
             }
         }
     }
 
     /// Continues with the messages that waited for the certificate `name`.
-    fn release(&mut self, now: Now, name: HashedId8) {
+    fn release_waiting(&mut self, now: SecurityTime, name: HashedId8) {
         self.own_identity.end_certificate_request(name.last_three_octets());
-        let place = self.place();
-        let (go_on, stay): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.parked)
-            .into_iter()
-            .partition(|parked| parked.missing_certificate == name);
-        self.parked = stay;
+        let place = self.own_place();
+        let (go_on, stay): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.messages_without_certificate)
+                .into_iter()
+                .partition(|parked| parked.missing_certificate == name);
+        self.messages_without_certificate = stay;
         for parked in go_on {
-            let rank = inspect(&self.config, &parked.pending.octets, now.date, place)
-                .map(|inspected| rank(&inspected.packet, place));
+            let rank =
+                check_frame(&self.config, &parked.unverified_message.octets, now.certificate_time, place)
+                    .map(|inspected| rank_of_packet(&inspected.packet, place));
             let given_up = match rank {
                 Ok(rank) => {
                     // If the issuer of the message's certificate was missing, treat the signer as unknown.
-                    let sender = self.store.sender(parked.missing_certificate, parked.pending.source);
-                    let given_up = self.queue.push(now.time, sender, rank, parked.pending);
+                    let sender = self
+                        .certificate_store
+                        .classify_sender(parked.missing_certificate, parked.unverified_message.source);
+                    let given_up =
+                        self.verification_queue.push(now.time, sender, rank, parked.unverified_message);
                     given_up.map(|_| SecurityDrop::QueueOverflow)
                 }
                 Err(reason) => Some(reason),
@@ -439,14 +482,14 @@ impl Security {
 }
 
 /// Returns the packet without its envelope.
-fn open(
+fn remove_envelope(
     inspected: &CheckedMessage<'_>,
     source: MacAddress,
     destination: MacAddress,
     signer: HashedId8,
-) -> Verified {
+) -> VerifiedPacket {
     let packet = rebuild_unsigned_packet(inspected.packet.basic, inspected.plain_packet);
-    Verified { source, destination, packet, psid: inspected.message.header.psid, signer }
+    VerifiedPacket { source, destination, packet, psid: inspected.message.header.psid, signer }
 }
 
 /// Returns an unsigned packet: the content of the envelope behind its Basic Header.

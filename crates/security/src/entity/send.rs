@@ -14,14 +14,16 @@ use carnet_base::{Rng, Time};
 use carnet_geonet::geodesy::Position;
 use carnet_wire::geonet::{BasicHeader, BasicNextHeader, CommonNextHeader, Packet};
 
-use super::{Now, Security};
+use super::{SecurityStation, SecurityTime};
 use crate::SecurityDrop;
 use crate::certificate::Certificate;
-use crate::config::Policy;
+use crate::config::SecurityPolicy;
 use crate::crypto::{SigningKey, signature_input};
 use crate::ids::{HashedId3, HashedId8};
 use crate::inspection::{application_of, application_of_payload, facilities_message};
-use crate::message::{HeaderInfo, MAX_REQUESTED_CERTIFICATES, Signer, ThreeDLocation, seal, to_be_signed};
+use crate::message::{
+    HeaderInfo, MAX_REQUESTED_CERTIFICATES, Signer, ThreeDLocation, emit_signed_message, to_be_signed,
+};
 use crate::message_permissions::SspBits;
 use crate::permissions::Psid;
 use crate::store::{CertificateStore, TrustedCertificate};
@@ -41,17 +43,17 @@ pub struct Ticket {
 
 #[derive(Debug)]
 struct OwnTicket {
-    trusted: TrustedCertificate,
+    trusted_certificate: TrustedCertificate,
     key: Box<dyn SigningKey>,
 }
 
 impl OwnTicket {
     const fn name(&self) -> HashedId8 {
-        self.trusted.name()
+        self.trusted_certificate.name()
     }
 
     const fn validity(&self) -> &ValidityPeriod {
-        &self.trusted.certificate().content().validity
+        &self.trusted_certificate.certificate().content().validity
     }
 }
 
@@ -62,14 +64,14 @@ pub(crate) struct OwnIdentity {
     tickets: Vec<OwnTicket>,
     /// Own tickets whose validity had ended when they were added. The station's clock may have been ahead, so
     /// the entity adds them once the clock is within their validity.
-    expired: Vec<Ticket>,
+    expired_tickets: Vec<Ticket>,
     /// Latest end of the expired tickets' validity.
     expired_until: Time64,
-    current: usize,
+    current_index: usize,
     /// Time of the last CAM that carried the certificate.
     certificate_last_sent: Option<Time>,
     /// Whether the next CAM carries the certificate.
-    certificate_due: bool,
+    is_certificate_due: bool,
     certificates_to_request: BTreeSet<HashedId3>,
     /// Certificate of an authority that another station has requested.
     requested_authority: Option<HashedId8>,
@@ -81,11 +83,11 @@ impl OwnIdentity {
         OwnIdentity {
             mid: [0; 6],
             tickets: Vec::new(),
-            expired: Vec::new(),
+            expired_tickets: Vec::new(),
             expired_until: Time64(0),
-            current: 0,
+            current_index: 0,
             certificate_last_sent: None,
-            certificate_due: false,
+            is_certificate_due: false,
             certificates_to_request: BTreeSet::new(),
             requested_authority: None,
             rng,
@@ -94,14 +96,14 @@ impl OwnIdentity {
 
     /// Makes the next CAM carry the certificate, because a new station may not know it.
     pub const fn include_certificate(&mut self) {
-        self.certificate_due = true;
+        self.is_certificate_due = true;
     }
 
     /// Notes a request of another station for a certificate.
     pub fn note_certificate_request(&mut self, wanted: HashedId3, store: &CertificateStore) {
-        let current = self.tickets.get(self.current);
+        let current = self.tickets.get(self.current_index);
         if current.is_some_and(|own| own.name().last_three_octets() == wanted) {
-            self.certificate_due = true;
+            self.is_certificate_due = true;
         } else if let Some(authority) = store.authority_by_short_name(wanted) {
             self.requested_authority = Some(authority.name());
         }
@@ -127,7 +129,7 @@ impl OwnIdentity {
     }
 }
 
-impl Security {
+impl SecurityStation {
     /// Adds an own ticket and its key. A ticket whose validity has ended is kept, and becomes usable if the
     /// clock turns out to be ahead and is set back.
     ///
@@ -136,41 +138,44 @@ impl Security {
     /// [`SecurityDrop::BadKey`] if the key does not match the certificate,
     /// [`SecurityDrop::CertificateExpired`] if the validity has ended. The other errors are those for
     /// received tickets, because other stations would reject this ticket.
-    pub fn add_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
+    pub fn add_own_ticket(&mut self, now: SecurityTime, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
         if ticket.key.public_key() != ticket.certificate.content().verification_key {
             return Err(SecurityDrop::BadKey);
         }
-        let end = ticket.certificate.content().validity.end();
-        if end <= now.date {
+        let end = ticket.certificate.content().validity.first_invalid_time();
+        if end <= now.certificate_time {
             self.own_identity.expired_until = self.own_identity.expired_until.max(end);
-            self.own_identity.expired.push(ticket);
+            self.own_identity.expired_tickets.push(ticket);
             return Err(SecurityDrop::CertificateExpired);
         }
         self.verify_own_ticket(now, ticket)
     }
 
-    fn verify_own_ticket(&mut self, now: Now, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
-        let (backend, countries) = (self.backend.as_ref(), self.countries.as_ref());
+    fn verify_own_ticket(&mut self, now: SecurityTime, ticket: Ticket) -> Result<HashedId8, SecurityDrop> {
+        let (backend, countries) = (self.crypto_backend.as_ref(), self.countries.as_ref());
         // Authorities issue pseudonyms weeks in advance, so check the ticket for the beginning of its
         // validity.
-        let date = ticket.certificate.content().validity.nearest(now.date);
-        let trusted = self.store.verify(backend, ticket.certificate, date, countries)?;
+        let date = ticket.certificate.content().validity.nearest_valid_moment(now.certificate_time);
+        let trusted =
+            self.certificate_store.verify_certificate(backend, ticket.certificate, date, countries)?;
         let name = trusted.name();
-        self.own_identity.tickets.push(OwnTicket { trusted, key: ticket.key });
+        self.own_identity.tickets.push(OwnTicket { trusted_certificate: trusted, key: ticket.key });
         Ok(name)
     }
 
     /// Adds the expired tickets that are valid by the present date.
-    pub(super) fn restore_valid_tickets(&mut self, now: Now) {
-        if now.date >= self.own_identity.expired_until {
+    pub(super) fn restore_valid_tickets(&mut self, now: SecurityTime) {
+        if now.certificate_time >= self.own_identity.expired_until {
             return;
         }
-        let all = std::mem::take(&mut self.own_identity.expired);
-        let is_over = |ticket: &Ticket| ticket.certificate.content().validity.end() <= now.date;
+        let all = std::mem::take(&mut self.own_identity.expired_tickets);
+        let is_over = |ticket: &Ticket| {
+            ticket.certificate.content().validity.first_invalid_time() <= now.certificate_time
+        };
         let (over, revived): (Vec<_>, Vec<_>) = all.into_iter().partition(is_over);
-        let ends = over.iter().map(|ticket| ticket.certificate.content().validity.end());
+        let ends = over.iter().map(|ticket| ticket.certificate.content().validity.first_invalid_time());
         self.own_identity.expired_until = ends.max().unwrap_or(Time64(0));
-        self.own_identity.expired = over;
+        self.own_identity.expired_tickets = over;
         for ticket in revived {
             // A ticket that other stations would reject must not sign. It could not be checked when it was
             // added, because its validity had ended by the clock.
@@ -179,18 +184,18 @@ impl Security {
     }
 
     /// Returns the names of the valid own tickets.
-    pub fn own_tickets(&self, now: Now) -> Vec<HashedId8> {
-        let holds = |own: &&OwnTicket| own.validity().contains(now.date);
+    pub fn own_tickets(&self, now: SecurityTime) -> Vec<HashedId8> {
+        let holds = |own: &&OwnTicket| own.validity().contains_moment(now.certificate_time);
         self.own_identity.tickets.iter().filter(holds).map(|own| own.name()).collect()
     }
 
     /// Returns the validity of each own ticket. The first is the ticket that signs on this date, with its
     /// name. The other tickets stay without names: an observer who knew several names could link the
     /// station's pseudonyms.
-    pub fn own_validities(&self, now: Now) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
+    pub fn own_validities(&self, now: SecurityTime) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
         let tickets = &self.own_identity.tickets;
-        let holds = |own: &&OwnTicket| own.validity().contains(now.date);
-        let current = tickets.get(self.own_identity.current).filter(holds);
+        let holds = |own: &&OwnTicket| own.validity().contains_moment(now.certificate_time);
+        let current = tickets.get(self.own_identity.current_index).filter(holds);
         let signs = current.or_else(|| tickets.iter().find(holds)).map(OwnTicket::name);
         let (first, others): (Vec<_>, Vec<_>) = tickets.iter().partition(|own| Some(own.name()) == signs);
         (signs, first.into_iter().chain(others).map(|own| *own.validity()).collect())
@@ -198,7 +203,7 @@ impl Security {
 
     /// Returns the name of the ticket that signs; `None` if the station has no ticket.
     pub fn current_ticket(&self) -> Option<HashedId8> {
-        self.own_identity.tickets.get(self.own_identity.current).map(|own| own.name())
+        self.own_identity.tickets.get(self.own_identity.current_index).map(|own| own.name())
     }
 
     /// Makes another own ticket the current one. Returns false if the station has no ticket of this name. The
@@ -207,12 +212,12 @@ impl Security {
     pub fn use_ticket(&mut self, name: HashedId8) -> bool {
         let found = self.own_identity.tickets.iter().position(|own| own.name() == name);
         if let Some(found) = found {
-            self.own_identity.current = found;
+            self.own_identity.current_index = found;
             // Other stations do not know the new ticket yet, and requests for the old ticket no longer
             // matter.
             (
                 self.own_identity.certificate_last_sent,
-                self.own_identity.certificate_due,
+                self.own_identity.is_certificate_due,
                 self.own_identity.requested_authority,
             ) = (None, false, None);
         }
@@ -239,10 +244,10 @@ impl Security {
     }
 
     /// Changes to a valid ticket if the current one is not valid. Returns false if no own ticket is valid.
-    pub fn replace_invalid_ticket(&mut self, now: Now) -> bool {
+    pub fn replace_invalid_ticket(&mut self, now: SecurityTime) -> bool {
         self.restore_valid_tickets(now);
-        let holds = |own: &OwnTicket| own.validity().contains(now.date);
-        if self.own_identity.tickets.get(self.own_identity.current).is_some_and(holds) {
+        let holds = |own: &OwnTicket| own.validity().contains_moment(now.certificate_time);
+        if self.own_identity.tickets.get(self.own_identity.current_index).is_some_and(holds) {
             return true;
         }
         let next = self.own_identity.tickets.iter().find(|own| holds(own)).map(OwnTicket::name);
@@ -251,7 +256,7 @@ impl Security {
 
     /// Returns the largest number of octets that an envelope adds to a packet: header, longest own ticket,
     /// and signature.
-    pub fn overhead(&self) -> usize {
+    pub fn max_envelope_octets(&self) -> usize {
         /// Octets of all parts of an envelope but certificate and signature: versions, tags, lengths,
         /// generationTime and generationLocation.
         const ENVELOPE_OVERHEAD_OCTETS: usize = 40;
@@ -260,19 +265,19 @@ impl Security {
                 + certificate.octets().len()
                 + 2 * certificate.content().verification_key.curve().octets()
         };
-        let taken = self.own_identity.tickets.iter().map(|own| own.trusted.certificate());
+        let taken = self.own_identity.tickets.iter().map(|own| own.trusted_certificate.certificate());
         taken
-            .chain(self.own_identity.expired.iter().map(|it| &it.certificate))
+            .chain(self.own_identity.expired_tickets.iter().map(|it| &it.certificate))
             .map(with)
             .max()
             .unwrap_or_default()
     }
 
     /// Drops expired tickets, with their keys.
-    pub fn forget_old_tickets(&mut self, now: Now) {
+    pub fn forget_old_tickets(&mut self, now: SecurityTime) {
         let current = self.current_ticket();
-        self.own_identity.tickets.retain(|own| own.validity().end() > now.date);
-        self.own_identity.current =
+        self.own_identity.tickets.retain(|own| own.validity().first_invalid_time() > now.certificate_time);
+        self.own_identity.current_index =
             self.own_identity.tickets.iter().position(|own| Some(own.name()) == current).unwrap_or_default();
     }
 
@@ -281,38 +286,38 @@ impl Security {
     /// # Errors
     ///
     /// The reason why the packet cannot be sent; the function has counted the drop.
-    pub fn secure(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
-        if self.config.policy == Policy::Off {
+    pub fn secure_packet(&mut self, now: SecurityTime, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
+        if self.config.policy == SecurityPolicy::Off {
             return Ok(frame.to_vec());
         }
-        self.wrap(now, frame).map_err(|reason| self.drop_message(reason))
+        self.sign_packet(now, frame).map_err(|reason| self.drop_message(reason))
     }
 
-    fn wrap(&mut self, now: Now, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
+    fn sign_packet(&mut self, now: SecurityTime, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
         let packet = Packet::parse(frame).map_err(|_| SecurityDrop::BadPacket)?;
         let source = packet.extended.source().address.mid();
         let envelope = if source == self.own_identity.mid {
             self.restore_valid_tickets(now);
             // Without tickets the station cannot sign, and the policy accepts unsigned packets.
-            if self.own_identity.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned {
+            if self.own_identity.tickets.is_empty() && self.config.policy == SecurityPolicy::AcceptUnsigned {
                 return Ok(frame.to_vec());
             }
-            self.check_own(now, packet.common.next_header, packet.payload).map_err(
-                |reason| match reason {
+            self.check_own_message(now, packet.common.next_header, packet.payload).map_err(|reason| {
+                match reason {
                     SecurityDrop::NoGenerationLocation => reason,
                     _ => SecurityDrop::NoTicket,
-                },
-            )?;
+                }
+            })?;
             let inside = frame.get(BasicHeader::LEN..packet.len()).unwrap_or_default();
-            self.sign(now, application_of(&packet), inside)?
+            self.sign_payload(now, application_of(&packet), inside)?
         } else {
             let identity = packet.extended.sequence().map(|sequence| (source, sequence));
-            match identity.and_then(|identity| self.envelopes.get(&identity)) {
+            match identity.and_then(|identity| self.envelopes_to_forward.get(&identity)) {
                 Some(envelope) => {
-                    self.counters.forwarded += 1;
+                    self.counters.forwarded_packets += 1;
                     envelope.to_vec()
                 }
-                None if self.config.policy == Policy::AcceptUnsigned => return Ok(frame.to_vec()),
+                None if self.config.policy == SecurityPolicy::AcceptUnsigned => return Ok(frame.to_vec()),
                 None => return Err(SecurityDrop::EnvelopeForgotten),
             }
         };
@@ -331,42 +336,47 @@ impl Security {
     /// ticket is valid here and now. [`SecurityDrop::NoPermission`] if the ticket lacks the application.
     /// [`SecurityDrop::NoServicePermission`] if the ticket's SSP do not permit the content. The function
     /// counts no drop.
-    pub fn check_own(
+    pub fn check_own_message(
         &mut self,
-        now: Now,
+        now: SecurityTime,
         next_header: CommonNextHeader,
         payload: &[u8],
     ) -> Result<(), SecurityDrop> {
-        let unsigned = self.own_identity.tickets.is_empty() && self.config.policy == Policy::AcceptUnsigned;
-        if unsigned || self.config.policy == Policy::Off {
+        let unsigned =
+            self.own_identity.tickets.is_empty() && self.config.policy == SecurityPolicy::AcceptUnsigned;
+        if unsigned || self.config.policy == SecurityPolicy::Off {
             return Ok(());
         }
         self.restore_valid_tickets(now);
-        if self.pseudonym.is_none() {
+        if self.pseudonym_state.is_none() {
             self.replace_invalid_ticket(now);
         }
         let psid = application_of_payload(next_header, payload);
-        let (own, _) = self.own_signer(now)?;
-        let permissions =
-            own.trusted.certificate().content().application(psid).ok_or(SecurityDrop::NoPermission)?;
+        let (own, _) = self.own_signer_and_place(now)?;
+        let permissions = own
+            .trusted_certificate
+            .certificate()
+            .content()
+            .permission_for(psid)
+            .ok_or(SecurityDrop::NoPermission)?;
         // If the payload is not a facilities message of this application, it needs no SSP.
-        match SspBits::of(psid, facilities_message(payload)) {
+        match SspBits::bits_of_message(psid, facilities_message(payload)) {
             Some(claims) if !claims.are_covered_by(permissions) => Err(SecurityDrop::NoServicePermission),
             _ => Ok(()),
         }
     }
 
     /// Returns the own ticket that is valid here and now, with the station's position and elevation.
-    fn own_signer(&self, now: Now) -> Result<(&OwnTicket, (Position, u16)), SecurityDrop> {
-        let position = self.position.ok_or(SecurityDrop::NoGenerationLocation)?;
+    fn own_signer_and_place(&self, now: SecurityTime) -> Result<(&OwnTicket, (Position, u16)), SecurityDrop> {
+        let position = self.own_position.ok_or(SecurityDrop::NoGenerationLocation)?;
         let holds = |own: &&OwnTicket| {
-            own.trusted.check_date(now.date).is_ok()
-                && own.trusted.is_valid_at(position.0, self.countries.as_ref())
+            own.trusted_certificate.check_date(now.certificate_time).is_ok()
+                && own.trusted_certificate.is_valid_at(position.0, self.countries.as_ref())
         };
         let own = self
             .own_identity
             .tickets
-            .get(self.own_identity.current)
+            .get(self.own_identity.current_index)
             .filter(holds)
             .ok_or(SecurityDrop::NoTicket)?;
         Ok((own, position))
@@ -379,14 +389,20 @@ impl Security {
     /// [`SecurityDrop::NoTicket`] if the current ticket may not sign the payload here and now,
     /// [`SecurityDrop::NoGenerationLocation`] before the first position, [`SecurityDrop::SigningFailed`] if
     /// the key could not sign.
-    pub fn sign(&mut self, now: Now, psid: Psid, payload: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
+    pub fn sign_payload(
+        &mut self,
+        now: SecurityTime,
+        psid: Psid,
+        payload: &[u8],
+    ) -> Result<Vec<u8>, SecurityDrop> {
         // Read the position directly: `own_signer` would borrow the whole entity.
-        let (place, elevation) = self.position.ok_or(SecurityDrop::NoGenerationLocation)?;
-        let own = self.own_identity.tickets.get(self.own_identity.current).ok_or(SecurityDrop::NoTicket)?;
-        let certificate = own.trusted.certificate();
-        let holds = own.trusted.check_date(now.date).is_ok()
-            && certificate.content().application(psid).is_some()
-            && own.trusted.is_valid_at(place, self.countries.as_ref());
+        let (place, elevation) = self.own_position.ok_or(SecurityDrop::NoGenerationLocation)?;
+        let own =
+            self.own_identity.tickets.get(self.own_identity.current_index).ok_or(SecurityDrop::NoTicket)?;
+        let certificate = own.trusted_certificate.certificate();
+        let holds = own.trusted_certificate.check_date(now.certificate_time).is_ok()
+            && certificate.content().permission_for(psid).is_some()
+            && own.trusted_certificate.is_valid_at(place, self.countries.as_ref());
         if !holds {
             return Err(SecurityDrop::NoTicket);
         }
@@ -395,23 +411,23 @@ impl Security {
             .own_identity
             .certificate_last_sent
             .is_none_or(|told| now.time.saturating_since(told) >= CERTIFICATE_INTERVAL);
-        let with_certificate = !cam || self.own_identity.certificate_due || due;
+        let with_certificate = !cam || self.own_identity.is_certificate_due || due;
         let mut header = HeaderInfo::new(psid);
-        header.generation_time = Some(now.date);
+        header.generation_time = Some(now.certificate_time);
         let mut requests: Vec<HashedId3> = Vec::new();
         if cam {
             requests.extend(std::mem::take(&mut self.own_identity.certificates_to_request));
-            self.counters.requests += requests.len() as u64;
+            self.counters.sent_certificate_requests += requests.len() as u64;
             // 7.1.1: omit the requested certificate if the CAM carries the own one, which needs the room.
             if !with_certificate && let Some(asked) = self.own_identity.requested_authority.take() {
                 header.requested_certificate =
-                    self.store.issuer(asked).map(|authority| authority.certificate().clone());
+                    self.certificate_store.issuer(asked).map(|authority| authority.certificate().clone());
             }
         } else {
             header.generation_location = Some(ThreeDLocation { position: place, elevation });
         }
         let data = to_be_signed(payload, &header, &requests);
-        let backend = self.backend.as_ref();
+        let backend = self.crypto_backend.as_ref();
         let input = signature_input(backend, certificate.hash_algorithm(), &data, certificate.octets());
         let signature = own.key.sign(&input).map_err(|_| SecurityDrop::SigningFailed)?;
         let signer = if with_certificate {
@@ -419,14 +435,14 @@ impl Security {
         } else {
             Signer::Digest(own.name())
         };
-        self.counters.signed += 1;
+        self.counters.signed_packets += 1;
         if with_certificate {
             self.counters.with_certificate += 1;
         }
         if cam && with_certificate {
             self.own_identity.certificate_last_sent = Some(now.time);
-            self.own_identity.certificate_due = false;
+            self.own_identity.is_certificate_due = false;
         }
-        Ok(seal(&data, &signer, &signature))
+        Ok(emit_signed_message(&data, &signer, &signature))
     }
 }

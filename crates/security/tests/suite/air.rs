@@ -6,14 +6,14 @@
 //! `vanetza-socktap-security-dummy.pcap`: vanetza v26.02 with its default security, whose signer is `self`
 //! and whose signature is zero.
 
-use carnet_security::crypto::{Backend, Portable, name_of};
+use carnet_security::crypto::{Backend, PortableBackend, name_of_certificate};
 use carnet_security::ids::HashedId8;
-use carnet_security::inspection::inspect;
+use carnet_security::inspection::check_frame;
 use carnet_security::keys::Curve;
 use carnet_security::message::{Envelope, Payload, SignedMessage, Signer};
 use carnet_security::permissions::{Psid, Ssp};
 use carnet_security::time::Time64;
-use carnet_security::{Config, SecurityDrop};
+use carnet_security::{SecurityConfig, SecurityDrop};
 use carnet_wire::geonet::BasicHeader;
 
 /// A CAM of the roadside unit with its certificate.
@@ -74,9 +74,9 @@ fn is_signed_by(
     message: &SignedMessage<'_>,
     certificate: &carnet_security::certificate::Certificate,
 ) -> bool {
-    let hash = Portable.hash(message.hash, message.to_be_signed);
-    let input = [hash, Portable.hash(message.hash, certificate.octets())].concat();
-    let key = Portable.verifying_key(&certificate.content().verification_key).unwrap();
+    let hash = PortableBackend.hash(message.hash, message.to_be_signed);
+    let input = [hash, PortableBackend.hash(message.hash, certificate.octets())].concat();
+    let key = PortableBackend.verifying_key(&certificate.content().verification_key).unwrap();
     key.verify(&input, &message.signature)
 }
 
@@ -86,7 +86,7 @@ fn a_cam_of_a_roadside_unit_verifies() {
     let message = signed_message_of(&frame);
     let Signer::Certificate(certificate) = &message.signer else { panic!("no certificate") };
     assert!(is_signed_by(&message, certificate));
-    let cam = certificate.content().application(Psid::CAM).unwrap();
+    let cam = certificate.content().permission_for(Psid::CAM).unwrap();
     assert_eq!(cam.ssp, Some(Ssp::Bitmap(vec![1, 0xff, 0xfc])));
     assert_eq!(message.header.psid, Psid::CAM);
 }
@@ -100,7 +100,7 @@ fn the_digest_names_the_certificate_and_verifies() {
     let Signer::Certificate(certificate) = &first.signer else { panic!("no certificate") };
     let Signer::Digest(digest) = second.signer else { panic!("no digest") };
     assert_eq!(digest, HashedId8([0xe7, 0x3f, 0x07, 0x42, 0x7e, 0x75, 0x45, 0x23]));
-    assert_eq!(name_of(&Portable, certificate), digest);
+    assert_eq!(name_of_certificate(&PortableBackend, certificate), digest);
     assert!(is_signed_by(&second, certificate));
     // The signature of the first message does not verify the second message.
     let wrong = SignedMessage { signature: first.signature, ..second };
@@ -128,10 +128,13 @@ fn recorded_messages_pass_inspection_at_their_time() {
     ] {
         let frame = octets_of_hex(frame);
         let made = signed_message_of(&frame).header.generation_time.unwrap();
-        let inspected = inspect(&Config::default(), &frame, made, None).unwrap();
+        let inspected = check_frame(&SecurityConfig::default(), &frame, made, None).unwrap();
         assert_eq!((inspected.message.header.psid, inspected.generation_time), (psid, made));
         let later = Time64(made.0 + 700_000_000);
-        assert_eq!(inspect(&Config::default(), &frame, later, None).unwrap_err(), SecurityDrop::TooOld);
+        assert_eq!(
+            check_frame(&SecurityConfig::default(), &frame, later, None).unwrap_err(),
+            SecurityDrop::TooOld
+        );
     }
 }
 
@@ -146,5 +149,8 @@ fn unsigned_envelope_of_vanetza_is_rejected() {
     assert!(matches!(message.payload, Payload::Data(inside) if inside.len() == 81));
     assert!(message.signature.to_octets().iter().all(|octet| *octet == 0));
     let made = message.header.generation_time.unwrap();
-    assert_eq!(inspect(&Config::default(), &frame, made, None).unwrap_err(), SecurityDrop::SelfSigned);
+    assert_eq!(
+        check_frame(&SecurityConfig::default(), &frame, made, None).unwrap_err(),
+        SecurityDrop::SelfSigned
+    );
 }

@@ -16,7 +16,9 @@ use carnet_security::keys::Curve;
 use carnet_security::message::{Envelope, Payload, Signer};
 use carnet_security::permissions::Psid;
 use carnet_security::time::Time64;
-use carnet_security::{Config, Handled, Now, Policy, Security, SecurityDrop};
+use carnet_security::{
+    HandledFrame, SecurityConfig, SecurityDrop, SecurityPolicy, SecurityStation, SecurityTime,
+};
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{BasicHeader, Frame, Packet};
 
@@ -32,7 +34,7 @@ const HELLO_PORT: u16 = 42;
 
 /// A captured frame without its Ethernet header.
 struct CapturedFrame<'a> {
-    now: Now,
+    now: SecurityTime,
     source: [u8; 6],
     octets: &'a [u8],
 }
@@ -50,7 +52,10 @@ fn captured_frames(capture: &[u8]) -> Vec<CapturedFrame<'_>> {
         assert_eq!(frame[12..ETHERNET_HEADER_LENGTH], [0x89, 0x47]);
         let date = Time64::from_wall_time(WallTime::from_unix_nanos(microseconds * 1000), 5);
         frames.push(CapturedFrame {
-            now: Now { time: Time::from_millis(1_000_000 + microseconds / 1000 % 1_000_000), date },
+            now: SecurityTime {
+                time: Time::from_millis(1_000_000 + microseconds / 1000 % 1_000_000),
+                certificate_time: date,
+            },
             source: frame[6..12].try_into().unwrap(),
             octets: &frame[ETHERNET_HEADER_LENGTH..],
         });
@@ -66,7 +71,9 @@ fn destination_port(captured: &CapturedFrame<'_>, packet: &Packet<'_>) -> u16 {
     let port = BtpB::parse(packet.payload).unwrap().0.destination_port;
     let message = facilities_message(packet.payload);
     match port {
-        CAM_PORT => assert_eq!(ca::receive(message).unwrap().header.station_id, StationId(source[5].into())),
+        CAM_PORT => {
+            assert_eq!(ca::parse_cam(message).unwrap().header.station_id, StationId(source[5].into()))
+        }
         HELLO_PORT => assert_eq!(message, [0xc0, 0xff, 0xee]),
         other => panic!("port {other}"),
     }
@@ -78,7 +85,10 @@ fn count_cams_and_hellos(ports: &[u16]) -> (usize, usize) {
     (of(CAM_PORT), of(HELLO_PORT))
 }
 
-fn verify_frame(security: &mut Security, captured: &CapturedFrame<'_>) -> Result<Handled, SecurityDrop> {
+fn verify_frame(
+    security: &mut SecurityStation,
+    captured: &CapturedFrame<'_>,
+) -> Result<HandledFrame, SecurityDrop> {
     security.handle_position(HOME_POSITION, 4096);
     let frame = ReceivedFrame { source: captured.source, destination: [0xff; 6], packet: captured.octets };
     let handled = security.handle_frame(captured.now, frame);
@@ -86,8 +96,8 @@ fn verify_frame(security: &mut Security, captured: &CapturedFrame<'_>) -> Result
     handled
 }
 
-fn config_that_accepts_unsigned() -> Config {
-    Config { policy: Policy::AcceptUnsigned, ..strict_config() }
+fn config_that_accepts_unsigned() -> SecurityConfig {
+    SecurityConfig { policy: SecurityPolicy::AcceptUnsigned, ..strict_config() }
 }
 
 #[test]
@@ -100,13 +110,16 @@ fn unsigned_packets_are_accepted_only_by_policy_that_permits_them() {
     for captured in &frames {
         let Ok(Frame::Plain(packet)) = Frame::parse(captured.octets) else { panic!("not plain") };
         ports.push(destination_port(captured, &packet));
-        assert!(matches!(verify_frame(&mut believing, captured), Ok(Handled::Plain)));
+        assert!(matches!(verify_frame(&mut believing, captured), Ok(HandledFrame::Plain)));
         assert_eq!(verify_frame(&mut strict, captured).unwrap_err(), SecurityDrop::Unsecured);
     }
     // tshark counts the same number of packets for each BTP port.
     assert_eq!(count_cams_and_hellos(&ports), (72, 18));
-    assert_eq!((believing.counters().plain, believing.counters().drops().count()), (90, 0));
-    assert_eq!(strict.counters().drops().collect::<Vec<_>>(), [("unsecured", 90)]);
+    assert_eq!(
+        (believing.counters().accepted_unsigned, believing.counters().dropped_by_reason().count()),
+        (90, 0)
+    );
+    assert_eq!(strict.counters().dropped_by_reason().collect::<Vec<_>>(), [("unsecured", 90)]);
 }
 
 #[test]
@@ -126,7 +139,7 @@ fn self_signed_messages_are_parsed_and_rejected() {
         let port = destination_port(captured, &Packet::parse_after_basic(basic, inside).unwrap());
         // Vanetza's clock is UTC without the five leap seconds since 2004, and up to a second late: a CAM
         // would be too old.
-        let age = captured.now.date.saturating_since(message.header.generation_time.unwrap());
+        let age = captured.now.certificate_time.saturating_since(message.header.generation_time.unwrap());
         assert!((5000..6000).contains(&age.as_millis()), "{age:?}");
         // The hello messages of socktap are signed with the application CAM, too.
         assert_eq!(message.header.psid, Psid::CAM);
@@ -137,8 +150,8 @@ fn self_signed_messages_are_parsed_and_rejected() {
     }
     assert_eq!(count_cams_and_hellos(&ports), (32, 8));
     for security in [believing, strict] {
-        assert_eq!(security.counters().received, 40);
-        assert_eq!(security.counters().drops().collect::<Vec<_>>(), [("self_signed", 40)]);
-        assert_eq!(security.counters().verifications, 0);
+        assert_eq!(security.counters().received_packets, 40);
+        assert_eq!(security.counters().dropped_by_reason().collect::<Vec<_>>(), [("self_signed", 40)]);
+        assert_eq!(security.counters().verified_signatures, 0);
     }
 }

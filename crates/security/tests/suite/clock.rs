@@ -4,37 +4,45 @@ use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_security::credentials::Credentials;
-use carnet_security::crypto::Portable;
+use carnet_security::crypto::PortableBackend;
 use carnet_security::keys::Curve;
-use carnet_security::{Now, Security, SecurityDrop};
+use carnet_security::{SecurityDrop, SecurityStation, SecurityTime};
 
 use crate::support::*;
 
 const YEAR: Duration = Duration::from_secs(365 * 86_400);
 
 /// Returns the date `count` years after the day of the tests.
-fn now_after_years(count: i32) -> Now {
+fn now_after_years(count: i32) -> SecurityTime {
     let span = YEAR * count.unsigned_abs();
     let today = now_at_milliseconds(0);
-    let date = if count < 0 { today.date.saturating_sub(span) } else { today.date.saturating_add(span) };
-    Now { date, ..today }
+    let date = if count < 0 {
+        today.certificate_time.saturating_sub(span)
+    } else {
+        today.certificate_time.saturating_add(span)
+    };
+    SecurityTime { certificate_time: date, ..today }
 }
 
 /// Returns a station that got the certificates of root and authority at this date.
-fn receiver_started_at(pki: &TestPki, now: Now) -> Security {
-    let mut security =
-        Security::new(strict_config(), Box::new(Portable), Box::new(COUNTRY_OF_HOME), Rng::new(7));
+fn receiver_started_at(pki: &TestPki, now: SecurityTime) -> SecurityStation {
+    let mut security = SecurityStation::new(
+        strict_config(),
+        Box::new(PortableBackend),
+        Box::new(COUNTRY_OF_HOME),
+        Rng::new(7),
+    );
     let credentials = Credentials {
-        roots: vec![pki.root.clone()],
+        root_certificates: vec![pki.root.clone()],
         authorities: vec![pki.authority.clone()],
         ..Credentials::default()
     };
-    assert_eq!(credentials.add_credentials(&mut security, &Portable, now), []);
+    assert_eq!(credentials.add_credentials(&mut security, &PortableBackend, now), []);
     security.handle_position(HOME_POSITION, 4096);
     security
 }
 
-fn accepts_frame(security: &mut Security, now: Now, frame: &[u8]) -> bool {
+fn accepts_frame(security: &mut SecurityStation, now: SecurityTime, frame: &[u8]) -> bool {
     receive_packet(security, now, frame).is_ok_and(|verified| !verified.is_empty())
 }
 
@@ -59,20 +67,20 @@ fn ticket_added_with_clock_ahead_signs_after_correction() {
     let mut late = receiver_started_at(&pki, now_after_years(10));
     let ticket = pki.new_ticket();
     assert_eq!(late.add_own_ticket(now_after_years(10), ticket), Err(SecurityDrop::CertificateExpired));
-    assert!(late.overhead() > 100, "room for it is left");
+    assert!(late.max_envelope_octets() > 100, "room for it is left");
     late.handle_address(car.mid);
     car.security = late;
     let plain = car.plain_beacon_packet(now_after_years(10));
-    assert_eq!(car.security.secure(now_after_years(10), &plain), Err(SecurityDrop::NoTicket));
+    assert_eq!(car.security.secure_packet(now_after_years(10), &plain), Err(SecurityDrop::NoTicket));
     assert!(!car.security.replace_invalid_ticket(now_after_years(5)));
     let plain = car.plain_beacon_packet(now_at_milliseconds(0));
-    let signed = car.security.secure(now_at_milliseconds(0), &plain).expect("it holds now");
+    let signed = car.security.secure_packet(now_at_milliseconds(0), &plain).expect("it holds now");
     assert_ne!(signed, plain);
     assert_eq!(car.security.own_tickets(now_at_milliseconds(0)).len(), 1);
     let mut other = receiver_started_at(&pki, now_at_milliseconds(0));
     assert!(accepts_frame(&mut other, now_at_milliseconds(10), &signed));
     // At the date of the clock that was ahead, the ticket has expired.
-    assert_eq!(car.security.secure(now_after_years(10), &plain), Err(SecurityDrop::NoTicket));
+    assert_eq!(car.security.secure_packet(now_after_years(10), &plain), Err(SecurityDrop::NoTicket));
 }
 
 #[test]
@@ -80,7 +88,7 @@ fn invalid_ticket_does_not_sign_after_clock_correction() {
     let (mut pki, mut others) = (
         TestPki::new(Curve::NistP256),
         TestPki::with_authority(Curve::NistP256, |mut content| {
-            content.assurance = Some(0x60);
+            content.assurance_level = Some(0x60);
             content
         }),
     );

@@ -5,7 +5,9 @@ use carnet_security::certificate::{Certificate, Issuer, ToBeSignedCertificate};
 use carnet_security::coer::{Error, Reader, Writer};
 use carnet_security::ids::{HashedId3, HashedId8};
 use carnet_security::keys::{Curve, EncryptionKey, HashAlgorithm, PublicKey, Signature};
-use carnet_security::message::{Envelope, HeaderInfo, Payload, Signer, ThreeDLocation, seal, to_be_signed};
+use carnet_security::message::{
+    Envelope, HeaderInfo, Payload, Signer, ThreeDLocation, emit_signed_message, to_be_signed,
+};
 use carnet_security::permissions::*;
 use carnet_security::region::{GeographicRegion, IdentifiedRegion};
 use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
@@ -81,7 +83,7 @@ fn any_group_permissions() -> impl Strategy<Value = PsidGroupPermissions> {
     let subject = prop_oneof![
         Just(SubjectPermissions::All),
         vec((any_psid(), proptest::option::of(range)), 1..4).prop_map(|list| {
-            let item = |(psid, range)| PsidSspRange { psid, range };
+            let item = |(psid, range)| PsidSspRange { application_psid: psid, range };
             SubjectPermissions::Explicit(list.into_iter().map(item).collect())
         })
     ];
@@ -109,10 +111,17 @@ prop_compose! {
             proptest::option::of(any_public_key(Curve::BrainpoolP256r1).prop_map(EncryptionKey)),
         verification_key in any_curve().prop_flat_map(any_public_key),
     ) -> ToBeSignedCertificate {
-        let duration = ValidityDuration { unit: DurationUnit::ALL[unit], count };
+        let duration = ValidityDuration { unit: DurationUnit::ALL[unit], unit_count: count };
         let validity = ValidityPeriod { start: Time32(start), duration };
         ToBeSignedCertificate {
-            name, validity, region, assurance, applications, issuing, encryption_key, verification_key,
+            name,
+            validity,
+            validity_region: region,
+            assurance_level: assurance,
+            application_permissions: applications,
+            issuing_permissions: issuing,
+            encryption_key,
+            verification_key,
         }
     }
 }
@@ -141,7 +150,11 @@ pub struct SignedMessageParts {
 
 impl SignedMessageParts {
     pub fn encode(&self) -> Vec<u8> {
-        seal(&to_be_signed(&self.payload, &self.header, &self.requests), &self.signer, &self.signature)
+        emit_signed_message(
+            &to_be_signed(&self.payload, &self.header, &self.requests),
+            &self.signer,
+            &self.signature,
+        )
     }
 }
 

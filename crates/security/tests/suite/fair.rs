@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time};
 use carnet_geonet::{MacAddress, ReceivedFrame};
-use carnet_security::config::Config;
+use carnet_security::config::SecurityConfig;
 use carnet_security::ids::HashedId8;
 use carnet_security::keys::Curve;
-use carnet_security::queue::{Queue, Rank, Sender};
-use carnet_security::{Handled, SecurityDrop};
+use carnet_security::queue::{MessageRank, Sender, VerificationQueue};
+use carnet_security::{HandledFrame, SecurityDrop};
 use carnet_wire::geonet::GeoArea;
 use proptest::prelude::*;
 
@@ -20,7 +20,8 @@ fn frame_from(source: MacAddress, packet: &[u8]) -> ReceivedFrame<'_> {
     ReceivedFrame { source, ..frame_of_packet(packet) }
 }
 
-const ALL_RANKS: [Rank; 4] = [Rank::AreaHere, Rank::MultiHop, Rank::SingleHop, Rank::Management];
+const ALL_RANKS: [MessageRank; 4] =
+    [MessageRank::AreaHere, MessageRank::MultiHop, MessageRank::SingleHop, MessageRank::Management];
 
 fn neighbour_sender(number: u8) -> Sender {
     Sender::Neighbour(HashedId8([number; 8]))
@@ -41,63 +42,66 @@ fn sender_of_class(class: usize, number: u8) -> Sender {
 
 #[test]
 fn queue_verifies_warnings_first_and_drops_least_important() {
-    let mut queue = Queue::new(4);
+    let mut queue = VerificationQueue::new(4);
     let mut now = Time::ZERO;
-    let mut push = |queue: &mut Queue<_>, sender, rank, what| {
+    let mut push = |queue: &mut VerificationQueue<_>, sender, rank, what| {
         now += Duration::from_millis(1);
         queue.push(now, sender, rank, what)
     };
-    assert_eq!(push(&mut queue, neighbour_sender(1), Rank::SingleHop, "CAM"), None);
-    assert_eq!(push(&mut queue, neighbour_sender(1), Rank::Management, "beacon"), None);
-    assert_eq!(push(&mut queue, neighbour_sender(2), Rank::SingleHop, "other's CAM"), None);
-    assert_eq!(push(&mut queue, neighbour_sender(2), Rank::AreaHere, "warning"), None);
+    assert_eq!(push(&mut queue, neighbour_sender(1), MessageRank::SingleHop, "CAM"), None);
+    assert_eq!(push(&mut queue, neighbour_sender(1), MessageRank::Management, "beacon"), None);
+    assert_eq!(push(&mut queue, neighbour_sender(2), MessageRank::SingleHop, "other's CAM"), None);
+    assert_eq!(push(&mut queue, neighbour_sender(2), MessageRank::AreaHere, "warning"), None);
     // The queue is full, and two senders have two messages each. Of these messages the queue first drops the
     // beacon, which is the least important, and then the older of two CAMs.
-    assert_eq!(push(&mut queue, neighbour_sender(3), Rank::SingleHop, "third's CAM"), Some("beacon"));
-    assert_eq!(push(&mut queue, neighbour_sender(1), Rank::SingleHop, "second CAM"), Some("CAM"));
+    assert_eq!(push(&mut queue, neighbour_sender(3), MessageRank::SingleHop, "third's CAM"), Some("beacon"));
+    assert_eq!(push(&mut queue, neighbour_sender(1), MessageRank::SingleHop, "second CAM"), Some("CAM"));
     // The sender with the most messages adds one of lower rank than all of its own; the queue drops this
     // message.
-    assert_eq!(push(&mut queue, neighbour_sender(1), Rank::Management, "late beacon"), Some("late beacon"));
-    let all: Vec<_> = std::iter::from_fn(|| queue.pop().map(|waiting| waiting.message)).collect();
+    assert_eq!(
+        push(&mut queue, neighbour_sender(1), MessageRank::Management, "late beacon"),
+        Some("late beacon")
+    );
+    let all: Vec<_> = std::iter::from_fn(|| queue.pop_message().map(|waiting| waiting.message)).collect();
     assert_eq!(all, ["warning", "second CAM", "third's CAM", "other's CAM"]);
-    assert!(queue.is_empty() && queue.senders() == 0);
+    assert!(queue.is_empty() && queue.sender_count() == 0);
 }
 
 #[test]
 fn full_queue_drops_message_of_sender_with_most_messages() {
-    let mut queue = Queue::new(1);
-    assert_eq!(queue.push(Time::ZERO, neighbour_sender(1), Rank::SingleHop, 1), None);
-    assert_eq!(queue.push(Time::ZERO, sender_of_class(2, 1), Rank::AreaHere, 2), Some(2));
-    assert_eq!(queue.pop().map(|waiting| waiting.message), Some(1));
-    let mut none = Queue::new(0);
-    assert_eq!(none.push(Time::ZERO, neighbour_sender(1), Rank::SingleHop, 1), Some(1));
-    assert!(none.pop().is_none());
+    let mut queue = VerificationQueue::new(1);
+    assert_eq!(queue.push(Time::ZERO, neighbour_sender(1), MessageRank::SingleHop, 1), None);
+    assert_eq!(queue.push(Time::ZERO, sender_of_class(2, 1), MessageRank::AreaHere, 2), Some(2));
+    assert_eq!(queue.pop_message().map(|waiting| waiting.message), Some(1));
+    let mut none = VerificationQueue::new(0);
+    assert_eq!(none.push(Time::ZERO, neighbour_sender(1), MessageRank::SingleHop, 1), Some(1));
+    assert!(none.pop_message().is_none());
 }
 
 /// Neighbours get half of the verifications, known tickets from other addresses a quarter, and unknown
 /// tickets a quarter. A class without competition gets all of them.
 #[test]
 fn sender_classes_get_their_shares_of_verifications() {
-    let mut queue = Queue::new(64);
+    let mut queue = VerificationQueue::new(64);
     let mut served = [0; 3];
     for _ in 0..400 {
         // Senders with unknown tickets send as much as they can, with the highest rank.
         for number in 0..200 {
-            queue.push(Time::ZERO, sender_of_class(2, number), Rank::AreaHere, 2);
+            queue.push(Time::ZERO, sender_of_class(2, number), MessageRank::AreaHere, 2);
         }
         for class in [0, 1] {
-            queue.push(Time::ZERO, sender_of_class(class, 1), Rank::Management, class);
-            queue.push(Time::ZERO, sender_of_class(class, 2), Rank::Management, class);
+            queue.push(Time::ZERO, sender_of_class(class, 1), MessageRank::Management, class);
+            queue.push(Time::ZERO, sender_of_class(class, 2), MessageRank::Management, class);
         }
         assert_eq!(queue.len(), 64);
-        served[queue.pop().unwrap().message] += 1;
+        served[queue.pop_message().unwrap().message] += 1;
     }
     assert_eq!(served, [200, 100, 100]);
-    let mut alone = Queue::new(64);
+    let mut alone = VerificationQueue::new(64);
     for number in 0..64 {
-        assert_eq!(alone.push(Time::ZERO, sender_of_class(2, number), Rank::AreaHere, number), None);
+        assert_eq!(alone.push(Time::ZERO, sender_of_class(2, number), MessageRank::AreaHere, number), None);
     }
-    assert_eq!(std::iter::from_fn(|| alone.pop()).count(), 64);
+    assert_eq!(std::iter::from_fn(|| alone.pop_message()).count(), 64);
 }
 
 proptest! {
@@ -115,12 +119,12 @@ proptest! {
             1..300,
         ),
     ) {
-        let mut queue = Queue::new(room);
+        let mut queue = VerificationQueue::new(room);
         let mut waiting: BTreeMap<(usize, u64), Vec<(usize, usize)>> = BTreeMap::new();
         for (number, step) in steps.into_iter().enumerate() {
             let now = Time::from_millis(number as u64);
             let Some((class, who, rank)) = step else {
-                let Some(popped) = queue.pop() else {
+                let Some(popped) = queue.pop_message() else {
                     prop_assert!(waiting.values().all(Vec::is_empty));
                     continue;
                 };
@@ -153,7 +157,7 @@ proptest! {
                 his.retain(|(_, other)| *other != at);
             }
             prop_assert_eq!(queue.len(), waiting.values().map(Vec::len).sum::<usize>());
-            prop_assert!(queue.senders() <= 3 * (3 * room + 1));
+            prop_assert!(queue.sender_count() <= 3 * (3 * room + 1));
         }
     }
 
@@ -167,18 +171,18 @@ proptest! {
         rounds in 1_usize..300,
         rank in 0_usize..4,
     ) {
-        let mut queue = Queue::new(64);
+        let mut queue = VerificationQueue::new(64);
         let mut served = vec![0_u64; ranks.len()];
         // Use numbers of different groups.
         let numbers: Vec<u8> = distinct_numbers().take(ranks.len() + 1).collect();
-        let refill = |queue: &mut Queue<usize>, who: usize| {
+        let refill = |queue: &mut VerificationQueue<usize>, who: usize| {
             queue.push(Time::ZERO, sender_of_class(class, numbers[who]), ALL_RANKS[ranks[who]], who)
         };
         for who in 0..ranks.len() {
             prop_assert_eq!(refill(&mut queue, who), None);
         }
         for _ in 0..rounds {
-            let who = queue.pop().unwrap().message;
+            let who = queue.pop_message().unwrap().message;
             served[who] += 1;
             refill(&mut queue, who);
         }
@@ -191,7 +195,7 @@ proptest! {
         queue.push(Time::ZERO, sender_of_class(class, numbers[new]), ALL_RANKS[rank], new);
         let mut before = vec![0; ranks.len()];
         loop {
-            let who = queue.pop().unwrap().message;
+            let who = queue.pop_message().unwrap().message;
             if who == new {
                 break;
             }
@@ -241,12 +245,12 @@ enum FloodKind {
 /// sender sends this number of messages in each millisecond. The station verifies all CAMs of the neighbours
 /// in time.
 fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
-    const NEIGHBOURS: usize = 8;
+    const NEIGHBOUR_COUNT: usize = 8;
     /// Time within which a CAM must be verified, milliseconds.
     const VERIFICATION_DEADLINE: u64 = 100;
     let mut pki = TestPki::new(Curve::NistP256);
-    let mut receiver = pki.receiver_with(Config { verifications_per_second: 200, ..strict_config() });
-    let mut cars: Vec<_> = (0..NEIGHBOURS).map(|_| pki.new_car()).collect();
+    let mut receiver = pki.receiver_with(SecurityConfig { verifications_per_second: 200, ..strict_config() });
+    let mut cars: Vec<_> = (0..NEIGHBOUR_COUNT).map(|_| pki.new_car()).collect();
     let mut rng = Rng::new(11);
     // The station knows each neighbour by the certificate in its first CAM. The flooding sender sends mutated
     // copies of these CAMs.
@@ -255,7 +259,7 @@ fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
         let octets = car.signed_cam(now_at_milliseconds(0));
         assert_eq!(
             receiver.handle_frame(now_at_milliseconds(0), frame_from(car.mid, &octets)),
-            Ok(Handled::Queued)
+            Ok(HandledFrame::Queued)
         );
         assert!(receiver.poll_verified(now_at_milliseconds(0)).is_some());
         templates.push((car.mid, car.signed_cam(now_at_milliseconds(10))));
@@ -264,10 +268,10 @@ fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
         let mut car = pki.new_car();
         let area = GeoArea { distance_a: 900, ..circle_around_home(500) };
         let plain = car.plain_denm_packet(now_at_milliseconds(0), area, &ordinary_denm(91));
-        car.security.secure(now_at_milliseconds(0), &plain).unwrap()
+        car.security.secure_packet(now_at_milliseconds(0), &plain).unwrap()
     };
     let mut sent: BTreeMap<Vec<u8>, (usize, u64)> = BTreeMap::new();
-    let (mut believed, mut latest) = (vec![0; NEIGHBOURS], 0);
+    let (mut believed, mut latest) = (vec![0; NEIGHBOUR_COUNT], 0);
     for millisecond in 100..1_500_u64 {
         let now = now_at_milliseconds(millisecond);
         for number in 0..each_millisecond {
@@ -281,7 +285,7 @@ fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
             let (source, mut octets) = match kind {
                 FloodKind::Warnings => ([0; 6], warning.clone()),
                 FloodKind::Neighbour => templates[0].clone(),
-                _ => templates[rng.below(NEIGHBOURS as u64) as usize].clone(),
+                _ => templates[rng.below(NEIGHBOUR_COUNT as u64) as usize].clone(),
             };
             // Change an octet in the message, or in the key of the certificate.
             let place = match kind {
@@ -300,7 +304,10 @@ fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
         for (number, car) in cars.iter_mut().enumerate() {
             if millisecond % 100 == 12 * number as u64 {
                 let octets = car.signed_cam(now);
-                sent.insert(carnet_security::without_envelope(&octets).unwrap(), (number, millisecond));
+                sent.insert(
+                    carnet_security::packet_without_envelope(&octets).unwrap(),
+                    (number, millisecond),
+                );
                 let _ = receiver.handle_frame(now, frame_from(car.mid, &octets));
             }
         }
@@ -315,7 +322,7 @@ fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
     println!("{flood:?}: believed {believed:?}, at most {latest} ms after they came");
     let counters = receiver.counters();
     assert!(counters.dropped(SecurityDrop::QueueOverflow) > 800 * each_millisecond);
-    assert!(counters.verifications < 200 * 15 / 10 + 50, "{}", counters.verifications);
+    assert!(counters.verified_signatures < 200 * 15 / 10 + 50, "{}", counters.verified_signatures);
     // If the flood uses the ticket and the address of a neighbour, only this neighbour loses messages.
     let first = usize::from(matches!(flood, FloodKind::Neighbour | FloodKind::All));
     assert!(believed[first..].iter().all(|believed| *believed >= 13), "{believed:?}");
@@ -348,7 +355,7 @@ fn station_under_100_000_forged_messages_a_second_verifies_its_neighbours_in_tim
 #[test]
 fn unknown_sender_is_verified_beside_flooding_unknown_sender() {
     let mut pki = TestPki::new(Curve::NistP256);
-    let mut receiver = pki.receiver_with(Config { verifications_per_second: 200, ..strict_config() });
+    let mut receiver = pki.receiver_with(SecurityConfig { verifications_per_second: 200, ..strict_config() });
     let (mut loud, mut new) = (pki.new_car(), pki.new_car());
     let loud_cam = loud.signed_cam(now_at_milliseconds(0));
     assert_eq!(receive_packet(&mut receiver, now_at_milliseconds(0), &loud_cam).map(|all| all.len()), Ok(1));
@@ -369,7 +376,7 @@ fn unknown_sender_is_verified_beside_flooding_unknown_sender() {
             let octets = new.signed_cam(now);
             let source = new.mid;
             let frame = frame_from(source, &octets);
-            assert_eq!(receiver.handle_frame(now, frame), Ok(Handled::Queued));
+            assert_eq!(receiver.handle_frame(now, frame), Ok(HandledFrame::Queued));
         }
         let mut all = std::iter::from_fn(|| receiver.poll_verified(now));
         if all.next().is_some() {
@@ -393,10 +400,10 @@ fn forged_messages_do_not_replace_messages_that_wait_for_certificate() {
     let template = octets.clone();
     assert_eq!(
         receiver.handle_frame(now_at_milliseconds(100), frame_from(new.mid, &octets)),
-        Ok(Handled::Queued)
+        Ok(HandledFrame::Queued)
     );
     assert!(receiver.poll_verified(now_at_milliseconds(100)).is_none());
-    assert_eq!(receiver.waiting(), (0, 1));
+    assert_eq!(receiver.waiting_messages(), (0, 1));
     let digest = new.security.current_ticket().unwrap().0;
     let place = template.windows(8).position(|octets| *octets == digest).unwrap();
     for number in 0..500_u16 {
@@ -408,14 +415,14 @@ fn forged_messages_do_not_replace_messages_that_wait_for_certificate() {
         let _ = receiver.handle_frame(now, frame_from([2, 0, 0, 0, 0, 0x66], &octets));
         assert!(receiver.poll_verified(now).is_none());
     }
-    assert_eq!(receiver.waiting(), (0, receiver.config().max_waiting_for_certificate));
+    assert_eq!(receiver.waiting_messages(), (0, receiver.config().max_waiting_for_certificate));
     assert!(receiver.counters().dropped(SecurityDrop::WaitingOverflow) > 400);
     // The certificate arrives: the station verifies the waiting messages.
     new.security.use_ticket(new.security.current_ticket().unwrap());
     let certified = new.signed_cam(now_at_milliseconds(200));
     assert_eq!(
         receiver.handle_frame(now_at_milliseconds(200), frame_from(new.mid, &certified)),
-        Ok(Handled::Queued)
+        Ok(HandledFrame::Queued)
     );
     let all: Vec<_> = std::iter::from_fn(|| receiver.poll_verified(now_at_milliseconds(200))).collect();
     assert_eq!(all.len(), 2);

@@ -4,8 +4,8 @@ use carnet_base::{Rng, Time};
 use carnet_geonet::geodesy::Position;
 use carnet_security::ids::HashedId8;
 use carnet_security::permissions::*;
-use carnet_security::pseudonym::{Identity, Pseudonym, Strategy};
-use carnet_security::region::{GeographicRegion, crosses_itself};
+use carnet_security::pseudonym::{Pseudonym, PseudonymStrategy, StationIdentity};
+use carnet_security::region::{GeographicRegion, is_self_crossing};
 use carnet_security::replay::ReplayDetector;
 use carnet_security::time::Time64;
 use carnet_wire::geonet::StationType;
@@ -46,7 +46,7 @@ fn replay_detector_reports_no_seen_message_as_new() {
 
 #[test]
 fn pseudonym_changes_after_distance_and_time() {
-    let strategy = Strategy::default();
+    let strategy = PseudonymStrategy::default();
     let mut changes = Vec::new();
     for seed in 0..20 {
         let mut pseudonym = Pseudonym::new(strategy.clone(), Rng::new(seed));
@@ -59,7 +59,7 @@ fn pseudonym_changes_after_distance_and_time() {
             if pseudonym.is_due(now) {
                 changes.push((seed, metres - since.0, second - since.1));
                 since = (metres, second);
-                pseudonym.changed();
+                pseudonym.handle_change();
                 assert!(!pseudonym.is_due(now));
             }
         }
@@ -74,22 +74,22 @@ fn pseudonym_changes_after_distance_and_time() {
 
 #[test]
 fn own_event_delays_pseudonym_change() {
-    let mut pseudonym = Pseudonym::new(Strategy::default(), Rng::new(1));
+    let mut pseudonym = Pseudonym::new(PseudonymStrategy::default(), Rng::new(1));
     pseudonym.handle_position(Time::ZERO, HOME_POSITION);
     pseudonym.handle_position(Time::from_secs(60), position_at(2_000.0, 0.0));
     assert!(pseudonym.is_due(Time::from_secs(60)));
-    pseudonym.lock(Time::from_secs(60), true);
-    pseudonym.lock(Time::from_secs(200), true);
+    pseudonym.set_lock(Time::from_secs(60), true);
+    pseudonym.set_lock(Time::from_secs(200), true);
     assert!(!pseudonym.is_due(Time::from_secs(314)));
     assert!(pseudonym.is_due(Time::from_secs(315)));
-    pseudonym.lock(Time::from_secs(100), false);
+    pseudonym.set_lock(Time::from_secs(100), false);
     assert!(pseudonym.is_due(Time::from_secs(100)));
 }
 
 /// The addresses of a station follow from its ticket's name, and a link accepts the link-layer address.
 #[test]
 fn ticket_has_one_hashed_id_8() {
-    let identity = Identity::of_ticket(HashedId8([1, 2, 0xff, 4, 5, 6, 7, 8]));
+    let identity = StationIdentity::of_ticket(HashedId8([1, 2, 0xff, 4, 5, 6, 7, 8]));
     assert_eq!(identity.mid, [0xfe, 4, 5, 6, 7, 8]);
     assert_eq!(identity.mid[0] & 3, 2, "unicast, locally administered");
     assert_eq!(identity.gn_address(StationType::PassengerCar).mid(), identity.mid);
@@ -121,7 +121,7 @@ fn region_contains_exactly_the_positions_inside_its_border() {
         (-950.0, 0.0, [true, true, true]),
     ] {
         let found = [&circle, &square, &crescent]
-            .map(|region| region.contains(position_at(east, north), &COUNTRY_OF_HOME));
+            .map(|region| region.contains_place(position_at(east, north), &COUNTRY_OF_HOME));
         assert_eq!(found, expected, "{east} east, {north} north");
     }
     assert!(crescent.is_within(&square, &COUNTRY_OF_HOME) || !crescent.is_within(&circle, &COUNTRY_OF_HOME));
@@ -133,12 +133,12 @@ fn region_contains_exactly_the_positions_inside_its_border() {
     );
     assert!(!square.is_within(&circle, &COUNTRY_OF_HOME));
     let GeographicRegion::Polygonal(corners) = &crescent else { return };
-    assert!(!crosses_itself(corners));
+    assert!(!is_self_crossing(corners));
     // The conversion of regions also works for southern latitudes and western longitudes.
     let far = Position::new(-338_000_000, -1_512_000_000);
     let region = GeographicRegion::Circular { center: far, radius: 100 };
-    assert!(region.contains(Position::new(far.latitude + 5_000, far.longitude), &COUNTRY_OF_HOME));
-    assert!(!region.contains(Position::new(far.latitude + 12_000, far.longitude), &COUNTRY_OF_HOME));
+    assert!(region.contains_place(Position::new(far.latitude + 5_000, far.longitude), &COUNTRY_OF_HOME));
+    assert!(!region.contains_place(Position::new(far.latitude + 12_000, far.longitude), &COUNTRY_OF_HOME));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn authority_may_issue_only_its_own_permissions() {
     let range =
         |value: &[u8], mask: &[u8]| Some(SspRange::Bitmap { value: value.to_vec(), mask: mask.to_vec() });
     let group = |psid, range, least| PsidGroupPermissions {
-        subject: SubjectPermissions::Explicit(vec![PsidSspRange { psid, range }]),
+        subject: SubjectPermissions::Explicit(vec![PsidSspRange { application_psid: psid, range }]),
         min_chain_length: least,
         chain_length_range: 0,
         end_entity: END_ENTITY_APP,

@@ -3,13 +3,13 @@
 //! docs/security.md lists the purposes whose field has no replacement.
 
 use carnet_security::certificate::{Certificate, ToBeSignedCertificate};
-use carnet_security::config::{Config, Policy};
-use carnet_security::crypto::{Portable, SigningKey, signature_input};
+use carnet_security::config::{SecurityConfig, SecurityPolicy};
+use carnet_security::crypto::{PortableBackend, SigningKey, signature_input};
 use carnet_security::keys::Curve;
-use carnet_security::message::{HeaderInfo, Signer, ThreeDLocation, seal, to_be_signed};
+use carnet_security::message::{HeaderInfo, Signer, ThreeDLocation, emit_signed_message, to_be_signed};
 use carnet_security::permissions::{Psid, PsidSsp, Ssp};
 use carnet_security::region::{GeographicRegion, IdentifiedRegion};
-use carnet_security::{Handled, Now, SecurityDrop, Ticket, pki};
+use carnet_security::{HandledFrame, SecurityDrop, SecurityTime, Ticket, pki};
 use carnet_wire::geonet::BasicHeader;
 
 use crate::support::*;
@@ -25,9 +25,9 @@ struct FaultyMessage<'a> {
 
 impl<'a> FaultyMessage<'a> {
     /// Returns a valid CAM with its certificate.
-    fn valid_cam(station: &TestStation, now: Now, ticket: &'a Ticket) -> FaultyMessage<'a> {
+    fn valid_cam(station: &TestStation, now: SecurityTime, ticket: &'a Ticket) -> FaultyMessage<'a> {
         let mut header = HeaderInfo::new(Psid::CAM);
-        header.generation_time = Some(now.date);
+        header.generation_time = Some(now.certificate_time);
         FaultyMessage {
             plain_packet: station.plain_cam_packet(now, &ordinary_cam()),
             header,
@@ -38,7 +38,7 @@ impl<'a> FaultyMessage<'a> {
     }
 
     /// Returns a valid DENM.
-    fn valid_denm(station: &mut TestStation, now: Now, ticket: &'a Ticket) -> FaultyMessage<'a> {
+    fn valid_denm(station: &mut TestStation, now: SecurityTime, ticket: &'a Ticket) -> FaultyMessage<'a> {
         let mut odd = FaultyMessage::valid_cam(station, now, ticket);
         odd.header.psid = Psid::DENM;
         odd.header.generation_location = Some(ThreeDLocation { position: station.position, elevation: 4096 });
@@ -57,8 +57,8 @@ impl<'a> FaultyMessage<'a> {
     /// Returns an envelope that contains the given ToBeSignedData.
     fn envelope_of(&self, data: &[u8]) -> Vec<u8> {
         let algorithm = self.certificate.hash_algorithm();
-        let input = signature_input(&Portable, algorithm, data, self.certificate.octets());
-        self.secured_frame(&seal(data, &self.signer, &self.signing_key.sign(&input).unwrap()))
+        let input = signature_input(&PortableBackend, algorithm, data, self.certificate.octets());
+        self.secured_frame(&emit_signed_message(data, &self.signer, &self.signing_key.sign(&input).unwrap()))
     }
 
     fn secured_frame(&self, envelope: &[u8]) -> Vec<u8> {
@@ -70,7 +70,7 @@ impl<'a> FaultyMessage<'a> {
 }
 
 /// Returns a receiver, a sender, and a ticket of the sender.
-fn receiver_sender_and_ticket() -> (carnet_security::Security, TestStation, Ticket) {
+fn receiver_sender_and_ticket() -> (carnet_security::SecurityStation, TestStation, Ticket) {
     let mut pki = TestPki::new(Curve::NistP256);
     (pki.receiver_with(strict_config()), pki.new_car(), pki.new_ticket())
 }
@@ -340,7 +340,8 @@ fn receive_cam_with_certificate_content(
     let key = numbered_key(Curve::NistP256, 0x66);
     let content = content(key.as_ref());
     let certificate =
-        pki::issue(&Portable, pki.authority_key.as_ref(), Some(&pki.authority), content).unwrap();
+        pki::issue_certificate(&PortableBackend, pki.authority_key.as_ref(), Some(&pki.authority), content)
+            .unwrap();
     let ticket = Ticket { certificate, key };
     let odd = FaultyMessage::valid_cam(&station, now_at_milliseconds(0), &ticket);
     receive_packet(&mut receiver, now_at_milliseconds(0), &odd.encode()).map(|all| all.len())
@@ -353,7 +354,7 @@ fn tc_sec_itss_rcv_cam_12_01_bo() {
         let request = PsidSsp { psid: Psid::CERTIFICATE_REQUEST, ssp: Some(Ssp::Bitmap(vec![1, 0xc0])) };
         ToBeSignedCertificate {
             name: Some("station".to_owned()),
-            ..pki::ticket(key.public_key(), validity_of_a_day(), None, vec![request])
+            ..pki::ticket_content(key.public_key(), validity_of_a_day(), None, vec![request])
         }
     };
     assert_eq!(receive_cam_with_certificate_content(enrolment), Err(SecurityDrop::WrongRole));
@@ -362,7 +363,8 @@ fn tc_sec_itss_rcv_cam_12_01_bo() {
 /// The receiver rejects an authority as signer.
 #[test]
 fn tc_sec_itss_rcv_cam_12_02_bo() {
-    let authority = |key: &dyn SigningKey| pki::authority("aa", key.public_key(), validity_of_a_day(), None);
+    let authority =
+        |key: &dyn SigningKey| pki::authority_content("aa", key.public_key(), validity_of_a_day(), None);
     assert_eq!(receive_cam_with_certificate_content(authority), Err(SecurityDrop::WrongRole));
 }
 
@@ -375,7 +377,7 @@ fn cam_with_generation_location_or_expiry_is_not_in_profile() {
         Err(SecurityDrop::UnexpectedHeader)
     );
     assert_eq!(
-        receive_changed_cam(|odd| odd.header.expiry_time = Some(now_at_milliseconds(10_000).date)),
+        receive_changed_cam(|odd| odd.header.expiry_time = Some(now_at_milliseconds(10_000).certificate_time)),
         Err(SecurityDrop::UnexpectedHeader)
     );
 }
@@ -489,10 +491,13 @@ fn denm_without_location_or_certificate_is_not_in_profile() {
 #[test]
 fn impossible_times_and_places_are_rejected() {
     assert_eq!(
-        receive_changed_denm(|odd| odd.header.expiry_time = Some(now_at_milliseconds(0).date)),
+        receive_changed_denm(|odd| odd.header.expiry_time = Some(now_at_milliseconds(0).certificate_time)),
         Err(SecurityDrop::Expired)
     );
-    assert_eq!(receive_changed_denm(|odd| odd.header.expiry_time = Some(now_at_milliseconds(1).date)), Ok(1));
+    assert_eq!(
+        receive_changed_denm(|odd| odd.header.expiry_time = Some(now_at_milliseconds(1).certificate_time)),
+        Ok(1)
+    );
     let far = ThreeDLocation { position: position_at(6_000.0, 0.0), elevation: 4096 };
     assert_eq!(
         receive_changed_denm(|odd| odd.header.generation_location = Some(far)),
@@ -521,11 +526,11 @@ fn impossible_times_and_places_are_rejected() {
 /// Service specific permissions, bit by bit: the certificate must have the bit of the cause.
 #[test]
 fn each_cause_code_needs_its_ssp_bit() {
-    const CAUSES: [u8; 24] =
+    const CAUSE_CODES: [u8; 24] =
         [1, 2, 3, 6, 9, 10, 11, 12, 14, 15, 17, 18, 19, 26, 27, 91, 92, 93, 94, 95, 96, 97, 98, 99];
     let mut pki = TestPki::new(Curve::NistP256);
     let mut receiver = pki.receiver_with(strict_config());
-    for (number, cause) in CAUSES.into_iter().enumerate() {
+    for (number, cause) in CAUSE_CODES.into_iter().enumerate() {
         let mut bits = [1, 0xff, 0xff, 0xff];
         bits[1 + number / 8] &= !(0x80 >> (number % 8));
         let all = vec![PsidSsp { psid: Psid::DENM, ssp: Some(Ssp::Bitmap(bits.to_vec())) }];
@@ -534,16 +539,16 @@ fn each_cause_code_needs_its_ssp_bit() {
         let now = now_at_milliseconds(10 * number as u64);
         let plain = car.plain_denm_packet(now, circle_around_home(500), &ordinary_denm(cause));
         // The station refuses to sign content that its own ticket does not permit.
-        assert_eq!(car.security.secure(now, &plain), Err(SecurityDrop::NoTicket), "cause {cause}");
+        assert_eq!(car.security.secure_packet(now, &plain), Err(SecurityDrop::NoTicket), "cause {cause}");
         let octets = car.sign_without_check(now, &plain);
         assert_eq!(
             receive_packet(&mut receiver, now, &octets),
             Err(SecurityDrop::NoServicePermission),
             "cause {cause}"
         );
-        let other = CAUSES[(number + 1) % 24];
+        let other = CAUSE_CODES[(number + 1) % 24];
         let plain = car.plain_denm_packet(now, circle_around_home(500), &ordinary_denm(other));
-        let octets = car.security.secure(now, &plain).unwrap();
+        let octets = car.security.secure_packet(now, &plain).unwrap();
         assert_eq!(receive_packet(&mut receiver, now, &octets).map(|all| all.len()), Ok(1), "cause {other}");
     }
 }
@@ -552,7 +557,7 @@ fn each_cause_code_needs_its_ssp_bit() {
 #[test]
 fn ticket_without_application_signs_no_message_of_it() {
     let mut pki = TestPki::new(Curve::NistP256);
-    let denm_only = pki::applications(false)[1..2].to_vec();
+    let denm_only = pki::test_applications(false)[1..2].to_vec();
     let ticket = pki.new_ticket_for_applications(denm_only);
     let (mut receiver, station) = (pki.receiver_with(strict_config()), pki.new_car());
     let odd = FaultyMessage::valid_cam(&station, now_at_milliseconds(0), &ticket);
@@ -573,7 +578,7 @@ fn octets_after_the_envelope_are_ignored() {
         let longer = [&denm[..], &vec![0xa5; behind]].concat();
         let verified = receive_packet(&mut forwarder.security, now, &longer).unwrap();
         assert_eq!(verified.len(), 1, "{behind}");
-        let passed_on = forwarder.security.secure(now, &verified[0].packet).unwrap();
+        let passed_on = forwarder.security.secure_packet(now, &verified[0].packet).unwrap();
         assert_eq!(passed_on, denm, "{behind}");
     }
 }
@@ -589,13 +594,13 @@ fn each_policy_accepts_or_rejects_unsigned_packets() {
     let last = bad.len() - 1;
     bad[last] ^= 1;
     let try_all = |policy| {
-        let mut receiver = pki.receiver_with(Config { policy, ..Config::default() });
+        let mut receiver = pki.receiver_with(SecurityConfig { policy, ..SecurityConfig::default() });
         receive_packet(&mut receiver, now_at_milliseconds(0), &good).unwrap();
         [&plain, &good, &bad].map(|octets| {
             match receiver.handle_frame(now_at_milliseconds(20), frame_of_packet(octets)) {
-                Ok(Handled::Plain) => Ok("plain"),
-                Ok(Handled::Ready(_)) => Ok("ready"),
-                Ok(Handled::Queued) => match receiver.poll_verified(now_at_milliseconds(20)) {
+                Ok(HandledFrame::Plain) => Ok("plain"),
+                Ok(HandledFrame::Ready(_)) => Ok("ready"),
+                Ok(HandledFrame::Queued) => match receiver.poll_verified(now_at_milliseconds(20)) {
                     Some(_) => Ok("verified"),
                     None => Ok("not believed"),
                 },
@@ -604,9 +609,9 @@ fn each_policy_accepts_or_rejects_unsigned_packets() {
         })
     };
     use SecurityDrop::{Replayed, Unsecured};
-    assert_eq!(try_all(Policy::Off), [Ok("plain"), Ok("plain"), Ok("plain")]);
-    assert_eq!(try_all(Policy::AcceptUnsigned), [Ok("plain"), Err(Replayed), Ok("not believed")]);
-    assert_eq!(try_all(Policy::Strict), [Err(Unsecured), Err(Replayed), Ok("not believed")]);
+    assert_eq!(try_all(SecurityPolicy::Off), [Ok("plain"), Ok("plain"), Ok("plain")]);
+    assert_eq!(try_all(SecurityPolicy::AcceptUnsigned), [Ok("plain"), Err(Replayed), Ok("not believed")]);
+    assert_eq!(try_all(SecurityPolicy::Strict), [Err(Unsecured), Err(Replayed), Ok("not believed")]);
 }
 
 /// A forwarder sends the envelope of the source with the router's changes to the Basic Header. Received
@@ -620,21 +625,24 @@ fn a_forwarder_passes_on_what_the_source_signed() {
     let mut opened =
         receive_packet(&mut forwarder.security, now_at_milliseconds(5), &denm).unwrap().remove(0).packet;
     carnet_wire::geonet::set_remaining_hop_limit(&mut opened, 9).unwrap();
-    let passed_on = forwarder.security.secure(now_at_milliseconds(10), &opened).unwrap();
+    let passed_on = forwarder.security.secure_packet(now_at_milliseconds(10), &opened).unwrap();
     assert_eq!(passed_on[3], 9);
     assert_eq!(passed_on[BasicHeader::LEN..], denm[BasicHeader::LEN..]);
     assert_eq!(receive_packet(&mut receiver, now_at_milliseconds(20), &passed_on).unwrap().len(), 1);
-    let verifications = receiver.counters().verifications;
+    let verifications = receiver.counters().verified_signatures;
     assert!(matches!(
         receiver.handle_frame(now_at_milliseconds(25), frame_of_packet(&denm)),
-        Ok(Handled::Ready(_))
+        Ok(HandledFrame::Ready(_))
     ));
-    assert_eq!((receiver.counters().verifications, receiver.counters().copies), (verifications, 1));
+    assert_eq!(
+        (receiver.counters().verified_signatures, receiver.counters().accepted_copies),
+        (verifications, 1)
+    );
     // The station does not forward an unsigned packet.
     let stranger =
         source.plain_denm_packet(now_at_milliseconds(30), circle_around_home(500), &ordinary_denm(91));
     assert_eq!(
-        forwarder.security.secure(now_at_milliseconds(30), &stranger),
+        forwarder.security.secure_packet(now_at_milliseconds(30), &stranger),
         Err(SecurityDrop::EnvelopeForgotten)
     );
 }

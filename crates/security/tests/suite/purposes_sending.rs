@@ -3,14 +3,14 @@
 //! The table in docs/security.md lists the purposes that do not apply.
 
 use carnet_base::Time;
-use carnet_security::certificate::{Certificate, Issuer, Role};
-use carnet_security::crypto::{Backend, Portable, name_of, signature_input};
+use carnet_security::certificate::{Certificate, CertificateRole, Issuer};
+use carnet_security::crypto::{Backend, PortableBackend, name_of_certificate, signature_input};
 use carnet_security::ids::HashedId8;
 use carnet_security::keys::Curve;
 use carnet_security::message::{Envelope, Payload, SignedMessage, Signer};
 use carnet_security::permissions::Psid;
 use carnet_security::region::{CountryPlace, GeographicRegion, IdentifiedRegion};
-use carnet_security::{Now, SecurityDrop};
+use carnet_security::{SecurityDrop, SecurityTime};
 use carnet_wire::geonet::BasicHeader;
 
 use crate::support::*;
@@ -23,7 +23,7 @@ fn signed_message_of(octets: &[u8]) -> SignedMessage<'_> {
     }
 }
 
-fn certificate_of(octets: &[u8]) -> Option<Certificate> {
+fn certificate_in(octets: &[u8]) -> Option<Certificate> {
     match signed_message_of(octets).signer {
         Signer::Certificate(certificate) => Some(*certificate),
         _ => None,
@@ -32,8 +32,8 @@ fn certificate_of(octets: &[u8]) -> Option<Certificate> {
 
 fn is_signed_by(octets: &[u8], certificate: &Certificate) -> bool {
     let message = signed_message_of(octets);
-    let input = signature_input(&Portable, message.hash, message.to_be_signed, certificate.octets());
-    Portable
+    let input = signature_input(&PortableBackend, message.hash, message.to_be_signed, certificate.octets());
+    PortableBackend
         .verifying_key(&certificate.content().verification_key)
         .unwrap()
         .verify(&input, &message.signature)
@@ -65,8 +65,8 @@ fn tc_sec_itss_snd_msg_04_01() {
 fn tc_sec_itss_snd_msg_04_02() {
     let mut car = TestPki::new(Curve::NistP256).new_car();
     let cams = cams_of_one_second(&mut car, 0);
-    let certificate = certificate_of(&cams[0]).unwrap();
-    assert_eq!(certificate.role(), Role::Ticket);
+    let certificate = certificate_in(&cams[0]).unwrap();
+    assert_eq!(certificate.certificate_role(), CertificateRole::Ticket);
     assert!(cams.iter().all(|cam| is_signed_by(cam, &certificate)));
 }
 
@@ -89,7 +89,7 @@ fn tc_sec_itss_snd_cam_02_01() {
         let header = signed_message_of(&cam).header;
         assert!(header.generation_time.is_some());
         assert!(header.generation_location.is_none() && header.expiry_time.is_none());
-        assert!(header.encryption_key.is_none() && !header.forbidden);
+        assert!(header.encryption_key.is_none() && !header.has_forbidden_field);
         assert!(header.inline_requests.is_empty() && header.requested_certificate.is_none());
     }
 }
@@ -99,9 +99,9 @@ fn tc_sec_itss_snd_cam_02_01() {
 fn tc_sec_itss_snd_cam_04_01() {
     let mut car = TestPki::new(Curve::NistP256).new_car();
     let cams = cams_of_one_second(&mut car, 0);
-    assert_eq!(cams.iter().filter(|cam| certificate_of(cam).is_some()).count(), 1);
-    let certificate = certificate_of(&cams[0]).unwrap();
-    let hash = Portable.hash(Curve::NistP256.hash(), certificate.octets());
+    assert_eq!(cams.iter().filter(|cam| certificate_in(cam).is_some()).count(), 1);
+    let certificate = certificate_in(&cams[0]).unwrap();
+    let hash = PortableBackend.hash(Curve::NistP256.hash(), certificate.octets());
     assert!(
         cams[1..]
             .iter()
@@ -113,9 +113,9 @@ fn tc_sec_itss_snd_cam_04_01() {
 #[test]
 fn tc_sec_itss_snd_cam_05_01() {
     let mut car = TestPki::new(Curve::NistP256).new_car();
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(0))).is_some());
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(999))).is_none());
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(1_000))).is_some());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(0))).is_some());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(999))).is_none());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(1_000))).is_some());
 }
 
 /// A CAM carries the certificate each second.
@@ -123,7 +123,7 @@ fn tc_sec_itss_snd_cam_05_01() {
 fn tc_sec_itss_snd_cam_05_02() {
     let mut car = TestPki::new(Curve::NistP256).new_car();
     let cams: Vec<_> = (0..50).map(|number| car.signed_cam(now_at_milliseconds(100 * number))).collect();
-    let with: Vec<_> = (0..50).filter(|number| certificate_of(&cams[*number]).is_some()).collect();
+    let with: Vec<_> = (0..50).filter(|number| certificate_in(&cams[*number]).is_some()).collect();
     assert_eq!(with, [0, 10, 20, 30, 40]);
 }
 
@@ -132,14 +132,14 @@ fn tc_sec_itss_snd_cam_05_02() {
 fn tc_sec_itss_snd_cam_06_01() {
     let mut pki = TestPki::new(Curve::NistP256);
     let (mut car, mut stranger) = (pki.new_car(), pki.new_car());
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(0))).is_some());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(0))).is_some());
     let hello = stranger.signed_cam(now_at_milliseconds(100));
     assert_eq!(receive_packet(&mut car.security, now_at_milliseconds(100), &hello).unwrap().len(), 1);
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(200))).is_some());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(200))).is_some());
     // After a message of a known station, the next CAM does not include the certificate.
     let again = stranger.signed_cam(now_at_milliseconds(250));
     assert_eq!(receive_packet(&mut car.security, now_at_milliseconds(250), &again).unwrap().len(), 1);
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(300))).is_none());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(300))).is_none());
 }
 
 /// The timer restarts with each certificate.
@@ -147,13 +147,13 @@ fn tc_sec_itss_snd_cam_06_01() {
 fn tc_sec_itss_snd_cam_07_01() {
     let mut pki = TestPki::new(Curve::NistP256);
     let (mut car, mut stranger) = (pki.new_car(), pki.new_car());
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(0))).is_some());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(0))).is_some());
     let hello = stranger.signed_cam(now_at_milliseconds(500));
     receive_packet(&mut car.security, now_at_milliseconds(500), &hello).unwrap();
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(600))).is_some());
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(1_000))).is_none());
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(1_599))).is_none());
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(1_600))).is_some());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(600))).is_some());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(1_000))).is_none());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(1_599))).is_none());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(1_600))).is_some());
 }
 
 /// Returns two stations that know each other's certificate, so the next CAM of `car` carries only the digest.
@@ -163,8 +163,8 @@ fn stations_that_know_each_other(pki: &mut TestPki) -> (TestStation, TestStation
     receive_packet(&mut other.security, now_at_milliseconds(0), &hello).unwrap();
     let hello = other.signed_cam(now_at_milliseconds(10));
     receive_packet(&mut car.security, now_at_milliseconds(10), &hello).unwrap();
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(20))).is_some());
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(30))).is_none());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(20))).is_some());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(30))).is_none());
     (car, other)
 }
 
@@ -184,7 +184,7 @@ fn tc_sec_itss_snd_cam_08_01() {
     );
     assert_eq!(receive_packet(&mut other.security, now_at_milliseconds(120), &asks).unwrap().len(), 1);
     assert_eq!(receive_packet(&mut car.security, now_at_milliseconds(120), &asks).unwrap().len(), 1);
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(130))).is_some());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(130))).is_some());
 }
 
 /// Returns two stations whose authorities differ but have the same root. The first station knows both
@@ -208,10 +208,10 @@ fn tc_sec_itss_snd_cam_09_01() {
     let (mut car, mut foreign) = stations_of_two_authorities(&mut pki);
     let hello = car.signed_cam(now_at_milliseconds(0));
     assert_eq!(receive_packet(&mut foreign.security, now_at_milliseconds(0), &hello), Ok(Vec::new()));
-    assert_eq!(foreign.security.waiting(), (0, 1));
+    assert_eq!(foreign.security.waiting_messages(), (0, 1));
     let asks = foreign.signed_cam(now_at_milliseconds(10));
     let wanted: Vec<_> = signed_message_of(&asks).header.inline_requests.iter().collect();
-    assert_eq!(wanted, [name_of(&Portable, &pki.authority).last_three_octets()]);
+    assert_eq!(wanted, [name_of_certificate(&PortableBackend, &pki.authority).last_three_octets()]);
     assert_eq!(receive_packet(&mut car.security, now_at_milliseconds(10), &asks).unwrap().len(), 1);
     // The first CAM carries the station's own certificate, because a new station has appeared. The next one
     // carries the authority's certificate.
@@ -220,7 +220,7 @@ fn tc_sec_itss_snd_cam_09_01() {
     );
     let answer = car.signed_cam(now_at_milliseconds(200));
     assert_eq!(signed_message_of(&answer).header.requested_certificate, Some(pki.authority.clone()));
-    assert!(certificate_of(&answer).is_none());
+    assert!(certificate_in(&answer).is_none());
     assert!(
         signed_message_of(&car.signed_cam(now_at_milliseconds(300))).header.requested_certificate.is_none()
     );
@@ -276,10 +276,10 @@ fn arriving_authority_releases_waiting_messages() {
 fn tc_sec_itss_snd_cam_10_01() {
     let mut car = TestPki::new(Curve::NistP256).new_car();
     let cam = car.signed_cam(now_at_milliseconds(70));
-    let validity = certificate_of(&cam).unwrap().content().validity;
+    let validity = certificate_in(&cam).unwrap().content().validity;
     let made = signed_message_of(&cam).header.generation_time.unwrap();
-    assert!(validity.contains(made));
-    assert_eq!(made, now_at_milliseconds(70).date);
+    assert!(validity.contains_moment(made));
+    assert_eq!(made, now_at_milliseconds(70).certificate_time);
 }
 
 /// A CAM has the application of CAM.
@@ -319,7 +319,7 @@ fn tc_sec_itss_snd_cam_16_01() {
     for curve in Curve::ALL {
         let mut car = TestPki::new(curve).new_car();
         let cams = cams_of_one_second(&mut car, 0);
-        let certificate = certificate_of(&cams[0]).unwrap();
+        let certificate = certificate_in(&cams[0]).unwrap();
         assert!(cams.iter().all(|cam| is_signed_by(cam, &certificate)), "{curve:?}");
     }
 }
@@ -338,9 +338,9 @@ fn tc_sec_itss_snd_denm_02_01() {
 #[test]
 fn tc_sec_itss_snd_denm_03_01() {
     let mut car = TestPki::new(Curve::NistP256).new_car();
-    assert!((0..5).all(|number| certificate_of(&car.signed_denm(now_at_milliseconds(number))).is_some()));
+    assert!((0..5).all(|number| certificate_in(&car.signed_denm(now_at_milliseconds(number))).is_some()));
     // The certificate in a DENM does not restart the timer of CAMs.
-    assert!(certificate_of(&car.signed_cam(now_at_milliseconds(10))).is_some());
+    assert!(certificate_in(&car.signed_cam(now_at_milliseconds(10))).is_some());
 }
 
 #[test]
@@ -348,8 +348,8 @@ fn tc_sec_itss_snd_denm_04_01() {
     let mut car = TestPki::new(Curve::NistP256).new_car();
     let denm = car.signed_denm(now_at_milliseconds(70));
     let made = signed_message_of(&denm).header.generation_time.unwrap();
-    assert!(certificate_of(&denm).unwrap().content().validity.contains(made));
-    assert_eq!(made, now_at_milliseconds(70).date);
+    assert!(certificate_in(&denm).unwrap().content().validity.contains_moment(made));
+    assert_eq!(made, now_at_milliseconds(70).certificate_time);
 }
 
 /// Returns the regions of the purposes: none, a circle, a rectangle, a polygon, a country.
@@ -386,7 +386,7 @@ fn tc_sec_itss_snd_denm_05_01_to_05_05() {
         let denm = car.signed_denm(now_at_milliseconds(0));
         let location = signed_message_of(&denm).header.generation_location.unwrap();
         assert_eq!(location.position, HOME_POSITION);
-        assert!(region.is_none_or(|region| region.contains(location.position, &COUNTRY_OF_HOME)));
+        assert!(region.is_none_or(|region| region.contains_place(location.position, &COUNTRY_OF_HOME)));
     }
 }
 
@@ -403,7 +403,11 @@ fn station_outside_region_of_its_ticket_sends_nothing() {
             GeographicRegion::Identified(_) => Ok(()),
             _ => Err(SecurityDrop::NoTicket),
         };
-        assert_eq!(car.security.secure(now_at_milliseconds(0), &plain).map(|_| ()), expected, "{region:?}");
+        assert_eq!(
+            car.security.secure_packet(now_at_milliseconds(0), &plain).map(|_| ()),
+            expected,
+            "{region:?}"
+        );
     }
 }
 
@@ -411,16 +415,16 @@ fn station_outside_region_of_its_ticket_sends_nothing() {
 #[test]
 fn tc_sec_itss_snd_denm_05_06() {
     let mut pki = TestPki::with_authority(Curve::NistP256, |mut content| {
-        content.region = Some(GeographicRegion::Circular { center: HOME_POSITION, radius: 1_000 });
+        content.validity_region = Some(GeographicRegion::Circular { center: HOME_POSITION, radius: 1_000 });
         content
     });
     let mut car = pki.new_car();
     let denm = car.signed_denm(now_at_milliseconds(0));
     let location = signed_message_of(&denm).header.generation_location.unwrap();
-    assert!(HOME_POSITION.distance(location.position) <= 1_000.0);
+    assert!(HOME_POSITION.distance_to(location.position) <= 1_000.0);
     car.move_to(position_at(3_000.0, 0.0));
     let plain = car.plain_denm_packet(now_at_milliseconds(100), circle_around_home(500), &ordinary_denm(91));
-    assert_eq!(car.security.secure(now_at_milliseconds(100), &plain), Err(SecurityDrop::NoTicket));
+    assert_eq!(car.security.secure_packet(now_at_milliseconds(100), &plain), Err(SecurityDrop::NoTicket));
 }
 
 #[test]
@@ -441,7 +445,7 @@ fn tc_sec_itss_snd_denm_10_01() {
     for curve in Curve::ALL {
         let mut car = TestPki::new(curve).new_car();
         let denm = car.signed_denm(now_at_milliseconds(0));
-        assert!(is_signed_by(&denm, &certificate_of(&denm).unwrap()), "{curve:?}");
+        assert!(is_signed_by(&denm, &certificate_in(&denm).unwrap()), "{curve:?}");
     }
 }
 
@@ -454,7 +458,7 @@ fn tc_sec_itss_snd_genmsg_02_01_and_03_01() {
         let header = signed_message_of(&beacon).header;
         assert_eq!(header.psid, Psid::GN_MGMT);
         assert!(header.generation_time.is_some() && header.generation_location.is_some());
-        assert!(certificate_of(&beacon).is_some());
+        assert!(certificate_in(&beacon).is_some());
     }
 }
 
@@ -463,8 +467,8 @@ fn tc_sec_itss_snd_genmsg_04_01() {
     let mut car = TestPki::new(Curve::NistP256).new_car();
     let beacon = car.signed_beacon(now_at_milliseconds(70));
     let made = signed_message_of(&beacon).header.generation_time.unwrap();
-    assert!(certificate_of(&beacon).unwrap().content().validity.contains(made));
-    assert_eq!(made, now_at_milliseconds(70).date);
+    assert!(certificate_in(&beacon).unwrap().content().validity.contains_moment(made));
+    assert_eq!(made, now_at_milliseconds(70).certificate_time);
 }
 
 #[test]
@@ -474,14 +478,14 @@ fn tc_sec_itss_snd_genmsg_05_01_to_05_05() {
         let mut car = station_with_region(&mut pki, region.clone());
         let location =
             signed_message_of(&car.signed_beacon(now_at_milliseconds(0))).header.generation_location.unwrap();
-        assert!(region.is_none_or(|region| region.contains(location.position, &COUNTRY_OF_HOME)));
+        assert!(region.is_none_or(|region| region.contains_place(location.position, &COUNTRY_OF_HOME)));
     }
 }
 
 #[test]
 fn tc_sec_itss_snd_genmsg_05_06() {
     let mut pki = TestPki::with_authority(Curve::NistP256, |mut content| {
-        content.region = Some(GeographicRegion::Circular { center: HOME_POSITION, radius: 1_000 });
+        content.validity_region = Some(GeographicRegion::Circular { center: HOME_POSITION, radius: 1_000 });
         content
     });
     let mut car = pki.new_car();
@@ -495,7 +499,7 @@ fn tc_sec_itss_snd_genmsg_05_06() {
     );
     car.move_to(position_at(3_000.0, 0.0));
     let plain = car.plain_beacon_packet(now_at_milliseconds(10));
-    assert_eq!(car.security.secure(now_at_milliseconds(10), &plain), Err(SecurityDrop::NoTicket));
+    assert_eq!(car.security.secure_packet(now_at_milliseconds(10), &plain), Err(SecurityDrop::NoTicket));
 }
 
 #[test]
@@ -503,7 +507,7 @@ fn tc_sec_itss_snd_genmsg_06_01_and_07_01() {
     let mut car = TestPki::new(Curve::NistP256).new_car();
     let beacon = car.signed_beacon(now_at_milliseconds(0));
     assert!(matches!(signed_message_of(&beacon).payload, Payload::Data(inside) if !inside.is_empty()));
-    assert!(is_signed_by(&beacon, &certificate_of(&beacon).unwrap()));
+    assert!(is_signed_by(&beacon, &certificate_in(&beacon).unwrap()));
 }
 
 // Certificates, as the station sends them and as its authority issued them.
@@ -513,7 +517,7 @@ fn tc_sec_itss_snd_genmsg_06_01_and_07_01() {
 fn tc_sec_snd_cert_01_01_and_01_02() {
     let mut pki = TestPki::new(Curve::NistP256);
     let mut car = pki.new_car();
-    assert_eq!(certificate_of(&car.signed_cam(now_at_milliseconds(0))).unwrap().octets()[1], 3);
+    assert_eq!(certificate_in(&car.signed_cam(now_at_milliseconds(0))).unwrap().octets()[1], 3);
     assert_eq!(pki.authority.octets()[1], 3);
 }
 
@@ -524,10 +528,17 @@ fn tc_sec_snd_cert_02_01_09_01_and_09_02() {
         let mut pki = TestPki::new(curve);
         let ticket = pki.new_ticket().certificate;
         for (below, above) in [(&ticket, &pki.authority), (&pki.authority, &pki.root)] {
-            assert_eq!(below.issuer(), Issuer::Digest(above.hash_algorithm(), name_of(&Portable, above)));
-            let input =
-                signature_input(&Portable, above.hash_algorithm(), below.signed_octets(), above.octets());
-            let key = Portable.verifying_key(&above.content().verification_key).unwrap();
+            assert_eq!(
+                below.issuer(),
+                Issuer::Digest(above.hash_algorithm(), name_of_certificate(&PortableBackend, above))
+            );
+            let input = signature_input(
+                &PortableBackend,
+                above.hash_algorithm(),
+                below.signed_octets(),
+                above.octets(),
+            );
+            let key = PortableBackend.verifying_key(&above.content().verification_key).unwrap();
             assert!(key.verify(&input, below.signature()), "{curve:?}");
         }
     }
@@ -537,12 +548,20 @@ fn tc_sec_snd_cert_02_01_09_01_and_09_02() {
 /// `below` exceeds `region` or is malformed.
 fn issue_region_below(region: GeographicRegion, below: GeographicRegion) -> Result<(), SecurityDrop> {
     let mut pki = TestPki::with_authority(Curve::NistP256, |mut content| {
-        content.region = Some(region);
+        content.validity_region = Some(region);
         content
     });
     let ticket = pki.new_ticket_in_region(below).certificate;
     let store = pki.receiver_with(strict_config());
-    store.store().verify(&Portable, ticket, now_at_milliseconds(0).date, &COUNTRY_OF_HOME).map(|_| ())
+    store
+        .store()
+        .verify_certificate(
+            &PortableBackend,
+            ticket,
+            now_at_milliseconds(0).certificate_time,
+            &COUNTRY_OF_HOME,
+        )
+        .map(|_| ())
 }
 
 const CHAIN_REFUSED: Result<(), SecurityDrop> = Err(SecurityDrop::InconsistentChain);
@@ -616,8 +635,10 @@ fn tc_sec_snd_cert_06_03_and_06_04() {
     assert_eq!(issue_region_below(sub(vec![3]), sub(vec![3, 4])), CHAIN_REFUSED);
     // carnet has no map of borders, so it cannot decide whether the country lies in the rectangle.
     assert_eq!(issue_region_below(rectangle_around_home(500.0), region(&[CountryOnly(250)])), CHAIN_REFUSED);
-    assert!(both.contains(HOME_POSITION, &CountryPlace { country: 276, region: None, subregion: None }));
-    assert!(!both.contains(HOME_POSITION, &()));
+    assert!(
+        both.contains_place(HOME_POSITION, &CountryPlace { country: 276, region: None, subregion: None })
+    );
+    assert!(!both.contains_place(HOME_POSITION, &()));
 }
 
 /// Keys are compressed points, and r is an x coordinate.
@@ -635,7 +656,7 @@ fn tc_sec_snd_cert_07_01_and_08_01() {
 #[test]
 fn tc_sec_snd_cert_aa_01_01_02_01_and_04_01() {
     let pki = TestPki::new(Curve::NistP256);
-    assert_eq!(pki.authority.role(), Role::Authority);
+    assert_eq!(pki.authority.certificate_role(), CertificateRole::Authority);
     assert!(pki.authority.content().name.as_ref().unwrap().len() <= 32);
     assert!(matches!(pki.authority.issuer(), Issuer::Digest(..)));
 }
@@ -644,7 +665,7 @@ fn tc_sec_snd_cert_aa_01_01_02_01_and_04_01() {
 fn tc_sec_snd_cert_aa_06_01() {
     let pki = TestPki::new(Curve::NistP256);
     let validity = pki.authority.content().validity;
-    assert!(validity.end() > validity.start.start());
+    assert!(validity.first_invalid_time() > validity.start.start_of_second());
 }
 
 /// A certificate has each application once, and at most 31 applications.
@@ -655,10 +676,15 @@ fn tc_sec_snd_cert_aa_08_01_and_at_07_01() {
     let verify = |certificate: &Certificate| {
         receiver
             .store()
-            .verify(&Portable, certificate.clone(), now_at_milliseconds(0).date, &COUNTRY_OF_HOME)
+            .verify_certificate(
+                &PortableBackend,
+                certificate.clone(),
+                now_at_milliseconds(0).certificate_time,
+                &COUNTRY_OF_HOME,
+            )
             .map(|_| ())
     };
-    let usual = carnet_security::pki::applications(false);
+    let usual = carnet_security::pki::test_applications(false);
     assert_eq!(verify(&pki.new_ticket().certificate), Ok(()));
     let twice = [usual.clone(), usual[..1].to_vec()].concat();
     assert_eq!(verify(&pki.new_ticket_for_applications(twice).certificate), CHAIN_REFUSED);
@@ -673,7 +699,7 @@ fn tc_sec_snd_cert_aa_08_01_and_at_07_01() {
 fn tc_sec_snd_cert_at_01_01_02_01_and_03_01() {
     let mut pki = TestPki::new(Curve::NistP256);
     let ticket = pki.new_ticket().certificate;
-    assert_eq!(ticket.role(), Role::Ticket);
+    assert_eq!(ticket.certificate_role(), CertificateRole::Ticket);
     assert!(matches!(ticket.issuer(), Issuer::Digest(..)));
     assert_eq!(ticket.content().name, None);
 }
@@ -683,12 +709,16 @@ fn tc_sec_snd_cert_at_01_01_02_01_and_03_01() {
 fn tc_sec_snd_cert_at_05_01() {
     let mut pki = TestPki::new(Curve::NistP256);
     let long = pki.new_ticket_with(|mut content| {
-        content.validity.duration.count = 600;
+        content.validity.duration.unit_count = 600;
         content
     });
     let receiver = pki.receiver_with(strict_config());
-    let result =
-        receiver.store().verify(&Portable, long.certificate, now_at_milliseconds(0).date, &COUNTRY_OF_HOME);
+    let result = receiver.store().verify_certificate(
+        &PortableBackend,
+        long.certificate,
+        now_at_milliseconds(0).certificate_time,
+        &COUNTRY_OF_HOME,
+    );
     assert_eq!(result.map(|_| ()), CHAIN_REFUSED);
 }
 
@@ -698,11 +728,20 @@ fn tc_sec_snd_cert_at_08_01() {
     let mut pki = TestPki::new(Curve::NistP256);
     let thief = numbered_key(Curve::NistP256, 0x44);
     let content = pki.new_ticket().certificate.content().clone();
-    let certificate =
-        carnet_security::pki::issue(&Portable, thief.as_ref(), Some(&pki.authority), content).unwrap();
+    let certificate = carnet_security::pki::issue_certificate(
+        &PortableBackend,
+        thief.as_ref(),
+        Some(&pki.authority),
+        content,
+    )
+    .unwrap();
     let receiver = pki.receiver_with(strict_config());
-    let result =
-        receiver.store().verify(&Portable, certificate, now_at_milliseconds(0).date, &COUNTRY_OF_HOME);
+    let result = receiver.store().verify_certificate(
+        &PortableBackend,
+        certificate,
+        now_at_milliseconds(0).certificate_time,
+        &COUNTRY_OF_HOME,
+    );
     assert_eq!(result.map(|_| ()), Err(SecurityDrop::BadCertificateSignature));
 }
 
@@ -710,18 +749,23 @@ fn tc_sec_snd_cert_at_08_01() {
 #[test]
 fn tc_sec_snd_cert_at_09_01() {
     let mut pki = TestPki::with_authority(Curve::NistP256, |mut content| {
-        content.assurance = Some(0x60);
+        content.assurance_level = Some(0x60);
         content
     });
     let receiver = pki.receiver_with(strict_config());
     let mut verify = |assurance| {
         let ticket = pki.new_ticket_with(|mut content| {
-            content.assurance = assurance;
+            content.assurance_level = assurance;
             content
         });
         receiver
             .store()
-            .verify(&Portable, ticket.certificate, now_at_milliseconds(0).date, &COUNTRY_OF_HOME)
+            .verify_certificate(
+                &PortableBackend,
+                ticket.certificate,
+                now_at_milliseconds(0).certificate_time,
+                &COUNTRY_OF_HOME,
+            )
             .map(|_| ())
     };
     assert_eq!(verify(Some(0x60)), Ok(()));
@@ -739,9 +783,12 @@ fn change_of_ticket_changes_address_and_signer() {
     let _ = car.signed_cam(now_at_milliseconds(0));
     assert!(car.security.use_ticket(second));
     let cam = car.signed_cam(now_at_milliseconds(20));
-    assert_eq!(name_of(&Portable, &certificate_of(&cam).unwrap()), second);
+    assert_eq!(name_of_certificate(&PortableBackend, &certificate_in(&cam).unwrap()), second);
     assert_ne!(first, second);
-    let later = Now { time: Time::from_secs(100_000), date: now_at_milliseconds(86_400_000).date };
+    let later = SecurityTime {
+        time: Time::from_secs(100_000),
+        certificate_time: now_at_milliseconds(86_400_000).certificate_time,
+    };
     car.security.forget_old_tickets(later);
     assert_eq!(car.security.current_ticket(), None);
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use carnet_base::Rng;
-use carnet_security::config::Config;
-use carnet_security::crypto::{Portable, signature_input};
+use carnet_security::config::SecurityConfig;
+use carnet_security::crypto::{PortableBackend, signature_input};
 use carnet_security::keys::Curve;
-use carnet_security::message::{HeaderInfo, Signer, seal, to_be_signed};
+use carnet_security::message::{HeaderInfo, Signer, emit_signed_message, to_be_signed};
 use carnet_security::permissions::Psid;
 use carnet_security::region::GeographicRegion;
-use carnet_security::{Handled, Now, Security, SecurityDrop, pki};
+use carnet_security::{HandledFrame, SecurityDrop, SecurityStation, SecurityTime, pki};
 use carnet_wire::geonet::BasicHeader;
 
 use crate::support::*;
@@ -19,18 +19,19 @@ use crate::support::*;
 struct FrameKind {
     name: &'static str,
     expected_reasons: &'static [SecurityDrop],
-    frames: Vec<(Now, Vec<u8>)>,
+    frames: Vec<(SecurityTime, Vec<u8>)>,
 }
 
 /// Returns the times of a kind's frames. Kinds follow each other with a pause, in which waiting messages time
 /// out.
-fn times_of_frames(kind: u64, each: u64) -> impl Iterator<Item = Now> {
+fn times_of_frames(kind: u64, each: u64) -> impl Iterator<Item = SecurityTime> {
     (0..each).map(move |number| now_at_milliseconds(10_000 + kind * (20 * each + 5_000) + 20 * number))
 }
 
-fn invalid_frames_of_each_kind(each: u64) -> (Security, Vec<FrameKind>) {
+fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     let mut pki = TestPki::new(Curve::NistP256);
-    let mut receiver = pki.receiver_with(Config { verifications_per_second: 1_000_000, ..strict_config() });
+    let mut receiver =
+        pki.receiver_with(SecurityConfig { verifications_per_second: 1_000_000, ..strict_config() });
     let mut rng = Rng::new(3);
     let mut kinds = Vec::new();
     let mut add = |name, reasons, frames| kinds.push(FrameKind { name, expected_reasons: reasons, frames });
@@ -52,30 +53,32 @@ fn invalid_frames_of_each_kind(each: u64) -> (Security, Vec<FrameKind>) {
     let victim = pki.new_ticket();
     let thief = numbered_key(Curve::NistP256, 0x55);
     let station = pki.new_car();
-    let forge = |now: Now| {
+    let forge = |now: SecurityTime| {
         let plain = station.plain_cam_packet(now, &ordinary_cam());
         let mut header = HeaderInfo::new(Psid::CAM);
-        header.generation_time = Some(now.date);
+        header.generation_time = Some(now.certificate_time);
         let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
         let certificate = &victim.certificate;
-        let input = signature_input(&Portable, Curve::NistP256.hash(), &data, certificate.octets());
+        let input = signature_input(&PortableBackend, Curve::NistP256.hash(), &data, certificate.octets());
         let signer = Signer::Certificate(Box::new(certificate.clone()));
-        let envelope = seal(&data, &signer, &thief.sign(&input).unwrap());
+        let envelope = emit_signed_message(&data, &signer, &thief.sign(&input).unwrap());
         (now, secured_packet(&plain, &envelope))
     };
     add("a stolen certificate", &[SecurityDrop::BadSignature], times_of_frames(1, each).map(forge).collect());
 
     // A forged ticket: it names the authority as issuer, but the holder himself signed it.
-    let content = pki::ticket(thief.public_key(), validity_of_a_day(), None, pki::applications(true));
-    let certificate = pki::issue(&Portable, thief.as_ref(), Some(&pki.authority), content).unwrap();
-    let forge = |now: Now| {
+    let content =
+        pki::ticket_content(thief.public_key(), validity_of_a_day(), None, pki::test_applications(true));
+    let certificate =
+        pki::issue_certificate(&PortableBackend, thief.as_ref(), Some(&pki.authority), content).unwrap();
+    let forge = |now: SecurityTime| {
         let plain = station.plain_cam_packet(now, &ordinary_cam());
         let mut header = HeaderInfo::new(Psid::CAM);
-        header.generation_time = Some(now.date);
+        header.generation_time = Some(now.certificate_time);
         let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
-        let input = signature_input(&Portable, Curve::NistP256.hash(), &data, certificate.octets());
+        let input = signature_input(&PortableBackend, Curve::NistP256.hash(), &data, certificate.octets());
         let signer = Signer::Certificate(Box::new(certificate.clone()));
-        (now, secured_packet(&plain, &seal(&data, &signer, &thief.sign(&input).unwrap())))
+        (now, secured_packet(&plain, &emit_signed_message(&data, &signer, &thief.sign(&input).unwrap())))
     };
     add(
         "a ticket of one's own",
@@ -110,14 +113,26 @@ fn invalid_frames_of_each_kind(each: u64) -> (Security, Vec<FrameKind>) {
     // Replayed later at another place.
     let mut car = pki.new_car();
     let old = times_of_frames(5, each).map(|now| {
-        (Now { date: now.date.saturating_add(Duration::from_secs(3)), ..now }, car.signed_cam(now))
+        (
+            SecurityTime {
+                certificate_time: now.certificate_time.saturating_add(Duration::from_secs(3)),
+                ..now
+            },
+            car.signed_cam(now),
+        )
     });
     add("replayed later", &[SecurityDrop::TooOld], old.collect());
 
     // The sender's clock is ahead.
     let mut car = pki.new_car();
     let ahead = times_of_frames(6, each).map(|now| {
-        (Now { date: now.date.saturating_sub(Duration::from_secs(5)), ..now }, car.signed_cam(now))
+        (
+            SecurityTime {
+                certificate_time: now.certificate_time.saturating_sub(Duration::from_secs(5)),
+                ..now
+            },
+            car.signed_cam(now),
+        )
     });
     add("from the future", &[SecurityDrop::FromTheFuture], ahead.collect());
 
@@ -126,15 +141,15 @@ fn invalid_frames_of_each_kind(each: u64) -> (Security, Vec<FrameKind>) {
         validity: validity_period(Duration::from_secs(7200), 1),
         ..content
     });
-    let sign = |now: Now, ticket: &carnet_security::Ticket| {
+    let sign = |now: SecurityTime, ticket: &carnet_security::Ticket| {
         let plain = station.plain_cam_packet(now, &ordinary_cam());
         let mut header = HeaderInfo::new(Psid::CAM);
-        header.generation_time = Some(now.date);
+        header.generation_time = Some(now.certificate_time);
         let data = to_be_signed(&plain[BasicHeader::LEN..], &header, &[]);
         let certificate = &ticket.certificate;
-        let input = signature_input(&Portable, Curve::NistP256.hash(), &data, certificate.octets());
+        let input = signature_input(&PortableBackend, Curve::NistP256.hash(), &data, certificate.octets());
         let signer = Signer::Certificate(Box::new(certificate.clone()));
-        secured_packet(&plain, &seal(&data, &signer, &ticket.key.sign(&input).unwrap()))
+        secured_packet(&plain, &emit_signed_message(&data, &signer, &ticket.key.sign(&input).unwrap()))
     };
     add(
         "expired",
@@ -193,7 +208,7 @@ fn secured_packet(plain: &[u8], envelope: &[u8]) -> Vec<u8> {
 /// The station accepts no frame, and drops each for its own reason.
 fn assert_no_frame_is_accepted(each: u64) {
     let (mut receiver, kinds) = invalid_frames_of_each_kind(each);
-    let before = receiver.counters().verified;
+    let before = receiver.counters().verified_packets;
     for kind in kinds {
         let counts = drop_counts(&receiver);
         for (now, octets) in &kind.frames {
@@ -203,7 +218,11 @@ fn assert_no_frame_is_accepted(each: u64) {
         }
         // A message is dropped if its certificate does not arrive.
         let (last, _) = kind.frames.last().unwrap();
-        assert!(receiver.poll_verified(Now { time: last.time + Duration::from_secs(2), ..*last }).is_none());
+        assert!(
+            receiver
+                .poll_verified(SecurityTime { time: last.time + Duration::from_secs(2), ..*last })
+                .is_none()
+        );
         let died = drop_counts(&receiver).into_iter().zip(counts).map(|(after, before)| after - before);
         let counts: BTreeMap<_, _> =
             SecurityDrop::ALL.iter().copied().zip(died).filter(|(_, count)| *count > 0).collect();
@@ -214,9 +233,9 @@ fn assert_no_frame_is_accepted(each: u64) {
         assert_eq!(counts.values().sum::<u64>(), kind.frames.len() as u64, "{}", kind.name);
     }
     let counters = receiver.counters();
-    assert_eq!(counters.verified, before);
-    let dropped: u64 = counters.drops().map(|(_, count)| count).sum();
-    println!("{dropped} dropped: {:?}", counters.drops().collect::<Vec<_>>());
+    assert_eq!(counters.verified_packets, before);
+    let dropped: u64 = counters.dropped_by_reason().map(|(_, count)| count).sum();
+    println!("{dropped} dropped: {:?}", counters.dropped_by_reason().collect::<Vec<_>>());
 }
 
 #[test]
@@ -235,7 +254,7 @@ fn receiver_rejects_ten_thousand_mutated_messages() {
 #[test]
 fn flood_costs_at_most_the_permitted_verifications() {
     let mut pki = TestPki::new(Curve::NistP256);
-    let config = Config { verifications_per_second: 100, ..strict_config() };
+    let config = SecurityConfig { verifications_per_second: 100, ..strict_config() };
     let mut receiver = pki.receiver_with(config);
     let mut warner = pki.new_car();
     let template = pki.new_car().signed_cam(now_at_milliseconds(0));
@@ -252,16 +271,16 @@ fn flood_costs_at_most_the_permitted_verifications() {
         }
         if millisecond == 500 {
             let octets = warner.signed_denm(now);
-            assert_eq!(receiver.handle_frame(now, frame_of_packet(&octets)), Ok(Handled::Queued));
+            assert_eq!(receiver.handle_frame(now, frame_of_packet(&octets)), Ok(HandledFrame::Queued));
         }
         believed.extend(
             std::iter::from_fn(|| receiver.poll_verified(now)).map(|verified| (millisecond, verified)),
         );
     }
     let counters = receiver.counters();
-    assert!(counters.verifications <= 120, "{}", counters.verifications);
+    assert!(counters.verified_signatures <= 120, "{}", counters.verified_signatures);
     assert!(counters.dropped(SecurityDrop::QueueOverflow) > 5_000);
-    assert!(receiver.waiting().0 <= receiver.config().max_queued);
+    assert!(receiver.waiting_messages().0 <= receiver.config().max_queued);
     let [(when, warning)] = believed.as_slice() else { panic!("{believed:?}") };
     assert_eq!(warning.psid, Psid::DENM);
     assert!((500..530).contains(when), "{when}");

@@ -10,12 +10,15 @@ use carnet_its::cdd::{ItsPduHeader, MessageId, StationId};
 use carnet_its::denm::{Denm, SituationContainer};
 use carnet_its::uper;
 use carnet_security::certificate::{Certificate, ToBeSignedCertificate};
-use carnet_security::crypto::{Backend, Portable, SigningKey};
+use carnet_security::crypto::{Backend, PortableBackend, SigningKey};
 use carnet_security::keys::Curve;
 use carnet_security::permissions::PsidSsp;
 use carnet_security::region::{CountryPlace, GeographicRegion};
 use carnet_security::time::{DurationUnit, Time64, ValidityDuration, ValidityPeriod};
-use carnet_security::{Config, Handled, Now, Policy, Security, SecurityDrop, Ticket, Verified, pki};
+use carnet_security::{
+    HandledFrame, SecurityConfig, SecurityDrop, SecurityPolicy, SecurityStation, SecurityTime, Ticket,
+    VerifiedPacket, pki,
+};
 use carnet_wire::btp::BtpB;
 use carnet_wire::geonet::{
     BasicHeader, BasicNextHeader, CommonNextHeader, ExtendedHeader, GeoArea, GnAddress, Lifetime,
@@ -28,9 +31,12 @@ pub const HOME_POSITION: Position = Position::new(488_375_000, 21_008_000);
 pub const COUNTRY_OF_HOME: CountryPlace = CountryPlace { country: 250, region: None, subregion: None };
 
 /// Returns the time `milliseconds` after the start of the test, on 2026-11-22.
-pub fn now_at_milliseconds(milliseconds: u64) -> Now {
+pub fn now_at_milliseconds(milliseconds: u64) -> SecurityTime {
     let date = WallTime::from_unix_nanos((1_795_300_000_000 + milliseconds) * 1_000_000);
-    Now { time: Time::from_millis(milliseconds + 1_000_000), date: Time64::from_wall_time(date, 5) }
+    SecurityTime {
+        time: Time::from_millis(milliseconds + 1_000_000),
+        certificate_time: Time64::from_wall_time(date, 5),
+    }
 }
 
 /// Returns a place, metres east and north of [`HOME_POSITION`].
@@ -40,8 +46,8 @@ pub fn position_at(east: f64, north: f64) -> Position {
 
 /// Returns a validity period of `hours` that begins `before` the start of the test.
 pub fn validity_period(before: Duration, hours: u16) -> ValidityPeriod {
-    let start = now_at_milliseconds(0).date.saturating_sub(before).seconds();
-    ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, count: hours } }
+    let start = now_at_milliseconds(0).certificate_time.saturating_sub(before).to_seconds();
+    ValidityPeriod { start, duration: ValidityDuration { unit: DurationUnit::Hours, unit_count: hours } }
 }
 
 /// Returns a validity period of one day that begins an hour before the start of the test.
@@ -53,7 +59,7 @@ pub fn validity_of_a_day() -> ValidityPeriod {
 pub fn numbered_key(curve: Curve, number: u8) -> Box<dyn SigningKey> {
     let mut scalar = vec![number; curve.octets()];
     scalar[0] = 1;
-    Portable.signing_key(curve, &scalar).unwrap()
+    PortableBackend.signing_key(curve, &scalar).unwrap()
 }
 
 /// A root and an authority, with their keys.
@@ -76,12 +82,17 @@ impl TestPki {
         change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
     ) -> TestPki {
         let (root_key, authority_key) = (numbered_key(curve, 0x71), numbered_key(curve, 0x72));
-        let content =
-            pki::root("root", root_key.public_key(), validity_period(Duration::from_secs(7200), 1000), None);
-        let root = pki::issue(&Portable, root_key.as_ref(), None, content).unwrap();
+        let content = pki::root_content(
+            "root",
+            root_key.public_key(),
+            validity_period(Duration::from_secs(7200), 1000),
+            None,
+        );
+        let root = pki::issue_certificate(&PortableBackend, root_key.as_ref(), None, content).unwrap();
         let long = validity_period(Duration::from_secs(7000), 500);
-        let content = change(pki::authority("aa", authority_key.public_key(), long, None));
-        let authority = pki::issue(&Portable, root_key.as_ref(), Some(&root), content).unwrap();
+        let content = change(pki::authority_content("aa", authority_key.public_key(), long, None));
+        let authority =
+            pki::issue_certificate(&PortableBackend, root_key.as_ref(), Some(&root), content).unwrap();
         TestPki { curve, root, authority, authority_key, next_key_number: 1 }
     }
 
@@ -97,27 +108,39 @@ impl TestPki {
     ) -> Ticket {
         let key = numbered_key(self.curve, self.next_key_number);
         self.next_key_number += 1;
-        let content =
-            change(pki::ticket(key.public_key(), validity_of_a_day(), None, pki::applications(false)));
-        let certificate =
-            pki::issue(&Portable, self.authority_key.as_ref(), Some(&self.authority), content).unwrap();
+        let content = change(pki::ticket_content(
+            key.public_key(),
+            validity_of_a_day(),
+            None,
+            pki::test_applications(false),
+        ));
+        let certificate = pki::issue_certificate(
+            &PortableBackend,
+            self.authority_key.as_ref(),
+            Some(&self.authority),
+            content,
+        )
+        .unwrap();
         Ticket { certificate, key }
     }
 
     /// Returns a ticket with a region.
     pub fn new_ticket_in_region(&mut self, region: GeographicRegion) -> Ticket {
-        self.new_ticket_with(|content| ToBeSignedCertificate { region: Some(region), ..content })
+        self.new_ticket_with(|content| ToBeSignedCertificate { validity_region: Some(region), ..content })
     }
 
     /// Returns a ticket with these permissions.
     pub fn new_ticket_for_applications(&mut self, applications: Vec<PsidSsp>) -> Ticket {
-        self.new_ticket_with(|content| ToBeSignedCertificate { applications, ..content })
+        self.new_ticket_with(|content| ToBeSignedCertificate {
+            application_permissions: applications,
+            ..content
+        })
     }
 
     /// Returns a station without own tickets that has the certificates of root and authority.
-    pub fn receiver_with(&self, config: Config) -> Security {
-        let backend: Box<dyn Backend> = Box::new(Portable);
-        let mut security = Security::new(config, backend, Box::new(COUNTRY_OF_HOME), Rng::new(7));
+    pub fn receiver_with(&self, config: SecurityConfig) -> SecurityStation {
+        let backend: Box<dyn Backend> = Box::new(PortableBackend);
+        let mut security = SecurityStation::new(config, backend, Box::new(COUNTRY_OF_HOME), Rng::new(7));
         security.add_root(self.root.clone()).unwrap();
         security.add_authority(now_at_milliseconds(0), self.authority.clone()).unwrap();
         security.handle_position(HOME_POSITION, 4096);
@@ -137,33 +160,36 @@ impl TestPki {
 }
 
 /// Returns the default configuration with the strict policy.
-pub fn strict_config() -> Config {
-    Config { policy: Policy::Strict, ..Config::default() }
+pub fn strict_config() -> SecurityConfig {
+    SecurityConfig { policy: SecurityPolicy::Strict, ..SecurityConfig::default() }
 }
 
 /// A station that sends packets.
 pub struct TestStation {
-    pub security: Security,
+    pub security: SecurityStation,
     pub mid: [u8; 6],
     pub position: Position,
     sequence_number: u16,
 }
 
 impl TestStation {
-    fn new(mut security: Security, ticket: Ticket) -> TestStation {
-        let begins = ticket.certificate.content().validity.start.start();
-        let now = Now { date: begins.max(now_at_milliseconds(0).date), ..now_at_milliseconds(0) };
+    fn new(mut security: SecurityStation, ticket: Ticket) -> TestStation {
+        let begins = ticket.certificate.content().validity.start.start_of_second();
+        let now = SecurityTime {
+            certificate_time: begins.max(now_at_milliseconds(0).certificate_time),
+            ..now_at_milliseconds(0)
+        };
         let name = security.add_own_ticket(now, ticket).unwrap();
         assert!(security.use_ticket(name));
-        let mid = carnet_security::pseudonym::Identity::of_ticket(name).mid;
+        let mid = carnet_security::pseudonym::StationIdentity::of_ticket(name).mid;
         security.handle_address(mid);
         TestStation { security, mid, position: HOME_POSITION, sequence_number: 0 }
     }
 
-    pub fn position_vector(&self, now: Now) -> LongPositionVector {
+    pub fn position_vector(&self, now: SecurityTime) -> LongPositionVector {
         LongPositionVector {
             address: GnAddress::new(false, StationType::PassengerCar, self.mid),
-            timestamp: Timestamp((now.date.0 / 1000) as u32),
+            timestamp: Timestamp((now.certificate_time.0 / 1000) as u32),
             latitude: self.position.latitude,
             longitude: self.position.longitude,
             accurate: true,
@@ -183,7 +209,7 @@ impl TestStation {
         Packet::new(extended, next, lifetime, hops, payload).emit()
     }
 
-    pub fn plain_beacon_packet(&self, now: Now) -> Vec<u8> {
+    pub fn plain_beacon_packet(&self, now: SecurityTime) -> Vec<u8> {
         self.build_packet(
             ExtendedHeader::Beacon { source: self.position_vector(now) },
             CommonNextHeader::Any,
@@ -191,18 +217,18 @@ impl TestStation {
         )
     }
 
-    pub fn signed_beacon(&mut self, now: Now) -> Vec<u8> {
+    pub fn signed_beacon(&mut self, now: SecurityTime) -> Vec<u8> {
         let plain = self.plain_beacon_packet(now);
-        self.security.secure(now, &plain).unwrap()
+        self.security.secure_packet(now, &plain).unwrap()
     }
 
-    pub fn plain_cam_packet(&self, now: Now, cam: &Cam) -> Vec<u8> {
+    pub fn plain_cam_packet(&self, now: SecurityTime, cam: &Cam) -> Vec<u8> {
         let extended =
             ExtendedHeader::SingleHop { source: self.position_vector(now), media_dependent: [0; 4] };
         self.build_packet(extended, CommonNextHeader::BtpB, &btp_packet(2001, &uper::encode(cam).unwrap()))
     }
 
-    pub fn plain_denm_packet(&mut self, now: Now, area: GeoArea, denm: &Denm) -> Vec<u8> {
+    pub fn plain_denm_packet(&mut self, now: SecurityTime, area: GeoArea, denm: &Denm) -> Vec<u8> {
         let sequence = self.sequence_number;
         self.sequence_number += 1;
         let extended = ExtendedHeader::GeoBroadcast { sequence, source: self.position_vector(now), area };
@@ -210,22 +236,22 @@ impl TestStation {
     }
 
     /// Returns a signed CAM.
-    pub fn signed_cam(&mut self, now: Now) -> Vec<u8> {
+    pub fn signed_cam(&mut self, now: SecurityTime) -> Vec<u8> {
         let plain = self.plain_cam_packet(now, &ordinary_cam());
-        self.security.secure(now, &plain).unwrap()
+        self.security.secure_packet(now, &plain).unwrap()
     }
 
     /// Returns a signed DENM about a broken-down vehicle, for a circle around [`HOME_POSITION`].
-    pub fn signed_denm(&mut self, now: Now) -> Vec<u8> {
+    pub fn signed_denm(&mut self, now: SecurityTime) -> Vec<u8> {
         let plain = self.plain_denm_packet(now, circle_around_home(500), &ordinary_denm(91));
-        self.security.secure(now, &plain).unwrap()
+        self.security.secure_packet(now, &plain).unwrap()
     }
 
     /// Signs a packet of this station without checking the SSP of the ticket.
-    pub fn sign_without_check(&mut self, now: Now, plain: &[u8]) -> Vec<u8> {
+    pub fn sign_without_check(&mut self, now: SecurityTime, plain: &[u8]) -> Vec<u8> {
         let packet = Packet::parse(plain).unwrap();
         let psid = carnet_security::inspection::application_of(&packet);
-        let envelope = self.security.sign(now, psid, &plain[BasicHeader::LEN..]).unwrap();
+        let envelope = self.security.sign_payload(now, psid, &plain[BasicHeader::LEN..]).unwrap();
         let basic = BasicHeader { next_header: BasicNextHeader::Secured, ..packet.basic };
         [&basic.to_octets()[..], &envelope].concat()
     }
@@ -243,15 +269,15 @@ pub fn frame_of_packet(packet: &[u8]) -> ReceivedFrame<'_> {
 
 /// Returns the result of a frame if the station may verify at once.
 pub fn receive_packet(
-    security: &mut Security,
-    now: Now,
+    security: &mut SecurityStation,
+    now: SecurityTime,
     packet: &[u8],
-) -> Result<Vec<Verified>, SecurityDrop> {
+) -> Result<Vec<VerifiedPacket>, SecurityDrop> {
     let before = drop_counts(security);
     match security.handle_frame(now, frame_of_packet(packet))? {
-        Handled::Ready(verified) => return Ok(vec![verified]),
-        Handled::Plain => return Ok(Vec::new()),
-        Handled::Queued => {}
+        HandledFrame::Ready(verified) => return Ok(vec![verified]),
+        HandledFrame::Plain => return Ok(Vec::new()),
+        HandledFrame::Queued => {}
     }
     let all: Vec<_> = std::iter::from_fn(|| security.poll_verified(now)).collect();
     let after = drop_counts(security);
@@ -263,7 +289,7 @@ pub fn receive_packet(
 }
 
 /// Returns the numbers of dropped packets, by reason.
-pub fn drop_counts(security: &Security) -> Vec<u64> {
+pub fn drop_counts(security: &SecurityStation) -> Vec<u64> {
     SecurityDrop::ALL.iter().map(|reason| security.counters().dropped(*reason)).collect()
 }
 

@@ -33,12 +33,12 @@ pub const SECOND: &str = "2001:db8:f2::10";
 /// router waits for one.
 pub fn geonet(address: impl Into<Option<GnAddress>>) -> GeonetSettings {
     GeonetSettings {
-        mib: Mib::default(),
+        router_parameters: Mib::default(),
         address: address.into(),
-        ipv6: None,
-        multicast: None,
-        facilities: None,
-        dcc: None,
+        ipv6_config: None,
+        multicast_config: None,
+        facilities_settings: None,
+        dcc_config: None,
     }
 }
 
@@ -64,12 +64,12 @@ pub fn passenger_car() -> FacilitiesSettings {
         parameters: Default::default(),
         station_id: None,
         station_type: StationType::PASSENGER_CAR,
-        cam: true,
+        sends_cams: true,
         vehicle_length: VehicleLengthValue(43),
         vehicle_width: VehicleWidth(18),
         vehicle_role: VehicleRole::Default,
-        services: Vec::new(),
-        advertiser: None,
+        announced_services: Vec::new(),
+        advertiser_name: None,
     }
 }
 

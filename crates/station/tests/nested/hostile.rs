@@ -11,26 +11,29 @@ use carnet_wire::nd::{
 use proptest::prelude::*;
 use std::net::Ipv6Addr;
 
-use crate::world::{CORRESPONDENT, KNOWN, WALL, World, address, data, host, link_local, net};
+use crate::world::{
+    CORRESPONDENT, KNOWN_ROUTER_MAC, NestedNetwork, WALL_START, address, data, host_address_of, link_local,
+    net,
+};
 
-fn world() -> World {
-    let mut world = World::new(2);
+fn nested_world() -> NestedNetwork {
+    let mut world = NestedNetwork::new(2);
     world.add_router(1, &[("w0", "v1")], true);
-    world.wait(2);
+    world.advance_seconds(2);
     world.add_router(2, &[("u0", "n1")], true);
-    world.wait(20);
+    world.advance_seconds(20);
     assert!(net("2001:db8:f1::/64").contains(&world.care_of_address(2).expect("registered")));
     world
 }
 
-const STRANGER: &str = "fe80::bad";
-const STRANGERS_LINK: [u8; 6] = [2, 0, 0, 0, 0xba, 0xd0];
+const UNKNOWN_NODE: &str = "fe80::bad";
+const UNKNOWN_NODE_MAC: [u8; 6] = [2, 0, 0, 0, 0xba, 0xd0];
 
-fn message(interface: &str, source: &str, hop_limit: u8, octets: Vec<u8>) -> Input {
-    message_by(STRANGERS_LINK, interface, source, hop_limit, octets)
+fn neighbor_message(interface: &str, source: &str, hop_limit: u8, octets: Vec<u8>) -> Input {
+    neighbor_message_by(UNKNOWN_NODE_MAC, interface, source, hop_limit, octets)
 }
 
-fn message_by(
+fn neighbor_message_by(
     link_address: [u8; 6],
     interface: &str,
     source: &str,
@@ -49,40 +52,44 @@ fn message_by(
     })
 }
 
-fn registration(target: Ipv6Addr, registration: AddressRegistration) -> Vec<u8> {
-    registration_by(STRANGERS_LINK, target, registration)
+fn registration_message(target: Ipv6Addr, registration: AddressRegistration) -> Vec<u8> {
+    registration_message_by(UNKNOWN_NODE_MAC, target, registration)
 }
 
-fn registration_by(link_address: [u8; 6], target: Ipv6Addr, registration: AddressRegistration) -> Vec<u8> {
+fn registration_message_by(
+    link_address: [u8; 6],
+    target: Ipv6Addr,
+    registration: AddressRegistration,
+) -> Vec<u8> {
     let mut octets = NeighborSolicitation { target, source_link_address: Some(link_address) }.emit();
     registration.emit_into(&mut octets);
     octets
 }
 
-fn asks(owner: u64) -> AddressRegistration {
+fn registration_request(owner: u64) -> AddressRegistration {
     AddressRegistration { status: 0, transaction_id: 241, lifetime: 10, ownership_verifier: owner }
 }
 
-fn counter(world: &World, n: usize, name: &str) -> u64 {
-    let counters = world.router(n).counters();
+fn counter_of(world: &NestedNetwork, n: usize, name: &str) -> u64 {
+    let counters = world.router_station(n).counters();
     counters.into_iter().find(|(known, _)| known == name).map_or(0, |(_, count)| count)
 }
 
-fn tell(world: &mut World, n: usize, input: Input) {
+fn feed_router(world: &mut NestedNetwork, n: usize, input: Input) {
     let node = world.nodes.get_mut(&format!("mr{n}")).expect("a node");
-    node.station.handle_input(world.now, WALL, input).expect("accepted");
+    node.station.handle_input(world.now, WALL_START, input).expect("accepted");
     while node.station.poll_output().is_some() {}
 }
 
-fn routes(world: &World) -> Vec<(Ipv6Addr, Ipv6Addr)> {
-    let nesting = world.router(1).nemo().nesting().expect("a mobile router");
+fn nested_routes(world: &NestedNetwork) -> Vec<(Ipv6Addr, Ipv6Addr)> {
+    let nesting = world.router_station(1).nemo().nesting().expect("a mobile router");
     nesting.routes().map(|route| (route.address, route.gateway)).collect()
 }
 
 #[test]
 fn router_cannot_register_address_of_another() {
-    let mut world = world();
-    let before = routes(&world);
+    let mut world = nested_world();
+    let before = nested_routes(&world);
     let (theirs, root) = (world.care_of_address(2).expect("one"), world.care_of_address(1).expect("one"));
     for (target, reason) in [
         (theirs, "duplicate"),
@@ -92,112 +99,137 @@ fn router_cannot_register_address_of_another() {
         (address("2001:db8:1:a::9"), "not_offered"),
     ] {
         let name = format!("nesting.dropped.{reason}");
-        let count = counter(&world, 1, &name);
-        tell(&mut world, 1, message("i0", STRANGER, 255, registration(target, asks(9))));
-        assert_eq!(counter(&world, 1, &name), count + 1, "{target}");
+        let count = counter_of(&world, 1, &name);
+        feed_router(
+            &mut world,
+            1,
+            neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(target, registration_request(9))),
+        );
+        assert_eq!(counter_of(&world, 1, &name), count + 1, "{target}");
     }
-    assert_eq!(routes(&world), before);
+    assert_eq!(nested_routes(&world), before);
     // Three kinds of messages do not register an address: messages from beyond the
     // link, from a source without a router, and on the uplink.
     let free = address("2001:db8:f1::99");
     for input in [
-        message("i0", STRANGER, 64, registration(free, asks(9))),
-        message("i0", "2001:db8:1:a::9", 255, registration(free, asks(9))),
-        message("w0", STRANGER, 255, registration(free, asks(9))),
+        neighbor_message("i0", UNKNOWN_NODE, 64, registration_message(free, registration_request(9))),
+        neighbor_message("i0", "2001:db8:1:a::9", 255, registration_message(free, registration_request(9))),
+        neighbor_message("w0", UNKNOWN_NODE, 255, registration_message(free, registration_request(9))),
     ] {
-        tell(&mut world, 1, input);
+        feed_router(&mut world, 1, input);
     }
-    world.wait(3);
-    assert_eq!(routes(&world), before);
-    assert_eq!(counter(&world, 1, "nesting.dropped.neighbor_discovery"), 2);
+    world.advance_seconds(3);
+    assert_eq!(nested_routes(&world), before);
+    assert_eq!(counter_of(&world, 1, "nesting.dropped.neighbor_discovery"), 2);
 }
 
 #[test]
 fn older_nested_registration_does_not_replace_newer() {
-    let mut world = world();
+    let mut world = nested_world();
     let free = address("2001:db8:f1::99");
-    tell(&mut world, 1, message("i0", STRANGER, 255, registration(free, asks(9))));
-    world.wait(2);
-    assert!(routes(&world).contains(&(free, address(STRANGER))));
-    for (transaction, gateway) in [(240, STRANGER), (242, "fe80::2"), (241, STRANGER)] {
-        let again = AddressRegistration { transaction_id: transaction, ..asks(9) };
-        let source = if transaction == 242 { "fe80::2" } else { STRANGER };
-        tell(&mut world, 1, message("i0", source, 255, registration(free, again)));
-        world.wait(1);
-        let expected = if transaction == 240 { STRANGER } else { "fe80::2" };
-        assert!(routes(&world).contains(&(free, address(expected))), "{transaction} {gateway}");
+    feed_router(
+        &mut world,
+        1,
+        neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(free, registration_request(9))),
+    );
+    world.advance_seconds(2);
+    assert!(nested_routes(&world).contains(&(free, address(UNKNOWN_NODE))));
+    for (transaction, gateway) in [(240, UNKNOWN_NODE), (242, "fe80::2"), (241, UNKNOWN_NODE)] {
+        let again = AddressRegistration { transaction_id: transaction, ..registration_request(9) };
+        let source = if transaction == 242 { "fe80::2" } else { UNKNOWN_NODE };
+        feed_router(&mut world, 1, neighbor_message("i0", source, 255, registration_message(free, again)));
+        world.advance_seconds(1);
+        let expected = if transaction == 240 { UNKNOWN_NODE } else { "fe80::2" };
+        assert!(nested_routes(&world).contains(&(free, address(expected))), "{transaction} {gateway}");
     }
-    assert_eq!(counter(&world, 1, "nesting.dropped.stale"), 2);
+    assert_eq!(counter_of(&world, 1, "nesting.dropped.stale"), 2);
     // Without renewal the registration expires.
-    world.wait(601);
-    assert!(!routes(&world).iter().any(|(known, _)| *known == free));
+    world.advance_seconds(601);
+    assert!(!nested_routes(&world).iter().any(|(known, _)| *known == free));
 }
 
 #[test]
 fn number_of_nested_registrations_is_bounded() {
-    let mut world = world();
+    let mut world = nested_world();
     for n in 0..200_u64 {
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::1:0")) + u128::from(n));
-        tell(&mut world, 1, message("i0", STRANGER, 255, registration(target, asks(n))));
-        world.wait(0);
+        feed_router(
+            &mut world,
+            1,
+            neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(target, registration_request(n))),
+        );
+        world.advance_seconds(0);
         world.now += std::time::Duration::from_millis(100);
     }
-    world.wait(3);
+    world.advance_seconds(3);
     assert_eq!(
-        routes(&world).len(),
+        nested_routes(&world).len(),
         8,
         "of senders that are not named, the router that was there among them"
     );
-    assert!(counter(&world, 1, "nesting.dropped.too_many") > 100);
+    assert!(counter_of(&world, 1, "nesting.dropped.too_many") > 100);
     // The attacker invents many link-layer addresses, which does not help it.
     for n in 0..200_u8 {
         let link_address = [2, 0, 0, 0, 1, n];
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::3:0")) + u128::from(n));
-        let octets = registration_by(link_address, target, asks(1000 + u64::from(n)));
-        tell(&mut world, 1, message_by(link_address, "i0", &format!("fe80::3:{n:x}"), 255, octets));
+        let octets = registration_message_by(link_address, target, registration_request(1000 + u64::from(n)));
+        feed_router(
+            &mut world,
+            1,
+            neighbor_message_by(link_address, "i0", &format!("fe80::3:{n:x}"), 255, octets),
+        );
         world.now += std::time::Duration::from_millis(100);
     }
-    world.wait(3);
-    assert_eq!(routes(&world).len(), 8);
+    world.advance_seconds(3);
+    assert_eq!(nested_routes(&world).len(), 8);
     // A router that the config names is not subject to the limit for unknown routers.
     for n in 0..200_u64 {
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::2:0")) + u128::from(n));
-        let octets = registration_by(KNOWN, target, asks(2000 + n));
-        tell(&mut world, 1, message_by(KNOWN, "i0", "fe80::2:2", 255, octets));
+        let octets = registration_message_by(KNOWN_ROUTER_MAC, target, registration_request(2000 + n));
+        feed_router(&mut world, 1, neighbor_message_by(KNOWN_ROUTER_MAC, "i0", "fe80::2:2", 255, octets));
         world.now += std::time::Duration::from_millis(100);
     }
-    world.wait(3);
-    assert_eq!(routes(&world).len(), 8 + 16);
+    world.advance_seconds(3);
+    assert_eq!(nested_routes(&world).len(), 8 + 16);
     // Routers that registered before the attack still receive their packets.
-    world.forget();
-    world.send_up(2, address(CORRESPONDENT), 100);
-    world.wait(1);
-    assert_eq!(world.count(host(2), address(CORRESPONDENT)), 1);
+    world.clear_records();
+    world.send_from_host(2, address(CORRESPONDENT), 100);
+    world.advance_seconds(1);
+    assert_eq!(world.count_arrived(host_address_of(2), address(CORRESPONDENT)), 1);
 }
 
 /// A registered router keeps its service regardless of other requests.
 #[test]
 fn flood_of_nested_requests_does_not_delay_other_senders() {
-    let mut world = world();
+    let mut world = nested_world();
     let mut n = 0_u64;
     // The router renews its registration every 20 s, each time for two minutes. The flood lasts longer than
     // that.
-    world.run(std::time::Duration::from_secs(150), |world| {
+    world.advance_with(std::time::Duration::from_secs(150), |world| {
         for _ in 0..2 {
             n += 1;
             let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::1:0")) + u128::from(n));
-            tell(world, 1, message("i0", STRANGER, 255, registration(target, asks(n))));
+            feed_router(
+                world,
+                1,
+                neighbor_message(
+                    "i0",
+                    UNKNOWN_NODE,
+                    255,
+                    registration_message(target, registration_request(n)),
+                ),
+            );
         }
     });
-    assert!(counter(&world, 1, "nesting.dropped.rate_limited") > 1000);
+    assert!(counter_of(&world, 1, "nesting.dropped.rate_limited") > 1000);
     let kept = world.care_of_address(2).expect("registered");
     assert!(net("2001:db8:f1::/64").contains(&kept));
-    assert!(routes(&world).iter().any(|(known, _)| *known == kept));
+    assert!(nested_routes(&world).iter().any(|(known, _)| *known == kept));
 }
 
 #[test]
 fn nested_router_accepts_answers_only_from_parent() {
-    let mut world = world();
+    let mut world = nested_world();
     let own = world.care_of_address(2).expect("one");
     let answer = |status, owner| {
         let advertisement = NeighborAdvertisement {
@@ -213,18 +245,18 @@ fn nested_router_accepts_answers_only_from_parent() {
         octets
     };
     for status in [1, 3, 4] {
-        tell(&mut world, 2, message("u0", STRANGER, 255, answer(status, 9)));
+        feed_router(&mut world, 2, neighbor_message("u0", UNKNOWN_NODE, 255, answer(status, 9)));
     }
-    world.wait(5);
+    world.advance_seconds(5);
     assert_eq!(world.care_of_address(2), Some(own));
-    assert_eq!(counter(&world, 2, "nesting.dropped.unexpected"), 3);
+    assert_eq!(counter_of(&world, 2, "nesting.dropped.unexpected"), 3);
 }
 
 /// If a later message of the router has registered an address on another path, the new registration replaces
 /// the old one at once. The router goes on to use the address, and does not avoid it for a minute.
 #[test]
 fn moved_nested_address_is_replaced_at_once() {
-    let mut world = world();
+    let mut world = nested_world();
     let own = world.care_of_address(2).expect("one");
     let asked = world.registrations.iter().rev().find(|(name, _)| name == "mr2").expect("one").1;
     let advertisement = NeighborAdvertisement {
@@ -236,38 +268,46 @@ fn moved_nested_address_is_replaced_at_once() {
     };
     let mut octets = advertisement.emit();
     AddressRegistration { status: 3, ..asked }.emit_into(&mut octets);
-    world.tell("mr2", "u0", link_local("mr1", "i0").0, octets);
-    world.wait(5);
+    world.send_to_all_nodes("mr2", "u0", link_local("mr1", "i0").0, octets);
+    world.advance_seconds(5);
     let other = world.care_of_address(2).expect("one");
     assert!(other != own && net("2001:db8:f1::/64").contains(&other), "{own}, then {other}");
 }
 
 #[test]
 fn hosts_on_board_cannot_bypass_the_tunnel() {
-    let mut world = world();
+    let mut world = nested_world();
     let free = address("2001:db8:f1::99");
-    tell(&mut world, 1, message("i0", STRANGER, 255, registration(free, asks(9))));
-    world.wait(2);
-    world.forget();
+    feed_router(
+        &mut world,
+        1,
+        neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(free, registration_request(9))),
+    );
+    world.advance_seconds(2);
+    world.clear_records();
     // A registered address sends ordinary packets, and an unregistered address sends tunnelled packets.
-    world.arrive("mr1", "i0", data(free, address(CORRESPONDENT), 100));
-    world.arrive("mr1", "i0", tunnelled(address("2001:db8:f1::98")));
-    world.wait(1);
-    assert_eq!(world.dropped.get("mr1"), Some(&2));
-    assert!(world.outer.is_empty());
-    world.arrive("mr1", "i0", tunnelled(free));
-    world.wait(1);
-    assert_eq!(world.dropped.get("mr1"), Some(&2));
-    assert!(world.outer.contains_key(&(host(2), address(CORRESPONDENT))));
+    world.deliver_packet("mr1", "i0", data(free, address(CORRESPONDENT), 100));
+    world.deliver_packet("mr1", "i0", tunnelled_packet(address("2001:db8:f1::98")));
+    world.advance_seconds(1);
+    assert_eq!(world.dropped_packets.get("mr1"), Some(&2));
+    assert!(world.outer_header_counts.is_empty());
+    world.deliver_packet("mr1", "i0", tunnelled_packet(free));
+    world.advance_seconds(1);
+    assert_eq!(world.dropped_packets.get("mr1"), Some(&2));
+    assert!(world.outer_header_counts.contains_key(&(host_address_of(2), address(CORRESPONDENT))));
 }
 
 #[test]
 fn host_on_board_with_nested_address_receives_tunnels_and_no_ordinary_packets() {
-    let mut world = world();
+    let mut world = nested_world();
     let free = address("2001:db8:f1::99");
-    tell(&mut world, 1, message("i0", STRANGER, 255, registration(free, asks(9))));
-    world.wait(2);
-    world.forget();
+    feed_router(
+        &mut world,
+        1,
+        neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(free, registration_request(9))),
+    );
+    world.advance_seconds(2);
+    world.clear_records();
     let to_nested = |mut packet: Vec<u8>| {
         packet[24..40].copy_from_slice(&free.octets());
         packet
@@ -276,17 +316,17 @@ fn host_on_board_with_nested_address_receives_tunnels_and_no_ordinary_packets() 
     for next_header in [17, 6, 253] {
         let mut packet = to_nested(data(address(CORRESPONDENT), free, 100));
         packet[6] = next_header;
-        world.arrive("mr1", "w0", packet);
+        world.deliver_packet("mr1", "w0", packet);
     }
-    world.wait(1);
-    assert_eq!(world.dropped.get("mr1"), Some(&3));
-    world.arrive("mr1", "w0", to_nested(tunnelled(address("2001:db8:2::1"))));
-    world.wait(1);
-    assert_eq!(world.dropped.get("mr1"), Some(&3), "a tunnel's packet passes");
+    world.advance_seconds(1);
+    assert_eq!(world.dropped_packets.get("mr1"), Some(&3));
+    world.deliver_packet("mr1", "w0", to_nested(tunnelled_packet(address("2001:db8:2::1"))));
+    world.advance_seconds(1);
+    assert_eq!(world.dropped_packets.get("mr1"), Some(&3), "a tunnel's packet passes");
 }
 
-fn tunnelled(from: Ipv6Addr) -> Vec<u8> {
-    let inner = data(host(2), address(CORRESPONDENT), 60);
+fn tunnelled_packet(from: Ipv6Addr) -> Vec<u8> {
+    let inner = data(host_address_of(2), address(CORRESPONDENT), 60);
     let mut outer = data(from, address("2001:db8:2::1"), 40 + inner.len());
     outer[6] = 41;
     outer[40..].copy_from_slice(&inner);
@@ -295,10 +335,10 @@ fn tunnelled(from: Ipv6Addr) -> Vec<u8> {
 
 #[test]
 fn nested_router_ignores_offer_of_its_own_network() {
-    let mut world = World::new(1);
+    let mut world = NestedNetwork::new(1);
     world.add_router(1, &[("w0", "v1")], true);
-    world.wait(5);
-    let said = world.said;
+    world.advance_seconds(5);
+    let said = world.sent_neighbor_messages;
     let prefixes = ["2001:db8:1:a::", "2001:db8:1::", "ff02::", "fe80::"].map(address).to_vec();
     let path = vec![address("2001:db8:77::1")];
     let information = NestingInformation { grounded: true, prefixes, path };
@@ -308,11 +348,11 @@ fn nested_router_ignores_offer_of_its_own_network() {
         NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data: &data },
     ];
     let repr = RouterAdvertisementRepr { router_lifetime: 1800, options: &options, ..Default::default() };
-    world.tell("mr1", "w0", address("fe80::ffff"), nd::router_advertisement(&repr));
-    world.wait(5);
-    assert_eq!(world.uplink(1, "w0"), "active");
+    world.send_to_all_nodes("mr1", "w0", address("fe80::ffff"), nd::router_advertisement(&repr));
+    world.advance_seconds(5);
+    assert_eq!(world.uplink_state(1, "w0"), "active");
     // The parent router sends at most three announcements to this router's link, and no registrations.
-    assert!(world.said - said <= 4, "{} messages", world.said - said);
+    assert!(world.sent_neighbor_messages - said <= 4, "{} messages", world.sent_neighbor_messages - said);
 }
 
 proptest! {
@@ -326,7 +366,7 @@ proptest! {
          prop::collection::vec(any::<u8>(), 0..60), any::<u64>(), any::<u8>(), any::<u16>()),
         1..40,
     )) {
-        let mut world = world();
+        let mut world = nested_world();
         for (lan, kind, status, tail, owner, transaction, lifetime) in messages {
             let mut octets = vec![kind, 0, 0, 0, 0, 0, 0, 0];
             octets.extend(Ipv6Addr::from(u128::from(address("2001:db8:f1::")) | u128::from(owner)).octets());
@@ -338,14 +378,14 @@ proptest! {
             }
             .emit_into(&mut octets);
             octets.extend(tail);
-            tell(&mut world, 1, message(if lan { "i0" } else { "w0" }, STRANGER, 255, octets));
+            feed_router(&mut world, 1, neighbor_message(if lan { "i0" } else { "w0" }, UNKNOWN_NODE, 255, octets));
         }
-        prop_assert!(routes(&world).len() <= 1 + 16);
-        world.wait(60);
-        world.forget();
-        world.send_up(2, address(CORRESPONDENT), 100);
-        world.wait(2);
-        prop_assert_eq!(world.count(host(2), address(CORRESPONDENT)), 1);
+        prop_assert!(nested_routes(&world).len() <= 1 + 16);
+        world.advance_seconds(60);
+        world.clear_records();
+        world.send_from_host(2, address(CORRESPONDENT), 100);
+        world.advance_seconds(2);
+        prop_assert_eq!(world.count_arrived(host_address_of(2), address(CORRESPONDENT)), 1);
         prop_assert!(world.now > Time::ZERO);
     }
 }

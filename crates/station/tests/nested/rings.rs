@@ -5,81 +5,84 @@ use std::time::Duration;
 
 use carnet_wire::nd::{self, NdOption, NestingInformation, RouterAdvertisementRepr, option::option_type};
 
-use crate::world::{CORRESPONDENT, World, address, host};
+use crate::world::{CORRESPONDENT, NestedNetwork, address, host_address_of};
 
 /// Returns two routers, each with an uplink to a visited link and an uplink into the other router's network.
-fn two(nesting: bool) -> World {
-    let mut world = World::new(3);
+fn two_routers(nesting: bool) -> NestedNetwork {
+    let mut world = NestedNetwork::new(3);
     world.add_router(1, &[("w0", "v1"), ("u0", "n2")], nesting);
     world.add_router(2, &[("w0", "v2"), ("u0", "n1")], nesting);
-    world.wait(20);
+    world.advance_seconds(20);
     world
 }
 
-fn quiet(world: &mut World) {
-    let (carried, said) = (world.carried, world.said);
-    world.wait(60);
-    let (carried, said) = (world.carried - carried, world.said - said);
+fn assert_quiet(world: &mut NestedNetwork) {
+    let (carried, said) = (world.link_passages, world.sent_neighbor_messages);
+    world.advance_seconds(60);
+    let (carried, said) = (world.link_passages - carried, world.sent_neighbor_messages - said);
     assert!(carried < 500 && said < 100, "{carried} packets, {said} messages in a minute");
 }
 
 #[test]
 fn router_behind_this_router_is_no_parent() {
     for nesting in [true, false] {
-        let mut world = two(nesting);
-        assert_eq!(world.uplink(1, "w0"), "active");
+        let mut world = two_routers(nesting);
+        assert_eq!(world.uplink_state(1, "w0"), "active");
         // Router 1 loses its own link and moves behind router 2. Router 2 must then not move behind router 1.
-        world.carrier(1, "w0", false);
-        world.wait(10);
-        assert_eq!(world.uplink(1, "u0"), "active");
+        world.set_carrier(1, "w0", false);
+        world.advance_seconds(10);
+        assert_eq!(world.uplink_state(1, "u0"), "active");
         // Without nesting no router tells its home address, so router 2 cannot know who is behind it.
         if nesting {
-            assert_eq!(world.uplink(2, "u0"), "down: the default router is itself behind this mobile router");
+            assert_eq!(
+                world.uplink_state(2, "u0"),
+                "down: the default router is itself behind this mobile router"
+            );
         }
-        world.forget();
-        world.send_up(1, address(CORRESPONDENT), 100);
-        world.wait(1);
-        assert_eq!(world.count(host(1), address(CORRESPONDENT)), 1);
-        quiet(&mut world);
+        world.clear_records();
+        world.send_from_host(1, address(CORRESPONDENT), 100);
+        world.advance_seconds(1);
+        assert_eq!(world.count_arrived(host_address_of(1), address(CORRESPONDENT)), 1);
+        assert_quiet(&mut world);
     }
 }
 
 #[test]
 fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
     for nesting in [true, false] {
-        let mut world = two(nesting);
+        let mut world = two_routers(nesting);
         // Both routers lose their links at once, and neither knows that the other has lost its link, too.
-        world.carrier(1, "w0", false);
-        world.carrier(2, "w0", false);
-        let carried = world.carried;
-        world.run(Duration::from_secs(10), |world| {
-            world.send_up(1, address(CORRESPONDENT), 1280);
-            world.send_up(2, host(1), 1280);
+        world.set_carrier(1, "w0", false);
+        world.set_carrier(2, "w0", false);
+        let carried = world.link_passages;
+        world.advance_with(Duration::from_secs(10), |world| {
+            world.send_from_host(1, address(CORRESPONDENT), 1280);
+            world.send_from_host(2, host_address_of(1), 1280);
         });
         for n in (1..=2).filter(|_| nesting) {
             assert_eq!(
-                world.uplink(n, "u0"),
+                world.uplink_state(n, "u0"),
                 "down: the default router is a mobile router without a working uplink",
                 "router {n}"
             );
         }
         // In the ring, each packet of the test may cause at most one error. Without nesting the routers do
         // not see the ring, and the Tunnel Encapsulation Limit of 4 (RFC 2473 4.1.1) ends the loop.
-        let carried = world.carried - carried;
+        let carried = world.link_passages - carried;
         let limit = if nesting { 2100 } else { 2000 * 5 };
         assert!(carried <= limit, "{carried} packets for 2000, expected at most {limit}");
-        quiet(&mut world);
+        assert_quiet(&mut world);
         // When one of the routers has a visited link again, the other reaches it through this router.
-        world.carrier(1, "w0", true);
+        world.set_carrier(1, "w0", true);
         world.add_router(3, &[("w0", "v1")], nesting);
         // Without nesting router 2 has registered in vain until now, with back-off.
-        world.wait(if nesting { 20 } else { 60 });
-        assert_eq!(world.uplink(1, "w0"), "active");
-        assert_eq!(world.uplink(2, "u0"), "active");
+        world.advance_seconds(if nesting { 20 } else { 60 });
+        assert_eq!(world.uplink_state(1, "w0"), "active");
+        assert_eq!(world.uplink_state(2, "u0"), "active");
     }
 }
 
-fn advertisement(information: &NestingInformation) -> Vec<u8> {
+fn advertisement_with(information: &NestingInformation) -> Vec<u8> {
     let data = information.emit_data();
     let options = [
         NdOption::SourceLinkAddress([2, 0, 0, 0, 0, 9]),
@@ -94,24 +97,24 @@ fn advertisement(information: &NestingInformation) -> Vec<u8> {
 
 #[test]
 fn chain_of_nested_routers_is_bounded() {
-    let mut world = World::new(1);
+    let mut world = NestedNetwork::new(1);
     world.add_router(1, &[("w0", "v1")], true);
-    world.wait(5);
+    world.advance_seconds(5);
     let mut information = NestingInformation { grounded: true, prefixes: vec![], path: vec![] };
     for n in 0..8_u16 {
         information.path.push(format!("2001:db8:77::{n:x}").parse().expect("an address"));
     }
     let router = address("fe80::ffff");
-    world.tell("mr1", "w0", router, advertisement(&information));
-    world.wait(1);
-    assert_eq!(world.uplink(1, "w0"), "down: too many mobile routers behind each other");
+    world.send_to_all_nodes("mr1", "w0", router, advertisement_with(&information));
+    world.advance_seconds(1);
+    assert_eq!(world.uplink_state(1, "w0"), "down: too many mobile routers behind each other");
     information.path.truncate(7);
-    world.tell("mr1", "w0", router, advertisement(&information));
-    world.wait(1);
-    assert_eq!(world.uplink(1, "w0"), "active");
+    world.send_to_all_nodes("mr1", "w0", router, advertisement_with(&information));
+    world.advance_seconds(1);
+    assert_eq!(world.uplink_state(1, "w0"), "active");
     // If a parent router announced a property and does not repeat it, the property is no longer valid.
     information.path[3] = address("2001:db8:1::1234");
-    world.tell("mr1", "w0", router, advertisement(&information));
-    world.wait(1);
-    assert_eq!(world.uplink(1, "w0"), "down: the default router is itself behind this mobile router");
+    world.send_to_all_nodes("mr1", "w0", router, advertisement_with(&information));
+    world.advance_seconds(1);
+    assert_eq!(world.uplink_state(1, "w0"), "down: the default router is itself behind this mobile router");
 }

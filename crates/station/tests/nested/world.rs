@@ -32,25 +32,25 @@ use carnet_wire::nd::{
 };
 use ipnet::Ipv6Net;
 
-pub const WALL: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
+pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
 /// Link-local address of the access router on every visited link.
 const ACCESS_ROUTER: &str = "fe80::ffff";
 const ACCESS_ROUTER_LINK: [u8; 6] = [2, 0, 0, 0, 0xff, 0xff];
 pub const CORRESPONDENT: &str = "2001:db8:99::1";
 /// One-way delay of a link ([`HOP`]) and of the Internet ([`FAR`]).
-const HOP: Duration = Duration::from_millis(1);
-const FAR: Duration = Duration::from_millis(10);
+const LINK_DELAY: Duration = Duration::from_millis(1);
+const INTERNET_DELAY: Duration = Duration::from_millis(10);
 
 /// Link-layer address of a router on board that the config names. At first no node has this address; a test
 /// may give it to a node.
-pub const KNOWN: [u8; 6] = [2, 0, 0, 0, 0, 9];
+pub const KNOWN_ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 
 /// Returns the address of the host behind router `n`.
-pub fn host(n: usize) -> Ipv6Addr {
+pub fn host_address_of(n: usize) -> Ipv6Addr {
     address(&format!("2001:db8:{n}:a::5"))
 }
 
-fn authentication() -> Authentication {
+fn test_authentication() -> Authentication {
     Authentication::SharedKey(SecurityAssociation {
         spi: 300,
         key: [7; 16].into(),
@@ -78,7 +78,7 @@ fn agent_config(n: usize) -> StationConfig {
                 care_of_test: false,
                 home_address: address(&format!("2001:db8:{n}::1234")),
                 prefixes: [net(&format!("2001:db8:{n}:a::/64"))].into(),
-                authentication: authentication(),
+                authentication: test_authentication(),
             }],
         }),
         ..StationConfig::default()
@@ -107,7 +107,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
                 prefixes: vec![net(&format!("2001:db8:{n}:a::/64"))],
                 mode: RegistrationMode::Explicit,
                 lifetime: Duration::from_secs(60),
-                authentication: authentication(),
+                authentication: test_authentication(),
                 uplinks: uplinks.iter().enumerate().map(uplink).collect(),
             },
             lan: vec!["i0".into()],
@@ -115,7 +115,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
             breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,
             nesting,
-            nested_routers: vec![KNOWN],
+            nested_routers: vec![KNOWN_ROUTER_MAC],
             direct_networks: Vec::new(),
         }),
         ..StationConfig::default()
@@ -123,26 +123,26 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
 }
 
 /// A node and its kernel.
-pub struct Node {
+pub struct NodeWithKernel {
     pub station: Station,
     pub interfaces: BTreeMap<String, Interface>,
     /// Name of the link to which each interface is connected.
-    links: BTreeMap<String, String>,
-    entries: BTreeSet<Keyed>,
+    link_by_interface: BTreeMap<String, String>,
+    kernel_entries: BTreeSet<Keyed>,
     pub events: Vec<Event>,
 }
 
 /// A visited link.
-pub struct Visited {
+pub struct VisitedLink {
     pub prefix: Ipv6Net,
     /// Source addresses that a restrictive access router accepts; `None`: the access router accepts all.
-    pub allowed: Option<Vec<Ipv6Addr>>,
+    pub allowed_sources: Option<Vec<Ipv6Addr>>,
     /// Addresses that another node on the link uses already.
-    pub taken: Vec<Ipv6Addr>,
-    waiting: Vec<Vec<u8>>,
+    pub taken_addresses: Vec<Ipv6Addr>,
+    waiting_packets: Vec<Vec<u8>>,
 }
 
-enum Flight {
+enum MessageUnderway {
     /// Packet that arrives at a node's interface over a link: node, interface, packet.
     Arrive(String, String, Vec<u8>),
     /// Packet that arrives at an access router from its link: link, packet.
@@ -155,30 +155,30 @@ enum Flight {
 
 /// A packet that has reached a host.
 #[derive(Debug, Clone)]
-pub struct Arrived {
+pub struct ArrivedPacket {
     pub packet: Vec<u8>,
 }
 
 #[derive(Default)]
-pub struct World {
+pub struct NestedNetwork {
     pub now: Time,
-    pub nodes: BTreeMap<String, Node>,
-    pub visited: BTreeMap<String, Visited>,
+    pub nodes: BTreeMap<String, NodeWithKernel>,
+    pub visited_links: BTreeMap<String, VisitedLink>,
     /// Owner of each address on each link: node and interface.
-    neighbours: BTreeMap<(String, Ipv6Addr), (String, String)>,
-    flights: Timeline<Flight>,
-    pub arrived: Vec<Arrived>,
+    address_owners: BTreeMap<(String, Ipv6Addr), (String, String)>,
+    messages_underway: Timeline<MessageUnderway>,
+    pub arrived_packets: Vec<ArrivedPacket>,
     /// Numbers of outer IPv6 headers that packets had at an access router, by innermost source and
     /// destination.
-    pub outer: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>>,
+    pub outer_header_counts: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<usize>>,
     /// Home agents that received tunnelled packets, by innermost source and destination.
-    pub crossed: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<String>>,
+    pub crossed_agents: BTreeMap<(Ipv6Addr, Ipv6Addr), Vec<String>>,
     /// Number of packets that each node's kernel dropped.
-    pub dropped: BTreeMap<String, usize>,
+    pub dropped_packets: BTreeMap<String, usize>,
     /// Number of packets that have passed all links.
-    pub carried: usize,
+    pub link_passages: usize,
     /// Number of Neighbor Discovery messages that stations have sent.
-    pub said: usize,
+    pub sent_neighbor_messages: usize,
     /// Address registrations and their answers, each with its sender.
     pub registrations: Vec<(String, AddressRegistration)>,
 }
@@ -207,18 +207,23 @@ pub fn link_local(node: &str, interface: &str) -> (Ipv6Addr, [u8; 6]) {
     (Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, hash), [2, 0, 0, 0, a, b])
 }
 
-fn known(address: Ipv6Addr, prefix_length: u8) -> Address {
+fn configured_address_of(address: Ipv6Addr, prefix_length: u8) -> Address {
     Address { prefix_length, ..configured_address(address) }
 }
 
-impl World {
+impl NestedNetwork {
     /// Creates visited links `v1` and `v2`, and the home agents of routers 1 to `count`.
-    pub fn new(count: usize) -> World {
-        let mut world = World::default();
+    pub fn new(count: usize) -> NestedNetwork {
+        let mut world = NestedNetwork::default();
         for n in 1..=2 {
             let prefix = net(&format!("2001:db8:f{n}::/64"));
-            let visited = Visited { prefix, allowed: None, taken: Vec::new(), waiting: Vec::new() };
-            world.visited.insert(format!("v{n}"), visited);
+            let visited = VisitedLink {
+                prefix,
+                allowed_sources: None,
+                taken_addresses: Vec::new(),
+                waiting_packets: Vec::new(),
+            };
+            world.visited_links.insert(format!("v{n}"), visited);
         }
         for n in 1..=count {
             world.add(&format!("ha{n}"), agent_config(n), &[]);
@@ -228,25 +233,27 @@ impl World {
 
     fn add(&mut self, name: &str, config: StationConfig, interfaces: &[(&str, &str)]) {
         let seed = name.bytes().fold(0, |sum, octet| sum * 31 + u64::from(octet));
-        let station = Station::new(config, PersistentState::default(), Rng::new(seed), self.now, WALL);
+        let station = Station::new(config, PersistentState::default(), Rng::new(seed), self.now, WALL_START);
         let links = interfaces.iter().map(|(name, link)| ((*name).into(), (*link).into())).collect();
-        let node = Node {
+        let node = NodeWithKernel {
             station,
             interfaces: BTreeMap::new(),
-            links,
-            entries: BTreeSet::new(),
+            link_by_interface: links,
+            kernel_entries: BTreeSet::new(),
             events: Vec::new(),
         };
         self.nodes.insert(name.into(), node);
-        self.drain(name);
+        self.handle_outputs(name);
         for (interface, _) in interfaces {
             let (own, link_address) = link_local(name, interface);
             // The station may have desired addresses on the interface before the interface existed.
-            let wanted = self.nodes[name].entries.iter().filter_map(|entry| match &*entry.0 {
-                Entry::Address(it) if it.interface == *interface => Some(known(it.address, it.prefix_length)),
+            let wanted = self.nodes[name].kernel_entries.iter().filter_map(|entry| match &*entry.0 {
+                Entry::Address(it) if it.interface == *interface => {
+                    Some(configured_address_of(it.address, it.prefix_length))
+                }
                 _ => None,
             });
-            let addresses = [known(own, 64)].into_iter().chain(wanted).collect();
+            let addresses = [configured_address_of(own, 64)].into_iter().chain(wanted).collect();
             self.set_interface(name, running_interface(interface, link_address, addresses));
         }
     }
@@ -259,36 +266,36 @@ impl World {
         interfaces.push(("i0", &own));
         self.add(&format!("mr{n}"), router_config(n, &names, nesting), &interfaces);
         for (_, link) in uplinks {
-            self.advertise(link);
+            self.send_access_advertisement(link);
         }
     }
 
-    pub fn router(&self, n: usize) -> &Station {
+    pub fn router_station(&self, n: usize) -> &Station {
         &self.nodes[&format!("mr{n}")].station
     }
 
     /// Returns the state of an uplink of router `n`, as operators see it.
-    pub fn uplink(&self, n: usize, interface: &str) -> String {
-        let uplinks = self.router(n).nemo().uplink_status(self.now);
+    pub fn uplink_state(&self, n: usize, interface: &str) -> String {
+        let uplinks = self.router_station(n).nemo().uplink_status(self.now);
         uplinks.into_iter().find(|uplink| uplink.interface == interface).expect("an uplink").state
     }
 
     /// Returns the registered care-of address of router `n`.
     pub fn care_of_address(&self, n: usize) -> Option<Ipv6Addr> {
-        let bindings = self.router(n).nemo().binding_status(self.now);
+        let bindings = self.router_station(n).nemo().binding_status(self.now);
         match bindings.first()?.care_of_address? {
             IpAddr::V6(address) => Some(address),
             IpAddr::V4(_) => None,
         }
     }
 
-    pub fn handover(&mut self, n: usize, uplink: Option<&str>) {
+    pub fn command_handover(&mut self, n: usize, uplink: Option<&str>) {
         let command = Command::Handover { uplink: uplink.map(str::to_owned), policy: None };
-        self.feed(&format!("mr{n}"), Input::Command(command));
+        self.feed_input(&format!("mr{n}"), Input::Command(command));
     }
 
     /// Sets whether an interface has carrier. Without it, the addresses and routers of the interface vanish.
-    pub fn carrier(&mut self, n: usize, interface: &str, running: bool) {
+    pub fn set_carrier(&mut self, n: usize, interface: &str, running: bool) {
         let name = format!("mr{n}");
         let mut state = self.nodes[&name].interfaces[interface].clone();
         state.running = running;
@@ -300,30 +307,30 @@ impl World {
     fn set_interface(&mut self, name: &str, state: Interface) {
         let node = self.nodes.get_mut(name).expect("a node");
         node.interfaces.insert(state.name.clone(), state.clone());
-        self.feed(name, Input::Interface(state));
+        self.feed_input(name, Input::Interface(state));
     }
 
-    fn feed(&mut self, name: &str, input: Input) {
+    fn feed_input(&mut self, name: &str, input: Input) {
         let node = self.nodes.get_mut(name).expect("a node");
-        node.station.handle_input(self.now, WALL, input).expect("accepted");
-        self.drain(name);
+        node.station.handle_input(self.now, WALL_START, input).expect("accepted");
+        self.handle_outputs(name);
     }
 
-    fn drain(&mut self, name: &str) {
+    fn handle_outputs(&mut self, name: &str) {
         loop {
             let node = self.nodes.get_mut(name).expect("a node");
             let Some(output) = node.station.poll_output() else { break };
             match output {
-                Output::Nemo(NemoOutput::Packet(packet)) => self.route(name, TUNNEL_DEVICE, packet),
-                Output::Nemo(NemoOutput::Icmpv6(message)) => self.say(name, message),
-                Output::Nemo(NemoOutput::Forwarding(change)) => self.install(name, change),
+                Output::Nemo(NemoOutput::Packet(packet)) => self.route_packet(name, TUNNEL_DEVICE, packet),
+                Output::Nemo(NemoOutput::Icmpv6(message)) => self.send_neighbor_message(name, message),
+                Output::Nemo(NemoOutput::Forwarding(change)) => self.apply_change(name, change),
                 Output::Nemo(NemoOutput::Event(event)) => node.events.push(event),
                 _ => {}
             }
         }
     }
 
-    fn install(&mut self, name: &str, change: Change) {
+    fn apply_change(&mut self, name: &str, change: Change) {
         let node = self.nodes.get_mut(name).expect("a node");
         let (entry, wanted) = match change {
             Change::Set(entry) => (entry, true),
@@ -335,9 +342,10 @@ impl World {
             interface.addresses.retain(|a| a.address != address.address);
             if wanted {
                 let deprecated = address.deprecated;
-                interface
-                    .addresses
-                    .push(Address { deprecated, ..known(address.address, address.prefix_length) });
+                interface.addresses.push(Address {
+                    deprecated,
+                    ..configured_address_of(address.address, address.prefix_length)
+                });
             }
             // The kernel reports the new address a moment later.
             let state = LinkMessage {
@@ -348,23 +356,23 @@ impl World {
                 peer: None,
                 message: Vec::new(),
             };
-            self.fly(HOP, Flight::Said(name.into(), state));
+            self.schedule_message(LINK_DELAY, MessageUnderway::Said(name.into(), state));
         }
         let node = self.nodes.get_mut(name).expect("a node");
-        node.entries.remove(&Keyed(entry.clone()));
+        node.kernel_entries.remove(&Keyed(entry.clone()));
         if wanted {
-            node.entries.insert(Keyed(entry));
+            node.kernel_entries.insert(Keyed(entry));
         }
     }
 
-    fn fly(&mut self, after: Duration, flight: Flight) {
-        self.flights.schedule(self.now + after, flight);
+    fn schedule_message(&mut self, after: Duration, flight: MessageUnderway) {
+        self.messages_underway.schedule(self.now + after, flight);
     }
 
     /// Returns the nodes on a link, except for one node's interface.
-    fn others(&self, link: &str, except: (&str, &str)) -> Vec<(String, String)> {
-        let on = |(name, node): (&String, &Node)| {
-            let of = node.links.iter().filter(|(interface, on)| {
+    fn other_nodes_on(&self, link: &str, except: (&str, &str)) -> Vec<(String, String)> {
+        let on = |(name, node): (&String, &NodeWithKernel)| {
+            let of = node.link_by_interface.iter().filter(|(interface, on)| {
                 *on == link && node.interfaces.get(*interface).is_some_and(|i| i.running)
             });
             of.map(|(interface, _)| (name.clone(), interface.clone())).collect::<Vec<_>>()
@@ -373,8 +381,8 @@ impl World {
     }
 
     /// Sends a Neighbor Discovery message of a station on one of its links.
-    fn say(&mut self, name: &str, message: LinkMessage) {
-        self.said += 1;
+    fn send_neighbor_message(&mut self, name: &str, message: LinkMessage) {
+        self.sent_neighbor_messages += 1;
         if let Some(registration) = AddressRegistration::from_message(&message.message) {
             self.registrations.push((name.to_owned(), registration));
         }
@@ -382,33 +390,33 @@ impl World {
         if !node.interfaces.get(&message.interface).is_some_and(|interface| interface.running) {
             return;
         }
-        let Some(link) = node.links.get(&message.interface).cloned() else { return };
+        let Some(link) = node.link_by_interface.get(&message.interface).cloned() else { return };
         let peer = node.interfaces[&message.interface].link_address;
-        for (other, interface) in self.others(&link, (name, &message.interface)) {
+        for (other, interface) in self.other_nodes_on(&link, (name, &message.interface)) {
             let to_it =
                 message.destination.is_multicast() || link_local(&other, &interface).0 == message.destination;
             if to_it {
                 let said = LinkMessage { interface, peer, ..message.clone() };
-                self.fly(HOP, Flight::Said(other, said));
+                self.schedule_message(LINK_DELAY, MessageUnderway::Said(other, said));
             }
         }
         if let Ok(advertisement) = NeighborAdvertisement::parse(&message.message)
             && message.destination.is_multicast()
         {
             let who = (name.to_owned(), message.interface.clone());
-            self.neighbours.insert((link.clone(), advertisement.target), who);
+            self.address_owners.insert((link.clone(), advertisement.target), who);
         }
         self.answer_as_access_router(name, &link, &message);
     }
 
     /// Plays the access router: answers Router Solicitations and registrations of addresses.
     fn answer_as_access_router(&mut self, name: &str, link: &str, message: &LinkMessage) {
-        let Some(visited) = self.visited.get_mut(link) else { return };
+        let Some(visited) = self.visited_links.get_mut(link) else { return };
         match message.message.first() {
-            Some(&types::ROUTER_SOLICITATION) => self.advertise(link),
+            Some(&types::ROUTER_SOLICITATION) => self.send_access_advertisement(link),
             Some(&types::NEIGHBOR_SOLICITATION) => {
                 let solicitation = NeighborSolicitation::parse(&message.message).expect("well formed");
-                if visited.taken.contains(&solicitation.target) {
+                if visited.taken_addresses.contains(&solicitation.target) {
                     let advertisement = NeighborAdvertisement {
                         target: solicitation.target,
                         router: false,
@@ -417,14 +425,14 @@ impl World {
                         target_link_address: Some([2, 0, 0, 0, 0, 9]),
                     };
                     let text = advertisement.emit();
-                    self.tell(name, &message.interface, address("fe80::9"), text);
+                    self.send_to_all_nodes(name, &message.interface, address("fe80::9"), text);
                 }
             }
             Some(&types::NEIGHBOR_ADVERTISEMENT) => {
                 let advertisement = NeighborAdvertisement::parse(&message.message).expect("well formed");
                 let who = (name.to_owned(), message.interface.clone());
-                self.neighbours.insert((link.to_owned(), advertisement.target), who);
-                for packet in std::mem::take(&mut visited.waiting) {
+                self.address_owners.insert((link.to_owned(), advertisement.target), who);
+                for packet in std::mem::take(&mut visited.waiting_packets) {
                     self.deliver_to_visited(link, packet);
                 }
             }
@@ -433,7 +441,7 @@ impl World {
     }
 
     /// Sends a Neighbor Discovery message to all nodes, but delivers it only to one interface.
-    pub fn tell(&mut self, name: &str, interface: &str, source: Ipv6Addr, mut message: Vec<u8>) {
+    pub fn send_to_all_nodes(&mut self, name: &str, interface: &str, source: Ipv6Addr, mut message: Vec<u8>) {
         icmpv6::set_checksum(&mut message, source, nd::ALL_NODES);
         let said = LinkMessage {
             interface: interface.into(),
@@ -443,12 +451,12 @@ impl World {
             peer: Some(ACCESS_ROUTER_LINK),
             message,
         };
-        self.fly(HOP, Flight::Said(name.into(), said));
+        self.schedule_message(LINK_DELAY, MessageUnderway::Said(name.into(), said));
     }
 
     /// Sends the Router Advertisement of a link's access router to all nodes of the link.
-    fn advertise(&mut self, link: &str) {
-        let Some(visited) = self.visited.get(link) else { return };
+    fn send_access_advertisement(&mut self, link: &str) {
+        let Some(visited) = self.visited_links.get(link) else { return };
         let options = [
             NdOption::SourceLinkAddress(ACCESS_ROUTER_LINK),
             NdOption::PrefixInformation(nd::PrefixInformation {
@@ -467,13 +475,13 @@ impl World {
             ..RouterAdvertisementRepr::default()
         };
         let message = nd::router_advertisement(&repr);
-        for (name, interface) in self.others(link, ("", "")) {
-            self.tell(&name, &interface, address(ACCESS_ROUTER), message.clone());
+        for (name, interface) in self.other_nodes_on(link, ("", "")) {
+            self.send_to_all_nodes(&name, &interface, address(ACCESS_ROUTER), message.clone());
         }
     }
 
     /// Plays the kernel for a Router Advertisement: configures addresses (RFC 4862) and a default router.
-    fn autoconfigure(&mut self, name: &str, message: &LinkMessage) {
+    fn configure_addresses(&mut self, name: &str, message: &LinkMessage) {
         let Ok(advertisement) = RouterAdvertisement::parse(&message.message) else { return };
         if message.interface == "i0" {
             return;
@@ -485,7 +493,7 @@ impl World {
             if let NdOption::PrefixInformation(prefix) = option {
                 let own = Ipv6Addr::from(u128::from(prefix.prefix) | interface_identifier);
                 if !state.addresses.iter().any(|a| a.address == own) {
-                    state.addresses.push(known(own, 64));
+                    state.addresses.push(configured_address_of(own, 64));
                 }
             }
         }
@@ -502,12 +510,12 @@ impl World {
     }
 
     /// Plays a node's kernel for a packet that arrived on an interface.
-    fn route(&mut self, name: &str, input: &str, packet: Vec<u8>) {
+    fn route_packet(&mut self, name: &str, input: &str, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a header");
         let node = &self.nodes[name];
         let proto = find_upper_layer(&packet).map_or(header.next_header, |(protocol, ..)| protocol);
         let mut rules: Vec<&Rule> = node
-            .entries
+            .kernel_entries
             .iter()
             .filter_map(|entry| match &*entry.0 {
                 Entry::Rule(rule) => Some(&**rule),
@@ -530,21 +538,26 @@ impl World {
             if at > priority::LOCAL && is_local {
                 return;
             }
-            match self.look_up(name, table, header.destination) {
+            match self.route_lookup(name, table, header.destination) {
                 Some(RouteAction::Forward { interface, gateway }) => {
-                    return self.forward(name, &interface, gateway.unwrap_or(header.destination), packet);
+                    return self.forward_to_link(
+                        name,
+                        &interface,
+                        gateway.unwrap_or(header.destination),
+                        packet,
+                    );
                 }
                 Some(RouteAction::Unreachable) => break,
                 Some(RouteAction::Local) => return,
                 None => {}
             }
         }
-        *self.dropped.entry(name.into()).or_default() += 1;
+        *self.dropped_packets.entry(name.into()).or_default() += 1;
     }
 
-    fn look_up(&self, name: &str, table: u32, destination: Ipv6Addr) -> Option<RouteAction> {
+    fn route_lookup(&self, name: &str, table: u32, destination: Ipv6Addr) -> Option<RouteAction> {
         let node = &self.nodes[name];
-        let routes = node.entries.iter().filter_map(|entry| match &*entry.0 {
+        let routes = node.kernel_entries.iter().filter_map(|entry| match &*entry.0 {
             Entry::Route(route) if route.table == table && route.destination.contains(&destination) => {
                 Some((route.destination.prefix_len(), Reverse(route.metric), (*route.action).clone()))
             }
@@ -566,35 +579,37 @@ impl World {
         best.map(|(_, _, action)| action)
     }
 
-    fn forward(&mut self, name: &str, interface: &str, next_hop: Ipv6Addr, mut packet: Vec<u8>) {
+    fn forward_to_link(&mut self, name: &str, interface: &str, next_hop: Ipv6Addr, mut packet: Vec<u8>) {
         if interface == TUNNEL_DEVICE {
-            return self.feed(name, Input::Packet(packet));
+            return self.feed_input(name, Input::Packet(packet));
         }
         packet[7] -= 1;
         if packet[7] == 0 {
             return;
         }
-        self.carried += 1;
+        self.link_passages += 1;
         if interface == "far" {
-            return self.fly(FAR, Flight::Far(packet));
+            return self.schedule_message(INTERNET_DELAY, MessageUnderway::Far(packet));
         }
         let node = &self.nodes[name];
         if !node.interfaces.get(interface).is_some_and(|interface| interface.running) {
             return;
         }
-        let link = node.links[interface].clone();
+        let link = node.link_by_interface[interface].clone();
         if next_hop == address(ACCESS_ROUTER) {
-            return self.fly(HOP, Flight::Leave(link, packet));
+            return self.schedule_message(LINK_DELAY, MessageUnderway::Leave(link, packet));
         }
-        let others = self.others(&link, (name, interface));
+        let others = self.other_nodes_on(&link, (name, interface));
         let has = |(other, interface): &(String, String)| {
             self.nodes[other].interfaces[interface].addresses.iter().any(|a| a.address == next_hop)
         };
         let owner = others.into_iter().find(has);
-        match owner.or_else(|| self.neighbours.get(&(link, next_hop)).cloned()) {
-            Some((other, interface)) => self.fly(HOP, Flight::Arrive(other, interface, packet)),
+        match owner.or_else(|| self.address_owners.get(&(link, next_hop)).cloned()) {
+            Some((other, interface)) => {
+                self.schedule_message(LINK_DELAY, MessageUnderway::Arrive(other, interface, packet))
+            }
             // The destination is a host of this network, so the packet has arrived.
-            None => self.arrived.push(Arrived { packet }),
+            None => self.arrived_packets.push(ArrivedPacket { packet }),
         }
     }
 
@@ -602,20 +617,21 @@ impl World {
     fn deliver_to_visited(&mut self, link: &str, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a header");
         let (inner, around) = innermost(&packet);
-        let on_link = self.others(link, ("", ""));
+        let on_link = self.other_nodes_on(link, ("", ""));
         let owner = on_link.into_iter().find(|(name, interface)| {
             self.nodes[name].interfaces[interface].addresses.iter().any(|a| a.address == header.destination)
         });
-        let owner = owner.or_else(|| self.neighbours.get(&(link.to_owned(), header.destination)).cloned());
-        let visited = self.visited.get_mut(link).expect("a visited link");
+        let owner =
+            owner.or_else(|| self.address_owners.get(&(link.to_owned(), header.destination)).cloned());
+        let visited = self.visited_links.get_mut(link).expect("a visited link");
         match owner {
             Some((name, interface)) => {
-                self.outer.entry((inner.source, inner.destination)).or_default().push(around);
-                self.fly(HOP, Flight::Arrive(name, interface, packet));
+                self.outer_header_counts.entry((inner.source, inner.destination)).or_default().push(around);
+                self.schedule_message(LINK_DELAY, MessageUnderway::Arrive(name, interface, packet));
             }
             None => {
-                if visited.waiting.len() < 100 {
-                    visited.waiting.push(packet);
+                if visited.waiting_packets.len() < 100 {
+                    visited.waiting_packets.push(packet);
                 }
                 let solicitation = NeighborSolicitation {
                     target: header.destination,
@@ -624,7 +640,7 @@ impl World {
                 let mut message = solicitation.emit();
                 let (source, group) = (address(ACCESS_ROUTER), nd::solicited_node(header.destination));
                 icmpv6::set_checksum(&mut message, source, group);
-                for (name, interface) in self.others(link, ("", "")) {
+                for (name, interface) in self.other_nodes_on(link, ("", "")) {
                     let said = LinkMessage {
                         interface,
                         source,
@@ -633,128 +649,139 @@ impl World {
                         peer: Some(ACCESS_ROUTER_LINK),
                         message: message.clone(),
                     };
-                    self.fly(HOP, Flight::Said(name, said));
+                    self.schedule_message(LINK_DELAY, MessageUnderway::Said(name, said));
                 }
             }
         }
     }
 
-    fn land(&mut self, flight: Flight) {
+    fn handle_arrival(&mut self, flight: MessageUnderway) {
         match flight {
-            Flight::Arrive(name, interface, packet) => {
+            MessageUnderway::Arrive(name, interface, packet) => {
                 if self.nodes[&name].interfaces[&interface].running {
-                    self.route(&name, &interface, packet);
+                    self.route_packet(&name, &interface, packet);
                 }
             }
-            Flight::Leave(link, packet) => {
+            MessageUnderway::Leave(link, packet) => {
                 let header = Header::parse(&packet).expect("a header");
                 let (inner, around) = innermost(&packet);
-                let visited = &self.visited[&link];
+                let visited = &self.visited_links[&link];
                 let passes = visited.prefix.contains(&header.source)
-                    && visited.allowed.as_ref().is_none_or(|allowed| allowed.contains(&header.source));
+                    && visited
+                        .allowed_sources
+                        .as_ref()
+                        .is_none_or(|allowed| allowed.contains(&header.source));
                 if passes {
-                    self.outer.entry((inner.source, inner.destination)).or_default().push(around);
-                    self.fly(FAR, Flight::Far(packet));
+                    self.outer_header_counts
+                        .entry((inner.source, inner.destination))
+                        .or_default()
+                        .push(around);
+                    self.schedule_message(INTERNET_DELAY, MessageUnderway::Far(packet));
                 }
             }
-            Flight::Far(packet) => {
+            MessageUnderway::Far(packet) => {
                 let header = Header::parse(&packet).expect("a header");
                 let (inner, _) = innermost(&packet);
-                let link =
-                    self.visited.iter().find(|(_, visited)| visited.prefix.contains(&header.destination));
+                let link = self
+                    .visited_links
+                    .iter()
+                    .find(|(_, visited)| visited.prefix.contains(&header.destination));
                 let link = link.map(|(name, _)| name.clone());
                 let home = (1..=9).find(|n| net(&format!("2001:db8:{n}::/48")).contains(&header.destination));
                 match (link, home) {
                     (Some(link), _) => self.deliver_to_visited(&link, packet),
                     (None, Some(n)) => {
                         let name = format!("ha{n}");
-                        let seen = self.crossed.entry((inner.source, inner.destination)).or_default();
+                        let seen = self.crossed_agents.entry((inner.source, inner.destination)).or_default();
                         if !seen.contains(&name) {
                             seen.push(name.clone());
                         }
-                        self.route(&name, "far", packet);
+                        self.route_packet(&name, "far", packet);
                     }
-                    _ => self.arrived.push(Arrived { packet }),
+                    _ => self.arrived_packets.push(ArrivedPacket { packet }),
                 }
             }
-            Flight::Said(name, message) if message.message.is_empty() => {
+            MessageUnderway::Said(name, message) if message.message.is_empty() => {
                 let state = self.nodes[&name].interfaces[&message.interface].clone();
-                self.feed(&name, Input::Interface(state));
+                self.feed_input(&name, Input::Interface(state));
             }
-            Flight::Said(name, message) => {
+            MessageUnderway::Said(name, message) => {
                 if !self.nodes[&name].interfaces.get(&message.interface).is_some_and(|i| i.running) {
                     return;
                 }
-                self.feed(&name, Input::Icmpv6(message.clone()));
-                self.autoconfigure(&name, &message);
+                self.feed_input(&name, Input::Icmpv6(message.clone()));
+                self.configure_addresses(&name, &message);
             }
         }
     }
 
     /// Sends a packet of a host on board router `n`.
-    pub fn send_up(&mut self, n: usize, destination: Ipv6Addr, length: usize) {
-        let packet = data(host(n), destination, length);
-        self.route(&format!("mr{n}"), "i0", packet);
+    pub fn send_from_host(&mut self, n: usize, destination: Ipv6Addr, length: usize) {
+        let packet = data(host_address_of(n), destination, length);
+        self.route_packet(&format!("mr{n}"), "i0", packet);
     }
 
     /// Delivers a packet to an interface of a node.
-    pub fn arrive(&mut self, name: &str, interface: &str, packet: Vec<u8>) {
-        self.route(name, interface, packet);
+    pub fn deliver_packet(&mut self, name: &str, interface: &str, packet: Vec<u8>) {
+        self.route_packet(name, interface, packet);
     }
 
     /// Sends a packet of the correspondent to `destination`.
-    pub fn send_down(&mut self, destination: Ipv6Addr, length: usize) {
-        self.fly(FAR, Flight::Far(data(address(CORRESPONDENT), destination, length)));
+    pub fn send_to_host(&mut self, destination: Ipv6Addr, length: usize) {
+        self.schedule_message(
+            INTERNET_DELAY,
+            MessageUnderway::Far(data(address(CORRESPONDENT), destination, length)),
+        );
     }
 
     /// Lets time pass; calls `each` every 10 ms.
-    pub fn run(&mut self, span: Duration, mut each: impl FnMut(&mut World)) {
+    pub fn advance_with(&mut self, span: Duration, mut each: impl FnMut(&mut NestedNetwork)) {
         let end = self.now + span;
         while self.now < end {
             each(self);
-            self.pass(end.min(self.now + Duration::from_millis(10)));
+            self.advance_until(end.min(self.now + Duration::from_millis(10)));
         }
     }
 
-    fn pass(&mut self, end: Time) {
+    fn advance_until(&mut self, end: Time) {
         let mut steps = 0;
         while self.now < end {
             steps += 1;
             assert!(steps < 1_000_000, "the stations never come to rest");
             let timeouts = self.nodes.values().filter_map(|node| node.station.poll_timeout());
-            let due = timeouts.chain(self.flights.next_time()).chain([end]).min().expect("one");
+            let due = timeouts.chain(self.messages_underway.next_time()).chain([end]).min().expect("one");
             self.now = due.max(self.now);
-            while let Some(flight) = self.flights.pop_due(self.now) {
-                self.land(flight);
+            while let Some(flight) = self.messages_underway.pop_due(self.now) {
+                self.handle_arrival(flight);
             }
             let names: Vec<String> = self.nodes.keys().cloned().collect();
             for name in names {
                 if self.nodes[&name].station.poll_timeout().is_some_and(|due| due <= self.now) {
-                    self.feed(&name, Input::Timeout);
+                    self.feed_input(&name, Input::Timeout);
                 }
             }
         }
     }
 
     /// Lets time pass.
-    pub fn wait(&mut self, seconds: u64) {
-        self.pass(self.now + Duration::from_secs(seconds));
+    pub fn advance_seconds(&mut self, seconds: u64) {
+        self.advance_until(self.now + Duration::from_secs(seconds));
     }
 
     /// Returns how many packets from `source` to `destination` have arrived.
-    pub fn count(&self, source: Ipv6Addr, destination: Ipv6Addr) -> usize {
-        let of = |arrived: &&Arrived| {
+    pub fn count_arrived(&self, source: Ipv6Addr, destination: Ipv6Addr) -> usize {
+        let of = |arrived: &&ArrivedPacket| {
             Header::parse(&arrived.packet)
                 .is_ok_and(|header| (header.source, header.destination) == (source, destination))
         };
-        self.arrived.iter().filter(of).count()
+        self.arrived_packets.iter().filter(of).count()
     }
 
     /// Deletes the records of all packets so far.
-    pub fn forget(&mut self) {
-        self.arrived.clear();
-        self.outer.clear();
-        self.crossed.clear();
-        self.dropped.clear();
+    pub fn clear_records(&mut self) {
+        self.arrived_packets.clear();
+        self.outer_header_counts.clear();
+        self.crossed_agents.clear();
+        self.dropped_packets.clear();
     }
 }

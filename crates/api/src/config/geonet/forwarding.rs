@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, Recovery};
+use carnet_geonet::mib::{AreaForwarding, NonAreaForwarding, Planarisation, VoidRecovery};
 
 use super::super::keys::{Key, Optional, Section, optional, with_default, words};
 use super::super::kinds;
@@ -17,7 +17,7 @@ pub struct Forwarding {
     /// Algorithm inside an area.
     pub area: AreaForwarding,
     /// Algorithm if greedy forwarding finds no neighbour nearer to the destination.
-    pub recovery: Recovery,
+    pub recovery: VoidRecovery,
     /// Time for which the link to a next hop must last, as position and movement of both stations predict it.
     /// With `None` the router uses only positions, as in the standard.
     pub link_lifetime: Option<Duration>,
@@ -87,7 +87,7 @@ pub(super) fn read(table: &Table<'_>) -> Option<Forwarding> {
         value.refuse("a planarisation needs perimeter recovery, expected recovery = \"gpsr\"");
     }
     let planarisation = planarisation?;
-    let recovery = if gpsr? { Recovery::Perimeter(planarisation) } else { Recovery::None };
+    let recovery = if gpsr? { VoidRecovery::Perimeter(planarisation) } else { VoidRecovery::None };
     let link_lifetime = table.take(&LINK_LIFETIME);
     Some(Forwarding { unicast: unicast?, area: area?, recovery, link_lifetime: link_lifetime? })
 }

@@ -4,7 +4,7 @@ use super::errors::{check, errors};
 use super::{
     Area, AreaForwarding, AreaShape, Authorization, Beacon, BeaconInterval, Coordinates, Duration, FULL,
     Forwarding, Geonet, GeonetAddress, GeonetInterface, Mib, Mnpp, NonAreaForwarding, PositionSource,
-    Recovery, ReorderHold, ReorderRule, StationType, UdpLink, UnknownSender, parse,
+    ReorderHold, ReorderRule, StationType, UdpLink, UnknownSender, VoidRecovery, parse,
 };
 
 /// The smallest station with GeoNetworking only.
@@ -85,7 +85,7 @@ fn station_with_only_geonetworking_is_valid() {
             forwarding: Forwarding {
                 unicast: NonAreaForwarding::Greedy,
                 area: AreaForwarding::ContentionBased,
-                recovery: Recovery::None,
+                recovery: VoidRecovery::None,
                 link_lifetime: None,
             },
             beacon: Beacon {

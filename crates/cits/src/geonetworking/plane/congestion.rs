@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_geonet::dcc::{Config, DccDrop, Gate, Packet, Profile};
+use carnet_geonet::dcc::{DccDrop, DccProfile, Gate, GateConfig, Packet};
 use carnet_geonet::{MacAddress, Router, Transmission};
 use carnet_wire::btp::{BtpB, port};
 use carnet_wire::geonet::{
@@ -31,52 +31,52 @@ use carnet_wire::geonet::{
 use crate::facilities::plane::Facilities;
 use crate::geonetworking::input::Frame;
 use crate::geonetworking::output::Output;
-use crate::security::plane::Secured;
+use crate::security::plane::SecurityPlane;
 
 /// Error for a reported channel load if the station has no congestion control.
 pub(super) const NO_DCC: &str =
     "this station has no congestion control: there is no [geonet.dcc] in its config";
 /// Channel load of a channel that is busy all the time, in thousandths.
-const ALWAYS: u16 = 1000;
+const ALWAYS_BUSY: u16 = 1000;
 /// Longest time for which a packet over one hop waits at the gate.
-const ONE_HOP: Duration = Duration::from_secs(1);
+const ONE_HOP_LIFETIME: Duration = Duration::from_secs(1);
 /// Shortest lifetime that a packet can have (EN 302 636-4-1 9.6.4). The station does not send a packet whose
 /// remaining lifetime is shorter.
-const SHORTEST: Duration = Duration::from_millis(50);
+const SHORTEST_LIFETIME: Duration = Duration::from_millis(50);
 
 /// Identity of a packet over several hops: GN address of the source and sequence number.
-type Identity = (GnAddress, u16);
+type PacketIdentity = (GnAddress, u16);
 
 /// A packet that waits at the gate.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldPacket {
     destination: MacAddress,
     packet: Vec<u8>,
     /// Whether this station is the source of the packet. If so, the station signs the packet when the packet
     /// leaves the gate.
-    own: bool,
+    is_own: bool,
     /// Identity of the packet if it waits under contention-based forwarding. If another station sends a copy,
     /// this packet is useless.
-    contended: Option<Identity>,
+    contending_identity: Option<PacketIdentity>,
     lifetime: Lifetime,
-    since: Time,
+    held_since: Time,
 }
 
 /// Congestion control of a station.
 #[derive(Debug)]
 pub(super) struct Congestion {
-    gate: Gate<Held>,
+    gate: Gate<HeldPacket>,
     /// GN address of the station's own packets in the gate.
     address: GnAddress,
     /// Least interval between CAMs that the CA service uses now.
-    interval: Duration,
+    cam_interval: Duration,
     /// Value of the gate's `stale` counter at the last report to the operator.
-    stale: u64,
+    reported_stale_count: u64,
 }
 
 impl Congestion {
-    pub(super) fn new(config: Config, address: GnAddress) -> Congestion {
-        Congestion { gate: Gate::new(config), address, interval: Duration::ZERO, stale: 0 }
+    pub(super) fn new(config: GateConfig, address: GnAddress) -> Congestion {
+        Congestion { gate: Gate::new(config), address, cam_interval: Duration::ZERO, reported_stale_count: 0 }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
@@ -84,12 +84,12 @@ impl Congestion {
     }
 
     /// Drops all packets that wait at the gate.
-    pub(super) fn reset(&mut self) {
-        self.gate.discard(DccDrop::Reset, |_| true);
+    pub(super) fn drop_held_packets(&mut self) {
+        self.gate.discard_waiting(DccDrop::Reset, |_| true);
     }
 
     /// Returns the congestion gate in front of the radio.
-    pub(super) fn gate(&self) -> &Gate<Held> {
+    pub(super) fn gate(&self) -> &Gate<HeldPacket> {
         &self.gate
     }
 
@@ -99,29 +99,29 @@ impl Congestion {
     ///
     /// Returns an error if the load is above 1000.
     pub(super) fn handle_channel_busy(&mut self, now: Time, thousandths: u16) -> Result<(), String> {
-        if thousandths > ALWAYS {
+        if thousandths > ALWAYS_BUSY {
             return Err(format!(
                 "the reported channel load is {thousandths} thousandths, expected 0 to 1000"
             ));
         }
-        self.gate.handle_busy_ratio(now, f64::from(thousandths) / f64::from(ALWAYS));
+        self.gate.handle_busy_ratio(now, f64::from(thousandths) / f64::from(ALWAYS_BUSY));
         Ok(())
     }
 
     /// Drops this station's copy of a packet that waits under contention-based forwarding, because another
     /// station has sent the packet.
-    pub(super) fn overhear_copy(&mut self, packet: &[u8]) {
+    pub(super) fn drop_overheard(&mut self, packet: &[u8]) {
         if self.gate.queue_lengths() != [0; 4]
-            && let Some(copy) = identity(packet)
+            && let Some(copy) = identity_of(packet)
         {
-            self.gate.discard(DccDrop::Overheard, |held| held.contended == Some(copy));
+            self.gate.discard_waiting(DccDrop::Overheard, |held| held.contending_identity == Some(copy));
         }
     }
 
     /// Drops waiting own packets if the station's address has changed to another `address`.
     pub(super) fn handle_address(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address) != address {
-            self.gate.discard(DccDrop::AddressChanged, |held| held.own);
+            self.gate.discard_waiting(DccDrop::AddressChanged, |held| held.is_own);
         }
     }
 
@@ -135,14 +135,14 @@ impl Congestion {
         if !self.gate.handle_timeout(now) {
             return None;
         }
-        let interval = self.gate.interval(Profile::Dp2);
-        if std::mem::replace(&mut self.interval, interval) != interval
+        let interval = self.gate.interval_after(DccProfile::Dp2);
+        if std::mem::replace(&mut self.cam_interval, interval) != interval
             && let Some(facilities) = facilities
         {
             facilities.handle_interval_of_dcc(now, interval);
         }
-        let stale = self.gate.counters().stale;
-        (std::mem::replace(&mut self.stale, stale) == 0 && stale > 0).then(|| {
+        let stale = self.gate.counters().stale_reports;
+        (std::mem::replace(&mut self.reported_stale_count, stale) == 0 && stale > 0).then(|| {
             "the reports of the channel load have stopped: the station goes on with the last reported value"
                 .into()
         })
@@ -150,13 +150,13 @@ impl Congestion {
 }
 
 /// Returns a packet of the router in the form of the gate: with its profile, lifetime and longest wait.
-fn offer(
+fn build_gate_packet(
     transmission: Transmission,
     now: Time,
     overhead: usize,
-    contended: Option<Identity>,
-) -> Packet<Held> {
-    let Transmission { destination, traffic_class, profile, own, frame, .. } = transmission;
+    contended: Option<PacketIdentity>,
+) -> Packet<HeldPacket> {
+    let Transmission { destination, traffic_class, profile, is_own: own, frame, .. } = transmission;
     // The packet comes from the router, so it can be parsed. If not, it does not wait at the gate.
     let (lifetime, one_hop, is_cam) = match Routed::parse(&frame) {
         Ok(packet) => {
@@ -170,72 +170,79 @@ fn offer(
         Err(_) => (Lifetime::default(), false, false),
     };
     // Add one nanosecond, because the gate drops a packet at the exact end of its wait.
-    let wait = lifetime.duration().saturating_sub(SHORTEST) + Duration::from_nanos(1);
+    let wait = lifetime.duration().saturating_sub(SHORTEST_LIFETIME) + Duration::from_nanos(1);
     Packet {
-        profile: Profile::of(traffic_class, profile, own),
-        lifetime: if one_hop { wait.min(ONE_HOP) } else { wait },
+        profile: DccProfile::profile_of(traffic_class, profile, own),
+        lifetime: if one_hop { wait.min(ONE_HOP_LIFETIME) } else { wait },
         octets: frame.len() + overhead,
-        replaces: own && is_cam,
-        content: Held { destination, packet: frame, own, contended, lifetime, since: now },
+        replaces_waiting: own && is_cam,
+        content: HeldPacket {
+            destination,
+            packet: frame,
+            is_own: own,
+            contending_identity: contended,
+            lifetime,
+            held_since: now,
+        },
     }
 }
 
-fn identity(packet: &[u8]) -> Option<Identity> {
+fn identity_of(packet: &[u8]) -> Option<PacketIdentity> {
     let packet = Routed::parse(packet).ok()?;
     Some((packet.extended.source().address, packet.extended.sequence()?))
 }
 
 /// The parts of the plane by which a packet leaves the station.
-pub(super) struct Sender<'a> {
+pub(super) struct LinkSender<'a> {
     pub(super) congestion: Option<&'a mut Congestion>,
-    pub(super) secured: Option<&'a mut Secured>,
+    pub(super) secured: Option<&'a mut SecurityPlane>,
     pub(super) router: &'a mut Router,
     pub(super) outputs: &'a mut VecDeque<Output>,
 }
 
-impl Sender<'_> {
+impl LinkSender<'_> {
     /// Passes a packet of the router to the link, or queues it at the gate.
-    pub(super) fn transmit(&mut self, now: Time, mut transmission: Transmission) {
+    pub(super) fn transmit_or_queue(&mut self, now: Time, mut transmission: Transmission) {
         if self.congestion.is_none() {
-            return self.hand_over(now, transmission.destination, transmission.frame, true, None);
+            return self.output_packet(now, transmission.destination, transmission.frame, true, None);
         }
-        let contended = transmission.contended.then(|| identity(&transmission.frame)).flatten();
+        let contended = transmission.is_after_contention.then(|| identity_of(&transmission.frame)).flatten();
         let mut overhead = 0;
         if let Some(secured) = &self.secured {
-            if transmission.own {
+            if transmission.is_own {
                 overhead = usize::try_from(secured.overhead()).unwrap_or_default();
             } else {
-                let Some(signed) = self.sign(now, transmission.frame) else { return };
+                let Some(signed) = self.sign_packet(now, transmission.frame) else { return };
                 transmission.frame = signed;
             }
         }
-        let packet = offer(transmission, now, overhead, contended);
+        let packet = build_gate_packet(transmission, now, overhead, contended);
         let profile = packet.profile;
-        let goes = self.congestion.as_mut().and_then(|congestion| congestion.gate.offer(now, packet));
+        let goes = self.congestion.as_mut().and_then(|congestion| congestion.gate.accept_packet(now, packet));
         if let Some(held) = goes {
-            self.release(now, profile, held);
+            self.release_held(now, profile, held);
         }
     }
 
     /// Passes a packet that has waited at the gate to the link.
-    fn release(&mut self, now: Time, profile: Profile, held: Held) {
-        let Held { destination, mut packet, own, lifetime, since, .. } = held;
+    fn release_held(&mut self, now: Time, profile: DccProfile, held: HeldPacket) {
+        let HeldPacket { destination, mut packet, is_own: own, lifetime, held_since: since, .. } = held;
         let left = lifetime.after_waiting(now.saturating_since(since));
         // The packet begins with a Basic Header, whether it is signed or not.
         let _ = set_lifetime(&mut packet, left);
-        self.hand_over(now, destination, packet, own, Some(profile));
+        self.output_packet(now, destination, packet, own, Some(profile));
     }
 
-    fn hand_over(
+    fn output_packet(
         &mut self,
         now: Time,
         destination: MacAddress,
         packet: Vec<u8>,
         sign: bool,
-        profile: Option<Profile>,
+        profile: Option<DccProfile>,
     ) {
         let profile = profile.map(|profile| profile as u8);
-        let packet = if sign { self.sign(now, packet) } else { Some(packet) };
+        let packet = if sign { self.sign_packet(now, packet) } else { Some(packet) };
         let source = self.source();
         self.outputs
             .extend(packet.map(|packet| Output::Frame(Frame { source, destination, profile, packet })));
@@ -249,21 +256,21 @@ impl Sender<'_> {
 
     /// Returns the packet in its signed envelope, or unchanged if the station does not sign; `None` if no
     /// ticket can sign it.
-    fn sign(&mut self, now: Time, packet: Vec<u8>) -> Option<Vec<u8>> {
+    fn sign_packet(&mut self, now: Time, packet: Vec<u8>) -> Option<Vec<u8>> {
         let source = self.source();
         let Some(secured) = &mut self.secured else { return Some(packet) };
-        let signed = secured.secure(now, source, &packet);
+        let signed = secured.secure_packet(now, source, &packet);
         self.outputs.extend(secured.poll_warning().map(Output::Warning));
-        self.router.recycle(packet);
+        self.router.recycle_buffer(packet);
         signed
     }
 
     /// Sends the packets that the gate releases.
-    pub(super) fn open_gate(&mut self, now: Time) {
+    pub(super) fn send_released(&mut self, now: Time) {
         while let Some(congestion) = &mut self.congestion
             && let Some((profile, held)) = congestion.gate.poll_packet(now)
         {
-            self.release(now, profile, held);
+            self.release_held(now, profile, held);
         }
     }
 }

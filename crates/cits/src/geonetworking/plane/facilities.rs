@@ -7,7 +7,7 @@ use carnet_its::facilities::Output as Done;
 use carnet_wire::btp::port;
 
 use super::Geonet;
-use crate::facilities::plane::{Facilities, NO_FACILITIES, SAEM};
+use crate::facilities::plane::{Facilities, NO_FACILITIES, SAEM_INDEX};
 use crate::geonetworking::output::Output;
 use crate::position::PositionQuality;
 
@@ -22,7 +22,7 @@ impl Geonet {
         if let Some(facilities) = &mut self.facilities {
             facilities.handle_date(now, wall);
         }
-        if let Some(secured) = &mut self.secured {
+        if let Some(secured) = &mut self.security_plane {
             secured.handle_date(now, wall);
         }
     }
@@ -32,7 +32,7 @@ impl Geonet {
         if let Some(facilities) = &mut self.facilities {
             facilities.handle_quality(quality);
         }
-        if let Some(secured) = &mut self.secured {
+        if let Some(secured) = &mut self.security_plane {
             secured.handle_quality(&quality);
         }
     }
@@ -45,7 +45,7 @@ impl Geonet {
     pub fn handle_vehicle(&mut self, now: Time, octets: &[u8]) -> Result<(), String> {
         self.check_message(now, port::CAM, octets)?;
         self.facilities.as_mut().ok_or(NO_FACILITIES)?.handle_vehicle(now, octets)?;
-        self.collect(now);
+        self.collect_outputs(now);
         Ok(())
     }
 
@@ -54,7 +54,7 @@ impl Geonet {
     /// # Errors
     /// Returns an error if no ticket permits the message.
     fn check_service(&mut self, now: Time, request: Request<'_>) -> Result<(), String> {
-        let Some(secured) = &mut self.secured else { return Ok(()) };
+        let Some(secured) = &mut self.security_plane else { return Ok(()) };
         let result = secured.check_service(now, request.next_header, request.payload);
         self.outputs.extend(secured.poll_warning().map(Output::Warning));
         result
@@ -65,41 +65,41 @@ impl Geonet {
     /// # Errors
     /// Returns an error if the ticket does not permit the message.
     pub(crate) fn check_message(&mut self, now: Time, port: u16, message: &[u8]) -> Result<(), String> {
-        self.secured.as_mut().map_or(Ok(()), |secured| secured.check_message(now, port, message))
+        self.security_plane.as_mut().map_or(Ok(()), |secured| secured.check_message(now, port, message))
     }
 
     /// Passes a payload that the router has delivered to its service.
-    pub(super) fn hear(&mut self, now: Time, delivery: &Delivery) {
+    pub(super) fn pass_to_facilities(&mut self, now: Time, delivery: &Delivery) {
         if let Some(facilities) = &mut self.facilities
-            && let Some(message) = facilities.hear(now, delivery)
+            && let Some(message) = facilities.handle_delivery(now, delivery)
         {
             self.outputs.push_back(Output::Message(message));
         }
     }
 
     /// Passes the messages of the services to the router.
-    pub(super) fn speak(&mut self, now: Time) {
+    pub(super) fn send_facilities_messages(&mut self, now: Time) {
         while let Some(facilities) = &mut self.facilities {
             let at = facilities.now(now);
             match facilities.services_mut().poll_output(at) {
                 Some(Done::Transmit(transmission)) => {
                     let port = transmission.payload.get(..2);
                     let ports = [port::CAM, port::DENM].map(u16::to_be_bytes);
-                    let kind = ports.iter().position(|it| port == Some(&it[..])).unwrap_or(SAEM);
+                    let kind = ports.iter().position(|it| port == Some(&it[..])).unwrap_or(SAEM_INDEX);
                     // On failure the security entity has queued a warning, or the router has counted the
                     // reason.
-                    let sent = self.check_service(now, transmission.request()).is_ok()
-                        && self.router.handle_request(now, transmission.request()).is_ok();
+                    let sent = self.check_service(now, transmission.to_request()).is_ok()
+                        && self.router.handle_request(now, transmission.to_request()).is_ok();
                     if let Some(facilities) = &mut self.facilities {
                         facilities.count_sent(kind, sent);
                     }
-                    self.collect_router(now);
+                    self.collect_router_outputs(now);
                 }
-                Some(Done::Event(den::Event::Ended(action))) => {
+                Some(Done::Event(den::DenEvent::Ended(action))) => {
                     self.outputs.push_back(Output::EventOver(action.into()));
                 }
                 // `hear` has already reported the received messages to the applications.
-                Some(Done::Event(den::Event::Received { .. }) | Done::Cam(_)) => {}
+                Some(Done::Event(den::DenEvent::Received { .. }) | Done::Cam(_)) => {}
                 None => {
                     facilities.count_refused();
                     return;

@@ -24,7 +24,7 @@ pub(super) fn accelerate(
         routed::FastPathUpdate::Way(way) => Accelerate::Way(Way {
             destination: way.destination,
             next_hop: way.next_hop,
-            headers: way.headers.to_vec(),
+            headers: way.guc_headers.to_vec(),
             until: way.valid_until,
         }),
         routed::FastPathUpdate::NoOwnPacketPath(destination) => Accelerate::NoWay(destination),

@@ -13,7 +13,7 @@ use carnet_wire::geonet::{CommonNextHeader, GnAddress, HeaderType, StationType, 
 use super::{Geonet, multicast};
 use crate::geonetworking::input::VirtualFrame;
 use crate::geonetworking::output::{Output, VirtualLink};
-use crate::security::plane::Secured;
+use crate::security::plane::SecurityPlane;
 
 /// EtherType of IPv6.
 const ETHER_TYPE: u16 = 0x86dd;
@@ -23,11 +23,12 @@ impl Geonet {
     /// the host.
     pub fn handle_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         if frame.destination[0] & 1 != 0 {
-            self.tell_groups(now);
+            self.update_groups_if_due(now);
         }
         let HostFrame { destination, source, ether_type, payload } = frame;
         let keep = || VirtualFrame { link, destination, source, ether_type, payload: payload.to_vec() };
-        if self.patience.as_mut().is_none_or(|patience| patience.handle_packet(now, payload, keep)) {
+        if self.duplicate_ack_delay.as_mut().is_none_or(|patience| patience.handle_packet(now, payload, keep))
+        {
             self.send_host_frame(now, link, frame);
         }
     }
@@ -35,23 +36,23 @@ impl Geonet {
     fn send_host_frame(&mut self, now: Time, link: u32, frame: HostFrame<'_>) {
         let Some(ipv6) = &mut self.ipv6 else { return };
         if frame.payload.len() > ipv6.mtu() as usize
-            && self.router.location_table().find(now, mac_key(frame.destination)).is_none()
+            && self.router.location_table().find_station(now, mac_key(frame.destination)).is_none()
         {
             ipv6.handle_unlocated(frame.destination);
         }
         // The sublayer and the router count the packets that they drop.
         if let Ok(Some(request)) = ipv6.handle_host_frame(now, LinkId(link), frame) {
-            let marked = ipv6.mark(request.payload);
+            let marked = ipv6.mark_congestion(request.payload);
             let payload = marked.as_deref().unwrap_or(request.payload);
             let _counted = self.router.handle_request(now, Request { payload, ..request });
         }
-        self.collect(now);
+        self.collect_outputs(now);
     }
 
     /// Delivers the acknowledgements of hosts whose hold time is over.
-    pub(super) fn lose_patience(&mut self, now: Time) {
+    pub(super) fn release_overdue(&mut self, now: Time) {
         let mut frames = Vec::new();
-        if let Some(patience) = &mut self.patience {
+        if let Some(patience) = &mut self.duplicate_ack_delay {
             patience.handle_timeout(now, &mut |frame| frames.push(frame));
         }
         for VirtualFrame { link, destination, source, ether_type, payload } in frames {
@@ -78,17 +79,17 @@ impl Geonet {
     pub fn handle_link_mtu(&mut self, now: Time, mtu: u32) {
         if let Some(ipv6) = &mut self.ipv6 {
             let max_sdu_size = self.router.mib().max_sdu_size;
-            let mtu = mtu.saturating_sub(self.secured.as_ref().map_or(0, Secured::overhead));
+            let mtu = mtu.saturating_sub(self.security_plane.as_ref().map_or(0, SecurityPlane::overhead));
             ipv6.handle_mtu(adaptation::mtu(max_sdu_size, Some(mtu)));
             ipv6.handle_max_payload(adaptation::max_payload(max_sdu_size, mtu));
         }
-        self.collect(now);
+        self.collect_outputs(now);
     }
 
     /// Handles a multicast packet from an interface of the mobile network.
     pub fn handle_lan_packet(&mut self, now: Time, packet: LanPacket<'_>) {
-        self.tell_groups(now);
-        let (Some(proxy), Some(ipv6)) = (&mut self.multicast, &mut self.ipv6) else { return };
+        self.update_groups_if_due(now);
+        let (Some(proxy), Some(ipv6)) = (&mut self.multicast_proxy, &mut self.ipv6) else { return };
         // The proxy and the sublayer count the packets that they drop.
         let onward = proxy.handle_lan_packet(now, packet, ipv6.mtu(), |group| ipv6.is_mapped(group));
         if let Ok(Some(packet)) = onward
@@ -96,26 +97,26 @@ impl Geonet {
         {
             let _counted = self.router.handle_request(now, request);
         }
-        multicast::collect_multicast(self.multicast.as_mut(), &mut self.outputs);
-        self.collect(now);
+        multicast::collect_multicast(self.multicast_proxy.as_mut(), &mut self.outputs);
+        self.collect_outputs(now);
     }
 
     /// Handles the list of addresses of an interface of the mobile network.
     pub fn handle_lan_addresses(&mut self, now: Time, interface: &str, addresses: &[(Ipv6Addr, u8)]) {
-        if let Some(proxy) = &mut self.multicast {
+        if let Some(proxy) = &mut self.multicast_proxy {
             proxy.handle_addresses(now, interface, addresses);
         }
-        multicast::collect_multicast(self.multicast.as_mut(), &mut self.outputs);
+        multicast::collect_multicast(self.multicast_proxy.as_mut(), &mut self.outputs);
     }
 
     /// Returns the multicast proxy, if the station has one.
     pub fn multicast(&self) -> Option<&MulticastProxy> {
-        self.multicast.as_ref()
+        self.multicast_proxy.as_ref()
     }
 
     /// Delivers a payload to the host if it is IPv6 and virtual interfaces for it exist; otherwise returns
     /// the payload.
-    pub(super) fn deliver_ipv6(&mut self, now: Time, delivery: Delivery) -> Option<Delivery> {
+    pub(super) fn deliver_to_ipv6(&mut self, now: Time, delivery: Delivery) -> Option<Delivery> {
         let may_be = matches!(delivery.next_header, CommonNextHeader::Ipv6 | CommonNextHeader::Any);
         let Some(ipv6) = self.ipv6.as_mut().filter(|_| may_be) else { return Some(delivery) };
         let Ok(Some(delivery)) = ipv6.handle_fragment(now, delivery) else { return None };
@@ -124,18 +125,19 @@ impl Geonet {
         }
         match ipv6.handle_delivery(now, &delivery) {
             Ok(_) if self.station_messages.handle_delivery(&delivery, self.router.address()) => {
-                self.collect_ipv6()
+                self.collect_ipv6_outputs()
             }
             Ok(placed) => {
-                self.collect_ipv6();
-                if let Some(proxy) = self.multicast.as_mut().filter(|_| placed.destination[0] & 1 != 0) {
+                self.collect_ipv6_outputs();
+                if let Some(proxy) = self.multicast_proxy.as_mut().filter(|_| placed.destination[0] & 1 != 0)
+                {
                     // The proxy counts the packets that it drops.
                     let _counted = proxy.handle_upstream(now, &delivery.payload);
-                    multicast::collect_multicast(self.multicast.as_mut(), &mut self.outputs);
+                    multicast::collect_multicast(self.multicast_proxy.as_mut(), &mut self.outputs);
                 }
                 let stream = delivery.sequence.filter(|_| delivery.header_type == HeaderType::GeoUnicast);
                 let hops = delivery.maximum_hop_limit.saturating_sub(delivery.remaining_hop_limit);
-                if let (Some(patience), Some(_)) = (&mut self.patience, stream) {
+                if let (Some(patience), Some(_)) = (&mut self.duplicate_ack_delay, stream) {
                     patience.handle_delivery(now, &delivery.payload, hops);
                 }
                 let output = Output::Ipv6 {
@@ -144,7 +146,7 @@ impl Geonet {
                     source: placed.source,
                     delivered: delivery.into(),
                 };
-                match (&mut self.in_order, stream) {
+                match (&mut self.reordering_buffer, stream) {
                     (Some(in_order), Some(sequence)) => {
                         let source = mid_key(GnAddress::new(false, StationType::Unknown, placed.source));
                         let outputs = &mut self.outputs;
@@ -154,13 +156,13 @@ impl Geonet {
                 }
             }
             // The sublayer has counted the dropped packet.
-            Err(_) => self.router.recycle(delivery.payload),
+            Err(_) => self.router.recycle_buffer(delivery.payload),
         }
         None
     }
 
     /// Sends the fragments of packets that the sublayer has cut.
-    pub(super) fn send_fragments(&mut self, now: Time) {
+    pub(super) fn send_pending_fragments(&mut self, now: Time) {
         while let Some(ipv6) = &mut self.ipv6
             && let Some((station, payload)) = ipv6.poll_fragment()
         {
@@ -171,19 +173,19 @@ impl Geonet {
             let traffic_class = TrafficClass { id: 3, ..TrafficClass::default() };
             let request = Request { maximum_hop_limit: hop_limit, traffic_class, ..request };
             let _counted = self.router.handle_request(now, request);
-            self.collect(now);
+            self.collect_outputs(now);
         }
     }
 
     /// Carries out the outputs of the IPv6 adaptation, and passes the router's address to it.
-    pub(super) fn collect_ipv6(&mut self) {
+    pub(super) fn collect_ipv6_outputs(&mut self) {
         let Some(ipv6) = &mut self.ipv6 else { return };
         ipv6.handle_address(self.router.address());
         while let Some(output) = ipv6.poll_output() {
             self.outputs.push_back(match output {
                 adaptation::Output::Link(link) => Output::VirtualLink(VirtualLink {
                     id: link.id.0,
-                    link_local: addresses::link_local(link.address),
+                    link_local: addresses::link_local_address(link.address),
                     name: link.name,
                     address: link.address,
                     mtu: link.mtu,

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use carnet_geonet::multicast::{self, Filter, MulticastProxy};
+use carnet_geonet::multicast::{self, MulticastProxy, SourceFilter};
 
 use crate::geonetworking::output::Output;
 
@@ -16,8 +16,8 @@ pub(super) fn collect_multicast(proxy: Option<&mut MulticastProxy>, outputs: &mu
             }
             multicast::Output::Subscription { group, filter } => {
                 let (exclude, sources) = match filter {
-                    Filter::Include(sources) => (false, sources),
-                    Filter::Exclude(sources) => (true, sources),
+                    SourceFilter::Include(sources) => (false, sources),
+                    SourceFilter::Exclude(sources) => (true, sources),
                 };
                 Output::Subscription { group, exclude, sources: sources.into_iter().collect() }
             }

@@ -10,7 +10,7 @@ use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 
 /// Largest length of the queue; the station empties the queue after each frame.
-const MOST_MESSAGES: usize = 64;
+const MAX_QUEUED_MESSAGES: usize = 64;
 
 /// A message of another station that matters for routes to neighbouring mobile networks.
 #[derive(Debug)]
@@ -32,12 +32,12 @@ pub(super) struct StationMessages(Option<VecDeque<StationMessage>>);
 
 impl StationMessages {
     /// Starts or ends the queue.
-    pub(super) fn listen(&mut self, listen: bool) {
+    pub(super) fn set_listening(&mut self, listen: bool) {
         self.0 = listen.then(VecDeque::new);
     }
 
     /// Returns the next message of the queue.
-    pub(super) fn poll(&mut self) -> Option<StationMessage> {
+    pub(super) fn poll_message(&mut self) -> Option<StationMessage> {
         self.0.as_mut().and_then(VecDeque::pop_front)
     }
 
@@ -46,7 +46,7 @@ impl StationMessages {
         let (carnet_geonet::Event::NewNeighbour(address), Some(heard)) = (event, &mut self.0) else {
             return;
         };
-        if heard.len() < MOST_MESSAGES {
+        if heard.len() < MAX_QUEUED_MESSAGES {
             let roadside = address.station_type() == StationType::RoadSideUnit;
             heard.push_back(StationMessage::Neighbour { roadside });
         }
@@ -55,15 +55,15 @@ impl StationMessages {
     /// Queues a message of a neighbouring mobile router; the sublayer has checked its source address. `own`
     /// is this station's GN address. Returns `true` if the host does not need the message.
     pub(super) fn handle_delivery(&mut self, delivery: &Delivery, own: GnAddress) -> bool {
-        let Some(heard) = self.0.as_mut().filter(|heard| heard.len() < MOST_MESSAGES) else {
+        let Some(heard) = self.0.as_mut().filter(|heard| heard.len() < MAX_QUEUED_MESSAGES) else {
             return false;
         };
         let Ok((header, message)) = Header::parse_packet(&delivery.payload) else { return false };
         let station = delivery.source.address.mid();
-        if header.source != addresses::link_local(station) {
+        if header.source != addresses::link_local_address(station) {
             return false;
         }
-        let own = addresses::link_local(own.mid());
+        let own = addresses::link_local_address(own.mid());
         let keep = match header.next_header {
             protocol::MOBILITY => header.destination != own,
             protocol::ICMPV6 => match RouterAdvertisement::parse(message) {
@@ -84,14 +84,14 @@ impl StationMessages {
 }
 
 /// Returns the request that sends an IPv6 packet to all stations within `hops` hops.
-pub(super) fn announcement(hops: u8, packet: &[u8]) -> Request<'_> {
+pub(super) fn announcement_request(hops: u8, packet: &[u8]) -> Request<'_> {
     let transport = if hops > 1 { Transport::TopologicallyScoped } else { Transport::SingleHop([0; 4]) };
     let request = Request::new(transport, CommonNextHeader::Ipv6, packet);
     Request { maximum_hop_limit: Some(hops), ..request }
 }
 
 /// Returns the request that sends an IPv6 packet to one station.
-pub(super) fn unicast(hops: u8, station: MacAddress, packet: &[u8]) -> Request<'_> {
+pub(super) fn unicast_request(hops: u8, station: MacAddress, packet: &[u8]) -> Request<'_> {
     let to = GnAddress::new(false, StationType::Unknown, station);
     let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Ipv6, packet);
     // The packet has a short lifetime: an answer that arrives after the other station has repeated its

@@ -235,10 +235,10 @@ impl SequenceNumbers for SharedSequence {
         self.0.place(0).fetch_add(1, Ordering::Relaxed) as u16
     }
 
-    fn restart(&mut self) {
+    fn restart_sequence(&mut self) {
         self.0.place(0).store(0, Ordering::Relaxed);
     }
 
     /// Do nothing: the recorded numbers come from the shared counter itself, which has already advanced.
-    fn replay(&mut self, _next: u16) {}
+    fn set_next_sequence(&mut self, _next: u16) {}
 }

@@ -142,7 +142,7 @@ fn on_bench(body: impl FnOnce(&mut Bench) + Send + 'static) {
     }
 }
 
-fn station(dcc: Option<carnet_geonet::dcc::Config>) -> Station {
+fn station(dcc: Option<carnet_geonet::dcc::GateConfig>) -> Station {
     let ipv6 = Ipv6Config {
         interface: "gn0".into(),
         dynamic_interface: None,
@@ -158,8 +158,14 @@ fn station(dcc: Option<carnet_geonet::dcc::Config>) -> Station {
     };
     let mib = Mib { max_packet_data_rate: None, ..Mib::default() };
     let address = Some(GnAddress::new(false, StationType::PassengerCar, OWN));
-    let geonet =
-        Some(GeonetSettings { mib, address, ipv6: Some(ipv6), multicast: None, facilities: None, dcc });
+    let geonet = Some(GeonetSettings {
+        router_parameters: mib,
+        address,
+        ipv6_config: Some(ipv6),
+        multicast_config: None,
+        facilities_settings: None,
+        dcc_config: dcc,
+    });
     let config = StationConfig { geonet, ..StationConfig::default() };
     Station::new(config, PersistentState::default(), Rng::new(7), clock::now(), WALL)
 }
@@ -342,7 +348,7 @@ fn with_sequence(mut frame: Vec<u8>, sequence: u16) -> Vec<u8> {
 }
 
 /// Returns whether a station with this DCC config gives permissions to a fast path. Needs no kernel.
-fn accelerates(dcc: Option<carnet_geonet::dcc::Config>) -> bool {
+fn accelerates(dcc: Option<carnet_geonet::dcc::GateConfig>) -> bool {
     let mut station = station(dcc);
     let now = clock::now();
     let position = Position {
@@ -373,7 +379,7 @@ fn accelerates(dcc: Option<carnet_geonet::dcc::Config>) -> bool {
 #[test]
 fn station_with_congestion_gate_has_no_fast_path() {
     assert!(accelerates(None));
-    assert!(!accelerates(Some(carnet_geonet::dcc::Config::default())));
+    assert!(!accelerates(Some(carnet_geonet::dcc::GateConfig::default())));
 }
 
 #[test]
@@ -405,7 +411,7 @@ fn uncommon_packets_take_the_slow_path() {
         let good = udp(host(1), host(2), 100);
         bench.sent_slowly(&framed(NEAR, OWN, 0x86dd, &good));
         assert!(bench.sent_fast(&framed(NEAR, OWN, 0x86dd, &good)).is_some());
-        let link_local = addresses::link_local;
+        let link_local = addresses::link_local_address;
         let icmpv6 = |kind: u8| {
             ipv6(protocol::ICMPV6, link_local(OWN), link_local(NEAR), &[kind, 0, 0, 0, 0, 0, 0, 0])
         };
@@ -620,7 +626,7 @@ fn fast_path_treats_mutated_frames_like_the_router() {
         bench.know(WEST, OWN, 51);
         let (mut number, mut taken) = (100, 0);
         for to in [OWN, FAR] {
-            let source = if to == OWN { addresses::link_local(WEST) } else { host(2) };
+            let source = if to == OWN { addresses::link_local_address(WEST) } else { host(2) };
             // The position of the source may make it the next hop. The programs learn of that from the
             // router's next update.
             let place = if to == FAR { 14 + 28..14 + 36 } else { 0..0 };
