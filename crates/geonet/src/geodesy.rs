@@ -147,7 +147,7 @@ impl LocalPlane {
     }
 
     /// Returns the position `east` and `north` metres from the origin. The function is the inverse of
-    /// [`Self::offset`] for some tens of kilometres.
+    /// [`Self::offset_of`] for some tens of kilometres.
     pub fn position_at(&self, east: f64, north: f64) -> Position {
         let mut position = self.reference_point;
         let (mut missing_east, mut missing_north) = (east, north);
@@ -298,7 +298,8 @@ mod tests {
         ) {
             let destination = Position::new(lat, lon);
             let metric = Metric::new(destination);
-            let (a, b) = (position_moved(destination, first.0, first.1), position_moved(destination, second.0, second.1));
+            let a = position_moved(destination, first.0, first.1);
+            let b = position_moved(destination, second.0, second.1);
             if (first.1 - second.1).abs() > 0.01 * first.1.max(second.1) {
                 prop_assert_eq!(metric.squared_distance(a) < metric.squared_distance(b), first.1 < second.1);
             }

@@ -56,7 +56,7 @@ pub struct Request<'a> {
     pub next_header: CommonNextHeader,
     /// Traffic class of the packet.
     pub traffic_class: TrafficClass,
-    /// DCC profile, if it differs from the profile of the traffic class; see [`Profile::of`].
+    /// DCC profile, if it differs from the profile of the traffic class; see [`DccProfile::profile_of`].
     pub profile: Option<DccProfile>,
     /// Longest time that the packet may wait in buffers; `itsGnDefaultPacketLifetime` if `None`.
     pub maximum_lifetime: Option<Duration>,
@@ -91,14 +91,14 @@ pub enum Output {
     Transmit(Transmission),
     /// The caller passes a payload to the upper layer.
     Deliver(Delivery),
-    /// The caller passes a permission to the fast path, if it has one ([`crate::Router::accelerate`]).
+    /// The caller passes a permission to the fast path, if it has one ([`crate::Router::start_fast_path`]).
     Accelerate(FastPathUpdate),
     /// The caller reports an event to the operator.
     Event(Event),
 }
 
 /// A frame for the link. After sending the frame, the caller may return its octets to
-/// [`crate::Router::recycle`].
+/// [`crate::Router::recycle_buffer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transmission {
     /// Link-layer destination.
@@ -117,7 +117,7 @@ pub struct Transmission {
 }
 
 /// A payload for the upper layer (GN-DATA.indication). The caller may return its octets to
-/// [`crate::Router::recycle`].
+/// [`crate::Router::recycle_buffer`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     /// Packet transport type of the packet.

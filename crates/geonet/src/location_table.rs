@@ -7,10 +7,10 @@
 //!
 //! *Position vectors.* Only a newer vector replaces an older one (C.2). Without signatures any sender can
 //! claim that its vector is newer. A vector is implausible if its time stamp is ahead of this station's clock
-//! by more than [`MAX_AHEAD`]. An implausible vector never replaces a plausible one. A plausible vector
-//! always replaces an implausible one, so a forged vector from the future does not block the true ones. If
-//! the entry has no plausible vector, the table accepts an implausible one. Otherwise a station with a wrong
-//! clock would accept no vector.
+//! by more than [`MAX_TIMESTAMP_LEAD`]. An implausible vector never replaces a plausible one. A plausible
+//! vector always replaces an implausible one, so a forged vector from the future does not block the true
+//! ones. If the entry has no plausible vector, the table accepts an implausible one. Otherwise a station with
+//! a wrong clock would accept no vector.
 //!
 //! *Neighbours* (IS_NEIGHBOUR): single-hop packets make their source a neighbour (10.3.6.3, 10.3.10.3),
 //! forwarded packets do not. The spatial index contains the neighbours.
@@ -116,7 +116,7 @@ impl Entry {
     }
 }
 
-/// Result of [`LocationTable::learn`].
+/// Result of [`LocationTable::learn_position`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LearnOutcome {
     /// Entry of the station.
@@ -483,7 +483,7 @@ impl LocationTable {
         }
     }
 
-    /// Returns the earliest time at which [`Self::expire`] has an entry to remove.
+    /// Returns the earliest time at which [`Self::expire_entries`] has an entry to remove.
     pub fn next_expiry(&self) -> Option<Time> {
         let due = |queue: usize| {
             let head = self.queues[queue].first_entry;

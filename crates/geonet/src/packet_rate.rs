@@ -8,7 +8,7 @@
 //! fifths of the limit, so that the last fifth stays free for warnings. Above four fifths a forwarder drops
 //! them. A forwarder counts a yielding packet only if it forwards it, and any other packet when it receives
 //! it. So it stops forwarding for a source or sender above the limit, whatever the class of its packets. An
-//! own yielding packet over more than one hop waits in the [`Shaper`].
+//! own yielding packet over more than one hop waits in the [`YieldingPacketShaper`].
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -18,7 +18,7 @@ const ROOT_NODE: u32 = 0;
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
-    /// Index of the first of four children; [`NONE`] in a leaf.
+    /// Index of the first of four children; [`NO_ITEM`] in a leaf.
     first_child: u32,
     parent: u32,
     /// Number of items in the subtree below this node.

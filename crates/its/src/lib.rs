@@ -2,7 +2,7 @@
 //!
 //! Facilities above the network layer: messages about a vehicle's position (CAM) and events on the road
 //! (DENM), their services, and the Local Dynamic Map (LDM). A service takes the time and an input. It returns
-//! events and [`Transmission`]s, which become requests to the GeoNetworking router.
+//! events and [`MessageTransmission`]s, which become requests to the GeoNetworking router.
 //!
 //! * [`uper`], [`cdd`], [`cam`], [`denm`], [`sam`]: the messages as types, and their encoding.
 //! * [`ca`]: generation times and content of CAMs (EN 302 637-2).

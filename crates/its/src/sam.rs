@@ -22,11 +22,11 @@ use crate::uper::{Error, Null, Reader, Uper, Writer, decode, encode};
 
 /// Numbers of elements of extension (RefExt).
 pub mod reference {
-    /// Position of the advertiser: [`super::Extensions::location`].
+    /// Position of the advertiser: [`super::Extensions::advertiser_position`].
     pub const LOCATION_2D: u8 = 5;
     /// Position of the advertiser with an elevation.
     pub const LOCATION_3D: u8 = 6;
-    /// Name of the advertiser, for display: [`super::Extensions::text`].
+    /// Name of the advertiser, for display: [`super::Extensions::text_of_reference`].
     pub const ADVERTISER_IDENTIFIER: u8 = 7;
     /// Context of a service.
     pub const PROVIDER_SERVICE_CONTEXT: u8 = 8;

@@ -3,8 +3,8 @@
 //!
 //! A station signs its packets with short-lived certificates without a name (authorization tickets). It
 //! accepts a packet if its signer has a ticket from an authority below a trusted root. The ticket must permit
-//! the content here and now. [`Security`] is the station's entity between the link and the router; its module
-//! says how to drive it.
+//! the content here and now. [`SecurityStation`] is the station's entity between the link and the router; its
+//! module says how to drive it.
 //!
 //! * [`coer`], [`message`], [`certificate`], with [`keys`], [`ids`], [`time`], [`region`], [`permissions`]:
 //!   parsers in place and writers for envelopes and certificates.

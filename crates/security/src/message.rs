@@ -2,7 +2,7 @@
 //!
 //! [`Envelope::parse`] reads a message in place: payload, header, signer, and the signed octets. It also
 //! parses a certificate in the message, to find the end of the certificate. It neither hashes nor verifies.
-//! [`seal`] writes a message.
+//! [`emit_signed_message`] writes a message.
 //!
 //! The profile has one level: signed data around unsecured data. So messages do not nest, and a message of a
 //! few octets cannot cause deep recursion. The parser recognises encrypted messages, signed certificate

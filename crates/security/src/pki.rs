@@ -1,9 +1,9 @@
 //! A small public key infrastructure for tests and closed fleets: a root, authorities, and tickets.
 //!
 //! The module issues certificates of the profile (TS 103 097 7.2.1 to 7.2.4) and answers no requests over the
-//! air. It does not implement enrolment and authorization by TS 102 941. [`issue`] signs any content, so that
-//! tests can make certificates that an authority would not make; [`root`], [`authority`] and [`ticket`] make
-//! valid contents.
+//! air. It does not implement enrolment and authorization by TS 102 941. [`issue_certificate`] signs any
+//! content, so that tests can make certificates that an authority would not make; [`root_content`],
+//! [`authority_content`] and [`ticket_content`] make valid contents.
 
 use crate::certificate::{Certificate, Issuer, ToBeSignedCertificate};
 use crate::coer::Writer;
@@ -46,8 +46,8 @@ const PSIDS_WITHOUT_SSP: [Psid; 11] = [
     Psid::RTCMEM,
 ];
 
-/// Returns the permissions that a root lets authorities issue: all of [`applications`], with one step for
-/// authorities in between.
+/// Returns the permissions that a root lets authorities issue: all of [`test_applications`], with one step
+/// for authorities in between.
 fn test_issuing_permissions(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
     let any = |psid, octets: usize| PsidSspRange {
         application_psid: psid,

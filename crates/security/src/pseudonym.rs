@@ -3,10 +3,10 @@
 //!
 //! A change protects only if an observer cannot link the old and the new identity of the station. So a change
 //! comes after a random distance and time, and all addresses and numbers change at once. [`Pseudonym`]
-//! decides when, [`Identity`] is the result. The name of the ticket gives the MID of the GN address, which is
-//! the link-layer address. The facilities derive the station ID from it. The caller calls
-//! [`crate::Security::poll_identity`] at each position. If it returns a new identity, the caller sets the
-//! following between two messages:
+//! decides when, [`StationIdentity`] is the result. The name of the ticket gives the MID of the GN address,
+//! which is the link-layer address. The facilities derive the station ID from it. The caller calls
+//! [`crate::SecurityStation::poll_identity`] at each position. If it returns a new identity, the caller sets
+//! the following between two messages:
 //!
 //! 1. the address of the router, by `handle_address`. The router clears its location table, drops packets
 //!    that waited under the old address, and starts its sequence numbers at 0 (EN 302 636-4-1 10.2.1.4);
@@ -20,8 +20,8 @@
 //! ticket and drops the packet.
 //!
 //! The station keeps its pseudonym while it reports an event (DENM), or while a person is in danger
-//! ([`Pseudonym::lock`]). The config limits that time. TR 103 415 requires the lock, because the originator
-//! is part of an event's identifier.
+//! ([`Pseudonym::set_lock`]). The config limits that time. TR 103 415 requires the lock, because the
+//! originator is part of an event's identifier.
 //!
 //! The defaults are those of the C2C-CC basic system profile. The first change comes after 800 to 1,500 m,
 //! later ones after 800 m and 2 to 6 minutes each. Left out: silent periods and mix zones.
@@ -127,7 +127,7 @@ impl Pseudonym {
     }
 
     /// Prevents changes of pseudonym while `locked` is true, but for no longer than
-    /// [`Strategy::longest_lock`].
+    /// [`PseudonymStrategy::max_lock_time`].
     pub fn set_lock(&mut self, now: Time, locked: bool) {
         match locked {
             true => {

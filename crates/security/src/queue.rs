@@ -22,8 +22,8 @@
 //! is served next. A returning sender begins at the value of the others. Classes and senders may use the
 //! unused share of others. A warning for this area precedes a warning from afar, which precedes a position
 //! message. This order always applies among the messages of one sender. Among several senders of a class, a
-//! higher rank gives a limited head start ([`Rank::max_messages_preceded`]). A sender that always uses its
-//! head start gains nothing in the long run.
+//! higher rank gives a limited head start ([`MessageRank::max_messages_preceded`]). A sender that always uses
+//! its head start gains nothing in the long run.
 //!
 //! *Overflow.* If the queue is full, it drops a message of the class that is furthest above its share. In
 //! this class it takes the sender with the most waiting messages. Of these messages it drops the least

@@ -2,7 +2,7 @@
 //!
 //! The module decides whether a place is in a region, and whether a region lies in that of an issuer.
 //! Countries need a map, which this crate does not have: the caller says in which country a place is
-//! ([`Countries`]). Without this information no place is in a country.
+//! ([`CountryFinder`]). Without this information no place is in a country.
 //!
 //! For a polygon the test uses its corners and edges; for a circle and other shapes twelve points on its
 //! edge. The test may reject a region that touches the issuer's border. It never accepts a region with a

@@ -9,7 +9,7 @@
 //! first. Certificates that the operator set stay.
 //!
 //! Left out: trust lists and revocation lists (TS 102 941), which change the roots and authorities. A program
-//! that reads these lists calls [`CertificateStore::add_root`] and [`CertificateStore::revoke`].
+//! that reads these lists calls [`CertificateStore::add_root`] and [`CertificateStore::revoke_certificate`].
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -148,7 +148,7 @@ impl CertificateStore {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::verify`].
+    /// The errors of [`Self::verify_certificate`].
     pub fn add_authority(
         &mut self,
         backend: &dyn Backend,

@@ -24,11 +24,11 @@ use crate::io::Frame;
 use crate::station::Station;
 
 /// Share of the radio range: a neighbour counts as leaving if it will be farther away than this within
-/// [`LEAVING`].
+/// [`LEAVING_TIME`].
 const LEAVING_RANGE_SHARE: f64 = 0.95;
 const LEAVING_TIME: Duration = Duration::from_secs(1);
 /// Share of the radio range: a neighbour counts as staying if it is nearer than this now and after
-/// [`STAYING`].
+/// [`STAYING_TIME`].
 const STAYING_RANGE_SHARE: f64 = 0.9;
 const STAYING_TIME: Duration = Duration::from_secs(2);
 /// Distances of the stations in the router's location table.

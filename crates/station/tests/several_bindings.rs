@@ -174,7 +174,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
         let outputs = receive_over_ipv6(&mut station, outer);
         assert!(matches!(
             outputs.last(),
-            Some(Output::Nemo(NemoOutput::Packet(packet))) if packet[8..] == udp_packet(HOST, CORRESPONDENT, 1)[8..]
+            Some(Output::Nemo(NemoOutput::Packet(packet))) if packet[8..] == inner[8..]
         ));
     }
     let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST, CORRESPONDENT, 1));

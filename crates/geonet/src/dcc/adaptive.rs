@@ -6,7 +6,7 @@
 //! its duty cycle. Stations with a large share therefore lose more than stations with a small one, and all
 //! reach the same share. With N stations that all receive each other, the share `delta` of each follows from
 //! `alpha * delta = beta * (target - N * delta)`. The sum of all shares is a little below the target
-//! ([`Parameters::equal_share`]).
+//! ([`LimericParameters::equal_share`]).
 //!
 //! The standard does not define the share at the start. In this module a station begins in the middle between
 //! the least and the greatest share. The first mean is that of the first two readings.

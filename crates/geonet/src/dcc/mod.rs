@@ -7,15 +7,15 @@
 //! in a queue of its priority. When the gate opens, it releases the first packet of the highest priority.
 //!
 //! * *Priorities* are the DCC profiles DP0 to DP3, which ITS-G5 writes into the traffic class (EN 302
-//!   636-4-2): [`Profile::of`]. The gate deviates from the class twice. Class 0 means DP0, but packets
-//!   without a class (beacons, pings, IPv6) have class 0, too; only packets that request DP0 get it. A
-//!   forwarded packet always has DP3, whatever class its source wrote.
+//!   636-4-2): [`DccProfile::profile_of`]. The gate deviates from the class twice. Class 0 means DP0, but
+//!   packets without a class (beacons, pings, IPv6) have class 0, too; only packets that request DP0 get it.
+//!   A forwarded packet always has DP3, whatever class its source wrote.
 //! * *Queues are bounded, and a full one drops its oldest packet*, because the newest position report has the
-//!   most value. A packet that replaces its predecessor ([`Packet::replaces`]) removes it from the queue. The
-//!   gate never sends a packet that has waited longer than its lifetime.
+//!   most value. A packet that replaces its predecessor ([`Packet::replaces_waiting`]) removes it from the
+//!   queue. The gate never sends a packet that has waited longer than its lifetime.
 //! * *Time on air* is that of 802.11p in a channel of 10 MHz: [`air_time`].
 //! * *The busy ratio* comes from the caller. The gate reads it every 100 ms (T_CBR); before the first reading
-//!   [`Config::assumed_busy_ratio`] counts. A reading older than a second is stale. If the source has
+//!   [`GateConfig::assumed_busy_ratio`] counts. A reading older than a second is stale. If the source has
 //!   stopped, the channel may still be busy. So the greater of the last reading and the assumed ratio counts
 //!   until the next reading.
 //! * *Constants* come from independent implementations that cite the tables of the standard. Table A.1 comes
@@ -354,7 +354,7 @@ impl<T> Gate<T> {
 
     /// Handles the timers that are due: evaluates the busy ratio and opens the gate. The caller then calls
     /// [`Self::poll_packet`]. Returns whether the busy ratio was evaluated, which may change
-    /// [`Self::interval`].
+    /// [`Self::interval_after`].
     pub fn handle_timeout(&mut self, now: Time) -> bool {
         if now < self.next_evaluation {
             return false;

@@ -27,9 +27,9 @@
 //! operator has enabled fragmentation.
 //!
 //! **Bounds.** A packet must be complete within [`REASSEMBLY_TIMEOUT`]. The module holds at most
-//! [`MAX_INCOMPLETE_PER_STATION`] incomplete packets of a station and [`MAX_INCOMPLETE`] in all; a new packet
-//! replaces the oldest. If fragments overlap or disagree about the size, the module drops their packet.
-//! GeoNetworking drops duplicates (A.2).
+//! [`MAX_INCOMPLETE_PER_STATION`] incomplete packets of a station and [`MAX_INCOMPLETE_PACKETS`] in all; a
+//! new packet replaces the oldest. If fragments overlap or disagree about the size, the module drops their
+//! packet. GeoNetworking drops duplicates (A.2).
 //!
 //! Left out: multicast, whose receivers cannot answer. For a multicast packet that is too large, the host
 //! gets Packet Too Big.

@@ -114,7 +114,7 @@ struct GroupState {
     group_queries_left: u8,
     source_queries_left: BTreeMap<Ipv6Addr, u8>,
     next_query_at: Option<Time>,
-    /// Time of the group's entry in [`Listeners::schedule`].
+    /// Time of the group's entry in [`Listeners::groups_by_timer`].
     scheduled_at: Option<Time>,
 }
 
@@ -124,7 +124,7 @@ pub struct Listeners {
     groups: BTreeMap<Ipv6Addr, Box<GroupState>>,
     /// Groups by the time of their next timer or query; the time may be too early, never too late.
     groups_by_timer: BTreeSet<(Time, Ipv6Addr)>,
-    /// Groups whose filter may have changed since the last call of [`Self::take_changed`].
+    /// Groups whose filter may have changed since the last call of [`Self::take_changed_groups`].
     changed_groups: BTreeSet<Ipv6Addr>,
 }
 

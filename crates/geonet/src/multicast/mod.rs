@@ -77,7 +77,7 @@ pub enum Output {
         /// The IPv6 packet.
         packet: Vec<u8>,
     },
-    /// The host must report this filter for the group on the upstream link. [`Filter::Include`] without
+    /// The host must report this filter for the group on the upstream link. [`SourceFilter::Include`] without
     /// sources ends the membership.
     Subscription {
         /// The group.

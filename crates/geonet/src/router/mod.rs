@@ -9,7 +9,7 @@
 //! **Use.** Each `handle_*` takes the time and an input. The caller then calls [`Router::poll_output`] until
 //! it returns `None` (asserted in debug builds), and [`Router::handle_timeout`] at the time that
 //! [`Router::poll_timeout`] returns. The router sends nothing before the first position. The caller may
-//! return buffers of sent frames with [`Router::recycle`]; then forwarding a packet allocates nothing.
+//! return buffers of sent frames with [`Router::recycle_buffer`]; then forwarding a packet allocates nothing.
 
 mod accelerate;
 mod feedback;

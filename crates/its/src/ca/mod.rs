@@ -14,9 +14,9 @@
 //! at most once a second.
 //!
 //! Two rules are not obvious from the standard. The service sends nothing without a position, or with a
-//! position older than [`Parameters::maximum_age`]. A receiver could not distinguish a standing vehicle from
-//! a vehicle without a fix. The service sends the container of the vehicle's role even if it has no data for
-//! the container.
+//! position older than [`CaParameters::maximum_age`]. A receiver could not distinguish a standing vehicle
+//! from a vehicle without a fix. The service sends the container of the vehicle's role even if it has no data
+//! for the container.
 //!
 //! Left out: the extension containers of release 2.
 

@@ -13,7 +13,7 @@
 //! * *Bounds.* Both tables are bounded. A full table of received events removes the event that ends first. A
 //!   full table of own events refuses a new event.
 //! * *A reference time in the future* would make all later messages of its originator outdated. So the
-//!   service accepts it only up to [`Parameters::clock_tolerance`]: some stations have clocks without the
+//!   service accepts it only up to [`DenParameters::clock_tolerance`]: some stations have clocks without the
 //!   leap seconds.
 //! * *Relevance area*: the standard leaves its shape to the applications. In this service it is the circle of
 //!   the relevance distance around the event. Without a relevance distance it is the destination area of the
@@ -191,7 +191,7 @@ impl DenService {
     ///
     /// # Errors
     /// [`ItsDrop::UnknownEvent`] if the event is not one of this station, or has ended; and the errors of
-    /// [`Self::trigger`].
+    /// [`Self::trigger_event`].
     pub fn update_event(
         &mut self,
         now: ItsTime,
@@ -208,7 +208,8 @@ impl DenService {
     ///
     /// # Errors
     ///
-    /// [`ItsDrop::UnknownEvent`] if the service does not know the event; and the errors of [`Self::trigger`].
+    /// [`ItsDrop::UnknownEvent`] if the service does not know the event; and the errors of
+    /// [`Self::trigger_event`].
     pub fn terminate_event(
         &mut self,
         now: ItsTime,

@@ -200,7 +200,8 @@ impl LocalDynamicMap {
     /// Handles a received CAM; `octets` are without the BTP header.
     ///
     /// # Errors
-    /// The errors of [`PartialCam::of`]; [`ItsDrop::Outdated`] if the CAM is older than the station's entry.
+    /// The errors of [`PartialCam::from_octets`]; [`ItsDrop::Outdated`] if the CAM is older than the
+    /// station's entry.
     pub fn handle_cam(&mut self, now: Time, octets: &[u8]) -> Result<StationId, ItsDrop> {
         let glance = PartialCam::from_octets(octets)?;
         let object = StationObject {

@@ -7,11 +7,11 @@
 //! * *Learning*: the service stores advertisements by the GN address of the sender and the advertisement's
 //!   number. The service does not use the station ID, because any station can write any number into this
 //!   field. A new advertisement replaces the one with the same key. The service removes an advertisement that
-//!   does not arrive for [`Parameters::max_missed_intervals`] of its intervals, at least
-//!   [`MIN_ADVERTISEMENT_LIFETIME`]. Without an interval the limit is [`Parameters::default_lifetime`]. The
+//!   does not arrive for [`SaParameters::max_missed_intervals`] of its intervals, at least
+//!   [`MIN_ADVERTISEMENT_LIFETIME`]. Without an interval the limit is [`SaParameters::default_lifetime`]. The
 //!   number of its services is limited to [`MAX_STORED_SERVICES`].
 //! * *A full table* removes the advertisement that did not arrive for the longest time. For a station with
-//!   [`Parameters::advertisements_per_station`] advertisements, the table removes one of this station. So a
+//!   [`SaParameters::advertisements_per_station`] advertisements, the table removes one of this station. So a
 //!   silent station cannot lock out a sending one, and one station cannot lock out many.
 //!
 //! Left out: channels (the station has one channel), routers (they send Router Advertisements) and answers by

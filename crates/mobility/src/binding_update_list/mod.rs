@@ -3,7 +3,7 @@
 //! A mobile router has one entry without a Binding Identifier, and one for each uplink that has an
 //! identifier. Each is a [`BindingUpdateListEntry`], and the optional identifier is its key. An [`Exchange`]
 //! sends the requests of an entry. One Binding Update may contain several entries with identifiers
-//! ([`TestUpdate`]). All entries share one sequence of numbers ([`UpdateNumbers`]). Direct routes have no
+//! ([`Update`]). All entries share one sequence of numbers ([`UpdateNumbers`]). Direct routes have no
 //! entry here, but an [`Exchange`] sends their requests too.
 
 mod acknowledged_registration;

@@ -172,7 +172,8 @@ pub(super) struct Node {
     pub sequence: Option<u16>,
     /// Sequence number of [`Replay`]; `accepted_timestamp` and `has_timestamp` are its timestamp.
     accepted_sequence: Option<u16>,
-    /// Number of sequence numbers that the node has used under the first key of the config, see [`count`].
+    /// Number of sequence numbers that the node has used under the first key of the config, see
+    /// [`Node::count_number`].
     used_sequence_numbers: u32,
     accepted_timestamp: u64,
     has_timestamp: bool,

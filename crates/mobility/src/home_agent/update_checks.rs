@@ -43,7 +43,7 @@ pub(super) struct Registration {
     pub ipv4_answers: Vec<Ipv4Answer>,
 }
 
-/// Verdict on a [`PeerRequest`].
+/// Verdict on a [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// The home agent sends no answer.

@@ -266,8 +266,8 @@ impl Reachability {
         self.running_probe.map(|probe| probe.next)
     }
 
-    /// Returns the action that is due now. After a probe the caller calls [`Self::sent`]. `has_successor`
-    /// says whether the home link has another router.
+    /// Returns the action that is due now. After a probe the caller calls [`Self::record_sent_probe`].
+    /// `has_successor` says whether the home link has another router.
     pub fn due_action(&mut self, now: Time, has_successor: bool) -> DueAction {
         let Some(probe) = self.running_probe.filter(|probe| probe.next <= now) else {
             return DueAction::Nothing;

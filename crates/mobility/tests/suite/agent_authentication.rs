@@ -121,7 +121,7 @@ fn a_signed_update_that_is_moved_into_udp_creates_no_binding() {
         // The attacker sends the packet unchanged, and with the source that it would have inside UDP.
         for packet in [
             genuine.to_packet(),
-            named.clone().from_ipv4_network().packet_around(&mut named.mobility_header()),
+            named.clone().sent_on_ipv4_network().packet_around(&mut named.mobility_header()),
         ] {
             let answers = agent.receive_inside("udp:10.0.0.1:4191", "udp:198.51.100.66:4191", &packet);
             assert_eq!(answers[0].status(), 174, "{genuine:?}");
@@ -138,10 +138,10 @@ fn a_signed_update_that_is_moved_into_udp_creates_no_binding() {
 fn where_there_is_no_nat_the_care_of_address_is_the_one_that_is_named() {
     let here = || MobilityOption::Ipv4CareOfAddress("192.0.2.77".parse().expect("an IPv4 address"));
     let forms = [
-        TestUpdate::explicit_update(1).from_ipv4_network().with_option(here()).with_signature(),
-        TestUpdate::explicit_update(1).from_ipv4_network().with_bid(1, "192.0.2.77").with_signature(),
+        TestUpdate::explicit_update(1).sent_on_ipv4_network().with_option(here()).with_signature(),
+        TestUpdate::explicit_update(1).sent_on_ipv4_network().with_bid(1, "192.0.2.77").with_signature(),
         TestUpdate::explicit_update(1)
-            .from_ipv4_network()
+            .sent_on_ipv4_network()
             .with_bid(1, "192.0.2.77")
             .with_bid(2, CARE_OF)
             .with_signature(),
@@ -166,12 +166,13 @@ fn where_there_is_no_nat_the_care_of_address_is_the_one_that_is_named() {
     let mut config = authenticated_config();
     config.nodes[0].nat = false;
     let mut agent = TestAgent::new(config);
-    let first = TestUpdate::explicit_update(1).from_ipv4_network().with_bid(1, "192.0.2.77").with_signature();
+    let first =
+        TestUpdate::explicit_update(1).sent_on_ipv4_network().with_bid(1, "192.0.2.77").with_signature();
     assert_eq!(
         agent.receive_inside("udp:10.0.0.1:4191", "udp:192.0.2.77:4191", &first.to_packet())[0].status(),
         0
     );
-    let next = TestUpdate::explicit_update(2).from_ipv4_network().with_known_bid(1).with_signature();
+    let next = TestUpdate::explicit_update(2).sent_on_ipv4_network().with_known_bid(1).with_signature();
     for (from, status) in [("udp:198.51.100.66:4191", 174), ("udp:192.0.2.77:4191", 0)] {
         assert_eq!(agent.receive_inside("udp:10.0.0.1:4191", from, &next.to_packet())[0].status(), status);
     }
@@ -183,7 +184,7 @@ fn where_there_is_no_nat_the_care_of_address_is_the_one_that_is_named() {
 fn a_signed_update_that_is_moved_out_of_udp_creates_no_binding() {
     let mut agent = TestAgent::new(authenticated_config());
     let option = MobilityOption::Ipv4CareOfAddress("192.0.2.77".parse().expect("an IPv4 address"));
-    let genuine = TestUpdate::explicit_update(1).from_ipv4_network().with_option(option).with_signature();
+    let genuine = TestUpdate::explicit_update(1).sent_on_ipv4_network().with_option(option).with_signature();
     let stolen =
         TestUpdate { source: addr(OTHER_CARE_OF), home_address: Some(addr(HOME)), ..genuine.clone() };
     let answers = agent.receive_packet(&stolen.packet_around(&mut genuine.mobility_header()));
@@ -206,7 +207,7 @@ fn update_without_authentication_gets_no_answer() {
     assert_eq!(agent.expect_drop(&update.to_packet()), MobilityDrop::UnknownSpi);
     agent.expect_acceptance(&TestUpdate::explicit_update(1).with_signature());
     agent.expect_drop(&TestUpdate::explicit_update(2).lifetime(0).to_packet());
-    agent.expect_drop(&TestUpdate::explicit_update(2).from_home_link().lifetime(0).to_packet());
+    agent.expect_drop(&TestUpdate::explicit_update(2).sent_on_home_link().lifetime(0).to_packet());
 }
 
 /// RFC 4285 5: "MUST be the last option in a message".

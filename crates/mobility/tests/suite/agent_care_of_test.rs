@@ -234,7 +234,7 @@ fn each_binding_identifier_and_each_port_behind_a_nat_has_a_test_of_its_own() {
     let mut agent = TestAgent::new(config);
     let care_of_address = MobilityOption::Ipv4CareOfAddress("10.0.0.7".parse().expect("an address"));
     let update =
-        |sequence| TestUpdate::explicit_update(sequence).from_ipv4_network().with_option(care_of_address);
+        |sequence| TestUpdate::explicit_update(sequence).sent_on_ipv4_network().with_option(care_of_address);
     let local = "udp:198.51.100.1:4191";
     for (sequence, remote) in [(1, "udp:192.0.2.7:40000"), (2, "udp:192.0.2.7:40001")] {
         agent.receive_inside(local, remote, &update(sequence).to_packet());

@@ -37,7 +37,7 @@ fn deregistration_from_foreign_link_ends_binding() {
 fn deregistration_from_home_link_ends_binding() {
     expect_deregistration(
         &mut agent_with_binding(),
-        &TestUpdate::implicit_update(11).from_home_link().lifetime(0),
+        &TestUpdate::implicit_update(11).sent_on_home_link().lifetime(0),
     );
 }
 
@@ -46,7 +46,7 @@ fn deregistration_from_home_link_ends_binding() {
 fn update_with_home_address_as_care_of_address_deregisters() {
     expect_deregistration(
         &mut agent_with_binding(),
-        &TestUpdate::implicit_update(11).from_home_link().lifetime(15),
+        &TestUpdate::implicit_update(11).sent_on_home_link().lifetime(15),
     );
     expect_deregistration(
         &mut agent_with_binding(),
@@ -113,7 +113,7 @@ fn deregistration_with_old_sequence_number_is_refused() {
 #[test]
 fn a_late_update_does_not_bring_the_binding_back() {
     let mut agent = agent_with_binding();
-    agent.expect_acceptance(&TestUpdate::implicit_update(12).from_home_link().lifetime(0));
+    agent.expect_acceptance(&TestUpdate::implicit_update(12).sent_on_home_link().lifetime(0));
     agent.advance_time(9.5);
     let answer = agent.expect_refusal(&TestUpdate::explicit_update(11), 135);
     assert_eq!(answer.sequence(), 12);

@@ -28,12 +28,12 @@ fn ipv4_care_of(text: &str) -> MobilityOption<'static> {
 
 /// A plain registration from an IPv4 network.
 fn plain_update(sequence: u16) -> TestUpdate {
-    TestUpdate::explicit_update(sequence).from_ipv4_network().with_option(ipv4_care_of(NODE_IPV4_ADDRESS))
+    TestUpdate::explicit_update(sequence).sent_on_ipv4_network().with_option(ipv4_care_of(NODE_IPV4_ADDRESS))
 }
 
 /// A registration with a Binding Identifier and no IPv4 Care-of Address option (RFC 5648 8.1).
 fn update_with_identifier(sequence: u16) -> TestUpdate {
-    TestUpdate::explicit_update(sequence).from_ipv4_network().with_bid(1, NODE_IPV4_ADDRESS)
+    TestUpdate::explicit_update(sequence).sent_on_ipv4_network().with_bid(1, NODE_IPV4_ADDRESS)
 }
 
 #[track_caller]
@@ -98,7 +98,7 @@ fn update_without_ipv4_address_counts_as_behind_nat() {
     let answer = expect_acceptance_over_ipv4(
         &mut agent,
         NODE_ENDPOINT,
-        &TestUpdate::explicit_update(1).from_ipv4_network(),
+        &TestUpdate::explicit_update(1).sent_on_ipv4_network(),
     );
     assert_eq!(acknowledgement_options(&answer).nat_detection, Some((false, 25)));
     assert_eq!(tunnel_ends_of_binding(&agent), endpoint_strings(AGENT_ENDPOINT, NODE_ENDPOINT));
@@ -133,7 +133,7 @@ fn changed_nat_mapping_moves_binding_with_next_update() {
     for update in [
         plain_update(2),
         update_with_identifier(2),
-        TestUpdate::explicit_update(2).from_ipv4_network().with_known_bid(1),
+        TestUpdate::explicit_update(2).sent_on_ipv4_network().with_known_bid(1),
     ] {
         let mut agent = TestAgent::new(config());
         let first = if update.options == plain_update(2).options {
@@ -204,7 +204,7 @@ fn the_mac_covers_the_address_that_the_node_names() {
     let answer = expect_acceptance_over_ipv4(
         &mut agent,
         NAT_ENDPOINT,
-        &TestUpdate::explicit_update(1).from_ipv4_network().with_signature(),
+        &TestUpdate::explicit_update(1).sent_on_ipv4_network().with_signature(),
     );
     assert!(answer.is_signed(&test_association(), HOME, HOME));
     // Status 146 is a signed message as well, and goes only to the address that the update would register.
@@ -252,7 +252,7 @@ fn node_has_ipv4_and_ipv6_bindings_together() {
     expect_acceptance_over_ipv4(
         &mut agent,
         NODE_ENDPOINT,
-        &TestUpdate::explicit_update(6).from_ipv4_network().with_bid(1, NODE_IPV4_ADDRESS),
+        &TestUpdate::explicit_update(6).sent_on_ipv4_network().with_bid(1, NODE_IPV4_ADDRESS),
     );
     agent.expect_refusal(&TestUpdate::explicit_update(7).with_bid(1, "192.0.2.78"), 174);
     agent.expect_acceptance(&TestUpdate::explicit_update(7).with_bid(1, NODE_IPV4_ADDRESS));
@@ -262,7 +262,7 @@ fn node_has_ipv4_and_ipv6_bindings_together() {
     expect_acceptance_over_ipv4(
         &mut agent,
         NAT_ENDPOINT,
-        &TestUpdate::implicit_update(9).from_ipv4_network().lifetime(0).with_known_bid(2),
+        &TestUpdate::implicit_update(9).sent_on_ipv4_network().lifetime(0).with_known_bid(2),
     );
     assert!(bindings_of_home(&agent).is_empty());
 }
@@ -273,7 +273,7 @@ fn node_has_ipv4_and_ipv6_bindings_together() {
 fn bulk_registration_from_ipv4_network_is_accepted() {
     let mut agent = TestAgent::new(config());
     let bulk = TestUpdate::explicit_update(1)
-        .from_ipv4_network()
+        .sent_on_ipv4_network()
         .with_overwrite_flag()
         .with_bid(1, NODE_IPV4_ADDRESS)
         .with_bid(2, CARE_OF);
@@ -294,7 +294,7 @@ fn registration_and_deregistration_work_inside_ipv4() {
     let answer = expect_acceptance_over_ipv4(
         &mut agent,
         NAT_ENDPOINT,
-        &TestUpdate::implicit_update(2).from_ipv4_network().lifetime(0),
+        &TestUpdate::implicit_update(2).sent_on_ipv4_network().lifetime(0),
     );
     assert_eq!(answer.lifetime(), 0);
     assert!(agent.home_binding().is_none());
@@ -303,7 +303,7 @@ fn registration_and_deregistration_work_inside_ipv4() {
         "for a moment"
     );
     // A registration needs a Home Address option (RFC 6275 10.3.1) unless it comes inside IPv4.
-    agent.expect_refusal(&TestUpdate::explicit_update(3).from_home_link().with_bid(1, CARE_OF), 128);
+    agent.expect_refusal(&TestUpdate::explicit_update(3).sent_on_home_link().with_bid(1, CARE_OF), 128);
 }
 
 /// The home agent refuses addresses that no node can have as care-of address: status 174.
@@ -400,7 +400,7 @@ fn bindings_of_every_tunnel_kind_survive_a_restart() {
     expect_acceptance_over_ipv4(
         &mut agent,
         NODE_ENDPOINT,
-        &TestUpdate::explicit_update(3).from_ipv4_network().with_bid(3, NODE_IPV4_ADDRESS),
+        &TestUpdate::explicit_update(3).sent_on_ipv4_network().with_bid(3, NODE_IPV4_ADDRESS),
     );
     expect_acceptance_over_ipv4(&mut agent, NEW_NAT_ENDPOINT, &update_with_identifier(4));
     let stored = agent.home_agent.stored(agent.now, agent.wall_time());
@@ -438,7 +438,7 @@ fn mutated_updates_inside_udp_bind_only_signed_addresses() {
         plain_update(10).with_signature().to_packet(),
         update_with_identifier(10).with_signature().to_packet(),
         TestUpdate::explicit_update(10)
-            .from_ipv4_network()
+            .sent_on_ipv4_network()
             .with_overwrite_flag()
             .with_bid(1, NODE_IPV4_ADDRESS)
             .with_bid(2, CARE_OF)
@@ -446,7 +446,7 @@ fn mutated_updates_inside_udp_bind_only_signed_addresses() {
             .with_signature()
             .to_packet(),
         TestUpdate::implicit_update(10)
-            .from_ipv4_network()
+            .sent_on_ipv4_network()
             .lifetime(0)
             .with_known_bid(1)
             .with_signature()

@@ -50,7 +50,7 @@ fn heartbeat_inside_udp_is_answered() {
     agent.receive_inside(
         AGENT_ENDPOINT,
         NODE_ENDPOINT,
-        &TestUpdate::explicit_update(1).from_ipv4_network().with_bid(1, "192.0.2.77").to_packet(),
+        &TestUpdate::explicit_update(1).sent_on_ipv4_network().with_bid(1, "192.0.2.77").to_packet(),
     );
     let answers = agent.receive_inside(AGENT_ENDPOINT, NODE_ENDPOINT, &heartbeat_request(HOME, 9));
     assert_eq!(parse_response(&answers[0]), (9, 0));

@@ -156,7 +156,7 @@ fn a_deregistration_during_the_test_ends_it() {
     agent.send_update(&TestUpdate::explicit_update(1));
     agent.advance_time(0.3);
     let answer =
-        agent.send_and_get_acknowledgement(&TestUpdate::implicit_update(2).from_home_link().lifetime(0));
+        agent.send_and_get_acknowledgement(&TestUpdate::implicit_update(2).sent_on_home_link().lifetime(0));
     assert_eq!((answer.status(), answer.lifetime()), (0, 0));
     assert!(agent.advance_time(20.0).is_empty());
     assert!(agent.home_binding().is_none());
@@ -231,7 +231,7 @@ fn no_proxy_answers_after_deregistration() {
     let mut agent = TestAgent::on_home_link(config());
     agent.send_update(&TestUpdate::explicit_update(1));
     agent.advance_time(1.2);
-    agent.expect_acceptance(&TestUpdate::implicit_update(2).from_home_link().lifetime(0));
+    agent.expect_acceptance(&TestUpdate::implicit_update(2).sent_on_home_link().lifetime(0));
     agent.link_messages.clear();
     assert!(agent.send_solicitation(HOME, "fe80::9").is_empty());
     agent.advance_time(10.0);

@@ -51,7 +51,7 @@ fn deregistration_ignores_o_flag() {
 fn deregistration_without_bid_ends_all_bindings() {
     for update in [
         TestUpdate::implicit_update(3).lifetime(0),
-        TestUpdate::implicit_update(3).from_home_link().lifetime(15),
+        TestUpdate::implicit_update(3).sent_on_home_link().lifetime(15),
     ] {
         let mut agent = agent_with_two_bindings();
         agent.expect_acceptance(&update);

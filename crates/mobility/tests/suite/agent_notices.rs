@@ -516,7 +516,7 @@ fn a_node_behind_ipv4_receives_the_message_inside_ipv4() {
     let (local, remote) = ("udp:192.0.2.1:4191", "udp:198.51.100.7:31000");
     let ends = [endpoint(local), endpoint(remote)];
     let here = MobilityOption::Ipv4CareOfAddress([10, 0, 0, 9].into());
-    let update = TestUpdate::explicit_update(1).from_ipv4_network().with_option(here).with_signature();
+    let update = TestUpdate::explicit_update(1).sent_on_ipv4_network().with_option(here).with_signature();
     let answers = agent.receive_inside(local, remote, &update.to_packet());
     assert_eq!(answers[0].status(), 0);
     let wall = agent.wall_time();

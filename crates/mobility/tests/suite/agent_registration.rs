@@ -41,7 +41,7 @@ fn the_acknowledgement_bears_the_home_address_in_a_routing_header() {
 fn an_acknowledgement_to_the_home_address_has_no_routing_header() {
     let mut agent = TestAgent::new(config());
     agent.expect_acceptance(&TestUpdate::explicit_update(1));
-    let answer = agent.expect_acceptance(&TestUpdate::explicit_update(2).from_home_link().lifetime(0));
+    let answer = agent.expect_acceptance(&TestUpdate::explicit_update(2).sent_on_home_link().lifetime(0));
     assert_eq!(answer.destination, addr(HOME));
     assert_eq!(answer.routing_home_address, None);
 }
@@ -255,7 +255,7 @@ fn updates_for_an_unassigned_home_address_get_no_answer() {
 fn a_registration_without_a_home_address_option_is_refused() {
     let mut agent = TestAgent::new(config());
     agent.expect_refusal(
-        &TestUpdate::explicit_update(1).from_home_link().with_alternate_address(CARE_OF),
+        &TestUpdate::explicit_update(1).sent_on_home_link().with_alternate_address(CARE_OF),
         128,
     );
 }

@@ -120,7 +120,7 @@ impl TestUpdate {
     }
 
     /// Sends the update from the home link, without a Home Address option.
-    pub fn from_home_link(self) -> TestUpdate {
+    pub fn sent_on_home_link(self) -> TestUpdate {
         TestUpdate { source: addr(HOME), home_address: None, ..self }
     }
 

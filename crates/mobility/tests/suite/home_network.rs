@@ -53,7 +53,7 @@ fn the_home_agent_answers_for_the_mobile_networks_that_are_away() {
     for nobody in ["2001:db8:1:b::5", "2001:db8:1:c::5", "2001:db8:1::42", "2001:db8:2::5"] {
         assert!(agent.send_solicitation(nobody, "fe80::9").is_empty(), "{nobody}");
     }
-    agent.send_update(&TestUpdate::implicit_update(2).from_home_link().lifetime(0));
+    agent.send_update(&TestUpdate::implicit_update(2).sent_on_home_link().lifetime(0));
     assert!(agent.send_solicitation(HOST_ON_BOARD, "fe80::9").is_empty());
 }
 

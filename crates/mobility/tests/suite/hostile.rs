@@ -85,7 +85,7 @@ fn example_updates() -> Vec<Vec<u8>> {
             .with_option(MobilityOption::MessageIdentifier(1 << 40))
             .with_signature()
             .to_packet(),
-        TestUpdate::implicit_update(10).from_home_link().lifetime(0).with_signature().to_packet(),
+        TestUpdate::implicit_update(10).sent_on_home_link().lifetime(0).with_signature().to_packet(),
         // A Binding Update that another program made, with the same key, another prefix and sequence number
         // 0x8100.
         hex("60000000004c3c40 20010db800f100000000000000000010 20010db8000100000000000000000001

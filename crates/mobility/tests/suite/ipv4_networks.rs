@@ -329,7 +329,7 @@ fn ipv4_prefixes_survive_a_restart_unless_the_config_takes_them_away() {
 fn home_agent_refuses_ipv4_care_of_addresses_in_a_ring() {
     let mut config = config();
     config.ipv4_address = Some(address("192.0.2.1"));
-    let inside = |update: TestUpdate| update.from_ipv4_network();
+    let inside = |update: TestUpdate| update.sent_on_ipv4_network();
     let mut agent = TestAgent::new(config);
     let own = "udp:10.42.7.9:4191";
     let update = inside(TestUpdate::explicit_update(1)).with_option(ipv4_home_option(IPV4_PREFIX, true));

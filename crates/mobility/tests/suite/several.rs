@@ -40,7 +40,7 @@ impl TestUpdate {
 
     /// Sends the update from an IPv4 network: the source of the inner packet is the home address (RFC 5555
     /// 4.4.2).
-    pub fn from_ipv4_network(self) -> TestUpdate {
+    pub fn sent_on_ipv4_network(self) -> TestUpdate {
         TestUpdate { source: addr(HOME), home_address: None, ..self }
     }
 

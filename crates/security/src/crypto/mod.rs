@@ -1,10 +1,10 @@
 //! Cryptographic back ends: hashes, verification and signatures behind traits.
 //!
-//! [`Portable`] is pure Rust for any machine; [`Portable256`] is its part for small programs. The feature
-//! `aws-lc-rs` adds `AwsLc` for servers and roadside units that receive a thousand vehicles. `AwsLc` needs a
-//! C compiler, and uses the portable back end for brainpool curves. The private key of a [`SigningKey`] need
-//! not be in this machine's memory. A hardware security module implements the trait over PKCS#11 (CKM_ECDSA
-//! on the hash of its input) and keeps the key.
+//! [`PortableBackend`] is pure Rust for any machine; [`PortableBackend256`] is its part for small programs.
+//! The feature `aws-lc-rs` adds `AwsLc` for servers and roadside units that receive a thousand vehicles.
+//! `AwsLc` needs a C compiler, and uses the portable back end for brainpool curves. The private key of a
+//! [`SigningKey`] need not be in this machine's memory. A hardware security module implements the trait over
+//! PKCS#11 (CKM_ECDSA on the hash of its input) and keeps the key.
 //!
 //! A signature covers the hash of two hashes (IEEE 1609.2 5.3.1.2.2). The first is the hash of the data, the
 //! second that of the signer's certificate, or of no octets for a self-signed certificate.

@@ -1,9 +1,9 @@
 //! Identity of the station: the ticket that signs, and its changes.
 //!
-//! Without pseudonyms ([`crate::Config::pseudonyms`]) the station signs with a ticket until it expires, and
-//! then with the next one under the same address. With pseudonyms each ticket has its own address, so the
-//! ticket changes only together with the address. If the current ticket is not valid, the station does not
-//! send: a new ticket must not sign packets with the old address.
+//! Without pseudonyms ([`crate::SecurityConfig::pseudonym_strategy`]) the station signs with a ticket until
+//! it expires, and then with the next one under the same address. With pseudonyms each ticket has its own
+//! address, so the ticket changes only together with the address. If the current ticket is not valid, the
+//! station does not send: a new ticket must not sign packets with the old address.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ impl SecurityStation {
         Some(StationIdentity::of_ticket(next))
     }
 
-    /// Locks or unlocks the pseudonym: see [`crate::pseudonym::Pseudonym::lock`].
+    /// Locks or unlocks the pseudonym: see [`crate::pseudonym::Pseudonym::set_lock`].
     pub fn lock_pseudonym(&mut self, now: Time, locked: bool) {
         if let Some(pseudonym) = &mut self.pseudonym_state {
             pseudonym.set_lock(now, locked);

@@ -11,18 +11,18 @@
 //! Procedure for a station with a security entity (its two interfaces are SN-DECAP and SN-ENCAP of EN 302
 //! 636-4-1):
 //!
-//! 1. For a received frame the caller calls [`Security::handle_frame`]. On `Plain` it passes the frame to the
-//!    router unchanged, on `Ready` it passes the packet. `Queued` means that the message waits. An error is a
-//!    counted drop.
-//! 2. After each frame, and when [`Security::poll_timeout`] is due, the caller calls
-//!    [`Security::poll_verified`] until it returns `None`. It passes each result to the router: link-layer
-//!    sender and destination unchanged, the packet with a plain Basic Header. The function verifies no more
-//!    than the config allows, so the loop ends, and a flood costs a bounded amount of work.
-//! 3. Packets that the router transmits go through [`Security::secure`]. The function signs own packets, and
-//!    puts packets of other stations back into their envelope.
-//! 4. After a new position the caller calls [`Security::handle_position`] and then
-//!    [`Security::poll_identity`], which returns a change of identity ([`crate::pseudonym`]). After a new
-//!    address it calls [`Security::handle_address`].
+//! 1. For a received frame the caller calls [`SecurityStation::handle_frame`]. On `Plain` it passes the frame
+//!    to the router unchanged, on `Ready` it passes the packet. `Queued` means that the message waits. An
+//!    error is a counted drop.
+//! 2. After each frame, and when [`SecurityStation::poll_timeout`] is due, the caller calls
+//!    [`SecurityStation::poll_verified`] until it returns `None`. It passes each result to the router:
+//!    link-layer sender and destination unchanged, the packet with a plain Basic Header. The function
+//!    verifies no more than the config allows, so the loop ends, and a flood costs a bounded amount of work.
+//! 3. Packets that the router transmits go through [`SecurityStation::secure_packet`]. The function signs own
+//!    packets, and puts packets of other stations back into their envelope.
+//! 4. After a new position the caller calls [`SecurityStation::handle_position`] and then
+//!    [`SecurityStation::poll_identity`], which returns a change of identity ([`crate::pseudonym`]). After a
+//!    new address it calls [`SecurityStation::handle_address`].
 //!
 //! The router sees only packets without envelope. One behaviour differs from a station without security. The
 //! router may write a newer position of the destination into a packet that it forwards (EN 302 636-4-1 C.3).
@@ -144,7 +144,7 @@ pub struct SecurityStation {
     clock_check: ClockCheck,
 }
 
-/// [`Countries`] with a debug form.
+/// [`CountryFinder`] with a debug form.
 pub trait CountriesDebug: CountryFinder + std::fmt::Debug + Send {}
 impl<T: CountryFinder + std::fmt::Debug + Send> CountriesDebug for T {}
 

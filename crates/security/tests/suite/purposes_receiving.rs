@@ -377,7 +377,9 @@ fn cam_with_generation_location_or_expiry_is_not_in_profile() {
         Err(SecurityDrop::UnexpectedHeader)
     );
     assert_eq!(
-        receive_changed_cam(|odd| odd.header.expiry_time = Some(now_at_milliseconds(10_000).certificate_time)),
+        receive_changed_cam(|odd| {
+            odd.header.expiry_time = Some(now_at_milliseconds(10_000).certificate_time);
+        }),
         Err(SecurityDrop::UnexpectedHeader)
     );
 }

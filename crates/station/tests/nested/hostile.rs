@@ -378,7 +378,8 @@ proptest! {
             }
             .emit_into(&mut octets);
             octets.extend(tail);
-            feed_router(&mut world, 1, neighbor_message(if lan { "i0" } else { "w0" }, UNKNOWN_NODE, 255, octets));
+            let interface = if lan { "i0" } else { "w0" };
+            feed_router(&mut world, 1, neighbor_message(interface, UNKNOWN_NODE, 255, octets));
         }
         prop_assert!(nested_routes(&world).len() <= 1 + 16);
         world.advance_seconds(60);
