@@ -48,7 +48,7 @@ const BINDING_LIFETIME_SECONDS: u16 = 600;
 /// Time within which the home agent has to answer a router, in nanoseconds.
 const ACKNOWLEDGEMENT_TIME_LIMIT: u64 = SECOND;
 /// Time that the sender sleeps between batches, in nanoseconds.
-const SEND_INTERVAL: u64 = 200_000;
+const SEND_INTERVAL_NS: u64 = 200_000;
 /// Maximum number of frames that the sender makes up for after a delay. It skips all further frames.
 const MAX_FRAMES_BEHIND_SCHEDULE: u64 = 4096;
 const ROUTER_UPLINK: NodeInterface = NodeInterface { node: "mr", interface: "e0" };
@@ -85,7 +85,7 @@ const ATTACK_KINDS: [AttackKind; 5] = [
 ];
 
 impl AttackKind {
-    fn description(self) -> &'static str {
+    fn flood_description(self) -> &'static str {
         match self {
             AttackKind::Forged => "forged Binding Updates",
             AttackKind::Unknown => "Binding Updates of unknown routers",
@@ -197,12 +197,12 @@ fn send_until_stopped(
         debt = debt.min(MAX_FRAMES_BEHIND_SCHEDULE);
         while debt > 0 && !stop.load(Ordering::Relaxed) {
             let count = (debt as usize).min(FRAMES_PER_BATCH).min(frames.len() - at);
-            let taken = sender.send(&frames[at..], count)?;
+            let taken = sender.send_frames(&frames[at..], count)?;
             sent += taken as u64;
             debt -= taken.max(1) as u64;
             at = (at + taken) % frames.len();
         }
-        clock::sleep_until(now + SEND_INTERVAL);
+        clock::sleep_until(now + SEND_INTERVAL_NS);
     }
     Ok((sent, monotonic_now() - start))
 }
@@ -210,14 +210,14 @@ fn send_until_stopped(
 /// The network, the fleet and the stream of a measurement.
 struct AttackedNetwork<'a> {
     path: Path,
-    world: &'a TestNetwork,
-    process: u32,
+    test_network: &'a TestNetwork,
+    carnet_process: u32,
     fleet: Fleet,
     legitimate_stream: Sender,
     legitimate_frame: Frame,
     /// Packets per second of the stream.
     legitimate_rate: f64,
-    duration: u64,
+    duration_ns: u64,
     /// Frames per second of the flood.
     attack_rate: f64,
 }
@@ -228,11 +228,11 @@ impl AttackedNetwork<'_> {
     fn measure_under_attack(&mut self, words: &str, frames: &[Frame]) -> anyhow::Result<AttackFigure> {
         let stop = AtomicBool::new(false);
         self.fleet.prepare_next_updates();
-        let sink = PacketSink::attach_reading_numbers(self.world, ROUTER_UPLINK)?;
-        let each_second = f64::from(self.fleet.len()) * 1e9 / self.duration as f64;
-        let (agent_before, start) = (process_seconds(self.process)?, monotonic_now());
+        let sink = PacketSink::attach_reading_numbers(self.test_network, ROUTER_UPLINK)?;
+        let each_second = f64::from(self.fleet.len()) * 1e9 / self.duration_ns as f64;
+        let (agent_before, start) = (process_seconds(self.carnet_process)?, monotonic_now());
         let attack_rate = self.attack_rate;
-        let (fleet, process, world) = (&mut self.fleet, self.process, self.world);
+        let (fleet, process, world) = (&mut self.fleet, self.carnet_process, self.test_network);
         let (round, attack, agent_s, steady) = std::thread::scope(|scope| {
             let flood = scope.spawn(|| {
                 send_until_stopped(
@@ -332,19 +332,19 @@ fn measure_path(
     let (duration, attack_rate) = (effort.attack_duration, effort.attack_frames_per_second);
     let mut scene = AttackedNetwork {
         path,
-        world: &world,
-        process,
+        test_network: &world,
+        carnet_process: process,
         fleet,
         legitimate_stream: stream,
         legitimate_frame: frame,
         legitimate_rate: rate,
-        duration,
+        duration_ns: duration,
         attack_rate,
     };
     let mut figures = vec![scene.measure_under_attack("nothing", &[])?];
     for kind in ATTACK_KINDS {
         let frames = kind.build_frames(&scene.fleet)?;
-        figures.push(scene.measure_under_attack(kind.description(), &frames)?);
+        figures.push(scene.measure_under_attack(kind.flood_description(), &frames)?);
     }
     drop(scene);
     if let Some(mut daemon) = world.daemons.pop() {
@@ -356,7 +356,7 @@ fn measure_path(
 }
 
 /// Measures the given data paths, except those without carnet.
-pub fn measure(
+pub fn measure_attacks(
     paths: &[Path],
     effort: &Effort,
     programs: &Programs,

@@ -49,12 +49,12 @@ impl Testbeds {
                 Err(error) => Some(root_cause(&error)),
             };
             match &missing {
-                None => console::print_step(&format!("{}: {}", path.name(), path.description())),
+                None => console::print_step(&format!("{}: {}", path.name(), path.path_description())),
                 Some(why) => console::print_step(&format!("{}: not here: {why}", path.name())),
             }
             told.push(PathFigure {
                 path,
-                description: path.description().into(),
+                description: path.path_description().into(),
                 reason_not_measured: missing,
             });
         }
@@ -62,7 +62,7 @@ impl Testbeds {
     }
 
     /// Returns the world of each path in which to measure a part of the network.
-    pub fn networks(&self, part: RoutersOnPath) -> impl Iterator<Item = (Path, &TestNetwork)> {
+    pub fn networks_for(&self, part: RoutersOnPath) -> impl Iterator<Item = (Path, &TestNetwork)> {
         self.networks_of_paths.iter().map(move |lane| {
             let world = match (part, &lane.path_at_one_end) {
                 (RoutersOnPath::Router, Some([world, _])) | (RoutersOnPath::Agent, Some([_, world])) => world,
@@ -73,7 +73,7 @@ impl Testbeds {
     }
 
     /// Returns the paths that this machine supports.
-    pub fn paths(&self) -> impl Iterator<Item = Path> {
+    pub fn supported_paths(&self) -> impl Iterator<Item = Path> {
         self.networks_of_paths.iter().map(|lane| lane.path)
     }
 
@@ -111,7 +111,7 @@ impl Testbeds {
     }
 
     /// Stops the stations in order.
-    pub fn stop(mut self) {
+    pub fn stop_stations(mut self) {
         let mut daemons: Vec<_> = self
             .networks_of_paths
             .iter_mut()
@@ -132,11 +132,11 @@ impl Testbeds {
 impl PathNetworks {
     fn build(path: Path, programs: &Programs) -> anyhow::Result<PathNetworks> {
         let name = path.name();
-        let both = TestNetwork::build(name, path, path, programs)?;
+        let both = TestNetwork::build_network(name, path, path, programs)?;
         let alone = match path {
             Path::Xdp => Some([
-                TestNetwork::build(&format!("{name}-mr"), path, Path::Tun, programs)?,
-                TestNetwork::build(&format!("{name}-ha"), Path::Tun, path, programs)?,
+                TestNetwork::build_network(&format!("{name}-mr"), path, Path::Tun, programs)?,
+                TestNetwork::build_network(&format!("{name}-ha"), Path::Tun, path, programs)?,
             ]),
             _ => None,
         };

@@ -315,14 +315,14 @@ fn measure_binding_count(
 }
 
 /// Measures all paths of the bed that use carnet.
-pub fn measure(
+pub fn measure_many_bindings(
     bed: &Testbeds,
     effort: &Effort,
     programs: &Programs,
     starts: &mut Vec<StartFigure>,
 ) -> anyhow::Result<Vec<BindingsFigure>> {
     let mut figures = Vec::new();
-    let paths: Vec<Path> = bed.paths().filter(|path| path.is_carnet()).collect();
+    let paths: Vec<Path> = bed.supported_paths().filter(|path| path.is_carnet()).collect();
     // The plain router shows what many routes cost in the kernel without carnet.
     let mut worlds = Vec::new();
     for routes in effort.binding_counts.iter().copied() {

@@ -37,17 +37,17 @@ impl Command {
                     return isolate::run_isolated(IsolationMode::of_caller());
                 }
                 isolate::start_inner_lab()?;
-                crate::geonet::run(args)?;
+                crate::geonet::run_geonet_bench(args)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Bench(args) => {
                 let mode = inside.unwrap_or_else(IsolationMode::of_caller);
-                let (out, carnet) = crate::plan(args, mode)?;
+                let (out, carnet) = crate::check_before_building(args, mode)?;
                 if inside.is_none() {
                     return isolate::run_isolated(mode);
                 }
                 isolate::start_inner_lab()?;
-                crate::run(args, out, carnet)?;
+                crate::run_benchmark(args, out, carnet)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::BenchTable { bench, table, with } => {

@@ -18,10 +18,10 @@ const TRANSFER_BITS_PER_SECOND: u64 = 500_000_000;
 const WARM_UP_TIME: u64 = 400 * MILLISECOND;
 
 /// Measures the processor time of all paths in both directions.
-pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<CpuFigure>> {
+pub fn measure_processor_time(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<CpuFigure>> {
     let mut figures = Vec::new();
     for down in [false, true] {
-        let worlds: Vec<_> = bed.networks(RoutersOnPath::Both).collect();
+        let worlds: Vec<_> = bed.networks_for(RoutersOnPath::Both).collect();
         let mut rounds = vec![(Vec::new(), Vec::new(), Vec::new()); worlds.len()];
         for _ in 0..effort.transfer_rounds {
             for ((_, world), (machine, carnet, gbit)) in worlds.iter().zip(&mut rounds) {
@@ -36,7 +36,7 @@ pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<CpuFigure>
                 let task = TransferTask {
                     stream_count: 1,
                     to_mobile_network: down,
-                    seconds: effort.transfer_seconds,
+                    duration_seconds: effort.transfer_seconds,
                     bits_per_second: Some(TRANSFER_BITS_PER_SECOND),
                 };
                 let Ok(outcome) = run_transfer(world, task)? else { continue };

@@ -18,7 +18,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use super::sender::QdiscBypass;
 use super::updates::{
-    AUTHENTICATION_KEY, IPV4_LENGTH, MessageAuthenticator, RouterIdentity, binding_update_frame,
+    AUTHENTICATION_KEY, IPV4_OPTION_LENGTH, MessageAuthenticator, RouterIdentity, binding_update_frame,
     parse_binding_acknowledgement,
 };
 use super::world::{HOME_AGENT_ADDRESS, NodeInterface, TestNetwork, link_addresses, run_in_node};
@@ -58,7 +58,7 @@ pub fn router_identity(number: u32) -> RouterIdentity {
 
 /// Returns the IPv4 prefix of the router with this number, a part of 10.0.0.0/8. There are 262,144 of them.
 fn ipv4_prefix(number: u32) -> Ipv4Addr {
-    Ipv4Addr::from(10 << 24 | (number << (32 - u32::from(IPV4_LENGTH)) & 0x00ff_ffff))
+    Ipv4Addr::from(10 << 24 | (number << (32 - u32::from(IPV4_OPTION_LENGTH)) & 0x00ff_ffff))
 }
 
 /// Returns the config table `[[home_agent.mobile_router]]` for the router with this number.
@@ -75,7 +75,8 @@ pub fn prefix_table_config(number: u32) -> String {
 
 /// Returns the config table of the router with this number, which also has an IPv4 prefix.
 pub fn table_with_ipv4(number: u32) -> String {
-    prefix_table_config(number) + &format!("ipv4_prefixes = [\"{}/{IPV4_LENGTH}\"]\n", ipv4_prefix(number))
+    prefix_table_config(number)
+        + &format!("ipv4_prefixes = [\"{}/{IPV4_OPTION_LENGTH}\"]\n", ipv4_prefix(number))
 }
 
 #[derive(Debug, Clone)]
@@ -103,7 +104,7 @@ pub struct RegistrationRound {
     /// Number of Binding Updates that a router had to retransmit.
     pub repeated_updates: u64,
     /// Time in nanoseconds from the first Binding Update to the last acknowledgement.
-    pub elapsed: u64,
+    pub elapsed_ns: u64,
     /// Maximum time that a router waited, in nanoseconds.
     pub longest_acknowledgement_time: u64,
     /// Routers that waited longer than [`Fleet::retransmission_timeout`].
@@ -247,7 +248,7 @@ impl Fleet {
             let heard = self.receive_acknowledgements(&mut buffer, &mut round)?;
             let now = monotonic_now();
             if heard {
-                round.elapsed = now - start;
+                round.elapsed_ns = now - start;
             }
             let due =
                 rate.map_or(total, |rate| ((now - start) as f64 * rate / 1e9).min(f64::from(total)) as u32);

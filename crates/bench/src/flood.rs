@@ -24,13 +24,13 @@ pub struct FloodResult {
     /// Number of packets that the sink received.
     pub received_packets: u64,
     /// Nanoseconds from the first packet sent to the last packet received.
-    pub elapsed: u64,
+    pub elapsed_ns: u64,
 }
 
 impl FloodResult {
     /// Returns the packets per second.
     pub fn packets_per_second(&self) -> f64 {
-        self.received_packets as f64 * 1e9 / self.elapsed.max(1) as f64
+        self.received_packets as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
     /// Returns the number of lost packets.
@@ -56,7 +56,7 @@ pub fn send_packet_flood(
         let now = clock::monotonic_now();
         if received > flood.received_packets {
             flood.received_packets = received;
-            flood.elapsed = now - start;
+            flood.elapsed_ns = now - start;
             heard = now;
         }
         let under_way = flood.sent_packets.saturating_sub(received + written_off);
@@ -76,7 +76,7 @@ pub fn send_packet_flood(
             continue;
         }
         prepare(frames, flood.sent_packets);
-        flood.sent_packets += sender.send(frames, FRAMES_PER_BATCH)? as u64;
+        flood.sent_packets += sender.send_frames(frames, FRAMES_PER_BATCH)? as u64;
     }
     Ok(flood)
 }

@@ -69,7 +69,7 @@ pub(super) fn send_stream(
             for (frame, number) in frames.iter_mut().zip(sent..).take(count) {
                 frame.set_number(number as u32);
             }
-            let taken = sender.send(&frames, count)? as u64;
+            let taken = sender.send_frames(&frames, count)? as u64;
             sent += taken;
             debt -= taken.max(1).min(debt);
         }
@@ -181,9 +181,13 @@ fn measure_direction(
 
 /// Measures all paths that use carnet, in both directions. The number of handovers is even, so the mobile
 /// router ends on the uplink on which it began.
-pub fn measure(bed: &Testbeds, effort: &Effort, cores: &Cores) -> anyhow::Result<Vec<HandoverFigure>> {
+pub fn measure_handovers(
+    bed: &Testbeds,
+    effort: &Effort,
+    cores: &Cores,
+) -> anyhow::Result<Vec<HandoverFigure>> {
     let mut figures = Vec::new();
-    for (path, world) in bed.networks(RoutersOnPath::Both).filter(|(path, _)| path.is_carnet()) {
+    for (path, world) in bed.networks_for(RoutersOnPath::Both).filter(|(path, _)| path.is_carnet()) {
         for arrangement in FLOW_ARRANGEMENTS.iter().filter(|one| one.routers_on_path == RoutersOnPath::Both) {
             figures.push(measure_direction(path, world, arrangement, effort, cores)?);
         }

@@ -6,7 +6,8 @@
 use super::figures::PacketFigure;
 use super::packet::Frame;
 use super::packets::{
-    FLOW_ARRANGEMENTS, H0, PathMeasurement, ROUTER_LAN_INTERFACE, RoutersOnPath, take_turns,
+    FLOW_ARRANGEMENTS, HOME_AGENT_INTERNET_INTERFACE, PathMeasurement, ROUTER_LAN_INTERFACE, RoutersOnPath,
+    take_turns,
 };
 use super::path::Path;
 use super::sender::check_frames_arrive;
@@ -26,7 +27,7 @@ fn ipv4_frame(source: NodeInterface, down: bool, size: usize) -> anyhow::Result<
 }
 
 /// Measures packets per second of IPv4 and of IPv6 in both directions.
-pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
+pub fn measure_ipv4_rates(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
     for arrangement in FLOW_ARRANGEMENTS.iter().filter(|one| one.routers_on_path == RoutersOnPath::Both) {
         let (source, sink, down) = (arrangement.source, arrangement.sink, arrangement.to_mobile_network);
@@ -36,7 +37,8 @@ pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigu
         for size in &effort.packet_sizes {
             for ((name, found), is_ipv4) in names.iter().zip(&mut of_family).zip([false, true]) {
                 let mut lanes = Vec::new();
-                for (path, world) in bed.networks(RoutersOnPath::Both).filter(|(path, _)| path.carries_ipv4())
+                for (path, world) in
+                    bed.networks_for(RoutersOnPath::Both).filter(|(path, _)| path.carries_ipv4())
                 {
                     let frame = match is_ipv4 {
                         true => ipv4_frame(source, down, *size)?,
@@ -46,7 +48,7 @@ pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigu
                         check_frames_arrive(
                             world,
                             source,
-                            if down { H0 } else { ROUTER_LAN_INTERFACE },
+                            if down { HOME_AGENT_INTERNET_INTERFACE } else { ROUTER_LAN_INTERFACE },
                             &frame,
                         )?;
                     }

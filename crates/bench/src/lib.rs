@@ -312,7 +312,7 @@ const NEEDED_TOOLS: [(&str, &str); 2] = [("ethtool", "ethtool"), ("nft", "nftabl
 
 /// Checks the arguments and tools before the run builds any network. Returns the folder for results and the
 /// carnet program.
-pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<(PathBuf, PathBuf)> {
+pub fn check_before_building(args: &Args, mode: IsolationMode) -> anyhow::Result<(PathBuf, PathBuf)> {
     if mode != IsolationMode::Root {
         bail!("the benchmark must load BPF programs into the kernel: run it as root");
     }
@@ -347,7 +347,7 @@ pub fn plan(args: &Args, mode: IsolationMode) -> anyhow::Result<(PathBuf, PathBu
 }
 
 /// Runs the benchmark inside the lab's namespaces.
-pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
+pub fn run_benchmark(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     let begin = clock::monotonic_now();
     let effort = args.effort();
     let cores = Cores::of_caller()?;
@@ -375,49 +375,49 @@ pub fn run(args: &Args, out: PathBuf, carnet: PathBuf) -> anyhow::Result<()> {
     let in_bed = if others { &wanted[..] } else { &[] };
     let bed = Testbeds::build(in_bed, &programs, &mut bench.paths)?;
     // The bed knows which paths this kernel supports.
-    let alone: Vec<Path> = if others { bed.paths().collect() } else { wanted };
+    let alone: Vec<Path> = if others { bed.supported_paths().collect() } else { wanted };
     if args.includes_part(Part::Registrations) {
-        bench.registrations = registrations::measure(&alone, &effort, &programs, &cores)?;
+        bench.registrations = registrations::measure_registrations(&alone, &effort, &programs, &cores)?;
     }
     if args.includes_part(Part::Attack) {
-        bench.attacks = attack::measure(&alone, &effort, &programs, &cores)?;
+        bench.attacks = attack::measure_attacks(&alone, &effort, &programs, &cores)?;
     }
     if args.includes_part(Part::Takeover) {
         console::print_step(&format!("the seed of all faults is {}", effort.fault_seed));
-        (bench.takeovers, bench.faults) = takeover::measure(&alone, &effort, &programs, &cores)?;
+        (bench.takeovers, bench.faults) = takeover::measure_takeovers(&alone, &effort, &programs, &cores)?;
     }
     if args.includes_part(Part::Packets) {
-        bench.packets = packets::measure(&bed, &effort)?;
+        bench.packets = packets::measure_packet_rates(&bed, &effort)?;
     }
     if args.includes_part(Part::Ipv4) {
-        bench.ipv4 = ipv4::measure(&bed, &effort)?;
+        bench.ipv4 = ipv4::measure_ipv4_rates(&bed, &effort)?;
     }
     if args.includes_part(Part::Ruleset) {
-        bench.ruleset = ruleset::measure(&bed, &effort)?;
+        bench.ruleset = ruleset::measure_with_ruleset(&bed, &effort)?;
     }
     if args.includes_part(Part::Rtt) {
-        bench.rtt = rtt::measure(&bed, &effort)?;
+        bench.rtt = rtt::measure_round_trips(&bed, &effort)?;
     }
     if args.includes_part(Part::Handover) {
-        bench.handover = handover::measure(&bed, &effort, &cores)?;
+        bench.handover = handover::measure_handovers(&bed, &effort, &cores)?;
     }
     if args.includes_part(Part::Bindings) {
-        bench.bindings = bindings::measure(&bed, &effort, &programs, &mut bench.starts)?;
+        bench.bindings = bindings::measure_many_bindings(&bed, &effort, &programs, &mut bench.starts)?;
     }
     cores.unpin()?;
     bed.pin_daemons(&cores, false)?;
     if args.includes_part(Part::Tcp) {
-        bench.tcp = tcp::measure(&bed, &effort)?;
+        bench.tcp = tcp::measure_tcp_transfers(&bed, &effort)?;
     }
     if args.includes_part(Part::Ipv4) {
         bench.ipv4_tcp = tcp::measure_ipv4(&bed, &effort)?;
     }
     if args.includes_part(Part::Cpu) {
         tcp::HostSetting::Fitting.apply_to_all_networks(&bed)?;
-        bench.cpu = cpu::measure(&bed, &effort)?;
+        bench.cpu = cpu::measure_processor_time(&bed, &effort)?;
     }
     bench.targets = targets::judge_all(&bench);
-    bed.stop();
+    bed.stop_stations();
     bench.core_shares_of_others = watch.busy_shares_of_others()?;
     bench.disturbed = bench.disturbances();
     bench.duration_s = (clock::monotonic_now() - begin) as f64 / 1e9;

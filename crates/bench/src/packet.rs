@@ -17,7 +17,7 @@ pub const ETHERNET_HEADER_LENGTH: usize = 14;
 /// Length of an IPv6 header in octets.
 pub const IPV6_HEADER_LENGTH: usize = 40;
 /// Length of an IPv4 header without options in octets.
-const IPV4: usize = 20;
+const IPV4_HEADER_LENGTH: usize = 20;
 /// Length of a UDP header in octets.
 pub const UDP_HEADER_LENGTH: usize = 8;
 /// Offset, in the datagram, of the two octets that make the checksum equal to the sum of the pseudo-header.
@@ -41,7 +41,7 @@ pub struct Frame {
     /// Offset of the inner packet in the frame.
     inner_offset: usize,
     /// Length of the inner packet's IP header in octets.
-    header: usize,
+    ip_header_length: usize,
 }
 
 fn write_ipv6_header(octets: &mut [u8], ends: PacketAddresses, next_header: u8, payload: usize) {
@@ -57,7 +57,7 @@ fn write_ipv6_header(octets: &mut [u8], ends: PacketAddresses, next_header: u8, 
 pub fn set_ipv4_length(header: &mut [u8], length: usize) {
     header[2..4].copy_from_slice(&(length as u16).to_be_bytes());
     header[10..12].fill(0);
-    let checksum = !ones_complement_sum(0, &header[..IPV4]);
+    let checksum = !ones_complement_sum(0, &header[..IPV4_HEADER_LENGTH]);
     header[10..12].copy_from_slice(&checksum.to_be_bytes());
 }
 
@@ -81,7 +81,7 @@ impl Frame {
             write_ipv6_header(&mut octets[ETHERNET_HEADER_LENGTH..], outer, PROTOCOL_IPV6, size);
         }
         write_ipv6_header(&mut octets[inner..], ends, PROTOCOL_UDP, size - IPV6_HEADER_LENGTH);
-        Frame { octets, inner_offset: inner, header: IPV6_HEADER_LENGTH }.with_datagram()
+        Frame { octets, inner_offset: inner, ip_header_length: IPV6_HEADER_LENGTH }.with_datagram()
     }
 
     /// Creates a frame with an IPv4 packet of `size` octets between `ends`. Routers must not cut the packet.
@@ -99,12 +99,13 @@ impl Frame {
         header[12..16].copy_from_slice(&ends.0.octets());
         header[16..20].copy_from_slice(&ends.1.octets());
         set_ipv4_length(header, size);
-        Frame { octets, inner_offset: ETHERNET_HEADER_LENGTH, header: IPV4 }.with_datagram()
+        Frame { octets, inner_offset: ETHERNET_HEADER_LENGTH, ip_header_length: IPV4_HEADER_LENGTH }
+            .with_datagram()
     }
 
     /// Writes the datagram after the headers, and returns the frame.
     fn with_datagram(mut self) -> Frame {
-        let at = self.inner_offset + self.header;
+        let at = self.inner_offset + self.ip_header_length;
         let length = self.octets.len() - at;
         let datagram = &mut self.octets[at..];
         datagram[0..2].copy_from_slice(&SOURCE_PORT.to_be_bytes());
@@ -121,14 +122,14 @@ impl Frame {
 
     /// Exchanges the ports of the datagram, as in an answer. The checksum stays valid.
     pub fn exchange_ports(&mut self) {
-        let at = self.inner_offset + self.header;
+        let at = self.inner_offset + self.ip_header_length;
         let [a, b, c, d] = [0, 1, 2, 3].map(|port| self.octets[at + port]);
         self.octets[at..at + 4].copy_from_slice(&[c, d, a, b]);
     }
 
     /// Wraps the octets of a complete frame. Only [`Self::octets`] is valid for it.
     pub fn of_octets(octets: Vec<u8>) -> Frame {
-        Frame { octets, inner_offset: ETHERNET_HEADER_LENGTH, header: IPV6_HEADER_LENGTH }
+        Frame { octets, inner_offset: ETHERNET_HEADER_LENGTH, ip_header_length: IPV6_HEADER_LENGTH }
     }
 
     /// Returns the octets of the frame.
@@ -140,14 +141,14 @@ impl Frame {
     pub fn header_octets(&self) -> Vec<u8> {
         [
             &self.octets[..ETHERNET_HEADER_LENGTH],
-            &self.octets[self.inner_offset..self.inner_offset + self.header + UDP_HEADER_LENGTH],
+            &self.octets[self.inner_offset..self.inner_offset + self.ip_header_length + UDP_HEADER_LENGTH],
         ]
         .concat()
     }
 
     /// Returns the payload after the headers.
     pub fn payload(&self) -> &[u8] {
-        &self.octets[self.inner_offset + self.header + UDP_HEADER_LENGTH..]
+        &self.octets[self.inner_offset + self.ip_header_length + UDP_HEADER_LENGTH..]
     }
 
     /// Returns the outer header; `None` if the frame has none.
@@ -158,7 +159,7 @@ impl Frame {
 
     /// Writes a number into the payload, by which the sink recognises the packet.
     pub fn set_number(&mut self, number: u32) {
-        let at = self.inner_offset + self.header + UDP_HEADER_LENGTH;
+        let at = self.inner_offset + self.ip_header_length + UDP_HEADER_LENGTH;
         self.octets[at..at + 4].copy_from_slice(&number.to_be_bytes());
         self.octets[at + 4..at + 8].copy_from_slice(&(!number).to_be_bytes());
     }
@@ -197,7 +198,7 @@ fn ones_complement_sum(start: u32, octets: &[u8]) -> u16 {
 /// Returns the sum of the pseudo-header (RFC 8200 8.1, RFC 768) for `length` octets of UDP after this IPv6 or
 /// IPv4 header.
 pub fn pseudo_header_sum(header: &[u8], length: usize) -> u16 {
-    let addresses = if header[0] >> 4 == 4 { 12..IPV4 } else { 8..IPV6_HEADER_LENGTH };
+    let addresses = if header[0] >> 4 == 4 { 12..IPV4_HEADER_LENGTH } else { 8..IPV6_HEADER_LENGTH };
     ones_complement_sum(u32::from(PROTOCOL_UDP) + length as u32, &header[addresses])
 }
 

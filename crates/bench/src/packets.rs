@@ -23,7 +23,7 @@ const ROUTER_UPLINK: NodeInterface = NodeInterface { node: "mr", interface: "e0"
 pub const ROUTER_LAN_INTERFACE: NodeInterface = NodeInterface { node: "mr", interface: "i0" };
 const HOME_AGENT_INTERFACE: NodeInterface = NodeInterface { node: "ha", interface: "f0" };
 /// Interface of the home agent to the correspondent node.
-pub const H0: NodeInterface = NodeInterface { node: "ha", interface: "h0" };
+pub const HOME_AGENT_INTERNET_INTERFACE: NodeInterface = NodeInterface { node: "ha", interface: "h0" };
 /// Interface of the correspondent node.
 pub const CORRESPONDENT_INTERFACE: NodeInterface = NodeInterface { node: "cn", interface: "c0" };
 
@@ -195,14 +195,14 @@ impl PathMeasurement<'_> {
 }
 
 /// Measures one arrangement with packets of one size.
-fn one(
+fn measure_arrangement(
     bed: &Testbeds,
     effort: &Effort,
     arrangement: &FlowArrangement,
     size: usize,
 ) -> anyhow::Result<Vec<PacketFigure>> {
     let mut lanes = Vec::new();
-    for (path, world) in bed.networks(arrangement.routers_on_path) {
+    for (path, world) in bed.networks_for(arrangement.routers_on_path) {
         if arrangement.routers_on_path == RoutersOnPath::None && path != Path::Plain {
             continue;
         }
@@ -273,9 +273,9 @@ pub fn take_turns(
 }
 
 /// Measures packets per second in all arrangements.
-pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
+pub fn measure_packet_rates(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
-    for (_, world) in bed.networks(RoutersOnPath::None).filter(|(path, _)| *path == Path::Plain) {
+    for (_, world) in bed.networks_for(RoutersOnPath::None).filter(|(path, _)| *path == Path::Plain) {
         for size in &effort.packet_sizes {
             let [alone, .., outer, _] = &FLOW_ARRANGEMENTS;
             check_frames_arrive(world, alone.source, alone.sink, &alone.build_frame(Path::Bpf, *size)?)?;
@@ -290,7 +290,7 @@ pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigu
     for arrangement in &FLOW_ARRANGEMENTS {
         let start = monotonic_now();
         for size in &effort.packet_sizes {
-            figures.extend(one(bed, effort, arrangement, *size)?);
+            figures.extend(measure_arrangement(bed, effort, arrangement, *size)?);
         }
         console::print_step(&format!(
             "packets: {}, {:.0} s",

@@ -40,7 +40,7 @@ impl Path {
     }
 
     /// Returns a description of the data path for the tables.
-    pub fn description(self) -> &'static str {
+    pub fn path_description(self) -> &'static str {
         match self {
             Path::Plain => "Linux forwards, no tunnel",
             Path::Seg6 => "the kernel's own tunnel: seg6 encap.red and End.DT6",

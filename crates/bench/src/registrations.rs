@@ -153,7 +153,7 @@ fn measure_router_count(
             fleet.first_error()
         ));
     }
-    let seconds = storm.elapsed as f64 / 1e9;
+    let seconds = storm.elapsed_ns as f64 / 1e9;
     console::print_step(&format!(
         "{}: {routers} routers, {seconds:.2} s, the home agent ran {agent_s:.2} s",
         path.name()
@@ -197,7 +197,7 @@ fn measure_router_count(
         agent_has_own_core: alone,
         start_s,
         seconds,
-        per_second: storm.acknowledged_routers as f64 * 1e9 / storm.elapsed.max(1) as f64,
+        per_second: storm.acknowledged_routers as f64 * 1e9 / storm.elapsed_ns.max(1) as f64,
         acknowledged: storm.acknowledged_routers,
         lost: storm.lost_routers,
         wrong_acknowledgements: storm.wrong_acknowledgements,
@@ -242,7 +242,7 @@ fn count_missing_bindings(station: &Station, fleet: &Fleet) -> anyhow::Result<u6
 
 /// Measures the given data paths, except those without carnet. Runs without and with an IPv4 prefix for each
 /// router alternate.
-pub fn measure(
+pub fn measure_registrations(
     paths: &[Path],
     effort: &Effort,
     programs: &Programs,

@@ -57,8 +57,8 @@ fn measure_echo(socket: &UdpSocket, number: u64) -> anyhow::Result<Option<f64>> 
 }
 
 /// Measures the round-trip times of all paths.
-pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
-    let (paths, worlds): (Vec<Path>, Vec<&TestNetwork>) = bed.networks(RoutersOnPath::Both).unzip();
+pub fn measure_round_trips(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<RttFigure>> {
+    let (paths, worlds): (Vec<Path>, Vec<&TestNetwork>) = bed.networks_for(RoutersOnPath::Both).unzip();
     let times = measure_in_turns(&worlds, effort.echo_count)?;
     bed.check_running()?;
     let lanes: Vec<(Path, Vec<f64>)> = paths.into_iter().zip(times).collect();

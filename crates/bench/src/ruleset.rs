@@ -24,20 +24,20 @@ use carnet_testbed::tools;
 
 /// Time for which both ends send before a measurement. carnet reads changed rules within a second. Connection
 /// tracking calls a flow assured after two more seconds.
-const PRIMING: u64 = 4 * SECOND;
+const PRIMING_TIME: u64 = 4 * SECOND;
 /// Time between two packets of each direction meanwhile.
-const PERIOD: u64 = 20 * MILLISECOND;
+const PRIMING_INTERVAL: u64 = 20 * MILLISECOND;
 
 /// Rules of each router for packets that begin a connection. The last rule is for tunnelled packets of
 /// carnet's slow path, which enter or leave its TUN device.
-const RULES: [(&str, &str); 2] = [
+const FORWARDING_RULES: [(&str, &str); 2] = [
     ("mr", "iifname \"i0\" accept\niifname { \"carnet0\", \"e0\" } oifname { \"carnet0\", \"e0\" } accept"),
     ("ha", "oifname \"h0\" accept\niifname { \"carnet0\", \"f0\" } oifname { \"carnet0\", \"f0\" } accept"),
 ];
 
 /// Sets the rules in both routers of a world, or removes them.
 fn set_rules(world: &TestNetwork, present: bool) -> anyhow::Result<()> {
-    for (role, accepted) in RULES {
+    for (role, accepted) in FORWARDING_RULES {
         let mut rules = String::from("table inet benchmark\ndelete table inet benchmark\n");
         if present {
             rules += &format!(
@@ -54,7 +54,7 @@ fn set_rules(world: &TestNetwork, present: bool) -> anyhow::Result<()> {
 }
 
 /// Lets both ends send packets of the flow until connection tracking calls it assured.
-fn prime(bed: &Testbeds, down: bool) -> anyhow::Result<()> {
+fn establish_flow(bed: &Testbeds, down: bool) -> anyhow::Result<()> {
     let (mnn, cn) = (MOBILE_HOST_ADDRESS.parse()?, CORRESPONDENT_ADDRESS.parse()?);
     let mut frames = [
         Frame::new(link_addresses(HOST_INTERFACE), None, (mnn, cn), 64),
@@ -63,36 +63,36 @@ fn prime(bed: &Testbeds, down: bool) -> anyhow::Result<()> {
     // The measured direction sends to the discard port.
     frames[usize::from(!down)].exchange_ports();
     let mut senders = Vec::new();
-    for (_, world) in worlds(bed) {
+    for (_, world) in networks_with_carnet(bed) {
         for (place, frame) in [HOST_INTERFACE, CORRESPONDENT_INTERFACE].into_iter().zip(&frames) {
             senders.push((Sender::for_single_frames(world, place)?, frame.clone()));
         }
     }
-    let end = monotonic_now() + PRIMING;
+    let end = monotonic_now() + PRIMING_TIME;
     while monotonic_now() < end {
         for (sender, frame) in &mut senders {
-            sender.send(std::slice::from_ref(frame), 1)?;
+            sender.send_frames(std::slice::from_ref(frame), 1)?;
         }
-        clock::sleep(PERIOD);
+        clock::sleep(PRIMING_INTERVAL);
     }
     Ok(())
 }
 
-fn worlds(bed: &Testbeds) -> impl Iterator<Item = (Path, &TestNetwork)> {
-    bed.networks(RoutersOnPath::Both).filter(|(path, _)| *path != Path::Seg6)
+fn networks_with_carnet(bed: &Testbeds) -> impl Iterator<Item = (Path, &TestNetwork)> {
+    bed.networks_for(RoutersOnPath::Both).filter(|(path, _)| *path != Path::Seg6)
 }
 
 /// Measures packets per second in both directions. Afterwards the routers have no rules.
-pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
+pub fn measure_with_ruleset(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigure>> {
     let mut figures = Vec::new();
-    worlds(bed).try_for_each(|(_, world)| set_rules(world, true))?;
+    networks_with_carnet(bed).try_for_each(|(_, world)| set_rules(world, true))?;
     for arrangement in FLOW_ARRANGEMENTS.iter().filter(|one| one.routers_on_path == RoutersOnPath::Both) {
         let name =
             format!("ruleset and conntrack, {}", super::tcp::direction_name(arrangement.to_mobile_network));
-        prime(bed, arrangement.to_mobile_network)?;
+        establish_flow(bed, arrangement.to_mobile_network)?;
         for size in &effort.packet_sizes {
             let mut lanes = Vec::new();
-            for (path, world) in worlds(bed) {
+            for (path, world) in networks_with_carnet(bed) {
                 let frame = arrangement.build_frame(path, *size)?;
                 lanes.push(PathMeasurement::new(path, world, arrangement.source, arrangement.sink, frame)?);
             }
@@ -100,6 +100,6 @@ pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<PacketFigu
         }
         console::print_step(&format!("packets: {name}"));
     }
-    worlds(bed).try_for_each(|(_, world)| set_rules(world, false))?;
+    networks_with_carnet(bed).try_for_each(|(_, world)| set_rules(world, false))?;
     Ok(figures)
 }

@@ -121,7 +121,7 @@ impl Sender {
 
     /// Sends `count` of the frames; continues with the first frame after the last one. Returns the number of
     /// frames that the interface accepted, at most [`FRAMES_PER_BATCH`].
-    pub fn send(&mut self, frames: &[Frame], count: usize) -> anyhow::Result<usize> {
+    pub fn send_frames(&mut self, frames: &[Frame], count: usize) -> anyhow::Result<usize> {
         let (fd, count) = (self.socket.as_raw_fd(), count.min(FRAMES_PER_BATCH));
         let addresses: [Option<()>; FRAMES_PER_BATCH] = [None; FRAMES_PER_BATCH];
         let result = match &mut self.burst_sender {
@@ -208,7 +208,7 @@ fn is_ipv4(frame: &[u8]) -> bool {
 
 /// Returns a frame without the octets that the kernel changes when it cuts a super packet: identification and
 /// checksum of an IPv4 header.
-fn comparable(frame: &[u8]) -> Vec<u8> {
+fn without_changeable_octets(frame: &[u8]) -> Vec<u8> {
     let mut octets = frame.to_vec();
     if is_ipv4(frame) && frame.len() >= ETHERNET_HEADER_LENGTH + 12 {
         octets[ETHERNET_HEADER_LENGTH + 4..ETHERNET_HEADER_LENGTH + 6].fill(0);
@@ -316,7 +316,7 @@ pub fn check_frames_arrive(
             frame
         })
         .collect();
-    let sent = sender.send(&frames, frames.len())?;
+    let sent = sender.send_frames(&frames, frames.len())?;
     ensure!(sent == frames.len(), "the packet source sent {sent} packets, expected {}", frames.len());
     let mut buffer = vec![0; 1 << 16];
     for (number, frame) in frames.iter().enumerate() {
@@ -324,7 +324,7 @@ pub fn check_frames_arrive(
             let length =
                 socket.read(&mut buffer).with_context(|| format!("packet {number} did not arrive"))?;
             let octets = &buffer[..length];
-            if comparable(octets) == comparable(frame.octets()) {
+            if without_changeable_octets(octets) == without_changeable_octets(frame.octets()) {
                 break;
             }
             // Skip a frame of another sender. A frame of the source must have the expected octets.

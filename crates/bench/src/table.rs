@@ -72,8 +72,8 @@ pub fn bench_report(bench: &Bench) -> String {
     text.push('\n');
     write_packet_tables(&mut text, bench);
     write_tcp_table(&mut text, bench);
-    ipv4(&mut text, bench);
-    ruleset(&mut text, bench);
+    write_ipv4_table(&mut text, bench);
+    write_ruleset_table(&mut text, bench);
     write_rtt_table(&mut text, bench);
     write_cpu_table(&mut text, bench);
     write_handover_table(&mut text, bench);
@@ -105,8 +105,8 @@ fn write_packet_tables(text: &mut String, bench: &Bench) {
         bench.core, bench.window, SEGMENTS_PER_BURST
     );
     rates(text, bench, &bench.packets);
-    net(text, bench, &measured_paths(bench));
-    losses(text, &bench.packets);
+    write_net_cost_table(text, bench, &measured_paths(bench));
+    write_losses(text, &bench.packets);
 }
 
 /// Writes a table of packet rates for each arrangement.
@@ -141,7 +141,7 @@ fn rates(text: &mut String, bench: &Bench, all: &[PacketFigure]) {
 }
 
 /// Writes how many packets were lost, and by how much the rates of the rounds differ.
-fn losses(text: &mut String, all: &[PacketFigure]) {
+fn write_losses(text: &mut String, all: &[PacketFigure]) {
     let lost: u64 = all.iter().map(|figure| figure.lost).sum();
     let sent: u64 = all.iter().map(|figure| figure.sent).sum();
     let spread = all.iter().filter(|f| f.rate.median > 0.0);
@@ -165,21 +165,21 @@ fn losses(text: &mut String, all: &[PacketFigure]) {
     text.push('\n');
 }
 
-fn ipv4(text: &mut String, bench: &Bench) {
+fn write_ipv4_table(text: &mut String, bench: &Bench) {
     if !bench.ipv4.is_empty() {
         *text += "Packets per second of IPv4 inside the tunnel through both routers, beside those of IPv6, \
                   size by size in turn. The ratio is to plain forwarding of the same address family.\n\n";
         rates(text, bench, &bench.ipv4);
-        losses(text, &bench.ipv4);
-        slow_path(text, &bench.ipv4);
+        write_losses(text, &bench.ipv4);
+        write_slow_path_table(text, &bench.ipv4);
     }
     if !bench.ipv4_tcp.is_empty() {
         *text += "TCP over IPv4, with the columns of the table for IPv6:\n\n";
-        transfers(text, bench, &bench.ipv4_tcp);
+        write_transfer_table(text, bench, &bench.ipv4_tcp);
     }
 }
 
-fn ruleset(text: &mut String, bench: &Bench) {
+fn write_ruleset_table(text: &mut String, bench: &Bench) {
     if bench.ruleset.is_empty() {
         return;
     }
@@ -187,12 +187,12 @@ fn ruleset(text: &mut String, bench: &Bench) {
               connection tracking. The rules accept established flows and what the mobile network began, and \
               drop all other forwarded packets. The ratio is to plain forwarding with the same rules.\n\n";
     rates(text, bench, &bench.ruleset);
-    losses(text, &bench.ruleset);
-    slow_path(text, &bench.ruleset);
+    write_losses(text, &bench.ruleset);
+    write_slow_path_table(text, &bench.ruleset);
 }
 
 /// Writes how many packets of the fast paths took the slow path.
-fn slow_path(text: &mut String, all: &[PacketFigure]) {
+fn write_slow_path_table(text: &mut String, all: &[PacketFigure]) {
     let fast = all.iter().filter(|figure| figure.path == Path::Bpf || figure.path == Path::Xdp);
     let (by_tun, sent) = fast.fold((0, 0), |sum, one| (sum.0 + one.by_tun, sum.1 + one.sent));
     let _ = writeln!(
@@ -203,7 +203,7 @@ fn slow_path(text: &mut String, all: &[PacketFigure]) {
 }
 
 /// Writes a table of the cost of both routers, without source and sink.
-fn net(text: &mut String, bench: &Bench, paths: &[Path]) {
+fn write_net_cost_table(text: &mut String, bench: &Bench, paths: &[Path]) {
     let all: Vec<_> = bench.packets.iter().filter(|figure| figure.arrangement.starts_with("both")).collect();
     if all.iter().all(|figure| bench.nanoseconds_without_source_and_sink(figure).is_none()) {
         return;
@@ -251,11 +251,11 @@ fn write_tcp_table(text: &mut String, bench: &Bench) {
          the median of the rounds' ratios, and between what it lies with a probability of 95 %; all cores. \
          `up` is from the mobile network, `down` to it.\n"
     );
-    transfers(text, bench, &bench.tcp);
+    write_transfer_table(text, bench, &bench.tcp);
 }
 
 /// Writes a table of TCP transfers.
-fn transfers(text: &mut String, bench: &Bench, all: &[TcpFigure]) {
+fn write_transfer_table(text: &mut String, bench: &Bench, all: &[TcpFigure]) {
     let paths = measured_paths(bench);
     let mut table = vec![vec!["hosts; streams".to_owned()]];
     table[0].extend(paths.iter().map(|path| path.name().to_owned()));

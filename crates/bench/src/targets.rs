@@ -41,7 +41,7 @@ fn packet_ratios(
     ratio: impl Fn(&PacketFigure) -> Option<f64>,
 ) -> Vec<(f64, String)> {
     let both = bench.packets.iter().filter(|one| one.path == path && one.arrangement.starts_with("both"));
-    both.filter_map(|one| Some((ratio(one)?, place(one)))).collect()
+    both.filter_map(|one| Some((ratio(one)?, describe_place(one)))).collect()
 }
 
 /// Compares the results of a bench with every target, and returns the targets with their verdicts.
@@ -66,7 +66,7 @@ pub fn judge_all(bench: &Bench) -> Vec<Target> {
             "",
         ));
     }
-    let fitting = super::tcp::HostSetting::Fitting.description();
+    let fitting = super::tcp::HostSetting::Fitting.setting_description();
     let tcp = bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == fitting);
     let tcp = tcp.filter_map(|one| Some((one.ratio_to_plain?, format!("{} {}", one.streams, one.direction))));
     targets.push(judge_target(
@@ -78,19 +78,20 @@ pub fn judge_all(bench: &Bench) -> Vec<Target> {
         "",
     ));
     for hosts in [super::tcp::HostSetting::Large, super::tcp::HostSetting::Deaf] {
-        let tcp = bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == hosts.description());
+        let tcp =
+            bench.tcp.iter().filter(|one| one.path == Path::Bpf && one.hosts == hosts.setting_description());
         let tcp =
             tcp.filter_map(|one| Some((one.ratio_to_plain?, format!("{} {}", one.streams, one.direction))));
-        let what = format!("bpf: TCP, {}", hosts.description());
+        let what = format!("bpf: TCP, {}", hosts.setting_description());
         targets.push(judge_target(&what, ">= 0.98 of plain", tcp.collect(), |ratio| ratio >= 0.98, true, ""));
     }
-    targets.extend(ipv4(bench));
+    targets.extend(judge_ipv4(bench));
     targets.extend([Path::Bpf, Path::Xdp].map(|path| {
         let found = bench.ruleset.iter().filter(|one| one.path == path);
         judge_target(
             &format!("{}: packets/s with a ruleset and conntrack", path.name()),
             ">= 1.00 of plain, every size",
-            found.filter_map(|one| Some((one.ratio_to_plain?, place(one)))).collect(),
+            found.filter_map(|one| Some((one.ratio_to_plain?, describe_place(one)))).collect(),
             |ratio| ratio >= 1.0,
             true,
             "",
@@ -164,20 +165,20 @@ pub fn judge_all(bench: &Bench) -> Vec<Target> {
 }
 
 /// Returns the packet size and the direction of a figure.
-fn place(figure: &PacketFigure) -> String {
+fn describe_place(figure: &PacketFigure) -> String {
     format!("{} octets {}", figure.size, figure.arrangement.rsplit(' ').next().unwrap_or(""))
 }
 
 /// Returns the targets for IPv4 inside the tunnel.
-fn ipv4(bench: &Bench) -> Vec<Target> {
+fn judge_ipv4(bench: &Bench) -> Vec<Target> {
     let mut targets = Vec::new();
     for path in [Path::Bpf, Path::Xdp] {
         let of = |family: &'static str| {
             bench.ipv4.iter().filter(move |one| one.path == path && one.arrangement.starts_with(family))
         };
         let more = of(IPV4_INSIDE).filter_map(|one| {
-            let beside = of(IPV6_INSIDE).find(|ipv6| place(ipv6) == place(one))?;
-            Some((one.ratio_to_plain? - beside.ratio_to_plain?, place(one)))
+            let beside = of(IPV6_INSIDE).find(|ipv6| describe_place(ipv6) == describe_place(one))?;
+            Some((one.ratio_to_plain? - beside.ratio_to_plain?, describe_place(one)))
         });
         targets.push(judge_target(
             &format!("{}: IPv4 inside, ratio to plain less that of IPv6", path.name()),

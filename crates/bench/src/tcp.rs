@@ -15,14 +15,15 @@ use super::figures::{Series, TcpFigure};
 use super::packets::RoutersOnPath;
 use super::path::Path;
 use super::transfer::{TransferTask, transfer_to};
-use super::world::{CN_IPV4, CORRESPONDENT_ADDRESS, HOSTS, TestNetwork};
+use super::world::{CN_IPV4, CORRESPONDENT_ADDRESS, HOST_INTERFACES, TestNetwork};
 use super::{Effort, Testbeds};
 use carnet_testbed::console;
 use carnet_testbed::process::{command_in_node, run_for_output};
 use carnet_testbed::tools;
 
 /// Commands that make a host forget the path MTUs of earlier transfers.
-const FORGET: &str = "cd /proc/sys/net; echo 1 > ipv6/route/flush; echo 1 > ipv4/route/flush";
+const FORGET_PATH_MTUS_COMMANDS: &str =
+    "cd /proc/sys/net; echo 1 > ipv6/route/flush; echo 1 > ipv4/route/flush";
 
 /// Setting of the hosts: their MTU, and whether they receive Packet Too Big.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub enum HostSetting {
 
 impl HostSetting {
     /// Returns a description of the setting.
-    pub fn description(self) -> &'static str {
+    pub fn setting_description(self) -> &'static str {
         match self {
             HostSetting::Fitting => "hosts with MTU 1460",
             HostSetting::Large => "hosts with MTU 1500",
@@ -54,12 +55,12 @@ impl HostSetting {
 
     /// Applies the setting to the hosts of all worlds.
     pub fn apply_to_all_networks(self, bed: &Testbeds) -> anyhow::Result<()> {
-        bed.networks(RoutersOnPath::Both).try_for_each(|(_, world)| self.apply_to_network(world))
+        bed.networks_for(RoutersOnPath::Both).try_for_each(|(_, world)| self.apply_to_network(world))
     }
 
     /// Applies the setting to the hosts of a world.
     pub fn apply_to_network(self, world: &TestNetwork) -> anyhow::Result<()> {
-        for (role, interface) in HOSTS {
+        for (role, interface) in HOST_INTERFACES {
             let node = world.node_name(role);
             run_for_output(command_in_node(&node, tools::path_of_program("ip")).args([
                 "link",
@@ -68,7 +69,7 @@ impl HostSetting {
                 "mtu",
                 self.mtu(),
             ]))?;
-            run_for_output(command_in_node(&node, "sh").args(["-ec", FORGET]))?;
+            run_for_output(command_in_node(&node, "sh").args(["-ec", FORGET_PATH_MTUS_COMMANDS]))?;
             let mut rules = String::from("table inet filtered\ndelete table inet filtered\n");
             if self == HostSetting::Deaf {
                 rules += "table inet filtered {\nchain input {\ntype filter hook input priority 0;\n\
@@ -114,7 +115,7 @@ fn measure_direction(
     task: TransferTask,
 ) -> anyhow::Result<Vec<TcpFigure>> {
     let mut lanes: Vec<PathMeasurement<'_>> = bed
-        .networks(RoutersOnPath::Both)
+        .networks_for(RoutersOnPath::Both)
         .filter(|(path, _)| hosts != HostSetting::LargeIpv4 || path.carries_ipv4())
         .map(|(path, world)| PathMeasurement { path, world, rates: Vec::new(), retransmits: 0, error: None })
         .collect();
@@ -145,7 +146,7 @@ fn measure_direction(
         let gbit = Series::of_rounds(lane.rates);
         let base = plain.as_ref().filter(|_| lane.path != Path::Plain);
         TcpFigure {
-            hosts: hosts.description().into(),
+            hosts: hosts.setting_description().into(),
             streams: task.stream_count,
             direction: direction_name(task.to_mobile_network),
             path: lane.path,
@@ -167,7 +168,7 @@ pub fn measure_ipv4(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFi
         let task = TransferTask {
             stream_count: 1,
             to_mobile_network: down,
-            seconds: effort.transfer_seconds,
+            duration_seconds: effort.transfer_seconds,
             bits_per_second: None,
         };
         figures.extend(measure_direction(bed, effort.transfer_rounds, HostSetting::LargeIpv4, task)?);
@@ -178,7 +179,7 @@ pub fn measure_ipv4(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFi
 }
 
 /// Measures all paths. Afterwards the hosts have an MTU that fits the tunnel.
-pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
+pub fn measure_tcp_transfers(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>> {
     let mut figures = Vec::new();
     for hosts in [HostSetting::Large, HostSetting::Deaf, HostSetting::Fitting] {
         let streams: &[usize] = match (hosts, &effort.stream_counts[..]) {
@@ -193,13 +194,13 @@ pub fn measure(bed: &Testbeds, effort: &Effort) -> anyhow::Result<Vec<TcpFigure>
                 let task = TransferTask {
                     stream_count: streams,
                     to_mobile_network: down,
-                    seconds: effort.transfer_seconds,
+                    duration_seconds: effort.transfer_seconds,
                     bits_per_second: None,
                 };
                 figures.extend(measure_direction(bed, effort.transfer_rounds, hosts, task)?);
             }
         }
-        console::print_step(&format!("TCP: {}", hosts.description()));
+        console::print_step(&format!("TCP: {}", hosts.setting_description()));
     }
     Ok(figures)
 }

@@ -25,7 +25,7 @@ pub struct TransferTask {
     /// Whether the data is sent to the mobile network; otherwise from it.
     pub to_mobile_network: bool,
     /// Duration in seconds; 0 for a fraction of a second.
-    pub seconds: u64,
+    pub duration_seconds: u64,
     /// Rate in bits per second; `None` for as fast as possible.
     pub bits_per_second: Option<u64>,
 }
@@ -55,14 +55,14 @@ pub fn transfer_to(
     address: &str,
     task: TransferTask,
 ) -> anyhow::Result<Result<TransferResult, String>> {
-    let (seconds, streams) = (task.seconds.to_string(), task.stream_count.to_string());
-    let amount = if task.seconds == 0 { ["-n", "2M"] } else { ["-t", &seconds] };
+    let (seconds, streams) = (task.duration_seconds.to_string(), task.stream_count.to_string());
+    let amount = if task.duration_seconds == 0 { ["-n", "2M"] } else { ["-t", &seconds] };
     let mut arguments: Vec<String> = ["-P", &streams].into_iter().chain(amount).map(str::to_owned).collect();
     if task.to_mobile_network {
         arguments.push("-R".into());
     }
     arguments.extend(task.bits_per_second.into_iter().flat_map(|rate| ["-b".into(), rate.to_string()]));
-    let patience = 2 * task.seconds * SECOND + END_TIMEOUT;
+    let patience = 2 * task.duration_seconds * SECOND + END_TIMEOUT;
     match run_iperf3(&world.node_name("cn"), &world.node_name("mnn"), address, &arguments, patience)? {
         Ok(told) => Ok(Ok(parse_transfer_result(&told)?)),
         Err(why) => Ok(Err(why)),

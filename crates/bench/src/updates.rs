@@ -20,14 +20,14 @@ const HOME_ADDRESS_OPTION_LENGTH: usize = 24;
 /// Length in octets of the Mobility Header of a Binding Update without an IPv4 prefix.
 const MOBILITY_HEADER_LENGTH: usize = 56;
 /// Length in octets of the IPv4 Home Address option.
-const IPV4: usize = 8;
+const IPV4_HOME_ADDRESS_LENGTH: usize = 8;
 /// Offset of the Mobility Header in the frame of a Binding Update.
 const MOBILITY_HEADER_OFFSET: usize =
     ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH + HOME_ADDRESS_OPTION_LENGTH;
 /// Number of octets of the Mobility Header before the IPv4 prefix, or before the authentication option.
-const PARTS: usize = 32;
+const LENGTH_BEFORE_IPV4_PREFIX: usize = 32;
 /// Number of octets from there to the end of the SPI, which the MAC covers, without an IPv4 prefix.
-const TO_SPI: usize = 8;
+const LENGTH_UP_TO_SPI: usize = 8;
 const AUTHENTICATOR_LENGTH: usize = 12;
 const PROTOCOL_MOBILITY: u8 = 135;
 const PROTOCOL_ROUTING: u8 = 43;
@@ -42,9 +42,9 @@ const AUTHENTICATION_OPTION: u8 = 9;
 const IPV4_HOME_ADDRESS_OPTION: u8 = 29;
 const IPV4_ACKNOWLEDGEMENT_OPTION: u8 = 30;
 /// Length in bits of the IPv4 prefixes of the benchmark.
-pub const IPV4_LENGTH: u8 = 26;
+pub const IPV4_OPTION_LENGTH: u8 = 26;
 /// P flag of the IPv4 Home Address option: the router requests a prefix.
-const WANTS_PREFIX: u8 = 2;
+const FLAG_WANTS_PREFIX: u8 = 2;
 /// Key of all routers of the benchmark, as in the configs.
 pub const AUTHENTICATION_KEY: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
 /// SPI of the key.
@@ -68,7 +68,11 @@ impl MessageAuthenticator {
 
     /// Returns the MAC of RFC 4285 5.1: over care-of address, home address and the covered part of the
     /// Mobility Header, with a checksum of zero.
-    fn authenticator(&self, ends: (Ipv6Addr, Ipv6Addr), covered: &[u8]) -> [u8; AUTHENTICATOR_LENGTH] {
+    fn compute_authenticator(
+        &self,
+        ends: (Ipv6Addr, Ipv6Addr),
+        covered: &[u8],
+    ) -> [u8; AUTHENTICATOR_LENGTH] {
         let mut mac = self.0.clone();
         for part in [&ends.0.octets()[..], &ends.1.octets(), &covered[..4], &[0, 0], &covered[6..]] {
             mac.update(part);
@@ -87,7 +91,7 @@ pub struct RouterIdentity {
     pub care_of_address: Ipv6Addr,
     /// First 64 bits of the router's mobile network prefix.
     pub mobile_network_prefix: u64,
-    /// The router's IPv4 prefix, of [`IPV4_LENGTH`] bits.
+    /// The router's IPv4 prefix, of [`IPV4_OPTION_LENGTH`] bits.
     pub ipv4_prefix: Option<Ipv4Addr>,
 }
 
@@ -113,8 +117,9 @@ pub fn binding_update_frame(
     lifetime: u16,
     signer: &MessageAuthenticator,
 ) -> Vec<u8> {
-    let ipv4 = if who.ipv4_prefix.is_some() { IPV4 } else { 0 };
-    let (length, covered) = (MOBILITY_HEADER_LENGTH + ipv4, PARTS + ipv4 + TO_SPI);
+    let ipv4 = if who.ipv4_prefix.is_some() { IPV4_HOME_ADDRESS_LENGTH } else { 0 };
+    let (length, covered) =
+        (MOBILITY_HEADER_LENGTH + ipv4, LENGTH_BEFORE_IPV4_PREFIX + ipv4 + LENGTH_UP_TO_SPI);
     let mut frame = vec![0; MOBILITY_HEADER_OFFSET + length];
     let mut put = |at: usize, octets: &[u8]| frame[at..at + octets.len()].copy_from_slice(octets);
     put(0, &link.1);
@@ -138,16 +143,16 @@ pub fn binding_update_frame(
     put(MOBILITY_HEADER_OFFSET + 16, &who.mobile_network_prefix.to_be_bytes());
     if let Some(prefix) = who.ipv4_prefix {
         put(
-            MOBILITY_HEADER_OFFSET + PARTS,
-            &[IPV4_HOME_ADDRESS_OPTION, 6, IPV4_LENGTH << 2 | WANTS_PREFIX, 0],
+            MOBILITY_HEADER_OFFSET + LENGTH_BEFORE_IPV4_PREFIX,
+            &[IPV4_HOME_ADDRESS_OPTION, 6, IPV4_OPTION_LENGTH << 2 | FLAG_WANTS_PREFIX, 0],
         );
-        put(MOBILITY_HEADER_OFFSET + PARTS + 4, &prefix.octets());
+        put(MOBILITY_HEADER_OFFSET + LENGTH_BEFORE_IPV4_PREFIX + 4, &prefix.octets());
     }
     // A Pad1 option comes first, because the authentication option must begin at 4n+1.
     put(MOBILITY_HEADER_OFFSET + covered - 7, &[AUTHENTICATION_OPTION, 17, 1]);
     put(MOBILITY_HEADER_OFFSET + covered - 4, &SPI.to_be_bytes());
     put(MOBILITY_HEADER_OFFSET + covered + AUTHENTICATOR_LENGTH, &[1, 2]);
-    let code = signer.authenticator(
+    let code = signer.compute_authenticator(
         (who.care_of_address, who.home_address),
         &frame[MOBILITY_HEADER_OFFSET..MOBILITY_HEADER_OFFSET + covered],
     );
@@ -240,7 +245,7 @@ pub fn parse_binding_acknowledgement(
         }
         at += if kind == 0 { 1 } else { 2 + usize::from(size) };
     };
-    let expected = signer.authenticator((care_of_address, home_address), &header[..code]);
+    let expected = signer.compute_authenticator((care_of_address, home_address), &header[..code]);
     ensure!(
         header[code..code + AUTHENTICATOR_LENGTH] == expected,
         "the Binding Acknowledgement has a wrong MAC"
@@ -326,8 +331,10 @@ mod tests {
             1,
         ]);
         frame[MOBILITY_HEADER_OFFSET + 16..MOBILITY_HEADER_OFFSET + 20].copy_from_slice(&SPI.to_be_bytes());
-        let code = signer
-            .authenticator((care_of, home), &frame[MOBILITY_HEADER_OFFSET..MOBILITY_HEADER_OFFSET + 20]);
+        let code = signer.compute_authenticator(
+            (care_of, home),
+            &frame[MOBILITY_HEADER_OFFSET..MOBILITY_HEADER_OFFSET + 20],
+        );
         frame[MOBILITY_HEADER_OFFSET + 20..].copy_from_slice(&code);
         let sum = pseudo_header_checksum(agent, home, PROTOCOL_MOBILITY, &frame[MOBILITY_HEADER_OFFSET..]);
         frame[MOBILITY_HEADER_OFFSET + 4..MOBILITY_HEADER_OFFSET + 6].copy_from_slice(&sum.to_be_bytes());

@@ -49,26 +49,26 @@ pub const MNN_IPV4: &str = "203.0.113.2";
 pub const CN_IPV4: &str = "198.51.100.2";
 /// IPv4 prefix of the mobile network.
 const IPV4_PREFIX: &str = "203.0.113.0/24";
-/// IPv4 addresses of the ends of [`LINKS`], in the same order. Only the plain world has those of the second
-/// link. The third link has none.
-const IPV4: [[&str; 2]; 3] =
+/// IPv4 addresses of the ends of [`NETWORK_LINKS`], in the same order. Only the plain world has those of the
+/// second link. The third link has none.
+const IPV4_LINK_ADDRESSES: [[&str; 2]; 3] =
     [[MNN_IPV4, "203.0.113.1"], ["192.0.2.2", "192.0.2.1"], ["198.51.100.1", CN_IPV4]];
-/// Positions in [`LINKS`] of the links with the addresses of [`IPV4`].
+/// Positions in [`NETWORK_LINKS`] of the links with the addresses of [`IPV4_LINK_ADDRESSES`].
 const IPV4_LINKS: [usize; 3] = [0, 1, 3];
 
 /// The links: node, interface and address of each end.
-const LINKS: [[(&str, &str, &str); 2]; 4] = [
+const NETWORK_LINKS: [[(&str, &str, &str); 2]; 4] = [
     [("mnn", "m0", MOBILE_HOST_ADDRESS), ("mr", "i0", "2001:db8:a::1")],
     [("mr", "e0", CARE_OF_ADDRESS), ("ha", "f0", "2001:db8:f0::1")],
     [("mr", "e1", "2001:db8:f1::2"), ("ha", "f1", "2001:db8:f1::1")],
     [("ha", "h0", "2001:db8:c::1"), ("cn", "c0", CORRESPONDENT_ADDRESS)],
 ];
 /// The hosts and their interfaces.
-pub const HOSTS: [(&str, &str); 2] = [("mnn", "m0"), ("cn", "c0")];
+pub const HOST_INTERFACES: [(&str, &str); 2] = [("mnn", "m0"), ("cn", "c0")];
 /// Commands that set the default routes of a mobile router.
-const UPLINKS: &str = "route add default via 2001:db8:f0::1 dev e0 metric 100\n\
+const ROUTER_DEFAULT_ROUTES: &str = "route add default via 2001:db8:f0::1 dev e0 metric 100\n\
                        route add default via 2001:db8:f1::1 dev e1 metric 200\n";
-const NODES: [&str; 4] = ["mnn", "mr", "ha", "cn"];
+const NODE_NAMES: [&str; 4] = ["mnn", "mr", "ha", "cn"];
 
 /// An interface of a world at which the benchmark sends or receives packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub struct NodeInterface {
 /// Returns the hardware addresses of an interface and of its peer.
 pub fn link_addresses(place: NodeInterface) -> ([u8; 6], [u8; 6]) {
     let mac = |link: usize, end: usize| [2, 0, 0, 0, link as u8 + 1, end as u8 + 1];
-    for (l, link) in LINKS.iter().enumerate() {
+    for (l, link) in NETWORK_LINKS.iter().enumerate() {
         let end =
             link.iter().position(|(node, interface, _)| (*node, *interface) == (place.node, place.interface));
         if let Some(end) = end {
@@ -142,15 +142,15 @@ impl TestNetwork {
     ///
     /// # Errors
     /// Fails also if this kernel does not support a path.
-    pub fn build(name: &str, mr: Path, ha: Path, programs: &Programs) -> anyhow::Result<TestNetwork> {
+    pub fn build_network(name: &str, mr: Path, ha: Path, programs: &Programs) -> anyhow::Result<TestNetwork> {
         let mut world = TestNetwork { name: name.into(), stations: Vec::new(), daemons: Vec::new() };
         world.create_links()?;
         world.add_routes(mr)?;
-        world.ipv4(mr)?;
+        world.configure_ipv4(mr)?;
         if mr == Path::Xdp {
             // Turn off checksum offload. A veth may leave a checksum unfinished and note this in the packet,
             // and a redirect by XDP loses the note. A driver of real hardware never delivers such a packet.
-            for (role, interface) in HOSTS {
+            for (role, interface) in HOST_INTERFACES {
                 let mut ethtool = command_in_node(&world.node_name(role), tools::path_of_program("ethtool"));
                 run_for_output(ethtool.args(["-K", interface, "tx", "off"]))?;
             }
@@ -208,11 +208,11 @@ impl TestNetwork {
     /// Creates nodes, links, addresses and neighbours.
     pub fn create_links(&self) -> anyhow::Result<()> {
         let mut commands = String::from("link set lo up\n");
-        for role in NODES {
+        for role in NODE_NAMES {
             let _ = writeln!(commands, "netns add {}", self.node_name(role));
         }
         topology::run_ip_batch(None, &commands)?;
-        for role in NODES {
+        for role in NODE_NAMES {
             // Turn duplicate address detection off, so that an address is usable at once.
             run_for_output(command_in_node(&self.node_name(role), "sh").args([
                 "-ec",
@@ -221,7 +221,7 @@ impl TestNetwork {
             ]))?;
         }
         let mut commands = String::new();
-        for link in LINKS {
+        for link in NETWORK_LINKS {
             let [near, far] = link.map(|(role, interface, _)| {
                 let (own, _) = link_addresses(NodeInterface { node: role, interface });
                 (interface, mac_text(own), self.node_name(role))
@@ -233,9 +233,9 @@ impl TestNetwork {
             );
         }
         topology::run_ip_batch(None, &commands)?;
-        for role in NODES {
+        for role in NODE_NAMES {
             let mut commands = String::from("link set lo up\n");
-            for link in LINKS {
+            for link in NETWORK_LINKS {
                 for (end, (node, interface, address)) in link.into_iter().enumerate() {
                     if node != role {
                         continue;
@@ -254,7 +254,7 @@ impl TestNetwork {
             topology::run_ip_batch(Some(&self.node_name(role)), &commands)?;
         }
         // A veth accepts packets that XDP redirects only if its peer polls.
-        for (role, interface) in HOSTS {
+        for (role, interface) in HOST_INTERFACES {
             run_for_output(
                 command_in_node(&self.node_name(role), tools::path_of_program("ethtool"))
                     .args(["-K", interface, "gro", "on"]),
@@ -266,21 +266,21 @@ impl TestNetwork {
     /// Sets the default routes of the hosts, and of a mobile router over its uplinks.
     pub fn add_uplink_routes(&self) -> anyhow::Result<()> {
         self.configure_hosts()?;
-        topology::run_ip_batch(Some(&self.node_name("mr")), UPLINKS)
+        topology::run_ip_batch(Some(&self.node_name("mr")), ROUTER_DEFAULT_ROUTES)
     }
 
     /// Sets IPv4 addresses, neighbours and routes.
-    fn ipv4(&self, path: Path) -> anyhow::Result<()> {
+    fn configure_ipv4(&self, path: Path) -> anyhow::Result<()> {
         if !path.carries_ipv4() {
             return Ok(());
         }
-        for role in NODES {
+        for role in NODE_NAMES {
             let mut commands = String::new();
-            for (link, addresses) in IPV4_LINKS.iter().zip(IPV4) {
+            for (link, addresses) in IPV4_LINKS.iter().zip(IPV4_LINK_ADDRESSES) {
                 if *link == 1 && path != Path::Plain {
                     continue;
                 }
-                for (end, (node, interface, _)) in LINKS[*link].into_iter().enumerate() {
+                for (end, (node, interface, _)) in NETWORK_LINKS[*link].into_iter().enumerate() {
                     if node == role {
                         let (_, peer) = link_addresses(NodeInterface { node, interface });
                         let _ = writeln!(
@@ -295,10 +295,14 @@ impl TestNetwork {
                 }
             }
             let _ = match (role, path) {
-                ("mnn", _) => writeln!(commands, "route add default via {}", IPV4[0][1]),
-                ("cn", _) => writeln!(commands, "route add default via {}", IPV4[2][0]),
-                ("mr", Path::Plain) => writeln!(commands, "route add default via {}", IPV4[1][1]),
-                ("ha", Path::Plain) => writeln!(commands, "route add {IPV4_PREFIX} via {}", IPV4[1][0]),
+                ("mnn", _) => writeln!(commands, "route add default via {}", IPV4_LINK_ADDRESSES[0][1]),
+                ("cn", _) => writeln!(commands, "route add default via {}", IPV4_LINK_ADDRESSES[2][0]),
+                ("mr", Path::Plain) => {
+                    writeln!(commands, "route add default via {}", IPV4_LINK_ADDRESSES[1][1])
+                }
+                ("ha", Path::Plain) => {
+                    writeln!(commands, "route add {IPV4_PREFIX} via {}", IPV4_LINK_ADDRESSES[1][0])
+                }
                 _ => Ok(()),
             };
             let node = self.node_name(role);
@@ -350,7 +354,7 @@ impl TestNetwork {
                 "route add default via 2001:db8:f0::1\n".into(),
                 "route add 2001:db8:a::/64 via 2001:db8:f0::2\n".into(),
             ),
-            _ => (UPLINKS.into(), String::new()),
+            _ => (ROUTER_DEFAULT_ROUTES.into(), String::new()),
         };
         topology::run_ip_batch(Some(&mr), &router)?;
         if !agent.is_empty() {

@@ -120,15 +120,15 @@ pub fn lan(config: &Config, station: &Station, services: &LanServices, now: Time
                 .collect(),
             delegate: services.delegator().interface(interface).map(|delegating| delegating.length),
             delegated: delegated(services, interface, now),
-            hosts: link.iter().flat_map(|link| link.server.leases(now)).map(lan_host).collect(),
+            hosts: link.iter().flat_map(|link| link.server.active_leases(now)).map(lan_host).collect(),
         }
     });
     lans.collect()
 }
 
 fn dhcp(link: &LanLink) -> model::LanDhcp {
-    let (config, (addresses, free)) = (link.server.config(), link.server.room());
-    let (first, last) = config.range;
+    let (config, (addresses, free)) = (link.server.config(), link.server.used_and_total());
+    let (first, last) = config.address_range;
     model::LanDhcp {
         address: link.server.address(),
         first,
@@ -147,9 +147,9 @@ fn delegated(services: &LanServices, interface: &str, now: Time) -> Vec<model::L
     let here = delegations.filter(|delegation| delegation.client.interface == interface);
     let delegated = here.map(|delegation| model::LanDelegation {
         prefix: delegation.prefix,
-        router: delegation.router,
+        router: delegation.router_address,
         duid: carnet_base::hex::encode(&delegation.client.duid),
-        remaining_s: delegation.until.saturating_since(now).as_secs(),
+        remaining_s: delegation.delegation_ends_at.saturating_since(now).as_secs(),
     });
     delegated.collect()
 }
@@ -159,7 +159,7 @@ fn lan_host(lease: LeaseStatus) -> model::LanHost {
         address: lease.address,
         mac: MacAddress(lease.link_address).to_string(),
         name: lease.host_name,
-        remaining_s: lease.remaining.as_secs(),
+        remaining_s: lease.remaining_time.as_secs(),
         reserved: lease.is_reserved,
     }
 }

@@ -20,9 +20,9 @@ use carnet_api::config::Config;
 use carnet_base::{Interface, Rng, Time, WallTime};
 use carnet_lan::LinkAddress;
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
-use carnet_lan::dhcpv4::{Datagram, DhcpCounters, Output, Server, ServerConfig, StoredLease, frame};
-use carnet_lan::dhcpv6::delegation::Delegator;
-use carnet_lan::dns::names::{Host, Network};
+use carnet_lan::dhcpv4::{DhcpCounters, DhcpServer, Output, ServerConfig, ServerMessage, StoredLease, frame};
+use carnet_lan::dhcpv6::delegation::PrefixDelegator;
+use carnet_lan::dns::host_names::{BoardNetwork, NamedHost};
 use carnet_linux::{DhcpInput, DhcpPort, DnsMessage};
 use tracing::{info, warn};
 
@@ -46,7 +46,7 @@ pub type Place = usize;
 pub struct LanServices {
     links: Vec<LanLink>,
     /// Messages that wait until a commit of the state is on the disk.
-    held: HeldMessages<Datagram>,
+    held: HeldMessages<ServerMessage>,
     /// Leases of servers that an earlier config had.
     former: Vec<StoredLease>,
     dhcpv6: Dhcpv6Service,
@@ -74,7 +74,7 @@ pub struct LanLink {
     /// Name of the interface.
     pub name: String,
     /// DHCP server of the interface.
-    pub server: Server,
+    pub server: DhcpServer,
     /// Sockets, while they are open.
     port: Option<DhcpPort>,
     /// Link-layer address of the interface while it is up.
@@ -97,7 +97,7 @@ impl LanServices {
     ) -> LanServices {
         let links = dhcp_servers(config)
             .into_iter()
-            .map(|(name, server)| LanLink::new(name, Server::new(server, &leases.addresses, now, wall)));
+            .map(|(name, server)| LanLink::new(name, DhcpServer::new(server, &leases.addresses, now, wall)));
         let router = config.mobile_router.as_ref();
         let dns = router.and_then(|router| DnsService::new(router, rng.fork()));
         let (held, former, domains) = (HeldMessages::new(MAX_HELD), Vec::new(), domains(config));
@@ -113,14 +113,14 @@ impl LanServices {
     pub fn reconfigure(&mut self, config: &Config, now: Time, wall: WallTime) {
         let mut before = std::mem::take(&mut self.links);
         // A prefix may have another interface now, and a server that is gone may come back.
-        self.former.retain(|lease| lease.remaining(wall).is_some());
-        self.former.extend(before.iter().flat_map(|link| link.server.records(now, wall)));
+        self.former.retain(|lease| lease.remaining_time(wall).is_some());
+        self.former.extend(before.iter().flat_map(|link| link.server.lease_records(now, wall)));
         for (name, server) in dhcp_servers(config) {
             let old = before.iter().position(|link| link.name == name);
             let same = old.filter(|at| before[*at].server.config().prefix == server.prefix);
             self.links.push(match same.map(|at| before.swap_remove(at)) {
                 Some(link) => link.reconfigured(server),
-                None => LanLink::new(name, Server::new(server, &self.former, now, wall)),
+                None => LanLink::new(name, DhcpServer::new(server, &self.former, now, wall)),
             });
         }
         let links = &self.links;
@@ -144,13 +144,13 @@ impl LanServices {
     pub fn publish_names(&mut self) {
         let Some(dns) = &mut self.dns else { return };
         let neighbours = &self.neighbours;
-        let networks: Vec<Network> = self.links.iter().map(|link| dns.network(&link.name)).collect();
+        let networks: Vec<BoardNetwork> = self.links.iter().map(|link| dns.network(&link.name)).collect();
         let hosts = self.links.iter().zip(networks).flat_map(|(link, network)| {
-            link.server.names().map(move |host| Host {
+            link.server.named_hosts().map(move |host| NamedHost {
                 network,
-                ipv6: neighbours.of(&link.name, host.link_address),
+                ipv6_addresses: neighbours.of(&link.name, host.link_address),
                 name: host.name,
-                ipv4: host.address,
+                ipv4_address: host.address,
             })
         });
         dns.set_hosts(self.domains.clone(), hosts);
@@ -164,7 +164,7 @@ impl LanServices {
 
     /// Returns the link-layer addresses of the hosts with names, by interface.
     pub fn named_hosts(&self) -> Vec<(String, BTreeSet<LinkAddress>)> {
-        let hosts = |link: &LanLink| link.server.names().map(|host| host.link_address).collect();
+        let hosts = |link: &LanLink| link.server.named_hosts().map(|host| host.link_address).collect();
         self.links.iter().map(|link| (link.name.clone(), hosts(link))).collect()
     }
 
@@ -287,14 +287,14 @@ impl LanServices {
     }
 
     /// Sends a message.
-    pub fn send(&mut self, place: Place, datagram: &Datagram) {
+    pub fn send(&mut self, place: Place, datagram: &ServerMessage) {
         if let Some(link) = self.links.get_mut(place) {
             link.send(datagram);
         }
     }
 
     /// Holds a message until this commit is on the disk.
-    pub fn hold(&mut self, now: Time, commit: u64, place: Place, datagram: Datagram) {
+    pub fn hold(&mut self, now: Time, commit: u64, place: Place, datagram: ServerMessage) {
         let Some(interface) = self.links.get(place).map(|link| link.name.clone()) else { return };
         self.held.push(now, Some(commit), interface, datagram);
     }
@@ -305,7 +305,7 @@ impl LanServices {
     }
 
     /// Returns the delegated prefixes.
-    pub fn delegator(&self) -> &Delegator {
+    pub fn delegator(&self) -> &PrefixDelegator {
         self.dhcpv6.delegator()
     }
 
@@ -329,7 +329,7 @@ impl LanServices {
         let mut sum = DhcpCounters::default();
         self.links.iter().for_each(|link| sum.add(link.server.counters()));
         let write_errors = self.links.iter().map(|link| link.write_errors).sum();
-        let named = sum.named().map(|(name, count)| (format!("lan.dhcp.{name}"), count));
+        let named = sum.named_counters().map(|(name, count)| (format!("lan.dhcp.{name}"), count));
         named.chain([("lan.dhcp.write_errors".to_owned(), write_errors)]).chain(others).collect()
     }
 }
@@ -346,7 +346,7 @@ fn why(error: &io::Error, port: u16) -> String {
 }
 
 impl LanLink {
-    fn new(name: String, server: Server) -> LanLink {
+    fn new(name: String, server: DhcpServer) -> LanLink {
         let (port, link_address, failure, retry) = (None, None, None, None);
         LanLink { name, server, port, link_address, failure, retry, write_errors: 0 }
     }
@@ -416,11 +416,11 @@ impl LanLink {
 
     fn probe(&mut self, target: Ipv4Addr) {
         let (Some(link_address), Some(address)) = (self.link_address, self.server.address()) else { return };
-        let request = arp::request(ArpSender { link_address, address }, target);
+        let request = arp::arp_request(ArpSender { link_address, address }, target);
         self.count(self.port.as_ref().map(|port| port.send_arp(&request)));
     }
 
-    fn send(&mut self, datagram: &Datagram) {
+    fn send(&mut self, datagram: &ServerMessage) {
         let Some(packet) = frame::packet(datagram) else { return };
         self.count(self.port.as_ref().map(|port| port.send(datagram.link_destination, &packet)));
     }

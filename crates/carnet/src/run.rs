@@ -28,10 +28,10 @@ use carnet_linux::{
     Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, ProbeTarget, Protected,
     TunnelIo, TunnelReader, TunnelWriter, clock, geonet_path, with_secrets,
 };
-use carnet_nemo::forwarding::desired::{Change, Entry, InterfaceAddress};
+use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry, InterfaceAddress};
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::io::{
-    Command, Event, GeonetOutput, Input, Kept, NemoOutput, Output, PortalProbe, TunnelTraffic,
+    Command, Event, GeonetOutput, Input, NemoOutput, Output, PortalProbe, StoredStatePart, TunnelTraffic,
 };
 use carnet_station::{PersistentState, Station};
 use serde_json::Value;
@@ -696,18 +696,18 @@ impl Runner {
         // Store the count of the home agent's starts without bindings. For nodes that it no longer serves,
         // only the replay protection remains; a node without state has no record. If the station has no home
         // agent now, all records remain for a home agent of a later config.
-        runner.persist(Kept::Own);
+        runner.persist(StoredStatePart::Own);
         let now = |runner: &Runner, home_address| {
-            runner.station.nemo().stored_node(header.time, header.wall, home_address)
+            runner.station.nemo().stored_binding(header.time, header.wall, home_address)
         };
         for home_address in known {
             if now(&runner, home_address).is_none() {
-                runner.persist(Kept::Node(home_address));
+                runner.persist(StoredStatePart::Node(home_address));
             }
         }
         for stored in others {
             if now(&runner, stored.home_address) != Some(stored.clone()) {
-                runner.persist(Kept::Node(stored.home_address));
+                runner.persist(StoredStatePart::Node(stored.home_address));
             }
         }
         runner.state.commit(true);
@@ -716,7 +716,7 @@ impl Runner {
 
     /// Stores a part of the state. Returns `true` if packets that report this part to a peer must wait until
     /// the part is on the disk.
-    fn persist(&mut self, kept: Kept) -> bool {
+    fn persist(&mut self, kept: StoredStatePart) -> bool {
         if !self.state.is_kept() {
             return false;
         }
@@ -1022,8 +1022,8 @@ impl Runner {
     fn carry_nemo(&mut self, output: NemoOutput) {
         match output {
             NemoOutput::Forwarding(change) => {
-                if let Change::Remove(entry) = &change
-                    && let Entry::Address(InterfaceAddress { interface, address, .. }) = &**entry
+                if let EntryChange::Remove(entry) = &change
+                    && let ForwardingEntry::Address(InterfaceAddress { interface, address, .. }) = &**entry
                 {
                     info!("removed the address {address} from the interface {interface}");
                 }

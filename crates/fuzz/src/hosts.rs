@@ -8,13 +8,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
-use carnet_lan::dhcpv4::{self, Output, Reservation, Server, ServerConfig, StoredLease};
+use carnet_lan::dhcpv4::{self, DhcpServer, Output, Reservation, ServerConfig, StoredLease};
 use carnet_lan::dhcpv6::delegation::{
-    DelegatingInterface, DelegationOutput, Delegator, DelegatorConfig, StoredDelegation,
+    DelegatingInterface, DelegationOutput, DelegatorConfig, PrefixDelegator, StoredDelegation,
 };
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
-use carnet_lan::dns::names::{Host, HostNames, Network};
-use carnet_lan::dns::{Client, Forwarder, Output as DnsOutput, QueryId, Transport};
+use carnet_lan::dns::host_names::{BoardNetwork, HostNames, NamedHost};
+use carnet_lan::dns::{DnsForwarder, Output as DnsOutput, QueryClient, QueryId, Transport};
 
 /// Maximum number of messages of one input.
 const MAX_MESSAGES: usize = 64;
@@ -38,7 +38,7 @@ fn dhcp_server_config() -> ServerConfig {
     let address = |last| Ipv4Addr::new(10, 42, 7, last);
     ServerConfig {
         prefix: "10.42.7.0/24".parse().expect("a prefix"),
-        range: (address(100), address(107)),
+        address_range: (address(100), address(107)),
         lease_time: Duration::from_secs(120),
         reservations: vec![Reservation {
             link_address: [2, 0, 0, 0, 0, 1],
@@ -46,9 +46,9 @@ fn dhcp_server_config() -> ServerConfig {
             name: Some("camera".into()),
         }],
         options: vec![(42, vec![10, 42, 7, 1])],
-        dns: vec![address(53)],
+        dns_servers: vec![address(53)],
         is_dns_server: true,
-        search: vec!["bus.example".into()],
+        search_domains: vec!["bus.example".into()],
         mtu: Some(1400),
         prefers_ipv6_only: true,
         captive_portal: Some("https://portal.example/api".into()),
@@ -56,24 +56,24 @@ fn dhcp_server_config() -> ServerConfig {
 }
 
 /// A DHCP server, and the leases that it has stored on the disk.
-struct DhcpServerWorld {
-    server: Server,
+struct DhcpServerNetwork {
+    dhcp_server: DhcpServer,
     stored_leases: BTreeMap<Ipv4Addr, StoredLease>,
     now: Time,
 }
 
-impl DhcpServerWorld {
-    fn new(disk: BTreeMap<Ipv4Addr, StoredLease>, now: Time) -> DhcpServerWorld {
+impl DhcpServerNetwork {
+    fn new(disk: BTreeMap<Ipv4Addr, StoredLease>, now: Time) -> DhcpServerNetwork {
         let leases: Vec<StoredLease> = disk.values().cloned().collect();
-        let mut server = Server::new(dhcp_server_config(), &leases, now, wall_time_at(now));
+        let mut server = DhcpServer::new(dhcp_server_config(), &leases, now, wall_time_at(now));
         server.set_address(Some(Ipv4Addr::new(10, 42, 7, 1)));
-        let mut world = DhcpServerWorld { server, stored_leases: disk, now };
+        let mut world = DhcpServerNetwork { dhcp_server: server, stored_leases: disk, now };
         world.handle_outputs();
         world
     }
 
     fn handle_outputs(&mut self) {
-        while let Some(output) = self.server.poll_output() {
+        while let Some(output) = self.dhcp_server.poll_output() {
             match output {
                 Output::Store(address, Some(lease)) => {
                     assert!(dhcp_server_config().prefix.contains(&address));
@@ -83,8 +83,8 @@ impl DhcpServerWorld {
                     self.stored_leases.remove(&address);
                 }
                 Output::Send(datagram) => {
-                    assert!(datagram.message.len() <= 1472, "{}", datagram.message.len());
-                    let your = <[u8; 4]>::try_from(&datagram.message[16..20]).expect("four octets");
+                    assert!(datagram.message_octets.len() <= 1472, "{}", datagram.message_octets.len());
+                    let your = <[u8; 4]>::try_from(&datagram.message_octets[16..20]).expect("four octets");
                     let stored = self.stored_leases.contains_key(&Ipv4Addr::from(your));
                     assert!(!datagram.waits_for_store || stored, "stored before it is acknowledged");
                     assert!(dhcpv4::frame::packet(&datagram).is_some());
@@ -94,7 +94,8 @@ impl DhcpServerWorld {
         }
         // The server leases at most the eight addresses of its range and the reserved address, and all its
         // leases are on the disk.
-        let held: Vec<Ipv4Addr> = self.server.leases(self.now).map(|lease| lease.address).collect();
+        let held: Vec<Ipv4Addr> =
+            self.dhcp_server.active_leases(self.now).map(|lease| lease.address).collect();
         assert!(held.len() <= 9);
         assert_eq!(held, self.stored_leases.keys().copied().collect::<Vec<_>>());
     }
@@ -105,51 +106,53 @@ fn wall_time_at(now: Time) -> WallTime {
 }
 
 /// The delegated prefixes, and those that are stored on the disk.
-struct DelegationWorld {
-    delegator: Delegator,
-    disk: BTreeMap<Ipv6Addr, StoredDelegation>,
+struct DelegationNetwork {
+    prefix_delegator: PrefixDelegator,
+    stored_delegations: BTreeMap<Ipv6Addr, StoredDelegation>,
 }
 
-impl DelegationWorld {
-    fn new(disk: BTreeMap<Ipv6Addr, StoredDelegation>, now: Time) -> DelegationWorld {
+impl DelegationNetwork {
+    fn new(disk: BTreeMap<Ipv6Addr, StoredDelegation>, now: Time) -> DelegationNetwork {
         let stored: Vec<StoredDelegation> = disk.values().cloned().collect();
         let prefix = |text: &str| text.parse().expect("a prefix");
         let lifetime = Duration::from_secs(120);
         let config = DelegatorConfig {
             prefixes: vec![prefix("2001:db8:a::/61")],
-            used: vec![prefix("2001:db8:a::/64")],
+            networks_in_use: vec![prefix("2001:db8:a::/64")],
             interfaces: vec![DelegatingInterface {
                 name: "i0".into(),
                 length: 64,
                 lifetime,
-                foreign: Vec::new(),
+                networks_of_others: Vec::new(),
             }],
         };
-        let mut world =
-            DelegationWorld { delegator: Delegator::new(config, &stored, now, wall_time_at(now)), disk };
-        world.outputs();
+        let mut world = DelegationNetwork {
+            prefix_delegator: PrefixDelegator::new(config, &stored, now, wall_time_at(now)),
+            stored_delegations: disk,
+        };
+        world.take_outputs();
         world
     }
 
     /// Carries out the outputs. Returns whether a record was stored.
-    fn outputs(&mut self) -> bool {
+    fn take_outputs(&mut self) -> bool {
         let mut has_stored = false;
-        while let Some(output) = self.delegator.poll_output() {
+        while let Some(output) = self.prefix_delegator.poll_output() {
             match output {
                 DelegationOutput::Store(prefix, Some(record)) => {
-                    self.disk.insert(prefix.network(), record);
+                    self.stored_delegations.insert(prefix.network(), record);
                     has_stored = true;
                 }
                 DelegationOutput::Store(prefix, None) => {
-                    self.disk.remove(&prefix.network());
+                    self.stored_delegations.remove(&prefix.network());
                 }
                 DelegationOutput::Event(_) => {}
             }
         }
         let held: Vec<Ipv6Addr> =
-            self.delegator.delegations().map(|delegation| delegation.prefix.network()).collect();
+            self.prefix_delegator.delegations().map(|delegation| delegation.prefix.network()).collect();
         assert!(held.len() <= 7);
-        assert_eq!(held, self.disk.keys().copied().collect::<Vec<_>>());
+        assert_eq!(held, self.stored_delegations.keys().copied().collect::<Vec<_>>());
         has_stored
     }
 }
@@ -157,39 +160,40 @@ impl DelegationWorld {
 /// Passes messages and ARP packets to the servers of DHCP and DHCPv6, lets time pass, and kills and restarts
 /// the program.
 pub fn fuzz_dhcp(octets: &[u8]) {
-    let mut world = DhcpServerWorld::new(BTreeMap::new(), Time::from_secs(100));
+    let mut world = DhcpServerNetwork::new(BTreeMap::new(), Time::from_secs(100));
     let mut dhcpv6 = Dhcpv6Server::new(Dhcpv6Config {
-        dns: vec![Ipv6Addr::LOCALHOST],
-        search: vec!["bus.example".into()],
+        dns_servers: vec![Ipv6Addr::LOCALHOST],
+        search_domains: vec!["bus.example".into()],
         captive_portal: None,
     });
-    let mut delegations = DelegationWorld::new(BTreeMap::new(), world.now);
+    let mut delegations = DelegationNetwork::new(BTreeMap::new(), world.now);
     for (kind, number, content) in split_messages(octets) {
         match kind {
-            0 => world.server.handle_message(world.now, wall_time_at(world.now), content),
-            1 => world.server.handle_arp(world.now, content),
+            0 => world.dhcp_server.handle_message(world.now, wall_time_at(world.now), content),
+            1 => world.dhcp_server.handle_arp(world.now, content),
             2 => {
                 let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, number.into());
                 let times = (world.now, wall_time_at(world.now));
                 let at = ("i0", [2, 0, 0, 0, 0, 1]);
-                let reply = dhcpv6.handle_message(times, at, source, content, &mut delegations.delegator);
-                let has_stored = delegations.outputs();
+                let reply =
+                    dhcpv6.handle_message(times, at, source, content, &mut delegations.prefix_delegator);
+                let has_stored = delegations.take_outputs();
                 assert!(reply.is_none_or(|reply| has_stored || !reply.waits_for_store));
             }
             3 => {
-                world = DhcpServerWorld::new(world.stored_leases, world.now);
-                delegations = DelegationWorld::new(delegations.disk, world.now);
+                world = DhcpServerNetwork::new(world.stored_leases, world.now);
+                delegations = DelegationNetwork::new(delegations.stored_delegations, world.now);
             }
             _ => {
                 let end = world.now + Duration::from_secs(number.into());
-                while let Some(due) = world.server.poll_timeout().filter(|due| *due <= end) {
+                while let Some(due) = world.dhcp_server.poll_timeout().filter(|due| *due <= end) {
                     world.now = due.max(world.now);
-                    world.server.handle_timeout(world.now, wall_time_at(world.now));
+                    world.dhcp_server.handle_timeout(world.now, wall_time_at(world.now));
                     world.handle_outputs();
                 }
                 world.now = end;
-                delegations.delegator.handle_timeout(end);
-                delegations.outputs();
+                delegations.prefix_delegator.handle_timeout(end);
+                delegations.take_outputs();
             }
         }
         world.handle_outputs();
@@ -199,7 +203,7 @@ pub fn fuzz_dhcp(octets: &[u8]) {
 /// A query that the forwarder has sent.
 type PendingQuery = (QueryId, IpAddr, [u8; 2]);
 
-fn collect_dns_queries(forwarder: &mut Forwarder, asked: &mut Vec<PendingQuery>) {
+fn collect_dns_queries(forwarder: &mut DnsForwarder, asked: &mut Vec<PendingQuery>) {
     while let Some(output) = forwarder.poll_output() {
         match output {
             DnsOutput::Ask { query, server, octets, .. } => {
@@ -215,15 +219,19 @@ fn collect_dns_queries(forwarder: &mut Forwarder, asked: &mut Vec<PendingQuery>)
 }
 
 /// Network of all hosts.
-const NETWORK: Network = Network { number: 0, is_isolated: false };
+const HOST_NETWORK: BoardNetwork = BoardNetwork { network_number: 0, is_isolated: false };
 
 /// Passes queries of hosts and answers of servers to the DNS forwarder, and lets time pass.
 pub fn fuzz_dns(octets: &[u8]) {
     let servers = vec![IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2])];
-    let mut forwarder = Forwarder::new(servers, Rng::new(7));
+    let mut forwarder = DnsForwarder::new(servers, Rng::new(7));
     let ipv6 = vec!["2001:db8:a::9".parse().expect("an address")];
-    let hosts =
-        [Host { network: NETWORK, name: "camera".to_owned(), ipv4: Ipv4Addr::new(10, 42, 7, 9), ipv6 }];
+    let hosts = [NamedHost {
+        network: HOST_NETWORK,
+        name: "camera".to_owned(),
+        ipv4_address: Ipv4Addr::new(10, 42, 7, 9),
+        ipv6_addresses: ipv6,
+    }];
     let prefixes = ["10.42.7.0/24", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
     forwarder.set_names(HostNames::new(vec!["bus.example".into()], prefixes.into(), hosts.into_iter()));
     let (mut now, mut asked) = (Time::from_secs(100), Vec::new());
@@ -232,8 +240,13 @@ pub fn fuzz_dns(octets: &[u8]) {
             0 | 1 => {
                 let transport = if kind == 0 { Transport::Udp } else { Transport::Tcp };
                 let address = IpAddr::from([10, 42, 7, number]);
-                let client =
-                    Client { number: place as u64, address, link_address: None, network: NETWORK, transport };
+                let client = QueryClient {
+                    client_number: place as u64,
+                    address,
+                    link_address: None,
+                    network: HOST_NETWORK,
+                    transport,
+                };
                 forwarder.handle_query(now, client, content);
             }
             // An answer to the last query. Write the ID of the query into the answer, as far as the answer
@@ -256,7 +269,7 @@ pub fn fuzz_dns(octets: &[u8]) {
             }
         }
         collect_dns_queries(&mut forwarder, &mut asked);
-        assert!(forwarder.waiting() <= 96 && forwarder.cache_size().1 <= 512 << 10);
+        assert!(forwarder.waiting_query_count() <= 96 && forwarder.cache_size().1 <= 512 << 10);
     }
     // After 80 s without further messages, no query waits any more.
     for _ in 0..8 {
@@ -264,5 +277,5 @@ pub fn fuzz_dns(octets: &[u8]) {
         forwarder.handle_timeout(now);
         collect_dns_queries(&mut forwarder, &mut asked);
     }
-    assert_eq!(forwarder.waiting(), 0);
+    assert_eq!(forwarder.waiting_query_count(), 0);
 }

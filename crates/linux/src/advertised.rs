@@ -14,7 +14,7 @@
 //! The home agent reads other home agents' advertisements (RFC 6275 8.4) from a raw socket, which receives
 //! them with any value of the two sysctls.
 
-use carnet_nemo::forwarding::desired::Setting;
+use carnet_nemo::forwarding::desired::SysctlSetting;
 
 /// Name of the sysctl: whether the kernel makes default routes from advertisements.
 pub(crate) const ACCEPT_RA_DEFAULT_ROUTER: &str = "accept_ra_defrtr";
@@ -37,21 +37,24 @@ pub(crate) struct RouteAndAddressOrigins {
 /// A sysctl of a home link. carnet writes it only under the condition at the head of this module.
 #[derive(Debug)]
 pub(crate) struct ConditionalSetting {
-    pub(crate) setting: Setting,
+    pub(crate) setting: SysctlSetting,
     /// Index of the interface on which carnet may write the sysctl; `None` while it may not.
     pub(crate) allowed: Option<u32>,
 }
 
 /// Returns whether this is `accept_ra_defrtr` or `accept_ra_pinfo`, which carnet writes only under a
 /// condition.
-pub(crate) fn is_conditional(setting: &Setting) -> bool {
+pub(crate) fn is_conditional(setting: &SysctlSetting) -> bool {
     matches!(&*setting.name, ACCEPT_RA_DEFAULT_ROUTER | ACCEPT_RA_PREFIXES) && setting.value.trim() == "0"
 }
 
 /// Returns why carnet may not write the sysctl of a home link, as a text for the operator; `None` if carnet
 /// may.
-pub(crate) fn reason_not_to_write(setting: &Setting, origins: RouteAndAddressOrigins) -> Option<String> {
-    let Setting { interface, name, .. } = setting;
+pub(crate) fn reason_not_to_write(
+    setting: &SysctlSetting,
+    origins: RouteAndAddressOrigins,
+) -> Option<String> {
+    let SysctlSetting { interface, name, .. } = setting;
     let why = match &**name {
         ACCEPT_RA_DEFAULT_ROUTER if origins.has_advertised_route => {
             "a Router Advertisement has already given this machine a default route"
@@ -80,7 +83,7 @@ mod tests {
     #[test]
     fn accept_ra_changes_when_machine_needs_no_advertisement() {
         let objects = |name: &str, origins| {
-            let setting = Setting { interface: "h0".into(), name: name.into(), value: "0".into() };
+            let setting = SysctlSetting { interface: "h0".into(), name: name.into(), value: "0".into() };
             assert!(is_conditional(&setting));
             reason_not_to_write(&setting, origins).is_some()
         };

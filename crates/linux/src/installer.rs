@@ -14,9 +14,9 @@
 //!
 //! **The local rule.** The kernel looks up its `local` table first, by a rule of priority 0. No other rule
 //! can precede it. To capture packets to a care-of address, the installer moves the rule down to
-//! [`priority::LOCAL`]. It adds the new rule before it deletes the old rule. At the end it restores the old
-//! rule first. So the kernel always finds the machine's own addresses. Another program that moves the rule
-//! back to priority 0 hides the captured packets from carnet.
+//! [`priority::LOCAL_TABLE_RULE`]. It adds the new rule before it deletes the old rule. At the end it
+//! restores the old rule first. So the kernel always finds the machine's own addresses. Another program that
+//! moves the rule back to priority 0 hides the captured packets from carnet.
 //!
 //! **Other programs.** The kernel reports when another program changes a setting, or adds the local rule
 //! again at priority 0. The installer corrects both, after pauses that grow with each repetition
@@ -40,8 +40,8 @@ use std::time::Duration;
 
 use carnet_base::mapped;
 use carnet_nemo::forwarding::desired::{
-    Change, Entry, InterfaceAddress, Ipv4Route, Keyed, Route, RouteAction, Rule, Setting, Socket,
-    TUNNEL_DEVICE, priority,
+    EntryByKey, EntryChange, ForwardingEntry, InterfaceAddress, Ipv4Route, Route, RouteAction, Rule,
+    SysctlSetting, TUNNEL_DEVICE, TunnelSocket, priority,
 };
 use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
@@ -82,7 +82,7 @@ fn local_rule(priority: u32) -> Rule {
 #[derive(Debug, Default)]
 struct EntryState {
     /// Entry that the kernel has now under this key. While a change waits, it differs from the desired entry.
-    installed: Option<Arc<Entry>>,
+    installed: Option<Arc<ForwardingEntry>>,
     /// Index of the interface to which the installed entry belongs.
     index: u32,
     /// Whether carnet does not know the kernel's state of this entry: the entry may be missing, or equal
@@ -95,7 +95,7 @@ struct EntryState {
 }
 
 impl EntryState {
-    fn settles(&self, entry: &Keyed) -> bool {
+    fn settles(&self, entry: &EntryByKey) -> bool {
         self.has_foreign_address || !self.is_state_unknown && self.installed.as_ref() == Some(&entry.0)
     }
 }
@@ -120,9 +120,9 @@ enum InstallOutcome {
 enum LocalRule {
     /// The rule is at priority 0.
     InPlace,
-    /// The rule is at [`priority::LOCAL`], and perhaps still at 0 as well.
+    /// The rule is at [`priority::LOCAL_TABLE_RULE`], and perhaps still at 0 as well.
     Moving,
-    /// The rule is only at [`priority::LOCAL`].
+    /// The rule is only at [`priority::LOCAL_TABLE_RULE`].
     Moved,
 }
 
@@ -152,7 +152,7 @@ struct EntryError {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum ContestedState {
     /// A setting, by its key.
-    Setting(Keyed),
+    Setting(EntryByKey),
     /// The priority of the rule for the local table.
     LocalRule,
 }
@@ -163,14 +163,14 @@ pub(crate) struct Installer {
     pub(crate) requests: Requests,
     pub(crate) switches: KernelSettings,
     undo: UndoFile,
-    wanted: HashMap<Keyed, EntryState>,
-    waiting_entries: BTreeSet<Keyed>,
+    wanted: HashMap<EntryByKey, EntryState>,
+    waiting_entries: BTreeSet<EntryByKey>,
     /// Last message about each entry that carnet cannot install, so that the log has it once. It is not a
     /// field of [`EntryState`], because of the many entries few have a message.
-    entry_errors: BTreeMap<Keyed, EntryError>,
+    entry_errors: BTreeMap<EntryByKey, EntryError>,
     /// Entries that are no longer desired but that the installer could not remove yet, with the index of
     /// their interface.
-    stale: BTreeMap<Keyed, u32>,
+    stale: BTreeMap<EntryByKey, u32>,
     /// Whether the kernel has refused a request since carnet last tried all waiting entries.
     has_refused_requests: bool,
     /// Whether to check `accept_ra`, because an interface may have stopped accepting Router Advertisements.
@@ -299,10 +299,10 @@ impl Installer {
     }
 
     /// Applies a change of the desired forwarding state to the kernel.
-    pub(crate) fn apply(&mut self, change: &Change) -> Result<()> {
+    pub(crate) fn apply(&mut self, change: &EntryChange) -> Result<()> {
         match change {
-            Change::Set(entry) => {
-                let entry = Keyed(entry.clone());
+            EntryChange::Set(entry) => {
+                let entry = EntryByKey(entry.clone());
                 let mut wanted = EntryState::default();
                 if let Some((before, known)) = self.wanted.remove_entry(&entry) {
                     wanted = known;
@@ -310,7 +310,7 @@ impl Installer {
                         self.entry_errors.remove(&entry);
                         // If another program has added the address, carnet uses it instead of an address of
                         // its own, whatever its prefix length.
-                        wanted.has_foreign_address &= matches!(*entry.0, Entry::Address(_));
+                        wanted.has_foreign_address &= matches!(*entry.0, ForwardingEntry::Address(_));
                     }
                 }
                 let settled = wanted.settles(&entry);
@@ -328,7 +328,7 @@ impl Installer {
                     result => result,
                 }
             }
-            Change::Remove(entry) => self.remove(&Keyed(entry.clone())),
+            EntryChange::Remove(entry) => self.remove(&EntryByKey(entry.clone())),
         }
     }
 
@@ -343,10 +343,10 @@ impl Installer {
         }
     }
 
-    fn remove(&mut self, key: &Keyed) -> Result<()> {
+    fn remove(&mut self, key: &EntryByKey) -> Result<()> {
         self.waiting_entries.remove(key);
         self.entry_errors.remove(key);
-        let Some((Keyed(entry), wanted)) = self.wanted.remove_entry(key) else { return Ok(()) };
+        let Some((EntryByKey(entry), wanted)) = self.wanted.remove_entry(key) else { return Ok(()) };
         match wanted.installed {
             Some(installed) => self.dispose(installed, wanted.index),
             None => self.forget(&entry),
@@ -354,20 +354,20 @@ impl Installer {
     }
 
     /// Removes an entry that is no longer desired. If the kernel refuses, carnet tries again later.
-    fn dispose(&mut self, entry: Arc<Entry>, index: u32) -> Result<()> {
+    fn dispose(&mut self, entry: Arc<ForwardingEntry>, index: u32) -> Result<()> {
         let result = self.take_out(&entry, index);
         if result.is_err() {
             self.has_refused_requests = true;
-            self.stale.insert(Keyed(entry), index);
+            self.stale.insert(EntryByKey(entry), index);
         }
         result
     }
 
     /// Deletes an entry from the undo file, because the kernel no longer has the entry.
-    fn forget(&mut self, entry: &Entry) -> Result<()> {
+    fn forget(&mut self, entry: &ForwardingEntry) -> Result<()> {
         match entry {
-            Entry::Setting(setting) => self.take_out_setting(setting),
-            Entry::Address(InterfaceAddress { interface, address, .. }) => {
+            ForwardingEntry::Setting(setting) => self.take_out_setting(setting),
+            ForwardingEntry::Address(InterfaceAddress { interface, address, .. }) => {
                 self.forget_address(interface, *address);
                 Ok(())
             }
@@ -392,15 +392,15 @@ impl Installer {
     }
 
     /// Installs the desired entry of `key`, unless it is installed already.
-    fn install(&mut self, key: &Keyed) -> Result<()> {
+    fn install(&mut self, key: &EntryByKey) -> Result<()> {
         let stale = self.stale.remove_entry(key);
         let Some(wanted) = self.wanted.get_mut(key) else { return Ok(()) };
-        if let Some((Keyed(stale), index)) = stale
+        if let Some((EntryByKey(stale), index)) = stale
             && wanted.installed.is_none()
         {
             (wanted.installed, wanted.index, wanted.is_state_unknown) = (Some(stale), index, true);
         }
-        let Some((Keyed(entry), wanted)) = self.wanted.get_key_value(key) else { return Ok(()) };
+        let Some((EntryByKey(entry), wanted)) = self.wanted.get_key_value(key) else { return Ok(()) };
         let (entry, index, doubtful) = (entry.clone(), wanted.index, wanted.is_state_unknown);
         let previous = wanted.installed.clone().filter(|_| !doubtful);
         let result = self.put(&entry, previous.as_deref());
@@ -434,7 +434,7 @@ impl Installer {
                 wanted.is_lost = false;
                 let text = "carnet leaves accept_ra at 0 on this interface: another program handles its \
                      Router Advertisements, or an operator has turned them off";
-                if let Entry::Setting(setting) = &*entry
+                if let ForwardingEntry::Setting(setting) = &*entry
                     && self.entry_errors.entry(key.clone()).or_default().says(text, true)
                 {
                     tracing::info!("{}: {text}", setting.interface);
@@ -469,19 +469,19 @@ impl Installer {
         Ok(link.filter(|link| link.up || !must_be_up).map(|link| link.index))
     }
 
-    fn put(&mut self, entry: &Entry, previous: Option<&Entry>) -> Result<InstallOutcome> {
+    fn put(&mut self, entry: &ForwardingEntry, previous: Option<&ForwardingEntry>) -> Result<InstallOutcome> {
         self.note_own_change(entry);
         self.routing |= !leaves_routing(entry);
-        if !matches!(entry, Entry::PacketRule(_)) && self.rule_table.has_urgent_rules() {
+        if !matches!(entry, ForwardingEntry::PacketRule(_)) && self.rule_table.has_urgent_rules() {
             self.commit_packet_rules();
         }
         match entry {
             // The next commit installs all rules together.
-            Entry::PacketRule(rule) => {
+            ForwardingEntry::PacketRule(rule) => {
                 self.rule_table.add(rule);
                 Ok(InstallOutcome::Done(0))
             }
-            Entry::Setting(setting) => {
+            ForwardingEntry::Setting(setting) => {
                 settings::check(setting)?;
                 if self.switches.begins_forwarding(setting)? {
                     let links = self.requests.links().list()?;
@@ -502,27 +502,27 @@ impl Installer {
                     Err(error) => InstallOutcome::Perhaps(index, error),
                 })
             }
-            Entry::Address(address) => self.put_address(address, previous),
-            Entry::Route(route) => self.put_route(route, previous.is_some()),
+            ForwardingEntry::Address(address) => self.put_address(address, previous),
+            ForwardingEntry::Route(route) => self.put_route(route, previous.is_some()),
             // Needs no request, because the TUN device carries the packets of every tunnel.
-            Entry::Tunnel(tunnel) => {
+            ForwardingEntry::Tunnel(tunnel) => {
                 self.fast_path.set(tunnel);
                 // The tunnel replaces one with the same ends, so its remote end is already counted.
                 self.known_senders.iter_mut().for_each(|known| known.add(tunnel, previous.is_none()));
                 Ok(InstallOutcome::Done(0))
             }
-            Entry::Socket(socket) => self.put_socket(socket),
-            Entry::Ipv4Route(route) => self.put_ipv4_route(route, previous.is_some()),
-            Entry::Ipv4Rule(rule) => Ok(match self.requests.ipv4_tables().add_rule(rule) {
+            ForwardingEntry::Socket(socket) => self.put_socket(socket),
+            ForwardingEntry::Ipv4Route(route) => self.put_ipv4_route(route, previous.is_some()),
+            ForwardingEntry::Ipv4Rule(rule) => Ok(match self.requests.ipv4_tables().add_rule(rule) {
                 Ok(()) => InstallOutcome::Done(0),
                 Err(error) => InstallOutcome::Perhaps(0, error),
             }),
-            Entry::Distribution(distribution) => {
+            ForwardingEntry::Distribution(distribution) => {
                 self.fast_path.distribute(distribution, true);
                 Ok(InstallOutcome::Done(0))
             }
-            Entry::Rule(rule) => {
-                if rule.priority < priority::LOCAL {
+            ForwardingEntry::Rule(rule) => {
+                if rule.priority < priority::LOCAL_TABLE_RULE {
                     self.move_local_rule()?;
                 }
                 Ok(match self.requests.rules().add(rule, ROUTE_PROTOCOL) {
@@ -535,19 +535,19 @@ impl Installer {
 
     /// Notes carnet's own change for the fast path, because the kernel sends no events about carnet's own
     /// changes.
-    fn note_own_change(&mut self, entry: &Entry) {
+    fn note_own_change(&mut self, entry: &ForwardingEntry) {
         self.broad |= match entry {
             _ if leaves_routing(entry) => false,
-            Entry::Route(route) => !route.is_into_tunnel_device(),
+            ForwardingEntry::Route(route) => !route.is_into_tunnel_device(),
             _ => true,
         };
         match entry {
-            Entry::Route(route) => self.changed_routing_fields.note_long_prefix(route.destination),
+            ForwardingEntry::Route(route) => self.changed_routing_fields.note_long_prefix(route.destination),
             // The kernel also adds a host route (/128) for the address.
-            Entry::Address(InterfaceAddress { address, .. }) => {
+            ForwardingEntry::Address(InterfaceAddress { address, .. }) => {
                 self.changed_routing_fields.note_long_prefix((*address).into())
             }
-            Entry::Rule(_) => self.changed_routing_fields.rules = true,
+            ForwardingEntry::Rule(_) => self.changed_routing_fields.rules = true,
             _ => {}
         }
     }
@@ -555,12 +555,12 @@ impl Installer {
     fn put_address(
         &mut self,
         address: &InterfaceAddress,
-        previous: Option<&Entry>,
+        previous: Option<&ForwardingEntry>,
     ) -> Result<InstallOutcome> {
         let InterfaceAddress { interface, address, prefix_length, deprecated } = address;
         let Some(index) = self.index_of(interface, false)? else { return Ok(InstallOutcome::Later) };
         // The kernel cannot change the prefix length of an address, so delete the address and add it again.
-        if let Some(Entry::Address(old)) = previous
+        if let Some(ForwardingEntry::Address(old)) = previous
             && old.prefix_length != *prefix_length
             && self.own_length(index, interface, *address)? == Some(old.prefix_length)
         {
@@ -629,7 +629,7 @@ impl Installer {
         }
     }
 
-    fn put_socket(&mut self, socket: &Socket) -> Result<InstallOutcome> {
+    fn put_socket(&mut self, socket: &TunnelSocket) -> Result<InstallOutcome> {
         let index = match &socket.interface {
             Some(interface) => self.index_of(interface, true)?,
             None => Some(0),
@@ -651,16 +651,16 @@ impl Installer {
     }
 
     /// Removes an entry that carnet has installed, but no entry of another program.
-    fn take_out(&mut self, entry: &Entry, index: u32) -> Result<()> {
+    fn take_out(&mut self, entry: &ForwardingEntry, index: u32) -> Result<()> {
         self.note_own_change(entry);
         self.routing |= !leaves_routing(entry);
         match entry {
-            Entry::PacketRule(rule) => {
+            ForwardingEntry::PacketRule(rule) => {
                 self.rule_table.remove(rule);
                 Ok(())
             }
-            Entry::Setting(setting) => self.take_out_setting(setting),
-            Entry::Address(InterfaceAddress { interface, address, .. }) => {
+            ForwardingEntry::Setting(setting) => self.take_out_setting(setting),
+            ForwardingEntry::Address(InterfaceAddress { interface, address, .. }) => {
                 // Check the owner's mark again, because an operator may have replaced the address since.
                 if let Some(length) = self.own_length(index, interface, *address)? {
                     self.requests.addresses().delete(index, interface, *address, length)?;
@@ -668,31 +668,31 @@ impl Installer {
                 self.forget_address(interface, *address);
                 Ok(())
             }
-            Entry::Route(route) => {
+            ForwardingEntry::Route(route) => {
                 self.requests.routes().delete(route.table, route.destination, route.metric)
             }
-            Entry::Tunnel(tunnel) => {
+            ForwardingEntry::Tunnel(tunnel) => {
                 self.fast_path.remove(tunnel);
                 self.known_senders.iter_mut().for_each(|known| known.remove(tunnel));
                 Ok(())
             }
-            Entry::Socket(socket) => {
+            ForwardingEntry::Socket(socket) => {
                 self.datagrams.close(socket);
                 self.fast_path.remove_socket(socket);
                 Ok(())
             }
-            Entry::Distribution(distribution) => {
+            ForwardingEntry::Distribution(distribution) => {
                 self.fast_path.distribute(distribution, false);
                 Ok(())
             }
-            Entry::Rule(rule) => {
+            ForwardingEntry::Rule(rule) => {
                 self.requests.rules().delete(rule, ROUTE_PROTOCOL)?;
                 self.settle_local_rule()
             }
-            Entry::Ipv4Route(route) => {
+            ForwardingEntry::Ipv4Route(route) => {
                 self.requests.ipv4_tables().delete_route(route.table, route.destination)
             }
-            Entry::Ipv4Rule(rule) => self.requests.ipv4_tables().delete_rule(rule),
+            ForwardingEntry::Ipv4Rule(rule) => self.requests.ipv4_tables().delete_rule(rule),
         }
     }
 
@@ -825,7 +825,10 @@ impl Installer {
 
     /// Restores the local rule when no other rule has to precede it any more.
     fn settle_local_rule(&mut self) -> Result<()> {
-        let needed = |entry: &Keyed| matches!(&*entry.0, Entry::Rule(r) if r.priority < priority::LOCAL);
+        let needed = |entry: &EntryByKey| {
+            matches!(&*entry.0, ForwardingEntry::Rule(r)
+            if r.priority < priority::LOCAL_TABLE_RULE)
+        };
         if self.local_rule != LocalRule::InPlace
             && !self.fast_path.has_early_rules()
             && !self.wanted.keys().any(needed)
@@ -838,7 +841,9 @@ impl Installer {
     /// Returns table and destination of each route into the TUN device.
     fn routes_into_tunnel_device(&self) -> BTreeSet<(u32, Ipv6Net)> {
         let routes = self.wanted.values().filter_map(|wanted| match wanted.installed.as_deref()? {
-            Entry::Route(route) if route.is_into_tunnel_device() => Some((route.table, route.destination)),
+            ForwardingEntry::Route(route) if route.is_into_tunnel_device() => {
+                Some((route.table, route.destination))
+            }
             _ => None,
         });
         routes.into_iter().collect()
@@ -856,7 +861,7 @@ impl Installer {
         let loaded = fast_path.poll_loading(cx, *tunnel_index, requests)?;
         if !matches!(loaded, Loaded::NotGrown(_)) && fast_path.path() != Path::Tun {
             let installed = wanted.values().filter_map(|wanted| wanted.installed.as_deref());
-            installed.filter_map(Entry::as_tunnel).for_each(|tunnel| fast_path.set(tunnel));
+            installed.filter_map(ForwardingEntry::as_tunnel).for_each(|tunnel| fast_path.set(tunnel));
         }
         datagrams.merge(!fast_path.takes_datagrams());
         // The next commit computes the fast path's state from all routes.
@@ -877,7 +882,7 @@ impl Installer {
         self.nat_sources.clone_from(&prefixes);
         let Installer { fast_path, wanted, .. } = self;
         let installed = || wanted.values().filter_map(|wanted| wanted.installed.as_deref());
-        let tunnels = || installed().filter_map(Entry::as_tunnel);
+        let tunnels = || installed().filter_map(ForwardingEntry::as_tunnel);
         tunnels().for_each(|tunnel| fast_path.remove(tunnel));
         fast_path.leave_to_kernel(prefixes);
         tunnels().for_each(|tunnel| fast_path.set(tunnel));
@@ -909,7 +914,7 @@ impl Installer {
 
     /// Records that carnet wants this sysctl on an interface that may be on the home link
     /// ([`crate::advertised`]). Returns whether carnet may write it now.
-    fn is_permitted(&mut self, setting: &Setting, index: u32) -> bool {
+    fn is_permitted(&mut self, setting: &SysctlSetting, index: u32) -> bool {
         match self.conditional.iter().find(|it| it.setting == *setting) {
             Some(known) => known.allowed == Some(index),
             None => {
@@ -927,8 +932,8 @@ impl Installer {
             if *allowed == Some(link.index) {
                 continue;
             }
-            let key = Keyed(Arc::new(Entry::Setting(Box::new(setting.clone()))));
-            let Setting { interface, name, .. } = &*setting;
+            let key = EntryByKey(Arc::new(ForwardingEntry::Setting(Box::new(setting.clone()))));
+            let SysctlSetting { interface, name, .. } = &*setting;
             let is_open = self.switches.takes_advertisements(interface)
                 && !self.switches.is(interface, name, "0").unwrap_or_default();
             match reason_not_to_write(setting, observer.origins(link.index)) {
@@ -945,8 +950,8 @@ impl Installer {
         }
     }
 
-    fn take_out_setting(&mut self, setting: &Setting) -> Result<()> {
-        let Setting { interface, name, .. } = setting;
+    fn take_out_setting(&mut self, setting: &SysctlSetting) -> Result<()> {
+        let SysctlSetting { interface, name, .. } = setting;
         self.conditional.retain(|it| it.setting != *setting);
         self.restore_setting(interface, name)?;
         if name == settings::ACCEPT_RA && settings::forwards(&self.undo.record) {
@@ -980,9 +985,14 @@ impl Installer {
     }
 
     /// Returns the desired value of a setting, if any.
-    fn position(&self, setting: &Setting) -> Option<&str> {
-        match &*self.wanted.get_key_value(&Keyed(Arc::new(Entry::Setting(Box::new(setting.clone())))))?.0.0 {
-            Entry::Setting(wanted) => Some(&wanted.value),
+    fn position(&self, setting: &SysctlSetting) -> Option<&str> {
+        match &*self
+            .wanted
+            .get_key_value(&EntryByKey(Arc::new(ForwardingEntry::Setting(Box::new(setting.clone())))))?
+            .0
+            .0
+        {
+            ForwardingEntry::Setting(wanted) => Some(&wanted.value),
             _ => None,
         }
     }
@@ -1005,7 +1015,8 @@ impl Installer {
                 if known.iter().any(|changed| changed.name == name && is(changed, link)) {
                     continue;
                 }
-                let setting = Setting { interface: link.name.clone(), name: name.into(), value: "1".into() };
+                let setting =
+                    SysctlSetting { interface: link.name.clone(), name: name.into(), value: "1".into() };
                 if let Err(error) = self.switches.set(&setting, link.index, &mut self.undo) {
                     tracing::debug!(
                         "carnet forwards packets without an optional kernel setting, and more slowly: \
@@ -1029,7 +1040,7 @@ impl Installer {
             return Ok(());
         }
         self.local_rule = LocalRule::Moving;
-        self.requests.rules().add(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)?;
+        self.requests.rules().add(&local_rule(priority::LOCAL_TABLE_RULE), ROUTE_PROTOCOL)?;
         // If another program has already moved the rule, no rule of this priority exists.
         for info in self.requests.rules().list()? {
             if info.plain && info.rule == local_rule(0) {
@@ -1060,7 +1071,10 @@ impl Installer {
         }
         if dirty.links || dirty.addresses {
             let keeps_marks = self.requests.keeps_marks();
-            let is_ipv4 = |key: &Keyed| matches!(&*key.0, Entry::Address(a) if mapped::is_ipv4(a.address));
+            let is_ipv4 = |key: &EntryByKey| {
+                matches!(&*key.0, ForwardingEntry::Address(a)
+                if mapped::is_ipv4(a.address))
+            };
             let ipv4 = match self.wanted.keys().any(is_ipv4) {
                 true => self.requests.addresses().list_ipv4()?,
                 false => Vec::new(),
@@ -1071,17 +1085,19 @@ impl Installer {
                 let index = wanted.index;
                 let same = |name: &str| links.get(name).is_some_and(|link| link.index == index);
                 match entry {
-                    Entry::Setting(s) => settings::is_common(&s.interface) || same(&s.interface),
-                    Entry::Socket(Socket { interface: Some(interface), .. }) => same(interface),
+                    ForwardingEntry::Setting(s) => settings::is_common(&s.interface) || same(&s.interface),
+                    ForwardingEntry::Socket(TunnelSocket { interface: Some(interface), .. }) => {
+                        same(interface)
+                    }
                     // If another program has put its own entry in place of carnet's, carnet's entry counts as
                     // lost.
-                    Entry::Address(a) => {
+                    ForwardingEntry::Address(a) => {
                         let known = addresses.get(&(index, a.address));
                         same(&a.interface)
                             && known
                                 .is_some_and(|is_ours| *is_ours || wanted.has_foreign_address || !keeps_marks)
                     }
-                    Entry::Route(route) => route.interface().is_none_or(|interface| {
+                    ForwardingEntry::Route(route) => route.interface().is_none_or(|interface| {
                         interface == TUNNEL_DEVICE
                             || same(interface) && links.get(interface).is_some_and(|link| link.up)
                     }),
@@ -1090,23 +1106,25 @@ impl Installer {
             });
         }
         self.accept_ra_check_due |= dirty.links;
-        if dirty.own_routes && self.wanted.keys().any(|key| matches!(*key.0, Entry::Route(_))) {
+        if dirty.own_routes && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Route(_))) {
             let mut routes = self.requests.routes().list(None, Some(ROUTE_PROTOCOL))?;
-            let is_ipv4 =
-                |key: &Keyed| matches!(&*key.0, Entry::Route(r) if mapped::to_ipv4(r.destination).is_some());
+            let is_ipv4 = |key: &EntryByKey| {
+                matches!(&*key.0, ForwardingEntry::Route(r)
+                if mapped::to_ipv4(r.destination).is_some())
+            };
             if self.wanted.keys().any(is_ipv4) {
                 routes.extend(self.requests.routes().list_ipv4(None, Some(ROUTE_PROTOCOL))?);
             }
             let routes: BTreeMap<_, RouteInfo> =
                 routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)).collect();
             self.mark_removed_entries(|entry, wanted| match entry {
-                Entry::Route(route) => routes
+                ForwardingEntry::Route(route) => routes
                     .get(&(route.table, route.destination, effective_metric(route.metric)))
                     .is_some_and(|found| agrees(route, wanted.index, found)),
                 _ => true,
             });
         }
-        if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, Entry::Rule(_))) {
+        if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Rule(_))) {
             self.check_rules()?;
         }
         self.check_ipv4(dirty)?;
@@ -1121,7 +1139,7 @@ impl Installer {
         let mut changed = Vec::new();
         self.settings_check_due = false;
         for (key, wanted) in &mut self.wanted {
-            let Entry::Setting(setting) = &*key.0 else { continue };
+            let ForwardingEntry::Setting(setting) = &*key.0 else { continue };
             let same = || links.get(&setting.interface).is_some_and(|link| link.index == wanted.index);
             if wanted.settles(key) && (settings::is_common(&setting.interface) || same()) {
                 match self.switches.foreign_value(setting) {
@@ -1184,7 +1202,8 @@ impl Installer {
     /// Returns a message for each difference between this machine's state and the station's needs.
     pub(crate) fn obstacles(&self) -> Vec<String> {
         let contests = self.contests.values().filter_map(SettingContest::obstacle);
-        let is_obstacle = |key: &Keyed, it: &EntryError| it.is_logged && self.waiting_entries.contains(key);
+        let is_obstacle =
+            |key: &EntryByKey, it: &EntryError| it.is_logged && self.waiting_entries.contains(key);
         let refused = self.entry_errors.iter().filter(|(key, it)| is_obstacle(key, it));
         let rules = self.rule_table.error().map(str::to_owned);
         let refused = refused.map(|(_, it)| it.text.clone());
@@ -1192,7 +1211,7 @@ impl Installer {
     }
 
     /// If an installed entry is no longer present in the kernel, marks it as waiting.
-    fn mark_removed_entries(&mut self, is_there: impl Fn(&Entry, &EntryState) -> bool) {
+    fn mark_removed_entries(&mut self, is_there: impl Fn(&ForwardingEntry, &EntryState) -> bool) {
         for (key, wanted) in &mut self.wanted {
             if wanted.settles(key) && !is_there(&key.0, wanted) {
                 tracing::debug!(key = ?key.0.key(), "lost");
@@ -1207,22 +1226,22 @@ impl Installer {
     /// Checks whether IPv4 routes or rules were lost, and marks them as waiting.
     fn check_ipv4(&mut self, dirty: ChangedParts) -> Result<()> {
         // The kernel drops an interface's routes without an event when its last IPv4 address goes.
-        let has_route = || self.wanted.keys().any(|key| matches!(*key.0, Entry::Ipv4Route(_)));
+        let has_route = || self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Route(_)));
         if (dirty.own_routes || dirty.links || dirty.addresses) && has_route() {
             let routes = self.requests.ipv4_tables().routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, Ipv4RouteInfo> =
                 routes.into_iter().map(|route| ((route.table, route.destination), route)).collect();
             self.mark_removed_entries(|entry, wanted| match entry {
-                Entry::Ipv4Route(route) => routes
+                ForwardingEntry::Ipv4Route(route) => routes
                     .get(&(route.table, route.destination))
                     .is_some_and(|it| it.index == Some(wanted.index) && it.gateway == route.gateway),
                 _ => true,
             });
         }
-        if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, Entry::Ipv4Rule(_))) {
+        if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Rule(_))) {
             let rules = self.requests.ipv4_tables().own_rules()?;
             self.mark_removed_entries(|entry, _| match entry {
-                Entry::Ipv4Rule(rule) => rules.contains(rule),
+                ForwardingEntry::Ipv4Rule(rule) => rules.contains(rule),
                 _ => true,
             });
         }
@@ -1231,15 +1250,18 @@ impl Installer {
 
     fn check_rules(&mut self) -> Result<()> {
         let mut rules = self.requests.rules().list()?;
-        if self.wanted.keys().any(|key| matches!(&*key.0, Entry::Rule(rule) if is_ipv4_rule(rule))) {
+        if self.wanted.keys().any(|key| matches!(&*key.0, ForwardingEntry::Rule(rule) if is_ipv4_rule(rule)))
+        {
             rules.extend(self.requests.rules().list_ipv4()?);
         }
         self.mark_removed_entries(|entry, _| match entry {
-            Entry::Rule(rule) => rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == **rule),
+            ForwardingEntry::Rule(rule) => {
+                rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == **rule)
+            }
             _ => true,
         });
         if self.local_rule == LocalRule::Moved {
-            let ours = local_rule(priority::LOCAL);
+            let ours = local_rule(priority::LOCAL_TABLE_RULE);
             if !rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == ours) {
                 self.requests.rules().add(&ours, ROUTE_PROTOCOL)?;
                 self.restored += 1;
@@ -1299,22 +1321,24 @@ impl Installer {
                 "cannot move the rule for the local routing table: {error}; carnet will try again"
             );
         }
-        let ready = |key: &Keyed| {
+        let ready = |key: &EntryByKey| {
             if self.is_put_off(&ContestedState::Setting(key.clone())) {
                 return false;
             }
-            let Some((Keyed(entry), _)) = self.wanted.get_key_value(key) else { return false };
+            let Some((EntryByKey(entry), _)) = self.wanted.get_key_value(key) else { return false };
             match &**entry {
-                Entry::Setting(s) => settings::is_common(&s.interface) || links.contains_key(&s.interface),
-                Entry::Address(a) => links.contains_key(&a.interface),
-                Entry::Route(route) => route.interface().is_none_or(|interface| {
+                ForwardingEntry::Setting(s) => {
+                    settings::is_common(&s.interface) || links.contains_key(&s.interface)
+                }
+                ForwardingEntry::Address(a) => links.contains_key(&a.interface),
+                ForwardingEntry::Route(route) => route.interface().is_none_or(|interface| {
                     interface == TUNNEL_DEVICE || links.get(interface).is_some_and(|link| link.up)
                 }),
-                Entry::Ipv4Route(route) => links.get(&route.interface).is_some_and(|link| link.up),
+                ForwardingEntry::Ipv4Route(route) => links.get(&route.interface).is_some_and(|link| link.up),
                 _ => true,
             }
         };
-        let keys: Vec<Keyed> = self.waiting_entries.iter().filter(|key| ready(key)).cloned().collect();
+        let keys: Vec<EntryByKey> = self.waiting_entries.iter().filter(|key| ready(key)).cloned().collect();
         for key in keys {
             if let Err(error) = self.install(&key) {
                 let complaint = self.entry_errors.entry(key).or_default();
@@ -1329,7 +1353,7 @@ impl Installer {
 
     /// Returns all entries of the desired forwarding state.
     #[cfg(any(test, feature = "simulated"))]
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &Entry> + Clone {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = &ForwardingEntry> + Clone {
         self.wanted.keys().map(|entry| &*entry.0)
     }
 
@@ -1355,7 +1379,7 @@ impl Installer {
     /// Tries again to remove the entries whose removal has failed. Returns the first error.
     fn take_out_stale(&mut self) -> Result<()> {
         let mut result = Ok(());
-        for (Keyed(entry), index) in std::mem::take(&mut self.stale).into_iter().rev() {
+        for (EntryByKey(entry), index) in std::mem::take(&mut self.stale).into_iter().rev() {
             result = result.and(self.dispose(entry, index));
         }
         result
@@ -1397,9 +1421,9 @@ impl Installer {
             }
         };
         keep_first(self.take_out_stale());
-        let mut keys: Vec<Keyed> = self.wanted.keys().cloned().collect();
+        let mut keys: Vec<EntryByKey> = self.wanted.keys().cloned().collect();
         keys.sort();
-        let is_setting = |key: &Keyed| matches!(*key.0, Entry::Setting(_));
+        let is_setting = |key: &EntryByKey| matches!(*key.0, ForwardingEntry::Setting(_));
         for key in keys.iter().rev() {
             if is_last || !is_setting(key) || !self.stale.keys().any(is_setting) {
                 keep_first(self.remove(key));
@@ -1460,8 +1484,14 @@ fn is_passing(error: &Error) -> bool {
 }
 
 /// Returns whether the kernel's routing does not depend on an entry.
-fn leaves_routing(entry: &Entry) -> bool {
-    matches!(entry, Entry::PacketRule(_) | Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_))
+fn leaves_routing(entry: &ForwardingEntry) -> bool {
+    matches!(
+        entry,
+        ForwardingEntry::PacketRule(_)
+            | ForwardingEntry::Tunnel(_)
+            | ForwardingEntry::Distribution(_)
+            | ForwardingEntry::Socket(_)
+    )
 }
 
 /// Returns whether an error means that the interface has just vanished or gone down.
@@ -1489,7 +1519,7 @@ fn restore_local_rule(requests: &mut Requests) -> Result<()> {
     if !requests.rules().list()?.iter().any(is_local) {
         requests.rules().add(&local_rule(0), KERNEL_PROTOCOL)?;
     }
-    requests.rules().delete(&local_rule(priority::LOCAL), ROUTE_PROTOCOL)
+    requests.rules().delete(&local_rule(priority::LOCAL_TABLE_RULE), ROUTE_PROTOCOL)
 }
 
 /// Removes every rule that has carnet's mark.

@@ -10,7 +10,7 @@
 //!
 //! No other crate of the workspace has `unsafe` code; each `unsafe` block here says why it is sound.
 //!
-//! [`Change`]: carnet_nemo::forwarding::desired::Change
+//! [`Change`]: carnet_nemo::forwarding::desired::EntryChange
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 

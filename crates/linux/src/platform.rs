@@ -13,7 +13,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use carnet_base::Endpoint;
-use carnet_nemo::forwarding::desired::{Change, Entry, TUNNEL_DEVICE};
+use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry, TUNNEL_DEVICE};
 use carnet_nemo::forwarding::packet_rules::{CountedTraffic, PacketCount};
 use carnet_station::io::{LinkMessage, Octets};
 use carnet_wire::icmpv6::types::ROUTER_ADVERTISEMENT;
@@ -276,9 +276,9 @@ impl Platform {
     /// A missing interface, or one that is down, is no error: the platform installs the entry when the
     /// interface is up. After an error the entry stays desired as well; the platform tries again when
     /// interfaces change, and at intervals.
-    pub fn apply(&mut self, change: &Change) -> Result<()> {
-        if let Change::Set(entry) = change
-            && matches!(&**entry, Entry::Setting(setting) if is_conditional(setting))
+    pub fn apply(&mut self, change: &EntryChange) -> Result<()> {
+        if let EntryChange::Set(entry) = change
+            && matches!(&**entry, ForwardingEntry::Setting(setting) if is_conditional(setting))
         {
             // Read the default routes again, because they depend on this change.
             self.keeper.netlink_changes.dirty.routers = true;

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-use carnet_nemo::forwarding::desired::Setting;
+use carnet_nemo::forwarding::desired::SysctlSetting;
 
 use crate::error::{Error, Result};
 use crate::offloads;
@@ -47,9 +47,9 @@ const TCP_BE_LIBERAL: &str = "nf_conntrack_tcp_be_liberal";
 const NETFILTER_ROOT: &str = "/proc/sys/net/netfilter";
 
 /// Returns the setting with which connection tracking accepts TCP packets outside of the windows that it saw.
-pub(crate) fn tcp_be_liberal() -> Setting {
+pub(crate) fn tcp_be_liberal() -> SysctlSetting {
     // The setting is for the whole network namespace, as those of `default` are.
-    Setting { interface: "default".into(), name: TCP_BE_LIBERAL.into(), value: "1".into() }
+    SysctlSetting { interface: "default".into(), name: TCP_BE_LIBERAL.into(), value: "1".into() }
 }
 
 /// Returns the path of a sysctl.
@@ -81,7 +81,7 @@ fn described(interface: &str, name: &str) -> String {
 }
 
 /// Refuses a name of an interface or setting whose path would leave the directory.
-pub(crate) fn check(setting: &Setting) -> Result<()> {
+pub(crate) fn check(setting: &SysctlSetting) -> Result<()> {
     let name_is_fine =
         setting.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     let interface_is_fine =
@@ -175,13 +175,13 @@ pub(crate) enum WrittenSetting {
 }
 
 /// Returns the setting that makes the kernel accept Router Advertisements even while the machine forwards.
-pub(crate) fn accept_ra(interface: &str) -> Setting {
-    Setting { interface: interface.to_owned(), name: ACCEPT_RA.to_owned(), value: "2".to_owned() }
+pub(crate) fn accept_ra(interface: &str) -> SysctlSetting {
+    SysctlSetting { interface: interface.to_owned(), name: ACCEPT_RA.to_owned(), value: "2".to_owned() }
 }
 
 /// Returns whether carnet must leave the setting as it is. If the kernel ignores Router Advertisements,
 /// another program handles them (NetworkManager, systemd-networkd), or the operator wants none.
-fn is_others_business(setting: &Setting, current: &str) -> bool {
+fn is_others_business(setting: &SysctlSetting, current: &str) -> bool {
     setting.name == ACCEPT_RA && setting.value.trim() != "0" && current == "0"
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn recorded(record: &RecordedChanges, name: &str) -> Vec<String> {
 
 /// Returns the value that a setting would have without carnet. If the interface appeared after carnet wrote
 /// `all`, `current` is carnet's value of `all`.
-fn without_ours(record: &RecordedChanges, setting: &Setting, current: String) -> String {
+fn without_ours(record: &RecordedChanges, setting: &SysctlSetting, current: String) -> String {
     let is_all =
         |s: &&ChangedSetting| s.interface == "all" && s.name == setting.name && s.carnet_value == current;
     let all = record.settings.iter().find(is_all).filter(|_| setting.interface != "all");
@@ -278,8 +278,8 @@ impl KernelSettings {
     /// # Errors
     ///
     /// Fails if the kernel does not report the value.
-    pub(crate) fn foreign_value(&self, setting: &Setting) -> Result<Option<String>> {
-        let Setting { interface, name, value } = setting;
+    pub(crate) fn foreign_value(&self, setting: &SysctlSetting) -> Result<Option<String>> {
+        let SysctlSetting { interface, name, value } = setting;
         let needed = value.trim();
         if name == RP_FILTER {
             for at in [interface.as_str(), "all"] {
@@ -296,7 +296,7 @@ impl KernelSettings {
     }
 
     /// Returns whether writing this setting turns forwarding on while it is off.
-    pub(crate) fn begins_forwarding(&self, setting: &Setting) -> Result<bool> {
+    pub(crate) fn begins_forwarding(&self, setting: &SysctlSetting) -> Result<bool> {
         let (interface, name) = (setting.interface.as_str(), setting.name.as_str());
         Ok((interface, name) == ("all", FORWARDING)
             && setting.value.trim() != "0"
@@ -309,11 +309,11 @@ impl KernelSettings {
     /// [`check`].
     pub(crate) fn set(
         &mut self,
-        setting: &Setting,
+        setting: &SysctlSetting,
         index: u32,
         undo: &mut UndoFile,
     ) -> Result<WrittenSetting> {
-        let Setting { interface, name, value } = setting;
+        let SysctlSetting { interface, name, value } = setting;
         let failed =
             |e: io::Error| Error::kernel(format!("set {} to {value}", described(interface, name)), e);
         let Some(current) = self.tree.read(interface, name).map_err(failed)? else {

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use carnet_linux::{DatagramReader, DatagramWriter, Datagrams, ReceivedDatagram, TooBig};
-use carnet_nemo::forwarding::desired::{Entry, Socket};
+use carnet_nemo::forwarding::desired::{ForwardingEntry, TunnelSocket};
 use carnet_station::io::Endpoint;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 use socket2::{Domain, Protocol, Type};
@@ -21,8 +21,8 @@ fn endpoint(text: &str) -> Endpoint {
     text.parse().unwrap()
 }
 
-fn socket_entry(local: &str, interface: Option<&str>) -> Entry {
-    Entry::Socket(Socket { local: endpoint(local), interface: interface.map(str::to_owned) })
+fn socket_entry(local: &str, interface: Option<&str>) -> ForwardingEntry {
+    ForwardingEntry::Socket(TunnelSocket { local: endpoint(local), interface: interface.map(str::to_owned) })
 }
 
 /// Returns octets that begin like an IPv6 packet of this traffic class.

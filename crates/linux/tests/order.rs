@@ -49,7 +49,7 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
         platform
             .apply(&set_entry(route_entry(TABLE_MAIN, &format!("{HOME_AGENT}/128"), 64, TUNNEL_DEVICE)))
             .unwrap();
-        let tunnel = Entry::Tunnel(Arc::new(Tunnel {
+        let tunnel = ForwardingEntry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::HomeAgent,
             home_address: "2001:db8:1::1234".parse().unwrap(),
             bid: None,

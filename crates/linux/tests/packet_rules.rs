@@ -7,7 +7,7 @@ mod common;
 use std::process::Command;
 use std::time::Duration;
 
-use carnet_nemo::forwarding::desired::{Change, Entry};
+use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry};
 use carnet_nemo::forwarding::packet_rules::{
     Chain, ConnectionState, CountedTraffic, HostIdentity, HostRate, LimitedHosts, Mark, PacketCount,
     PacketMatch, PacketRule, PortRange, TrafficKind, Verdict,
@@ -18,12 +18,12 @@ fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
     PacketRule { chain: Chain::Forward, order, packets, counts: false, total: None, verdict }
 }
 
-fn set_rule(rule: &PacketRule) -> Change {
-    Change::Set(Entry::PacketRule(Box::new(rule.clone())).into())
+fn set_rule(rule: &PacketRule) -> EntryChange {
+    EntryChange::Set(ForwardingEntry::PacketRule(Box::new(rule.clone())).into())
 }
 
-fn remove_rule(rule: &PacketRule) -> Change {
-    Change::Remove(Entry::PacketRule(Box::new(rule.clone())).into())
+fn remove_rule(rule: &PacketRule) -> EntryChange {
+    EntryChange::Remove(ForwardingEntry::PacketRule(Box::new(rule.clone())).into())
 }
 
 /// Returns the rules of carnet's table as `nft` prints them; `None` if the table does not exist.
@@ -254,7 +254,9 @@ fn rules_are_in_force_before_later_entries_and_beside_rules_of_others() {
         for rule in &door_rules() {
             platform.apply(&set_rule(rule)).unwrap();
         }
-        platform.apply(&Change::Set(route_entry(254, "2001:db8:b::/64", 1, "unreachable").into())).unwrap();
+        platform
+            .apply(&EntryChange::Set(route_entry(254, "2001:db8:b::/64", 1, "unreachable").into()))
+            .unwrap();
         assert!(table_has_line("oifname \"lan0\" drop"), "{:?}", printed_table());
         platform.apply(&remove_rule(&door_rules()[0])).unwrap();
         platform.commit();

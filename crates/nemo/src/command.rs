@@ -95,15 +95,18 @@ impl Roles {
         uplink: Option<String>,
         policy: Option<String>,
     ) -> Result<(), String> {
-        match (&mut self.router, policy) {
+        match (&mut self.router_role, policy) {
             (Some(router), None) => {
-                router.machine.handle_handover(now, wall, uplink.as_deref())?;
-                router.agents.handle_handover(now, wall, uplink.as_deref());
+                router.state_machine.handle_handover(now, wall, uplink.as_deref())?;
+                router.home_agent_selection.handle_handover(now, wall, uplink.as_deref());
                 Ok(())
             }
-            (Some(router), Some(policy)) => {
-                router.machine.handle_policy_uplinks(now, wall, &policy, uplink.as_ref().map(slice::from_ref))
-            }
+            (Some(router), Some(policy)) => router.state_machine.handle_policy_uplinks(
+                now,
+                wall,
+                &policy,
+                uplink.as_ref().map(slice::from_ref),
+            ),
             (None, _) => Err("this station is no mobile router".into()),
         }
     }
@@ -119,8 +122,8 @@ impl Roles {
         to: &[Ipv6Addr],
         within_s: u32,
     ) -> Result<(), String> {
-        let agent = self.agent.as_mut().ok_or(NO_HOME_AGENT)?;
-        agent.machine.handle_drain(now, wall, to, Duration::from_secs(within_s.into()))
+        let agent = self.agent_role.as_mut().ok_or(NO_HOME_AGENT)?;
+        agent.state_machine.handle_drain(now, wall, to, Duration::from_secs(within_s.into()))
     }
 
     /// Accepts registrations at the home agent again.
@@ -128,7 +131,7 @@ impl Roles {
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
     pub(crate) fn handle_drain_end(&mut self) -> Result<(), String> {
-        self.agent.as_mut().ok_or(NO_HOME_AGENT)?.machine.handle_drain_end()
+        self.agent_role.as_mut().ok_or(NO_HOME_AGENT)?.state_machine.handle_drain_end()
     }
 
     /// Ends bindings of a mobile node; all bindings of the node if `bids` is empty.
@@ -142,21 +145,23 @@ impl Roles {
         home_address: Ipv6Addr,
         bids: &[u16],
     ) -> Result<(), String> {
-        let agent = self.agent.as_mut().ok_or(NO_HOME_AGENT)?;
-        agent.machine.handle_revocation(now, wall, home_address, bids)
+        let agent = self.agent_role.as_mut().ok_or(NO_HOME_AGENT)?;
+        agent.state_machine.handle_revocation(now, wall, home_address, bids)
     }
 
     /// De-registers, and ends the advertisements of the roles.
     pub(crate) fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
-        if let Some(advertiser) = self.agent.as_mut().and_then(|agent| agent.advertiser.as_mut()) {
+        if let Some(advertiser) =
+            self.agent_role.as_mut().and_then(|agent| agent.home_link_advertiser.as_mut())
+        {
             advertiser.handle_shutdown(now);
         }
-        if let Some(router) = &mut self.router {
-            for advertiser in &mut router.advertisers {
+        if let Some(router) = &mut self.router_role {
+            for advertiser in &mut router.advertisers_by_lan {
                 advertiser.handle_shutdown(now);
             }
-            router.machine.handle_shutdown(now, wall);
-            router.agents.handle_shutdown(now, wall);
+            router.state_machine.handle_shutdown(now, wall);
+            router.home_agent_selection.handle_shutdown(now, wall);
         }
     }
 }

@@ -40,7 +40,7 @@ pub struct MobileRouterSettings {
     pub own_traffic: OwnTraffic,
     /// Whether mobile routers behind this router may have addresses of the links that this router visits.
     /// This router then asks for such addresses itself when it is behind another mobile router.
-    pub nesting: bool,
+    pub nesting_enabled: bool,
     /// Link-layer addresses of the mobile routers behind this router that the operator knows. Each may
     /// register more addresses than unknown routers.
     pub nested_routers: Vec<[u8; 6]>,
@@ -57,9 +57,9 @@ pub struct MnppSettings {
     /// Rule by which the station accepts an announced prefix.
     pub authorization: Authorization,
     /// Length of the shortest prefix that the station accepts.
-    pub shortest: u8,
+    pub shortest_prefix_length: u8,
     /// Hop limit of the station's announcements.
-    pub hops: u8,
+    pub announcement_hop_limit: u8,
     /// Largest interval between announcements while a neighbour is in range.
     pub interval: Duration,
 }

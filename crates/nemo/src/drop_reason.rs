@@ -2,7 +2,7 @@
 
 carnet_base::drop_reasons! {
     /// Reason why the forwarder dropped a packet.
-    pub enum TunnelDrop {
+    pub enum TunnelDropReason {
         /// The packet is not IPv6, or shorter than its header says.
         Malformed = "malformed",
         /// Packet to a mobile network whose care-of addresses have not passed the care-of test yet.

@@ -33,19 +33,19 @@ pub trait Stations: StationObserver + Debug {
 }
 
 /// The stations in radio range; `None` without GeoNetworking.
-pub type InRange<'a> = Option<&'a dyn Stations>;
+pub type OptionalStations<'a> = Option<&'a dyn Stations>;
 
 /// Time of a packet's arrival, with the stations in radio range at this time.
 #[derive(Debug, Clone, Copy)]
-pub struct Arrival<'a> {
+pub struct PacketArrival<'a> {
     /// Monotonic time.
     pub now: Time,
     /// Date.
-    pub wall: WallTime,
+    pub wall_time: WallTime,
     /// Stations in radio range.
-    pub in_range: InRange<'a>,
+    pub stations_in_range: OptionalStations<'a>,
     /// Remote key of the encrypted session through which the packet came; `None` outside of a session.
-    pub session: Option<SessionPeer>,
+    pub session_peer: Option<SessionPeer>,
 }
 
 /// A prefix that a router on board has got from this mobile router (RFC 8415).

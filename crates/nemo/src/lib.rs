@@ -1,8 +1,8 @@
 //! The NEMO wing of a station without I/O: a mobile router, a home agent, and the data path of both.
 //!
-//! [`Nemo`] is the plane. The caller passes inputs to its `handle_*` methods, then calls [`Nemo::flush`], and
-//! takes the outputs with [`Nemo::poll_output`]. [`Nemo::handle_packet`] is the slow path. The protocols are
-//! in `carnet_mobility`; [`forwarding`] describes the data path.
+//! [`Nemo`] is the plane. The caller passes inputs to its `handle_*` methods, then calls
+//! [`Nemo::collect_outputs`], and takes the outputs with [`Nemo::poll_output`]. [`Nemo::handle_packet`] is
+//! the slow path. The protocols are in `carnet_mobility`; [`forwarding`] describes the data path.
 //!
 //! The plane knows nothing of GeoNetworking. The station passes it the stations in radio range
 //! ([`input::Stations`]), and carries out its orders to them ([`GeonetOrder`]).
@@ -19,7 +19,7 @@ mod plane;
 pub mod status;
 
 pub use config::{BreakoutPolicy, LanSettings, MnppSettings, MobileRouterSettings, NemoConfig, OwnTraffic};
-pub use drop_reason::TunnelDrop;
+pub use drop_reason::TunnelDropReason;
 pub use output::Output;
-pub use persistent_state::{Kept, PersistentState};
+pub use persistent_state::{PersistentState, StoredStatePart};
 pub use plane::{GeonetOrder, Nemo};

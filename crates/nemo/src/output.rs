@@ -6,8 +6,8 @@ use carnet_base::{Endpoint, LinkMessage, hex};
 use carnet_mobility::{Event, SessionPeer};
 use serde::{Deserialize, Serialize};
 
-use crate::forwarding::desired::Change;
-use crate::persistent_state::Kept;
+use crate::forwarding::desired::EntryChange;
+use crate::persistent_state::StoredStatePart;
 
 /// An output to the platform.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,7 +15,7 @@ use crate::persistent_state::Kept;
 pub enum Output {
     /// Change of the desired forwarding state. The caller must apply it before it carries out the next
     /// output.
-    Forwarding(Change),
+    Forwarding(EntryChange),
     /// IPv6 packet that the caller writes into the TUN device; the kernel routes it.
     Packet(#[serde(with = "hex")] Vec<u8>),
     /// A Mobility Header message that the kernel's IPsec must protect. The protected packet comes back from
@@ -59,7 +59,7 @@ pub enum Output {
         sources: Vec<IpAddr>,
     },
     /// State that survives a restart has changed. The platform must write it before the next packet leaves.
-    Persist(Kept),
+    Persist(StoredStatePart),
     /// An event for operators.
     Event(Event),
 }

@@ -29,15 +29,15 @@ pub struct PersistentState {
 /// A part of the state that survives a restart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kept {
-    /// State of the home agent for the node with this home address: [`crate::Nemo::stored_node`].
+pub enum StoredStatePart {
+    /// State of the home agent for the node with this home address: [`crate::Nemo::stored_binding`].
     Node(Ipv6Addr),
-    /// All other state of the station: [`crate::Nemo::own_state`].
+    /// All other state of the station: [`crate::Nemo::current_persistent_state`].
     Own,
 }
 
 /// Removes from `persistent` the stored state of roles that `config` does not have, and returns it.
-pub(crate) fn dormant(config: &NemoConfig, persistent: &mut PersistentState) -> PersistentState {
+pub(crate) fn take_inactive_state(config: &NemoConfig, persistent: &mut PersistentState) -> PersistentState {
     let mut dormant = PersistentState::default();
     if config.home_agent.is_none() {
         dormant.home_agent = std::mem::take(&mut persistent.home_agent);

@@ -1,11 +1,11 @@
 //! The NEMO plane of a station: its roles, their shared data path, and the queries about their state.
 
-mod access;
-mod away;
 mod config_changes;
 mod data_path;
-mod direct;
+mod direct_routes;
+mod home_agent_absence;
 mod inputs;
+mod ipsec_protection;
 mod lan_mtu;
 mod neighbours;
 mod nesting;
@@ -14,7 +14,7 @@ mod packets;
 mod path_mtus;
 mod persistence;
 mod portal;
-mod protection;
+mod roadside_units;
 mod roles;
 
 use std::collections::BTreeMap;
@@ -27,27 +27,27 @@ use carnet_mobility::router_advertiser::RouterAdvertiser;
 use carnet_mobility::{Direct, HomeAgent, Mnpp, MobileRouter, MobilityDrop, Nesting};
 
 use crate::config::NemoConfig;
-use crate::forwarding::desired::Entry;
+use crate::forwarding::desired::ForwardingEntry;
 use crate::forwarding::forwarder::Forwarder;
 use crate::forwarding::path_mtu::PathMtus;
 use crate::forwarding::{BreakoutPolicy, LanSettings, OwnTraffic};
 use crate::output::Output;
 use crate::persistent_state::PersistentState;
-use access::Access;
-use away::Absence;
 use data_path::DataPath;
-use direct::DirectRoutes;
-use lan_mtu::LanMtu;
+use direct_routes::DirectRoutes;
+use home_agent_absence::HomeAgentAbsence;
+use ipsec_protection::IpsecProtection;
+use lan_mtu::AdvertisedMtu;
 pub use neighbours::GeonetOrder;
-use neighbours::Neighbours;
+use neighbours::NeighbourRoutes;
 use packets::MessageCounters;
 pub(crate) use portal::PortalAccess;
-use protection::Protection;
+use roadside_units::RoadsideUnits;
 pub(crate) use roles::Roles;
 
 /// Owner of a part of the desired forwarding state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Scope {
+pub(crate) enum StateOwner {
     /// Rules of the packet filter for the doors of the mobile network.
     Doors,
     /// Routing rules for doors that cannot be shut.
@@ -69,61 +69,61 @@ pub(crate) enum Scope {
 }
 
 #[derive(Debug)]
-pub(crate) struct Router {
-    pub(crate) machine: MobileRouter,
+pub(crate) struct RouterRole {
+    pub(crate) state_machine: MobileRouter,
     /// Selection of the home agent, with the further mobile routers that exist while the home agent changes.
-    pub(crate) agents: Agents,
+    pub(crate) home_agent_selection: Agents,
     /// Names of the interfaces of the mobile network.
-    pub(crate) lan: Vec<String>,
+    pub(crate) lan_interfaces: Vec<String>,
     pub(crate) lan_settings: Vec<LanSettings>,
     own_traffic: OwnTraffic,
-    /// Policies of the config; [`Router::breakouts`] returns those that hold now.
-    breakouts: Vec<BreakoutPolicy>,
-    absence: Absence,
-    pub(crate) advertisers: Vec<RouterAdvertiser>,
+    /// Policies of the config; [`RouterRole::configured_breakouts`] returns those that hold now.
+    configured_breakouts: Vec<BreakoutPolicy>,
+    home_agent_absence: HomeAgentAbsence,
+    pub(crate) advertisers_by_lan: Vec<RouterAdvertiser>,
     /// Interfaces that got `PREFIX::1` from an earlier config with `advertise`, with the prefix. They keep
     /// the address, because an operator's own router needs one there as well.
-    assigned: Vec<(String, ipnet::Ipv6Net)>,
-    lan_mtu: LanMtu,
+    stored_lan_addresses: Vec<(String, ipnet::Ipv6Net)>,
+    lan_mtu: AdvertisedMtu,
     pub(crate) nesting: Nesting,
 }
 
 #[derive(Debug)]
-pub(crate) struct Agent {
-    pub(crate) machine: HomeAgent,
+pub(crate) struct HomeAgentRole {
+    pub(crate) state_machine: HomeAgent,
     /// Sends Router Advertisements on a real home link, by which mobile nodes discover the home agent; `None`
     /// if the config turns them off.
-    pub(crate) advertiser: Option<RouterAdvertiser>,
+    pub(crate) home_link_advertiser: Option<RouterAdvertiser>,
 }
 
 /// Stream number of the random generator for the tokens of the home agent.
-const TOKENS: u64 = 2;
+const TOKEN_STREAM: u64 = 2;
 
 /// The NEMO plane: a mobile router, a home agent, or both, with their data path.
 #[derive(Debug)]
 pub struct Nemo {
     pub(crate) roles: Roles,
     /// Routes to neighbouring mobile networks, if configured.
-    pub(crate) neighbours: Option<Neighbours>,
+    pub(crate) neighbour_routes: Option<NeighbourRoutes>,
     /// Direct routes to other mobile networks, if configured.
-    pub(crate) direct: DirectRoutes,
+    pub(crate) direct_routes: DirectRoutes,
     /// Roadside units, if the interface to other stations is an uplink.
-    pub(crate) access: Option<Access>,
+    pub(crate) roadside_units: Option<RoadsideUnits>,
     pub(crate) interfaces: BTreeMap<String, Interface>,
     /// Names of the interfaces of IPv6 over GeoNetworking that exist or may appear.
     virtual_interfaces: Vec<String>,
     data_path: DataPath,
     /// The host that has access to a captive portal.
-    pub(crate) portal: Option<PortalAccess>,
+    pub(crate) portal_access: Option<PortalAccess>,
     /// Why the kernel has not installed the rules of the packet filter; `None` if it has.
     pub(crate) packet_rule_error: Option<String>,
     /// State of messages under IPsec, if a node uses IPsec.
-    protection: Option<Box<Protection>>,
-    messages: MessageCounters,
+    ipsec_protection: Option<Box<IpsecProtection>>,
+    message_counters: MessageCounters,
     rng: Rng,
     /// Random generator for the tokens of the home agent. After a change of the config, the new home agent
     /// uses other tokens.
-    tokens: Rng,
+    token_rng: Rng,
 }
 
 impl Nemo {
@@ -132,18 +132,18 @@ impl Nemo {
     pub fn new(mut rng: Rng, virtual_interfaces: Vec<String>) -> Nemo {
         Nemo {
             roles: Roles::default(),
-            neighbours: None,
-            direct: DirectRoutes::default(),
-            access: None,
+            neighbour_routes: None,
+            direct_routes: DirectRoutes::default(),
+            roadside_units: None,
             interfaces: BTreeMap::new(),
             virtual_interfaces,
             data_path: DataPath::new(&mut rng),
-            portal: None,
+            portal_access: None,
             packet_rule_error: None,
-            protection: None,
-            messages: MessageCounters::default(),
+            ipsec_protection: None,
+            message_counters: MessageCounters::default(),
             // The tokens have a random stream of their own, so that older recordings can still be replayed.
-            tokens: rng.stream(TOKENS),
+            token_rng: rng.stream(TOKEN_STREAM),
             rng,
         }
     }
@@ -155,8 +155,8 @@ impl Nemo {
 
     /// Starts the roles of `config`. `persistent` is the stored state of an earlier run.
     pub fn start(&mut self, now: Time, wall: WallTime, config: NemoConfig, persistent: PersistentState) {
-        self.configure(now, wall, config, persistent);
-        self.forward_router(now);
+        self.configure_router(now, wall, config, persistent);
+        self.update_router_entries(now);
     }
 
     /// Returns the home agent, if the station has this role.
@@ -165,13 +165,13 @@ impl Nemo {
     }
 
     /// Returns the mobile router's selection of home agents, if the station is a mobile router.
-    pub fn agents(&self) -> Option<&Agents> {
-        self.roles.router.as_ref().map(|router| &router.agents)
+    pub fn home_agent_selection(&self) -> Option<&Agents> {
+        self.roles.router_role.as_ref().map(|router| &router.home_agent_selection)
     }
 
     /// Returns the mobile router, if the station has this role.
     pub fn mobile_router(&self) -> Option<&MobileRouter> {
-        self.roles.router.as_ref().map(|router| &router.machine)
+        self.roles.router_role.as_ref().map(|router| &router.state_machine)
     }
 
     /// Returns the last reported state of an interface; `None` if the interface does not exist.
@@ -180,7 +180,7 @@ impl Nemo {
     }
 
     /// Returns the slow path's forwarder.
-    pub fn forwarder(&self) -> &Forwarder {
+    pub fn slow_path_forwarder(&self) -> &Forwarder {
         &self.data_path.forwarder
     }
 
@@ -197,8 +197,8 @@ impl Nemo {
     }
 
     /// Returns all entries of the desired state.
-    pub fn desired_entries(&self) -> impl Iterator<Item = &Entry> {
-        self.data_path.desired.entries()
+    pub fn desired_entries(&self) -> impl Iterator<Item = &ForwardingEntry> {
+        self.data_path.desired_state.entries()
     }
 
     pub(crate) fn path_mtus(&self) -> &PathMtus {
@@ -206,17 +206,19 @@ impl Nemo {
     }
 
     pub(crate) fn messages_received(&self) -> &BTreeMap<&'static str, u64> {
-        &self.messages.received
+        &self.message_counters.received_by_name
     }
 
     pub(crate) fn messages_dropped(&self) -> &BTreeMap<MobilityDrop, u64> {
-        &self.messages.dropped
+        &self.message_counters.dropped
     }
 
     /// Returns whether the station has finished its work after [`Self::handle_shutdown`].
     pub fn is_quiescent(&self) -> bool {
-        let quiescent = |router: &Router| router.machine.is_quiescent() && router.agents.is_quiescent();
-        self.roles.router.as_ref().is_none_or(quiescent)
+        let quiescent = |router: &RouterRole| {
+            router.state_machine.is_quiescent() && router.home_agent_selection.is_quiescent()
+        };
+        self.roles.router_role.as_ref().is_none_or(quiescent)
     }
 
     /// Returns the next output; the caller calls this until it returns `None`.
@@ -226,33 +228,46 @@ impl Nemo {
 
     /// Returns when the timers of the home agent or the mobile router are due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let agent = self.roles.agent.as_ref().and_then(|agent| {
-            let advertiser = agent.advertiser.as_ref().and_then(RouterAdvertiser::poll_timeout);
-            agent.machine.poll_timeout().into_iter().chain(advertiser).min()
+        let agent = self.roles.agent_role.as_ref().and_then(|agent| {
+            let advertiser = agent.home_link_advertiser.as_ref().and_then(RouterAdvertiser::poll_timeout);
+            agent.state_machine.poll_timeout().into_iter().chain(advertiser).min()
         });
-        let router = self.roles.router.as_ref().and_then(|router| {
-            let advertisers = router.advertisers.iter().filter_map(RouterAdvertiser::poll_timeout);
+        let router = self.roles.router_role.as_ref().and_then(|router| {
+            let advertisers = router.advertisers_by_lan.iter().filter_map(RouterAdvertiser::poll_timeout);
             let lan_mtu = router.lan_mtu.poll_timeout().into_iter().chain(router.nesting.poll_timeout());
-            let agents = router.agents.poll_timeout().into_iter().chain(router.absence.poll_timeout());
-            router.machine.poll_timeout().into_iter().chain(agents).chain(advertisers).chain(lan_mtu).min()
+            let agents = router
+                .home_agent_selection
+                .poll_timeout()
+                .into_iter()
+                .chain(router.home_agent_absence.poll_timeout());
+            router
+                .state_machine
+                .poll_timeout()
+                .into_iter()
+                .chain(agents)
+                .chain(advertisers)
+                .chain(lan_mtu)
+                .min()
         });
-        let router =
-            router.into_iter().chain(self.direct.machine.as_ref().and_then(Direct::poll_timeout)).min();
+        let router = router
+            .into_iter()
+            .chain(self.direct_routes.state_machine.as_ref().and_then(Direct::poll_timeout))
+            .min();
         // If a packet has entered a watched tunnel, path MTU discovery acts at once.
-        let used = self.data_path.forwarder.has_used().then_some(Time::ZERO);
+        let used = self.data_path.forwarder.has_used_watched_tunnel().then_some(Time::ZERO);
         let path_mtus = self.data_path.path_mtus.poll_timeout().into_iter().chain(used);
-        let path_mtus = path_mtus.chain(self.access.as_ref().and_then(Access::poll_timeout));
-        let portal = self.portal.as_ref().map(|portal| portal.until);
+        let path_mtus = path_mtus.chain(self.roadside_units.as_ref().and_then(RoadsideUnits::poll_timeout));
+        let portal = self.portal_access.as_ref().map(|portal| portal.access_ends_at);
         agent.into_iter().chain(router).chain(path_mtus).chain(portal).min()
     }
 
     /// Returns when the timers of the routes to neighbouring mobile networks are due next.
     pub fn poll_neighbour_timeout(&self) -> Option<Time> {
-        self.neighbours().and_then(Mnpp::poll_timeout)
+        self.neighbour_routes().and_then(Mnpp::poll_timeout)
     }
 
     /// Asserts that the caller has taken all outputs before the next input.
-    pub fn assert_drained(&self) {
+    pub fn assert_no_pending_output(&self) {
         debug_assert!(
             self.data_path.outputs.is_empty(),
             "the caller must call poll_output until it returns None; \
@@ -267,41 +282,41 @@ impl Nemo {
     }
 
     /// Returns the state of one node of the home agent for stable storage; `None` if the node has no state.
-    pub fn stored_node(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
-        self.roles.stored_node(now, wall, home_address)
+    pub fn stored_binding(&self, now: Time, wall: WallTime, home_address: Ipv6Addr) -> Option<StoredBinding> {
+        self.roles.stored_binding_of(now, wall, home_address)
     }
 
     /// Returns the state for stable storage, without the home agent's nodes.
-    pub fn own_state(&self) -> PersistentState {
-        self.roles.own_state()
+    pub fn current_persistent_state(&self) -> PersistentState {
+        self.roles.current_persistent_state()
     }
 
     /// Returns the direct routes; `None` if the config has no direct routes.
-    pub fn direct(&self) -> Option<&Direct> {
-        self.direct.machine.as_ref()
+    pub fn direct_routes(&self) -> Option<&Direct> {
+        self.direct_routes.state_machine.as_ref()
     }
 
     /// Returns the neighbouring mobile networks with their routes; `None` if the config does not use them.
-    pub fn neighbours(&self) -> Option<&Mnpp> {
-        self.neighbours.as_ref().map(|neighbours| &neighbours.machine)
+    pub fn neighbour_routes(&self) -> Option<&Mnpp> {
+        self.neighbour_routes.as_ref().map(|neighbours| &neighbours.state_machine)
     }
 
     pub(crate) fn neighbour_interface(&self) -> Option<&str> {
-        self.neighbours.as_ref().map(|neighbours| neighbours.interface.as_str())
+        self.neighbour_routes.as_ref().map(|neighbours| neighbours.interface.as_str())
     }
 
-    pub(crate) fn diverted(&self) -> u64 {
-        self.neighbours.as_ref().map_or(0, |neighbours| neighbours.diverted)
+    pub(crate) fn diverted_packets(&self) -> u64 {
+        self.neighbour_routes.as_ref().map_or(0, |neighbours| neighbours.diverted_packets)
     }
 
     /// Returns whether the plane needs the messages of neighbouring mobile routers and of access routers.
     pub fn listens_to_stations(&self) -> bool {
-        self.neighbours.is_some() || self.access.is_some()
+        self.neighbour_routes.is_some() || self.roadside_units.is_some()
     }
 
     /// Returns the state of nesting: the routers behind this router, and the addresses from its parent
     /// router.
-    pub fn nesting(&self) -> Option<&Nesting> {
-        self.roles.router.as_ref().map(|router| &router.nesting)
+    pub fn nesting_state(&self) -> Option<&Nesting> {
+        self.roles.router_role.as_ref().map(|router| &router.nesting)
     }
 }

@@ -21,7 +21,7 @@ use carnet_wire::ipv6::protocol;
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-use crate::drop_reason::TunnelDrop;
+use crate::drop_reason::TunnelDropReason;
 use crate::forwarding::packet_rules::PortRange;
 use crate::forwarding::{AllowedPackets, LanSettings, uplink_of};
 use crate::plane::Nemo;
@@ -395,7 +395,7 @@ pub struct LanAdvertisement {
     pub other_router: Option<Ipv6Addr>,
 }
 
-fn seconds(span: Duration) -> u32 {
+fn whole_seconds(span: Duration) -> u32 {
     u32::try_from(span.as_secs()).unwrap_or(u32::MAX)
 }
 
@@ -442,7 +442,7 @@ fn nat_status(nat: &Nat) -> Vec<NatStatus> {
 }
 
 /// Returns an exception of a door.
-fn allowed(packets: &AllowedPackets) -> LanAllowed {
+fn allowed_exception(packets: &AllowedPackets) -> LanAllowed {
     let protocol = match packets.protocol {
         protocol::TCP => "tcp".to_owned(),
         protocol::UDP => "udp".to_owned(),
@@ -470,7 +470,8 @@ impl Nemo {
             }
         };
         let own = router.config().home_agent;
-        let known: Vec<_> = self.agents().iter().flat_map(|agents| agents.known_agents()).collect();
+        let known: Vec<_> =
+            self.home_agent_selection().iter().flat_map(|agents| agents.known_agents()).collect();
         let others = known.iter().map(|agent| agent.address);
         let identified = router.bindings().iter().filter_map(|binding| binding.registration.as_ref());
         let registrations = router.registration().into_iter().chain(identified);
@@ -486,7 +487,7 @@ impl Nemo {
             },
             home_address: router.config().home_address,
             home_agent: own,
-            breaks_out: self.roles.router.as_ref().is_some_and(|router| router.breaks_out_now()),
+            breaks_out: self.roles.router_role.as_ref().is_some_and(|router| router.breaks_out_now()),
             home_agents: if known.is_empty() { vec![own] } else { others.collect() },
             care_of_address: router.registration().map(|r| r.care_of_address),
             care_of_addresses: registrations.map(|r| r.care_of_address).collect(),
@@ -526,7 +527,7 @@ impl Nemo {
         router.uplinks().get(router.active_uplink()?).map(|uplink| uplink.config.interface.clone())
     }
 
-    fn mobile_role(&self) -> Role {
+    fn role_of_mobile_router(&self) -> Role {
         let is_router = self.mobile_router().is_none_or(|router| router.config().is_router());
         if is_router { Role::MobileRouter } else { Role::MobileNode }
     }
@@ -543,29 +544,29 @@ impl Nemo {
                 home_address: binding.home_address,
                 care_of_address: Some(binding.care_of_address.address()),
                 udp_port: binding.care_of_address.port(),
-                stay_s: binding.care_of_address_age.age_at(now).map(seconds),
+                stay_s: binding.care_of_address_age.age_at(now).map(whole_seconds),
                 bid: binding.bid,
                 prefixes,
                 ipv4_prefixes,
                 state: if binding.care_of_tested { "registered" } else { "untested" }.into(),
-                lifetime_s: seconds(binding.lifetime),
-                remaining_s: seconds(binding.expires.saturating_since(now)),
+                lifetime_s: whole_seconds(binding.lifetime),
+                remaining_s: whole_seconds(binding.expires.saturating_since(now)),
                 sequence: binding.sequence,
             })
             .collect();
         if let Some(router) = self.mobile_router() {
             let own = |registration: Option<&Registration>, bid, state: &str| Binding {
-                role: self.mobile_role(),
+                role: self.role_of_mobile_router(),
                 home_address: router.config().home_address,
                 care_of_address: registration.map(|r| r.care_of_address),
                 udp_port: None,
-                stay_s: registration.map(|r| seconds(now.saturating_since(r.registered_since))),
+                stay_s: registration.map(|r| whole_seconds(now.saturating_since(r.registered_since))),
                 bid,
                 prefixes: router.config().prefixes.clone(),
                 ipv4_prefixes: router.accepted_ipv4_prefixes().collect(),
                 state: state.into(),
-                lifetime_s: registration.map_or(0, |r| seconds(r.lifetime)),
-                remaining_s: registration.map_or(0, |r| seconds(r.expires_at.saturating_since(now))),
+                lifetime_s: registration.map_or(0, |r| whole_seconds(r.lifetime)),
+                remaining_s: registration.map_or(0, |r| whole_seconds(r.expires_at.saturating_since(now))),
                 sequence: registration.map_or(0, |r| r.sequence),
             };
             // Each registered binding identifier has a binding. Without any, show the binding without
@@ -604,7 +605,7 @@ impl Nemo {
                         (state, _) => state.into(),
                     },
                 },
-                retry_s: if is_foreign { response(index).1.map(seconds) } else { None },
+                retry_s: if is_foreign { response(index).1.map(whole_seconds) } else { None },
                 care_of_address: uplink.care_of_addresses().first().copied(),
                 bid: uplink.config.bid,
                 priority: u8::try_from(uplink.config.priority).unwrap_or(u8::MAX),
@@ -631,26 +632,28 @@ impl Nemo {
 
     /// Returns the access of a host to the captive portal of this uplink.
     fn portal_access(&self, uplink: &str, now: Time) -> Option<PortalAccess> {
-        let portal = self.portal.as_ref().filter(|portal| portal.uplink == uplink)?;
+        let portal = self.portal_access.as_ref().filter(|portal| portal.uplink == uplink)?;
         Some(PortalAccess {
-            host: portal.host.to_string(),
-            interface: portal.lan.clone(),
-            dns: portal.dns.clone(),
-            remaining_s: seconds(portal.until.saturating_since(now)),
+            host: portal.host_mac.to_string(),
+            interface: portal.lan_interface.clone(),
+            dns: portal.dns_servers.clone(),
+            remaining_s: whole_seconds(portal.access_ends_at.saturating_since(now)),
         })
     }
 
     /// Returns the policies of the mobile router, in the order of the config.
     pub fn policy_status(&self) -> Vec<Policy> {
-        let Some(router) = &self.roles.router else { return Vec::new() };
-        let mut policies = router.machine.policy_status();
-        for (index, policy) in router.breakouts().iter().enumerate().filter(|(_, policy)| policy.breaks_out) {
-            let uplink = uplink_of(policy, &router.machine).filter(|_| !router.machine.is_home());
-            let uplink = uplink.and_then(|uplink| router.machine.uplinks().get(uplink));
+        let Some(router) = &self.roles.router_role else { return Vec::new() };
+        let mut policies = router.state_machine.policy_status();
+        for (index, policy) in
+            router.breakout_policies().iter().enumerate().filter(|(_, policy)| policy.breaks_out)
+        {
+            let uplink = uplink_of(policy, &router.state_machine).filter(|_| !router.state_machine.is_home());
+            let uplink = uplink.and_then(|uplink| router.state_machine.uplinks().get(uplink));
             let status = Policy {
                 name: policy.name.clone(),
                 action: "breakout".into(),
-                selectors: policy.selectors.len(),
+                selectors: policy.flow_selectors.len(),
                 uplinks: policy.uplinks.clone(),
                 wanted_uplink: None,
                 takes: uplink.map(|uplink| uplink.config.interface.clone()).into_iter().collect(),
@@ -664,8 +667,8 @@ impl Nemo {
 
     /// Returns the interfaces of the mobile network with their state.
     pub fn lan_status(&self) -> Vec<LanInterface> {
-        let doors = self.roles.router.iter().flat_map(|router| &router.lan_settings);
-        let lan = doors.map(|LanSettings { interface: name, door, .. }| {
+        let doors = self.roles.router_role.iter().flat_map(|router| &router.lan_settings);
+        let lan = doors.map(|LanSettings { interface: name, inbound_filter: door, .. }| {
             let state = match self.interface(name) {
                 Some(interface) if interface.running => "up",
                 Some(_) => "no_carrier",
@@ -675,7 +678,7 @@ impl Nemo {
                 interface: name.clone(),
                 state: state.into(),
                 inbound: door.inbound.name().into(),
-                allow: door.allowed.iter().map(allowed).collect(),
+                allow: door.allowed_exceptions.iter().map(allowed_exception).collect(),
                 isolated: door.is_isolated,
                 closed: self.packet_rule_error.clone().filter(|_| door.needs_rules()),
             }
@@ -686,25 +689,25 @@ impl Nemo {
     /// Returns the addresses of the uplink by which packets leave past the tunnel because the home agent is
     /// away; none if packets take the tunnel.
     pub fn addresses_past_tunnel(&self) -> Vec<IpAddr> {
-        let Some(router) = self.roles.router.as_ref().filter(|router| router.breaks_out_now()) else {
+        let Some(router) = self.roles.router_role.as_ref().filter(|router| router.breaks_out_now()) else {
             return Vec::new();
         };
-        let machine = &router.machine;
+        let machine = &router.state_machine;
         let uplink = machine.uplink_in_use().and_then(|index| machine.uplinks().get(index));
         uplink.map(|uplink| uplink.care_of_addresses()).unwrap_or_default()
     }
 
     /// Returns the MTU with which packets of hosts fit into the tunnel; `None` if no interface advertises it.
     pub fn lan_mtu(&self) -> Option<u32> {
-        let advertisers = self.roles.router.iter().flat_map(|router| &router.advertisers);
+        let advertisers = self.roles.router_role.iter().flat_map(|router| &router.advertisers_by_lan);
         advertisers.filter_map(RouterAdvertiser::mtu).min()
     }
 
     /// Returns what Router Advertisements say on an interface of the mobile network; `None` if the router
     /// sends none there.
     pub fn lan_advertisement(&self, interface: &str) -> Option<LanAdvertisement> {
-        let router = self.roles.router.as_ref()?;
-        let advertiser = router.advertisers.iter().find(|it| it.interface() == interface)?;
+        let router = self.roles.router_role.as_ref()?;
+        let advertiser = router.advertisers_by_lan.iter().find(|it| it.interface() == interface)?;
         let hosts = advertiser.host_configuration();
         Some(LanAdvertisement {
             valid: advertiser.is_valid(),
@@ -742,7 +745,7 @@ impl Nemo {
         let direct =
             |interface, next_hop| Route { path: "direct".into(), interface, next_hop, ..home.clone() };
         let mut routes: Vec<Route> = self
-            .neighbours()
+            .neighbour_routes()
             .into_iter()
             .flat_map(|neighbours| neighbours.prefix_routes())
             .map(|way| Route {
@@ -757,7 +760,7 @@ impl Nemo {
                 }
             })
             .collect();
-        for route in self.direct().into_iter().flat_map(|direct| direct.routes()) {
+        for route in self.direct_routes().into_iter().flat_map(|direct| direct.routes()) {
             let over = router.uplinks().iter().find(|uplink| {
                 route.local.is_some_and(|local| uplink.care_of_addresses().contains(&local.into()))
             });
@@ -783,11 +786,11 @@ impl Nemo {
     /// Returns all tunnels of the station with their ends, local and remote. Path and counters are those of
     /// the slow path.
     pub fn tunnel_status(&self) -> Vec<((Endpoint, Endpoint), Tunnel)> {
-        let mut tunnels: Vec<_> = self.forwarder().tunnels().collect();
+        let mut tunnels: Vec<_> = self.slow_path_forwarder().tunnels().collect();
         tunnels.sort_by_key(|(tunnel, _)| (!tunnel.transmit, tunnel.local, tunnel.remote));
         let tunnels = tunnels.into_iter().map(|(tunnel, mtu)| {
             let ends = (tunnel.local, tunnel.remote);
-            let traffic = self.forwarder().traffic(ends);
+            let traffic = self.slow_path_forwarder().traffic_of_tunnel(ends);
             let status = Tunnel {
                 home_address: Some(tunnel.home_address),
                 local: tunnel.local.address(),
@@ -807,10 +810,10 @@ impl Nemo {
                 .into(),
                 mtu: u32::try_from(mtu).unwrap_or(u32::MAX),
                 path: "tun".into(),
-                packets_in: traffic.packets_in,
-                octets_in: traffic.octets_in,
-                packets_out: traffic.packets_out,
-                octets_out: traffic.octets_out,
+                packets_in: traffic.packets_received,
+                octets_in: traffic.octets_received,
+                packets_out: traffic.packets_sent,
+                octets_out: traffic.octets_sent,
             };
             (ends, status)
         });
@@ -821,20 +824,20 @@ impl Nemo {
     pub fn counters(&self) -> Vec<(String, u64)> {
         let mut counters = Vec::new();
         if self.home_agent().is_some() || self.mobile_router().is_some() {
-            let forwarder = self.forwarder().counters();
+            let forwarder = self.slow_path_forwarder().counters();
             for (name, count) in [
-                ("encapsulated", forwarder.encapsulated),
-                ("decapsulated", forwarder.decapsulated),
-                ("relayed", forwarder.relayed),
-                ("duplicated", forwarder.duplicated),
-                ("not_duplicated", forwarder.not_duplicated),
-                ("late", forwarder.late),
-                ("probes", self.path_mtus().counters().sent),
-                ("probes_answered", self.path_mtus().counters().answered),
+                ("encapsulated", forwarder.encapsulated_packets),
+                ("decapsulated", forwarder.decapsulated_packets),
+                ("relayed", forwarder.relayed_packets),
+                ("duplicated", forwarder.duplicated_packets),
+                ("not_duplicated", forwarder.not_duplicated_packets),
+                ("late", forwarder.late_packets),
+                ("probes", self.path_mtus().counters().sent_probes),
+                ("probes_answered", self.path_mtus().counters().answered_probes),
             ] {
                 counters.push((format!("tunnel.{name}"), count));
             }
-            for reason in TunnelDrop::ALL {
+            for reason in TunnelDropReason::ALL {
                 let count = forwarder.dropped.get(reason).copied().unwrap_or_default();
                 counters.push((format!("tunnel.dropped.{}", reason.name()), count));
             }
@@ -851,14 +854,14 @@ impl Nemo {
                 counters.push((format!("mobility.dropped.{}", reason.name()), count));
             }
         }
-        if let Some(nesting) = self.nesting() {
+        if let Some(nesting) = self.nesting_state() {
             counters.push(("nesting.registered".to_string(), nesting.registered()));
             for reason in carnet_mobility::nesting::NestingDrop::ALL {
                 let count = nesting.dropped().get(reason).copied().unwrap_or_default();
                 counters.push((format!("nesting.dropped.{}", reason.name()), count));
             }
         }
-        if let Some(neighbours) = self.neighbours() {
+        if let Some(neighbours) = self.neighbour_routes() {
             let counted = neighbours.counters();
             for (name, count) in [
                 ("announced", counted.sent_announcements),
@@ -868,7 +871,7 @@ impl Nemo {
                 ("probes", counted.sent_probes),
                 ("met", counted.begun_routes),
                 ("parted", counted.ended_routes),
-                ("diverted", self.diverted()),
+                ("diverted", self.diverted_packets()),
             ] {
                 counters.push((format!("mnpp.{name}"), count));
             }
@@ -876,7 +879,7 @@ impl Nemo {
                 counters.push((format!("mnpp.dropped.{}", reason.name()), counted.dropped(*reason)));
             }
         }
-        if let Some(direct) = self.direct() {
+        if let Some(direct) = self.direct_routes() {
             let counted = direct.counters();
             for (name, count) in [
                 ("tests", counted.tests),

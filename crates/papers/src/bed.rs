@@ -73,7 +73,7 @@ pub struct Routers {
 impl Routers {
     /// Builds both networks.
     pub fn build(contender: &ImplementationUnderTest, programs: &Programs) -> anyhow::Result<Routers> {
-        let plain = TestNetwork::build("plain", Path::Plain, Path::Plain, programs)?;
+        let plain = TestNetwork::build_network("plain", Path::Plain, Path::Plain, programs)?;
         let (subject, about) = match contender {
             ImplementationUnderTest::Commands { mr, ha } => {
                 let about =
@@ -209,7 +209,7 @@ fn check_alive(daemon: &mut Daemon) -> anyhow::Result<()> {
 fn build_first_carnet_path(paths: &[Path], programs: &Programs) -> anyhow::Result<(TestNetwork, Subject)> {
     let mut refused = Vec::new();
     for (number, path) in paths.iter().enumerate() {
-        match TestNetwork::build(&format!("subject{number}"), *path, *path, programs) {
+        match TestNetwork::build_network(&format!("subject{number}"), *path, *path, programs) {
             Ok(world) => {
                 let name = format!("carnet, path {}", path.name());
                 return Ok((world, Subject { name, mr: None, ha: None }));

@@ -85,8 +85,8 @@ pub fn mnpp_settings(config: &Geonet) -> Option<MnppSettings> {
     Some(MnppSettings {
         interface: ipv6.interface.clone(),
         authorization: mnpp.authorization,
-        shortest: mnpp.shortest_prefix,
-        hops: mnpp.hops,
+        shortest_prefix_length: mnpp.shortest_prefix,
+        announcement_hop_limit: mnpp.hops,
         interval: mnpp.interval,
     })
 }

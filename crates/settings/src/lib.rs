@@ -22,7 +22,7 @@ use carnet_mobility::mobile_router::{MobileRouterConfig, UplinkConfig, VolumePer
 use carnet_mobility::router_advertiser::HostConfiguration;
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation, SessionPeer, SharedKeys};
 use carnet_station::{
-    AllowedPackets, Door, GeonetSettings, Inbound, LanSettings, MobileRouterSettings, PortRange,
+    AllowedPackets, GeonetSettings, Inbound, InboundFilter, LanSettings, MobileRouterSettings, PortRange,
     StationConfig,
 };
 use carnet_wire::geonet::GnAddress;
@@ -117,7 +117,7 @@ pub fn station_config(config: &Config, gn_address: Option<GnAddress>) -> Station
         breakouts: policies::breakout_policies(router),
         breaks_out_when_away: router.breaks_out_when_away,
         own_traffic: router.own_traffic,
-        nesting: router.nesting,
+        nesting_enabled: router.nesting,
         nested_routers: router.nested_routers.iter().map(|address| address.0).collect(),
         direct_networks: router.direct_routes.clone(),
     });
@@ -154,9 +154,9 @@ fn lan_settings(lan: &config::Lan, forwards: bool) -> LanSettings {
         interface: lan.interface.clone(),
         prefixes: lan.prefixes.clone(),
         ipv4_prefixes: lan.ipv4_prefixes.clone(),
-        advertise: lan.advertise,
+        send_router_advertisements: lan.advertise,
         mtu: lan.mtu,
-        hosts: HostConfiguration {
+        host_configuration: HostConfiguration {
             dns: lan
                 .dns
                 .iter()
@@ -171,7 +171,7 @@ fn lan_settings(lan: &config::Lan, forwards: bool) -> LanSettings {
             is_dns_server: forwards && lan.dns.is_empty(),
             has_dhcpv6: lan.has_dhcpv6(forwards),
         },
-        door: door_settings(&lan.door),
+        inbound_filter: door_settings(&lan.door),
     }
 }
 
@@ -184,7 +184,7 @@ fn host_network(address: IpAddr) -> Ipv6Net {
 }
 
 /// Returns the settings of the door (stateful firewall) of an interface of the mobile network.
-fn door_settings(door: &config::Door) -> Door {
+fn door_settings(door: &config::Door) -> InboundFilter {
     let inbound = match door.inbound {
         config::Inbound::Any => Inbound::Any,
         config::Inbound::Established => Inbound::Established,
@@ -199,7 +199,7 @@ fn door_settings(door: &config::Door) -> Door {
         destinations: allowed.to.iter().copied().map(host_network).collect(),
     });
     let host_rate = door.rate_limit.map(|bits_per_s| bits_per_s / 8);
-    Door { inbound, allowed: allowed.collect(), is_isolated: door.isolated, host_rate }
+    InboundFilter { inbound, allowed_exceptions: allowed.collect(), is_isolated: door.isolated, host_rate }
 }
 
 /// Returns the authentication of one node at its home agent. A home agent may have very many nodes, so a node

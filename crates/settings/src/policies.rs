@@ -47,10 +47,10 @@ pub fn breakout_policies(router: &MobileRouter) -> Vec<BreakoutPolicy> {
         BreakoutPolicy {
             name: policy.name.clone(),
             breaks_out,
-            selectors,
-            lan: policy.lan.clone(),
+            flow_selectors: selectors,
+            lan_interfaces: policy.lan.clone(),
             uplinks: policy.uplinks.clone(),
-            flows_before: before,
+            flow_rules_before: before,
         }
     });
     policies.collect()

@@ -11,7 +11,7 @@ use carnet_mobility::Authentication;
 use carnet_mobility::home_agent::{
     AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, StoredBinding, StoredRegistration,
 };
-use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
@@ -134,7 +134,7 @@ fn bench_forwarder(criterion: &mut Criterion) {
                     b.iter(|| {
                         buffer.copy_from(black_box(&packets[next.next().unwrap_or_default()]));
                         let verdict = station.handle_packet(Time::ZERO, DATE, &mut buffer);
-                        assert_eq!(verdict, Verdict::Forward);
+                        assert_eq!(verdict, ForwardingVerdict::Forward);
                     });
                 });
             }

@@ -16,7 +16,7 @@ use carnet_geonet::ipv6_adaptation::{Adaptation, addresses};
 use carnet_geonet::location_table::mac_key;
 use carnet_geonet::{MacAddress, Router};
 use carnet_mobility::mnpp::{StationObservation, StationObserver};
-use carnet_nemo::input::{InRange, Stations};
+use carnet_nemo::input::{OptionalStations, Stations};
 use carnet_nemo::{GeonetOrder, Nemo};
 use carnet_wire::geonet::LongPositionVector;
 
@@ -95,7 +95,7 @@ impl Stations for StationDistances<'_> {
 pub(crate) struct StationsInRange<'a>(Option<StationDistances<'a>>);
 
 impl StationsInRange<'_> {
-    pub(crate) fn as_stations(&self) -> InRange<'_> {
+    pub(crate) fn as_stations(&self) -> OptionalStations<'_> {
         self.0.as_ref().map(|around| around as &dyn Stations)
     }
 }
@@ -121,7 +121,7 @@ impl Station {
         // Take the MTU of GeoNetworking into account from the start. Otherwise hosts on board would have to
         // learn a smaller MTU when a neighbouring vehicle appears.
         let mtu = self.geonet.get().and_then(Geonet::ipv6).map(Adaptation::mtu);
-        self.nemo.flush(now, wall, mtu);
+        self.nemo.collect_outputs(now, wall, mtu);
         self.complete_geonet_outputs(now);
     }
 
@@ -164,7 +164,7 @@ impl Station {
                 }
                 (GeonetOrder::TakeBack(station), Some(geonet)) => {
                     for packet in geonet.remove_packets_for(station) {
-                        self.nemo.divert(now, &packet);
+                        self.nemo.divert_into_tunnel(now, &packet);
                     }
                 }
                 (_, None) => {}
@@ -179,12 +179,12 @@ impl Station {
         if !self.nemo.handle_unreachable_station(now, frame.destination) {
             return false;
         }
-        let wanted = |packet: &[u8]| self.nemo.diverts(frame.destination, packet);
+        let wanted = |packet: &[u8]| self.nemo.diverts_packets_to(frame.destination, packet);
         let packet = geonet.take_back_unacknowledged(now, frame.destination, &frame.packet, wanted);
         self.carry_out_orders(now);
         match packet {
             Some(packet) => {
-                self.nemo.divert(now, &packet);
+                self.nemo.divert_into_tunnel(now, &packet);
                 true
             }
             None => false,

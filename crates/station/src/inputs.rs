@@ -9,9 +9,9 @@ use carnet_geonet::ipv6_adaptation::HostFrame;
 use carnet_geonet::multicast::LanPacket;
 use carnet_mobility::SessionPeer;
 use carnet_nemo::Nemo;
-use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_nemo::forwarding::packet::PacketBuffer;
-use carnet_nemo::input::Arrival;
+use carnet_nemo::input::PacketArrival;
 use carnet_wire::geonet::GnAddress;
 
 use crate::io::{Command, Frame, Input, VirtualFrame};
@@ -40,28 +40,43 @@ impl Station {
                 let mut buffer = PacketBuffer::new();
                 buffer.copy_from(&packet);
                 let (nemo, in_range) = self.nemo_in_range();
-                let at = Arrival { now, wall, in_range: in_range.as_stations(), session: None };
+                let at = PacketArrival {
+                    now,
+                    wall_time: wall,
+                    stations_in_range: in_range.as_stations(),
+                    session_peer: None,
+                };
                 let verdict = nemo.handle_packet(at, &mut buffer);
-                nemo.carry_out(verdict, &buffer);
+                nemo.carry_out_verdict(verdict, &buffer);
             }
             Input::Datagram { local, remote, traffic_class, packet } => {
                 let mut buffer = PacketBuffer::new();
                 buffer.copy_from(&packet);
                 let (nemo, in_range) = self.nemo_in_range();
-                let at = Arrival { now, wall, in_range: in_range.as_stations(), session: None };
+                let at = PacketArrival {
+                    now,
+                    wall_time: wall,
+                    stations_in_range: in_range.as_stations(),
+                    session_peer: None,
+                };
                 let verdict = nemo.handle_datagram(at, (local, remote), traffic_class, &mut buffer);
-                nemo.carry_out(verdict, &buffer);
+                nemo.carry_out_verdict(verdict, &buffer);
             }
             Input::SessionPacket { session, local, remote, traffic_class, packet } => {
                 let mut buffer = PacketBuffer::new();
                 buffer.copy_from(&packet);
                 let (nemo, in_range) = self.nemo_in_range();
-                let at = Arrival { now, wall, in_range: in_range.as_stations(), session: Some(session) };
+                let at = PacketArrival {
+                    now,
+                    wall_time: wall,
+                    stations_in_range: in_range.as_stations(),
+                    session_peer: Some(session),
+                };
                 let verdict = nemo.handle_session_packet(at, (local, remote), traffic_class, &mut buffer);
-                nemo.carry_out(verdict, &buffer);
+                nemo.carry_out_verdict(verdict, &buffer);
             }
             Input::Protected { source, destination, label, message } => {
-                self.nemo.handle_protected(now, wall, (source, destination), label, message);
+                self.nemo.handle_ipsec_message(now, wall, (source, destination), label, message);
             }
             Input::DatagramTooBig { local, remote, mtu } => {
                 self.nemo.handle_datagram_too_big(now, (local, remote), mtu);
@@ -255,10 +270,15 @@ impl Station {
     }
 
     /// Handles a packet from the tunnel device, without allocation for common packets. On
-    /// [`Verdict::Forward`] the buffer holds the packet that the caller writes back to the device. On
-    /// [`Verdict::Encapsulate`] it holds the packet that the caller sends by a socket. Further outputs may
-    /// wait in [`Self::poll_output`].
-    pub fn handle_packet(&mut self, now: Time, wall: WallTime, buffer: &mut PacketBuffer) -> Verdict {
+    /// [`ForwardingVerdict::Forward`] the buffer holds the packet that the caller writes back to the device.
+    /// On [`ForwardingVerdict::Encapsulate`] it holds the packet that the caller sends by a socket. Further
+    /// outputs may wait in [`Self::poll_output`].
+    pub fn handle_packet(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        buffer: &mut PacketBuffer,
+    ) -> ForwardingVerdict {
         self.pass_packet(now, wall, None, |nemo, at| nemo.handle_packet(at, buffer))
     }
 
@@ -271,7 +291,7 @@ impl Station {
         ends: (Endpoint, Endpoint),
         traffic_class: u8,
         buffer: &mut PacketBuffer,
-    ) -> Verdict {
+    ) -> ForwardingVerdict {
         self.pass_packet(now, wall, None, |nemo, at| nemo.handle_datagram(at, ends, traffic_class, buffer))
     }
 
@@ -285,7 +305,7 @@ impl Station {
         ends: (Endpoint, Endpoint),
         traffic_class: u8,
         buffer: &mut PacketBuffer,
-    ) -> Verdict {
+    ) -> ForwardingVerdict {
         self.pass_packet(now, wall, Some(session), |nemo, at| {
             nemo.handle_session_packet(at, ends, traffic_class, buffer)
         })
@@ -298,12 +318,20 @@ impl Station {
         now: Time,
         wall: WallTime,
         session: Option<SessionPeer>,
-        handle: impl FnOnce(&mut Nemo, Arrival<'_>) -> Verdict,
-    ) -> Verdict {
+        handle: impl FnOnce(&mut Nemo, PacketArrival<'_>) -> ForwardingVerdict,
+    ) -> ForwardingVerdict {
         self.assert_drained();
         let (nemo, in_range) = self.nemo_in_range();
-        let verdict = handle(nemo, Arrival { now, wall, in_range: in_range.as_stations(), session });
-        if matches!(verdict, Verdict::Consumed | Verdict::Dropped(_)) {
+        let verdict = handle(
+            nemo,
+            PacketArrival {
+                now,
+                wall_time: wall,
+                stations_in_range: in_range.as_stations(),
+                session_peer: session,
+            },
+        );
+        if matches!(verdict, ForwardingVerdict::Consumed | ForwardingVerdict::Dropped(_)) {
             self.complete_outputs(now, wall);
         }
         verdict

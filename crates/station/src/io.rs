@@ -26,7 +26,7 @@ pub use carnet_mobility::mobile_router::{Octets, PortalProbe};
 use serde::{Deserialize, Serialize};
 
 pub use carnet_nemo::input::{DelegatedPrefix, PortalOrder, TunnelTraffic};
-pub use carnet_nemo::{Kept, Output as NemoOutput};
+pub use carnet_nemo::{Output as NemoOutput, StoredStatePart};
 
 /// An input to the station.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -300,7 +300,7 @@ mod tests {
         let event = r#"{"event":{"event":"warning","message":"no ticket"}}"#;
         assert_eq!(recorded_text(GeonetOutput::Warning("no ticket".into())), event);
         let outputs: [Output; 2] =
-            [GeonetOutput::VirtualLinkGone(7).into(), NemoOutput::Persist(Kept::Own).into()];
+            [GeonetOutput::VirtualLinkGone(7).into(), NemoOutput::Persist(StoredStatePart::Own).into()];
         for output in outputs {
             let read: Output = serde_json::from_str(&recorded_text(output.clone())).expect("an output");
             assert_eq!(read, output);

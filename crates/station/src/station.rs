@@ -215,6 +215,6 @@ impl Station {
     }
 
     pub(crate) fn assert_drained(&self) {
-        self.nemo.assert_drained();
+        self.nemo.assert_no_pending_output();
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
 use carnet_geonet::ipv6_adaptation::Ipv6Config;
-use carnet_nemo::forwarding::desired::{Entry, TABLE_NOWHERE, priority};
+use carnet_nemo::forwarding::desired::{ForwardingEntry, TABLE_UNREACHABLE, priority};
 use carnet_station::io::{GeonetOutput, Input, NemoOutput, Output, Position};
 use carnet_station::{GeonetSettings, PersistentState, Station, StationConfig};
 use carnet_wire::geonet::{GnAddress, StationType};
@@ -72,11 +72,11 @@ fn packets_from_geonetworking_reach_only_the_mobile_network() {
         let station =
             Station::new(config, PersistentState::default(), Rng::new(7), Time::from_secs(100), wall);
         let rules = station.nemo().desired_entries().filter_map(|entry| match entry {
-            Entry::Rule(rule) if rule.priority == priority::FROM_STATIONS => Some(rule),
+            ForwardingEntry::Rule(rule) if rule.priority == priority::FROM_STATIONS => Some(rule),
             _ => None,
         });
         let rules = rules.map(|rule| {
-            assert_eq!((rule.table, rule.from, rule.to), (TABLE_NOWHERE, None, None));
+            assert_eq!((rule.table, rule.from, rule.to), (TABLE_UNREACHABLE, None, None));
             rule.input_interface.clone().expect("an interface")
         });
         rules.collect::<Vec<String>>()

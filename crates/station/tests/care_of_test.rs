@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::flow::{Ipv6Selector, TrafficSelector};
-use carnet_station::io::{Command, Input, Kept, NemoOutput, Output};
+use carnet_station::io::{Command, Input, NemoOutput, Output, StoredStatePart};
 use carnet_station::{PersistentState, StationConfig};
 use carnet_wire::checksum::upper_layer_checksum;
 use carnet_wire::icmpv6;
@@ -58,10 +58,10 @@ impl Network for DelayedInternet {
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) if from == HOME_AGENT => world.carry_from_agent(packet),
             Output::Nemo(NemoOutput::Packet(packet)) => world.carry_from_router(packet),
-            Output::Nemo(NemoOutput::Persist(Kept::Node(node)))
+            Output::Nemo(NemoOutput::Persist(StoredStatePart::Node(node)))
                 if from == HOME_AGENT && node == address(HOME) =>
             {
-                let record = world.stations[HOME_AGENT].nemo().stored_node(world.now, world.wall(), node);
+                let record = world.stations[HOME_AGENT].nemo().stored_binding(world.now, world.wall(), node);
                 world.net.stored_record = serde_json::to_string(&record).expect("a record");
             }
             _ => {}

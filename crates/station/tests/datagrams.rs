@@ -5,7 +5,9 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Interface, Rng, Time};
-use carnet_nemo::forwarding::desired::{Change, Entry, Ipv4Route, Ipv4Rule, TABLE_MAIN, TABLE_UPLINK};
+use carnet_nemo::forwarding::desired::{
+    EntryChange, ForwardingEntry, Ipv4Route, Ipv4Rule, TABLE_MAIN, TABLE_UPLINK,
+};
 use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_wire::ipv6::{Header, protocol};
 use common::world::{Network, station};
@@ -46,8 +48,8 @@ impl Network for NatNetwork {
                     world.deliver(to, datagram_input(seen, packet));
                 }
             }
-            Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) => {
-                if let Entry::Socket(socket) = &*entry {
+            Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) => {
+                if let ForwardingEntry::Socket(socket) = &*entry {
                     world.net.sockets[from].push(socket.local.to_string());
                 }
             }
@@ -122,7 +124,7 @@ fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Ru
     config.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
     let mut station = station(config, 7);
     while station.poll_output().is_some() {}
-    let mut wanted: Vec<std::sync::Arc<Entry>> = Vec::new();
+    let mut wanted: Vec<std::sync::Arc<ForwardingEntry>> = Vec::new();
     for (name, addresses, routers) in seen {
         let gateway = |text: &&str| text.parse::<std::net::Ipv4Addr>().expect("an address").into();
         let uplink = Interface {
@@ -134,13 +136,13 @@ fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Ru
         };
         let _ = station.handle_input(Time::ZERO, WALL, Input::Interface(uplink));
         while let Some(output) = station.poll_output() {
-            let (Output::Nemo(NemoOutput::Forwarding(Change::Set(entry)))
-            | Output::Nemo(NemoOutput::Forwarding(Change::Remove(entry)))) = &output
+            let (Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry)))
+            | Output::Nemo(NemoOutput::Forwarding(EntryChange::Remove(entry)))) = &output
             else {
                 continue;
             };
             wanted.retain(|known| known.key() != entry.key());
-            if matches!(&output, Output::Nemo(NemoOutput::Forwarding(Change::Set(_)))) {
+            if matches!(&output, Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(_)))) {
                 wanted.push(entry.clone());
             }
         }
@@ -148,8 +150,8 @@ fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Ru
     let (mut routes, mut rules) = (Vec::new(), Vec::new());
     for entry in &wanted {
         match &**entry {
-            Entry::Ipv4Route(route) => routes.push((**route).clone()),
-            Entry::Ipv4Rule(rule) => rules.push((**rule).clone()),
+            ForwardingEntry::Ipv4Route(route) => routes.push((**route).clone()),
+            ForwardingEntry::Ipv4Rule(rule) => rules.push((**rule).clone()),
             _ => {}
         }
     }

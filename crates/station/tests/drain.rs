@@ -173,6 +173,6 @@ fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
     let lost = (0..number).filter(|number| !world.net.arrivals_by_number.contains_key(number)).count();
     let twice = world.net.arrivals_by_number.values().filter(|count| **count > 1).count();
     assert_eq!((lost, twice), (0, 0), "of {number}");
-    let relayed = world.stations[1].nemo().forwarder().counters().relayed;
+    let relayed = world.stations[1].nemo().slow_path_forwarder().counters().relayed_packets;
     assert!(relayed > u64::from(number) / 4, "{relayed} of {number} came by way of the old one");
 }

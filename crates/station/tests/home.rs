@@ -9,7 +9,8 @@ use carnet_mobility::Authentication;
 use carnet_mobility::home_agent::AuthorizedNode;
 use carnet_mobility::mobile_router::{RegistrationMode, UplinkConfig};
 use carnet_nemo::forwarding::desired::{
-    Change, Entry, Route, RouteAction, TABLE_MAIN, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, priority,
+    EntryChange, ForwardingEntry, Route, RouteAction, TABLE_MAIN, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE,
+    priority,
 };
 use carnet_station::io::{Event, Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
@@ -19,18 +20,18 @@ use common::{AGENT, FIRST, HOME, WALL, address, agent_config, interface, router_
 
 /// Entries that a station desires in the kernel now, collected from its changes.
 #[derive(Default)]
-struct DesiredEntries(Vec<Entry>);
+struct DesiredEntries(Vec<ForwardingEntry>);
 
 impl DesiredEntries {
     fn collect_changes(&mut self, station: &mut Station) -> Vec<Output> {
         let mut others = Vec::new();
         while let Some(output) = station.poll_output() {
             match output {
-                Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) => {
+                Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) => {
                     self.0.retain(|old| old.key() != entry.key());
-                    self.0.push(Entry::clone(&entry));
+                    self.0.push(ForwardingEntry::clone(&entry));
                 }
-                Output::Nemo(NemoOutput::Forwarding(Change::Remove(entry))) => {
+                Output::Nemo(NemoOutput::Forwarding(EntryChange::Remove(entry))) => {
                     self.0.retain(|old| old.key() != entry.key())
                 }
                 other => others.push(other),
@@ -42,7 +43,7 @@ impl DesiredEntries {
     fn routes_to(&self, table: u32, destination: &str) -> Vec<&Route> {
         let wanted = |route: &&Route| route.table == table && route.destination.to_string() == destination;
         let routes = self.0.iter().filter_map(|entry| match entry {
-            Entry::Route(route) => Some(route),
+            ForwardingEntry::Route(route) => Some(route),
             _ => None,
         });
         routes.filter(wanted).collect()
@@ -51,7 +52,7 @@ impl DesiredEntries {
     /// Returns the tables that rules select for the machine's own packets without a chosen source address.
     fn tables_of_node(&self) -> Vec<u32> {
         let rules = self.0.iter().filter_map(|entry| match entry {
-            Entry::Rule(rule) if rule.priority == priority::FROM_NODE => {
+            ForwardingEntry::Rule(rule) if rule.priority == priority::FROM_HOME_ADDRESS => {
                 assert_eq!((rule.input_interface.as_deref(), rule.from, rule.to), (Some("lo"), None, None));
                 Some(rule.table)
             }
@@ -63,7 +64,7 @@ impl DesiredEntries {
     /// Returns the interfaces that have the home address.
     fn home_address_on(&self) -> Vec<&str> {
         let addresses = self.0.iter().filter_map(|entry| match entry {
-            Entry::Address(own) if own.address == address(HOME) => Some(own.interface.as_str()),
+            ForwardingEntry::Address(own) if own.address == address(HOME) => Some(own.interface.as_str()),
             _ => None,
         });
         addresses.collect()
@@ -180,7 +181,9 @@ fn tunnel_leaves_by_its_own_router_until_the_return_is_acknowledged() {
     let said = wanted.collect_changes(&mut station);
     let tables = |wanted: &DesiredEntries| -> Vec<u32> {
         let rules = wanted.0.iter().filter_map(|entry| match entry {
-            Entry::Rule(rule) if rule.priority == priority::FROM_CARE_OF_ADDRESS => Some(rule.table),
+            ForwardingEntry::Rule(rule) if rule.priority == priority::FROM_CARE_OF_ADDRESS => {
+                Some(rule.table)
+            }
             _ => None,
         });
         rules.collect()

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use carnet_base::Rng;
 use carnet_mobility::Authentication;
-use carnet_nemo::forwarding::desired::{Change, Entry, Rule, TABLE_CAPTURE, TABLE_PROTECTED};
+use carnet_nemo::forwarding::desired::{
+    EntryChange, ForwardingEntry, Rule, TABLE_CAPTURE, TABLE_PROTECTED_BY_IPSEC,
+};
 use carnet_station::StationConfig;
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_wire::extension::Extensions;
@@ -88,8 +90,8 @@ impl Network for SimulatedKernels {
                     world.deliver(1 - who, Input::Packet(packet));
                 }
             }
-            Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) => {
-                if let Entry::Rule(rule) = &*entry {
+            Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) => {
+                if let ForwardingEntry::Rule(rule) = &*entry {
                     world.net.rules.push((**rule).clone());
                 }
             }
@@ -174,7 +176,7 @@ fn mobile_router_registers_and_moves_with_esp_only() {
                 && rule.protocol == Some(esp)
         })
     };
-    assert!(is(TABLE_PROTECTED, "", AGENT, protocol::ESP), "{:?}", world.net.rules);
+    assert!(is(TABLE_PROTECTED_BY_IPSEC, "", AGENT, protocol::ESP), "{:?}", world.net.rules);
     assert!(is(TABLE_CAPTURE, AGENT, "", protocol::MOBILITY), "{:?}", world.net.rules);
     assert!(is(TABLE_CAPTURE, AGENT, "", protocol::ESP), "{:?}", world.net.rules);
 }

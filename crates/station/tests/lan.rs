@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 
 use carnet_base::{LinkMessage, Rng, Time};
 use carnet_nemo::forwarding::AllowedPackets;
-use carnet_nemo::forwarding::desired::{Change, Entry, Key};
+use carnet_nemo::forwarding::desired::{EntryChange, EntryKey, ForwardingEntry};
 use carnet_station::io::{Event, Input, NemoOutput, Output};
-use carnet_station::{Door, Inbound, LanSettings, PersistentState, PortRange, Station, StationConfig};
+use carnet_station::{
+    Inbound, InboundFilter, LanSettings, PersistentState, PortRange, Station, StationConfig,
+};
 use carnet_wire::nd::{NdOption, NestingInformation, RecursiveDnsServers, RouterAdvertisement};
 use common::{WALL, address, interface, router_config};
 
@@ -24,7 +26,7 @@ fn config(lan: Vec<LanSettings>) -> StationConfig {
 fn own_lan_settings(interface: &str, dns: &str) -> LanSettings {
     let mut lan = LanSettings::from(interface);
     lan.prefixes = vec!["2001:db8:b:1::/64".parse().expect("a prefix")];
-    lan.hosts.dns = vec![address(dns)];
+    lan.host_configuration.dns = vec![address(dns)];
     lan
 }
 
@@ -48,7 +50,9 @@ fn interface_addresses(station: &Station) -> Vec<String> {
         .nemo()
         .desired_entries()
         .filter_map(|entry| match entry {
-            Entry::Address(it) => Some(format!("{} {}/{}", it.interface, it.address, it.prefix_length)),
+            ForwardingEntry::Address(it) => {
+                Some(format!("{} {}/{}", it.interface, it.address, it.prefix_length))
+            }
             _ => None,
         })
         .collect();
@@ -147,24 +151,24 @@ fn reload_withdraws_removed_dns_servers_from_hosts() {
 #[test]
 fn doors_are_shut_before_anything_else_and_closed_without_packet_filter() {
     let mut shut = LanSettings::from("i1");
-    shut.door = Door { inbound: Inbound::Established, ..Door::default() };
+    shut.inbound_filter = InboundFilter { inbound: Inbound::Established, ..InboundFilter::default() };
     let config = config(vec!["i0".into(), shut]);
     let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
     let mut set = Vec::new();
     while let Some(output) = station.poll_output() {
-        if let Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) = output {
+        if let Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) = output {
             set.push(entry);
         }
     }
-    let rules = set.iter().take_while(|entry| matches!(entry.key(), Key::PacketRule(_))).count();
+    let rules = set.iter().take_while(|entry| matches!(entry.key(), EntryKey::PacketRule(_))).count();
     assert_eq!(rules, 7, "three source checks and the rules of one door: {set:?}");
-    assert!(!set[rules..].iter().any(|entry| matches!(entry.key(), Key::PacketRule(_))), "{set:?}");
+    assert!(!set[rules..].iter().any(|entry| matches!(entry.key(), EntryKey::PacketRule(_))), "{set:?}");
 
     // Returns the networks that rules make unreachable. Without a packet filter in the kernel, this is the
     // network of `i1`, which has a door.
     let closed = |station: &Station| -> Vec<(u32, String)> {
         let rules = station.nemo().desired_entries().filter_map(|entry| match entry {
-            Entry::Rule(rule) if (105..108).contains(&rule.priority) => {
+            ForwardingEntry::Rule(rule) if (105..108).contains(&rule.priority) => {
                 Some((rule.priority, rule.to.expect("a prefix").to_string()))
             }
             _ => None,
@@ -192,9 +196,9 @@ fn status_shows_the_door_of_each_interface() {
         destinations: ["2001:db8:b::77/128", "::ffff:10.42.7.9/128"].map(|it| it.parse().expect(it)).into(),
     };
     let ping = AllowedPackets { protocol: 58, ports: Vec::new(), destinations: Vec::new() };
-    shut.door = Door {
+    shut.inbound_filter = InboundFilter {
         inbound: Inbound::Established,
-        allowed: vec![allowed, ping],
+        allowed_exceptions: vec![allowed, ping],
         is_isolated: true,
         host_rate: None,
     };
@@ -216,7 +220,7 @@ fn status_shows_the_door_of_each_interface() {
 /// An operator's radvd takes over one of the interfaces.
 #[test]
 fn each_interface_has_its_own_advertise_setting() {
-    let silent = LanSettings { advertise: false, ..own_lan_settings("i1", "fd00::53") };
+    let silent = LanSettings { send_router_advertisements: false, ..own_lan_settings("i1", "fd00::53") };
     let (fresh, found) = station_with_lans(vec!["i0".into(), silent.clone(), "i2".into()]);
     assert_eq!(interface_addresses(&fresh), ["i0 2001:db8:a::1/64", "i2 2001:db8:c::1/64"]);
     assert_eq!(found.into_keys().collect::<Vec<_>>(), ["i0", "i2"]);
@@ -234,7 +238,7 @@ fn each_interface_has_its_own_advertise_setting() {
 /// Returns whether an advertisement has information for mobile routers on board: home addresses and networks.
 fn is_nesting_advertised(nesting: bool) -> bool {
     let mut config = config(vec![LanSettings::from("i0")]);
-    config.mobile_router.as_mut().expect("a mobile router").nesting = nesting;
+    config.mobile_router.as_mut().expect("a mobile router").nesting_enabled = nesting;
     let mut station = Station::new(config, PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
     let mut found = Vec::new();
     let inputs = [Input::Interface(interface("i0", "fe80::1", true)), Input::Timeout];

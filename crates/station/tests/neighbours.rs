@@ -13,7 +13,7 @@ use carnet_geonet::ipv6_adaptation::addresses;
 use carnet_geonet::mib::BeaconInterval;
 use carnet_mobility::mnpp::Authorization;
 use carnet_nemo::forwarding::desired::{
-    Change, Entry, RouteAction, TABLE_MAIN, TABLE_NEIGHBOURS, TABLE_TUNNEL, priority,
+    EntryChange, ForwardingEntry, RouteAction, TABLE_MAIN, TABLE_NEIGHBOURS, TABLE_TUNNEL, priority,
 };
 use carnet_station::io::{
     Command, FastPathReport, Frame, GeonetOutput, Input, NemoOutput, Output, Position, VirtualFrame,
@@ -62,8 +62,8 @@ fn vehicle_config(who: usize, authorization: Authorization) -> StationConfig {
     config.mnpp = Some(MnppSettings {
         interface: "gn0".into(),
         authorization,
-        shortest: 48,
-        hops: 1,
+        shortest_prefix_length: 48,
+        announcement_hop_limit: 1,
         interval: Duration::from_secs(10),
     });
     config
@@ -75,7 +75,7 @@ const HOME_AGENT: usize = 2;
 /// The radio, the Internet and the kernels. The second vehicle drives past the first.
 #[derive(Default)]
 struct RadioAndInternet {
-    kernel_entries: [BTreeMap<String, Entry>; 2],
+    kernel_entries: [BTreeMap<String, ForwardingEntry>; 2],
     /// Distance of vehicle 2 to the east of vehicle 1 in metres; the next field is its speed in m/s.
     distance_east: f64,
     speed: f64,
@@ -99,10 +99,10 @@ impl Network for RadioAndInternet {
             Output::Nemo(NemoOutput::Forwarding(change)) if who != HOME_AGENT => {
                 let wanted = &mut world.net.kernel_entries[who];
                 match change {
-                    Change::Set(entry) => {
-                        wanted.insert(format!("{:?}", entry.key()), Entry::clone(&entry));
+                    EntryChange::Set(entry) => {
+                        wanted.insert(format!("{:?}", entry.key()), ForwardingEntry::clone(&entry));
                     }
-                    Change::Remove(entry) => {
+                    EntryChange::Remove(entry) => {
                         wanted.remove(&format!("{:?}", entry.key()));
                     }
                 }
@@ -180,7 +180,9 @@ impl NeighbourWorld {
     /// Returns the next hop of a vehicle's kernel for a neighbouring mobile network.
     fn direct_next_hop(&self, who: usize, to: Ipv6Addr) -> Option<Ipv6Addr> {
         self.net.kernel_entries[who].values().find_map(|entry| match entry {
-            Entry::Route(route) if route.table == TABLE_NEIGHBOURS && route.destination.contains(&to) => {
+            ForwardingEntry::Route(route)
+                if route.table == TABLE_NEIGHBOURS && route.destination.contains(&to) =>
+            {
                 match &*route.action {
                     RouteAction::Forward { interface, gateway } if interface == "gn0" => *gateway,
                     other => panic!("{other:?}"),
@@ -315,9 +317,10 @@ fn neighbouring_network_adds_one_route_and_changes_no_other() {
     let mut world = NeighbourWorld::new(Authorization::HomeAgent);
     let before = world.net.kernel_entries[0].clone();
     let rule = |priority, table| {
-        let rules = before.values().filter(
-            |entry| matches!(entry, Entry::Rule(rule) if rule.priority == priority && rule.table == table),
-        );
+        let rules = before.values().filter(|entry| {
+            matches!(entry, ForwardingEntry::Rule(rule)
+                if rule.priority == priority && rule.table == table)
+        });
         rules.count()
     };
     assert_eq!(rule(priority::TO_NEIGHBOURS, TABLE_NEIGHBOURS), 3);

@@ -4,7 +4,7 @@ mod common;
 
 use carnet_base::mapped::{self, ALL_IPV4};
 use carnet_base::{Rng, Time};
-use carnet_nemo::forwarding::desired::{Entry, Rule, TABLE_MAIN, TABLE_OWN_TRAFFIC, priority};
+use carnet_nemo::forwarding::desired::{ForwardingEntry, Rule, TABLE_MAIN, TABLE_OWN_TRAFFIC, priority};
 use carnet_nemo::forwarding::packet_rules::Mark;
 use carnet_station::io::Input;
 use carnet_station::{OwnTraffic, PersistentState, Station, StationConfig};
@@ -42,9 +42,9 @@ fn describe_rules(station: &Station) -> Vec<String> {
             if rule.without_default { " specific" } else { "" },
         )
     };
-    let own = priority::OWN_OUTSIDE..=priority::OWN_TRAFFIC;
+    let own = priority::OWN_TRAFFIC_OUTSIDE_TUNNEL..=priority::OWN_TRAFFIC;
     let rules = station.nemo().desired_entries().filter_map(|entry| match entry {
-        Entry::Rule(rule) if own.contains(&rule.priority) => Some(text(rule)),
+        ForwardingEntry::Rule(rule) if own.contains(&rule.priority) => Some(text(rule)),
         _ => None,
     });
     rules.collect()
@@ -54,7 +54,7 @@ fn describe_rules(station: &Station) -> Vec<String> {
 fn own_traffic_takes_the_tunnel_only_if_configured() {
     assert_eq!(describe_rules(&station_with_own_traffic(OwnTraffic::Uplinks)), Vec::<String>::new());
     let station = station_with_own_traffic(OwnTraffic::Tunnel);
-    let outside = priority::OWN_OUTSIDE;
+    let outside = priority::OWN_TRAFFIC_OUTSIDE_TUNNEL;
     let mut expected = vec![
         format!("{outside} any {AGENT}/128 {TABLE_MAIN}"),
         format!("{outside} {CARE_OF}/128 any {TABLE_MAIN}"),
@@ -72,16 +72,19 @@ fn own_traffic_takes_the_tunnel_only_if_configured() {
         .nemo()
         .desired_entries()
         .filter_map(|entry| match entry {
-            Entry::Route(route) if route.table == TABLE_OWN_TRAFFIC => Some(route),
+            ForwardingEntry::Route(route) if route.table == TABLE_OWN_TRAFFIC => Some(route),
             _ => None,
         })
         .map(|route| (route.is_into_tunnel_device(), route.source.clone()))
         .collect();
     let home = Some(Box::new(HOME.parse().expect("an address")));
     assert!(sources.contains(&(true, home)) && sources.contains(&(false, None)), "{sources:?}");
-    let is_of_ipv4 = |entry: &Entry| matches!(entry, Entry::Route(route) if route.destination == ALL_IPV4);
+    let is_of_ipv4 = |entry: &ForwardingEntry| {
+        matches!(entry, ForwardingEntry::Route(route)
+        if route.destination == ALL_IPV4)
+    };
     assert!(!station.nemo().desired_entries().any(is_of_ipv4));
     // The rules for carnet's own packets from a care-of address match before these rules.
-    const { assert!(priority::FROM_CARE_OF_ADDRESS < priority::OWN_OUTSIDE) };
-    const { assert!(priority::FROM_MOBILE_NETWORK < priority::OWN_OUTSIDE) };
+    const { assert!(priority::FROM_CARE_OF_ADDRESS < priority::OWN_TRAFFIC_OUTSIDE_TUNNEL) };
+    const { assert!(priority::FROM_MOBILE_NETWORK < priority::OWN_TRAFFIC_OUTSIDE_TUNNEL) };
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use carnet_base::{LinkMessage, Rng, Time};
-use carnet_nemo::forwarding::desired::{Change, Entry};
+use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry};
 use carnet_station::Station;
 use carnet_station::io::{Command, Input, NemoOutput, Output};
 use carnet_virtual::Link;
@@ -70,8 +70,8 @@ impl Network for MtuInternet {
     fn carry(world: &mut MtuWorld, from: usize, output: Output) {
         match output {
             Output::Nemo(NemoOutput::Packet(packet)) => world.handle_decapsulated(from, packet),
-            Output::Nemo(NemoOutput::Forwarding(Change::Set(entry))) => {
-                if let Entry::Tunnel(t) = &*entry
+            Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(entry))) => {
+                if let ForwardingEntry::Tunnel(t) = &*entry
                     && t.transmit
                 {
                     let care_of = if from == HOME_AGENT { t.remote } else { t.local };
@@ -250,7 +250,12 @@ impl MtuWorld {
     /// Returns the MTU of the transmitting tunnel, at each of its two ends.
     fn tunnel_mtus(&self) -> (usize, usize) {
         let mtu = |station: &Station| {
-            station.nemo().forwarder().tunnels().find(|(tunnel, _)| tunnel.transmit).map_or(0, |(_, mtu)| mtu)
+            station
+                .nemo()
+                .slow_path_forwarder()
+                .tunnels()
+                .find(|(tunnel, _)| tunnel.transmit)
+                .map_or(0, |(_, mtu)| mtu)
         };
         (mtu(&self.stations[ROUTER]), mtu(&self.stations[HOME_AGENT]))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carnet_base::mapped::{self, ALL_IPV4};
 use carnet_base::{Rng, Time};
-use carnet_nemo::forwarding::desired::{Entry, TABLE_BREAKOUT, TABLE_NOWHERE, priority};
+use carnet_nemo::forwarding::desired::{ForwardingEntry, TABLE_BREAKOUT, TABLE_UNREACHABLE, priority};
 use carnet_nemo::forwarding::packet_rules::{Chain, PacketRule, TrafficKind, Verdict};
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output, PortalOrder};
 use carnet_station::{PersistentState, Station, StationConfig};
@@ -91,7 +91,7 @@ impl PortalBench {
             .nemo()
             .desired_entries()
             .filter_map(|entry| match entry {
-                Entry::Rule(rule) if rule.mark.is_some_and(|mark| mark.value == PORTAL_MARK) => {
+                ForwardingEntry::Rule(rule) if rule.mark.is_some_and(|mark| mark.value == PORTAL_MARK) => {
                     Some(format!(
                         "{} {} {} {}",
                         rule.priority,
@@ -109,15 +109,15 @@ impl PortalBench {
 
     fn packet_rules(&self) -> Vec<PacketRule> {
         let rules = self.station.nemo().desired_entries().filter_map(|entry| match entry {
-            Entry::PacketRule(rule) => Some((**rule).clone()),
+            ForwardingEntry::PacketRule(rule) => Some((**rule).clone()),
             _ => None,
         });
         rules.collect()
     }
 
     fn forwards_ipv4_of_uplinks(&self) -> bool {
-        let is_it = |entry: &Entry| {
-            matches!(entry, Entry::Setting(setting)
+        let is_it = |entry: &ForwardingEntry| {
+            matches!(entry, ForwardingEntry::Setting(setting)
                 if setting.interface == "w0" && setting.name == "ipv4_forwarding" && setting.value == "1")
         };
         self.station.nemo().desired_entries().any(is_it)
@@ -151,8 +151,8 @@ fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
     let expected = [
         (priority::BREAKOUT, "10.42.7.0/24", TABLE_BREAKOUT),
         (priority::BREAKOUT, "2001:db8:a::/64", TABLE_BREAKOUT),
-        (priority::PORTAL_ONLY, "10.42.7.0/24", TABLE_NOWHERE),
-        (priority::PORTAL_ONLY, "2001:db8:a::/64", TABLE_NOWHERE),
+        (priority::PORTAL_UPLINK_ONLY, "10.42.7.0/24", TABLE_UNREACHABLE),
+        (priority::PORTAL_UPLINK_ONLY, "2001:db8:a::/64", TABLE_UNREACHABLE),
     ];
     assert_eq!(
         bench.describe_routing(),

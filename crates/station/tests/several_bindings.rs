@@ -6,7 +6,7 @@ mod common;
 use carnet_base::{Endpoint, Rng, Time};
 use carnet_mobility::Authentication;
 use carnet_mobility::flow::{FlowAction, Ipv6Selector, Range, TrafficSelector};
-use carnet_nemo::forwarding::desired::{Distribution, Entry};
+use carnet_nemo::forwarding::desired::{FlowDistribution, ForwardingEntry};
 use carnet_station::io::{Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::checksum::upper_layer_checksum;
@@ -121,8 +121,8 @@ fn tunnel_of_packet(station: &mut Station, port: u16) -> Option<Endpoint> {
 }
 
 fn describe_tunnels(station: &Station) -> Vec<(Option<u16>, Endpoint, bool)> {
-    let tunnel = |entry: &Entry| match entry {
-        Entry::Tunnel(tunnel) => Some((tunnel.bid, tunnel.remote, tunnel.transmit)),
+    let tunnel = |entry: &ForwardingEntry| match entry {
+        ForwardingEntry::Tunnel(tunnel) => Some((tunnel.bid, tunnel.remote, tunnel.transmit)),
         _ => None,
     };
     let mut tunnels: Vec<_> = station.nemo().desired_entries().filter_map(tunnel).collect();
@@ -130,9 +130,9 @@ fn describe_tunnels(station: &Station) -> Vec<(Option<u16>, Endpoint, bool)> {
     tunnels
 }
 
-fn distribution_of(station: &Station) -> Option<&Distribution> {
+fn distribution_of(station: &Station) -> Option<&FlowDistribution> {
     station.nemo().desired_entries().find_map(|entry| match entry {
-        Entry::Distribution(distribution) => Some(&**distribution),
+        ForwardingEntry::Distribution(distribution) => Some(&**distribution),
         _ => None,
     })
 }

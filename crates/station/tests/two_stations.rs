@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_nemo::forwarding::desired::{Change, Entry, RouteAction, TABLE_MAIN};
+use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry, RouteAction, TABLE_MAIN};
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{PersistentState, Station, StationConfig};
 use carnet_wire::icmpv6;
@@ -23,7 +23,7 @@ const ROUTER: usize = 1;
 /// The Internet between the two stations, their kernels, and records.
 #[derive(Default)]
 struct RecordingInternet {
-    changes: Vec<Change>,
+    changes: Vec<EntryChange>,
     events: Vec<Event>,
     /// Packets that have come out of the tunnel, for the host or for the correspondent.
     arrived_packets: Vec<Vec<u8>>,
@@ -160,7 +160,10 @@ fn a_preferred_uplink_is_changed_without_losing_a_packet() {
             .any(|u| u.interface == "w1" && u.active)
     );
     // A handover changes tunnels, but no kernel route.
-    let is_tunnel = |c: &Change| matches!(c, Change::Set(entry) if matches!(**entry, Entry::Tunnel(_)));
+    let is_tunnel = |c: &EntryChange| {
+        matches!(c, EntryChange::Set(entry)
+        if matches!(**entry, ForwardingEntry::Tunnel(_)))
+    };
     assert!(world.net.changes.iter().all(is_tunnel), "{:?}", world.net.changes);
     // For some time after the handover, both ends accept packets on the old path.
     let old = data(HOST, CORRESPONDENT);
@@ -329,7 +332,8 @@ fn reload_applies_only_config_differences() {
     world.reconfigure(HOME_AGENT, agent_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
     let prefix = "2001:db8:b::/64".parse().expect("a prefix");
     assert!(
-        matches!(&world.net.changes[..], [Change::Set(entry)] if matches!(&**entry, Entry::Route(route)
+        matches!(&world.net.changes[..], [EntryChange::Set(entry)]
+            if matches!(&**entry, ForwardingEntry::Route(route)
             if route.destination == prefix && route.table == TABLE_MAIN
                 && *route.action == RouteAction::Unreachable)),
         "{:?}",
@@ -339,7 +343,11 @@ fn reload_applies_only_config_differences() {
 
     world.net.changes.clear();
     world.reconfigure(ROUTER, router_config(&["2001:db8:a::/64", "2001:db8:b::/64"]));
-    assert!(!world.net.changes.iter().any(|c| matches!(c, Change::Remove(_))), "{:?}", world.net.changes);
+    assert!(
+        !world.net.changes.iter().any(|c| matches!(c, EntryChange::Remove(_))),
+        "{:?}",
+        world.net.changes
+    );
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1));
     assert_eq!(world.agent_station().nemo().binding_status(world.now)[0].prefixes.len(), 2);
     assert!(!world.net.events.iter().any(|e| matches!(e, Event::Handover { .. })), "{:?}", world.net.events);

@@ -19,7 +19,7 @@ impl Link {
     /// 10 ms one-way delay, no loss.
     pub const LOSSLESS: Link = Link::with_delay(Duration::from_millis(10));
     /// All packets are lost.
-    pub const LOSING_EVERYTHING: Link = Link { loss_probability: 1.0, ..Link::LOSSLESS };
+    pub const LOSES_EVERYTHING: Link = Link { loss_probability: 1.0, ..Link::LOSSLESS };
 
     /// Returns a link with this delay and without loss.
     pub const fn with_delay(delay: Duration) -> Link {
@@ -50,7 +50,7 @@ mod tests {
             (0..1000).flat_map(|_| link.arrival_delays(&mut rng)).collect::<Vec<Duration>>()
         };
         assert_eq!(arrivals(Link::LOSSLESS), [Duration::from_millis(10); 1000]);
-        assert_eq!(arrivals(Link::LOSING_EVERYTHING), []);
+        assert_eq!(arrivals(Link::LOSES_EVERYTHING), []);
         let delay = (Duration::from_millis(5), Duration::from_millis(50));
         let bad = Link { loss_probability: 0.5, duplication_probability: 0.2, delay_range: delay };
         let delays = arrivals(bad);

@@ -20,7 +20,7 @@ impl<E> Default for Timeline<E> {
 
 impl<E> Timeline<E> {
     /// Adds an event at `at`.
-    pub fn schedule(&mut self, at: Time, event: E) {
+    pub fn schedule_at(&mut self, at: Time, event: E) {
         self.scheduled_count += 1;
         self.pending.insert((at, self.scheduled_count), event);
     }
@@ -54,7 +54,7 @@ mod tests {
     fn timeline_orders_events_by_time_then_insertion() {
         let mut timeline = Timeline::default();
         for (at, event) in [(2, "second"), (1, "first"), (2, "third"), (3, "later")] {
-            timeline.schedule(Time::from_secs(at), event);
+            timeline.schedule_at(Time::from_secs(at), event);
         }
         assert_eq!((timeline.len(), timeline.is_empty()), (4, false));
         assert_eq!(timeline.next_time(), Some(Time::from_secs(1)));

@@ -11,50 +11,61 @@ use std::time::{Duration, Instant};
 
 use carnet_base::Time;
 use carnet_wireguard::{
-    Engine, Output, Path, PathNumber, Peer, PeerId, PrivateKey, PublicKey, Received, Route, Settings,
-    datagram_length,
+    DatagramRoute, EngineSettings, Output, PathNumber, PeerId, PrivateKey, PublicKey, ReceivedDatagram,
+    RemotePeer, SessionEngine, SessionPath, datagram_length,
 };
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sanstun::{Interface, Received as Parsed, ReceivedMessage, TunnelConfig};
 use zeroize::Zeroizing;
 
 /// The largest inner packet on an IPv6 path of 1500 octets.
-const PAYLOAD: usize = 1408;
-const NOW: Time = Time::from_secs(1);
-const ROUTERS: u32 = 10_000;
+const PAYLOAD_LENGTH: usize = 1408;
+const BENCHMARK_TIME: Time = Time::from_secs(1);
+const ROUTER_COUNT: u32 = 10_000;
 
-fn engine(seed: u32) -> Engine {
+fn new_engine(seed: u32) -> SessionEngine {
     let mut octets = [7; 32];
     octets[4..8].copy_from_slice(&seed.to_le_bytes());
     let private_key = PrivateKey::from_random(octets);
     let unix = Duration::from_secs(1_795_737_600);
-    Engine::new(Settings { private_key, seed: octets, now: NOW, unix })
+    SessionEngine::new(EngineSettings {
+        private_key,
+        random_seed: octets,
+        now: BENCHMARK_TIME,
+        unix_time_at_start: unix,
+    })
 }
 
-fn add(engine: &mut Engine, id: u32, public_key: PublicKey) -> Path {
-    assert!(engine.set_peer(Peer { id: PeerId(id), public_key, preshared_key: None }));
-    Path { peer: PeerId(id), number: PathNumber::UNNUMBERED }
+fn add(engine: &mut SessionEngine, id: u32, public_key: PublicKey) -> SessionPath {
+    assert!(engine.set_peer(RemotePeer { peer_id: PeerId(id), public_key, preshared_key: None }));
+    SessionPath { peer_id: PeerId(id), path_number: PathNumber::UNNUMBERED }
 }
 
-fn route(number: u32) -> Route {
-    Route { socket: 0, remote: SocketAddr::from((number.to_be_bytes(), 4191)) }
+fn route(number: u32) -> DatagramRoute {
+    DatagramRoute { socket: 0, remote: SocketAddr::from((number.to_be_bytes(), 4191)) }
 }
 
 /// Opens the session of a router at a home agent.
-fn open(now: Time, router: &mut Engine, to_home: Path, home: &mut Engine, number: u32) {
+fn open_session(
+    now: Time,
+    router: &mut SessionEngine,
+    to_home: SessionPath,
+    home: &mut SessionEngine,
+    number: u32,
+) {
     let mut buffer = [0; 256];
     let address = route(0x0a00_0000 + number);
-    router.connect(now, to_home, route(1));
-    while !home.is_established(Path { peer: PeerId(number), number: PathNumber::UNNUMBERED }) {
+    router.open_session(now, to_home, route(1));
+    while !home.is_established(SessionPath { peer_id: PeerId(number), path_number: PathNumber::UNNUMBERED }) {
         while let Some(output) = router.poll_output() {
             if let Output::Send { datagram, .. } = output {
-                home.receive(now, address, &datagram, &mut buffer);
+                home.receive_datagram(now, address, &datagram, &mut buffer);
             }
         }
         home.handle_handshakes(now, 8);
         while let Some(output) = home.poll_output() {
             if let Output::Send { datagram, .. } = output {
-                router.receive(now, route(1), &datagram, &mut buffer);
+                router.receive_datagram(now, route(1), &datagram, &mut buffer);
             }
         }
         router.handle_handshakes(now, 8);
@@ -66,11 +77,11 @@ fn resident_octets() -> usize {
     text.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
 }
 
-fn memory() {
-    let mut home = engine(0);
-    let mut routers: Vec<(Engine, Path)> = (1..=ROUTERS)
+fn measure_memory() {
+    let mut home = new_engine(0);
+    let mut routers: Vec<(SessionEngine, SessionPath)> = (1..=ROUTER_COUNT)
         .map(|number| {
-            let mut router = engine(number);
+            let mut router = new_engine(number);
             add(&mut home, number, router.public_key());
             let path = add(&mut router, 1, home.public_key());
             (router, path)
@@ -80,35 +91,40 @@ fn memory() {
     let start = Instant::now();
     for (number, (router, path)) in (1..).zip(&mut routers) {
         // 200 handshakes a second, below the limit for cookies.
-        let now = NOW + Duration::from_millis(5 * u64::from(number));
-        open(now, router, *path, &mut home, number);
+        let now = BENCHMARK_TIME + Duration::from_millis(5 * u64::from(number));
+        open_session(now, router, *path, &mut home, number);
     }
     let spent = start.elapsed();
     // Router and home agent have one session each.
-    let each = (resident_octets() - before) / (2 * ROUTERS as usize);
-    println!("{ROUTERS} sessions: {each} octets each, {:?} for a handshake of both ends", spent / ROUTERS);
+    let each = (resident_octets() - before) / (2 * ROUTER_COUNT as usize);
+    println!(
+        "{ROUTER_COUNT} sessions: {each} octets each, {:?} for a handshake of both ends",
+        spent / ROUTER_COUNT
+    );
 }
 
-fn bench(criterion: &mut Criterion) {
-    memory();
-    let (mut router, mut home) = (engine(1), engine(2));
+fn benchmark_sessions(criterion: &mut Criterion) {
+    measure_memory();
+    let (mut router, mut home) = (new_engine(1), new_engine(2));
     let to_home = add(&mut router, 1, home.public_key());
     add(&mut home, 1, router.public_key());
-    open(NOW, &mut router, to_home, &mut home, 1);
-    let payload = [0x60; PAYLOAD];
-    let mut datagram = vec![0; datagram_length(PAYLOAD)];
+    open_session(BENCHMARK_TIME, &mut router, to_home, &mut home, 1);
+    let payload = [0x60; PAYLOAD_LENGTH];
+    let mut datagram = vec![0; datagram_length(PAYLOAD_LENGTH)];
     let mut buffer = vec![0; datagram.len()];
 
     let mut group = criterion.benchmark_group("data");
-    group.throughput(Throughput::Bytes(PAYLOAD as u64));
+    group.throughput(Throughput::Bytes(PAYLOAD_LENGTH as u64));
     group.bench_function("send", |bencher| {
-        bencher.iter(|| black_box(router.send(NOW, to_home, &payload, &mut datagram).is_ok()));
+        bencher.iter(|| {
+            black_box(router.send_payload(BENCHMARK_TIME, to_home, &payload, &mut datagram).is_ok())
+        });
     });
     group.bench_function("send and receive", |bencher| {
         bencher.iter(|| {
-            router.send(NOW, to_home, &payload, &mut datagram).expect("a session");
-            let received = home.receive(NOW, route(0x0a00_0001), &datagram, &mut buffer);
-            assert!(matches!(received, Received::Payload { .. }));
+            router.send_payload(BENCHMARK_TIME, to_home, &payload, &mut datagram).expect("a session");
+            let received = home.receive_datagram(BENCHMARK_TIME, route(0x0a00_0001), &datagram, &mut buffer);
+            assert!(matches!(received, ReceivedDatagram::Payload { .. }));
         });
     });
     let now = Instant::now();
@@ -152,30 +168,30 @@ fn bench(criterion: &mut Criterion) {
     group.bench_function("forged without the public key", |bencher| {
         bencher.iter(|| {
             number += 1;
-            home.receive(NOW, route(number), &forged, &mut buffer);
-            home.handle_handshakes(NOW, 1);
+            home.receive_datagram(BENCHMARK_TIME, route(number), &forged, &mut buffer);
+            home.handle_handshakes(BENCHMARK_TIME, 1);
         });
     });
-    let mut stranger = engine(3);
+    let mut stranger = new_engine(3);
     let to_home = add(&mut stranger, 1, home.public_key());
-    stranger.connect(NOW, to_home, route(1));
+    stranger.open_session(BENCHMARK_TIME, to_home, route(1));
     let Some(Output::Send { datagram, .. }) = stranger.poll_output() else { panic!("no initiation") };
-    let mut now = NOW;
+    let mut now = BENCHMARK_TIME;
     group.bench_function("of an unknown key, decrypted", |bencher| {
         bencher.iter(|| {
             // One in 10 ms: below the limit for cookies.
             now += Duration::from_millis(10);
-            home.receive(now, route(7), &datagram, &mut buffer);
+            home.receive_datagram(now, route(7), &datagram, &mut buffer);
             home.handle_handshakes(now, 1);
         });
     });
     for _ in 0..1000 {
-        home.receive(now, route(7), &datagram, &mut buffer);
+        home.receive_datagram(now, route(7), &datagram, &mut buffer);
         home.handle_handshakes(now, 1);
     }
     group.bench_function("of an unknown key, answered with a cookie", |bencher| {
         bencher.iter(|| {
-            home.receive(now, route(7), &datagram, &mut buffer);
+            home.receive_datagram(now, route(7), &datagram, &mut buffer);
             home.handle_handshakes(now, 1);
             assert!(matches!(home.poll_output(), Some(Output::Send { .. })));
         });
@@ -183,5 +199,5 @@ fn bench(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, bench);
+criterion_group!(benches, benchmark_sessions);
 criterion_main!(benches);

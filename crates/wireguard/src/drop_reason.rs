@@ -4,7 +4,7 @@ use sanstun::Error;
 
 carnet_base::drop_reasons! {
     /// Reason for which the engine dropped a datagram, or did not send a payload.
-    pub enum WireguardDrop {
+    pub enum WireguardDropReason {
         /// The datagram has no length or type of a WireGuard message.
         Malformed = "malformed",
         /// The first MAC of a handshake message is wrong: the sender does not know the public key.
@@ -38,21 +38,21 @@ carnet_base::drop_reasons! {
     }
 }
 
-impl From<Error> for WireguardDrop {
-    fn from(error: Error) -> WireguardDrop {
+impl From<Error> for WireguardDropReason {
+    fn from(error: Error) -> WireguardDropReason {
         match error {
-            Error::InvalidPacket => WireguardDrop::Malformed,
-            Error::InvalidMac => WireguardDrop::Mac,
-            Error::RateLimited => WireguardDrop::RateLimited,
-            Error::InvalidAeadTag | Error::LowOrderPoint => WireguardDrop::Authentication,
-            Error::WrongKey => WireguardDrop::UnknownKey,
-            Error::ReplayedHandshakeInitiation => WireguardDrop::OldTimestamp,
-            Error::InvalidCounter | Error::DuplicateCounter => WireguardDrop::Replayed,
-            Error::UnexpectedPacket => WireguardDrop::Unexpected,
+            Error::InvalidPacket => WireguardDropReason::Malformed,
+            Error::InvalidMac => WireguardDropReason::Mac,
+            Error::RateLimited => WireguardDropReason::RateLimited,
+            Error::InvalidAeadTag | Error::LowOrderPoint => WireguardDropReason::Authentication,
+            Error::WrongKey => WireguardDropReason::UnknownKey,
+            Error::ReplayedHandshakeInitiation => WireguardDropReason::OldTimestamp,
+            Error::InvalidCounter | Error::DuplicateCounter => WireguardDropReason::Replayed,
+            Error::UnexpectedPacket => WireguardDropReason::Unexpected,
             Error::WrongIndex | Error::NoCurrentSession | Error::ConnectionExpired => {
-                WireguardDrop::NoSession
+                WireguardDropReason::NoSession
             }
-            Error::EmptyPlaintext | Error::DestinationBufferTooSmall { .. } => WireguardDrop::Length,
+            Error::EmptyPlaintext | Error::DestinationBufferTooSmall { .. } => WireguardDropReason::Length,
         }
     }
 }

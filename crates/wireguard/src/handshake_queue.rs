@@ -6,24 +6,24 @@
 
 use std::collections::VecDeque;
 
-use crate::session::Route;
+use crate::session::DatagramRoute;
 
 /// Messages from addresses of sessions that may wait.
-const OF_SESSIONS: usize = 256;
+const MAX_FROM_SESSIONS: usize = 256;
 /// Messages from all other addresses that may wait.
-const OF_OTHERS: usize = 4096;
+const MAX_FROM_OTHERS: usize = 4096;
 /// Length of the longest handshake message, the initiation.
-const LONGEST: usize = 148;
+const MAX_HANDSHAKE_LENGTH: usize = 148;
 
 /// A handshake message and the route by which it came.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Waiting {
-    pub(crate) route: Route,
-    octets: [u8; LONGEST],
+pub(crate) struct WaitingHandshake {
+    pub(crate) route: DatagramRoute,
+    octets: [u8; MAX_HANDSHAKE_LENGTH],
     length: u8,
 }
 
-impl Waiting {
+impl WaitingHandshake {
     pub(crate) fn octets(&self) -> &[u8] {
         &self.octets[..usize::from(self.length)]
     }
@@ -32,33 +32,33 @@ impl Waiting {
 /// The two queues.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeQueue {
-    of_sessions: VecDeque<Waiting>,
-    of_others: VecDeque<Waiting>,
+    from_sessions: VecDeque<WaitingHandshake>,
+    from_others: VecDeque<WaitingHandshake>,
 }
 
 impl HandshakeQueue {
     /// Appends a message, and returns whether there was room for it.
-    pub(crate) fn push(&mut self, route: Route, datagram: &[u8], of_session: bool) -> bool {
+    pub(crate) fn push(&mut self, route: DatagramRoute, datagram: &[u8], of_session: bool) -> bool {
         let (queue, most) = match of_session {
-            true => (&mut self.of_sessions, OF_SESSIONS),
-            false => (&mut self.of_others, OF_OTHERS),
+            true => (&mut self.from_sessions, MAX_FROM_SESSIONS),
+            false => (&mut self.from_others, MAX_FROM_OTHERS),
         };
-        if queue.len() >= most || datagram.len() > LONGEST {
+        if queue.len() >= most || datagram.len() > MAX_HANDSHAKE_LENGTH {
             return false;
         }
-        let mut octets = [0; LONGEST];
+        let mut octets = [0; MAX_HANDSHAKE_LENGTH];
         octets[..datagram.len()].copy_from_slice(datagram);
-        queue.push_back(Waiting { route, octets, length: datagram.len() as u8 });
+        queue.push_back(WaitingHandshake { route, octets, length: datagram.len() as u8 });
         true
     }
 
     /// Removes and returns the next message: one of a session first.
-    pub(crate) fn pop(&mut self) -> Option<Waiting> {
-        self.of_sessions.pop_front().or_else(|| self.of_others.pop_front())
+    pub(crate) fn pop_next(&mut self) -> Option<WaitingHandshake> {
+        self.from_sessions.pop_front().or_else(|| self.from_others.pop_front())
     }
 
     /// Returns whether no message waits.
     pub(crate) fn is_empty(&self) -> bool {
-        self.of_sessions.is_empty() && self.of_others.is_empty()
+        self.from_sessions.is_empty() && self.from_others.is_empty()
     }
 }

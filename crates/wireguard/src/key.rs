@@ -8,18 +8,18 @@ use base64::engine::general_purpose::STANDARD;
 use zeroize::{Zeroize, Zeroizing};
 
 /// Length of each key, octets.
-const OCTETS: usize = 32;
+const KEY_LENGTH: usize = 32;
 /// Length of the text of a key, characters.
-const CHARACTERS: usize = 44;
+const BASE64_KEY_LENGTH: usize = 44;
 
 /// Error for a text that is no key. The message does not repeat the text, which may be a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// The text has another length.
-    #[error("a key has {CHARACTERS} characters of base64, found {0}")]
+    #[error("a key has {BASE64_KEY_LENGTH} characters of base64, found {0}")]
     Length(usize),
     /// The text is not base64 of 32 octets.
-    #[error("cannot read the key: expected base64 of {OCTETS} octets")]
+    #[error("cannot read the key: expected base64 of {KEY_LENGTH} octets")]
     Base64,
     /// The key is all zeros, or another point with which no secret can be shared.
     #[error("the key has no shared secret: expected the output of `carnet key` or `wg genkey`")]
@@ -27,36 +27,36 @@ pub enum KeyError {
 }
 
 /// Reads 32 octets of base64. White space around the text is ignored.
-fn read(text: &str) -> Result<Zeroizing<[u8; OCTETS]>, KeyError> {
+fn decode_base64(text: &str) -> Result<Zeroizing<[u8; KEY_LENGTH]>, KeyError> {
     let text = text.trim();
-    if text.len() != CHARACTERS {
+    if text.len() != BASE64_KEY_LENGTH {
         return Err(KeyError::Length(text.len()));
     }
     // The decoder estimates three octets for four characters.
     let mut room = Zeroizing::new([0; 33]);
     let octets = STANDARD.decode_slice(text, &mut room[..]).map_err(|_| KeyError::Base64)?;
-    if octets != OCTETS {
+    if octets != KEY_LENGTH {
         return Err(KeyError::Base64);
     }
-    let mut key = Zeroizing::new([0; OCTETS]);
-    key.copy_from_slice(&room[..OCTETS]);
+    let mut key = Zeroizing::new([0; KEY_LENGTH]);
+    key.copy_from_slice(&room[..KEY_LENGTH]);
     Ok(key)
 }
 
 /// Writes 32 octets as base64.
-fn write(octets: &[u8; OCTETS]) -> Zeroizing<String> {
-    let mut text = Zeroizing::new(String::with_capacity(CHARACTERS));
+fn encode_base64(octets: &[u8; KEY_LENGTH]) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(BASE64_KEY_LENGTH));
     STANDARD.encode_string(octets, &mut text);
     text
 }
 
 /// A private key of X25519. Dropping the key wipes it, and `Debug` does not show it.
 #[derive(Clone)]
-pub struct PrivateKey(Box<[u8; OCTETS]>);
+pub struct PrivateKey(Box<[u8; KEY_LENGTH]>);
 
 impl PrivateKey {
     /// Makes a key of 32 random octets. RFC 7748 5: three bits of every key are zero and one is one.
-    pub fn from_random(mut octets: [u8; OCTETS]) -> PrivateKey {
+    pub fn from_random(mut octets: [u8; KEY_LENGTH]) -> PrivateKey {
         octets[0] &= 248;
         octets[31] = (octets[31] & 127) | 64;
         let key = PrivateKey(Box::new(octets));
@@ -66,15 +66,15 @@ impl PrivateKey {
 
     /// Returns the public key that belongs to this key.
     pub fn public_key(&self) -> PublicKey {
-        PublicKey(sanstun::PublicKey::from(&self.secret()).to_bytes())
+        PublicKey(sanstun::PublicKey::from(&self.to_static_secret()).to_bytes())
     }
 
     /// Returns the key as base64.
     pub fn to_text(&self) -> Zeroizing<String> {
-        write(&self.0)
+        encode_base64(&self.0)
     }
 
-    pub(crate) fn secret(&self) -> sanstun::StaticSecret {
+    pub(crate) fn to_static_secret(&self) -> sanstun::StaticSecret {
         sanstun::StaticSecret::from(Zeroizing::new(*self.0))
     }
 }
@@ -89,7 +89,7 @@ impl FromStr for PrivateKey {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<PrivateKey, KeyError> {
-        let octets = read(text)?;
+        let octets = decode_base64(text)?;
         if octets.iter().all(|&octet| octet == 0) {
             return Err(KeyError::Weak);
         }
@@ -105,17 +105,17 @@ impl fmt::Debug for PrivateKey {
 
 /// A public key of X25519.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PublicKey(pub(crate) [u8; OCTETS]);
+pub struct PublicKey(pub(crate) [u8; KEY_LENGTH]);
 
 impl PublicKey {
     /// Returns the octets.
-    pub fn octets(&self) -> &[u8; OCTETS] {
+    pub fn octets(&self) -> &[u8; KEY_LENGTH] {
         &self.0
     }
 }
 
-impl From<[u8; OCTETS]> for PublicKey {
-    fn from(octets: [u8; OCTETS]) -> PublicKey {
+impl From<[u8; KEY_LENGTH]> for PublicKey {
+    fn from(octets: [u8; KEY_LENGTH]) -> PublicKey {
         PublicKey(octets)
     }
 }
@@ -124,7 +124,7 @@ impl FromStr for PublicKey {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<PublicKey, KeyError> {
-        let octets = read(text)?;
+        let octets = decode_base64(text)?;
         if octets.iter().all(|&octet| octet == 0) {
             return Err(KeyError::Weak);
         }
@@ -146,11 +146,11 @@ impl fmt::Debug for PublicKey {
 
 /// A key that both ends share beside their key pairs, against later attacks by quantum computers.
 #[derive(Clone)]
-pub struct PresharedKey(Box<[u8; OCTETS]>);
+pub struct PresharedKey(Box<[u8; KEY_LENGTH]>);
 
 impl PresharedKey {
     /// Makes a key of 32 random octets.
-    pub fn from_random(mut octets: [u8; OCTETS]) -> PresharedKey {
+    pub fn from_random(mut octets: [u8; KEY_LENGTH]) -> PresharedKey {
         let key = PresharedKey(Box::new(octets));
         octets.zeroize();
         key
@@ -158,10 +158,10 @@ impl PresharedKey {
 
     /// Returns the key as base64.
     pub fn to_text(&self) -> Zeroizing<String> {
-        write(&self.0)
+        encode_base64(&self.0)
     }
 
-    pub(crate) fn secret(&self) -> sanstun::PresharedKey {
+    pub(crate) fn to_library_key(&self) -> sanstun::PresharedKey {
         sanstun::PresharedKey::from(Zeroizing::new(*self.0))
     }
 }
@@ -176,7 +176,7 @@ impl FromStr for PresharedKey {
     type Err = KeyError;
 
     fn from_str(text: &str) -> Result<PresharedKey, KeyError> {
-        read(text).map(|octets| PresharedKey(Box::new(*octets)))
+        decode_base64(text).map(|octets| PresharedKey(Box::new(*octets)))
     }
 }
 

@@ -1,9 +1,9 @@
 //! WireGuard sessions of mobile router and home agent, without I/O.
 //!
 //! A WireGuard session has one endpoint, and a mobile router has several uplinks. So each path (one key of a
-//! peer, one uplink number) has a session of its own. [`Engine`] holds the sessions of one private key. The
-//! caller passes datagrams and the time, and sends the datagrams that the engine returns. `docs/tunnel.md`
-//! describes the octets.
+//! peer, one uplink number) has a session of its own. [`SessionEngine`] holds the sessions of one private
+//! key. The caller passes datagrams and the time, and sends the datagrams that the engine returns.
+//! `docs/tunnel.md` describes the octets.
 //!
 //! The library `sanstun` has the whole cryptography and the protocol's state machine. This crate adds:
 //!
@@ -24,20 +24,22 @@ mod path;
 mod session;
 mod timestamp;
 
-pub use drop_reason::WireguardDrop;
-pub use engine::{Engine, Output, Peer, PeerId, Received, Settings, date_at_start};
+pub use drop_reason::WireguardDropReason;
+pub use engine::{
+    EngineSettings, Output, PeerId, ReceivedDatagram, RemotePeer, SessionEngine, date_at_start,
+};
 pub use key::{KeyError, PresharedKey, PrivateKey, PublicKey};
-pub use path::{Path, PathNumber};
-pub use session::Route;
-pub use timestamp::Timestamp;
+pub use path::{PathNumber, SessionPath};
+pub use session::DatagramRoute;
+pub use timestamp::HandshakeTimestamp;
 
 /// Octets that a data message adds to its padded payload: header 16, authentication tag 16.
-pub const OVERHEAD: usize = 32;
+pub const DATA_MESSAGE_OVERHEAD: usize = 32;
 
 /// A payload is padded with zeros to a multiple of this number of octets.
-pub const PADDING: usize = 16;
+pub const PADDING_MULTIPLE: usize = 16;
 
 /// Returns the length of the datagram that carries a payload of `length` octets.
 pub fn datagram_length(length: usize) -> usize {
-    length.next_multiple_of(PADDING) + OVERHEAD
+    length.next_multiple_of(PADDING_MULTIPLE) + DATA_MESSAGE_OVERHEAD
 }

@@ -3,7 +3,7 @@
 use crate::PeerId;
 
 /// Number of an uplink of the mobile router. The handshake of a path carries the number inside its encrypted
-/// timestamp (see [`crate::Timestamp`]).
+/// timestamp (see [`crate::HandshakeTimestamp`]).
 ///
 /// Number 0 stands for a path without a number: a mobile router with one uplink, or a WireGuard peer that
 /// does not know carnet.
@@ -14,11 +14,11 @@ impl PathNumber {
     /// The path without a number.
     pub const UNNUMBERED: PathNumber = PathNumber(0);
     /// The largest number. A home agent holds at most this number of sessions and one more for each key.
-    pub const MAX: u8 = 15;
+    pub const MAX_NUMBER: u8 = 15;
 
-    /// Returns the path of this number; `None` above [`PathNumber::MAX`].
+    /// Returns the path of this number; `None` above [`PathNumber::MAX_NUMBER`].
     pub fn new(number: u8) -> Option<PathNumber> {
-        (number <= PathNumber::MAX).then_some(PathNumber(number))
+        (number <= PathNumber::MAX_NUMBER).then_some(PathNumber(number))
     }
 
     /// Returns the number.
@@ -29,9 +29,9 @@ impl PathNumber {
 
 /// One key of a peer, over one uplink of the mobile router.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Path {
+pub struct SessionPath {
     /// The key of the remote end.
-    pub peer: PeerId,
+    pub peer_id: PeerId,
     /// The uplink of the mobile router.
-    pub number: PathNumber,
+    pub path_number: PathNumber,
 }

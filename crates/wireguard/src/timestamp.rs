@@ -13,80 +13,87 @@ use carnet_base::Time;
 use crate::PathNumber;
 
 /// Nanoseconds of one step: a sender's timestamps of one path differ by this much at least.
-const STEP: u32 = 1 << 24;
+const TIMESTAMP_STEP: u32 = 1 << 24;
 /// The bits 8 to 23 of the nanoseconds of a timestamp with a path number: "CA" in ASCII.
-const MARK: u32 = 0x4341 << 8;
+const PATH_NUMBER_MARK: u32 = 0x4341 << 8;
 /// Latest date of a start: a damaged file with a later one does not overflow the timestamps.
-const LATEST: Duration = Duration::from_secs(1 << 40);
+const LATEST_START_DATE: Duration = Duration::from_secs(1 << 40);
 /// Nanoseconds of one second.
-const SECOND: u32 = 1_000_000_000;
+const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
 // The largest step that still fits into a second has room for the mark and each number.
-const _: () = assert!((SECOND - 1) / STEP * STEP + MARK + 0xff < SECOND);
+const _: () = assert!(
+    (NANOSECONDS_PER_SECOND - 1) / TIMESTAMP_STEP * TIMESTAMP_STEP + PATH_NUMBER_MARK + 0xff
+        < NANOSECONDS_PER_SECOND
+);
 
 /// The timestamp of a handshake initiation: seconds in the upper 64 bits, nanoseconds in the lower 32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Timestamp(pub u128);
+pub struct HandshakeTimestamp(pub u128);
 
-impl Timestamp {
+impl HandshakeTimestamp {
     /// Returns the path number in the timestamp; 0 if the timestamp has no mark.
     pub fn path_number(self) -> u8 {
         let nanos = self.0 as u32;
-        if nanos & (STEP - 1) & !0xff == MARK { nanos as u8 } else { 0 }
+        if nanos & (TIMESTAMP_STEP - 1) & !0xff == PATH_NUMBER_MARK { nanos as u8 } else { 0 }
     }
 }
 
 /// Clock of handshakes: the caller's monotonic time, and the date that belongs to it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Clock {
+pub(crate) struct HandshakeClock {
     /// The library's time at [`Time::ZERO`]. Only spans from it matter, so its value has no meaning.
-    origin: Instant,
+    instant_at_zero: Instant,
     /// Time of the caller at the start.
-    start: Time,
+    started_at: Time,
     /// Time since the UNIX epoch at the start.
-    unix: Duration,
+    unix_time_at_start: Duration,
 }
 
-impl Clock {
-    pub(crate) fn new(start: Time, unix: Duration) -> Clock {
-        Clock { origin: Instant::now(), start, unix: unix.min(LATEST) }
+impl HandshakeClock {
+    pub(crate) fn new(start: Time, unix: Duration) -> HandshakeClock {
+        HandshakeClock {
+            instant_at_zero: Instant::now(),
+            started_at: start,
+            unix_time_at_start: unix.min(LATEST_START_DATE),
+        }
     }
 
     /// Returns the library's time for `now`.
-    pub(crate) fn instant(&self, now: Time) -> Instant {
-        self.origin + Duration::from_nanos(now.as_nanos())
+    pub(crate) fn instant_of(&self, now: Time) -> Instant {
+        self.instant_at_zero + Duration::from_nanos(now.as_nanos())
     }
 
     /// Returns the caller's time for a time of the library.
     pub(crate) fn time(&self, instant: Instant) -> Time {
-        Time::ZERO + instant.saturating_duration_since(self.origin)
+        Time::ZERO + instant.saturating_duration_since(self.instant_at_zero)
     }
 
     /// Returns the time since the UNIX epoch at the start.
     pub(crate) fn unix_at_start(&self) -> Duration {
-        self.unix
+        self.unix_time_at_start
     }
 
     /// Returns the first time not before `now` at which the date has the mark and `number` in its
     /// nanoseconds. This time is at most 17 ms after `now`, except at the end of a second.
-    pub(crate) fn marked(&self, now: Time, number: PathNumber) -> Time {
-        let date = self.unix + now.saturating_since(self.start);
-        let low = MARK | u32::from(number.get());
+    pub(crate) fn next_marked_time(&self, now: Time, number: PathNumber) -> Time {
+        let date = self.unix_time_at_start + now.saturating_since(self.started_at);
+        let low = PATH_NUMBER_MARK | u32::from(number.get());
         let nanos = date.subsec_nanos();
-        let mut marked = (nanos / STEP * STEP) | low;
+        let mut marked = (nanos / TIMESTAMP_STEP * TIMESTAMP_STEP) | low;
         if marked < nanos {
-            marked += STEP;
+            marked += TIMESTAMP_STEP;
         }
-        let marked = if marked < SECOND {
+        let marked = if marked < NANOSECONDS_PER_SECOND {
             Duration::new(date.as_secs(), marked)
         } else {
             Duration::new(date.as_secs() + 1, low)
         };
-        self.start + (marked - self.unix)
+        self.started_at + (marked - self.unix_time_at_start)
     }
 
     /// Returns the date at `now`, as the time since the UNIX epoch.
-    pub(crate) fn date(&self, now: Time) -> Duration {
-        self.unix + now.saturating_since(self.start)
+    pub(crate) fn unix_time_at(&self, now: Time) -> Duration {
+        self.unix_time_at_start + now.saturating_since(self.started_at)
     }
 }
 
@@ -98,16 +105,16 @@ mod tests {
 
     #[test]
     fn timestamp_of_another_implementation_has_no_number() {
-        assert_eq!(Timestamp(0x4000_0000_0000_002a_3b00_0000).path_number(), 0);
-        assert_eq!(Timestamp(0x4000_0000_0000_002a_3b43_4107).path_number(), 7);
-        assert_eq!(Timestamp(0x4000_0000_0000_002a_3b43_4207).path_number(), 0);
+        assert_eq!(HandshakeTimestamp(0x4000_0000_0000_002a_3b00_0000).path_number(), 0);
+        assert_eq!(HandshakeTimestamp(0x4000_0000_0000_002a_3b43_4107).path_number(), 7);
+        assert_eq!(HandshakeTimestamp(0x4000_0000_0000_002a_3b43_4207).path_number(), 0);
     }
 
     #[test]
     fn date_of_a_damaged_file_does_not_overflow() {
-        let clock = Clock::new(Time::ZERO, Duration::MAX);
+        let clock = HandshakeClock::new(Time::ZERO, Duration::MAX);
         let number = PathNumber::new(3).expect("in range");
-        assert!(clock.date(clock.marked(Time::from_secs(1), number)) > LATEST);
+        assert!(clock.unix_time_at(clock.next_marked_time(Time::from_secs(1), number)) > LATEST_START_DATE);
     }
 
     proptest! {
@@ -115,18 +122,19 @@ mod tests {
         fn marked_time_carries_the_number_and_never_goes_back(
             unix in 0u64..4_000_000_000_000_000_000,
             steps in proptest::collection::vec(0u64..2_000_000_000, 1..20),
-            number in 0u8..=PathNumber::MAX,
+            number in 0u8..=PathNumber::MAX_NUMBER,
         ) {
             let number = PathNumber::new(number).expect("in range");
-            let clock = Clock::new(Time::from_secs(5), Duration::from_nanos(unix));
+            let clock = HandshakeClock::new(Time::from_secs(5), Duration::from_nanos(unix));
             let (mut now, mut last) = (Time::from_secs(5), Time::ZERO);
             for step in steps {
                 now += Duration::from_nanos(step);
-                let marked = clock.marked(now, number);
+                let marked = clock.next_marked_time(now, number);
                 prop_assert!(marked >= now && marked >= last);
                 prop_assert!(marked.saturating_since(now) <= Duration::from_millis(30));
-                let date = clock.date(marked);
-                let timestamp = Timestamp(u128::from(date.as_secs()) << 32 | u128::from(date.subsec_nanos()));
+                let date = clock.unix_time_at(marked);
+                let timestamp = HandshakeTimestamp(u128::from(date.as_secs()) << 32
+                    | u128::from(date.subsec_nanos()));
                 prop_assert_eq!(timestamp.path_number(), number.get());
                 last = marked;
             }

@@ -12,20 +12,20 @@ use std::time::{Duration, Instant};
 
 use carnet_base::Time;
 use carnet_wireguard::{
-    Engine, Output, Path, PathNumber, Peer, PeerId, PresharedKey, PrivateKey, Received, Route, Settings,
-    datagram_length,
+    DatagramRoute, EngineSettings, Output, PathNumber, PeerId, PresharedKey, PrivateKey, ReceivedDatagram,
+    RemotePeer, SessionEngine, SessionPath, datagram_length,
 };
 
 const STOCK_PORT: u16 = 51820;
-const PATH: Path = Path { peer: PeerId(1), number: PathNumber::UNNUMBERED };
+const TEST_PATH: SessionPath = SessionPath { peer_id: PeerId(1), path_number: PathNumber::UNNUMBERED };
 
-fn tool(name: &str) -> PathBuf {
+fn tool_path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../out/tools/others/usr/bin").join(name)
 }
 
 #[test]
 fn stock_peer_and_engine_exchange_packets_in_both_directions() {
-    let ready = tool("wireguard-go").exists() && tool("wg").exists();
+    let ready = tool_path("wireguard-go").exists() && tool_path("wg").exists();
     let is_root =
         Command::new("unshare").args(["--net", "true"]).status().is_ok_and(|status| status.success());
     if !(ready && is_root) {
@@ -37,7 +37,7 @@ fn stock_peer_and_engine_exchange_packets_in_both_directions() {
     let output = Command::new("unshare")
         .args(["--net", "--mount", "--pid", "--fork", "--kill-child"])
         .arg(itself)
-        .args(["--exact", "inside", "--ignored", "--nocapture"])
+        .args(["--exact", "run_inside_namespace", "--ignored", "--nocapture"])
         .output()
         .expect("unshare");
     let text =
@@ -46,94 +46,94 @@ fn stock_peer_and_engine_exchange_packets_in_both_directions() {
 }
 
 /// A stock peer in this namespace; dropping the value ends it.
-struct Stock(Child);
+struct StockPeer(Child);
 
-impl Drop for Stock {
+impl Drop for StockPeer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn run(words: &[&str]) {
+fn run_command(words: &[&str]) {
     let output = Command::new(words[0]).args(&words[1..]).output().expect(words[0]);
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// The engine with its socket.
-struct Host {
-    engine: Engine,
+struct TestHost {
+    session_engine: SessionEngine,
     socket: UdpSocket,
-    start: Instant,
-    established: bool,
+    started_at: Instant,
+    is_established: bool,
 }
 
-impl Host {
+impl TestHost {
     fn now(&self) -> Time {
-        Time::ZERO + self.start.elapsed()
+        Time::ZERO + self.started_at.elapsed()
     }
 
-    fn send(&mut self, payload: &[u8]) -> bool {
+    fn send_payload(&mut self, payload: &[u8]) -> bool {
         let mut datagram = vec![0; datagram_length(payload.len())];
-        let sent = self.engine.send(self.now(), PATH, payload, &mut datagram);
+        let sent = self.session_engine.send_payload(self.now(), TEST_PATH, payload, &mut datagram);
         if let Ok((route, length)) = sent {
             self.socket.send_to(&datagram[..length], route.remote).expect("a datagram");
         }
-        self.flush();
+        self.flush_outputs();
         sent.is_ok()
     }
 
-    fn flush(&mut self) {
-        while let Some(output) = self.engine.poll_output() {
+    fn flush_outputs(&mut self) {
+        while let Some(output) = self.session_engine.poll_output() {
             match output {
                 Output::Send { route, datagram } => {
                     self.socket.send_to(&datagram, route.remote).expect("a datagram");
                 }
-                Output::Established { .. } => self.established = true,
+                Output::Established { .. } => self.is_established = true,
                 _ => {}
             }
         }
     }
 
     /// Receives for a moment, and returns the payload if one has arrived.
-    fn receive(&mut self) -> Option<Vec<u8>> {
+    fn receive_payload(&mut self) -> Option<Vec<u8>> {
         let mut datagram = [0; 2048];
         let mut payload = None;
         if let Ok((length, remote)) = self.socket.recv_from(&mut datagram) {
             let mut buffer = [0; 2048];
-            let route = Route { socket: 0, remote };
-            match self.engine.receive(self.now(), route, &datagram[..length], &mut buffer) {
-                Received::Payload { payload: octets, .. } => payload = Some(octets.to_vec()),
-                Received::Dropped(reason) => panic!("dropped: {reason}"),
-                Received::Handled | Received::Queued => {}
+            let route = DatagramRoute { socket: 0, remote };
+            match self.session_engine.receive_datagram(self.now(), route, &datagram[..length], &mut buffer) {
+                ReceivedDatagram::Payload { payload: octets, .. } => payload = Some(octets.to_vec()),
+                ReceivedDatagram::Dropped(reason) => panic!("dropped: {reason}"),
+                ReceivedDatagram::Handled | ReceivedDatagram::Queued => {}
             }
         }
         let now = self.now();
-        self.engine.handle_handshakes(now, 16);
-        self.engine.handle_timeout(now);
-        self.flush();
+        self.session_engine.handle_handshakes(now, 16);
+        self.session_engine.handle_timeout(now);
+        self.flush_outputs();
         payload
     }
 }
 
-fn checksum(octets: &[u8]) -> [u8; 2] {
+fn internet_checksum(octets: &[u8]) -> [u8; 2] {
     let sum: u32 = octets.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
     let sum = (sum & 0xffff) + (sum >> 16);
     (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
 }
 
 /// An ICMP echo (type 8: request, 0: reply) in IPv4, with `number`.
-fn echo(kind: u8, source: [u8; 4], destination: [u8; 4], rest: &[u8]) -> Vec<u8> {
+fn icmp_echo(kind: u8, source: [u8; 4], destination: [u8; 4], rest: &[u8]) -> Vec<u8> {
     let mut icmp = vec![kind, 0, 0, 0];
     icmp.extend(rest);
-    let sum = checksum(&icmp);
+    let sum = internet_checksum(&icmp);
     icmp[2..4].copy_from_slice(&sum);
     let length = (20 + icmp.len()) as u16;
     let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 1, 0, 0];
     packet[2..4].copy_from_slice(&length.to_be_bytes());
     packet.extend(source);
     packet.extend(destination);
-    let sum = checksum(&packet);
+    let sum = internet_checksum(&packet);
     packet[10..12].copy_from_slice(&sum);
     packet.extend(icmp);
     packet
@@ -141,18 +141,18 @@ fn echo(kind: u8, source: [u8; 4], destination: [u8; 4], rest: &[u8]) -> Vec<u8>
 
 #[test]
 #[ignore = "the other test runs it in a namespace"]
-fn inside() {
+fn run_inside_namespace() {
     let (ours, theirs) = (PrivateKey::from_random([21; 32]), PrivateKey::from_random([22; 32]));
     let preshared_key = PresharedKey::from_random([23; 32]);
-    run(&["mount", "-t", "tmpfs", "tmpfs", "/var/run"]);
-    run(&["ip", "link", "set", "lo", "up"]);
+    run_command(&["mount", "-t", "tmpfs", "tmpfs", "/var/run"]);
+    run_command(&["ip", "link", "set", "lo", "up"]);
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
     let port = socket.local_addr().expect("an address").port();
 
-    let mut program = Command::new(tool("wireguard-go"));
+    let mut program = Command::new(tool_path("wireguard-go"));
     program.args(["--foreground", "wg0"]).env("LOG_LEVEL", "error").stdin(Stdio::null());
-    let _stock = Stock(program.spawn().expect("wireguard-go"));
+    let _stock = StockPeer(program.spawn().expect("wireguard-go"));
     let begin = Instant::now();
     while !PathBuf::from("/var/run/wireguard/wg0.sock").exists() {
         assert!(begin.elapsed() < Duration::from_secs(60), "wireguard-go has no socket");
@@ -165,38 +165,44 @@ fn inside() {
         ours.public_key(),
         *preshared_key.to_text(),
     );
-    let wg = tool("wg").to_string_lossy().into_owned();
+    let wg = tool_path("wg").to_string_lossy().into_owned();
     let mut setconf =
         Command::new(&wg).args(["setconf", "wg0", "/dev/stdin"]).stdin(Stdio::piped()).spawn().expect("wg");
     setconf.stdin.take().expect("a pipe").write_all(config.as_bytes()).expect("a config");
     assert!(setconf.wait().expect("wg").success());
-    run(&["ip", "address", "add", "10.9.0.1/24", "dev", "wg0"]);
-    run(&["ip", "link", "set", "wg0", "up"]);
+    run_command(&["ip", "address", "add", "10.9.0.1/24", "dev", "wg0"]);
+    run_command(&["ip", "link", "set", "wg0", "up"]);
 
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a date");
-    let settings = |seed| Settings { private_key: ours.clone(), seed: [seed; 32], now: Time::ZERO, unix };
-    let peer = || Peer {
-        id: PATH.peer,
+    let settings = |seed| EngineSettings {
+        private_key: ours.clone(),
+        random_seed: [seed; 32],
+        now: Time::ZERO,
+        unix_time_at_start: unix,
+    };
+    let peer = || RemotePeer {
+        peer_id: TEST_PATH.peer_id,
         public_key: theirs.public_key(),
         preshared_key: Some(preshared_key.clone()),
     };
-    let mut engine = Engine::new(settings(24));
+    let mut engine = SessionEngine::new(settings(24));
     assert!(engine.set_peer(peer()));
-    let mut host = Host { engine, socket, start: Instant::now(), established: false };
+    let mut host =
+        TestHost { session_engine: engine, socket, started_at: Instant::now(), is_established: false };
     let patience = Duration::from_secs(60);
 
     // The engine opens the session, and the stock peer answers an echo request.
     let remote: SocketAddr = ([127, 0, 0, 1], STOCK_PORT).into();
-    assert!(host.engine.connect(Time::ZERO, PATH, Route { socket: 0, remote }));
-    host.flush();
-    let request = echo(8, [10, 9, 0, 2], [10, 9, 0, 1], &[0, 7, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+    assert!(host.session_engine.open_session(Time::ZERO, TEST_PATH, DatagramRoute { socket: 0, remote }));
+    host.flush_outputs();
+    let request = icmp_echo(8, [10, 9, 0, 2], [10, 9, 0, 1], &[0, 7, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
     let mut sent = false;
     let reply = loop {
-        assert!(host.start.elapsed() < patience, "no reply");
-        if host.established && !sent {
-            sent = host.send(&request);
+        assert!(host.started_at.elapsed() < patience, "no reply");
+        if host.is_established && !sent {
+            sent = host.send_payload(&request);
         }
-        if let Some(payload) = host.receive() {
+        if let Some(payload) = host.receive_payload() {
             break payload;
         }
     };
@@ -207,10 +213,10 @@ fn inside() {
     assert!(shown.contains("latest handshake") && shown.contains(&ours.public_key().to_string()), "{shown}");
 
     // An engine without a session: the stock peer opens one for its ping, and the engine answers.
-    host.engine = Engine::new(settings(25));
-    assert!(host.engine.set_peer(peer()));
-    host.established = false;
-    run(&[&wg, "set", "wg0", "peer", &ours.public_key().to_string(), "remove"]);
+    host.session_engine = SessionEngine::new(settings(25));
+    assert!(host.session_engine.set_peer(peer()));
+    host.is_established = false;
+    run_command(&[&wg, "set", "wg0", "peer", &ours.public_key().to_string(), "remove"]);
     let mut setconf =
         Command::new(&wg).args(["addconf", "wg0", "/dev/stdin"]).stdin(Stdio::piped()).spawn().expect("wg");
     let peers = &config[config.find("[Peer]").expect("a peer")..];
@@ -220,17 +226,17 @@ fn inside() {
     let begin = Instant::now();
     let status = loop {
         assert!(begin.elapsed() < patience, "no ping");
-        if let Some(request) = host.receive()
+        if let Some(request) = host.receive_payload()
             && request[9] == 1
             && request[20] == 8
         {
             let length = usize::from(u16::from_be_bytes([request[2], request[3]]));
-            assert!(host.send(&echo(0, [10, 9, 0, 2], [10, 9, 0, 1], &request[24..length])));
+            assert!(host.send_payload(&icmp_echo(0, [10, 9, 0, 2], [10, 9, 0, 1], &request[24..length])));
         }
         if let Some(status) = ping.try_wait().expect("ping") {
             break status;
         }
     };
     assert!(status.success(), "{status}");
-    assert!(host.established);
+    assert!(host.is_established);
 }

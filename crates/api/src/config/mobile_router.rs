@@ -11,7 +11,7 @@ use std::time::Duration;
 use carnet_mobility::ReplayProtection;
 use carnet_mobility::mobile_router::{Liveness, RegistrationMode};
 use carnet_nemo::OwnTraffic;
-use carnet_nemo::forwarding::share_out;
+use carnet_nemo::forwarding::share_out_prefixes;
 use carnet_wire::address::MacAddress;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
@@ -132,11 +132,22 @@ impl MobileRouter {
 
     /// Returns the interfaces of the mobile network, each with a prefix of its hosts.
     pub fn lan_networks(&self) -> Vec<(&Lan, IpNet)> {
-        let ipv6 = share_out(&self.prefixes, self.lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
-        let ipv4 =
-            share_out(&self.ipv4_prefixes, self.lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
-        let ipv6 = ipv6.named.into_iter().chain(ipv6.shared).map(|(lan, prefix)| (lan, prefix.into()));
-        let ipv4 = ipv4.named.into_iter().chain(ipv4.shared).map(|(lan, prefix)| (lan, prefix.into()));
+        let ipv6 =
+            share_out_prefixes(&self.prefixes, self.lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
+        let ipv4 = share_out_prefixes(
+            &self.ipv4_prefixes,
+            self.lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())),
+        );
+        let ipv6 = ipv6
+            .prefixes_of_named_interfaces
+            .into_iter()
+            .chain(ipv6.prefixes_without_interface)
+            .map(|(lan, prefix)| (lan, prefix.into()));
+        let ipv4 = ipv4
+            .prefixes_of_named_interfaces
+            .into_iter()
+            .chain(ipv4.prefixes_without_interface)
+            .map(|(lan, prefix)| (lan, prefix.into()));
         ipv6.chain(ipv4).collect()
     }
 

@@ -74,7 +74,7 @@ fn contention_timeout_ms(distance: f64) -> f64 {
 }
 
 /// Measures `count` packets at each distance, in the nodes that [`super::flood`] has built.
-pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<ForwardingDelays>> {
+pub fn measure_forwarding_delays(program: &Path, count: usize) -> anyhow::Result<Vec<ForwardingDelays>> {
     let (latitude, longitude) = FORWARDER_POSITION.to_degrees();
     let config = format!(
         "interface = '{RADIO_INTERFACE}'\nposition = 'fixed:{latitude},{longitude}'\nbeacon = {{ interval = \

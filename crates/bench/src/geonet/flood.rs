@@ -66,7 +66,7 @@ impl ForwardingCase {
     ];
 
     /// Returns a description of the case.
-    pub fn description(self) -> &'static str {
+    pub fn case_description(self) -> &'static str {
         match self {
             ForwardingCase::Relay => "packet socket relay (baseline)",
             ForwardingCase::UnicastManySources => "GUC, greedy, 2048 sources",
@@ -129,7 +129,7 @@ pub fn build_nodes() -> anyhow::Result<()> {
 }
 
 /// Measures a case once, with `time` nanoseconds for each trial.
-pub fn measure(case: ForwardingCase, program: &Path, time: u64) -> anyhow::Result<ForwardingRound> {
+pub fn measure_case(case: ForwardingCase, program: &Path, time: u64) -> anyhow::Result<ForwardingRound> {
     let forwarder = Forwarder::start_forwarder(case, program)?;
     let before = forwarder.drops_by_reason()?;
     let schedule = forwarder.scheduler_statistics_file()?;
@@ -155,11 +155,11 @@ pub fn measure(case: ForwardingCase, program: &Path, time: u64) -> anyhow::Resul
         round.drops_by_reason.entry(name.clone()).and_modify(|after| *after -= count);
     }
     round.drops_by_reason.retain(|_, count| *count > 0);
-    forwarder.stop()?;
+    forwarder.stop_forwarder()?;
     ensure!(
         throughput.forwarded_packets > 0,
         "{}: expected forwarded packets, but the forwarding station sent none",
-        case.description()
+        case.case_description()
     );
     Ok(round)
 }
@@ -214,7 +214,7 @@ impl Forwarder {
         }
     }
 
-    fn stop(self) -> anyhow::Result<()> {
+    fn stop_forwarder(self) -> anyhow::Result<()> {
         match self {
             Forwarder::Carnet(_) => Ok(()),
             Forwarder::Relay { stop, thread, .. } => {

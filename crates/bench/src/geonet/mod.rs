@@ -89,7 +89,7 @@ struct ForwardingResult {
 ///
 /// # Errors
 /// Fails if a measurement is impossible.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run_geonet_bench(args: &Args) -> anyhow::Result<()> {
     let program = tools::carnet_program(args.carnet.as_deref())?;
     isolate::check_not_below_run_directory("the carnet program", &program)?;
     let before = load_average();
@@ -100,10 +100,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let (mut measured, mut pings, mut contentions) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
         for case in flood::ForwardingCase::ALL_CASES.into_iter().filter(|_| wanted(Part::Forwarding)) {
-            let result = flood::measure(case, &program, seconds * SECOND)?;
+            let result = flood::measure_case(case, &program, seconds * SECOND)?;
             println!(
                 "round {round}: {}: {} packets/s ({} per core second), without loss {}",
-                case.description(),
+                case.case_description(),
                 result.throughput.forwarded_packets,
                 result.throughput.packets_per_core_second,
                 result.loss_free_trial.map_or("never".into(), |trial| trial.forwarded_packets.to_string())
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             measured.push(result);
         }
         if wanted(Part::Ping) {
-            let times = ping::measure(&program, if args.quick { 100 } else { 1000 })?;
+            let times = ping::measure_pings(&program, if args.quick { 100 } else { 1000 })?;
             for row in &times {
                 println!(
                     "round {round}: {}: median {:.0} us, 95 % below {:.0} us",
@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             pings.push(times);
         }
         if wanted(Part::Contention) {
-            let delays = contention::measure(&program, if args.quick { 50 } else { 200 })?;
+            let delays = contention::measure_forwarding_delays(&program, if args.quick { 50 } else { 200 })?;
             for row in &delays {
                 println!(
                     "round {round}: contention at {} m: median {:.2} ms, the formula says {:.2} ms ({} of \
@@ -145,7 +145,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
                 |value: fn(&flood::ForwardingRound) -> u64| median(rounds.iter().map(value).collect());
             ForwardingResult {
                 case,
-                description: case.description(),
+                description: case.case_description(),
                 median_throughput: median_of(|round| round.throughput.forwarded_packets),
                 median_packets_per_core_second: median_of(|round| round.throughput.packets_per_core_second),
                 median_loss_free_rate: median_of(|round| {

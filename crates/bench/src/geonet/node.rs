@@ -106,7 +106,7 @@ impl CarnetStation {
     }
 
     /// Returns a `carnet` command for this station, with these words and `--json`.
-    pub fn command(&self, words: &[&str]) -> Command {
+    pub fn carnet_command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.program_path);
         command.args(words).args(["--json", "--socket", &self.control_socket]);
         command
@@ -114,7 +114,7 @@ impl CarnetStation {
 
     /// Runs a `carnet` command for this station, and returns the JSON that it prints.
     pub fn ask_json(&self, words: &[&str]) -> anyhow::Result<Value> {
-        let text = run_for_output(&mut self.command(words))?;
+        let text = run_for_output(&mut self.carnet_command(words))?;
         serde_json::from_str(&text).with_context(|| format!("carnet {words:?} printed no JSON: {text}"))
     }
 
@@ -125,7 +125,7 @@ impl CarnetStation {
 
     /// Waits until the station has `count` neighbours.
     pub fn wait_for_neighbours(&mut self, count: usize) -> anyhow::Result<()> {
-        let mut command = self.command(&["show", "neighbours"]);
+        let mut command = self.carnet_command(&["show", "neighbours"]);
         wait_until("the neighbours", 20, &mut self.daemon, || {
             let found: Value = serde_json::from_str(&run_for_output(&mut command)?)?;
             Ok(found.as_array().map_or(0, Vec::len) >= count)

@@ -86,7 +86,7 @@ pub fn build_nodes() -> anyhow::Result<()> {
 }
 
 /// Measures `count` pings of each kind.
-pub fn measure(program: &Path, count: usize) -> anyhow::Result<Vec<RoundTripTimes>> {
+pub fn measure_pings(program: &Path, count: usize) -> anyhow::Result<Vec<RoundTripTimes>> {
     let mut stations = Vec::new();
     for ((node, interface), place) in PING_NODES.iter().zip(RADIO_INTERFACES).zip(NODE_POSITIONS) {
         let (latitude, longitude) = place.to_degrees();
@@ -126,8 +126,14 @@ fn measure_gnping(
     count: usize,
 ) -> anyhow::Result<RoundTripTimes> {
     let number = count.to_string();
-    let text =
-        run_for_output(&mut station.command(&["gnping", target, "--count", &number, "--interval", "10ms"]))?;
+    let text = run_for_output(&mut station.carnet_command(&[
+        "gnping",
+        target,
+        "--count",
+        &number,
+        "--interval",
+        "10ms",
+    ]))?;
     let times = text
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())

@@ -67,13 +67,13 @@ impl SeededRandom {
 /// Selection of a member's processes.
 #[derive(Debug, Clone, Copy)]
 struct MemberProcesses {
-    keeper: bool,
-    agent: bool,
+    kills_keeper: bool,
+    kills_agent: bool,
 }
 
 impl MemberProcesses {
-    fn description(self) -> &'static str {
-        match (self.keeper, self.agent) {
+    fn process_names(self) -> &'static str {
+        match (self.kills_keeper, self.kills_agent) {
             (true, false) => "carnet-fleet",
             (false, _) => "carnet",
             _ => "both programs",
@@ -100,14 +100,15 @@ enum InjectedFault {
 impl InjectedFault {
     fn draw_fault(chance: &mut SeededRandom, machines: &Machines, all: &Routers) -> InjectedFault {
         // Let most faults hit the leader of a seat.
-        let seat = chance.next_below(machines.seats);
-        let owner = all.flows(seat).next().map_or(0, |flow| flow.last_member);
-        let member = if chance.next_below(4) > 0 { owner } else { chance.next_below(machines.members.len()) };
-        let machine = machines.members_on(machines.members[member].machine);
+        let seat = chance.next_below(machines.seat_count);
+        let owner = all.flows_of_seat(seat).next().map_or(0, |flow| flow.last_member);
+        let member =
+            if chance.next_below(4) > 0 { owner } else { chance.next_below(machines.all_members.len()) };
+        let machine = machines.members_on(machines.all_members[member].machine_index);
         let which = match chance.next_below(3) {
-            0 => MemberProcesses { keeper: true, agent: true },
-            1 => MemberProcesses { keeper: false, agent: true },
-            _ => MemberProcesses { keeper: true, agent: false },
+            0 => MemberProcesses { kills_keeper: true, kills_agent: true },
+            1 => MemberProcesses { kills_keeper: false, kills_agent: true },
+            _ => MemberProcesses { kills_keeper: true, kills_agent: false },
         };
         let members = if chance.next_bool() { machine.clone() } else { vec![member] };
         match chance.next_below(12) {
@@ -133,8 +134,8 @@ impl InjectedFault {
     /// Returns the kind of the fault, without its target.
     fn kind_name(&self) -> String {
         match self {
-            InjectedFault::Kill(_, which) => format!("kill -9 of {}", which.description()),
-            InjectedFault::Stall(_, which) => format!("stall of {}", which.description()),
+            InjectedFault::Kill(_, which) => format!("kill -9 of {}", which.process_names()),
+            InjectedFault::Stall(_, which) => format!("stall of {}", which.process_names()),
             InjectedFault::Stop(_) => "SIGTERM".into(),
             InjectedFault::Cut { store: true, network: true, .. } => "cut off from all".into(),
             InjectedFault::Cut { store: true, .. } => "cut off from etcd".into(),
@@ -144,9 +145,9 @@ impl InjectedFault {
         }
     }
 
-    fn description(&self, machines: &Machines) -> String {
+    fn fault_description(&self, machines: &Machines) -> String {
         let names = |members: &[usize]| {
-            let names: Vec<String> = members.iter().map(|one| machines.members[*one].name()).collect();
+            let names: Vec<String> = members.iter().map(|one| machines.all_members[*one].name()).collect();
             names.join(", ")
         };
         match self {
@@ -174,18 +175,26 @@ impl InjectedFault {
             InjectedFault::Kill(members, which) => {
                 all.expect_change();
                 for member in members {
-                    machines.members[*member].signal_processes(which.keeper, which.agent, Signal::SIGKILL);
+                    machines.all_members[*member].signal_processes(
+                        which.kills_keeper,
+                        which.kills_agent,
+                        Signal::SIGKILL,
+                    );
                 }
                 all.run_for(chance.next_between(100, 2000) * MILLISECOND)?;
-                for member in members.iter().filter(|_| which.keeper) {
-                    machines.members[*member].reap_process();
+                for member in members.iter().filter(|_| which.kills_keeper) {
+                    machines.all_members[*member].reap_process();
                     machines.start_member(*member)?;
                 }
             }
             InjectedFault::Stall(members, which) => {
                 let signal = |machines: &Machines, signal| {
                     members.iter().for_each(|one| {
-                        machines.members[*one].signal_processes(which.keeper, which.agent, signal)
+                        machines.all_members[*one].signal_processes(
+                            which.kills_keeper,
+                            which.kills_agent,
+                            signal,
+                        )
                     });
                 };
                 signal(machines, Signal::SIGSTOP);
@@ -195,12 +204,12 @@ impl InjectedFault {
             }
             InjectedFault::Stop(member) => {
                 all.expect_change();
-                machines.members[*member].signal_processes(true, false, Signal::SIGTERM);
+                machines.all_members[*member].signal_processes(true, false, Signal::SIGTERM);
                 let told = monotonic_now();
-                let name = machines.members[*member].name();
+                let name = machines.all_members[*member].name();
                 let well = loop {
                     all.run_for(20 * MILLISECOND)?;
-                    if let Some(well) = machines.members[*member].exited_successfully() {
+                    if let Some(well) = machines.all_members[*member].exited_successfully() {
                         break well;
                     }
                     if monotonic_now() - told > RECOVERY_TIMEOUT {
@@ -258,8 +267,8 @@ fn check_machines(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<
             return Ok(wrong);
         }
         wrong.clear();
-        for seat in 0..machines.seats {
-            let before: Vec<usize> = all.flows(seat).map(|flow| flow.last_member).collect();
+        for seat in 0..machines.seat_count {
+            let before: Vec<usize> = all.flows_of_seat(seat).map(|flow| flow.last_member).collect();
             match &machines.active_members(seat)[..] {
                 // Compare the bindings only if the leader is still the same; the seat may have moved
                 // meanwhile.
@@ -268,7 +277,7 @@ fn check_machines(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<
                 }
                 several => {
                     let names: Vec<String> =
-                        several.iter().map(|(member, _)| machines.members[*member].name()).collect();
+                        several.iter().map(|(member, _)| machines.all_members[*member].name()).collect();
                     wrong.push(format!("members {names:?} lead seat {seat}, expected exactly one"));
                 }
             }
@@ -281,7 +290,7 @@ fn check_machines(machines: &Machines, all: &mut Routers) -> anyhow::Result<Vec<
 }
 
 /// Runs the series of faults.
-pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<FaultsFigure> {
+pub fn measure_faults(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Result<FaultsFigure> {
     let (mut machines, mut all) = start_machines_and_routers(
         path,
         effort.seat_count,
@@ -302,21 +311,21 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
         all.halves_without_updates[number as usize & 1] = true;
         let fault = InjectedFault::draw_fault(&mut chance, &machines, &all);
         let begun = monotonic_now();
-        let doubled = all.counts.doubled_packets;
+        let doubled = all.packet_counts.doubled_packets;
         all.reset_silences();
         fault.inject_fault(&mut chance, &mut machines, &mut all)?;
         all.halves_without_updates = [true; 2];
         let healed = monotonic_now();
         let wrong = check_machines(&machines, &mut all)?;
         all.close_silences();
-        let silence = (0..machines.seats)
-            .flat_map(|seat| all.flows(seat))
+        let silence = (0..machines.seat_count)
+            .flat_map(|seat| all.flows_of_seat(seat))
             .map(|flow| flow.longest_silence)
             .max()
             .unwrap_or(0);
         longest = longest.max(silence);
-        if all.counts.doubled_packets > doubled {
-            forwarded = forwarded.max(all.counts.last_doubled_packet_at.saturating_sub(begun));
+        if all.packet_counts.doubled_packets > doubled {
+            forwarded = forwarded.max(all.packet_counts.last_doubled_packet_at.saturating_sub(begun));
         }
         *kinds.entry(fault.kind_name()).or_default() += 1;
         console::print_step(&format!(
@@ -324,9 +333,9 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
             path.name(),
             number + 1,
             effort.fault_count,
-            fault.description(&machines),
+            fault.fault_description(&machines),
             silence / MILLISECOND,
-            all.counts.doubled_packets - doubled,
+            all.packet_counts.doubled_packets - doubled,
             (monotonic_now() - healed) / MILLISECOND,
             if wrong.is_empty() { "" } else { ": NOT WELL" }
         ));
@@ -337,7 +346,8 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
             wrong.iter().take(5).for_each(|one| console::print_step(one));
             lost += wrong.iter().filter(|one| one.starts_with("router")).count() as u64;
             broken += 1;
-            for member in (0..machines.members.len()).filter(|member| machines.members[*member].is_running())
+            for member in
+                (0..machines.all_members.len()).filter(|member| machines.all_members[*member].is_running())
             {
                 machines.write_member_state(member, &format!("fault{}", number + 1));
             }
@@ -345,7 +355,7 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
                 bail!(
                     "after {broken} injected faults the fleet did not recover; seed {}, logs in {}",
                     effort.fault_seed,
-                    machines.folder().display()
+                    machines.log_folder_file().display()
                 );
             }
         }
@@ -354,15 +364,15 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
         all.run_until_all_acknowledged(10)?;
     }
     let mut taken = 0;
-    for seat in 0..machines.seats {
+    for seat in 0..machines.seat_count {
         taken += machines.takeovers_in_logs(seat)? as u64;
     }
-    let seen = all.counts;
+    let seen = all.packet_counts;
     let figure = FaultsFigure {
         path,
         seed: effort.fault_seed,
         routers: effort.fault_router_count,
-        seats: machines.seats,
+        seats: machines.seat_count,
         stores: machines.running_store_servers(),
         faults: effort.fault_count,
         kinds: kinds.into_iter().collect(),
@@ -379,7 +389,7 @@ pub fn measure(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Resu
         doubled_ms: forwarded as f64 / 1e6,
         longest_ms: longest as f64 / 1e6,
     };
-    machines.stop()?;
+    machines.stop_all()?;
     Ok(figure)
 }
 

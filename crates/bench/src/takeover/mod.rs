@@ -50,7 +50,7 @@ fn start_machines_and_routers(
     routers: u32,
     programs: &Programs,
 ) -> anyhow::Result<(Machines, Routers)> {
-    let machines = Machines::start(path, seats, stores, routers, programs)?;
+    let machines = Machines::start_all(path, seats, stores, routers, programs)?;
     let mut all = Routers::new(&machines, routers, packet_period(routers))?;
     all.send_all_updates();
     ensure!(
@@ -87,12 +87,12 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
         // Wait until each seat is at its first member. On a busy machine a lease may have ended, so that a
         // seat has moved and is moving back. A kill at that time would measure nothing.
         let at_home: Vec<Vec<usize>> =
-            (0..machines.seats).map(|seat| machines.members_on(seat % MACHINE_NAMES.len())).collect();
+            (0..machines.seat_count).map(|seat| machines.members_on(seat % MACHINE_NAMES.len())).collect();
         let settled = all.run_until(monotonic_now() + 30 * SECOND, |all| {
             at_home
                 .iter()
                 .enumerate()
-                .all(|(seat, on)| all.flows(seat).all(|flow| on.contains(&flow.last_member)))
+                .all(|(seat, on)| all.flows_of_seat(seat).all(|flow| on.contains(&flow.last_member)))
         })?;
         ensure!(
             settled,
@@ -101,12 +101,12 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
         );
         all.reset_silences();
         all.run_for(chance.next_between(300, 800) * MILLISECOND)?;
-        let affected: Vec<usize> = (0..machines.seats)
-            .filter(|seat| all.flows(*seat).next().is_some_and(|flow| on.contains(&flow.last_member)))
+        let affected: Vec<usize> = (0..machines.seat_count)
+            .filter(|seat| all.flows_of_seat(*seat).next().is_some_and(|flow| on.contains(&flow.last_member)))
             .collect();
         for keepers in [true, false] {
             for member in &on {
-                machines.members[*member].signal_processes(keepers, true, Signal::SIGKILL);
+                machines.all_members[*member].signal_processes(keepers, true, Signal::SIGKILL);
             }
         }
         all.run_for(DOWN_TIME_OF_KILLED_MACHINE)?;
@@ -115,8 +115,8 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
             all.all_flows_have_packets(4 * all.packet_period)
         })?;
         all.close_silences();
-        for seat in 0..machines.seats {
-            let of_seat = all.flows(seat).map(|flow| flow.longest_silence);
+        for seat in 0..machines.seat_count {
+            let of_seat = all.flows_of_seat(seat).map(|flow| flow.longest_silence);
             if affected.contains(&seat) {
                 silences.extend(of_seat);
             } else {
@@ -127,7 +127,7 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
         for seat in &affected {
             let working = machines.active_members(*seat);
             let [(member, bindings)] = &working[..] else {
-                missing += all.flows(*seat).count() / 2;
+                missing += all.flows_of_seat(*seat).count() / 2;
                 continue;
             };
             let lost = all.missing_bindings(*seat, *member, bindings);
@@ -137,13 +137,13 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
             missing += lost.len();
         }
         for member in &on {
-            machines.members[*member].reap_process();
+            machines.all_members[*member].reap_process();
             machines.start_member(*member)?;
         }
         all.run_for(SECOND)?;
         all.reset_silences();
         let returned = all.run_until(monotonic_now() + 30 * SECOND, |all| {
-            affected.iter().all(|seat| all.flows(*seat).all(|flow| on.contains(&flow.last_member)))
+            affected.iter().all(|seat| all.flows_of_seat(*seat).all(|flow| on.contains(&flow.last_member)))
         })?;
         ensure!(
             returned || affected.is_empty(),
@@ -152,7 +152,9 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
         );
         all.run_for(SECOND)?;
         all.close_silences();
-        back.extend(affected.iter().flat_map(|seat| all.flows(*seat)).map(|flow| flow.longest_silence));
+        back.extend(
+            affected.iter().flat_map(|seat| all.flows_of_seat(*seat)).map(|flow| flow.longest_silence),
+        );
         console::print_step(&format!(
             "{}: {} dies with {} flows, silent for at most {} ms; it comes back",
             path.name(),
@@ -168,7 +170,7 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
     let figure = TakeoverFigure {
         path,
         routers: effort.takeover_router_count,
-        seats: machines.seats,
+        seats: machines.seat_count,
         stores: machines.running_store_servers(),
         packets: 2e9 * f64::from(effort.takeover_router_count) / all.packet_period as f64,
         period_ms: all.packet_period as f64 / 1e6,
@@ -182,18 +184,18 @@ fn measure_kills(path: Path, effort: &Effort, programs: &Programs) -> anyhow::Re
         longest_outage_of_other_seats_ms: ms(Some(others)),
         back_ms: ms(back.last().copied()),
         missing_bindings: missing as u64,
-        acknowledgements_of_two_members: all.counts.acknowledgements_of_two_members,
-        wrong_acknowledgements: all.counts.wrong_acknowledgements,
+        acknowledgements_of_two_members: all.packet_counts.acknowledgements_of_two_members,
+        wrong_acknowledgements: all.packet_counts.wrong_acknowledgements,
     };
     if let Some(complaint) = &all.first_error {
         console::print_step(complaint);
     }
-    machines.stop()?;
+    machines.stop_all()?;
     Ok(figure)
 }
 
 /// Measures the given data paths, except those without carnet.
-pub fn measure(
+pub fn measure_takeovers(
     paths: &[Path],
     effort: &Effort,
     programs: &Programs,
@@ -207,7 +209,7 @@ pub fn measure(
             takeovers.push(measure_kills(path, effort, programs)?);
         }
         if effort.fault_count > 0 {
-            faults.push(faults::measure(path, effort, programs)?);
+            faults.push(faults::measure_faults(path, effort, programs)?);
         }
     }
     cores.pin()?;

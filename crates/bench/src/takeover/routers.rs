@@ -73,7 +73,7 @@ pub struct Flow {
 
 #[derive(Debug)]
 struct SimulatedRouter {
-    seat: usize,
+    seat_index: usize,
     frame_to_mobile_network: Frame,
     frames_from_mobile_network: [Frame; 2],
     /// Sequence number of the router's last Binding Update.
@@ -123,7 +123,7 @@ pub struct SenderCounts {
 /// A link of a member, and whether the sender lets packets pass.
 struct MemberPort {
     socket: Socket,
-    member: usize,
+    member_index: usize,
     faces_hosts: bool,
     is_open: bool,
 }
@@ -151,7 +151,7 @@ pub struct Routers {
     sent_updates: u64,
     next_router: u32,
     /// Counts of the packets that the benchmark has received.
-    pub counts: SenderCounts,
+    pub packet_counts: SenderCounts,
     /// Error in the first wrong acknowledgement.
     pub first_error: Option<String>,
     buffer: Vec<u8>,
@@ -159,7 +159,7 @@ pub struct Routers {
 
 impl std::fmt::Debug for Routers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Routers").field("seen", &self.counts).finish_non_exhaustive()
+        f.debug_struct("Routers").field("seen", &self.packet_counts).finish_non_exhaustive()
     }
 }
 
@@ -174,8 +174,8 @@ impl Routers {
     /// Creates `number` routers, with `period` nanoseconds between two packets of each flow.
     pub fn new(machines: &Machines, number: u32, period: u64) -> anyhow::Result<Routers> {
         let mut ports = Vec::new();
-        let mut of_seat = vec![[Vec::new(), Vec::new()]; machines.seats];
-        for (at, member) in machines.members.iter().enumerate() {
+        let mut of_seat = vec![[Vec::new(), Vec::new()]; machines.seat_count];
+        for (at, member) in machines.all_members.iter().enumerate() {
             for (kind, hosts) in [('f', false), ('h', true)] {
                 let socket = run_in_node(ROUTERS_NODE, || {
                     let socket = packet_socket(&member.interface_name(kind), Some(libc::ETH_P_IPV6 as u16))?;
@@ -186,16 +186,16 @@ impl Routers {
                     Ok(socket)
                 })
                 .with_context(|| format!("cannot open a packet socket at {}", member.interface_name(kind)))?;
-                of_seat[member.seat][usize::from(hosts)].push(ports.len());
-                ports.push(MemberPort { socket, member: at, faces_hosts: hosts, is_open: true });
+                of_seat[member.seat_index][usize::from(hosts)].push(ports.len());
+                ports.push(MemberPort { socket, member_index: at, faces_hosts: hosts, is_open: true });
             }
         }
-        let agents = (0..machines.seats)
+        let agents = (0..machines.seat_count)
             .map(|seat| home_agent_address(seat).parse())
             .collect::<Result<Vec<_>, _>>()?;
         let host: Ipv6Addr = CORRESPONDENT_ADDRESS.parse()?;
         let routers = (0..number).map(|number| {
-            let (who, seat) = (router_identity(number), number as usize % machines.seats);
+            let (who, seat) = (router_identity(number), number as usize % machines.seat_count);
             let node = Ipv6Addr::from(u128::from(who.mobile_network_prefix) << 64 | 2);
             let [routers, hosts] = [false, true].map(link_addresses_of);
             let up = |sequence| {
@@ -203,7 +203,7 @@ impl Routers {
                 Frame::new(routers, Some(outer), (node, host), SMALLEST_PACKET_LENGTH)
             };
             SimulatedRouter {
-                seat,
+                seat_index: seat,
                 frame_to_mobile_network: Frame::new(hosts, None, (host, node), SMALLEST_PACKET_LENGTH),
                 frames_from_mobile_network: [up(0), up(1)],
                 sent_sequence_number: 0,
@@ -220,7 +220,7 @@ impl Routers {
             ports_of_seats: of_seat,
             home_agents: agents,
             signer: MessageAuthenticator::new(&AUTHENTICATION_KEY)?,
-            seat_states: vec![SeatState::default(); machines.seats],
+            seat_states: vec![SeatState::default(); machines.seat_count],
             packet_period: period,
             updates_per_second: 0.0,
             changes_care_of_address: false,
@@ -229,7 +229,7 @@ impl Routers {
             sent_rounds: 0,
             sent_updates: 0,
             next_router: 0,
-            counts: SenderCounts::default(),
+            packet_counts: SenderCounts::default(),
             first_error: None,
             buffer: vec![0; FRAMES_PER_BATCH * MAX_FRAME_SIZE],
         })
@@ -241,8 +241,8 @@ impl Routers {
     }
 
     /// Returns the flows of a seat.
-    pub fn flows(&self, seat: usize) -> impl Iterator<Item = &Flow> {
-        self.routers.iter().filter(move |router| router.seat == seat).flat_map(|router| &router.flows)
+    pub fn flows_of_seat(&self, seat: usize) -> impl Iterator<Item = &Flow> {
+        self.routers.iter().filter(move |router| router.seat_index == seat).flat_map(|router| &router.flows)
     }
 
     /// Starts to measure the silences of all flows.
@@ -262,7 +262,7 @@ impl Routers {
 
     /// Blocks all packets between the network and a member, or lets them pass again.
     pub fn set_member_reachable(&mut self, member: usize, open: bool) {
-        for port in self.ports.iter_mut().filter(|port| port.member == member) {
+        for port in self.ports.iter_mut().filter(|port| port.member_index == member) {
             port.is_open = open;
         }
     }
@@ -333,10 +333,10 @@ impl Routers {
                 let packet = (turn / count) as u32;
                 router.frame_to_mobile_network.set_number(packet);
                 router.frames_from_mobile_network.iter_mut().for_each(|frame| frame.set_number(packet));
-                numbers[router.seat].push(at);
+                numbers[router.seat_index].push(at);
             }
             for (seat, numbers) in numbers.iter().enumerate() {
-                self.counts.sent_packets += 2 * numbers.len() as u64;
+                self.packet_counts.sent_packets += 2 * numbers.len() as u64;
                 for hosts in [false, true] {
                     let frames: Vec<&[u8]> =
                         numbers.iter().map(|at| self.current_frame(*at, hosts).octets()).collect();
@@ -422,7 +422,7 @@ impl Routers {
         router.update_times[usize::from(sequence & 15)] = now;
         router.unacknowledged_update =
             Some((router.unacknowledged_update.map_or(now, |(since, _)| since), now));
-        let seat = router.seat;
+        let seat = router.seat_index;
         let mut who = router_identity(number);
         who.care_of_address = care_of_address(number, sequence, moves);
         let frame = binding_update_frame(
@@ -459,7 +459,7 @@ impl Routers {
                 }
             };
             any = true;
-            let MemberPort { member, faces_hosts: hosts, is_open: open, .. } = self.ports[port];
+            let MemberPort { member_index: member, faces_hosts: hosts, is_open: open, .. } = self.ports[port];
             if open {
                 let now = monotonic_now();
                 for (frame, length) in buffer.chunks(MAX_FRAME_SIZE).zip(&lengths) {
@@ -506,8 +506,8 @@ impl Routers {
         let flow = &mut router.flows[usize::from(hosts)];
         let seen = &mut flow.recent_packets[number as usize % REMEMBERED_PACKETS_PER_FLOW];
         if seen.0 == number && seen.1 != member && flow.last_packet_at > 0 {
-            self.counts.doubled_packets += 1;
-            self.counts.last_doubled_packet_at = now;
+            self.packet_counts.doubled_packets += 1;
+            self.packet_counts.last_doubled_packet_at = now;
             return;
         }
         *seen = (number, member);
@@ -534,7 +534,8 @@ impl Routers {
         };
         let number = (u128::from(found.home_address) & 0xffff_ffff) as u32;
         let moves = self.changes_care_of_address;
-        let Some(router) = self.routers.get_mut(number as usize).filter(|router| router.seat == seat) else {
+        let Some(router) = self.routers.get_mut(number as usize).filter(|router| router.seat_index == seat)
+        else {
             return self
                 .record_wrong_acknowledgement(format!("an acknowledgement is for {}", found.home_address));
         };
@@ -560,17 +561,17 @@ impl Routers {
         if found.sequence == router.sent_sequence_number {
             router.unacknowledged_update = None;
         }
-        self.counts.acknowledged += 1;
+        self.packet_counts.acknowledged += 1;
         let voice = &mut self.seat_states[seat];
         if voice.current_member == Some(member) {
             return;
         }
         if voice.current_member.is_some() && asked < voice.leader_since {
-            self.counts.late_acknowledgements += 1;
+            self.packet_counts.late_acknowledgements += 1;
             return;
         }
         if voice.previous_member == Some(member) && now - voice.leader_since < MIN_TIME_OF_SEAT_RETURN {
-            self.counts.acknowledgements_of_two_members += 1;
+            self.packet_counts.acknowledgements_of_two_members += 1;
             let ago = (now - voice.leader_since) / MILLISECOND;
             self.first_error.get_or_insert(format!(
                 "seat {seat}: member {member} acknowledged to router {number} what was asked {} ms before; \
@@ -580,7 +581,7 @@ impl Routers {
             ));
         }
         if voice.current_member.is_some() {
-            self.counts.leader_changes += 1;
+            self.packet_counts.leader_changes += 1;
         }
         *voice = SeatState {
             current_member: Some(member),
@@ -596,7 +597,7 @@ impl Routers {
     }
 
     fn record_wrong_acknowledgement(&mut self, why: String) {
-        self.counts.wrong_acknowledgements += 1;
+        self.packet_counts.wrong_acknowledgements += 1;
         self.first_error.get_or_insert(why);
     }
 
@@ -608,7 +609,7 @@ impl Routers {
             .iter()
             .flat_map(|router| &router.flows)
             .all(|flow| now - flow.last_packet_at < within);
-        recent && now.saturating_sub(self.counts.last_doubled_packet_at) > within
+        recent && now.saturating_sub(self.packet_counts.last_doubled_packet_at) > within
     }
 
     /// Returns how many flows had a packet within this time.
@@ -636,7 +637,7 @@ impl Routers {
         };
         let shown: BTreeMap<Ipv6Addr, (Ipv6Addr, u16)> = bindings.iter().filter_map(one).collect();
         let mut missing = Vec::new();
-        for (at, router) in self.routers.iter().enumerate().filter(|(_, router)| router.seat == seat) {
+        for (at, router) in self.routers.iter().enumerate().filter(|(_, router)| router.seat_index == seat) {
             let number = at as u32;
             let Some(acknowledged) = router.acknowledged_sequence_number else { continue };
             let known = shown.get(&router_identity(number).home_address);

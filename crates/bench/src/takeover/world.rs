@@ -60,9 +60,9 @@ fn mac_text(mac: [u8; 6]) -> String {
 #[derive(Debug)]
 pub struct Member {
     /// Machine of the member, as an index into [`MACHINE_NAMES`].
-    pub machine: usize,
+    pub machine_index: usize,
     /// Index of the home agent (seat) that the member can lead.
-    pub seat: usize,
+    pub seat_index: usize,
     daemon: Option<Daemon>,
     start_count: usize,
 }
@@ -70,7 +70,7 @@ pub struct Member {
 impl Member {
     /// Returns the name of the member: its machine and its seat.
     pub fn name(&self) -> String {
-        format!("{}-{}", MACHINE_NAMES[self.machine], self.seat)
+        format!("{}-{}", MACHINE_NAMES[self.machine_index], self.seat_index)
     }
 
     fn node_name(&self) -> String {
@@ -146,13 +146,13 @@ pub struct Machines {
     /// Data path of the home agents.
     pub path: Path,
     /// Number of seats.
-    pub seats: usize,
+    pub seat_count: usize,
     /// Members of all machines, in the order of machines, then seats.
-    pub members: Vec<Member>,
+    pub all_members: Vec<Member>,
     store_servers: Vec<Option<Daemon>>,
     programs: Programs,
     etcd_program: PathBuf,
-    folder: PathBuf,
+    log_folder: PathBuf,
 }
 
 /// Returns the path of etcd: the program that `tools/setup.sh` has unpacked, otherwise the one in PATH.
@@ -163,7 +163,7 @@ pub fn find_etcd() -> Option<PathBuf> {
 
 impl Machines {
     /// Starts all programs, and waits until each seat has a leader.
-    pub fn start(
+    pub fn start_all(
         path: Path,
         seats: usize,
         stores: usize,
@@ -174,36 +174,41 @@ impl Machines {
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let members = (0..MACHINE_NAMES.len()).flat_map(|machine| {
-            (0..seats).map(move |seat| Member { machine, seat, daemon: None, start_count: 0 })
+            (0..seats).map(move |seat| Member {
+                machine_index: machine,
+                seat_index: seat,
+                daemon: None,
+                start_count: 0,
+            })
         });
         let mut machines = Machines {
             path,
-            seats,
-            members: members.collect(),
+            seat_count: seats,
+            all_members: members.collect(),
             store_servers: (0..stores).map(|_| None).collect(),
             programs: programs.clone(),
             etcd_program: find_etcd()
                 .context("cannot find the program etcd; install it with: apt-get install etcd-server")?,
-            folder,
+            log_folder: folder,
         };
         machines.create_links()?;
         for server in 0..stores {
             machines.start_store(server)?;
         }
         machines.wait_for_store()?;
-        for member in 0..machines.members.len() {
+        for member in 0..machines.all_members.len() {
             machines.write_member_config(member, routers)?;
             machines.start_member(member)?;
         }
         let until = monotonic_now() + START_TIMEOUT;
-        while (0..seats).any(|seat| machines.leader(seat).is_none()) {
+        while (0..seats).any(|seat| machines.leader_of_seat(seat).is_none()) {
             if has_to_stop() {
                 return Err(Interrupted.into());
             }
             if monotonic_now() > until {
                 bail!(
                     "expected a leader for each home agent (seat) within 60 s, but one has none; logs in {}",
-                    machines.folder.display()
+                    machines.log_folder.display()
                 );
             }
             clock::sleep(100 * MILLISECOND);
@@ -214,7 +219,7 @@ impl Machines {
     fn create_links(&self) -> anyhow::Result<()> {
         let stores: Vec<String> =
             (0..self.store_servers.len()).map(|one| format!("takeover.etcd{one}")).collect();
-        let nodes: Vec<String> = self.members.iter().map(Member::node_name).collect();
+        let nodes: Vec<String> = self.all_members.iter().map(Member::node_name).collect();
         let mut commands = String::from("link set lo up\n");
         for node in nodes.iter().chain(&stores).map(String::as_str).chain([ROUTERS_NODE, CORE_NODE]) {
             let _ = writeln!(commands, "netns add {node}");
@@ -239,7 +244,7 @@ impl Machines {
             "link add br0 type bridge mcast_snooping 0\nlink set br0 up\n",
         )?;
         let mut commands = String::new();
-        for member in &self.members {
+        for member in &self.all_members {
             for (kind, hosts) in [('f', false), ('h', true)] {
                 let (far, near) = link_addresses_of(hosts);
                 let _ = writeln!(
@@ -265,7 +270,7 @@ impl Machines {
         }
         topology::run_ip_batch(None, &commands)?;
         let (mut net, mut core) = (String::new(), String::new());
-        for (at, member) in self.members.iter().enumerate() {
+        for (at, member) in self.all_members.iter().enumerate() {
             let [routers, hosts] = [false, true].map(|hosts| mac_text(link_addresses_of(hosts).0));
             topology::run_ip_batch(
                 Some(&member.node_name()),
@@ -317,12 +322,12 @@ impl Machines {
         command
             .args(["--name", &format!("s{server}"), "--data-dir"])
             // The folder is on the disk, because the measurement includes the disk's delay.
-            .arg(self.folder.join(format!("etcd{server}")))
+            .arg(self.log_folder.join(format!("etcd{server}")))
             .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
             .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
             .args(["--initial-cluster", &all.join(","), "--log-level", "error"])
             .args(["--auto-compaction-retention", "1"]);
-        let log = self.folder.join(format!("etcd{server}.log"));
+        let log = self.log_folder.join(format!("etcd{server}.log"));
         self.store_servers[server] = Some(Daemon::start(&format!("etcd {server}"), &log, &mut command)?);
         Ok(())
     }
@@ -374,23 +379,25 @@ impl Machines {
 
     /// Writes both config files of a member.
     fn write_member_config(&self, member: usize, routers: u32) -> anyhow::Result<()> {
-        let member = &self.members[member];
+        let member = &self.all_members[member];
         let mut text = station_config(&member.name(), self.path);
         // Turn off tests that need Echo Replies, because the routers of this benchmark do not answer them.
         let _ = write!(
             text,
             "[home_agent]\naddress = \"{}\"\nhome_prefix = \"2001:db8:1::/64\"\nmax_lifetime = \"1h\"\n\
              care_of_test = \"off\"\n",
-            home_agent_address(member.seat)
+            home_agent_address(member.seat_index)
         );
         text.extend(
-            (0..routers).filter(|one| *one as usize % self.seats == member.seat).map(prefix_table_config),
+            (0..routers)
+                .filter(|one| *one as usize % self.seat_count == member.seat_index)
+                .map(prefix_table_config),
         );
         let file = Self::member_file(member, "");
         fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         // Each seat's list begins with another machine.
         let order: Vec<&str> = (0..MACHINE_NAMES.len())
-            .map(|one| MACHINE_NAMES[(one + member.seat) % MACHINE_NAMES.len()])
+            .map(|one| MACHINE_NAMES[(one + member.seat_index) % MACHINE_NAMES.len()])
             .collect();
         let stores: Vec<String> =
             (0..self.store_servers.len()).map(|one| Self::store_url(one, 2379)).collect();
@@ -398,10 +405,10 @@ impl Machines {
             "member = {:?}\nstore = {stores:?}\ndirectory = \"/run/carnet-fleet-{}\"\nprogram = {:?}\n\
              seat = \"seat{}\"\nconfig = {:?}\nmembers = {order:?}\nlinks = [\"f0\", \
              \"h0\"]\n[times]\nsettled_ms = {LEADERSHIP_RETURN_MS}\n",
-            MACHINE_NAMES[member.machine],
+            MACHINE_NAMES[member.machine_index],
             member.name(),
             self.programs.carnet_program.display().to_string(),
-            member.seat,
+            member.seat_index,
             file.display().to_string(),
         );
         let file = Self::member_file(member, ".fleet");
@@ -410,7 +417,7 @@ impl Machines {
 
     /// Starts a member.
     pub fn start_member(&mut self, member: usize) -> anyhow::Result<()> {
-        let member = &mut self.members[member];
+        let member = &mut self.all_members[member];
         let mut command =
             command_in_node(&member.node_name(), self.programs.carnet_program.with_file_name("carnet-fleet"));
         command
@@ -418,7 +425,7 @@ impl Machines {
             .arg("--config")
             .arg(Self::member_file(member, ".fleet"))
             .env_remove("NOTIFY_SOCKET");
-        let log = self.folder.join(format!("{}.{:03}.log", member.name(), member.start_count));
+        let log = self.log_folder.join(format!("{}.{:03}.log", member.name(), member.start_count));
         member.start_count += 1;
         member.daemon =
             Some(Daemon::start(&format!("carnet-fleet of {}", member.name()), &log, &mut command)?);
@@ -428,7 +435,7 @@ impl Machines {
     /// Takes a link of a member up or down. `noticed` says that the member's interface loses the carrier;
     /// otherwise the member cannot notice the fault.
     pub fn set_link_state(&self, member: usize, kind: char, up: bool, noticed: bool) -> anyhow::Result<()> {
-        let end = self.members[member].interface_name(kind);
+        let end = self.all_members[member].interface_name(kind);
         let (node, command) = match (kind, noticed, up) {
             ('e', false, true) => (CORE_NODE, format!("link set {end} master br0\n")),
             ('e', false, false) => (CORE_NODE, format!("link set {end} nomaster\n")),
@@ -444,8 +451,11 @@ impl Machines {
 
     /// Returns the members of a seat whose home agents report that they are active, with their bindings.
     pub fn active_members(&self, seat: usize) -> Vec<(usize, Vec<Value>)> {
-        let members =
-            self.members.iter().enumerate().filter(|(_, member)| member.seat == seat && member.is_running());
+        let members = self
+            .all_members
+            .iter()
+            .enumerate()
+            .filter(|(_, member)| member.seat_index == seat && member.is_running());
         members
             .filter_map(|(at, member)| Some((at, member.show_bindings(&self.programs.carnet_program)?)))
             .collect()
@@ -453,7 +463,7 @@ impl Machines {
 
     /// Writes a member's tunnels and counters into a file in the folder of the logs.
     pub fn write_member_state(&self, member: usize, name: &str) {
-        let member = &self.members[member];
+        let member = &self.all_members[member];
         let ask = |what| {
             let mut command = std::process::Command::new("timeout");
             command
@@ -464,11 +474,11 @@ impl Machines {
             run_for_output(&mut command).unwrap_or_else(|error| format!("{error:#}"))
         };
         let text = format!("{}\n{}", ask("tunnels"), ask("counters"));
-        let _ = fs::write(self.folder.join(format!("{name}.{}.json", member.name())), text);
+        let _ = fs::write(self.log_folder.join(format!("{name}.{}.json", member.name())), text);
     }
 
     /// Returns the leader of a seat; `None` if no member leads it, or several do.
-    pub fn leader(&self, seat: usize) -> Option<usize> {
+    pub fn leader_of_seat(&self, seat: usize) -> Option<usize> {
         match &self.active_members(seat)[..] {
             [(member, _)] => Some(*member),
             _ => None,
@@ -477,13 +487,13 @@ impl Machines {
 
     /// Returns the members on a machine.
     pub fn members_on(&self, machine: usize) -> Vec<usize> {
-        (0..self.members.len()).filter(|one| self.members[*one].machine == machine).collect()
+        (0..self.all_members.len()).filter(|one| self.all_members[*one].machine_index == machine).collect()
     }
 
     /// Returns from the members' logs how often a member took this seat.
     pub fn takeovers_in_logs(&self, seat: usize) -> anyhow::Result<usize> {
         let mut count = 0;
-        for entry in fs::read_dir(&self.folder)? {
+        for entry in fs::read_dir(&self.log_folder)? {
             let path = entry?.path();
             let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
             if name.contains(&format!("-{seat}.")) && path.is_file() {
@@ -495,24 +505,24 @@ impl Machines {
     }
 
     /// Returns the folder of the logs.
-    pub fn folder(&self) -> &File {
-        &self.folder
+    pub fn log_folder_file(&self) -> &File {
+        &self.log_folder
     }
 
     /// Ends all programs.
-    pub fn stop(mut self) -> anyhow::Result<()> {
-        for member in &mut self.members {
+    pub fn stop_all(mut self) -> anyhow::Result<()> {
+        for member in &mut self.all_members {
             // Kill all programs at once. If they ended one after the other, each seat would move twice.
             member.signal_processes(true, true, Signal::SIGKILL);
             member.reap_process();
         }
         for server in 0..self.store_servers.len() {
             self.kill_store(server);
-            let _ = fs::remove_dir_all(self.folder.join(format!("etcd{server}")));
+            let _ = fs::remove_dir_all(self.log_folder.join(format!("etcd{server}")));
         }
         let mut commands = String::new();
         for node in self
-            .members
+            .all_members
             .iter()
             .map(Member::node_name)
             .chain((0..self.store_servers.len()).map(|one| format!("takeover.etcd{one}")))

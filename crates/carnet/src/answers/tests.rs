@@ -9,14 +9,14 @@ use carnet_geonet::dcc::DccDrop;
 use carnet_geonet::ipv6_adaptation::Ipv6Drop;
 use carnet_geonet::multicast::MulticastDrop;
 use carnet_its::ItsDrop;
-use carnet_lan::dhcpv4::DhcpDrop;
-use carnet_lan::dhcpv6::Dhcpv6Drop;
-use carnet_lan::dns::DnsDrop;
+use carnet_lan::dhcpv4::DhcpDropReason;
+use carnet_lan::dhcpv6::Dhcpv6DropReason;
+use carnet_lan::dns::DnsDropReason;
 use carnet_mobility::MobilityDrop;
 use carnet_mobility::direct::DirectDrop;
 use carnet_mobility::mnpp::MnppDrop;
 use carnet_mobility::nesting::NestingDrop;
-use carnet_nemo::TunnelDrop;
+use carnet_nemo::TunnelDropReason;
 use carnet_security::crypto::{Backend, PortableBackend, SigningKey};
 use carnet_security::keys::Curve;
 use carnet_security::time::{DurationUnit, Time32, Time64, ValidityDuration, ValidityPeriod};
@@ -43,10 +43,10 @@ fn all<T: DropReason + Copy>(prefix: &str, reasons: &[T]) -> Vec<String> {
 #[test]
 fn api_page_lists_exactly_the_reasons_of_states() {
     let families = [
-        ("lan.dhcp.dropped", all("lan.dhcp.dropped", DhcpDrop::ALL)),
-        ("lan.dhcpv6.dropped", all("lan.dhcpv6.dropped", Dhcpv6Drop::ALL)),
-        ("lan.dns.dropped", all("lan.dns.dropped", DnsDrop::ALL)),
-        ("tunnel.dropped", all("tunnel.dropped", TunnelDrop::ALL)),
+        ("lan.dhcp.dropped", all("lan.dhcp.dropped", DhcpDropReason::ALL)),
+        ("lan.dhcpv6.dropped", all("lan.dhcpv6.dropped", Dhcpv6DropReason::ALL)),
+        ("lan.dns.dropped", all("lan.dns.dropped", DnsDropReason::ALL)),
+        ("tunnel.dropped", all("tunnel.dropped", TunnelDropReason::ALL)),
         ("mobility.dropped", all("mobility.dropped", MobilityDrop::ALL)),
         ("nesting.dropped", all("nesting.dropped", NestingDrop::ALL)),
         ("direct.dropped", all("direct.dropped", DirectDrop::ALL)),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use carnet_api::config::Config;
 use carnet_base::{Interface, Time, WallTime};
-use carnet_lan::dhcpv6::delegation::{DelegationOutput, Delegator, StoredDelegation};
+use carnet_lan::dhcpv6::delegation::{DelegationOutput, PrefixDelegator, StoredDelegation};
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Reply, Dhcpv6Server};
 use carnet_linux::Dhcpv6Port;
 use carnet_nemo::input::DelegatedPrefix;
@@ -27,7 +27,7 @@ const MAX_HELD: usize = 1024;
 #[derive(Debug)]
 pub struct Dhcpv6Service {
     links: Vec<Link>,
-    delegator: Delegator,
+    delegator: PrefixDelegator,
     /// Replies with their destinations that wait until records of delegated prefixes are on the disk.
     held: HeldMessages<(Ipv6Addr, Vec<u8>)>,
 }
@@ -49,7 +49,7 @@ struct Link {
 impl Dhcpv6Service {
     /// Creates the servers of a config, with the stored records of delegated prefixes.
     pub fn new(config: &Config, stored: &[StoredDelegation], (now, wall): (Time, WallTime)) -> Dhcpv6Service {
-        let delegator = Delegator::new(delegator_config(config), stored, now, wall);
+        let delegator = PrefixDelegator::new(delegator_config(config), stored, now, wall);
         Dhcpv6Service { links: Dhcpv6Service::links(config), delegator, held: HeldMessages::new(MAX_HELD) }
     }
 
@@ -65,7 +65,7 @@ impl Dhcpv6Service {
         let prefixes = router.map(|router| router.prefixes.clone()).unwrap_or_default();
         let links = dhcpv6_servers(config).into_iter().map(|(name, config)| Link {
             server: Dhcpv6Server::new(config.clone()),
-            forwards: forwards && config.dns.is_empty(),
+            forwards: forwards && config.dns_servers.is_empty(),
             prefixes: prefixes.clone(),
             name,
             config,
@@ -100,7 +100,7 @@ impl Dhcpv6Service {
 
     /// Returns when [`Self::process`] has work without messages.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let has_news = self.delegator.has_news().then_some(Time::ZERO);
+        let has_news = self.delegator.has_changes().then_some(Time::ZERO);
         let retries = self.links.iter().filter_map(|link| link.retry);
         retries.chain(self.delegator.poll_timeout()).chain(has_news).min()
     }
@@ -136,18 +136,18 @@ impl Dhcpv6Service {
 
     /// Returns the delegated prefixes if they have changed since the last call.
     pub fn take_delegated(&mut self) -> Option<Vec<DelegatedPrefix>> {
-        self.delegator.take_changed().then(|| {
+        self.delegator.take_routes_changed().then(|| {
             let delegated = self.delegator.delegations().map(|delegation| DelegatedPrefix {
                 prefix: delegation.prefix,
                 interface: delegation.client.interface.clone(),
-                router: delegation.router,
+                router: delegation.router_address,
             });
             delegated.collect()
         })
     }
 
     /// Returns the delegator.
-    pub fn delegator(&self) -> &Delegator {
+    pub fn delegator(&self) -> &PrefixDelegator {
         &self.delegator
     }
 
@@ -190,7 +190,7 @@ impl Link {
         if self.forwards {
             let addresses = interface.addresses.iter().filter(|own| !own.tentative && !own.duplicate);
             let is_ours = |address: &Ipv6Addr| self.prefixes.iter().any(|prefix| prefix.contains(address));
-            config.dns.extend(addresses.map(|own| own.address).find(is_ours));
+            config.dns_servers.extend(addresses.map(|own| own.address).find(is_ours));
         }
         self.server.set_config(config);
         let is_open = self.port.as_ref().is_some_and(|port| port.is_on(&self.name));

@@ -13,8 +13,8 @@ use std::time::Duration;
 use carnet_api::config::MobileRouter;
 use carnet_base::{Interface, Rng, Time};
 use carnet_lan::LinkAddress;
-use carnet_lan::dns::names::{Host, HostNames, Network};
-use carnet_lan::dns::{Client, Forwarder, Output, QueryId, Transport};
+use carnet_lan::dns::host_names::{BoardNetwork, HostNames, NamedHost};
+use carnet_lan::dns::{DnsForwarder, Output, QueryClient, QueryId, Transport};
 use carnet_linux::{DnsMessage, DnsPort, DnsReply, ask_server};
 use ipnet::IpNet;
 use tokio::sync::mpsc;
@@ -31,11 +31,11 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// The forwarder and its sockets.
 #[derive(Debug)]
 pub struct DnsService {
-    forwarder: Forwarder,
+    forwarder: DnsForwarder,
     /// Prefixes of the mobile network.
     prefixes: Vec<IpNet>,
     /// Interfaces of the mobile network by name.
-    networks: BTreeMap<String, Network>,
+    networks: BTreeMap<String, BoardNetwork>,
     /// Addresses of the uplink by which queries leave while the home agent is away.
     uplink_addresses: Vec<IpAddr>,
     ports: BTreeMap<(String, IpAddr), Port>,
@@ -61,7 +61,7 @@ impl DnsService {
     pub fn new(router: &MobileRouter, rng: Rng) -> Option<DnsService> {
         let (sender, inbox) = mpsc::channel(MESSAGES);
         (!router.dns_forward.is_empty()).then(|| DnsService {
-            forwarder: Forwarder::new(router.dns_forward.clone(), rng),
+            forwarder: DnsForwarder::new(router.dns_forward.clone(), rng),
             prefixes: prefixes(router),
             networks: networks(router),
             uplink_addresses: Vec::new(),
@@ -93,8 +93,8 @@ impl DnsService {
     }
 
     /// Returns the network of this name; one that knows no other if the config has no such interface.
-    pub fn network(&self, interface: &str) -> Network {
-        let unknown = Network { number: self.networks.len(), is_isolated: true };
+    pub fn network(&self, interface: &str) -> BoardNetwork {
+        let unknown = BoardNetwork { network_number: self.networks.len(), is_isolated: true };
         self.networks.get(interface).copied().unwrap_or(unknown)
     }
 
@@ -104,7 +104,7 @@ impl DnsService {
     }
 
     /// Sets the hosts on board, and the domains of their names.
-    pub fn set_hosts(&mut self, domains: Vec<String>, hosts: impl Iterator<Item = Host>) {
+    pub fn set_hosts(&mut self, domains: Vec<String>, hosts: impl Iterator<Item = NamedHost>) {
         self.forwarder.set_names(HostNames::new(domains, self.prefixes.clone(), hosts));
     }
 
@@ -190,7 +190,8 @@ impl DnsService {
                     self.waiting.pop_first();
                 }
                 let network = self.network(&interface);
-                let client = Client { number, address: host, link_address, network, transport };
+                let client =
+                    QueryClient { client_number: number, address: host, link_address, network, transport };
                 self.forwarder.handle_query(now, client, &octets);
             }
             DnsMessage::Answer { query, server, octets: Some(octets) } => {
@@ -230,7 +231,7 @@ impl DnsService {
                     self.tasks.remove(&query).iter().flatten().for_each(AbortHandle::abort);
                 }
                 Output::Answer(client, octets) => {
-                    if let Some(back) = self.waiting.remove(&client.number) {
+                    if let Some(back) = self.waiting.remove(&client.client_number) {
                         back.send(octets);
                     }
                 }
@@ -247,7 +248,7 @@ impl DnsService {
 
     /// Returns the counters by name.
     pub fn counters(&self) -> impl Iterator<Item = (String, u64)> {
-        self.forwarder.counters().named().map(|(name, count)| (format!("lan.dns.{name}"), count))
+        self.forwarder.counters().named_counters().map(|(name, count)| (format!("lan.dns.{name}"), count))
     }
 }
 
@@ -258,12 +259,10 @@ fn prefixes(router: &MobileRouter) -> Vec<IpNet> {
 }
 
 /// Returns the interfaces of the mobile network by name.
-fn networks(router: &MobileRouter) -> BTreeMap<String, Network> {
-    let networks = router
-        .lan
-        .iter()
-        .enumerate()
-        .map(|(number, lan)| (lan.interface.clone(), Network { number, is_isolated: lan.door.isolated }));
+fn networks(router: &MobileRouter) -> BTreeMap<String, BoardNetwork> {
+    let networks = router.lan.iter().enumerate().map(|(number, lan)| {
+        (lan.interface.clone(), BoardNetwork { network_number: number, is_isolated: lan.door.isolated })
+    });
     networks.collect()
 }
 

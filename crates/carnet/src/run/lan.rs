@@ -5,7 +5,7 @@ use std::time::Duration;
 use carnet_api::model;
 use carnet_base::{RateLimiter, Time};
 use carnet_lan::dhcpv4::{DhcpEvent, Output};
-use carnet_lan::dhcpv6::delegation::{Delegation, DelegationEvent, DelegationOutput};
+use carnet_lan::dhcpv6::delegation::{DelegationEvent, DelegationOutput, PrefixDelegation};
 use carnet_linux::clock;
 use carnet_station::io::{Command, Input};
 use carnet_wire::address::MacAddress;
@@ -188,10 +188,13 @@ fn text(interface: &str, event: &DhcpEvent) -> String {
 /// Returns an event of prefix delegation as a line of the log.
 fn delegation_text(event: &DelegationEvent) -> String {
     match event {
-        DelegationEvent::Delegated(Delegation { prefix, client, router, .. }) => {
+        DelegationEvent::Delegated(PrefixDelegation { prefix, client, router_address: router, .. }) => {
             format!("prefix {prefix} delegated to the router {router} on {}", client.interface)
         }
-        DelegationEvent::Ended { delegation: Delegation { prefix, client, router, .. }, was_released } => {
+        DelegationEvent::Ended {
+            delegation: PrefixDelegation { prefix, client, router_address: router, .. },
+            was_released,
+        } => {
             let how = if *was_released { "given back by" } else { "has ended, which was delegated to" };
             format!("prefix {prefix} {how} the router {router} on {}", client.interface)
         }
@@ -203,10 +206,10 @@ fn delegation_text(event: &DelegationEvent) -> String {
 
 /// Returns an event of prefix delegation as fields of the API.
 fn delegation_fields(event: &DelegationEvent) -> Value {
-    let of = |delegation: &Delegation, is_given: bool| {
+    let of = |delegation: &PrefixDelegation, is_given: bool| {
         json!({
             "event": "delegation", "interface": delegation.client.interface, "prefix": delegation.prefix,
-            "router": delegation.router, "given": is_given,
+            "router": delegation.router_address, "given": is_given,
         })
     };
     match event {

@@ -7,7 +7,7 @@ use carnet_linux::{
     DatagramWriter, Datagrams, Platform, Protected, ProtectedMessage, Queue, TooBig, TunnelReader,
     TunnelWriter, clock,
 };
-use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_station::io::Input;
 use tokio::time::Instant;
 
@@ -153,9 +153,9 @@ impl Runner {
         while let Some(reader) =
             self.datagram_reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst())
         {
-            let Ok(received) = reader.try_read(self.buffer.space()) else { break };
+            let Ok(received) = reader.try_read(self.buffer.empty_space()) else { break };
             count += 1;
-            self.buffer.filled(received.length);
+            self.buffer.set_filled_length(received.length);
             let carnet_linux::ReceivedDatagram { local, remote, traffic_class, .. } = received;
             if let Some(sessions) = self.sessions.get_mut() {
                 match sessions.receive_datagram(now, (local, remote), traffic_class, &mut self.buffer) {
@@ -190,22 +190,23 @@ impl Runner {
     }
 
     /// Executes the station's verdict on a packet.
-    pub(super) fn pass_on(&mut self, verdict: Verdict) {
+    pub(super) fn pass_on(&mut self, verdict: ForwardingVerdict) {
         match verdict {
-            Verdict::Forward | Verdict::Encapsulate { .. } if self.goes_into_session(verdict) => {}
+            ForwardingVerdict::Forward | ForwardingVerdict::Encapsulate { .. }
+                if self.goes_into_session(verdict) => {}
             // A packet that needs earlier outputs is an output itself, and the station queues it behind them.
             // So this packet may leave at once.
-            Verdict::Forward => {
+            ForwardingVerdict::Forward => {
                 if let Some(writer) = &mut self.writer {
                     writer.write_in_place(&mut self.buffer);
                 }
             }
-            Verdict::Encapsulate { local, remote, may_fragment, .. } => {
+            ForwardingVerdict::Encapsulate { local, remote, may_fragment, .. } => {
                 if let Some(writer) = &mut self.datagram_writer {
                     writer.write(local, remote, may_fragment, self.buffer.as_slice());
                 }
             }
-            Verdict::Consumed | Verdict::Dropped(_) => self.carry_out_in_burst(),
+            ForwardingVerdict::Consumed | ForwardingVerdict::Dropped(_) => self.carry_out_in_burst(),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use carnet_api::config::{Config, Station};
 use carnet_linux::clock;
-use carnet_station::io::Kept;
+use carnet_station::io::StoredStatePart;
 use tracing::{error, info, warn};
 
 use super::Runner;
@@ -120,14 +120,14 @@ impl Runner {
         let (now, wall) = (clock::now(), clock::wall());
         let before = self.station.nemo().persistent_state(now, wall).home_agent;
         self.station.reconfigure(now, wall, station_config);
-        self.persist(Kept::Own);
+        self.persist(StoredStatePart::Own);
         // For nodes that the home agent no longer serves, only the replay protection remains. This includes
         // nodes from a time before the home agent was off. Registrations that the config no longer allows are
         // removed.
         for stored in before {
             let home_address = stored.home_address;
-            if self.station.nemo().stored_node(now, wall, home_address) != Some(stored) {
-                self.persist(Kept::Node(home_address));
+            if self.station.nemo().stored_binding(now, wall, home_address) != Some(stored) {
+                self.persist(StoredStatePart::Node(home_address));
             }
         }
         self.lan.reconfigure(&config, now, wall);

@@ -129,7 +129,7 @@ impl Runner {
             return Ok(interface);
         }
         let now = clock::now();
-        let has_lease = |link: &&LanLink| link.server.leases(now).any(|it| it.link_address == host.0);
+        let has_lease = |link: &&LanLink| link.server.active_leases(now).any(|it| it.link_address == host.0);
         let link = self.lan.links().iter().filter(|link| lan.contains(&link.name)).find(has_lease);
         link.map(|link| link.name.clone()).ok_or_else(|| {
             format!(

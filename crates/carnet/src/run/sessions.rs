@@ -6,7 +6,7 @@ use anyhow::Context;
 use carnet_base::{Endpoint, Time, WallTime};
 use carnet_linux::{Platform, clock};
 use carnet_mobility::{SessionPeer, UDP_PORT};
-use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_station::io::{Event, Input};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 
@@ -124,16 +124,16 @@ impl Runner {
     }
 
     /// Sends the packet in the buffer through a session, if it belongs to one.
-    pub(super) fn goes_into_session(&mut self, verdict: Verdict) -> bool {
+    pub(super) fn goes_into_session(&mut self, verdict: ForwardingVerdict) -> bool {
         let Some(sessions) = self.sessions.get_mut() else { return false };
         let now = clock::now();
         match verdict {
-            Verdict::Forward => {
+            ForwardingVerdict::Forward => {
                 if sessions.send_packet(now, self.buffer.as_slice()) == Departure::Clear {
                     return false;
                 }
             }
-            Verdict::Encapsulate { local, remote, may_fragment, session: Some(session) } => {
+            ForwardingVerdict::Encapsulate { local, remote, may_fragment, session: Some(session) } => {
                 sessions.send(now, session, (local, remote), may_fragment, self.buffer.as_slice());
             }
             _ => return false,

@@ -18,8 +18,8 @@ use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 use carnet_wireguard::{
-    Engine, Output, Path, PathNumber, Peer, PeerId, PresharedKey, PrivateKey, PublicKey, Received, Route,
-    Settings, WireguardDrop, date_at_start,
+    DatagramRoute, EngineSettings, Output, PathNumber, PeerId, PresharedKey, PrivateKey, PublicKey,
+    ReceivedDatagram, RemotePeer, SessionEngine, SessionPath, WireguardDropReason, date_at_start,
 };
 
 use super::state::StateFile;
@@ -93,7 +93,7 @@ struct Remote {
 /// An address of the mobile router, with its session to a home agent.
 #[derive(Debug)]
 struct Slot {
-    path: Path,
+    path: SessionPath,
     local: Endpoint,
     home_agent: HomeAgent,
     socket: u32,
@@ -120,7 +120,7 @@ struct Pending {
 
 /// The sessions of this station.
 pub struct Sessions {
-    engine: Engine,
+    engine: SessionEngine,
     agent: Option<Agent>,
     home_agents: Vec<HomeAgent>,
     remotes: BTreeMap<PeerId, Remote>,
@@ -132,10 +132,10 @@ pub struct Sessions {
     peers: HashMap<SessionPeer, PeerId>,
     slots: Vec<Slot>,
     next_socket: u32,
-    pending: HashMap<Path, VecDeque<Pending>>,
+    pending: HashMap<SessionPath, VecDeque<Pending>>,
     /// Paths of the home agent by the remote end from which their authentic packets came.
-    paths: HashMap<Endpoint, Vec<(PeerId, Path, Route)>>,
-    ends: HashMap<Path, VecDeque<Endpoint>>,
+    paths: HashMap<Endpoint, Vec<(PeerId, SessionPath, DatagramRoute)>>,
+    ends: HashMap<SessionPath, VecDeque<Endpoint>>,
     /// Packets of the home agent to remote ends from which no authentic packet has come yet.
     awaiting: HashMap<(PeerId, Endpoint), VecDeque<Pending>>,
     ready: VecDeque<Ready>,
@@ -166,11 +166,11 @@ impl Sessions {
         let seed = clock::random().context("cannot get randomness from the kernel")?;
         let state = StateFile::open(config.station.state_dir.as_deref(), &config.station.name);
         let system = Duration::from_nanos(clock::wall().as_unix_nanos());
-        let engine = Engine::new(Settings {
+        let engine = SessionEngine::new(EngineSettings {
             private_key: PrivateKey::from_random(private_key.octets()),
-            seed,
+            random_seed: seed,
             now: seed_time,
-            unix: date_at_start(system, state.newest()),
+            unix_time_at_start: date_at_start(system, state.newest()),
         });
         let mut sessions = Sessions {
             engine,
@@ -217,7 +217,7 @@ impl Sessions {
 
     /// Takes the keys and addresses of a config. Sessions of keys that stay are not interrupted.
     pub fn reconfigure(&mut self, config: &Config) {
-        let mut wanted: Vec<(Peer, Remote)> = Vec::new();
+        let mut wanted: Vec<(RemotePeer, Remote)> = Vec::new();
         let mut kept: HashMap<PublicKey, PeerId> = HashMap::new();
         self.nodes.clear();
         self.agent = config.home_agent.as_ref().map(|agent| Agent {
@@ -260,10 +260,10 @@ impl Sessions {
         self.remotes.clear();
         self.peers.clear();
         for (peer, remote) in wanted {
-            let (id, key) = (peer.id, peer.public_key);
+            let (id, key) = (peer.peer_id, peer.public_key);
             self.engine.set_peer(peer);
             for (path, timestamp) in self.state.accepted(key, id) {
-                self.engine.restore(path, timestamp);
+                self.engine.restore_timestamp(path, timestamp);
             }
             self.peers.insert(remote.session, id);
             self.remotes.entry(id).or_insert(remote);
@@ -298,15 +298,15 @@ impl Sessions {
 
     /// Returns the number of sessions, and the number of drops for each reason that has any.
     pub fn counters(&self) -> Vec<(String, u64)> {
-        let drops = WireguardDrop::ALL.iter().map(|reason| {
+        let drops = WireguardDropReason::ALL.iter().map(|reason| {
             (
                 format!("session.dropped.{}", carnet_base::DropReason::name(*reason)),
-                self.engine.drops(*reason),
+                self.engine.drop_count(*reason),
             )
         });
         drops
             .chain([
-                ("session.sessions".to_owned(), self.engine.sessions() as u64),
+                ("session.sessions".to_owned(), self.engine.session_count() as u64),
                 ("session.unsent".to_owned(), self.unsent),
                 ("session.refused".to_owned(), self.refused),
             ])
@@ -343,7 +343,7 @@ impl Sessions {
                 }
                 let content = payload.get(FRAGMENT_HEADER_LEN..).unwrap_or_default();
                 let stranger = !self.is_end(&header);
-                let whole = self.reassembler.handle(now, &header, &fragment, content, stranger);
+                let whole = self.reassembler.handle_fragment(now, &header, &fragment, content, stranger);
                 let Ok(Some(whole)) = whole else { return Arrival::Consumed };
                 match Header::parse_packet(&whole) {
                     Ok((header, payload)) => match self.open_udp(now, &header, payload) {
@@ -376,7 +376,7 @@ impl Sessions {
             (agent.address, agent.port) == (header.destination, to) && !self.nodes.is_empty()
         });
         if is_agent {
-            let route = Route { socket: AGENT_IPV6, remote };
+            let route = DatagramRoute { socket: AGENT_IPV6, remote };
             return self.open(now, route, ends, header.traffic_class, octets);
         }
         if to != UDP_PORT {
@@ -407,7 +407,7 @@ impl Sessions {
     ) -> Arrival {
         let (Endpoint::Udp(here), Endpoint::Udp(there)) = (local, remote) else { return Arrival::Foreign };
         if self.agent_socket() == Some(here) {
-            let route = Route { socket: AGENT_IPV4, remote: there.into() };
+            let route = DatagramRoute { socket: AGENT_IPV4, remote: there.into() };
             return self.open(now, route, (local, remote), traffic_class, octets);
         }
         let of_session = |agent: &HomeAgent| agent.ipv4 == Some(*there.ip()) && agent.port == there.port();
@@ -428,7 +428,7 @@ impl Sessions {
     ) -> Arrival {
         let slot = self.slots.iter().find(|slot| slot.local == ends.0 && slot.remote == remote);
         let Some(socket) = slot.map(|slot| slot.socket) else { return Arrival::Consumed };
-        self.open(now, Route { socket, remote }, ends, traffic_class, octets)
+        self.open(now, DatagramRoute { socket, remote }, ends, traffic_class, octets)
     }
 
     /// Opens a datagram. For [`Arrival::Packet`], the first `payload_length` octets of `payload` have the
@@ -436,16 +436,18 @@ impl Sessions {
     fn open(
         &mut self,
         now: Time,
-        route: Route,
+        route: DatagramRoute,
         ends: (Endpoint, Endpoint),
         traffic_class: u8,
         octets: &[u8],
     ) -> Arrival {
-        let (path, length) = match self.engine.receive(now, route, octets, &mut self.payload) {
-            Received::Payload { path, payload } => (path, payload.len()),
-            Received::Handled | Received::Queued | Received::Dropped(_) => return Arrival::Consumed,
+        let (path, length) = match self.engine.receive_datagram(now, route, octets, &mut self.payload) {
+            ReceivedDatagram::Payload { path, payload } => (path, payload.len()),
+            ReceivedDatagram::Handled | ReceivedDatagram::Queued | ReceivedDatagram::Dropped(_) => {
+                return Arrival::Consumed;
+            }
         };
-        let Some(remote) = self.remotes.get(&path.peer) else { return Arrival::Consumed };
+        let Some(remote) = self.remotes.get(&path.peer_id) else { return Arrival::Consumed };
         let session = remote.session;
         let payload = self.payload.get(..length).unwrap_or_default();
         // A payload is an IP packet. Other first octets are for later versions.
@@ -478,12 +480,12 @@ impl Sessions {
     }
 
     /// Stores from which remote end an authentic packet of a path came.
-    fn learn(&mut self, now: Time, path: Path, route: Route, end: Endpoint) {
+    fn learn(&mut self, now: Time, path: SessionPath, route: DatagramRoute, end: Endpoint) {
         let paths = self.paths.entry(end).or_default();
-        match paths.iter_mut().find(|(peer, _, _)| *peer == path.peer) {
+        match paths.iter_mut().find(|(peer, _, _)| *peer == path.peer_id) {
             Some((_, known, known_route)) if *known == path && *known_route == route => return,
-            Some(known) => *known = (path.peer, path, route),
-            None => paths.push((path.peer, path, route)),
+            Some(known) => *known = (path.peer_id, path, route),
+            None => paths.push((path.peer_id, path, route)),
         }
         let ends = self.ends.entry(path).or_default();
         ends.retain(|known| *known != end);
@@ -493,18 +495,18 @@ impl Sessions {
         {
             self.forget(path, old);
         }
-        for pending in self.awaiting.remove(&(path.peer, end)).unwrap_or_default() {
+        for pending in self.awaiting.remove(&(path.peer_id, end)).unwrap_or_default() {
             self.seal_pending(now, path, route, &pending);
         }
     }
 
-    fn seal_pending(&mut self, now: Time, path: Path, route: Route, pending: &Pending) {
+    fn seal_pending(&mut self, now: Time, path: SessionPath, route: DatagramRoute, pending: &Pending) {
         if now.saturating_since(pending.at) < MAX_PENDING_TIME {
             self.seal(now, path, route, pending.traffic_class, pending.may_fragment, &pending.payload);
         }
     }
 
-    fn forget(&mut self, path: Path, end: Endpoint) {
+    fn forget(&mut self, path: SessionPath, end: Endpoint) {
         if let Some(paths) = self.paths.get_mut(&end) {
             paths.retain(|(_, known, _)| *known != path);
             if paths.is_empty() {
@@ -649,7 +651,7 @@ impl Sessions {
         };
         let Some(slot) = self.slots.get_mut(index) else { return };
         slot.used = now;
-        let (path, route) = (slot.path, Route { socket: slot.socket, remote: slot.remote });
+        let (path, route) = (slot.path, DatagramRoute { socket: slot.socket, remote: slot.remote });
         if is_signalling && self.engine.is_established(path) {
             match slot.asked {
                 None => {
@@ -659,7 +661,7 @@ impl Sessions {
                 Some(_) if slot.renews <= now => {
                     slot.patience = (slot.patience * 2).min(MAX_SILENCE);
                     slot.renews = now + slot.patience;
-                    self.engine.renew(now, path);
+                    self.engine.renew_handshake(now, path);
                 }
                 Some(_) => {}
             }
@@ -689,15 +691,16 @@ impl Sessions {
         }
         let remote = SocketAddr::new(remote.address(), home_agent.port);
         let mut of_peer: Vec<(Time, u8)> = Vec::new();
-        for slot in self.slots.iter().filter(|slot| slot.path.peer == home_agent.peer) {
-            of_peer.push((slot.used, slot.path.number.get()));
+        for slot in self.slots.iter().filter(|slot| slot.path.peer_id == home_agent.peer) {
+            of_peer.push((slot.used, slot.path.path_number.get()));
         }
-        let free = (1..=PathNumber::MAX).find(|number| !of_peer.iter().any(|(_, used)| used == number));
+        let free =
+            (1..=PathNumber::MAX_NUMBER).find(|number| !of_peer.iter().any(|(_, used)| used == number));
         let number = match free {
             Some(number) => number,
             None => of_peer.iter().min()?.1,
         };
-        let path = Path { peer: home_agent.peer, number: PathNumber::new(number)? };
+        let path = SessionPath { peer_id: home_agent.peer, path_number: PathNumber::new(number)? };
         self.end(path);
         let socket = self.next_socket;
         self.next_socket = socket.checked_add(1).unwrap_or(FIRST_SOCKET);
@@ -713,31 +716,31 @@ impl Sessions {
             patience: SILENCE,
             is_unanswered: false,
         });
-        self.engine.connect(now, path, Route { socket, remote });
+        self.engine.open_session(now, path, DatagramRoute { socket, remote });
         Some(self.slots.len() - 1)
     }
 
     /// Ends the session of a slot.
-    fn end(&mut self, path: Path) {
+    fn end(&mut self, path: SessionPath) {
         self.slots.retain(|slot| slot.path != path);
         self.pending.remove(&path);
-        self.engine.disconnect(path);
+        self.engine.close_session(path);
     }
 
     /// Encrypts a packet.
     fn seal(
         &mut self,
         now: Time,
-        path: Path,
-        route: Route,
+        path: SessionPath,
+        route: DatagramRoute,
         traffic_class: u8,
         may_fragment: bool,
         packet: &[u8],
     ) {
-        match self.engine.send_by(now, path, packet, &mut self.scratch) {
+        match self.engine.send_by_route(now, path, packet, &mut self.scratch) {
             Ok(length) => {
                 let octets = self.scratch.get(..length).unwrap_or_default().into();
-                let Route { socket, remote } = route;
+                let DatagramRoute { socket, remote } = route;
                 self.ready.push_back(Ready { socket, remote, traffic_class, may_fragment, octets });
             }
             Err(_) => self.unsent += 1,
@@ -775,7 +778,11 @@ impl Sessions {
     /// Returns the fragments of the IPv6 packet in [`Self::wire`].
     pub fn fragments(&mut self) -> Vec<Vec<u8>> {
         self.identification = self.identification.wrapping_add(1);
-        carnet_nemo::forwarding::fragments::fragment(self.wire.as_slice(), MIN_MTU, self.identification)
+        carnet_nemo::forwarding::fragments::cut_into_fragments(
+            self.wire.as_slice(),
+            MIN_MTU,
+            self.identification,
+        )
     }
 
     /// Puts the headers of IPv6 and UDP before the datagram in `wire`.
@@ -876,7 +883,7 @@ impl Sessions {
             self.engine.handle_timeout(now);
         }
         let is_idle = |slot: &&Slot| now.saturating_since(slot.used) >= IDLE;
-        let idle: Vec<Path> = self.slots.iter().filter(is_idle).map(|slot| slot.path).collect();
+        let idle: Vec<SessionPath> = self.slots.iter().filter(is_idle).map(|slot| slot.path).collect();
         idle.into_iter().for_each(|path| self.end(path));
         while let Some(output) = self.engine.poll_output() {
             self.apply(now, output);
@@ -887,7 +894,7 @@ impl Sessions {
 
     fn apply(&mut self, now: Time, output: Output) {
         match output {
-            Output::Send { route: Route { socket, remote }, datagram } => {
+            Output::Send { route: DatagramRoute { socket, remote }, datagram } => {
                 self.ready.push_back(Ready {
                     socket,
                     remote,
@@ -916,8 +923,8 @@ impl Sessions {
             // The station decides to which address it sends: see `learn`.
             Output::Moved { .. } | Output::Elsewhere { .. } => {}
             Output::Accepted { path, timestamp } => {
-                if let Some(remote) = self.remotes.get(&path.peer) {
-                    self.state.accept(now, remote.key, path.number, timestamp);
+                if let Some(remote) = self.remotes.get(&path.peer_id) {
+                    self.state.accept(now, remote.key, path.path_number, timestamp);
                 }
             }
             Output::OldTimestamp { path } => {
@@ -946,8 +953,8 @@ impl Sessions {
         }
     }
 
-    fn name(&self, path: Path) -> String {
-        self.remotes.get(&path.peer).map(|remote| remote.name.clone()).unwrap_or_default()
+    fn name(&self, path: SessionPath) -> String {
+        self.remotes.get(&path.peer_id).map(|remote| remote.name.clone()).unwrap_or_default()
     }
 
     /// Returns the next message for the log and for the events.
@@ -961,9 +968,9 @@ impl Sessions {
     }
 }
 
-fn peer(id: PeerId, key: ConfigKey, keys: &SessionKeys) -> Peer {
+fn peer(id: PeerId, key: ConfigKey, keys: &SessionKeys) -> RemotePeer {
     let preshared_key = keys.preshared_key.as_ref().map(|key| PresharedKey::from_random(key.octets()));
-    Peer { id, public_key: PublicKey::from(key.0), preshared_key }
+    RemotePeer { peer_id: id, public_key: PublicKey::from(key.0), preshared_key }
 }
 
 /// Returns DSCP and ECN of an IPv6 or IPv4 packet.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_linux::disk::{self, Files};
-use carnet_wireguard::{Path, PathNumber, PeerId, PublicKey, Timestamp};
+use carnet_wireguard::{HandshakeTimestamp, PathNumber, PeerId, PublicKey, SessionPath};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -57,11 +57,11 @@ impl StateFile {
     }
 
     /// Returns the accepted timestamps of a key.
-    pub(super) fn accepted(&self, key: PublicKey, peer: PeerId) -> Vec<(Path, Timestamp)> {
+    pub(super) fn accepted(&self, key: PublicKey, peer: PeerId) -> Vec<(SessionPath, HandshakeTimestamp)> {
         let of_key = self.content.accepted.get(&key.to_string());
         let parse = |(number, text): (&u8, &String)| {
-            let timestamp = Timestamp(u128::from_str_radix(text, 16).ok()?);
-            Some((Path { peer, number: PathNumber::new(*number)? }, timestamp))
+            let timestamp = HandshakeTimestamp(u128::from_str_radix(text, 16).ok()?);
+            Some((SessionPath { peer_id: peer, path_number: PathNumber::new(*number)? }, timestamp))
         };
         of_key.into_iter().flatten().filter_map(parse).collect()
     }
@@ -76,7 +76,13 @@ impl StateFile {
     }
 
     /// Notes an accepted timestamp.
-    pub(super) fn accept(&mut self, now: Time, key: PublicKey, number: PathNumber, timestamp: Timestamp) {
+    pub(super) fn accept(
+        &mut self,
+        now: Time,
+        key: PublicKey,
+        number: PathNumber,
+        timestamp: HandshakeTimestamp,
+    ) {
         let of_key = self.content.accepted.entry(key.to_string()).or_default();
         of_key.insert(number.get(), format!("{:x}", timestamp.0));
         self.changed.get_or_insert(now);

@@ -30,7 +30,10 @@ pub fn dhcpv6_servers(config: &Config) -> Vec<(String, Dhcpv6Config)> {
             IpAddr::V4(_) => None,
         });
         let (search, captive_portal) = (lan.search.clone(), lan.captive_portal.clone());
-        (lan.interface.clone(), Dhcpv6Config { dns: dns.collect(), search, captive_portal })
+        (
+            lan.interface.clone(),
+            Dhcpv6Config { dns_servers: dns.collect(), search_domains: search, captive_portal },
+        )
     });
     servers.collect()
 }
@@ -41,11 +44,16 @@ pub fn delegator_config(config: &Config) -> DelegatorConfig {
     let interfaces = router.lan.iter().filter_map(|lan| {
         let length = lan.delegate.filter(|_| lan.advertise && lan.dhcp.enabled)?;
         let (name, lifetime) = (lan.interface.clone(), lan.dhcp.lease);
-        Some(DelegatingInterface { name, length, lifetime, foreign: router.networks_of_others(lan) })
+        Some(DelegatingInterface {
+            name,
+            length,
+            lifetime,
+            networks_of_others: router.networks_of_others(lan),
+        })
     });
     DelegatorConfig {
         prefixes: router.prefixes.clone(),
-        used: router.undelegated_networks(),
+        networks_in_use: router.undelegated_networks(),
         interfaces: interfaces.collect(),
     }
 }
@@ -74,13 +82,13 @@ fn server(lan: &Lan, prefix: Ipv4Net, forwards: bool) -> Option<ServerConfig> {
     });
     Some(ServerConfig {
         prefix,
-        range,
+        address_range: range,
         lease_time: lan.dhcp.lease,
         reservations: reservations.collect(),
         options: lan.dhcp.options.iter().map(|option| (option.code, option.value.clone())).collect(),
-        dns: dns.collect(),
+        dns_servers: dns.collect(),
         is_dns_server: forwards && lan.dns.is_empty(),
-        search: lan.search.clone(),
+        search_domains: lan.search.clone(),
         mtu: lan.mtu.and_then(|mtu| u16::try_from(mtu).ok()),
         prefers_ipv6_only: lan.pref64.is_some(),
         captive_portal: lan.captive_portal.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_station::Station;
-use carnet_station::io::{Kept, NemoOutput, Output};
+use carnet_station::io::{NemoOutput, Output, StoredStatePart};
 
 use super::journal::{Change, Journal, Key};
 
@@ -25,7 +25,7 @@ const COMPACTION_RETRY: u32 = 1000;
 #[derive(Debug)]
 pub enum OutputTreatment {
     /// The caller stores this part of the state: [`record_of`].
-    Store(Kept),
+    Store(StoredStatePart),
     /// The caller holds this packet until the stored changes are on the disk.
     Hold(Output),
     /// The caller executes this output now.
@@ -79,12 +79,14 @@ impl InputOutputs {
 pub fn record_of(
     station: &Station,
     (now, wall): (Time, WallTime),
-    kept: Kept,
+    kept: StoredStatePart,
 ) -> serde_json::Result<(Change, bool)> {
     Ok(match kept {
-        Kept::Own => ((Key::Own, Some(serde_json::to_string(&station.nemo().own_state())?)), false),
-        Kept::Node(home_address) => {
-            let node = station.nemo().stored_node(now, wall, home_address);
+        StoredStatePart::Own => {
+            ((Key::Own, Some(serde_json::to_string(&station.nemo().current_persistent_state())?)), false)
+        }
+        StoredStatePart::Node(home_address) => {
+            let node = station.nemo().stored_binding(now, wall, home_address);
             let record = node.map(|node| serde_json::to_string(&node)).transpose()?;
             ((Key::Node(home_address), record), true)
         }

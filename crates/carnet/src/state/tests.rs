@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use carnet_mobility::mobile_router::StoredSequence;
-use carnet_nemo::forwarding::desired::{Change, Entry, InterfaceAddress};
+use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry, InterfaceAddress};
 use carnet_station::io::NemoOutput;
 use futures_util::FutureExt;
 
@@ -156,8 +156,9 @@ fn packet_leaves_after_the_fast_path_has_the_changes_before_it() {
     let address = "2001:db8:a::1".parse().expect("an address");
     let change = || {
         let (interface, prefix_length, deprecated) = ("i0".into(), 64, false);
-        let entry = Entry::Address(InterfaceAddress { interface, address, prefix_length, deprecated });
-        Output::Nemo(NemoOutput::Forwarding(Change::Set(Arc::new(entry))))
+        let entry =
+            ForwardingEntry::Address(InterfaceAddress { interface, address, prefix_length, deprecated });
+        Output::Nemo(NemoOutput::Forwarding(EntryChange::Set(Arc::new(entry))))
     };
     let mut burst = InputOutputs::default();
     let outputs =

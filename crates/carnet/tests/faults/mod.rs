@@ -124,7 +124,7 @@ fn random_configs(rng: &mut Rng) -> (StationConfig, [StationConfig; 2]) {
             breakouts: Vec::new(),
             breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,
-            nesting: false,
+            nesting_enabled: false,
             nested_routers: Vec::new(),
             direct_networks: Vec::new(),
         }),

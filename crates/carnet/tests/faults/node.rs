@@ -7,9 +7,9 @@ use std::time::Duration;
 use carnet_base::{Rng, Time, WallTime};
 use carnet_linux::PlatformEvent;
 use carnet_linux::simulated::{Kernel, Machine, SimulatedDisk};
-use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_nemo::forwarding::packet::PacketBuffer;
-use carnet_station::io::{Command, Input, Kept, NemoOutput, Output};
+use carnet_station::io::{Command, Input, NemoOutput, Output, StoredStatePart};
 use carnet_station::{PersistentState, Station, StationConfig};
 
 use crate::run::MAX_FAILURES;
@@ -174,11 +174,11 @@ impl Node {
         });
         // As in `Runner::new`, the process first stores the state of the station itself. The loop below
         // stores the state of each node.
-        self.store_record(now, Kept::Own);
+        self.store_record(now, StoredStatePart::Own);
         for home_address in known {
             let process = self.process.as_ref().expect("runs");
-            if process.station.nemo().stored_node(now, wall, home_address).is_none() {
-                self.store_record(now, Kept::Node(home_address));
+            if process.station.nemo().stored_binding(now, wall, home_address).is_none() {
+                self.store_record(now, StoredStatePart::Node(home_address));
             }
         }
         self.begin_commit(now, true);
@@ -222,13 +222,13 @@ impl Node {
         let mut buffer = PacketBuffer::new();
         buffer.copy_from(packet);
         match process.station.handle_packet(now, wall, &mut buffer) {
-            Verdict::Forward => self.outputs.push(NodeOutput::Packet(buffer.as_slice().to_vec())),
-            Verdict::Encapsulate { .. } => panic!("there is no IPv4"),
-            Verdict::Consumed | Verdict::Dropped(_) => self.execute_outputs(now),
+            ForwardingVerdict::Forward => self.outputs.push(NodeOutput::Packet(buffer.as_slice().to_vec())),
+            ForwardingVerdict::Encapsulate { .. } => panic!("there is no IPv4"),
+            ForwardingVerdict::Consumed | ForwardingVerdict::Dropped(_) => self.execute_outputs(now),
         }
     }
 
-    fn store_record(&mut self, now: Time, kept: Kept) -> bool {
+    fn store_record(&mut self, now: Time, kept: StoredStatePart) -> bool {
         let wall = self.wall_time(now);
         let process = self.process.as_mut().expect("runs");
         let (change, holds) = record_of(&process.station, (now, wall), kept).expect("can be written");

@@ -222,7 +222,7 @@ impl SimulatedNetwork {
     }
 
     fn schedule_event(&mut self, after: Duration, event: Event) {
-        self.scheduled_events.schedule(self.now + after, event);
+        self.scheduled_events.schedule_at(self.now + after, event);
     }
 
     pub fn handle_input(&mut self, index: usize, input: Input) {

@@ -154,7 +154,7 @@ impl SimulatedFleet {
     }
 
     fn schedule_after(&mut self, after: Duration, next: ScheduledEvent) {
-        self.scheduled_events.schedule(self.now + after, next);
+        self.scheduled_events.schedule_at(self.now + after, next);
     }
 
     /// Returns the time on a member's clock.

@@ -123,7 +123,7 @@ impl RadioChannel {
         // The link layer tries a lost frame seven times.
         let at = self.now + FRAME_AIR_TIME * if returned { 7 } else { 1 };
         let (destination, frame) = (transmission.destination, transmission.frame.clone());
-        self.frames_underway.schedule(
+        self.frames_underway.schedule_at(
             at,
             FrameUnderway { from, receiving_router: to, destination, frame, is_returned: returned },
         );

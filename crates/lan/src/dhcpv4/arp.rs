@@ -5,13 +5,13 @@ use std::net::Ipv4Addr;
 use crate::LinkAddress;
 
 /// Link-layer broadcast address.
-pub const BROADCAST: LinkAddress = [0xff; 6];
+pub const BROADCAST_ADDRESS: LinkAddress = [0xff; 6];
 
 /// First octets of an ARP packet for IPv4 over Ethernet: hardware type 1, protocol type 0x0800, address
 /// lengths 6 and 4.
-const HEAD: [u8; 6] = [0, 1, 8, 0, 6, 4];
-const REQUEST: u16 = 1;
-const LENGTH: usize = 28;
+const ETHERNET_IPV4_HEADER: [u8; 6] = [0, 1, 8, 0, 6, 4];
+const OPERATION_REQUEST: u16 = 1;
+const ARP_PACKET_LENGTH: usize = 28;
 
 /// Addresses of the sender of an ARP packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +23,10 @@ pub struct ArpSender {
 }
 
 /// Returns an ARP request for `target`. The caller sends it to the link-layer broadcast address.
-pub fn request(sender: ArpSender, target: Ipv4Addr) -> [u8; LENGTH] {
-    let mut packet = [0; LENGTH];
-    packet[..6].copy_from_slice(&HEAD);
-    packet[6..8].copy_from_slice(&REQUEST.to_be_bytes());
+pub fn arp_request(sender: ArpSender, target: Ipv4Addr) -> [u8; ARP_PACKET_LENGTH] {
+    let mut packet = [0; ARP_PACKET_LENGTH];
+    packet[..6].copy_from_slice(&ETHERNET_IPV4_HEADER);
+    packet[6..8].copy_from_slice(&OPERATION_REQUEST.to_be_bytes());
     packet[8..14].copy_from_slice(&sender.link_address);
     packet[14..18].copy_from_slice(&sender.address.octets());
     packet[24..28].copy_from_slice(&target.octets());
@@ -35,11 +35,12 @@ pub fn request(sender: ArpSender, target: Ipv4Addr) -> [u8; LENGTH] {
 
 /// Returns the sender of an ARP packet, which may be followed by padding. Returns `None` if the packet is
 /// invalid, or if its sender only asks whether an address is free (RFC 5227 2.1.1).
-pub fn sender(packet: &[u8]) -> Option<ArpSender> {
-    let (head, rest) = packet.get(..LENGTH)?.split_first_chunk::<6>()?;
+pub fn sender_of(packet: &[u8]) -> Option<ArpSender> {
+    let (head, rest) = packet.get(..ARP_PACKET_LENGTH)?.split_first_chunk::<6>()?;
     let (link_address, rest) = rest.get(2..)?.split_first_chunk::<6>()?;
     let address = Ipv4Addr::from(*rest.first_chunk::<4>()?);
-    (*head == HEAD && !address.is_unspecified()).then_some(ArpSender { link_address: *link_address, address })
+    (*head == ETHERNET_IPV4_HEADER && !address.is_unspecified())
+        .then_some(ArpSender { link_address: *link_address, address })
 }
 
 #[cfg(test)]
@@ -49,23 +50,24 @@ mod tests {
     #[test]
     fn request_names_its_sender_and_its_target() {
         let sender = ArpSender { link_address: [2, 0, 0, 0, 0, 1], address: Ipv4Addr::new(10, 42, 7, 1) };
-        let packet = request(sender, Ipv4Addr::new(10, 42, 7, 9));
+        let packet = arp_request(sender, Ipv4Addr::new(10, 42, 7, 9));
         assert_eq!(packet[24..], [10, 42, 7, 9]);
-        assert_eq!(super::sender(&packet), Some(sender));
-        assert_eq!(super::sender(&[&packet[..], &[0; 18]].concat()), Some(sender));
+        assert_eq!(super::sender_of(&packet), Some(sender));
+        assert_eq!(super::sender_of(&[&packet[..], &[0; 18]].concat()), Some(sender));
     }
 
     #[test]
     fn invalid_packets_and_probes_of_hosts_have_no_sender() {
         let host = ArpSender { link_address: [2, 0, 0, 0, 0, 1], address: Ipv4Addr::UNSPECIFIED };
-        let probe = request(host, Ipv4Addr::new(10, 42, 7, 9));
-        assert_eq!(sender(&probe), None);
-        let valid = request(ArpSender { address: Ipv4Addr::new(10, 0, 0, 1), ..host }, Ipv4Addr::UNSPECIFIED);
-        for length in 0..LENGTH {
-            assert_eq!(sender(&valid[..length]), None);
+        let probe = arp_request(host, Ipv4Addr::new(10, 42, 7, 9));
+        assert_eq!(sender_of(&probe), None);
+        let valid =
+            arp_request(ArpSender { address: Ipv4Addr::new(10, 0, 0, 1), ..host }, Ipv4Addr::UNSPECIFIED);
+        for length in 0..ARP_PACKET_LENGTH {
+            assert_eq!(sender_of(&valid[..length]), None);
         }
         let mut other_protocol = valid;
         other_protocol[2] = 0x86;
-        assert_eq!(sender(&other_protocol), None);
+        assert_eq!(sender_of(&other_protocol), None);
     }
 }

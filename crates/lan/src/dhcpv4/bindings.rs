@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 
 use carnet_base::Time;
 
-use super::message::{ClientId, Request};
+use super::message::{ClientId, ClientMessage};
 use crate::LinkAddress;
 
 /// State of an address.
@@ -18,7 +18,7 @@ use crate::LinkAddress;
 pub enum AddressState {
     /// The server has received this request, and finds out by ARP whether a host uses the address before it
     /// offers the address.
-    Probed(Box<Request>),
+    Probed(Box<ClientMessage>),
     /// The server has offered the address.
     Offered,
     /// The client has the address.
@@ -31,9 +31,9 @@ pub enum AddressState {
 
 /// Entry of an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Binding {
+pub struct AddressBinding {
     /// Client of the address.
-    pub client: ClientId,
+    pub client_id: ClientId,
     /// Link-layer address of the client.
     pub link_address: LinkAddress,
     /// Name of the client, if it has sent a valid one.
@@ -41,54 +41,54 @@ pub struct Binding {
     /// State of the address.
     pub state: AddressState,
     /// Time at which the state ends; for [`AddressState::Former`] the time since which the address is free.
-    pub until: Time,
+    pub state_ends_at: Time,
 }
 
 /// The addresses of one interface, and their clients.
 #[derive(Debug, Default)]
-pub struct Bindings {
-    of: BTreeMap<Ipv4Addr, Binding>,
-    by_client: BTreeMap<ClientId, Ipv4Addr>,
+pub struct AddressBindings {
+    binding_by_address: BTreeMap<Ipv4Addr, AddressBinding>,
+    address_by_client: BTreeMap<ClientId, Ipv4Addr>,
     /// Times at which the states of addresses end, except for [`AddressState::Former`].
-    deadlines: BTreeSet<(Time, Ipv4Addr)>,
+    addresses_by_deadline: BTreeSet<(Time, Ipv4Addr)>,
     /// Free addresses of the range, ordered by the time for which they have been free, the longest first.
-    free: BTreeSet<(u64, Ipv4Addr)>,
+    free_addresses: BTreeSet<(u64, Ipv4Addr)>,
     /// Every address of the range, with its place in `free`.
-    places: BTreeMap<Ipv4Addr, Option<u64>>,
-    next_place: u64,
-    probes: usize,
+    range_addresses: BTreeMap<Ipv4Addr, Option<u64>>,
+    next_free_place: u64,
+    probe_count: usize,
 }
 
-impl Bindings {
+impl AddressBindings {
     /// Creates an empty table with these addresses for clients without reservation.
-    pub fn new(range: impl Iterator<Item = Ipv4Addr>) -> Bindings {
-        let mut bindings = Bindings::default();
+    pub fn new(range: impl Iterator<Item = Ipv4Addr>) -> AddressBindings {
+        let mut bindings = AddressBindings::default();
         for address in range {
-            bindings.places.insert(address, None);
-            bindings.free(address);
+            bindings.range_addresses.insert(address, None);
+            bindings.add_free_address(address);
         }
         bindings
     }
 
     /// Returns the entry of an address; `None` if the address is free and no client had it before.
-    pub fn get(&self, address: Ipv4Addr) -> Option<&Binding> {
-        self.of.get(&address)
+    pub fn get(&self, address: Ipv4Addr) -> Option<&AddressBinding> {
+        self.binding_by_address.get(&address)
     }
 
     /// Returns the address of a client, and the entry of this address; `None` for an unknown client.
-    pub fn of_client(&self, client: &ClientId) -> Option<(Ipv4Addr, &Binding)> {
-        let address = *self.by_client.get(client)?;
-        Some((address, self.of.get(&address)?))
+    pub fn binding_of_client(&self, client: &ClientId) -> Option<(Ipv4Addr, &AddressBinding)> {
+        let address = *self.address_by_client.get(client)?;
+        Some((address, self.binding_by_address.get(&address)?))
     }
 
     /// Returns all entries.
-    pub fn iter(&self) -> impl Iterator<Item = (Ipv4Addr, &Binding)> {
-        self.of.iter().map(|(address, binding)| (*address, binding))
+    pub fn iter(&self) -> impl Iterator<Item = (Ipv4Addr, &AddressBinding)> {
+        self.binding_by_address.iter().map(|(address, binding)| (*address, binding))
     }
 
     /// Returns whether no client has the address and no host uses it, as far as the table knows.
     pub fn is_free(&self, address: Ipv4Addr) -> bool {
-        self.of.get(&address).is_none_or(|binding| binding.state == AddressState::Former)
+        self.binding_by_address.get(&address).is_none_or(|binding| binding.state == AddressState::Former)
     }
 
     /// Returns whether this client may have the address, because no other host has it. `reserved` is the
@@ -98,86 +98,90 @@ impl Bindings {
         self.is_free(address)
             || self.get(address).is_some_and(|binding| {
                 binding.state != AddressState::Resting
-                    && (binding.client == *client || reserved == Some(binding.link_address))
+                    && (binding.client_id == *client || reserved == Some(binding.link_address))
             })
     }
 
     /// Returns the number of addresses for which the server waits for ARP replies at present.
-    pub fn probes(&self) -> usize {
-        self.probes
+    pub fn probe_count(&self) -> usize {
+        self.probe_count
     }
 
     /// Returns the number of addresses for clients without reservation, and how many of them are free.
-    pub fn room(&self) -> (usize, usize) {
-        (self.places.len(), self.free.len())
+    pub fn used_and_total(&self) -> (usize, usize) {
+        (self.range_addresses.len(), self.free_addresses.len())
     }
 
     /// Returns the earliest time at which the state of an address ends.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.deadlines.first().map(|(due, _)| *due)
+        self.addresses_by_deadline.first().map(|(due, _)| *due)
     }
 
     /// Returns an address whose state has ended at `now`; `None` if there is no further one.
-    pub fn expired(&self, now: Time) -> Option<Ipv4Addr> {
-        self.deadlines.first().filter(|(due, _)| *due <= now).map(|(_, address)| *address)
+    pub fn expired_address(&self, now: Time) -> Option<Ipv4Addr> {
+        self.addresses_by_deadline.first().filter(|(due, _)| *due <= now).map(|(_, address)| *address)
     }
 
     /// Returns the address of the range that has been free for the longest time and satisfies `is_usable`.
-    pub fn longest_free(&self, is_usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
-        self.free.iter().map(|(_, address)| *address).find(|address| is_usable(*address))
+    pub fn longest_free_address(&self, is_usable: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
+        self.free_addresses.iter().map(|(_, address)| *address).find(|address| is_usable(*address))
     }
 
     /// Sets the entry of an address. If the client had another address, that address becomes free, and the
     /// function returns it with its entry.
-    pub fn set(&mut self, address: Ipv4Addr, binding: Binding) -> Option<(Ipv4Addr, Binding)> {
-        let other = self.by_client.get(&binding.client).copied().filter(|other| *other != address);
+    pub fn set_binding(
+        &mut self,
+        address: Ipv4Addr,
+        binding: AddressBinding,
+    ) -> Option<(Ipv4Addr, AddressBinding)> {
+        let other = self.address_by_client.get(&binding.client_id).copied().filter(|other| *other != address);
         let other = other.and_then(|other| Some((other, self.remove(other)?)));
-        self.unlink(address);
+        self.unlink_binding(address);
         if binding.state == AddressState::Former {
-            self.free(address);
+            self.add_free_address(address);
         } else {
-            self.deadlines.insert((binding.until, address));
-            self.take(address);
+            self.addresses_by_deadline.insert((binding.state_ends_at, address));
+            self.remove_free_address(address);
         }
-        self.probes += usize::from(matches!(binding.state, AddressState::Probed(_)));
+        self.probe_count += usize::from(matches!(binding.state, AddressState::Probed(_)));
         // A resting address belongs to no client, so it is not in the index of clients.
         if binding.state != AddressState::Resting {
-            self.by_client.insert(binding.client.clone(), address);
+            self.address_by_client.insert(binding.client_id.clone(), address);
         }
-        self.of.insert(address, binding);
+        self.binding_by_address.insert(address, binding);
         other
     }
 
     /// Removes the entry of an address, and makes the address free.
-    pub fn remove(&mut self, address: Ipv4Addr) -> Option<Binding> {
-        let binding = self.unlink(address)?;
-        self.free(address);
+    pub fn remove(&mut self, address: Ipv4Addr) -> Option<AddressBinding> {
+        let binding = self.unlink_binding(address)?;
+        self.add_free_address(address);
         Some(binding)
     }
 
     /// Adds an address of the range to the free ones.
-    fn free(&mut self, address: Ipv4Addr) {
-        if let Some(place @ None) = self.places.get_mut(&address) {
-            *place = Some(self.next_place);
-            self.free.insert((self.next_place, address));
-            self.next_place += 1;
+    fn add_free_address(&mut self, address: Ipv4Addr) {
+        if let Some(place @ None) = self.range_addresses.get_mut(&address) {
+            *place = Some(self.next_free_place);
+            self.free_addresses.insert((self.next_free_place, address));
+            self.next_free_place += 1;
         }
     }
 
     /// Removes an address from the free ones.
-    fn take(&mut self, address: Ipv4Addr) {
-        if let Some(place) = self.places.get_mut(&address).and_then(Option::take) {
-            self.free.remove(&(place, address));
+    fn remove_free_address(&mut self, address: Ipv4Addr) {
+        if let Some(place) = self.range_addresses.get_mut(&address).and_then(Option::take) {
+            self.free_addresses.remove(&(place, address));
         }
     }
 
     /// Removes the entry of an address from all indexes except that of free addresses.
-    fn unlink(&mut self, address: Ipv4Addr) -> Option<Binding> {
-        let binding = self.of.remove(&address)?;
-        self.deadlines.remove(&(binding.until, address));
-        self.probes -= usize::from(matches!(binding.state, AddressState::Probed(_)));
-        if self.by_client.get(&binding.client) == Some(&address) {
-            self.by_client.remove(&binding.client);
+    fn unlink_binding(&mut self, address: Ipv4Addr) -> Option<AddressBinding> {
+        let binding = self.binding_by_address.remove(&address)?;
+        self.addresses_by_deadline.remove(&(binding.state_ends_at, address));
+        self.probe_count -= usize::from(matches!(binding.state, AddressState::Probed(_)));
+        if self.address_by_client.get(&binding.client_id) == Some(&address) {
+            self.address_by_client.remove(&binding.client_id);
         }
         Some(binding)
     }

@@ -13,7 +13,7 @@ pub struct ServerConfig {
     /// IPv4 prefix of the interface.
     pub prefix: Ipv4Net,
     /// First and last address that the server gives to hosts without reservation.
-    pub range: (Ipv4Addr, Ipv4Addr),
+    pub address_range: (Ipv4Addr, Ipv4Addr),
     /// Lease time.
     pub lease_time: Duration,
     /// Addresses for certain hosts.
@@ -21,11 +21,11 @@ pub struct ServerConfig {
     /// Options of the operator: code and value.
     pub options: Vec<(u8, Vec<u8>)>,
     /// DNS servers.
-    pub dns: Vec<Ipv4Addr>,
+    pub dns_servers: Vec<Ipv4Addr>,
     /// Whether the server's own address is the first DNS server.
     pub is_dns_server: bool,
     /// Domain names that hosts append to short names.
-    pub search: Vec<String>,
+    pub search_domains: Vec<String>,
     /// MTU of the link; `None` for that of the tunnel.
     pub mtu: Option<u16>,
     /// Whether the link has a NAT64. Hosts that can do without IPv4 then need no IPv4 address (RFC 8925).
@@ -47,14 +47,14 @@ pub struct Reservation {
 
 impl ServerConfig {
     /// Returns the reservation of a host.
-    pub fn reservation(&self, link_address: LinkAddress) -> Option<&Reservation> {
+    pub fn reservation_for(&self, link_address: LinkAddress) -> Option<&Reservation> {
         self.reservations.iter().find(|reservation| reservation.link_address == link_address)
     }
 
     /// Returns whether the host may have this address. A reserved address belongs to its host only, and a
     /// host with a reservation gets no other address.
     pub fn allows(&self, link_address: LinkAddress, address: Ipv4Addr) -> bool {
-        match self.reservation(link_address) {
+        match self.reservation_for(link_address) {
             Some(reservation) => reservation.address == address,
             None => self.is_dynamic(address),
         }
@@ -62,7 +62,7 @@ impl ServerConfig {
 
     /// Returns whether the server may give this address to any host.
     pub fn is_dynamic(&self, address: Ipv4Addr) -> bool {
-        let (first, last) = self.range;
+        let (first, last) = self.address_range;
         let is_reserved = || self.reservations.iter().any(|reservation| reservation.address == address);
         (first..=last).contains(&address) && !is_reserved()
     }

@@ -2,7 +2,7 @@
 
 carnet_base::drop_reasons! {
     /// Reason for which the server did not answer a message.
-    pub enum DhcpDrop {
+    pub enum DhcpDropReason {
         /// The octets are no DHCP message of a client.
         Malformed = "malformed",
         /// The hardware type is not Ethernet, or the link-layer address is not that of a single host.

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 
 use carnet_base::DropReason;
 
-use super::drop_reason::DhcpDrop;
+use super::drop_reason::DhcpDropReason;
 use crate::LinkAddress;
 
 /// An event for the operator.
@@ -52,60 +52,61 @@ pub enum DhcpEvent {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DhcpCounters {
     /// Messages received.
-    pub received: u64,
+    pub received_messages: u64,
     /// DHCPOFFER messages sent.
-    pub offers: u64,
+    pub sent_offers: u64,
     /// DHCPACK messages sent.
-    pub acks: u64,
+    pub sent_acks: u64,
     /// DHCPNAK messages sent.
-    pub naks: u64,
+    pub sent_naks: u64,
     /// Addresses that clients declined.
-    pub declines: u64,
+    pub declined_addresses: u64,
     /// Addresses that the server found in use before it offered them.
-    pub conflicts: u64,
+    pub address_conflicts: u64,
     /// Leases that clients gave back.
-    pub releases: u64,
-    drops: BTreeMap<DhcpDrop, u64>,
+    pub released_leases: u64,
+    drops_by_reason: BTreeMap<DhcpDropReason, u64>,
 }
 
 impl DhcpCounters {
     /// Counts a message without answer.
-    pub(super) fn drop(&mut self, reason: DhcpDrop) {
-        *self.drops.entry(reason).or_default() += 1;
+    pub(super) fn drop(&mut self, reason: DhcpDropReason) {
+        *self.drops_by_reason.entry(reason).or_default() += 1;
     }
 
     /// Returns the number of messages without answer for this reason.
-    pub fn dropped(&self, reason: DhcpDrop) -> u64 {
-        self.drops.get(&reason).copied().unwrap_or_default()
+    pub fn dropped(&self, reason: DhcpDropReason) -> u64 {
+        self.drops_by_reason.get(&reason).copied().unwrap_or_default()
     }
 
     /// Adds the counters of another interface.
     pub fn add(&mut self, other: &DhcpCounters) {
-        self.received += other.received;
-        self.offers += other.offers;
-        self.acks += other.acks;
-        self.naks += other.naks;
-        self.declines += other.declines;
-        self.conflicts += other.conflicts;
-        self.releases += other.releases;
-        for (reason, count) in &other.drops {
-            *self.drops.entry(*reason).or_default() += count;
+        self.received_messages += other.received_messages;
+        self.sent_offers += other.sent_offers;
+        self.sent_acks += other.sent_acks;
+        self.sent_naks += other.sent_naks;
+        self.declined_addresses += other.declined_addresses;
+        self.address_conflicts += other.address_conflicts;
+        self.released_leases += other.released_leases;
+        for (reason, count) in &other.drops_by_reason {
+            *self.drops_by_reason.entry(*reason).or_default() += count;
         }
     }
 
     /// Returns the counters by name.
-    pub fn named(&self) -> impl Iterator<Item = (String, u64)> {
+    pub fn named_counters(&self) -> impl Iterator<Item = (String, u64)> {
         let sums = [
-            ("received", self.received),
-            ("offers", self.offers),
-            ("acks", self.acks),
-            ("naks", self.naks),
-            ("declines", self.declines),
-            ("conflicts", self.conflicts),
-            ("releases", self.releases),
+            ("received", self.received_messages),
+            ("offers", self.sent_offers),
+            ("acks", self.sent_acks),
+            ("naks", self.sent_naks),
+            ("declines", self.declined_addresses),
+            ("conflicts", self.address_conflicts),
+            ("releases", self.released_leases),
         ];
-        let drops =
-            DhcpDrop::ALL.iter().map(|reason| (format!("dropped.{}", reason.name()), self.dropped(*reason)));
+        let drops = DhcpDropReason::ALL
+            .iter()
+            .map(|reason| (format!("dropped.{}", reason.name()), self.dropped(*reason)));
         sums.map(|(name, count)| (name.to_owned(), count)).into_iter().chain(drops)
     }
 }

@@ -5,27 +5,27 @@ use std::net::Ipv4Addr;
 
 use carnet_wire::checksum;
 
-use super::Datagram;
+use super::ServerMessage;
 
 /// UDP ports of DHCP server and client (RFC 2131 4.1).
 const SERVER_PORT: u16 = 67;
 const CLIENT_PORT: u16 = 68;
 
-const IPV4_HEADER: usize = 20;
-const UDP_HEADER: usize = 8;
-const UDP: u8 = 17;
+const IPV4_HEADER_LENGTH: usize = 20;
+const UDP_HEADER_LENGTH: usize = 8;
+const PROTOCOL_UDP: u8 = 17;
 
 /// Returns the IPv4 packet of a message; `None` if the message is too long for one packet.
-pub fn packet(datagram: &Datagram) -> Option<Vec<u8>> {
-    let Datagram { source, destination, message, .. } = datagram;
-    let udp_length = u16::try_from(UDP_HEADER + message.len()).ok()?;
-    let total = udp_length.checked_add(IPV4_HEADER as u16)?;
-    let mut header = [0; IPV4_HEADER];
+pub fn packet(datagram: &ServerMessage) -> Option<Vec<u8>> {
+    let ServerMessage { source, destination, message_octets: message, .. } = datagram;
+    let udp_length = u16::try_from(UDP_HEADER_LENGTH + message.len()).ok()?;
+    let total = udp_length.checked_add(IPV4_HEADER_LENGTH as u16)?;
+    let mut header = [0; IPV4_HEADER_LENGTH];
     // Version 4 and header length of five words. DSCP is CS6 (network control), as for other control
     // messages.
     header[..2].copy_from_slice(&[0x45, 0xc0]);
     header[2..4].copy_from_slice(&total.to_be_bytes());
-    header[8..10].copy_from_slice(&[64, UDP]);
+    header[8..10].copy_from_slice(&[64, PROTOCOL_UDP]);
     header[12..16].copy_from_slice(&source.octets());
     header[16..20].copy_from_slice(&destination.octets());
     let sum = !checksum::ones_complement_sum(&header);
@@ -48,7 +48,8 @@ fn udp_checksum(source: Ipv4Addr, destination: Ipv4Addr, udp: &[u8]) -> u16 {
         checksum::ones_complement_sum(&source.octets()),
         checksum::ones_complement_sum(&destination.octets()),
     );
-    let pseudo = checksum::ones_complement_add(addresses, checksum::protocol_and_length(UDP, udp.len()));
+    let pseudo =
+        checksum::ones_complement_add(addresses, checksum::protocol_and_length(PROTOCOL_UDP, udp.len()));
     match !checksum::ones_complement_add(pseudo, checksum::ones_complement_sum(udp)) {
         0 => 0xffff,
         sum => sum,
@@ -61,17 +62,17 @@ mod tests {
 
     #[test]
     fn packet_has_lengths_and_checksums() {
-        let datagram = Datagram {
+        let datagram = ServerMessage {
             link_destination: [0xff; 6],
             source: Ipv4Addr::new(10, 42, 7, 1),
             destination: Ipv4Addr::BROADCAST,
-            message: vec![1, 2, 3],
+            message_octets: vec![1, 2, 3],
             waits_for_store: false,
         };
         let packet = packet(&datagram).expect("a packet");
         assert_eq!(packet.len(), 31);
         assert_eq!(checksum::ones_complement_sum(&packet[..20]), 0xffff);
-        let pseudo = [&packet[12..20], &[0, UDP, 0, 11]].concat();
+        let pseudo = [&packet[12..20], &[0, PROTOCOL_UDP, 0, 11]].concat();
         assert_eq!(
             checksum::ones_complement_add(
                 checksum::ones_complement_sum(&pseudo),
@@ -79,6 +80,6 @@ mod tests {
             ),
             0xffff
         );
-        assert_eq!(super::packet(&Datagram { message: vec![0; 65_510], ..datagram }), None);
+        assert_eq!(super::packet(&ServerMessage { message_octets: vec![0; 65_510], ..datagram }), None);
     }
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use carnet_base::{Time, WallTime};
 use serde::{Deserialize, Serialize};
 
-use super::bindings::{AddressState, Binding};
+use super::bindings::{AddressBinding, AddressState};
 use super::message::ClientId;
 use crate::LinkAddress;
 
@@ -36,7 +36,7 @@ pub struct StoredLease {
 
 impl StoredLease {
     /// Returns the remaining time at this date; `None` if the lease has ended.
-    pub fn remaining(&self, wall: WallTime) -> Option<Duration> {
+    pub fn remaining_time(&self, wall: WallTime) -> Option<Duration> {
         let whole = Duration::from_secs(self.seconds.into());
         if wall < self.since {
             return Some(whole);
@@ -46,13 +46,13 @@ impl StoredLease {
     }
 
     /// Returns the entry of the address in the table.
-    pub(super) fn binding(&self, now: Time, wall: WallTime) -> Option<Binding> {
-        Some(Binding {
-            client: ClientId(self.client.clone()),
+    pub(super) fn to_binding(&self, now: Time, wall: WallTime) -> Option<AddressBinding> {
+        Some(AddressBinding {
+            client_id: ClientId(self.client.clone()),
             link_address: self.link_address,
             host_name: self.host_name.clone(),
             state: AddressState::Leased,
-            until: now + self.remaining(wall)?,
+            state_ends_at: now + self.remaining_time(wall)?,
         })
     }
 }
@@ -72,8 +72,8 @@ mod tests {
             since,
             seconds: 3600,
         };
-        assert_eq!(lease.remaining(since + Duration::from_secs(3000)), Some(Duration::from_secs(600)));
-        assert_eq!(lease.remaining(since + Duration::from_secs(3600)), None);
-        assert_eq!(lease.remaining(WallTime::from_unix_nanos(0)), Some(Duration::from_secs(3600)));
+        assert_eq!(lease.remaining_time(since + Duration::from_secs(3000)), Some(Duration::from_secs(600)));
+        assert_eq!(lease.remaining_time(since + Duration::from_secs(3600)), None);
+        assert_eq!(lease.remaining_time(WallTime::from_unix_nanos(0)), Some(Duration::from_secs(3600)));
     }
 }

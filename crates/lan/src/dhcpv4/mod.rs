@@ -33,29 +33,29 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, Time, WallTime};
 
 use crate::LinkAddress;
-use bindings::{AddressState, Binding, Bindings};
+use bindings::{AddressBinding, AddressBindings, AddressState};
 pub use config::{Reservation, ServerConfig};
-pub use drop_reason::DhcpDrop;
+pub use drop_reason::DhcpDropReason;
 pub use events::{DhcpCounters, DhcpEvent};
 pub use lease::StoredLease;
-pub use message::{ClientId, host_name};
-use message::{Kind, Reply, ReplyKind, Request};
+pub use message::{ClientId, valid_host_name};
+use message::{ClientMessage, MessageKind, ReplyKind, ServerReply};
 
 /// Time for which the server waits for an ARP reply of a host that uses an address.
-const PROBE_TIME: Duration = Duration::from_millis(500);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Maximum number of addresses that the server probes by ARP at the same time.
-const MAX_PROBES: usize = 1024;
+const MAX_RUNNING_PROBES: usize = 1024;
 /// Time for which the server reserves an address that it has offered.
-const OFFER_TIME: Duration = Duration::from_secs(10);
+const OFFER_LIFETIME: Duration = Duration::from_secs(10);
 /// Time for which the server gives an address to no client after another host was found to use it without a
 /// lease.
-const REST_TIME: Duration = Duration::from_secs(600);
+const ADDRESS_REST_TIME: Duration = Duration::from_secs(600);
 /// Number of messages that the server may process at once. The next constant is the time until it may process
 /// one more.
-const BURST: u32 = 4096;
-const INTERVAL: Duration = Duration::from_millis(1);
+const MESSAGE_BURST: u32 = 4096;
+const MESSAGE_INTERVAL: Duration = Duration::from_millis(1);
 /// Minimum time between two events about used-up addresses, and between two events about other DHCP servers.
-const EVENT_INTERVAL: Duration = Duration::from_secs(60);
+const EXHAUSTED_EVENT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An output of the server. The caller carries out the outputs in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,14 +65,14 @@ pub enum Output {
     /// The caller stores the record of an address; `None` removes the record.
     Store(Ipv4Addr, Option<StoredLease>),
     /// The caller sends this message.
-    Send(Datagram),
+    Send(ServerMessage),
     /// The caller reports this event.
     Event(DhcpEvent),
 }
 
 /// A message of the server to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Datagram {
+pub struct ServerMessage {
     /// Link-layer destination; broadcast for a client that cannot receive unicast packets yet.
     pub link_destination: LinkAddress,
     /// IPv4 source: the server's address.
@@ -80,7 +80,7 @@ pub struct Datagram {
     /// IPv4 destination.
     pub destination: Ipv4Addr,
     /// The message. Its UDP source port is 67, its destination port is 68.
-    pub message: Vec<u8>,
+    pub message_octets: Vec<u8>,
     /// Whether the message has to wait until the records before it are stored.
     pub waits_for_store: bool,
 }
@@ -95,7 +95,7 @@ pub struct LeaseStatus {
     /// Name of the client.
     pub host_name: Option<String>,
     /// Time until the lease ends.
-    pub remaining: Duration,
+    pub remaining_time: Duration,
     /// Whether the config reserves the address for the client.
     pub is_reserved: bool,
 }
@@ -113,14 +113,14 @@ pub struct NamedHost {
 
 /// The server of one interface.
 #[derive(Debug)]
-pub struct Server {
+pub struct DhcpServer {
     config: ServerConfig,
     /// Address of the interface in the prefix; without it the server does not answer.
     address: Option<Ipv4Addr>,
     /// MTU of the tunnel, for a config without MTU.
     tunnel_mtu: Option<u16>,
-    bindings: Bindings,
-    limiter: RateLimiter,
+    address_bindings: AddressBindings,
+    message_limiter: RateLimiter,
     exhausted_limiter: RateLimiter,
     other_server_limiter: RateLimiter,
     /// Address of the other DHCP server that a client selected last; `None` if no client has selected one.
@@ -129,25 +129,25 @@ pub struct Server {
     outputs: VecDeque<Output>,
 }
 
-impl Server {
+impl DhcpServer {
     /// Creates a server without address. `leases` are stored records; the server takes those of its prefix.
-    pub fn new(config: ServerConfig, leases: &[StoredLease], now: Time, wall: WallTime) -> Server {
-        let mut server = Server {
-            bindings: Bindings::new(dynamic(&config)),
+    pub fn new(config: ServerConfig, leases: &[StoredLease], now: Time, wall: WallTime) -> DhcpServer {
+        let mut server = DhcpServer {
+            address_bindings: AddressBindings::new(dynamic_addresses(&config)),
             config,
             address: None,
             tunnel_mtu: None,
-            limiter: RateLimiter::new(BURST, INTERVAL),
-            exhausted_limiter: RateLimiter::new(1, EVENT_INTERVAL),
-            other_server_limiter: RateLimiter::new(1, EVENT_INTERVAL),
+            message_limiter: RateLimiter::new(MESSAGE_BURST, MESSAGE_INTERVAL),
+            exhausted_limiter: RateLimiter::new(1, EXHAUSTED_EVENT_INTERVAL),
+            other_server_limiter: RateLimiter::new(1, EXHAUSTED_EVENT_INTERVAL),
             other_server: None,
             counters: DhcpCounters::default(),
             outputs: VecDeque::new(),
         };
         let prefix = server.config.prefix;
         for lease in leases.iter().filter(|lease| prefix.contains(&lease.address)) {
-            match lease.binding(now, wall) {
-                Some(binding) => server.set(lease.address, binding),
+            match lease.to_binding(now, wall) {
+                Some(binding) => server.set_binding(lease.address, binding),
                 None => server.outputs.push_back(Output::Store(lease.address, None)),
             }
         }
@@ -157,16 +157,16 @@ impl Server {
     /// Applies a changed config. Clients keep their leases. At the next renewal, the server refuses addresses
     /// that the config no longer allows.
     pub fn reconfigure(&mut self, config: ServerConfig) {
-        let mut bindings = Bindings::new(dynamic(&config));
-        for (address, binding) in self.bindings.iter() {
+        let mut bindings = AddressBindings::new(dynamic_addresses(&config));
+        for (address, binding) in self.address_bindings.iter() {
             if config.prefix.contains(&address) {
-                bindings.set(address, binding.clone());
+                bindings.set_binding(address, binding.clone());
             } else if binding.state == AddressState::Leased {
                 self.outputs.push_back(Output::Store(address, None));
             }
         }
         self.address = self.address.filter(|address| config.prefix.contains(address));
-        self.bindings = bindings;
+        self.address_bindings = bindings;
         self.config = config;
     }
 
@@ -202,31 +202,34 @@ impl Server {
     }
 
     /// Returns the clients with a lease, by address.
-    pub fn leases(&self, now: Time) -> impl Iterator<Item = LeaseStatus> {
-        let leased = self.bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
+    pub fn active_leases(&self, now: Time) -> impl Iterator<Item = LeaseStatus> {
+        let leased =
+            self.address_bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
         leased.map(move |(address, binding)| LeaseStatus {
             address,
             link_address: binding.link_address,
             host_name: self.name(binding).map(str::to_owned),
-            remaining: binding.until.saturating_since(now),
-            is_reserved: self.config.reservation(binding.link_address).is_some(),
+            remaining_time: binding.state_ends_at.saturating_since(now),
+            is_reserved: self.config.reservation_for(binding.link_address).is_some(),
         })
     }
 
     /// Returns the link-layer address of the client with a lease for this address; `None` without a lease.
     pub fn leaseholder(&self, address: Ipv4Addr) -> Option<LinkAddress> {
-        let binding = self.bindings.get(address).filter(|binding| binding.state == AddressState::Leased);
+        let binding =
+            self.address_bindings.get(address).filter(|binding| binding.state == AddressState::Leased);
         binding.map(|binding| binding.link_address)
     }
 
     /// Returns the hosts with names: those of reservations, then clients with a lease. A client does not get
     /// the name of a reservation.
-    pub fn names(&self) -> impl Iterator<Item = NamedHost> {
+    pub fn named_hosts(&self) -> impl Iterator<Item = NamedHost> {
         let reserved = self.config.reservations.iter().filter_map(|it| {
             let (name, address, link_address) = (it.name.clone()?, it.address, it.link_address);
             Some(NamedHost { name, address, link_address })
         });
-        let leased = self.bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
+        let leased =
+            self.address_bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
         let named = leased.filter_map(|(address, binding)| {
             let (name, link_address) = (self.name(binding)?.to_owned(), binding.link_address);
             Some(NamedHost { name, address, link_address })
@@ -235,22 +238,23 @@ impl Server {
     }
 
     /// Returns the leases as records with the remaining time, for another server of the same prefix.
-    pub fn records(&self, now: Time, wall: WallTime) -> Vec<StoredLease> {
-        let leased = self.bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
+    pub fn lease_records(&self, now: Time, wall: WallTime) -> Vec<StoredLease> {
+        let leased =
+            self.address_bindings.iter().filter(|(_, binding)| binding.state == AddressState::Leased);
         let records = leased.map(|(address, binding)| StoredLease {
             address,
-            client: binding.client.0.clone(),
+            client: binding.client_id.0.clone(),
             link_address: binding.link_address,
             host_name: binding.host_name.clone(),
             since: wall,
-            seconds: u32::try_from(binding.until.saturating_since(now).as_secs()).unwrap_or(u32::MAX),
+            seconds: u32::try_from(binding.state_ends_at.saturating_since(now).as_secs()).unwrap_or(u32::MAX),
         });
         records.collect()
     }
 
     /// Returns the number of addresses for clients without reservation, and how many of them are free.
-    pub fn room(&self) -> (usize, usize) {
-        self.bindings.room()
+    pub fn used_and_total(&self) -> (usize, usize) {
+        self.address_bindings.used_and_total()
     }
 
     /// Returns the next output.
@@ -260,13 +264,13 @@ impl Server {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.bindings.next_deadline()
+        self.address_bindings.next_deadline()
     }
 
     /// Handles a UDP payload that arrived at port 67 of the interface.
     pub fn handle_message(&mut self, now: Time, wall: WallTime, octets: &[u8]) {
-        self.counters.received += 1;
-        if let Err(reason) = self.answer(now, wall, octets) {
+        self.counters.received_messages += 1;
+        if let Err(reason) = self.answer_message(now, wall, octets) {
             self.counters.drop(reason);
         }
     }
@@ -274,97 +278,104 @@ impl Server {
     /// Handles an ARP packet of the link: its sender uses the address in the packet. An ARP packet of the
     /// address's own client is no conflict.
     pub fn handle_arp(&mut self, now: Time, octets: &[u8]) {
-        let Some(host) = arp::sender(octets) else { return };
-        let Some(binding) = self.bindings.get(host.address) else { return };
+        let Some(host) = arp::sender_of(octets) else { return };
+        let Some(binding) = self.address_bindings.get(host.address) else { return };
         let AddressState::Probed(request) = &binding.state else { return };
         if binding.link_address == host.link_address {
             return;
         }
         let request = request.clone();
-        self.counters.conflicts += 1;
-        self.rest(now, host.address, host.link_address, false);
-        if request.kind == Kind::Request {
-            return self.refuse(&request);
+        self.counters.address_conflicts += 1;
+        self.rest_address(now, host.address, host.link_address, false);
+        if request.kind == MessageKind::Request {
+            return self.refuse_request(&request);
         }
         // The address is in use, but the client still waits for an offer: look for another address.
-        if let Err(reason) = self.discover(now, *request) {
+        if let Err(reason) = self.handle_discover(now, *request) {
             self.counters.drop(reason);
         }
     }
 
     /// Ends the states of addresses that are due.
     pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
-        while let Some(address) = self.bindings.expired(now) {
-            let Some(binding) = self.bindings.get(address).cloned() else { return };
+        while let Some(address) = self.address_bindings.expired_address(now) {
+            let Some(binding) = self.address_bindings.get(address).cloned() else { return };
             match &binding.state {
-                AddressState::Probed(request) if request.kind != Kind::Request => {
-                    self.offer(now, address, request);
+                AddressState::Probed(request) if request.kind != MessageKind::Request => {
+                    self.offer_address(now, address, request);
                 }
                 // The config may have changed since the request.
                 AddressState::Probed(request) if self.may_have(request, address) => {
-                    self.grant(now, wall, address, request);
+                    self.grant_lease(now, wall, address, request);
                 }
                 AddressState::Probed(request) => {
-                    self.bindings.remove(address);
-                    self.refuse(request);
+                    self.address_bindings.remove(address);
+                    self.refuse_request(request);
                 }
                 AddressState::Leased => {
                     self.outputs.push_back(Output::Store(address, None));
-                    self.bindings
-                        .set(address, Binding { state: AddressState::Former, until: now, ..binding });
+                    self.address_bindings.set_binding(
+                        address,
+                        AddressBinding { state: AddressState::Former, state_ends_at: now, ..binding },
+                    );
                 }
                 AddressState::Offered | AddressState::Resting | AddressState::Former => {
-                    self.bindings.remove(address);
+                    self.address_bindings.remove(address);
                 }
             }
         }
     }
 
-    fn answer(&mut self, now: Time, wall: WallTime, octets: &[u8]) -> Result<(), DhcpDrop> {
-        if !self.limiter.allow(now) {
-            return Err(DhcpDrop::RateLimit);
+    fn answer_message(&mut self, now: Time, wall: WallTime, octets: &[u8]) -> Result<(), DhcpDropReason> {
+        if !self.message_limiter.allow(now) {
+            return Err(DhcpDropReason::RateLimit);
         }
-        let request = Request::parse(octets)?;
-        let server = self.address.ok_or(DhcpDrop::NoAddress)?;
-        if let Some(other) = request.server.filter(|selected| *selected != server) {
-            return self.hear_other_server(now, other, &request);
+        let request = ClientMessage::parse(octets)?;
+        let server = self.address.ok_or(DhcpDropReason::NoAddress)?;
+        if let Some(other) = request.selected_server.filter(|selected| *selected != server) {
+            return self.note_other_server(now, other, &request);
         }
         match request.kind {
-            Kind::Discover => self.discover(now, request),
-            Kind::Request => self.request(now, wall, &request),
-            Kind::Decline => self.decline(now, &request),
-            Kind::Release => self.release(now, &request),
-            Kind::Inform => self.inform(&request),
+            MessageKind::Discover => self.handle_discover(now, request),
+            MessageKind::Request => self.handle_request(now, wall, &request),
+            MessageKind::Decline => self.handle_decline(now, &request),
+            MessageKind::Release => self.handle_release(now, &request),
+            MessageKind::Inform => self.handle_inform(&request),
         }
     }
 
     /// Removes the offer to a client that has selected another server (RFC 2131 3.1 4).
-    fn hear_other_server(&mut self, now: Time, server: Ipv4Addr, request: &Request) -> Result<(), DhcpDrop> {
-        let offered = self.bindings.of_client(&request.client);
+    fn note_other_server(
+        &mut self,
+        now: Time,
+        server: Ipv4Addr,
+        request: &ClientMessage,
+    ) -> Result<(), DhcpDropReason> {
+        let offered = self.address_bindings.binding_of_client(&request.client_id);
         if let Some((address, _)) = offered.filter(|(_, binding)| binding.state == AddressState::Offered) {
-            self.bindings.remove(address);
+            self.address_bindings.remove(address);
         }
         // Only a DHCPREQUEST shows another server on this link. A client that declines or releases may name
         // the server of its old link.
-        if request.kind == Kind::Request {
+        if request.kind == MessageKind::Request {
             let is_new = self.other_server.replace(server) != Some(server);
             if is_new && self.other_server_limiter.allow(now) {
                 self.outputs.push_back(Output::Event(DhcpEvent::OtherServer { server }));
             }
         }
-        Err(DhcpDrop::OtherServer)
+        Err(DhcpDropReason::OtherServer)
     }
 
     /// Finds an address for a client (RFC 2131 4.3.1). If the client already has the address, offers it at
     /// once. Otherwise probes first whether another host uses the address.
-    fn discover(&mut self, now: Time, request: Request) -> Result<(), DhcpDrop> {
-        if let Some((address, binding)) = self.bindings.of_client(&request.client)
+    fn handle_discover(&mut self, now: Time, request: ClientMessage) -> Result<(), DhcpDropReason> {
+        if let Some((address, binding)) = self.address_bindings.binding_of_client(&request.client_id)
             && self.config.allows(request.link_address, address)
             && Some(address) != self.address
         {
             match binding.state {
                 AddressState::Leased | AddressState::Offered => {
-                    self.offer(now, address, &request);
+                    self.offer_address(now, address, &request);
                     return Ok(());
                 }
                 // The client has repeated its message while the server probes the address.
@@ -372,146 +383,162 @@ impl Server {
                 AddressState::Former | AddressState::Resting => {}
             }
         }
-        let Some(address) = self.choose(&request) else {
-            let (addresses, _) = self.bindings.room();
+        let Some(address) = self.choose_address(&request) else {
+            let (addresses, _) = self.address_bindings.used_and_total();
             if self.exhausted_limiter.allow(now) {
                 self.outputs.push_back(Output::Event(DhcpEvent::PoolExhausted { addresses }));
             }
-            return Err(DhcpDrop::PoolExhausted);
+            return Err(DhcpDropReason::PoolExhausted);
         };
-        self.probe(now, address, &request)
+        self.probe_address(now, address, &request)
     }
 
     /// Returns a free address for a client. It takes the reserved, the former or the requested address. If
     /// none of these is free, it takes the address that has been free for the longest time.
-    fn choose(&self, request: &Request) -> Option<Ipv4Addr> {
+    fn choose_address(&self, request: &ClientMessage) -> Option<Ipv4Addr> {
         let own = self.address;
-        if let Some(reservation) = self.config.reservation(request.link_address) {
+        if let Some(reservation) = self.config.reservation_for(request.link_address) {
             let address = Some(reservation.address).filter(|address| Some(*address) != own)?;
             // If the same host had a lease with another client identifier, this lease ends.
-            let is_own = |binding: &Binding| {
+            let is_own = |binding: &AddressBinding| {
                 binding.link_address == request.link_address && binding.state != AddressState::Resting
             };
-            let is_usable = self.bindings.is_free(address) || self.bindings.get(address).is_some_and(is_own);
+            let is_usable = self.address_bindings.is_free(address)
+                || self.address_bindings.get(address).is_some_and(is_own);
             return is_usable.then_some(address);
         }
         let is_usable = |address: &Ipv4Addr| {
-            Some(*address) != own && self.config.is_dynamic(*address) && self.bindings.is_free(*address)
+            Some(*address) != own
+                && self.config.is_dynamic(*address)
+                && self.address_bindings.is_free(*address)
         };
-        let former = self.bindings.of_client(&request.client).map(|(address, _)| address);
+        let former = self.address_bindings.binding_of_client(&request.client_id).map(|(address, _)| address);
         former
             .filter(is_usable)
-            .or(request.requested.filter(is_usable))
-            .or_else(|| self.bindings.longest_free(|address| is_usable(&address)))
+            .or(request.requested_address.filter(is_usable))
+            .or_else(|| self.address_bindings.longest_free_address(|address| is_usable(&address)))
     }
 
     /// Handles a DHCPREQUEST (RFC 2131 4.3.2).
-    fn request(&mut self, now: Time, wall: WallTime, request: &Request) -> Result<(), DhcpDrop> {
-        if request.server.is_some() {
-            let address = request.requested.ok_or(DhcpDrop::MissingField)?;
-            return self.acknowledge(now, wall, address, request);
+    fn handle_request(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        request: &ClientMessage,
+    ) -> Result<(), DhcpDropReason> {
+        if request.selected_server.is_some() {
+            let address = request.requested_address.ok_or(DhcpDropReason::MissingField)?;
+            return self.acknowledge_request(now, wall, address, request);
         }
         if request.client_address.is_unspecified() {
-            let address = request.requested.ok_or(DhcpDrop::MissingField)?;
-            return self.confirm(now, wall, address, request);
+            let address = request.requested_address.ok_or(DhcpDropReason::MissingField)?;
+            return self.confirm_address(now, wall, address, request);
         }
         // The client renews or rebinds, so it uses the address already. If the lease is unknown here because
         // the disk was lost, a new lease begins.
-        self.acknowledge(now, wall, request.client_address, request)
+        self.acknowledge_request(now, wall, request.client_address, request)
     }
 
     /// Gives a client the address that it requests, or refuses. Probes an address first that the server has
     /// not offered or given to this client. Such a request may be forged, or the server has lost its records.
-    fn acknowledge(
+    fn acknowledge_request(
         &mut self,
         now: Time,
         wall: WallTime,
         address: Ipv4Addr,
-        request: &Request,
-    ) -> Result<(), DhcpDrop> {
+        request: &ClientMessage,
+    ) -> Result<(), DhcpDropReason> {
         // A client asks for another address than that of its lease only if the message is forged. The probe
         // would end the lease.
-        let of_client = self.bindings.of_client(&request.client);
+        let of_client = self.address_bindings.binding_of_client(&request.client_id);
         let has_other = of_client.is_some_and(|(own, it)| own != address && it.state == AddressState::Leased);
         if has_other || !self.may_have(request, address) {
-            self.refuse(request);
+            self.refuse_request(request);
             return Ok(());
         }
-        match self.bindings.get(address).map(|binding| &binding.state) {
+        match self.address_bindings.get(address).map(|binding| &binding.state) {
             Some(AddressState::Leased | AddressState::Offered) => {
-                self.grant(now, wall, address, request);
+                self.grant_lease(now, wall, address, request);
                 Ok(())
             }
             // The client has repeated its message while the server probes the address.
             Some(AddressState::Probed(_)) => Ok(()),
-            Some(AddressState::Former | AddressState::Resting) | None => self.probe(now, address, request),
+            Some(AddressState::Former | AddressState::Resting) | None => {
+                self.probe_address(now, address, request)
+            }
         }
     }
 
     /// Asks by ARP whether a host uses an address, before the answer to this request.
-    fn probe(&mut self, now: Time, address: Ipv4Addr, request: &Request) -> Result<(), DhcpDrop> {
-        if self.bindings.probes() >= MAX_PROBES {
-            return Err(DhcpDrop::Busy);
+    fn probe_address(
+        &mut self,
+        now: Time,
+        address: Ipv4Addr,
+        request: &ClientMessage,
+    ) -> Result<(), DhcpDropReason> {
+        if self.address_bindings.probe_count() >= MAX_RUNNING_PROBES {
+            return Err(DhcpDropReason::Busy);
         }
         let binding = self.binding_of(request, AddressState::Probed(Box::new(request.clone())));
-        self.set(address, Binding { until: now + PROBE_TIME, ..binding });
+        self.set_binding(address, AddressBinding { state_ends_at: now + PROBE_TIMEOUT, ..binding });
         self.outputs.push_back(Output::Probe(address));
         Ok(())
     }
 
     /// Answers a client that has restarted and asks whether it may go on using its address (INIT-REBOOT).
-    fn confirm(
+    fn confirm_address(
         &mut self,
         now: Time,
         wall: WallTime,
         address: Ipv4Addr,
-        request: &Request,
-    ) -> Result<(), DhcpDrop> {
-        let known = self.bindings.of_client(&request.client);
+        request: &ClientMessage,
+    ) -> Result<(), DhcpDropReason> {
+        let known = self.address_bindings.binding_of_client(&request.client_id);
         match known.filter(|(_, binding)| binding.state != AddressState::Resting) {
-            _ if !self.config.prefix.contains(&address) => self.refuse(request),
+            _ if !self.config.prefix.contains(&address) => self.refuse_request(request),
             Some((of_client, _)) if of_client == address => {
-                return self.acknowledge(now, wall, address, request);
+                return self.acknowledge_request(now, wall, address, request);
             }
-            Some(_) => self.refuse(request),
-            None if self.config.reservation(request.link_address).is_some() => {
-                return self.acknowledge(now, wall, address, request);
+            Some(_) => self.refuse_request(request),
+            None if self.config.reservation_for(request.link_address).is_some() => {
+                return self.acknowledge_request(now, wall, address, request);
             }
-            None => return Err(DhcpDrop::UnknownClient),
+            None => return Err(DhcpDropReason::UnknownClient),
         }
         Ok(())
     }
 
     /// Returns whether a client may have this address now.
-    fn may_have(&self, request: &Request, address: Ipv4Addr) -> bool {
-        let reserved = self.config.reservation(request.link_address).map(|_| request.link_address);
+    fn may_have(&self, request: &ClientMessage, address: Ipv4Addr) -> bool {
+        let reserved = self.config.reservation_for(request.link_address).map(|_| request.link_address);
         Some(address) != self.address
             && self.config.allows(request.link_address, address)
-            && self.bindings.is_available(address, &request.client, reserved)
+            && self.address_bindings.is_available(address, &request.client_id, reserved)
     }
 
     /// Gives a client an address, or more time for its address.
-    fn grant(&mut self, now: Time, wall: WallTime, address: Ipv4Addr, request: &Request) {
-        let before = self.bindings.get(address);
-        let is_renewal = before
-            .is_some_and(|binding| binding.state == AddressState::Leased && binding.client == request.client);
+    fn grant_lease(&mut self, now: Time, wall: WallTime, address: Ipv4Addr, request: &ClientMessage) {
+        let before = self.address_bindings.get(address);
+        let is_renewal = before.is_some_and(|binding| {
+            binding.state == AddressState::Leased && binding.client_id == request.client_id
+        });
         let mut binding = self.binding_of(request, AddressState::Leased);
         if is_renewal && binding.host_name.is_none() {
             binding.host_name = before.and_then(|binding| binding.host_name.clone());
         }
         let host_name = binding.host_name.clone();
-        self.set(address, Binding { until: now + self.config.lease_time, ..binding });
+        self.set_binding(address, AddressBinding { state_ends_at: now + self.config.lease_time, ..binding });
         let record = StoredLease {
             address,
-            client: request.client.0.clone(),
+            client: request.client_id.0.clone(),
             link_address: request.link_address,
             host_name: host_name.clone(),
             since: wall,
             seconds: self.lease_seconds(),
         };
         self.outputs.push_back(Output::Store(address, Some(record)));
-        self.counters.acks += 1;
-        self.send(request, ReplyKind::Ack, address);
+        self.counters.sent_acks += 1;
+        self.send_reply(request, ReplyKind::Ack, address);
         if !is_renewal {
             let link_address = request.link_address;
             self.outputs.push_back(Output::Event(DhcpEvent::Leased { address, link_address, host_name }));
@@ -519,68 +546,71 @@ impl Server {
     }
 
     /// Offers an address to a client.
-    fn offer(&mut self, now: Time, address: Ipv4Addr, request: &Request) {
-        let is_leased = self.bindings.get(address).is_some_and(|b| b.state == AddressState::Leased);
+    fn offer_address(&mut self, now: Time, address: Ipv4Addr, request: &ClientMessage) {
+        let is_leased = self.address_bindings.get(address).is_some_and(|b| b.state == AddressState::Leased);
         if !is_leased {
             let binding = self.binding_of(request, AddressState::Offered);
-            self.set(address, Binding { until: now + OFFER_TIME, ..binding });
+            self.set_binding(address, AddressBinding { state_ends_at: now + OFFER_LIFETIME, ..binding });
         }
-        self.counters.offers += 1;
-        self.send(request, ReplyKind::Offer, address);
+        self.counters.sent_offers += 1;
+        self.send_reply(request, ReplyKind::Offer, address);
     }
 
     /// Tells a client that it may not use its address.
-    fn refuse(&mut self, request: &Request) {
-        self.counters.naks += 1;
-        self.send(request, ReplyKind::Nak, Ipv4Addr::UNSPECIFIED);
+    fn refuse_request(&mut self, request: &ClientMessage) {
+        self.counters.sent_naks += 1;
+        self.send_reply(request, ReplyKind::Nak, Ipv4Addr::UNSPECIFIED);
     }
 
     /// Handles a DHCPDECLINE: a client has found another host with its address (RFC 2131 4.3.3).
-    fn decline(&mut self, now: Time, request: &Request) -> Result<(), DhcpDrop> {
-        let address = request.requested.ok_or(DhcpDrop::MissingField)?;
-        let binding = self.bindings.get(address).ok_or(DhcpDrop::NotOwner)?;
-        let is_owner = binding.client == request.client
+    fn handle_decline(&mut self, now: Time, request: &ClientMessage) -> Result<(), DhcpDropReason> {
+        let address = request.requested_address.ok_or(DhcpDropReason::MissingField)?;
+        let binding = self.address_bindings.get(address).ok_or(DhcpDropReason::NotOwner)?;
+        let is_owner = binding.client_id == request.client_id
             && matches!(binding.state, AddressState::Leased | AddressState::Offered);
         if !is_owner {
-            return Err(DhcpDrop::NotOwner);
+            return Err(DhcpDropReason::NotOwner);
         }
-        self.counters.declines += 1;
-        self.rest(now, address, request.link_address, true);
+        self.counters.declined_addresses += 1;
+        self.rest_address(now, address, request.link_address, true);
         Ok(())
     }
 
     /// Handles a DHCPRELEASE (RFC 2131 4.3.4).
-    fn release(&mut self, now: Time, request: &Request) -> Result<(), DhcpDrop> {
+    fn handle_release(&mut self, now: Time, request: &ClientMessage) -> Result<(), DhcpDropReason> {
         let address = request.client_address;
-        let binding = self.bindings.get(address).ok_or(DhcpDrop::NotOwner)?;
-        if binding.client != request.client || binding.state != AddressState::Leased {
-            return Err(DhcpDrop::NotOwner);
+        let binding = self.address_bindings.get(address).ok_or(DhcpDropReason::NotOwner)?;
+        if binding.client_id != request.client_id || binding.state != AddressState::Leased {
+            return Err(DhcpDropReason::NotOwner);
         }
-        let binding = Binding { state: AddressState::Former, until: now, ..binding.clone() };
+        let binding = AddressBinding { state: AddressState::Former, state_ends_at: now, ..binding.clone() };
         let link_address = binding.link_address;
-        self.bindings.set(address, binding);
-        self.counters.releases += 1;
+        self.address_bindings.set_binding(address, binding);
+        self.counters.released_leases += 1;
         self.outputs.push_back(Output::Store(address, None));
         self.outputs.push_back(Output::Event(DhcpEvent::Released { address, link_address }));
         Ok(())
     }
 
     /// Answers a client with a fixed address that asks for the other values (RFC 2131 4.3.5).
-    fn inform(&mut self, request: &Request) -> Result<(), DhcpDrop> {
+    fn handle_inform(&mut self, request: &ClientMessage) -> Result<(), DhcpDropReason> {
         if !self.config.prefix.contains(&request.client_address) {
-            return Err(DhcpDrop::NotOwner);
+            return Err(DhcpDropReason::NotOwner);
         }
-        self.counters.acks += 1;
-        self.send(request, ReplyKind::Information, Ipv4Addr::UNSPECIFIED);
+        self.counters.sent_acks += 1;
+        self.send_reply(request, ReplyKind::Information, Ipv4Addr::UNSPECIFIED);
         Ok(())
     }
 
     /// Makes the server give an address to no client for some time, because a host uses it without a lease.
-    fn rest(&mut self, now: Time, address: Ipv4Addr, link_address: LinkAddress, declined: bool) {
+    fn rest_address(&mut self, now: Time, address: Ipv4Addr, link_address: LinkAddress, declined: bool) {
         let client = ClientId(Vec::new());
-        let (state, until) = (AddressState::Resting, now + REST_TIME);
-        let was_leased = self.bindings.get(address).is_some_and(|b| b.state == AddressState::Leased);
-        self.bindings.set(address, Binding { client, link_address, host_name: None, state, until });
+        let (state, until) = (AddressState::Resting, now + ADDRESS_REST_TIME);
+        let was_leased = self.address_bindings.get(address).is_some_and(|b| b.state == AddressState::Leased);
+        self.address_bindings.set_binding(
+            address,
+            AddressBinding { client_id: client, link_address, host_name: None, state, state_ends_at: until },
+        );
         if was_leased {
             self.outputs.push_back(Output::Store(address, None));
         }
@@ -588,28 +618,28 @@ impl Server {
     }
 
     /// Sets the entry of an address, and removes the record of the client's other lease.
-    fn set(&mut self, address: Ipv4Addr, binding: Binding) {
-        let other = self.bindings.set(address, binding);
+    fn set_binding(&mut self, address: Ipv4Addr, binding: AddressBinding) {
+        let other = self.address_bindings.set_binding(address, binding);
         if let Some((other, _)) = other.filter(|(_, binding)| binding.state == AddressState::Leased) {
             self.outputs.push_back(Output::Store(other, None));
         }
     }
 
     /// Returns an entry in this state for the sender of a request. Its end is set to now.
-    fn binding_of(&self, request: &Request, state: AddressState) -> Binding {
-        let reserved = self.config.reservation(request.link_address);
-        Binding {
-            client: request.client.clone(),
+    fn binding_of(&self, request: &ClientMessage, state: AddressState) -> AddressBinding {
+        let reserved = self.config.reservation_for(request.link_address);
+        AddressBinding {
+            client_id: request.client_id.clone(),
             link_address: request.link_address,
             host_name: reserved.and_then(|r| r.name.clone()).or_else(|| request.host_name.clone()),
             state,
-            until: Time::ZERO,
+            state_ends_at: Time::ZERO,
         }
     }
 
     /// Returns the name of a client: that of its reservation, else the one that it sent.
-    fn name<'a>(&'a self, binding: &'a Binding) -> Option<&'a str> {
-        let reserved = self.config.reservation(binding.link_address).and_then(|r| r.name.as_deref());
+    fn name<'a>(&'a self, binding: &'a AddressBinding) -> Option<&'a str> {
+        let reserved = self.config.reservation_for(binding.link_address).and_then(|r| r.name.as_deref());
         reserved.or(binding.host_name.as_deref())
     }
 
@@ -618,31 +648,39 @@ impl Server {
     }
 
     /// Sends an answer to the destination that RFC 2131 4.1 gives for it.
-    fn send(&mut self, request: &Request, kind: ReplyKind, address: Ipv4Addr) {
+    fn send_reply(&mut self, request: &ClientMessage, kind: ReplyKind, address: Ipv4Addr) {
         let Some(server) = self.address else { return };
         let mtu = self.config.mtu.or(self.tunnel_mtu);
-        let reply = Reply { request, kind, address, server, mtu, config: &self.config };
-        let message = reply.message(self.lease_seconds());
-        let to_all = kind == ReplyKind::Nak || request.client_address.is_unspecified() && request.broadcast;
+        let reply = ServerReply {
+            client_message: request,
+            kind,
+            address,
+            server_address: server,
+            mtu,
+            config: &self.config,
+        };
+        let message = reply.to_octets(self.lease_seconds());
+        let to_all =
+            kind == ReplyKind::Nak || request.client_address.is_unspecified() && request.needs_broadcast;
         let (link_destination, destination) = if to_all {
-            (arp::BROADCAST, Ipv4Addr::BROADCAST)
+            (arp::BROADCAST_ADDRESS, Ipv4Addr::BROADCAST)
         } else if request.client_address.is_unspecified() {
             (request.link_address, address)
         } else {
             (request.link_address, request.client_address)
         };
-        self.outputs.push_back(Output::Send(Datagram {
+        self.outputs.push_back(Output::Send(ServerMessage {
             link_destination,
             source: server,
             destination,
-            message,
+            message_octets: message,
             waits_for_store: kind == ReplyKind::Ack,
         }));
     }
 }
 
 /// Returns the addresses that the server may give to clients without reservation.
-fn dynamic(config: &ServerConfig) -> impl Iterator<Item = Ipv4Addr> {
-    let (first, last) = config.range;
+fn dynamic_addresses(config: &ServerConfig) -> impl Iterator<Item = Ipv4Addr> {
+    let (first, last) = config.address_range;
     (u32::from(first)..=u32::from(last)).map(Ipv4Addr::from).filter(|address| config.is_dynamic(*address))
 }

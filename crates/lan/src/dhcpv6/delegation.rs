@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 /// Maximum number of delegated prefixes of all interfaces together.
 pub const MAX_DELEGATIONS: usize = 1024;
 /// Minimum time between two events about used-up prefixes.
-const EVENT_INTERVAL: Duration = Duration::from_secs(60);
+const EXHAUSTED_EVENT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Settings of one interface whose routers get prefixes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct DelegatingInterface {
     /// Time for which a router has its prefix without a renewal.
     pub lifetime: Duration,
     /// Networks of other interfaces. Routers behind this interface get no part of them.
-    pub foreign: Vec<Ipv6Net>,
+    pub networks_of_others: Vec<Ipv6Net>,
 }
 
 /// Config of the delegator.
@@ -43,7 +43,7 @@ pub struct DelegatorConfig {
     /// Mobile network prefixes.
     pub prefixes: Vec<Ipv6Net>,
     /// Networks and addresses in use. No delegated prefix overlaps them.
-    pub used: Vec<Ipv6Net>,
+    pub networks_in_use: Vec<Ipv6Net>,
     /// The interfaces whose routers get prefixes.
     pub interfaces: Vec<DelegatingInterface>,
 }
@@ -61,15 +61,15 @@ pub struct DelegationClient {
 
 /// A delegated prefix, for operators and for the kernel's routes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delegation {
+pub struct PrefixDelegation {
     /// The delegated prefix.
     pub prefix: Ipv6Net,
     /// Router that has the prefix.
     pub client: DelegationClient,
     /// Link-local address of the router, to which packets for the prefix go.
-    pub router: Ipv6Addr,
+    pub router_address: Ipv6Addr,
     /// Time at which the delegation ends without a renewal.
-    pub until: Time,
+    pub delegation_ends_at: Time,
 }
 
 /// Record of a delegated prefix. As with a DHCP lease of IPv4, a wrong date makes the delegation longer,
@@ -95,16 +95,16 @@ pub struct StoredDelegation {
 
 impl StoredDelegation {
     /// Returns the delegation; `None` if it has ended at this date.
-    fn delegation(&self, now: Time, wall: WallTime) -> Option<Delegation> {
+    fn to_delegation(&self, now: Time, wall: WallTime) -> Option<PrefixDelegation> {
         let whole = Duration::from_secs(self.seconds.into());
         let passed = if wall < self.since { Duration::ZERO } else { wall.distance(self.since) };
         let remaining = whole.saturating_sub(passed);
         let (interface, duid) = (self.interface.clone(), self.duid.clone());
-        (!remaining.is_zero()).then(|| Delegation {
+        (!remaining.is_zero()).then(|| PrefixDelegation {
             prefix: self.prefix,
             client: DelegationClient { interface, duid, iaid: self.iaid },
-            router: self.router,
-            until: now + remaining,
+            router_address: self.router,
+            delegation_ends_at: now + remaining,
         })
     }
 }
@@ -122,11 +122,11 @@ pub enum DelegationOutput {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DelegationEvent {
     /// A router on board has got a prefix.
-    Delegated(Delegation),
+    Delegated(PrefixDelegation),
     /// A router on board has given its prefix back, or has not renewed it.
     Ended {
         /// The delegation.
-        delegation: Delegation,
+        delegation: PrefixDelegation,
         /// Whether the router has given the prefix back.
         was_released: bool,
     },
@@ -141,39 +141,45 @@ pub enum DelegationEvent {
 
 /// The delegated prefixes of all interfaces.
 #[derive(Debug)]
-pub struct Delegator {
+pub struct PrefixDelegator {
     config: DelegatorConfig,
     /// The delegations by their first address. They do not overlap.
-    delegations: BTreeMap<Ipv6Addr, Delegation>,
-    by_client: BTreeMap<DelegationClient, Ipv6Addr>,
-    deadlines: BTreeSet<(Time, Ipv6Addr)>,
+    delegations: BTreeMap<Ipv6Addr, PrefixDelegation>,
+    prefix_by_client: BTreeMap<DelegationClient, Ipv6Addr>,
+    prefixes_by_deadline: BTreeSet<(Time, Ipv6Addr)>,
     /// First address behind the prefix that was delegated last.
     next: u128,
     exhausted_limiter: RateLimiter,
     outputs: VecDeque<DelegationOutput>,
-    /// Whether the routes have changed since the last [`Delegator::take_changed`].
-    changed: bool,
+    /// Whether the routes have changed since the last [`PrefixDelegator::take_routes_changed`].
+    routes_changed: bool,
 }
 
-impl Delegator {
+impl PrefixDelegator {
     /// Creates a delegator with these stored records. It removes records that the config does not allow.
-    pub fn new(config: DelegatorConfig, stored: &[StoredDelegation], now: Time, wall: WallTime) -> Delegator {
-        let mut delegator = Delegator {
+    pub fn new(
+        config: DelegatorConfig,
+        stored: &[StoredDelegation],
+        now: Time,
+        wall: WallTime,
+    ) -> PrefixDelegator {
+        let mut delegator = PrefixDelegator {
             config,
             delegations: BTreeMap::new(),
-            by_client: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
+            prefix_by_client: BTreeMap::new(),
+            prefixes_by_deadline: BTreeSet::new(),
             next: 0,
-            exhausted_limiter: RateLimiter::new(1, EVENT_INTERVAL),
+            exhausted_limiter: RateLimiter::new(1, EXHAUSTED_EVENT_INTERVAL),
             outputs: VecDeque::new(),
-            changed: false,
+            routes_changed: false,
         };
         for record in stored {
-            let delegation = record.delegation(now, wall).filter(|delegation| delegator.may_keep(delegation));
+            let delegation =
+                record.to_delegation(now, wall).filter(|delegation| delegator.may_keep(delegation));
             match delegation {
                 Some(delegation) => {
                     delegator.insert(delegation);
-                    delegator.changed = true;
+                    delegator.routes_changed = true;
                 }
                 None => delegator.outputs.push_back(DelegationOutput::Store(record.prefix, None)),
             }
@@ -187,14 +193,14 @@ impl Delegator {
             return;
         }
         self.config = config;
-        self.by_client.clear();
-        self.deadlines.clear();
+        self.prefix_by_client.clear();
+        self.prefixes_by_deadline.clear();
         for delegation in std::mem::take(&mut self.delegations).into_values() {
             if self.may_keep(&delegation) {
                 self.insert(delegation);
             } else {
                 self.outputs.push_back(DelegationOutput::Store(delegation.prefix, None));
-                self.end(delegation, false);
+                self.end_delegation(delegation, false);
             }
         }
     }
@@ -205,18 +211,18 @@ impl Delegator {
     }
 
     /// Returns the delegations, ordered by prefix.
-    pub fn delegations(&self) -> impl Iterator<Item = &Delegation> {
+    pub fn delegations(&self) -> impl Iterator<Item = &PrefixDelegation> {
         self.delegations.values()
     }
 
     /// Returns whether the delegations have changed since the last call.
-    pub fn take_changed(&mut self) -> bool {
-        std::mem::take(&mut self.changed)
+    pub fn take_routes_changed(&mut self) -> bool {
+        std::mem::take(&mut self.routes_changed)
     }
 
-    /// Returns whether [`Self::poll_output`] or [`Self::take_changed`] has something for the caller.
-    pub fn has_news(&self) -> bool {
-        self.changed || !self.outputs.is_empty()
+    /// Returns whether [`Self::poll_output`] or [`Self::take_routes_changed`] has something for the caller.
+    pub fn has_changes(&self) -> bool {
+        self.routes_changed || !self.outputs.is_empty()
     }
 
     /// Returns the next output.
@@ -226,57 +232,63 @@ impl Delegator {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.deadlines.first().map(|(due, _)| *due)
+        self.prefixes_by_deadline.first().map(|(due, _)| *due)
     }
 
     /// Ends the delegations that are due.
     pub fn handle_timeout(&mut self, now: Time) {
-        while let Some((_, first)) = self.deadlines.first().filter(|(due, _)| *due <= now).copied() {
+        while let Some((_, first)) = self.prefixes_by_deadline.first().filter(|(due, _)| *due <= now).copied()
+        {
             let Some(delegation) = self.remove(first) else { return };
             self.outputs.push_back(DelegationOutput::Store(delegation.prefix, None));
-            self.end(delegation, false);
+            self.end_delegation(delegation, false);
         }
     }
 
     /// Returns the prefix that a router would get, with its lifetime, and changes nothing. `wanted` are the
     /// prefixes that the router asks for. Returns `None` if no prefix is free.
-    pub(super) fn choose(
+    pub(super) fn choose_prefix(
         &self,
         client: &DelegationClient,
         wanted: &[Ipv6Net],
     ) -> Option<(Ipv6Net, Duration)> {
         let interface = self.interface(&client.interface)?;
-        if let Some(delegation) = self.of_client(client) {
+        if let Some(delegation) = self.delegation_of_client(client) {
             return Some((delegation.prefix, interface.lifetime));
         }
         if self.delegations.len() >= MAX_DELEGATIONS {
             return None;
         }
         let is_usable = |prefix: &&Ipv6Net| {
-            prefix.prefix_len() == interface.length && self.is_free(**prefix, &interface.foreign)
+            prefix.prefix_len() == interface.length && self.is_free(**prefix, &interface.networks_of_others)
         };
         let wanted = wanted.iter().find(is_usable).copied();
         let prefix = wanted
-            .or_else(|| self.first_free(interface, self.next))
-            .or_else(|| self.first_free(interface, 0))?;
+            .or_else(|| self.first_free_prefix(interface, self.next))
+            .or_else(|| self.first_free_prefix(interface, 0))?;
         Some((prefix, interface.lifetime))
     }
 
     /// Delegates a prefix to a router, or renews its delegation. `router` is its link-local address.
-    pub(super) fn delegate(
+    pub(super) fn delegate_prefix(
         &mut self,
         (now, wall): (Time, WallTime),
         client: &DelegationClient,
         router: Ipv6Addr,
         wanted: &[Ipv6Net],
     ) -> Option<(Ipv6Net, Duration)> {
-        let Some((prefix, lifetime)) = self.choose(client, wanted) else {
+        let Some((prefix, lifetime)) = self.choose_prefix(client, wanted) else {
             self.report_exhausted(now, &client.interface);
             return None;
         };
         let before = self.remove(prefix.network());
-        let delegation = Delegation { prefix, client: client.clone(), router, until: now + lifetime };
-        self.changed |= before.as_ref().is_none_or(|before| before.router != router);
+        let delegation = PrefixDelegation {
+            prefix,
+            client: client.clone(),
+            router_address: router,
+            delegation_ends_at: now + lifetime,
+        };
+        self.routes_changed |= before.as_ref().is_none_or(|before| before.router_address != router);
         self.outputs.push_back(DelegationOutput::Store(
             prefix,
             Some(StoredDelegation {
@@ -299,12 +311,12 @@ impl Delegator {
     }
 
     /// Ends the delegation of a router that gives these prefixes back. Returns whether it had one of them.
-    pub(super) fn release(&mut self, client: &DelegationClient, prefixes: &[Ipv6Net]) -> bool {
-        let prefix = self.of_client(client).map(|delegation| delegation.prefix);
+    pub(super) fn release_prefixes(&mut self, client: &DelegationClient, prefixes: &[Ipv6Net]) -> bool {
+        let prefix = self.delegation_of_client(client).map(|delegation| delegation.prefix);
         let Some(prefix) = prefix.filter(|prefix| prefixes.contains(prefix)) else { return false };
         let Some(delegation) = self.remove(prefix.network()) else { return false };
         self.outputs.push_back(DelegationOutput::Store(prefix, None));
-        self.end(delegation, true);
+        self.end_delegation(delegation, true);
         true
     }
 
@@ -318,49 +330,49 @@ impl Delegator {
         }
     }
 
-    fn of_client(&self, client: &DelegationClient) -> Option<&Delegation> {
-        self.delegations.get(self.by_client.get(client)?)
+    fn delegation_of_client(&self, client: &DelegationClient) -> Option<&PrefixDelegation> {
+        self.delegations.get(self.prefix_by_client.get(client)?)
     }
 
-    fn end(&mut self, delegation: Delegation, was_released: bool) {
-        self.changed = true;
+    fn end_delegation(&mut self, delegation: PrefixDelegation, was_released: bool) {
+        self.routes_changed = true;
         let event = DelegationEvent::Ended { delegation, was_released };
         self.outputs.push_back(DelegationOutput::Event(event));
     }
 
-    fn insert(&mut self, delegation: Delegation) {
+    fn insert(&mut self, delegation: PrefixDelegation) {
         let first = delegation.prefix.network();
-        self.deadlines.insert((delegation.until, first));
-        self.by_client.insert(delegation.client.clone(), first);
+        self.prefixes_by_deadline.insert((delegation.delegation_ends_at, first));
+        self.prefix_by_client.insert(delegation.client.clone(), first);
         self.delegations.insert(first, delegation);
     }
 
-    fn remove(&mut self, first: Ipv6Addr) -> Option<Delegation> {
+    fn remove(&mut self, first: Ipv6Addr) -> Option<PrefixDelegation> {
         let delegation = self.delegations.remove(&first)?;
-        self.deadlines.remove(&(delegation.until, first));
-        self.by_client.remove(&delegation.client);
+        self.prefixes_by_deadline.remove(&(delegation.delegation_ends_at, first));
+        self.prefix_by_client.remove(&delegation.client);
         Some(delegation)
     }
 
     /// Returns whether a router may keep a prefix with the present config.
-    fn may_keep(&self, delegation: &Delegation) -> bool {
+    fn may_keep(&self, delegation: &PrefixDelegation) -> bool {
         self.interface(&delegation.client.interface)
-            .is_some_and(|interface| self.is_free(delegation.prefix, &interface.foreign))
+            .is_some_and(|interface| self.is_free(delegation.prefix, &interface.networks_of_others))
             && delegation.prefix.trunc() == delegation.prefix
-            && !self.by_client.contains_key(&delegation.client)
+            && !self.prefix_by_client.contains_key(&delegation.client)
             && self.delegations.len() < MAX_DELEGATIONS
     }
 
     /// Returns whether a prefix is one of the mobile network and neither used, foreign nor delegated.
     fn is_free(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> bool {
         self.config.prefixes.iter().any(|whole| whole.contains(&prefix))
-            && self.blocker(prefix, foreign).is_none()
+            && self.overlapping_network(prefix, foreign).is_none()
     }
 
     /// Returns a used, foreign or delegated network that overlaps a prefix.
-    fn blocker(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> Option<Ipv6Net> {
+    fn overlapping_network(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> Option<Ipv6Net> {
         let overlaps = |other: &Ipv6Net| other.contains(&prefix) || prefix.contains(other);
-        let used = self.config.used.iter().chain(foreign).copied().find(overlaps);
+        let used = self.config.networks_in_use.iter().chain(foreign).copied().find(overlaps);
         // Delegations do not overlap, so only the last one that begins before the end of `prefix` can.
         let before = self.delegations.range(..=prefix.broadcast()).next_back();
         used.or_else(|| before.map(|(_, delegation)| delegation.prefix).filter(overlaps))
@@ -368,7 +380,7 @@ impl Delegator {
 
     /// Returns the first free prefix for an interface that begins at or behind an address. Each step skips a
     /// network in use or a delegation, so their number limits the steps.
-    fn first_free(&self, interface: &DelegatingInterface, from: u128) -> Option<Ipv6Net> {
+    fn first_free_prefix(&self, interface: &DelegatingInterface, from: u128) -> Option<Ipv6Net> {
         let length = interface.length;
         let size = 1u128.checked_shl(u32::from(128 - length))?;
         for whole in self.config.prefixes.iter().filter(|whole| whole.prefix_len() <= length) {
@@ -376,7 +388,9 @@ impl Delegator {
             let mut first = u128::from(whole.network()).max(from.checked_next_multiple_of(size)?);
             while first <= last {
                 let prefix = Ipv6Net::new(first.into(), length).ok()?;
-                let Some(blocker) = self.blocker(prefix, &interface.foreign) else { return Some(prefix) };
+                let Some(blocker) = self.overlapping_network(prefix, &interface.networks_of_others) else {
+                    return Some(prefix);
+                };
                 let behind =
                     u128::from(blocker.broadcast()).max(u128::from(prefix.broadcast())).checked_add(1);
                 let Some(next) = behind.and_then(|next| next.checked_next_multiple_of(size)) else { break };
@@ -393,15 +407,15 @@ mod tests {
 
     const LIFETIME: Duration = Duration::from_secs(600);
 
-    fn net(text: &str) -> Ipv6Net {
+    fn ipv6_net(text: &str) -> Ipv6Net {
         text.parse().expect("a prefix")
     }
 
-    fn router() -> Ipv6Addr {
+    fn router_address() -> Ipv6Addr {
         "fe80::9".parse().expect("an address")
     }
 
-    fn wall(seconds: u64) -> WallTime {
+    fn wall_time(seconds: u64) -> WallTime {
         WallTime::from_unix_nanos(1_700_000_000_000_000_000) + Duration::from_secs(seconds)
     }
 
@@ -410,25 +424,25 @@ mod tests {
             name: name.into(),
             length,
             lifetime: LIFETIME,
-            foreign: Vec::new(),
+            networks_of_others: Vec::new(),
         };
         DelegatorConfig {
-            prefixes: vec![net(prefix)],
-            used: used.iter().map(|used| net(used)).collect(),
+            prefixes: vec![ipv6_net(prefix)],
+            networks_in_use: used.iter().map(|used| ipv6_net(used)).collect(),
             interfaces: vec![interface("i0"), interface("i1")],
         }
     }
 
-    fn client(interface: &str, number: u8) -> DelegationClient {
+    fn delegation_client(interface: &str, number: u8) -> DelegationClient {
         DelegationClient { interface: interface.into(), duid: vec![0, 3, 0, 1, number], iaid: 1 }
     }
 
-    fn give(delegator: &mut Delegator, now: u64, client: &DelegationClient) -> Option<String> {
-        let times = (Time::from_secs(now), wall(now));
-        delegator.delegate(times, client, router(), &[]).map(|(prefix, _)| prefix.to_string())
+    fn delegate_to(delegator: &mut PrefixDelegator, now: u64, client: &DelegationClient) -> Option<String> {
+        let times = (Time::from_secs(now), wall_time(now));
+        delegator.delegate_prefix(times, client, router_address(), &[]).map(|(prefix, _)| prefix.to_string())
     }
 
-    fn stored(delegator: &mut Delegator) -> Vec<StoredDelegation> {
+    fn stored_delegations(delegator: &mut PrefixDelegator) -> Vec<StoredDelegation> {
         let mut disk = BTreeMap::new();
         while let Some(output) = delegator.poll_output() {
             if let DelegationOutput::Store(prefix, record) = output {
@@ -442,13 +456,14 @@ mod tests {
     #[test]
     fn routers_get_distinct_blocks_beside_the_used_networks_until_none_is_free() {
         let config = config("2001:db8:a::/61", &["2001:db8:a::/64", "2001:db8:a:4::/63"], 64);
-        let mut delegator = Delegator::new(config, &[], Time::ZERO, wall(0));
-        let given: Vec<_> = (0..6).map(|number| give(&mut delegator, 0, &client("i0", number))).collect();
+        let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
+        let given: Vec<_> =
+            (0..6).map(|number| delegate_to(&mut delegator, 0, &delegation_client("i0", number))).collect();
         let some = |text: &str| Some(format!("2001:db8:a:{text}::/64"));
         assert_eq!(given, [some("1"), some("2"), some("3"), some("6"), some("7"), None]);
         // The other interface takes from the same blocks, and a known router gets its prefix again.
-        assert_eq!(give(&mut delegator, 0, &client("i1", 0)), None);
-        assert_eq!(give(&mut delegator, 0, &client("i0", 2)), some("3"));
+        assert_eq!(delegate_to(&mut delegator, 0, &delegation_client("i1", 0)), None);
+        assert_eq!(delegate_to(&mut delegator, 0, &delegation_client("i0", 2)), some("3"));
         let is_exhausted =
             |output| matches!(output, DelegationOutput::Event(DelegationEvent::PrefixesExhausted { .. }));
         let events =
@@ -459,97 +474,110 @@ mod tests {
     #[test]
     fn blocks_of_another_length_do_not_overlap_the_used_networks() {
         let config = config("2001:db8:a::/56", &["2001:db8:a::/64", "2001:db8:a:1f::/64"], 60);
-        let mut delegator = Delegator::new(config, &[], Time::ZERO, wall(0));
-        assert_eq!(give(&mut delegator, 0, &client("i0", 0)).as_deref(), Some("2001:db8:a:20::/60"));
-        let all = (1..40).filter_map(|number| give(&mut delegator, 0, &client("i0", number))).count();
+        let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
+        assert_eq!(
+            delegate_to(&mut delegator, 0, &delegation_client("i0", 0)).as_deref(),
+            Some("2001:db8:a:20::/60")
+        );
+        let all = (1..40)
+            .filter_map(|number| delegate_to(&mut delegator, 0, &delegation_client("i0", number)))
+            .count();
         assert_eq!(all, 13);
     }
 
     #[test]
     fn routers_get_no_part_of_the_networks_of_another_interface() {
         let mut config = config("2001:db8:a::/61", &["2001:db8:a::/64", "2001:db8:a:4::/64"], 64);
-        config.interfaces[0].foreign.push(net("2001:db8:a:4::/62"));
-        config.interfaces[1].foreign.push(net("2001:db8:a::/62"));
-        let mut delegator = Delegator::new(config.clone(), &[], Time::ZERO, wall(0));
+        config.interfaces[0].networks_of_others.push(ipv6_net("2001:db8:a:4::/62"));
+        config.interfaces[1].networks_of_others.push(ipv6_net("2001:db8:a::/62"));
+        let mut delegator = PrefixDelegator::new(config.clone(), &[], Time::ZERO, wall_time(0));
         let mut all = |name: &str| -> Vec<String> {
-            (0..4).filter_map(|number| give(&mut delegator, 0, &client(name, number))).collect()
+            (0..4)
+                .filter_map(|number| delegate_to(&mut delegator, 0, &delegation_client(name, number)))
+                .collect()
         };
         let of = |numbers: [u8; 3]| numbers.map(|number| format!("2001:db8:a:{number}::/64"));
         assert_eq!((all("i0"), all("i1")), (of([1, 2, 3]).to_vec(), of([5, 6, 7]).to_vec()));
         // Not even if the router asks for it.
-        let mut delegator = Delegator::new(config.clone(), &[], Time::ZERO, wall(0));
-        let wanted = [net("2001:db8:a:7::/64")];
-        let times = (Time::ZERO, wall(0));
-        let given = delegator.delegate(times, &client("i0", 1), router(), &wanted);
-        assert_eq!(given.map(|(prefix, _)| prefix), Some(net("2001:db8:a:1::/64")));
+        let mut delegator = PrefixDelegator::new(config.clone(), &[], Time::ZERO, wall_time(0));
+        let wanted = [ipv6_net("2001:db8:a:7::/64")];
+        let times = (Time::ZERO, wall_time(0));
+        let given = delegator.delegate_prefix(times, &delegation_client("i0", 1), router_address(), &wanted);
+        assert_eq!(given.map(|(prefix, _)| prefix), Some(ipv6_net("2001:db8:a:1::/64")));
         // A changed config ends the delegations that it does not allow.
-        config.interfaces[0].foreign.push(net("2001:db8:a::/62"));
+        config.interfaces[0].networks_of_others.push(ipv6_net("2001:db8:a::/62"));
         delegator.reconfigure(config);
         assert_eq!(delegator.delegations().count(), 0);
     }
 
     #[test]
     fn prefix_at_the_end_of_the_address_space_ends_the_search() {
-        let mut delegator = Delegator::new(config("ff00::/8", &["fff0::/12"], 12), &[], Time::ZERO, wall(0));
-        let all: Vec<_> =
-            (0..20).map_while(|number| give(&mut delegator, 0, &client("i0", number))).collect();
+        let mut delegator =
+            PrefixDelegator::new(config("ff00::/8", &["fff0::/12"], 12), &[], Time::ZERO, wall_time(0));
+        let all: Vec<_> = (0..20)
+            .map_while(|number| delegate_to(&mut delegator, 0, &delegation_client("i0", number)))
+            .collect();
         assert_eq!((all.len(), all.last().map(String::as_str)), (15, Some("ffe0::/12")));
     }
 
     #[test]
-    fn number_of_delegations_is_limited() {
-        let mut delegator = Delegator::new(config("2001:db8::/32", &[], 64), &[], Time::ZERO, wall(0));
-        let numbered = |number: u32| DelegationClient { iaid: number, ..client("i0", 1) };
+    fn delegator_limits_number_of_delegations() {
+        let mut delegator =
+            PrefixDelegator::new(config("2001:db8::/32", &[], 64), &[], Time::ZERO, wall_time(0));
+        let numbered = |number: u32| DelegationClient { iaid: number, ..delegation_client("i0", 1) };
         for number in 0..1024 {
-            assert!(give(&mut delegator, 0, &numbered(number)).is_some(), "{number}");
+            assert!(delegate_to(&mut delegator, 0, &numbered(number)).is_some(), "{number}");
         }
-        assert_eq!(give(&mut delegator, 0, &numbered(1024)), None);
+        assert_eq!(delegate_to(&mut delegator, 0, &numbered(1024)), None);
     }
 
     #[test]
     fn delegations_survive_a_restart_and_end_by_the_date() {
         let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
-        let mut delegator = Delegator::new(config.clone(), &[], Time::ZERO, wall(0));
-        let first = give(&mut delegator, 0, &client("i0", 1));
-        let disk = stored(&mut delegator);
+        let mut delegator = PrefixDelegator::new(config.clone(), &[], Time::ZERO, wall_time(0));
+        let first = delegate_to(&mut delegator, 0, &delegation_client("i0", 1));
+        let disk = stored_delegations(&mut delegator);
         assert_eq!(disk.len(), 1);
         // Another router cannot get the prefix after the restart, and the first one keeps it.
-        let mut again = Delegator::new(config.clone(), &disk, Time::ZERO, wall(300));
-        assert!(again.take_changed());
-        assert_ne!(give(&mut again, 0, &client("i0", 2)), first);
-        assert_eq!(give(&mut again, 0, &client("i0", 1)), first);
+        let mut again = PrefixDelegator::new(config.clone(), &disk, Time::ZERO, wall_time(300));
+        assert!(again.take_routes_changed());
+        assert_ne!(delegate_to(&mut again, 0, &delegation_client("i0", 2)), first);
+        assert_eq!(delegate_to(&mut again, 0, &delegation_client("i0", 1)), first);
         // After its end, the record goes away.
-        let mut late = Delegator::new(config.clone(), &disk, Time::ZERO, wall(600));
+        let mut late = PrefixDelegator::new(config.clone(), &disk, Time::ZERO, wall_time(600));
         assert_eq!(late.delegations().count(), 0);
-        assert_eq!(late.poll_output(), Some(DelegationOutput::Store(net("2001:db8:a:1::/64"), None)));
+        assert_eq!(late.poll_output(), Some(DelegationOutput::Store(ipv6_net("2001:db8:a:1::/64"), None)));
         // A wrong date does not end it. A config that uses the network does.
-        let early = Delegator::new(config.clone(), &disk, Time::ZERO, WallTime::from_unix_nanos(0));
+        let early = PrefixDelegator::new(config.clone(), &disk, Time::ZERO, WallTime::from_unix_nanos(0));
         assert_eq!(early.delegations().count(), 1);
         let mut used = config;
-        used.used.push(net("2001:db8:a:1::/64"));
+        used.networks_in_use.push(ipv6_net("2001:db8:a:1::/64"));
         again.reconfigure(used);
         let left: Vec<_> = again.delegations().map(|delegation| delegation.prefix).collect();
-        assert_eq!(left, [net("2001:db8:a:2::/64")]);
+        assert_eq!(left, [ipv6_net("2001:db8:a:2::/64")]);
     }
 
     #[test]
     fn delegation_ends_with_its_lifetime_or_by_its_router_alone() {
         let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
-        let mut delegator = Delegator::new(config, &[], Time::ZERO, wall(0));
-        let (one, two) = (client("i0", 1), client("i0", 2));
-        give(&mut delegator, 0, &one);
-        give(&mut delegator, 0, &two);
-        let prefix = net("2001:db8:a:1::/64");
-        assert!(!delegator.release(&two, &[prefix]));
-        assert!(delegator.release(&one, &[prefix]));
+        let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
+        let (one, two) = (delegation_client("i0", 1), delegation_client("i0", 2));
+        delegate_to(&mut delegator, 0, &one);
+        delegate_to(&mut delegator, 0, &two);
+        let prefix = ipv6_net("2001:db8:a:1::/64");
+        assert!(!delegator.release_prefixes(&two, &[prefix]));
+        assert!(delegator.release_prefixes(&one, &[prefix]));
         // The next router gets the block that has been free for the longest time.
-        assert_eq!(give(&mut delegator, 10, &client("i0", 3)).as_deref(), Some("2001:db8:a:3::/64"));
-        give(&mut delegator, 500, &two);
-        delegator.take_changed();
+        assert_eq!(
+            delegate_to(&mut delegator, 10, &delegation_client("i0", 3)).as_deref(),
+            Some("2001:db8:a:3::/64")
+        );
+        delegate_to(&mut delegator, 500, &two);
+        delegator.take_routes_changed();
         delegator.handle_timeout(Time::from_secs(609));
-        assert!(!delegator.take_changed());
+        assert!(!delegator.take_routes_changed());
         delegator.handle_timeout(Time::from_secs(610));
-        assert!(delegator.take_changed());
+        assert!(delegator.take_routes_changed());
         let left: Vec<_> = delegator.delegations().map(|delegation| delegation.client.clone()).collect();
         assert_eq!(left, [two]);
         assert_eq!(delegator.poll_timeout(), Some(Time::from_secs(1100)));
@@ -558,15 +586,18 @@ mod tests {
     #[test]
     fn renewal_from_another_address_changes_the_route_alone() {
         let config = config("2001:db8:a::/62", &["2001:db8:a::/64"], 64);
-        let mut delegator = Delegator::new(config, &[], Time::ZERO, wall(0));
-        let one = client("i0", 1);
-        give(&mut delegator, 0, &one);
-        assert!(delegator.take_changed());
-        give(&mut delegator, 1, &one);
-        assert!(!delegator.take_changed());
+        let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall_time(0));
+        let one = delegation_client("i0", 1);
+        delegate_to(&mut delegator, 0, &one);
+        assert!(delegator.take_routes_changed());
+        delegate_to(&mut delegator, 1, &one);
+        assert!(!delegator.take_routes_changed());
         let other: Ipv6Addr = "fe80::a".parse().expect("an address");
-        delegator.delegate((Time::from_secs(2), wall(2)), &one, other, &[]);
-        assert!(delegator.take_changed());
-        assert_eq!(delegator.delegations().map(|delegation| delegation.router).collect::<Vec<_>>(), [other]);
+        delegator.delegate_prefix((Time::from_secs(2), wall_time(2)), &one, other, &[]);
+        assert!(delegator.take_routes_changed());
+        assert_eq!(
+            delegator.delegations().map(|delegation| delegation.router_address).collect::<Vec<_>>(),
+            [other]
+        );
     }
 }

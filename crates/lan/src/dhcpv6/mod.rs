@@ -1,5 +1,5 @@
 //! DHCPv6 for one interface (RFC 8415): answers Information-requests with DNS servers, search list and
-//! captive portal, and delegates prefixes to routers on board ([`delegation`]).
+//! captive portal, and delegates prefixes to routers on board ([`delegation_answer`]).
 //!
 //! Hosts get the same values by Router Advertisements, and their addresses from there as well. The values are
 //! for hosts that take DNS servers only from DHCPv6. A router on board gets a prefix for the links behind it
@@ -17,34 +17,34 @@ use carnet_base::{RateLimiter, Time, WallTime};
 use carnet_wire::nd::host_configuration::encode_domain_name;
 
 use crate::LinkAddress;
-use delegation::{DelegationClient, Delegator};
-use message::{IaPd, Request, Status, code, push};
+use delegation::{DelegationClient, PrefixDelegator};
+use message::{ClientMessage, PrefixRequest, StatusCode, option_code, push};
 
 /// Types of messages (RFC 8415 7.3).
 mod kind {
-    pub const SOLICIT: u8 = 1;
-    pub const ADVERTISE: u8 = 2;
-    pub const REQUEST: u8 = 3;
-    pub const CONFIRM: u8 = 4;
-    pub const RENEW: u8 = 5;
-    pub const REBIND: u8 = 6;
-    pub const REPLY: u8 = 7;
-    pub const RELEASE: u8 = 8;
-    pub const DECLINE: u8 = 9;
-    pub const INFORMATION_REQUEST: u8 = 11;
-    pub const RELAY_FORWARD: u8 = 12;
+    pub const MESSAGE_SOLICIT: u8 = 1;
+    pub const MESSAGE_ADVERTISE: u8 = 2;
+    pub const MESSAGE_REQUEST: u8 = 3;
+    pub const MESSAGE_CONFIRM: u8 = 4;
+    pub const MESSAGE_RENEW: u8 = 5;
+    pub const MESSAGE_REBIND: u8 = 6;
+    pub const MESSAGE_REPLY: u8 = 7;
+    pub const MESSAGE_RELEASE: u8 = 8;
+    pub const MESSAGE_DECLINE: u8 = 9;
+    pub const MESSAGE_INFORMATION_REQUEST: u8 = 11;
+    pub const MESSAGE_RELAY_FORWARD: u8 = 12;
 }
 /// Seconds after which hosts request the values again. This is the minimum (`IRT_MINIMUM`, RFC 8415 7.6),
 /// because the values change with the vehicle's config.
-const REFRESH_TIME: u32 = 600;
+const REFRESH_TIME_SECONDS: u32 = 600;
 /// Number of messages that the server may process at once. The next constant is the time until it may process
 /// one more.
-const BURST: u32 = 1000;
-const INTERVAL: Duration = Duration::from_millis(1);
+const MESSAGE_BURST: u32 = 1000;
+const MESSAGE_INTERVAL: Duration = Duration::from_millis(1);
 
 carnet_base::drop_reasons! {
     /// Reason for which the server did not answer a message.
-    pub enum Dhcpv6Drop {
+    pub enum Dhcpv6DropReason {
         /// The octets are no DHCPv6 message of a client.
         Malformed = "malformed",
         /// A relay agent sent the message; the server serves its own link only.
@@ -64,9 +64,9 @@ carnet_base::drop_reasons! {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dhcpv6Config {
     /// DNS servers.
-    pub dns: Vec<Ipv6Addr>,
+    pub dns_servers: Vec<Ipv6Addr>,
     /// Domain names that hosts append to short names.
-    pub search: Vec<String>,
+    pub search_domains: Vec<String>,
     /// URI of the captive portal's API.
     pub captive_portal: Option<String>,
 }
@@ -82,43 +82,48 @@ pub struct Dhcpv6Reply {
 
 /// Counters of the server.
 #[derive(Debug, Default)]
-struct Counts {
+struct Dhcpv6Counts {
     /// Messages received.
-    received: u64,
+    received_messages: u64,
     /// Answers sent.
-    replies: u64,
+    sent_replies: u64,
     /// Prefixes delegated or renewed.
-    delegated: u64,
+    delegated_prefixes: u64,
     /// Requests for a prefix that were refused because no prefix is free.
-    refused: u64,
+    refused_requests: u64,
     /// Prefixes that routers gave back.
-    released: u64,
+    released_prefixes: u64,
 }
 
 /// Message of a client, with the time and the place of its arrival.
-struct Arrival<'a> {
+struct MessageArrival<'a> {
     now: Time,
-    wall: WallTime,
+    wall_time: WallTime,
     source: Ipv6Addr,
     kind: u8,
-    transaction: [u8; 3],
-    request: Request<'a>,
+    transaction_id: [u8; 3],
+    client_message: ClientMessage<'a>,
 }
 
 /// The server of one interface.
 #[derive(Debug)]
 pub struct Dhcpv6Server {
     config: Dhcpv6Config,
-    limiter: RateLimiter,
-    counts: Counts,
-    drops: [u64; Dhcpv6Drop::ALL.len()],
+    message_limiter: RateLimiter,
+    message_counts: Dhcpv6Counts,
+    drops_by_reason: [u64; Dhcpv6DropReason::ALL.len()],
 }
 
 impl Dhcpv6Server {
     /// Creates a server.
     pub fn new(config: Dhcpv6Config) -> Dhcpv6Server {
-        let limiter = RateLimiter::new(BURST, INTERVAL);
-        Dhcpv6Server { config, limiter, counts: Counts::default(), drops: [0; Dhcpv6Drop::ALL.len()] }
+        let limiter = RateLimiter::new(MESSAGE_BURST, MESSAGE_INTERVAL);
+        Dhcpv6Server {
+            config,
+            message_limiter: limiter,
+            message_counts: Dhcpv6Counts::default(),
+            drops_by_reason: [0; Dhcpv6DropReason::ALL.len()],
+        }
     }
 
     /// Sets the values for hosts.
@@ -135,164 +140,183 @@ impl Dhcpv6Server {
         (interface, link_address): (&str, LinkAddress),
         source: Ipv6Addr,
         octets: &[u8],
-        delegator: &mut Delegator,
+        delegator: &mut PrefixDelegator,
     ) -> Option<Dhcpv6Reply> {
-        self.counts.received += 1;
-        let arrival = self.check(now, wall, source, octets);
-        let reply = arrival.and_then(|arrival| self.answer(&arrival, (interface, link_address), delegator));
+        self.message_counts.received_messages += 1;
+        let arrival = self.check_message(now, wall, source, octets);
+        let reply =
+            arrival.and_then(|arrival| self.answer_message(&arrival, (interface, link_address), delegator));
         match reply {
             Ok(reply) => {
-                self.counts.replies += 1;
+                self.message_counts.sent_replies += 1;
                 Some(reply)
             }
             Err(reason) => {
-                let count = Dhcpv6Drop::ALL.iter().position(|known| *known == reason);
-                *self.drops.get_mut(count?)? += 1;
+                let count = Dhcpv6DropReason::ALL.iter().position(|known| *known == reason);
+                *self.drops_by_reason.get_mut(count?)? += 1;
                 None
             }
         }
     }
 
     /// Parses a message that the server may answer.
-    fn check<'a>(
+    fn check_message<'a>(
         &mut self,
         now: Time,
         wall: WallTime,
         source: Ipv6Addr,
         octets: &'a [u8],
-    ) -> Result<Arrival<'a>, Dhcpv6Drop> {
-        if !self.limiter.allow(now) {
-            return Err(Dhcpv6Drop::RateLimit);
+    ) -> Result<MessageArrival<'a>, Dhcpv6DropReason> {
+        if !self.message_limiter.allow(now) {
+            return Err(Dhcpv6DropReason::RateLimit);
         }
         if !source.is_unicast_link_local() {
-            return Err(Dhcpv6Drop::Source);
+            return Err(Dhcpv6DropReason::Source);
         }
         let ([kind, transaction @ ..], options) =
-            octets.split_first_chunk::<4>().ok_or(Dhcpv6Drop::Malformed)?;
+            octets.split_first_chunk::<4>().ok_or(Dhcpv6DropReason::Malformed)?;
         match *kind {
-            kind::SOLICIT | kind::REQUEST | kind::CONFIRM | kind::RENEW | kind::REBIND => {}
-            kind::RELEASE | kind::DECLINE | kind::INFORMATION_REQUEST => {}
-            kind::RELAY_FORWARD => return Err(Dhcpv6Drop::Relayed),
-            _ => return Err(Dhcpv6Drop::Malformed),
+            kind::MESSAGE_SOLICIT
+            | kind::MESSAGE_REQUEST
+            | kind::MESSAGE_CONFIRM
+            | kind::MESSAGE_RENEW
+            | kind::MESSAGE_REBIND => {}
+            kind::MESSAGE_RELEASE | kind::MESSAGE_DECLINE | kind::MESSAGE_INFORMATION_REQUEST => {}
+            kind::MESSAGE_RELAY_FORWARD => return Err(Dhcpv6DropReason::Relayed),
+            _ => return Err(Dhcpv6DropReason::Malformed),
         }
-        let request = Request::parse(options)?;
-        Ok(Arrival { now, wall, source, kind: *kind, transaction: *transaction, request })
+        let request = ClientMessage::parse(options)?;
+        Ok(MessageArrival {
+            now,
+            wall_time: wall,
+            source,
+            kind: *kind,
+            transaction_id: *transaction,
+            client_message: request,
+        })
     }
 
-    fn answer(
+    fn answer_message(
         &mut self,
-        arrival: &Arrival<'_>,
+        arrival: &MessageArrival<'_>,
         (interface, link_address): (&str, LinkAddress),
-        delegator: &mut Delegator,
-    ) -> Result<Dhcpv6Reply, Dhcpv6Drop> {
-        let Arrival { kind, transaction, request, .. } = arrival;
-        let own = server_id(link_address);
+        delegator: &mut PrefixDelegator,
+    ) -> Result<Dhcpv6Reply, Dhcpv6DropReason> {
+        let MessageArrival { kind, transaction_id: transaction, client_message: request, .. } = arrival;
+        let own = server_duid(link_address);
         // RFC 8415 16.12.
-        if request.server.is_some_and(|server| server != own) {
-            return Err(Dhcpv6Drop::OtherServer);
+        if request.server_duid.is_some_and(|server| server != own) {
+            return Err(Dhcpv6DropReason::OtherServer);
         }
-        let is_information = *kind == kind::INFORMATION_REQUEST;
+        let is_information = *kind == kind::MESSAGE_INFORMATION_REQUEST;
         if is_information == request.has_associations() {
-            return Err(Dhcpv6Drop::NotSupported);
+            return Err(Dhcpv6DropReason::NotSupported);
         }
         let (mut associations, mut waits_for_store) = (Vec::new(), false);
         if !is_information {
-            if request.ia_pd.is_empty() || *kind == kind::CONFIRM || delegator.interface(interface).is_none()
+            if request.prefix_requests.is_empty()
+                || *kind == kind::MESSAGE_CONFIRM
+                || delegator.interface(interface).is_none()
             {
-                return Err(Dhcpv6Drop::NotSupported);
+                return Err(Dhcpv6DropReason::NotSupported);
             }
             // RFC 8415 16.2 to 16.9.
-            let is_to_all = matches!(*kind, kind::SOLICIT | kind::REBIND);
-            let Some(client) = request.client.filter(|_| is_to_all == request.server.is_none()) else {
-                return Err(Dhcpv6Drop::Malformed);
+            let is_to_all = matches!(*kind, kind::MESSAGE_SOLICIT | kind::MESSAGE_REBIND);
+            let Some(client) = request.client_duid.filter(|_| is_to_all == request.server_duid.is_none())
+            else {
+                return Err(Dhcpv6DropReason::Malformed);
             };
-            (associations, waits_for_store) = self.delegate(arrival, interface, client, delegator);
+            (associations, waits_for_store) = self.delegation_options(arrival, interface, client, delegator);
         }
-        let kind = if *kind == kind::SOLICIT { kind::ADVERTISE } else { kind::REPLY };
+        let kind = if *kind == kind::MESSAGE_SOLICIT { kind::MESSAGE_ADVERTISE } else { kind::MESSAGE_REPLY };
         let mut octets = [&[kind], &transaction[..]].concat();
         for (code, value) in self.options(request, own, is_information).into_iter().chain(associations) {
-            push(&mut octets, code, &value).ok_or(Dhcpv6Drop::Malformed)?;
+            push(&mut octets, code, &value).ok_or(Dhcpv6DropReason::Malformed)?;
         }
         Ok(Dhcpv6Reply { octets, waits_for_store })
     }
 
     /// Returns the options about the requested prefixes and addresses, and whether the answer has to wait for
     /// the disk.
-    fn delegate(
+    fn delegation_options(
         &mut self,
-        arrival: &Arrival<'_>,
+        arrival: &MessageArrival<'_>,
         interface: &str,
         duid: &[u8],
-        delegator: &mut Delegator,
+        delegator: &mut PrefixDelegator,
     ) -> (Vec<(u16, Vec<u8>)>, bool) {
-        let Arrival { now, wall, source, kind, request, .. } = arrival;
+        let MessageArrival { now, wall_time: wall, source, kind, client_message: request, .. } = arrival;
         let (mut options, mut waits) = (Vec::new(), false);
-        for IaPd { iaid, prefixes } in &request.ia_pd {
+        for PrefixRequest { iaid, prefixes } in &request.prefix_requests {
             let client =
                 DelegationClient { interface: interface.to_owned(), duid: duid.to_vec(), iaid: *iaid };
-            if matches!(*kind, kind::RELEASE | kind::DECLINE) {
+            if matches!(*kind, kind::MESSAGE_RELEASE | kind::MESSAGE_DECLINE) {
                 // A router cannot decline a prefix (RFC 8415 18.2.8).
-                let was_released = *kind == kind::RELEASE && delegator.release(&client, prefixes);
-                self.counts.released += u64::from(was_released);
+                let was_released =
+                    *kind == kind::MESSAGE_RELEASE && delegator.release_prefixes(&client, prefixes);
+                self.message_counts.released_prefixes += u64::from(was_released);
                 if !was_released {
-                    let reason = Status::NoBinding.option("no such prefix");
-                    options.push((code::IA_PD, ia_pd(*iaid, Duration::ZERO, &reason)));
+                    let reason = StatusCode::NoBinding.to_option("no such prefix");
+                    options.push((option_code::IA_PD, ia_pd_option(*iaid, Duration::ZERO, &reason)));
                 }
                 continue;
             }
             let given = match *kind {
-                kind::SOLICIT => delegator.choose(&client, prefixes),
-                _ => delegator.delegate((*now, *wall), &client, *source, prefixes),
+                kind::MESSAGE_SOLICIT => delegator.choose_prefix(&client, prefixes),
+                _ => delegator.delegate_prefix((*now, *wall), &client, *source, prefixes),
             };
             let mut content = Vec::new();
             match given {
                 Some((prefix, lifetime)) => {
-                    message::push_prefix(&mut content, prefix, lifetime);
-                    self.counts.delegated += u64::from(*kind != kind::SOLICIT);
-                    waits |= *kind != kind::SOLICIT;
+                    message::push_ia_prefix(&mut content, prefix, lifetime);
+                    self.message_counts.delegated_prefixes += u64::from(*kind != kind::MESSAGE_SOLICIT);
+                    waits |= *kind != kind::MESSAGE_SOLICIT;
                 }
                 None => {
                     delegator.report_exhausted(*now, interface);
-                    self.counts.refused += 1;
-                    content.extend(Status::NoPrefixAvail.option("no prefix is free"));
+                    self.message_counts.refused_requests += 1;
+                    content.extend(StatusCode::NoPrefixAvail.to_option("no prefix is free"));
                 }
             }
-            if *kind != kind::SOLICIT {
+            if *kind != kind::MESSAGE_SOLICIT {
                 // The router must stop to use its other prefixes (RFC 8415 18.3.4).
                 let others =
                     prefixes.iter().filter(|other| given.is_none_or(|(prefix, _)| prefix != **other));
-                others.for_each(|other| message::push_prefix(&mut content, *other, Duration::ZERO));
+                others.for_each(|other| message::push_ia_prefix(&mut content, *other, Duration::ZERO));
             }
             let lifetime = given.map(|(_, lifetime)| lifetime).unwrap_or_default();
-            options.push((code::IA_PD, ia_pd(*iaid, lifetime, &content)));
+            options.push((option_code::IA_PD, ia_pd_option(*iaid, lifetime, &content)));
         }
-        let without_address = Status::NoAddrsAvail.option("addresses come from Router Advertisements");
-        for association in &request.ia_na {
+        let without_address = StatusCode::NoAddrsAvail.to_option("addresses come from Router Advertisements");
+        for association in &request.address_requests {
             let value = [&association.iaid.to_be_bytes(), &[0; 8][..], &without_address].concat();
-            options.push((code::IA_NA, value));
+            options.push((option_code::IA_NA, value));
         }
-        if matches!(*kind, kind::RELEASE | kind::DECLINE) {
-            options.push((code::STATUS, Status::Success.value("")));
+        if matches!(*kind, kind::MESSAGE_RELEASE | kind::MESSAGE_DECLINE) {
+            options.push((option_code::STATUS_CODE, StatusCode::Success.value("")));
         }
         (options, waits)
     }
 
     /// Returns the options that are no prefixes. `with_refresh` says whether the client may ask for the time
     /// of its next Information-request.
-    fn options(&self, request: &Request<'_>, own: Vec<u8>, with_refresh: bool) -> Vec<(u16, Vec<u8>)> {
-        let Dhcpv6Config { dns, search, captive_portal } = &self.config;
+    fn options(&self, request: &ClientMessage<'_>, own: Vec<u8>, with_refresh: bool) -> Vec<(u16, Vec<u8>)> {
+        let Dhcpv6Config { dns_servers: dns, search_domains: search, captive_portal } = &self.config;
         let dns: Vec<u8> = dns.iter().flat_map(Ipv6Addr::octets).collect();
         let search: Vec<u8> = search.iter().filter_map(|name| encode_domain_name(name)).flatten().collect();
         let portal = captive_portal.as_ref().map(|uri| uri.as_bytes().to_vec());
         let values = [
-            (code::DNS, Some(dns).filter(|dns| !dns.is_empty())),
-            (code::SEARCH, Some(search).filter(|search| !search.is_empty())),
-            (code::CAPTIVE_PORTAL, portal),
-            (code::REFRESH, with_refresh.then(|| REFRESH_TIME.to_be_bytes().to_vec())),
+            (option_code::DNS_SERVERS, Some(dns).filter(|dns| !dns.is_empty())),
+            (option_code::DOMAIN_SEARCH, Some(search).filter(|search| !search.is_empty())),
+            (option_code::CAPTIVE_PORTAL, portal),
+            (
+                option_code::INFORMATION_REFRESH_TIME,
+                with_refresh.then(|| REFRESH_TIME_SECONDS.to_be_bytes().to_vec()),
+            ),
         ];
-        let mut options = vec![(code::SERVER_ID, own)];
-        options.extend(request.client.map(|client| (code::CLIENT_ID, client.to_vec())));
-        let wanted = values.into_iter().filter(|(code, _)| request.wanted.contains(code));
+        let mut options = vec![(option_code::SERVER_ID, own)];
+        options.extend(request.client_duid.map(|client| (option_code::CLIENT_ID, client.to_vec())));
+        let wanted = values.into_iter().filter(|(code, _)| request.requested_options.contains(code));
         options.extend(wanted.filter_map(|(code, value)| Some((code, value?))));
         options
     }
@@ -300,7 +324,13 @@ impl Dhcpv6Server {
     /// Returns the counters by name.
     pub fn counters(&self) -> impl Iterator<Item = (String, u64)> {
         use carnet_base::DropReason;
-        let Counts { received, replies, delegated, refused, released } = self.counts;
+        let Dhcpv6Counts {
+            received_messages: received,
+            sent_replies: replies,
+            delegated_prefixes: delegated,
+            refused_requests: refused,
+            released_prefixes: released,
+        } = self.message_counts;
         let sums = [
             ("received", received),
             ("replies", replies),
@@ -309,22 +339,22 @@ impl Dhcpv6Server {
             ("prefixes_released", released),
         ];
         let sums = sums.map(|(name, count)| (name.to_owned(), count));
-        let drops = Dhcpv6Drop::ALL.iter().zip(self.drops);
+        let drops = Dhcpv6DropReason::ALL.iter().zip(self.drops_by_reason);
         sums.into_iter().chain(drops.map(|(reason, count)| (format!("dropped.{}", reason.name()), count)))
     }
 }
 
 /// Returns the value of an IA_PD option for prefixes with this lifetime (RFC 8415 21.21). Its router renews
 /// after half of the lifetime, and asks all servers after four fifths (RFC 8415 21.4).
-fn ia_pd(iaid: u32, lifetime: Duration, content: &[u8]) -> Vec<u8> {
-    let seconds = message::seconds(lifetime);
+fn ia_pd_option(iaid: u32, lifetime: Duration, content: &[u8]) -> Vec<u8> {
+    let seconds = message::lifetime_seconds(lifetime);
     let renewal = (seconds / 2).to_be_bytes();
     let rebinding = (seconds / 5 * 4).to_be_bytes();
     [&iaid.to_be_bytes(), &renewal, &rebinding, content].concat()
 }
 
 /// Returns the server's identity: a DUID of its link-layer address (RFC 8415 11.4).
-fn server_id(link_address: LinkAddress) -> Vec<u8> {
+fn server_duid(link_address: LinkAddress) -> Vec<u8> {
     [&[0, 3, 0, 1], &link_address[..]].concat()
 }
 
@@ -333,53 +363,57 @@ mod tests {
     use super::delegation::{DelegatingInterface, DelegationOutput, DelegatorConfig};
     use super::*;
 
-    const MAC: LinkAddress = [2, 0, 0, 0, 0, 1];
-    const CLIENT: [u8; 14] = [0, 1, 0, 10, 0, 3, 0, 1, 2, 0, 0, 0, 0, 9];
+    const SERVER_MAC: LinkAddress = [2, 0, 0, 0, 0, 1];
+    const CLIENT_ID_OPTION: [u8; 14] = [0, 1, 0, 10, 0, 3, 0, 1, 2, 0, 0, 0, 0, 9];
 
-    fn host() -> Ipv6Addr {
+    fn host_address() -> Ipv6Addr {
         "fe80::9".parse().expect("an address")
     }
 
-    fn server() -> Dhcpv6Server {
+    fn new_server() -> Dhcpv6Server {
         Dhcpv6Server::new(Dhcpv6Config {
-            dns: vec!["2001:db8:a::1".parse().expect("an address")],
-            search: vec!["bus.example".into()],
+            dns_servers: vec!["2001:db8:a::1".parse().expect("an address")],
+            search_domains: vec!["bus.example".into()],
             captive_portal: None,
         })
     }
 
-    fn request(options: &[&[u8]]) -> Vec<u8> {
+    fn information_request(options: &[&[u8]]) -> Vec<u8> {
         [&[11, 1, 2, 3][..], &options.concat()].concat()
     }
 
-    fn wall() -> WallTime {
+    fn wall_time() -> WallTime {
         WallTime::from_unix_nanos(1_700_000_000_000_000_000)
     }
 
     /// Returns a delegator of a /62 whose first /64 is used; without an interface if `is_off`.
-    fn delegator(is_off: bool) -> Delegator {
+    fn new_delegator(is_off: bool) -> PrefixDelegator {
         let net = |text: &str| text.parse().expect("a prefix");
         let interface = DelegatingInterface {
             name: "i0".into(),
             length: 64,
             lifetime: Duration::from_secs(1000),
-            foreign: Vec::new(),
+            networks_of_others: Vec::new(),
         };
         let config = DelegatorConfig {
             prefixes: vec![net("2001:db8:a::/62")],
-            used: vec![net("2001:db8:a::/64")],
+            networks_in_use: vec![net("2001:db8:a::/64")],
             interfaces: if is_off { vec![] } else { vec![interface] },
         };
-        Delegator::new(config, &[], Time::ZERO, wall())
+        PrefixDelegator::new(config, &[], Time::ZERO, wall_time())
     }
 
-    fn answer(server: &mut Dhcpv6Server, octets: &[u8]) -> Option<Vec<u8>> {
-        delegation(server, &mut delegator(true), octets)
+    fn answer_of(server: &mut Dhcpv6Server, octets: &[u8]) -> Option<Vec<u8>> {
+        delegation_answer(server, &mut new_delegator(true), octets)
     }
 
-    fn delegation(server: &mut Dhcpv6Server, delegator: &mut Delegator, octets: &[u8]) -> Option<Vec<u8>> {
-        let times = (Time::ZERO, wall());
-        let reply = server.handle_message(times, ("i0", MAC), host(), octets, delegator)?;
+    fn delegation_answer(
+        server: &mut Dhcpv6Server,
+        delegator: &mut PrefixDelegator,
+        octets: &[u8],
+    ) -> Option<Vec<u8>> {
+        let times = (Time::ZERO, wall_time());
+        let reply = server.handle_message(times, ("i0", SERVER_MAC), host_address(), octets, delegator)?;
         // Only an answer with a stored prefix waits for the disk.
         let has_stored = std::iter::from_fn(|| delegator.poll_output())
             .any(|output| matches!(output, DelegationOutput::Store(_, Some(_))));
@@ -387,17 +421,17 @@ mod tests {
         Some(reply.octets)
     }
 
-    const SERVER: [u8; 14] = [0, 2, 0, 10, 0, 3, 0, 1, 2, 0, 0, 0, 0, 1];
+    const SERVER_ID_OPTION: [u8; 14] = [0, 2, 0, 10, 0, 3, 0, 1, 2, 0, 0, 0, 0, 1];
 
     /// Returns a message of a router with an IA_PD of the number 7, in which it names prefixes.
-    fn of_router(kind: u8, with_server: bool, prefixes: &[&str]) -> Vec<u8> {
+    fn message_of_router(kind: u8, with_server: bool, prefixes: &[&str]) -> Vec<u8> {
         let mut content = vec![0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0];
         for prefix in prefixes {
-            message::push_prefix(&mut content, prefix.parse().expect("a prefix"), Duration::ZERO);
+            message::push_ia_prefix(&mut content, prefix.parse().expect("a prefix"), Duration::ZERO);
         }
-        let mut octets = [&[kind, 1, 2, 3], &CLIENT[..]].concat();
-        octets.extend(if with_server { &SERVER[..] } else { &[] });
-        push(&mut octets, code::IA_PD, &content).expect("a short option");
+        let mut octets = [&[kind, 1, 2, 3], &CLIENT_ID_OPTION[..]].concat();
+        octets.extend(if with_server { &SERVER_ID_OPTION[..] } else { &[] });
+        push(&mut octets, option_code::IA_PD, &content).expect("a short option");
         octets
     }
 
@@ -405,13 +439,13 @@ mod tests {
     fn prefixes(reply: &[u8]) -> (Vec<(String, u32)>, Option<u16>) {
         let (mut found, mut status) = (Vec::new(), None);
         for (code, value) in message::options(&reply[4..]).map(|option| option.expect("an option")) {
-            if code != code::IA_PD {
+            if code != option_code::IA_PD {
                 continue;
             }
             assert_eq!(value[..4], [0, 0, 0, 7]);
             for (code, value) in message::options(&value[12..]).map(|option| option.expect("an option")) {
                 match code {
-                    code::IA_PREFIX => {
+                    option_code::IA_PREFIX => {
                         let valid = u32::from_be_bytes(value[4..8].try_into().expect("four octets"));
                         let address: [u8; 16] = value[9..25].try_into().expect("an address");
                         found.push((format!("{}/{}", Ipv6Addr::from(address), value[8]), valid));
@@ -425,66 +459,88 @@ mod tests {
 
     #[test]
     fn router_gets_keeps_and_returns_a_prefix() {
-        let (mut server, mut delegator) = (server(), delegator(false));
-        let mut ask = |octets: &[u8]| delegation(&mut server, &mut delegator, octets).expect("a reply");
+        let (mut server, mut delegator) = (new_server(), new_delegator(false));
+        let mut ask =
+            |octets: &[u8]| delegation_answer(&mut server, &mut delegator, octets).expect("a reply");
         let one = |text: &str, valid: u32| (vec![(text.to_owned(), valid)], None);
-        let offer = ask(&of_router(kind::SOLICIT, false, &[]));
-        assert_eq!((offer[0], &offer[1..4]), (kind::ADVERTISE, &[1, 2, 3][..]));
+        let offer = ask(&message_of_router(kind::MESSAGE_SOLICIT, false, &[]));
+        assert_eq!((offer[0], &offer[1..4]), (kind::MESSAGE_ADVERTISE, &[1, 2, 3][..]));
         assert_eq!(prefixes(&offer), one("2001:db8:a:1::/64", 1000));
         // The answer names both identities and the times of the renewal.
-        assert!(offer.windows(14).any(|part| part == CLIENT) && offer.windows(14).any(|part| part == SERVER));
+        assert!(
+            offer.windows(14).any(|part| part == CLIENT_ID_OPTION)
+                && offer.windows(14).any(|part| part == SERVER_ID_OPTION)
+        );
         let times = [500u32.to_be_bytes(), 800u32.to_be_bytes()].concat();
         assert!(offer.windows(8).any(|part| part == times));
         // A wish for a free prefix comes true; an offer alone reserves nothing.
-        let reply = ask(&of_router(kind::REQUEST, true, &["2001:db8:a:2::/64"]));
-        assert_eq!((reply[0], prefixes(&reply)), (kind::REPLY, one("2001:db8:a:2::/64", 1000)));
-        assert_eq!(prefixes(&ask(&of_router(kind::RENEW, true, &["2001:db8:a:2::/64"]))).0.len(), 1);
+        let reply = ask(&message_of_router(kind::MESSAGE_REQUEST, true, &["2001:db8:a:2::/64"]));
+        assert_eq!((reply[0], prefixes(&reply)), (kind::MESSAGE_REPLY, one("2001:db8:a:2::/64", 1000)));
+        assert_eq!(
+            prefixes(&ask(&message_of_router(kind::MESSAGE_RENEW, true, &["2001:db8:a:2::/64"]))).0.len(),
+            1
+        );
         // The router stops to use a prefix that it does not have.
-        let stale = ask(&of_router(kind::REBIND, false, &["2001:db8:a:2::/64", "2001:db8:b::/64"]));
+        let stale =
+            ask(&message_of_router(kind::MESSAGE_REBIND, false, &["2001:db8:a:2::/64", "2001:db8:b::/64"]));
         let expected = vec![("2001:db8:a:2::/64".to_owned(), 1000), ("2001:db8:b::/64".to_owned(), 0)];
         assert_eq!(prefixes(&stale), (expected, None));
-        assert_eq!(prefixes(&ask(&of_router(kind::DECLINE, true, &["2001:db8:a:2::/64"]))).1, Some(3));
-        assert_eq!(prefixes(&ask(&of_router(kind::RELEASE, true, &["2001:db8:a:2::/64"]))), (vec![], None));
-        assert_eq!(prefixes(&ask(&of_router(kind::RELEASE, true, &["2001:db8:a:2::/64"]))).1, Some(3));
+        assert_eq!(
+            prefixes(&ask(&message_of_router(kind::MESSAGE_DECLINE, true, &["2001:db8:a:2::/64"]))).1,
+            Some(3)
+        );
+        assert_eq!(
+            prefixes(&ask(&message_of_router(kind::MESSAGE_RELEASE, true, &["2001:db8:a:2::/64"]))),
+            (vec![], None)
+        );
+        assert_eq!(
+            prefixes(&ask(&message_of_router(kind::MESSAGE_RELEASE, true, &["2001:db8:a:2::/64"]))).1,
+            Some(3)
+        );
         assert_eq!(delegator.delegations().count(), 0);
     }
 
     #[test]
     fn router_gets_no_prefix_if_none_is_free() {
-        let (mut server, mut delegator) = (server(), delegator(false));
+        let (mut server, mut delegator) = (new_server(), new_delegator(false));
         for number in 0..3 {
-            let mut request = of_router(kind::REQUEST, true, &[]);
+            let mut request = message_of_router(kind::MESSAGE_REQUEST, true, &[]);
             request[17] = number;
-            assert!(delegation(&mut server, &mut delegator, &request).is_some());
+            assert!(delegation_answer(&mut server, &mut delegator, &request).is_some());
         }
         assert_eq!(delegator.delegations().count(), 3);
-        for octets in [of_router(kind::SOLICIT, false, &[]), of_router(kind::REQUEST, true, &[])] {
-            let reply = delegation(&mut server, &mut delegator, &octets).expect("a reply");
+        for octets in [
+            message_of_router(kind::MESSAGE_SOLICIT, false, &[]),
+            message_of_router(kind::MESSAGE_REQUEST, true, &[]),
+        ] {
+            let reply = delegation_answer(&mut server, &mut delegator, &octets).expect("a reply");
             assert_eq!(prefixes(&reply), (vec![], Some(6)));
         }
         let refused = server.counters().find(|(name, _)| name == "prefixes_refused");
         assert_eq!(refused.map(|(_, count)| count), Some(2));
         // A request for an address beside that for a prefix gets an answer of its own.
-        let both = [of_router(kind::SOLICIT, false, &[]), vec![0, 3, 0, 12], vec![0; 12]].concat();
-        let reply = delegation(&mut server, &mut delegator, &both).expect("a reply");
-        let ia_na = message::options(&reply[4..]).flatten().find(|(code, _)| *code == code::IA_NA);
+        let both =
+            [message_of_router(kind::MESSAGE_SOLICIT, false, &[]), vec![0, 3, 0, 12], vec![0; 12]].concat();
+        let reply = delegation_answer(&mut server, &mut delegator, &both).expect("a reply");
+        let ia_na = message::options(&reply[4..]).flatten().find(|(code, _)| *code == option_code::IA_NA);
         assert_eq!(ia_na.map(|(_, value)| value[16..18].to_vec()), Some(vec![0, 2]));
     }
 
     #[test]
     fn messages_that_break_the_rules_of_identities_are_dropped() {
-        let (mut server, mut delegator) = (server(), delegator(false));
-        let without_client = [&[kind::SOLICIT, 1, 2, 3][..], &of_router(1, false, &[])[18..]].concat();
+        let (mut server, mut delegator) = (new_server(), new_delegator(false));
+        let without_client =
+            [&[kind::MESSAGE_SOLICIT, 1, 2, 3][..], &message_of_router(1, false, &[])[18..]].concat();
         for octets in [
-            of_router(kind::SOLICIT, true, &[]),
-            of_router(kind::REBIND, true, &[]),
-            of_router(kind::REQUEST, false, &[]),
-            of_router(kind::RENEW, false, &[]),
-            of_router(kind::RELEASE, false, &[]),
-            of_router(kind::CONFIRM, false, &[]),
+            message_of_router(kind::MESSAGE_SOLICIT, true, &[]),
+            message_of_router(kind::MESSAGE_REBIND, true, &[]),
+            message_of_router(kind::MESSAGE_REQUEST, false, &[]),
+            message_of_router(kind::MESSAGE_RENEW, false, &[]),
+            message_of_router(kind::MESSAGE_RELEASE, false, &[]),
+            message_of_router(kind::MESSAGE_CONFIRM, false, &[]),
             without_client,
         ] {
-            assert_eq!(delegation(&mut server, &mut delegator, &octets), None, "{octets:?}");
+            assert_eq!(delegation_answer(&mut server, &mut delegator, &octets), None, "{octets:?}");
         }
         assert_eq!(delegator.delegations().count(), 0);
     }
@@ -492,46 +548,53 @@ mod tests {
     #[test]
     fn information_request_gets_the_values_that_it_names() {
         let mut expected = vec![7, 1, 2, 3, 0, 2, 0, 10, 0, 3, 0, 1, 2, 0, 0, 0, 0, 1];
-        expected.extend(CLIENT);
+        expected.extend(CLIENT_ID_OPTION);
         expected.extend([0, 23, 0, 16]);
         expected.extend("2001:db8:a::1".parse::<Ipv6Addr>().expect("an address").octets());
         expected.extend(b"\0\x18\0\x0d\x03bus\x07example\0");
         expected.extend([0, 32, 0, 4, 0, 0, 2, 88]);
         let named = [0, 6, 0, 8, 0, 23, 0, 24, 0, 32, 0, 103];
-        assert_eq!(answer(&mut server(), &request(&[&CLIENT, &named])), Some(expected));
+        assert_eq!(
+            answer_of(&mut new_server(), &information_request(&[&CLIENT_ID_OPTION, &named])),
+            Some(expected)
+        );
         // A client that requests no option gets only the identities of client and server.
-        let reply = answer(&mut server(), &request(&[&CLIENT])).expect("a reply");
+        let reply =
+            answer_of(&mut new_server(), &information_request(&[&CLIENT_ID_OPTION])).expect("a reply");
         assert_eq!(reply.len(), 4 + 14 + 14);
     }
 
     #[test]
     fn other_messages_are_dropped_by_reason() {
-        let mut server = server();
+        let mut server = new_server();
         let other = [0, 2, 0, 10, 0, 3, 0, 1, 2, 0, 0, 0, 0, 7];
         for (octets, reason) in [
             (vec![11, 1, 2], "malformed"),
-            (request(&[&[0, 6, 0, 9, 0, 23]]), "malformed"),
-            (request(&[&[0, 6, 0]]), "malformed"),
-            (request(&[&[0, 1, 0, 131], &[0; 131]]), "malformed"),
+            (information_request(&[&[0, 6, 0, 9, 0, 23]]), "malformed"),
+            (information_request(&[&[0, 6, 0]]), "malformed"),
+            (information_request(&[&[0, 1, 0, 131], &[0; 131]]), "malformed"),
             (vec![7, 1, 2, 3], "malformed"),
             (vec![1, 1, 2, 3], "not_supported"),
-            (of_router(kind::SOLICIT, false, &[]), "not_supported"),
-            (request(&[&[0, 25, 0, 11], &[0; 11]]), "malformed"),
-            (request(&[&[0, 3, 0, 12], &[0; 12]]), "not_supported"),
+            (message_of_router(kind::MESSAGE_SOLICIT, false, &[]), "not_supported"),
+            (information_request(&[&[0, 25, 0, 11], &[0; 11]]), "malformed"),
+            (information_request(&[&[0, 3, 0, 12], &[0; 12]]), "not_supported"),
             (vec![12, 0, 0, 0], "relayed"),
-            (request(&[&other]), "other_server"),
+            (information_request(&[&other]), "other_server"),
         ] {
             let count = |server: &Dhcpv6Server| {
                 let name = format!("dropped.{reason}");
                 server.counters().find(|(known, _)| *known == name).map(|(_, count)| count)
             };
             let before = count(&server).expect("a counter");
-            assert_eq!(answer(&mut server, &octets), None, "{octets:?}");
+            assert_eq!(answer_of(&mut server, &octets), None, "{octets:?}");
             assert_eq!(count(&server), Some(before + 1), "{reason} {octets:?}");
         }
         let global = "2001:db8::1".parse().expect("an address");
-        let mut off = delegator(true);
-        let times = (Time::ZERO, wall());
-        assert_eq!(server.handle_message(times, ("i0", MAC), global, &request(&[]), &mut off), None);
+        let mut off = new_delegator(true);
+        let times = (Time::ZERO, wall_time());
+        assert_eq!(
+            server.handle_message(times, ("i0", SERVER_MAC), global, &information_request(&[]), &mut off),
+            None
+        );
     }
 }

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use carnet_base::Time;
 
-use super::message::{Answer, Query, Question};
+use super::message::{DnsQuery, Question, ServerAnswer};
 
 /// Maximum memory of all answers, in octets. The next constant is the maximum for one answer.
-const MAX_SIZE: usize = 512 << 10;
-const MAX_ANSWER: usize = 16 << 10;
+const MAX_CACHE_SIZE: usize = 512 << 10;
+const MAX_CACHED_ANSWER: usize = 16 << 10;
 /// Memory in octets that an entry takes in addition to its answer: keys, and nodes of the maps.
-const OVERHEAD: usize = 256;
+const ENTRY_OVERHEAD: usize = 256;
 /// Maximum time in seconds for which an answer is stored. A negative answer has a shorter time (RFC 2308 5).
-const MAX_LIFETIME: u32 = 86_400;
-const MAX_NEGATIVE: u32 = 3600;
+const MAX_LIFETIME_SECONDS: u32 = 86_400;
+const MAX_NEGATIVE_LIFETIME_SECONDS: u32 = 3600;
 
 /// Key of an answer in the cache. It contains whether the client wants signatures and whether it disables
 /// checks, because the answers differ.
@@ -29,7 +29,7 @@ pub struct CacheKey {
 
 impl CacheKey {
     /// Returns the key of a query.
-    pub fn of(query: &Query) -> CacheKey {
+    pub fn of_query(query: &DnsQuery) -> CacheKey {
         CacheKey {
             question: query.question.clone(),
             wants_signatures: query.wants_signatures(),
@@ -44,72 +44,75 @@ impl CacheKey {
 }
 
 #[derive(Debug)]
-struct Entry {
-    answer: Answer,
-    since: Time,
-    expires: Time,
+struct CacheEntry {
+    stored_answer: ServerAnswer,
+    stored_at: Time,
+    expires_at: Time,
 }
 
 /// The cache.
 #[derive(Debug, Default)]
-pub struct Cache {
-    entries: BTreeMap<CacheKey, Entry>,
-    by_expiry: BTreeSet<(Time, CacheKey)>,
-    size: usize,
+pub struct AnswerCache {
+    entries_by_key: BTreeMap<CacheKey, CacheEntry>,
+    keys_by_expiry: BTreeSet<(Time, CacheKey)>,
+    memory_octets: usize,
 }
 
-impl Cache {
+impl AnswerCache {
     /// Returns the stored answer to a query in the form for its client; `None` if the cache has none.
-    pub fn answer(&self, now: Time, query: &Query) -> Option<Vec<u8>> {
-        let entry = self.entries.get(&CacheKey::of(query)).filter(|entry| now < entry.expires)?;
-        let age = now.saturating_since(entry.since).as_secs();
-        query.answer(&entry.answer, u32::try_from(age).ok()?)
+    pub fn answer_to(&self, now: Time, query: &DnsQuery) -> Option<Vec<u8>> {
+        let entry =
+            self.entries_by_key.get(&CacheKey::of_query(query)).filter(|entry| now < entry.expires_at)?;
+        let age = now.saturating_since(entry.stored_at).as_secs();
+        query.answer_from_server(&entry.stored_answer, u32::try_from(age).ok()?)
     }
 
     /// Stores an answer that has a lifetime and is not too large. An answer with `is_negative` (no such name
     /// or no such record) is stored for a shorter time.
-    pub fn store(&mut self, now: Time, key: CacheKey, answer: &Answer, is_negative: bool) {
-        let limit = if is_negative { MAX_NEGATIVE } else { MAX_LIFETIME };
+    pub fn store_answer(&mut self, now: Time, key: CacheKey, answer: &ServerAnswer, is_negative: bool) {
+        let limit = if is_negative { MAX_NEGATIVE_LIFETIME_SECONDS } else { MAX_LIFETIME_SECONDS };
         let Some(lifetime) = answer.lifetime.map(|it| it.min(limit)).filter(|it| *it > 0) else { return };
-        if answer.size() > MAX_ANSWER {
+        if answer.memory_octets() > MAX_CACHED_ANSWER {
             return;
         }
         self.remove(&key);
         let expires = now + Duration::from_secs(lifetime.into());
-        self.size += size(&key, answer);
-        self.by_expiry.insert((expires, key.clone()));
-        self.entries.insert(key, Entry { answer: answer.clone(), since: now, expires });
-        while self.size > MAX_SIZE {
-            let Some((_, first)) = self.by_expiry.first().cloned() else { return };
+        self.memory_octets += entry_memory(&key, answer);
+        self.keys_by_expiry.insert((expires, key.clone()));
+        self.entries_by_key
+            .insert(key, CacheEntry { stored_answer: answer.clone(), stored_at: now, expires_at: expires });
+        while self.memory_octets > MAX_CACHE_SIZE {
+            let Some((_, first)) = self.keys_by_expiry.first().cloned() else { return };
             self.remove(&first);
         }
     }
 
     /// Removes expired answers.
-    pub fn expire(&mut self, now: Time) {
-        while let Some((_, key)) = self.by_expiry.first().filter(|(expires, _)| *expires <= now).cloned() {
+    pub fn remove_expired(&mut self, now: Time) {
+        while let Some((_, key)) = self.keys_by_expiry.first().filter(|(expires, _)| *expires <= now).cloned()
+        {
             self.remove(&key);
         }
     }
 
     /// Returns the number of answers.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        self.entries_by_key.len()
     }
 
     /// Returns the memory of the answers, in octets.
-    pub fn size(&self) -> usize {
-        self.size
+    pub fn memory_octets(&self) -> usize {
+        self.memory_octets
     }
 
     fn remove(&mut self, key: &CacheKey) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.size -= size(key, &entry.answer);
-            self.by_expiry.remove(&(entry.expires, key.clone()));
+        if let Some(entry) = self.entries_by_key.remove(key) {
+            self.memory_octets -= entry_memory(key, &entry.stored_answer);
+            self.keys_by_expiry.remove(&(entry.expires_at, key.clone()));
         }
     }
 }
 
-fn size(key: &CacheKey, answer: &Answer) -> usize {
-    OVERHEAD + 2 * key.question.name.len() + answer.size()
+fn entry_memory(key: &CacheKey, answer: &ServerAnswer) -> usize {
+    ENTRY_OVERHEAD + 2 * key.question.name.len() + answer.memory_octets()
 }

@@ -2,7 +2,7 @@
 
 carnet_base::drop_reasons! {
     /// Reason for which the forwarder did not pass on a query or an answer.
-    pub enum DnsDrop {
+    pub enum DnsDropReason {
         /// The octets are no query.
         Malformed = "malformed",
         /// More queries arrived than the forwarder processes.

@@ -7,20 +7,20 @@
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 /// Length in octets of the header.
-pub const HEADER: usize = 12;
+pub const HEADER_LENGTH: usize = 12;
 /// Maximum length in octets of a message over UDP, unless the receiver announces more (RFC 1035 4.2.1).
-pub const PLAIN_SIZE: usize = 512;
+pub const UDP_SIZE_WITHOUT_EDNS: usize = 512;
 /// Maximum length in octets of a message over UDP. With this length, IPv6 never needs fragments.
-pub const EDNS_SIZE: u16 = 1232;
+pub const EDNS_UDP_SIZE: u16 = 1232;
 /// Maximum length in octets of a message over TCP (RFC 1035 4.2.2).
-const MAX_MESSAGE: usize = 65_535;
+const MAX_MESSAGE_LENGTH: usize = 65_535;
 /// Maximum length of a name in octets.
-const MAX_NAME: usize = 255;
+const MAX_NAME_LENGTH: usize = 255;
 /// Maximum number of records in a message; a message with more records is invalid.
-const MAX_RECORDS: usize = 4096;
+const MAX_RECORDS_PER_MESSAGE: usize = 4096;
 
 /// Types of records.
-pub mod record {
+pub mod record_type {
     /// IPv4 address.
     pub const A: u16 = 1;
     /// Name server of a zone.
@@ -38,28 +38,28 @@ pub mod record {
     /// Key of a zone (RFC 4034).
     pub const DNSKEY: u16 = 48;
     /// All types, in a question.
-    pub const ANY: u16 = 255;
+    pub const ANY_TYPE: u16 = 255;
 }
 
 /// The class of the Internet.
 pub const CLASS_IN: u16 = 1;
 
 /// Flags of the header.
-mod flag {
+mod header_flag {
     pub const RESPONSE: u16 = 0x8000;
     pub const OPCODE: u16 = 0x7800;
     pub const AUTHORITATIVE: u16 = 0x0400;
     pub const TRUNCATED: u16 = 0x0200;
     pub const RECURSION_DESIRED: u16 = 0x0100;
     pub const RECURSION_AVAILABLE: u16 = 0x0080;
-    pub const AUTHENTIC: u16 = 0x0020;
+    pub const AUTHENTIC_DATA: u16 = 0x0020;
     pub const CHECKING_DISABLED: u16 = 0x0010;
-    pub const CODE: u16 = 0x000f;
+    pub const RESPONSE_CODE: u16 = 0x000f;
 }
 
 /// Response codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Code {
+pub enum ResponseCode {
     /// NOERROR.
     Success,
     /// FORMERR: the query is invalid.
@@ -74,15 +74,15 @@ pub enum Code {
     Refused,
 }
 
-impl Code {
-    fn number(self) -> u16 {
+impl ResponseCode {
+    fn code_number(self) -> u16 {
         match self {
-            Code::Success => 0,
-            Code::Malformed => 1,
-            Code::Failure => 2,
-            Code::NoName => 3,
-            Code::NotSupported => 4,
-            Code::Refused => 5,
+            ResponseCode::Success => 0,
+            ResponseCode::Malformed => 1,
+            ResponseCode::Failure => 2,
+            ResponseCode::NoName => 3,
+            ResponseCode::NotSupported => 4,
+            ResponseCode::Refused => 5,
         }
     }
 }
@@ -95,12 +95,12 @@ pub struct Question {
     /// Type of the records.
     pub kind: u16,
     /// Class of the records.
-    pub class: u16,
+    pub record_class: u16,
 }
 
 impl Question {
     /// Returns the labels of the name, in lower case.
-    pub fn labels(&self) -> Vec<&[u8]> {
+    pub fn name_labels(&self) -> Vec<&[u8]> {
         let mut labels = Vec::new();
         let mut rest = self.name.as_slice();
         while let Some((length, more)) = rest.split_first().filter(|(length, _)| **length > 0) {
@@ -114,9 +114,9 @@ impl Question {
 
 /// A query of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Query {
+pub struct DnsQuery {
     /// ID, which the answer repeats.
-    pub id: u16,
+    pub message_id: u16,
     /// Flags of the header.
     pub flags: u16,
     /// The question as the client wrote it, with the case of its letters.
@@ -124,29 +124,29 @@ pub struct Query {
     /// The question.
     pub question: Question,
     /// EDNS extension in the client's query; `None` if the query has none.
-    pub edns: Option<Edns>,
+    pub edns_extension: Option<EdnsExtension>,
 }
 
 /// The EDNS extension of a message (RFC 6891).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Edns {
+pub struct EdnsExtension {
     /// Maximum length of an answer over UDP, in octets.
-    pub size: u16,
+    pub max_udp_size: u16,
     /// Whether the sender wants signatures (DO bit).
     pub wants_signatures: bool,
 }
 
 /// The fields of a record that the forwarder needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Record {
-    start: usize,
+struct RecordFields {
+    record_start: usize,
     kind: u16,
-    class: u16,
-    ttl: u32,
+    record_class: u16,
+    time_to_live: u32,
     /// Offset of the time to live.
-    ttl_at: usize,
-    data_at: usize,
-    end: usize,
+    ttl_offset: usize,
+    data_offset: usize,
+    record_end: usize,
 }
 
 /// Reads a 16-bit field.
@@ -169,7 +169,7 @@ fn skip_name(octets: &[u8], mut at: usize) -> Option<usize> {
             192.. => return octets.get(at + 1).map(|_| at + 2),
             _ => return None,
         }
-        if at - start > MAX_NAME {
+        if at - start > MAX_NAME_LENGTH {
             return None;
         }
     }
@@ -181,20 +181,20 @@ fn read_question(octets: &[u8]) -> Option<(Question, usize)> {
     if u16_at(octets, 4)? != 1 {
         return None;
     }
-    let end = skip_name(octets, HEADER)?;
-    let name = octets.get(HEADER..end)?;
-    if name.last() != Some(&0) || name.len() > MAX_NAME {
+    let end = skip_name(octets, HEADER_LENGTH)?;
+    let name = octets.get(HEADER_LENGTH..end)?;
+    if name.last() != Some(&0) || name.len() > MAX_NAME_LENGTH {
         return None;
     }
     // Octets with the length of a label are below 64, so none of them looks like an upper-case letter.
     let name = name.to_ascii_lowercase();
-    let question = Question { name, kind: u16_at(octets, end)?, class: u16_at(octets, end + 2)? };
+    let question = Question { name, kind: u16_at(octets, end)?, record_class: u16_at(octets, end + 2)? };
     Some((question, end + 4))
 }
 
 /// Reads the records from an offset on; `None` if one is invalid, or if there are too many.
-fn read_records(octets: &[u8], mut at: usize, count: usize) -> Option<Vec<Record>> {
-    if count > MAX_RECORDS {
+fn read_records(octets: &[u8], mut at: usize, count: usize) -> Option<Vec<RecordFields>> {
+    if count > MAX_RECORDS_PER_MESSAGE {
         return None;
     }
     let mut records = Vec::new();
@@ -207,29 +207,37 @@ fn read_records(octets: &[u8], mut at: usize, count: usize) -> Option<Vec<Record
         octets.get(data_at..end)?;
         let (kind, class, ttl) =
             (u16_at(octets, fields)?, u16_at(octets, fields + 2)?, u32_at(octets, ttl_at)?);
-        records.push(Record { start, kind, class, ttl, ttl_at, data_at, end });
+        records.push(RecordFields {
+            record_start: start,
+            kind,
+            record_class: class,
+            time_to_live: ttl,
+            ttl_offset: ttl_at,
+            data_offset: data_at,
+            record_end: end,
+        });
         at = end;
     }
     Some(records)
 }
 
-impl Query {
+impl DnsQuery {
     /// Parses a client's query. A message that is no query at all gives `None`, and gets no answer.
     ///
     /// # Errors
     /// Returns the code of the answer to an invalid query.
-    pub fn parse(octets: &[u8]) -> Option<Result<Query, Code>> {
+    pub fn parse(octets: &[u8]) -> Option<Result<DnsQuery, ResponseCode>> {
         let (id, flags) = (u16_at(octets, 0)?, u16_at(octets, 2)?);
-        if octets.len() < HEADER || flags & flag::RESPONSE != 0 {
+        if octets.len() < HEADER_LENGTH || flags & header_flag::RESPONSE != 0 {
             return None;
         }
-        if flags & flag::OPCODE != 0 {
-            return Some(Err(Code::NotSupported));
+        if flags & header_flag::OPCODE != 0 {
+            return Some(Err(ResponseCode::NotSupported));
         }
-        Some(Query::read(octets, id, flags).ok_or(Code::Malformed))
+        Some(DnsQuery::read_query(octets, id, flags).ok_or(ResponseCode::Malformed))
     }
 
-    fn read(octets: &[u8], id: u16, flags: u16) -> Option<Query> {
+    fn read_query(octets: &[u8], id: u16, flags: u16) -> Option<DnsQuery> {
         let (question, end) = read_question(octets)?;
         let count = |at| u16_at(octets, at).map(usize::from);
         let (answers, authorities, additional) = (count(6)?, count(8)?, count(10)?);
@@ -237,88 +245,101 @@ impl Query {
             return None;
         }
         let records = read_records(octets, end, additional)?;
-        let edns = records
-            .iter()
-            .find(|record| record.kind == record::OPT)
-            .map(|record| Edns { size: record.class, wants_signatures: record.ttl & 0x8000 != 0 });
-        let question_octets = octets.get(HEADER..end)?.to_vec();
-        Some(Query { id, flags, question_octets, question, edns })
+        let edns =
+            records.iter().find(|record| record.kind == record_type::OPT).map(|record| EdnsExtension {
+                max_udp_size: record.record_class,
+                wants_signatures: record.time_to_live & 0x8000 != 0,
+            });
+        let question_octets = octets.get(HEADER_LENGTH..end)?.to_vec();
+        Some(DnsQuery { message_id: id, flags, question_octets, question, edns_extension: edns })
     }
 
     /// Returns the query to a server: with another ID, and with carnet's own extension. Options of the
     /// client, such as its network, do not leave the vehicle.
-    pub fn to_server(&self, id: u16) -> Vec<u8> {
-        let flags = self.flags & (flag::CHECKING_DISABLED | flag::AUTHENTIC) | flag::RECURSION_DESIRED;
-        let edns = Edns { size: EDNS_SIZE, wants_signatures: self.wants_signatures() };
-        let mut octets = header(id, flags, [1, 0, 0, 1]);
+    pub fn to_server_query(&self, id: u16) -> Vec<u8> {
+        let flags = self.flags & (header_flag::CHECKING_DISABLED | header_flag::AUTHENTIC_DATA)
+            | header_flag::RECURSION_DESIRED;
+        let edns = EdnsExtension { max_udp_size: EDNS_UDP_SIZE, wants_signatures: self.wants_signatures() };
+        let mut octets = encode_header(id, flags, [1, 0, 0, 1]);
         octets.extend(&self.question_octets);
-        octets.extend(opt(edns));
+        octets.extend(encode_opt_record(edns));
         octets
     }
 
     /// Returns whether the client wants signatures.
     pub fn wants_signatures(&self) -> bool {
-        self.edns.is_some_and(|edns| edns.wants_signatures)
+        self.edns_extension.is_some_and(|edns| edns.wants_signatures)
     }
 
     /// Returns whether the client validates signatures itself.
     pub fn disables_checks(&self) -> bool {
-        self.flags & flag::CHECKING_DISABLED != 0
+        self.flags & header_flag::CHECKING_DISABLED != 0
     }
 
     /// Returns the maximum length of an answer over UDP, in octets.
-    pub fn max_size(&self) -> usize {
-        self.edns.map_or(PLAIN_SIZE, |edns| usize::from(edns.size.min(EDNS_SIZE)).max(PLAIN_SIZE))
+    pub fn max_answer_size(&self) -> usize {
+        self.edns_extension.map_or(UDP_SIZE_WITHOUT_EDNS, |edns| {
+            usize::from(edns.max_udp_size.min(EDNS_UDP_SIZE)).max(UDP_SIZE_WITHOUT_EDNS)
+        })
     }
 
     /// Returns an answer without records.
-    pub fn empty(&self, code: Code) -> Vec<u8> {
-        self.with_records(code, 0, &[], 0)
+    pub fn empty_answer(&self, code: ResponseCode) -> Vec<u8> {
+        self.answer_with_records(code, 0, &[], 0)
     }
 
     /// Returns an answer that the vehicle itself knows. `records` are the octets of `count` records.
-    pub fn local(&self, code: Code, records: &[u8], count: u16) -> Vec<u8> {
-        self.with_records(code, flag::AUTHORITATIVE, records, count)
+    pub fn local(&self, code: ResponseCode, records: &[u8], count: u16) -> Vec<u8> {
+        self.answer_with_records(code, header_flag::AUTHORITATIVE, records, count)
     }
 
     /// Returns an answer that tells the client to ask again over TCP.
-    pub fn truncated(&self) -> Vec<u8> {
-        self.with_records(Code::Success, flag::TRUNCATED, &[], 0)
+    pub fn truncated_answer(&self) -> Vec<u8> {
+        self.answer_with_records(ResponseCode::Success, header_flag::TRUNCATED, &[], 0)
     }
 
-    fn with_records(&self, code: Code, flags: u16, records: &[u8], count: u16) -> Vec<u8> {
-        let extension = self.edns.is_some();
-        let flags = self.answer_flags() | flags | code.number();
-        let mut octets = header(self.id, flags, [1, count, 0, extension.into()]);
+    fn answer_with_records(&self, code: ResponseCode, flags: u16, records: &[u8], count: u16) -> Vec<u8> {
+        let extension = self.edns_extension.is_some();
+        let flags = self.answer_flags() | flags | code.code_number();
+        let mut octets = encode_header(self.message_id, flags, [1, count, 0, extension.into()]);
         octets.extend(&self.question_octets);
         octets.extend(records);
         if extension {
-            octets.extend(opt(Edns { size: EDNS_SIZE, wants_signatures: self.wants_signatures() }));
+            octets.extend(encode_opt_record(EdnsExtension {
+                max_udp_size: EDNS_UDP_SIZE,
+                wants_signatures: self.wants_signatures(),
+            }));
         }
         octets
     }
 
     fn answer_flags(&self) -> u16 {
-        let copied = self.flags & (flag::RECURSION_DESIRED | flag::CHECKING_DISABLED);
-        copied | flag::RESPONSE | flag::RECURSION_AVAILABLE
+        let copied = self.flags & (header_flag::RECURSION_DESIRED | header_flag::CHECKING_DISABLED);
+        copied | header_flag::RESPONSE | header_flag::RECURSION_AVAILABLE
     }
 
     /// Returns a stored answer of a server in the form for this client, with the client's ID, question and
     /// EDNS extension. Subtracts `age` seconds from the time to live of each record.
-    pub fn answer(&self, answer: &Answer, age: u32) -> Option<Vec<u8>> {
+    pub fn answer_from_server(&self, answer: &ServerAnswer, age: u32) -> Option<Vec<u8>> {
         let mut octets = answer.octets.clone();
-        let flags = u16_at(&octets, 2)? & (flag::CODE | flag::AUTHENTIC) | self.answer_flags();
-        octets.get_mut(..2)?.copy_from_slice(&self.id.to_be_bytes());
+        let flags = u16_at(&octets, 2)? & (header_flag::RESPONSE_CODE | header_flag::AUTHENTIC_DATA)
+            | self.answer_flags();
+        octets.get_mut(..2)?.copy_from_slice(&self.message_id.to_be_bytes());
         octets.get_mut(2..4)?.copy_from_slice(&flags.to_be_bytes());
-        octets.get_mut(HEADER..HEADER + self.question_octets.len())?.copy_from_slice(&self.question_octets);
-        for (at, ttl) in &answer.ttls {
+        octets
+            .get_mut(HEADER_LENGTH..HEADER_LENGTH + self.question_octets.len())?
+            .copy_from_slice(&self.question_octets);
+        for (at, ttl) in &answer.ttl_positions {
             octets.get_mut(*at..*at + 4)?.copy_from_slice(&ttl.saturating_sub(age).to_be_bytes());
         }
-        if self.edns.is_some() {
+        if self.edns_extension.is_some() {
             let additional = u16_at(&octets, 10)?.checked_add(1)?;
-            let extension = opt(Edns { size: EDNS_SIZE, wants_signatures: self.wants_signatures() });
+            let extension = encode_opt_record(EdnsExtension {
+                max_udp_size: EDNS_UDP_SIZE,
+                wants_signatures: self.wants_signatures(),
+            });
             // A longer message would lose its end on the TCP connection.
-            if octets.len() + extension.len() <= MAX_MESSAGE {
+            if octets.len() + extension.len() <= MAX_MESSAGE_LENGTH {
                 octets.get_mut(10..12)?.copy_from_slice(&additional.to_be_bytes());
                 octets.extend(extension);
             }
@@ -329,10 +350,10 @@ impl Query {
 
 /// An answer of a server, without the server's EDNS extension.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct ServerAnswer {
     octets: Vec<u8>,
     /// Offsets and values of the times to live.
-    ttls: Vec<(usize, u32)>,
+    ttl_positions: Vec<(usize, u32)>,
     /// The question, as the server repeats it.
     pub question: Question,
     /// Whether the server had to leave out records.
@@ -343,17 +364,18 @@ pub struct Answer {
     pub lifetime: Option<u32>,
 }
 
-impl Answer {
+impl ServerAnswer {
     /// Parses an answer to a query with this ID; `None` if it is invalid.
-    pub fn parse(octets: &[u8], id: u16) -> Option<Answer> {
+    pub fn parse(octets: &[u8], id: u16) -> Option<ServerAnswer> {
         let flags = u16_at(octets, 2)?;
-        if u16_at(octets, 0)? != id || flags & flag::RESPONSE == 0 || flags & flag::OPCODE != 0 {
+        if u16_at(octets, 0)? != id || flags & header_flag::RESPONSE == 0 || flags & header_flag::OPCODE != 0
+        {
             return None;
         }
         let (question, start) = read_question(octets)?;
         let count = |at| u16_at(octets, at).map(usize::from);
         let (answers, authorities, additional) = (count(6)?, count(8)?, count(10)?);
-        let is_truncated = flags & flag::TRUNCATED != 0;
+        let is_truncated = flags & header_flag::TRUNCATED != 0;
         let records = match read_records(octets, start, answers + authorities + additional) {
             Some(records) => records,
             // If the answer is truncated, the server may have cut it inside a record.
@@ -361,21 +383,21 @@ impl Answer {
             None => return None,
         };
         // RFC 6891 6.1.1: the EDNS extension is an additional record.
-        if records.iter().take(answers + authorities).any(|record| record.kind == record::OPT) {
+        if records.iter().take(answers + authorities).any(|record| record.kind == record_type::OPT) {
             return None;
         }
         // The EDNS extension is only between this program and the server, so it is left out. The records
         // behind it are optional and left out, too.
-        let kept = records.iter().position(|record| record.kind == record::OPT).unwrap_or(records.len());
+        let kept = records.iter().position(|record| record.kind == record_type::OPT).unwrap_or(records.len());
         let kept = &records[..kept.max((answers + authorities).min(records.len()))];
-        let end = kept.last().map_or(start, |record| record.end);
+        let end = kept.last().map_or(start, |record| record.record_end);
         let mut own = octets.get(..end)?.to_vec();
         let additional = u16::try_from(kept.len().saturating_sub(answers + authorities)).ok()?;
         own.get_mut(10..12)?.copy_from_slice(&additional.to_be_bytes());
-        let code = flags & flag::CODE;
-        Some(Answer {
+        let code = flags & header_flag::RESPONSE_CODE;
+        Some(ServerAnswer {
             lifetime: lifetime(octets, code, (answers, authorities), &records).filter(|_| !is_truncated),
-            ttls: kept.iter().map(|record| (record.ttl_at, record.ttl)).collect(),
+            ttl_positions: kept.iter().map(|record| (record.ttl_offset, record.time_to_live)).collect(),
             octets: own,
             question,
             is_truncated,
@@ -389,8 +411,8 @@ impl Answer {
     }
 
     /// Returns the memory that the answer takes, in octets.
-    pub fn size(&self) -> usize {
-        self.octets.len() + self.ttls.len() * size_of::<(usize, u32)>() + self.question.name.len()
+    pub fn memory_octets(&self) -> usize {
+        self.octets.len() + self.ttl_positions.len() * size_of::<(usize, u32)>() + self.question.name.len()
     }
 }
 
@@ -402,44 +424,44 @@ fn lifetime(
     octets: &[u8],
     code: u16,
     (answers, authorities): (usize, usize),
-    records: &[Record],
+    records: &[RecordFields],
 ) -> Option<u32> {
     if code != 0 && code != 3 {
         return None;
     }
     let valid = |ttl: u32| if ttl > i32::MAX as u32 { 0 } else { ttl };
-    let all = records.iter().filter(|it| it.kind != record::OPT).map(|it| valid(it.ttl)).min();
-    let zone = records.iter().skip(answers).take(authorities).find(|record| record.kind == record::SOA);
+    let all = records.iter().filter(|it| it.kind != record_type::OPT).map(|it| valid(it.time_to_live)).min();
+    let zone = records.iter().skip(answers).take(authorities).find(|record| record.kind == record_type::SOA);
     let Some(soa) = zone else { return all.filter(|_| answers > 0 && code == 0) };
-    let minimum = u32_at(octets, soa.end.checked_sub(4).filter(|at| *at >= soa.data_at)?)?;
+    let minimum = u32_at(octets, soa.record_end.checked_sub(4).filter(|at| *at >= soa.data_offset)?)?;
     Some(all?.min(valid(minimum)))
 }
 
 /// Returns the answer to an invalid query: its header alone.
-pub fn refusal(query: &[u8], code: Code) -> Option<Vec<u8>> {
+pub fn refusal_of_query(query: &[u8], code: ResponseCode) -> Option<Vec<u8>> {
     let (id, flags) = (u16_at(query, 0)?, u16_at(query, 2)?);
-    let copied = flags & (flag::OPCODE | flag::RECURSION_DESIRED);
-    Some(header(id, copied | flag::RESPONSE | code.number(), [0; 4]))
+    let copied = flags & (header_flag::OPCODE | header_flag::RECURSION_DESIRED);
+    Some(encode_header(id, copied | header_flag::RESPONSE | code.code_number(), [0; 4]))
 }
 
-fn header(id: u16, flags: u16, counts: [u16; 4]) -> Vec<u8> {
+fn encode_header(id: u16, flags: u16, counts: [u16; 4]) -> Vec<u8> {
     let fields = [id, flags].into_iter().chain(counts);
     fields.flat_map(u16::to_be_bytes).collect()
 }
 
 /// Returns the octets of the extension: a record of the root with type OPT.
-fn opt(edns: Edns) -> Vec<u8> {
+fn encode_opt_record(edns: EdnsExtension) -> Vec<u8> {
     let mut octets = vec![0];
-    octets.extend(record::OPT.to_be_bytes());
-    octets.extend(edns.size.to_be_bytes());
+    octets.extend(record_type::OPT.to_be_bytes());
+    octets.extend(edns.max_udp_size.to_be_bytes());
     octets.extend([0, 0, if edns.wants_signatures { 0x80 } else { 0 }, 0, 0, 0]);
     octets
 }
 
 /// Returns the octets of a record whose name is that of the question.
-pub fn own_record(kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
+pub fn encode_own_record(kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
     // A compression pointer to the question.
-    let mut octets = vec![0xc0, HEADER as u8];
+    let mut octets = vec![0xc0, HEADER_LENGTH as u8];
     octets.extend(kind.to_be_bytes());
     octets.extend(CLASS_IN.to_be_bytes());
     octets.extend(ttl.to_be_bytes());
@@ -453,13 +475,15 @@ pub fn own_record(kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
 pub fn reverse_network(labels: &[&[u8]]) -> Option<(IpNet, bool)> {
     match labels {
         [octets @ .., b"in-addr", b"arpa"] => {
-            let parts: Vec<u8> = octets.iter().rev().take(4).map_while(|label| octet(label)).collect();
+            let parts: Vec<u8> =
+                octets.iter().rev().take(4).map_while(|label| decimal_octet(label)).collect();
             let address: [u8; 4] = std::array::from_fn(|at| parts.get(at).copied().unwrap_or_default());
             let network = Ipv4Net::new(address.into(), 8 * u8::try_from(parts.len()).ok()?).ok()?;
             Some((IpNet::V4(network), parts.len() == octets.len()))
         }
         [digits @ .., b"ip6", b"arpa"] => {
-            let parts: Vec<u8> = digits.iter().rev().take(32).map_while(|label| digit(label)).collect();
+            let parts: Vec<u8> =
+                digits.iter().rev().take(32).map_while(|label| hexadecimal_digit(label)).collect();
             let place = |at: usize| parts.get(at).copied().unwrap_or_default();
             let address: [u8; 16] = std::array::from_fn(|at| place(2 * at) << 4 | place(2 * at + 1));
             let network = Ipv6Net::new(address.into(), 4 * u8::try_from(parts.len()).ok()?).ok()?;
@@ -470,13 +494,13 @@ pub fn reverse_network(labels: &[&[u8]]) -> Option<(IpNet, bool)> {
 }
 
 /// Returns the value of a label that is a decimal octet without leading zeros.
-fn octet(label: &[u8]) -> Option<u8> {
+fn decimal_octet(label: &[u8]) -> Option<u8> {
     let value = std::str::from_utf8(label).ok()?.parse::<u8>().ok()?;
     (value.to_string().as_bytes() == label).then_some(value)
 }
 
 /// Returns the value of a label that is a hexadecimal digit.
-fn digit(label: &[u8]) -> Option<u8> {
+fn hexadecimal_digit(label: &[u8]) -> Option<u8> {
     let [digit] = label else { return None };
     char::from(*digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }

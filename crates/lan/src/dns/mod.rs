@@ -3,7 +3,7 @@
 //! The forwarder asks the servers of the config. The caller sends each query from a socket of its own with a
 //! random port. The socket is connected to the server, so that only this server's answers arrive (RFC 5452).
 //! The forwarder checks ID and question. If a server does not answer in time, perhaps during a handover, the
-//! forwarder asks the next one, and asks all servers again. Hosts with a lease have names ([`names`]).
+//! forwarder asks the next one, and asks all servers again. Hosts with a lease have names ([`host_names`]).
 //!
 //! Every resource has a limit: waiting queries, queries of one host, the cache, messages per second. A host
 //! can have many addresses, so the queries of all addresses of a host count together if the caller knows its
@@ -14,8 +14,8 @@
 
 mod cache;
 mod drop_reason;
+pub mod host_names;
 pub mod message;
-pub mod names;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -24,13 +24,13 @@ use std::time::Duration;
 use carnet_base::{RateLimiter, Rng, Time};
 
 use crate::LinkAddress;
-use cache::{Cache, CacheKey};
-pub use drop_reason::DnsDrop;
-use message::{Answer, Code, Query};
-use names::{HostNames, Network};
+use cache::{AnswerCache, CacheKey};
+pub use drop_reason::DnsDropReason;
+use host_names::{BoardNetwork, HostNames};
+use message::{DnsQuery, ResponseCode, ServerAnswer};
 
 /// Times to wait after each attempt before the next one. After the last time the query fails.
-const ATTEMPTS: [Duration; 6] = [
+const RETRY_INTERVALS: [Duration; 6] = [
     Duration::from_millis(800),
     Duration::from_millis(800),
     Duration::from_millis(1600),
@@ -39,16 +39,16 @@ const ATTEMPTS: [Duration; 6] = [
     Duration::from_millis(2400),
 ];
 /// Maximum number of queries that wait for servers, and maximum number of clients that wait for one query.
-const MAX_QUERIES: usize = 96;
-const MAX_CLIENTS: usize = 64;
+const MAX_PENDING_QUERIES: usize = 96;
+const MAX_CLIENTS_PER_QUERY: usize = 64;
 /// Maximum number of answers for which one host waits. The next constant is that for all unknown addresses of
 /// a network. With both, one host cannot use up the queries.
-const MAX_OF_HOST: usize = 24;
-const MAX_OF_UNKNOWN: usize = 48;
+const MAX_QUERIES_PER_HOST: usize = 24;
+const MAX_QUERIES_OF_UNKNOWN_HOSTS: usize = 48;
 /// Number of queries that the forwarder may process at once. The next constant is the time until it may
 /// process one more.
-const BURST: u32 = 2000;
-const INTERVAL: Duration = Duration::from_millis(1);
+const QUERY_BURST: u32 = 2000;
+const QUERY_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Number by which the forwarder and its caller identify a query to servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,15 +65,15 @@ pub enum Transport {
 
 /// Client of a query. The caller chooses `number`, and finds the client by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Client {
+pub struct QueryClient {
     /// Number by which the caller finds the client.
-    pub number: u64,
+    pub client_number: u64,
     /// Address of the client.
     pub address: IpAddr,
     /// Link-layer address at which the host with this address is; `None` if the caller does not know it.
     pub link_address: Option<LinkAddress>,
     /// Network of the client.
-    pub network: Network,
+    pub network: BoardNetwork,
     /// Transport of the query, and of its answer.
     pub transport: Transport,
 }
@@ -96,99 +96,100 @@ pub enum Output {
     /// The query needs no further answer: the caller closes its sockets.
     Done(QueryId),
     /// The caller sends this answer to a client.
-    Answer(Client, Vec<u8>),
+    Answer(QueryClient, Vec<u8>),
 }
 
 /// Counters of the forwarder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DnsCounters {
     /// Queries of hosts.
-    pub queries: u64,
+    pub host_queries: u64,
     /// Answers from the cache.
-    pub cached: u64,
+    pub answers_from_cache: u64,
     /// Answers about hosts on board.
     pub local: u64,
     /// Queries to servers, with repetitions.
-    pub asked: u64,
+    pub server_queries: u64,
     /// Answers of servers.
-    pub answered: u64,
+    pub server_answers: u64,
     /// Queries that no server answered.
-    pub failed: u64,
-    drops: BTreeMap<DnsDrop, u64>,
+    pub failed_queries: u64,
+    drops_by_reason: BTreeMap<DnsDropReason, u64>,
 }
 
 impl DnsCounters {
-    fn drop(&mut self, reason: DnsDrop) {
-        *self.drops.entry(reason).or_default() += 1;
+    fn drop(&mut self, reason: DnsDropReason) {
+        *self.drops_by_reason.entry(reason).or_default() += 1;
     }
 
     /// Returns the number of messages that were not passed on for this reason.
-    pub fn dropped(&self, reason: DnsDrop) -> u64 {
-        self.drops.get(&reason).copied().unwrap_or_default()
+    pub fn dropped(&self, reason: DnsDropReason) -> u64 {
+        self.drops_by_reason.get(&reason).copied().unwrap_or_default()
     }
 
     /// Returns the counters by name.
-    pub fn named(&self) -> impl Iterator<Item = (String, u64)> {
+    pub fn named_counters(&self) -> impl Iterator<Item = (String, u64)> {
         use carnet_base::DropReason;
         let sums = [
-            ("queries", self.queries),
-            ("cached", self.cached),
+            ("queries", self.host_queries),
+            ("cached", self.answers_from_cache),
             ("local", self.local),
-            ("asked", self.asked),
-            ("answered", self.answered),
-            ("failed", self.failed),
+            ("asked", self.server_queries),
+            ("answered", self.server_answers),
+            ("failed", self.failed_queries),
         ];
-        let drops =
-            DnsDrop::ALL.iter().map(|reason| (format!("dropped.{}", reason.name()), self.dropped(*reason)));
+        let drops = DnsDropReason::ALL
+            .iter()
+            .map(|reason| (format!("dropped.{}", reason.name()), self.dropped(*reason)));
         sums.map(|(name, count)| (name.to_owned(), count)).into_iter().chain(drops)
     }
 }
 
 /// A query that waits for a server.
 #[derive(Debug)]
-struct Pending {
-    key: CacheKey,
+struct PendingQuery {
+    cache_key: CacheKey,
     /// Query of the first client. The forwarder makes its queries to servers from this query.
-    query: Query,
-    clients: Vec<(Client, Query)>,
+    first_query: DnsQuery,
+    waiting_clients: Vec<(QueryClient, DnsQuery)>,
     /// IDs of the attempts whose answers the forwarder still accepts, each with its server.
-    ids: Vec<(u16, IpAddr)>,
+    ids_of_attempts: Vec<(u16, IpAddr)>,
     /// Number of attempts.
-    attempts: usize,
+    attempt_count: usize,
     /// Transport of the next attempt.
-    transport: Transport,
-    due: Time,
+    next_transport: Transport,
+    next_attempt_at: Time,
 }
 
 /// The forwarder.
 #[derive(Debug)]
-pub struct Forwarder {
-    servers: Vec<IpAddr>,
+pub struct DnsForwarder {
+    dns_servers: Vec<IpAddr>,
     /// Index of the server that answered last; the forwarder asks this server first.
-    preferred: usize,
-    names: HostNames,
-    cache: Cache,
-    pending: BTreeMap<QueryId, Pending>,
-    by_key: BTreeMap<CacheKey, QueryId>,
+    preferred_server: usize,
+    host_names: HostNames,
+    answer_cache: AnswerCache,
+    pending_queries: BTreeMap<QueryId, PendingQuery>,
+    query_by_key: BTreeMap<CacheKey, QueryId>,
     next: u64,
-    limiter: RateLimiter,
+    query_limiter: RateLimiter,
     rng: Rng,
     counters: DnsCounters,
     outputs: VecDeque<Output>,
 }
 
-impl Forwarder {
+impl DnsForwarder {
     /// Creates a forwarder that asks these servers, the preferred first.
-    pub fn new(servers: Vec<IpAddr>, rng: Rng) -> Forwarder {
-        Forwarder {
-            servers,
-            preferred: 0,
-            names: HostNames::default(),
-            cache: Cache::default(),
-            pending: BTreeMap::new(),
-            by_key: BTreeMap::new(),
+    pub fn new(servers: Vec<IpAddr>, rng: Rng) -> DnsForwarder {
+        DnsForwarder {
+            dns_servers: servers,
+            preferred_server: 0,
+            host_names: HostNames::default(),
+            answer_cache: AnswerCache::default(),
+            pending_queries: BTreeMap::new(),
+            query_by_key: BTreeMap::new(),
             next: 0,
-            limiter: RateLimiter::new(BURST, INTERVAL),
+            query_limiter: RateLimiter::new(QUERY_BURST, QUERY_INTERVAL),
             rng,
             counters: DnsCounters::default(),
             outputs: VecDeque::new(),
@@ -197,23 +198,24 @@ impl Forwarder {
 
     /// Replaces the servers. Answers in the cache stay.
     pub fn set_servers(&mut self, servers: Vec<IpAddr>) {
-        self.preferred = 0;
-        self.servers = servers;
+        self.preferred_server = 0;
+        self.dns_servers = servers;
     }
 
     /// Sets the hosts on board.
     pub fn set_names(&mut self, names: HostNames) {
-        self.names = names;
+        self.host_names = names;
     }
 
     /// Returns whether the answer to a query depends on the IPv6 addresses of hosts on board.
-    pub fn needs_ipv6(&self, client: Network, octets: &[u8]) -> bool {
-        matches!(Query::parse(octets), Some(Ok(query)) if self.names.needs_ipv6(client, &query.question))
+    pub fn needs_ipv6(&self, client: BoardNetwork, octets: &[u8]) -> bool {
+        matches!(DnsQuery::parse(octets), Some(Ok(query))
+            if self.host_names.needs_ipv6(client, &query.question))
     }
 
     /// Returns the servers.
-    pub fn servers(&self) -> &[IpAddr] {
-        &self.servers
+    pub fn dns_servers(&self) -> &[IpAddr] {
+        &self.dns_servers
     }
 
     /// Returns the counters.
@@ -223,12 +225,12 @@ impl Forwarder {
 
     /// Returns the number of answers in the cache, and their memory in octets.
     pub fn cache_size(&self) -> (usize, usize) {
-        (self.cache.len(), self.cache.size())
+        (self.answer_cache.len(), self.answer_cache.memory_octets())
     }
 
     /// Returns the number of queries that wait for servers.
-    pub fn waiting(&self) -> usize {
-        self.pending.len()
+    pub fn waiting_query_count(&self) -> usize {
+        self.pending_queries.len()
     }
 
     /// Returns the next output.
@@ -238,183 +240,209 @@ impl Forwarder {
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.pending.values().map(|pending| pending.due).min()
+        self.pending_queries.values().map(|pending| pending.next_attempt_at).min()
     }
 
     /// Handles a message of a client.
-    pub fn handle_query(&mut self, now: Time, client: Client, octets: &[u8]) {
-        self.counters.queries += 1;
-        if !self.limiter.allow(now) {
-            return self.counters.drop(DnsDrop::RateLimit);
+    pub fn handle_query(&mut self, now: Time, client: QueryClient, octets: &[u8]) {
+        self.counters.host_queries += 1;
+        if !self.query_limiter.allow(now) {
+            return self.counters.drop(DnsDropReason::RateLimit);
         }
-        let query = match Query::parse(octets) {
-            None => return self.counters.drop(DnsDrop::Malformed),
+        let query = match DnsQuery::parse(octets) {
+            None => return self.counters.drop(DnsDropReason::Malformed),
             Some(Err(code)) => {
-                self.counters.drop(DnsDrop::Malformed);
+                self.counters.drop(DnsDropReason::Malformed);
                 return self.answer_invalid(client, octets, code);
             }
             Some(Ok(query)) => query,
         };
-        if let Some(answer) = self.names.answer(client.network, &query) {
+        if let Some(answer) = self.host_names.answer_about_host(client.network, &query) {
             self.counters.local += 1;
-            return self.answer(client, &query, Some(answer));
+            return self.send_answer(client, &query, Some(answer));
         }
-        self.cache.expire(now);
-        if let Some(answer) = self.cache.answer(now, &query) {
-            self.counters.cached += 1;
-            return self.answer(client, &query, Some(answer));
+        self.answer_cache.remove_expired(now);
+        if let Some(answer) = self.answer_cache.answer_to(now, &query) {
+            self.counters.answers_from_cache += 1;
+            return self.send_answer(client, &query, Some(answer));
         }
-        if let Err(reason) = self.forward(now, client, &query) {
+        if let Err(reason) = self.forward_query(now, client, &query) {
             self.counters.drop(reason);
-            self.answer(client, &query, Some(query.empty(Code::Refused)));
+            self.send_answer(client, &query, Some(query.empty_answer(ResponseCode::Refused)));
         }
     }
 
     /// Sends a query to a server. If a query with the same question already waits, adds the client to it.
-    fn forward(&mut self, now: Time, client: Client, query: &Query) -> Result<(), DnsDrop> {
-        let clients = || self.pending.values().flat_map(|pending| &pending.clients).map(|(client, _)| client);
+    fn forward_query(
+        &mut self,
+        now: Time,
+        client: QueryClient,
+        query: &DnsQuery,
+    ) -> Result<(), DnsDropReason> {
+        let clients = || {
+            self.pending_queries
+                .values()
+                .flat_map(|pending| &pending.waiting_clients)
+                .map(|(client, _)| client)
+        };
         let of_address = clients().filter(|other| other.address == client.address).count();
         let of_host = clients().filter(|other| {
-            (other.network.number, other.link_address) == (client.network.number, client.link_address)
+            (other.network.network_number, other.link_address)
+                == (client.network.network_number, client.link_address)
         });
-        let most = if client.link_address.is_some() { MAX_OF_HOST } else { MAX_OF_UNKNOWN };
-        if of_address >= MAX_OF_HOST || of_host.count() >= most {
-            return Err(DnsDrop::ClientLimit);
+        let most =
+            if client.link_address.is_some() { MAX_QUERIES_PER_HOST } else { MAX_QUERIES_OF_UNKNOWN_HOSTS };
+        if of_address >= MAX_QUERIES_PER_HOST || of_host.count() >= most {
+            return Err(DnsDropReason::ClientLimit);
         }
-        let key = CacheKey::of(query);
-        if let Some(pending) = self.by_key.get(&key).and_then(|id| self.pending.get_mut(id)) {
+        let key = CacheKey::of_query(query);
+        if let Some(pending) = self.query_by_key.get(&key).and_then(|id| self.pending_queries.get_mut(id)) {
             // A host that repeats its query must get only one answer.
-            let is_known = |(other, waiting): &(Client, Query)| {
-                (other.address, waiting.id, other.transport) == (client.address, query.id, client.transport)
+            let is_known = |(other, waiting): &(QueryClient, DnsQuery)| {
+                (other.address, waiting.message_id, other.transport)
+                    == (client.address, query.message_id, client.transport)
             };
-            if let Some((known, _)) = pending.clients.iter_mut().find(|it| is_known(it)) {
+            if let Some((known, _)) = pending.waiting_clients.iter_mut().find(|it| is_known(it)) {
                 *known = client;
-            } else if pending.clients.len() < MAX_CLIENTS {
-                pending.clients.push((client, query.clone()));
+            } else if pending.waiting_clients.len() < MAX_CLIENTS_PER_QUERY {
+                pending.waiting_clients.push((client, query.clone()));
             } else {
-                return Err(DnsDrop::Busy);
+                return Err(DnsDropReason::Busy);
             }
             return Ok(());
         }
-        if self.pending.len() >= MAX_QUERIES || self.servers.is_empty() {
-            return Err(DnsDrop::Busy);
+        if self.pending_queries.len() >= MAX_PENDING_QUERIES || self.dns_servers.is_empty() {
+            return Err(DnsDropReason::Busy);
         }
         let id = QueryId(self.next);
         self.next += 1;
-        self.by_key.insert(key.clone(), id);
+        self.query_by_key.insert(key.clone(), id);
         let (clients, ids, transport) = (vec![(client, query.clone())], Vec::new(), Transport::Udp);
-        let pending = Pending { key, query: query.clone(), clients, ids, attempts: 0, transport, due: now };
-        self.pending.insert(id, pending);
-        self.ask(now, id);
+        let pending = PendingQuery {
+            cache_key: key,
+            first_query: query.clone(),
+            waiting_clients: clients,
+            ids_of_attempts: ids,
+            attempt_count: 0,
+            next_transport: transport,
+            next_attempt_at: now,
+        };
+        self.pending_queries.insert(id, pending);
+        self.send_attempt(now, id);
         Ok(())
     }
 
     /// Sends a query to the next server, or lets it fail.
-    fn ask(&mut self, now: Time, id: QueryId) {
-        let Some(pending) = self.pending.get_mut(&id) else { return };
-        let Some(wait) = ATTEMPTS.get(pending.attempts) else { return self.fail(id) };
-        let Some(place) = (self.preferred + pending.attempts).checked_rem(self.servers.len()) else {
-            return self.fail(id);
+    fn send_attempt(&mut self, now: Time, id: QueryId) {
+        let Some(pending) = self.pending_queries.get_mut(&id) else { return };
+        let Some(wait) = RETRY_INTERVALS.get(pending.attempt_count) else { return self.fail_query(id) };
+        let Some(place) = (self.preferred_server + pending.attempt_count).checked_rem(self.dns_servers.len())
+        else {
+            return self.fail_query(id);
         };
-        let (server, number) = (self.servers[place], self.rng.u16());
-        pending.attempts += 1;
-        pending.ids.push((number, server));
-        pending.due = now + *wait;
-        let (transport, octets) = (pending.transport, pending.query.to_server(number));
-        self.counters.asked += 1;
+        let (server, number) = (self.dns_servers[place], self.rng.u16());
+        pending.attempt_count += 1;
+        pending.ids_of_attempts.push((number, server));
+        pending.next_attempt_at = now + *wait;
+        let (transport, octets) = (pending.next_transport, pending.first_query.to_server_query(number));
+        self.counters.server_queries += 1;
         self.outputs.push_back(Output::Ask { query: id, server, transport, octets });
     }
 
     /// Handles an answer of a server.
     pub fn handle_answer(&mut self, now: Time, id: QueryId, server: IpAddr, octets: &[u8]) {
-        let Some(pending) = self.pending.get_mut(&id) else {
-            return self.counters.drop(DnsDrop::LateAnswer);
+        let Some(pending) = self.pending_queries.get_mut(&id) else {
+            return self.counters.drop(DnsDropReason::LateAnswer);
         };
-        let ids = pending.ids.iter().filter(|(_, asked)| *asked == server);
-        let mut answers = ids.filter_map(|(number, _)| Answer::parse(octets, *number));
-        let question = pending.key.question();
+        let ids = pending.ids_of_attempts.iter().filter(|(_, asked)| *asked == server);
+        let mut answers = ids.filter_map(|(number, _)| ServerAnswer::parse(octets, *number));
+        let question = pending.cache_key.question();
         let Some(answer) = answers.find(|answer| answer.question == *question) else {
-            return self.counters.drop(DnsDrop::BadAnswer);
+            return self.counters.drop(DnsDropReason::BadAnswer);
         };
-        if answer.is_truncated && pending.transport == Transport::Tcp {
+        if answer.is_truncated && pending.next_transport == Transport::Tcp {
             // An earlier attempt over UDP got this answer, or the server is broken.
-            return self.counters.drop(DnsDrop::BadAnswer);
+            return self.counters.drop(DnsDropReason::BadAnswer);
         }
         if answer.is_truncated {
-            pending.transport = Transport::Tcp;
+            pending.next_transport = Transport::Tcp;
             // The truncated answer does not count as an attempt: ask the same server again at once, over TCP.
-            pending.attempts = pending.attempts.saturating_sub(1);
-            return self.ask(now, id);
+            pending.attempt_count = pending.attempt_count.saturating_sub(1);
+            return self.send_attempt(now, id);
         }
-        self.counters.answered += 1;
+        self.counters.server_answers += 1;
         // If a server fails, another server may know the answer.
-        if answer.is_failure && pending.attempts < self.servers.len() {
-            return self.ask(now, id);
+        if answer.is_failure && pending.attempt_count < self.dns_servers.len() {
+            return self.send_attempt(now, id);
         }
-        if let Some(place) = self.servers.iter().position(|known| *known == server) {
-            self.preferred = place;
+        if let Some(place) = self.dns_servers.iter().position(|known| *known == server) {
+            self.preferred_server = place;
         }
-        self.finish(now, id, &answer);
+        self.finish_query(now, id, &answer);
     }
 
     /// Answers all clients of a query.
-    fn finish(&mut self, now: Time, id: QueryId, answer: &Answer) {
+    fn finish_query(&mut self, now: Time, id: QueryId, answer: &ServerAnswer) {
         let Some(pending) = self.remove(id) else { return };
-        self.cache.store(now, pending.key, answer, !answer.has_answers());
-        for (client, query) in pending.clients {
-            let octets = query.answer(answer, 0);
-            self.answer(client, &query, octets);
+        self.answer_cache.store_answer(now, pending.cache_key, answer, !answer.has_answers());
+        for (client, query) in pending.waiting_clients {
+            let octets = query.answer_from_server(answer, 0);
+            self.send_answer(client, &query, octets);
         }
     }
 
     /// Handles an error of a server's socket: the server is not reachable, or refuses.
     pub fn handle_failure(&mut self, now: Time, id: QueryId, server: IpAddr) {
-        let Some(pending) = self.pending.get(&id) else { return };
-        let is_last = pending.ids.last().is_some_and(|(_, asked)| *asked == server);
+        let Some(pending) = self.pending_queries.get(&id) else { return };
+        let is_last = pending.ids_of_attempts.last().is_some_and(|(_, asked)| *asked == server);
         // If there is only one server, or every server has failed, wait before the next attempt: the path may
         // come back.
-        if is_last && pending.attempts < self.servers.len() {
-            self.ask(now, id);
+        if is_last && pending.attempt_count < self.dns_servers.len() {
+            self.send_attempt(now, id);
         }
     }
 
     /// Repeats queries without an answer.
     pub fn handle_timeout(&mut self, now: Time) {
-        let due: Vec<QueryId> =
-            self.pending.iter().filter(|(_, pending)| pending.due <= now).map(|(id, _)| *id).collect();
+        let due: Vec<QueryId> = self
+            .pending_queries
+            .iter()
+            .filter(|(_, pending)| pending.next_attempt_at <= now)
+            .map(|(id, _)| *id)
+            .collect();
         for id in due {
-            self.ask(now, id);
+            self.send_attempt(now, id);
         }
     }
 
     /// Sends the clients of a query the answer that no server has answered (SERVFAIL).
-    fn fail(&mut self, id: QueryId) {
+    fn fail_query(&mut self, id: QueryId) {
         let Some(pending) = self.remove(id) else { return };
-        self.counters.failed += 1;
-        for (client, query) in pending.clients {
-            let octets = query.empty(Code::Failure);
-            self.answer(client, &query, Some(octets));
+        self.counters.failed_queries += 1;
+        for (client, query) in pending.waiting_clients {
+            let octets = query.empty_answer(ResponseCode::Failure);
+            self.send_answer(client, &query, Some(octets));
         }
     }
 
-    fn remove(&mut self, id: QueryId) -> Option<Pending> {
-        let pending = self.pending.remove(&id)?;
-        self.by_key.remove(&pending.key);
+    fn remove(&mut self, id: QueryId) -> Option<PendingQuery> {
+        let pending = self.pending_queries.remove(&id)?;
+        self.query_by_key.remove(&pending.cache_key);
         self.outputs.push_back(Output::Done(id));
         Some(pending)
     }
 
     /// Sends an answer, or asks the client to use TCP if it is too long for a datagram.
-    fn answer(&mut self, client: Client, query: &Query, octets: Option<Vec<u8>>) {
-        let octets = octets.unwrap_or_else(|| query.empty(Code::Failure));
-        let fits = client.transport == Transport::Tcp || octets.len() <= query.max_size();
-        let octets = if fits { octets } else { query.truncated() };
+    fn send_answer(&mut self, client: QueryClient, query: &DnsQuery, octets: Option<Vec<u8>>) {
+        let octets = octets.unwrap_or_else(|| query.empty_answer(ResponseCode::Failure));
+        let fits = client.transport == Transport::Tcp || octets.len() <= query.max_answer_size();
+        let octets = if fits { octets } else { query.truncated_answer() };
         self.outputs.push_back(Output::Answer(client, octets));
     }
 
     /// Answers a query that the parser rejects, with the ID of the query and an error code alone.
-    fn answer_invalid(&mut self, client: Client, octets: &[u8], code: Code) {
-        if let Some(answer) = message::refusal(octets, code) {
+    fn answer_invalid(&mut self, client: QueryClient, octets: &[u8], code: ResponseCode) {
+        if let Some(answer) = message::refusal_of_query(octets, code) {
             self.outputs.push_back(Output::Answer(client, answer));
         }
     }

@@ -9,24 +9,24 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
 use carnet_lan::dhcpv4::arp::{self, ArpSender};
-use carnet_lan::dhcpv6::delegation::{DelegatingInterface, Delegator, DelegatorConfig};
+use carnet_lan::dhcpv6::delegation::{DelegatingInterface, DelegatorConfig, PrefixDelegator};
 use carnet_lan::dhcpv6::{Dhcpv6Config, Dhcpv6Server};
-use carnet_lan::dns::names::{Host, HostNames, Network};
-use carnet_lan::dns::{Client, Forwarder, Output, Transport};
+use carnet_lan::dns::host_names::{BoardNetwork, HostNames, NamedHost};
+use carnet_lan::dns::{DnsForwarder, Output, QueryClient, Transport};
 
 use super::client::{self, *};
 
-const MESSAGES: usize = 100_000;
+const MESSAGE_COUNT: usize = 100_000;
 /// Values that are limits of length fields or formats, which mutations set.
-const LIMITS: [u8; 10] = [0, 1, 4, 12, 63, 64, 127, 128, 192, 255];
+const LIMIT_OCTETS: [u8; 10] = [0, 1, 4, 12, 63, 64, 127, 128, 192, 255];
 
-fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
+fn pick_random<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
     &from[rng.below(from.len() as u64) as usize]
 }
 
 /// Changes a message: flips bits, sets octets to limits, cuts, extends, repeats or removes a part, or inserts
 /// a part of another message.
-fn mutate(rng: &mut Rng, octets: &mut Vec<u8>, other: &[u8]) {
+fn mutate_message(rng: &mut Rng, octets: &mut Vec<u8>, other: &[u8]) {
     for _ in 0..rng.below(6) {
         if octets.is_empty() {
             octets.push(rng.u16() as u8);
@@ -35,7 +35,7 @@ fn mutate(rng: &mut Rng, octets: &mut Vec<u8>, other: &[u8]) {
         let length = (rng.below(24) as usize).min(octets.len() - at);
         match rng.below(8) {
             0 | 1 => octets[at] ^= 1 << rng.below(8),
-            2 | 3 => octets[at] = *pick(rng, &LIMITS),
+            2 | 3 => octets[at] = *pick_random(rng, &LIMIT_OCTETS),
             4 => octets.truncate(at),
             5 => octets.resize(octets.len() + rng.below(600) as usize, rng.u16() as u8),
             6 => {
@@ -55,61 +55,77 @@ fn mutate(rng: &mut Rng, octets: &mut Vec<u8>, other: &[u8]) {
 /// Returns valid messages of clients that may be attackers: about their own addresses and about any other
 /// address.
 fn dhcp_message(rng: &mut Rng) -> Vec<u8> {
-    let kind = *pick(rng, &[DISCOVER, DISCOVER, REQUEST, REQUEST, REQUEST, DECLINE, RELEASE, INFORM]);
+    let kind = *pick_random(
+        rng,
+        &[
+            DHCP_DISCOVER,
+            DHCP_DISCOVER,
+            DHCP_REQUEST,
+            DHCP_REQUEST,
+            DHCP_REQUEST,
+            DHCP_DECLINE,
+            DHCP_RELEASE,
+            DHCP_INFORM,
+        ],
+    );
     let about = address(98 + rng.below(14) as u8);
-    let mut message = Message::new(kind, 9000 + rng.below(6) as u32);
-    message.broadcast = rng.chance(0.5);
+    let mut message = MessageBuilder::new(kind, 9000 + rng.below(6) as u32);
+    message.needs_broadcast = rng.chance(0.5);
     if rng.chance(0.5) {
         message = message.with_source(about);
     }
     if rng.chance(0.6) {
-        message = message.wants(about);
+        message = message.requesting(about);
     }
     if rng.chance(0.6) {
-        message = message.with_server(SERVER);
+        message = message.with_server(SERVER_ADDRESS);
     }
     if rng.chance(0.3) {
-        message = message.with(61, &[0, rng.below(4) as u8, 7]);
+        message = message.with_option(61, &[0, rng.below(4) as u8, 7]);
     }
-    let message = message.with(12, b"Camera_1").with(81, b"\x04\0\0\x04host\x03bus\0");
-    let message = message.with(55, &[1, 3, 6, 15, 26, 108, 114, 119]).with(57, &1500u16.to_be_bytes());
+    let message = message.with_option(12, b"Camera_1").with_option(81, b"\x04\0\0\x04host\x03bus\0");
+    let message =
+        message.with_option(55, &[1, 3, 6, 15, 26, 108, 114, 119]).with_option(57, &1500u16.to_be_bytes());
     message.octets()
 }
 
 #[test]
 fn hosts_keep_their_leases_among_mutated_dhcp_messages() {
     /// Numbers of clients whose link-layer addresses no mutated message contains.
-    const OWNERS: [u32; 4] = [0x5eed_a701, 0x5eed_a702, 0x5eed_a703, 0x5eed_a704];
-    let mut world = World::new(config());
+    const LEASE_OWNERS: [u32; 4] = [0x5eed_a701, 0x5eed_a702, 0x5eed_a703, 0x5eed_a704];
+    let mut world = TestNetwork::new(config());
     let mut rng = Rng::new(2131);
-    let owned = OWNERS.map(|owner| world.obtain(owner).expect("an address"));
+    let owned = LEASE_OWNERS.map(|owner| world.obtain_address(owner).expect("an address"));
     let (mut last, mut acknowledged) = (dhcp_message(&mut rng), 0);
-    for number in 0..MESSAGES {
+    for number in 0..MESSAGE_COUNT {
         let mut octets = dhcp_message(&mut rng);
         let whole = octets.clone();
-        mutate(&mut rng, &mut octets, &last);
+        mutate_message(&mut rng, &mut octets, &last);
         last = whole;
         let mut answers = world.send_octets(&octets);
         let host = ArpSender { link_address: client::mac(77), address: address(98 + rng.below(14) as u8) };
-        let mut packet = arp::request(host, SERVER).to_vec();
-        mutate(&mut rng, &mut packet, &last);
-        world.server.handle_arp(world.now, &packet);
-        answers.extend(world.wait(Duration::from_millis(rng.below(200))));
-        acknowledged += answers.iter().filter(|answer| answer.kind == ACK).count();
+        let mut packet = arp::arp_request(host, SERVER_ADDRESS).to_vec();
+        mutate_message(&mut rng, &mut packet, &last);
+        world.dhcp_server.handle_arp(world.now, &packet);
+        answers.extend(world.advance_time(Duration::from_millis(rng.below(200))));
+        acknowledged += answers.iter().filter(|answer| answer.kind == DHCP_ACK).count();
         let stolen = answers.iter().find(|answer| owned.contains(&answer.yiaddr));
         assert_eq!(stolen, None, "message {number}");
         if number % 5000 == 0 {
-            for (owner, address) in OWNERS.into_iter().zip(owned) {
-                let renewal = world.send(&Message::new(REQUEST, owner).with_source(address));
-                assert_eq!((renewal[0].kind, renewal[0].yiaddr), (ACK, address), "message {number}");
+            for (owner, address) in LEASE_OWNERS.into_iter().zip(owned) {
+                let renewal =
+                    world.send_message(&MessageBuilder::new(DHCP_REQUEST, owner).with_source(address));
+                assert_eq!((renewal[0].kind, renewal[0].yiaddr), (DHCP_ACK, address), "message {number}");
             }
-            let size = format!("{:?}", world.server).len();
+            let size = format!("{:?}", world.dhcp_server).len();
             assert!(size < 40_000, "{size} octets of text after {number} messages");
-            assert!(world.server.leases(world.now).count() <= 10 && world.disk.len() <= 10);
-            world = world.restart();
+            assert!(
+                world.dhcp_server.active_leases(world.now).count() <= 10 && world.stored_leases.len() <= 10
+            );
+            world = world.restart_server();
         }
         world.events.clear();
-        world.probes.clear();
+        world.probed_addresses.clear();
     }
     // The mutations leave some messages valid.
     assert!(acknowledged > 1000, "{acknowledged}");
@@ -120,8 +136,8 @@ fn routers_keep_their_prefixes_among_mutated_dhcpv6_messages() {
     let mac = [2, 0, 0, 0, 0, 1];
     let ip = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
     let mut server = Dhcpv6Server::new(Dhcpv6Config {
-        dns: vec![ip("2001:db8:53::53"); 4],
-        search: vec!["bus.example".into(), "example".into()],
+        dns_servers: vec![ip("2001:db8:53::53"); 4],
+        search_domains: vec!["bus.example".into(), "example".into()],
         captive_portal: Some("https://portal.example/api".into()),
     });
     let client = [&[0, 1, 0, 14, 0, 1, 0, 1][..], &[7; 10]].concat();
@@ -151,16 +167,16 @@ fn routers_keep_their_prefixes_among_mutated_dhcpv6_messages() {
     let day = Duration::from_secs(86_400);
     let config = DelegatorConfig {
         prefixes: vec![net("2001:db8:a::/60")],
-        used: vec![net("2001:db8:a::/64")],
+        networks_in_use: vec![net("2001:db8:a::/64")],
         interfaces: vec![DelegatingInterface {
             name: "i0".into(),
             length: 64,
             lifetime: day,
-            foreign: Vec::new(),
+            networks_of_others: Vec::new(),
         }],
     };
     let wall = WallTime::from_unix_nanos(1_700_000_000_000_000_000);
-    let mut delegator = Delegator::new(config, &[], Time::ZERO, wall);
+    let mut delegator = PrefixDelegator::new(config, &[], Time::ZERO, wall);
     let stable = [&[3, 1, 2, 3, 0, 1, 0, 10][..], &[0xee; 10], &own, &[0, 25, 0, 12], &[0xee; 12]].concat();
     let times = (Time::from_secs(1000), wall);
     let reply = server.handle_message(times, ("i0", mac), ip("fe80::ee"), &stable, &mut delegator);
@@ -168,17 +184,18 @@ fn routers_keep_their_prefixes_among_mutated_dhcpv6_messages() {
     let held = delegator.delegations().next().cloned().expect("a delegation");
     let mut rng = Rng::new(8415);
     let (mut now, mut replies, mut delegations, mut last) = (Time::from_secs(1000), 0u64, 0u64, vec![0]);
-    for number in 0..MESSAGES {
+    for number in 0..MESSAGE_COUNT {
         let mut octets =
-            vec![*pick(&mut rng, &[11, 11, 11, 11, 1, 3, 3, 5, 6, 8, 9, 12]), 1, 2, rng.u16() as u8];
+            vec![*pick_random(&mut rng, &[11, 11, 11, 11, 1, 3, 3, 5, 6, 8, 9, 12]), 1, 2, rng.u16() as u8];
         for _ in 0..rng.below(7) {
-            octets.extend(*pick(&mut rng, &options));
+            octets.extend(*pick_random(&mut rng, &options));
         }
         let whole = octets.clone();
-        mutate(&mut rng, &mut octets, &last);
+        mutate_message(&mut rng, &mut octets, &last);
         last = whole;
         now += Duration::from_millis(rng.below(4));
-        let source = *pick(&mut rng, &[ip("fe80::9"), ip("fe80::9"), ip("2001:db8:a::9"), ip("ff02::1")]);
+        let source =
+            *pick_random(&mut rng, &[ip("fe80::9"), ip("fe80::9"), ip("2001:db8:a::9"), ip("ff02::1")]);
         let times = (now, wall);
         let reply = server.handle_message(times, ("i0", mac), source, &octets, &mut delegator);
         while delegator.poll_output().is_some() {}
@@ -195,8 +212,8 @@ fn routers_keep_their_prefixes_among_mutated_dhcpv6_messages() {
     assert!(delegator.delegations().any(|delegation| *delegation == held));
     let is_sum = |name: &str| matches!(name, "received" | "replies") || name.starts_with("dropped.");
     let counted: u64 = server.counters().filter(|(name, _)| is_sum(name)).map(|(_, count)| count).sum();
-    assert_eq!(counted, 2 * MESSAGES as u64 + 2, "each message has a reply or a reason");
-    assert!((2000..MESSAGES as u64 / 2).contains(&replies), "{replies}");
+    assert_eq!(counted, 2 * MESSAGE_COUNT as u64 + 2, "each message has a reply or a reason");
+    assert!((2000..MESSAGE_COUNT as u64 / 2).contains(&replies), "{replies}");
     assert!(delegations > 500, "{delegations}");
     assert!(format!("{server:?}").len() < 2000 && format!("{delegator:?}").len() < 40_000);
 }
@@ -227,9 +244,9 @@ fn dns_query(rng: &mut Rng) -> Vec<u8> {
         3 => "tablet".to_owned(),
         _ => format!("N{}.example.net", rng.below(4000)),
     };
-    let kind = *pick(rng, &[1u16, 28, 12, 6, 65, 255]);
+    let kind = *pick_random(rng, &[1u16, 28, 12, 6, 65, 255]);
     let question = [name(&text), kind.to_be_bytes().to_vec(), vec![0, 1]].concat();
-    let opt = dns_record(&[0], 41, *pick(rng, &[0, 512, 1232, 65_535]), 0x8000, &[0, 8, 0, 0]);
+    let opt = dns_record(&[0], 41, *pick_random(rng, &[0, 512, 1232, 65_535]), 0x8000, &[0, 8, 0, 0]);
     match rng.chance(0.5) {
         true => dns_message(rng.u16(), 0x0100, &question, [0, 0, 1], &opt),
         false => dns_message(rng.u16(), 0x0110, &question, [0, 0, 0], &[]),
@@ -241,7 +258,7 @@ fn dns_answer(rng: &mut Rng, query: &[u8]) -> Vec<u8> {
     let id = u16::from_be_bytes([query[0], query[1]]);
     // The forwarder's own extension has 11 octets.
     let question = &query[12..query.len() - 11];
-    let ttl = *pick(rng, &[0, 1, 300, 86_400, u32::MAX]);
+    let ttl = *pick_random(rng, &[0, 1, 300, 86_400, u32::MAX]);
     let alias = dns_record(&[0xc0, 12], 5, 1, ttl, &name("alias.example.org"));
     let address = dns_record(&name("alias.example.org"), 1, 1, ttl, &[192, 0, 2, 9]);
     let data = [&name("ns.example.net")[..], &[0], &[0, 0, 0, 9].repeat(5)].concat();
@@ -258,11 +275,16 @@ fn dns_answer(rng: &mut Rng, query: &[u8]) -> Vec<u8> {
 #[test]
 fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
     let servers = [1, 2].map(|last| IpAddr::from([192, 0, 2, last]));
-    let mut forwarder = Forwarder::new(servers.to_vec(), Rng::new(1));
+    let mut forwarder = DnsForwarder::new(servers.to_vec(), Rng::new(1));
     let prefixes = ["10.42.4.0/22", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
     let ipv6 = vec!["2001:db8:a::5".parse().expect("an address")];
-    let network = Network { number: 0, is_isolated: false };
-    let hosts = [Host { network, name: "tablet".to_owned(), ipv4: Ipv4Addr::new(10, 42, 7, 20), ipv6 }];
+    let network = BoardNetwork { network_number: 0, is_isolated: false };
+    let hosts = [NamedHost {
+        network,
+        name: "tablet".to_owned(),
+        ipv4_address: Ipv4Addr::new(10, 42, 7, 20),
+        ipv6_addresses: ipv6,
+    }];
     let domains = vec!["bus.example".to_owned()];
     forwarder.set_names(HostNames::new(domains, prefixes.to_vec(), hosts.into_iter()));
     let known = dns_message(7, 0x0100, &[name("tablet.lan"), vec![0, 1, 0, 1]].concat(), [0; 3], &[]);
@@ -270,27 +292,27 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
     let (mut queries, mut answers, mut last) = (0, 0, vec![0]);
     // ID and transport of each query of a client, by number. Each query gets at most one answer.
     let mut waiting = std::collections::BTreeMap::new();
-    while queries < MESSAGES || answers < MESSAGES {
+    while queries < MESSAGE_COUNT || answers < MESSAGE_COUNT {
         now += Duration::from_millis(rng.below(6));
         let mut octets = if queries % 1000 == 0 { known.clone() } else { dns_query(&mut rng) };
         if queries % 1000 != 0 {
-            mutate(&mut rng, &mut octets, &last);
+            mutate_message(&mut rng, &mut octets, &last);
         }
         let transport = if rng.chance(0.2) { Transport::Tcp } else { Transport::Udp };
         let address = IpAddr::from([10, 42, 7, rng.below(200) as u8]);
         let link_address = Some([2, 0, 0, 0, 0, rng.below(200) as u8]).filter(|_| rng.chance(0.5));
-        let client = Client { number: queries as u64, address, link_address, network, transport };
-        waiting.insert(client.number, (octets.get(..2).map(<[u8]>::to_vec), transport));
+        let client = QueryClient { client_number: queries as u64, address, link_address, network, transport };
+        waiting.insert(client.client_number, (octets.get(..2).map(<[u8]>::to_vec), transport));
         forwarder.handle_query(now, client, &octets);
         forwarder.handle_timeout(now);
         let mut asked = Vec::new();
         while let Some(output) = forwarder.poll_output() {
             match output {
                 Output::Answer(client, answer) => {
-                    let (id, transport) = waiting.remove(&client.number).expect("one answer a query");
-                    assert_eq!(id.as_deref(), Some(&answer[..2]), "query {}", client.number);
+                    let (id, transport) = waiting.remove(&client.client_number).expect("one answer a query");
+                    assert_eq!(id.as_deref(), Some(&answer[..2]), "query {}", client.client_number);
                     assert!(transport == Transport::Tcp || answer.len() <= 1232);
-                    if client.number.is_multiple_of(1000) {
+                    if client.client_number.is_multiple_of(1000) {
                         assert!(answer.ends_with(&[0, 4, 10, 42, 7, 20]), "{answer:?}");
                     }
                 }
@@ -303,14 +325,14 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
                 for _ in 0..rng.below(5) {
                     let mut answer = dns_answer(&mut rng, &octets);
                     let whole = answer.clone();
-                    mutate(&mut rng, &mut answer, &last);
+                    mutate_message(&mut rng, &mut answer, &last);
                     last = whole;
                     forwarder.handle_answer(now, query, server, &answer);
                     answers += 1;
                 }
             }
         }
-        assert!(forwarder.waiting() <= 96);
+        assert!(forwarder.waiting_query_count() <= 96);
         assert!(forwarder.cache_size().1 <= 512 << 10);
         queries += 1;
         if queries % 25_000 == 0 {
@@ -323,10 +345,13 @@ fn forwarder_stays_within_its_bounds_among_mutated_queries_and_answers() {
         }
     }
     let counters = forwarder.counters();
-    assert!(counters.answered > 10_000 && counters.cached > 1000 && counters.local > 1000, "{counters:?}");
+    assert!(
+        counters.server_answers > 10_000 && counters.answers_from_cache > 1000 && counters.local > 1000,
+        "{counters:?}"
+    );
     for _ in 0..10 {
         now += Duration::from_secs(3);
         forwarder.handle_timeout(now);
     }
-    assert_eq!(forwarder.waiting(), 0);
+    assert_eq!(forwarder.waiting_query_count(), 0);
 }

@@ -76,7 +76,7 @@ impl Datagrams {
 
     /// Opens the tunnel socket of a local end; replaces a socket that this local end already has. With
     /// `merge`, the kernel may merge received packets into a burst.
-    pub(crate) fn open(&self, wanted: &desired::Socket, merge: bool) -> io::Result<()> {
+    pub(crate) fn open(&self, wanted: &desired::TunnelSocket, merge: bool) -> io::Result<()> {
         self.close(wanted);
         let sockets = Carried::of(wanted.local).iter().map(|carried| Socket::open(wanted, *carried, merge));
         let sockets = sockets.map(|socket| socket.map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
@@ -89,7 +89,7 @@ impl Datagrams {
     /// # Errors
     /// Returns the error of the kernel, such as for a port that another program has.
     pub fn open_at(&self, local: SocketAddrV4) -> io::Result<()> {
-        let wanted = desired::Socket { local: Endpoint::Udp(local), interface: None };
+        let wanted = desired::TunnelSocket { local: Endpoint::Udp(local), interface: None };
         if self.find(wanted.local, false).is_some() {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Datagrams {
 
     /// Closes the socket of [`Self::open_at`].
     pub fn close_at(&self, local: SocketAddrV4) {
-        self.close(&desired::Socket { local: Endpoint::Udp(local), interface: None });
+        self.close(&desired::TunnelSocket { local: Endpoint::Udp(local), interface: None });
     }
 
     /// Sets for all sockets whether the kernel may merge several packets into one burst.
@@ -107,7 +107,7 @@ impl Datagrams {
     }
 
     /// Closes a socket.
-    pub(crate) fn close(&self, wanted: &desired::Socket) {
+    pub(crate) fn close(&self, wanted: &desired::TunnelSocket) {
         self.lock().open.retain(|socket| socket.desired != *wanted);
     }
 

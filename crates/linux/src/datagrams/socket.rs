@@ -49,7 +49,7 @@ impl Carried {
 
 #[derive(Debug)]
 pub(super) struct Socket {
-    pub(super) desired: desired::Socket,
+    pub(super) desired: desired::TunnelSocket,
     pub(super) file: AsyncFd<socket2::Socket>,
     carried: Carried,
     /// Whether received packets begin with an IPv4 header.
@@ -59,7 +59,7 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    pub(super) fn open(wanted: &desired::Socket, carried: Carried, merge: bool) -> io::Result<Socket> {
+    pub(super) fn open(wanted: &desired::TunnelSocket, carried: Carried, merge: bool) -> io::Result<Socket> {
         let (local, kind, protocol) = match wanted.local {
             Endpoint::Udp(local) => (local, Type::DGRAM, Protocol::UDP),
             Endpoint::Ipv4(address) => {

@@ -220,7 +220,7 @@ pub(crate) struct FastPath {
     selection: Selection,
     /// Sockets of tunnels inside IPv4, each with the index of its interface; 0 if the socket is bound to no
     /// interface.
-    sockets: BTreeMap<desired::Socket, u32>,
+    sockets: BTreeMap<desired::TunnelSocket, u32>,
     /// Key of outer flow labels and of the distribution of packets.
     key: u64,
     routing: RoutingKnowledge,
@@ -485,13 +485,13 @@ impl FastPath {
     }
 
     /// Adds a socket of tunnels inside IPv4, bound to the interface of this index, or to none with 0.
-    pub(crate) fn set_socket(&mut self, socket: &desired::Socket, index: u32) {
+    pub(crate) fn set_socket(&mut self, socket: &desired::TunnelSocket, index: u32) {
         self.sockets.insert(socket.clone(), index);
         self.tell_socket(socket.local);
     }
 
     /// Removes a socket of tunnels inside IPv4.
-    pub(crate) fn remove_socket(&mut self, socket: &desired::Socket) {
+    pub(crate) fn remove_socket(&mut self, socket: &desired::TunnelSocket) {
         self.sockets.remove(socket);
         self.tell_socket(socket.local);
     }
@@ -506,7 +506,7 @@ impl FastPath {
     }
 
     /// Sets whether a binding's packets are distributed among its tunnels.
-    pub(crate) fn distribute(&mut self, distribution: &desired::Distribution, is: bool) {
+    pub(crate) fn distribute(&mut self, distribution: &desired::FlowDistribution, is: bool) {
         self.selection.distribute(distribution, self.key, is);
         let binding = (distribution.end, distribution.home_address);
         let others = self.selection.bindings().any(|(known, others)| known == binding && others);

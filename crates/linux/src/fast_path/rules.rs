@@ -1,11 +1,11 @@
 //! Converts the rules that select a path of the binding for each packet into the programs' format (`struct
 //! rules` in `bpf/state.h`).
 //!
-//! Rules, identifiers of their members and weights come from the slow path ([`Distributor`]), so that both
-//! select the same tunnel. A rule does not apply if none of its tunnels exists.
+//! Rules, identifiers of their members and weights come from the slow path ([`FlowDistributor`]), so that
+//! both select the same tunnel. A rule does not apply if none of its tunnels exists.
 
 use carnet_nemo::forwarding::desired::{FlowAction, Ipv6Selector, Range, TrafficSelector};
-use carnet_nemo::forwarding::distribution::Distributor;
+use carnet_nemo::forwarding::distribution::FlowDistributor;
 
 use super::TunnelEnds;
 use super::values::MAX_PATHS_PER_BINDING;
@@ -53,7 +53,7 @@ pub(crate) struct Rule {
 }
 
 /// Returns the rules of a distributor.
-pub(crate) fn rules(distributor: &Distributor) -> Vec<Rule> {
+pub(crate) fn rules(distributor: &FlowDistributor) -> Vec<Rule> {
     let rules = distributor.rules().map(|(rule, weights)| {
         let members = rule.members.iter().zip(weights);
         let members = members.map(|(member, (id, weight))| ((member.local, member.remote), *id, *weight));

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use carnet_base::Endpoint;
 use carnet_nemo::forwarding::desired;
-use carnet_nemo::forwarding::distribution::Distributor;
+use carnet_nemo::forwarding::distribution::FlowDistributor;
 
 use super::{Binding, TunnelEnds};
 
@@ -20,7 +20,7 @@ use super::{Binding, TunnelEnds};
 struct BindingSelection {
     /// Tunnels that the fast path does not support, into which the station sends packets.
     unsupported_tunnels: BTreeSet<TunnelEnds>,
-    distributor: Option<Distributor>,
+    distributor: Option<FlowDistributor>,
 }
 
 /// How each binding sends its packets.
@@ -56,15 +56,15 @@ impl Selection {
     }
 
     /// Sets whether a binding's packets are distributed among its tunnels; `key` is the key of the hash.
-    pub(super) fn distribute(&mut self, distribution: &desired::Distribution, key: u64, is: bool) {
+    pub(super) fn distribute(&mut self, distribution: &desired::FlowDistribution, key: u64, is: bool) {
         self.change((distribution.end, distribution.home_address), |known| {
             let before = known.distributor.take();
-            known.distributor = is.then(|| Distributor::new(distribution, before, key));
+            known.distributor = is.then(|| FlowDistributor::new(distribution, before, key));
         });
     }
 
     /// Returns the distributor of a binding, if its packets are distributed.
-    pub(super) fn distributor(&self, binding: Binding) -> Option<&Distributor> {
+    pub(super) fn distributor(&self, binding: Binding) -> Option<&FlowDistributor> {
         self.0.get(&binding)?.distributor.as_ref()
     }
 

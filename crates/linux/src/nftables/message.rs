@@ -168,7 +168,8 @@ impl Transaction {
         if rules.clone().next().is_some() {
             requests.push((NEW_TABLE, CREATE, table));
         }
-        for role in Chain::ALL.into_iter().filter(|role| rules.clone().any(|rule| rule.chain == *role)) {
+        for role in Chain::ALL_CHAINS.into_iter().filter(|role| rules.clone().any(|rule| rule.chain == *role))
+        {
             requests.push((NEW_CHAIN, CREATE, new_chain(role)));
         }
         for (number, set) in rules.clone().filter_map(HostSet::filled_by).enumerate() {

@@ -268,7 +268,10 @@ impl RuleTable {
     }
 
     fn chains(&self) -> Vec<Chain> {
-        Chain::ALL.into_iter().filter(|role| self.wanted.iter().any(|rule| rule.chain == *role)).collect()
+        Chain::ALL_CHAINS
+            .into_iter()
+            .filter(|role| self.wanted.iter().any(|rule| rule.chain == *role))
+            .collect()
     }
 
     /// Reads the kernel's events. Returns whether another program has changed carnet's table; then the next

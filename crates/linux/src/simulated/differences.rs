@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use carnet_nemo::forwarding::desired::{Entry, Ipv4Route, Route, RouteAction, TUNNEL_DEVICE, priority};
+use carnet_nemo::forwarding::desired::{
+    ForwardingEntry, Ipv4Route, Route, RouteAction, TUNNEL_DEVICE, priority,
+};
 
 use super::kernel::{
     Action, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule, ObjectOwner, State, local_rule,
@@ -11,7 +13,10 @@ use crate::ROUTE_PROTOCOL;
 use crate::netlink::effective_metric;
 
 /// Returns a text for each difference between the kernel's state and the desired entries.
-pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a Entry> + Clone) -> Vec<String> {
+pub(super) fn differences<'a>(
+    state: &State,
+    wanted: impl Iterator<Item = &'a ForwardingEntry> + Clone,
+) -> Vec<String> {
     let mut found: Vec<String> = wanted
         .clone()
         .filter(|entry| !is_there(state, entry))
@@ -20,7 +25,7 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
     let routes: BTreeSet<_> = wanted
         .clone()
         .filter_map(|entry| match entry {
-            Entry::Route(it) => Some((it.table, it.destination, effective_metric(it.metric))),
+            ForwardingEntry::Route(it) => Some((it.table, it.destination, effective_metric(it.metric))),
             _ => None,
         })
         .collect();
@@ -34,12 +39,12 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
     let rules: BTreeSet<_> = wanted
         .clone()
         .filter_map(|entry| match entry {
-            Entry::Rule(rule) => Some(rule.clone()),
+            ForwardingEntry::Rule(rule) => Some(rule.clone()),
             _ => None,
         })
         .collect();
-    let is_early = rules.iter().any(|rule| rule.priority < priority::LOCAL);
-    let moved = local_rule(priority::LOCAL);
+    let is_early = rules.iter().any(|rule| rule.priority < priority::LOCAL_TABLE_RULE);
+    let moved = local_rule(priority::LOCAL_TABLE_RULE);
     let is_ours = |it: &&KnownRule| it.protocol == ROUTE_PROTOCOL;
     found.extend(
         state
@@ -56,7 +61,7 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
     found.extend(stale_ipv4(state, wanted.clone()));
     let addresses: BTreeSet<_> = wanted
         .filter_map(|entry| match entry {
-            Entry::Address(it) => {
+            ForwardingEntry::Address(it) => {
                 state.link(&it.interface).map(|link| (link.index, it.address, it.prefix_length))
             }
             _ => None,
@@ -72,23 +77,28 @@ pub(super) fn differences<'a>(state: &State, wanted: impl Iterator<Item = &'a En
 }
 
 /// Returns whether a desired entry is installed, or cannot be installed now.
-fn is_there(state: &State, entry: &Entry) -> bool {
+fn is_there(state: &State, entry: &ForwardingEntry) -> bool {
     match entry {
-        Entry::Setting(setting) => match state.switch(&setting.interface, &setting.name) {
+        ForwardingEntry::Setting(setting) => match state.switch(&setting.interface, &setting.name) {
             // Another program has set `accept_ra` to 0, so carnet leaves it.
             Some(is) if setting.name == "accept_ra" && is == "0" => true,
             Some(is) => is == setting.value,
             None => true,
         },
-        Entry::Address(it) => state.link(&it.interface).is_none_or(|link| {
+        ForwardingEntry::Address(it) => state.link(&it.interface).is_none_or(|link| {
             state.addresses.iter().any(|there| (there.index, there.address) == (link.index, it.address))
         }),
-        Entry::Rule(rule) => state.rules.iter().any(|it| it.protocol == ROUTE_PROTOCOL && it.rule == **rule),
-        Entry::Route(route) => is_route_there(state, route),
+        ForwardingEntry::Rule(rule) => {
+            state.rules.iter().any(|it| it.protocol == ROUTE_PROTOCOL && it.rule == **rule)
+        }
+        ForwardingEntry::Route(route) => is_route_there(state, route),
         // The simulation has no packet filter.
-        Entry::PacketRule(_) | Entry::Tunnel(_) | Entry::Distribution(_) | Entry::Socket(_) => true,
-        Entry::Ipv4Route(route) => is_ipv4_route_there(state, route),
-        Entry::Ipv4Rule(rule) => {
+        ForwardingEntry::PacketRule(_)
+        | ForwardingEntry::Tunnel(_)
+        | ForwardingEntry::Distribution(_)
+        | ForwardingEntry::Socket(_) => true,
+        ForwardingEntry::Ipv4Route(route) => is_ipv4_route_there(state, route),
+        ForwardingEntry::Ipv4Rule(rule) => {
             state.ipv4_rules.iter().any(|it| it.protocol == ROUTE_PROTOCOL && it.rule == **rule)
         }
     }
@@ -104,12 +114,12 @@ fn is_ipv4_route_there(state: &State, route: &Ipv4Route) -> bool {
 }
 
 /// Returns carnet's IPv4 routes and rules that no desired entry needs.
-fn stale_ipv4<'a>(state: &State, wanted: impl Iterator<Item = &'a Entry>) -> Vec<String> {
+fn stale_ipv4<'a>(state: &State, wanted: impl Iterator<Item = &'a ForwardingEntry>) -> Vec<String> {
     let (mut routes, mut rules) = (BTreeSet::new(), BTreeSet::new());
     for entry in wanted {
         match entry {
-            Entry::Ipv4Route(it) => drop(routes.insert((it.table, it.destination))),
-            Entry::Ipv4Rule(rule) => drop(rules.insert(rule.clone())),
+            ForwardingEntry::Ipv4Route(it) => drop(routes.insert((it.table, it.destination))),
+            ForwardingEntry::Ipv4Rule(rule) => drop(rules.insert(rule.clone())),
             _ => {}
         }
     }

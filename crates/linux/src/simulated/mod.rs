@@ -17,7 +17,7 @@ use std::path::Path;
 use std::rc::Rc;
 
 use carnet_base::Rng;
-use carnet_nemo::forwarding::desired::{Change, TABLE_MAIN, TUNNEL_DEVICE};
+use carnet_nemo::forwarding::desired::{EntryChange, TABLE_MAIN, TUNNEL_DEVICE};
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use crate::error::Result;
@@ -320,7 +320,7 @@ impl Machine {
     ///
     /// # Errors
     /// Fails as [`Platform::apply`](crate::Platform::apply) does.
-    pub fn apply(&mut self, change: &Change) -> Result<()> {
+    pub fn apply(&mut self, change: &EntryChange) -> Result<()> {
         self.keeper.installer.apply(change)
     }
 

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use carnet_nemo::forwarding::desired::{
-    Entry, InterfaceAddress, Ipv4Route, Ipv4Rule, Route, RouteAction, Rule, Setting, TABLE_TUNNEL,
-    TABLE_UPLINK, priority,
+    ForwardingEntry, InterfaceAddress, Ipv4Route, Ipv4Rule, Route, RouteAction, Rule, SysctlSetting,
+    TABLE_TUNNEL, TABLE_UPLINK, priority,
 };
 
 use super::*;
@@ -40,9 +40,9 @@ fn net(text: &str) -> Ipv6Net {
 }
 
 /// Returns one entry of each kind.
-fn entries() -> Vec<Arc<Entry>> {
+fn entries() -> Vec<Arc<ForwardingEntry>> {
     let setting = |interface: &str, name: &str, value: &str| {
-        Entry::Setting(Box::new(Setting {
+        ForwardingEntry::Setting(Box::new(SysctlSetting {
             interface: interface.into(),
             name: name.into(),
             value: value.into(),
@@ -50,7 +50,7 @@ fn entries() -> Vec<Arc<Entry>> {
     };
     let rule = |priority| {
         let input_interface = Some("w0".into());
-        Entry::Rule(Box::new(Rule {
+        ForwardingEntry::Rule(Box::new(Rule {
             priority,
             input_interface,
             from: None,
@@ -60,7 +60,7 @@ fn entries() -> Vec<Arc<Entry>> {
         }))
     };
     let route = |destination, action| {
-        Entry::Route(Route {
+        ForwardingEntry::Route(Route {
             table: TABLE_TUNNEL,
             destination: net(destination),
             metric: 7,
@@ -72,7 +72,7 @@ fn entries() -> Vec<Arc<Entry>> {
         setting("w0", "accept_ra", "2"),
         setting("all", "forwarding", "1"),
         setting("w0", "forwarding", "0"),
-        Entry::Address(InterfaceAddress {
+        ForwardingEntry::Address(InterfaceAddress {
             interface: "i0".into(),
             address: "2001:db8:a::1".parse().expect("an address"),
             prefix_length: 64,
@@ -80,14 +80,14 @@ fn entries() -> Vec<Arc<Entry>> {
         }),
         route("2001:db8:c::/64", RouteAction::Forward { interface: "w0".into(), gateway: None }.into()),
         route("::/0", RouteAction::Unreachable.into()),
-        rule(priority::CAPTURE),
+        rule(priority::TUNNEL_CAPTURE),
         rule(priority::FROM_LAN),
     ];
     entries.into_iter().chain(ipv4_entries()).map(Arc::new).collect()
 }
 
 /// Returns the entries of an uplink's IPv4 table.
-fn ipv4_entries() -> [Entry; 3] {
+fn ipv4_entries() -> [ForwardingEntry; 3] {
     let route = Ipv4Route {
         table: TABLE_UPLINK,
         destination: Ipv4Net::default(),
@@ -96,10 +96,16 @@ fn ipv4_entries() -> [Entry; 3] {
     };
     let rule = |priority, table, without_default| {
         let (from, output_interface) = (ipv4("10.2.0.185"), "w0".into());
-        Entry::Ipv4Rule(Box::new(Ipv4Rule { priority, from, output_interface, table, without_default }))
+        ForwardingEntry::Ipv4Rule(Box::new(Ipv4Rule {
+            priority,
+            from,
+            output_interface,
+            table,
+            without_default,
+        }))
     };
     [
-        Entry::Ipv4Route(Box::new(route)),
+        ForwardingEntry::Ipv4Route(Box::new(route)),
         rule(priority::SPECIFIC_IPV4_ROUTES, TABLE_MAIN, true),
         rule(priority::FROM_CARE_OF_ADDRESS, TABLE_UPLINK, false),
     ]
@@ -154,7 +160,7 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     kernel.add_ipv4_address("w0", ipv4_net("10.2.0.185/24"));
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), None);
     for entry in ipv4_entries() {
-        machine.apply(&Change::Set(Arc::new(entry))).expect("there");
+        machine.apply(&EntryChange::Set(Arc::new(entry))).expect("there");
     }
     machine.poll().expect("looks");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
@@ -178,9 +184,9 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
         assert_eq!(machine.differences(), Vec::<String>::new());
     }
     // carnet installs a default route with another gateway.
-    let [Entry::Ipv4Route(default), ..] = ipv4_entries() else { panic!("the default route") };
+    let [ForwardingEntry::Ipv4Route(default), ..] = ipv4_entries() else { panic!("the default route") };
     let other = Ipv4Route { gateway: Some(ipv4("10.2.0.254")), ..*default };
-    machine.apply(&Change::Set(Arc::new(Entry::Ipv4Route(Box::new(other))))).expect("there");
+    machine.apply(&EntryChange::Set(Arc::new(ForwardingEntry::Ipv4Route(Box::new(other))))).expect("there");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(ipv4("10.2.0.254"))));
     end(machine, &kernel, &SimulatedDisk::new(Rng::new(1)), true);
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
@@ -193,7 +199,7 @@ fn refused_entry_is_tried_again_without_event() {
     let (kernel, _, mut machine) = machine(3);
     kernel.set_failure_probability(1.0);
     for entry in entries() {
-        let _ = machine.apply(&Change::Set(entry));
+        let _ = machine.apply(&EntryChange::Set(entry));
     }
     assert!(machine.is_troubled() && !machine.differences().is_empty());
     kernel.set_failure_probability(0.0);
@@ -215,7 +221,7 @@ fn entry_that_stays_refused_is_tried_every_half_minute() {
     // Another program has a route with the key of carnet's route.
     let entry = &entries()[4];
     kernel.add_route(TABLE_TUNNEL, net("2001:db8:c::/64"), 7, "w0");
-    let refused = machine.apply(&Change::Set(entry.clone())).expect_err("taken");
+    let refused = machine.apply(&EntryChange::Set(entry.clone())).expect_err("taken");
     assert_eq!(refused.raw_os_error(), Some(libc::EEXIST), "{refused}");
     let mut attempts = Vec::new();
     let mut before = machine.keeper.installer.requests.writes;
@@ -228,7 +234,7 @@ fn entry_that_stays_refused_is_tried_every_half_minute() {
         before = after;
     }
     assert_eq!(attempts, [1, 3, 7, 15, 31, 63, 95, 127, 159, 191]);
-    machine.apply(&Change::Remove(entry.clone())).expect("gone");
+    machine.apply(&EntryChange::Remove(entry.clone())).expect("gone");
     (0..32).for_each(|_| machine.tick());
     assert!(!machine.is_troubled());
     machine.close().expect("closes");
@@ -247,7 +253,7 @@ fn notices(machine: &mut Machine) -> Vec<String> {
 fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
     let (kernel, _, mut machine) = machine(8);
     for entry in entries() {
-        machine.apply(&Change::Set(entry)).expect("there");
+        machine.apply(&EntryChange::Set(entry)).expect("there");
     }
     assert_eq!(notices(&mut machine), Vec::<String>::new(), "its own changes are not others'");
     kernel.set_switch("all", "forwarding", "0");
@@ -272,7 +278,7 @@ fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
 fn setting_that_an_operator_changed_meanwhile_ends_as_the_operator_wants_it() {
     let (kernel, _, mut machine) = machine(12);
     kernel.set_switch("all", "forwarding", "1");
-    machine.apply(&Change::Set(entries()[1].clone())).expect("there");
+    machine.apply(&EntryChange::Set(entries()[1].clone())).expect("there");
     kernel.set_switch("all", "forwarding", "0");
     machine.poll().expect("looks");
     assert_eq!(machine.differences(), Vec::<String>::new());
@@ -283,8 +289,8 @@ fn setting_that_an_operator_changed_meanwhile_ends_as_the_operator_wants_it() {
 #[test]
 fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
     let (kernel, _, mut machine) = machine(9);
-    let setting = Setting { interface: "w0".into(), name: "rp_filter".into(), value: "2".into() };
-    machine.apply(&Change::Set(Arc::new(Entry::Setting(Box::new(setting))))).expect("there");
+    let setting = SysctlSetting { interface: "w0".into(), name: "rp_filter".into(), value: "2".into() };
+    machine.apply(&EntryChange::Set(Arc::new(ForwardingEntry::Setting(Box::new(setting))))).expect("there");
     assert_eq!(notices(&mut machine), Vec::<String>::new());
     kernel.set_switch("all", "rp_filter", "1");
     let said = notices(&mut machine);
@@ -300,7 +306,7 @@ fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
 fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() {
     let (kernel, _, mut machine) = machine(10);
     for entry in entries() {
-        machine.apply(&Change::Set(entry)).expect("there");
+        machine.apply(&EntryChange::Set(entry)).expect("there");
     }
     let forwards = |kernel: &Kernel| kernel.0.borrow().switch("all", "forwarding").as_deref() == Some("1");
     let mut pauses = Vec::new();
@@ -339,7 +345,7 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
 fn only_lasting_refusal_of_kernel_is_logged() {
     let (kernel, _, mut machine) = machine(13);
     for entry in entries() {
-        machine.apply(&Change::Set(entry)).expect("there");
+        machine.apply(&EntryChange::Set(entry)).expect("there");
     }
     machine.poll().expect("looks");
     // Object 0 is the route by the uplink. After carnet has installed it again, it is the last of both
@@ -368,7 +374,7 @@ fn only_lasting_refusal_of_kernel_is_logged() {
 fn local_rule_that_another_program_puts_back_to_priority_0_is_taken_away_again() {
     let (kernel, _, mut machine) = machine(11);
     for entry in entries() {
-        machine.apply(&Change::Set(entry)).expect("there");
+        machine.apply(&EntryChange::Set(entry)).expect("there");
     }
     machine.poll().expect("looks");
     let mut pauses = Vec::new();
@@ -404,7 +410,7 @@ fn entry_in_unknown_state_is_installed_and_removed_correctly() {
         let entries = entries();
         for _ in 0..40 {
             let entry = entries[rng.below(entries.len() as u64) as usize].clone();
-            let change = if rng.chance(0.6) { Change::Set(entry) } else { Change::Remove(entry) };
+            let change = if rng.chance(0.6) { EntryChange::Set(entry) } else { EntryChange::Remove(entry) };
             let _ = machine.apply(&change);
             if rng.chance(0.2) {
                 machine.tick();
@@ -430,12 +436,14 @@ fn entry_in_unknown_state_is_installed_and_removed_correctly() {
 #[test]
 fn address_of_another_program_in_place_of_carnets_stays() {
     let address = &entries()[3];
-    let Entry::Address(InterfaceAddress { interface, address: own, prefix_length, .. }) = &**address else {
+    let ForwardingEntry::Address(InterfaceAddress { interface, address: own, prefix_length, .. }) =
+        &**address
+    else {
         panic!("an address");
     };
     for (looks, is_killed) in [(true, true), (true, false), (false, true), (false, false)] {
         let (kernel, disk, mut machine) = machine(3);
-        machine.apply(&Change::Set(address.clone())).expect("added");
+        machine.apply(&EntryChange::Set(address.clone())).expect("added");
         machine.poll().expect("looks");
         // Object 0 is carnet's only object, the address.
         kernel.remove_own_object(0);
@@ -450,7 +458,7 @@ fn address_of_another_program_in_place_of_carnets_stays() {
             kernel.abandon();
             machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
         } else {
-            machine.apply(&Change::Remove(address.clone())).expect("no longer wanted");
+            machine.apply(&EntryChange::Remove(address.clone())).expect("no longer wanted");
         }
         machine.close().expect("closes");
         assert_eq!(kernel.leftovers(), Vec::<String>::new(), "looked {looks}, killed {is_killed}");
@@ -468,7 +476,7 @@ fn operators_setting_is_restored_whenever_carnet_dies() {
         let (kernel, disk, mut machine) = machine(5);
         kernel.set_switch("i0", "forwarding", "1");
         for entry in entries() {
-            machine.apply(&Change::Set(entry)).expect("there");
+            machine.apply(&EntryChange::Set(entry)).expect("there");
         }
         kernel.set_steps_until_death(Some((steps, disk.clone())));
         let _ = machine.close();
@@ -491,7 +499,7 @@ fn settings_are_restored_although_undo_file_cannot_be_written() {
     let (kernel, disk, mut machine) = machine(6);
     kernel.set_switch("i0", "forwarding", "1");
     for entry in entries() {
-        machine.apply(&Change::Set(entry)).expect("there");
+        machine.apply(&EntryChange::Set(entry)).expect("there");
     }
     disk.set_failure_probability(true, 0.0);
     machine.close().expect_err("the disk is full");
@@ -513,7 +521,7 @@ fn setting_changed_by_operator_meanwhile_stays() {
         kernel.set_switch("i0", "forwarding", before);
         kernel.set_switch("default", "forwarding", before);
         for entry in entries() {
-            machine.apply(&Change::Set(entry)).expect("there");
+            machine.apply(&EntryChange::Set(entry)).expect("there");
         }
         kernel.set_switch("i0", "forwarding", after);
         kernel.add_link("i1");
@@ -532,11 +540,11 @@ fn forwarding_turned_off_by_operator_stays_off_after_interrupted_restore() {
         let (kernel, _, mut machine) = machine(seed);
         let all = entries()[1].clone();
         kernel.set_switch("i0", "forwarding", "1");
-        machine.apply(&Change::Set(all.clone())).expect("there");
+        machine.apply(&EntryChange::Set(all.clone())).expect("there");
         kernel.set_failure_probability(0.5);
-        failures += u32::from(machine.apply(&Change::Remove(all.clone())).is_err());
+        failures += u32::from(machine.apply(&EntryChange::Remove(all.clone())).is_err());
         kernel.set_failure_probability(0.0);
-        machine.apply(&Change::Set(all)).expect("there again");
+        machine.apply(&EntryChange::Set(all)).expect("there again");
         kernel.set_switch("all", "forwarding", "0");
         machine.close().expect("closes");
         let left = kernel.leftovers();
@@ -551,21 +559,21 @@ fn forwarding_turned_off_by_operator_stays_off_after_interrupted_restore() {
 fn unmarked_address_is_recognised_by_undo_file() {
     let address = &entries()[3];
     let longer = |length| {
-        let Entry::Address(it) = &**address else { panic!("an address") };
-        Arc::new(Entry::Address(InterfaceAddress { prefix_length: length, ..it.clone() }))
+        let ForwardingEntry::Address(it) = &**address else { panic!("an address") };
+        Arc::new(ForwardingEntry::Address(InterfaceAddress { prefix_length: length, ..it.clone() }))
     };
     for is_killed in [true, false] {
         for refuses in [true, false] {
             let (kernel, disk, mut machine) = machine(4);
             kernel.keep_no_marks();
-            machine.apply(&Change::Set(address.clone())).expect("added");
+            machine.apply(&EntryChange::Set(address.clone())).expect("added");
             // The kernel refuses to remove the address. Then carnet needs the address again.
             kernel.set_failure_probability(if refuses { 1.0 } else { 0.0 });
-            let _ = machine.apply(&Change::Remove(address.clone()));
+            let _ = machine.apply(&EntryChange::Remove(address.clone()));
             kernel.set_failure_probability(0.0);
-            machine.apply(&Change::Set(address.clone())).expect("there");
-            machine.apply(&Change::Set(longer(128))).expect("another length");
-            machine.apply(&Change::Set(longer(64))).expect("and back");
+            machine.apply(&EntryChange::Set(address.clone())).expect("there");
+            machine.apply(&EntryChange::Set(longer(128))).expect("another length");
+            machine.apply(&EntryChange::Set(longer(64))).expect("and back");
             assert_eq!(machine.differences(), Vec::<String>::new());
             end(machine, &kernel, &disk, is_killed);
             let left = kernel.leftovers();

@@ -73,19 +73,19 @@ impl TunnelReader {
     /// Fails with [`io::ErrorKind::WouldBlock`] if the queue has no packet.
     pub fn try_read_from(&mut self, queue: Queue, packet: &mut PacketBuffer) -> io::Result<()> {
         if !self.io.0.has_header {
-            let length = read(&self.io, &mut self.progress, queue, packet.space())?;
-            packet.filled(length);
+            let length = read(&self.io, &mut self.progress, queue, packet.empty_space())?;
+            packet.set_filled_length(length);
             return Ok(());
         }
         loop {
             if let Some((length, segments)) = &mut self.burst {
                 let whole = self.buffer.get(virtio::LENGTH..*length).unwrap_or_default();
-                let length = segments.next(whole, packet.space());
+                let length = segments.next(whole, packet.empty_space());
                 if segments.is_done(whole) {
                     self.burst = None;
                 }
                 if let Some(length) = length {
-                    packet.filled(length);
+                    packet.set_filled_length(length);
                     return Ok(());
                 }
             }
@@ -99,19 +99,19 @@ impl TunnelReader {
                     }
                     ReadOutcome::Burst(segments) => self.begin(length, segments),
                     ReadOutcome::Nonsense => {
-                        packet.filled(0);
+                        packet.set_filled_length(0);
                         return Ok(());
                     }
                 }
                 continue;
             }
-            let frame = packet.space_with(virtio::LENGTH);
+            let frame = packet.empty_space_after(virtio::LENGTH);
             let length = read(&self.io, &mut self.progress, queue, frame)?;
             let frame = frame.get_mut(..length).unwrap_or_default();
             match check_packet(frame) {
                 ReadOutcome::Packet(from) => {
                     let length = from.len();
-                    packet.filled(length);
+                    packet.set_filled_length(length);
                     return Ok(());
                 }
                 ReadOutcome::Burst(segments) => {
@@ -121,7 +121,7 @@ impl TunnelReader {
                     self.begin(length, segments);
                 }
                 ReadOutcome::Nonsense => {
-                    packet.filled(0);
+                    packet.set_filled_length(0);
                     return Ok(());
                 }
             }

@@ -34,7 +34,7 @@ impl Device for TunnelIo {
     }
 
     fn packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
-        match packet.behind(&[0; virtio::LENGTH]) {
+        match packet.packet_with_prefix(&[0; virtio::LENGTH]) {
             Some(frame) if self.0.has_header => self.try_write_frame(frame),
             _ => self.try_write(packet.as_slice()),
         }

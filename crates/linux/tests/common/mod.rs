@@ -267,17 +267,17 @@ pub fn latest_interface_state<'a>(events: &'a [PlatformEvent], name: &str) -> Op
     })
 }
 
-pub fn set_entry(entry: Entry) -> Change {
-    Change::Set(entry.into())
+pub fn set_entry(entry: ForwardingEntry) -> EntryChange {
+    EntryChange::Set(entry.into())
 }
 
-pub fn remove_entry(entry: Entry) -> Change {
-    Change::Remove(entry.into())
+pub fn remove_entry(entry: ForwardingEntry) -> EntryChange {
+    EntryChange::Remove(entry.into())
 }
 
 /// Returns a route to `"2001:db8::/32"`, with this table and metric. `action` is for example `"v0"`,
 /// `"fe80::1 v0"` or `"unreachable"`.
-pub fn route_entry(table: u32, destination: &str, metric: u32, action: &str) -> Entry {
+pub fn route_entry(table: u32, destination: &str, metric: u32, action: &str) -> ForwardingEntry {
     let action = match action.split_once(' ') {
         None if action == "unreachable" => RouteAction::Unreachable,
         None => RouteAction::Forward { interface: action.into(), gateway: None },
@@ -285,7 +285,7 @@ pub fn route_entry(table: u32, destination: &str, metric: u32, action: &str) -> 
             RouteAction::Forward { interface: interface.into(), gateway: Some(gateway.parse().unwrap()) }
         }
     };
-    Entry::Route(Route {
+    ForwardingEntry::Route(Route {
         table,
         destination: destination.parse().unwrap(),
         metric,
@@ -294,9 +294,9 @@ pub fn route_entry(table: u32, destination: &str, metric: u32, action: &str) -> 
     })
 }
 
-pub fn address_entry(interface: &str, address: &str) -> Entry {
+pub fn address_entry(interface: &str, address: &str) -> ForwardingEntry {
     let (address, prefix_length) = address.split_once('/').unwrap();
-    Entry::Address(InterfaceAddress {
+    ForwardingEntry::Address(InterfaceAddress {
         interface: interface.into(),
         address: address.parse().unwrap(),
         prefix_length: prefix_length.parse().unwrap(),
@@ -304,13 +304,17 @@ pub fn address_entry(interface: &str, address: &str) -> Entry {
     })
 }
 
-pub fn setting_entry(interface: &str, name: &str, value: &str) -> Entry {
-    Entry::Setting(Box::new(Setting { interface: interface.into(), name: name.into(), value: value.into() }))
+pub fn setting_entry(interface: &str, name: &str, value: &str) -> ForwardingEntry {
+    ForwardingEntry::Setting(Box::new(SysctlSetting {
+        interface: interface.into(),
+        name: name.into(),
+        value: value.into(),
+    }))
 }
 
-pub fn capture_rule(interface: &str, from: &str, protocol: u8) -> Entry {
-    Entry::Rule(Box::new(Rule {
-        priority: priority::CAPTURE,
+pub fn capture_rule(interface: &str, from: &str, protocol: u8) -> ForwardingEntry {
+    ForwardingEntry::Rule(Box::new(Rule {
+        priority: priority::TUNNEL_CAPTURE,
         input_interface: Some(interface.into()),
         from: Some(from.parse().unwrap()),
         to: None,
@@ -320,8 +324,8 @@ pub fn capture_rule(interface: &str, from: &str, protocol: u8) -> Entry {
     }))
 }
 
-pub fn rule_entry(priority: u32, from: Option<&str>, to: Option<&str>, table: u32) -> Entry {
-    Entry::Rule(Box::new(Rule {
+pub fn rule_entry(priority: u32, from: Option<&str>, to: Option<&str>, table: u32) -> ForwardingEntry {
+    ForwardingEntry::Rule(Box::new(Rule {
         priority,
         input_interface: None,
         from: from.map(|p| p.parse().unwrap()),
@@ -332,7 +336,7 @@ pub fn rule_entry(priority: u32, from: Option<&str>, to: Option<&str>, table: u3
 }
 
 /// Returns the entries of a mobile router with one uplink and one LAN, about one of each kind.
-pub fn entries_of_mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
+pub fn entries_of_mobile_router(uplink: &str, lan: &str) -> Vec<ForwardingEntry> {
     vec![
         setting_entry(uplink, "accept_ra", "2"),
         setting_entry("all", "forwarding", "1"),
@@ -341,7 +345,7 @@ pub fn entries_of_mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
         route_entry(TABLE_TUNNEL, "::/0", 1024, TUNNEL_DEVICE),
         route_entry(TABLE_TUNNEL, "::/0", 4096, "unreachable"),
         route_entry(TABLE_UPLINK, "::/0", 1024, &format!("fe80::1 {uplink}")),
-        Entry::Tunnel(Arc::new(Tunnel {
+        ForwardingEntry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::MobileRouter,
             home_address: "2001:db8:1::1234".parse().unwrap(),
             bid: None,
@@ -365,8 +369,8 @@ pub fn entries_of_mobile_router(uplink: &str, lan: &str) -> Vec<Entry> {
 }
 
 /// Returns the IPv4 default route in the table of the first uplink.
-pub fn ipv4_route_entry(interface: &str, gateway: Option<&str>) -> Entry {
-    Entry::Ipv4Route(Box::new(Ipv4Route {
+pub fn ipv4_route_entry(interface: &str, gateway: Option<&str>) -> ForwardingEntry {
+    ForwardingEntry::Ipv4Route(Box::new(Ipv4Route {
         table: TABLE_UPLINK,
         destination: "0.0.0.0/0".parse().unwrap(),
         interface: interface.into(),
@@ -374,8 +378,8 @@ pub fn ipv4_route_entry(interface: &str, gateway: Option<&str>) -> Entry {
     }))
 }
 
-pub fn ipv4_rule_entry(priority: u32, interface: &str, from: &str, table: u32) -> Entry {
-    Entry::Ipv4Rule(Box::new(Ipv4Rule {
+pub fn ipv4_rule_entry(priority: u32, interface: &str, from: &str, table: u32) -> ForwardingEntry {
+    ForwardingEntry::Ipv4Rule(Box::new(Ipv4Rule {
         priority,
         from: from.parse().unwrap(),
         output_interface: interface.into(),

@@ -276,7 +276,7 @@ fn mutated_updates_without_authentication_stay_within_the_configuration() {
 fn mutated_acknowledgements_create_no_registration() {
     let mut rng = Rng::new(4);
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     for round in 0..ROUNDS {
         let update = pair.last_update();
@@ -325,7 +325,7 @@ fn mutated_acknowledgements_create_no_registration() {
 fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
     let mut rng = Rng::new(5);
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     for round in 0..ROUNDS {
         let status = [0, 1, 128, 133, 135, 139, 140, 141, 142, 144, 146][rng.below(11) as usize];

@@ -470,7 +470,7 @@ impl AgentAndRouters {
     }
 
     fn schedule_flight(&mut self, delay: Duration, flight: MessageUnderway) {
-        self.flights_underway.schedule(self.now + delay, flight);
+        self.flights_underway.schedule_at(self.now + delay, flight);
     }
 
     fn handle_arrival(&mut self, flight: MessageUnderway) {

@@ -559,7 +559,7 @@ impl VehicleOnRoad {
     }
 
     fn schedule_packet(&mut self, delay: Duration, flight: PacketUnderway) {
-        self.packets_underway.schedule(self.now + delay, flight);
+        self.packets_underway.schedule_at(self.now + delay, flight);
     }
 
     fn handle_arrival(&mut self, flight: PacketUnderway) {

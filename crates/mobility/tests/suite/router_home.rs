@@ -109,7 +109,7 @@ fn coming_home_deregisters_from_the_home_address() {
 #[test]
 fn the_tunnel_is_used_until_the_return_is_acknowledged() {
     let mut pair = pair_away_from_home();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", AT_HOME);
     for _ in 0..30 {
         pair.advance_seconds(1.0);
@@ -134,7 +134,7 @@ fn the_tunnel_is_used_until_the_return_is_acknowledged() {
 #[test]
 fn an_uplink_that_comes_home_with_its_old_address_uses_it_until_the_answer() {
     let mut pair = pair_away_from_home();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.set_interface(0, "cell", true, &["fe80::2", AT_HOME, OTHER_CARE_OF], &["fe80::ff"]);
     pair.advance_seconds(10.0);
     assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
@@ -216,7 +216,7 @@ fn the_router_announces_its_address_on_the_home_link_after_the_acknowledgement()
 #[test]
 fn a_refused_deregistration_is_tried_again_and_not_announced() {
     let mut pair = pair_away_from_home();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", AT_HOME);
     pair.advance_seconds(1.0);
     pair.answer_last_update(130).expect("an answer");
@@ -244,7 +244,7 @@ fn starting_at_home_is_answered_133() {
 #[test]
 fn the_deregistration_is_repeated_until_it_is_answered() {
     let mut pair = pair_away_from_home();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", AT_HOME);
     pair.advance_seconds(10.0);
     assert!(pair.sent_updates().len() >= 3);
@@ -275,7 +275,7 @@ fn a_late_refresh_from_abroad_does_not_undo_the_return() {
         pair.first_router().registration().expect("registered").sequence.wrapping_add(1),
     )
     .from(OTHER_CARE_OF);
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     // A refresh leaves and is lost, so the router has really sent the number above.
     pair.advance_seconds(40.0);
     assert!(!pair.sent_updates().is_empty());
@@ -295,7 +295,7 @@ fn a_late_refresh_from_abroad_does_not_undo_the_return() {
 #[test]
 fn a_shutdown_at_home_finishes_the_deregistration() {
     let mut pair = pair_away_from_home();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", AT_HOME);
     pair.advance_seconds(1.1);
     pair.link_conditions = Link::LOSSLESS;

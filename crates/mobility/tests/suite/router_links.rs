@@ -286,7 +286,7 @@ fn a_dead_home_agent_makes_no_uplink_flap() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.attach_both_uplinks();
     pair.register_router();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.advance_seconds(120.0);
     pair.clear_records();
     pair.advance_seconds(1800.0);
@@ -305,7 +305,7 @@ fn a_dead_home_agent_makes_no_uplink_flap() {
 #[test]
 fn the_only_uplink_is_kept() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.advance_seconds(100.0);
     assert_eq!(update_sources(&pair).iter().map(|s| s.0).collect::<Vec<_>>(), [0, 1, 4, 10, 22, 46, 78]);

@@ -72,7 +72,7 @@ fn the_old_path_stays_until_the_acknowledgement() {
 #[test]
 fn the_old_path_stays_while_the_new_one_is_not_acknowledged() {
     let mut pair = registered_pair();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.run_on_router(0, |machine, now, wall| machine.handle_handover(now, wall, Some("cell")))
         .expect("handover");
     pair.advance_seconds(20.0);
@@ -102,7 +102,7 @@ fn after_a_hard_cut_traffic_follows_the_update_at_once() {
 #[test]
 fn after_a_hard_cut_no_data_precede_the_update() {
     let mut pair = registered_pair();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     for round in 0..6 {
         pair.clear_records();
         let address = format!("2001:db8:f{}::10", 3 + round);
@@ -309,7 +309,7 @@ fn a_shutdown_deregisters() {
 #[test]
 fn a_shutdown_without_answer_ends_after_three_updates() {
     let mut pair = registered_pair();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.run_on_router(0, |machine, now, wall| machine.handle_shutdown(now, wall));
     pair.advance_seconds(10.0);
     assert_eq!(pair.sent_updates().len(), 3);

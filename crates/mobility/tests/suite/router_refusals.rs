@@ -13,7 +13,7 @@ use crate::pair::{AgentAndRouters, Link, PairSetup};
 /// A router whose updates the test answers.
 fn pair_without_agent() -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair
 }
@@ -97,7 +97,7 @@ fn a_home_agent_that_starts_and_refuses_once_is_registered_with_again_after_two_
         assert!(pair.is_registered(0), "{status}");
         // The next refusal counts as a first one again.
         pair.advance_seconds(40.0);
-        pair.link_conditions = Link::LOSING_EVERYTHING;
+        pair.link_conditions = Link::LOSES_EVERYTHING;
         pair.clear_records();
         pair.advance_seconds(10.0);
         pair.answer_last_update(status).expect("an answer");
@@ -182,7 +182,7 @@ fn accepted_update_after_refusal_ends_the_pause() {
 #[test]
 fn an_acceptance_after_a_refusal_has_to_be_signed() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     let asked = pair.last_update();
     let answer = |status, key: SecurityAssociation| {
@@ -328,7 +328,7 @@ fn status_139_starts_over() {
     let mut pair = AgentAndRouters::new(setup);
     // Another sender has registered this home address without the R flag.
     let foreign = TestUpdate::node_update(1).with_alternate_address(CARE_OF);
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     let before = pair.last_update().sequence().wrapping_sub(5);
     pair.inject_packet(TestUpdate { sequence: before, ..foreign }.to_packet());
@@ -350,7 +350,7 @@ fn status_139_starts_over() {
 #[test]
 fn status_146_is_followed_by_a_pause() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     let mut answer = TestAcknowledgement::answering(&pair.last_update(), 146);
     answer.association = Some(test_association());
@@ -373,7 +373,7 @@ fn status_146_does_not_hold_up_a_refresh() {
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.register_router();
     pair.advance_seconds(40.0);
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.clear_records();
     for _ in 0..10 {
         pair.advance_seconds(1.0);
@@ -453,7 +453,7 @@ fn a_wrong_clock_is_adjusted_by_status_144() {
 #[test]
 fn an_answer_with_another_timestamp_is_ignored() {
     let mut pair = pair_with_clock_lead(Duration::ZERO);
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     let mut answer = TestAcknowledgement::answering(&pair.last_update(), 0);
     answer.association = Some(timestamp_association());
@@ -505,7 +505,7 @@ fn timestamps_last_beyond_the_end_of_the_ntp_era() {
 #[test]
 fn endless_status_144_ends_in_the_back_off() {
     let mut pair = pair_with_clock_lead(Duration::ZERO);
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     for _ in 0..300 {
         let mut answer = TestAcknowledgement::answering(&pair.last_update(), 144);

@@ -13,7 +13,7 @@ use crate::pair::{AgentAndRouters, Link, PairSetup, addresses};
 /// A router whose Binding Updates are all lost.
 fn unheard_pair() -> AgentAndRouters {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair
 }
 
@@ -87,7 +87,7 @@ fn refreshes_are_retransmitted_from_one_second_on() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.register_router();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.clear_records();
     pair.advance_seconds(150.0);
     let updates = pair.sent_updates();
@@ -102,7 +102,7 @@ fn a_move_begins_the_back_off_anew() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());
     pair.attach_uplink(0, "wifi", CARE_OF);
     pair.register_router();
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", "2001:db8:f3::10");
     pair.advance_seconds(10.0);
     pair.clear_records();
@@ -308,7 +308,7 @@ fn answer_to_earlier_transmission_is_accepted() {
 #[test]
 fn acknowledgements_without_a_right_mac_are_ignored() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     assert!(pair.last_update().is_signed(&test_association(), CARE_OF, HOME));
     for status in [0, 135, 139, 142, 146] {

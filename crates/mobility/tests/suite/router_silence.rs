@@ -21,7 +21,7 @@ fn warning_texts(events: &[Event]) -> Vec<&str> {
 #[test]
 fn silent_only_uplink_is_reported() {
     let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
-    pair.link_conditions = Link::LOSING_EVERYTHING;
+    pair.link_conditions = Link::LOSES_EVERYTHING;
     pair.attach_uplink(0, "wifi", CARE_OF);
     assert_eq!(pair.first_router().agent_response(0), Response::Asked);
     pair.advance_seconds(20.0);
@@ -85,7 +85,7 @@ fn missing_ipv4_home_agent_is_reported() {
 fn a_refused_uplink_shows_the_reason() {
     let answered = |answer: &dyn Fn(&mut TestAcknowledgement)| {
         let mut pair = AgentAndRouters::new(PairSetup::authenticated_setup());
-        pair.link_conditions = Link::LOSING_EVERYTHING;
+        pair.link_conditions = Link::LOSES_EVERYTHING;
         pair.attach_uplink(0, "wifi", CARE_OF);
         let mut acknowledgement = TestAcknowledgement {
             association: Some(test_association()),

@@ -2,8 +2,9 @@
 //!
 //! Every entry has a key, and the state never holds two entries with the same key. Each protocol owns
 //! *scopes* (for example one scope for each binding) and replaces all entries of a scope at once with
-//! [`DesiredState::replace`]. Only differences become [`Change`]s; a refresh without a difference changes
-//! nothing in the kernel. Additions come before removals, so a new path is up before the old path goes.
+//! [`DesiredState::replace_scope`]. Only differences become [`EntryChange`]s; a refresh without a difference
+//! changes nothing in the kernel. Additions come before removals, so a new path is up before the old path
+//! goes.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -34,10 +35,10 @@ pub const TABLE_CAPTURE: u32 = 13_500;
 /// the packets are unreachable.
 pub const TABLE_TUNNEL: u32 = 13_501;
 /// Table that makes packets unreachable: a mobile router does not forward the packets of this table.
-pub const TABLE_NOWHERE: u32 = 13_502;
+pub const TABLE_UNREACHABLE: u32 = 13_502;
 /// Table of the care-of addresses that mobile routers behind this router have, on links that this router
 /// visits.
-pub const TABLE_NESTED: u32 = 13_505;
+pub const TABLE_NESTED_ROUTERS: u32 = 13_505;
 /// Table of the mobile networks of neighbouring vehicles that this router reaches directly.
 pub const TABLE_NEIGHBOURS: u32 = 13_504;
 /// Table for packets of this machine's own programs. Its default routes lead into the tunnel, and name the
@@ -45,7 +46,7 @@ pub const TABLE_NEIGHBOURS: u32 = 13_504;
 pub const TABLE_OWN_TRAFFIC: u32 = 13_507;
 /// Table that makes the home agent's address local to this machine. Packets that arrive under IPsec use this
 /// table.
-pub const TABLE_PROTECTED: u32 = 13_506;
+pub const TABLE_PROTECTED_BY_IPSEC: u32 = 13_506;
 /// Number of the table for packets that leave by the first uplink without the tunnel; the uplink with index
 /// `n` has this number plus `n`.
 pub const TABLE_BREAKOUT: u32 = 13_400;
@@ -61,26 +62,27 @@ pub const TABLE_NEXT_HOP: u32 = 13_600;
 /// Rule priorities, in the order in which the kernel evaluates them. See `docs/kernel-rules.md`.
 pub mod priority {
     /// Packets that arrive on an uplink for a care-of address of a mobile router behind this router. This
-    /// rule comes before [`CAPTURE`], because both routers may have the same home agent.
-    pub const TO_NESTED: u32 = 99;
+    /// rule comes before [`TUNNEL_CAPTURE`], because both routers may have the same home agent.
+    pub const TO_NESTED_ROUTERS: u32 = 99;
     /// Packets for the local address of a tunnel, before the rule of the `local` table delivers them to the
     /// kernel.
-    pub const CAPTURE: u32 = 100;
-    /// Messages about direct routes, from any source address. The priority must differ from [`CAPTURE`]: the
-    /// kernel refuses a rule without a source if an otherwise equal rule with a source exists.
-    pub const CAPTURE_MESSAGES: u32 = 101;
+    pub const TUNNEL_CAPTURE: u32 = 100;
+    /// Messages about direct routes, from any source address. The priority must differ from
+    /// [`TUNNEL_CAPTURE`]: the kernel refuses a rule without a source if an otherwise equal rule with a
+    /// source exists.
+    pub const DIRECT_ROUTE_MESSAGE_CAPTURE: u32 = 101;
     /// Packets to the router's own addresses on an interface of the mobile network for which the kernel
     /// cannot install the rules of the packet filter. These addresses stay reachable.
-    pub const CLOSED_ROUTER: u32 = 105;
-    /// Packets of the router itself to an interface of [`CLOSED_ROUTER`] use the main table.
-    pub const CLOSED_FROM_ROUTER: u32 = 106;
-    /// All other packets to an interface of [`CLOSED_ROUTER`] are unreachable.
-    pub const CLOSED: u32 = 107;
-    /// The kernel's rule for the `local` table, which carnet moves here from priority 0, so that [`CAPTURE`]
-    /// precedes it.
-    pub const LOCAL: u32 = 110;
+    pub const TO_ROUTER_ON_CLOSED_LAN: u32 = 105;
+    /// Packets of the router itself to an interface of [`TO_ROUTER_ON_CLOSED_LAN`] use the main table.
+    pub const FROM_ROUTER_TO_CLOSED_LAN: u32 = 106;
+    /// All other packets to an interface of [`TO_ROUTER_ON_CLOSED_LAN`] are unreachable.
+    pub const TO_CLOSED_LAN: u32 = 107;
+    /// The kernel's rule for the `local` table, which carnet moves here from priority 0, so that
+    /// [`TUNNEL_CAPTURE`] precedes it.
+    pub const LOCAL_TABLE_RULE: u32 = 110;
     /// Packets that carnet passes to IPsec, and packets that carnet sends for IPsec to protect.
-    pub const PROTECTED: u32 = 111;
+    pub const PROTECTED_BY_IPSEC: u32 = 111;
     /// Packets from a neighbouring vehicle to the mobile network, if the interface to that vehicle is an
     /// uplink as well.
     pub const FROM_NEIGHBOURS: u32 = 112;
@@ -96,16 +98,16 @@ pub mod priority {
     pub const TO_MOBILE_NETWORK: u32 = 120;
     /// Rejects (`unreachable`) packets from a direct route that are not for the mobile network. A mobile
     /// router does not forward between two other mobile routers.
-    pub const FROM_DIRECT: u32 = 122;
+    pub const FROM_DIRECT_ROUTES: u32 = 122;
     /// Rejects (`unreachable`) packets of a host with access to a captive portal if the portal's uplink lacks
     /// their address family. They must not take the tunnel past the portal.
-    pub const PORTAL_ONLY: u32 = 123;
+    pub const PORTAL_UPLINK_ONLY: u32 = 123;
     /// Rejects (`unreachable`) packets from GeoNetworking that are not for the mobile network. A vehicle does
     /// not forward other vehicles' packets to its uplinks or its tunnel.
     pub const FROM_STATIONS: u32 = 125;
     /// Packets from the care-of address of a mobile router behind this router use the table of the uplink to
     /// whose link the address belongs.
-    pub const FROM_NESTED: u32 = 128;
+    pub const FROM_NESTED_ROUTERS: u32 = 128;
     /// Packets from an IPv4 care-of address, sent by a socket that is bound to the uplink, use the main table
     /// without its default routes.
     pub const SPECIFIC_IPV4_ROUTES: u32 = 129;
@@ -121,14 +123,14 @@ pub mod priority {
     pub const FROM_LAN: u32 = 145;
     /// This machine's own packets from an address of an uplink, and those to the home agent, use the main
     /// table.
-    pub const OWN_OUTSIDE: u32 = 147;
+    pub const OWN_TRAFFIC_OUTSIDE_TUNNEL: u32 = 147;
     /// This machine's own packets use the main table without its default routes.
     pub const OWN_SPECIFIC_ROUTES: u32 = 148;
     /// This machine's own packets without a mark use the table [`super::TABLE_OWN_TRAFFIC`].
     pub const OWN_TRAFFIC: u32 = 149;
     /// A mobile node's own packets whose sender has chosen no source address use the tunnel's table. The
     /// route in that table gives them the home address.
-    pub const FROM_NODE: u32 = 150;
+    pub const FROM_HOME_ADDRESS: u32 = 150;
 }
 
 /// Role of this station at the end of a NEMO tunnel.
@@ -167,8 +169,8 @@ pub struct Tunnel {
     /// prefixes are in IPv4-mapped form.
     pub inner: Vec<Ipv6Net>,
     /// Whether the station sends packets into this tunnel. After a handover the old tunnel has `false`, and
-    /// still accepts packets in transit. If several tunnels of a home address have `true`, a [`Distribution`]
-    /// divides the packets among them.
+    /// still accepts packets in transit. If several tunnels of a home address have `true`, a
+    /// [`FlowDistribution`] divides the packets among them.
     pub transmit: bool,
     /// The largest inner packet, in octets, that fits the path without fragmenting the outer packet.
     pub mtu: u32,
@@ -180,7 +182,7 @@ pub struct Tunnel {
 /// Rules that divide the packets of a home address among its tunnels. Key: role and home address. So a
 /// changed list of rules replaces the old list as one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Distribution {
+pub struct FlowDistribution {
     /// Role of this station at the tunnels of the home address.
     pub end: TunnelEnd,
     /// Home address of the tunnels.
@@ -203,12 +205,12 @@ pub struct DistributionRule {
     pub action: FlowAction,
     /// Tunnels for these packets, the preferred one first. Empty for packets that leave without the tunnel.
     /// Then the forwarder goes on with the next rule, and a fast path leaves the packets to the kernel.
-    pub members: Vec<Member>,
+    pub members: Vec<DistributionMember>,
 }
 
 /// A tunnel in a [`DistributionRule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct DistributionMember {
     /// Binding Identifier of the tunnel. A flow stays with the identifier even if the addresses of the tunnel
     /// change.
     pub bid: Option<u16>,
@@ -222,7 +224,7 @@ pub struct Member {
 
 /// Socket for packets inside IPv4 or UDP. Key: all fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Socket {
+pub struct TunnelSocket {
     /// Local address of the socket.
     pub local: Endpoint,
     /// Interface to which the socket is bound, regardless of the kernel's routes.
@@ -353,7 +355,7 @@ pub struct InterfaceAddress {
 /// begin with `ipv4_`: `ipv4_forwarding` stands for `forwarding`. When carnet ends, it restores the former
 /// value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
+pub struct SysctlSetting {
     /// Name of the interface, or `all`.
     pub interface: String,
     /// Name of the sysctl below `net.ipv6.conf.<interface>`, such as `forwarding`.
@@ -366,21 +368,21 @@ pub struct Setting {
 /// several entries for each binding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry {
+pub enum ForwardingEntry {
     /// See [`PacketRule`].
     PacketRule(Box<PacketRule>),
-    /// See [`Setting`].
-    Setting(Box<Setting>),
+    /// See [`SysctlSetting`].
+    Setting(Box<SysctlSetting>),
     /// See [`InterfaceAddress`].
     Address(InterfaceAddress),
     /// See [`Route`].
     Route(Route),
-    /// See [`Socket`].
-    Socket(Socket),
+    /// See [`TunnelSocket`].
+    Socket(TunnelSocket),
     /// See [`Tunnel`]. The forwarder and the desired state share it.
     Tunnel(Arc<Tunnel>),
-    /// See [`Distribution`].
-    Distribution(Box<Distribution>),
+    /// See [`FlowDistribution`].
+    Distribution(Box<FlowDistribution>),
     /// See [`Rule`].
     Rule(Box<Rule>),
     /// See [`Ipv4Route`].
@@ -389,11 +391,12 @@ pub enum Entry {
     Ipv4Rule(Box<Ipv4Rule>),
 }
 
-/// Key of an [`Entry`]. Entries are installed in the order of their keys, and removed in the opposite order.
-/// First come the rules of the packet filter, so that no packet passes before they are in force. Then come
-/// settings, addresses, routes, sockets, tunnels, distributions, and last the rules that lead packets there.
+/// Key of an [`ForwardingEntry`]. Entries are installed in the order of their keys, and removed in the
+/// opposite order. First come the rules of the packet filter, so that no packet passes before they are in
+/// force. Then come settings, addresses, routes, sockets, tunnels, distributions, and last the rules that
+/// lead packets there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Key<'a> {
+pub enum EntryKey<'a> {
     /// A rule of the packet filter is its own key.
     PacketRule(&'a PacketRule),
     /// Interface and name of a setting.
@@ -405,7 +408,7 @@ pub enum Key<'a> {
     /// Table and destination.
     Ipv4Route(u32, Ipv4Net),
     /// A socket is its own key.
-    Socket(&'a Socket),
+    Socket(&'a TunnelSocket),
     /// Local end, remote end, home address.
     Tunnel(Endpoint, Endpoint, Ipv6Addr),
     /// Role of the station and home address.
@@ -416,60 +419,60 @@ pub enum Key<'a> {
     Ipv4Rule(&'a Ipv4Rule),
 }
 
-impl Entry {
+impl ForwardingEntry {
     /// Returns the tunnel if the entry is one.
     pub fn as_tunnel(&self) -> Option<&Arc<Tunnel>> {
         match self {
-            Entry::Tunnel(tunnel) => Some(tunnel),
+            ForwardingEntry::Tunnel(tunnel) => Some(tunnel),
             _ => None,
         }
     }
 
     /// Returns the key of this entry.
-    pub fn key(&self) -> Key<'_> {
+    pub fn key(&self) -> EntryKey<'_> {
         match self {
-            Entry::PacketRule(r) => Key::PacketRule(r),
-            Entry::Setting(s) => Key::Setting(&s.interface, &s.name),
-            Entry::Address(a) => Key::Address(&a.interface, a.address),
-            Entry::Route(r) => Key::Route(r.table, r.destination, r.metric),
-            Entry::Socket(s) => Key::Socket(s),
-            Entry::Tunnel(t) => Key::Tunnel(t.local, t.remote, t.home_address),
-            Entry::Distribution(d) => Key::Distribution(d.end, d.home_address),
-            Entry::Rule(r) => Key::Rule(r),
-            Entry::Ipv4Route(r) => Key::Ipv4Route(r.table, r.destination),
-            Entry::Ipv4Rule(r) => Key::Ipv4Rule(r),
+            ForwardingEntry::PacketRule(r) => EntryKey::PacketRule(r),
+            ForwardingEntry::Setting(s) => EntryKey::Setting(&s.interface, &s.name),
+            ForwardingEntry::Address(a) => EntryKey::Address(&a.interface, a.address),
+            ForwardingEntry::Route(r) => EntryKey::Route(r.table, r.destination, r.metric),
+            ForwardingEntry::Socket(s) => EntryKey::Socket(s),
+            ForwardingEntry::Tunnel(t) => EntryKey::Tunnel(t.local, t.remote, t.home_address),
+            ForwardingEntry::Distribution(d) => EntryKey::Distribution(d.end, d.home_address),
+            ForwardingEntry::Rule(r) => EntryKey::Rule(r),
+            ForwardingEntry::Ipv4Route(r) => EntryKey::Ipv4Route(r.table, r.destination),
+            ForwardingEntry::Ipv4Rule(r) => EntryKey::Ipv4Rule(r),
         }
     }
 }
 
-/// An entry that compares by its [`Key`], for sets and maps: two entries with the same key are equal.
+/// An entry that compares by its [`EntryKey`], for sets and maps: two entries with the same key are equal.
 ///
 /// To save memory, all sets and maps share one entry, and the entry contains its key.
 #[derive(Debug, Clone)]
-pub struct Keyed(pub Arc<Entry>);
+pub struct EntryByKey(pub Arc<ForwardingEntry>);
 
-impl PartialEq for Keyed {
-    fn eq(&self, other: &Keyed) -> bool {
+impl PartialEq for EntryByKey {
+    fn eq(&self, other: &EntryByKey) -> bool {
         self.0.key() == other.0.key()
     }
 }
 
-impl Eq for Keyed {}
+impl Eq for EntryByKey {}
 
-impl Hash for Keyed {
+impl Hash for EntryByKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.0.key().hash(state);
     }
 }
 
-impl PartialOrd for Keyed {
-    fn partial_cmp(&self, other: &Keyed) -> Option<Ordering> {
+impl PartialOrd for EntryByKey {
+    fn partial_cmp(&self, other: &EntryByKey) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Keyed {
-    fn cmp(&self, other: &Keyed) -> Ordering {
+impl Ord for EntryByKey {
+    fn cmp(&self, other: &EntryByKey) -> Ordering {
         self.0.key().cmp(&other.0.key())
     }
 }
@@ -477,12 +480,12 @@ impl Ord for Keyed {
 /// A change from the previous desired state to the present one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum EntryChange {
     /// Install this entry. If an entry with the same key exists, replace it in one step, so that the kernel
     /// always has one of them.
-    Set(Arc<Entry>),
+    Set(Arc<ForwardingEntry>),
     /// Remove this entry from the kernel.
-    Remove(Arc<Entry>),
+    Remove(Arc<ForwardingEntry>),
 }
 
 /// The desired state, by scope, and the changes that the caller has not fetched yet.
@@ -490,16 +493,20 @@ pub enum Change {
 pub struct DesiredState<S> {
     /// Owning scope of each entry. The map is unordered, because an ordered map would compare the keys of
     /// very many bindings.
-    entries: HashMap<Keyed, S>,
+    scope_by_entry: HashMap<EntryByKey, S>,
     /// Entries of each scope, by key.
-    scopes: HashMap<S, Box<[Keyed]>>,
-    changes: VecDeque<Change>,
+    entries_by_scope: HashMap<S, Box<[EntryByKey]>>,
+    changes: VecDeque<EntryChange>,
 }
 
 impl<S: Eq + Hash + Clone> DesiredState<S> {
     /// Returns a state without entries.
     pub fn new() -> Self {
-        DesiredState { entries: HashMap::new(), scopes: HashMap::new(), changes: VecDeque::new() }
+        DesiredState {
+            scope_by_entry: HashMap::new(),
+            entries_by_scope: HashMap::new(),
+            changes: VecDeque::new(),
+        }
     }
 
     /// Replaces all entries of `scope` by `entries`. If two of them have the same key, the last one counts.
@@ -507,64 +514,65 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
     ///
     /// If two scopes have entries with the same key, the last caller owns the key. When it gives the key up,
     /// the entry is removed. The protocols avoid this: no two scopes have the same key.
-    pub fn replace(&mut self, scope: S, entries: impl IntoIterator<Item = Entry>) {
-        let mut wanted: Vec<Keyed> = entries.into_iter().map(|entry| Keyed(Arc::new(entry))).collect();
+    pub fn replace_scope(&mut self, scope: S, entries: impl IntoIterator<Item = ForwardingEntry>) {
+        let mut wanted: Vec<EntryByKey> =
+            entries.into_iter().map(|entry| EntryByKey(Arc::new(entry))).collect();
         wanted.reverse();
         wanted.sort();
         wanted.dedup();
-        let before = self.scopes.get(&scope).map_or(&[][..], |before| before);
+        let before = self.entries_by_scope.get(&scope).map_or(&[][..], |before| before);
         if before.len() == wanted.len() && before.iter().zip(&wanted).all(|(old, new)| old.0 == new.0) {
             return;
         }
         for entry in &mut wanted {
-            match self.entries.remove_entry(entry) {
+            match self.scope_by_entry.remove_entry(entry) {
                 Some((old, owner)) => {
                     if owner != scope {
-                        self.let_go(&owner, &old);
+                        self.remove_from_scope(&owner, &old);
                     }
                     if old.0 == entry.0 {
                         *entry = old;
                     } else {
-                        self.changes.push_back(Change::Set(entry.0.clone()));
+                        self.changes.push_back(EntryChange::Set(entry.0.clone()));
                     }
                 }
-                None => self.changes.push_back(Change::Set(entry.0.clone())),
+                None => self.changes.push_back(EntryChange::Set(entry.0.clone())),
             }
-            self.entries.insert(entry.clone(), scope.clone());
+            self.scope_by_entry.insert(entry.clone(), scope.clone());
         }
-        let before = self.scopes.remove(&scope).unwrap_or_default();
+        let before = self.entries_by_scope.remove(&scope).unwrap_or_default();
         for entry in before.iter().rev().filter(|entry| wanted.binary_search(entry).is_err()) {
-            if self.entries.get(entry) == Some(&scope)
-                && let Some((entry, _)) = self.entries.remove_entry(entry)
+            if self.scope_by_entry.get(entry) == Some(&scope)
+                && let Some((entry, _)) = self.scope_by_entry.remove_entry(entry)
             {
-                self.changes.push_back(Change::Remove(entry.0));
+                self.changes.push_back(EntryChange::Remove(entry.0));
             }
         }
         if !wanted.is_empty() {
-            self.scopes.insert(scope, wanted.into());
+            self.entries_by_scope.insert(scope, wanted.into());
         }
     }
 
     /// Removes `entry` from its previous owner, because another scope now owns the key.
-    fn let_go(&mut self, owner: &S, entry: &Keyed) {
-        if let Some(entries) = self.scopes.get_mut(owner) {
+    fn remove_from_scope(&mut self, owner: &S, entry: &EntryByKey) {
+        if let Some(entries) = self.entries_by_scope.get_mut(owner) {
             *entries = entries.iter().filter(|kept| *kept != entry).cloned().collect();
         }
     }
 
     /// Returns whether a scope has no entries.
     pub fn is_empty(&self, scope: &S) -> bool {
-        !self.scopes.contains_key(scope)
+        !self.entries_by_scope.contains_key(scope)
     }
 
     /// Returns the oldest change that the caller has not fetched yet; `None` if the caller has fetched all.
-    pub fn poll_change(&mut self) -> Option<Change> {
+    pub fn poll_change(&mut self) -> Option<EntryChange> {
         pop_and_shrink(&mut self.changes)
     }
 
     /// Returns all entries, in order of installation.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        let mut entries: Vec<&Keyed> = self.entries.keys().collect();
+    pub fn entries(&self) -> impl Iterator<Item = &ForwardingEntry> {
+        let mut entries: Vec<&EntryByKey> = self.scope_by_entry.keys().collect();
         entries.sort();
         entries.into_iter().map(|entry| &*entry.0)
     }
@@ -580,8 +588,8 @@ impl<S: Eq + Hash + Clone> Default for DesiredState<S> {
 mod tests {
     use super::*;
 
-    fn route(text: &str, metric: u32) -> Entry {
-        Entry::Route(Route {
+    fn route(text: &str, metric: u32) -> ForwardingEntry {
+        ForwardingEntry::Route(Route {
             table: TABLE_MAIN,
             destination: text.parse().expect("prefix"),
             metric,
@@ -590,35 +598,35 @@ mod tests {
         })
     }
 
-    fn drain(state: &mut DesiredState<u8>) -> Vec<Change> {
+    fn drain_changes(state: &mut DesiredState<u8>) -> Vec<EntryChange> {
         std::iter::from_fn(|| state.poll_change()).collect()
     }
 
     #[test]
     fn replacing_entries_by_equal_ones_gives_no_change() {
         let mut state = DesiredState::new();
-        state.replace(1, [route("2001:db8:a::/64", 1), route("2001:db8:b::/64", 1)]);
-        assert_eq!(drain(&mut state).len(), 2);
-        state.replace(1, [route("2001:db8:b::/64", 1), route("2001:db8:a::/64", 1)]);
-        assert_eq!(drain(&mut state), []);
+        state.replace_scope(1, [route("2001:db8:a::/64", 1), route("2001:db8:b::/64", 1)]);
+        assert_eq!(drain_changes(&mut state).len(), 2);
+        state.replace_scope(1, [route("2001:db8:b::/64", 1), route("2001:db8:a::/64", 1)]);
+        assert_eq!(drain_changes(&mut state), []);
     }
 
     #[test]
     fn replace_adds_before_it_removes_and_touches_only_its_scope() {
         let mut state = DesiredState::new();
-        state.replace(1, [route("2001:db8:a::/64", 1)]);
-        state.replace(2, [route("2001:db8:c::/64", 1)]);
-        drain(&mut state);
-        state.replace(1, [route("2001:db8:b::/64", 1)]);
+        state.replace_scope(1, [route("2001:db8:a::/64", 1)]);
+        state.replace_scope(2, [route("2001:db8:c::/64", 1)]);
+        drain_changes(&mut state);
+        state.replace_scope(1, [route("2001:db8:b::/64", 1)]);
         assert_eq!(
-            drain(&mut state),
+            drain_changes(&mut state),
             [
-                Change::Set(route("2001:db8:b::/64", 1).into()),
-                Change::Remove(route("2001:db8:a::/64", 1).into())
+                EntryChange::Set(route("2001:db8:b::/64", 1).into()),
+                EntryChange::Remove(route("2001:db8:a::/64", 1).into())
             ]
         );
-        state.replace(1, []);
-        assert_eq!(drain(&mut state), [Change::Remove(route("2001:db8:b::/64", 1).into())]);
+        state.replace_scope(1, []);
+        assert_eq!(drain_changes(&mut state), [EntryChange::Remove(route("2001:db8:b::/64", 1).into())]);
         assert_eq!(state.entries().count(), 1);
     }
 
@@ -626,31 +634,31 @@ mod tests {
     fn last_scope_that_sets_a_key_owns_it() {
         let mut state = DesiredState::new();
         let mut other = route("2001:db8:a::/64", 1);
-        if let Entry::Route(route) = &mut other {
+        if let ForwardingEntry::Route(route) = &mut other {
             route.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }.into();
         }
-        state.replace(1, [route("2001:db8:a::/64", 1)]);
-        state.replace(2, [other.clone()]);
-        drain(&mut state);
+        state.replace_scope(1, [route("2001:db8:a::/64", 1)]);
+        state.replace_scope(2, [other.clone()]);
+        drain_changes(&mut state);
         // The previous owner of the key sets the same entry again.
-        state.replace(1, [route("2001:db8:a::/64", 1)]);
-        assert_eq!(drain(&mut state), [Change::Set(route("2001:db8:a::/64", 1).into())]);
-        state.replace(2, []);
-        assert_eq!(drain(&mut state), []);
-        state.replace(1, []);
-        assert_eq!(drain(&mut state), [Change::Remove(route("2001:db8:a::/64", 1).into())]);
+        state.replace_scope(1, [route("2001:db8:a::/64", 1)]);
+        assert_eq!(drain_changes(&mut state), [EntryChange::Set(route("2001:db8:a::/64", 1).into())]);
+        state.replace_scope(2, []);
+        assert_eq!(drain_changes(&mut state), []);
+        state.replace_scope(1, []);
+        assert_eq!(drain_changes(&mut state), [EntryChange::Remove(route("2001:db8:a::/64", 1).into())]);
     }
 
     #[test]
     fn changed_entry_is_replaced_in_one_change() {
         let mut state = DesiredState::new();
-        state.replace(1, [route("2001:db8:a::/64", 1)]);
-        drain(&mut state);
+        state.replace_scope(1, [route("2001:db8:a::/64", 1)]);
+        drain_changes(&mut state);
         let mut other = route("2001:db8:a::/64", 1);
-        if let Entry::Route(r) = &mut other {
+        if let ForwardingEntry::Route(r) = &mut other {
             r.action = RouteAction::Forward { interface: TUNNEL_DEVICE.into(), gateway: None }.into();
         }
-        state.replace(1, [other.clone()]);
-        assert_eq!(drain(&mut state), [Change::Set(other.into())]);
+        state.replace_scope(1, [other.clone()]);
+        assert_eq!(drain_changes(&mut state), [EntryChange::Set(other.into())]);
     }
 }

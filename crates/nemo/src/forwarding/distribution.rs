@@ -34,21 +34,21 @@ use carnet_wire::fragment::FragmentHeader;
 use carnet_wire::ipv4;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
-use super::desired::{Distribution, DistributionRule, Member, TunnelEnd};
-use super::inner;
-use super::path_mtu::Ends;
+use super::desired::{DistributionMember, DistributionRule, FlowDistribution, TunnelEnd};
+use super::inner_packet;
+use super::path_mtu::TunnelEnds;
 
 /// Internal value of the weight 1: integers can then express fractions of a weight.
-const UNIT: f64 = 4096.0;
+const WEIGHT_UNIT: f64 = 4096.0;
 /// If the share of a member would change by a larger factor, the module takes the new weights. Smaller
 /// changes leave the flows where they are.
-const TOLERANCE: f64 = 1.25;
+const WEIGHT_TOLERANCE: f64 = 1.25;
 /// Largest number of tunnels to which one packet is copied. RFC 6089 4.2 has no limit. Without one, a node
 /// could register sixteen care-of addresses of a third party, which would receive each packet sixteen times.
 pub const MAX_COPIES: usize = 4;
 /// Largest number of fragmented packets whose first fragment's ports are stored.
-const FRAGMENTED_MAX: usize = 256;
-const FRAGMENTED_LIFETIME: Duration = Duration::from_secs(10);
+const MAX_FRAGMENTED_PACKETS: usize = 256;
+const FRAGMENT_FLOW_LIFETIME: Duration = Duration::from_secs(10);
 
 const PROTOCOL_DCCP: u8 = 33;
 const PROTOCOL_SCTP: u8 = 132;
@@ -56,42 +56,42 @@ const PROTOCOL_UDP_LITE: u8 = 136;
 
 /// Tunnels that a rule selects for a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Choice {
+pub enum TunnelChoice {
     /// The packet goes into this tunnel.
-    One(Ends),
+    One(TunnelEnds),
     /// A copy of the packet goes into each of these tunnels, at most [`MAX_COPIES`].
-    All(Vec<Ends>),
+    All(Vec<TunnelEnds>),
     /// No tunnel of the rule works.
     None,
 }
 
 /// Name of a packet in fragments: source, destination and Identification.
-type FragmentName = (Ipv6Addr, Ipv6Addr, u32);
+type FragmentedPacketId = (Ipv6Addr, Ipv6Addr, u32);
 
 /// Rules of a home address, with the state of `balance` and of fragmented packets.
 #[derive(Debug, Clone)]
-pub struct Distributor {
+pub struct FlowDistributor {
     end: TunnelEnd,
     rules: Vec<Rule>,
     /// Secret key of the flow hash. It prevents a sender from selecting a tunnel by its addresses and ports.
-    key: u64,
-    fragmented: HashMap<FragmentName, (Time, Flow)>,
+    flow_hash_key: u64,
+    fragmented_flows: HashMap<FragmentedPacketId, (Time, Flow)>,
     /// Names of the fragmented packets, in the order of arrival.
-    order: VecDeque<(Time, FragmentName)>,
+    fragment_arrival_order: VecDeque<(Time, FragmentedPacketId)>,
 }
 
 #[derive(Debug, Clone)]
 struct Rule {
     rule: DistributionRule,
     /// Identity of each member and its weight in use, which is not 0.
-    weights: Vec<(u64, u32)>,
+    weights_in_use: Vec<(u64, u32)>,
 }
 
 /// Returns the identity of a member, independent of its weight. With a Binding Identifier, the identity is
 /// independent of the addresses, too.
-fn identity(member: &Member) -> u64 {
+fn member_identity(member: &DistributionMember) -> u64 {
     match member.bid {
-        Some(bid) => mix(u64::from(bid) | 1 << 32),
+        Some(bid) => mix_bits(u64::from(bid) | 1 << 32),
         None => [member.local, member.remote]
             .iter()
             .flat_map(|end| end.to_string().into_bytes())
@@ -101,102 +101,107 @@ fn identity(member: &Member) -> u64 {
     }
 }
 
-fn mix(mut value: u64) -> u64 {
+fn mix_bits(mut value: u64) -> u64 {
     value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
 }
 
-impl Distributor {
+impl FlowDistributor {
     /// Creates the distributor for these rules. The new distributor keeps the weights and fragments of
     /// `before`. Without `before`, `key` is the key of its hash: the key of outer flow labels
     /// ([`super::forwarder::Forwarder::flow_label_key`]).
-    pub fn new(distribution: &Distribution, before: Option<Distributor>, key: u64) -> Distributor {
+    pub fn new(
+        distribution: &FlowDistribution,
+        before: Option<FlowDistributor>,
+        key: u64,
+    ) -> FlowDistributor {
         let rules = distribution.rules.iter();
         let rules = rules.map(|rule| {
             let old = before.iter().flat_map(|before| &before.rules);
             // Rules have no names: a new rule keeps the state of the old rule with the same selector.
             let old = old.clone().find(|old| old.rule.selector == rule.selector);
-            Rule { rule: rule.clone(), weights: weights(rule, old) }
+            Rule { rule: rule.clone(), weights_in_use: weights_to_use(rule, old) }
         });
         let rules = rules.collect();
         match before {
-            Some(before) => Distributor { end: distribution.end, rules, ..before },
-            None => Distributor {
+            Some(before) => FlowDistributor { end: distribution.end, rules, ..before },
+            None => FlowDistributor {
                 end: distribution.end,
                 rules,
-                key,
-                fragmented: HashMap::new(),
-                order: VecDeque::new(),
+                flow_hash_key: key,
+                fragmented_flows: HashMap::new(),
+                fragment_arrival_order: VecDeque::new(),
             },
         }
     }
 
     /// Returns whether a rule sends packets into several tunnels at once.
-    pub fn duplicates(&self) -> bool {
+    pub fn has_duplicating_rule(&self) -> bool {
         self.rules.iter().any(|rule| rule.rule.action == FlowAction::Duplicate)
     }
 
     /// Returns the rules, each with the identity and the present weight (not 0) of its members.
     pub fn rules(&self) -> impl Iterator<Item = (&DistributionRule, &[(u64, u32)])> {
-        self.rules.iter().map(|Rule { rule, weights }| (rule, weights.as_slice()))
+        self.rules.iter().map(|Rule { rule, weights_in_use: weights }| (rule, weights.as_slice()))
     }
 
     /// Chooses the tunnels for `packet`. `exists` says whether a tunnel works.
-    pub fn choose(
+    pub fn choose_tunnels(
         &mut self,
         now: Time,
         header: &Header,
         packet: &[u8],
-        exists: impl Fn(&Ends) -> bool,
-    ) -> Choice {
-        let flow = self.flow(now, header, packet);
+        exists: impl Fn(&TunnelEnds) -> bool,
+    ) -> TunnelChoice {
+        let flow = self.flow_of_packet(now, header, packet);
         let seen = match self.end {
             TunnelEnd::HomeAgent | TunnelEnd::Direct => flow,
             TunnelEnd::MobileRouter => flow.reversed(),
         };
-        for Rule { rule, weights } in &self.rules {
+        for Rule { rule, weights_in_use: weights } in &self.rules {
             if rule.selector.is_some_and(|selector| !selector.matches(&seen)) {
                 continue;
             }
-            let ends = |member: &Member| (member.local, member.remote);
+            let ends = |member: &DistributionMember| (member.local, member.remote);
             let mut living = rule.members.iter().zip(weights).filter(|(member, _)| exists(&ends(member)));
             let choice = match rule.action {
-                FlowAction::Failover => living.next().map(|(member, _)| Choice::One(ends(member))),
+                FlowAction::Failover => living.next().map(|(member, _)| TunnelChoice::One(ends(member))),
                 FlowAction::Balance => {
-                    let conversation = self.conversation(&seen);
+                    let conversation = self.conversation_hash(&seen);
                     living
-                        .map(|(member, weight)| (member, score(conversation, *weight)))
+                        .map(|(member, weight)| (member, member_score(conversation, *weight)))
                         .min_by_key(|(_, score)| *score)
-                        .map(|(member, _)| Choice::One(ends(member)))
+                        .map(|(member, _)| TunnelChoice::One(ends(member)))
                 }
                 FlowAction::Duplicate => {
-                    let all: Vec<Ends> = living.map(|(member, _)| ends(member)).take(MAX_COPIES).collect();
-                    (!all.is_empty()).then_some(Choice::All(all))
+                    let all: Vec<TunnelEnds> =
+                        living.map(|(member, _)| ends(member)).take(MAX_COPIES).collect();
+                    (!all.is_empty()).then_some(TunnelChoice::All(all))
                 }
             };
             if let Some(choice) = choice {
                 return choice;
             }
         }
-        Choice::None
+        TunnelChoice::None
     }
 
     /// Returns a keyed hash of the flow: addresses, protocol and ports. Both directions have the same hash,
     /// so two ends with the same key choose the same tunnel.
-    fn conversation(&self, flow: &Flow) -> u64 {
+    fn conversation_hash(&self, flow: &Flow) -> u64 {
         let ports = flow.ports.map_or(0, |(one, other)| u64::from(one) << 16 | u64::from(other));
         let rest = u64::from(flow.next_header) << 32 | ports;
-        let mut hash = self.key;
+        let mut hash = self.flow_hash_key;
         for address in [u128::from(flow.source), u128::from(flow.destination)] {
-            hash = mix(hash ^ address as u64);
-            hash = mix(hash ^ (address >> 64) as u64);
+            hash = mix_bits(hash ^ address as u64);
+            hash = mix_bits(hash ^ (address >> 64) as u64);
         }
-        mix(hash ^ rest)
+        mix_bits(hash ^ rest)
     }
 
     /// Returns the fields of a packet that selectors compare.
-    fn flow(&mut self, now: Time, header: &Header, packet: &[u8]) -> Flow {
+    fn flow_of_packet(&mut self, now: Time, header: &Header, packet: &[u8]) -> Flow {
         let mut flow = Flow {
             source: header.source,
             destination: header.destination,
@@ -221,39 +226,41 @@ impl Distributor {
                 _ => {}
             }
         }
-        let Some((identification, is_later, more)) = fragment_of(packet) else { return flow };
+        let Some((identification, is_later, more)) = fragment_header_of(packet) else { return flow };
         let name = (header.source, header.destination, identification);
         if is_later {
-            let known = self.fragmented.get(&name);
+            let known = self.fragmented_flows.get(&name);
             return known
-                .filter(|(since, _)| now.saturating_since(*since) < FRAGMENTED_LIFETIME)
+                .filter(|(since, _)| now.saturating_since(*since) < FRAGMENT_FLOW_LIFETIME)
                 .map_or(flow, |(_, first)| *first);
         }
         if more {
-            self.remember(now, name, flow);
+            self.remember_fragmented_flow(now, name, flow);
         }
         flow
     }
 
-    fn remember(&mut self, now: Time, name: FragmentName, flow: Flow) {
-        while let Some((since, oldest)) = self.order.front().copied() {
-            if self.order.len() < FRAGMENTED_MAX && now.saturating_since(since) < FRAGMENTED_LIFETIME {
+    fn remember_fragmented_flow(&mut self, now: Time, name: FragmentedPacketId, flow: Flow) {
+        while let Some((since, oldest)) = self.fragment_arrival_order.front().copied() {
+            if self.fragment_arrival_order.len() < MAX_FRAGMENTED_PACKETS
+                && now.saturating_since(since) < FRAGMENT_FLOW_LIFETIME
+            {
                 break;
             }
-            self.order.pop_front();
+            self.fragment_arrival_order.pop_front();
             // Keep the entry if a later fragment has renewed it.
-            if self.fragmented.get(&oldest).is_some_and(|(at, _)| *at == since) {
-                self.fragmented.remove(&oldest);
+            if self.fragmented_flows.get(&oldest).is_some_and(|(at, _)| *at == since) {
+                self.fragmented_flows.remove(&oldest);
             }
         }
-        self.fragmented.insert(name, (now, flow));
-        self.order.push_back((now, name));
+        self.fragmented_flows.insert(name, (now, flow));
+        self.fragment_arrival_order.push_back((now, name));
     }
 }
 
 /// Finds the upper layer of a packet, as [`find_upper_layer`] does for IPv6.
 fn upper_layer_of(packet: &[u8]) -> Option<(u8, usize, bool)> {
-    if !inner::is_ipv4(packet) {
+    if !inner_packet::is_ipv4(packet) {
         return find_upper_layer(packet);
     }
     let header = ipv4::Header::parse(packet).ok()?;
@@ -262,19 +269,19 @@ fn upper_layer_of(packet: &[u8]) -> Option<(u8, usize, bool)> {
 
 /// Returns the Identification of a fragment, whether it is a later one, and whether more follow; `None` if
 /// the packet is no fragment.
-fn fragment_of(packet: &[u8]) -> Option<(u32, bool, bool)> {
-    if inner::is_ipv4(packet) {
+fn fragment_header_of(packet: &[u8]) -> Option<(u32, bool, bool)> {
+    if inner_packet::is_ipv4(packet) {
         let header = ipv4::Header::parse(packet).ok()?;
         let is_fragment = header.more_fragments || header.is_later_fragment();
         let of = (header.identification.into(), header.is_later_fragment(), header.more_fragments);
         return is_fragment.then_some(of);
     }
-    let fragment = ipv6_fragment_of(packet)?;
+    let fragment = ipv6_fragment_header_of(packet)?;
     Some((fragment.identification, fragment.is_later_fragment(), fragment.more_fragments))
 }
 
 /// Returns the Fragment header of an IPv6 packet, if any.
-fn ipv6_fragment_of(packet: &[u8]) -> Option<FragmentHeader> {
+fn ipv6_fragment_header_of(packet: &[u8]) -> Option<FragmentHeader> {
     let mut next = Header::parse(packet).ok()?.next_header;
     let mut offset = HEADER_LEN;
     for _ in 0..carnet_wire::extension::MAX_HEADERS {
@@ -292,7 +299,7 @@ fn ipv6_fragment_of(packet: &[u8]) -> Option<FragmentHeader> {
 
 /// Returns -log2(`hash` / 2^64) with 24 fractional bits. For uniform hashes the results are exponentially
 /// distributed.
-fn rarity(hash: u64) -> u64 {
+fn negative_log2(hash: u64) -> u64 {
     let hash = hash | 1;
     let zeros = u64::from(hash.leading_zeros());
     let mut mantissa = (hash << zeros) >> 32;
@@ -309,23 +316,30 @@ fn rarity(hash: u64) -> u64 {
 /// Returns the score of a member; the member with the lowest score is the best. The score is an exponential
 /// variate with the weight as its rate. So each member has the lowest score with a probability in proportion
 /// to its weight.
-fn score(conversation: u64, (member, weight): (u64, u32)) -> u64 {
-    (rarity(mix(conversation ^ member)) << 32) / u64::from(weight.max(1))
+fn member_score(conversation: u64, (member, weight): (u64, u32)) -> u64 {
+    (negative_log2(mix_bits(conversation ^ member)) << 32) / u64::from(weight.max(1))
 }
 
-/// Returns the weights to use: the previous weights, unless a share changes by more than [`TOLERANCE`].
-fn weights(rule: &DistributionRule, before: Option<&Rule>) -> Vec<(u64, u32)> {
-    let in_use = |weight: f64| (weight * UNIT).round().clamp(1.0, f64::from(u32::MAX)) as u32;
+/// Returns the weights to use: the previous weights, unless a share changes by more than
+/// [`WEIGHT_TOLERANCE`].
+fn weights_to_use(rule: &DistributionRule, before: Option<&Rule>) -> Vec<(u64, u32)> {
+    let in_use = |weight: f64| (weight * WEIGHT_UNIT).round().clamp(1.0, f64::from(u32::MAX)) as u32;
     // Take a weight of 0 as 1. To exclude a tunnel, the operator removes it from the rule.
-    let wanted: Vec<(u64, f64)> =
-        rule.members.iter().map(|member| (identity(member), f64::from(member.weight.max(1)))).collect();
-    let old = |id: u64| before?.weights.iter().find(|(known, _)| *known == id).map(|(_, weight)| *weight);
+    let wanted: Vec<(u64, f64)> = rule
+        .members
+        .iter()
+        .map(|member| (member_identity(member), f64::from(member.weight.max(1))))
+        .collect();
+    let old =
+        |id: u64| before?.weights_in_use.iter().find(|(known, _)| *known == id).map(|(_, weight)| *weight);
     // For each member that was in the rule before: its old weight divided by its new weight.
-    let ratios: Vec<f64> =
-        wanted.iter().filter_map(|(id, weight)| old(*id).map(|old| f64::from(old) / UNIT / weight)).collect();
+    let ratios: Vec<f64> = wanted
+        .iter()
+        .filter_map(|(id, weight)| old(*id).map(|old| f64::from(old) / WEIGHT_UNIT / weight))
+        .collect();
     let (least, most) =
         ratios.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), r| (least.min(*r), most.max(*r)));
-    if ratios.is_empty() || most > least * TOLERANCE {
+    if ratios.is_empty() || most > least * WEIGHT_TOLERANCE {
         return wanted.into_iter().map(|(id, weight)| (id, in_use(weight))).collect();
     }
     let scale = (least * most).sqrt();

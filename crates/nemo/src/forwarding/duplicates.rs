@@ -2,8 +2,8 @@
 //!
 //! If the flow takes several tunnels at once, the sender numbers its packets; all copies of a packet have the
 //! same number ([`carnet_wire::extension::SEQUENCE_OPTION`]). The receiver remembers the numbers of the last
-//! [`WINDOW`] packets of a binding and accepts the first copy of each. Two packets with the same content have
-//! different numbers, so a host may send the same content twice.
+//! [`WINDOW_SIZE`] packets of a binding and accepts the first copy of each. Two packets with the same content
+//! have different numbers, so a host may send the same content twice.
 //!
 //! The sender does not authenticate the number. An attacker who sees the packets of one tunnel could send own
 //! packets with the next numbers. The receiver would then drop the real packets as copies. So the receiver
@@ -13,26 +13,26 @@
 //! The receiver accepts a packet in case of doubt. A packet whose number is older than the window may be a
 //! late copy or the first copy to arrive. A restarted sender begins with a random number. In half of the
 //! cases this number is ahead of the window, and the window moves to it. In the other half the receiver
-//! accepts the packets as late packets. After `RESTART` late packets in a row the window begins at their
-//! numbers.
+//! accepts the packets as late packets. After `LATE_PACKETS_BEFORE_RESTART` late packets in a row the window
+//! begins at their numbers.
 
 /// Size of the window in packets. A tunnel with 10,000 packets a second sends this number in 1.6 seconds.
-pub const WINDOW: u32 = 16_384;
+pub const WINDOW_SIZE: u32 = 16_384;
 /// Number of late packets in a row after which the receiver considers the sender restarted.
-const RESTART: u32 = 64;
+const LATE_PACKETS_BEFORE_RESTART: u32 = 64;
 
 /// Mark of an empty place in the window; no packet has this mark.
-const NONE: u16 = 0;
+const NO_MARK: u16 = 0;
 
 /// Returns the mark of a packet from a keyed hash of its content.
-pub fn mark(hash: u64) -> u16 {
-    // Add 1, because 0 means `NONE`. The other marks are almost equally likely.
+pub fn packet_mark(hash: u64) -> u16 {
+    // Add 1, because 0 means `NO_MARK`. The other marks are almost equally likely.
     (hash % u64::from(u16::MAX)) as u16 + 1
 }
 
-/// Result of [`Window::note`] for a numbered packet.
+/// Result of [`ReceiveWindow::record_packet`] for a numbered packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Copy {
+pub enum CopyCheck {
     /// This copy is the first one with its number.
     First,
     /// The packet is a further copy.
@@ -43,53 +43,54 @@ pub enum Copy {
 
 /// Received numbers of one binding in one direction.
 #[derive(Debug, Clone)]
-pub struct Window {
+pub struct ReceiveWindow {
     /// The highest number, in the sense of serial number arithmetic (RFC 1982).
-    top: u32,
-    /// Mark of each received number, at the index of the number modulo [`WINDOW`].
-    seen: Box<[u16]>,
+    highest_sequence: u32,
+    /// Mark of each received number, at the index of the number modulo [`WINDOW_SIZE`].
+    received_marks: Box<[u16]>,
     /// Number of consecutive late packets.
-    behind: u32,
+    consecutive_late_packets: u32,
 }
 
-impl Window {
+impl ReceiveWindow {
     /// Returns a window that has received only this number, with this mark.
-    pub fn starting_with(sequence: u32, mark: u16) -> Window {
-        let seen = vec![NONE; WINDOW as usize].into_boxed_slice();
-        let mut window = Window { top: sequence, seen, behind: 0 };
-        window.replace(sequence, mark);
+    pub fn starting_with(sequence: u32, mark: u16) -> ReceiveWindow {
+        let seen = vec![NO_MARK; WINDOW_SIZE as usize].into_boxed_slice();
+        let mut window =
+            ReceiveWindow { highest_sequence: sequence, received_marks: seen, consecutive_late_packets: 0 };
+        window.replace_mark(sequence, mark);
         window
     }
 
     /// Checks and stores the number and mark of an arrived packet. Says whether it is the first copy of the
     /// packet.
-    pub fn note(&mut self, sequence: u32, mark: u16) -> Copy {
-        let ahead = sequence.wrapping_sub(self.top);
-        let behind = self.top.wrapping_sub(sequence);
+    pub fn record_packet(&mut self, sequence: u32, mark: u16) -> CopyCheck {
+        let ahead = sequence.wrapping_sub(self.highest_sequence);
+        let behind = self.highest_sequence.wrapping_sub(sequence);
         if ahead != 0 && ahead < 1 << 31 {
-            if ahead >= WINDOW {
-                self.seen.fill(NONE);
+            if ahead >= WINDOW_SIZE {
+                self.received_marks.fill(NO_MARK);
             } else {
                 for skipped in 1..=ahead {
-                    self.replace(self.top.wrapping_add(skipped), NONE);
+                    self.replace_mark(self.highest_sequence.wrapping_add(skipped), NO_MARK);
                 }
             }
-            self.top = sequence;
-        } else if behind >= WINDOW {
-            self.behind += 1;
-            if self.behind >= RESTART {
-                *self = Window::starting_with(sequence, mark);
+            self.highest_sequence = sequence;
+        } else if behind >= WINDOW_SIZE {
+            self.consecutive_late_packets += 1;
+            if self.consecutive_late_packets >= LATE_PACKETS_BEFORE_RESTART {
+                *self = ReceiveWindow::starting_with(sequence, mark);
             }
-            return Copy::Late;
+            return CopyCheck::Late;
         }
-        self.behind = 0;
-        if self.replace(sequence, mark) == mark { Copy::Further } else { Copy::First }
+        self.consecutive_late_packets = 0;
+        if self.replace_mark(sequence, mark) == mark { CopyCheck::Further } else { CopyCheck::First }
     }
 
     /// Sets the mark of a number and returns the previous one.
-    fn replace(&mut self, sequence: u32, mark: u16) -> u16 {
-        let place = self.seen.get_mut((sequence % WINDOW) as usize);
-        place.map_or(NONE, |place| std::mem::replace(place, mark))
+    fn replace_mark(&mut self, sequence: u32, mark: u16) -> u16 {
+        let place = self.received_marks.get_mut((sequence % WINDOW_SIZE) as usize);
+        place.map_or(NO_MARK, |place| std::mem::replace(place, mark))
     }
 }
 
@@ -116,21 +117,21 @@ mod tests {
                 arrivals.extend([one, other].into_iter().flatten().map(|delay| (index + delay, index)));
             }
             arrivals.sort();
-            let mut window: Option<Window> = None;
+            let mut window: Option<ReceiveWindow> = None;
             let mut passed = BTreeSet::new();
             for (_, index) in arrivals {
                 let sequence = start.wrapping_add(index);
                 let copy = match &mut window {
                     None => {
-                        window = Some(Window::starting_with(sequence, mark(index.into())));
-                        Copy::First
+                        window = Some(ReceiveWindow::starting_with(sequence, packet_mark(index.into())));
+                        CopyCheck::First
                     }
-                    Some(window) => window.note(sequence, mark(index.into())),
+                    Some(window) => window.record_packet(sequence, packet_mark(index.into())),
                 };
                 match copy {
-                    Copy::First => prop_assert!(passed.insert(index), "{index} passed twice"),
-                    Copy::Further => prop_assert!(passed.contains(&index), "{index} never passed"),
-                    Copy::Late => prop_assert!(false, "{index} is within the window"),
+                    CopyCheck::First => prop_assert!(passed.insert(index), "{index} passed twice"),
+                    CopyCheck::Further => prop_assert!(passed.contains(&index), "{index} never passed"),
+                    CopyCheck::Late => prop_assert!(false, "{index} is within the window"),
                 }
             }
             let came = fates.iter().filter(|(one, other)| one.is_some() || other.is_some()).count();
@@ -143,11 +144,11 @@ mod tests {
         fn number_that_never_arrived_is_no_duplicate(
             numbers in prop::collection::vec((prop_oneof![any::<u32>(), 0u32..40_000], 1u16..4), 1..400),
         ) {
-            let mut window = Window::starting_with(0, 1);
+            let mut window = ReceiveWindow::starting_with(0, 1);
             let mut came = BTreeSet::from([(0, 1)]);
             for (number, mark) in numbers {
-                let copy = window.note(number, mark);
-                if copy == Copy::Further {
+                let copy = window.record_packet(number, mark);
+                if copy == CopyCheck::Further {
                     prop_assert!(came.contains(&(number, mark)));
                 }
                 came.insert((number, mark));
@@ -157,46 +158,46 @@ mod tests {
 
     #[test]
     fn receiver_follows_restarted_sender_without_loss() {
-        for start in [WINDOW + 7, 1 << 30, 3 << 30] {
-            let mut window = Window::starting_with(start, 1);
+        for start in [WINDOW_SIZE + 7, 1 << 30, 3 << 30] {
+            let mut window = ReceiveWindow::starting_with(start, 1);
             let mut late = 0;
             for number in 0..1000 {
-                match window.note(number, 1) {
-                    Copy::First => {}
-                    Copy::Late => late += 1,
-                    Copy::Further => panic!("the number {number} was not received before"),
+                match window.record_packet(number, 1) {
+                    CopyCheck::First => {}
+                    CopyCheck::Late => late += 1,
+                    CopyCheck::Further => panic!("the number {number} was not received before"),
                 }
             }
-            assert!(late <= RESTART, "{late}");
-            assert_eq!(window.note(999, 1), Copy::Further);
+            assert!(late <= LATE_PACKETS_BEFORE_RESTART, "{late}");
+            assert_eq!(window.record_packet(999, 1), CopyCheck::Further);
         }
     }
 
     #[test]
     fn very_late_packet_does_not_move_the_window() {
-        let mut window = Window::starting_with(100_000, 1);
+        let mut window = ReceiveWindow::starting_with(100_000, 1);
         for number in 100_001..100_500 {
-            assert_eq!(window.note(number, 1), Copy::First);
-            assert_eq!(window.note(number - 50_000, 1), Copy::Late);
-            assert_eq!(window.note(number, 1), Copy::Further);
+            assert_eq!(window.record_packet(number, 1), CopyCheck::First);
+            assert_eq!(window.record_packet(number - 50_000, 1), CopyCheck::Late);
+            assert_eq!(window.record_packet(number, 1), CopyCheck::Further);
         }
     }
 
     /// An attacker sends packets with the next numbers. The receiver still accepts each genuine packet once.
     #[test]
     fn forged_numbers_cause_no_loss_of_real_packets() {
-        let mut window = Window::starting_with(0, 1);
+        let mut window = ReceiveWindow::starting_with(0, 1);
         for number in 1..2000 {
-            window.note(number, 7);
+            window.record_packet(number, 7);
         }
         for number in 1..2000 {
-            assert_eq!(window.note(number, 8), Copy::First);
-            assert_eq!(window.note(number, 8), Copy::Further);
+            assert_eq!(window.record_packet(number, 8), CopyCheck::First);
+            assert_eq!(window.record_packet(number, 8), CopyCheck::Further);
         }
     }
 
     #[test]
     fn no_packet_has_the_mark_of_an_empty_place() {
-        assert!((0..1000).chain(u64::MAX - 1000..=u64::MAX).all(|hash| mark(hash) != NONE));
+        assert!((0..1000).chain(u64::MAX - 1000..=u64::MAX).all(|hash| packet_mark(hash) != NO_MARK));
     }
 }

@@ -6,23 +6,23 @@ use std::sync::{Arc, LazyLock};
 use carnet_base::mapped;
 use ipnet::Ipv6Net;
 
-use super::desired::{Entry, Route, RouteAction, TUNNEL_DEVICE};
+use super::desired::{ForwardingEntry, Route, RouteAction, TUNNEL_DEVICE};
 
 /// Metric of carnet's own routes: the kernel's default metric for IPv6 routes that a user adds.
-pub(super) const METRIC: u32 = 1024;
+pub(super) const ROUTE_METRIC: u32 = 1024;
 /// Metric of "unreachable" routes, so high that the kernel prefers each other route of the table.
-const METRIC_LAST: u32 = 0x7fff_ffff;
+const LAST_RESORT_METRIC: u32 = 0x7fff_ffff;
 /// Interface name in rules for the packets that this machine itself sends.
-pub(super) const LOCAL: &str = "lo";
+pub(super) const LOOPBACK_INTERFACE: &str = "lo";
 
 /// Returns the prefix that contains only this address.
-pub(super) fn host(address: Ipv6Addr) -> Ipv6Net {
+pub(super) fn host_prefix(address: Ipv6Addr) -> Ipv6Net {
     Ipv6Net::from(address)
 }
 
 /// Returns the first address of a prefix that a host may have: `PREFIX::1`, or `.1` of an IPv4 prefix. The
 /// router on board has this address.
-pub(crate) fn first_host(prefix: Ipv6Net) -> Ipv6Addr {
+pub(crate) fn first_host_address(prefix: Ipv6Net) -> Ipv6Addr {
     match mapped::to_ipv4(prefix) {
         Some(prefix) => prefix.hosts().next().unwrap_or(prefix.network()).to_ipv6_mapped(),
         None => Ipv6Addr::from(u128::from(prefix.network()) | 1),
@@ -35,8 +35,8 @@ pub(super) fn route(
     destination: Ipv6Net,
     metric: u32,
     action: impl Into<Arc<RouteAction>>,
-) -> Entry {
-    Entry::Route(Route { table, destination, metric, action: action.into(), source: None })
+) -> ForwardingEntry {
+    ForwardingEntry::Route(Route { table, destination, metric, action: action.into(), source: None })
 }
 
 /// Returns the action of routes into the tunnel device. All these routes share one value.
@@ -47,7 +47,7 @@ pub(super) fn into_tunnel_device() -> Arc<RouteAction> {
 }
 
 /// Returns a route that makes `destination` unreachable if `table` has no better route.
-pub(super) fn unreachable(table: u32, destination: Ipv6Net) -> Entry {
+pub(super) fn unreachable_route(table: u32, destination: Ipv6Net) -> ForwardingEntry {
     static ACTION: LazyLock<Arc<RouteAction>> = LazyLock::new(|| Arc::new(RouteAction::Unreachable));
-    route(table, destination, METRIC_LAST, ACTION.clone())
+    route(table, destination, LAST_RESORT_METRIC, ACTION.clone())
 }

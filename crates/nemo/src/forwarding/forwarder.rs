@@ -44,22 +44,22 @@ use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use super::desired::{Tunnel, TunnelEnd};
-use super::distribution::{Choice, Distributor};
-use super::duplicates::{Copy as Arrival, Window, mark};
-use super::fragments::fragment;
+use super::distribution::{FlowDistributor, TunnelChoice};
+use super::duplicates::{CopyCheck as Arrival, ReceiveWindow, packet_mark};
+use super::fragments::cut_into_fragments;
 use super::packet::PacketBuffer;
-use super::path_mtu::Ends;
+use super::path_mtu::TunnelEnds;
 use super::prefix_table::PrefixTable;
-use super::{inner, mss};
-use crate::drop_reason::TunnelDrop;
-use limits::is_too_deep;
-pub use table::Traffic;
-use table::{Binding, Leading, Name, Path};
+use super::{inner_packet, mss};
+use crate::drop_reason::TunnelDropReason;
+use encapsulation_limit::is_too_deep;
+pub use table::TunnelTraffic;
+use table::{BindingName, BindingTunnels, PrefixTunnel, TunnelPath};
 
+mod encapsulation_limit;
 mod errors;
 mod inner_addresses;
-mod limits;
-mod outer;
+mod outer_header;
 mod relay;
 mod table;
 
@@ -69,33 +69,33 @@ const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
 /// Largest burst of ICMPv6 errors about packets that this station has not sent; the next constant is the
 /// interval for each further one. Above this rate, an attacker is probably guessing, so the forwarder ignores
 /// Packet Too Big for one interval. Probing finds the path MTU without these messages.
-const FORGERIES: u32 = 64;
-const FORGERY_INTERVAL: Duration = Duration::from_secs(10);
+const FORGERY_BURST: u32 = 64;
+const FORGERY_ERROR_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of bindings that may have a window for numbered packets (32 kB each) on request. Beyond it, only
 /// home addresses with a duplicate rule get one. Otherwise a node that sends numbered packets from many home
 /// addresses could fill the memory.
-const WINDOWS: usize = 1024;
+const MAX_RECEIVE_WINDOWS: usize = 1024;
 
 /// Largest burst of additional copies of the packets of one home address at one end. After the burst, one
 /// copy is allowed for each interval.
-const COPIES: u32 = 2_000;
-const COPY_INTERVAL: Duration = Duration::from_micros(100);
+const EXTRA_COPIES_BURST: u32 = 2_000;
+const EXTRA_COPY_INTERVAL: Duration = Duration::from_micros(100);
 
 /// State of a home address whose packets are duplicated.
 #[derive(Debug)]
-struct Copies {
+struct DuplicationState {
     /// Number for the next packet that is duplicated.
     sequence: u32,
     limit: RateLimiter,
 }
 
-impl Default for Copies {
-    fn default() -> Copies {
-        Copies { sequence: 0, limit: RateLimiter::new(COPIES, COPY_INTERVAL) }
+impl Default for DuplicationState {
+    fn default() -> DuplicationState {
+        DuplicationState { sequence: 0, limit: RateLimiter::new(EXTRA_COPIES_BURST, EXTRA_COPY_INTERVAL) }
     }
 }
 
-impl Copies {
+impl DuplicationState {
     fn next(&mut self) -> u32 {
         let sequence = self.sequence;
         self.sequence = sequence.wrapping_add(1);
@@ -105,7 +105,7 @@ impl Copies {
 
 /// Result of the forwarder's work on a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ForwardingVerdict {
     /// The buffer holds a packet to be written into the tunnel device.
     Forward,
     /// The buffer holds an inner packet to be sent inside IPv4 or UDP, or through an encrypted session. The
@@ -127,9 +127,9 @@ pub enum Verdict {
     Dropped(&'static str),
 }
 
-impl From<TunnelDrop> for Verdict {
-    fn from(reason: TunnelDrop) -> Verdict {
-        Verdict::Dropped(reason.name())
+impl From<TunnelDropReason> for ForwardingVerdict {
+    fn from(reason: TunnelDropReason) -> ForwardingVerdict {
+        ForwardingVerdict::Dropped(reason.name())
     }
 }
 
@@ -142,46 +142,46 @@ pub enum ErrorOutcome {
     Handled,
     /// The error is a Packet Too Big, provably about one of our packets: the path carries inner packets of
     /// this number of octets.
-    PathMtu(Ends, u32),
+    PathMtu(TunnelEnds, u32),
     /// The error quotes a packet that this station has provably sent: the direct route is broken. The inner
     /// source gets no error, because the next packet takes the tunnel to the home agent.
-    Broken(Ends),
+    Broken(TunnelEnds),
     /// The error quotes a packet that this station has provably sent, and comes from the home agent at the
     /// other end of the tunnel. So the home agent refuses such packets.
-    Refused(Ends),
+    Refused(TunnelEnds),
 }
 
 /// Packet counters of the forwarder.
 #[derive(Debug, Default, Clone)]
 pub struct ForwarderCounters {
     /// Inner packets that went into a tunnel.
-    pub encapsulated: u64,
+    pub encapsulated_packets: u64,
     /// Number of inner packets that the forwarder has taken out of tunnels.
-    pub decapsulated: u64,
+    pub decapsulated_packets: u64,
     /// Inner packets that another home agent has relayed.
-    pub relayed: u64,
+    pub relayed_packets: u64,
     /// Additional copies of duplicated packets that were sent.
-    pub duplicated: u64,
+    pub duplicated_packets: u64,
     /// Number of packets that matched a duplicate rule but were sent once. They are tunnel packets
     /// themselves, or the home address has reached its limit of copies.
-    pub not_duplicated: u64,
+    pub not_duplicated_packets: u64,
     /// Number of numbered packets that are older than the window, so that the forwarder cannot tell whether
     /// they are first copies.
-    pub late: u64,
+    pub late_packets: u64,
     /// Packets dropped, by reason.
-    pub dropped: BTreeMap<TunnelDrop, u64>,
+    pub dropped: BTreeMap<TunnelDropReason, u64>,
 }
 
 /// A packet that the forwarder sends as a consequence of another packet: an error message, a fragment, or a
 /// copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Caused {
+pub enum CausedPacket {
     /// Packet to be written into the tunnel device.
     Packet(Vec<u8>),
-    /// Packet to be sent inside IPv4 or UDP, like a [`Verdict::Encapsulate`].
+    /// Packet to be sent inside IPv4 or UDP, like a [`ForwardingVerdict::Encapsulate`].
     Encapsulated {
         /// Local and remote end of the tunnel.
-        ends: Ends,
+        ends: TunnelEnds,
         /// The inner packet.
         packet: Vec<u8>,
         /// Whether routers may fragment the outer packet.
@@ -194,40 +194,40 @@ pub enum Caused {
 /// The tunnels of a station and their counters.
 #[derive(Debug)]
 pub struct Forwarder {
-    paths: HashMap<Ends, Path>,
-    bindings: HashMap<Name, Binding>,
+    paths_by_ends: HashMap<TunnelEnds, TunnelPath>,
+    bindings: HashMap<BindingName, BindingTunnels>,
     /// Number of bindings that have a window of received numbers.
-    windows: usize,
+    receive_window_count: usize,
     /// State of duplication of each binding.
-    copies: HashMap<Name, Copies>,
+    duplication_states: HashMap<BindingName, DuplicationState>,
     /// Tunnel of each inner destination prefix, for a home agent and direct routes.
-    towards: PrefixTable<Leading>,
+    tunnel_by_prefix: PrefixTable<PrefixTunnel>,
     /// Tunnel of each inner source prefix, for a mobile router.
-    from: PrefixTable<Leading>,
+    from: PrefixTable<PrefixTunnel>,
     /// Mobile networks of this station, registered or not. The value is the source address of error messages
     /// about their packets.
-    served: PrefixTable<Ipv6Addr>,
+    own_mobile_networks: PrefixTable<Ipv6Addr>,
     /// Mobile networks whose care-of addresses are untested, each with its home address.
-    held_back: PrefixTable<Ipv6Addr>,
+    networks_under_care_of_test: PrefixTable<Ipv6Addr>,
     /// Prefixes in `held_back`, by home address.
-    untested: BTreeMap<Ipv6Addr, Vec<Ipv6Net>>,
+    prefixes_under_care_of_test: BTreeMap<Ipv6Addr, Vec<Ipv6Net>>,
     /// Secret key of the outer flow labels. A label cannot be guessed, so an ICMPv6 error that quotes the
     /// right one quotes a packet of this station.
-    secret: u64,
+    flow_label_key: u64,
     rng: Rng,
     /// Fragment identification of the next outer packet that the forwarder fragments.
-    identification: u32,
+    outer_fragment_identification: u32,
     /// Fragment identification of the next inner packet of this station itself. Hosts see these numbers and
     /// must not learn the outer ones, so they have a sequence of their own.
-    inner_identification: u32,
-    too_big: RateLimiter,
+    inner_fragment_identification: u32,
+    too_big_limiter: RateLimiter,
     errors: RateLimiter,
-    forgeries: RateLimiter,
+    forgery_limiter: RateLimiter,
     /// Time until which the forwarder ignores Packet Too Big.
-    doubtful_until: Time,
+    errors_doubtful_until: Time,
     /// Watched tunnels that a packet has entered since the caller began to watch them.
-    used: Vec<Ends>,
-    outputs: VecDeque<Caused>,
+    used_watched_tunnels: Vec<TunnelEnds>,
+    caused_packets: VecDeque<CausedPacket>,
     counters: ForwarderCounters,
 }
 
@@ -237,28 +237,28 @@ impl Forwarder {
         let secret = rng.u64();
         let identifications = rng.u64();
         Forwarder {
-            paths: HashMap::new(),
+            paths_by_ends: HashMap::new(),
             bindings: HashMap::new(),
-            windows: 0,
-            copies: HashMap::new(),
-            towards: PrefixTable::new(),
+            receive_window_count: 0,
+            duplication_states: HashMap::new(),
+            tunnel_by_prefix: PrefixTable::new(),
             from: PrefixTable::new(),
-            served: PrefixTable::new(),
-            held_back: PrefixTable::new(),
-            untested: BTreeMap::new(),
-            secret,
+            own_mobile_networks: PrefixTable::new(),
+            networks_under_care_of_test: PrefixTable::new(),
+            prefixes_under_care_of_test: BTreeMap::new(),
+            flow_label_key: secret,
             rng: Rng::new(!secret),
             // RFC 7739: identifications begin at a random number.
-            identification: (identifications >> 32) as u32,
-            inner_identification: identifications as u32,
+            outer_fragment_identification: (identifications >> 32) as u32,
+            inner_fragment_identification: identifications as u32,
             // Path MTU discovery of a whole fleet needs more errors per second than unauthenticated sources
             // may cause.
-            too_big: RateLimiter::new(200, Duration::from_millis(1)),
-            forgeries: RateLimiter::new(FORGERIES, FORGERY_INTERVAL),
-            doubtful_until: Time::ZERO,
-            used: Vec::new(),
+            too_big_limiter: RateLimiter::new(200, Duration::from_millis(1)),
+            forgery_limiter: RateLimiter::new(FORGERY_BURST, FORGERY_ERROR_INTERVAL),
+            errors_doubtful_until: Time::ZERO,
+            used_watched_tunnels: Vec::new(),
             errors: RateLimiter::new(50, Duration::from_millis(10)),
-            outputs: VecDeque::new(),
+            caused_packets: VecDeque::new(),
             counters: ForwarderCounters::default(),
         }
     }
@@ -271,141 +271,150 @@ impl Forwarder {
     /// Returns the secret key of the outer flow labels. A fast path computes the same labels, so that the
     /// forwarder accepts errors about the fast path's packets.
     pub fn flow_label_key(&self) -> u64 {
-        self.secret
+        self.flow_label_key
     }
 
     /// Returns the next packet that resulted from the last handled one: an error message, a fragment or a
     /// copy.
-    pub fn poll_output(&mut self) -> Option<Caused> {
-        self.outputs.pop_front()
+    pub fn poll_output(&mut self) -> Option<CausedPacket> {
+        self.caused_packets.pop_front()
     }
 
     /// Adds `prefix` to the mobile networks of this station. While `prefix` is not registered, the forwarder
     /// answers its packets with Destination Unreachable from `speaker`.
-    pub fn serve(&mut self, prefix: Ipv6Net, speaker: Ipv6Addr) {
-        self.served.insert(prefix, speaker);
+    pub fn add_own_mobile_network(&mut self, prefix: Ipv6Net, speaker: Ipv6Addr) {
+        self.own_mobile_networks.insert(prefix, speaker);
     }
 
-    /// Removes all mobile networks added by [`Self::serve`].
-    pub fn serve_nobody(&mut self) {
-        self.served = PrefixTable::new();
-        self.held_back = PrefixTable::new();
-        self.untested.clear();
+    /// Removes all mobile networks added by [`Self::add_own_mobile_network`].
+    pub fn clear_own_mobile_networks(&mut self) {
+        self.own_mobile_networks = PrefixTable::new();
+        self.networks_under_care_of_test = PrefixTable::new();
+        self.prefixes_under_care_of_test.clear();
     }
 
     /// Makes the forwarder drop packets to these prefixes without an ICMPv6 error while no tunnel exists for
     /// them. The home agent uses this while it tests a care-of address. Replaces the prefixes of an earlier
     /// call for this home address.
-    pub fn hold_back(&mut self, home_address: Ipv6Addr, prefixes: impl IntoIterator<Item = Ipv6Net>) {
-        for prefix in self.untested.remove(&home_address).into_iter().flatten() {
-            if self.held_back.get(prefix) == Some(&home_address) {
-                self.held_back.remove(prefix);
+    pub fn hold_back_until_tested(
+        &mut self,
+        home_address: Ipv6Addr,
+        prefixes: impl IntoIterator<Item = Ipv6Net>,
+    ) {
+        for prefix in self.prefixes_under_care_of_test.remove(&home_address).into_iter().flatten() {
+            if self.networks_under_care_of_test.get(prefix) == Some(&home_address) {
+                self.networks_under_care_of_test.remove(prefix);
             }
         }
         let prefixes: Vec<Ipv6Net> = prefixes.into_iter().collect();
         for prefix in &prefixes {
-            self.held_back.insert(*prefix, home_address);
+            self.networks_under_care_of_test.insert(*prefix, home_address);
         }
         if !prefixes.is_empty() {
-            self.untested.insert(home_address, prefixes);
+            self.prefixes_under_care_of_test.insert(home_address, prefixes);
         }
     }
 
     /// Returns all tunnels, each with the MTU of its path.
     pub fn tunnels(&self) -> impl Iterator<Item = (&Tunnel, usize)> {
-        self.paths
+        self.paths_by_ends
             .values()
-            .flat_map(|path| path.bindings.as_slice().iter().map(|tunnel| (&**tunnel, path.mtu)))
+            .flat_map(|path| path.tunnels_of_bindings.as_slice().iter().map(|tunnel| (&**tunnel, path.mtu)))
     }
 
     /// Returns the traffic counters of this tunnel on the slow path. A fast path counts its own packets.
-    pub fn traffic(&self, ends: Ends) -> Traffic {
-        self.paths.get(&ends).map(|path| path.traffic).unwrap_or_default()
+    pub fn traffic_of_tunnel(&self, ends: TunnelEnds) -> TunnelTraffic {
+        self.paths_by_ends.get(&ends).map(|path| path.traffic).unwrap_or_default()
     }
 
-    /// Makes [`Self::poll_used`] report the next packet that enters this tunnel.
-    pub fn watch(&mut self, ends: Ends) {
-        if let Some(path) = self.paths.get_mut(&ends) {
-            path.watched = true;
+    /// Makes [`Self::poll_used_tunnel`] report the next packet that enters this tunnel.
+    pub fn watch_for_next_packet(&mut self, ends: TunnelEnds) {
+        if let Some(path) = self.paths_by_ends.get_mut(&ends) {
+            path.is_watched = true;
         }
     }
 
     /// Returns a watched tunnel that a packet has entered, and stops watching this tunnel; `None` if no
     /// packet has entered one.
-    pub fn poll_used(&mut self) -> Option<Ends> {
-        self.used.pop()
+    pub fn poll_used_tunnel(&mut self) -> Option<TunnelEnds> {
+        self.used_watched_tunnels.pop()
     }
 
-    /// Returns whether [`Self::poll_used`] has a tunnel to report.
-    pub fn has_used(&self) -> bool {
-        !self.used.is_empty()
+    /// Returns whether [`Self::poll_used_tunnel`] has a tunnel to report.
+    pub fn has_used_watched_tunnel(&self) -> bool {
+        !self.used_watched_tunnels.is_empty()
     }
 
     /// Returns the tunnel for packets to `destination`, at a home agent's end, and the tunnel's MTU; `None`
     /// without such a tunnel.
-    pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(Ends, usize)> {
-        let ends = self.towards.lookup(destination)?.sender().ends;
-        self.paths.get(&ends).map(|path| (ends, path.mtu))
+    pub fn tunnel_towards(&self, destination: Ipv6Addr) -> Option<(TunnelEnds, usize)> {
+        let ends = self.tunnel_by_prefix.lookup(destination)?.to_sender().ends;
+        self.paths_by_ends.get(&ends).map(|path| (ends, path.mtu))
     }
 
     /// Returns this station's role at the end of a tunnel; `None` for an unknown tunnel.
-    pub fn end_of(&self, ends: Ends) -> Option<TunnelEnd> {
-        self.paths.get(&ends)?.bindings.as_slice().first().map(|tunnel| tunnel.end)
+    pub fn tunnel_end_of(&self, ends: TunnelEnds) -> Option<TunnelEnd> {
+        self.paths_by_ends.get(&ends)?.tunnels_of_bindings.as_slice().first().map(|tunnel| tunnel.end)
     }
 
     /// Returns whether a tunnel in IPv6 accepts packets from `remote` to `local`.
     pub fn has_tunnel(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
-        self.paths.contains_key(&(local.into(), remote.into()))
+        self.paths_by_ends.contains_key(&(local.into(), remote.into()))
     }
 
     /// Encapsulates the packet in `buffer`, which is not addressed to this station. The header of an IPv4
     /// packet has IPv4-mapped addresses.
-    pub fn encapsulate(&mut self, now: Time, header: &Header, buffer: &mut PacketBuffer) -> Verdict {
+    pub fn encapsulate(
+        &mut self,
+        now: Time,
+        header: &Header,
+        buffer: &mut PacketBuffer,
+    ) -> ForwardingVerdict {
         let packet = buffer.as_slice();
-        if !inner::is_routable(header, packet) {
-            return self.drop(TunnelDrop::Scope);
+        if !inner_packet::is_routable(header, packet) {
+            return self.drop(TunnelDropReason::Scope);
         }
-        let (sender, end) = match self.towards.lookup(header.destination) {
-            Some(leading) => (leading.sender(), TunnelEnd::HomeAgent),
+        let (sender, end) = match self.tunnel_by_prefix.lookup(header.destination) {
+            Some(leading) => (leading.to_sender(), TunnelEnd::HomeAgent),
             None => match self.from.lookup(header.source) {
-                Some(leading) => (leading.sender(), TunnelEnd::MobileRouter),
-                None => return self.not_registered(now, header, buffer),
+                Some(leading) => (leading.to_sender(), TunnelEnd::MobileRouter),
+                None => return self.handle_unregistered(now, header, buffer),
             },
         };
-        let limit = limits::of(header, packet);
-        let min_mtu = inner::min_mtu(packet);
+        let limit = encapsulation_limit::encapsulation_limit_of(header, packet);
+        let min_mtu = inner_packet::min_mtu(packet);
         if let Some((0, offset)) = limit {
             // RFC 2473 4.1.1 (b): the Parameter Problem points at the option.
             let pointer = u32::try_from(offset).unwrap_or(u32::MAX);
-            let speaker = self.speaker(header, sender.home_address);
+            let speaker = self.error_source_address(header, sender.home_address);
             self.error(now, speaker, ErrorMessage::ParameterProblem { code: 0, pointer }, packet);
-            return self.drop(TunnelDrop::Nesting);
+            return self.drop(TunnelDropReason::Nesting);
         }
         let mut ends = sender.ends;
-        if sender.distributed {
-            match self.choose(now, (end, sender.home_address), header, packet) {
-                Choice::One(chosen) => ends = chosen,
-                Choice::All(all) => {
+        if sender.is_distributed {
+            match self.choose_tunnels(now, (end, sender.home_address), header, packet) {
+                TunnelChoice::One(chosen) => ends = chosen,
+                TunnelChoice::All(all) => {
                     let name = (end, sender.home_address);
                     if self.may_duplicate(now, name, all.len(), header, packet) {
-                        return self.duplicate(now, name, &all, header, buffer);
+                        return self.send_duplicates(now, name, &all, header, buffer);
                     }
-                    self.counters.not_duplicated += 1;
+                    self.counters.not_duplicated_packets += 1;
                     ends = all.first().copied().unwrap_or(ends);
                 }
-                Choice::None => {}
+                TunnelChoice::None => {}
             }
         }
-        let Some(path) = self.paths.get_mut(&ends) else {
-            return self.drop(TunnelDrop::NoTunnel);
+        let Some(path) = self.paths_by_ends.get_mut(&ends) else {
+            return self.drop(TunnelDropReason::NoTunnel);
         };
         let mtu = path.mtu;
-        if path.watched {
-            path.watched = false;
-            self.used.push(ends);
+        if path.is_watched {
+            path.is_watched = false;
+            self.used_watched_tunnels.push(ends);
         }
         if is_loop(ends, header, packet) || is_too_deep(packet) {
-            return self.drop(TunnelDrop::Nesting);
+            return self.drop(TunnelDropReason::Nesting);
         }
         let length = packet.len();
         // An IPv4 outer header cannot carry the Tunnel Encapsulation Limit option, nor can a session.
@@ -414,81 +423,89 @@ impl Forwarder {
         let option = limit.map(|(limit, _)| encapsulation_limit_destination(protocol::IPV6, limit - 1));
         let (whole, mtu) = (mtu, mtu.saturating_sub(option.map_or(0, |option| option.len())));
         if length > mtu.max(min_mtu) {
-            if inner::may_fragment(packet) {
-                return self.send_pieces((ends, session), mtu, header, packet);
+            if inner_packet::may_fragment(packet) {
+                return self.send_inner_fragments((ends, session), mtu, header, packet);
             }
-            return self.too_big(now, mtu, sender.home_address, header, buffer);
+            return self.reply_packet_too_big(now, mtu, sender.home_address, header, buffer);
         }
         let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote), None) = (ends.0, ends.1, session) else {
-            path.traffic.sent(length);
-            mss::clamp(buffer.as_mut_slice(), mtu);
-            self.counters.encapsulated += 1;
+            path.traffic.count_sent(length);
+            mss::clamp_mss(buffer.as_mut_slice(), mtu);
+            self.counters.encapsulated_packets += 1;
             // RFC 4213 3.2.2: a packet that must not be refused may exceed the MTU. Routers may then fragment
             // the outer packet.
             let may_fragment = length > mtu;
-            return Verdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment, session };
+            return ForwardingVerdict::Encapsulate { local: ends.0, remote: ends.1, may_fragment, session };
         };
         let outer_length = length + option.map_or(0, |option| option.len());
-        let Some(mut outer) = outer::header(self.secret, (local, remote), header, outer_length) else {
-            return self.drop(TunnelDrop::TooBig);
+        let Some(mut outer) =
+            outer_header::outer_header(self.flow_label_key, (local, remote), header, outer_length)
+        else {
+            return self.drop(TunnelDropReason::TooBig);
         };
-        outer.next_header = inner::protocol_of(packet);
-        mss::clamp(buffer.as_mut_slice(), mtu);
+        outer.next_header = inner_packet::protocol_of(packet);
+        mss::clamp_mss(buffer.as_mut_slice(), mtu);
         if let Some(option) = option {
             outer.next_header = protocol::DESTINATION_OPTIONS;
             if !buffer.prepend(&option) {
-                return self.drop(TunnelDrop::TooBig);
+                return self.drop(TunnelDropReason::TooBig);
             }
         }
         if !buffer.prepend(&outer.emit()) {
-            return self.drop(TunnelDrop::TooBig);
+            return self.drop(TunnelDropReason::TooBig);
         }
-        path.traffic.sent(length);
-        self.counters.encapsulated += 1;
+        path.traffic.count_sent(length);
+        self.counters.encapsulated_packets += 1;
         if length > mtu {
-            self.cut(ends, whole, buffer.as_slice());
-            return Verdict::Consumed;
+            self.send_outer_fragments(ends, whole, buffer.as_slice());
+            return ForwardingVerdict::Consumed;
         }
-        Verdict::Forward
+        ForwardingVerdict::Forward
     }
 
     /// Sends an IPv4 packet without DF in fragments that fit the tunnel. Every router may cut such a packet.
-    fn send_pieces(
+    fn send_inner_fragments(
         &mut self,
-        (ends, session): (Ends, Option<SessionPeer>),
+        (ends, session): (TunnelEnds, Option<SessionPeer>),
         mtu: usize,
         header: &Header,
         packet: &[u8],
-    ) -> Verdict {
-        let pieces = ipv4::split_into_fragments(packet, mtu.max(inner::min_mtu(packet)));
+    ) -> ForwardingVerdict {
+        let pieces = ipv4::split_into_fragments(packet, mtu.max(inner_packet::min_mtu(packet)));
         if pieces.is_empty() {
-            return self.drop(TunnelDrop::TooBig);
+            return self.drop(TunnelDropReason::TooBig);
         }
-        if let Some(path) = self.paths.get_mut(&ends) {
-            path.traffic.sent(packet.len());
+        if let Some(path) = self.paths_by_ends.get_mut(&ends) {
+            path.traffic.count_sent(packet.len());
         }
         for piece in pieces {
-            self.send_with((ends, session), header, &piece, piece.len() > mtu);
+            self.send_own_packet_with((ends, session), header, &piece, piece.len() > mtu);
         }
-        self.counters.encapsulated += 1;
-        Verdict::Consumed
+        self.counters.encapsulated_packets += 1;
+        ForwardingVerdict::Consumed
     }
 
     /// Sends an outer packet in fragments: RFC 2473 7.1 (b), for inner packets of at most 1280 octets.
-    fn cut(&mut self, ends: Ends, mtu: usize, outer: &[u8]) {
-        self.identification = self.identification.wrapping_add(1);
-        let pieces = fragment(outer, mtu + HEADER_LEN, self.identification);
-        self.outputs.extend(pieces.into_iter().map(Caused::Packet));
-        if let Some(path) = self.paths.get_mut(&ends) {
-            path.cut = Some(self.identification);
+    fn send_outer_fragments(&mut self, ends: TunnelEnds, mtu: usize, outer: &[u8]) {
+        self.outer_fragment_identification = self.outer_fragment_identification.wrapping_add(1);
+        let pieces = cut_into_fragments(outer, mtu + HEADER_LEN, self.outer_fragment_identification);
+        self.caused_packets.extend(pieces.into_iter().map(CausedPacket::Packet));
+        if let Some(path) = self.paths_by_ends.get_mut(&ends) {
+            path.last_fragment_identification = Some(self.outer_fragment_identification);
         }
     }
 
-    fn choose(&mut self, now: Time, name: Name, header: &Header, packet: &[u8]) -> Choice {
-        let paths = &self.paths;
-        let distributor = self.bindings.get_mut(&name).and_then(Binding::distributor_mut);
-        distributor.map_or(Choice::None, |distributor| {
-            distributor.choose(now, header, packet, |ends| paths.contains_key(ends))
+    fn choose_tunnels(
+        &mut self,
+        now: Time,
+        name: BindingName,
+        header: &Header,
+        packet: &[u8],
+    ) -> TunnelChoice {
+        let paths = &self.paths_by_ends;
+        let distributor = self.bindings.get_mut(&name).and_then(BindingTunnels::distributor_mut);
+        distributor.map_or(TunnelChoice::None, |distributor| {
+            distributor.choose_tunnels(now, header, packet, |ends| paths.contains_key(ends))
         })
     }
 
@@ -499,45 +516,49 @@ impl Forwarder {
     fn may_duplicate(
         &mut self,
         now: Time,
-        name: Name,
+        name: BindingName,
         tunnels: usize,
         header: &Header,
         packet: &[u8],
     ) -> bool {
-        let end = |address| Endpoint::from(inner::address(address, packet));
-        let ends: Ends = (end(header.source), end(header.destination));
-        if self.paths.contains_key(&ends) || is_numbered(header, packet) {
+        let end = |address| Endpoint::from(inner_packet::address(address, packet));
+        let ends: TunnelEnds = (end(header.source), end(header.destination));
+        if self.paths_by_ends.contains_key(&ends) || is_numbered(header, packet) {
             return false;
         }
         let further = u32::try_from(tunnels.saturating_sub(1)).unwrap_or(u32::MAX);
-        self.copies.entry(name).or_default().limit.allow_all(now, further)
+        self.duplication_states.entry(name).or_default().limit.allow_all(now, further)
     }
 
     /// Sends a packet into several tunnels at once.
-    fn duplicate(
+    fn send_duplicates(
         &mut self,
         now: Time,
-        name: Name,
-        all: &[Ends],
+        name: BindingName,
+        all: &[TunnelEnds],
         header: &Header,
         buffer: &mut PacketBuffer,
-    ) -> Verdict {
+    ) -> ForwardingVerdict {
         // Each copy contains the number. Its size must fit the smallest MTU of all tunnels.
-        let room = |ends: &Ends| {
-            self.paths.get(ends).map(|path| path.mtu.saturating_sub(extra(*ends, path.session_of(name.1))))
+        let room = |ends: &TunnelEnds| {
+            self.paths_by_ends
+                .get(ends)
+                .map(|path| path.mtu.saturating_sub(extra_header_octets(*ends, path.session_of(name.1))))
         };
-        let Some(mtu) = all.iter().filter_map(room).min() else { return self.drop(TunnelDrop::NoTunnel) };
+        let Some(mtu) = all.iter().filter_map(room).min() else {
+            return self.drop(TunnelDropReason::NoTunnel);
+        };
         if all.iter().any(|ends| is_loop(*ends, header, buffer.as_slice())) || is_too_deep(buffer.as_slice())
         {
-            return self.drop(TunnelDrop::Nesting);
+            return self.drop(TunnelDropReason::Nesting);
         }
-        let min_mtu = inner::min_mtu(buffer.as_slice());
+        let min_mtu = inner_packet::min_mtu(buffer.as_slice());
         let is_too_long = buffer.as_slice().len() > mtu.max(min_mtu);
-        if is_too_long && !inner::may_fragment(buffer.as_slice()) {
-            return self.too_big(now, mtu, name.1, header, buffer);
+        if is_too_long && !inner_packet::may_fragment(buffer.as_slice()) {
+            return self.reply_packet_too_big(now, mtu, name.1, header, buffer);
         }
-        mss::clamp(buffer.as_mut_slice(), mtu);
-        let Some(binding) = self.bindings.get(&name) else { return self.drop(TunnelDrop::NoTunnel) };
+        mss::clamp_mss(buffer.as_mut_slice(), mtu);
+        let Some(binding) = self.bindings.get(&name) else { return self.drop(TunnelDropReason::NoTunnel) };
         let home_agent = binding.home_agent();
         let between = match name {
             (TunnelEnd::MobileRouter, home_address) => (home_address, home_agent),
@@ -549,31 +570,31 @@ impl Forwarder {
         };
         let whole = [buffer.as_slice()].into_iter().filter(|_| !is_too_long);
         for packet in whole.chain(pieces.iter().map(Vec::as_slice)) {
-            let sequence = self.copies.entry(name).or_default().next();
+            let sequence = self.duplication_states.entry(name).or_default().next();
             for ends in all {
-                self.send_numbered((*ends, name.1), between, sequence, header, packet);
+                self.send_with_sequence_number((*ends, name.1), between, sequence, header, packet);
             }
         }
-        self.counters.encapsulated += 1;
-        self.counters.duplicated += all.len().saturating_sub(1) as u64;
-        Verdict::Consumed
+        self.counters.encapsulated_packets += 1;
+        self.counters.duplicated_packets += all.len().saturating_sub(1) as u64;
+        ForwardingVerdict::Consumed
     }
 
     /// Sends one copy of a numbered packet into a tunnel. Inside IPv4 the copy gets an IPv6 header with the
     /// addresses `between`.
-    fn send_numbered(
+    fn send_with_sequence_number(
         &mut self,
-        (ends, home_address): (Ends, Ipv6Addr),
+        (ends, home_address): (TunnelEnds, Ipv6Addr),
         between: (Ipv6Addr, Ipv6Addr),
         sequence: u32,
         header: &Header,
         inner: &[u8],
     ) {
-        let Some(path) = self.paths.get_mut(&ends) else { return };
-        if std::mem::take(&mut path.watched) {
-            self.used.push(ends);
+        let Some(path) = self.paths_by_ends.get_mut(&ends) else { return };
+        if std::mem::take(&mut path.is_watched) {
+            self.used_watched_tunnels.push(ends);
         }
-        path.traffic.sent(inner.len());
+        path.traffic.count_sent(inner.len());
         let mtu = path.mtu;
         let session = path.session_of(home_address);
         let length = inner.len() + SEQUENCE_DESTINATION_LEN;
@@ -581,82 +602,93 @@ impl Forwarder {
             (Endpoint::Ipv6(local), Endpoint::Ipv6(remote)) => (local, remote),
             _ => between,
         };
-        let Some(outer) = outer::header(self.secret, between, header, length) else { return };
+        let Some(outer) = outer_header::outer_header(self.flow_label_key, between, header, length) else {
+            return;
+        };
         let outer = Header { next_header: protocol::DESTINATION_OPTIONS, ..outer };
-        let option = sequence_destination(inner::protocol_of(inner), sequence);
+        let option = sequence_destination(inner_packet::protocol_of(inner), sequence);
         let packet = [&outer.emit()[..], &option, inner].concat();
-        let fits = inner.len() + extra(ends, session) <= mtu;
+        let fits = inner.len() + extra_header_octets(ends, session) <= mtu;
         if ends.0.ipv6().is_none() || session.is_some() {
-            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment: !fits, session });
+            self.caused_packets.push_back(CausedPacket::Encapsulated {
+                ends,
+                packet,
+                may_fragment: !fits,
+                session,
+            });
         } else if fits {
-            self.outputs.push_back(Caused::Packet(packet));
+            self.caused_packets.push_back(CausedPacket::Packet(packet));
         } else {
-            self.cut(ends, mtu, &packet);
+            self.send_outer_fragments(ends, mtu, &packet);
         }
     }
 
-    fn too_big(
+    fn reply_packet_too_big(
         &mut self,
         now: Time,
         mtu: usize,
         otherwise: Ipv6Addr,
         header: &Header,
         buffer: &PacketBuffer,
-    ) -> Verdict {
-        let mtu = u32::try_from(mtu.max(inner::min_mtu(buffer.as_slice()))).unwrap_or(u32::MAX);
-        let speaker = self.speaker(header, otherwise);
+    ) -> ForwardingVerdict {
+        let mtu = u32::try_from(mtu.max(inner_packet::min_mtu(buffer.as_slice()))).unwrap_or(u32::MAX);
+        let speaker = self.error_source_address(header, otherwise);
         self.error(now, speaker, ErrorMessage::PacketTooBig { mtu }, buffer.as_slice());
-        self.drop(TunnelDrop::TooBig)
+        self.drop(TunnelDropReason::TooBig)
     }
 
     /// Sends, through a tunnel, an inner packet whose source is this station. The packet is not fragmented,
     /// regardless of the MTU.
-    pub fn send(&mut self, ends: Ends, inner: &[u8]) {
-        let Some(path) = self.paths.get(&ends) else { return };
+    pub fn send_own_packet(&mut self, ends: TunnelEnds, inner: &[u8]) {
+        let Some(path) = self.paths_by_ends.get(&ends) else { return };
         let header = Header::parse(inner).ok();
         let session = path.session_towards(header.as_ref().map(|header| header.destination));
         let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote), None) = (ends.0, ends.1, session) else {
             let packet = inner.to_vec();
             // The packet fits only into the sessions of a wide path, and must pass in any case.
             let may_fragment = session.is_some() && inner.len() <= MIN_MTU && inner.len() > path.mtu;
-            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment, session });
+            self.caused_packets.push_back(CausedPacket::Encapsulated { ends, packet, may_fragment, session });
             return;
         };
-        if let Some(outer) =
-            header.and_then(|header| outer::header(self.secret, (local, remote), &header, inner.len()))
-        {
-            self.outputs.push_back(Caused::Packet([&outer.emit(), inner].concat()));
+        if let Some(outer) = header.and_then(|header| {
+            outer_header::outer_header(self.flow_label_key, (local, remote), &header, inner.len())
+        }) {
+            self.caused_packets.push_back(CausedPacket::Packet([&outer.emit(), inner].concat()));
         }
     }
 
     /// Sends an IPv4 packet through a tunnel. `header` is the header of the packet of which it is a fragment.
-    fn send_with(
+    fn send_own_packet_with(
         &mut self,
-        (ends, session): (Ends, Option<SessionPeer>),
+        (ends, session): (TunnelEnds, Option<SessionPeer>),
         header: &Header,
         inner: &[u8],
         may_fragment: bool,
     ) {
         let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote), None) = (ends.0, ends.1, session) else {
             let packet = inner.to_vec();
-            self.outputs.push_back(Caused::Encapsulated { ends, packet, may_fragment, session });
+            self.caused_packets.push_back(CausedPacket::Encapsulated { ends, packet, may_fragment, session });
             return;
         };
-        let Some(outer) = outer::header(self.secret, (local, remote), header, inner.len()) else { return };
+        let Some(outer) =
+            outer_header::outer_header(self.flow_label_key, (local, remote), header, inner.len())
+        else {
+            return;
+        };
         let outer = Header { next_header: protocol::IPV4, ..outer };
         let packet = [&outer.emit(), inner].concat();
-        match (may_fragment, self.paths.get(&ends).map(|path| path.mtu)) {
-            (true, Some(mtu)) => self.cut(ends, mtu, &packet),
-            _ => self.outputs.push_back(Caused::Packet(packet)),
+        match (may_fragment, self.paths_by_ends.get(&ends).map(|path| path.mtu)) {
+            (true, Some(mtu)) => self.send_outer_fragments(ends, mtu, &packet),
+            _ => self.caused_packets.push_back(CausedPacket::Packet(packet)),
         }
     }
 
     /// Sends through a tunnel an inner packet of this station itself. If the packet exceeds `mtu`, fragments
     /// it, which only the source of a packet may do.
-    pub fn send_in_fragments(&mut self, ends: Ends, mtu: usize, inner: &[u8]) {
-        self.inner_identification = self.inner_identification.wrapping_add(1);
-        for piece in fragment(inner, mtu, self.inner_identification) {
-            self.send(ends, &piece);
+    pub fn send_in_fragments(&mut self, ends: TunnelEnds, mtu: usize, inner: &[u8]) {
+        self.inner_fragment_identification = self.inner_fragment_identification.wrapping_add(1);
+        for piece in cut_into_fragments(inner, mtu, self.inner_fragment_identification) {
+            self.send_own_packet(ends, &piece);
         }
     }
 
@@ -665,16 +697,16 @@ impl Forwarder {
     ///
     /// # Errors
     ///
-    /// Returns the reason of the drop, such as [`TunnelDrop::OuterSource`]; the caller counts it. If the
-    /// inner header is readable, the error contains it, so that the caller can answer the sender.
+    /// Returns the reason of the drop, such as [`TunnelDropReason::OuterSource`]; the caller counts it. If
+    /// the inner header is readable, the error contains it, so that the caller can answer the sender.
     pub fn decapsulate(
         &mut self,
-        ends: Ends,
+        ends: TunnelEnds,
         traffic_class: u8,
         sequence: Option<u32>,
         offset: usize,
         buffer: &mut PacketBuffer,
-    ) -> Result<(), (TunnelDrop, Option<Header>)> {
+    ) -> Result<(), (TunnelDropReason, Option<Header>)> {
         self.decapsulate_from(None, ends, traffic_class, sequence, offset, buffer)
     }
 
@@ -683,126 +715,143 @@ impl Forwarder {
     ///
     /// # Errors
     ///
-    /// As [`Self::decapsulate`], and [`TunnelDrop::NotInSession`] if the binding's session is another one.
+    /// As [`Self::decapsulate`], and [`TunnelDropReason::NotInSession`] if the binding's session is another
+    /// one.
     pub fn decapsulate_from(
         &mut self,
         session: Option<SessionPeer>,
-        ends: Ends,
+        ends: TunnelEnds,
         traffic_class: u8,
         sequence: Option<u32>,
         offset: usize,
         buffer: &mut PacketBuffer,
-    ) -> Result<(), (TunnelDrop, Option<Header>)> {
+    ) -> Result<(), (TunnelDropReason, Option<Header>)> {
         let packet = buffer.as_slice().get(offset..).unwrap_or_default();
-        let (inner, length) = inner::parse(packet).map_err(|_| (TunnelDrop::Malformed, None))?;
+        let (inner, length) = inner_packet::parse(packet).map_err(|_| (TunnelDropReason::Malformed, None))?;
         let refuse = |reason| Err((reason, Some(inner)));
-        let Some(path) = self.paths.get(&ends) else {
-            return refuse(TunnelDrop::OuterSource);
+        let Some(path) = self.paths_by_ends.get(&ends) else {
+            return refuse(TunnelDropReason::OuterSource);
         };
-        if !inner::is_routable(&inner, packet) {
-            return refuse(TunnelDrop::Scope);
+        if !inner_packet::is_routable(&inner, packet) {
+            return refuse(TunnelDropReason::Scope);
         }
         let mtu = path.mtu;
-        let name = match inner_addresses::binding_of(path, &self.served, &inner) {
+        let name = match inner_addresses::binding_of(path, &self.own_mobile_networks, &inner) {
             Ok(name) => name,
             Err(reason) => return refuse(reason),
         };
         if path.session_of(name.1) != session {
-            return Err((TunnelDrop::NotInSession, None));
+            return Err((TunnelDropReason::NotInSession, None));
         }
         let Some(traffic_class) = decapsulated_traffic_class(traffic_class, inner.traffic_class) else {
-            return refuse(TunnelDrop::Congestion);
+            return refuse(TunnelDropReason::Congestion);
         };
         if let Some(sequence) = sequence {
             let packet = buffer.as_slice().get(offset..offset + length).unwrap_or_default();
-            match self.arrived(name, sequence, packet) {
+            match self.record_arrival(name, sequence, packet) {
                 Arrival::First => {}
                 Arrival::Further => {
                     // Count the copy for the tunnel that carried it.
-                    if let Some(path) = self.paths.get_mut(&ends) {
-                        path.traffic.received(length);
+                    if let Some(path) = self.paths_by_ends.get_mut(&ends) {
+                        path.traffic.count_received(length);
                     }
-                    return refuse(TunnelDrop::Duplicate);
+                    return refuse(TunnelDropReason::Duplicate);
                 }
-                Arrival::Late => self.counters.late += 1,
+                Arrival::Late => self.counters.late_packets += 1,
             }
         }
-        strip(buffer, offset, length, &inner, traffic_class);
-        mss::clamp(buffer.as_mut_slice(), mtu);
-        self.counters.decapsulated += 1;
-        if let Some(path) = self.paths.get_mut(&ends) {
-            path.traffic.received(length);
+        strip_outer_headers(buffer, offset, length, &inner, traffic_class);
+        mss::clamp_mss(buffer.as_mut_slice(), mtu);
+        self.counters.decapsulated_packets += 1;
+        if let Some(path) = self.paths_by_ends.get_mut(&ends) {
+            path.traffic.count_received(length);
         }
         Ok(())
     }
 
     /// Records the number of a packet of which several copies may arrive.
-    fn arrived(&mut self, name: Name, sequence: u32, packet: &[u8]) -> Arrival {
-        let mark = mark(FixedState::with_seed(self.secret).hash_one(packet));
+    fn record_arrival(&mut self, name: BindingName, sequence: u32, packet: &[u8]) -> Arrival {
+        let mark = packet_mark(FixedState::with_seed(self.flow_label_key).hash_one(packet));
         let Some(binding) = self.bindings.get_mut(&name) else { return Arrival::First };
         if let Some(window) = binding.received_mut() {
-            return window.note(sequence, mark);
+            return window.record_packet(sequence, mark);
         }
-        if binding.distributor().is_some_and(Distributor::duplicates) || self.windows < WINDOWS {
-            binding.receive(Window::starting_with(sequence, mark));
-            self.windows += 1;
+        if binding.distributor().is_some_and(FlowDistributor::has_duplicating_rule)
+            || self.receive_window_count < MAX_RECEIVE_WINDOWS
+        {
+            binding.start_receive_window(ReceiveWindow::starting_with(sequence, mark));
+            self.receive_window_count += 1;
         }
         Arrival::First
     }
 
     /// Counts a dropped packet by its reason, and returns the verdict.
-    pub fn drop(&mut self, reason: TunnelDrop) -> Verdict {
+    pub fn drop(&mut self, reason: TunnelDropReason) -> ForwardingVerdict {
         *self.counters.dropped.entry(reason).or_default() += 1;
-        Verdict::from(reason)
+        ForwardingVerdict::from(reason)
     }
 
     /// Sends an ICMPv6 error about the packet `invoking`, or the corresponding ICMP error about an IPv4
     /// packet. Sends none if RFC 4443 or RFC 1122 forbids it, or if the rate limit is reached.
     pub fn error(&mut self, now: Time, source: Ipv6Addr, error: ErrorMessage, invoking: &[u8]) {
         let limiter = match error {
-            ErrorMessage::PacketTooBig { .. } => &mut self.too_big,
+            ErrorMessage::PacketTooBig { .. } => &mut self.too_big_limiter,
             _ => &mut self.errors,
         };
-        if inner::is_ipv4(invoking) {
-            let message = inner::icmp_error(source, error, invoking).filter(|_| limiter.allow(now));
-            self.outputs.extend(message.map(Caused::Packet));
+        if inner_packet::is_ipv4(invoking) {
+            let message = inner_packet::icmp_error(source, error, invoking).filter(|_| limiter.allow(now));
+            self.caused_packets.extend(message.map(CausedPacket::Packet));
             return;
         }
         let Ok(header) = Header::parse(invoking) else { return };
         if icmpv6::may_answer_with(error, invoking) && limiter.allow(now) {
             let message = icmpv6::error_packet(source, header.source, error, invoking);
-            self.outputs.push_back(Caused::Packet(message));
+            self.caused_packets.push_back(CausedPacket::Packet(message));
         }
     }
 
-    fn not_registered(&mut self, now: Time, header: &Header, buffer: &PacketBuffer) -> Verdict {
-        if self.held_back.lookup(header.destination).is_some() {
-            return self.drop(TunnelDrop::Untested);
+    fn handle_unregistered(
+        &mut self,
+        now: Time,
+        header: &Header,
+        buffer: &PacketBuffer,
+    ) -> ForwardingVerdict {
+        if self.networks_under_care_of_test.lookup(header.destination).is_some() {
+            return self.drop(TunnelDropReason::Untested);
         }
-        let speaker = self.served.lookup(header.destination).or_else(|| self.served.lookup(header.source));
+        let speaker = self
+            .own_mobile_networks
+            .lookup(header.destination)
+            .or_else(|| self.own_mobile_networks.lookup(header.source));
         let Some(&speaker) = speaker else {
-            return self.drop(TunnelDrop::NoTunnel);
+            return self.drop(TunnelDropReason::NoTunnel);
         };
         let unreachable = ErrorMessage::DestinationUnreachable { code: 3 };
         self.error(now, speaker, unreachable, buffer.as_slice());
-        self.drop(TunnelDrop::NotRegistered)
+        self.drop(TunnelDropReason::NotRegistered)
     }
 
     /// Returns the source address of error messages about a packet.
-    fn speaker(&self, header: &Header, otherwise: Ipv6Addr) -> Ipv6Addr {
-        self.served
+    fn error_source_address(&self, header: &Header, otherwise: Ipv6Addr) -> Ipv6Addr {
+        self.own_mobile_networks
             .lookup(header.destination)
-            .or_else(|| self.served.lookup(header.source))
+            .or_else(|| self.own_mobile_networks.lookup(header.source))
             .copied()
             .unwrap_or(otherwise)
     }
 }
 
 /// Cuts the buffer to the inner packet of `length` octets at `offset`, and gives it this traffic class.
-fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header, traffic_class: u8) {
-    buffer.strip(offset, length);
+fn strip_outer_headers(
+    buffer: &mut PacketBuffer,
+    offset: usize,
+    length: usize,
+    inner: &Header,
+    traffic_class: u8,
+) {
+    buffer.strip_front(offset, length);
     if traffic_class != inner.traffic_class {
-        inner::set_traffic_class(buffer.as_mut_slice(), inner, traffic_class);
+        inner_packet::set_traffic_class(buffer.as_mut_slice(), inner, traffic_class);
     }
 }
 
@@ -810,9 +859,9 @@ fn strip(buffer: &mut PacketBuffer, offset: usize, length: usize, inner: &Header
 /// show how deep it is nested, and would be fragmented again in each round. Two bindings whose care-of
 /// addresses are in each other's network must not multiply packets.
 #[inline]
-fn is_loop(ends: Ends, header: &Header, packet: &[u8]) -> bool {
-    if inner::is_ipv4(packet) {
-        return inner::is_between(ends, header, packet);
+fn is_loop(ends: TunnelEnds, header: &Header, packet: &[u8]) -> bool {
+    if inner_packet::is_ipv4(packet) {
+        return inner_packet::is_between(ends, header, packet);
     }
     let own_fragment = ends.0 == header.source && header.next_header == protocol::FRAGMENT;
     own_fragment || (ends.0 == header.source && ends.1 == header.destination)
@@ -822,7 +871,7 @@ fn is_loop(ends: Ends, header: &Header, packet: &[u8]) -> bool {
 /// shows only that a Destination Options header follows.
 fn is_numbered(header: &Header, packet: &[u8]) -> bool {
     match header.next_header {
-        _ if inner::is_ipv4(packet) => false,
+        _ if inner_packet::is_ipv4(packet) => false,
         protocol::DESTINATION_OPTIONS => {
             Extensions::parse(packet).is_ok_and(|extensions| extensions.sequence.is_some())
         }
@@ -833,7 +882,7 @@ fn is_numbered(header: &Header, packet: &[u8]) -> bool {
 
 /// Returns the octets that the sequence number of a duplicated packet adds to the encapsulation. Inside IPv4
 /// or in a session the number also needs an IPv6 header.
-fn extra(ends: Ends, session: Option<SessionPeer>) -> usize {
+fn extra_header_octets(ends: TunnelEnds, session: Option<SessionPeer>) -> usize {
     match ends.0 {
         Endpoint::Ipv6(_) if session.is_none() => SEQUENCE_DESTINATION_LEN,
         Endpoint::Ipv6(_) | Endpoint::Ipv4(_) | Endpoint::Udp(_) => HEADER_LEN + SEQUENCE_DESTINATION_LEN,

@@ -16,47 +16,56 @@ use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 
 /// Largest number of incomplete packets of tunnel ends; a new packet replaces the oldest one.
-const MAX_PENDING: usize = 64;
+const MAX_INCOMPLETE_PACKETS: usize = 64;
 /// Largest number of incomplete packets from unauthenticated sources: a first Binding Update may come in
 /// fragments.
-const MAX_PENDING_STRANGERS: usize = 16;
+const MAX_INCOMPLETE_FROM_OTHER_SOURCES: usize = 16;
 /// Largest reassembled packet in octets: a jumbo frame and the outer header, with room to spare.
-const MAX_REASSEMBLED: usize = 10_240;
+const MAX_REASSEMBLED_LENGTH: usize = 10_240;
 /// Largest number of fragments of a packet.
-const MAX_FRAGMENTS: usize = 64;
+const MAX_FRAGMENTS_PER_PACKET: usize = 64;
 /// RFC 8200 4.5 says 60 s. A shorter time is enough, because tunnel ends are close to each other; the memory
 /// is bounded.
 const REASSEMBLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
-struct Pending {
-    started: Time,
-    header: Header,
+struct IncompletePacket {
+    first_fragment_at: Time,
+    first_header: Header,
     next_header: u8,
     /// Length of the packet in octets; `None` until its last fragment has arrived.
-    total: Option<usize>,
-    pieces: BTreeMap<usize, Vec<u8>>,
+    total_length: Option<usize>,
+    fragments_by_offset: BTreeMap<usize, Vec<u8>>,
     octets: usize,
 }
 
 /// Key of a packet in fragments: source, destination and identification (RFC 8200 4.5).
-type Key = (Ipv6Addr, Ipv6Addr, u32);
+type FragmentKey = (Ipv6Addr, Ipv6Addr, u32);
 
 /// Incomplete packets of one kind of source, the oldest first. A search visits all of them, but their number
 /// is small.
 #[derive(Debug, Default)]
-struct Group(VecDeque<(Key, Pending)>);
+struct IncompletePackets(VecDeque<(FragmentKey, IncompletePacket)>);
 
-impl Group {
-    fn expire(&mut self, now: Time) {
-        while self.0.front().is_some_and(|(_, p)| now.saturating_since(p.started) >= REASSEMBLY_TIMEOUT) {
+impl IncompletePackets {
+    fn remove_expired(&mut self, now: Time) {
+        while self
+            .0
+            .front()
+            .is_some_and(|(_, p)| now.saturating_since(p.first_fragment_at) >= REASSEMBLY_TIMEOUT)
+        {
             self.0.pop_front();
         }
     }
 
     /// Returns the index of the packet with this key. If there are `limit` packets, a new one replaces the
     /// oldest.
-    fn place_of(&mut self, key: Key, limit: usize, new: impl FnOnce() -> Pending) -> usize {
+    fn position_or_insert(
+        &mut self,
+        key: FragmentKey,
+        limit: usize,
+        new: impl FnOnce() -> IncompletePacket,
+    ) -> usize {
         if let Some(at) = self.0.iter().position(|(other, _)| *other == key) {
             return at;
         }
@@ -71,8 +80,8 @@ impl Group {
 /// Incomplete packets of tunnel ends and of unauthenticated sources, in separate groups.
 #[derive(Debug, Default)]
 pub struct Reassembler {
-    tunnel_ends: Group,
-    strangers: Group,
+    from_tunnel_ends: IncompletePackets,
+    from_other_sources: IncompletePackets,
 }
 
 impl Reassembler {
@@ -82,7 +91,7 @@ impl Reassembler {
     /// # Errors
     ///
     /// Returns the reason if the fragment breaks a rule or exceeds a limit.
-    pub fn handle(
+    pub fn handle_fragment(
         &mut self,
         now: Time,
         header: &Header,
@@ -91,31 +100,32 @@ impl Reassembler {
         stranger: bool,
     ) -> Result<Option<Vec<u8>>, &'static str> {
         let (group, limit) = match stranger {
-            true => (&mut self.strangers, MAX_PENDING_STRANGERS),
-            false => (&mut self.tunnel_ends, MAX_PENDING),
+            true => (&mut self.from_other_sources, MAX_INCOMPLETE_FROM_OTHER_SOURCES),
+            false => (&mut self.from_tunnel_ends, MAX_INCOMPLETE_PACKETS),
         };
-        group.expire(now);
+        group.remove_expired(now);
         let end = usize::from(fragment.offset) + payload.len();
         if payload.is_empty()
-            || end > MAX_REASSEMBLED
+            || end > MAX_REASSEMBLED_LENGTH
             || (fragment.more_fragments && !payload.len().is_multiple_of(8))
         {
             return Err("length");
         }
         if fragment.offset == 0 && !fragment.more_fragments {
-            return whole(header, fragment.next_header, [payload].into_iter(), payload.len()).map(Some);
+            return join_fragments(header, fragment.next_header, [payload].into_iter(), payload.len())
+                .map(Some);
         }
         let key = (header.source, header.destination, fragment.identification);
-        let at = group.place_of(key, limit, || Pending {
-            started: now,
-            header: *header,
+        let at = group.position_or_insert(key, limit, || IncompletePacket {
+            first_fragment_at: now,
+            first_header: *header,
             next_header: fragment.next_header,
-            total: None,
-            pieces: BTreeMap::new(),
+            total_length: None,
+            fragments_by_offset: BTreeMap::new(),
             octets: 0,
         });
         let Some((_, pending)) = group.0.get_mut(at) else { return Ok(None) };
-        match pending.take(header, fragment, payload) {
+        match pending.store_fragment(header, fragment, payload) {
             Ok(false) => return Ok(None),
             Ok(true) => {}
             Err(why) => {
@@ -124,14 +134,14 @@ impl Reassembler {
             }
         }
         let Some((_, pending)) = group.0.remove(at) else { return Ok(None) };
-        let pieces = pending.pieces.values().map(Vec::as_slice);
-        whole(&pending.header, pending.next_header, pieces, pending.octets).map(Some)
+        let pieces = pending.fragments_by_offset.values().map(Vec::as_slice);
+        join_fragments(&pending.first_header, pending.next_header, pieces, pending.octets).map(Some)
     }
 }
 
-impl Pending {
+impl IncompletePacket {
     /// Stores a fragment, and returns whether its packet is complete.
-    fn take(
+    fn store_fragment(
         &mut self,
         header: &Header,
         fragment: &FragmentHeader,
@@ -139,36 +149,41 @@ impl Pending {
     ) -> Result<bool, &'static str> {
         let offset = usize::from(fragment.offset);
         let end = offset + payload.len();
-        if self.pieces.get(&offset).is_some_and(|piece| piece == payload) {
+        if self.fragments_by_offset.get(&offset).is_some_and(|piece| piece == payload) {
             return Ok(false);
         }
-        let before = self.pieces.range(..=offset).next_back().map_or(0, |(at, piece)| at + piece.len());
-        let after = self.pieces.range(offset..).next().map_or(usize::MAX, |(at, _)| *at);
-        let bad_end = match self.total {
+        let before =
+            self.fragments_by_offset.range(..=offset).next_back().map_or(0, |(at, piece)| at + piece.len());
+        let after = self.fragments_by_offset.range(offset..).next().map_or(usize::MAX, |(at, _)| *at);
+        let bad_end = match self.total_length {
             Some(total) => end > total || (!fragment.more_fragments && end != total),
             None => {
                 !fragment.more_fragments
-                    && self.pieces.last_key_value().is_some_and(|(at, p)| at + p.len() > end)
+                    && self.fragments_by_offset.last_key_value().is_some_and(|(at, p)| at + p.len() > end)
             }
         };
-        if before > offset || after < end || bad_end || self.pieces.len() >= MAX_FRAGMENTS {
+        if before > offset
+            || after < end
+            || bad_end
+            || self.fragments_by_offset.len() >= MAX_FRAGMENTS_PER_PACKET
+        {
             return Err("overlap");
         }
         if offset == 0 {
-            self.header = *header;
+            self.first_header = *header;
             self.next_header = fragment.next_header;
         }
         if !fragment.more_fragments {
-            self.total = Some(end);
+            self.total_length = Some(end);
         }
         self.octets += payload.len();
-        self.pieces.insert(offset, payload.to_vec());
-        Ok(self.total == Some(self.octets))
+        self.fragments_by_offset.insert(offset, payload.to_vec());
+        Ok(self.total_length == Some(self.octets))
     }
 }
 
 /// Returns the packet, joined from its fragments.
-fn whole<'a>(
+fn join_fragments<'a>(
     header: &Header,
     next_header: u8,
     pieces: impl Iterator<Item = &'a [u8]>,
@@ -185,7 +200,7 @@ fn whole<'a>(
 
 /// Cuts a packet without extension headers into fragments of at most `mtu` octets. `mtu` is at least 1240,
 /// the room of a tunnel over a path of 1280.
-pub fn fragment(packet: &[u8], mtu: usize, identification: u32) -> Vec<Vec<u8>> {
+pub fn cut_into_fragments(packet: &[u8], mtu: usize, identification: u32) -> Vec<Vec<u8>> {
     let Ok((header, payload)) = Header::parse_packet(packet) else { return Vec::new() };
     let room = (mtu.max(MIN_MTU - HEADER_LEN) - HEADER_LEN - FRAGMENT_HEADER_LEN) & !7;
     let mut fragments = Vec::with_capacity(payload.len().div_ceil(room));
@@ -231,7 +246,7 @@ mod tests {
         packet
     }
 
-    fn feed(
+    fn feed_fragments(
         reassembler: &mut Reassembler,
         now: Time,
         packet: &[u8],
@@ -239,7 +254,13 @@ mod tests {
         let header = Header::parse(packet).expect("header");
         let extensions = Extensions::parse(packet).expect("extensions");
         let fragment = extensions.fragment.expect("fragment header");
-        reassembler.handle(now, &header, &fragment, &packet[HEADER_LEN + FRAGMENT_HEADER_LEN..], true)
+        reassembler.handle_fragment(
+            now,
+            &header,
+            &fragment,
+            &packet[HEADER_LEN + FRAGMENT_HEADER_LEN..],
+            true,
+        )
     }
 
     proptest! {
@@ -249,7 +270,7 @@ mod tests {
             order in any::<u64>(),
         ) {
             let whole = packet(length);
-            let mut pieces = fragment(&whole, 1280, 7);
+            let mut pieces = cut_into_fragments(&whole, 1280, 7);
             prop_assert!(pieces.iter().all(|p| p.len() <= 1280));
             let mut rng = carnet_base::Rng::new(order);
             for at in (1..pieces.len()).rev() {
@@ -259,34 +280,34 @@ mod tests {
             let mut result = None;
             for piece in &pieces {
                 prop_assert_eq!(&result, &None);
-                result = feed(&mut reassembler, Time::ZERO, piece).expect("valid");
+                result = feed_fragments(&mut reassembler, Time::ZERO, piece).expect("valid");
             }
             prop_assert_eq!(result, Some(whole));
-            prop_assert!(reassembler.strangers.0.is_empty());
+            prop_assert!(reassembler.from_other_sources.0.is_empty());
         }
     }
 
     #[test]
     fn overlapping_fragments_discard_packet_and_memory_is_bounded() {
         let mut reassembler = Reassembler::default();
-        let pieces = fragment(&packet(3000), 1280, 1);
-        assert_eq!(feed(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None));
-        assert_eq!(feed(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None), "the same once more");
+        let pieces = cut_into_fragments(&packet(3000), 1280, 1);
+        assert_eq!(feed_fragments(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None));
+        assert_eq!(feed_fragments(&mut reassembler, Time::ZERO, &pieces[0]), Ok(None), "the same once more");
         let mut other = pieces[0].clone();
         if let Some(last) = other.last_mut() {
             *last ^= 1;
         }
-        assert_eq!(feed(&mut reassembler, Time::ZERO, &other), Err("overlap"));
-        assert!(reassembler.strangers.0.is_empty());
+        assert_eq!(feed_fragments(&mut reassembler, Time::ZERO, &other), Err("overlap"));
+        assert!(reassembler.from_other_sources.0.is_empty());
         for identification in 0..10_000 {
-            let pieces = fragment(&packet(3000), 1280, identification);
-            let _ = feed(&mut reassembler, Time::ZERO, &pieces[0]);
+            let pieces = cut_into_fragments(&packet(3000), 1280, identification);
+            let _ = feed_fragments(&mut reassembler, Time::ZERO, &pieces[0]);
         }
-        assert_eq!(reassembler.strangers.0.len(), MAX_PENDING_STRANGERS);
-        let atomic = fragment(&packet(1000), 9000, 5);
-        assert_eq!(feed(&mut reassembler, Time::ZERO, &atomic[0]), Ok(Some(packet(1000))));
+        assert_eq!(reassembler.from_other_sources.0.len(), MAX_INCOMPLETE_FROM_OTHER_SOURCES);
+        let atomic = cut_into_fragments(&packet(1000), 9000, 5);
+        assert_eq!(feed_fragments(&mut reassembler, Time::ZERO, &atomic[0]), Ok(Some(packet(1000))));
         let late = Time::ZERO + REASSEMBLY_TIMEOUT;
-        assert_eq!(feed(&mut reassembler, late, &pieces[1]), Ok(None));
-        assert_eq!(reassembler.strangers.0.len(), 1);
+        assert_eq!(feed_fragments(&mut reassembler, late, &pieces[1]), Ok(None));
+        assert_eq!(reassembler.from_other_sources.0.len(), 1);
     }
 }

@@ -4,8 +4,8 @@ use carnet_base::mapped;
 use carnet_mobility::router_advertiser::HostConfiguration;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-use super::desired::{Entry, RouteAction, TABLE_MAIN};
-use super::entries::{METRIC, route};
+use super::desired::{ForwardingEntry, RouteAction, TABLE_MAIN};
+use super::entries::{ROUTE_METRIC, route};
 use super::packet_rules::PortRange;
 use crate::input::DelegatedPrefix;
 
@@ -42,18 +42,18 @@ pub struct AllowedPackets {
 
 /// Settings of the door of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Door {
+pub struct InboundFilter {
     /// Packets from outside that pass.
     pub inbound: Inbound,
     /// Exceptions from [`Inbound::Established`].
-    pub allowed: Vec<AllowedPackets>,
+    pub allowed_exceptions: Vec<AllowedPackets>,
     /// Whether no packets pass between this interface and other interfaces on board.
     pub is_isolated: bool,
     /// Maximum rate of each host in octets per second and direction; `None` for no limit.
     pub host_rate: Option<u64>,
 }
 
-impl Door {
+impl InboundFilter {
     /// Returns whether the door needs rules of the packet filter.
     pub(crate) fn needs_rules(&self) -> bool {
         self.is_isolated || self.inbound == Inbound::Established || self.host_rate.is_some()
@@ -72,13 +72,13 @@ pub struct LanSettings {
     /// interface names.
     pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Whether the router advertises the prefixes on this interface, and assigns `PREFIX::1` to it.
-    pub advertise: bool,
+    pub send_router_advertisements: bool,
     /// MTU in the advertisements to hosts; `None` advertises an MTU that fits into the tunnel.
     pub mtu: Option<u32>,
     /// Values for hosts that are neither addresses nor routes.
-    pub hosts: HostConfiguration,
+    pub host_configuration: HostConfiguration,
     /// Packets from outside that reach the hosts.
-    pub door: Door,
+    pub inbound_filter: InboundFilter,
 }
 
 impl From<&str> for LanSettings {
@@ -88,10 +88,10 @@ impl From<&str> for LanSettings {
             interface: interface.to_owned(),
             prefixes: Vec::new(),
             ipv4_prefixes: Vec::new(),
-            advertise: true,
+            send_router_advertisements: true,
             mtu: None,
-            hosts: HostConfiguration::default(),
-            door: Door::default(),
+            host_configuration: HostConfiguration::default(),
+            inbound_filter: InboundFilter::default(),
         }
     }
 }
@@ -102,7 +102,8 @@ impl From<&str> for LanSettings {
 /// An interface has the prefixes that its settings name. The other interfaces share the remaining prefixes:
 /// the first gets the first one and so on, and the last one gets the rest.
 pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
-    let Shares { named, shared } = share_out(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
+    let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
+        share_out_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
     let all = shared.into_iter().chain(named);
     all.filter_map(|(lan, prefix)| {
         let link = Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).ok()?;
@@ -115,9 +116,9 @@ pub(crate) fn lan_prefixes(prefixes: &[Ipv6Net], lan: &[LanSettings]) -> Vec<(St
 /// its settings. The interfaces without such prefixes share those that no interface names. The first
 /// interface gets the first prefix and so on, and the last one gets the remaining prefixes.
 pub(crate) fn lan_ipv4_prefixes(prefixes: &[Ipv4Net], lan: &[LanSettings]) -> Vec<(String, Ipv6Net)> {
-    let Shares { named, shared } =
-        share_out(prefixes, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
-    let all = named.into_iter().chain(shared).filter(|(lan, _)| lan.advertise);
+    let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
+        share_out_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
+    let all = named.into_iter().chain(shared).filter(|(lan, _)| lan.send_router_advertisements);
     all.map(|(lan, prefix)| (lan.interface.clone(), mapped::from_ipv4(prefix))).collect()
 }
 
@@ -129,44 +130,44 @@ pub(crate) fn lan_networks(
     ipv4: &[Ipv4Net],
     lan: &[LanSettings],
 ) -> Vec<(String, Ipv6Net)> {
-    let ipv6 = share_out(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
-    let ipv4 = share_out(ipv4, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
-    let links = ipv6.shared.into_iter().filter_map(|(lan, prefix)| {
+    let ipv6 = share_out_prefixes(prefixes, lan.iter().map(|lan| (lan, lan.prefixes.as_slice())));
+    let ipv4 = share_out_prefixes(ipv4, lan.iter().map(|lan| (lan, lan.ipv4_prefixes.as_slice())));
+    let links = ipv6.prefixes_without_interface.into_iter().filter_map(|(lan, prefix)| {
         Some((lan, Ipv6Net::new(prefix.network(), prefix.prefix_len().max(64)).ok()?))
     });
-    let ipv4 = ipv4.named.into_iter().chain(ipv4.shared);
+    let ipv4 = ipv4.prefixes_of_named_interfaces.into_iter().chain(ipv4.prefixes_without_interface);
     let ipv4 = ipv4.map(|(lan, prefix)| (lan, mapped::from_ipv4(prefix)));
-    let all = ipv6.named.into_iter().chain(links).chain(ipv4);
+    let all = ipv6.prefixes_of_named_interfaces.into_iter().chain(links).chain(ipv4);
     all.map(|(lan, network)| (lan.interface.clone(), network)).collect()
 }
 
 /// Returns the routes to routers on board that have a prefix of the mobile network. `lan` are the names of
 /// the interfaces on board; a prefix behind another interface gets no route.
-pub(crate) fn delegation_entries(delegated: &[DelegatedPrefix], lan: &[String]) -> Vec<Entry> {
+pub(crate) fn delegation_entries(delegated: &[DelegatedPrefix], lan: &[String]) -> Vec<ForwardingEntry> {
     let on_board = delegated.iter().filter(|delegated| lan.contains(&delegated.interface));
     let entries = on_board.map(|DelegatedPrefix { prefix, interface, router }| {
         let action = RouteAction::Forward { interface: interface.clone(), gateway: Some(*router) };
-        route(TABLE_MAIN, *prefix, METRIC, action)
+        route(TABLE_MAIN, *prefix, ROUTE_METRIC, action)
     });
     entries.collect()
 }
 
 /// Prefixes of one IP version, each with the interface of the mobile network that has it.
 #[derive(Debug, Clone)]
-pub struct Shares<L, P> {
+pub struct PrefixShares<L, P> {
     /// Prefixes that the settings of an interface name.
-    pub named: Vec<(L, P)>,
+    pub prefixes_of_named_interfaces: Vec<(L, P)>,
     /// Prefixes that no interface names.
-    pub shared: Vec<(L, P)>,
+    pub prefixes_without_interface: Vec<(L, P)>,
 }
 
 /// Gives the prefixes of a mobile network to its interfaces. `interfaces` are the interfaces, each with the
 /// prefixes that its settings name. The interfaces without such prefixes share those that no interface names:
 /// the first gets the first one, and so on. The last one gets the remaining ones.
-pub fn share_out<'a, L: Copy, P: Copy + Into<IpNet> + 'a>(
+pub fn share_out_prefixes<'a, L: Copy, P: Copy + Into<IpNet> + 'a>(
     prefixes: &[P],
     interfaces: impl Iterator<Item = (L, &'a [P])>,
-) -> Shares<L, P> {
+) -> PrefixShares<L, P> {
     let interfaces: Vec<(L, &[P])> = interfaces.collect();
     let others: Vec<L> =
         interfaces.iter().filter(|(_, own)| own.is_empty()).map(|(interface, _)| *interface).collect();
@@ -176,5 +177,8 @@ pub fn share_out<'a, L: Copy, P: Copy + Into<IpNet> + 'a>(
         |prefix: P| interfaces.iter().any(|(_, own)| own.iter().any(|part| contains(prefix, *part)));
     let free = prefixes.iter().filter(|prefix| !is_named(**prefix)).enumerate();
     let shared = free.filter_map(|(index, prefix)| Some((*others.get(index).or(others.last())?, *prefix)));
-    Shares { named: named.collect(), shared: shared.collect() }
+    PrefixShares {
+        prefixes_of_named_interfaces: named.collect(),
+        prefixes_without_interface: shared.collect(),
+    }
 }

@@ -14,14 +14,15 @@
 //! tunnels, and [`duplicates`] finds the first copy of a duplicated packet. [`path_mtu`] finds the path MTU
 //! of a tunnel, and [`mss`] lowers the segment size of TCP to it.
 
+mod binding_tunnels;
 pub mod desired;
 pub mod distribution;
-mod door;
 pub mod duplicates;
 mod entries;
 pub mod forwarder;
 pub mod fragments;
-pub(crate) mod inner;
+mod inbound_filter;
+pub(crate) mod inner_packet;
 mod lan;
 pub mod mss;
 pub mod packet;
@@ -36,19 +37,18 @@ mod policy_routing_for_neighbours;
 mod policy_routing_for_nested;
 mod policy_routing_for_own_traffic;
 pub mod prefix_table;
-mod ways;
 
-pub(crate) use door::{closed_entries, door_entries};
-pub(crate) use entries::first_host;
-pub use lan::{AllowedPackets, Door, Inbound, LanSettings, Shares, share_out};
+pub(crate) use entries::first_host_address;
+pub(crate) use inbound_filter::{closed_lan_entries, packet_filter_entries};
+pub use lan::{AllowedPackets, Inbound, InboundFilter, LanSettings, PrefixShares, share_out_prefixes};
 pub(crate) use lan::{delegation_entries, lan_ipv4_prefixes, lan_prefixes};
 pub use policy_routing_for_breakouts::BreakoutPolicy;
 pub(crate) use policy_routing_for_breakouts::{
     PortalTarget, breakout_entries, closed_uplink_entries, is_usable, uplink_of,
 };
 pub(crate) use policy_routing_for_direct::direct_entries;
-pub(crate) use policy_routing_for_home_agent::{agent_entries, node_entries};
-pub(crate) use policy_routing_for_mobile_router::{router_entries, setting_entries};
+pub(crate) use policy_routing_for_home_agent::{home_agent_entries, mobile_router_entries};
+pub(crate) use policy_routing_for_mobile_router::{router_entries, sysctl_entries};
 pub(crate) use policy_routing_for_neighbours::neighbour_entries;
 pub(crate) use policy_routing_for_nested::nesting_entries;
 pub use policy_routing_for_own_traffic::OwnTraffic;

@@ -13,26 +13,26 @@
 use carnet_wire::ipv6::{HEADER_LEN, protocol};
 use carnet_wire::{extension, ipv4};
 
-use super::inner;
+use super::inner_packet;
 
 /// Octets of the IPv6 and TCP headers without options (RFC 9293 3.7.1: the MSS does not count options).
-const HEADERS: usize = 60;
+const IPV6_TCP_HEADERS_LENGTH: usize = 60;
 /// Octets of the IPv4 and TCP headers without options.
-const IPV4_HEADERS: usize = 40;
-const FLAGS_AT: usize = 13;
-const CHECKSUM_AT: usize = 16;
-const TCP_HEADER_LEN: usize = 20;
-const SYN: u8 = 0x02;
-const OPTION_END: u8 = 0;
-const OPTION_NOP: u8 = 1;
-const OPTION_MSS: u8 = 2;
+const IPV4_TCP_HEADERS_LENGTH: usize = 40;
+const TCP_FLAGS_OFFSET: usize = 13;
+const TCP_CHECKSUM_OFFSET: usize = 16;
+const TCP_HEADER_LENGTH: usize = 20;
+const TCP_FLAG_SYN: u8 = 0x02;
+const TCP_OPTION_END: u8 = 0;
+const TCP_OPTION_NOP: u8 = 1;
+const TCP_OPTION_MSS: u8 = 2;
 
 /// Lowers the MSS option in the SYN of an IPv6 or IPv4 packet, so that segments fit into `mtu` octets.
 /// Returns whether the option was too large.
 #[inline]
-pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
-    if inner::is_ipv4(packet) {
-        return clamp_ipv4(packet, mtu);
+pub fn clamp_mss(packet: &mut [u8], mtu: usize) -> bool {
+    if inner_packet::is_ipv4(packet) {
+        return clamp_mss_in_ipv4(packet, mtu);
     }
     // Most packets are not TCP, so this check returns early.
     let at = match packet.get(6) {
@@ -46,36 +46,42 @@ pub fn clamp(packet: &mut [u8], mtu: usize) -> bool {
         _ => return false,
     };
     match packet.get_mut(at..) {
-        Some(segment) if segment.get(FLAGS_AT).is_some_and(|flags| flags & SYN != 0) => {
-            clamp_segment(segment, u16::try_from(mtu.saturating_sub(HEADERS)).unwrap_or(u16::MAX))
+        Some(segment) if segment.get(TCP_FLAGS_OFFSET).is_some_and(|flags| flags & TCP_FLAG_SYN != 0) => {
+            clamp_mss_in_segment(
+                segment,
+                u16::try_from(mtu.saturating_sub(IPV6_TCP_HEADERS_LENGTH)).unwrap_or(u16::MAX),
+            )
         }
         _ => false,
     }
 }
 
-fn clamp_ipv4(packet: &mut [u8], mtu: usize) -> bool {
+fn clamp_mss_in_ipv4(packet: &mut [u8], mtu: usize) -> bool {
     let tcp = ipv4::Header::parse(packet)
         .ok()
         .filter(|header| header.protocol == protocol::TCP && !header.is_later_fragment());
     match tcp.and_then(|header| packet.get_mut(header.header_length..)) {
-        Some(segment) if segment.get(FLAGS_AT).is_some_and(|flags| flags & SYN != 0) => {
-            clamp_segment(segment, u16::try_from(mtu.saturating_sub(IPV4_HEADERS)).unwrap_or(u16::MAX))
+        Some(segment) if segment.get(TCP_FLAGS_OFFSET).is_some_and(|flags| flags & TCP_FLAG_SYN != 0) => {
+            clamp_mss_in_segment(
+                segment,
+                u16::try_from(mtu.saturating_sub(IPV4_TCP_HEADERS_LENGTH)).unwrap_or(u16::MAX),
+            )
         }
         _ => false,
     }
 }
 
 /// Lowers the option of a TCP segment; `segment` begins with the TCP header.
-fn clamp_segment(segment: &mut [u8], limit: u16) -> bool {
+fn clamp_mss_in_segment(segment: &mut [u8], limit: u16) -> bool {
     let header_len = segment.get(12).map_or(0, |octet| usize::from(octet >> 4) * 4);
     let Some(header) = segment.get_mut(..header_len) else { return false };
-    let mut at = TCP_HEADER_LEN;
+    let mut at = TCP_HEADER_LENGTH;
     let mut lowered = false;
     while let Some(&kind) = header.get(at) {
-        if kind == OPTION_END {
+        if kind == TCP_OPTION_END {
             break;
         }
-        if kind == OPTION_NOP {
+        if kind == TCP_OPTION_NOP {
             at += 1;
             continue;
         }
@@ -83,8 +89,8 @@ fn clamp_segment(segment: &mut [u8], limit: u16) -> bool {
         if length < 2 || at + length > header.len() {
             break;
         }
-        if kind == OPTION_MSS && length == 4 {
-            lowered |= lower(header, at + 2, limit);
+        if kind == TCP_OPTION_MSS && length == 4 {
+            lowered |= lower_field(header, at + 2, limit);
         }
         at += length;
     }
@@ -92,11 +98,13 @@ fn clamp_segment(segment: &mut [u8], limit: u16) -> bool {
 }
 
 /// Lowers the 16-bit field at `at` to `limit`, and updates the checksum.
-fn lower(header: &mut [u8], at: usize, limit: u16) -> bool {
+fn lower_field(header: &mut [u8], at: usize, limit: u16) -> bool {
     let field = |header: &[u8], at: usize| {
         header.get(at..at + 2).and_then(|octets| octets.try_into().ok()).map(u16::from_be_bytes)
     };
-    let (Some(old), Some(checksum)) = (field(header, at), field(header, CHECKSUM_AT)) else { return false };
+    let (Some(old), Some(checksum)) = (field(header, at), field(header, TCP_CHECKSUM_OFFSET)) else {
+        return false;
+    };
     if old <= limit {
         return false;
     }
@@ -106,7 +114,7 @@ fn lower(header: &mut [u8], at: usize, limit: u16) -> bool {
     let mut sum = u32::from(!checksum) + u32::from(!weigh(old)) + u32::from(weigh(limit));
     sum = (sum & 0xffff) + (sum >> 16);
     sum = (sum & 0xffff) + (sum >> 16);
-    for (at, value) in [(at, limit), (CHECKSUM_AT, !(sum as u16))] {
+    for (at, value) in [(at, limit), (TCP_CHECKSUM_OFFSET, !(sum as u16))] {
         if let Some(octets) = header.get_mut(at..at + 2) {
             octets.copy_from_slice(&value.to_be_bytes());
         }
@@ -132,12 +140,12 @@ mod tests {
         let mut options = options.to_vec();
         options.resize(options.len().next_multiple_of(4), 0);
         let mut segment = vec![0x12, 0x34, 0, 80, 1, 2, 3, 4, 5, 6, 7, 8];
-        segment.push(u8::try_from((TCP_HEADER_LEN + options.len()) / 4).expect("fits") << 4);
+        segment.push(u8::try_from((TCP_HEADER_LENGTH + options.len()) / 4).expect("fits") << 4);
         segment.extend_from_slice(&[flags, 0xff, 0xff, 0, 0, 0, 0]);
         segment.extend_from_slice(&options);
         segment.extend_from_slice(data);
         let sum = checksum::upper_layer_checksum(source, destination, protocol::TCP, &segment);
-        segment[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&sum.to_be_bytes());
+        segment[TCP_CHECKSUM_OFFSET..TCP_CHECKSUM_OFFSET + 2].copy_from_slice(&sum.to_be_bytes());
         let (next_header, before) = extensions.unwrap_or((protocol::TCP, &[]));
         let header = Header {
             traffic_class: 0,
@@ -158,7 +166,7 @@ mod tests {
     }
 
     /// Returns the values of the MSS options of a packet without extension headers.
-    fn mss(packet: &[u8]) -> Vec<u16> {
+    fn mss_options_of(packet: &[u8]) -> Vec<u16> {
         let options = packet[60..].windows(4);
         options.filter(|w| w[..2] == [2, 4]).map(|w| u16::from_be_bytes([w[2], w[3]])).collect()
     }
@@ -166,14 +174,14 @@ mod tests {
     #[test]
     fn mss_option_is_lowered_at_any_position_and_never_raised() {
         for nops in 0..4 {
-            for flags in [SYN, FLAGS_SYN_ACK] {
+            for flags in [TCP_FLAG_SYN, FLAGS_SYN_ACK] {
                 let options = [&[1; 4][..nops], &[2, 4, 0x05, 0xa0, 1, 3, 3, 7, 4, 2][..]].concat();
                 let mut clamped = packet(flags, &options, b"data", None);
-                assert!(clamp(&mut clamped, 1360) && is_valid(&clamped));
-                assert_eq!(mss(&clamped), [1300]);
-                assert!(!clamp(&mut clamped, 1360), "once is enough");
-                assert!(!clamp(&mut clamped, 1460));
-                assert_eq!(mss(&clamped), [1300]);
+                assert!(clamp_mss(&mut clamped, 1360) && is_valid(&clamped));
+                assert_eq!(mss_options_of(&clamped), [1300]);
+                assert!(!clamp_mss(&mut clamped, 1360), "once is enough");
+                assert!(!clamp_mss(&mut clamped, 1460));
+                assert_eq!(mss_options_of(&clamped), [1300]);
             }
         }
     }
@@ -181,16 +189,18 @@ mod tests {
     #[test]
     fn packet_without_syn_or_mss_option_stays_unchanged() {
         let mss = [2, 4, 0x05, 0xa0];
-        for (flags, options) in [(0x10, &mss[..]), (SYN, &[]), (SYN, &[1, 1, 1, 0, 2, 4, 5, 0xa0])] {
+        for (flags, options) in
+            [(0x10, &mss[..]), (TCP_FLAG_SYN, &[]), (TCP_FLAG_SYN, &[1, 1, 1, 0, 2, 4, 5, 0xa0])]
+        {
             let before = packet(flags, options, b"", None);
             let mut after = before.clone();
-            assert!(!clamp(&mut after, 1280));
+            assert!(!clamp_mss(&mut after, 1280));
             assert_eq!(after, before);
         }
         // A UDP datagram with the same octets must stay unchanged.
-        let mut udp = packet(SYN, &mss, b"", None);
+        let mut udp = packet(TCP_FLAG_SYN, &mss, b"", None);
         udp[6] = protocol::UDP;
-        assert!(!clamp(&mut udp, 1280));
+        assert!(!clamp_mss(&mut udp, 1280));
     }
 
     #[test]
@@ -198,8 +208,8 @@ mod tests {
         let mss = [2, 4, 0x05, 0xa0];
         let options = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
         for kind in [protocol::HOP_BY_HOP, protocol::DESTINATION_OPTIONS] {
-            let mut clamped = packet(SYN, &mss, b"", Some((kind, &options)));
-            assert!(clamp(&mut clamped, 1360) && is_valid(&clamped));
+            let mut clamped = packet(TCP_FLAG_SYN, &mss, b"", Some((kind, &options)));
+            assert!(clamp_mss(&mut clamped, 1360) && is_valid(&clamped));
         }
         for (offset, expected) in [(0, true), (8, false)] {
             let header = FragmentHeader {
@@ -208,9 +218,9 @@ mod tests {
                 more_fragments: true,
                 identification: 7,
             };
-            let before = packet(SYN, &mss, b"", Some((protocol::FRAGMENT, &header.emit())));
+            let before = packet(TCP_FLAG_SYN, &mss, b"", Some((protocol::FRAGMENT, &header.emit())));
             let mut after = before.clone();
-            assert_eq!(clamp(&mut after, 1360), expected);
+            assert_eq!(clamp_mss(&mut after, 1360), expected);
             assert_eq!(after != before, expected);
         }
     }
@@ -227,12 +237,12 @@ mod tests {
             let mut options = vec![1; nops];
             options.extend_from_slice(&[2, 4]);
             options.extend_from_slice(&value.to_be_bytes());
-            let mut packet = packet(SYN, &options, &data, None);
+            let mut packet = packet(TCP_FLAG_SYN, &options, &data, None);
             let wrong = error & 0xff == 0 && error != 0;
             if wrong {
                 packet[42] ^= (error >> 8) as u8;
             }
-            prop_assert_eq!(clamp(&mut packet, mtu), usize::from(value) > mtu - 60);
+            prop_assert_eq!(clamp_mss(&mut packet, mtu), usize::from(value) > mtu - 60);
             prop_assert_eq!(is_valid(&packet), !wrong);
             let at = 62 + nops;
             let now = u16::from_be_bytes([packet[at], packet[at + 1]]);
@@ -244,17 +254,17 @@ mod tests {
             octets in proptest::collection::vec(any::<u8>(), 0..200), mtu in any::<usize>(),
         ) {
             let mut packet = octets.clone();
-            clamp(&mut packet, mtu);
-            let mut tcp = packet_of(octets);
+            clamp_mss(&mut packet, mtu);
+            let mut tcp = tcp_packet(octets);
             let length = tcp.len();
-            clamp(&mut tcp, mtu);
+            clamp_mss(&mut tcp, mtu);
             prop_assert_eq!(tcp.len(), length);
         }
     }
 
     /// Makes these octets look like a SYN by overwriting some fields, if there are enough octets.
-    fn packet_of(mut octets: Vec<u8>) -> Vec<u8> {
-        for (at, value) in [(0, 0x60), (6, protocol::TCP), (53, SYN)] {
+    fn tcp_packet(mut octets: Vec<u8>) -> Vec<u8> {
+        for (at, value) in [(0, 0x60), (6, protocol::TCP), (53, TCP_FLAG_SYN)] {
             if let Some(octet) = octets.get_mut(at) {
                 *octet = value;
             }

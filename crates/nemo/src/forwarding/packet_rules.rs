@@ -36,7 +36,7 @@ pub enum Chain {
 
 impl Chain {
     /// All chains.
-    pub const ALL: [Chain; 7] = [
+    pub const ALL_CHAINS: [Chain; 7] = [
         Chain::Early,
         Chain::Prerouting,
         Chain::Output,

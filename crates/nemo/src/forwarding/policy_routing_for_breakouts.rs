@@ -15,8 +15,9 @@
 //!   not change their source address.
 //! * Packets to the home agent take the tunnel. With the address of the uplink they would look like this
 //!   router's own tunnel packets. Connection tracking would then give their senders the home agent's packets.
-//! * The mark of the connection leads its answers back. carnet uses only the bits [`MASK`] of these marks.
-//!   The other bits may belong to the operator. Rules make all other packets from an uplink unreachable.
+//! * The mark of the connection leads its answers back. carnet uses only the bits [`MARK_MASK`] of these
+//!   marks. The other bits may belong to the operator. Rules make all other packets from an uplink
+//!   unreachable.
 //! * When the uplink changes, the kernel ends the connections with the address of the former uplink.
 //! * A host with access to a captive portal ([`PortalTarget`]) is selected by its link-layer address. All its
 //!   packets leave by the uplink of the portal, before any policy. Its DNS queries go to the DNS servers of
@@ -34,41 +35,42 @@ use carnet_wire::ipv6::protocol;
 use ipnet::{Ipv4Net, Ipv6Net};
 
 use super::desired::{
-    Entry, Ipv4Route, RouteAction, Rule, TABLE_BREAKOUT, TABLE_MAIN, TABLE_NOWHERE, priority,
+    ForwardingEntry, Ipv4Route, RouteAction, Rule, TABLE_BREAKOUT, TABLE_MAIN, TABLE_UNREACHABLE, priority,
 };
-use super::entries::{METRIC, host, route};
+use super::entries::{ROUTE_METRIC, host_prefix, route};
 use super::packet_rules::{
     Chain, ConnectionState, CountedTraffic, Mark, PacketMatch, PacketRule, PortRange, TrafficKind, Verdict,
 };
 
 /// Bits of a packet's mark that carnet uses.
-const MASK: u32 = 0x7f00_0000;
+const MARK_MASK: u32 = 0x7f00_0000;
 /// Bit of the mark that only packets without the tunnel have.
-const OUTSIDE: Mark = Mark { mask: 0x4000_0000, value: 0x4000_0000 };
+const MARK_OUTSIDE_TUNNEL: Mark = Mark { mask: 0x4000_0000, value: 0x4000_0000 };
 /// No policy has decided about the packet.
-const UNDECIDED: Mark = Mark { mask: MASK, value: 0 };
+const MARK_UNDECIDED: Mark = Mark { mask: MARK_MASK, value: 0 };
 /// A policy has decided that the packet does not leave without the tunnel.
-const INSIDE: Mark = Mark { mask: MASK, value: 0x3f00_0000 };
+const MARK_INSIDE_TUNNEL: Mark = Mark { mask: MARK_MASK, value: 0x3f00_0000 };
 /// Zone of connection tracking for packets without the tunnel.
-const ZONE: u16 = 13_500;
+const CONNTRACK_ZONE: u16 = 13_500;
 /// Largest number of policies, because each has a mark.
-const MAX_POLICIES: usize = 0x3e;
+const MAX_BREAKOUT_POLICIES: usize = 0x3e;
 /// Mark of the packets of a host with access to a captive portal.
-const PORTAL: Mark = Mark { mask: MASK, value: 0x7e00_0000 };
+const MARK_CAPTIVE_PORTAL: Mark = Mark { mask: MARK_MASK, value: 0x7e00_0000 };
 /// Port of DNS servers.
-const DNS: PortRange = PortRange { first: 53, last: 53 };
+const DNS_PORT: PortRange = PortRange { first: 53, last: 53 };
 /// Order of the marking rules. The zone of connection tracking depends on the marks, so it comes last.
-mod order {
-    pub(super) const NEAR: usize = 0;
-    pub(super) const PORTAL: usize = 1;
-    pub(super) const POLICIES: usize = 2;
-    pub(super) const ZONE: usize = POLICIES + super::MAX_POLICIES;
+mod rule_order {
+    pub(super) const NEAR_DESTINATIONS: usize = 0;
+    pub(super) const CAPTIVE_PORTAL: usize = 1;
+    pub(super) const BREAKOUT_POLICIES: usize = 2;
+    pub(super) const CONNTRACK_ZONE: usize = BREAKOUT_POLICIES + super::MAX_BREAKOUT_POLICIES;
 }
 /// Order of the rules that count packets, in the chain of forwarded packets. They come after the rules that
 /// refuse packets, and before those of the door, which end the chain.
-const COUNTING: u32 = 5;
+const COUNTING_RULES: u32 = 5;
 /// Destinations that no uplink forwards.
-const NEAR: [&str; 4] = ["fe80::/10", "ff00::/8", "::ffff:224.0.0.0/100", "::ffff:255.255.255.255/128"];
+const NEVER_FORWARDED_DESTINATIONS: [&str; 4] =
+    ["fe80::/10", "ff00::/8", "::ffff:224.0.0.0/100", "::ffff:255.255.255.255/128"];
 
 /// A policy about packets of hosts on board: whether they leave without the tunnel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,13 +81,13 @@ pub struct BreakoutPolicy {
     /// precedes a policy whose packets do.
     pub breaks_out: bool,
     /// Selectors of the packets, whose source is the correspondent.
-    pub selectors: Vec<TrafficSelector>,
+    pub flow_selectors: Vec<TrafficSelector>,
     /// Interfaces of the hosts; empty for all.
-    pub lan: Vec<String>,
+    pub lan_interfaces: Vec<String>,
     /// Interface names of the uplinks, the preferred first; empty for the uplink in use.
     pub uplinks: Vec<String>,
     /// Number of flow bindings of the policies before this one.
-    pub flows_before: usize,
+    pub flow_rules_before: usize,
 }
 
 /// A host on board whose packets leave by the uplink of a captive portal.
@@ -94,17 +96,17 @@ pub(crate) struct PortalTarget<'a> {
     /// Interface name of the uplink.
     pub(crate) uplink: &'a str,
     /// Name of the interface on board at which the host is.
-    pub(crate) lan: &'a str,
+    pub(crate) lan_interface: &'a str,
     /// Link-layer address of the host.
-    pub(crate) host: [u8; 6],
+    pub(crate) host_mac: [u8; 6],
     /// DNS servers of the uplink. The first one of each address family gets the host's queries.
-    pub(crate) dns: &'a [IpAddr],
+    pub(crate) dns_servers: &'a [IpAddr],
 }
 
 /// Returns the mark of packets that leave by the policy with this index.
-fn mark(index: usize) -> Mark {
-    let number = u32::try_from(index.min(MAX_POLICIES - 1)).unwrap_or_default();
-    Mark { mask: MASK, value: OUTSIDE.value | number << 24 }
+fn mark_of_policy(index: usize) -> Mark {
+    let number = u32::try_from(index.min(MAX_BREAKOUT_POLICIES - 1)).unwrap_or_default();
+    Mark { mask: MARK_MASK, value: MARK_OUTSIDE_TUNNEL.value | number << 24 }
 }
 
 /// Returns the uplink by which packets of a policy leave now; `None` if no usable uplink is in question.
@@ -129,7 +131,7 @@ pub(crate) fn breakout_entries(
     portal: Option<PortalTarget<'_>>,
     router: &MobileRouter,
     lan: &[String],
-) -> Vec<Entry> {
+) -> Vec<ForwardingEntry> {
     let config = router.config();
     let has_breakouts = policies.iter().any(|policy| policy.breaks_out);
     if router.is_home() || !(has_breakouts || portal.is_some()) {
@@ -148,11 +150,11 @@ pub(crate) fn breakout_entries(
         used.insert(uplink);
         let table = TABLE_BREAKOUT.saturating_add(u32::try_from(uplink).unwrap_or_default());
         for (input, network) in lan.iter().flat_map(|input| networks.iter().map(move |it| (input, it))) {
-            entries.push(Entry::Rule(Box::new(Rule {
+            entries.push(ForwardingEntry::Rule(Box::new(Rule {
                 priority: priority::BREAKOUT,
                 input_interface: Some(input.clone()),
                 from: Some(*network),
-                mark: Some(mark(index)),
+                mark: Some(mark_of_policy(index)),
                 table,
                 ..Rule::default()
             })));
@@ -167,31 +169,32 @@ pub(crate) fn breakout_entries(
     let portal = portal.map(|(portal, _)| portal);
     entries.extend(used.iter().flat_map(|index| routes(router, *index)));
     let agents = [Some(config.home_agent), config.home_agent_ipv4.map(|agent| agent.to_ipv6_mapped())];
-    let near: Vec<Ipv6Net> = NEAR.iter().filter_map(|prefix| prefix.parse().ok()).collect();
+    let near: Vec<Ipv6Net> =
+        NEVER_FORWARDED_DESTINATIONS.iter().filter_map(|prefix| prefix.parse().ok()).collect();
     let inside: Vec<Ipv6Net> =
-        networks.iter().copied().chain(near).chain(agents.into_iter().flatten().map(host)).collect();
+        networks.iter().copied().chain(near).chain(agents.into_iter().flatten().map(host_prefix)).collect();
     let indexes = policies.iter().enumerate().filter(|(_, policy)| policy.breaks_out);
-    let mut marks: Vec<Mark> = indexes.map(|(index, _)| mark(index)).collect();
-    marks.extend(portal.map(|_| PORTAL));
+    let mut marks: Vec<Mark> = indexes.map(|(index, _)| mark_of_policy(index)).collect();
+    marks.extend(portal.map(|_| MARK_CAPTIVE_PORTAL));
     marks.dedup();
-    entries.extend(marking_rules(policies, lan, &inside, &marks).into_iter().map(packet_rule));
+    entries.extend(marking_rules(policies, lan, &inside, &marks).into_iter().map(packet_rule_entry));
     for uplink in &config.uplinks {
         let leads_to_portal = portal.is_some_and(|portal| portal.uplink == uplink.interface);
-        entries.extend(nat_rules(&uplink.interface, leads_to_portal, &marks).map(packet_rule));
+        entries.extend(nat_rules(&uplink.interface, leads_to_portal, &marks).map(packet_rule_entry));
         let of_policies = policies.iter().enumerate().filter(|(_, policy)| policy.breaks_out);
-        let of_policies =
-            of_policies.map(|(index, policy)| (TrafficKind::Policy(policy.name.clone()), mark(index)));
-        let of_portal = leads_to_portal.then_some((TrafficKind::Portal, PORTAL));
+        let of_policies = of_policies
+            .map(|(index, policy)| (TrafficKind::Policy(policy.name.clone()), mark_of_policy(index)));
+        let of_portal = leads_to_portal.then_some((TrafficKind::Portal, MARK_CAPTIVE_PORTAL));
         for (kind, mark) in of_policies.chain(of_portal) {
             let rules = counting_rules(&uplink.interface, &kind, mark);
-            entries.extend(rules.map(packet_rule));
+            entries.extend(rules.map(packet_rule_entry));
         }
         entries.extend(networks.iter().map(|network| {
-            Entry::Rule(Box::new(Rule {
+            ForwardingEntry::Rule(Box::new(Rule {
                 priority: priority::BREAKOUT_ANSWERS,
                 input_interface: Some(uplink.interface.clone()),
                 to: Some(*network),
-                mark: Some(OUTSIDE),
+                mark: Some(MARK_OUTSIDE_TUNNEL),
                 table: TABLE_MAIN,
                 ..Rule::default()
             }))
@@ -202,46 +205,51 @@ pub(crate) fn breakout_entries(
 
 /// Returns routing rules that refuse IPv4 packets from uplinks, for a kernel that cannot install the rules of
 /// the packet filter. The kernel forwards IPv4 of these interfaces.
-pub(crate) fn closed_uplink_entries(router: &MobileRouter) -> Vec<Entry> {
+pub(crate) fn closed_uplink_entries(router: &MobileRouter) -> Vec<ForwardingEntry> {
     let config = router.config();
     let uplinks = config.uplinks.iter().filter(|_| !config.ipv4_prefixes.is_empty());
     let closed = uplinks.map(|uplink| {
-        Entry::Rule(Box::new(Rule {
+        ForwardingEntry::Rule(Box::new(Rule {
             priority: priority::FROM_UPLINK,
             input_interface: Some(uplink.interface.clone()),
             from: Some(ALL_IPV4),
-            table: TABLE_NOWHERE,
+            table: TABLE_UNREACHABLE,
             ..Rule::default()
         }))
     });
     closed.collect()
 }
 
-fn packet_rule(rule: PacketRule) -> Entry {
-    Entry::PacketRule(Box::new(rule))
+fn packet_rule_entry(rule: PacketRule) -> ForwardingEntry {
+    ForwardingEntry::PacketRule(Box::new(rule))
 }
 
 /// Returns the default routes out of an uplink.
-fn routes(router: &MobileRouter, index: usize) -> Vec<Entry> {
+fn routes(router: &MobileRouter, index: usize) -> Vec<ForwardingEntry> {
     let Some(uplink) = router.uplinks().get(index) else { return Vec::new() };
     let table = TABLE_BREAKOUT.saturating_add(u32::try_from(index).unwrap_or_default());
     let interface = uplink.config.interface.clone();
     let ipv6 = uplink.ipv6_gateway().map(|gateway| {
         let gateway = Some(gateway).filter(|gateway| !gateway.is_unspecified());
         let interface = interface.clone();
-        route(table, Ipv6Net::default(), METRIC, RouteAction::Forward { interface, gateway })
+        route(table, Ipv6Net::default(), ROUTE_METRIC, RouteAction::Forward { interface, gateway })
     });
     let ipv4 = uplink.ipv4_gateway().map(|gateway| {
         let gateway = Some(gateway).filter(|gateway| !gateway.is_unspecified());
         let interface = interface.clone();
-        Entry::Ipv4Route(Box::new(Ipv4Route { table, destination: Ipv4Net::default(), interface, gateway }))
+        ForwardingEntry::Ipv4Route(Box::new(Ipv4Route {
+            table,
+            destination: Ipv4Net::default(),
+            interface,
+            gateway,
+        }))
     });
     ipv6.into_iter().chain(ipv4).collect()
 }
 
 /// Returns the rules that mark packets of hosts on board. No policy applies to packets to `inside`. `marks`
 /// are the marks of packets without the tunnel. Each has a rule of its own that gives it to a connection. So
-/// the bits outside of [`MASK`] stay, which belong to the operator's rules.
+/// the bits outside of [`MARK_MASK`] stay, which belong to the operator's rules.
 fn marking_rules(
     policies: &[BreakoutPolicy],
     lan: &[String],
@@ -253,27 +261,40 @@ fn marking_rules(
         let from = PacketMatch { input_interface: Some(input.clone()), ..PacketMatch::default() };
         for destination in inside {
             let packets = PacketMatch { destination: Some(*destination), ..from.clone() };
-            rules.push(early(order::NEAR, packets, Verdict::SetMark(INSIDE)));
+            rules.push(early_marking_rule(
+                rule_order::NEAR_DESTINATIONS,
+                packets,
+                Verdict::SetMark(MARK_INSIDE_TUNNEL),
+            ));
         }
-        for (index, policy) in policies.iter().enumerate().take(MAX_POLICIES) {
-            if !policy.lan.is_empty() && !policy.lan.contains(input) {
+        for (index, policy) in policies.iter().enumerate().take(MAX_BREAKOUT_POLICIES) {
+            if !policy.lan_interfaces.is_empty() && !policy.lan_interfaces.contains(input) {
                 continue;
             }
-            let mark = if policy.breaks_out { mark(index) } else { INSIDE };
-            for packets in policy.selectors.iter().flat_map(packets_of) {
+            let mark = if policy.breaks_out { mark_of_policy(index) } else { MARK_INSIDE_TUNNEL };
+            for packets in policy.flow_selectors.iter().flat_map(packet_matches_of) {
                 let input_interface = Some(input.clone());
-                let packets = PacketMatch { input_interface, mark: Some(UNDECIDED), ..packets };
-                rules.push(early(order::POLICIES + index, packets, Verdict::SetMark(mark)));
+                let packets = PacketMatch { input_interface, mark: Some(MARK_UNDECIDED), ..packets };
+                rules.push(early_marking_rule(
+                    rule_order::BREAKOUT_POLICIES + index,
+                    packets,
+                    Verdict::SetMark(mark),
+                ));
             }
         }
-        let marked = PacketMatch { mark: Some(OUTSIDE), ..from };
-        rules.push(early(order::ZONE, marked.clone(), Verdict::Zone(ZONE)));
+        let marked = PacketMatch { mark: Some(MARK_OUTSIDE_TUNNEL), ..from };
+        rules.push(early_marking_rule(
+            rule_order::CONNTRACK_ZONE,
+            marked.clone(),
+            Verdict::Zone(CONNTRACK_ZONE),
+        ));
         let answers = PacketMatch { is_answer: true, ..marked.clone() };
         let saved = marks.iter().map(|mark| {
             let packets = PacketMatch { mark: Some(*mark), ..marked.clone() };
             (1, packets, Verdict::SetConnectionMark(*mark))
         });
-        for (order, packets, verdict) in std::iter::once((0, answers, Verdict::SetMark(INSIDE))).chain(saved)
+        for (order, packets, verdict) in
+            std::iter::once((0, answers, Verdict::SetMark(MARK_INSIDE_TUNNEL))).chain(saved)
         {
             let chain = Chain::Prerouting;
             rules.push(PacketRule { chain, order, packets, counts: false, total: None, verdict });
@@ -282,47 +303,59 @@ fn marking_rules(
     rules
 }
 
-fn early(order: usize, packets: PacketMatch, verdict: Verdict) -> PacketRule {
+fn early_marking_rule(order: usize, packets: PacketMatch, verdict: Verdict) -> PacketRule {
     let order = u32::try_from(order).unwrap_or(u32::MAX);
     PacketRule { chain: Chain::Early, order, packets, counts: false, total: None, verdict }
 }
 
 /// Returns the entries that lead the packets of a host to a captive portal by the uplink with this index.
-fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -> Vec<Entry> {
+fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -> Vec<ForwardingEntry> {
     let table = TABLE_BREAKOUT.saturating_add(u32::try_from(uplink).unwrap_or_default());
     let mut entries = Vec::new();
     for network in networks {
-        for (priority, table) in [(priority::BREAKOUT, table), (priority::PORTAL_ONLY, TABLE_NOWHERE)] {
-            entries.push(Entry::Rule(Box::new(Rule {
+        for (priority, table) in
+            [(priority::BREAKOUT, table), (priority::PORTAL_UPLINK_ONLY, TABLE_UNREACHABLE)]
+        {
+            entries.push(ForwardingEntry::Rule(Box::new(Rule {
                 priority,
-                input_interface: Some(portal.lan.to_owned()),
+                input_interface: Some(portal.lan_interface.to_owned()),
                 from: Some(*network),
-                mark: Some(PORTAL),
+                mark: Some(MARK_CAPTIVE_PORTAL),
                 table,
                 ..Rule::default()
             })));
         }
         let from = PacketMatch {
-            input_interface: Some(portal.lan.to_owned()),
+            input_interface: Some(portal.lan_interface.to_owned()),
             source: Some(*network),
             ..PacketMatch::default()
         };
-        let of_host = PacketMatch { link_source: Some(portal.host), ..from.clone() };
-        let other = PacketMatch { mark: Some(UNDECIDED), ..of_host.clone() };
-        entries.push(packet_rule(early(order::PORTAL, other, Verdict::SetMark(PORTAL))));
+        let of_host = PacketMatch { link_source: Some(portal.host_mac), ..from.clone() };
+        let other = PacketMatch { mark: Some(MARK_UNDECIDED), ..of_host.clone() };
+        entries.push(packet_rule_entry(early_marking_rule(
+            rule_order::CAPTIVE_PORTAL,
+            other,
+            Verdict::SetMark(MARK_CAPTIVE_PORTAL),
+        )));
         let is_ipv4 = mapped::to_ipv4(*network).is_some();
-        let Some(server) = portal.dns.iter().find(|server| server.is_ipv4() == is_ipv4) else { continue };
+        let Some(server) = portal.dns_servers.iter().find(|server| server.is_ipv4() == is_ipv4) else {
+            continue;
+        };
         for protocol in [protocol::UDP, protocol::TCP] {
             // Also queries to the DNS forwarder on board, although it is in the mobile network.
-            let queries = PacketMatch { protocol: Some(protocol), ports: Some(DNS), ..of_host.clone() };
-            entries.push(packet_rule(early(order::PORTAL, queries, Verdict::SetMark(PORTAL))));
+            let queries = PacketMatch { protocol: Some(protocol), ports: Some(DNS_PORT), ..of_host.clone() };
+            entries.push(packet_rule_entry(early_marking_rule(
+                rule_order::CAPTIVE_PORTAL,
+                queries,
+                Verdict::SetMark(MARK_CAPTIVE_PORTAL),
+            )));
             let marked = PacketMatch {
                 protocol: Some(protocol),
-                ports: Some(DNS),
-                mark: Some(PORTAL),
+                ports: Some(DNS_PORT),
+                mark: Some(MARK_CAPTIVE_PORTAL),
                 ..from.clone()
             };
-            entries.push(packet_rule(PacketRule {
+            entries.push(packet_rule_entry(PacketRule {
                 chain: Chain::DestinationNat,
                 order: 0,
                 packets: marked,
@@ -338,7 +371,7 @@ fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -
 /// Returns the rules for one uplink. They change the source address and lead answers back. They refuse
 /// packets that would leave with a foreign address, and those that arrive without a request. Packets of a
 /// captive portal are refused unless a host has access to it by this uplink. `marks` are those of packets
-/// without the tunnel. Answers get the mark of their connection, and keep the bits outside of [`MASK`].
+/// without the tunnel. Answers get the mark of their connection, and keep the bits outside of [`MARK_MASK`].
 fn nat_rules(
     uplink: &str,
     leads_to_portal: bool,
@@ -347,25 +380,25 @@ fn nat_rules(
     let from = PacketMatch { input_interface: Some(uplink.to_owned()), ..PacketMatch::default() };
     let to = PacketMatch { output_interface: Some(uplink.to_owned()), ..PacketMatch::default() };
     let answers = PacketMatch {
-        connection_mark: Some(OUTSIDE),
+        connection_mark: Some(MARK_OUTSIDE_TUNNEL),
         states: vec![ConnectionState::Established, ConnectionState::Related],
         ..from.clone()
     };
     // Drop packets that connection tracking considers invalid or leaves out, because it would not change
     // their source address.
     let unchanged = vec![ConnectionState::Invalid, ConnectionState::Untracked];
-    let foreign = PacketMatch { mark: Some(OUTSIDE), states: unchanged, ..to.clone() };
+    let foreign = PacketMatch { mark: Some(MARK_OUTSIDE_TUNNEL), states: unchanged, ..to.clone() };
     // Drop IPv4 packets that no host on board has requested, because the kernel now forwards IPv4 from this
     // interface. For IPv6 the routing rule at priority 115 refuses them.
     let unasked = PacketMatch {
         source: Some(ALL_IPV4),
-        mark: Some(Mark { value: 0, ..OUTSIDE }),
+        mark: Some(Mark { value: 0, ..MARK_OUTSIDE_TUNNEL }),
         states: vec![ConnectionState::Invalid, ConnectionState::New, ConnectionState::Untracked],
         ..from
     };
-    let outside = PacketMatch { mark: Some(OUTSIDE), ..to };
+    let outside = PacketMatch { mark: Some(MARK_OUTSIDE_TUNNEL), ..to };
     // Connections of the portal outlive the access in connection tracking.
-    let portal = PacketMatch { connection_mark: Some(PORTAL), ..answers.clone() };
+    let portal = PacketMatch { connection_mark: Some(MARK_CAPTIVE_PORTAL), ..answers.clone() };
     let portal = (!leads_to_portal).then_some((Chain::Prerouting, 0, portal, Verdict::Drop));
     // A connection has a mark of a policy that the config no longer has, until its host sends again.
     let restored = marks.iter().copied().map(|mark| {
@@ -374,7 +407,7 @@ fn nat_rules(
     });
     let restored: Vec<_> = restored.collect();
     let rules = [
-        (Chain::Prerouting, 0, answers, Verdict::SetMark(OUTSIDE)),
+        (Chain::Prerouting, 0, answers, Verdict::SetMark(MARK_OUTSIDE_TUNNEL)),
         (Chain::Forward, 0, foreign, Verdict::Drop),
         (Chain::Forward, 0, unasked, Verdict::Drop),
         (Chain::SourceNat, 0, outside, Verdict::Masquerade),
@@ -409,7 +442,7 @@ fn counting_rules(uplink: &str, kind: &TrafficKind, mark: Mark) -> [PacketRule; 
 pub(super) fn counting_rule(packets: PacketMatch, traffic: CountedTraffic) -> PacketRule {
     PacketRule {
         chain: Chain::Forward,
-        order: COUNTING,
+        order: COUNTING_RULES,
         packets,
         counts: true,
         total: Some(Box::new(traffic)),
@@ -418,11 +451,11 @@ pub(super) fn counting_rule(packets: PacketMatch, traffic: CountedTraffic) -> Pa
 }
 
 /// Returns the conditions on packets from hosts on board that a selector makes.
-fn packets_of(selector: &TrafficSelector) -> Vec<PacketMatch> {
+fn packet_matches_of(selector: &TrafficSelector) -> Vec<PacketMatch> {
     let selector = selector.as_ipv6();
     let only_ipv6 = selector.next_header == Some(Range::single(protocol::ICMPV6));
-    let source = selector.destination.and_then(prefix_of);
-    let destination = selector.source.and_then(prefix_of);
+    let source = selector.destination.and_then(prefix_of_range);
+    let destination = selector.source.and_then(prefix_of_range);
     let families = match source.or(destination) {
         Some(_) => vec![source],
         None if only_ipv6 => vec![Some(Ipv6Net::default())],
@@ -450,7 +483,7 @@ fn packets_of(selector: &TrafficSelector) -> Vec<PacketMatch> {
 }
 
 /// Returns the prefix with exactly the addresses of this range; `None` if there is no such prefix.
-fn prefix_of(range: Range<Ipv6Addr>) -> Option<Ipv6Net> {
+fn prefix_of_range(range: Range<Ipv6Addr>) -> Option<Ipv6Net> {
     let length = (u128::from(range.first) ^ u128::from(range.last)).leading_zeros();
     let prefix = Ipv6Net::new(range.first, u8::try_from(length).ok()?).ok()?;
     (prefix.network() == range.first && prefix.broadcast() == range.last).then_some(prefix)
@@ -469,17 +502,17 @@ mod tests {
     fn range_of_a_prefix_becomes_this_prefix() {
         for text in ["2001:db8::/32", "::/0", "::ffff:10.42.7.0/120", "2001:db8::1/128"] {
             let net: Ipv6Net = text.parse().expect("a prefix");
-            assert_eq!(prefix_of(Range::new(net.network(), net.broadcast())), Some(net));
+            assert_eq!(prefix_of_range(Range::new(net.network(), net.broadcast())), Some(net));
         }
         let address = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
-        assert_eq!(prefix_of(Range::new(address("2001:db8::1"), address("2001:db8::2"))), None);
+        assert_eq!(prefix_of_range(Range::new(address("2001:db8::1"), address("2001:db8::2"))), None);
     }
 
     #[test]
     fn selector_without_addresses_selects_packets_of_both_families() {
         let ports = Some(Range::new(5000, 5010));
         let any = Ipv6Selector::default();
-        let found = packets_of(&TrafficSelector::Ipv6(Ipv6Selector { source_port: ports, ..any }));
+        let found = packet_matches_of(&TrafficSelector::Ipv6(Ipv6Selector { source_port: ports, ..any }));
         let port = Some(PortRange { first: 5000, last: 5010 });
         let of = |source: &str, number| PacketMatch {
             source: prefix(source),
@@ -490,7 +523,7 @@ mod tests {
         let all = "::ffff:0.0.0.0/96";
         assert_eq!(found, [of("::/0", 6), of("::/0", 17), of(all, 6), of(all, 17)]);
         let next_header = Some(Range::single(58));
-        let icmpv6 = packets_of(&TrafficSelector::Ipv6(Ipv6Selector { next_header, ..any }));
+        let icmpv6 = packet_matches_of(&TrafficSelector::Ipv6(Ipv6Selector { next_header, ..any }));
         assert_eq!(
             icmpv6,
             [PacketMatch { source: prefix("::/0"), protocol: Some(58), ..PacketMatch::default() }]
@@ -516,6 +549,6 @@ mod tests {
             dscp: Some(46),
             ..PacketMatch::default()
         };
-        assert_eq!(packets_of(&TrafficSelector::Ipv4(selector)), [expected]);
+        assert_eq!(packet_matches_of(&TrafficSelector::Ipv4(selector)), [expected]);
     }
 }

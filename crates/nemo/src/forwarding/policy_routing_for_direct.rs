@@ -13,19 +13,24 @@ use carnet_wire::ipv6::{HEADER_LEN, protocol};
 use ipnet::Ipv6Net;
 
 use super::desired::{
-    Entry, Rule, TABLE_CAPTURE, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
+    ForwardingEntry, Rule, TABLE_CAPTURE, TABLE_TUNNEL, TABLE_UNREACHABLE, TUNNEL_DEVICE, Tunnel, TunnelEnd,
+    priority,
 };
-use super::entries::{METRIC, host, into_tunnel_device, route};
+use super::entries::{ROUTE_METRIC, host_prefix, into_tunnel_device, route};
 
 /// Returns the rules, routes and tunnels of all direct routes.
 pub(crate) fn direct_entries(
     router: &MobileRouter,
     tunnels: impl Iterator<Item = direct::Tunnel>,
-) -> Vec<Entry> {
+) -> Vec<ForwardingEntry> {
     let uplinks = || router.config().uplinks.iter().map(|uplink| uplink.interface.as_str());
     let capture = |uplink: &str, from: Option<Ipv6Net>, protocol: u8| {
-        Entry::Rule(Box::new(Rule {
-            priority: if from.is_some() { priority::CAPTURE } else { priority::CAPTURE_MESSAGES },
+        ForwardingEntry::Rule(Box::new(Rule {
+            priority: if from.is_some() {
+                priority::TUNNEL_CAPTURE
+            } else {
+                priority::DIRECT_ROUTE_MESSAGE_CAPTURE
+            },
             input_interface: Some(uplink.to_owned()),
             from,
             to: None,
@@ -34,30 +39,31 @@ pub(crate) fn direct_entries(
             ..Rule::default()
         }))
     };
-    let mut entries: Vec<Entry> = uplinks().map(|uplink| capture(uplink, None, protocol::MOBILITY)).collect();
+    let mut entries: Vec<ForwardingEntry> =
+        uplinks().map(|uplink| capture(uplink, None, protocol::MOBILITY)).collect();
     for tunnel in tunnels {
         for uplink in uplinks() {
             for protocol in [protocol::IPV6, protocol::FRAGMENT] {
-                entries.push(capture(uplink, Some(host(tunnel.remote)), protocol));
+                entries.push(capture(uplink, Some(host_prefix(tunnel.remote)), protocol));
             }
         }
         for prefix in &tunnel.proven_prefixes {
-            entries.push(Entry::Rule(Box::new(Rule {
-                priority: priority::FROM_DIRECT,
+            entries.push(ForwardingEntry::Rule(Box::new(Rule {
+                priority: priority::FROM_DIRECT_ROUTES,
                 input_interface: Some(TUNNEL_DEVICE.to_owned()),
                 from: Some(*prefix),
                 to: None,
                 protocol: None,
-                table: TABLE_NOWHERE,
+                table: TABLE_UNREACHABLE,
                 ..Rule::default()
             })));
-            entries.push(route(TABLE_TUNNEL, *prefix, METRIC, into_tunnel_device()));
+            entries.push(route(TABLE_TUNNEL, *prefix, ROUTE_METRIC, into_tunnel_device()));
         }
         let mut over = router.uplinks().iter();
         let mtu = over
             .find(|uplink| uplink.care_of_addresses().contains(&tunnel.local.into()))
             .map_or(1280, |uplink| uplink.mtu());
-        entries.push(Entry::Tunnel(Arc::new(Tunnel {
+        entries.push(ForwardingEntry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::Direct,
             home_address: tunnel.home_address,
             bid: None,

@@ -33,52 +33,54 @@ use carnet_mobility::{Authentication, HomeAgent, UDP_PORT};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
+use super::binding_tunnels::divide_among_tunnels;
 use super::desired::{
-    Entry, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN, TABLE_PROTECTED, TUNNEL_DEVICE,
-    Tunnel, TunnelEnd, priority,
+    ForwardingEntry, RouteAction, Rule, SysctlSetting, TABLE_CAPTURE, TABLE_MAIN, TABLE_PROTECTED_BY_IPSEC,
+    TUNNEL_DEVICE, Tunnel, TunnelEnd, TunnelSocket, priority,
 };
-use super::entries::{LOCAL, METRIC, host, into_tunnel_device, route, unreachable};
+use super::entries::{
+    LOOPBACK_INTERFACE, ROUTE_METRIC, host_prefix, into_tunnel_device, route, unreachable_route,
+};
 use super::packet_rules::{
     Chain, ConnectionState, CountedTraffic, PacketMatch, PacketRule, TrafficKind, Verdict,
 };
-use super::path_mtu::{Ends, inner_mtu};
+use super::path_mtu::{TunnelEnds, inner_mtu};
 use super::policy_routing_for_breakouts::counting_rule;
-use super::ways::ways;
 
 /// Metric of routes to nodes that are registered at another home agent. A routing daemon sees by it that it
 /// must not announce these routes from here.
-const METRIC_RELAYED: u32 = 2048;
+const RELAYED_ROUTE_METRIC: u32 = 2048;
 /// Sysctls by which the kernel takes default routes and prefixes from Router Advertisements. The platform
 /// sets them to 0, but only if the machine does not need them.
-const ADVERTISED: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
+const ROUTER_ADVERTISEMENT_SYSCTLS: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
 /// Unique local addresses (RFC 4193 3.1).
-const UNIQUE_LOCAL: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7);
+const UNIQUE_LOCAL_PREFIX: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0, 0, 0, 0, 0, 0, 0), 7);
 /// Order of the rules for NAT in their chain: first those that exchange prefixes.
 const ORDER_OF_PREFIXES: u32 = 490;
 const ORDER_OF_NAT: u32 = 500;
 /// Path MTU before the first Packet Too Big arrives: the MTU of Ethernet.
-const PATH_MTU: u32 = 1500;
+const RELAY_PATH_MTU: u32 = 1500;
 
 /// Splits a prefix into the parts that contain none of these addresses.
-fn all_but(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {
+fn prefixes_without_addresses(prefix: Ipv6Net, addresses: &[Ipv6Addr]) -> Vec<Ipv6Net> {
     if !addresses.iter().any(|address| prefix.contains(address)) {
         return vec![prefix];
     }
     // The prefix of a single address cannot be split further, so the loop adds nothing for it.
     let halves = prefix.subnets(prefix.prefix_len() + 1).into_iter().flatten();
-    halves.flat_map(|half| all_but(half, addresses)).collect()
+    halves.flat_map(|half| prefixes_without_addresses(half, addresses)).collect()
 }
 
 /// Returns the entries that do not depend on bindings.
-pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
+pub(crate) fn home_agent_entries(agent: &HomeAgent) -> Vec<ForwardingEntry> {
     let config = agent.config();
     let setting = |interface: &str, name: &str, value: &str| {
         let (interface, name, value) = (interface.to_owned(), name.to_owned(), value.to_owned());
-        Entry::Setting(Box::new(Setting { interface, name, value }))
+        ForwardingEntry::Setting(Box::new(SysctlSetting { interface, name, value }))
     };
     let mut entries = vec![
         setting("all", "forwarding", "1"),
-        route(TABLE_MAIN, host(config.address), METRIC, into_tunnel_device()),
+        route(TABLE_MAIN, host_prefix(config.address), ROUTE_METRIC, into_tunnel_device()),
     ];
     entries.extend(nat_entries(&config.nat).chain(prefix_entries(&config.nat)));
     let is_ipv4 = |prefix: &Ipv6Net| mapped::to_ipv4(*prefix).is_some();
@@ -93,13 +95,18 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     }
     // RFC 4861 11.1: turn these sysctls off on the home link. Otherwise any host there could attract all
     // packets that leave this machine, by a Router Advertisement.
-    let stopped = config.home_link.iter().flat_map(|link| ADVERTISED.map(|name| setting(link, name, "0")));
+    let stopped = config
+        .home_link
+        .iter()
+        .flat_map(|link| ROUTER_ADVERTISEMENT_SYSCTLS.map(|name| setting(link, name, "0")));
     entries.extend(stopped);
     if config.nodes.iter().any(|node| node.authentication == Authentication::Ipsec) {
-        entries.extend(protected_entries(config.address));
+        entries.extend(ipsec_entries(config.address));
     }
     let anycast = agent.anycast_addresses().iter();
-    entries.extend(anycast.map(|anycast| route(TABLE_MAIN, host(*anycast), METRIC, into_tunnel_device())));
+    entries.extend(
+        anycast.map(|anycast| route(TABLE_MAIN, host_prefix(*anycast), ROUTE_METRIC, into_tunnel_device())),
+    );
     // RFC 4887 5.1: the aggregate prefix is routed to this machine, and packets to its unused parts would go
     // back by the default route. So make the aggregate unreachable, except for the addresses of other home
     // agents, if the home link is virtual and they are elsewhere.
@@ -107,11 +114,15 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
     let virtual_link = config.home_link.is_none().then_some(config.home_prefix);
     for prefix in virtual_link.into_iter().chain(config.home_network) {
         let elsewhere = if config.home_link.is_none() { &peers[..] } else { &[] };
-        entries.extend(all_but(prefix, elsewhere).into_iter().map(|part| unreachable(TABLE_MAIN, part)));
+        entries.extend(
+            prefixes_without_addresses(prefix, elsewhere)
+                .into_iter()
+                .map(|part| unreachable_route(TABLE_MAIN, part)),
+        );
     }
     if let Some(address) = config.ipv4_address {
         let ends = [Endpoint::Udp(SocketAddrV4::new(address, UDP_PORT)), Endpoint::Ipv4(address)];
-        entries.extend(ends.map(|local| Entry::Socket(Socket { local, interface: None })));
+        entries.extend(ends.map(|local| ForwardingEntry::Socket(TunnelSocket { local, interface: None })));
     }
     entries
 }
@@ -119,10 +130,10 @@ pub(crate) fn agent_entries(agent: &HomeAgent) -> Vec<Entry> {
 /// Returns the rules by which packets of mobile networks get the address of the interface to the Internet,
 /// and the rules that count these packets. They select packets of the tunnel device, to which the forwarder
 /// writes no packet of other networks.
-fn nat_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
+fn nat_entries(nat: &Nat) -> impl Iterator<Item = ForwardingEntry> {
     let families = [
         (&nat.ipv4, mapped::ALL_IPV4, TrafficKind::Ipv4Nat),
-        (&nat.ipv6, UNIQUE_LOCAL, TrafficKind::Ipv6Nat),
+        (&nat.ipv6, UNIQUE_LOCAL_PREFIX, TrafficKind::Ipv6Nat),
     ];
     let with_nat = families.into_iter().filter_map(|(interface, source, kind)| {
         let interface = interface.as_ref()?;
@@ -154,12 +165,12 @@ fn nat_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
         };
         Some([translate, count_outgoing, count(answers, false)])
     });
-    with_nat.flatten().map(|rule| Entry::PacketRule(Box::new(rule)))
+    with_nat.flatten().map(|rule| ForwardingEntry::PacketRule(Box::new(rule)))
 }
 
 /// Returns the rules that exchange prefixes of mobile networks for prefixes that are routed to this machine,
 /// in both directions.
-fn prefix_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
+fn prefix_entries(nat: &Nat) -> impl Iterator<Item = ForwardingEntry> {
     let interfaces = nat.ipv6.iter();
     let pairs = interfaces.flat_map(|interface| nat.ipv6_prefixes.iter().map(move |pair| (interface, pair)));
     pairs.flat_map(|(interface, TranslatedPrefix { inside, outside })| {
@@ -180,7 +191,14 @@ fn prefix_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
         ];
         rules.map(|(chain, packets, verdict)| {
             let (order, counts, total) = (ORDER_OF_PREFIXES, true, None);
-            Entry::PacketRule(Box::new(PacketRule { chain, order, packets, counts, total, verdict }))
+            ForwardingEntry::PacketRule(Box::new(PacketRule {
+                chain,
+                order,
+                packets,
+                counts,
+                total,
+                verdict,
+            }))
         })
     })
 }
@@ -188,11 +206,11 @@ fn prefix_entries(nat: &Nat) -> impl Iterator<Item = Entry> {
 /// Returns the entries by which the kernel's IPsec handles messages from and to the home agent's address. For
 /// a received ESP packet, carnet removes the Home Address option (`station/protection.rs`), then the kernel
 /// delivers it to this machine. Sent packets pass through carnet, which inserts the routing header.
-fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
+fn ipsec_entries(address: Ipv6Addr) -> Vec<ForwardingEntry> {
     let rule = |input: &str, from: Option<Ipv6Net>, to: Option<Ipv6Net>, protocol, table| {
         let (input_interface, protocol) = (Some(input.to_owned()), Some(protocol));
-        Entry::Rule(Box::new(Rule {
-            priority: priority::PROTECTED,
+        ForwardingEntry::Rule(Box::new(Rule {
+            priority: priority::PROTECTED_BY_IPSEC,
             input_interface,
             from,
             to,
@@ -202,31 +220,32 @@ fn protected_entries(address: Ipv6Addr) -> Vec<Entry> {
         }))
     };
     vec![
-        route(TABLE_PROTECTED, host(address), METRIC, RouteAction::Local),
-        route(TABLE_CAPTURE, Ipv6Net::default(), METRIC, into_tunnel_device()),
-        rule(TUNNEL_DEVICE, None, Some(host(address)), protocol::ESP, TABLE_PROTECTED),
-        rule(LOCAL, Some(host(address)), None, protocol::MOBILITY, TABLE_CAPTURE),
+        route(TABLE_PROTECTED_BY_IPSEC, host_prefix(address), ROUTE_METRIC, RouteAction::Local),
+        route(TABLE_CAPTURE, Ipv6Net::default(), ROUTE_METRIC, into_tunnel_device()),
+        rule(TUNNEL_DEVICE, None, Some(host_prefix(address)), protocol::ESP, TABLE_PROTECTED_BY_IPSEC),
+        rule(LOOPBACK_INTERFACE, Some(host_prefix(address)), None, protocol::MOBILITY, TABLE_CAPTURE),
     ]
 }
 
 /// Returns the entries of one node, with or without a binding.
-pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entry> {
+pub(crate) fn mobile_router_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<ForwardingEntry> {
     let config = agent.config();
     let bindings = agent.bindings();
     let home_address = node.home_address;
-    let inner: Vec<Ipv6Net> =
-        std::iter::once(host(home_address)).chain(bindings.prefixes(home_address).iter().copied()).collect();
+    let inner: Vec<Ipv6Net> = std::iter::once(host_prefix(home_address))
+        .chain(bindings.prefixes(home_address).iter().copied())
+        .collect();
     let valid: Vec<Binding> = bindings.bindings_of(home_address).collect();
     // The home agent sends packets only to care-of addresses that have passed the care-of test.
     let tested = valid.iter().filter(|binding| binding.care_of_tested);
     let living: Vec<_> = tested.map(|binding| (binding.bid, binding.tunnel_ends())).collect();
     let bound = !valid.is_empty();
     let flows = bindings.flows(home_address);
-    let ways = ways(TunnelEnd::HomeAgent, home_address, config.address, &living, flows, &[]);
+    let ways = divide_among_tunnels(TunnelEnd::HomeAgent, home_address, config.address, &living, flows, &[]);
     let session = node.authentication.session();
-    let tunnel = |bid, ends: Ends, transmit| {
+    let tunnel = |bid, ends: TunnelEnds, transmit| {
         let (local, remote) = ends;
-        Entry::Tunnel(Arc::new(Tunnel {
+        ForwardingEntry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::HomeAgent,
             home_address,
             bid,
@@ -234,7 +253,7 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             remote,
             inner: inner.clone(),
             transmit,
-            mtu: inner_mtu(PATH_MTU, remote, session.is_some()),
+            mtu: inner_mtu(RELAY_PATH_MTU, remote, session.is_some()),
             session,
         }))
     };
@@ -251,10 +270,13 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
     }
     // The node has registered at another home agent: use that home agent's address as the care-of address.
     if let Some(relay) = relay {
-        let inner: Vec<Ipv6Net> = std::iter::once(host(home_address)).chain(relay.prefixes.clone()).collect();
+        let inner: Vec<Ipv6Net> =
+            std::iter::once(host_prefix(home_address)).chain(relay.prefixes.clone()).collect();
         let remote = Endpoint::Ipv6(relay.to);
-        entries.extend(inner.iter().map(|it| route(TABLE_MAIN, *it, METRIC_RELAYED, into_tunnel_device())));
-        entries.push(Entry::Tunnel(Arc::new(Tunnel {
+        entries.extend(
+            inner.iter().map(|it| route(TABLE_MAIN, *it, RELAYED_ROUTE_METRIC, into_tunnel_device())),
+        );
+        entries.push(ForwardingEntry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::HomeAgent,
             home_address,
             bid: None,
@@ -262,19 +284,20 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
             remote,
             inner,
             transmit: true,
-            mtu: inner_mtu(PATH_MTU, remote, false),
+            mtu: inner_mtu(RELAY_PATH_MTU, remote, false),
             session: None,
         })));
     }
     // Bindings with the same two tunnel ends share one tunnel; the preferred binding defines it.
     for binding in valid.iter().rev() {
         let ends = binding.tunnel_ends();
-        entries.push(tunnel(binding.bid, ends, ways.transmit.contains(&ends)));
+        entries.push(tunnel(binding.bid, ends, ways.transmitting_tunnels.contains(&ends)));
     }
-    entries.extend(ways.distribution.map(|distribution| Entry::Distribution(Box::new(distribution))));
+    entries
+        .extend(ways.distribution.map(|distribution| ForwardingEntry::Distribution(Box::new(distribution))));
     if bound {
         for destination in inner.iter().copied() {
-            entries.push(route(TABLE_MAIN, destination, METRIC, into_tunnel_device()));
+            entries.push(route(TABLE_MAIN, destination, ROUTE_METRIC, into_tunnel_device()));
         }
     }
     for prefix in node.prefixes.iter() {
@@ -289,11 +312,11 @@ pub(crate) fn node_entries(agent: &HomeAgent, node: &AuthorizedNode) -> Vec<Entr
                 entries.push(route(
                     TABLE_MAIN,
                     *prefix,
-                    METRIC,
+                    ROUTE_METRIC,
                     RouteAction::Forward { interface: home_link.clone(), gateway: Some(home_address) },
                 ));
             }
-            _ => entries.push(unreachable(TABLE_MAIN, *prefix)),
+            _ => entries.push(unreachable_route(TABLE_MAIN, *prefix)),
         }
     }
     entries
@@ -307,9 +330,9 @@ mod tests {
     fn prefix_without_addresses_becomes_shorter_prefixes() {
         let prefix: Ipv6Net = "2001:db8:1::/64".parse().expect("a prefix");
         let address = |text: &str| text.parse::<Ipv6Addr>().expect("an address");
-        assert_eq!(all_but(prefix, &[address("2001:db8:2::1")]), [prefix]);
+        assert_eq!(prefixes_without_addresses(prefix, &[address("2001:db8:2::1")]), [prefix]);
         let peers = [address("2001:db8:1::2"), address("2001:db8:1::3"), address("2001:db8:1:0:ff00::")];
-        let parts = all_but(prefix, &peers);
+        let parts = prefixes_without_addresses(prefix, &peers);
         assert!(parts.len() < 2 * 64, "{} parts", parts.len());
         let within = |address: Ipv6Addr| parts.iter().filter(|part| part.contains(&address)).count();
         assert!(peers.iter().all(|peer| within(*peer) == 0));

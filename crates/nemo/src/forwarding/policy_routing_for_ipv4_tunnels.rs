@@ -19,14 +19,14 @@ use std::net::IpAddr;
 use carnet_mobility::mobile_router::Uplink;
 use ipnet::Ipv4Net;
 
-use super::desired::{Entry, Ipv4Route, Ipv4Rule, TABLE_MAIN, priority};
+use super::desired::{ForwardingEntry, Ipv4Route, Ipv4Rule, TABLE_MAIN, priority};
 
 /// Returns the IPv4 routes and rules of an uplink. `table` returns the table of the uplink's router with this
 /// number.
-pub(super) fn entries(uplink: &Uplink, table: impl Fn(usize) -> u32) -> Vec<Entry> {
+pub(super) fn ipv4_uplink_entries(uplink: &Uplink, table: impl Fn(usize) -> u32) -> Vec<ForwardingEntry> {
     let interface = &uplink.config.interface;
     let routes = uplink.ipv4_next_hops().map(|(number, router)| {
-        Entry::Ipv4Route(Box::new(Ipv4Route {
+        ForwardingEntry::Ipv4Route(Box::new(Ipv4Route {
             table: table(number),
             destination: Ipv4Net::default(),
             interface: interface.clone(),
@@ -45,7 +45,13 @@ pub(super) fn entries(uplink: &Uplink, table: impl Fn(usize) -> u32) -> Vec<Entr
         ];
         lookups.map(|(priority, table, without_default)| {
             let output_interface = interface.clone();
-            Entry::Ipv4Rule(Box::new(Ipv4Rule { priority, from, output_interface, table, without_default }))
+            ForwardingEntry::Ipv4Rule(Box::new(Ipv4Rule {
+                priority,
+                from,
+                output_interface,
+                table,
+                without_default,
+            }))
         })
     });
     routes.chain(rules).collect()

@@ -32,29 +32,37 @@ use carnet_mobility::{Authentication, MobileRouter};
 use carnet_wire::ipv6::protocol;
 use ipnet::Ipv6Net;
 
+use super::binding_tunnels::divide_among_tunnels;
 use super::desired::{
-    Entry, InterfaceAddress, Route, RouteAction, Rule, Setting, Socket, TABLE_CAPTURE, TABLE_MAIN,
-    TABLE_NEXT_HOP, TABLE_NOWHERE, TABLE_TUNNEL, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd, priority,
+    ForwardingEntry, InterfaceAddress, Route, RouteAction, Rule, SysctlSetting, TABLE_CAPTURE, TABLE_MAIN,
+    TABLE_NEXT_HOP, TABLE_TUNNEL, TABLE_UNREACHABLE, TABLE_UPLINK, TUNNEL_DEVICE, Tunnel, TunnelEnd,
+    TunnelSocket, priority,
 };
-use super::entries::{LOCAL, METRIC, first_host, host, into_tunnel_device, route, unreachable};
+use super::entries::{
+    LOOPBACK_INTERFACE, ROUTE_METRIC, first_host_address, host_prefix, into_tunnel_device, route,
+    unreachable_route,
+};
 use super::path_mtu::inner_mtu;
 use super::policy_routing_for_breakouts::BreakoutPolicy;
 use super::policy_routing_for_ipv4_tunnels;
-use super::ways::ways;
 
 /// Protocols of the home agent's packets to a care-of address: tunnelled packets, Mobility Headers, and
 /// fragments of either.
-const CAPTURED: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMENT];
+const CAPTURED_PROTOCOLS: [u8; 3] = [protocol::IPV6, protocol::MOBILITY, protocol::FRAGMENT];
 /// Sysctl by which the kernel forwards IPv4 packets that arrive on an interface.
-const IPV4_FORWARDING: &str = "ipv4_forwarding";
+const IPV4_FORWARDING_SYSCTL: &str = "ipv4_forwarding";
 
 /// Returns the interface settings in three groups, to be installed in this order and before all other
 /// entries. Uplinks must accept Router Advertisements before forwarding is turned on; otherwise the kernel
 /// drops the default routers that it knows.
 /// `has_breakouts` says whether packets may leave without the tunnel.
-pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String], has_breakouts: bool) -> [Vec<Entry>; 3] {
+pub(crate) fn sysctl_entries(
+    router: &MobileRouter,
+    lan: &[String],
+    has_breakouts: bool,
+) -> [Vec<ForwardingEntry>; 3] {
     let setting = |interface: &str, name: &str, value: &str| {
-        Entry::Setting(Box::new(Setting {
+        ForwardingEntry::Setting(Box::new(SysctlSetting {
             interface: interface.into(),
             name: name.into(),
             value: value.into(),
@@ -76,7 +84,7 @@ pub(crate) fn setting_entries(router: &MobileRouter, lan: &[String], has_breakou
         }
     };
     let links = links.into_iter().filter(|_| has_ipv4_networks);
-    let ipv4_forwarding = links.map(|link| setting(link, IPV4_FORWARDING, "1"));
+    let ipv4_forwarding = links.map(|link| setting(link, IPV4_FORWARDING_SYSCTL, "1"));
     let forwarding = std::iter::once(setting("all", "forwarding", "1")).chain(ipv4_forwarding);
     [
         uplinks()
@@ -103,15 +111,18 @@ pub(crate) fn router_entries<'a>(
     stations: &[String],
     interfaces: &BTreeMap<String, Interface>,
     breakouts: &[BreakoutPolicy],
-) -> Vec<Entry> {
+) -> Vec<ForwardingEntry> {
     let config = router.config();
     let mut entries = Vec::new();
     let default = Ipv6Net::default();
-    entries.push(route(TABLE_CAPTURE, default, METRIC, into_tunnel_device()));
-    entries.push(of_node(config, route(TABLE_TUNNEL, default, METRIC, into_tunnel_device())));
+    entries.push(route(TABLE_CAPTURE, default, ROUTE_METRIC, into_tunnel_device()));
+    entries.push(entry_for_home_address(
+        config,
+        route(TABLE_TUNNEL, default, ROUTE_METRIC, into_tunnel_device()),
+    ));
     // If the tunnel device disappears, packets must not leave by another route.
-    entries.push(unreachable(TABLE_TUNNEL, default));
-    entries.push(unreachable(TABLE_NOWHERE, default));
+    entries.push(unreachable_route(TABLE_TUNNEL, default));
+    entries.push(unreachable_route(TABLE_UNREACHABLE, default));
     let beside: Vec<&MobileRouter> = beside.collect();
     let agents = std::iter::once(router).chain(beside.iter().copied());
     for agent in agents.map(|router| router.config().home_agent).filter(|agent| !agent.is_unspecified()) {
@@ -120,11 +131,11 @@ pub(crate) fn router_entries<'a>(
             let ipv4 = (!config.ipv4_prefixes.is_empty()).then_some(protocol::IPV4);
             // Encrypted sessions inside IPv6 are UDP packets.
             let udp = config.authentication.session().map(|_| protocol::UDP);
-            for protocol in CAPTURED.into_iter().chain(ipv4).chain(esp).chain(udp) {
-                entries.push(Entry::Rule(Box::new(Rule {
-                    priority: priority::CAPTURE,
+            for protocol in CAPTURED_PROTOCOLS.into_iter().chain(ipv4).chain(esp).chain(udp) {
+                entries.push(ForwardingEntry::Rule(Box::new(Rule {
+                    priority: priority::TUNNEL_CAPTURE,
                     input_interface: Some(uplink.interface.clone()),
-                    from: Some(host(agent)),
+                    from: Some(host_prefix(agent)),
                     to: None,
                     protocol: Some(protocol),
                     table: TABLE_CAPTURE,
@@ -141,31 +152,37 @@ pub(crate) fn router_entries<'a>(
         .and_then(|home| router.uplinks().iter().position(|u| u.config.interface == home.config.interface));
     for (index, uplink) in config.uplinks.iter().enumerate() {
         if home_index != Some(index) {
-            entries.push(rule(priority::FROM_UPLINK, Some(&uplink.interface), None, None, TABLE_NOWHERE));
+            entries.push(rule(priority::FROM_UPLINK, Some(&uplink.interface), None, None, TABLE_UNREACHABLE));
         }
     }
     let home_table = home_index.map_or(TABLE_TUNNEL, uplink_table);
     let mobile_table = if router.is_home() { home_table } else { TABLE_TUNNEL };
-    let inside = inside(lan);
+    let inside = lan_input_interfaces(lan);
     for prefix in &config.prefixes {
         entries.push(rule(priority::TO_MOBILE_NETWORK, None, None, Some(*prefix), TABLE_MAIN));
         for input in &inside {
             entries.push(rule(priority::FROM_MOBILE_NETWORK, *input, Some(*prefix), None, mobile_table));
         }
         // Without this route a packet to an unused part of the mobile network would loop.
-        entries.push(unreachable(TABLE_MAIN, *prefix));
+        entries.push(unreachable_route(TABLE_MAIN, *prefix));
     }
     entries.extend(ipv4_entries(router, lan, home_index));
     for interface in stations {
-        entries.push(rule(priority::FROM_STATIONS, Some(interface), None, None, TABLE_NOWHERE));
+        entries.push(rule(priority::FROM_STATIONS, Some(interface), None, None, TABLE_UNREACHABLE));
     }
     for interface in lan {
-        entries.push(rule(priority::FROM_LAN, Some(interface), None, None, TABLE_NOWHERE));
+        entries.push(rule(priority::FROM_LAN, Some(interface), None, None, TABLE_UNREACHABLE));
     }
-    let home_address = Some(host(config.home_address));
-    entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(LOCAL), home_address, None, mobile_table));
+    let home_address = Some(host_prefix(config.home_address));
+    entries.push(rule(
+        priority::FROM_MOBILE_NETWORK,
+        Some(LOOPBACK_INTERFACE),
+        home_address,
+        None,
+        mobile_table,
+    ));
     if !config.is_router() {
-        entries.push(rule(priority::FROM_NODE, Some(LOCAL), None, None, mobile_table));
+        entries.push(rule(priority::FROM_HOME_ADDRESS, Some(LOOPBACK_INTERFACE), None, None, mobile_table));
         // Routes name the home address as the source of their packets, so the address must always exist.
         entries.push(address(TUNNEL_DEVICE, config.home_address));
     }
@@ -201,20 +218,22 @@ pub(crate) fn router_entries<'a>(
                     let ipv6 = ipv6.filter(|address| uplink.has_own_next_hop(*address));
                     entries.extend(from_care_of_addresses(index, uplink, ipv6));
                 }
-                let link = route(table, config.home_prefix, METRIC, forward(None));
+                let link = route(table, config.home_prefix, ROUTE_METRIC, forward(None));
                 // If the operator has configured no default router, the home agent is the default router.
                 let agent = Some(config.home_agent).filter(|agent| !agent.is_unspecified());
                 let gateway = gateway.or(agent);
-                let out = gateway.map(|gateway| route(table, default, METRIC, forward(Some(gateway))));
-                entries.extend(out.into_iter().chain([link]).map(|entry| of_node(config, entry)));
+                let out = gateway.map(|gateway| route(table, default, ROUTE_METRIC, forward(Some(gateway))));
+                entries
+                    .extend(out.into_iter().chain([link]).map(|entry| entry_for_home_address(config, entry)));
             }
             _ => {}
         }
-        entries
-            .extend(policy_routing_for_ipv4_tunnels::entries(uplink, |number| next_hop_table(index, number)));
+        entries.extend(policy_routing_for_ipv4_tunnels::ipv4_uplink_entries(uplink, |number| {
+            next_hop_table(index, number)
+        }));
     }
 
-    entries.extend(tunnels(router, &beside, breakouts));
+    entries.extend(tunnel_entries(router, &beside, breakouts));
     entries.extend(lan_addresses(assigned, interfaces));
     entries
 }
@@ -224,37 +243,43 @@ pub(crate) fn router_entries<'a>(
 /// mobile network, with two differences. An uplink may forward IPv4 to other networks than the mobile
 /// network, because an operator may translate addresses there (NAT). On the home link the mobile network has
 /// no IPv4 route, because the home link has no IPv4 home agent.
-fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>) -> Vec<Entry> {
+fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>) -> Vec<ForwardingEntry> {
     let config = router.config();
     if config.ipv4_prefixes.is_empty() {
         return Vec::new();
     }
     let mut entries = vec![
-        route(TABLE_TUNNEL, ALL_IPV4, METRIC, into_tunnel_device()),
-        unreachable(TABLE_TUNNEL, ALL_IPV4),
-        unreachable(TABLE_NOWHERE, ALL_IPV4),
+        route(TABLE_TUNNEL, ALL_IPV4, ROUTE_METRIC, into_tunnel_device()),
+        unreachable_route(TABLE_TUNNEL, ALL_IPV4),
+        unreachable_route(TABLE_UNREACHABLE, ALL_IPV4),
     ];
-    let table = if router.is_home() { TABLE_NOWHERE } else { TABLE_TUNNEL };
+    let table = if router.is_home() { TABLE_UNREACHABLE } else { TABLE_TUNNEL };
     for prefix in config.ipv4_prefixes.iter().copied().map(mapped::from_ipv4) {
         for (index, uplink) in config.uplinks.iter().enumerate() {
             if home_index != Some(index) {
                 let input = Some(uplink.interface.as_str());
-                entries.push(rule(priority::FROM_UPLINK, input, None, Some(prefix), TABLE_NOWHERE));
+                entries.push(rule(priority::FROM_UPLINK, input, None, Some(prefix), TABLE_UNREACHABLE));
             }
         }
         if !config.is_router() {
             entries.push(address(TUNNEL_DEVICE, prefix.network()));
-            entries.push(rule(priority::FROM_MOBILE_NETWORK, Some(LOCAL), Some(prefix), None, table));
+            entries.push(rule(
+                priority::FROM_MOBILE_NETWORK,
+                Some(LOOPBACK_INTERFACE),
+                Some(prefix),
+                None,
+                table,
+            ));
             continue;
         }
         entries.push(rule(priority::TO_MOBILE_NETWORK, None, None, Some(prefix), TABLE_MAIN));
-        for input in inside(lan) {
+        for input in lan_input_interfaces(lan) {
             entries.push(rule(priority::FROM_MOBILE_NETWORK, input, Some(prefix), None, table));
         }
-        entries.push(unreachable(TABLE_MAIN, prefix));
+        entries.push(unreachable_route(TABLE_MAIN, prefix));
     }
     for interface in lan {
-        entries.push(rule(priority::FROM_LAN, Some(interface), Some(ALL_IPV4), None, TABLE_NOWHERE));
+        entries.push(rule(priority::FROM_LAN, Some(interface), Some(ALL_IPV4), None, TABLE_UNREACHABLE));
     }
     entries
 }
@@ -266,20 +291,20 @@ fn from_care_of_addresses(
     index: usize,
     uplink: &Uplink,
     care_of_addresses: impl Iterator<Item = Ipv6Addr>,
-) -> Vec<Entry> {
+) -> Vec<ForwardingEntry> {
     let mut entries = Vec::new();
     let default = Ipv6Net::default();
     for (number, router) in uplink.next_hops() {
         let table = next_hop_table(index, number);
         let interface = uplink.config.interface.clone();
         let gateway = Some(router).filter(|router| !router.is_unspecified());
-        entries.push(route(table, default, METRIC, RouteAction::Forward { interface, gateway }));
-        entries.push(unreachable(table, default));
+        entries.push(route(table, default, ROUTE_METRIC, RouteAction::Forward { interface, gateway }));
+        entries.push(unreachable_route(table, default));
     }
     for care_of_address in care_of_addresses {
         let table = next_hop_table(index, uplink.table_of_address(care_of_address.into()));
-        for input in [TUNNEL_DEVICE, LOCAL] {
-            let from = Some(host(care_of_address));
+        for input in [TUNNEL_DEVICE, LOOPBACK_INTERFACE] {
+            let from = Some(host_prefix(care_of_address));
             entries.push(rule(priority::FROM_CARE_OF_ADDRESS, Some(input), from, None, table));
         }
     }
@@ -288,22 +313,28 @@ fn from_care_of_addresses(
 
 /// Makes the home address the source of a mobile node's own packets on this route (RFC 6275 11.3.1). Without
 /// it, the kernel might choose another address that the uplink has in the home prefix.
-fn of_node(config: &MobileRouterConfig, entry: Entry) -> Entry {
+fn entry_for_home_address(config: &MobileRouterConfig, entry: ForwardingEntry) -> ForwardingEntry {
     match entry {
-        Entry::Route(route) if !config.is_router() => {
-            Entry::Route(Route { source: Some(Box::new(config.home_address)), ..route })
+        ForwardingEntry::Route(route) if !config.is_router() => {
+            ForwardingEntry::Route(Route { source: Some(Box::new(config.home_address)), ..route })
         }
         entry => entry,
     }
 }
 
-fn rule(priority: u32, input: Option<&str>, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table: u32) -> Entry {
+fn rule(
+    priority: u32,
+    input: Option<&str>,
+    from: Option<Ipv6Net>,
+    to: Option<Ipv6Net>,
+    table: u32,
+) -> ForwardingEntry {
     let input_interface = input.map(str::to_owned);
-    Entry::Rule(Box::new(Rule { priority, input_interface, from, to, table, ..Rule::default() }))
+    ForwardingEntry::Rule(Box::new(Rule { priority, input_interface, from, to, table, ..Rule::default() }))
 }
 
-fn address(interface: &str, address: Ipv6Addr) -> Entry {
-    Entry::Address(InterfaceAddress {
+fn address(interface: &str, address: Ipv6Addr) -> ForwardingEntry {
+    ForwardingEntry::Address(InterfaceAddress {
         interface: interface.into(),
         address,
         prefix_length: 128,
@@ -314,17 +345,21 @@ fn address(interface: &str, address: Ipv6Addr) -> Entry {
 /// Returns the input interfaces for packets of the mobile network: its links, and `lo` for this machine.
 /// Without configured links, the operator routes packets to this machine, so the result contains `None` for
 /// any interface.
-pub(super) fn inside(lan: &[String]) -> Vec<Option<&str>> {
+pub(super) fn lan_input_interfaces(lan: &[String]) -> Vec<Option<&str>> {
     if lan.is_empty() {
         return vec![None];
     }
-    lan.iter().map(|interface| Some(interface.as_str())).chain([Some(LOCAL)]).collect()
+    lan.iter().map(|interface| Some(interface.as_str())).chain([Some(LOOPBACK_INTERFACE)]).collect()
 }
 
 /// Returns the tunnels, their distribution, and the sockets of tunnels inside IPv4.
-fn tunnels(router: &MobileRouter, beside: &[&MobileRouter], breakouts: &[BreakoutPolicy]) -> Vec<Entry> {
+fn tunnel_entries(
+    router: &MobileRouter,
+    beside: &[&MobileRouter],
+    breakouts: &[BreakoutPolicy],
+) -> Vec<ForwardingEntry> {
     let config = router.config();
-    let mut inner = vec![host(config.home_address)];
+    let mut inner = vec![host_prefix(config.home_address)];
     inner.extend(&config.prefixes);
     inner.extend(router.accepted_ipv4_prefixes().map(mapped::from_ipv4));
     let paths = router.paths();
@@ -334,10 +369,10 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter], breakouts: &[Breakou
         .map(|path| (path.bid, (path.local, path.remote)))
         .collect();
     let (end, home_address) = (TunnelEnd::MobileRouter, config.home_address);
-    let ways = ways(end, home_address, config.home_agent, &living, router.flows(), breakouts);
+    let ways = divide_among_tunnels(end, home_address, config.home_agent, &living, router.flows(), breakouts);
 
     let interface = |uplink: usize| router.uplinks().get(uplink).map(|u| u.config.interface.clone());
-    let mut sockets: BTreeSet<Socket> = BTreeSet::new();
+    let mut sockets: BTreeSet<TunnelSocket> = BTreeSet::new();
     // A care-of address needs its socket before it is registered, for the first Binding Update.
     for (uplink, known) in router.uplinks().iter().enumerate() {
         let addresses = known.care_of_addresses().into_iter().filter(|_| config.home_agent_ipv4.is_some());
@@ -347,33 +382,37 @@ fn tunnels(router: &MobileRouter, beside: &[&MobileRouter], breakouts: &[Breakou
         });
         for address in ipv4 {
             let udp = Endpoint::Udp(SocketAddrV4::new(address, known.udp_port));
-            sockets.extend([udp, address.into()].map(|local| Socket { local, interface: interface(uplink) }));
+            sockets.extend(
+                [udp, address.into()].map(|local| TunnelSocket { local, interface: interface(uplink) }),
+            );
         }
     }
     // A lost care-of address keeps its socket for packets that are still in transit.
     let others: Vec<Path> = beside.iter().flat_map(|router| router.paths()).collect();
     let inside_ipv4 = paths.iter().chain(&others).filter(|path| path.local.ipv6().is_none());
-    sockets.extend(inside_ipv4.map(|path| Socket { local: path.local, interface: interface(path.uplink) }));
+    sockets.extend(
+        inside_ipv4.map(|path| TunnelSocket { local: path.local, interface: interface(path.uplink) }),
+    );
 
     let session = config.authentication.session();
     // Put the tunnels of other home agents last, because they only receive.
     let tunnels = paths.iter().chain(&others).map(|path| {
         let mtu = router.uplinks().get(path.uplink).map_or(1280, |u| u.mtu());
-        Entry::Tunnel(Arc::new(Tunnel {
+        ForwardingEntry::Tunnel(Arc::new(Tunnel {
             end,
             home_address,
             bid: path.bid,
             local: path.local,
             remote: path.remote,
             inner: inner.clone(),
-            transmit: ways.transmit.contains(&(path.local, path.remote)),
+            transmit: ways.transmitting_tunnels.contains(&(path.local, path.remote)),
             mtu: inner_mtu(mtu, path.remote, session.is_some()),
             session,
         }))
     });
     let distribution =
-        ways.distribution.clone().map(|distribution| Entry::Distribution(Box::new(distribution)));
-    sockets.into_iter().map(Entry::Socket).chain(tunnels).chain(distribution).collect()
+        ways.distribution.clone().map(|distribution| ForwardingEntry::Distribution(Box::new(distribution)));
+    sockets.into_iter().map(ForwardingEntry::Socket).chain(tunnels).chain(distribution).collect()
 }
 
 pub(super) fn uplink_table(index: usize) -> u32 {
@@ -398,15 +437,18 @@ fn addresses(interface: &Interface) -> impl Iterator<Item = Ipv6Addr> {
 }
 
 /// Returns the address `PREFIX::1` for each LAN interface that has no other address in its prefix.
-fn lan_addresses(assigned: &[(String, Ipv6Net)], interfaces: &BTreeMap<String, Interface>) -> Vec<Entry> {
+fn lan_addresses(
+    assigned: &[(String, Ipv6Net)],
+    interfaces: &BTreeMap<String, Interface>,
+) -> Vec<ForwardingEntry> {
     assigned
         .iter()
         .filter_map(|(interface, prefix)| {
-            let address = first_host(*prefix);
+            let address = first_host_address(*prefix);
             let taken = interfaces.get(interface).is_some_and(|interface| {
                 addresses(interface).any(|other| prefix.contains(&other) && other != address)
             });
-            (!taken).then_some(Entry::Address(InterfaceAddress {
+            (!taken).then_some(ForwardingEntry::Address(InterfaceAddress {
                 interface: interface.clone(),
                 address,
                 prefix_length: prefix.prefix_len(),

@@ -10,9 +10,9 @@ use std::net::Ipv6Addr;
 use carnet_mobility::mobile_router::MobileRouterConfig;
 use ipnet::Ipv6Net;
 
-use super::desired::{Entry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, priority};
-use super::entries::{LOCAL, METRIC, host, route};
-use super::policy_routing_for_mobile_router::inside;
+use super::desired::{ForwardingEntry, RouteAction, Rule, TABLE_MAIN, TABLE_NEIGHBOURS, priority};
+use super::entries::{LOOPBACK_INTERFACE, ROUTE_METRIC, host_prefix, route};
+use super::policy_routing_for_mobile_router::lan_input_interfaces;
 
 /// Returns the rules and routes. `interface` is the interface of IPv6 over GeoNetworking, which may be an
 /// uplink as well.
@@ -21,15 +21,22 @@ pub(crate) fn neighbour_entries(
     lan: &[String],
     interface: &str,
     routes: &BTreeMap<Ipv6Net, Ipv6Addr>,
-) -> Vec<Entry> {
+) -> Vec<ForwardingEntry> {
     let rule = |priority, input: Option<&str>, from: Option<Ipv6Net>, to: Option<Ipv6Net>, table| {
         let input_interface = input.map(str::to_owned);
-        Entry::Rule(Box::new(Rule { priority, input_interface, from, to, table, ..Rule::default() }))
+        ForwardingEntry::Rule(Box::new(Rule {
+            priority,
+            input_interface,
+            from,
+            to,
+            table,
+            ..Rule::default()
+        }))
     };
     let mut entries = Vec::new();
     let is_uplink = config.uplinks.iter().any(|uplink| uplink.interface == interface);
     for prefix in &config.prefixes {
-        for input in inside(lan) {
+        for input in lan_input_interfaces(lan) {
             entries.push(rule(priority::TO_NEIGHBOURS, input, Some(*prefix), None, TABLE_NEIGHBOURS));
         }
         // On an uplink, accept packets of neighbours before [`priority::FROM_UPLINK`] rejects all other
@@ -38,11 +45,17 @@ pub(crate) fn neighbour_entries(
             entries.push(rule(priority::FROM_NEIGHBOURS, Some(interface), None, Some(*prefix), TABLE_MAIN));
         }
     }
-    let home_address = Some(host(config.home_address));
-    entries.push(rule(priority::TO_NEIGHBOURS, Some(LOCAL), home_address, None, TABLE_NEIGHBOURS));
+    let home_address = Some(host_prefix(config.home_address));
+    entries.push(rule(
+        priority::TO_NEIGHBOURS,
+        Some(LOOPBACK_INTERFACE),
+        home_address,
+        None,
+        TABLE_NEIGHBOURS,
+    ));
     entries.extend(routes.iter().map(|(prefix, gateway)| {
         let action = RouteAction::Forward { interface: interface.to_owned(), gateway: Some(*gateway) };
-        route(TABLE_NEIGHBOURS, *prefix, METRIC, action)
+        route(TABLE_NEIGHBOURS, *prefix, ROUTE_METRIC, action)
     }));
     entries
 }

@@ -16,16 +16,17 @@ use std::collections::BTreeSet;
 use carnet_mobility::{MobileRouter, Nesting};
 use carnet_wire::ipv6::protocol;
 
-use super::desired::{Entry, InterfaceAddress, RouteAction, Rule, TABLE_NESTED, priority};
-use super::entries::{METRIC, host, route};
+use super::desired::{ForwardingEntry, InterfaceAddress, RouteAction, Rule, TABLE_NESTED_ROUTERS, priority};
+use super::entries::{ROUTE_METRIC, host_prefix, route};
 use super::policy_routing_for_mobile_router::next_hop_table;
 
 /// Protocols that pass: tunnelled packets and their fragments, Mobility Headers, and ICMPv6 errors about
 /// these packets.
-const PASSED: [u8; 4] = [protocol::IPV6, protocol::FRAGMENT, protocol::ICMPV6, protocol::MOBILITY];
+const PROTOCOLS_OF_NESTED_ROUTERS: [u8; 4] =
+    [protocol::IPV6, protocol::FRAGMENT, protocol::ICMPV6, protocol::MOBILITY];
 
 /// Returns the routes, rules and addresses.
-pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<Entry> {
+pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<ForwardingEntry> {
     let mut entries = Vec::new();
     let mut inputs = BTreeSet::new();
     for nested in nesting.routes() {
@@ -35,12 +36,12 @@ pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<E
             uplink.care_of_address().map_or(0, |address| uplink.table_of_address(address.into()))
         });
         let way = RouteAction::Forward { interface: nested.lan.clone(), gateway: Some(nested.gateway) };
-        entries.push(route(TABLE_NESTED, host(nested.address), METRIC, way));
-        entries.extend(PASSED.map(|protocol| {
-            Entry::Rule(Box::new(Rule {
-                priority: priority::FROM_NESTED,
+        entries.push(route(TABLE_NESTED_ROUTERS, host_prefix(nested.address), ROUTE_METRIC, way));
+        entries.extend(PROTOCOLS_OF_NESTED_ROUTERS.map(|protocol| {
+            ForwardingEntry::Rule(Box::new(Rule {
+                priority: priority::FROM_NESTED_ROUTERS,
                 input_interface: Some(nested.lan.clone()),
-                from: Some(host(nested.address)),
+                from: Some(host_prefix(nested.address)),
                 to: None,
                 protocol: Some(protocol),
                 table: next_hop_table(index, table),
@@ -50,20 +51,25 @@ pub(crate) fn nesting_entries(nesting: &Nesting, router: &MobileRouter) -> Vec<E
         inputs.insert(nested.uplink);
     }
     entries.extend(inputs.into_iter().flat_map(|uplink| {
-        PASSED.map(|protocol| {
-            Entry::Rule(Box::new(Rule {
-                priority: priority::TO_NESTED,
+        PROTOCOLS_OF_NESTED_ROUTERS.map(|protocol| {
+            ForwardingEntry::Rule(Box::new(Rule {
+                priority: priority::TO_NESTED_ROUTERS,
                 input_interface: Some(uplink.clone()),
                 from: None,
                 to: None,
                 protocol: Some(protocol),
-                table: TABLE_NESTED,
+                table: TABLE_NESTED_ROUTERS,
                 ..Rule::default()
             }))
         })
     }));
     entries.extend(nesting.addresses().into_iter().map(|(interface, address, _)| {
-        Entry::Address(InterfaceAddress { interface, address, prefix_length: 128, deprecated: true })
+        ForwardingEntry::Address(InterfaceAddress {
+            interface,
+            address,
+            prefix_length: 128,
+            deprecated: true,
+        })
     }));
     entries
 }

@@ -22,8 +22,8 @@ use carnet_mobility::MobileRouter;
 use ipnet::Ipv6Net;
 use serde::{Deserialize, Serialize};
 
-use super::desired::{Entry, Route, Rule, TABLE_MAIN, TABLE_OWN_TRAFFIC, priority};
-use super::entries::{LOCAL, METRIC, host, into_tunnel_device, unreachable};
+use super::desired::{ForwardingEntry, Route, Rule, TABLE_MAIN, TABLE_OWN_TRAFFIC, priority};
+use super::entries::{LOOPBACK_INTERFACE, ROUTE_METRIC, host_prefix, into_tunnel_device, unreachable_route};
 use super::packet_rules::Mark;
 
 /// Where traffic of this machine's own programs goes.
@@ -38,7 +38,7 @@ pub enum OwnTraffic {
 }
 
 /// Every packet without a mark.
-const UNMARKED: Mark = Mark { mask: u32::MAX, value: 0 };
+const UNMARKED_PACKETS: Mark = Mark { mask: u32::MAX, value: 0 };
 
 /// Returns the entries for [`OwnTraffic::Tunnel`]; for a mobile node those of IPv4 alone, because its IPv6
 /// packets take the tunnel in any case. `others` are the state machines for further home agents. On the home
@@ -48,7 +48,7 @@ pub(crate) fn own_traffic_entries<'a>(
     others: impl Iterator<Item = &'a MobileRouter>,
     lan: &[String],
     interfaces: &BTreeMap<String, Interface>,
-) -> Vec<Entry> {
+) -> Vec<ForwardingEntry> {
     if router.is_home() {
         return Vec::new();
     }
@@ -61,11 +61,11 @@ pub(crate) fn own_traffic_entries<'a>(
         let source = Some(Box::new(source));
         let action = into_tunnel_device();
         let into_tunnel =
-            Route { table: TABLE_OWN_TRAFFIC, destination: all, metric: METRIC, action, source };
+            Route { table: TABLE_OWN_TRAFFIC, destination: all, metric: ROUTE_METRIC, action, source };
         // If the tunnel device disappears, packets must not leave by another route.
-        entries.extend([Entry::Route(into_tunnel), unreachable(TABLE_OWN_TRAFFIC, all)]);
+        entries.extend([ForwardingEntry::Route(into_tunnel), unreachable_route(TABLE_OWN_TRAFFIC, all)]);
         let own = Rule {
-            input_interface: Some(LOCAL.into()),
+            input_interface: Some(LOOPBACK_INTERFACE.into()),
             from: Some(all).filter(|all| *all == ALL_IPV4),
             ..Rule::default()
         };
@@ -75,25 +75,29 @@ pub(crate) fn own_traffic_entries<'a>(
             without_default: true,
             ..own.clone()
         };
-        let rest =
-            Rule { priority: priority::OWN_TRAFFIC, table: TABLE_OWN_TRAFFIC, mark: Some(UNMARKED), ..own };
-        entries.extend([specific, rest].map(|rule| Entry::Rule(Box::new(rule))));
+        let rest = Rule {
+            priority: priority::OWN_TRAFFIC,
+            table: TABLE_OWN_TRAFFIC,
+            mark: Some(UNMARKED_PACKETS),
+            ..own
+        };
+        entries.extend([specific, rest].map(|rule| ForwardingEntry::Rule(Box::new(rule))));
     }
     let outside = |from: Option<Ipv6Net>, to: Option<Ipv6Net>| {
-        let input_interface = Some(LOCAL.into());
-        let priority = priority::OWN_OUTSIDE;
+        let input_interface = Some(LOOPBACK_INTERFACE.into());
+        let priority = priority::OWN_TRAFFIC_OUTSIDE_TUNNEL;
         let rule = Rule { priority, input_interface, from, to, table: TABLE_MAIN, ..Rule::default() };
-        Entry::Rule(Box::new(rule))
+        ForwardingEntry::Rule(Box::new(rule))
     };
     for config in std::iter::once(router).chain(others).map(MobileRouter::config) {
         let agent = Some(config.home_agent).filter(|agent| !agent.is_unspecified());
         let both = [agent, config.home_agent_ipv4.map(|agent| agent.to_ipv6_mapped())];
-        entries.extend(both.into_iter().flatten().map(|agent| outside(None, Some(host(agent)))));
+        entries.extend(both.into_iter().flatten().map(|agent| outside(None, Some(host_prefix(agent)))));
     }
     for uplink in &router.config().uplinks {
         let Some(interface) = interfaces.get(&uplink.interface) else { continue };
         let addresses = addresses(interface).filter(|address| *address != router.config().home_address);
-        entries.extend(addresses.map(|address| outside(Some(host(address)), None)));
+        entries.extend(addresses.map(|address| outside(Some(host_prefix(address)), None)));
     }
     entries
 }

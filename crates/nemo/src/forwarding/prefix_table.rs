@@ -13,35 +13,35 @@ use ipnet::Ipv6Net;
 #[derive(Debug, Clone)]
 pub struct PrefixTable<V> {
     /// Prefix lengths in use, descending, each with its map.
-    lengths: Vec<(u8, HashMap<u128, V>)>,
+    values_by_length: Vec<(u8, HashMap<u128, V>)>,
 }
 
 impl<V> PrefixTable<V> {
     /// Returns an empty table.
     pub fn new() -> Self {
-        PrefixTable { lengths: Vec::new() }
+        PrefixTable { values_by_length: Vec::new() }
     }
 
     /// Sets the value of a prefix and returns the previous one.
     pub fn insert(&mut self, prefix: Ipv6Net, value: V) -> Option<V> {
         let length = prefix.prefix_len();
-        let at = match self.lengths.binary_search_by(|(l, _)| length.cmp(l)) {
+        let at = match self.values_by_length.binary_search_by(|(l, _)| length.cmp(l)) {
             Ok(at) => at,
             Err(at) => {
-                self.lengths.insert(at, (length, HashMap::new()));
+                self.values_by_length.insert(at, (length, HashMap::new()));
                 at
             }
         };
-        self.lengths[at].1.insert(masked(prefix.addr(), length), value)
+        self.values_by_length[at].1.insert(masked_address(prefix.addr(), length), value)
     }
 
     /// Removes a prefix and returns its value.
     pub fn remove(&mut self, prefix: Ipv6Net) -> Option<V> {
         let length = prefix.prefix_len();
-        let at = self.lengths.binary_search_by(|(l, _)| length.cmp(l)).ok()?;
-        let value = self.lengths[at].1.remove(&masked(prefix.addr(), length));
-        if self.lengths[at].1.is_empty() {
-            self.lengths.remove(at);
+        let at = self.values_by_length.binary_search_by(|(l, _)| length.cmp(l)).ok()?;
+        let value = self.values_by_length[at].1.remove(&masked_address(prefix.addr(), length));
+        if self.values_by_length[at].1.is_empty() {
+            self.values_by_length.remove(at);
         }
         value
     }
@@ -49,13 +49,13 @@ impl<V> PrefixTable<V> {
     /// Returns the value of exactly this prefix, not of a shorter one.
     pub fn get(&self, prefix: Ipv6Net) -> Option<&V> {
         let length = prefix.prefix_len();
-        let at = self.lengths.binary_search_by(|(l, _)| length.cmp(l)).ok()?;
-        self.lengths[at].1.get(&masked(prefix.addr(), length))
+        let at = self.values_by_length.binary_search_by(|(l, _)| length.cmp(l)).ok()?;
+        self.values_by_length[at].1.get(&masked_address(prefix.addr(), length))
     }
 
     /// Returns the value of the longest prefix that contains `address`; `None` if no prefix does.
     pub fn lookup(&self, address: Ipv6Addr) -> Option<&V> {
-        self.lengths.iter().find_map(|(length, map)| map.get(&masked(address, *length)))
+        self.values_by_length.iter().find_map(|(length, map)| map.get(&masked_address(address, *length)))
     }
 }
 
@@ -68,11 +68,11 @@ impl<V> Default for PrefixTable<V> {
 /// Returns whether a prefix contains an address. The function of `ipnet` has ten times as many instructions.
 #[inline]
 pub(super) fn contains(prefix: Ipv6Net, address: Ipv6Addr) -> bool {
-    masked(address, prefix.prefix_len()) == masked(prefix.addr(), prefix.prefix_len())
+    masked_address(address, prefix.prefix_len()) == masked_address(prefix.addr(), prefix.prefix_len())
 }
 
 #[inline]
-fn masked(address: Ipv6Addr, length: u8) -> u128 {
+fn masked_address(address: Ipv6Addr, length: u8) -> u128 {
     u128::from(address) & u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0)
 }
 
@@ -117,7 +117,8 @@ mod tests {
             shared in 0u8..=128,
         ) {
             let net = Ipv6Net::new(Ipv6Addr::from(prefix.0), prefix.1).expect("length");
-            let near = masked(net.addr(), shared) | (address & !masked(Ipv6Addr::from(u128::MAX), shared));
+            let near = masked_address(net.addr(), shared)
+                | (address & !masked_address(Ipv6Addr::from(u128::MAX), shared));
             for address in [Ipv6Addr::from(address), Ipv6Addr::from(near)] {
                 prop_assert_eq!(contains(net, address), net.contains(&address));
             }
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_prefix_matches_everything() {
+    fn default_prefix_matches_every_address() {
         let mut table = PrefixTable::new();
         table.insert("::/0".parse().expect("prefix"), 1);
         assert_eq!(table.lookup("2001:db8::1".parse().expect("address")), Some(&1));

@@ -8,66 +8,76 @@ use carnet_mobility::mobile_router::MobileRouterConfig;
 use crate::forwarding::LanSettings;
 
 /// Largest number of named entries of each kind; the event only counts the further entries.
-const MAX_NAMED: usize = 64;
+const MAX_NAMED_ENTRIES: usize = 64;
 
 /// Names of the differing entries of one kind.
 #[derive(Debug, Default)]
-struct Names {
-    named: Vec<String>,
-    more: usize,
+struct ChangedNames {
+    listed_names: Vec<String>,
+    unlisted_count: usize,
 }
 
-impl Names {
+impl ChangedNames {
     fn push(&mut self, name: String) {
-        if self.named.len() < MAX_NAMED {
-            self.named.push(name);
+        if self.listed_names.len() < MAX_NAMED_ENTRIES {
+            self.listed_names.push(name);
         } else {
-            self.more += 1;
+            self.unlisted_count += 1;
         }
     }
 
-    fn finish(mut self) -> Vec<String> {
-        if self.more > 0 {
-            self.named.push(format!("{} more", self.more));
+    fn into_listed_names(mut self) -> Vec<String> {
+        if self.unlisted_count > 0 {
+            self.listed_names.push(format!("{} more", self.unlisted_count));
         }
-        self.named
+        self.listed_names
     }
 }
 
 /// The differences between two configs.
 #[derive(Debug, Default)]
 pub(super) struct ConfigChanges {
-    added: Names,
-    removed: Names,
-    changed: Names,
+    added_entries: ChangedNames,
+    removed_entries: ChangedNames,
+    changed_entries: ChangedNames,
 }
 
 impl ConfigChanges {
     /// Returns the event with the differences; `None` if the configs do not differ.
     pub fn event(self) -> Option<Event> {
-        let (added, removed, changed) = (self.added.finish(), self.removed.finish(), self.changed.finish());
+        let (added, removed, changed) = (
+            self.added_entries.into_listed_names(),
+            self.removed_entries.into_listed_names(),
+            self.changed_entries.into_listed_names(),
+        );
         let is_same = added.is_empty() && removed.is_empty() && changed.is_empty();
         (!is_same).then_some(Event::Reloaded { added, removed, changed })
     }
 
-    fn compare(&mut self, name: String, old: Option<()>, new: Option<()>, is_same: bool) {
+    fn compare_entry(&mut self, name: String, old: Option<()>, new: Option<()>, is_same: bool) {
         match (old, new) {
-            (None, Some(())) => self.added.push(name),
-            (Some(()), None) => self.removed.push(name),
-            (Some(()), Some(())) if !is_same => self.changed.push(name),
+            (None, Some(())) => self.added_entries.push(name),
+            (Some(()), None) => self.removed_entries.push(name),
+            (Some(()), Some(())) if !is_same => self.changed_entries.push(name),
             _ => {}
         }
     }
 
     /// Compares lists whose entries have names.
-    fn compare_named<T: PartialEq>(&mut self, kind: &str, old: &[T], new: &[T], name: impl Fn(&T) -> String) {
+    fn compare_named_entries<T: PartialEq>(
+        &mut self,
+        kind: &str,
+        old: &[T],
+        new: &[T],
+        name: impl Fn(&T) -> String,
+    ) {
         for entry in old {
             let other = new.iter().find(|other| name(other) == name(entry));
             let is_same = other == Some(entry);
-            self.compare(format!("{kind} {}", name(entry)), Some(()), other.map(|_| ()), is_same);
+            self.compare_entry(format!("{kind} {}", name(entry)), Some(()), other.map(|_| ()), is_same);
         }
         for entry in new.iter().filter(|entry| !old.iter().any(|other| name(other) == name(entry))) {
-            self.added.push(format!("{kind} {}", name(entry)));
+            self.added_entries.push(format!("{kind} {}", name(entry)));
         }
     }
 
@@ -75,7 +85,7 @@ impl ConfigChanges {
     pub fn compare_home_agents(&mut self, old: Option<&HomeAgentConfig>, new: Option<&HomeAgentConfig>) {
         let (Some(old), Some(new)) = (old, new) else {
             let address = old.or(new).map(|config| format!("home_agent {}", config.address));
-            self.compare(address.unwrap_or_default(), old.map(|_| ()), new.map(|_| ()), true);
+            self.compare_entry(address.unwrap_or_default(), old.map(|_| ()), new.map(|_| ()), true);
             return;
         };
         let own = |it: &HomeAgentConfig| {
@@ -85,7 +95,7 @@ impl ConfigChanges {
                 (it.ndp_proxy.clone(), it.nat.clone()),
             )
         };
-        self.compare(format!("home_agent {}", new.address), Some(()), Some(()), own(old) == own(new));
+        self.compare_entry(format!("home_agent {}", new.address), Some(()), Some(()), own(old) == own(new));
         let (mut before, mut after) = (old.nodes.iter().peekable(), new.nodes.iter().peekable());
         loop {
             let first =
@@ -102,7 +112,7 @@ impl ConfigChanges {
                     && (old.nat, old.care_of_test) == (new.nat, new.care_of_test)
             });
             let name = format!("home_agent.mobile_router {home_address}");
-            self.compare(name, old.map(|_| ()), new.map(|_| ()), is_same);
+            self.compare_entry(name, old.map(|_| ()), new.map(|_| ()), is_same);
         }
     }
 
@@ -115,7 +125,7 @@ impl ConfigChanges {
         let (Some((old, old_lan)), Some((new, new_lan))) = (old, new) else {
             let home_address =
                 old.or(new).map(|(config, _)| format!("mobile_router {}", config.home_address));
-            self.compare(home_address.unwrap_or_default(), old.map(|_| ()), new.map(|_| ()), true);
+            self.compare_entry(home_address.unwrap_or_default(), old.map(|_| ()), new.map(|_| ()), true);
             return;
         };
         let own = |it: &MobileRouterConfig| {
@@ -125,9 +135,18 @@ impl ConfigChanges {
                 (it.mode, it.lifetime, it.authentication.clone(), it.liveness),
             )
         };
-        self.compare(format!("mobile_router {}", new.home_address), Some(()), Some(()), own(old) == own(new));
-        self.compare_named("mobile_router.lan", old_lan, new_lan, |it| it.interface.clone());
-        self.compare_named("mobile_router.uplink", &old.uplinks, &new.uplinks, |it| it.interface.clone());
-        self.compare_named("mobile_router.policy", &old.policies, &new.policies, |it| it.name.clone());
+        self.compare_entry(
+            format!("mobile_router {}", new.home_address),
+            Some(()),
+            Some(()),
+            own(old) == own(new),
+        );
+        self.compare_named_entries("mobile_router.lan", old_lan, new_lan, |it| it.interface.clone());
+        self.compare_named_entries("mobile_router.uplink", &old.uplinks, &new.uplinks, |it| {
+            it.interface.clone()
+        });
+        self.compare_named_entries("mobile_router.policy", &old.policies, &new.policies, |it| {
+            it.name.clone()
+        });
     }
 }

@@ -7,9 +7,9 @@ use carnet_base::Rng;
 use carnet_mobility::MobileRouter;
 use carnet_mobility::mobile_router::PathTraffic;
 
-use super::Scope;
-use crate::forwarding::desired::{Change, DesiredState, Entry};
-use crate::forwarding::forwarder::{Caused, Forwarder, Verdict};
+use super::StateOwner;
+use crate::forwarding::desired::{DesiredState, EntryChange, ForwardingEntry};
+use crate::forwarding::forwarder::{CausedPacket, Forwarder, ForwardingVerdict};
 use crate::forwarding::fragments::Reassembler;
 use crate::forwarding::packet::PacketBuffer;
 use crate::forwarding::path_mtu::PathMtus;
@@ -19,12 +19,12 @@ use crate::output::Output;
 /// The data path that the plane's roles share.
 #[derive(Debug)]
 pub(crate) struct DataPath {
-    pub(crate) desired: DesiredState<Scope>,
+    pub(crate) desired_state: DesiredState<StateOwner>,
     pub(crate) forwarder: Forwarder,
     pub(crate) path_mtus: PathMtus,
     pub(super) reassembler: Reassembler,
     /// Packet counts of the tunnels in the last report of a fast path.
-    pub(super) fast_traffic: Vec<TunnelTraffic>,
+    pub(super) fast_path_traffic: Vec<TunnelTraffic>,
     /// Queue of the plane's outputs.
     pub(super) outputs: VecDeque<Output>,
 }
@@ -33,21 +33,21 @@ impl DataPath {
     /// Creates a data path without tunnels.
     pub(super) fn new(rng: &mut Rng) -> DataPath {
         DataPath {
-            desired: DesiredState::new(),
+            desired_state: DesiredState::new(),
             forwarder: Forwarder::new(rng),
             path_mtus: PathMtus::new(Rng::new(rng.u64())),
             reassembler: Reassembler::default(),
-            fast_traffic: Vec::new(),
+            fast_path_traffic: Vec::new(),
             outputs: VecDeque::new(),
         }
     }
 
     /// Queues the packet in the buffer as an output.
-    pub(super) fn carry_out(&mut self, verdict: Verdict, buffer: &PacketBuffer) {
+    pub(super) fn carry_out_verdict(&mut self, verdict: ForwardingVerdict, buffer: &PacketBuffer) {
         let packet = || buffer.as_slice().to_vec();
         match verdict {
-            Verdict::Forward => self.outputs.push_back(Output::Packet(packet())),
-            Verdict::Encapsulate { local, remote, may_fragment, session } => {
+            ForwardingVerdict::Forward => self.outputs.push_back(Output::Packet(packet())),
+            ForwardingVerdict::Encapsulate { local, remote, may_fragment, session } => {
                 self.outputs.push_back(Output::Encapsulated {
                     local,
                     remote,
@@ -56,25 +56,29 @@ impl DataPath {
                     session,
                 });
             }
-            Verdict::Consumed | Verdict::Dropped(_) => {}
+            ForwardingVerdict::Consumed | ForwardingVerdict::Dropped(_) => {}
         }
     }
 
     /// Queues the changes of the desired state as outputs; the slow path applies them at once.
     pub(super) fn take_changes(&mut self) {
-        while let Some(change) = self.desired.poll_change() {
+        while let Some(change) = self.desired_state.poll_change() {
             match &change {
-                Change::Set(entry) => match &**entry {
-                    Entry::Tunnel(tunnel) => self.forwarder.set_tunnel(tunnel.clone()),
-                    Entry::Distribution(distribution) => self.forwarder.set_distribution(distribution),
+                EntryChange::Set(entry) => match &**entry {
+                    ForwardingEntry::Tunnel(tunnel) => self.forwarder.set_tunnel(tunnel.clone()),
+                    ForwardingEntry::Distribution(distribution) => {
+                        self.forwarder.set_distribution(distribution)
+                    }
                     _ => {}
                 },
-                Change::Remove(entry) => match &**entry {
-                    Entry::Tunnel(tunnel) => {
+                EntryChange::Remove(entry) => match &**entry {
+                    ForwardingEntry::Tunnel(tunnel) => {
                         self.forwarder.remove_tunnel(tunnel);
                         self.path_mtus.remove((tunnel.local, tunnel.remote), tunnel.home_address);
                     }
-                    Entry::Distribution(distribution) => self.forwarder.remove_distribution(distribution),
+                    ForwardingEntry::Distribution(distribution) => {
+                        self.forwarder.remove_distribution(distribution)
+                    }
                     _ => {}
                 },
             }
@@ -83,11 +87,11 @@ impl DataPath {
     }
 
     /// Collects the further packets that the forwarder has made from a packet.
-    pub(super) fn collect_caused(&mut self) {
+    pub(super) fn collect_caused_packets(&mut self) {
         while let Some(caused) = self.forwarder.poll_output() {
             self.outputs.push_back(match caused {
-                Caused::Packet(packet) => Output::Packet(packet),
-                Caused::Encapsulated { ends: (local, remote), packet, may_fragment, session } => {
+                CausedPacket::Packet(packet) => Output::Packet(packet),
+                CausedPacket::Encapsulated { ends: (local, remote), packet, may_fragment, session } => {
                     Output::Encapsulated { local, remote, packet, may_fragment, session }
                 }
             });
@@ -98,16 +102,16 @@ impl DataPath {
     pub(super) fn path_traffic(&self, router: &MobileRouter) -> Vec<(usize, PathTraffic)> {
         let mut traffic = vec![PathTraffic::default(); router.uplinks().len()];
         for path in router.paths() {
-            let slow = self.forwarder.traffic((path.local, path.remote));
+            let slow = self.forwarder.traffic_of_tunnel((path.local, path.remote));
             let fast = self
-                .fast_traffic
+                .fast_path_traffic
                 .iter()
                 .filter(|fast| (fast.local, fast.remote) == (path.local, path.remote));
             let (sent, received) =
                 fast.fold((0, 0), |(sent, received), it| (sent + it.sent, received + it.received));
             if let Some(sum) = traffic.get_mut(path.uplink) {
-                sum.sent += slow.packets_out + sent;
-                sum.received += slow.packets_in + received;
+                sum.sent += slow.packets_sent + sent;
+                sum.received += slow.packets_received + received;
             }
         }
         traffic.into_iter().enumerate().collect()

@@ -10,37 +10,37 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::Header;
 
 use super::path_mtus::handle_echo_reply;
-use super::{Nemo, PortalAccess, Scope, neighbours};
+use super::{Nemo, PortalAccess, StateOwner, neighbours};
 use crate::forwarding::delegation_entries;
 use crate::forwarding::packet::PacketBuffer;
-use crate::forwarding::path_mtu::Ends;
-use crate::input::{DelegatedPrefix, InRange, PortalOrder, Stations, TunnelTraffic};
+use crate::forwarding::path_mtu::TunnelEnds;
+use crate::input::{DelegatedPrefix, OptionalStations, PortalOrder, Stations, TunnelTraffic};
 use crate::output::Output;
 
 /// Name in the message counters for a Home Agent Address Discovery Reply (ICMPv6).
-const DISCOVERY_REPLY: &str = "home_agent_discovery_reply";
+const DISCOVERY_REPLY_NAME: &str = "home_agent_discovery_reply";
 const NO_MOBILE_ROUTER: &str = "this station is no mobile router";
 
 impl Nemo {
     /// Runs the timers that are due, without those that need the stations in radio range.
     pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
-        if let Some(agent) = &mut self.roles.agent {
-            agent.machine.handle_timeout(now);
-            if let Some(advertiser) = &mut agent.advertiser {
+        if let Some(agent) = &mut self.roles.agent_role {
+            agent.state_machine.handle_timeout(now);
+            if let Some(advertiser) = &mut agent.home_link_advertiser {
                 advertiser.handle_timeout(now);
             }
         }
-        if let Some(router) = &mut self.roles.router {
-            let traffic = self.data_path.path_traffic(&router.machine);
-            router.machine.handle_traffic(now, traffic);
-            router.machine.handle_timeout(now, wall);
+        if let Some(router) = &mut self.roles.router_role {
+            let traffic = self.data_path.path_traffic(&router.state_machine);
+            router.state_machine.handle_traffic(now, traffic);
+            router.state_machine.handle_timeout(now, wall);
             router.nesting.handle_timeout(now);
-            router.agents.handle_timeout(now, wall);
-            for advertiser in &mut router.advertisers {
+            router.home_agent_selection.handle_timeout(now, wall);
+            for advertiser in &mut router.advertisers_by_lan {
                 advertiser.handle_timeout(now);
             }
         }
-        if let Some(direct) = &mut self.direct.machine {
+        if let Some(direct) = &mut self.direct_routes.state_machine {
             direct.handle_timeout(now);
         }
         self.data_path.path_mtus.handle_timeout(now);
@@ -52,59 +52,59 @@ impl Nemo {
         now: Time,
         wall: WallTime,
         interface: Interface,
-        in_range: InRange<'_>,
+        in_range: OptionalStations<'_>,
     ) {
-        self.tell_interface(now, wall, &interface, in_range);
+        self.pass_interface_to_roles(now, wall, &interface, in_range);
         self.interfaces.insert(interface.name.clone(), interface);
-        self.forward_router(now);
+        self.update_router_entries(now);
     }
 
-    pub(super) fn tell_interface(
+    pub(super) fn pass_interface_to_roles(
         &mut self,
         now: Time,
         wall: WallTime,
         interface: &Interface,
-        in_range: InRange<'_>,
+        in_range: OptionalStations<'_>,
     ) {
         let seen = self.seen_by_access(now, interface, in_range);
         let interface = seen.as_ref().unwrap_or(interface);
-        if let Some(agent) = &mut self.roles.agent {
-            agent.machine.handle_interface(interface, now);
-            if let Some(advertiser) = &mut agent.advertiser {
+        if let Some(agent) = &mut self.roles.agent_role {
+            agent.state_machine.handle_interface(interface, now);
+            if let Some(advertiser) = &mut agent.home_link_advertiser {
                 advertiser.handle_interface(now, interface);
             }
         }
-        if let Some(router) = &mut self.roles.router {
-            for advertiser in &mut router.advertisers {
+        if let Some(router) = &mut self.roles.router_role {
+            for advertiser in &mut router.advertisers_by_lan {
                 advertiser.handle_interface(now, interface);
             }
             router.nesting.handle_interface(interface);
-            router.machine.handle_interface(now, wall, interface);
-            router.agents.handle_interface(now, wall, interface);
+            router.state_machine.handle_interface(now, wall, interface);
+            router.home_agent_selection.handle_interface(now, wall, interface);
         }
     }
 
     /// Handles that an interface no longer exists.
     pub fn handle_interface_gone(&mut self, now: Time, wall: WallTime, name: &str) {
         self.interfaces.remove(name);
-        if let Some(access) = self.access.as_mut().filter(|access| access.interface == name) {
-            access.handle_gone();
+        if let Some(access) = self.roadside_units.as_mut().filter(|access| access.interface == name) {
+            access.handle_interface_gone();
         }
-        if let Some(agent) = &mut self.roles.agent {
-            agent.machine.handle_interface_gone(name);
-            if let Some(advertiser) = &mut agent.advertiser {
+        if let Some(agent) = &mut self.roles.agent_role {
+            agent.state_machine.handle_interface_gone(name);
+            if let Some(advertiser) = &mut agent.home_link_advertiser {
                 advertiser.handle_interface_gone(name);
             }
         }
-        if let Some(router) = &mut self.roles.router {
-            for advertiser in &mut router.advertisers {
+        if let Some(router) = &mut self.roles.router_role {
+            for advertiser in &mut router.advertisers_by_lan {
                 advertiser.handle_interface_gone(name);
             }
             router.nesting.handle_interface_gone(name);
-            router.machine.handle_interface_gone(now, wall, name);
-            router.agents.handle_interface_gone(now, wall, name);
+            router.state_machine.handle_interface_gone(now, wall, name);
+            router.home_agent_selection.handle_interface_gone(now, wall, name);
         }
-        self.forward_router(now);
+        self.update_router_entries(now);
     }
 
     /// Handles the signal strength of an uplink.
@@ -118,53 +118,55 @@ impl Nemo {
         interface: &str,
         dbm: i32,
     ) -> Result<(), String> {
-        let Some(router) = &mut self.roles.router else { return Err("this station has no uplinks".into()) };
-        let found = router.machine.uplink_by_name(interface).map(|_| ());
-        router.machine.handle_signal(now, wall, interface, Some(dbm));
-        router.agents.handle_signal(now, wall, interface, Some(dbm));
+        let Some(router) = &mut self.roles.router_role else {
+            return Err("this station has no uplinks".into());
+        };
+        let found = router.state_machine.uplink_by_name(interface).map(|_| ());
+        router.state_machine.handle_signal(now, wall, interface, Some(dbm));
+        router.home_agent_selection.handle_signal(now, wall, interface, Some(dbm));
         found
     }
 
     /// Handles whether the modem of an uplink roams; `None` if that is not known.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
-        if let Some(router) = &mut self.roles.router {
-            router.machine.handle_roaming(now, wall, interface, roaming);
-            router.agents.handle_roaming(now, wall, interface, roaming);
+        if let Some(router) = &mut self.roles.router_role {
+            router.state_machine.handle_roaming(now, wall, interface, roaming);
+            router.home_agent_selection.handle_roaming(now, wall, interface, roaming);
         }
     }
 
     /// Handles the result of a request that [`crate::Output::ProbePortal`] demanded.
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
-        if let Some(router) = &mut self.roles.router {
-            router.machine.handle_portal_probe(now, wall, interface, probe);
-            router.agents.handle_portal_probe(now, wall, interface, probe);
+        if let Some(router) = &mut self.roles.router_role {
+            router.state_machine.handle_portal_probe(now, wall, interface, probe);
+            router.home_agent_selection.handle_portal_probe(now, wall, interface, probe);
         }
     }
 
     /// Handles the counters of an uplink's interface.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
-        if let Some(router) = &mut self.roles.router {
-            router.machine.handle_octets(now, wall, interface, octets);
-            router.agents.handle_octets(now, wall, interface, octets);
+        if let Some(router) = &mut self.roles.router_role {
+            router.state_machine.handle_octets(now, wall, interface, octets);
+            router.home_agent_selection.handle_octets(now, wall, interface, octets);
         }
     }
 
     /// Notes that a fast path has sent packets into a tunnel since its last report.
-    pub fn handle_tunnel_used(&mut self, now: Time, (local, remote): Ends) {
+    pub fn handle_tunnel_used(&mut self, now: Time, (local, remote): TunnelEnds) {
         self.data_path.path_mtus.handle_traffic(now, (local, remote));
-        if let (Some(direct), Some(remote)) = (&mut self.direct.machine, remote.ipv6()) {
+        if let (Some(direct), Some(remote)) = (&mut self.direct_routes.state_machine, remote.ipv6()) {
             direct.handle_tunnel_used(now, remote);
         }
     }
 
     /// Stores the packet counts of a fast path.
     pub fn handle_tunnel_traffic(&mut self, traffic: Vec<TunnelTraffic>) {
-        self.data_path.fast_traffic = traffic;
+        self.data_path.fast_path_traffic = traffic;
     }
 
     /// Handles destinations of packets that a fast path has sent into the tunnel to the home agent.
     pub fn handle_destinations(&mut self, now: Time, destinations: Vec<Ipv6Addr>) {
-        if let Some(direct) = &mut self.direct.machine {
+        if let Some(direct) = &mut self.direct_routes.state_machine {
             destinations.into_iter().for_each(|destination| direct.handle_use(now, destination));
         }
     }
@@ -173,13 +175,13 @@ impl Nemo {
     /// error the router does not forward to the interfaces on board whose doors need the rules.
     pub fn handle_packet_rules(&mut self, error: Option<String>) {
         self.packet_rule_error = error;
-        self.forward_doors();
+        self.update_packet_filter_entries();
         self.data_path.take_changes();
     }
 
     /// Handles an ICMP message from the path (RFC 1191), which proves nothing.
-    pub fn handle_datagram_too_big(&mut self, now: Time, ends: Ends, mtu: u32) {
-        self.data_path.path_mtus.handle_hint(now, ends, mtu);
+    pub fn handle_datagram_too_big(&mut self, now: Time, ends: TunnelEnds, mtu: u32) {
+        self.data_path.path_mtus.handle_unproven_mtu(now, ends, mtu);
     }
 
     /// Handles an ICMPv6 message received on a link: Neighbor Discovery, or an error about a tunnel packet.
@@ -201,42 +203,48 @@ impl Nemo {
         }
         let mut results = Vec::new();
         if message.message.first() == Some(&icmpv6::types::DHAAD_REPLY) {
-            *self.messages.received.entry(DISCOVERY_REPLY).or_default() += 1;
+            *self.message_counters.received_by_name.entry(DISCOVERY_REPLY_NAME).or_default() += 1;
         }
-        if let Some(agent) = &mut self.roles.agent {
-            results.push(agent.machine.handle_link_message(now, message));
-            if let Some(advertiser) = &mut agent.advertiser {
+        if let Some(agent) = &mut self.roles.agent_role {
+            results.push(agent.state_machine.handle_link_message(now, message));
+            if let Some(advertiser) = &mut agent.home_link_advertiser {
                 results.push(advertiser.handle_link_message(now, message));
             }
         }
-        if let Some(router) = &mut self.roles.router {
-            results.push(router.machine.handle_link_message(now, wall, message));
+        if let Some(router) = &mut self.roles.router_role {
+            results.push(router.state_machine.handle_link_message(now, wall, message));
             // Ignore the result: `Nesting` counts the messages that it rejects.
-            let _counted = router.nesting.handle_link_message(now, message, &router.machine);
-            results.push(router.agents.handle_link_message(now, wall, &router.machine, message));
-            for advertiser in &mut router.advertisers {
+            let _counted = router.nesting.handle_link_message(now, message, &router.state_machine);
+            results.push(router.home_agent_selection.handle_link_message(
+                now,
+                wall,
+                &router.state_machine,
+                message,
+            ));
+            for advertiser in &mut router.advertisers_by_lan {
                 results.push(advertiser.handle_link_message(now, message));
-                let other = advertiser.take_new_other_router().map(|other| other_router(advertiser, other));
+                let other =
+                    advertiser.take_new_other_router().map(|other| other_router_event(advertiser, other));
                 self.data_path.outputs.extend(other);
             }
         }
         for reason in results.into_iter().filter_map(Result::err) {
-            *self.messages.dropped.entry(reason).or_default() += 1;
+            *self.message_counters.dropped.entry(reason).or_default() += 1;
         }
     }
 
     /// Changes the mobile router to another roadside unit if a change is due.
-    pub fn handle_access_timeout(&mut self, now: Time, wall: WallTime, in_range: InRange<'_>) {
-        let (Some(access), Some(stations)) = (&mut self.access, in_range) else { return };
-        let others = access.has_other_uplink(self.roles.router.as_ref());
+    pub fn handle_access_timeout(&mut self, now: Time, wall: WallTime, in_range: OptionalStations<'_>) {
+        let (Some(access), Some(stations)) = (&mut self.roadside_units, in_range) else { return };
+        let others = access.has_other_uplink(self.roles.router_role.as_ref());
         if let Some(interface) = access.handle_timeout(now, stations, others) {
             // Take the outputs first, because the timers of the mobile router may have run just before this
             // call.
             for (output, from_router) in self.take_mobility_outputs(now, wall) {
-                self.translate(now, output, from_router);
+                self.translate_output(now, output, from_router);
             }
-            self.tell_interface(now, wall, &interface, in_range);
-            self.forward_router(now);
+            self.pass_interface_to_roles(now, wall, &interface, in_range);
+            self.update_router_entries(now);
         }
     }
 
@@ -245,10 +253,10 @@ impl Nemo {
         &mut self,
         now: Time,
         interface: &Interface,
-        in_range: InRange<'_>,
+        in_range: OptionalStations<'_>,
     ) -> Option<Interface> {
-        let access = self.access.as_mut().filter(|access| access.interface == interface.name)?;
-        let others = access.has_other_uplink(self.roles.router.as_ref());
+        let access = self.roadside_units.as_mut().filter(|access| access.interface == interface.name)?;
+        let others = access.has_other_uplink(self.roles.router_role.as_ref());
         Some(access.handle_interface(now, interface, in_range?, others))
     }
 
@@ -309,14 +317,14 @@ impl Nemo {
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
     pub fn handle_portal(&mut self, now: Time, order: PortalOrder) -> Result<(), String> {
-        let router = self.roles.router.as_ref().ok_or(NO_MOBILE_ROUTER)?;
+        let router = self.roles.router_role.as_ref().ok_or(NO_MOBILE_ROUTER)?;
         let filter_error = self.packet_rule_error.as_deref();
-        let portal = PortalAccess::new(now, order, router, self.portal.as_ref(), filter_error)?;
+        let portal = PortalAccess::new(now, order, router, self.portal_access.as_ref(), filter_error)?;
         let event = portal.begin_event(now);
-        self.portal = Some(portal);
+        self.portal_access = Some(portal);
         // The rules that refuse packets from uplinks come before the setting by which the kernel forwards.
-        self.forward_router(now);
-        self.forward_settings();
+        self.update_router_entries(now);
+        self.update_sysctl_entries();
         self.data_path.take_changes();
         self.data_path.outputs.push_back(Output::Event(event));
         Ok(())
@@ -327,12 +335,14 @@ impl Nemo {
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
     pub fn handle_delegations(&mut self, delegated: &[DelegatedPrefix]) -> Result<(), String> {
-        let router = self.roles.router.as_ref();
+        let router = self.roles.router_role.as_ref();
         if router.is_none() && !delegated.is_empty() {
             return Err(NO_MOBILE_ROUTER.into());
         }
-        let lan = router.map(|router| router.lan.as_slice()).unwrap_or_default();
-        self.data_path.desired.replace(Scope::Delegations, delegation_entries(delegated, lan));
+        let lan = router.map(|router| router.lan_interfaces.as_slice()).unwrap_or_default();
+        self.data_path
+            .desired_state
+            .replace_scope(StateOwner::Delegations, delegation_entries(delegated, lan));
         self.data_path.take_changes();
         Ok(())
     }
@@ -342,9 +352,9 @@ impl Nemo {
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.
     pub fn handle_portal_end(&mut self, now: Time, uplink: &str) -> Result<(), String> {
-        let router = self.roles.router.as_ref().ok_or(NO_MOBILE_ROUTER)?;
-        router.machine.uplink_by_name(uplink)?;
-        let Some(portal) = self.portal.take_if(|portal| portal.uplink == uplink) else {
+        let router = self.roles.router_role.as_ref().ok_or(NO_MOBILE_ROUTER)?;
+        router.state_machine.uplink_by_name(uplink)?;
+        let Some(portal) = self.portal_access.take_if(|portal| portal.uplink == uplink) else {
             return Err(format!(
                 "cannot end the access to the captive portal of {uplink}: no host has access to it"
             ));
@@ -356,27 +366,28 @@ impl Nemo {
     /// De-registers, and ends the state that peers have about this station.
     pub fn handle_shutdown(&mut self, now: Time, wall: WallTime) {
         self.roles.handle_shutdown(now, wall);
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.machine.handle_shutdown(now);
+        if let Some(neighbours) = &mut self.neighbour_routes {
+            neighbours.state_machine.handle_shutdown(now);
         }
-        if let Some(direct) = &mut self.direct.machine {
+        if let Some(direct) = &mut self.direct_routes.state_machine {
             direct.handle_shutdown(now);
         }
     }
 
     /// Runs the timers of the routes to neighbouring mobile networks that are due now.
-    pub fn handle_neighbour_timeout(&mut self, now: Time, in_range: InRange<'_>) {
-        if let (Some(neighbours), Some(stations)) = (&mut self.neighbours, in_range) {
+    pub fn handle_neighbour_timeout(&mut self, now: Time, in_range: OptionalStations<'_>) {
+        if let (Some(neighbours), Some(stations)) = (&mut self.neighbour_routes, in_range) {
             neighbours.handle_timeout(now, stations);
         }
     }
 
     /// Takes this station's addresses on the GeoNetworking link.
     pub fn handle_own_station(&mut self, now: Time, station: [u8; 6], link_local: Ipv6Addr) {
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.machine.handle_station(station, link_local);
-            let valid = self.roles.router.as_ref().is_some_and(|router| router.machine.may_advertise());
-            neighbours.machine.set_valid(now, valid);
+        if let Some(neighbours) = &mut self.neighbour_routes {
+            neighbours.state_machine.handle_station(station, link_local);
+            let valid =
+                self.roles.router_role.as_ref().is_some_and(|router| router.state_machine.may_advertise());
+            neighbours.state_machine.set_valid(now, valid);
         }
     }
 
@@ -390,11 +401,11 @@ impl Nemo {
         own: [u8; 6],
         link_local: Ipv6Addr,
     ) -> Option<Vec<u8>> {
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.machine.handle_neighbour(now);
+        if let Some(neighbours) = &mut self.neighbour_routes {
+            neighbours.state_machine.handle_neighbour(now);
         }
-        let access = self.access.as_mut().filter(|_| roadside);
-        access.and_then(|access| access.solicitation(now, own, link_local))
+        let access = self.roadside_units.as_mut().filter(|_| roadside);
+        access.and_then(|access| access.router_solicitation(now, own, link_local))
     }
 
     /// Handles a message of a neighbouring mobile router or of an access router.
@@ -405,61 +416,63 @@ impl Nemo {
         packet: &[u8],
         stations: &dyn Stations,
     ) {
-        let machine = self.neighbours.as_mut().map(|neighbours| &mut neighbours.machine);
-        neighbours::handle_packet(machine, self.access.as_mut(), now, station, packet, stations);
+        let machine = self.neighbour_routes.as_mut().map(|neighbours| &mut neighbours.state_machine);
+        neighbours::handle_packet(machine, self.roadside_units.as_mut(), now, station, packet, stations);
     }
 
     /// Sends a packet of the mobile network into the tunnel instead of the direct route.
-    pub fn divert(&mut self, now: Time, packet: &[u8]) {
+    pub fn divert_into_tunnel(&mut self, now: Time, packet: &[u8]) {
         let Ok((header, _)) = Header::parse_packet(packet) else { return };
         if header.source.is_unicast_link_local() || header.destination.is_unicast_link_local() {
             return;
         }
         let mut buffer = PacketBuffer::new();
         buffer.copy_from(packet);
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.diverted += 1;
+        if let Some(neighbours) = &mut self.neighbour_routes {
+            neighbours.diverted_packets += 1;
         }
         let verdict = self.data_path.forwarder.encapsulate(now, &header, &mut buffer);
-        self.data_path.carry_out(verdict, &buffer);
-        self.data_path.collect_caused();
+        self.data_path.carry_out_verdict(verdict, &buffer);
+        self.data_path.collect_caused_packets();
     }
 
     /// Sends a host's packet to a station into the tunnel if the direct route to that station has just ended.
     /// The host does not know this yet. Returns whether the packet took the tunnel.
     pub fn was_diverted(&mut self, now: Time, station: [u8; 6], packet: &[u8]) -> bool {
-        let Some(neighbours) = &mut self.neighbours else { return false };
-        neighbours.machine.handle_use(now, station);
-        if !neighbours.diverts(station, packet) {
+        let Some(neighbours) = &mut self.neighbour_routes else { return false };
+        neighbours.state_machine.handle_use(now, station);
+        if !neighbours.diverts_packets_to(station, packet) {
             return false;
         }
-        self.divert(now, packet);
+        self.divert_into_tunnel(now, packet);
         true
     }
 
     /// Returns whether a packet to this station takes the tunnel, because its direct route has ended.
-    pub fn diverts(&self, station: [u8; 6], packet: &[u8]) -> bool {
-        self.neighbours.as_ref().is_some_and(|neighbours| neighbours.diverts(station, packet))
+    pub fn diverts_packets_to(&self, station: [u8; 6], packet: &[u8]) -> bool {
+        self.neighbour_routes
+            .as_ref()
+            .is_some_and(|neighbours| neighbours.diverts_packets_to(station, packet))
     }
 
     /// Notes that the fast path has sent packets to these stations, so that the routes over them stay in use.
     pub fn handle_stations_used(&mut self, now: Time, stations: &[[u8; 6]]) {
-        if let Some(neighbours) = &mut self.neighbours {
-            stations.iter().for_each(|station| neighbours.machine.handle_use(now, *station));
+        if let Some(neighbours) = &mut self.neighbour_routes {
+            stations.iter().for_each(|station| neighbours.state_machine.handle_use(now, *station));
         }
     }
 
     /// Notes that a station has not acknowledged a frame. Returns whether the plane has routes to
     /// neighbouring mobile networks.
     pub fn handle_unreachable_station(&mut self, now: Time, station: [u8; 6]) -> bool {
-        let Some(neighbours) = &mut self.neighbours else { return false };
-        neighbours.machine.handle_unreachable(now, station);
+        let Some(neighbours) = &mut self.neighbour_routes else { return false };
+        neighbours.state_machine.handle_unreachable(now, station);
         true
     }
 }
 
 /// Returns the warning that another router serves the hosts on an interface of the mobile network.
-fn other_router(advertiser: &RouterAdvertiser, other: Ipv6Addr) -> Output {
+fn other_router_event(advertiser: &RouterAdvertiser, other: Ipv6Addr) -> Output {
     let interface = advertiser.interface();
     let message = format!(
         "another router advertises itself to hosts on {interface}: {other}; packets that take it do not pass \

@@ -11,20 +11,20 @@ use carnet_wire::mobility::{MobilityHeader, PrefixTest};
 use carnet_wire::nd::RouterAdvertisement;
 use ipnet::Ipv6Net;
 
-use super::access::Access;
 use super::data_path::DataPath;
-use super::{Router, Scope};
+use super::roadside_units::RoadsideUnits;
+use super::{RouterRole, StateOwner};
 use crate::config::MnppSettings;
 use crate::forwarding::neighbour_entries;
-use crate::input::{InRange, Stations};
+use crate::input::{OptionalStations, Stations};
 
 /// Part of a station that maintains the routes to neighbouring mobile networks.
 #[derive(Debug)]
-pub(crate) struct Neighbours {
-    pub(crate) machine: Mnpp,
+pub(crate) struct NeighbourRoutes {
+    pub(crate) state_machine: Mnpp,
     pub(super) interface: String,
     /// Number of packets that took the tunnel because their direct route had just ended.
-    pub(super) diverted: u64,
+    pub(super) diverted_packets: u64,
 }
 
 /// An order to GeoNetworking.
@@ -46,83 +46,93 @@ pub enum GeonetOrder {
         /// The IPv6 packet.
         packet: Vec<u8>,
     },
-    /// Take back the packets that still wait for this station, and [`crate::Nemo::divert`] them.
+    /// Take back the packets that still wait for this station, and [`crate::Nemo::divert_into_tunnel`] them.
     TakeBack([u8; 6]),
 }
 
-impl Neighbours {
+impl NeighbourRoutes {
     /// Returns the routes to neighbouring mobile networks as the config demands them; `None` if it demands
     /// none. `old` are the present ones, which stay if their config does not change.
-    pub(super) fn configured(
-        old: Option<Neighbours>,
+    pub(super) fn configured_neighbour_routes(
+        old: Option<NeighbourRoutes>,
         settings: Option<MnppSettings>,
-        router: Option<&Router>,
+        router: Option<&RouterRole>,
         rng: &mut Rng,
-    ) -> Option<Neighbours> {
-        let (settings, router) = settings.zip(router.map(|router| router.machine.config()))?;
+    ) -> Option<NeighbourRoutes> {
+        let (settings, router) = settings.zip(router.map(|router| router.state_machine.config()))?;
         let config = MnppConfig {
             prefixes: router.prefixes.clone(),
             home_address: router.home_address,
             home_agent: router.home_agent,
             home_prefix: router.home_prefix,
             authorization: settings.authorization,
-            shortest_prefix_length: settings.shortest,
-            announcement_hop_limit: settings.hops,
+            shortest_prefix_length: settings.shortest_prefix_length,
+            announcement_hop_limit: settings.announcement_hop_limit,
             announcement_interval: settings.interval,
         };
         let interface = settings.interface;
-        let is_same = |old: &Neighbours| old.interface == interface && *old.machine.config() == config;
+        let is_same =
+            |old: &NeighbourRoutes| old.interface == interface && *old.state_machine.config() == config;
         Some(match old {
             Some(old) if is_same(&old) => old,
             _ => {
                 let machine = Mnpp::new(config, Rng::new(rng.u64()));
-                Neighbours { machine, interface, diverted: 0 }
+                NeighbourRoutes { state_machine: machine, interface, diverted_packets: 0 }
             }
         })
     }
 
     /// Runs the timers that are due now.
     pub(super) fn handle_timeout(&mut self, now: Time, stations: &dyn Stations) {
-        if self.machine.poll_timeout().is_some_and(|due| due <= now) {
-            self.machine.handle_timeout(now, stations);
+        if self.state_machine.poll_timeout().is_some_and(|due| due <= now) {
+            self.state_machine.handle_timeout(now, stations);
         }
     }
 
     /// Returns whether a packet to this station takes the tunnel, because its direct route has ended.
-    pub(super) fn diverts(&self, station: [u8; 6], packet: &[u8]) -> bool {
-        destination_of(packet).is_some_and(|to| self.machine.must_use_tunnel(station, to))
+    pub(super) fn diverts_packets_to(&self, station: [u8; 6], packet: &[u8]) -> bool {
+        destination_of(packet).is_some_and(|to| self.state_machine.must_use_tunnel(station, to))
     }
 
     /// Answers a packet from the mobile router's tunnel if it is a neighbour's test of a prefix. Returns
     /// whether it was one.
-    pub(super) fn is_prefix_test(&mut self, now: Time, in_range: InRange<'_>, inner: &[u8]) -> bool {
+    pub(super) fn is_prefix_test(&mut self, now: Time, in_range: OptionalStations<'_>, inner: &[u8]) -> bool {
         // Most packets are no Mobility Header messages, so this check returns early.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }
         let Some(stations) = in_range else { return false };
-        let Some((header, test)) = prefix_test(inner) else { return false };
+        let Some((header, test)) = prefix_test_in(inner) else { return false };
         Ipv6Net::new(test.prefix, test.prefix_length).is_ok_and(|asked| asked.contains(&header.destination))
-            && self.machine.handle_init(now, header.source, &test, stations)
+            && self.state_machine.handle_init(now, header.source, &test, stations)
     }
 }
 
 /// Recomputes the desired entries of the routes to neighbouring mobile networks.
-pub(super) fn forward(neighbours: Option<&Neighbours>, router: Option<&Router>, data_path: &mut DataPath) {
+pub(super) fn update_desired_routes(
+    neighbours: Option<&NeighbourRoutes>,
+    router: Option<&RouterRole>,
+    data_path: &mut DataPath,
+) {
     let entries = match (neighbours, router) {
         (Some(neighbours), Some(router)) => {
-            let routes = neighbours.machine.routes();
-            neighbour_entries(router.machine.config(), &router.lan, &neighbours.interface, &routes)
+            let routes = neighbours.state_machine.routes();
+            neighbour_entries(
+                router.state_machine.config(),
+                &router.lan_interfaces,
+                &neighbours.interface,
+                &routes,
+            )
         }
         _ => Vec::new(),
     };
-    data_path.desired.replace(Scope::Neighbours, entries);
+    data_path.desired_state.replace_scope(StateOwner::Neighbours, entries);
 }
 
 /// Passes a message of another station to the part that it concerns.
 pub(super) fn handle_packet(
     machine: Option<&mut Mnpp>,
-    access: Option<&mut Access>,
+    access: Option<&mut RoadsideUnits>,
     now: Time,
     station: [u8; 6],
     packet: &[u8],
@@ -130,7 +140,7 @@ pub(super) fn handle_packet(
 ) {
     let Ok((header, message)) = Header::parse_packet(packet) else { return };
     if header.next_header == protocol::MOBILITY {
-        if let (Some(machine), Some((header, test))) = (machine, prefix_test(packet)) {
+        if let (Some(machine), Some((header, test))) = (machine, prefix_test_in(packet)) {
             // Ignore the result: `Mnpp` counts the messages that it rejects.
             let _counted = machine.handle_straight(now, station, header.source, &test, stations);
         }
@@ -144,7 +154,7 @@ pub(super) fn handle_packet(
     }
 }
 
-fn prefix_test(packet: &[u8]) -> Option<(Header, PrefixTest)> {
+fn prefix_test_in(packet: &[u8]) -> Option<(Header, PrefixTest)> {
     let header = Header::parse(packet).ok()?;
     let octets = packet.get(HEADER_LEN..)?;
     let mobility = MobilityHeader::parse_verified(octets, header.source, header.destination).ok()?;

@@ -9,37 +9,43 @@ use carnet_wire::icmpv6;
 use carnet_wire::ipv6::{Header, MIN_MTU, protocol};
 
 use super::data_path::DataPath;
-use super::{Agent, Roles, Scope};
-use crate::drop_reason::TunnelDrop;
-use crate::forwarding::desired::Entry;
-use crate::forwarding::node_entries;
-use crate::forwarding::path_mtu::{Ends, PathMtus};
+use super::{HomeAgentRole, Roles, StateOwner};
+use crate::drop_reason::TunnelDropReason;
+use crate::forwarding::desired::ForwardingEntry;
+use crate::forwarding::mobile_router_entries;
+use crate::forwarding::path_mtu::{PathMtus, TunnelEnds};
 
 impl DataPath {
     /// Replaces the desired entries of one node of the home agent.
-    pub(super) fn want_node(&mut self, now: Time, agent: &HomeAgent, home_address: Ipv6Addr) {
+    pub(super) fn set_binding_entries(&mut self, now: Time, agent: &HomeAgent, home_address: Ipv6Addr) {
         let Some(node) = agent.node(home_address) else { return };
-        let entries = node_entries(agent, node);
-        let transmits = |entry: &Entry| matches!(entry, Entry::Tunnel(tunnel) if tunnel.transmit);
+        let entries = mobile_router_entries(agent, node);
+        let transmits =
+            |entry: &ForwardingEntry| matches!(entry, ForwardingEntry::Tunnel(tunnel) if tunnel.transmit);
         let bindings = agent.bindings();
         if bindings.is_bound(home_address) && !entries.iter().any(transmits) {
             let prefixes = bindings.prefixes(home_address).iter().copied();
-            self.forwarder.hold_back(home_address, prefixes.chain([home_address.into()]));
+            self.forwarder.hold_back_until_tested(home_address, prefixes.chain([home_address.into()]));
         } else {
-            self.forwarder.hold_back(home_address, []);
+            self.forwarder.hold_back_until_tested(home_address, []);
         }
-        self.want(now, Scope::Node(home_address), entries);
+        self.set_scope_entries(now, StateOwner::Node(home_address), entries);
     }
 
     /// Replaces the desired entries of `scope`, and gives each tunnel its effective MTU.
-    pub(super) fn want(&mut self, now: Time, scope: Scope, mut entries: Vec<Entry>) {
+    pub(super) fn set_scope_entries(
+        &mut self,
+        now: Time,
+        scope: StateOwner,
+        mut entries: Vec<ForwardingEntry>,
+    ) {
         for entry in &mut entries {
-            if let Entry::Tunnel(tunnel) = entry {
-                let mtu = self.path_mtus.admit(now, tunnel);
+            if let ForwardingEntry::Tunnel(tunnel) = entry {
+                let mtu = self.path_mtus.add_path(now, tunnel);
                 Arc::make_mut(tunnel).mtu = mtu;
             }
         }
-        self.desired.replace(scope, entries);
+        self.desired_state.replace_scope(scope, entries);
     }
 
     /// Sends an answer of the home agent in fragments if it exceeds the MTU of its tunnel. Returns `false`
@@ -63,7 +69,7 @@ pub(super) fn is_probe_answer(
     roles: &mut Roles,
     path_mtus: &mut PathMtus,
     now: Time,
-    ends: Ends,
+    ends: TunnelEnds,
     inner: &[u8],
 ) -> bool {
     // Most packets are neither ICMPv6 nor fragments, so this check returns early.
@@ -72,15 +78,18 @@ pub(super) fn is_probe_answer(
     }
     let Ok(header) = Header::parse(inner) else { return false };
     // Inspect only packets for this station, not those for hosts behind it.
-    let own = |agent: &Agent| agent.machine.config().address;
-    let speaks = roles.agent.as_ref().is_some_and(|agent| own(agent) == header.destination)
-        || roles.router.as_ref().is_some_and(|r| r.machine.config().home_address == header.destination);
+    let own = |agent: &HomeAgentRole| agent.state_machine.config().address;
+    let speaks = roles.agent_role.as_ref().is_some_and(|agent| own(agent) == header.destination)
+        || roles
+            .router_role
+            .as_ref()
+            .is_some_and(|r| r.state_machine.config().home_address == header.destination);
     if !speaks {
         return false;
     }
-    let test = roles.agent.as_mut().filter(|agent| own(agent) == header.destination);
-    test.is_some_and(|agent| agent.machine.handle_care_of_answer(inner))
-        || path_mtus.handle_inner(now, ends, inner)
+    let test = roles.agent_role.as_mut().filter(|agent| own(agent) == header.destination);
+    test.is_some_and(|agent| agent.state_machine.handle_care_of_answer(inner))
+        || path_mtus.handle_inner_packet(now, ends, inner)
 }
 
 /// Handles an Echo Reply to a care-of address. A home agent may answer path MTU probes like a
@@ -91,11 +100,11 @@ pub(super) fn handle_echo_reply(roles: &mut Roles, data_path: &mut DataPath, now
     let LinkMessage { source, destination, message, .. } = reply;
     if icmpv6::verify_checksum(*source, *destination, message).is_ok() {
         let packet = icmpv6::packet(*source, *destination, reply.hop_limit, message.clone());
-        for ends in data_path.path_mtus.towards(*source) {
+        for ends in data_path.path_mtus.paths_towards(*source) {
             if is_probe_answer(roles, &mut data_path.path_mtus, now, ends, &packet) {
                 return;
             }
         }
     }
-    let _counted = data_path.forwarder.drop(TunnelDrop::UpperLayer);
+    let _counted = data_path.forwarder.drop(TunnelDropReason::UpperLayer);
 }

@@ -6,7 +6,7 @@ use carnet_base::{Time, WallTime};
 use carnet_mobility::HomeAgent;
 use carnet_mobility::home_agent::StoredBinding;
 
-use super::{Roles, Router};
+use super::{Roles, RouterRole};
 use crate::persistent_state::PersistentState;
 
 impl Roles {
@@ -14,13 +14,13 @@ impl Roles {
     pub(super) fn persistent_state(&self, now: Time, wall: WallTime) -> PersistentState {
         let home_agent = match self.home_agent() {
             Some(agent) => agent.stored(now, wall),
-            None => self.dormant.home_agent.clone(),
+            None => self.inactive_role_state.home_agent.clone(),
         };
-        PersistentState { home_agent, ..self.own_state() }
+        PersistentState { home_agent, ..self.current_persistent_state() }
     }
 
     /// Returns the state of one node of the home agent for stable storage; `None` if the node has no state.
-    pub(super) fn stored_node(
+    pub(super) fn stored_binding_of(
         &self,
         now: Time,
         wall: WallTime,
@@ -29,23 +29,24 @@ impl Roles {
         if let Some(agent) = self.home_agent() {
             return agent.stored_node(now, wall, home_address);
         }
-        let dormant = &self.dormant.home_agent;
+        let dormant = &self.inactive_role_state.home_agent;
         let place = dormant.binary_search_by_key(&home_address, |node| node.home_address).ok()?;
         dormant.get(place).cloned()
     }
 
     /// Returns the state for stable storage, without the home agent's nodes.
-    pub(super) fn own_state(&self) -> PersistentState {
-        let volumes = |router: &Router| {
-            let volumes = router.machine.volumes();
+    pub(super) fn current_persistent_state(&self) -> PersistentState {
+        let volumes = |router: &RouterRole| {
+            let volumes = router.state_machine.volumes();
             volumes.map(|(interface, volume)| (interface.to_owned(), volume)).collect()
         };
-        let PersistentState { restart_counter, mobile_router, volumes: dormant, .. } = &self.dormant;
+        let PersistentState { restart_counter, mobile_router, volumes: dormant, .. } =
+            &self.inactive_role_state;
         PersistentState {
             home_agent: Vec::new(),
             restart_counter: self.home_agent().map(HomeAgent::restart_counter).or(*restart_counter),
-            mobile_router: self.router.as_ref().map(Router::stored).or(*mobile_router),
-            volumes: self.router.as_ref().map_or_else(|| dormant.clone(), volumes),
+            mobile_router: self.router_role.as_ref().map(RouterRole::stored_sequence).or(*mobile_router),
+            volumes: self.router_role.as_ref().map_or_else(|| dormant.clone(), volumes),
         }
     }
 }

@@ -15,14 +15,14 @@ use carnet_base::Time;
 use carnet_mobility::Event;
 use carnet_wire::address::MacAddress;
 
-use super::Router;
+use super::RouterRole;
 use crate::forwarding::{PortalTarget, is_usable};
 use crate::input::{PortalOrder, may_be_dns_server};
 
 /// Possible duration of the access, in seconds.
-const DURATION_S: RangeInclusive<u32> = 1..=3600;
+const ACCESS_DURATION_S: RangeInclusive<u32> = 1..=3600;
 /// Maximum number of DNS servers in a command.
-const MAX_DNS: usize = 4;
+const MAX_DNS_SERVERS: usize = 4;
 
 /// The host that has access to a captive portal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,13 +30,13 @@ pub(crate) struct PortalAccess {
     /// Interface name of the uplink whose access network has the portal.
     pub(crate) uplink: String,
     /// Interface on board at which the host is.
-    pub(crate) lan: String,
+    pub(crate) lan_interface: String,
     /// Link-layer address of the host.
-    pub(crate) host: MacAddress,
+    pub(crate) host_mac: MacAddress,
     /// DNS servers of the uplink.
-    pub(crate) dns: Vec<IpAddr>,
+    pub(crate) dns_servers: Vec<IpAddr>,
     /// Time at which the access ends.
-    pub(crate) until: Time,
+    pub(crate) access_ends_at: Time,
 }
 
 impl PortalAccess {
@@ -49,98 +49,109 @@ impl PortalAccess {
     pub(super) fn new(
         now: Time,
         order: PortalOrder,
-        router: &Router,
+        router: &RouterRole,
         holder: Option<&PortalAccess>,
         filter_error: Option<&str>,
     ) -> Result<PortalAccess, String> {
         let PortalOrder { uplink, lan, host, for_s, mut dns } = order;
-        let index = router.machine.uplink_by_name(&uplink)?;
+        let index = router.state_machine.uplink_by_name(&uplink)?;
         let refusal = |reason: &str| {
             Err(format!("cannot give {host} access to the captive portal of {uplink}: {reason}"))
         };
-        if !DURATION_S.contains(&for_s) {
+        if !ACCESS_DURATION_S.contains(&for_s) {
             return refusal(&format!("found a duration of {for_s} s, expected 1 s to 3600 s"));
         }
         if host.0[0] & 1 != 0 || host.0 == [0; 6] {
             return refusal("found no address of a single host, expected its own MAC address");
         }
-        if !router.lan.contains(&lan) {
-            let names = router.lan.join(", ");
+        if !router.lan_interfaces.contains(&lan) {
+            let names = router.lan_interfaces.join(", ");
             return refusal(&format!("found the host at {lan}, expected one of mobile_router.lan: {names}"));
         }
-        if dns.len() > MAX_DNS {
-            return refusal(&format!("found {} DNS servers, expected at most {MAX_DNS}", dns.len()));
+        if dns.len() > MAX_DNS_SERVERS {
+            return refusal(&format!("found {} DNS servers, expected at most {MAX_DNS_SERVERS}", dns.len()));
         }
         if let Some(address) = dns.iter().find(|address| !may_be_dns_server(**address)) {
             return refusal(&format!("found the DNS server {address}, expected an address of one server"));
         }
-        if let Some(reason) = obstacle(router, index).or(filter_error) {
+        if let Some(reason) = obstacle_to_access(router, index).or(filter_error) {
             return refusal(reason);
         }
-        if let Some(other) = holder.filter(|old| (&old.uplink, old.host) != (&uplink, host)) {
-            let left = other.until.saturating_since(now).as_secs();
+        if let Some(other) = holder.filter(|old| (&old.uplink, old.host_mac) != (&uplink, host)) {
+            let left = other.access_ends_at.saturating_since(now).as_secs();
             return refusal(&format!(
                 "{} has access to that of {} for {left} s more; `carnet portal {} --end` ends it",
-                other.host, other.uplink, other.uplink
+                other.host_mac, other.uplink, other.uplink
             ));
         }
         if !dns.iter().any(IpAddr::is_ipv6) {
-            let announced = router.machine.uplinks().get(index).map(|uplink| uplink.dns_servers(now));
+            let announced = router.state_machine.uplinks().get(index).map(|uplink| uplink.dns_servers(now));
             let announced = announced.into_iter().flatten().copied().map(IpAddr::V6);
-            dns.extend(announced.take(MAX_DNS));
+            dns.extend(announced.take(MAX_DNS_SERVERS));
         }
         let until = now + Duration::from_secs(for_s.into());
-        Ok(PortalAccess { uplink, lan, host, dns, until })
+        Ok(PortalAccess {
+            uplink,
+            lan_interface: lan,
+            host_mac: host,
+            dns_servers: dns,
+            access_ends_at: until,
+        })
     }
 
     /// Returns why the access ends now; `None` if it continues.
-    pub(super) fn end(
+    pub(super) fn reason_to_end(
         &self,
         now: Time,
-        router: Option<&Router>,
+        router: Option<&RouterRole>,
         filter_error: Option<&str>,
     ) -> Option<String> {
-        if now >= self.until {
+        if now >= self.access_ends_at {
             return Some("its time is over".into());
         }
         let Some(router) = router else { return Some("the station is no mobile router any more".into()) };
-        let reason = match router.machine.uplink_by_name(&self.uplink) {
+        let reason = match router.state_machine.uplink_by_name(&self.uplink) {
             Err(_) => Some("the new config does not have the uplink"),
-            Ok(_) if !router.lan.contains(&self.lan) => {
+            Ok(_) if !router.lan_interfaces.contains(&self.lan_interface) => {
                 Some("the new config does not have the interface of the host")
             }
-            Ok(index) => obstacle(router, index).or(filter_error),
+            Ok(index) => obstacle_to_access(router, index).or(filter_error),
         };
         reason.map(str::to_owned)
     }
 
     /// Returns the event of the beginning.
     pub(super) fn begin_event(&self, now: Time) -> Event {
-        let left = self.until.saturating_since(now).as_secs();
+        let left = self.access_ends_at.saturating_since(now).as_secs();
         Event::PortalAccess {
             uplink: self.uplink.clone(),
-            interface: self.lan.clone(),
-            host: self.host.to_string(),
+            interface: self.lan_interface.clone(),
+            host: self.host_mac.to_string(),
             for_s: u32::try_from(left).unwrap_or(u32::MAX),
-            dns: self.dns.clone(),
+            dns: self.dns_servers.clone(),
         }
     }
 
     /// Returns the event of the end.
     pub(super) fn end_event(self, reason: String) -> Event {
-        Event::PortalAccessEnded { uplink: self.uplink, host: self.host.to_string(), reason }
+        Event::PortalAccessEnded { uplink: self.uplink, host: self.host_mac.to_string(), reason }
     }
 
-    pub(super) fn target(&self) -> PortalTarget<'_> {
-        PortalTarget { uplink: &self.uplink, lan: &self.lan, host: self.host.0, dns: &self.dns }
+    pub(super) fn portal_target(&self) -> PortalTarget<'_> {
+        PortalTarget {
+            uplink: &self.uplink,
+            lan_interface: &self.lan_interface,
+            host_mac: self.host_mac.0,
+            dns_servers: &self.dns_servers,
+        }
     }
 }
 
 /// Returns why the packets of a host cannot leave by this uplink; `None` if they can.
-fn obstacle(router: &Router, uplink: usize) -> Option<&'static str> {
-    if router.machine.is_home() {
+fn obstacle_to_access(router: &RouterRole, uplink: usize) -> Option<&'static str> {
+    if router.state_machine.is_home() {
         Some("the router is on its home link")
-    } else if !is_usable(&router.machine, uplink) {
+    } else if !is_usable(&router.state_machine, uplink) {
         Some("the uplink has no address with a default router")
     } else {
         None

@@ -12,51 +12,56 @@ use carnet_mobility::router_advertiser::{AdvertiserConfig, HostConfiguration, Of
 use carnet_mobility::{Event, HomeAgent, MobileRouter, Nesting};
 use carnet_wire::ipv6::HEADER_LEN;
 
-use super::access::Access;
-use super::away::Absence;
 use super::config_changes::ConfigChanges;
-use super::lan_mtu::LanMtu;
-use super::neighbours::Neighbours;
-use super::protection::Protection;
-use super::{Agent, Nemo, Router, Scope, neighbours};
+use super::home_agent_absence::HomeAgentAbsence;
+use super::ipsec_protection::IpsecProtection;
+use super::lan_mtu::AdvertisedMtu;
+use super::neighbours::NeighbourRoutes;
+use super::roadside_units::RoadsideUnits;
+use super::{HomeAgentRole, Nemo, RouterRole, StateOwner, neighbours};
 use crate::config::{MobileRouterSettings, NemoConfig};
 use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::{agent_entries, first_host, lan_ipv4_prefixes, lan_prefixes};
-use crate::input::InRange;
+use crate::forwarding::{first_host_address, home_agent_entries, lan_ipv4_prefixes, lan_prefixes};
+use crate::input::OptionalStations;
 use crate::output::Output;
-use crate::persistent_state::{PersistentState, dormant};
+use crate::persistent_state::{PersistentState, take_inactive_state};
 
 /// The roles of the plane, and the stored state of the inactive ones.
 #[derive(Debug, Default)]
 pub(crate) struct Roles {
-    pub(crate) agent: Option<Agent>,
-    pub(crate) router: Option<Router>,
+    pub(crate) agent_role: Option<HomeAgentRole>,
+    pub(crate) router_role: Option<RouterRole>,
     /// Stored state of a role that is inactive now, for a later config with that role.
-    pub(super) dormant: PersistentState,
+    pub(super) inactive_role_state: PersistentState,
 }
 
 impl Roles {
     /// Returns the home agent, if the station has this role.
     pub(super) fn home_agent(&self) -> Option<&HomeAgent> {
-        self.agent.as_ref().map(|agent| &agent.machine)
+        self.agent_role.as_ref().map(|agent| &agent.state_machine)
     }
 
     /// Returns an event with the differences between the new config and the previous one; `None` without
     /// differences.
-    fn config_changes(&self, old_agent: Option<&Agent>, old_router: Option<&Router>) -> Option<Event> {
+    fn config_changes(
+        &self,
+        old_agent: Option<&HomeAgentRole>,
+        old_router: Option<&RouterRole>,
+    ) -> Option<Event> {
         let mut changes = ConfigChanges::default();
-        let agents = [old_agent, self.agent.as_ref()].map(|agent| agent.map(|it| it.machine.config()));
+        let agents =
+            [old_agent, self.agent_role.as_ref()].map(|agent| agent.map(|it| it.state_machine.config()));
         changes.compare_home_agents(agents[0], agents[1]);
-        let routers = [old_router, self.router.as_ref()];
-        let routers = routers.map(|router| router.map(|it| (it.machine.config(), &*it.lan_settings)));
+        let routers = [old_router, self.router_role.as_ref()];
+        let routers = routers.map(|router| router.map(|it| (it.state_machine.config(), &*it.lan_settings)));
         changes.compare_mobile_routers(routers[0], routers[1]);
         changes.event()
     }
 
     /// Returns an event for each binding that the new config no longer permits.
-    fn ended_bindings(&self, old: Option<&Agent>) -> Vec<Event> {
-        let new = self.agent.as_ref().map(|agent| &agent.machine);
-        let bindings = old.into_iter().flat_map(|old| old.machine.bindings().iter());
+    fn ended_bindings(&self, old: Option<&HomeAgentRole>) -> Vec<Event> {
+        let new = self.agent_role.as_ref().map(|agent| &agent.state_machine);
+        let bindings = old.into_iter().flat_map(|old| old.state_machine.bindings().iter());
         let ended = bindings.filter_map(|Binding { home_address, bid, .. }| {
             if new.is_some_and(|new| new.bindings().get(home_address, bid).is_some()) {
                 return None;
@@ -75,33 +80,44 @@ impl Roles {
 impl Nemo {
     /// Applies `config` to the running plane. Bindings, the registration and all unchanged entries of the
     /// forwarding state stay; the outputs are the differences. Then the caller runs the timers.
-    pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: NemoConfig, in_range: InRange<'_>) {
-        self.assert_drained();
+    pub fn reconfigure(
+        &mut self,
+        now: Time,
+        wall: WallTime,
+        config: NemoConfig,
+        in_range: OptionalStations<'_>,
+    ) {
+        self.assert_no_pending_output();
         let persistent = self.persistent_state(now, wall);
-        let old_nodes: Vec<Ipv6Addr> =
-            self.roles.agent.iter().flat_map(Agent::nodes).map(|node| node.home_address).collect();
-        let mut old_router = self.roles.router.take();
-        let old_agent = self.roles.agent.take();
+        let old_nodes: Vec<Ipv6Addr> = self
+            .roles
+            .agent_role
+            .iter()
+            .flat_map(HomeAgentRole::authorized_nodes)
+            .map(|node| node.home_address)
+            .collect();
+        let mut old_router = self.roles.router_role.take();
+        let old_agent = self.roles.agent_role.take();
         let mut withdrawals = Vec::new();
-        self.configure(now, wall, config, persistent);
+        self.configure_router(now, wall, config, persistent);
         let changes = self.roles.config_changes(old_agent.as_ref(), old_router.as_ref());
         let ended = self.roles.ended_bindings(old_agent.as_ref());
-        if let (Some(agent), Some(old)) = (&mut self.roles.agent, old_agent) {
-            agent.machine.adopt_state(now, old.machine);
+        if let (Some(agent), Some(old)) = (&mut self.roles.agent_role, old_agent) {
+            agent.state_machine.adopt_state(now, old.state_machine);
         }
-        if let (Some(router), Some(old)) = (&mut self.roles.router, &mut old_router) {
-            router.machine.adopt(now, wall, &old.machine);
-            router.absence.adopt(old.absence);
+        if let (Some(router), Some(old)) = (&mut self.roles.router_role, &mut old_router) {
+            router.state_machine.adopt(now, wall, &old.state_machine);
+            router.home_agent_absence.take_over_state(old.home_agent_absence);
             if router.nesting.config() == old.nesting.config() {
                 std::mem::swap(&mut router.nesting, &mut old.nesting);
             }
             let mut assigned = old.lan_addresses();
-            let wanted = lan_prefixes(&router.machine.config().prefixes, &router.lan_settings);
+            let wanted = lan_prefixes(&router.state_machine.config().prefixes, &router.lan_settings);
             // Keep only IPv6 addresses of `wanted`: the new router itself assigns IPv4 addresses.
-            assigned.retain(|address| wanted.contains(address) && !router.advertises(&address.0));
-            router.assigned = assigned;
-            for advertiser in &mut old.advertisers {
-                let mut successors = router.advertisers.iter_mut();
+            assigned.retain(|address| wanted.contains(address) && !router.advertises_prefixes_on(&address.0));
+            router.stored_lan_addresses = assigned;
+            for advertiser in &mut old.advertisers_by_lan {
+                let mut successors = router.advertisers_by_lan.iter_mut();
                 let successor = successors.find(|new| new.interface() == advertiser.interface());
                 advertiser.handle_withdrawal(now, successor);
                 withdrawals.extend(std::iter::from_fn(|| advertiser.poll_output()));
@@ -111,111 +127,130 @@ impl Nemo {
         // in between.
         let mut wanted = self.take_mobility_outputs(now, wall);
         for (_, interface) in self.interfaces.clone() {
-            self.tell_interface(now, wall, &interface, in_range);
+            self.pass_interface_to_roles(now, wall, &interface, in_range);
             wanted.extend(self.take_mobility_outputs(now, wall));
         }
-        if self.roles.agent.is_none() {
-            self.data_path.desired.replace(Scope::HomeAgent, []);
+        if self.roles.agent_role.is_none() {
+            self.data_path.desired_state.replace_scope(StateOwner::HomeAgent, []);
         }
         for home_address in old_nodes {
-            if self.roles.agent.as_ref().is_none_or(|agent| agent.machine.node(home_address).is_none()) {
-                self.data_path.desired.replace(Scope::Node(home_address), []);
+            if self
+                .roles
+                .agent_role
+                .as_ref()
+                .is_none_or(|agent| agent.state_machine.node(home_address).is_none())
+            {
+                self.data_path.desired_state.replace_scope(StateOwner::Node(home_address), []);
             }
         }
-        if self.roles.router.is_none() {
-            self.data_path.desired.replace(Scope::MobileRouter, []);
+        if self.roles.router_role.is_none() {
+            self.data_path.desired_state.replace_scope(StateOwner::MobileRouter, []);
             for order in (0..3).rev() {
-                self.data_path.desired.replace(Scope::Settings(order), []);
+                self.data_path.desired_state.replace_scope(StateOwner::Settings(order), []);
             }
         }
-        self.forward_router(now);
+        self.update_router_entries(now);
         for (output, from_router) in wanted {
-            self.translate(now, output, from_router);
+            self.translate_output(now, output, from_router);
         }
         self.data_path.outputs.extend(withdrawals.into_iter().map(Output::Icmpv6));
         self.data_path.outputs.extend(changes.into_iter().chain(ended).map(Output::Event));
     }
 
-    pub(super) fn configure(
+    pub(super) fn configure_router(
         &mut self,
         now: Time,
         wall: WallTime,
         config: NemoConfig,
         mut persistent: PersistentState,
     ) {
-        self.roles.dormant = dormant(&config, &mut persistent);
-        self.data_path.forwarder.serve_nobody();
+        self.roles.inactive_role_state = take_inactive_state(&config, &mut persistent);
+        self.data_path.forwarder.clear_own_mobile_networks();
         let direct_networks = config
             .mobile_router
             .as_ref()
             .map(|settings| settings.direct_networks.clone())
             .unwrap_or_default();
         let last = persistent.mobile_router.and_then(|stored| stored.home_agent);
-        self.roles.router = config.mobile_router.map(|settings| Router::new(settings, last, &mut self.rng));
+        self.roles.router_role =
+            config.mobile_router.map(|settings| RouterRole::new(settings, last, &mut self.rng));
         // The doors come first, so that they are shut before any packet passes.
-        self.forward_doors();
-        if let Some(router) = &mut self.roles.router {
-            let config = router.machine.config();
+        self.update_packet_filter_entries();
+        if let Some(router) = &mut self.roles.router_role {
+            let config = router.state_machine.config();
             let home_address = config.home_address.into();
             self.data_path.path_mtus.set_home_agent(TunnelEnd::MobileRouter, config.home_agent);
             let ipv4 = config.ipv4_prefixes.iter().copied().map(mapped::from_ipv4);
             for prefix in config.prefixes.iter().copied().chain(ipv4).chain([home_address]) {
-                self.data_path.forwarder.serve(prefix, config.home_address);
+                self.data_path.forwarder.add_own_mobile_network(prefix, config.home_address);
             }
             if let Some(stored) = persistent.mobile_router {
-                router.machine.restore(stored);
+                router.state_machine.restore(stored);
             }
             for (interface, volume) in persistent.volumes {
-                router.machine.restore_volume(&interface, volume);
+                router.state_machine.restore_volume(&interface, volume);
             }
         }
         // Put these settings before those by which the home agent turns forwarding on, because the kernel
         // needs this order.
-        self.forward_settings();
-        self.roles.agent =
-            config.home_agent.map(|config| Agent::new(config, &mut self.rng, self.tokens.fork()));
-        if let Some(agent) = &mut self.roles.agent {
-            let address = agent.machine.config().address;
+        self.update_sysctl_entries();
+        self.roles.agent_role =
+            config.home_agent.map(|config| HomeAgentRole::new(config, &mut self.rng, self.token_rng.fork()));
+        if let Some(agent) = &mut self.roles.agent_role {
+            let address = agent.state_machine.config().address;
             self.data_path.path_mtus.set_home_agent(TunnelEnd::HomeAgent, address);
-            for node in agent.nodes() {
+            for node in agent.authorized_nodes() {
                 let home_address = node.home_address.into();
                 for prefix in node.prefixes.iter().copied().chain([home_address]) {
                     // The home agent need not have an IPv4 address, so its ICMP errors come from the address
                     // of the router on board.
                     let is_ipv4 = mapped::to_ipv4(prefix).is_some();
-                    let speaker = if is_ipv4 { first_host(prefix) } else { address };
-                    self.data_path.forwarder.serve(prefix, speaker);
+                    let speaker = if is_ipv4 { first_host_address(prefix) } else { address };
+                    self.data_path.forwarder.add_own_mobile_network(prefix, speaker);
                 }
             }
             // Without stored state, the home agent has lost its bindings. Use the date as the restart
             // counter: it increases without being stored.
-            let restart_counter = persistent.restart_counter.unwrap_or_else(|| seconds(wall));
-            agent.machine.set_restart_counter(restart_counter);
-            agent.machine.restore(now, wall, persistent.home_agent);
-            self.data_path.desired.replace(Scope::HomeAgent, agent_entries(&agent.machine));
-            let home_addresses: Vec<Ipv6Addr> = agent.nodes().map(|node| node.home_address).collect();
+            let restart_counter = persistent.restart_counter.unwrap_or_else(|| unix_seconds(wall));
+            agent.state_machine.set_restart_counter(restart_counter);
+            agent.state_machine.restore(now, wall, persistent.home_agent);
+            self.data_path
+                .desired_state
+                .replace_scope(StateOwner::HomeAgent, home_agent_entries(&agent.state_machine));
+            let home_addresses: Vec<Ipv6Addr> =
+                agent.authorized_nodes().map(|node| node.home_address).collect();
             for home_address in home_addresses {
-                self.data_path.want_node(now, &agent.machine, home_address);
+                self.data_path.set_binding_entries(now, &agent.state_machine, home_address);
             }
         }
-        self.protection = Protection::configured(self.protection.take(), &self.roles);
-        let router = self.roles.router.as_ref();
-        self.neighbours = Neighbours::configured(self.neighbours.take(), config.mnpp, router, &mut self.rng);
-        self.access = Access::configured(self.access.take(), self.virtual_interfaces.first(), router);
-        neighbours::forward(self.neighbours.as_ref(), router, &mut self.data_path);
-        self.direct.configure(now, direct_networks, &self.roles, &mut self.data_path, &mut self.rng);
+        self.ipsec_protection =
+            IpsecProtection::configured_protection(self.ipsec_protection.take(), &self.roles);
+        let router = self.roles.router_role.as_ref();
+        self.neighbour_routes = NeighbourRoutes::configured_neighbour_routes(
+            self.neighbour_routes.take(),
+            config.mnpp,
+            router,
+            &mut self.rng,
+        );
+        self.roadside_units = RoadsideUnits::configured_roadside_units(
+            self.roadside_units.take(),
+            self.virtual_interfaces.first(),
+            router,
+        );
+        neighbours::update_desired_routes(self.neighbour_routes.as_ref(), router, &mut self.data_path);
+        self.direct_routes.configure(now, direct_networks, &self.roles, &mut self.data_path, &mut self.rng);
     }
 }
 
 /// Returns a date in seconds, capped at 32 bits.
-fn seconds(wall: WallTime) -> u32 {
+fn unix_seconds(wall: WallTime) -> u32 {
     u32::try_from(wall.as_unix_nanos() / 1_000_000_000).unwrap_or(u32::MAX)
 }
 
-impl Agent {
+impl HomeAgentRole {
     /// Creates the home agent. `tokens` is the source of the tokens with which the home agent tests care-of
     /// addresses.
-    fn new(config: HomeAgentConfig, rng: &mut Rng, tokens: Rng) -> Agent {
+    fn new(config: HomeAgentConfig, rng: &mut Rng, tokens: Rng) -> HomeAgentRole {
         // Take the secret from a copy of the generator: the further random numbers stay the same, so that
         // older recordings can be replayed.
         let secret = !rng.clone().u64();
@@ -223,35 +258,35 @@ impl Agent {
         // secret.
         if config.others == OtherAgents::default() {
             let machine = HomeAgent::new(config).with_secret(secret).with_tokens(tokens);
-            return Agent { machine, advertiser: None };
+            return HomeAgentRole { state_machine: machine, home_link_advertiser: None };
         }
         let interface = config.home_link.clone().filter(|_| config.others.dhaad);
         let advertiser = interface.map(|interface| {
-            let home_agent = Some(offer(&config));
+            let home_agent = Some(home_link_offer(&config));
             let (prefixes, hosts) = (Vec::new(), HostConfiguration::default());
             let config = AdvertiserConfig { interface, prefixes, mtu: None, hosts, home_agent };
             RouterAdvertiser::new(config, Rng::new(rng.u64()))
         });
         let machine = HomeAgent::new(config).with_rng(Rng::new(rng.u64()));
         let machine = machine.with_secret(secret).with_tokens(tokens);
-        Agent { machine, advertiser }
+        HomeAgentRole { state_machine: machine, home_link_advertiser: advertiser }
     }
 
-    fn nodes(&self) -> impl Iterator<Item = &AuthorizedNode> {
-        self.machine.config().nodes.iter()
+    fn authorized_nodes(&self) -> impl Iterator<Item = &AuthorizedNode> {
+        self.state_machine.config().nodes.iter()
     }
 
     /// Updates what the advertiser announces. During a drain the home agent no longer announces itself.
     pub(crate) fn inform_advertiser(&mut self, now: Time) {
-        if let Some(advertiser) = &mut self.advertiser {
-            let serves = self.machine.drain().is_none();
-            advertiser.set_home_agent(now, serves.then(|| offer(self.machine.config())));
+        if let Some(advertiser) = &mut self.home_link_advertiser {
+            let serves = self.state_machine.drain().is_none();
+            advertiser.set_home_agent(now, serves.then(|| home_link_offer(self.state_machine.config())));
         }
     }
 }
 
 /// Returns the content of a home agent's advertisements on its home link.
-fn offer(config: &HomeAgentConfig) -> Offer {
+fn home_link_offer(config: &HomeAgentConfig) -> Offer {
     Offer {
         address: config.address,
         home_prefix: config.home_prefix,
@@ -260,36 +295,41 @@ fn offer(config: &HomeAgentConfig) -> Offer {
     }
 }
 
-impl Router {
+impl RouterRole {
     /// Returns the mobile router's state that survives a restart.
-    pub(crate) fn stored(&self) -> StoredSequence {
-        let home_agent = Some(self.machine.config().home_agent)
-            .filter(|agent| self.agents.is_choice() && !agent.is_unspecified());
-        StoredSequence { home_agent, ..self.machine.stored() }
+    pub(crate) fn stored_sequence(&self) -> StoredSequence {
+        let home_agent = Some(self.state_machine.config().home_agent)
+            .filter(|agent| self.home_agent_selection.is_choice() && !agent.is_unspecified());
+        StoredSequence { home_agent, ..self.state_machine.stored() }
     }
 
     /// Returns the interfaces that shall have the address `PREFIX::1`, each with the prefix.
     pub(super) fn lan_addresses(&self) -> Vec<(String, ipnet::Ipv6Net)> {
-        let mut addresses = lan_prefixes(&self.machine.config().prefixes, &self.lan_settings);
-        addresses.retain(|(interface, _)| self.advertises(interface));
-        addresses.extend(self.assigned.iter().cloned());
-        addresses.extend(lan_ipv4_prefixes(&self.machine.config().ipv4_prefixes, &self.lan_settings));
+        let mut addresses = lan_prefixes(&self.state_machine.config().prefixes, &self.lan_settings);
+        addresses.retain(|(interface, _)| self.advertises_prefixes_on(interface));
+        addresses.extend(self.stored_lan_addresses.iter().cloned());
+        addresses.extend(lan_ipv4_prefixes(&self.state_machine.config().ipv4_prefixes, &self.lan_settings));
         addresses
     }
 
     /// Returns whether the router advertises the prefixes of an interface.
-    fn advertises(&self, interface: &str) -> bool {
-        self.advertisers.iter().any(|advertiser| advertiser.interface() == interface)
+    fn advertises_prefixes_on(&self, interface: &str) -> bool {
+        self.advertisers_by_lan.iter().any(|advertiser| advertiser.interface() == interface)
     }
 
     /// Returns whether `address` is the address of the router's home agent, or of a home agent that the
     /// router tries or leaves.
     pub(super) fn is_home_agent(&self, address: Ipv6Addr) -> bool {
-        let mut machines = std::iter::once(&self.machine).chain(self.agents.other_mobile_routers());
+        let mut machines =
+            std::iter::once(&self.state_machine).chain(self.home_agent_selection.other_mobile_routers());
         machines.any(|machine| machine.config().home_agent == address)
     }
 
-    pub(super) fn new(mut settings: MobileRouterSettings, last: Option<Ipv6Addr>, rng: &mut Rng) -> Router {
+    pub(super) fn new(
+        mut settings: MobileRouterSettings,
+        last: Option<Ipv6Addr>,
+        rng: &mut Rng,
+    ) -> RouterRole {
         if let Some(first) = settings.agents.first_agent(last) {
             settings.router.home_agent = first.address;
             settings.router.home_agent_ipv4 = first.ipv4_address;
@@ -304,8 +344,11 @@ impl Router {
         let advertisers = prefixes
             .into_iter()
             .filter_map(|(interface, prefixes)| {
-                let lan = settings.lan.iter().find(|lan| lan.advertise && lan.interface == interface)?;
-                let (mtu, hosts) = (lan.mtu, lan.hosts.clone());
+                let lan = settings
+                    .lan
+                    .iter()
+                    .find(|lan| lan.send_router_advertisements && lan.interface == interface)?;
+                let (mtu, hosts) = (lan.mtu, lan.host_configuration.clone());
                 let config = AdvertiserConfig { interface, prefixes, mtu, hosts, home_agent: None };
                 Some(RouterAdvertiser::new(config, Rng::new(rng.u64())))
             })
@@ -316,21 +359,21 @@ impl Router {
             home_prefix: settings.router.home_prefix,
             prefixes: settings.router.prefixes.clone(),
             lan: lan.clone(),
-            uses_direct_addresses: settings.nesting,
+            uses_direct_addresses: settings.nesting_enabled,
             known_routers: settings.nested_routers,
         };
         let machine = MobileRouter::new(settings.router, rng);
-        Router {
-            machine,
-            agents: Agents::new(settings.agents, Rng::new(chance)),
-            lan,
+        RouterRole {
+            state_machine: machine,
+            home_agent_selection: Agents::new(settings.agents, Rng::new(chance)),
+            lan_interfaces: lan,
             lan_settings: settings.lan,
             own_traffic: settings.own_traffic,
-            breakouts: settings.breakouts,
-            absence: Absence::new(settings.breaks_out_when_away),
-            advertisers,
-            assigned: Vec::new(),
-            lan_mtu: LanMtu::default(),
+            configured_breakouts: settings.breakouts,
+            home_agent_absence: HomeAgentAbsence::new(settings.breaks_out_when_away),
+            advertisers_by_lan: advertisers,
+            stored_lan_addresses: Vec::new(),
+            lan_mtu: AdvertisedMtu::default(),
             // Take the seed from a copy of the generator: the further random numbers stay the same, so that
             // older recordings can be replayed.
             nesting: Nesting::new(nesting, Rng::new(!rng.clone().u64())),
@@ -340,13 +383,13 @@ impl Router {
     /// Passes to the advertisers the MTU and whether the prefixes are valid. The MTU is the smallest of the
     /// paths in use; without such a path it fits every uplink.
     pub(crate) fn inform_advertisers(&mut self, now: Time, in_use: Option<u32>, straight: Option<u32>) {
-        let uplinks = self.machine.uplinks().iter();
+        let uplinks = self.state_machine.uplinks().iter();
         let attached = uplinks.filter(|uplink| matches!(uplink.attachment, Attachment::Foreign { .. }));
         let any = attached.map(|uplink| uplink.mtu().saturating_sub(HEADER_LEN as u32)).min();
         let tunnel = in_use.or(any);
-        let mtu = self.lan_mtu.update(now, tunnel.map(|mtu| mtu.min(straight.unwrap_or(mtu))));
-        for advertiser in &mut self.advertisers {
-            advertiser.set_contents(now, mtu, self.machine.may_advertise());
+        let mtu = self.lan_mtu.update_path_mtu(now, tunnel.map(|mtu| mtu.min(straight.unwrap_or(mtu))));
+        for advertiser in &mut self.advertisers_by_lan {
+            advertiser.set_contents(now, mtu, self.state_machine.may_advertise());
         }
     }
 }

@@ -157,7 +157,7 @@ pub fn router_config(prefixes: &[&str]) -> StationConfig {
             breakouts: Vec::new(),
             breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,
-            nesting: true,
+            nesting_enabled: true,
             nested_routers: Vec::new(),
             direct_networks: Vec::new(),
         }),

@@ -86,7 +86,7 @@ impl<N: Network> World<N> {
 
     /// Sends an input, which arrives after a delay.
     pub fn send(&mut self, after: Duration, to: usize, input: Input) {
-        self.wire.schedule(self.now + after, (to, input));
+        self.wire.schedule_at(self.now + after, (to, input));
     }
 
     /// Passes an input to a station. Its outputs are carried out in the next step.

@@ -82,7 +82,7 @@ fn feed_router(world: &mut NestedNetwork, n: usize, input: Input) {
 }
 
 fn nested_routes(world: &NestedNetwork) -> Vec<(Ipv6Addr, Ipv6Addr)> {
-    let nesting = world.router_station(1).nemo().nesting().expect("a mobile router");
+    let nesting = world.router_station(1).nemo().nesting_state().expect("a mobile router");
     nesting.routes().map(|route| (route.address, route.gateway)).collect()
 }
 

@@ -184,7 +184,7 @@ fn advertised_mtu_fits_into_all_tunnels() {
     let mut world = tree_of_routers([false; 3]);
     let correspondent = address(CORRESPONDENT);
     for (n, mtu) in [(1, 1460), (2, 1420), (3, 1380)] {
-        let mut tunnels = world.router_station(n).nemo().forwarder().tunnels();
+        let mut tunnels = world.router_station(n).nemo().slow_path_forwarder().tunnels();
         let (_, tunnel_mtu) = tunnels.find(|(tunnel, _)| tunnel.transmit).expect("a tunnel");
         assert_eq!(tunnel_mtu, mtu, "level {n}");
         drop(tunnels);

@@ -17,7 +17,7 @@ use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareO
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_nemo::forwarding::desired::{
-    Change, Entry, Keyed, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
+    EntryByKey, EntryChange, ForwardingEntry, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
 };
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{MobileRouterSettings, OwnTraffic, PersistentState, Station, StationConfig};
@@ -114,7 +114,7 @@ fn router_config(n: usize, uplinks: &[&str], nesting: bool) -> StationConfig {
             breakouts: Vec::new(),
             breaks_out_when_away: false,
             own_traffic: OwnTraffic::Uplinks,
-            nesting,
+            nesting_enabled: nesting,
             nested_routers: vec![KNOWN_ROUTER_MAC],
             direct_networks: Vec::new(),
         }),
@@ -128,7 +128,7 @@ pub struct NodeWithKernel {
     pub interfaces: BTreeMap<String, Interface>,
     /// Name of the link to which each interface is connected.
     link_by_interface: BTreeMap<String, String>,
-    kernel_entries: BTreeSet<Keyed>,
+    kernel_entries: BTreeSet<EntryByKey>,
     pub events: Vec<Event>,
 }
 
@@ -248,7 +248,7 @@ impl NestedNetwork {
             let (own, link_address) = link_local(name, interface);
             // The station may have desired addresses on the interface before the interface existed.
             let wanted = self.nodes[name].kernel_entries.iter().filter_map(|entry| match &*entry.0 {
-                Entry::Address(it) if it.interface == *interface => {
+                ForwardingEntry::Address(it) if it.interface == *interface => {
                     Some(configured_address_of(it.address, it.prefix_length))
                 }
                 _ => None,
@@ -330,13 +330,13 @@ impl NestedNetwork {
         }
     }
 
-    fn apply_change(&mut self, name: &str, change: Change) {
+    fn apply_change(&mut self, name: &str, change: EntryChange) {
         let node = self.nodes.get_mut(name).expect("a node");
         let (entry, wanted) = match change {
-            Change::Set(entry) => (entry, true),
-            Change::Remove(entry) => (entry, false),
+            EntryChange::Set(entry) => (entry, true),
+            EntryChange::Remove(entry) => (entry, false),
         };
-        if let Entry::Address(address) = &*entry
+        if let ForwardingEntry::Address(address) = &*entry
             && let Some(interface) = node.interfaces.get_mut(&address.interface)
         {
             interface.addresses.retain(|a| a.address != address.address);
@@ -359,14 +359,14 @@ impl NestedNetwork {
             self.schedule_message(LINK_DELAY, MessageUnderway::Said(name.into(), state));
         }
         let node = self.nodes.get_mut(name).expect("a node");
-        node.kernel_entries.remove(&Keyed(entry.clone()));
+        node.kernel_entries.remove(&EntryByKey(entry.clone()));
         if wanted {
-            node.kernel_entries.insert(Keyed(entry));
+            node.kernel_entries.insert(EntryByKey(entry));
         }
     }
 
     fn schedule_message(&mut self, after: Duration, flight: MessageUnderway) {
-        self.messages_underway.schedule(self.now + after, flight);
+        self.messages_underway.schedule_at(self.now + after, flight);
     }
 
     /// Returns the nodes on a link, except for one node's interface.
@@ -518,7 +518,7 @@ impl NestedNetwork {
             .kernel_entries
             .iter()
             .filter_map(|entry| match &*entry.0 {
-                Entry::Rule(rule) => Some(&**rule),
+                ForwardingEntry::Rule(rule) => Some(&**rule),
                 _ => None,
             })
             .collect();
@@ -535,7 +535,7 @@ impl NestedNetwork {
             rules.iter().filter(matches).map(|rule| (rule.priority, rule.table)).collect();
         tables.push((32_766, TABLE_MAIN));
         for (at, table) in tables {
-            if at > priority::LOCAL && is_local {
+            if at > priority::LOCAL_TABLE_RULE && is_local {
                 return;
             }
             match self.route_lookup(name, table, header.destination) {
@@ -558,7 +558,9 @@ impl NestedNetwork {
     fn route_lookup(&self, name: &str, table: u32, destination: Ipv6Addr) -> Option<RouteAction> {
         let node = &self.nodes[name];
         let routes = node.kernel_entries.iter().filter_map(|entry| match &*entry.0 {
-            Entry::Route(route) if route.table == table && route.destination.contains(&destination) => {
+            ForwardingEntry::Route(route)
+                if route.table == table && route.destination.contains(&destination) =>
+            {
                 Some((route.destination.prefix_len(), Reverse(route.metric), (*route.action).clone()))
             }
             _ => None,

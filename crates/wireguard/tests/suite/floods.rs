@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use carnet_wireguard::{Output, Received, Route, WireguardDrop};
+use carnet_wireguard::{DatagramRoute, Output, ReceivedDatagram, WireguardDropReason};
 
-use crate::network::{Network, TODAY, engine, home_key, path, uplink};
+use crate::network::{TODAY_UNIX_SECONDS, TestNetwork, home_agent_key, new_engine, path, uplink};
 
 fn random_source(number: u32) -> SocketAddr {
     SocketAddr::from(([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 1024))
@@ -15,104 +15,119 @@ fn random_source(number: u32) -> SocketAddr {
 /// registers and sends at once.
 #[test]
 fn forged_handshakes_draw_no_answer_and_delay_neither_data_nor_routers() {
-    let mut network = Network::established(&[1]);
+    let mut network = TestNetwork::with_established_paths(&[1]);
     let mut buffer = [0; 2048];
     let mut forged = [0; 148];
     forged[0] = 1;
     for number in 0..100_000u32 {
         forged[8..12].copy_from_slice(&number.to_le_bytes());
-        let route = Route { socket: 0, remote: random_source(number) };
-        let received = network.home.receive(network.now, route, &forged, &mut buffer);
-        assert!(matches!(received, Received::Queued | Received::Dropped(WireguardDrop::QueueFull)));
+        let route = DatagramRoute { socket: 0, remote: random_source(number) };
+        let received = network.home_agent_engine.receive_datagram(network.now, route, &forged, &mut buffer);
+        assert!(matches!(
+            received,
+            ReceivedDatagram::Queued | ReceivedDatagram::Dropped(WireguardDropReason::QueueFull)
+        ));
         if number % 1000 == 0 {
-            network.send(1, b"data").expect("session");
+            network.send_to_home_agent(1, b"data").expect("session");
             network.deliver_all();
-            network.home.handle_handshakes(network.now, 16);
+            network.home_agent_engine.handle_handshakes(network.now, 16);
         }
         if number == 50_000 {
-            network.connect(2);
+            network.open_session(2);
         }
     }
-    assert_eq!(network.at_home.len(), 100);
-    while network.home.has_handshakes() {
-        network.home.handle_handshakes(network.now, 16);
+    assert_eq!(network.received_at_home_agent.len(), 100);
+    while network.home_agent_engine.has_handshakes() {
+        network.home_agent_engine.handle_handshakes(network.now, 16);
     }
-    assert!(network.home.poll_output().is_none(), "no answer to a stranger");
-    let full = network.home.drops(WireguardDrop::QueueFull);
+    assert!(network.home_agent_engine.poll_output().is_none(), "no answer to a stranger");
+    let full = network.home_agent_engine.drop_count(WireguardDropReason::QueueFull);
     assert!(full > 50_000, "{full}");
-    assert!(full + network.home.drops(WireguardDrop::Mac) >= 100_000);
-    network.tick(network.now + Duration::from_millis(250));
+    assert!(full + network.home_agent_engine.drop_count(WireguardDropReason::Mac) >= 100_000);
+    network.run_due_timers(network.now + Duration::from_millis(250));
     network.deliver_all();
-    assert!(network.home.is_established(path(2)));
+    assert!(network.home_agent_engine.is_established(path(2)));
 }
 
 /// The attacker knows the public key and has no address of its own: above 1000 handshakes a second it gets
 /// cookies only. A router sends its initiation again with the cookie, and is in without waiting.
 #[test]
 fn flood_with_the_public_key_draws_cookies_and_routers_get_in_at_once() {
-    let mut network = Network::new();
-    let mut attacker = engine(
+    let mut network = TestNetwork::new();
+    let mut attacker = new_engine(
         carnet_wireguard::PrivateKey::from_random([66; 32]),
         6,
         network.now,
-        TODAY,
-        home_key().public_key(),
+        TODAY_UNIX_SECONDS,
+        home_agent_key().public_key(),
     );
-    attacker.connect(network.now, path(0), Route { socket: 0, remote: crate::network::home_address() });
+    attacker.open_session(
+        network.now,
+        path(0),
+        DatagramRoute { socket: 0, remote: crate::network::home_address() },
+    );
     let Some(Output::Send { datagram, .. }) = attacker.poll_output() else { panic!("no initiation") };
     let mut buffer = [0; 2048];
     let mut cookies = 0;
     for number in 0..1500 {
-        let route = Route { socket: 0, remote: random_source(number) };
-        network.home.receive(network.now, route, &datagram, &mut buffer);
-        network.home.handle_handshakes(network.now, 16);
-        while let Some(output) = network.home.poll_output() {
+        let route = DatagramRoute { socket: 0, remote: random_source(number) };
+        network.home_agent_engine.receive_datagram(network.now, route, &datagram, &mut buffer);
+        network.home_agent_engine.handle_handshakes(network.now, 16);
+        while let Some(output) = network.home_agent_engine.poll_output() {
             let Output::Send { datagram, .. } = output else { panic!("{output:?}") };
             assert_eq!((datagram[0], datagram.len()), (3, 64), "a cookie, shorter than the handshake");
             cookies += 1;
         }
     }
     assert_eq!(cookies, 500);
-    assert_eq!(network.home.drops(WireguardDrop::UnknownKey), 1000);
-    assert_eq!(network.home.drops(WireguardDrop::Cookie), 500);
+    assert_eq!(network.home_agent_engine.drop_count(WireguardDropReason::UnknownKey), 1000);
+    assert_eq!(network.home_agent_engine.drop_count(WireguardDropReason::Cookie), 500);
 
-    network.connect(1);
+    network.open_session(1);
     let before = network.now;
     network.deliver_all();
-    assert!(network.router.is_established(path(1)) && network.home.is_established(path(1)));
+    assert!(
+        network.router_engine.is_established(path(1)) && network.home_agent_engine.is_established(path(1))
+    );
     assert_eq!(network.now, before, "no time has passed");
-    assert_eq!(network.home.drops(WireguardDrop::Cookie), 501);
+    assert_eq!(network.home_agent_engine.drop_count(WireguardDropReason::Cookie), 501);
 }
 
 /// An attacker who sees the initiations and knows the public key can forge cookies. Each interval of the
 /// retransmission has one more initiation at most.
 #[test]
 fn many_cookies_cause_one_initiation_until_the_next_retransmission() {
-    let mut network = Network::new();
+    let mut network = TestNetwork::new();
     let mut buffer = [0; 2048];
-    network.connect(1);
+    network.open_session(1);
     let mut initiations = 1;
     for seed in 0..10 {
         // The attacker's cookies look like those of a home agent that has just started and is under load.
-        let Some(initiation) = network.wire.pop_front() else { break };
-        network.home =
-            engine(home_key(), 100 + seed, network.now, TODAY, crate::network::router_key().public_key());
-        let route = Route { socket: 0, remote: uplink(1) };
+        let Some(initiation) = network.datagrams_on_wire.pop_front() else { break };
+        network.home_agent_engine = new_engine(
+            home_agent_key(),
+            100 + seed,
+            network.now,
+            TODAY_UNIX_SECONDS,
+            crate::network::router_key().public_key(),
+        );
+        let route = DatagramRoute { socket: 0, remote: uplink(1) };
         for _ in 0..1001 {
-            network.home.receive(network.now, route, &initiation.octets, &mut buffer);
-            network.home.handle_handshakes(network.now, 1);
+            network.home_agent_engine.receive_datagram(network.now, route, &initiation.octets, &mut buffer);
+            network.home_agent_engine.handle_handshakes(network.now, 1);
         }
-        while let Some(output) = network.home.poll_output() {
+        while let Some(output) = network.home_agent_engine.poll_output() {
             if let Output::Send { datagram, .. } = output
                 && datagram[0] == 3
             {
-                let home = Route { socket: 1, remote: crate::network::home_address() };
-                let received = network.router.receive(network.now, home, &datagram, &mut buffer);
-                assert_eq!(received, Received::Handled, "the cookie is believed");
+                let home = DatagramRoute { socket: 1, remote: crate::network::home_address() };
+                let received =
+                    network.router_engine.receive_datagram(network.now, home, &datagram, &mut buffer);
+                assert_eq!(received, ReceivedDatagram::Handled, "the cookie is believed");
             }
         }
-        network.collect();
-        initiations += network.wire.len();
+        network.collect_datagrams();
+        initiations += network.datagrams_on_wire.len();
     }
     assert_eq!(initiations, 2);
 }
@@ -120,46 +135,49 @@ fn many_cookies_cause_one_initiation_until_the_next_retransmission() {
 /// A router under an attacker's control begins handshakes without end: its share is 16 and 8 a second.
 #[test]
 fn authentic_handshakes_of_one_path_have_a_share() {
-    let mut network = Network::new();
+    let mut network = TestNetwork::new();
     let mut accepted = 0;
     for number in 0..100u8 {
-        network.router = engine(
+        network.router_engine = new_engine(
             crate::network::router_key(),
             number,
             network.now,
-            TODAY + 100 + u64::from(number),
-            home_key().public_key(),
+            TODAY_UNIX_SECONDS + 100 + u64::from(number),
+            home_agent_key().public_key(),
         );
-        network.connect(1);
-        let initiation = network.wire.pop_front().expect("initiation");
-        accepted += u32::from(network.deliver(&initiation).is_none());
-        network.wire.clear();
+        network.open_session(1);
+        let initiation = network.datagrams_on_wire.pop_front().expect("initiation");
+        accepted += u32::from(network.deliver_datagram(&initiation).is_none());
+        network.datagrams_on_wire.clear();
     }
     assert_eq!(accepted, 16);
-    assert_eq!(network.home.drops(WireguardDrop::Share), 84);
-    assert_eq!(network.home.sessions(), 1);
+    assert_eq!(network.home_agent_engine.drop_count(WireguardDropReason::Share), 84);
+    assert_eq!(network.home_agent_engine.session_count(), 1);
 }
 
 /// The renewal of a session waits in a queue of its own, which a flood from other addresses does not fill.
 #[test]
 fn renewal_of_a_session_passes_a_full_queue() {
-    let mut network = Network::established(&[1]);
+    let mut network = TestNetwork::with_established_paths(&[1]);
     let mut buffer = [0; 2048];
     for number in 0..10_000 {
         let mut forged = [0; 148];
         forged[0] = 1;
-        let route = Route { socket: 0, remote: random_source(number) };
-        network.home.receive(network.now, route, &forged, &mut buffer);
+        let route = DatagramRoute { socket: 0, remote: random_source(number) };
+        network.home_agent_engine.receive_datagram(network.now, route, &forged, &mut buffer);
     }
-    assert!(network.home.drops(WireguardDrop::QueueFull) > 5000);
+    assert!(network.home_agent_engine.drop_count(WireguardDropReason::QueueFull) > 5000);
     network.now += Duration::from_secs(1);
-    network.router.renew(network.now, path(1));
-    network.collect();
+    network.router_engine.renew_handshake(network.now, path(1));
+    network.collect_datagrams();
     network.home_outputs.clear();
-    let initiation = network.wire.pop_front().expect("initiation");
-    let route = Route { socket: 0, remote: initiation.source };
-    assert_eq!(network.home.receive(network.now, route, &initiation.octets, &mut buffer), Received::Queued);
-    network.home.handle_handshakes(network.now, 1);
-    network.collect();
+    let initiation = network.datagrams_on_wire.pop_front().expect("initiation");
+    let route = DatagramRoute { socket: 0, remote: initiation.source };
+    assert_eq!(
+        network.home_agent_engine.receive_datagram(network.now, route, &initiation.octets, &mut buffer),
+        ReceivedDatagram::Queued
+    );
+    network.home_agent_engine.handle_handshakes(network.now, 1);
+    network.collect_datagrams();
     assert!(matches!(network.home_outputs[..], [Output::Accepted { .. }]), "{:?}", network.home_outputs);
 }

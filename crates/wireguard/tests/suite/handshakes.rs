@@ -3,36 +3,38 @@
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_wireguard::{Output, WireguardDrop};
+use carnet_wireguard::{Output, WireguardDropReason};
 
-use crate::network::{Network, TODAY, engine, home_address, home_key, path, router_key, uplink};
+use crate::network::{
+    TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path, router_key, uplink,
+};
 
 #[test]
 fn payload_that_is_no_ip_packet_passes_in_both_directions() {
-    let mut network = Network::established(&[1]);
+    let mut network = TestNetwork::with_established_paths(&[1]);
     for text in ["x", "sixteen octets !", "seventeen octets!"] {
-        network.send(1, text.as_bytes()).expect("session");
-        assert_eq!(network.wire[0].octets.len(), text.len().next_multiple_of(16) + 32);
-        network.send_down(1, text.as_bytes()).expect("session");
+        network.send_to_home_agent(1, text.as_bytes()).expect("session");
+        assert_eq!(network.datagrams_on_wire[0].octets.len(), text.len().next_multiple_of(16) + 32);
+        network.send_to_router(1, text.as_bytes()).expect("session");
         network.deliver_all();
-        let (_, down) = network.at_router.pop().expect("payload");
+        let (_, down) = network.received_at_router.pop().expect("payload");
         assert_eq!(&down[..text.len()], text.as_bytes());
         assert!(down[text.len()..].iter().all(|&octet| octet == 0), "padding");
-        assert_eq!(network.texts_at_home().pop(), Some((1, text.to_string())));
+        assert_eq!(network.texts_received_at_home_agent().pop(), Some((1, text.to_string())));
     }
 }
 
 #[test]
 fn lost_initiation_is_sent_again_after_250_ms_doubling_to_four_seconds() {
-    let mut network = Network::new();
-    network.connect(1);
+    let mut network = TestNetwork::new();
+    network.open_session(1);
     let mut sent = vec![Duration::ZERO];
     let start = network.now;
     while sent.len() < 9 {
-        let next = network.router.poll_timeout().expect("a retransmission");
-        network.wire.clear();
-        network.tick(next);
-        if network.wire.iter().any(|datagram| datagram.kind() == 1) {
+        let next = network.router_engine.poll_timeout().expect("a retransmission");
+        network.datagrams_on_wire.clear();
+        network.run_due_timers(next);
+        if network.datagrams_on_wire.iter().any(|datagram| datagram.kind() == 1) {
             sent.push(network.now.saturating_since(start));
         }
     }
@@ -40,31 +42,33 @@ fn lost_initiation_is_sent_again_after_250_ms_doubling_to_four_seconds() {
     assert_eq!(millis, [0, 250, 750, 1750, 3750, 7750, 11750, 15750, 19750]);
     assert_eq!(network.router_outputs, [Output::NoAnswer { path: path(1) }]);
     network.deliver_all();
-    assert!(network.router.is_established(path(1)) && network.home.is_established(path(1)));
+    assert!(
+        network.router_engine.is_established(path(1)) && network.home_agent_engine.is_established(path(1))
+    );
 }
 
 /// On a path of 1.4 s, each initiation is answered after the next one was sent.
 #[test]
 fn handshake_over_a_path_with_a_long_round_trip_completes() {
-    let mut network = Network::new();
-    network.connect(1);
+    let mut network = TestNetwork::new();
+    network.open_session(1);
     let mut flying = Vec::new();
     let delay = Duration::from_millis(700);
     for step in 0..1000u64 {
-        network.tick(Time::from_secs(100) + Duration::from_millis(step * 10));
-        for datagram in network.wire.drain(..) {
+        network.run_due_timers(Time::from_secs(100) + Duration::from_millis(step * 10));
+        for datagram in network.datagrams_on_wire.drain(..) {
             flying.push((network.now + delay, datagram));
         }
         let now = network.now;
         let (due, later) = flying.into_iter().partition(|(at, _)| *at <= now);
         flying = later;
         for (_, datagram) in due {
-            network.deliver(&datagram);
+            network.deliver_datagram(&datagram);
         }
-        for datagram in network.wire.drain(..) {
+        for datagram in network.datagrams_on_wire.drain(..) {
             flying.push((network.now + delay, datagram));
         }
-        if network.home.is_established(path(1)) {
+        if network.home_agent_engine.is_established(path(1)) {
             assert!(step < 600, "established after {step} steps of 10 ms");
             return;
         }
@@ -75,15 +79,15 @@ fn handshake_over_a_path_with_a_long_round_trip_completes() {
 /// The session is renewed every two minutes: no payload of ten minutes is lost.
 #[test]
 fn session_with_traffic_is_renewed_without_loss() {
-    let mut network = Network::established(&[1]);
+    let mut network = TestNetwork::with_established_paths(&[1]);
     let start = network.now;
     for tenth in 1..6000u64 {
-        network.run_until(start + Duration::from_millis(tenth * 100));
-        network.send(1, b"up").expect("session");
-        network.send_down(1, b"down").expect("session");
+        network.run_until_time(start + Duration::from_millis(tenth * 100));
+        network.send_to_home_agent(1, b"up").expect("session");
+        network.send_to_router(1, b"down").expect("session");
         network.deliver_all();
     }
-    assert_eq!((network.at_home.len(), network.at_router.len()), (5999, 5999));
+    assert_eq!((network.received_at_home_agent.len(), network.received_at_router.len()), (5999, 5999));
     let accepted =
         network.home_outputs.iter().filter(|output| matches!(output, Output::Accepted { .. })).count();
     assert!((5..=7).contains(&accepted), "{accepted} handshakes in ten minutes");
@@ -92,55 +96,59 @@ fn session_with_traffic_is_renewed_without_loss() {
 /// A session without traffic ends; the router opens it again by itself.
 #[test]
 fn idle_session_of_a_connected_path_comes_back() {
-    let mut network = Network::established(&[1]);
+    let mut network = TestNetwork::with_established_paths(&[1]);
     let start = network.now;
-    network.run_until(start + Duration::from_secs(1200));
-    network.send(1, b"after the pause").ok();
+    network.run_until_time(start + Duration::from_secs(1200));
+    network.send_to_home_agent(1, b"after the pause").ok();
     network.deliver_all();
-    network.run_until(start + Duration::from_secs(1201));
-    network.send(1, b"after the handshake").expect("session");
+    network.run_until_time(start + Duration::from_secs(1201));
+    network.send_to_home_agent(1, b"after the handshake").expect("session");
     network.deliver_all();
-    assert_eq!(network.texts_at_home().pop(), Some((1, "after the handshake".to_string())));
+    assert_eq!(network.texts_received_at_home_agent().pop(), Some((1, "after the handshake".to_string())));
 }
 
 #[test]
 fn home_agent_that_has_restarted_gets_a_new_session_by_renewal() {
-    let mut network = Network::established(&[1]);
-    network.home = engine(home_key(), 9, network.now, TODAY, router_key().public_key());
-    network.send(1, b"lost").expect("session");
-    let datagram = network.wire.pop_front().expect("datagram");
-    assert_eq!(network.deliver(&datagram), Some(WireguardDrop::NoSession));
-    assert!(network.wire.is_empty(), "a home agent without the session is silent");
+    let mut network = TestNetwork::with_established_paths(&[1]);
+    network.home_agent_engine =
+        new_engine(home_agent_key(), 9, network.now, TODAY_UNIX_SECONDS, router_key().public_key());
+    network.send_to_home_agent(1, b"lost").expect("session");
+    let datagram = network.datagrams_on_wire.pop_front().expect("datagram");
+    assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::NoSession));
+    assert!(network.datagrams_on_wire.is_empty(), "a home agent without the session is silent");
     network.now += Duration::from_millis(1);
-    network.router.renew(network.now, path(1));
-    network.collect();
+    network.router_engine.renew_handshake(network.now, path(1));
+    network.collect_datagrams();
     network.deliver_all();
-    network.send(1, b"there").expect("session");
+    network.send_to_home_agent(1, b"there").expect("session");
     network.deliver_all();
-    assert_eq!(network.texts_at_home(), [(1, "there".to_string())]);
+    assert_eq!(network.texts_received_at_home_agent(), [(1, "there".to_string())]);
 }
 
 /// A router without a battery clock starts in 1970. The home agent refuses its handshakes, and says so.
 #[test]
 fn router_with_a_reset_clock_is_refused_until_it_uses_its_stored_time() {
-    let mut network = Network::established(&[1]);
-    let newest = network.router.newest_timestamp();
-    assert!(newest >= Duration::from_secs(TODAY) && newest < Duration::from_secs(TODAY + 1));
+    let mut network = TestNetwork::with_established_paths(&[1]);
+    let newest = network.router_engine.newest_timestamp();
+    assert!(
+        newest >= Duration::from_secs(TODAY_UNIX_SECONDS)
+            && newest < Duration::from_secs(TODAY_UNIX_SECONDS + 1)
+    );
     network.home_outputs.clear();
 
     let now = network.now;
-    network.router = engine(router_key(), 10, now, 0, home_key().public_key());
-    network.connect(1);
-    let datagram = network.wire.pop_front().expect("initiation");
-    assert_eq!(network.deliver(&datagram), Some(WireguardDrop::OldTimestamp));
-    assert!(network.wire.is_empty());
+    network.router_engine = new_engine(router_key(), 10, now, 0, home_agent_key().public_key());
+    network.open_session(1);
+    let datagram = network.datagrams_on_wire.pop_front().expect("initiation");
+    assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::OldTimestamp));
+    assert!(network.datagrams_on_wire.is_empty());
     assert_eq!(network.home_outputs, [Output::OldTimestamp { path: path(1) }]);
 
     let date = carnet_wireguard::date_at_start(Duration::ZERO, Some(newest));
-    network.router = engine(router_key(), 11, now, date.as_secs(), home_key().public_key());
-    network.connect(1);
+    network.router_engine = new_engine(router_key(), 11, now, date.as_secs(), home_agent_key().public_key());
+    network.open_session(1);
     network.deliver_all();
-    assert!(network.router.is_established(path(1)));
+    assert!(network.router_engine.is_established(path(1)));
 }
 
 #[test]
@@ -154,94 +162,99 @@ fn date_at_start_is_the_later_one_of_clock_and_stored_time() {
 
 #[test]
 fn wrong_public_key_gets_no_answer() {
-    let mut network = Network::new();
-    network.router = engine(router_key(), 3, network.now, TODAY, router_key().public_key());
-    network.connect(1);
-    let datagram = network.wire.pop_front().expect("initiation");
-    assert_eq!(network.deliver(&datagram), Some(WireguardDrop::Mac));
-    assert!(network.wire.is_empty());
+    let mut network = TestNetwork::new();
+    network.router_engine =
+        new_engine(router_key(), 3, network.now, TODAY_UNIX_SECONDS, router_key().public_key());
+    network.open_session(1);
+    let datagram = network.datagrams_on_wire.pop_front().expect("initiation");
+    assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::Mac));
+    assert!(network.datagrams_on_wire.is_empty());
 
     // The home agent's key is right, and it does not know the router's.
-    let mut network = Network::new();
-    network.home.remove_peer(crate::network::PEER);
-    network.connect(1);
-    let datagram = network.wire.pop_front().expect("initiation");
-    assert_eq!(network.deliver(&datagram), Some(WireguardDrop::UnknownKey));
-    assert!(network.wire.is_empty());
+    let mut network = TestNetwork::new();
+    network.home_agent_engine.remove_peer(crate::network::HOME_AGENT_PEER);
+    network.open_session(1);
+    let datagram = network.datagrams_on_wire.pop_front().expect("initiation");
+    assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::UnknownKey));
+    assert!(network.datagrams_on_wire.is_empty());
 }
 
 #[test]
 fn wrong_preshared_key_opens_no_session() {
-    let mut network = Network::new();
+    let mut network = TestNetwork::new();
     let preshared_key = Some(carnet_wireguard::PresharedKey::from_random([5; 32]));
-    let peer = carnet_wireguard::Peer {
-        id: crate::network::PEER,
+    let peer = carnet_wireguard::RemotePeer {
+        peer_id: crate::network::HOME_AGENT_PEER,
         public_key: router_key().public_key(),
         preshared_key: preshared_key.clone(),
     };
-    assert!(network.home.set_peer(peer));
-    network.connect(1);
+    assert!(network.home_agent_engine.set_peer(peer));
+    network.open_session(1);
     network.deliver_all();
-    assert!(!network.router.is_established(path(1)) && !network.home.is_established(path(1)));
-    assert_eq!(network.router.drops(WireguardDrop::Authentication), 1);
+    assert!(
+        !network.router_engine.is_established(path(1)) && !network.home_agent_engine.is_established(path(1))
+    );
+    assert_eq!(network.router_engine.drop_count(WireguardDropReason::Authentication), 1);
 
-    let peer = carnet_wireguard::Peer {
-        id: crate::network::PEER,
-        public_key: home_key().public_key(),
+    let peer = carnet_wireguard::RemotePeer {
+        peer_id: crate::network::HOME_AGENT_PEER,
+        public_key: home_agent_key().public_key(),
         preshared_key,
     };
-    assert!(network.router.set_peer(peer));
+    assert!(network.router_engine.set_peer(peer));
     network.now += Duration::from_millis(100);
-    network.connect(1);
+    network.open_session(1);
     network.deliver_all();
-    assert!(network.router.is_established(path(1)) && network.home.is_established(path(1)));
+    assert!(
+        network.router_engine.is_established(path(1)) && network.home_agent_engine.is_established(path(1))
+    );
 }
 
 #[test]
 fn two_peers_with_one_public_key_are_refused() {
-    let mut network = Network::new();
-    let peer = carnet_wireguard::Peer {
-        id: carnet_wireguard::PeerId(8),
+    let mut network = TestNetwork::new();
+    let peer = carnet_wireguard::RemotePeer {
+        peer_id: carnet_wireguard::PeerId(8),
         public_key: router_key().public_key(),
         preshared_key: None,
     };
-    assert!(!network.home.set_peer(peer));
+    assert!(!network.home_agent_engine.set_peer(peer));
 }
 
 /// A message of each type that is cut or changed in one octet is dropped without an answer.
 #[test]
 fn cut_or_changed_messages_of_each_type_are_dropped_silently() {
-    let mut network = Network::new();
-    network.connect(1);
+    let mut network = TestNetwork::new();
+    network.open_session(1);
     let mut messages = Vec::new();
-    while let Some(datagram) = network.wire.pop_front() {
+    while let Some(datagram) = network.datagrams_on_wire.pop_front() {
         messages.push(datagram.clone());
-        network.deliver(&datagram);
+        network.deliver_datagram(&datagram);
     }
-    network.send(1, b"payload").expect("session");
-    messages.extend(network.wire.drain(..));
+    network.send_to_home_agent(1, b"payload").expect("session");
+    messages.extend(network.datagrams_on_wire.drain(..));
     let kinds: Vec<u8> = messages.iter().map(|message| message.kind()).collect();
     assert_eq!(kinds, [1, 2, 4, 4]);
     for message in &messages {
         for at in 0..message.octets.len() {
             let mut cut = message.clone();
             cut.octets.truncate(at);
-            assert!(network.deliver(&cut).is_some(), "type {} cut at {at}", message.kind());
+            assert!(network.deliver_datagram(&cut).is_some(), "type {} cut at {at}", message.kind());
             let mut changed = message.clone();
             changed.octets[at] ^= 1;
             // The second MAC of a handshake counts only under load.
             if message.kind() <= 2 && at >= message.octets.len() - 16 {
                 continue;
             }
-            assert!(network.deliver(&changed).is_some(), "type {} changed at {at}", message.kind());
+            assert!(network.deliver_datagram(&changed).is_some(), "type {} changed at {at}", message.kind());
         }
     }
-    assert!(network.wire.is_empty(), "no answer");
-    assert!(network.at_home.is_empty() && network.at_router.is_empty());
+    assert!(network.datagrams_on_wire.is_empty(), "no answer");
+    assert!(network.received_at_home_agent.is_empty() && network.received_at_router.is_empty());
     // The last message itself is still good, once.
     let last = messages.pop().expect("message");
-    assert_eq!(network.deliver(&last), None);
-    assert_eq!(network.deliver(&last), Some(WireguardDrop::Replayed));
-    assert_eq!(network.texts_at_home(), [(1, "payload".to_string())]);
+    assert_eq!(network.deliver_datagram(&last), None);
+    assert_eq!(network.deliver_datagram(&last), Some(WireguardDropReason::Replayed));
+    assert_eq!(network.texts_received_at_home_agent(), [(1, "payload".to_string())]);
     assert_eq!((last.source, last.destination), (uplink(1), home_address()));
 }

@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_wireguard::{
-    Engine, Output, Path, PathNumber, Peer, PeerId, PrivateKey, PublicKey, Received, Route, Settings,
-    WireguardDrop,
+    DatagramRoute, EngineSettings, Output, PathNumber, PeerId, PrivateKey, PublicKey, ReceivedDatagram,
+    RemotePeer, SessionEngine, SessionPath, WireguardDropReason,
 };
 
 /// 2026-11-27, in seconds since the UNIX epoch.
-pub const TODAY: u64 = 1_795_737_600;
+pub const TODAY_UNIX_SECONDS: u64 = 1_795_737_600;
 /// The home agent as a peer of the router, and the router as a peer of the home agent.
-pub const PEER: PeerId = PeerId(7);
+pub const HOME_AGENT_PEER: PeerId = PeerId(7);
 
 pub fn router_key() -> PrivateKey {
     PrivateKey::from_random([1; 32])
 }
 
-pub fn home_key() -> PrivateKey {
+pub fn home_agent_key() -> PrivateKey {
     PrivateKey::from_random([2; 32])
 }
 
-pub fn path(number: u8) -> Path {
-    Path { peer: PEER, number: PathNumber::new(number).expect("number") }
+pub fn path(number: u8) -> SessionPath {
+    SessionPath { peer_id: HOME_AGENT_PEER, path_number: PathNumber::new(number).expect("number") }
 }
 
 pub fn home_address() -> SocketAddr {
@@ -36,81 +36,98 @@ pub fn uplink(number: u8) -> SocketAddr {
     SocketAddr::from(([198, 51, 100, number], 4191))
 }
 
-pub fn engine(private_key: PrivateKey, seed: u8, now: Time, unix: u64, peer: PublicKey) -> Engine {
+pub fn new_engine(private_key: PrivateKey, seed: u8, now: Time, unix: u64, peer: PublicKey) -> SessionEngine {
     let unix = Duration::from_secs(unix);
-    let mut engine = Engine::new(Settings { private_key, seed: [seed; 32], now, unix });
-    assert!(engine.set_peer(Peer { id: PEER, public_key: peer, preshared_key: None }));
+    let mut engine = SessionEngine::new(EngineSettings {
+        private_key,
+        random_seed: [seed; 32],
+        now,
+        unix_time_at_start: unix,
+    });
+    assert!(engine.set_peer(RemotePeer { peer_id: HOME_AGENT_PEER, public_key: peer, preshared_key: None }));
     engine
 }
 
 /// A datagram on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Datagram {
+pub struct DatagramOnWire {
     pub source: SocketAddr,
     pub destination: SocketAddr,
     pub octets: Vec<u8>,
 }
 
-impl Datagram {
+impl DatagramOnWire {
     pub fn kind(&self) -> u8 {
         self.octets[0]
     }
 }
 
 /// The two ends. `wire` holds the datagrams that no end has received yet, in the order of their sending.
-pub struct Network {
+pub struct TestNetwork {
     pub now: Time,
-    pub router: Engine,
-    pub home: Engine,
-    pub wire: VecDeque<Datagram>,
+    pub router_engine: SessionEngine,
+    pub home_agent_engine: SessionEngine,
+    pub datagrams_on_wire: VecDeque<DatagramOnWire>,
     /// Outputs of both ends, without datagrams.
     pub router_outputs: Vec<Output>,
     pub home_outputs: Vec<Output>,
     /// Payloads that came out.
-    pub at_router: Vec<(Path, Vec<u8>)>,
-    pub at_home: Vec<(Path, Vec<u8>)>,
+    pub received_at_router: Vec<(SessionPath, Vec<u8>)>,
+    pub received_at_home_agent: Vec<(SessionPath, Vec<u8>)>,
 }
 
-impl Network {
-    pub fn new() -> Network {
+impl TestNetwork {
+    pub fn new() -> TestNetwork {
         let now = Time::from_secs(100);
-        Network {
+        TestNetwork {
             now,
-            router: engine(router_key(), 3, now, TODAY, home_key().public_key()),
-            home: engine(home_key(), 4, now, TODAY, router_key().public_key()),
-            wire: VecDeque::new(),
+            router_engine: new_engine(
+                router_key(),
+                3,
+                now,
+                TODAY_UNIX_SECONDS,
+                home_agent_key().public_key(),
+            ),
+            home_agent_engine: new_engine(
+                home_agent_key(),
+                4,
+                now,
+                TODAY_UNIX_SECONDS,
+                router_key().public_key(),
+            ),
+            datagrams_on_wire: VecDeque::new(),
             router_outputs: Vec::new(),
             home_outputs: Vec::new(),
-            at_router: Vec::new(),
-            at_home: Vec::new(),
+            received_at_router: Vec::new(),
+            received_at_home_agent: Vec::new(),
         }
     }
 
     /// A network in which these paths are established.
-    pub fn established(numbers: &[u8]) -> Network {
-        let mut network = Network::new();
+    pub fn with_established_paths(numbers: &[u8]) -> TestNetwork {
+        let mut network = TestNetwork::new();
         for &number in numbers {
-            network.connect(number);
+            network.open_session(number);
         }
         network.deliver_all();
         for &number in numbers {
-            assert!(network.router.is_established(path(number)), "router, path {number}");
-            assert!(network.home.is_established(path(number)), "home agent, path {number}");
+            assert!(network.router_engine.is_established(path(number)), "router, path {number}");
+            assert!(network.home_agent_engine.is_established(path(number)), "home agent, path {number}");
         }
         network
     }
 
-    pub fn connect(&mut self, number: u8) {
-        let route = Route { socket: u32::from(number), remote: home_address() };
-        assert!(self.router.connect(self.now, path(number), route));
-        self.collect();
+    pub fn open_session(&mut self, number: u8) {
+        let route = DatagramRoute { socket: u32::from(number), remote: home_address() };
+        assert!(self.router_engine.open_session(self.now, path(number), route));
+        self.collect_datagrams();
     }
 
     /// Puts the datagrams of both ends on the wire.
-    pub fn collect(&mut self) {
-        while let Some(output) = self.router.poll_output() {
+    pub fn collect_datagrams(&mut self) {
+        while let Some(output) = self.router_engine.poll_output() {
             match output {
-                Output::Send { route, datagram } => self.wire.push_back(Datagram {
+                Output::Send { route, datagram } => self.datagrams_on_wire.push_back(DatagramOnWire {
                     source: uplink(route.socket as u8),
                     destination: route.remote,
                     octets: datagram.into(),
@@ -118,9 +135,9 @@ impl Network {
                 other => self.router_outputs.push(other),
             }
         }
-        while let Some(output) = self.home.poll_output() {
+        while let Some(output) = self.home_agent_engine.poll_output() {
             match output {
-                Output::Send { route, datagram } => self.wire.push_back(Datagram {
+                Output::Send { route, datagram } => self.datagrams_on_wire.push_back(DatagramOnWire {
                     source: home_address(),
                     destination: route.remote,
                     octets: datagram.into(),
@@ -131,92 +148,102 @@ impl Network {
     }
 
     /// Gives a datagram to its destination.
-    pub fn deliver(&mut self, datagram: &Datagram) -> Option<WireguardDrop> {
+    pub fn deliver_datagram(&mut self, datagram: &DatagramOnWire) -> Option<WireguardDropReason> {
         let mut buffer = vec![0; datagram.octets.len()];
         let to_home = datagram.destination == home_address();
         let (engine, payloads) = match to_home {
-            true => (&mut self.home, &mut self.at_home),
-            false => (&mut self.router, &mut self.at_router),
+            true => (&mut self.home_agent_engine, &mut self.received_at_home_agent),
+            false => (&mut self.router_engine, &mut self.received_at_router),
         };
         let socket = match datagram.destination {
             SocketAddr::V4(address) if !to_home => u32::from(address.ip().octets()[3]),
             _ => 0,
         };
-        let route = Route { socket, remote: datagram.source };
-        let before: u64 = WireguardDrop::ALL.iter().map(|&reason| engine.drops(reason)).sum();
+        let route = DatagramRoute { socket, remote: datagram.source };
+        let before: u64 = WireguardDropReason::ALL.iter().map(|&reason| engine.drop_count(reason)).sum();
         let mut reason = None;
-        match engine.receive(self.now, route, &datagram.octets, &mut buffer) {
-            Received::Payload { path, payload } => payloads.push((path, payload.to_vec())),
-            Received::Dropped(dropped) => reason = Some(dropped),
-            Received::Queued => {
-                let drops =
-                    |engine: &Engine| WireguardDrop::ALL.iter().map(|&r| engine.drops(r)).collect::<Vec<_>>();
+        match engine.receive_datagram(self.now, route, &datagram.octets, &mut buffer) {
+            ReceivedDatagram::Payload { path, payload } => payloads.push((path, payload.to_vec())),
+            ReceivedDatagram::Dropped(dropped) => reason = Some(dropped),
+            ReceivedDatagram::Queued => {
+                let drops = |engine: &SessionEngine| {
+                    WireguardDropReason::ALL.iter().map(|&r| engine.drop_count(r)).collect::<Vec<_>>()
+                };
                 let before = drops(engine);
                 engine.handle_handshakes(self.now, 16);
                 let after = drops(engine);
                 let at = before.iter().zip(&after).position(|(before, after)| before != after);
-                reason = at.map(|at| WireguardDrop::ALL[at]);
+                reason = at.map(|at| WireguardDropReason::ALL[at]);
             }
-            Received::Handled => {}
+            ReceivedDatagram::Handled => {}
         }
-        let after: u64 = WireguardDrop::ALL.iter().map(|&reason| engine.drops(reason)).sum();
+        let after: u64 = WireguardDropReason::ALL.iter().map(|&reason| engine.drop_count(reason)).sum();
         assert_eq!(after - before, u64::from(reason.is_some()), "each drop is counted once");
-        self.collect();
+        self.collect_datagrams();
         reason
     }
 
     /// Delivers the datagrams on the wire, and those that they cause.
     pub fn deliver_all(&mut self) {
-        while let Some(datagram) = self.wire.pop_front() {
-            self.deliver(&datagram);
+        while let Some(datagram) = self.datagrams_on_wire.pop_front() {
+            self.deliver_datagram(&datagram);
         }
     }
 
     /// Runs the timers of both ends up to `until`, with a working network.
-    pub fn run_until(&mut self, until: Time) {
+    pub fn run_until_time(&mut self, until: Time) {
         loop {
-            let next = [self.router.poll_timeout(), self.home.poll_timeout()].into_iter().flatten().min();
+            let next = [self.router_engine.poll_timeout(), self.home_agent_engine.poll_timeout()]
+                .into_iter()
+                .flatten()
+                .min();
             let Some(next) = next.filter(|&next| next <= until) else { break };
-            self.tick(next);
+            self.run_due_timers(next);
             self.deliver_all();
         }
         self.now = until;
     }
 
     /// Moves the time to `now` and runs the timers that are due.
-    pub fn tick(&mut self, now: Time) {
+    pub fn run_due_timers(&mut self, now: Time) {
         self.now = self.now.max(now);
-        self.router.handle_timeout(self.now);
-        self.home.handle_timeout(self.now);
-        self.collect();
+        self.router_engine.handle_timeout(self.now);
+        self.home_agent_engine.handle_timeout(self.now);
+        self.collect_datagrams();
     }
 
     /// Sends a payload from the router.
-    pub fn send(&mut self, number: u8, payload: &[u8]) -> Result<(), WireguardDrop> {
+    pub fn send_to_home_agent(&mut self, number: u8, payload: &[u8]) -> Result<(), WireguardDropReason> {
         let mut octets = vec![0; carnet_wireguard::datagram_length(payload.len())];
-        let (route, length) = self.router.send(self.now, path(number), payload, &mut octets)?;
+        let (route, length) =
+            self.router_engine.send_payload(self.now, path(number), payload, &mut octets)?;
         octets.truncate(length);
         let source = uplink(route.socket as u8);
-        self.wire.push_back(Datagram { source, destination: route.remote, octets });
+        self.datagrams_on_wire.push_back(DatagramOnWire { source, destination: route.remote, octets });
         Ok(())
     }
 
     /// Sends a payload from the home agent.
-    pub fn send_down(&mut self, number: u8, payload: &[u8]) -> Result<(), WireguardDrop> {
+    pub fn send_to_router(&mut self, number: u8, payload: &[u8]) -> Result<(), WireguardDropReason> {
         let mut octets = vec![0; carnet_wireguard::datagram_length(payload.len())];
-        let (route, length) = self.home.send(self.now, path(number), payload, &mut octets)?;
+        let (route, length) =
+            self.home_agent_engine.send_payload(self.now, path(number), payload, &mut octets)?;
         octets.truncate(length);
-        self.wire.push_back(Datagram { source: home_address(), destination: route.remote, octets });
+        self.datagrams_on_wire.push_back(DatagramOnWire {
+            source: home_address(),
+            destination: route.remote,
+            octets,
+        });
         Ok(())
     }
 
     /// Returns the payloads at the home agent, without their padding.
-    pub fn texts_at_home(&self) -> Vec<(u8, String)> {
-        self.at_home
+    pub fn texts_received_at_home_agent(&self) -> Vec<(u8, String)> {
+        self.received_at_home_agent
             .iter()
             .map(|(path, payload)| {
                 let text = String::from_utf8_lossy(payload);
-                (path.number.get(), text.trim_end_matches('\0').to_string())
+                (path.path_number.get(), text.trim_end_matches('\0').to_string())
             })
             .collect()
     }

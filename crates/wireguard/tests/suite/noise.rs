@@ -2,13 +2,15 @@
 
 use blake2::digest::{KeyInit, Mac};
 use blake2::{Blake2s256, Blake2sMac, Digest};
-use carnet_wireguard::{Output, PrivateKey, PublicKey, Received, Route};
+use carnet_wireguard::{DatagramRoute, Output, PrivateKey, PublicKey, ReceivedDatagram};
 use snow::{Builder, HandshakeState};
 
-use crate::network::{Network, TODAY, engine, home_address, home_key, path, router_key, uplink};
+use crate::network::{
+    TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path, router_key, uplink,
+};
 
-const PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
-const PROLOGUE: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
+const NOISE_PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
+const NOISE_PROLOGUE: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
 const NO_PRESHARED_KEY: [u8; 32] = [0; 32];
 
 /// Writes the first MAC of a handshake message to the owner of the public key, and an empty second one.
@@ -22,12 +24,12 @@ pub fn write_mac1(message: &mut [u8], receiver: PublicKey) {
     macs[16..].fill(0);
 }
 
-fn noise(private: &PrivateKey, remote: Option<&PublicKey>, initiator: bool) -> HandshakeState {
+fn noise_handshake(private: &PrivateKey, remote: Option<&PublicKey>, initiator: bool) -> HandshakeState {
     use base64::Engine as _;
     let private =
         base64::engine::general_purpose::STANDARD.decode(private.to_text().as_bytes()).expect("base64");
-    let builder = Builder::new(PATTERN.parse().expect("pattern"))
-        .prologue(PROLOGUE)
+    let builder = Builder::new(NOISE_PATTERN.parse().expect("pattern"))
+        .prologue(NOISE_PROLOGUE)
         .and_then(|builder| builder.psk(2, &NO_PRESHARED_KEY))
         .and_then(|builder| builder.local_private_key(&private))
         .expect("builder");
@@ -38,7 +40,7 @@ fn noise(private: &PrivateKey, remote: Option<&PublicKey>, initiator: bool) -> H
     .expect("handshake state")
 }
 
-fn data(index: u32, counter: u64, ciphertext: &[u8]) -> Vec<u8> {
+fn data_message(index: u32, counter: u64, ciphertext: &[u8]) -> Vec<u8> {
     let mut octets = vec![4, 0, 0, 0];
     octets.extend(index.to_le_bytes());
     octets.extend(counter.to_le_bytes());
@@ -49,27 +51,30 @@ fn data(index: u32, counter: u64, ciphertext: &[u8]) -> Vec<u8> {
 /// TAI64N of 2026, without a path number, as WireGuard in Linux writes it.
 fn timestamp() -> [u8; 12] {
     let mut octets = [0; 12];
-    octets[..8].copy_from_slice(&((1u64 << 62) + 37 + TODAY).to_be_bytes());
+    octets[..8].copy_from_slice(&((1u64 << 62) + 37 + TODAY_UNIX_SECONDS).to_be_bytes());
     octets[8..].copy_from_slice(&0x0300_0000u32.to_be_bytes());
     octets
 }
 
 #[test]
 fn another_implementation_opens_a_session_without_a_path_number() {
-    let mut network = Network::new();
-    let mut state = noise(&router_key(), Some(&home_key().public_key()), true);
+    let mut network = TestNetwork::new();
+    let mut state = noise_handshake(&router_key(), Some(&home_agent_key().public_key()), true);
     let mut initiation = vec![0; 148];
     initiation[0] = 1;
     initiation[4..8].copy_from_slice(&0x1234_5678u32.to_le_bytes());
     assert_eq!(state.write_message(&timestamp(), &mut initiation[8..116]).expect("initiation"), 108);
-    write_mac1(&mut initiation, home_key().public_key());
+    write_mac1(&mut initiation, home_agent_key().public_key());
 
-    let route = Route { socket: 0, remote: uplink(9) };
+    let route = DatagramRoute { socket: 0, remote: uplink(9) };
     let mut buffer = [0; 256];
-    assert_eq!(network.home.receive(network.now, route, &initiation, &mut buffer), Received::Queued);
-    network.home.handle_handshakes(network.now, 1);
+    assert_eq!(
+        network.home_agent_engine.receive_datagram(network.now, route, &initiation, &mut buffer),
+        ReceivedDatagram::Queued
+    );
+    network.home_agent_engine.handle_handshakes(network.now, 1);
     let response = loop {
-        match network.home.poll_output().expect("response") {
+        match network.home_agent_engine.poll_output().expect("response") {
             Output::Send { datagram, .. } => break datagram,
             other => network.home_outputs.push(other),
         }
@@ -85,13 +90,20 @@ fn another_implementation_opens_a_session_without_a_path_number() {
     let transport = state.into_stateless_transport_mode().expect("session");
     let mut ciphertext = [0; 64];
     let length = transport.write_message(0, b"sixteen octets !", &mut ciphertext).expect("ciphertext");
-    let received =
-        network.home.receive(network.now, route, &data(index, 0, &ciphertext[..length]), &mut buffer);
-    let Received::Payload { path: from, payload } = received else { panic!("{received:?}") };
+    let received = network.home_agent_engine.receive_datagram(
+        network.now,
+        route,
+        &data_message(index, 0, &ciphertext[..length]),
+        &mut buffer,
+    );
+    let ReceivedDatagram::Payload { path: from, payload } = received else { panic!("{received:?}") };
     assert_eq!((from, &payload[..]), (path(0), &b"sixteen octets !"[..]));
 
     let mut datagram = [0; 128];
-    let (to, length) = network.home.send(network.now, path(0), b"an answer", &mut datagram).expect("session");
+    let (to, length) = network
+        .home_agent_engine
+        .send_payload(network.now, path(0), b"an answer", &mut datagram)
+        .expect("session");
     assert_eq!(to, route);
     assert_eq!(datagram[4..8], 0x1234_5678u32.to_le_bytes());
     let mut plain = [0; 64];
@@ -102,22 +114,22 @@ fn another_implementation_opens_a_session_without_a_path_number() {
 #[test]
 fn another_implementation_reads_the_path_number_and_answers() {
     let now = carnet_base::Time::from_secs(100);
-    let mut router = engine(router_key(), 3, now, TODAY, home_key().public_key());
-    let route = Route { socket: 5, remote: home_address() };
-    assert!(router.connect(now, path(5), route));
+    let mut router = new_engine(router_key(), 3, now, TODAY_UNIX_SECONDS, home_agent_key().public_key());
+    let route = DatagramRoute { socket: 5, remote: home_address() };
+    assert!(router.open_session(now, path(5), route));
     let Some(Output::Send { datagram: initiation, .. }) = router.poll_output() else {
         panic!("no initiation")
     };
     let mut checked = initiation.to_vec();
-    write_mac1(&mut checked, home_key().public_key());
+    write_mac1(&mut checked, home_agent_key().public_key());
     assert_eq!(checked[..], initiation[..], "the first MAC of the initiation");
 
-    let mut state = noise(&home_key(), None, false);
+    let mut state = noise_handshake(&home_agent_key(), None, false);
     let mut timestamp = [0; 12];
     assert_eq!(state.read_message(&initiation[8..116], &mut timestamp).expect("initiation"), 12);
     assert_eq!(state.get_remote_static(), Some(&router_key().public_key().octets()[..]));
     let seconds = u64::from_be_bytes(timestamp[..8].try_into().expect("seconds"));
-    assert_eq!(seconds, (1 << 62) + 37 + TODAY);
+    assert_eq!(seconds, (1 << 62) + 37 + TODAY_UNIX_SECONDS);
     assert_eq!(timestamp[9..], [0x43, 0x41, 5], "the mark and the path number");
 
     let mut response = vec![0; 92];
@@ -127,7 +139,7 @@ fn another_implementation_reads_the_path_number_and_answers() {
     assert_eq!(state.write_message(&[], &mut response[12..60]).expect("response"), 48);
     write_mac1(&mut response, router_key().public_key());
     let mut buffer = [0; 256];
-    assert_eq!(router.receive(now, route, &response, &mut buffer), Received::Queued);
+    assert_eq!(router.receive_datagram(now, route, &response, &mut buffer), ReceivedDatagram::Queued);
     router.handle_handshakes(now, 1);
     let Some(Output::Send { datagram: keepalive, .. }) = router.poll_output() else { panic!("no keepalive") };
     assert_eq!(keepalive.len(), 32);

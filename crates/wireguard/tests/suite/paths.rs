@@ -2,69 +2,76 @@
 
 use std::time::Duration;
 
-use carnet_wireguard::{Output, Route, WireguardDrop};
+use carnet_wireguard::{DatagramRoute, Output, WireguardDropReason};
 
-use crate::network::{Datagram, Network, TODAY, engine, home_address, home_key, path, router_key, uplink};
+use crate::network::{
+    DatagramOnWire, TODAY_UNIX_SECONDS, TestNetwork, home_address, home_agent_key, new_engine, path,
+    router_key, uplink,
+};
 
 #[test]
 fn handshakes_of_two_paths_that_overtake_each_other_are_both_answered() {
-    let mut network = Network::new();
+    let mut network = TestNetwork::new();
     for number in [1, 2, 3] {
-        network.connect(number);
+        network.open_session(number);
         network.now += Duration::from_millis(40);
     }
-    let initiations: Vec<Datagram> = network.wire.drain(..).collect();
+    let initiations: Vec<DatagramOnWire> = network.datagrams_on_wire.drain(..).collect();
     for initiation in initiations.iter().rev() {
-        assert_eq!(network.deliver(initiation), None);
+        assert_eq!(network.deliver_datagram(initiation), None);
     }
     network.deliver_all();
     for number in [1, 2, 3] {
-        assert!(network.router.is_established(path(number)) && network.home.is_established(path(number)));
-        assert_eq!(network.home.route(path(number)).expect("route").remote, uplink(number));
+        assert!(
+            network.router_engine.is_established(path(number))
+                && network.home_agent_engine.is_established(path(number))
+        );
+        assert_eq!(network.home_agent_engine.route(path(number)).expect("route").remote, uplink(number));
     }
     for number in [1, 2, 3] {
-        network.send(number, format!("over {number}").as_bytes()).expect("session");
+        network.send_to_home_agent(number, format!("over {number}").as_bytes()).expect("session");
     }
     network.deliver_all();
     let expected: Vec<(u8, String)> = [1, 2, 3].map(|number| (number, format!("over {number}"))).into();
-    assert_eq!(network.texts_at_home(), expected);
+    assert_eq!(network.texts_received_at_home_agent(), expected);
 }
 
 /// The attacker knows the home agent's public key. So it can write another index and a right MAC into a
 /// recording.
 #[test]
 fn recorded_handshake_opens_no_path_again_and_no_other_path() {
-    let mut network = Network::established(&[2]);
+    let mut network = TestNetwork::with_established_paths(&[2]);
     network.now += Duration::from_secs(1);
-    network.connect(1);
-    let recording = network.wire[0].clone();
+    network.open_session(1);
+    let recording = network.datagrams_on_wire[0].clone();
     network.deliver_all();
     network.home_outputs.clear();
     let stranger = "203.0.113.9:9".parse().expect("address");
     for index in [None, Some(0u32), Some(2), Some(0x0200_0000)] {
-        let mut copy = Datagram { source: stranger, ..recording.clone() };
+        let mut copy = DatagramOnWire { source: stranger, ..recording.clone() };
         if let Some(index) = index {
             copy.octets[4..8].copy_from_slice(&index.to_le_bytes());
-            crate::noise::write_mac1(&mut copy.octets, home_key().public_key());
+            crate::noise::write_mac1(&mut copy.octets, home_agent_key().public_key());
         }
-        assert_eq!(network.deliver(&copy), Some(WireguardDrop::OldTimestamp), "{index:?}");
-        assert!(network.wire.is_empty(), "no answer to a recording");
+        assert_eq!(network.deliver_datagram(&copy), Some(WireguardDropReason::OldTimestamp), "{index:?}");
+        assert!(network.datagrams_on_wire.is_empty(), "no answer to a recording");
     }
     assert!(network.home_outputs.iter().all(|output| *output == Output::OldTimestamp { path: path(1) }));
     for number in [1, 2] {
-        network.send_down(number, b"still here").expect("session");
-        assert_eq!(network.wire.pop_back().expect("datagram").destination, uplink(number));
+        network.send_to_router(number, b"still here").expect("session");
+        assert_eq!(network.datagrams_on_wire.pop_back().expect("datagram").destination, uplink(number));
     }
 }
 
 #[test]
 fn recorded_handshake_stays_old_after_a_restart_with_stored_timestamps() {
-    let mut network = Network::new();
-    network.connect(1);
-    let recording = network.wire[0].clone();
+    let mut network = TestNetwork::new();
+    network.open_session(1);
+    let recording = network.datagrams_on_wire[0].clone();
     network.deliver_all();
-    let restart = |network: &mut Network| {
-        network.home = engine(home_key(), 12, network.now, TODAY, router_key().public_key());
+    let restart = |network: &mut TestNetwork| {
+        network.home_agent_engine =
+            new_engine(home_agent_key(), 12, network.now, TODAY_UNIX_SECONDS, router_key().public_key());
     };
     let accepted = network.home_outputs.iter().find_map(|output| match output {
         Output::Accepted { path, timestamp } => Some((*path, *timestamp)),
@@ -74,122 +81,125 @@ fn recorded_handshake_stays_old_after_a_restart_with_stored_timestamps() {
     assert_eq!((accepted_path, timestamp.path_number()), (path(1), 1));
 
     restart(&mut network);
-    network.home.restore(accepted_path, timestamp);
-    assert_eq!(network.deliver(&recording), Some(WireguardDrop::OldTimestamp));
+    network.home_agent_engine.restore_timestamp(accepted_path, timestamp);
+    assert_eq!(network.deliver_datagram(&recording), Some(WireguardDropReason::OldTimestamp));
 
     // Without them the recording gets an answer, but opens no session: the attacker has no private key.
     restart(&mut network);
-    assert_eq!(network.deliver(&recording), None);
-    assert_eq!(network.wire.len(), 1);
-    assert!(!network.home.is_established(path(1)));
-    assert!(network.home.route(path(1)).is_none());
+    assert_eq!(network.deliver_datagram(&recording), None);
+    assert_eq!(network.datagrams_on_wire.len(), 1);
+    assert!(!network.home_agent_engine.is_established(path(1)));
+    assert!(network.home_agent_engine.route(path(1)).is_none());
 }
 
 /// An attacker on the path withholds an initiation and sends it from its own address. The router's session
 /// keeps its address until an authentic data message comes from another one.
 #[test]
 fn initiation_from_another_address_moves_no_session() {
-    let mut network = Network::established(&[1]);
+    let mut network = TestNetwork::with_established_paths(&[1]);
     network.now += Duration::from_secs(1);
-    network.router.renew(network.now, path(1));
-    network.collect();
-    let mut initiation = network.wire.pop_front().expect("initiation");
+    network.router_engine.renew_handshake(network.now, path(1));
+    network.collect_datagrams();
+    let mut initiation = network.datagrams_on_wire.pop_front().expect("initiation");
     initiation.source = "203.0.113.9:9".parse().expect("address");
-    assert_eq!(network.deliver(&initiation), None);
-    assert_eq!(network.wire.pop_front().expect("response").destination, initiation.source);
-    network.send_down(1, b"down").expect("session");
-    assert_eq!(network.wire.pop_front().expect("datagram").destination, uplink(1));
+    assert_eq!(network.deliver_datagram(&initiation), None);
+    assert_eq!(network.datagrams_on_wire.pop_front().expect("response").destination, initiation.source);
+    network.send_to_router(1, b"down").expect("session");
+    assert_eq!(network.datagrams_on_wire.pop_front().expect("datagram").destination, uplink(1));
 }
 
 /// A NAT gives the router another port. The home agent sends to the new port only after a test: a router
 /// under an attacker's control could forge the address of a victim.
 #[test]
 fn data_from_another_address_move_no_session_before_a_test() {
-    let mut network = Network::established(&[1]);
+    let mut network = TestNetwork::with_established_paths(&[1]);
     network.home_outputs.clear();
-    network.send(1, b"first").expect("session");
-    let delayed = network.wire.pop_front().expect("datagram");
+    network.send_to_home_agent(1, b"first").expect("session");
+    let delayed = network.datagrams_on_wire.pop_front().expect("datagram");
     for text in [b"second", b"third "] {
-        network.send(1, text).expect("session");
-        let mut moved = network.wire.pop_front().expect("datagram");
+        network.send_to_home_agent(1, text).expect("session");
+        let mut moved = network.datagrams_on_wire.pop_front().expect("datagram");
         moved.source = "198.51.100.77:1024".parse().expect("address");
-        assert_eq!(network.deliver(&moved), None);
+        assert_eq!(network.deliver_datagram(&moved), None);
     }
-    assert_eq!(network.deliver(&delayed), None);
-    let route = Route { socket: 0, remote: "198.51.100.77:1024".parse().expect("address") };
+    assert_eq!(network.deliver_datagram(&delayed), None);
+    let route = DatagramRoute { socket: 0, remote: "198.51.100.77:1024".parse().expect("address") };
     assert_eq!(network.home_outputs, [Output::Elsewhere { path: path(1), route }]);
-    assert_eq!(network.at_home.len(), 3, "the payloads count all the same");
-    assert_eq!(network.home.route(path(1)).expect("route").remote, uplink(1));
+    assert_eq!(network.received_at_home_agent.len(), 3, "the payloads count all the same");
+    assert_eq!(network.home_agent_engine.route(path(1)).expect("route").remote, uplink(1));
 
     let mut test = [0; 64];
-    assert_eq!(network.home.send_by(network.now, path(1), b"sixteen octets !", &mut test), Ok(48));
-    network.home.set_route_of(path(1), route);
-    network.send_down(1, b"down").expect("session");
-    assert_eq!(network.wire.pop_front().expect("datagram").destination, route.remote);
+    assert_eq!(
+        network.home_agent_engine.send_by_route(network.now, path(1), b"sixteen octets !", &mut test),
+        Ok(48)
+    );
+    network.home_agent_engine.set_route_of(path(1), route);
+    network.send_to_router(1, b"down").expect("session");
+    assert_eq!(network.datagrams_on_wire.pop_front().expect("datagram").destination, route.remote);
 }
 
 /// The response to a handshake goes to its source, and only its receiver can confirm it.
 #[test]
 fn handshake_from_another_address_moves_the_session_when_it_is_confirmed() {
-    let mut network = Network::established(&[1]);
+    let mut network = TestNetwork::with_established_paths(&[1]);
     network.home_outputs.clear();
     network.now += Duration::from_secs(1);
-    network.router.renew(network.now, path(1));
-    network.collect();
+    network.router_engine.renew_handshake(network.now, path(1));
+    network.collect_datagrams();
     let elsewhere = "198.51.100.77:1024".parse().expect("address");
-    let mut initiation = network.wire.pop_front().expect("initiation");
+    let mut initiation = network.datagrams_on_wire.pop_front().expect("initiation");
     initiation.source = elsewhere;
-    network.deliver(&initiation);
-    let mut response = network.wire.pop_front().expect("response");
+    network.deliver_datagram(&initiation);
+    let mut response = network.datagrams_on_wire.pop_front().expect("response");
     assert_eq!(response.destination, elsewhere);
     response.destination = uplink(1);
-    network.deliver(&response);
-    let mut keepalive = network.wire.pop_front().expect("keepalive");
+    network.deliver_datagram(&response);
+    let mut keepalive = network.datagrams_on_wire.pop_front().expect("keepalive");
     keepalive.source = elsewhere;
-    network.deliver(&keepalive);
-    let route = Route { socket: 0, remote: elsewhere };
+    network.deliver_datagram(&keepalive);
+    let route = DatagramRoute { socket: 0, remote: elsewhere };
     assert!(
         network.home_outputs.contains(&Output::Moved { path: path(1), route }),
         "{:?}",
         network.home_outputs
     );
-    assert_eq!(network.home.route(path(1)), Some(route));
+    assert_eq!(network.home_agent_engine.route(path(1)), Some(route));
 }
 
 #[test]
 fn router_does_not_follow_the_home_agent_to_another_address() {
-    let mut network = Network::established(&[1]);
-    network.send_down(1, b"down").expect("session");
-    let mut down = network.wire.pop_front().expect("datagram");
+    let mut network = TestNetwork::with_established_paths(&[1]);
+    network.send_to_router(1, b"down").expect("session");
+    let mut down = network.datagrams_on_wire.pop_front().expect("datagram");
     down.source = "203.0.113.9:9".parse().expect("address");
-    assert_eq!(network.deliver(&down), None);
-    assert_eq!(network.router.route(path(1)).expect("route").remote, home_address());
+    assert_eq!(network.deliver_datagram(&down), None);
+    assert_eq!(network.router_engine.route(path(1)).expect("route").remote, home_address());
 }
 
 #[test]
 fn path_numbers_end_at_fifteen() {
     let numbers: Vec<u8> = (0..=15).collect();
-    let network = Network::established(&numbers);
-    assert_eq!(network.home.sessions(), 16);
+    let network = TestNetwork::with_established_paths(&numbers);
+    assert_eq!(network.home_agent_engine.session_count(), 16);
     assert_eq!(carnet_wireguard::PathNumber::new(16), None);
 }
 
 #[test]
 fn removed_peer_loses_its_sessions_and_keeps_its_timestamps() {
-    let mut network = Network::new();
-    network.connect(1);
-    let recording = network.wire[0].clone();
+    let mut network = TestNetwork::new();
+    network.open_session(1);
+    let recording = network.datagrams_on_wire[0].clone();
     network.deliver_all();
-    network.home.remove_peer(crate::network::PEER);
-    assert_eq!(network.home.sessions(), 0);
-    network.send(1, b"late").expect("session");
-    let datagram = network.wire.pop_front().expect("datagram");
-    assert_eq!(network.deliver(&datagram), Some(WireguardDrop::NoSession));
-    let peer = carnet_wireguard::Peer {
-        id: crate::network::PEER,
+    network.home_agent_engine.remove_peer(crate::network::HOME_AGENT_PEER);
+    assert_eq!(network.home_agent_engine.session_count(), 0);
+    network.send_to_home_agent(1, b"late").expect("session");
+    let datagram = network.datagrams_on_wire.pop_front().expect("datagram");
+    assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::NoSession));
+    let peer = carnet_wireguard::RemotePeer {
+        peer_id: crate::network::HOME_AGENT_PEER,
         public_key: router_key().public_key(),
         preshared_key: None,
     };
-    assert!(network.home.set_peer(peer));
-    assert_eq!(network.deliver(&recording), Some(WireguardDrop::OldTimestamp));
+    assert!(network.home_agent_engine.set_peer(peer));
+    assert_eq!(network.deliver_datagram(&recording), Some(WireguardDropReason::OldTimestamp));
 }

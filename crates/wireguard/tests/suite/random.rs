@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::network::{Network, path};
+use crate::network::{TestNetwork, path};
 
 /// Fate of the next datagram on the wire.
 #[derive(Debug, Clone)]
-enum Step {
+enum DatagramFate {
     Deliver,
     Lose,
     Repeat,
@@ -31,16 +31,16 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn random_fate() -> impl Strategy<Value = DatagramFate> {
     prop_oneof![
-        6 => Just(Step::Deliver),
-        2 => Just(Step::Lose),
-        2 => Just(Step::Repeat),
-        2 => Just(Step::Delay),
-        2 => (0usize..200, 1u8..=255).prop_map(|(at, by)| Step::Change { at, by }),
-        6 => (1u8..=3, any::<bool>()).prop_map(|(number, down)| Step::Send { number, down }),
-        1 => (1u8..=3).prop_map(|number| Step::Renew { number }),
-        2 => (1u64..20_000).prop_map(|millis| Step::Wait { millis }),
+        6 => Just(DatagramFate::Deliver),
+        2 => Just(DatagramFate::Lose),
+        2 => Just(DatagramFate::Repeat),
+        2 => Just(DatagramFate::Delay),
+        2 => (0usize..200, 1u8..=255).prop_map(|(at, by)| DatagramFate::Change { at, by }),
+        6 => (1u8..=3, any::<bool>()).prop_map(|(number, down)| DatagramFate::Send { number, down }),
+        1 => (1u8..=3).prop_map(|number| DatagramFate::Renew { number }),
+        2 => (1u64..20_000).prop_map(|millis| DatagramFate::Wait { millis }),
     ]
 }
 
@@ -50,84 +50,86 @@ proptest! {
     /// Each payload arrives at most once, unchanged, and on its own path. Afterwards the paths work.
     #[test]
     fn payloads_arrive_once_and_unchanged_over_random_networks(
-        steps in proptest::collection::vec(step(), 1..120),
+        steps in proptest::collection::vec(random_fate(), 1..120),
     ) {
-        let mut network = Network::new();
+        let mut network = TestNetwork::new();
         for number in [1, 2, 3] {
-            network.connect(number);
+            network.open_session(number);
         }
         let mut sent = 0u32;
         for step in steps {
             match step {
-                Step::Deliver => {
-                    if let Some(datagram) = network.wire.pop_front() {
-                        network.deliver(&datagram);
+                DatagramFate::Deliver => {
+                    if let Some(datagram) = network.datagrams_on_wire.pop_front() {
+                        network.deliver_datagram(&datagram);
                     }
                 }
-                Step::Lose => {
-                    network.wire.pop_front();
+                DatagramFate::Lose => {
+                    network.datagrams_on_wire.pop_front();
                 }
-                Step::Repeat => {
-                    if let Some(datagram) = network.wire.pop_front() {
-                        network.deliver(&datagram);
-                        network.deliver(&datagram);
+                DatagramFate::Repeat => {
+                    if let Some(datagram) = network.datagrams_on_wire.pop_front() {
+                        network.deliver_datagram(&datagram);
+                        network.deliver_datagram(&datagram);
                     }
                 }
-                Step::Delay => {
-                    if let Some(datagram) = network.wire.pop_front() {
-                        network.wire.push_back(datagram);
+                DatagramFate::Delay => {
+                    if let Some(datagram) = network.datagrams_on_wire.pop_front() {
+                        network.datagrams_on_wire.push_back(datagram);
                     }
                 }
-                Step::Change { at, by } => {
-                    if let Some(datagram) = network.wire.front_mut() {
+                DatagramFate::Change { at, by } => {
+                    if let Some(datagram) = network.datagrams_on_wire.front_mut() {
                         let at = at % datagram.octets.len();
                         datagram.octets[at] ^= by;
                     }
                 }
-                Step::Send { number, down } => {
+                DatagramFate::Send { number, down } => {
                     sent += 1;
                     let text = format!("{number} {sent}");
                     let _ = match down {
-                        true => network.send_down(number, text.as_bytes()),
-                        false => network.send(number, text.as_bytes()),
+                        true => network.send_to_router(number, text.as_bytes()),
+                        false => network.send_to_home_agent(number, text.as_bytes()),
                     };
-                    network.collect();
+                    network.collect_datagrams();
                 }
-                Step::Renew { number } => {
-                    network.router.renew(network.now, path(number));
-                    network.collect();
+                DatagramFate::Renew { number } => {
+                    network.router_engine.renew_handshake(network.now, path(number));
+                    network.collect_datagrams();
                 }
-                Step::Wait { millis } => {
+                DatagramFate::Wait { millis } => {
                     let now = network.now + Duration::from_millis(millis);
-                    network.tick(now);
+                    network.run_due_timers(now);
                 }
             }
-            prop_assert!(network.wire.len() < 1000 && network.home.sessions() <= 3);
+            prop_assert!(network.datagrams_on_wire.len() < 1000
+                && network.home_agent_engine.session_count() <= 3);
         }
-        let mut payloads: Vec<_> = network.at_home.iter().chain(&network.at_router).collect();
+        let mut payloads: Vec<_> = network.received_at_home_agent.iter().chain(&network.received_at_router)
+            .collect();
         let all = payloads.len();
         for (path, payload) in &payloads {
             let text = String::from_utf8_lossy(payload);
             let number = text.split(' ').next().and_then(|number| number.parse().ok());
-            prop_assert_eq!(number, Some(path.number.get()), "{}", text);
+            prop_assert_eq!(number, Some(path.path_number.get()), "{}", text);
         }
         payloads.sort();
         payloads.dedup();
         prop_assert_eq!(payloads.len(), all, "a payload arrived twice");
 
         // The network works again: within a few seconds each path carries payloads.
-        network.wire.clear();
-        network.at_home.clear();
+        network.datagrams_on_wire.clear();
+        network.received_at_home_agent.clear();
         for number in [1, 2, 3] {
-            network.router.renew(network.now, path(number));
+            network.router_engine.renew_handshake(network.now, path(number));
         }
-        network.collect();
+        network.collect_datagrams();
         let later = network.now + Duration::from_secs(6);
-        network.run_until(later);
+        network.run_until_time(later);
         for number in [1, 2, 3] {
-            network.send(number, b"again").expect("session");
+            network.send_to_home_agent(number, b"again").expect("session");
         }
         network.deliver_all();
-        prop_assert_eq!(network.at_home.len(), 3);
+        prop_assert_eq!(network.received_at_home_agent.len(), 3);
     }
 }

@@ -6,7 +6,7 @@ mod door;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv6Addr};
 
-use carnet_nemo::forwarding::{Shares, share_out};
+use carnet_nemo::forwarding::{PrefixShares, share_out_prefixes};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
 use super::super::conflicts::apart;
@@ -91,14 +91,15 @@ impl Lan {
     }
 }
 
-/// Returns the first prefix that [`share_out`] gives each interface. `of_router` are the prefixes of the
-/// mobile network, and `named` those that the table of each interface names.
+/// Returns the first prefix that [`share_out_prefixes`] gives each interface. `of_router` are the prefixes of
+/// the mobile network, and `named` those that the table of each interface names.
 pub(super) fn first_shares<'a, P: Copy + Into<IpNet> + 'a>(
     of_router: &[P],
     named: impl Iterator<Item = &'a [P]> + Clone,
 ) -> Vec<Option<P>> {
     let mut first = vec![None; named.clone().count()];
-    let Shares { named, shared } = share_out(of_router, named.enumerate());
+    let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
+        share_out_prefixes(of_router, named.enumerate());
     for (index, prefix) in named.into_iter().chain(shared) {
         if let Some(first @ None) = first.get_mut(index) {
             *first = Some(prefix);
@@ -424,7 +425,8 @@ pub(super) fn check_delegation(
     let values = |list: &List<Ipv6Net>| -> Vec<Ipv6Net> { list.items.iter().map(|it| it.value).collect() };
     let named: Vec<Vec<Ipv6Net>> = lists().map(values).collect();
     let interfaces = named.iter().enumerate().map(|(index, own)| (index, own.as_slice()));
-    let Shares { named, shared } = share_out(&values(prefixes), interfaces);
+    let PrefixShares { prefixes_of_named_interfaces: named, prefixes_without_interface: shared } =
+        share_out_prefixes(&values(prefixes), interfaces);
     for (index, lan) in lans.iter().map(|lan| &lan.value).enumerate() {
         // A router gets no part of a prefix that another interface names.
         let of_lans =

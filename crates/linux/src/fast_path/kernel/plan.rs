@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 
 use carnet_nemo::forwarding::desired::{
-    Rule, TABLE_CAPTURE, TABLE_MAIN, TABLE_NOWHERE, TABLE_TUNNEL, TUNNEL_DEVICE, TunnelEnd,
+    Rule, TABLE_CAPTURE, TABLE_MAIN, TABLE_TUNNEL, TABLE_UNREACHABLE, TUNNEL_DEVICE, TunnelEnd,
 };
 use ipnet::Ipv6Net;
 
@@ -245,7 +245,7 @@ pub(crate) fn plan(
                 ..rule(PROBED)
             };
             add(Key::Guard((probed, Action::Lookup)));
-            add(Key::Guard((tunnelled(NOT_TAKEN, None, TABLE_NOWHERE), Action::Lookup)));
+            add(Key::Guard((tunnelled(NOT_TAKEN, None, TABLE_UNREACHABLE), Action::Lookup)));
             for uplink in uplinks {
                 let rule = tunnelled(TAKEN, Some(uplink.clone()), TABLE_LOCAL);
                 add(Key::Accept((rule, Action::Lookup)));

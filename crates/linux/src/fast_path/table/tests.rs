@@ -668,8 +668,10 @@ fn a_tunnel_inside_ipv4_follows_its_socket() {
 /// Between any two writes a program sees old rules and old binding, or new rules and new binding.
 #[test]
 fn flow_rules_follow_their_binding() {
-    use carnet_nemo::forwarding::desired::{Distribution, DistributionRule, FlowAction, Member};
-    use carnet_nemo::forwarding::distribution::Distributor;
+    use carnet_nemo::forwarding::desired::{
+        DistributionMember, DistributionRule, FlowAction, FlowDistribution,
+    };
+    use carnet_nemo::forwarding::distribution::FlowDistributor;
 
     let mut table = Table::new(64, 256);
     let tunnels: Vec<Tunnel> =
@@ -677,17 +679,21 @@ fn flow_rules_follow_their_binding() {
     tunnels.iter().for_each(|tunnel| table.set(&tunnel.clone().into()));
     let rules = |weights: [u16; 3]| {
         let members = tunnels.iter().zip(weights);
-        let members =
-            members.map(|(t, weight)| Member { bid: None, local: t.local, remote: t.remote, weight });
+        let members = members.map(|(t, weight)| DistributionMember {
+            bid: None,
+            local: t.local,
+            remote: t.remote,
+            weight,
+        });
         let rule =
             DistributionRule { selector: None, action: FlowAction::Balance, members: members.collect() };
-        let distribution = Distribution {
+        let distribution = FlowDistribution {
             end: TunnelEnd::HomeAgent,
             home_address: home(1),
             home_agent: home(0),
             rules: vec![rule],
         };
-        Some(crate::fast_path::rules::rules(&Distributor::new(&distribution, None, 1)))
+        Some(crate::fast_path::rules::rules(&FlowDistributor::new(&distribution, None, 1)))
     };
     let binding = (TunnelEnd::HomeAgent, home(1));
     table.distribute(binding, rules([1, 1, 1]));

@@ -159,7 +159,7 @@ impl DirectRouteNetwork {
         let delay =
             if packet.packet_path == PacketPath::Home { self.delay_through_home } else { self.direct_delay };
         self.log.push(packet.clone());
-        self.packets_underway.schedule(self.now + delay, packet);
+        self.packets_underway.schedule_at(self.now + delay, packet);
     }
 
     fn deliver_packet(&mut self, packet: PacketUnderway) {
@@ -251,7 +251,7 @@ impl DirectRouteNetwork {
                     local_address: tunnel.local,
                     remote_address: tunnel.remote,
                 };
-                self.data_underway.schedule(self.now + self.direct_delay, data);
+                self.data_underway.schedule_at(self.now + self.direct_delay, data);
             }
         }
     }

@@ -8,14 +8,14 @@ use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::icmpv6::ErrorMessage;
 use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol, tunnel_flow_label};
 
-use super::{ErrorOutcome, FORGERY_INTERVAL, Forwarder};
+use super::{ErrorOutcome, FORGERY_ERROR_INTERVAL, Forwarder};
 use crate::forwarding::desired::TunnelEnd;
-use crate::forwarding::inner;
-use crate::forwarding::path_mtu::Ends;
+use crate::forwarding::inner_packet;
+use crate::forwarding::path_mtu::TunnelEnds;
 
 /// Number of most recent identifications of fragmented packets about which the forwarder accepts Packet Too
 /// Big.
-const RECENT_IDENTIFICATIONS: u32 = 4096;
+const RECENT_FRAGMENT_IDENTIFICATIONS: u32 = 4096;
 
 impl Forwarder {
     /// Handles an ICMPv6 error about an outer packet that `local` sent (RFC 2473 8). If the error quotes the
@@ -35,17 +35,17 @@ impl Forwarder {
     ) -> ErrorOutcome {
         let Ok(outer) = Header::parse(invoking) else { return ErrorOutcome::Foreign };
         let ends = (Endpoint::Ipv6(local), Endpoint::Ipv6(outer.destination));
-        let Some(path) = self.paths.get(&ends).filter(|_| outer.source == local) else {
+        let Some(path) = self.paths_by_ends.get(&ends).filter(|_| outer.source == local) else {
             return ErrorOutcome::Foreign;
         };
-        let Some(quoted) = self.quoted(&outer, invoking) else {
-            if !self.forgeries.allow(now) {
-                self.doubtful_until = now + FORGERY_INTERVAL;
+        let Some(quoted) = self.quoted_inner_packet(&outer, invoking) else {
+            if !self.forgery_limiter.allow(now) {
+                self.errors_doubtful_until = now + FORGERY_ERROR_INTERVAL;
             }
             return ErrorOutcome::Handled;
         };
-        let inner = quoted.and_then(|octets| Some(inner::peek(octets).ok()?.0));
-        let min_mtu = quoted.map_or(MIN_MTU, inner::min_mtu);
+        let inner = quoted.and_then(|octets| Some(inner_packet::read_truncated_header(octets).ok()?.0));
+        let min_mtu = quoted.map_or(MIN_MTU, inner_packet::min_mtu);
         // Inner packets between the two tunnel ends, such as probes, have no inner source that needs the
         // error.
         let own = inner.is_some_and(|inner| {
@@ -54,7 +54,9 @@ impl Forwarder {
         });
         let (outcome, relayed) = match error {
             // RFC 8201 4: ignore an MTU below 1280, because it is invalid.
-            ErrorMessage::PacketTooBig { mtu } if mtu < MIN_MTU as u32 || now < self.doubtful_until => {
+            ErrorMessage::PacketTooBig { mtu }
+                if mtu < MIN_MTU as u32 || now < self.errors_doubtful_until =>
+            {
                 return ErrorOutcome::Handled;
             }
             ErrorMessage::PacketTooBig { mtu } => {
@@ -64,20 +66,20 @@ impl Forwarder {
             }
             // While an attacker guesses, the forwarder ignores the error; heartbeats then detect a broken
             // route.
-            _ if self.end_of(ends) == Some(TunnelEnd::Direct) => {
-                let is_doubtful = now < self.doubtful_until;
+            _ if self.tunnel_end_of(ends) == Some(TunnelEnd::Direct) => {
+                let is_doubtful = now < self.errors_doubtful_until;
                 return if is_doubtful { ErrorOutcome::Handled } else { ErrorOutcome::Broken(ends) };
             }
             // RFC 2473 8.3: after any error inside the tunnel the inner destination is unreachable.
             ErrorMessage::DestinationUnreachable { .. } | ErrorMessage::TimeExceeded { .. } => {
-                (self.refusal(now, source, ends, error), ErrorMessage::DestinationUnreachable { code: 3 })
+                (self.judge_error(now, source, ends, error), ErrorMessage::DestinationUnreachable { code: 3 })
             }
-            ErrorMessage::ParameterProblem { .. } => return self.refusal(now, source, ends, error),
+            ErrorMessage::ParameterProblem { .. } => return self.judge_error(now, source, ends, error),
         };
         if let (Some(inner), Some(quoted), false) = (inner, quoted, own) {
-            let fits = inner::peek(quoted).is_ok_and(|(_, length)| length <= min_mtu);
+            let fits = inner_packet::read_truncated_header(quoted).is_ok_and(|(_, length)| length <= min_mtu);
             if !(fits && matches!(relayed, ErrorMessage::PacketTooBig { .. })) {
-                let speaker = self.speaker(&inner, local);
+                let speaker = self.error_source_address(&inner, local);
                 self.error(now, speaker, relayed, quoted);
             }
         }
@@ -87,14 +89,20 @@ impl Forwarder {
     /// Decides whether an error about a packet that this station has provably sent shows that the home agent
     /// has no binding for it. The error must come from the home agent. Its code must be one of a machine
     /// without this tunnel (RFC 4443 3.1 code 4, 3.4 code 1).
-    fn refusal(&self, now: Time, source: Ipv6Addr, ends: Ends, error: ErrorMessage) -> ErrorOutcome {
+    fn judge_error(
+        &self,
+        now: Time,
+        source: Ipv6Addr,
+        ends: TunnelEnds,
+        error: ErrorMessage,
+    ) -> ErrorOutcome {
         let says_so = matches!(
             error,
             ErrorMessage::DestinationUnreachable { code: 4 } | ErrorMessage::ParameterProblem { code: 1, .. }
         );
         let by_home_agent =
-            self.end_of(ends) == Some(TunnelEnd::MobileRouter) && ends.1 == Endpoint::Ipv6(source);
-        match says_so && by_home_agent && now >= self.doubtful_until {
+            self.tunnel_end_of(ends) == Some(TunnelEnd::MobileRouter) && ends.1 == Endpoint::Ipv6(source);
+        match says_so && by_home_agent && now >= self.errors_doubtful_until {
             true => ErrorOutcome::Refused(ends),
             false => ErrorOutcome::Handled,
         }
@@ -102,20 +110,23 @@ impl Forwarder {
 
     /// Returns the quoted part of the inner packet: `Some(None)` for a later fragment. Returns `None` if the
     /// quotation does not prove that the packet was ours.
-    fn quoted<'a>(&self, outer: &Header, invoking: &'a [u8]) -> Option<Option<&'a [u8]>> {
+    fn quoted_inner_packet<'a>(&self, outer: &Header, invoking: &'a [u8]) -> Option<Option<&'a [u8]>> {
         let rest = invoking.get(HEADER_LEN..)?;
         let (next_header, rest) = match outer.next_header {
             protocol::FRAGMENT => {
                 let fragment = FragmentHeader::parse(rest).ok()?;
                 // A quoted fragment counts only if this path has fragmented packets, and the quoted
                 // identification is a recent one.
-                let last = self.paths.get(&(outer.source.into(), outer.destination.into()))?.cut?;
+                let last = self
+                    .paths_by_ends
+                    .get(&(outer.source.into(), outer.destination.into()))?
+                    .last_fragment_identification?;
                 let age = last.wrapping_sub(fragment.identification);
                 let ours = matches!(
                     fragment.next_header,
                     protocol::IPV6 | protocol::IPV4 | protocol::DESTINATION_OPTIONS
                 );
-                if !ours || age > RECENT_IDENTIFICATIONS {
+                if !ours || age > RECENT_FRAGMENT_IDENTIFICATIONS {
                     return None;
                 }
                 if fragment.is_later_fragment() {
@@ -135,7 +146,7 @@ impl Forwarder {
             }
             _ => return None,
         };
-        let (header, _) = inner::peek(inner).ok()?;
-        (tunnel_flow_label(self.secret, &header) == outer.flow_label).then_some(Some(inner))
+        let (header, _) = inner_packet::read_truncated_header(inner).ok()?;
+        (tunnel_flow_label(self.flow_label_key, &header) == outer.flow_label).then_some(Some(inner))
     }
 }

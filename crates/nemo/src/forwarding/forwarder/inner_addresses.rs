@@ -10,34 +10,34 @@ use std::net::Ipv6Addr;
 
 use carnet_wire::ipv6::Header;
 
-use super::table::Path;
-use super::{Name, PrefixTable, TunnelDrop, TunnelEnd};
+use super::table::TunnelPath;
+use super::{BindingName, PrefixTable, TunnelDropReason, TunnelEnd};
 
 /// Returns the binding to which a tunnelled packet belongs: the role of this end, and the home address.
 /// `served` are the mobile networks of this station.
 ///
 /// # Errors
 ///
-/// Returns [`TunnelDrop::InnerSource`] or [`TunnelDrop::InnerDestination`] if the address does not belong to
-/// the binding.
+/// Returns [`TunnelDropReason::InnerSource`] or [`TunnelDropReason::InnerDestination`] if the address does
+/// not belong to the binding.
 pub(super) fn binding_of(
-    path: &Path,
+    path: &TunnelPath,
     served: &PrefixTable<Ipv6Addr>,
     inner: &Header,
-) -> Result<Name, TunnelDrop> {
+) -> Result<BindingName, TunnelDropReason> {
     let sender = path.binding_of(inner.source);
-    match path.bindings.as_slice().first().map(|tunnel| tunnel.end) {
+    match path.tunnels_of_bindings.as_slice().first().map(|tunnel| tunnel.end) {
         Some(end @ (TunnelEnd::HomeAgent | TunnelEnd::Direct)) => match sender {
-            None => Err(TunnelDrop::InnerSource),
+            None => Err(TunnelDropReason::InnerSource),
             Some(_) if end == TunnelEnd::Direct && served.lookup(inner.destination).is_none() => {
-                Err(TunnelDrop::InnerDestination)
+                Err(TunnelDropReason::InnerDestination)
             }
             Some(sender) => Ok((end, sender.home_address)),
         },
-        _ if sender.is_some() => Err(TunnelDrop::InnerSource),
+        _ if sender.is_some() => Err(TunnelDropReason::InnerSource),
         _ => match path.binding_of(inner.destination) {
             Some(receiver) => Ok((TunnelEnd::MobileRouter, receiver.home_address)),
-            None => Err(TunnelDrop::InnerDestination),
+            None => Err(TunnelDropReason::InnerDestination),
         },
     }
 }

@@ -11,49 +11,51 @@
 use carnet_base::{Endpoint, Time};
 use carnet_wire::ipv6::Header;
 
-use super::{Forwarder, TunnelDrop, Verdict, decapsulated_traffic_class, strip};
-use crate::forwarding::inner;
+use super::{
+    Forwarder, ForwardingVerdict, TunnelDropReason, decapsulated_traffic_class, strip_outer_headers,
+};
+use crate::forwarding::inner_packet;
 use crate::forwarding::packet::PacketBuffer;
-use crate::forwarding::path_mtu::Ends;
+use crate::forwarding::path_mtu::TunnelEnds;
 
 impl Forwarder {
     /// Takes the inner packet, at `offset`, out of a packet that arrived between `ends`, and sends it into
     /// the tunnel of its node. `is_peer` says whether an address is another home agent's.
-    pub fn relay(
+    pub fn relay_packet(
         &mut self,
         now: Time,
-        ends: Ends,
+        ends: TunnelEnds,
         traffic_class: u8,
         offset: usize,
         buffer: &mut PacketBuffer,
         is_peer: impl Fn(Endpoint) -> bool,
-    ) -> Verdict {
+    ) -> ForwardingVerdict {
         let octets = buffer.as_slice().get(offset..).unwrap_or_default();
-        let Ok((inner, length)) = inner::parse(octets) else {
-            return self.drop(TunnelDrop::Malformed);
+        let Ok((inner, length)) = inner_packet::parse(octets) else {
+            return self.drop(TunnelDropReason::Malformed);
         };
-        if !inner::is_routable(&inner, octets) {
-            return self.drop(TunnelDrop::Scope);
+        if !inner_packet::is_routable(&inner, octets) {
+            return self.drop(TunnelDropReason::Scope);
         }
         let further = match self.tunnel_towards(inner.destination) {
             Some((towards, _)) if towards.1 != ends.1 => is_peer(towards.1),
-            None if self.held_back.lookup(inner.destination).is_some() => {
-                return self.drop(TunnelDrop::Untested);
+            None if self.networks_under_care_of_test.lookup(inner.destination).is_some() => {
+                return self.drop(TunnelDropReason::Untested);
             }
-            _ => return self.drop(TunnelDrop::InnerDestination),
+            _ => return self.drop(TunnelDropReason::InnerDestination),
         };
         let hop_limit = inner.hop_limit.saturating_sub(u8::from(further));
         if hop_limit == 0 {
-            return self.drop(TunnelDrop::Nesting);
+            return self.drop(TunnelDropReason::Nesting);
         }
         let Some(traffic_class) = decapsulated_traffic_class(traffic_class, inner.traffic_class) else {
-            return self.drop(TunnelDrop::Congestion);
+            return self.drop(TunnelDropReason::Congestion);
         };
-        strip(buffer, offset, length, &inner, traffic_class);
+        strip_outer_headers(buffer, offset, length, &inner, traffic_class);
         let header = Header { traffic_class, ..inner };
-        inner::set_hop_limit(buffer.as_mut_slice(), &header, hop_limit);
+        inner_packet::set_hop_limit(buffer.as_mut_slice(), &header, hop_limit);
         let header = Header { hop_limit, ..header };
-        self.counters.relayed += 1;
+        self.counters.relayed_packets += 1;
         self.encapsulate(now, &header, buffer)
     }
 }

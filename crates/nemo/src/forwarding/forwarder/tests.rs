@@ -5,16 +5,16 @@ use carnet_wire::fragment::FragmentHeader;
 use super::*;
 
 mod ipv4_packets;
-mod several;
+mod several_tunnels;
 
 /// Address of a router on the path between the ends of the tunnel.
-const ROUTER_ON_THE_WAY: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf7, 0, 0, 0, 0, 1);
+const ROUTER_ON_PATH: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xf7, 0, 0, 0, 0, 1);
 
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("address")
 }
 
-fn tunnel(end: TunnelEnd, local: &str, remote: &str, transmit: bool) -> Tunnel {
+fn new_tunnel(end: TunnelEnd, local: &str, remote: &str, transmit: bool) -> Tunnel {
     Tunnel {
         end,
         home_address: address("2001:db8:1::1234"),
@@ -46,32 +46,32 @@ fn packet(source: &str, destination: &str, length: usize) -> PacketBuffer {
 }
 
 /// Returns the packet that the forwarder has written to the tunnel device because of the last handled packet.
-fn caused(forwarder: &mut Forwarder) -> Option<Vec<u8>> {
+fn next_caused_packet(forwarder: &mut Forwarder) -> Option<Vec<u8>> {
     match forwarder.poll_output()? {
-        Caused::Packet(packet) => Some(packet),
+        CausedPacket::Packet(packet) => Some(packet),
         other => panic!("{other:?}"),
     }
 }
 
-fn ends(local: &str, remote: &str) -> Ends {
+fn tunnel_ends(local: &str, remote: &str) -> TunnelEnds {
     (local.parse().expect("endpoint"), remote.parse().expect("endpoint"))
 }
 
-fn encapsulate(forwarder: &mut Forwarder, buffer: &mut PacketBuffer) -> Verdict {
+fn encapsulate(forwarder: &mut Forwarder, buffer: &mut PacketBuffer) -> ForwardingVerdict {
     let header = Header::parse(buffer.as_slice()).expect("header");
     forwarder.encapsulate(Time::ZERO, &header, buffer)
 }
 
-fn decapsulate(forwarder: &mut Forwarder, buffer: &mut PacketBuffer) -> Result<(), TunnelDrop> {
+fn decapsulate(forwarder: &mut Forwarder, buffer: &mut PacketBuffer) -> Result<(), TunnelDropReason> {
     let header = Header::parse(buffer.as_slice()).expect("header");
     let ends = (header.destination.into(), header.source.into());
     forwarder.decapsulate(ends, header.traffic_class, None, HEADER_LEN, buffer).map_err(|(reason, _)| reason)
 }
 
-fn pair() -> (Forwarder, Forwarder) {
+fn forwarder_pair() -> (Forwarder, Forwarder) {
     let (mut router, mut agent) = (Forwarder::new(&mut Rng::new(1)), Forwarder::new(&mut Rng::new(1)));
-    router.set_tunnel(tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
-    agent.set_tunnel(tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true));
+    router.set_tunnel(new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
+    agent.set_tunnel(new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true));
     (router, agent)
 }
 
@@ -81,7 +81,7 @@ fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
     let genuine = ["64:ff9b::c000:201", "64:ff9b:1:2::1", "100::1", "2001:db8:9::1"];
     // One packet with a reserved source enters the vehicle, another with a reserved destination leaves it.
     let into_vehicle = |source: &str| {
-        let (mut router, _) = pair();
+        let (mut router, _) = forwarder_pair();
         let mut buffer = packet(source, "2001:db8:a::5", 100);
         let outer = Header {
             source: address("2001:db8:1::1"),
@@ -93,16 +93,16 @@ fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
         decapsulate(&mut router, &mut buffer)
     };
     let out_of_vehicle = |destination: &str| {
-        let (mut router, _) = pair();
+        let (mut router, _) = forwarder_pair();
         encapsulate(&mut router, &mut packet("2001:db8:a::5", destination, 100))
     };
     for text in reserved {
-        assert_eq!(into_vehicle(text), Err(TunnelDrop::Scope), "{text}");
-        assert_eq!(out_of_vehicle(text), Verdict::from(TunnelDrop::Scope), "{text}");
+        assert_eq!(into_vehicle(text), Err(TunnelDropReason::Scope), "{text}");
+        assert_eq!(out_of_vehicle(text), ForwardingVerdict::from(TunnelDropReason::Scope), "{text}");
     }
     for text in genuine {
         assert_eq!(into_vehicle(text), Ok(()), "{text}");
-        assert_eq!(out_of_vehicle(text), Verdict::Forward, "{text}");
+        assert_eq!(out_of_vehicle(text), ForwardingVerdict::Forward, "{text}");
     }
 }
 
@@ -111,37 +111,37 @@ fn forwarder_with_reserved_inner_address_drops_packet_at_either_end() {
 /// agent.
 #[test]
 fn direct_route_carries_only_packets_between_its_two_mobile_networks() {
-    let (mut router, _) = pair();
-    router.serve("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
+    let (mut router, _) = forwarder_pair();
+    router.add_own_mobile_network("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
     let direct = |transmit| Tunnel {
         home_address: address("2001:db8:2::5678"),
         inner: vec!["2001:db8:b::/64".parse().expect("prefix")],
-        ..tunnel(TunnelEnd::Direct, "2001:db8:f1::10", "2001:db8:f2::20", transmit)
+        ..new_tunnel(TunnelEnd::Direct, "2001:db8:f1::10", "2001:db8:f2::20", transmit)
     };
     let mut outer = |transmit| {
         router.set_tunnel(direct(transmit));
         let mut buffer = packet("2001:db8:a::5", "2001:db8:b::7", 100);
-        assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
+        assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
         Header::parse(buffer.as_slice()).expect("header").destination
     };
     assert_eq!(outer(true), address("2001:db8:f2::20"));
     assert_eq!(outer(false), address("2001:db8:1::1"));
     let mut came = |remote: &str, source: &str, destination: &str| {
         let mut other = Forwarder::new(&mut Rng::new(1));
-        let mut out = tunnel(TunnelEnd::HomeAgent, remote, "2001:db8:f1::10", true);
+        let mut out = new_tunnel(TunnelEnd::HomeAgent, remote, "2001:db8:f1::10", true);
         out.inner = vec![Ipv6Net::default()];
         other.set_tunnel(out);
         let mut buffer = packet(source, destination, 100);
-        assert_eq!(encapsulate(&mut other, &mut buffer), Verdict::Forward);
+        assert_eq!(encapsulate(&mut other, &mut buffer), ForwardingVerdict::Forward);
         decapsulate(&mut router, &mut buffer)
     };
     assert_eq!(came("2001:db8:f2::20", "2001:db8:b::7", "2001:db8:a::5"), Ok(()));
     for (remote, source, destination, reason) in [
-        ("2001:db8:f2::21", "2001:db8:b::7", "2001:db8:a::5", TunnelDrop::OuterSource),
-        ("2001:db8:f2::20", "2001:db8:c::7", "2001:db8:a::5", TunnelDrop::InnerSource),
-        ("2001:db8:f2::20", "2001:db8:a::7", "2001:db8:a::5", TunnelDrop::InnerSource),
-        ("2001:db8:f2::20", "2001:db8:b::7", "2001:db8:99::1", TunnelDrop::InnerDestination),
-        ("2001:db8:f2::20", "2001:db8:b::7", "2001:db8:b::8", TunnelDrop::InnerDestination),
+        ("2001:db8:f2::21", "2001:db8:b::7", "2001:db8:a::5", TunnelDropReason::OuterSource),
+        ("2001:db8:f2::20", "2001:db8:c::7", "2001:db8:a::5", TunnelDropReason::InnerSource),
+        ("2001:db8:f2::20", "2001:db8:a::7", "2001:db8:a::5", TunnelDropReason::InnerSource),
+        ("2001:db8:f2::20", "2001:db8:b::7", "2001:db8:99::1", TunnelDropReason::InnerDestination),
+        ("2001:db8:f2::20", "2001:db8:b::7", "2001:db8:b::8", TunnelDropReason::InnerDestination),
     ] {
         assert_eq!(came(remote, source, destination), Err(reason), "{remote} {source} {destination}");
     }
@@ -151,40 +151,36 @@ fn direct_route_carries_only_packets_between_its_two_mobile_networks() {
 /// tunnel to the home agent.
 #[test]
 fn error_about_direct_route_ends_it_and_is_not_passed_to_host() {
-    let (mut router, _) = pair();
-    let direct = tunnel(TunnelEnd::Direct, "2001:db8:f1::10", "2001:db8:f2::20", true);
+    let (mut router, _) = forwarder_pair();
+    let direct = new_tunnel(TunnelEnd::Direct, "2001:db8:f1::10", "2001:db8:f2::20", true);
     let inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
     router.set_tunnel(Tunnel { home_address: address("2001:db8:2::5678"), inner, ..direct });
     let mut buffer = packet("2001:db8:a::5", "2001:db8:b::7", 100);
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
+    assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
     let local = address("2001:db8:f1::10");
-    let broken = ErrorOutcome::Broken(ends("2001:db8:f1::10", "2001:db8:f2::20"));
+    let broken = ErrorOutcome::Broken(tunnel_ends("2001:db8:f1::10", "2001:db8:f2::20"));
     for error in [
         ErrorMessage::DestinationUnreachable { code: 0 },
         ErrorMessage::TimeExceeded { code: 0 },
         ErrorMessage::ParameterProblem { code: 1, pointer: 6 },
     ] {
-        assert_eq!(
-            router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, error, buffer.as_slice()),
-            broken
-        );
-        assert_eq!(caused(&mut router), None);
+        assert_eq!(router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, error, buffer.as_slice()), broken);
+        assert_eq!(next_caused_packet(&mut router), None);
     }
     // The error quotes a packet that this router has not sent.
     buffer.as_mut_slice()[3] ^= 1;
     let unreachable = ErrorMessage::DestinationUnreachable { code: 0 };
     assert_eq!(
-        router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, unreachable, buffer.as_slice()),
+        router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, unreachable, buffer.as_slice()),
         ErrorOutcome::Handled
     );
     // While an attacker guesses, the router ignores even a correct quotation.
     for _ in 0..1000 {
-        router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, unreachable, buffer.as_slice());
+        router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, unreachable, buffer.as_slice());
     }
     buffer.as_mut_slice()[3] ^= 1;
-    let mut told = |at| {
-        router.handle_error(Time::from_secs(at), ROUTER_ON_THE_WAY, local, unreachable, buffer.as_slice())
-    };
+    let mut told =
+        |at| router.handle_error(Time::from_secs(at), ROUTER_ON_PATH, local, unreachable, buffer.as_slice());
     assert_eq!((told(0), told(60)), (ErrorOutcome::Handled, broken));
 }
 
@@ -193,16 +189,16 @@ fn error_about_direct_route_ends_it_and_is_not_passed_to_host() {
 /// do not show a lost binding.
 #[test]
 fn icmp_error_from_home_agent_about_own_packet_is_a_refusal() {
-    let (mut router, _) = pair();
+    let (mut router, _) = forwarder_pair();
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
+    assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
     let (local, agent) = (address("2001:db8:f1::10"), address("2001:db8:1::1"));
-    let refused = ErrorOutcome::Refused(ends("2001:db8:f1::10", "2001:db8:1::1"));
+    let refused = ErrorOutcome::Refused(tunnel_ends("2001:db8:f1::10", "2001:db8:1::1"));
     let no_tunnel = ErrorMessage::DestinationUnreachable { code: 4 };
     let no_protocol = ErrorMessage::ParameterProblem { code: 1, pointer: 6 };
     for error in [no_tunnel, no_protocol] {
         assert_eq!(router.handle_error(Time::ZERO, agent, local, error, buffer.as_slice()), refused);
-        let elsewhere = router.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, error, buffer.as_slice());
+        let elsewhere = router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, error, buffer.as_slice());
         assert_eq!(elsewhere, ErrorOutcome::Handled);
     }
     for error in [ErrorMessage::DestinationUnreachable { code: 1 }, ErrorMessage::TimeExceeded { code: 0 }] {
@@ -216,83 +212,86 @@ fn icmp_error_from_home_agent_about_own_packet_is_a_refusal() {
 
 #[test]
 fn packet_through_tunnel_comes_out_unchanged_in_both_directions() {
-    let (mut router, mut agent) = pair();
+    let (mut router, mut agent) = forwarder_pair();
     for (from, to, source, destination) in
         [(0, 1, "2001:db8:a::5", "2001:db8:99::1"), (1, 0, "2001:db8:99::1", "2001:db8:a::5")]
     {
         let ends = [&mut router, &mut agent];
         let mut buffer = packet(source, destination, 100);
         let before = buffer.as_slice().to_vec();
-        assert_eq!(encapsulate(ends[from], &mut buffer), Verdict::Forward);
+        assert_eq!(encapsulate(ends[from], &mut buffer), ForwardingVerdict::Forward);
         let outer = Header::parse(buffer.as_slice()).expect("outer");
         assert_eq!((outer.next_header, outer.hop_limit), (protocol::IPV6, 65));
         assert_ne!(outer.flow_label, 0);
         assert_eq!(decapsulate(ends[to], &mut buffer), Ok(()));
         assert_eq!(buffer.as_slice(), before);
     }
-    assert_eq!((router.counters.encapsulated, router.counters.decapsulated), (1, 1));
+    assert_eq!((router.counters.encapsulated_packets, router.counters.decapsulated_packets), (1, 1));
 }
 
 #[test]
 fn forwarder_checks_inner_source_of_reverse_tunnel() {
-    let (_, mut agent) = pair();
+    let (_, mut agent) = forwarder_pair();
     let mut forge = |outer_source: &str, inner_source: &str| {
         let mut other = Forwarder::new(&mut Rng::new(1));
-        let mut forged = tunnel(TunnelEnd::MobileRouter, outer_source, "2001:db8:1::1", true);
+        let mut forged = new_tunnel(TunnelEnd::MobileRouter, outer_source, "2001:db8:1::1", true);
         forged.inner = vec!["::/0".parse().expect("prefix")];
         other.set_tunnel(forged);
         let mut buffer = packet(inner_source, "2001:db8:99::1", 100);
-        assert_eq!(encapsulate(&mut other, &mut buffer), Verdict::Forward);
+        assert_eq!(encapsulate(&mut other, &mut buffer), ForwardingVerdict::Forward);
         decapsulate(&mut agent, &mut buffer)
     };
     assert_eq!(forge("2001:db8:f1::10", "2001:db8:a::5"), Ok(()));
-    assert_eq!(forge("2001:db8:f1::11", "2001:db8:a::5"), Err(TunnelDrop::OuterSource));
-    assert_eq!(forge("2001:db8:f1::10", "2001:db8:b::5"), Err(TunnelDrop::InnerSource));
+    assert_eq!(forge("2001:db8:f1::11", "2001:db8:a::5"), Err(TunnelDropReason::OuterSource));
+    assert_eq!(forge("2001:db8:f1::10", "2001:db8:b::5"), Err(TunnelDropReason::InnerSource));
 }
 
 #[test]
 fn handover_replaces_tunnel_in_one_step_and_accepts_old_path() {
-    let (_, mut agent) = pair();
-    agent.set_tunnel(tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f2::10", true));
-    agent.set_tunnel(tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", false));
+    let (_, mut agent) = forwarder_pair();
+    agent.set_tunnel(new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f2::10", true));
+    agent.set_tunnel(new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", false));
     let mut buffer = packet("2001:db8:99::1", "2001:db8:a::5", 100);
-    assert_eq!(encapsulate(&mut agent, &mut buffer), Verdict::Forward);
+    assert_eq!(encapsulate(&mut agent, &mut buffer), ForwardingVerdict::Forward);
     let outer = Header::parse(buffer.as_slice()).expect("outer");
     assert_eq!(outer.destination, address("2001:db8:f2::10"));
 
     let mut late = Forwarder::new(&mut Rng::new(1));
-    late.set_tunnel(tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
+    late.set_tunnel(new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
     encapsulate(&mut late, &mut buffer);
     assert_eq!(decapsulate(&mut agent, &mut buffer), Ok(()));
 
-    agent.remove_tunnel(&tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", false));
+    agent.remove_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", false));
     let mut buffer = packet("2001:db8:99::1", "2001:db8:a::5", 100);
-    assert_eq!(encapsulate(&mut agent, &mut buffer), Verdict::Forward, "the new path stays");
+    assert_eq!(encapsulate(&mut agent, &mut buffer), ForwardingVerdict::Forward, "the new path stays");
 }
 
 #[test]
 fn host_gets_icmp_error_while_router_is_not_registered() {
-    let (mut router, _) = pair();
-    router.remove_tunnel(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
-    router.serve("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
+    let (mut router, _) = forwarder_pair();
+    router.remove_tunnel(&new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true));
+    router.add_own_mobile_network("2001:db8:a::/64".parse().expect("prefix"), address("2001:db8:1::1234"));
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 100);
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::NotRegistered));
-    let answer = caused(&mut router).expect("an answer");
+    assert_eq!(
+        encapsulate(&mut router, &mut buffer),
+        ForwardingVerdict::from(TunnelDropReason::NotRegistered)
+    );
+    let answer = next_caused_packet(&mut router).expect("an answer");
     let (header, message) = Header::parse_packet(&answer).expect("packet");
     assert_eq!(header.destination, address("2001:db8:a::5"));
     let (error, _) = icmpv6::parse_error(message).expect("error");
     assert_eq!(error, ErrorMessage::DestinationUnreachable { code: 3 });
     let mut stranger = packet("2001:db8:77::5", "2001:db8:99::1", 100);
-    assert_eq!(encapsulate(&mut router, &mut stranger), Verdict::from(TunnelDrop::NoTunnel));
+    assert_eq!(encapsulate(&mut router, &mut stranger), ForwardingVerdict::from(TunnelDropReason::NoTunnel));
     assert_eq!(router.poll_output(), None);
 }
 
 #[test]
 fn forwarder_answers_large_packets_with_packet_too_big() {
-    let (mut router, _) = pair();
+    let (mut router, _) = forwarder_pair();
     let too_big = |forwarder: &mut Forwarder| {
-        let answer = caused(forwarder)?;
+        let answer = next_caused_packet(forwarder)?;
         let (_, message) = Header::parse_packet(&answer).ok()?;
         match icmpv6::parse_error(message).ok()?.0 {
             ErrorMessage::PacketTooBig { mtu } => Some(mtu),
@@ -300,19 +299,19 @@ fn forwarder_answers_large_packets_with_packet_too_big() {
         }
     };
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
+    assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
     let outer = buffer.as_slice().to_vec();
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1461);
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::TooBig));
+    assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::TooBig));
     assert_eq!(too_big(&mut router), Some(1460));
 
     // A router on the path forwards at most 1300 octets. The inner source receives an MTU of 1280, because
     // 1260 would be below the minimum. When the tunnel has that MTU, packets up to 1280 pass in fragments.
     let local = address("2001:db8:f1::10");
-    let ends = ends("2001:db8:f1::10", "2001:db8:1::1");
+    let ends = tunnel_ends("2001:db8:f1::10", "2001:db8:1::1");
     let outcome = router.handle_error(
         Time::ZERO,
-        ROUTER_ON_THE_WAY,
+        ROUTER_ON_PATH,
         local,
         ErrorMessage::PacketTooBig { mtu: 1300 },
         &outer,
@@ -321,27 +320,27 @@ fn forwarder_answers_large_packets_with_packet_too_big() {
     assert_eq!(too_big(&mut router), Some(1280));
     router.set_tunnel(Tunnel {
         mtu: 1260,
-        ..tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true)
+        ..new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true)
     });
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1280);
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Consumed);
-    let pieces: Vec<Vec<u8>> = std::iter::from_fn(|| caused(&mut router)).collect();
+    assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Consumed);
+    let pieces: Vec<Vec<u8>> = std::iter::from_fn(|| next_caused_packet(&mut router)).collect();
     assert_eq!(pieces.len(), 2);
     assert!(pieces.iter().all(|p| p.len() <= 1300));
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1281);
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::TooBig));
+    assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::TooBig));
 }
 
 #[test]
 fn shared_care_of_address_serves_remaining_bindings() {
-    let (_, mut agent) = pair();
-    let mut second = tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
+    let (_, mut agent) = forwarder_pair();
+    let mut second = new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
     second.home_address = address("2001:db8:1::5678");
     second.inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
     agent.set_tunnel(second.clone());
     let passes = |agent: &mut Forwarder, destination: &str| {
         let mut buffer = packet("2001:db8:99::1", destination, 100);
-        encapsulate(agent, &mut buffer) == Verdict::Forward
+        encapsulate(agent, &mut buffer) == ForwardingVerdict::Forward
     };
     assert!(passes(&mut agent, "2001:db8:a::5") && passes(&mut agent, "2001:db8:b::5"));
     agent.remove_tunnel(&second);
@@ -350,11 +349,11 @@ fn shared_care_of_address_serves_remaining_bindings() {
 
 #[test]
 fn a_prefix_that_moves_between_home_addresses_of_one_care_of_address_stays_in_the_tunnel() {
-    let (_, mut agent) = pair();
-    let old = tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
+    let (_, mut agent) = forwarder_pair();
+    let old = new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
     let new = Tunnel { home_address: address("2001:db8:1::5678"), ..old.clone() };
     let reach = |agent: &mut Forwarder| {
-        encapsulate(agent, &mut packet("2001:db8:99::1", "2001:db8:a::5", 100)) == Verdict::Forward
+        encapsulate(agent, &mut packet("2001:db8:99::1", "2001:db8:a::5", 100)) == ForwardingVerdict::Forward
     };
     // The station sets the new tunnel first; then it replaces or removes the old tunnel.
     agent.set_tunnel(new.clone());
@@ -369,21 +368,15 @@ fn a_prefix_that_moves_between_home_addresses_of_one_care_of_address_stays_in_th
 
 #[test]
 fn packet_too_big_is_accepted_only_about_own_packets() {
-    let (mut router, _) = pair();
+    let (mut router, _) = forwarder_pair();
     let local = address("2001:db8:f1::10");
     let mut buffer = packet("2001:db8:a::5", "2001:db8:99::1", 1460);
     encapsulate(&mut router, &mut buffer);
     let outer = buffer.as_slice().to_vec();
     let mut tell = |invoking: &[u8], mtu| {
-        router.handle_error(
-            Time::ZERO,
-            ROUTER_ON_THE_WAY,
-            local,
-            ErrorMessage::PacketTooBig { mtu },
-            invoking,
-        )
+        router.handle_error(Time::ZERO, ROUTER_ON_PATH, local, ErrorMessage::PacketTooBig { mtu }, invoking)
     };
-    let learnt = ErrorOutcome::PathMtu(ends("2001:db8:f1::10", "2001:db8:1::1"), 1260);
+    let learnt = ErrorOutcome::PathMtu(tunnel_ends("2001:db8:f1::10", "2001:db8:1::1"), 1260);
     // RFC 8201 4: the forwarder ignores an MTU below the minimum.
     assert_eq!(tell(&outer, 1279), ErrorOutcome::Handled);
     let mut label = outer.clone();
@@ -408,20 +401,20 @@ fn packet_too_big_is_accepted_only_about_own_packets() {
         tell(&label, 1300);
     }
     assert_eq!(tell(&outer, 1300), ErrorOutcome::Handled, "somebody is guessing");
-    let later = Time::ZERO + FORGERY_INTERVAL;
+    let later = Time::ZERO + FORGERY_ERROR_INTERVAL;
     let message = ErrorMessage::PacketTooBig { mtu: 1300 };
-    assert_eq!(router.handle_error(later, ROUTER_ON_THE_WAY, local, message, &outer), learnt);
+    assert_eq!(router.handle_error(later, ROUTER_ON_PATH, local, message, &outer), learnt);
 }
 
 #[test]
 fn fragment_identification_seen_by_host_proves_nothing() {
-    let (_, mut agent) = pair();
+    let (_, mut agent) = forwarder_pair();
     let local = address("2001:db8:1::1");
     // The home agent's own answer is fragmented inside the tunnel, so the host sees the fragment
     // identification.
     let answer = packet("2001:db8:1::1", "2001:db8:a::5", 2000);
-    agent.send_in_fragments(ends("2001:db8:1::1", "2001:db8:f1::10"), 1460, answer.as_slice());
-    let seen = caused(&mut agent).expect("a fragment");
+    agent.send_in_fragments(tunnel_ends("2001:db8:1::1", "2001:db8:f1::10"), 1460, answer.as_slice());
+    let seen = next_caused_packet(&mut agent).expect("a fragment");
     let number = FragmentHeader::parse(&seen[2 * HEADER_LEN..]).expect("a fragment").identification;
     for identification in (number.wrapping_sub(50)..=number).chain([0, 1]) {
         let forged = FragmentHeader {
@@ -434,33 +427,33 @@ fn fragment_identification_seen_by_host_proves_nothing() {
         quoted[6] = protocol::FRAGMENT;
         quoted.extend_from_slice(&forged.emit());
         let message = ErrorMessage::PacketTooBig { mtu: 1280 };
-        let outcome = agent.handle_error(Time::ZERO, ROUTER_ON_THE_WAY, local, message, &quoted);
+        let outcome = agent.handle_error(Time::ZERO, ROUTER_ON_PATH, local, message, &quoted);
         assert_eq!(outcome, ErrorOutcome::Handled, "{identification}");
     }
 }
 
 #[test]
 fn both_tunnel_ends_lower_mss_in_both_directions() {
-    const INSIDE: &str = "2001:db8:a::5";
-    const OUTSIDE: &str = "2001:db8:99::1";
+    const HOST_ADDRESS: &str = "2001:db8:a::5";
+    const CORRESPONDENT_ADDRESS: &str = "2001:db8:99::1";
     for (router_mtu, agent_mtu, expected) in [(1460, 1460, 1400), (1360, 1460, 1300), (1460, 1360, 1300)] {
         for outwards in [true, false] {
-            let (mut router, mut agent) = pair();
-            let near = tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true);
-            let far = tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
+            let (mut router, mut agent) = forwarder_pair();
+            let near = new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", "2001:db8:1::1", true);
+            let far = new_tunnel(TunnelEnd::HomeAgent, "2001:db8:1::1", "2001:db8:f1::10", true);
             router.set_tunnel(Tunnel { mtu: router_mtu, ..near });
             agent.set_tunnel(Tunnel { mtu: agent_mtu, ..far });
             let (from, to, mut syn) = if outwards {
-                (&mut router, &mut agent, packet(INSIDE, OUTSIDE, 64))
+                (&mut router, &mut agent, packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 64))
             } else {
-                (&mut agent, &mut router, packet(OUTSIDE, INSIDE, 64))
+                (&mut agent, &mut router, packet(CORRESPONDENT_ADDRESS, HOST_ADDRESS, 64))
             };
             let octets = syn.as_mut_slice();
             octets[6] = protocol::TCP;
             octets[52] = 6 << 4;
             octets[53] = 0x02;
             octets[60..64].copy_from_slice(&[2, 4, 0x05, 0xa0]);
-            assert_eq!(encapsulate(from, &mut syn), Verdict::Forward);
+            assert_eq!(encapsulate(from, &mut syn), ForwardingVerdict::Forward);
             assert_eq!(decapsulate(to, &mut syn), Ok(()));
             let mss = u16::from_be_bytes(syn.as_slice()[62..64].try_into().expect("two octets"));
             assert_eq!(mss, expected, "outwards: {outwards}");
@@ -470,34 +463,35 @@ fn both_tunnel_ends_lower_mss_in_both_directions() {
 
 #[test]
 fn watched_tunnel_reports_its_first_packet() {
-    let (mut router, _) = pair();
-    let ends = ends("2001:db8:f1::10", "2001:db8:1::1");
+    let (mut router, _) = forwarder_pair();
+    let ends = tunnel_ends("2001:db8:f1::10", "2001:db8:1::1");
     let send = |router: &mut Forwarder| {
         encapsulate(router, &mut packet("2001:db8:a::5", "2001:db8:99::1", 100));
-        router.poll_used()
+        router.poll_used_tunnel()
     };
     assert_eq!(send(&mut router), None);
-    router.watch(ends);
+    router.watch_for_next_packet(ends);
     assert_eq!((send(&mut router), send(&mut router)), (Some(ends), None));
 }
 
 #[test]
 fn own_outer_fragment_is_not_encapsulated_again() {
-    let (mut router, _) = pair();
-    let path = &router.paths[&ends("2001:db8:f1::10", "2001:db8:1::1")];
-    let tunnel = path.bindings.as_slice()[0].clone();
-    router
-        .from
-        .insert("2001:db8:f1::/64".parse().expect("prefix"), table::Leading { tunnel, distributed: false });
+    let (mut router, _) = forwarder_pair();
+    let path = &router.paths_by_ends[&tunnel_ends("2001:db8:f1::10", "2001:db8:1::1")];
+    let tunnel = path.tunnels_of_bindings.as_slice()[0].clone();
+    router.from.insert(
+        "2001:db8:f1::/64".parse().expect("prefix"),
+        table::PrefixTunnel { tunnel, is_distributed: false },
+    );
     let mut buffer = packet("2001:db8:f1::10", "2001:db8:99::1", 1280);
     buffer.as_mut_slice()[6] = protocol::FRAGMENT;
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::Nesting));
+    assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::Nesting));
 }
 
 #[test]
 fn encapsulation_loop_ends_by_hop_limit_or_nesting() {
-    let (mut router, _) = pair();
-    let mut nested = tunnel(TunnelEnd::MobileRouter, "2001:db8:a::9", "2001:db8:1::1", true);
+    let (mut router, _) = forwarder_pair();
+    let mut nested = new_tunnel(TunnelEnd::MobileRouter, "2001:db8:a::9", "2001:db8:1::1", true);
     nested.home_address = address("2001:db8:1::1235");
     nested.inner = vec!["2001:db8:b::/64".parse().expect("prefix")];
     router.set_tunnel(nested);
@@ -507,21 +501,21 @@ fn encapsulation_loop_ends_by_hop_limit_or_nesting() {
         let header = Header::parse(buffer.as_slice()).expect("header");
         // The kernel routes the outer packet back into the tunnel device, so each round nests it deeper.
         let header = Header { source: address("2001:db8:a::5"), ..header };
-        if router.encapsulate(Time::ZERO, &header, &mut buffer) != Verdict::Forward {
+        if router.encapsulate(Time::ZERO, &header, &mut buffer) != ForwardingVerdict::Forward {
             break;
         }
         rounds += 1;
         let copy = buffer.as_slice().to_vec();
         buffer.copy_from(&copy);
     }
-    assert!(rounds <= limits::MAX_NESTING, "{rounds}");
+    assert!(rounds <= encapsulation_limit::MAX_NESTED_TUNNELS, "{rounds}");
 }
 
 /// RFC 2473 4.1.1: each added header has the limit minus 1. At 0 the sender gets an error that points at the
 /// option.
 #[test]
-fn tunnel_encapsulation_limit_is_obeyed() {
-    let (mut router, mut agent) = pair();
+fn forwarder_obeys_tunnel_encapsulation_limit() {
+    let (mut router, mut agent) = forwarder_pair();
     let limited = |limit: u8, length: usize| {
         let mut octets = packet("2001:db8:a::5", "2001:db8:99::1", length).as_slice().to_vec();
         octets[6] = protocol::DESTINATION_OPTIONS;
@@ -531,7 +525,7 @@ fn tunnel_encapsulation_limit_is_obeyed() {
         buffer
     };
     let mut buffer = limited(2, 100);
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::Forward);
+    assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::Forward);
     let outer = Header::parse(buffer.as_slice()).expect("header");
     assert_eq!((outer.next_header, usize::from(outer.payload_length)), (protocol::DESTINATION_OPTIONS, 108));
     let extensions = carnet_wire::extension::Extensions::parse(buffer.as_slice()).expect("extensions");
@@ -541,15 +535,15 @@ fn tunnel_encapsulation_limit_is_obeyed() {
     assert_eq!(buffer.as_slice(), limited(2, 100).as_slice());
 
     let mut buffer = limited(0, 100);
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::Nesting));
-    let error = caused(&mut router).expect("an error");
+    assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::Nesting));
+    let error = next_caused_packet(&mut router).expect("an error");
     let (said, _) = icmpv6::parse_error(&error[HEADER_LEN..]).expect("parses");
     assert_eq!(said, ErrorMessage::ParameterProblem { code: 0, pointer: 44 });
 
     // The option needs 8 octets of the MTU.
     let mut buffer = limited(1, 1460);
-    assert_eq!(encapsulate(&mut router, &mut buffer), Verdict::from(TunnelDrop::TooBig));
-    let error = caused(&mut router).expect("an error");
+    assert_eq!(encapsulate(&mut router, &mut buffer), ForwardingVerdict::from(TunnelDropReason::TooBig));
+    let error = next_caused_packet(&mut router).expect("an error");
     let (said, _) = icmpv6::parse_error(&error[HEADER_LEN..]).expect("parses");
     assert_eq!(said, ErrorMessage::PacketTooBig { mtu: 1452 });
 }

@@ -63,7 +63,7 @@ use foldhash::{HashMap, HashMapExt};
 
 use super::desired::{Tunnel, TunnelEnd};
 pub(super) use search::inner_mtu;
-use search::{Judgement, Limits, RoundTrip, Search};
+use search::{PathMtuSearch, RoundTrip, SearchResult, SizeLimits};
 
 /// Time for which the station uses a path MTU from Packet Too Big (RFC 8201 4).
 const LEARNT_LIFETIME: Duration = Duration::from_secs(600);
@@ -80,28 +80,28 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 const PROBE_BURST: u32 = 64;
 
 /// Rate limit of the paths of one home address: after a burst, one probe for each interval.
-const PROBE_INTERVAL_OF_ONE: Duration = Duration::from_millis(100);
-const PROBE_BURST_OF_ONE: u32 = 64;
+const PROBE_INTERVAL_PER_HOME_ADDRESS: Duration = Duration::from_millis(100);
+const PROBE_BURST_PER_HOME_ADDRESS: u32 = 64;
 /// Number of home addresses in `paid_by` above which the station removes those that may send a full burst
 /// again.
-const MAX_PAYING: usize = 1024;
+const MAX_SEARCHES_AT_ONCE: usize = 1024;
 
 /// Local and remote end of a tunnel.
-pub type Ends = (Endpoint, Endpoint);
+pub type TunnelEnds = (Endpoint, Endpoint);
 
 /// Action that the station carries out for this module.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Order {
+pub enum PathMtuOrder {
     /// The effective MTU of this path has changed. The station installs the tunnel's entries again.
-    Changed(Ends),
+    Changed(TunnelEnds),
     /// The station sends this inner packet through the tunnel, unfragmented.
-    Probe(Ends, Vec<u8>),
+    Probe(TunnelEnds, Vec<u8>),
     /// The station reports the next packet that enters the tunnel with [`PathMtus::handle_traffic`].
-    Watch(Ends),
+    Watch(TunnelEnds),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Timer {
+enum PathTimer {
     /// The MTU of a Packet Too Big expires.
     Expiry,
     /// The home address of the path may send probes again, by its rate limit.
@@ -111,7 +111,7 @@ enum Timer {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
+enum SearchPhase {
     /// No packet has entered the path lately, so no probes are sent.
     Asleep,
     /// A round of probes is running or waits for its turn.
@@ -123,52 +123,52 @@ enum Phase {
 /// State of a path. A home agent has one for each of very many bindings. The sizes are `NonZero`, because an
 /// `Option` of them then needs no more memory.
 #[derive(Debug)]
-struct Path {
-    end: TunnelEnd,
+struct PathState {
+    end_role: TunnelEnd,
     /// Home addresses whose bindings use this path, and whether they transmit.
-    bindings: SmallMap<Ipv6Addr, bool>,
-    link: u32,
+    transmitting_by_home_address: SmallMap<Ipv6Addr, bool>,
+    link_mtu: u32,
     /// Whether the path is in encrypted sessions.
     is_encrypted: bool,
-    learnt: Option<NonZeroU32>,
+    learnt_mtu: Option<NonZeroU32>,
     /// MTU from an ICMP message without proof. The next search tests it.
-    hint: Option<NonZeroU32>,
-    found: Option<NonZeroU32>,
-    phase: Phase,
+    unproven_mtu: Option<NonZeroU32>,
+    found_mtu: Option<NonZeroU32>,
+    phase: SearchPhase,
     /// The current search from its first round on. After its end the search stays, because an answer may be
     /// late.
-    search: Option<Box<Search>>,
-    queued: bool,
+    search: Option<Box<PathMtuSearch>>,
+    is_queued: bool,
     round_trip: Option<RoundTrip>,
     /// Whether a packet has entered the path since its last search.
-    used: bool,
+    used_since_last_search: bool,
     /// Whether a probe on this path was ever answered.
-    answered: bool,
-    silent: u8,
-    raise_at: Time,
+    ever_answered_probe: bool,
+    silent_searches: u8,
+    raise_mtu_at: Time,
 }
 
-impl Path {
+impl PathState {
     /// Returns the largest size that a search may try.
-    fn bound(&self) -> u32 {
-        self.learnt.map_or(self.link, NonZeroU32::get).min(self.link)
+    fn largest_size_to_try(&self) -> u32 {
+        self.learnt_mtu.map_or(self.link_mtu, NonZeroU32::get).min(self.link_mtu)
     }
 
-    fn effective(&self) -> u32 {
-        self.found.map_or(u32::MAX, NonZeroU32::get).min(self.bound())
+    fn effective_mtu(&self) -> u32 {
+        self.found_mtu.map_or(u32::MAX, NonZeroU32::get).min(self.largest_size_to_try())
     }
 
     /// Returns the target size of a search that begins now.
-    fn target(&self, now: Time) -> u32 {
-        if self.raise_at <= now { self.bound() } else { self.effective() }
+    fn target_size(&self, now: Time) -> u32 {
+        if self.raise_mtu_at <= now { self.largest_size_to_try() } else { self.effective_mtu() }
     }
 
-    fn limits(&self, ends: Ends) -> Limits {
-        Limits::of(ends.1, self.is_encrypted)
+    fn size_limits(&self, ends: TunnelEnds) -> SizeLimits {
+        SizeLimits::of(ends.1, self.is_encrypted)
     }
 
     fn transmits(&self) -> bool {
-        self.bindings.values().any(|transmit| *transmit)
+        self.transmitting_by_home_address.values().any(|transmit| *transmit)
     }
 }
 
@@ -176,27 +176,27 @@ impl Path {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct ProbeCounters {
     /// Number of probes sent.
-    pub sent: u64,
+    pub sent_probes: u64,
     /// Number of probes answered.
-    pub answered: u64,
+    pub answered_probes: u64,
 }
 
 /// MTUs of all paths.
 #[derive(Debug)]
 pub struct PathMtus {
-    paths: HashMap<Ends, Path>,
+    paths: HashMap<TunnelEnds, PathState>,
     /// Home agent at the far end of the tunnels, by kind of tunnel. For direct routes, which have none, this
     /// station's own home address.
     home_agents: BTreeMap<TunnelEnd, Ipv6Addr>,
-    timers: TimerTable<(Ends, Timer)>,
+    timers: TimerTable<(TunnelEnds, PathTimer)>,
     /// Paths whose next round is due, in the order of their turns; each path is in the queue at most once.
-    queue: VecDeque<Ends>,
+    due_paths: VecDeque<TunnelEnds>,
     /// Time at which all paths together may send a full burst of probes again.
-    paid_at: Time,
+    probes_paid_at: Time,
     /// Time at which the paths of each home address may send a full burst of probes again.
-    paid_by: HashMap<Ipv6Addr, Time>,
+    paid_until_by_home_address: HashMap<Ipv6Addr, Time>,
     rng: Rng,
-    orders: VecDeque<Order>,
+    orders: VecDeque<PathMtuOrder>,
     counters: ProbeCounters,
 }
 
@@ -207,9 +207,9 @@ impl PathMtus {
             paths: HashMap::new(),
             home_agents: BTreeMap::new(),
             timers: TimerTable::new(),
-            queue: VecDeque::new(),
-            paid_at: Time::ZERO,
-            paid_by: HashMap::new(),
+            due_paths: VecDeque::new(),
+            probes_paid_at: Time::ZERO,
+            paid_until_by_home_address: HashMap::new(),
             rng,
             orders: VecDeque::new(),
             counters: ProbeCounters::default(),
@@ -228,160 +228,165 @@ impl PathMtus {
     }
 
     /// Returns the next action that the station must carry out.
-    pub fn poll_order(&mut self) -> Option<Order> {
+    pub fn poll_order(&mut self) -> Option<PathMtuOrder> {
         pop_and_shrink(&mut self.orders)
     }
 
     /// Returns when [`Self::handle_timeout`] is due next.
     pub fn poll_timeout(&self) -> Option<Time> {
-        let queue = (!self.queue.is_empty()).then(|| self.paid_at - PROBE_INTERVAL * PROBE_BURST);
+        let queue = (!self.due_paths.is_empty()).then(|| self.probes_paid_at - PROBE_INTERVAL * PROBE_BURST);
         self.timers.next_deadline().into_iter().chain(queue).min()
     }
 
     /// Returns the effective MTU of a path: the largest inner packet that passes without fragmentation.
     /// `None` for an unknown path.
-    pub fn effective(&self, ends: Ends) -> Option<u32> {
-        self.paths.get(&ends).map(Path::effective)
+    pub fn effective_mtu(&self, ends: TunnelEnds) -> Option<u32> {
+        self.paths.get(&ends).map(PathState::effective_mtu)
     }
 
     /// Returns this station's role, and the home addresses of the bindings that use a path; `None` for an
     /// unknown path.
-    pub fn users(&self, ends: Ends) -> Option<(TunnelEnd, Vec<Ipv6Addr>)> {
-        self.paths.get(&ends).map(|path| (path.end, path.bindings.keys().copied().collect()))
+    pub fn users_of_path(&self, ends: TunnelEnds) -> Option<(TunnelEnd, Vec<Ipv6Addr>)> {
+        self.paths
+            .get(&ends)
+            .map(|path| (path.end_role, path.transmitting_by_home_address.keys().copied().collect()))
     }
 
     /// Adds the path of a tunnel, whose MTU is that of the link. Returns the effective MTU.
-    pub fn admit(&mut self, now: Time, tunnel: &Tunnel) -> u32 {
+    pub fn add_path(&mut self, now: Time, tunnel: &Tunnel) -> u32 {
         let ends = (tunnel.local, tunnel.remote);
-        let path = self.paths.entry(ends).or_insert_with(|| Path {
-            end: tunnel.end,
-            bindings: SmallMap::new(),
-            link: tunnel.mtu,
+        let path = self.paths.entry(ends).or_insert_with(|| PathState {
+            end_role: tunnel.end,
+            transmitting_by_home_address: SmallMap::new(),
+            link_mtu: tunnel.mtu,
             is_encrypted: tunnel.session.is_some(),
-            learnt: None,
-            hint: None,
-            found: None,
-            phase: Phase::Asleep,
+            learnt_mtu: None,
+            unproven_mtu: None,
+            found_mtu: None,
+            phase: SearchPhase::Asleep,
             search: None,
-            queued: false,
+            is_queued: false,
             round_trip: None,
-            used: false,
-            answered: false,
-            silent: 0,
-            raise_at: now,
+            used_since_last_search: false,
+            ever_answered_probe: false,
+            silent_searches: 0,
+            raise_mtu_at: now,
         });
         let transmitted = path.transmits();
-        path.bindings.insert(tunnel.home_address, tunnel.transmit);
-        let another_link = std::mem::replace(&mut path.link, tunnel.mtu) != tunnel.mtu;
-        let effective = path.effective();
+        path.transmitting_by_home_address.insert(tunnel.home_address, tunnel.transmit);
+        let another_link = std::mem::replace(&mut path.link_mtu, tunnel.mtu) != tunnel.mtu;
+        let effective = path.effective_mtu();
         if another_link {
-            path.raise_at = now;
-            if path.bindings.len() > 1 {
-                self.orders.push_back(Order::Changed(ends));
+            path.raise_mtu_at = now;
+            if path.transmitting_by_home_address.len() > 1 {
+                self.orders.push_back(PathMtuOrder::Changed(ends));
             }
         }
         match (transmitted, path.transmits()) {
-            (true, false) => self.rest(ends),
-            (false, true) => self.begin(now, ends),
-            (true, true) if another_link => self.begin(now, ends),
+            (true, false) => self.stop_probing_until_used(ends),
+            (false, true) => self.begin_search(now, ends),
+            (true, true) if another_link => self.begin_search(now, ends),
             _ => {}
         }
         effective
     }
 
     /// Removes the tunnel of a binding.
-    pub fn remove(&mut self, ends: Ends, home_address: Ipv6Addr) {
+    pub fn remove(&mut self, ends: TunnelEnds, home_address: Ipv6Addr) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        path.bindings.remove(&home_address);
-        if path.bindings.is_empty() {
-            if path.queued {
-                self.queue.retain(|queued| *queued != ends);
+        path.transmitting_by_home_address.remove(&home_address);
+        if path.transmitting_by_home_address.is_empty() {
+            if path.is_queued {
+                self.due_paths.retain(|queued| *queued != ends);
             }
             self.paths.remove(&ends);
-            for timer in [Timer::Expiry, Timer::Turn, Timer::Step] {
+            for timer in [PathTimer::Expiry, PathTimer::Turn, PathTimer::Step] {
                 self.timers.stop((ends, timer));
             }
         } else if !path.transmits() {
-            self.rest(ends);
+            self.stop_probing_until_used(ends);
         }
     }
 
     /// Handles a Packet Too Big about a packet that was provably ours; `mtu` excludes the outer header.
-    pub fn handle_too_big(&mut self, now: Time, ends: Ends, mtu: u32) {
+    pub fn handle_too_big(&mut self, now: Time, ends: TunnelEnds, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let mtu = mtu.max(path.limits(ends).base);
-        if mtu > path.bound() || (mtu == path.bound() && path.learnt.is_none()) {
+        let mtu = mtu.max(path.size_limits(ends).base_size);
+        if mtu > path.largest_size_to_try()
+            || (mtu == path.largest_size_to_try() && path.learnt_mtu.is_none())
+        {
             return;
         }
         // RFC 8201 4: each Packet Too Big starts the lifetime of the path MTU anew.
-        self.timers.set((ends, Timer::Expiry), now + LEARNT_LIFETIME);
-        if path.learnt == NonZeroU32::new(mtu) {
+        self.timers.set((ends, PathTimer::Expiry), now + LEARNT_LIFETIME);
+        if path.learnt_mtu == NonZeroU32::new(mtu) {
             return;
         }
-        let before = path.effective();
-        path.learnt = NonZeroU32::new(mtu);
-        if path.effective() != before {
-            self.orders.push_back(Order::Changed(ends));
+        let before = path.effective_mtu();
+        path.learnt_mtu = NonZeroU32::new(mtu);
+        if path.effective_mtu() != before {
+            self.orders.push_back(PathMtuOrder::Changed(ends));
         }
         // RFC 8899 4.6.2: the search continues below the reported size.
-        if path.phase == Phase::Searching || path.effective() != before {
-            self.begin(now, ends);
+        if path.phase == SearchPhase::Searching || path.effective_mtu() != before {
+            self.begin_search(now, ends);
         }
     }
 
     /// Handles an ICMP message without proof that outer packets of at most `mtu` octets pass. Starts a search
     /// that tests the present size and the reported size (RFC 8899 4.6.2).
-    pub fn handle_hint(&mut self, now: Time, ends: Ends, mtu: u32) {
+    pub fn handle_unproven_mtu(&mut self, now: Time, ends: TunnelEnds, mtu: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let limits = path.limits(ends);
-        let size = limits.inner(mtu).max(limits.base);
-        if size >= path.effective() || path.phase == Phase::Searching {
+        let limits = path.size_limits(ends);
+        let size = limits.largest_inner_packet(mtu).max(limits.base_size);
+        if size >= path.effective_mtu() || path.phase == SearchPhase::Searching {
             return;
         }
-        path.hint = NonZeroU32::new(size);
-        self.begin(now, ends);
+        path.unproven_mtu = NonZeroU32::new(size);
+        self.begin_search(now, ends);
     }
 
     /// Handles an inner packet from a tunnel that is addressed to this station. Returns whether it was the
     /// answer to a probe, which needs no other receiver.
-    pub fn handle_inner(&mut self, now: Time, ends: Ends, packet: &[u8]) -> bool {
+    pub fn handle_inner_packet(&mut self, now: Time, ends: TunnelEnds, packet: &[u8]) -> bool {
         let Some(answer) = probe::parse_answer(packet) else { return false };
         let Some(path) = self.paths.get_mut(&ends) else { return false };
-        let Some(search) = path.search.as_mut().filter(|search| search.token() == answer.token) else {
+        let Some(search) = path.search.as_mut().filter(|search| search.search_token() == answer.token) else {
             return false;
         };
         let Some(sample) = search.handle_answer(now, answer.round, answer.size) else { return true };
-        let target = search.target();
-        self.counters.answered += 1;
-        path.round_trip = Some(RoundTrip::with(path.round_trip, sample));
-        path.answered = true;
-        if path.phase == Phase::Searching {
+        let target = search.target_size();
+        self.counters.answered_probes += 1;
+        path.round_trip = Some(RoundTrip::with_sample(path.round_trip, sample));
+        path.ever_answered_probe = true;
+        if path.phase == SearchPhase::Searching {
             if answer.size == target {
-                self.conclude(now, ends, target);
+                self.conclude_search(now, ends, target);
             }
-        } else if answer.size > path.effective() && answer.size <= path.bound() {
+        } else if answer.size > path.effective_mtu() && answer.size <= path.largest_size_to_try() {
             // The answer arrived after the end of its search, but it still proves that the size passes.
-            path.found = NonZeroU32::new(answer.size).filter(|size| size.get() < path.bound());
-            self.orders.push_back(Order::Changed(ends));
+            path.found_mtu =
+                NonZeroU32::new(answer.size).filter(|size| size.get() < path.largest_size_to_try());
+            self.orders.push_back(PathMtuOrder::Changed(ends));
         }
         true
     }
 
     /// Returns the paths on which the mobile router probes towards this home agent.
-    pub fn towards(&self, home_agent: Ipv6Addr) -> Vec<Ends> {
+    pub fn paths_towards(&self, home_agent: Ipv6Addr) -> Vec<TunnelEnds> {
         let remote = Endpoint::from(home_agent);
-        let of_router = |(ends, path): (&Ends, &Path)| {
-            (path.end == TunnelEnd::MobileRouter && ends.1 == remote).then_some(*ends)
+        let of_router = |(ends, path): (&TunnelEnds, &PathState)| {
+            (path.end_role == TunnelEnd::MobileRouter && ends.1 == remote).then_some(*ends)
         };
         self.paths.iter().filter_map(of_router).collect()
     }
 
     /// Handles a packet that entered a watched tunnel.
-    pub fn handle_traffic(&mut self, now: Time, ends: Ends) {
+    pub fn handle_traffic(&mut self, now: Time, ends: TunnelEnds) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        path.used = true;
-        if path.phase == Phase::Asleep && path.transmits() {
-            self.begin(now, ends);
+        path.used_since_last_search = true;
+        if path.phase == SearchPhase::Asleep && path.transmits() {
+            self.begin_search(now, ends);
         }
     }
 
@@ -389,169 +394,174 @@ impl PathMtus {
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((ends, timer)) = self.timers.pop_expired(now) {
             match timer {
-                Timer::Expiry => self.expire(now, ends),
-                Timer::Turn => self.enqueue(ends),
-                Timer::Step => self.step(now, ends),
+                PathTimer::Expiry => self.expire_learnt_mtu(now, ends),
+                PathTimer::Turn => self.enqueue_path(ends),
+                PathTimer::Step => self.advance_search(now, ends),
             }
         }
-        self.send(now);
+        self.send_due_probes(now);
     }
 
     /// Sends the rounds of probes that are due, within the rate limits.
-    pub fn send(&mut self, now: Time) {
-        while self.paid_at <= now + PROBE_INTERVAL * PROBE_BURST
-            && let Some(ends) = pop_and_shrink(&mut self.queue)
+    pub fn send_due_probes(&mut self, now: Time) {
+        while self.probes_paid_at <= now + PROBE_INTERVAL * PROBE_BURST
+            && let Some(ends) = pop_and_shrink(&mut self.due_paths)
         {
             let Some(path) = self.paths.get_mut(&ends) else { continue };
-            path.queued = false;
-            if path.phase != Phase::Searching {
+            path.is_queued = false;
+            if path.phase != SearchPhase::Searching {
                 continue;
             }
-            let Some(home_address) = path.bindings.keys().next().copied() else { continue };
+            let Some(home_address) = path.transmitting_by_home_address.keys().next().copied() else {
+                continue;
+            };
             let turn = self
-                .paid_by
+                .paid_until_by_home_address
                 .get(&home_address)
-                .map(|paid| *paid - PROBE_INTERVAL_OF_ONE * PROBE_BURST_OF_ONE);
+                .map(|paid| *paid - PROBE_INTERVAL_PER_HOME_ADDRESS * PROBE_BURST_PER_HOME_ADDRESS);
             if let Some(turn) = turn.filter(|turn| *turn > now) {
-                self.timers.set((ends, Timer::Turn), turn);
+                self.timers.set((ends, PathTimer::Turn), turn);
                 continue;
             }
             if path.search.is_none() {
                 // Create the search only now, to save memory: if a home agent has just started, very many
                 // paths wait in the queue.
-                let (target, current) = (path.target(now), path.effective());
-                let known = path.hint.take().map_or(current, NonZeroU32::get);
-                let limits = Limits::of(ends.1, path.is_encrypted);
-                let search = Search::new(self.rng.u64(), limits, target, known);
+                let (target, current) = (path.target_size(now), path.effective_mtu());
+                let known = path.unproven_mtu.take().map_or(current, NonZeroU32::get);
+                let limits = SizeLimits::of(ends.1, path.is_encrypted);
+                let search = PathMtuSearch::new(self.rng.u64(), limits, target, known);
                 path.search = Some(Box::new(search));
             }
             let Some(search) = path.search.as_mut() else { continue };
             let (round, sizes) = search.begin_round(now);
-            let token = search.token();
-            self.timers.set((ends, Timer::Step), now + search.timeout(path.round_trip));
-            let Some(home_agent) = self.home_agents.get(&path.end).copied() else { continue };
-            let of_one = PROBE_INTERVAL_OF_ONE * u32::try_from(sizes.len()).unwrap_or(u32::MAX);
-            if self.paid_by.len() >= MAX_PAYING {
-                self.paid_by.retain(|_, paid| *paid > now);
+            let token = search.search_token();
+            self.timers.set((ends, PathTimer::Step), now + search.round_timeout(path.round_trip));
+            let Some(home_agent) = self.home_agents.get(&path.end_role).copied() else { continue };
+            let of_one = PROBE_INTERVAL_PER_HOME_ADDRESS * u32::try_from(sizes.len()).unwrap_or(u32::MAX);
+            if self.paid_until_by_home_address.len() >= MAX_SEARCHES_AT_ONCE {
+                self.paid_until_by_home_address.retain(|_, paid| *paid > now);
             }
-            let paid = self.paid_by.entry(home_address).or_insert(now);
+            let paid = self.paid_until_by_home_address.entry(home_address).or_insert(now);
             *paid = (*paid).max(now) + of_one;
-            let (source, destination) = match path.end {
+            let (source, destination) = match path.end_role {
                 TunnelEnd::HomeAgent | TunnelEnd::Direct => (home_agent, home_address),
                 TunnelEnd::MobileRouter => (home_address, home_agent),
             };
             for size in sizes {
-                let probe = probe::Answer { token, round, size };
-                self.orders.push_back(Order::Probe(ends, probe::emit(source, destination, probe)));
-                self.counters.sent += 1;
-                self.paid_at = self.paid_at.max(now) + PROBE_INTERVAL;
+                let probe = probe::ProbeAnswer { token, round, size };
+                self.orders.push_back(PathMtuOrder::Probe(ends, probe::emit(source, destination, probe)));
+                self.counters.sent_probes += 1;
+                self.probes_paid_at = self.probes_paid_at.max(now) + PROBE_INTERVAL;
             }
         }
     }
 
     /// Starts a search from the beginning.
-    fn begin(&mut self, now: Time, ends: Ends) {
+    fn begin_search(&mut self, now: Time, ends: TunnelEnds) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let base = path.limits(ends).base;
-        if path.bound() <= base || !path.transmits() {
-            return self.rest(ends);
+        let base = path.size_limits(ends).base_size;
+        if path.largest_size_to_try() <= base || !path.transmits() {
+            return self.stop_probing_until_used(ends);
         }
-        if path.target(now) <= base {
-            return self.settle(now, ends, CONFIRMATION_INTERVAL);
+        if path.target_size(now) <= base {
+            return self.end_search(now, ends, CONFIRMATION_INTERVAL);
         }
         path.search = None;
-        path.phase = Phase::Searching;
-        self.timers.stop((ends, Timer::Turn));
-        self.timers.stop((ends, Timer::Step));
-        self.enqueue(ends);
+        path.phase = SearchPhase::Searching;
+        self.timers.stop((ends, PathTimer::Turn));
+        self.timers.stop((ends, PathTimer::Step));
+        self.enqueue_path(ends);
     }
 
-    fn enqueue(&mut self, ends: Ends) {
+    fn enqueue_path(&mut self, ends: TunnelEnds) {
         if let Some(path) = self.paths.get_mut(&ends)
-            && !std::mem::replace(&mut path.queued, true)
+            && !std::mem::replace(&mut path.is_queued, true)
         {
-            self.queue.push_back(ends);
+            self.due_paths.push_back(ends);
         }
     }
 
     /// Stops the probes on a path until a packet enters it.
-    fn rest(&mut self, ends: Ends) {
+    fn stop_probing_until_used(&mut self, ends: TunnelEnds) {
         if let Some(path) = self.paths.get_mut(&ends) {
-            path.phase = Phase::Asleep;
-            self.timers.stop((ends, Timer::Turn));
-            self.timers.stop((ends, Timer::Step));
+            path.phase = SearchPhase::Asleep;
+            self.timers.stop((ends, PathTimer::Turn));
+            self.timers.stop((ends, PathTimer::Step));
         }
     }
 
-    fn step(&mut self, now: Time, ends: Ends) {
+    fn advance_search(&mut self, now: Time, ends: TunnelEnds) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
         match path.phase {
-            Phase::Asleep => {}
-            Phase::Settled if path.used => self.begin(now, ends),
+            SearchPhase::Asleep => {}
+            SearchPhase::Settled if path.used_since_last_search => self.begin_search(now, ends),
             // Do not order another watch of the tunnel, because the forwarder already reports its next
             // packet.
-            Phase::Settled => {
-                path.phase = Phase::Asleep;
+            SearchPhase::Settled => {
+                path.phase = SearchPhase::Asleep;
                 // Remove the search, because no further answer to it can arrive.
                 path.search = None;
             }
-            Phase::Searching => match path.search.as_ref().map_or(Judgement::Silent, |search| search.judge())
-            {
-                Judgement::Open => self.enqueue(ends),
-                Judgement::Carries(size) => self.conclude(now, ends, size),
-                Judgement::Silent => {
-                    path.silent = path.silent.saturating_add(1);
-                    let doubled = RETRY_INTERVAL * 2_u32.saturating_pow(u32::from(path.silent.min(8)) - 1);
-                    self.settle(now, ends, doubled.min(RAISE_INTERVAL));
+            SearchPhase::Searching => {
+                match path.search.as_ref().map_or(SearchResult::Silent, |search| search.search_result()) {
+                    SearchResult::Open => self.enqueue_path(ends),
+                    SearchResult::Carries(size) => self.conclude_search(now, ends, size),
+                    SearchResult::Silent => {
+                        path.silent_searches = path.silent_searches.saturating_add(1);
+                        let doubled =
+                            RETRY_INTERVAL * 2_u32.saturating_pow(u32::from(path.silent_searches.min(8)) - 1);
+                        self.end_search(now, ends, doubled.min(RAISE_INTERVAL));
+                    }
+                    SearchResult::Unclear => self.end_search(now, ends, CONFIRMATION_INTERVAL),
                 }
-                Judgement::Unclear => self.settle(now, ends, CONFIRMATION_INTERVAL),
-            },
+            }
         }
     }
 
     /// Ends a search that has shown that the path carries `size`. The path carries no larger packet, unless
     /// `size` is the target.
-    fn conclude(&mut self, now: Time, ends: Ends, size: u32) {
+    fn conclude_search(&mut self, now: Time, ends: TunnelEnds, size: u32) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let before = path.effective();
-        let target = path.search.as_ref().map_or(path.limits(ends).base, |search| search.target());
+        let before = path.effective_mtu();
+        let target =
+            path.search.as_ref().map_or(path.size_limits(ends).base_size, |search| search.target_size());
         if size < target {
-            path.found = NonZeroU32::new(size);
-            path.raise_at = now + RAISE_INTERVAL;
-        } else if size >= path.bound() {
-            path.found = None;
-            path.raise_at = now + RAISE_INTERVAL;
+            path.found_mtu = NonZeroU32::new(size);
+            path.raise_mtu_at = now + RAISE_INTERVAL;
+        } else if size >= path.largest_size_to_try() {
+            path.found_mtu = None;
+            path.raise_mtu_at = now + RAISE_INTERVAL;
         }
-        path.silent = 0;
-        if path.effective() != before {
-            self.orders.push_back(Order::Changed(ends));
+        path.silent_searches = 0;
+        if path.effective_mtu() != before {
+            self.orders.push_back(PathMtuOrder::Changed(ends));
         }
-        self.settle(now, ends, CONFIRMATION_INTERVAL);
+        self.end_search(now, ends, CONFIRMATION_INTERVAL);
     }
 
-    fn settle(&mut self, now: Time, ends: Ends, interval: Duration) {
+    fn end_search(&mut self, now: Time, ends: TunnelEnds, interval: Duration) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        path.phase = Phase::Settled;
-        path.used = false;
+        path.phase = SearchPhase::Settled;
+        path.used_since_last_search = false;
         let pause = self.rng.duration(interval * 3 / 4, interval * 5 / 4);
-        self.timers.set((ends, Timer::Step), now + pause);
-        self.orders.push_back(Order::Watch(ends));
+        self.timers.set((ends, PathTimer::Step), now + pause);
+        self.orders.push_back(PathMtuOrder::Watch(ends));
     }
 
     /// Ends the effect of Packet Too Big. If the path answers probes, a probe must succeed before the traffic
     /// uses a larger size.
-    fn expire(&mut self, now: Time, ends: Ends) {
+    fn expire_learnt_mtu(&mut self, now: Time, ends: TunnelEnds) {
         let Some(path) = self.paths.get_mut(&ends) else { return };
-        let before = path.effective();
-        path.learnt = None;
-        path.raise_at = now;
-        if path.answered && path.silent == 0 {
-            path.found = NonZeroU32::new(before).filter(|size| size.get() < path.bound());
+        let before = path.effective_mtu();
+        path.learnt_mtu = None;
+        path.raise_mtu_at = now;
+        if path.ever_answered_probe && path.silent_searches == 0 {
+            path.found_mtu = NonZeroU32::new(before).filter(|size| size.get() < path.largest_size_to_try());
         }
-        if path.effective() != before {
-            self.orders.push_back(Order::Changed(ends));
+        if path.effective_mtu() != before {
+            self.orders.push_back(PathMtuOrder::Changed(ends));
         }
-        self.begin(now, ends);
+        self.begin_search(now, ends);
     }
 }
 

@@ -16,7 +16,7 @@ const ECHO_LEN: usize = 8;
 
 /// Content of the answer to a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Answer {
+pub(super) struct ProbeAnswer {
     /// Token of the search to which the probe belongs.
     pub token: u64,
     /// Round of the search in which the probe was sent.
@@ -27,8 +27,8 @@ pub(super) struct Answer {
 
 /// Returns the probe packet, `size` octets long (RFC 8899 4.1: padding fills a probe to the size that the
 /// search tries).
-pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: Answer) -> Vec<u8> {
-    let Answer { token, round, size } = probe;
+pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: ProbeAnswer) -> Vec<u8> {
+    let ProbeAnswer { token, round, size } = probe;
     let mut message = vec![types::ECHO_REQUEST, 0, 0, 0];
     // The Identifier has no meaning, because the token identifies the probe.
     message.extend_from_slice(&((token >> 48) as u16).to_be_bytes());
@@ -42,7 +42,7 @@ pub(super) fn emit(source: Ipv6Addr, destination: Ipv6Addr, probe: Answer) -> Ve
 
 /// Reads an Echo Reply, or its first fragment, as the answer to a probe; `None` for another packet. The
 /// caller compares the token.
-pub(super) fn parse_answer(packet: &[u8]) -> Option<Answer> {
+pub(super) fn parse_answer(packet: &[u8]) -> Option<ProbeAnswer> {
     let header = Header::parse(packet).ok()?;
     let mut message = packet.get(HEADER_LEN..)?;
     let mut next_header = header.next_header;
@@ -60,25 +60,25 @@ pub(super) fn parse_answer(packet: &[u8]) -> Option<Answer> {
     let round = u16::from_be_bytes(message.get(6..ECHO_LEN)?.try_into().ok()?);
     let token = u64::from_be_bytes(message.get(ECHO_LEN..ECHO_LEN + 8)?.try_into().ok()?);
     let size = u32::from_be_bytes(message.get(ECHO_LEN + 8..ECHO_LEN + 12)?.try_into().ok()?);
-    Some(Answer { token, round, size })
+    Some(ProbeAnswer { token, round, size })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forwarding::fragments::fragment;
+    use crate::forwarding::fragments::cut_into_fragments;
 
     #[test]
     fn an_echo_reply_is_read_back_whole_or_from_its_first_fragment() {
         let (here, there) =
             ("2001:db8::1".parse().expect("address"), "2001:db8::2".parse().expect("address"));
-        let probe = Answer { token: 0x0123_4567_89ab_cdef, round: 3, size: 1460 };
+        let probe = ProbeAnswer { token: 0x0123_4567_89ab_cdef, round: 3, size: 1460 };
         let request = emit(here, there, probe);
         assert_eq!(request.len(), 1460);
         assert_eq!(parse_answer(&request), None, "a request is no answer");
         let reply = icmpv6::echo_reply(&request).expect("a valid request");
         assert_eq!(parse_answer(&reply), Some(probe));
-        let pieces = fragment(&reply, 1280, 9);
+        let pieces = cut_into_fragments(&reply, 1280, 9);
         assert_eq!(pieces.iter().map(|p| parse_answer(p)).collect::<Vec<_>>(), [Some(probe), None]);
         let mut later = pieces[1].clone();
         later[48..68].copy_from_slice(&reply[40..60]);

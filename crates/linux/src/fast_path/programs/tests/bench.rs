@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 use aya::programs::{SchedClassifier, Xdp};
 use aya::{TestRun, TestRunOptions};
 use carnet_base::{Endpoint, Rng, Time};
-use carnet_nemo::forwarding::desired::{Distribution, Tunnel, TunnelEnd};
-use carnet_nemo::forwarding::distribution::Distributor;
-use carnet_nemo::forwarding::forwarder::{Forwarder, Verdict};
+use carnet_nemo::forwarding::desired::{FlowDistribution, Tunnel, TunnelEnd};
+use carnet_nemo::forwarding::distribution::FlowDistributor;
+use carnet_nemo::forwarding::forwarder::{Forwarder, ForwardingVerdict};
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use nix::sched::{CloneFlags, unshare};
@@ -309,9 +309,9 @@ impl Bench {
         Tunnel { local, remote, ..self.tunnel(way, transmit) }
     }
 
-    pub(super) fn distribute(&mut self, distribution: &Distribution) {
+    pub(super) fn distribute(&mut self, distribution: &FlowDistribution) {
         let key = self.forwarder.flow_label_key();
-        let rules = rules::rules(&Distributor::new(distribution, None, key));
+        let rules = rules::rules(&FlowDistributor::new(distribution, None, key));
         let binding = (distribution.end, distribution.home_address);
         self.programs.table.distribute(binding, Some(rules));
         self.programs.commit().unwrap();
@@ -472,11 +472,11 @@ impl Bench {
             }
             match verdict {
                 _ if rest => return None,
-                Verdict::Forward => {
+                ForwardingVerdict::Forward => {
                     buffer.as_mut_slice()[7] -= 1;
                     buffer.as_slice().to_vec()
                 }
-                Verdict::Encapsulate { local, remote, may_fragment: false, .. } => {
+                ForwardingVerdict::Encapsulate { local, remote, may_fragment: false, .. } => {
                     in_ipv4(local, remote, header.traffic_class, buffer.as_slice())
                 }
                 _ => return None,

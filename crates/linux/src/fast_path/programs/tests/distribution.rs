@@ -3,8 +3,8 @@
 
 use carnet_base::{Endpoint, Rng};
 use carnet_nemo::forwarding::desired::{
-    Distribution, DistributionRule, FlowAction, Ipv6Selector, Member, Range, TrafficSelector, Tunnel,
-    TunnelEnd,
+    DistributionMember, DistributionRule, FlowAction, FlowDistribution, Ipv6Selector, Range, TrafficSelector,
+    Tunnel, TunnelEnd,
 };
 use carnet_wire::ipv6::protocol;
 
@@ -31,12 +31,12 @@ fn tunnels(bench: &mut Bench) -> Vec<Tunnel> {
     tunnels
 }
 
-fn member(tunnel: &Tunnel, weight: u16) -> Member {
-    Member { bid: tunnel.bid, local: tunnel.local, remote: tunnel.remote, weight }
+fn member(tunnel: &Tunnel, weight: u16) -> DistributionMember {
+    DistributionMember { bid: tunnel.bid, local: tunnel.local, remote: tunnel.remote, weight }
 }
 
-fn distribution(bench: &Bench, rules: Vec<DistributionRule>) -> Distribution {
-    Distribution {
+fn distribution(bench: &Bench, rules: Vec<DistributionRule>) -> FlowDistribution {
+    FlowDistribution {
         end: bench.end,
         home_address: address(HOME_ADDRESS),
         home_agent: address(HOME_AGENT),
@@ -44,7 +44,11 @@ fn distribution(bench: &Bench, rules: Vec<DistributionRule>) -> Distribution {
     }
 }
 
-fn rule(selector: Option<Ipv6Selector>, action: FlowAction, members: Vec<Member>) -> DistributionRule {
+fn rule(
+    selector: Option<Ipv6Selector>,
+    action: FlowAction,
+    members: Vec<DistributionMember>,
+) -> DistributionRule {
     DistributionRule { selector: selector.map(TrafficSelector::Ipv6), action, members }
 }
 
@@ -175,7 +179,7 @@ fn fast_path_rules_match_same_packets_as_slow_path() {
 fn duplicated_packets_and_fragments_take_the_slow_path() {
     on_every_bench(|bench| {
         let tunnels = tunnels(bench);
-        let everywhere: Vec<Member> = tunnels.iter().map(|tunnel| member(tunnel, 1)).collect();
+        let everywhere: Vec<DistributionMember> = tunnels.iter().map(|tunnel| member(tunnel, 1)).collect();
         let voice = Ipv6Selector { next_header: Some(Range::single(17)), ..Ipv6Selector::default() };
         let all = distribution(
             bench,

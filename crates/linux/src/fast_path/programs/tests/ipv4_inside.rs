@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use carnet_base::{Endpoint, Rng, Time};
 use carnet_nemo::forwarding::desired::{Tunnel, TunnelEnd};
-use carnet_nemo::forwarding::forwarder::Verdict;
+use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_wire::ipv4;
 use carnet_wire::ipv6::{Header, protocol};
@@ -132,11 +132,11 @@ fn encapsulated_by_slow_path(bench: &mut Bench, packet: &[u8]) -> Option<Vec<u8>
     }
     match verdict {
         _ if rest => None,
-        Verdict::Forward => {
+        ForwardingVerdict::Forward => {
             buffer.as_mut_slice()[7] -= 1;
             Some(buffer.as_slice().to_vec())
         }
-        Verdict::Encapsulate { local, remote, may_fragment: false, .. } => {
+        ForwardingVerdict::Encapsulate { local, remote, may_fragment: false, .. } => {
             Some(tunnelled((local, remote), header.traffic_class, buffer.as_slice()))
         }
         _ => None,

@@ -5,7 +5,7 @@ use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 use carnet_base::{Endpoint, Rng};
-use carnet_nemo::forwarding::desired::{Socket, Tunnel, TunnelEnd};
+use carnet_nemo::forwarding::desired::{Tunnel, TunnelEnd, TunnelSocket};
 use carnet_wire::ipv6::protocol;
 use nix::sys::socket::{
     AddressFamily, LinkAddr, SockFlag, SockProtocol, SockType, SockaddrLike, bind, recv, setsockopt, socket,
@@ -436,7 +436,7 @@ fn fast_path_headers_equal_those_of_sockets() {
         runtime.block_on(async {
             let sockets = Datagrams::default();
             let interface = (bench.end == TunnelEnd::MobileRouter).then(|| interface.to_owned());
-            sockets.open(&Socket { local, interface }, false).unwrap();
+            sockets.open(&TunnelSocket { local, interface }, false).unwrap();
             let mut writer = DatagramWriter::new(sockets);
             // The kernel forwards the packet before the slow path's socket sends it, so its hop limit is 63.
             let inner = with_hop_limit(inner.clone(), 63);

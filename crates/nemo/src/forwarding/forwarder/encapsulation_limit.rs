@@ -15,29 +15,30 @@ use carnet_wire::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
 use carnet_wire::ipv4;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 
-use crate::forwarding::inner;
+use crate::forwarding::inner_packet;
 
 /// Largest number of nested IP headers.
-pub(super) const MAX_NESTING: usize = 6;
+pub(super) const MAX_NESTED_TUNNELS: usize = 6;
 
 /// Returns whether a packet has reached the largest number of nested IP headers.
 #[inline(always)]
 pub(super) fn is_too_deep(packet: &[u8]) -> bool {
     // Fast check: a packet with none of these protocols has no inner IP header.
-    const DEEPER: [u8; 4] =
+    const ENCAPSULATION_LIMIT_OPTION: [u8; 4] =
         [protocol::IPV6, protocol::IPV4, protocol::DESTINATION_OPTIONS, protocol::FRAGMENT];
-    let at = if inner::is_ipv4(packet) { 9 } else { 6 };
-    packet.get(at).is_some_and(|next_header| DEEPER.contains(next_header)) && nesting(packet) >= MAX_NESTING
+    let at = if inner_packet::is_ipv4(packet) { 9 } else { 6 };
+    packet.get(at).is_some_and(|next_header| ENCAPSULATION_LIMIT_OPTION.contains(next_header))
+        && tunnel_depth(packet) >= MAX_NESTED_TUNNELS
 }
 
-fn nesting(packet: &[u8]) -> usize {
+fn tunnel_depth(packet: &[u8]) -> usize {
     let mut rest = packet;
     let mut depth = 0;
-    while let Some((protocol, behind)) = split(rest) {
+    while let Some((protocol, behind)) = split_first_header(rest) {
         depth += 1;
-        let inside = inside(protocol, behind);
+        let inside = inner_packet(protocol, behind);
         match inside {
-            Some(inside) if depth < MAX_NESTING => rest = inside,
+            Some(inside) if depth < MAX_NESTED_TUNNELS => rest = inside,
             _ => break,
         }
     }
@@ -46,8 +47,8 @@ fn nesting(packet: &[u8]) -> usize {
 
 /// Returns the protocol behind the first header of a packet, and the octets behind that header. `None` for a
 /// later fragment of IPv4, whose payload has no header.
-fn split(packet: &[u8]) -> Option<(u8, &[u8])> {
-    if inner::is_ipv4(packet) {
+fn split_first_header(packet: &[u8]) -> Option<(u8, &[u8])> {
+    if inner_packet::is_ipv4(packet) {
         let header = ipv4::Header::parse(packet).ok().filter(|header| !header.is_later_fragment())?;
         return Some((header.protocol, packet.get(header.header_length..)?));
     }
@@ -55,7 +56,7 @@ fn split(packet: &[u8]) -> Option<(u8, &[u8])> {
 }
 
 /// Returns the IP packet that follows a header with this Next Header; `None` if another protocol follows.
-fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
+fn inner_packet(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
     match next_header {
         protocol::IPV6 | protocol::IPV4 => Some(rest),
         protocol::DESTINATION_OPTIONS => match rest {
@@ -65,7 +66,7 @@ fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
         protocol::FRAGMENT => {
             let fragment = FragmentHeader::parse(rest).ok()?;
             match fragment.is_later_fragment() {
-                false => inside(fragment.next_header, rest.get(FRAGMENT_HEADER_LEN..)?),
+                false => inner_packet(fragment.next_header, rest.get(FRAGMENT_HEADER_LEN..)?),
                 true => None,
             }
         }
@@ -76,9 +77,9 @@ fn inside(next_header: u8, rest: &[u8]) -> Option<&[u8]> {
 /// Returns the value of a packet's Tunnel Encapsulation Limit option, and the option's offset in the packet;
 /// `None` without the option.
 #[inline]
-pub(super) fn of(header: &Header, packet: &[u8]) -> Option<(u8, usize)> {
+pub(super) fn encapsulation_limit_of(header: &Header, packet: &[u8]) -> Option<(u8, usize)> {
     // RFC 2473 4.1.1: only an option in the packet's own Destination Options header counts.
-    if header.next_header != protocol::DESTINATION_OPTIONS || inner::is_ipv4(packet) {
+    if header.next_header != protocol::DESTINATION_OPTIONS || inner_packet::is_ipv4(packet) {
         return None;
     }
     let extensions = Extensions::parse(packet).ok()?;
@@ -91,33 +92,37 @@ mod tests {
 
     use super::*;
 
-    fn header(next_header: u8) -> Vec<u8> {
+    fn extension_header(next_header: u8) -> Vec<u8> {
         let mut octets = vec![0x60, 0, 0, 0, 0, 0, next_header, 64];
         octets.resize(HEADER_LEN, 1);
         octets
     }
 
-    fn first_fragment(later: bool) -> Vec<u8> {
+    fn first_fragment_header(later: bool) -> Vec<u8> {
         vec![protocol::IPV6, 0, 0, if later { 8 } else { 1 }, 0, 0, 0, 1]
     }
 
     #[test]
     fn headers_are_counted_behind_options_and_in_fragments() {
         let deep = [
-            header(protocol::DESTINATION_OPTIONS),
+            extension_header(protocol::DESTINATION_OPTIONS),
             encapsulation_limit_destination(protocol::IPV6, 3).to_vec(),
-            header(protocol::FRAGMENT),
-            first_fragment(false),
-            header(protocol::IPV6),
-            header(protocol::FRAGMENT),
+            extension_header(protocol::FRAGMENT),
+            first_fragment_header(false),
+            extension_header(protocol::IPV6),
+            extension_header(protocol::FRAGMENT),
         ];
-        assert_eq!(nesting(&deep.concat()), 4);
-        let hidden = [header(protocol::FRAGMENT), first_fragment(true), header(protocol::IPV6)];
-        assert_eq!(nesting(&hidden.concat()), 1);
-        let endless = header(protocol::IPV6).repeat(20);
-        assert_eq!(nesting(&endless), MAX_NESTING);
+        assert_eq!(tunnel_depth(&deep.concat()), 4);
+        let hidden = [
+            extension_header(protocol::FRAGMENT),
+            first_fragment_header(true),
+            extension_header(protocol::IPV6),
+        ];
+        assert_eq!(tunnel_depth(&hidden.concat()), 1);
+        let endless = extension_header(protocol::IPV6).repeat(20);
+        assert_eq!(tunnel_depth(&endless), MAX_NESTED_TUNNELS);
         assert!(is_too_deep(&endless) && !is_too_deep(&deep.concat()));
         let whole = deep.concat();
-        assert!((0..whole.len()).all(|length| nesting(&whole[..length]) <= 4));
+        assert!((0..whole.len()).all(|length| tunnel_depth(&whole[..length]) <= 4));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn is_ipv4(packet: &[u8]) -> bool {
 /// Reads the header of a packet that may lack its end. Returns the header, and the length of the whole
 /// packet.
 #[inline(always)]
-pub(crate) fn peek(packet: &[u8]) -> Result<(Header, usize), Error> {
+pub(crate) fn read_truncated_header(packet: &[u8]) -> Result<(Header, usize), Error> {
     if is_ipv4(packet) {
         let header = ipv4::Header::parse(packet)?;
         return Ok((header.as_ipv6(), header.total_length.into()));
@@ -34,7 +34,7 @@ pub(crate) fn peek(packet: &[u8]) -> Result<(Header, usize), Error> {
 /// follow in the slice.
 #[inline(always)]
 pub(crate) fn parse(packet: &[u8]) -> Result<(Header, usize), Error> {
-    let (header, length) = peek(packet)?;
+    let (header, length) = read_truncated_header(packet)?;
     match packet.len() >= length {
         true => Ok((header, length)),
         false => Err(Error::Truncated { what: "inner packet", needed: length, found: packet.len() }),

@@ -10,17 +10,17 @@ use carnet_wire::mobility::{DirectRoute, MobilityHeader};
 use ipnet::Ipv6Net;
 
 use super::data_path::DataPath;
-use super::{Roles, Router, Scope};
+use super::{Roles, RouterRole, StateOwner};
 use crate::forwarding::desired::TunnelEnd;
 use crate::forwarding::direct_entries;
-use crate::forwarding::forwarder::{Forwarder, Verdict};
-use crate::forwarding::path_mtu::Ends;
+use crate::forwarding::forwarder::{Forwarder, ForwardingVerdict};
+use crate::forwarding::path_mtu::TunnelEnds;
 use crate::output::Output;
 
 /// Direct routes to other mobile networks, if configured.
 #[derive(Debug, Default)]
 pub(crate) struct DirectRoutes {
-    pub(crate) machine: Option<Direct>,
+    pub(crate) state_machine: Option<Direct>,
 }
 
 impl DirectRoutes {
@@ -33,19 +33,19 @@ impl DirectRoutes {
         data_path: &mut DataPath,
         rng: &mut Rng,
     ) {
-        let router = roles.router.as_ref().map(|router| router.machine.config());
+        let router = roles.router_role.as_ref().map(|router| router.state_machine.config());
         // A station that is also a home agent has no direct routes, because the home agent's packets for its
         // nodes have tunnels of their own.
-        let router = router.filter(|_| !networks.is_empty() && roles.agent.is_none());
+        let router = router.filter(|_| !networks.is_empty() && roles.agent_role.is_none());
         let wanted = router.map(|router| DirectConfig {
             prefixes: router.prefixes.clone(),
             home_address: router.home_address,
             home_prefix: router.home_prefix,
             mobile_networks: networks,
         });
-        let kept = self.machine.as_ref().map(Direct::config) == wanted.as_ref();
+        let kept = self.state_machine.as_ref().map(Direct::config) == wanted.as_ref();
         if !kept {
-            if let Some(old) = &mut self.machine {
+            if let Some(old) = &mut self.state_machine {
                 // The shutdown informs the other routers, which would otherwise wait for a timeout.
                 old.handle_shutdown(now);
                 let last = std::iter::from_fn(|| old.poll_output());
@@ -55,32 +55,42 @@ impl DirectRoutes {
                     Wish::ThroughTunnel(_) | Wish::Routes => None,
                 }));
             }
-            self.machine = wanted.map(|config| Direct::new(config, rng.fork()));
+            self.state_machine = wanted.map(|config| Direct::new(config, rng.fork()));
         }
-        match &self.machine {
+        match &self.state_machine {
             Some(direct) => {
                 data_path.path_mtus.set_home_agent(TunnelEnd::Direct, direct.config().home_address)
             }
-            None => data_path.desired.replace(Scope::Direct, []),
+            None => data_path.desired_state.replace_scope(StateOwner::Direct, []),
         }
     }
 
     /// Recomputes the desired entries of direct routes.
-    pub(super) fn forward(&self, now: Time, router: Option<&Router>, data_path: &mut DataPath) {
-        if let (Some(direct), Some(router)) = (&self.machine, router) {
+    pub(super) fn update_desired_routes(
+        &self,
+        now: Time,
+        router: Option<&RouterRole>,
+        data_path: &mut DataPath,
+    ) {
+        if let (Some(direct), Some(router)) = (&self.state_machine, router) {
             // Leave out tunnels to a home agent, whose address is never a care-of address.
             let tunnels = direct.tunnels().into_iter().filter(|tunnel| !router.is_home_agent(tunnel.remote));
-            let entries = direct_entries(&router.machine, tunnels);
-            data_path.want(now, Scope::Direct, entries);
+            let entries = direct_entries(&router.state_machine, tunnels);
+            data_path.set_scope_entries(now, StateOwner::Direct, entries);
         }
         data_path.take_changes();
     }
 
     /// Passes the mobile router's care-of addresses to the direct routes, and executes the outputs of the
     /// direct routes.
-    pub(super) fn follow(&mut self, now: Time, router: Option<&Router>, data_path: &mut DataPath) {
-        let (Some(direct), Some(router)) = (&mut self.machine, router) else { return };
-        let machine = &router.machine;
+    pub(super) fn follow_care_of_addresses(
+        &mut self,
+        now: Time,
+        router: Option<&RouterRole>,
+        data_path: &mut DataPath,
+    ) {
+        let (Some(direct), Some(router)) = (&mut self.state_machine, router) else { return };
+        let machine = &router.state_machine;
         let paths = machine.paths();
         let is_attached = |address: Ipv6Addr| {
             let mut uplinks = machine.uplinks().iter();
@@ -99,16 +109,16 @@ impl DirectRoutes {
         }
         direct.handle_care_of_addresses(now, addresses, has_tunnel);
         let mut is_changed = false;
-        while let Some(wish) = self.machine.as_mut().and_then(Direct::poll_output) {
+        while let Some(wish) = self.state_machine.as_mut().and_then(Direct::poll_output) {
             match wish {
                 Wish::ThroughTunnel(packet) => {
                     if let Some(path) = paths.iter().find(|path| path.may_transmit) {
-                        data_path.forwarder.send((path.local, path.remote), &packet);
+                        data_path.forwarder.send_own_packet((path.local, path.remote), &packet);
                     }
                 }
                 Wish::Straight(packet) => {
                     if std::mem::take(&mut is_changed) {
-                        self.forward(now, Some(router), data_path);
+                        self.update_desired_routes(now, Some(router), data_path);
                     }
                     data_path.outputs.push_back(Output::Packet(packet));
                 }
@@ -117,16 +127,16 @@ impl DirectRoutes {
             }
         }
         // The rules must be installed before the first direct route.
-        if is_changed || data_path.desired.is_empty(&Scope::Direct) {
-            self.forward(now, Some(router), data_path);
+        if is_changed || data_path.desired_state.is_empty(&StateOwner::Direct) {
+            self.update_desired_routes(now, Some(router), data_path);
         }
     }
 
     /// Ends a direct route. An error message that is provably about one of our packets has shown that the
     /// route is broken.
-    pub(super) fn handle_broken(&mut self, now: Time, ends: Ends) {
+    pub(super) fn handle_broken_route(&mut self, now: Time, ends: TunnelEnds) {
         if let (Some(direct), (Some(local), Some(remote))) =
-            (&mut self.machine, (ends.0.ipv6(), ends.1.ipv6()))
+            (&mut self.state_machine, (ends.0.ipv6(), ends.1.ipv6()))
         {
             direct.handle_unreachable(now, local, remote);
         }
@@ -135,48 +145,54 @@ impl DirectRoutes {
     /// Returns whether a packet from the TUN device came through a direct route's tunnel.
     pub(super) fn is_tunnel(&self, header: &Header, forwarder: &Forwarder) -> bool {
         let ends = (header.destination.into(), header.source.into());
-        self.machine.is_some()
+        self.state_machine.is_some()
             && header.next_header != protocol::MOBILITY
-            && forwarder.end_of(ends) == Some(TunnelEnd::Direct)
+            && forwarder.tunnel_end_of(ends) == Some(TunnelEnd::Direct)
     }
 
     /// Returns whether a packet from the tunnel device is a message to a care-of address.
-    pub(super) fn is_message(&self, header: &Header, router: Option<&Router>) -> bool {
+    pub(super) fn is_message(&self, header: &Header, router: Option<&RouterRole>) -> bool {
         header.next_header == protocol::MOBILITY
-            && self.machine.is_some()
+            && self.state_machine.is_some()
             && router.is_some_and(|router| {
-                let mut uplinks = router.machine.uplinks().iter();
+                let mut uplinks = router.state_machine.uplinks().iter();
                 uplinks.any(|uplink| uplink.care_of_addresses().contains(&header.destination.into()))
             })
     }
 
     /// Handles a message about direct routes that the tunnel device has delivered.
-    pub(super) fn handle_message(&mut self, now: Time, packet: &[u8]) -> Verdict {
-        let Some(direct) = &mut self.machine else { return Verdict::Consumed };
+    pub(super) fn handle_message(&mut self, now: Time, packet: &[u8]) -> ForwardingVerdict {
+        let Some(direct) = &mut self.state_machine else { return ForwardingVerdict::Consumed };
         let result = match parse(packet) {
             Some((header, Some(message))) => {
                 direct.handle_straight(now, header.source, header.destination, &message)
             }
             _ => {
                 direct.handle_malformed();
-                return Verdict::Dropped("malformed");
+                return ForwardingVerdict::Dropped("malformed");
             }
         };
         match result {
-            Ok(()) => Verdict::Consumed,
-            Err(reason) => Verdict::Dropped(reason.name()),
+            Ok(()) => ForwardingVerdict::Consumed,
+            Err(reason) => ForwardingVerdict::Dropped(reason.name()),
         }
     }
 
     /// Handles a packet from the tunnel to the home agent if it is a test of a direct route. Returns whether
     /// it was one.
-    pub(super) fn is_test(&mut self, now: Time, ends: Ends, inner: &[u8], forwarder: &Forwarder) -> bool {
+    pub(super) fn is_test(
+        &mut self,
+        now: Time,
+        ends: TunnelEnds,
+        inner: &[u8],
+        forwarder: &Forwarder,
+    ) -> bool {
         // Most packets are no Mobility Header messages, so this check returns early.
         if inner.get(6) != Some(&protocol::MOBILITY) {
             return false;
         }
-        let Some(direct) = &mut self.machine else { return false };
-        if forwarder.end_of(ends) != Some(TunnelEnd::MobileRouter) {
+        let Some(direct) = &mut self.state_machine else { return false };
+        if forwarder.tunnel_end_of(ends) != Some(TunnelEnd::MobileRouter) {
             return false;
         }
         let Some((header, Some(message))) = parse(inner) else { return false };

@@ -13,8 +13,8 @@ use carnet_wire::ipv6::protocol;
 use carnet_wire::{icmpv6, ipv4};
 use ipnet::{Ipv4Net, Ipv6Net};
 
-use super::desired::{Entry, Rule, TABLE_LOCAL, TABLE_MAIN, TABLE_NOWHERE, priority};
-use super::entries::LOCAL;
+use super::desired::{ForwardingEntry, Rule, TABLE_LOCAL, TABLE_MAIN, TABLE_UNREACHABLE, priority};
+use super::entries::LOOPBACK_INTERFACE;
 use super::lan::{AllowedPackets, Inbound, LanSettings, lan_ipv4_prefixes, lan_networks, lan_prefixes};
 use super::packet_rules::{
     Chain, ConnectionState, HostIdentity, HostRate, LimitedHosts, PacketMatch, PacketRule, PortRange, Verdict,
@@ -24,19 +24,19 @@ use super::packet_rules::{
 const IPV4_ECHO_REQUEST: u8 = 8;
 
 /// Order of the rules in the chain of forwarded packets.
-mod order {
+mod rule_order {
     /// Packets of a host that exceeds its rate, and after them those of hosts that share one rate.
-    pub(super) const RATE: u32 = 5;
-    pub(super) const SHARED_RATE: u32 = 6;
+    pub(super) const HOST_RATE: u32 = 5;
+    pub(super) const SHARED_HOST_RATE: u32 = 6;
     /// Isolated interfaces exchange no packets with others, not even answers. Hosts may not use the addresses
     /// of another interface.
-    pub(super) const ISOLATED: u32 = 10;
+    pub(super) const ISOLATED_INTERFACES: u32 = 10;
     /// Answers, and packets from hosts on board.
-    pub(super) const INSIDE: u32 = 20;
+    pub(super) const FROM_HOSTS_ON_BOARD: u32 = 20;
     /// Exceptions.
-    pub(super) const ALLOWED: u32 = 30;
+    pub(super) const ALLOWED_EXCEPTIONS: u32 = 30;
     /// All other packets to the interface.
-    pub(super) const REST: u32 = 40;
+    pub(super) const REMAINING_PACKETS: u32 = 40;
 }
 
 /// Returns the rules of the packet filter for the doors of these interfaces.
@@ -45,10 +45,14 @@ mod order {
 /// connection tracking the other host would have begun the connection, and its door would let the answers
 /// pass. So the rules drop such packets as soon as any interface needs rules. If all doors are open, the
 /// packet filter sees no packet of the fast path, and so has no rules.
-pub(crate) fn door_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSettings]) -> Vec<Entry> {
+pub(crate) fn packet_filter_entries(
+    prefixes: &[Ipv6Net],
+    ipv4: &[Ipv4Net],
+    lan: &[LanSettings],
+) -> Vec<ForwardingEntry> {
     let mut rules = Vec::new();
     let networks = lan_networks(prefixes, ipv4, lan);
-    let needs_rules = lan.iter().any(|lan| lan.door.needs_rules());
+    let needs_rules = lan.iter().any(|lan| lan.inbound_filter.needs_rules());
     let with_addresses_of = |from: &str, owner: &str| -> Vec<PacketRule> {
         let of_owner = networks.iter().filter(|(name, _)| name == owner);
         let packets = of_owner.map(|(_, network)| PacketMatch {
@@ -56,7 +60,7 @@ pub(crate) fn door_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSet
             source: Some(*network),
             ..PacketMatch::default()
         });
-        packets.map(|packets| rule(order::ISOLATED, packets, Verdict::Drop)).collect()
+        packets.map(|packets| rule(rule_order::ISOLATED_INTERFACES, packets, Verdict::Drop)).collect()
     };
     let between = |from: &str, to: &str| PacketMatch {
         input_interface: Some(from.to_owned()),
@@ -65,30 +69,38 @@ pub(crate) fn door_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSet
     };
     for (index, settings) in lan.iter().enumerate() {
         let name = settings.interface.as_str();
-        rules.extend(settings.door.host_rate.into_iter().flat_map(|rate| over_rate(name, rate)));
+        rules.extend(
+            settings.inbound_filter.host_rate.into_iter().flat_map(|rate| host_rate_rules(name, rate)),
+        );
         let others = || lan.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, other)| other);
-        for other in others().filter(|_| settings.door.is_isolated) {
-            rules.push(rule(order::ISOLATED, between(name, &other.interface), Verdict::Drop));
-            rules.push(rule(order::ISOLATED, between(&other.interface, name), Verdict::Drop));
+        for other in others().filter(|_| settings.inbound_filter.is_isolated) {
+            rules.push(rule(rule_order::ISOLATED_INTERFACES, between(name, &other.interface), Verdict::Drop));
+            rules.push(rule(rule_order::ISOLATED_INTERFACES, between(&other.interface, name), Verdict::Drop));
         }
         for other in others().filter(|_| needs_rules) {
             rules.extend(with_addresses_of(name, &other.interface));
         }
-        if settings.door.inbound == Inbound::Any {
+        if settings.inbound_filter.inbound == Inbound::Any {
             continue;
         }
         let inside = std::iter::once(name).chain(others().map(|other| other.interface.as_str()));
-        rules.extend(inside.map(|from| rule(order::INSIDE, between(from, name), Verdict::Accept)));
+        rules.extend(
+            inside.map(|from| rule(rule_order::FROM_HOSTS_ON_BOARD, between(from, name), Verdict::Accept)),
+        );
         let to_lan = PacketMatch { output_interface: Some(name.to_owned()), ..PacketMatch::default() };
         let states = vec![ConnectionState::Established, ConnectionState::Related];
-        rules.push(rule(order::INSIDE, PacketMatch { states, ..to_lan.clone() }, Verdict::Accept));
-        for allowed in &settings.door.allowed {
-            rules.extend(exceptions(&to_lan, allowed));
+        rules.push(rule(
+            rule_order::FROM_HOSTS_ON_BOARD,
+            PacketMatch { states, ..to_lan.clone() },
+            Verdict::Accept,
+        ));
+        for allowed in &settings.inbound_filter.allowed_exceptions {
+            rules.extend(exception_rules(&to_lan, allowed));
         }
-        let rest = rule(order::REST, to_lan, Verdict::Drop);
+        let rest = rule(rule_order::REMAINING_PACKETS, to_lan, Verdict::Drop);
         rules.push(PacketRule { counts: true, ..rest });
     }
-    rules.into_iter().map(|rule| Entry::PacketRule(Box::new(rule))).collect()
+    rules.into_iter().map(|rule| ForwardingEntry::PacketRule(Box::new(rule))).collect()
 }
 
 fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
@@ -96,7 +108,7 @@ fn rule(order: u32, packets: PacketMatch, verdict: Verdict) -> PacketRule {
 }
 
 /// Returns the rules that drop packets of hosts over their rate, from and to the hosts of an interface.
-fn over_rate(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
+fn host_rate_rules(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
     let interface = || Some(name.to_owned());
     let from = PacketMatch { input_interface: interface(), ..Default::default() };
     let to = PacketMatch { output_interface: interface(), ..Default::default() };
@@ -110,7 +122,10 @@ fn over_rate(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
     }
     let mut rules = Vec::new();
     for (by, packets) in all {
-        let hosts = [(order::RATE, LimitedHosts::Each), (order::SHARED_RATE, LimitedHosts::Others)];
+        let hosts = [
+            (rule_order::HOST_RATE, LimitedHosts::Each),
+            (rule_order::SHARED_HOST_RATE, LimitedHosts::Others),
+        ];
         rules.extend(hosts.map(|(order, hosts)| {
             let over_rate = Some(HostRate { octets_per_s, hosts, by });
             let over = rule(order, PacketMatch { over_rate, ..packets.clone() }, Verdict::Drop);
@@ -121,7 +136,7 @@ fn over_rate(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
 }
 
 /// Returns a rule for each combination of ports and destination of an exception.
-fn exceptions(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<PacketRule> {
+fn exception_rules(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<PacketRule> {
     let icmp_type = match allowed.protocol {
         ipv4::ICMP => Some(IPV4_ECHO_REQUEST),
         protocol::ICMPV6 => Some(icmpv6::types::ECHO_REQUEST),
@@ -145,7 +160,7 @@ fn exceptions(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<PacketRule>
     all.map(|(destination, ports)| {
         let protocol = Some(allowed.protocol);
         let packets = PacketMatch { protocol, icmp_type, destination, ports, ..to_lan.clone() };
-        rule(order::ALLOWED, packets, Verdict::Accept)
+        rule(rule_order::ALLOWED_EXCEPTIONS, packets, Verdict::Accept)
     })
     .collect()
 }
@@ -153,8 +168,13 @@ fn exceptions(to_lan: &PacketMatch, allowed: &AllowedPackets) -> Vec<PacketRule>
 /// Returns routing rules for a kernel that cannot install rules of the packet filter. They make the networks
 /// of each interface unreachable whose door needs such rules. The router itself still exchanges packets with
 /// hosts there.
-pub(crate) fn closed_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSettings]) -> Vec<Entry> {
-    let needs_rules = |name: &str| lan.iter().any(|lan| lan.interface == name && lan.door.needs_rules());
+pub(crate) fn closed_lan_entries(
+    prefixes: &[Ipv6Net],
+    ipv4: &[Ipv4Net],
+    lan: &[LanSettings],
+) -> Vec<ForwardingEntry> {
+    let needs_rules =
+        |name: &str| lan.iter().any(|lan| lan.interface == name && lan.inbound_filter.needs_rules());
     let networks: Vec<Ipv6Net> = lan_prefixes(prefixes, lan)
         .into_iter()
         .chain(lan_ipv4_prefixes(ipv4, lan))
@@ -164,7 +184,7 @@ pub(crate) fn closed_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanS
     let mut entries = Vec::new();
     for network in networks {
         let to = |priority, input: Option<&str>, table| {
-            Entry::Rule(Box::new(Rule {
+            ForwardingEntry::Rule(Box::new(Rule {
                 priority,
                 input_interface: input.map(str::to_owned),
                 from: None,
@@ -175,29 +195,29 @@ pub(crate) fn closed_entries(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanS
                 without_default: false,
             }))
         };
-        entries.push(to(priority::CLOSED_ROUTER, None, TABLE_LOCAL));
-        entries.push(to(priority::CLOSED_FROM_ROUTER, Some(LOCAL), TABLE_MAIN));
-        entries.push(to(priority::CLOSED, None, TABLE_NOWHERE));
+        entries.push(to(priority::TO_ROUTER_ON_CLOSED_LAN, None, TABLE_LOCAL));
+        entries.push(to(priority::FROM_ROUTER_TO_CLOSED_LAN, Some(LOOPBACK_INTERFACE), TABLE_MAIN));
+        entries.push(to(priority::TO_CLOSED_LAN, None, TABLE_UNREACHABLE));
     }
     entries
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::lan::Door;
+    use super::super::lan::InboundFilter;
     use super::*;
 
-    fn lan(name: &str, inbound: Inbound) -> LanSettings {
-        let door = Door { inbound, ..Door::default() };
-        LanSettings { door, ..LanSettings::from(name) }
+    fn lan_settings(name: &str, inbound: Inbound) -> LanSettings {
+        let door = InboundFilter { inbound, ..InboundFilter::default() };
+        LanSettings { inbound_filter: door, ..LanSettings::from(name) }
     }
 
     /// Returns each rule as text: order, input, output, condition, verdict.
     fn rules(lan: &[LanSettings]) -> Vec<String> {
-        rules_of(&[], &[], lan)
+        describe_rules(&[], &[], lan)
     }
 
-    fn rules_of(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSettings]) -> Vec<String> {
+    fn describe_rules(prefixes: &[Ipv6Net], ipv4: &[Ipv4Net], lan: &[LanSettings]) -> Vec<String> {
         let text = |rule: &PacketRule| {
             let PacketMatch { input_interface, output_interface, destination, protocol, ports, .. } =
                 &rule.packets;
@@ -215,10 +235,10 @@ mod tests {
             }
             text + &format!(" {:?}", rule.verdict)
         };
-        let mut rules: Vec<PacketRule> = door_entries(prefixes, ipv4, lan)
+        let mut rules: Vec<PacketRule> = packet_filter_entries(prefixes, ipv4, lan)
             .into_iter()
             .map(|entry| match entry {
-                Entry::PacketRule(rule) => *rule,
+                ForwardingEntry::PacketRule(rule) => *rule,
                 other => panic!("{other:?}"),
             })
             .collect();
@@ -227,22 +247,25 @@ mod tests {
     }
 
     #[test]
-    fn open_door_needs_no_rule() {
-        assert_eq!(rules(&[lan("i0", Inbound::Any), lan("i1", Inbound::Any)]), Vec::<String>::new());
+    fn interface_without_packet_filter_needs_no_rule() {
+        assert_eq!(
+            rules(&[lan_settings("i0", Inbound::Any), lan_settings("i1", Inbound::Any)]),
+            Vec::<String>::new()
+        );
     }
 
     #[test]
     fn shut_door_accepts_answers_hosts_on_board_and_exceptions() {
-        let mut shut = lan("i0", Inbound::Established);
+        let mut shut = lan_settings("i0", Inbound::Established);
         let port = PortRange { first: 443, last: 443 };
         let host: Ipv6Net = "2001:db8:a::77/128".parse().expect("prefix");
-        shut.door.allowed = vec![
+        shut.inbound_filter.allowed_exceptions = vec![
             AllowedPackets { protocol: 6, ports: vec![port], destinations: vec![host] },
             AllowedPackets { protocol: ipv4::ICMP, ports: vec![], destinations: vec![] },
             AllowedPackets { protocol: protocol::ICMPV6, ports: vec![], destinations: vec![] },
         ];
         assert_eq!(
-            rules(&[shut, lan("i1", Inbound::Any)]),
+            rules(&[shut, lan_settings("i1", Inbound::Any)]),
             [
                 "20 * i0 states Accept",
                 "20 i0 i0 Accept",
@@ -257,17 +280,21 @@ mod tests {
 
     #[test]
     fn host_rate_holds_in_both_directions_and_families_before_other_rules() {
-        let mut limited = lan("i0", Inbound::Established);
-        limited.door.host_rate = Some(2_500_000);
-        let rules: Vec<PacketRule> = door_entries(&[], &[], &[limited])
+        let mut limited = lan_settings("i0", Inbound::Established);
+        limited.inbound_filter.host_rate = Some(2_500_000);
+        let rules: Vec<PacketRule> = packet_filter_entries(&[], &[], &[limited])
             .into_iter()
             .filter_map(|entry| match entry {
-                Entry::PacketRule(rule) if rule.packets.over_rate.is_some() => Some(*rule),
+                ForwardingEntry::PacketRule(rule) if rule.packets.over_rate.is_some() => Some(*rule),
                 _ => None,
             })
             .collect();
         assert_eq!(rules.len(), 10);
-        assert!(rules.iter().all(|rule| rule.order < order::ISOLATED && rule.verdict == Verdict::Drop));
+        assert!(
+            rules
+                .iter()
+                .all(|rule| rule.order < rule_order::ISOLATED_INTERFACES && rule.verdict == Verdict::Drop)
+        );
         let of_hosts = |hosts| {
             rules.iter().filter(move |rule| {
                 let rate = rule.packets.over_rate.expect("a rate");
@@ -283,22 +310,22 @@ mod tests {
 
     #[test]
     fn isolated_interface_exchanges_no_packet_with_others() {
-        let mut isolated = lan("i0", Inbound::Any);
-        isolated.door.is_isolated = true;
-        assert_eq!(rules(&[isolated, lan("i1", Inbound::Any)]), ["10 i0 i1 Drop", "10 i1 i0 Drop"]);
+        let mut isolated = lan_settings("i0", Inbound::Any);
+        isolated.inbound_filter.is_isolated = true;
+        assert_eq!(rules(&[isolated, lan_settings("i1", Inbound::Any)]), ["10 i0 i1 Drop", "10 i1 i0 Drop"]);
     }
 
     #[test]
     fn host_cannot_use_address_of_another_interface_if_any_interface_has_a_door() {
-        let mut isolated = lan("i1", Inbound::Any);
-        isolated.door.is_isolated = true;
+        let mut isolated = lan_settings("i1", Inbound::Any);
+        isolated.inbound_filter.is_isolated = true;
         let named: Ipv6Net = "2001:db8:b::/56".parse().expect("prefix");
         isolated.prefixes = vec![named];
         let prefixes = ["2001:db8:a::/56".parse().expect("prefix"), named];
         let ipv4 = ["10.42.7.0/24".parse().expect("prefix")];
-        let mut lans = [lan("i0", Inbound::Any), isolated, lan("i2", Inbound::Any)];
+        let mut lans = [lan_settings("i0", Inbound::Any), isolated, lan_settings("i2", Inbound::Any)];
         assert_eq!(
-            rules_of(&prefixes, &ipv4, &lans),
+            describe_rules(&prefixes, &ipv4, &lans),
             [
                 "10 i0 * from 2001:db8:b::/56 Drop",
                 "10 i0 i1 Drop",
@@ -312,28 +339,28 @@ mod tests {
                 "10 i2 i1 Drop",
             ]
         );
-        lans[1].door = Door { inbound: Inbound::Established, ..Door::default() };
-        let rules = rules_of(&prefixes, &ipv4, &lans);
+        lans[1].inbound_filter = InboundFilter { inbound: Inbound::Established, ..InboundFilter::default() };
+        let rules = describe_rules(&prefixes, &ipv4, &lans);
         assert_eq!(rules.iter().filter(|rule| rule.starts_with("10 ")).count(), 6, "{rules:?}");
-        lans[1].door = Door::default();
-        assert_eq!(rules_of(&prefixes, &ipv4, &lans), Vec::<String>::new());
+        lans[1].inbound_filter = InboundFilter::default();
+        assert_eq!(describe_rules(&prefixes, &ipv4, &lans), Vec::<String>::new());
     }
 
     #[test]
     fn kernel_without_filter_closes_networks_whose_door_needs_it() {
         let prefix = |text: &str| text.parse().expect("prefix");
         let prefixes = [prefix("2001:db8:a::/64"), prefix("2001:db8:b::/64")];
-        let lans = [lan("i0", Inbound::Any), lan("i1", Inbound::Established)];
-        let closed = closed_entries(&prefixes, &[], &lans);
+        let lans = [lan_settings("i0", Inbound::Any), lan_settings("i1", Inbound::Established)];
+        let closed = closed_lan_entries(&prefixes, &[], &lans);
         let networks: Vec<_> = closed
             .iter()
             .filter_map(|entry| match entry {
-                Entry::Rule(rule) => Some((rule.priority, rule.to, rule.table)),
+                ForwardingEntry::Rule(rule) => Some((rule.priority, rule.to, rule.table)),
                 _ => None,
             })
             .collect();
         let to = Some(prefixes[1]);
-        assert_eq!(networks, [(105, to, TABLE_LOCAL), (106, to, TABLE_MAIN), (107, to, TABLE_NOWHERE)]);
-        assert_eq!(closed_entries(&prefixes, &[], &lans[..1]), []);
+        assert_eq!(networks, [(105, to, TABLE_LOCAL), (106, to, TABLE_MAIN), (107, to, TABLE_UNREACHABLE)]);
+        assert_eq!(closed_lan_entries(&prefixes, &[], &lans[..1]), []);
     }
 }

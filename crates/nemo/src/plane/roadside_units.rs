@@ -31,27 +31,27 @@ use carnet_wire::icmpv6;
 use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 use ipnet::Ipv6Net;
 
-use super::Router;
+use super::RouterRole;
 use crate::input::Stations;
 
 /// Interval between solicitations, after a burst of three.
 const SOLICITATION_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between two checks of the routers' positions.
-const LOOK: Duration = Duration::from_millis(250);
+const POSITION_CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// Largest number of routers that the module remembers.
-const ROUTERS: usize = 32;
+const MAX_ROADSIDE_ROUTERS: usize = 32;
 /// Largest number of prefixes of one router that the module remembers.
-const PREFIXES: usize = 4;
+const MAX_PREFIXES_PER_ROUTER: usize = 4;
 /// The module prefers another router if its distance is below this share of the distance of the router in
 /// use.
-const NEARER: f64 = 2.0 / 3.0;
+const NEARER_DISTANCE_RATIO: f64 = 2.0 / 3.0;
 
 #[derive(Debug)]
 struct AccessRouter {
-    link_local: Ipv6Addr,
-    station: [u8; 6],
+    link_local_address: Ipv6Addr,
+    station_mac: [u8; 6],
     prefixes: Vec<Ipv6Net>,
-    expires: Time,
+    expires_at: Time,
 }
 
 impl AccessRouter {
@@ -61,7 +61,7 @@ impl AccessRouter {
         let has_address = interface.addresses.iter().any(|own| {
             !own.tentative && !own.duplicate && self.prefixes.iter().any(|p| p.contains(&own.address))
         });
-        has_address && interface.routers.iter().any(|router| router.gateway == self.link_local)
+        has_address && interface.routers.iter().any(|router| router.gateway == self.link_local_address)
     }
 }
 
@@ -71,37 +71,42 @@ fn is_near(now: Time, station: [u8; 6], stations: &dyn Stations) -> bool {
 
 /// The roadside units on the interface to other stations, which is an uplink.
 #[derive(Debug)]
-pub(crate) struct Access {
+pub(crate) struct RoadsideUnits {
     pub(crate) interface: String,
-    routers: Vec<AccessRouter>,
+    known_routers: Vec<AccessRouter>,
     /// Interface as reported by the kernel, with all its routers.
-    known: Option<Interface>,
+    interface_state: Option<Interface>,
     /// Routers that this module last passed to the mobile router; the first one is in use.
-    told: Vec<Ipv6Addr>,
-    due: Option<Time>,
-    solicitations: RateLimiter,
+    routers_last_reported: Vec<Ipv6Addr>,
+    next_check_at: Option<Time>,
+    solicitation_limiter: RateLimiter,
 }
 
-impl Access {
-    fn new(interface: String) -> Access {
-        Access {
+impl RoadsideUnits {
+    fn new(interface: String) -> RoadsideUnits {
+        RoadsideUnits {
             interface,
-            routers: Vec::new(),
-            known: None,
-            told: Vec::new(),
-            due: None,
-            solicitations: RateLimiter::new(3, SOLICITATION_INTERVAL),
+            known_routers: Vec::new(),
+            interface_state: None,
+            routers_last_reported: Vec::new(),
+            next_check_at: None,
+            solicitation_limiter: RateLimiter::new(3, SOLICITATION_INTERVAL),
         }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.due
+        self.next_check_at
     }
 
     /// Returns a Router Solicitation to a roadside unit that has become a neighbour; `None` above the rate
     /// limit. `own` and `link_local` are the addresses of this station.
-    pub(super) fn solicitation(&mut self, now: Time, own: [u8; 6], link_local: Ipv6Addr) -> Option<Vec<u8>> {
-        self.solicitations.allow(now).then(|| {
+    pub(super) fn router_solicitation(
+        &mut self,
+        now: Time,
+        own: [u8; 6],
+        link_local: Ipv6Addr,
+    ) -> Option<Vec<u8>> {
+        self.solicitation_limiter.allow(now).then(|| {
             let message = nd::RouterSolicitation { source_link_address: Some(own) }.emit();
             icmpv6::packet(link_local, nd::ALL_ROUTERS, nd::HOP_LIMIT, message)
         })
@@ -124,38 +129,39 @@ impl Access {
             _ => None,
         });
         let router = AccessRouter {
-            link_local,
-            station,
-            prefixes: prefixes.take(PREFIXES).map(|prefix| prefix.trunc()).collect(),
-            expires: now + Duration::from_secs(advertisement.router_lifetime.into()),
+            link_local_address: link_local,
+            station_mac: station,
+            prefixes: prefixes.take(MAX_PREFIXES_PER_ROUTER).map(|prefix| prefix.trunc()).collect(),
+            expires_at: now + Duration::from_secs(advertisement.router_lifetime.into()),
         };
         // A router that is already in the list keeps its place.
-        match self.routers.iter_mut().find(|known| known.link_local == link_local) {
+        match self.known_routers.iter_mut().find(|known| known.link_local_address == link_local) {
             // RFC 4861 6.3.4: a value that an advertisement omits stays.
             Some(known) if router.prefixes.is_empty() => {
                 *known = AccessRouter { prefixes: std::mem::take(&mut known.prefixes), ..router };
             }
             Some(known) => *known = router,
             None => {
-                if self.routers.len() >= ROUTERS {
-                    self.make_room(now, stations);
+                if self.known_routers.len() >= MAX_ROADSIDE_ROUTERS {
+                    self.evict_farthest_router(now, stations);
                 }
-                self.routers.push(router);
+                self.known_routers.push(router);
             }
         }
-        self.routers.retain(|router| router.expires > now);
-        self.due = Some(now);
+        self.known_routers.retain(|router| router.expires_at > now);
+        self.next_check_at = Some(now);
     }
 
-    fn make_room(&mut self, now: Time, stations: &dyn Stations) {
-        let current = self.told.first();
-        let others = self.routers.iter().enumerate().filter(|(_, it)| Some(&it.link_local) != current);
+    fn evict_farthest_router(&mut self, now: Time, stations: &dyn Stations) {
+        let current = self.routers_last_reported.first();
+        let others =
+            self.known_routers.iter().enumerate().filter(|(_, it)| Some(&it.link_local_address) != current);
         let least = others.max_by_key(|(at, router)| {
-            let usable = self.known.as_ref().is_some_and(|known| router.is_usable(known));
-            (!is_near(now, router.station, stations), !usable, *at)
+            let usable = self.interface_state.as_ref().is_some_and(|known| router.is_usable(known));
+            (!is_near(now, router.station_mac, stations), !usable, *at)
         });
         if let Some(at) = least.map(|(at, _)| at) {
-            self.routers.remove(at);
+            self.known_routers.remove(at);
         }
     }
 
@@ -168,19 +174,19 @@ impl Access {
         stations: &dyn Stations,
         others: bool,
     ) -> Interface {
-        self.known = Some(interface.clone());
-        self.told = self.present(now, stations, others);
-        self.due = Some(now + LOOK);
-        let routers = self.told.iter().map(|told| {
+        self.interface_state = Some(interface.clone());
+        self.routers_last_reported = self.routers_in_range(now, stations, others);
+        self.next_check_at = Some(now + POSITION_CHECK_INTERVAL);
+        let routers = self.routers_last_reported.iter().map(|told| {
             let known = interface.routers.iter().find(|router| router.gateway == *told);
             known.copied().unwrap_or_else(|| Ipv6Router::from(*told))
         });
         Interface { routers: routers.collect(), ..interface.clone() }
     }
 
-    pub(super) fn handle_gone(&mut self) {
-        (self.known, self.due) = (None, None);
-        self.told.clear();
+    pub(super) fn handle_interface_gone(&mut self) {
+        (self.interface_state, self.next_check_at) = (None, None);
+        self.routers_last_reported.clear();
     }
 
     /// Returns the interface for the mobile router if the list of routers in range has changed since the last
@@ -191,33 +197,37 @@ impl Access {
         stations: &dyn Stations,
         others: bool,
     ) -> Option<Interface> {
-        self.due.filter(|due| *due <= now)?;
-        self.due = (!self.routers.is_empty()).then_some(now + LOOK);
-        self.routers.retain(|router| router.expires > now);
-        (self.present(now, stations, others) != self.told).then(|| self.known.clone()).flatten()
+        self.next_check_at.filter(|due| *due <= now)?;
+        self.next_check_at = (!self.known_routers.is_empty()).then_some(now + POSITION_CHECK_INTERVAL);
+        self.known_routers.retain(|router| router.expires_at > now);
+        (self.routers_in_range(now, stations, others) != self.routers_last_reported)
+            .then(|| self.interface_state.clone())
+            .flatten()
     }
 
     /// Returns the routers in range, the preferred one first.
-    fn present(&self, now: Time, stations: &dyn Stations, others: bool) -> Vec<Ipv6Addr> {
-        let Some(known) = &self.known else { return Vec::new() };
-        let current = self.told.first();
+    fn routers_in_range(&self, now: Time, stations: &dyn Stations, others: bool) -> Vec<Ipv6Addr> {
+        let Some(known) = &self.interface_state else { return Vec::new() };
+        let current = self.routers_last_reported.first();
         // A router beyond the edge of the range that still sends beacons is better than no router.
         let beacon = stations.beacon_interval();
-        let usable = self.routers.iter().filter(|router| router.expires > now && router.is_usable(known));
+        let usable =
+            self.known_routers.iter().filter(|router| router.expires_at > now && router.is_usable(known));
         let mut present: Vec<(bool, f64, Ipv6Addr)> = usable
             .filter_map(|router| {
-                let sight = stations.observation(now, router.station).filter(|sight| sight.is_neighbour)?;
-                let is_current = current == Some(&router.link_local);
+                let sight =
+                    stations.observation(now, router.station_mac).filter(|sight| sight.is_neighbour)?;
+                let is_current = current == Some(&router.link_local_address);
                 let away = if is_current { sight.leaves_range } else { !sight.stays_in_range };
                 let heard = now.saturating_since(sight.received_at) <= beacon;
                 if away && (others || !heard) {
                     return None;
                 }
-                let handicap = if is_current { NEARER } else { 1.0 };
+                let handicap = if is_current { NEARER_DISTANCE_RATIO } else { 1.0 };
                 Some((
                     away,
-                    stations.predicted_distance_of(now, router.station) * handicap,
-                    router.link_local,
+                    stations.predicted_distance_of(now, router.station_mac) * handicap,
+                    router.link_local_address,
                 ))
             })
             .collect();
@@ -232,20 +242,20 @@ impl Access {
 
     /// Returns the selection of roadside units; `None` if the interface to other stations is no uplink of the
     /// mobile router. `old` is the present selection, and `ours` the interface to other stations.
-    pub(super) fn configured(
-        old: Option<Access>,
+    pub(super) fn configured_roadside_units(
+        old: Option<RoadsideUnits>,
         ours: Option<&String>,
-        router: Option<&Router>,
-    ) -> Option<Access> {
-        let uplinks = router.into_iter().flat_map(|router| &router.machine.config().uplinks);
+        router: Option<&RouterRole>,
+    ) -> Option<RoadsideUnits> {
+        let uplinks = router.into_iter().flat_map(|router| &router.state_machine.config().uplinks);
         let uplink = uplinks.map(|uplink| &uplink.interface).find(|name| ours == Some(name)).cloned();
         let old = old.filter(|old| uplink.as_ref() == Some(&old.interface));
-        uplink.map(|interface| old.unwrap_or_else(|| Access::new(interface)))
+        uplink.map(|interface| old.unwrap_or_else(|| RoadsideUnits::new(interface)))
     }
 
     /// Returns whether the mobile router has a working uplink other than the interface to other stations.
-    pub(super) fn has_other_uplink(&self, router: Option<&Router>) -> bool {
-        let uplinks = router.into_iter().flat_map(|router| router.machine.uplinks());
+    pub(super) fn has_other_uplink(&self, router: Option<&RouterRole>) -> bool {
+        let uplinks = router.into_iter().flat_map(|router| router.state_machine.uplinks());
         let mut others = uplinks.filter(|uplink| uplink.config.interface != self.interface);
         others.any(|uplink| !matches!(uplink.attachment, Attachment::Down(_)))
     }

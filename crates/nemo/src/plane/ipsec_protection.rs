@@ -34,60 +34,67 @@ use carnet_wire::mobility::{ControlPacket, message_type};
 
 use super::data_path::DataPath;
 use super::packets::MessageCounters;
-use super::{Agent, Roles, Router};
-use crate::drop_reason::TunnelDrop;
-use crate::forwarding::forwarder::{Forwarder, Verdict};
+use super::{HomeAgentRole, Roles, RouterRole};
+use crate::drop_reason::TunnelDropReason;
+use crate::forwarding::forwarder::{Forwarder, ForwardingVerdict};
 use crate::forwarding::packet::PacketBuffer;
 use crate::output::Output;
 
 /// Largest number of messages that are in the kernel for IPsec at a time. Beyond it the station forgets the
 /// oldest, whose sender repeats it.
-const ON_THE_WAY: usize = 1024;
+const MAX_MESSAGES_IN_KERNEL: usize = 1024;
 /// Least interval between warnings about a missing security association.
-const TOLD: Duration = Duration::from_secs(60);
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Care-of addresses of the messages in the kernel.
 #[derive(Debug)]
-pub(super) struct Protection {
+pub(super) struct IpsecProtection {
     /// Flow label and care-of address of each message, at the index of the label's low bits.
     care_of_addresses: Vec<Option<(u32, Ipv6Addr)>>,
-    last: u32,
-    told: RateLimiter,
+    last_label: u32,
+    warning_limiter: RateLimiter,
 }
 
-impl Protection {
-    fn new() -> Protection {
-        Protection { care_of_addresses: vec![None; ON_THE_WAY], last: 0, told: RateLimiter::new(1, TOLD) }
+impl IpsecProtection {
+    fn new() -> IpsecProtection {
+        IpsecProtection {
+            care_of_addresses: vec![None; MAX_MESSAGES_IN_KERNEL],
+            last_label: 0,
+            warning_limiter: RateLimiter::new(1, WARNING_INTERVAL),
+        }
     }
 
     /// Stores a care-of address and returns the flow label that stands for it. The label is never 0, because
     /// the kernel would replace 0.
-    fn remember(&mut self, care_of_address: Ipv6Addr) -> u32 {
-        self.last = if self.last >= 0x000f_ffff { 1 } else { self.last + 1 };
-        let place = self.last as usize % ON_THE_WAY;
+    fn remember_care_of_address(&mut self, care_of_address: Ipv6Addr) -> u32 {
+        self.last_label = if self.last_label >= 0x000f_ffff { 1 } else { self.last_label + 1 };
+        let place = self.last_label as usize % MAX_MESSAGES_IN_KERNEL;
         if let Some(slot) = self.care_of_addresses.get_mut(place) {
-            *slot = Some((self.last, care_of_address));
+            *slot = Some((self.last_label, care_of_address));
         }
-        self.last
+        self.last_label
     }
 
-    fn recall(&mut self, label: u32) -> Option<Ipv6Addr> {
-        let slot = self.care_of_addresses.get_mut(label as usize % ON_THE_WAY)?;
+    fn recall_care_of_address(&mut self, label: u32) -> Option<Ipv6Addr> {
+        let slot = self.care_of_addresses.get_mut(label as usize % MAX_MESSAGES_IN_KERNEL)?;
         slot.take_if(|(known, _)| *known == label).map(|(_, care_of_address)| care_of_address)
     }
 
     /// Returns the state of messages under IPsec; `None` if no role's config demands IPsec. The present state
     /// `old` stays, because its messages are in the kernel.
-    pub(super) fn configured(old: Option<Box<Protection>>, roles: &Roles) -> Option<Box<Protection>> {
+    pub(super) fn configured_protection(
+        old: Option<Box<IpsecProtection>>,
+        roles: &Roles,
+    ) -> Option<Box<IpsecProtection>> {
         let ipsec = |authentication: &Authentication| *authentication == Authentication::Ipsec;
-        let agent = roles.agent.as_ref().map(|agent| agent.machine.config());
+        let agent = roles.agent_role.as_ref().map(|agent| agent.state_machine.config());
         let nodes = agent.into_iter().flat_map(|config| &config.nodes).map(|node| &node.authentication);
-        let router = roles.router.as_ref().map(|router| &router.machine.config().authentication);
-        nodes.chain(router).any(ipsec).then(|| old.unwrap_or_else(|| Box::new(Protection::new())))
+        let router = roles.router_role.as_ref().map(|router| &router.state_machine.config().authentication);
+        nodes.chain(router).any(ipsec).then(|| old.unwrap_or_else(|| Box::new(IpsecProtection::new())))
     }
 
     /// Returns the output that sends a packet: through the kernel's IPsec if the packet needs protection.
-    pub(super) fn output(&mut self, roles: &Roles, packet: Vec<u8>) -> Output {
+    pub(super) fn send_output(&mut self, roles: &Roles, packet: Vec<u8>) -> Output {
         let (Ok(header), Ok(extensions)) = (Header::parse(&packet), Extensions::parse(&packet)) else {
             return Output::Packet(packet);
         };
@@ -96,18 +103,21 @@ impl Protection {
         let in_the_clear = matches!(kind, Some(message_type::HEARTBEAT | message_type::BINDING_ERROR));
         let source = extensions.home_address.unwrap_or(header.source);
         let destination = extensions.routing_home_address.unwrap_or(header.destination);
-        if extensions.protocol != protocol::MOBILITY || in_the_clear || !roles.protects(source, destination) {
+        if extensions.protocol != protocol::MOBILITY
+            || in_the_clear
+            || !roles.protects_between(source, destination)
+        {
             return Output::Packet(packet);
         }
         // RFC 6275 11.5.5: at home, the router's message has no Home Address option, and the home agent's
         // answer has no routing header.
         let away = if roles.is_own_home_address(source) { header.source } else { header.destination };
-        let label = self.remember(away);
+        let label = self.remember_care_of_address(away);
         Output::Protect { source, destination, label, message: message.to_vec() }
     }
 
     /// Handles a packet from the tunnel device; returns `None` if the packet does not concern IPsec.
-    pub(super) fn process(
+    pub(super) fn process_tunnel_device_packet(
         &mut self,
         now: Time,
         roles: &Roles,
@@ -115,24 +125,26 @@ impl Protection {
         messages: &mut MessageCounters,
         header: &Header,
         buffer: &mut PacketBuffer,
-    ) -> Option<Verdict> {
+    ) -> Option<ForwardingVerdict> {
         if matches!(header.next_header, protocol::ESP | protocol::MOBILITY)
-            && roles.protects(header.source, header.destination)
+            && roles.protects_between(header.source, header.destination)
         {
             return Some(match header.next_header {
                 protocol::ESP => self.send_protected(roles, &mut data_path.forwarder, header, buffer),
                 _ => {
-                    self.warn(now, &mut data_path.outputs, header);
-                    messages.verdict(Err(MobilityDrop::NotProtected))
+                    self.warn_about_missing_association(now, &mut data_path.outputs, header);
+                    messages.verdict_on_message(Err(MobilityDrop::NotProtected))
                 }
             });
         }
         if !matches!(header.next_header, protocol::DESTINATION_OPTIONS | protocol::ROUTING | protocol::ESP) {
             return None;
         }
-        let to_agent = |agent: &Agent| agent.machine.config().address == header.destination;
-        let of_agent = |router: &Router| router.machine.config().home_agent == header.source;
-        if !roles.agent.as_ref().is_some_and(to_agent) && !roles.router.as_ref().is_some_and(of_agent) {
+        let to_agent = |agent: &HomeAgentRole| agent.state_machine.config().address == header.destination;
+        let of_agent = |router: &RouterRole| router.state_machine.config().home_agent == header.source;
+        if !roles.agent_role.as_ref().is_some_and(to_agent)
+            && !roles.router_role.as_ref().is_some_and(of_agent)
+        {
             return None;
         }
         let extensions = Extensions::parse(buffer.as_slice()).ok()?;
@@ -141,7 +153,7 @@ impl Protection {
         }
         let remote = extensions.home_address.unwrap_or(header.source);
         let local = extensions.routing_home_address.unwrap_or(header.destination);
-        roles.protects(local, remote).then(|| {
+        roles.protects_between(local, remote).then(|| {
             let forwarder = &mut data_path.forwarder;
             self.receive_protected(roles, forwarder, header, &extensions, (local, remote), buffer)
         })
@@ -154,8 +166,10 @@ impl Protection {
         forwarder: &mut Forwarder,
         header: &Header,
         buffer: &mut PacketBuffer,
-    ) -> Verdict {
-        let Some(away) = self.recall(header.flow_label) else { return forwarder.drop(TunnelDrop::Malformed) };
+    ) -> ForwardingVerdict {
+        let Some(away) = self.recall_care_of_address(header.flow_label) else {
+            return forwarder.drop(TunnelDropReason::Malformed);
+        };
         let length = buffer.as_slice().len().saturating_sub(HEADER_LEN);
         let mut outer = Header { flow_label: 0, hop_limit: HOP_LIMIT, ..*header };
         let by_router = roles.is_own_home_address(header.source);
@@ -170,10 +184,10 @@ impl Protection {
         };
         let extension = extension.as_ref().map_or(&[][..], |octets| octets);
         outer.payload_length = u16::try_from(length + extension.len()).unwrap_or(u16::MAX);
-        buffer.strip(HEADER_LEN, length);
+        buffer.strip_front(HEADER_LEN, length);
         match buffer.prepend(extension) && buffer.prepend(&outer.emit()) {
-            true => Verdict::Forward,
-            false => forwarder.drop(TunnelDrop::Malformed),
+            true => ForwardingVerdict::Forward,
+            false => forwarder.drop(TunnelDropReason::Malformed),
         }
     }
 
@@ -186,15 +200,15 @@ impl Protection {
         extensions: &Extensions,
         (local, remote): (Ipv6Addr, Ipv6Addr),
         buffer: &mut PacketBuffer,
-    ) -> Verdict {
+    ) -> ForwardingVerdict {
         let to_router = roles.is_own_home_address(local);
         let plain = extensions.home_address.is_none() && extensions.routing_home_address.is_none();
-        if plain && self.recall(header.flow_label).is_some() {
+        if plain && self.recall_care_of_address(header.flow_label).is_some() {
             // The kernel has refused to protect this packet, which has come back.
-            return forwarder.drop(TunnelDrop::UpperLayer);
+            return forwarder.drop(TunnelDropReason::UpperLayer);
         }
         let away = if to_router { header.destination } else { header.source };
-        let flow_label = self.remember(away);
+        let flow_label = self.remember_care_of_address(away);
         let length = buffer.as_slice().len().saturating_sub(extensions.upper_layer_offset);
         let inner = Header {
             flow_label,
@@ -204,17 +218,17 @@ impl Protection {
             destination: local,
             ..*header
         };
-        buffer.strip(extensions.upper_layer_offset, length);
+        buffer.strip_front(extensions.upper_layer_offset, length);
         match buffer.prepend(&inner.emit()) {
-            true => Verdict::Forward,
-            false => forwarder.drop(TunnelDrop::Malformed),
+            true => ForwardingVerdict::Forward,
+            false => forwarder.drop(TunnelDropReason::Malformed),
         }
     }
 
     /// Forgets a message that the kernel has sent without protection, and queues a warning.
-    fn warn(&mut self, now: Time, outputs: &mut VecDeque<Output>, header: &Header) {
-        let _ = self.recall(header.flow_label);
-        if self.told.allow(now) {
+    fn warn_about_missing_association(&mut self, now: Time, outputs: &mut VecDeque<Output>, header: &Header) {
+        let _ = self.recall_care_of_address(header.flow_label);
+        if self.warning_limiter.allow(now) {
             let message = format!(
                 "the station cannot send a message from {} to {}: the kernel has no IPsec policy for it; \
                  is strongSwan running?",
@@ -226,16 +240,19 @@ impl Protection {
 
     /// Returns the packet that was on the wire before the kernel's IPsec verified this message. Returns
     /// `None` if the sender needs no protection, or if the station does not remember the message.
-    pub(super) fn open(
+    pub(super) fn restore_packet_on_wire(
         &mut self,
         roles: &Roles,
         (source, destination): (Ipv6Addr, Ipv6Addr),
         label: u32,
         mut message: Vec<u8>,
     ) -> Option<Vec<u8>> {
-        let away = self.recall(label).filter(|_| roles.protects(destination, source))?;
-        let to_agent =
-            roles.agent.as_ref().is_some_and(|agent| agent.machine.config().address == destination);
+        let away =
+            self.recall_care_of_address(label).filter(|_| roles.protects_between(destination, source))?;
+        let to_agent = roles
+            .agent_role
+            .as_ref()
+            .is_some_and(|agent| agent.state_machine.config().address == destination);
         let packet = match to_agent {
             true => ControlPacket {
                 source: away,
@@ -255,14 +272,14 @@ impl Protection {
 impl Roles {
     /// Returns whether `local` is an address of this station, and messages between `local` and `remote` need
     /// protection.
-    fn protects(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
-        let as_agent = self.agent.as_ref().is_some_and(|agent| {
-            let node = || agent.machine.node(remote);
-            agent.machine.config().address == local
+    fn protects_between(&self, local: Ipv6Addr, remote: Ipv6Addr) -> bool {
+        let as_agent = self.agent_role.as_ref().is_some_and(|agent| {
+            let node = || agent.state_machine.node(remote);
+            agent.state_machine.config().address == local
                 && node().is_some_and(|node| node.authentication == Authentication::Ipsec)
         });
-        let as_router = self.router.as_ref().is_some_and(|router| {
-            let config = router.machine.config();
+        let as_router = self.router_role.as_ref().is_some_and(|router| {
+            let config = router.state_machine.config();
             config.home_address == local
                 && config.home_agent == remote
                 && config.authentication == Authentication::Ipsec
@@ -272,6 +289,6 @@ impl Roles {
 
     /// Returns whether this station is the mobile router with this home address.
     fn is_own_home_address(&self, address: Ipv6Addr) -> bool {
-        self.router.as_ref().is_some_and(|router| router.machine.config().home_address == address)
+        self.router_role.as_ref().is_some_and(|router| router.state_machine.config().home_address == address)
     }
 }

@@ -9,7 +9,7 @@ use super::TUNNEL_HOP_LIMIT;
 /// Returns the outer header of an inner packet of `length` octets; `None` if the length does not fit into the
 /// header. `secret` is the key of the flow label.
 #[inline]
-pub(super) fn header(
+pub(super) fn outer_header(
     secret: u64,
     ends: (Ipv6Addr, Ipv6Addr),
     inner: &Header,
