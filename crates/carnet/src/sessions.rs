@@ -18,7 +18,7 @@
 //! * `NAME.sessions` in `station.state_dir` has the newest timestamp of this end, and the timestamps that it
 //!   has accepted.
 //!
-//! Left out: nesting, direct routes, fleets, the kernel engine, TLS, and the change of keys without a pause.
+//! Left out: direct routes, fleets, the kernel engine, TLS, and the change of keys without a pause.
 #![cfg_attr(
     not(feature = "wireguard"),
     allow(dead_code, reason = "without the feature no packet is of a session")

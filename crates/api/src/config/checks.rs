@@ -139,7 +139,6 @@ fn sessions(draft: &Draft, sink: &Sink<'_>) {
     }
     let unsupported = [
         (config.home_agents.discover, "a discovered home agent has no key, expected no \"discover\""),
-        (config.nesting, "nesting passes on no encrypted sessions yet, expected nesting = false"),
         (!config.direct_routes.is_empty(), "direct routes are in the clear, expected no `direct_routes`"),
     ];
     for (_, message) in unsupported.iter().filter(|(is_there, _)| *is_there) {

@@ -399,7 +399,8 @@ static NESTING: Key<bool> = with_default(
     "Mobile routers on board may have care-of addresses of the links that this router visits, and this router
      takes one behind another router that offers it. Their packets then do not pass every home agent, see
      [nesting.md](nesting.md). `false` is plain NEMO in both roles. With `true` any host on board can register
-     an address of the visited link, and send and receive tunnels by it: see [threats](threats.md#on-board).",
+     an address of the visited link, and send and receive tunnels and UDP of port 4191 by it: see
+     [threats](threats.md#on-board).",
 );
 static NESTED_ROUTERS: Key<List<MacAddress>> = with_default(
     "nested_routers",

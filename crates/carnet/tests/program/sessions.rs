@@ -19,11 +19,11 @@ use crate::traffic::{PacketSniffer, RawSender};
 
 const AUTH: &str = "auth = { spi = 300, key = '000102030405060708090a0b0c0d0e0f' }";
 /// Octets that the test sends through the tunnel and looks for in captures.
-const MARKER: &[u8] = b"MARKER-of-the-payload-0123456789";
+pub const MARKER: &[u8] = b"MARKER-of-the-payload-0123456789";
 const TUNNEL_PORT: u16 = 51820;
 
 /// Makes a key pair. Returns the path of the private key and the public key.
-fn key(bed: &Testbed, name: &str) -> (String, String) {
+pub fn key(bed: &Testbed, name: &str) -> (String, String) {
     let path = bed.scratch.path_of(name).display().to_string();
     let made = run_carnet(&["key", "--out", &path]);
     assert!(made.status.success(), "{made:?}");
@@ -35,7 +35,7 @@ fn in_state_dir(bed: &Testbed, config: &str) -> String {
 }
 
 /// Returns the configs of home agent and mobile router with key pairs.
-fn with_keys(bed: &Testbed) -> (String, String) {
+pub fn with_keys(bed: &Testbed) -> (String, String) {
     let (agent_file, agent_key) = key(bed, "agent.key");
     let (router_file, router_key) = key(bed, "router.key");
     let agent = bed.agent_config().replace(AUTH, &format!("auth = {{ public_key = '{router_key}' }}"));
@@ -49,7 +49,7 @@ fn with_keys(bed: &Testbed) -> (String, String) {
 
 /// Checks that captured packets between mobile router and home agent are WireGuard's messages alone, and
 /// returns the number of data messages.
-fn only_sessions(
+pub fn only_sessions(
     packets: &[Vec<u8>],
     is_end: impl Fn(&[u8]) -> bool,
     header: usize,
@@ -74,7 +74,7 @@ fn only_sessions(
     data
 }
 
-fn in_ipv6(packet: &[u8]) -> bool {
+pub fn in_ipv6(packet: &[u8]) -> bool {
     let agent = parse_address(HOME_AGENT_ADDRESS).octets();
     packet[8..24] == agent || packet[24..40] == agent
 }

@@ -121,6 +121,7 @@ pub(crate) fn use_only_interface_and_destination(rules: &[RuleInfo]) -> (bool, b
         let plain = *bare
             && rule.from.is_none()
             && rule.protocol.is_none()
+            && rule.ports.is_none()
             && rule.mark.is_none()
             && !rule.without_default
             && rule.to.is_none_or(|network| network.prefix_len() <= 64);

@@ -4,12 +4,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use carnet_base::mapped::{self, ALL_IPV4};
-use carnet_nemo::forwarding::desired::Rule;
+use carnet_nemo::forwarding::desired::{Ports, Rule};
 use carnet_nemo::forwarding::packet_rules::Mark;
 use ipnet::Ipv6Net;
 use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL};
 use netlink_packet_route::route::RouteProtocol;
-use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage, RulePortRange};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::{Requests, tolerate};
@@ -78,6 +78,11 @@ impl RuleInfo {
                 RuleAttribute::Source(IpAddr::V4(a)) => rule.from = ipv4_prefix(*a, header.src_len),
                 RuleAttribute::Destination(IpAddr::V4(a)) => rule.to = ipv4_prefix(*a, header.dst_len),
                 RuleAttribute::IpProtocol(number) => rule.protocol = Some(u8::from(*number)),
+                RuleAttribute::SourcePortRange(it) => rule.ports = Some(Ports::Source(it.start, it.end)),
+                RuleAttribute::DestinationPortRange(it) => {
+                    plain &= rule.ports.is_none();
+                    rule.ports = Some(Ports::Destination(it.start, it.end));
+                }
                 RuleAttribute::Protocol(number) => protocol = u8::from(*number),
                 RuleAttribute::FwMark(value) => mark = Some(*value),
                 RuleAttribute::FwMask(value) => mask = Some(*value),
@@ -136,6 +141,10 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     attributes.extend(from.map(|p| RuleAttribute::Source(p.addr().to_canonical())));
     attributes.extend(rule.to.map(|p| RuleAttribute::Destination(p.addr().to_canonical())));
     attributes.extend(rule.protocol.map(|p| RuleAttribute::IpProtocol(i32::from(p).into())));
+    attributes.extend(rule.ports.map(|ports| match ports {
+        Ports::Source(start, end) => RuleAttribute::SourcePortRange(RulePortRange { start, end }),
+        Ports::Destination(start, end) => RuleAttribute::DestinationPortRange(RulePortRange { start, end }),
+    }));
     if let Some(Mark { mask, value }) = rule.mark {
         // Without `FRA_FWMARK` the kernel compares the masked mark with 0, so leave out the attribute for a
         // mark of 0.
@@ -149,11 +158,18 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
 /// Returns the rule in the notation of `ip rule`.
 fn describe(rule: &Rule, action: Action) -> String {
     let mut text = format!("rule pref {}", rule.priority);
+    let range = |ports, is_source| match ports {
+        Some(Ports::Source(first, last)) if is_source => Some(format!("{first}-{last}")),
+        Some(Ports::Destination(first, last)) if !is_source => Some(format!("{first}-{last}")),
+        _ => None,
+    };
     for (word, value) in [
         ("iif", rule.input_interface.clone()),
         ("from", rule.from.map(mapped::format_prefix)),
         ("to", rule.to.map(mapped::format_prefix)),
         ("ipproto", rule.protocol.map(|p| p.to_string())),
+        ("sport", range(rule.ports, true)),
+        ("dport", range(rule.ports, false)),
         ("fwmark", rule.mark.map(|Mark { mask, value }| format!("{value:#x}/{mask:#x}"))),
     ] {
         if let Some(value) = value {

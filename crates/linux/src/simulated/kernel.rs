@@ -693,7 +693,9 @@ impl State {
             let matches = rule.input_interface.as_deref().is_none_or(|it| it == input)
                 && rule.from.is_none_or(|it| it.contains(&source))
                 && rule.to.is_none_or(|it| it.contains(&destination))
-                && rule.protocol.is_none_or(|it| it == protocol);
+                && rule.protocol.is_none_or(|it| it == protocol)
+                // The packets have no ports.
+                && rule.ports.is_none();
             if !matches {
                 continue;
             }

@@ -35,12 +35,12 @@
 //! IPv6 or with a prefix length other than 64.
 //!
 //! **Protection.** A router accepts registrations only from its own links (hop limit 255), and only in
-//! offered networks. A registered address carries only tunnels: the data path passes protocols 41, 44, 58 and
-//! 135 from and to exactly these addresses. So a host in the mobile network cannot use the address for
-//! ordinary packets. An address belongs to its first owner. A router accepts [`MAX_REGISTRATIONS`] addresses:
-//! [`MAX_OF_ONE`] of each sender that the operator has configured, [`MAX_OF_UNKNOWN`] of all other senders
-//! together. They end without renewal. A node in the mobile network that can read the ownership verifier can
-//! take over an address, as in Neighbor Discovery in general.
+//! offered networks. A registered address carries only tunnels. From and to exactly these addresses, the data
+//! path passes protocols 41, 44, 58 and 135, and UDP with port 4191. So a host in the mobile network cannot
+//! use the address for ordinary packets. An address belongs to its first owner. A router accepts
+//! [`MAX_REGISTRATIONS`] addresses: [`MAX_OF_ONE`] of each sender that the operator has configured,
+//! [`MAX_OF_UNKNOWN`] of all other senders together. They end without renewal. A node in the mobile network
+//! that can read the ownership verifier can take over an address, as in Neighbor Discovery in general.
 //!
 //! This module joins its parts:
 //!

@@ -61,6 +61,9 @@ pub const TABLE_NEXT_HOP: u32 = 13_600;
 
 /// Rule priorities, in the order in which the kernel evaluates them. See `docs/kernel-rules.md`.
 pub mod priority {
+    /// Rejects (`unreachable`) UDP packets to the care-of address of a mobile router behind this router that
+    /// are not datagrams of encrypted sessions.
+    pub const REJECTED_TO_NESTED_ROUTERS: u32 = 98;
     /// Packets that arrive on an uplink for a care-of address of a mobile router behind this router. This
     /// rule comes before [`TUNNEL_CAPTURE`], because both routers may have the same home agent.
     pub const TO_NESTED_ROUTERS: u32 = 99;
@@ -105,6 +108,9 @@ pub mod priority {
     /// Rejects (`unreachable`) packets from GeoNetworking that are not for the mobile network. A vehicle does
     /// not forward other vehicles' packets to its uplinks or its tunnel.
     pub const FROM_STATIONS: u32 = 125;
+    /// Rejects (`unreachable`) UDP packets from the care-of address of a mobile router behind this router
+    /// that are not datagrams of encrypted sessions.
+    pub const REJECTED_FROM_NESTED_ROUTERS: u32 = 127;
     /// Packets from the care-of address of a mobile router behind this router use the table of the uplink to
     /// whose link the address belongs.
     pub const FROM_NESTED_ROUTERS: u32 = 128;
@@ -281,6 +287,16 @@ impl Route {
     }
 }
 
+/// Range of ports that a [`Rule`] selects. The kernel accepts 1 to 65534.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ports {
+    /// Source ports, the first and the last one.
+    Source(u16, u16),
+    /// Destination ports, the first and the last one.
+    Destination(u16, u16),
+}
+
 /// A policy routing rule. Key: all fields. A prefix in IPv4-mapped form makes it a rule of IPv4;
 /// [`carnet_base::mapped::ALL_IPV4`] selects any address.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -295,6 +311,9 @@ pub struct Rule {
     pub to: Option<Ipv6Net>,
     /// Selects packets with this upper-layer protocol; `None`: with any protocol.
     pub protocol: Option<u8>,
+    /// Selects UDP packets with these ports; `None`: with any ports. A fragment has no ports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Ports>,
     /// Selects packets with this mark; `None`: with any mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,

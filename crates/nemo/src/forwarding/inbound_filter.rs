@@ -192,6 +192,7 @@ pub(crate) fn closed_lan_entries(
                 protocol: None,
                 mark: None,
                 table,
+                ports: None,
                 without_default: false,
             }))
         };

@@ -325,6 +325,55 @@ fn host_on_board_with_nested_address_receives_tunnels_and_no_ordinary_packets() 
     assert_eq!(world.dropped_packets.get("mr1"), Some(&3), "a tunnel's packet passes");
 }
 
+/// Datagrams of an encrypted session have port 4191 at the nested router. Other ports do not pass, but
+/// fragments pass, because they have no port.
+#[test]
+fn parent_passes_sessions_and_no_other_datagrams() {
+    let mut world = nested_world();
+    let free = address("2001:db8:f1::99");
+    feed_router(
+        &mut world,
+        1,
+        neighbor_message("i0", UNKNOWN_NODE, 255, registration_message(free, registration_request(9))),
+    );
+    world.advance_seconds(2);
+    world.clear_records();
+    let correspondent = address(CORRESPONDENT);
+    let datagram = |from, to, ports: [u16; 2]| {
+        let mut packet = data(from, to, 100);
+        packet[6] = 17;
+        packet[40..42].copy_from_slice(&ports[0].to_be_bytes());
+        packet[42..44].copy_from_slice(&ports[1].to_be_bytes());
+        packet
+    };
+    let fragment_of = |mut packet: Vec<u8>| {
+        // The last eight octets of a whole packet, of which octets 0 to 71 came before.
+        packet[6] = 44;
+        packet[40..48].copy_from_slice(&[17, 0, 0, 72, 0, 0, 0, 9]);
+        packet
+    };
+    let mut dropped = 0;
+    for (near, passes) in [(4191, true), (4190, false), (4192, false), (1, false), (65534, false)] {
+        let outward = datagram(free, correspondent, [near, 51820]);
+        world.deliver_packet("mr1", "i0", outward.clone());
+        world.deliver_packet("mr1", "w0", datagram(correspondent, free, [51820, near]));
+        world.advance_seconds(1);
+        dropped += if passes { 0 } else { 2 };
+        assert_eq!(world.dropped_packets.get("mr1").copied().unwrap_or_default(), dropped, "port {near}");
+    }
+    // The own port counts, not the remote one.
+    world.deliver_packet("mr1", "i0", datagram(free, correspondent, [5000, 4191]));
+    world.deliver_packet("mr1", "w0", datagram(correspondent, free, [4191, 5000]));
+    world.advance_seconds(1);
+    assert_eq!(world.dropped_packets.get("mr1"), Some(&(dropped + 2)));
+    world.deliver_packet("mr1", "i0", fragment_of(datagram(free, correspondent, [4191, 51820])));
+    world.deliver_packet("mr1", "w0", fragment_of(datagram(correspondent, free, [51820, 4191])));
+    // An address without a registration sends no sessions.
+    world.deliver_packet("mr1", "i0", datagram(address("2001:db8:f1::98"), correspondent, [4191, 51820]));
+    world.advance_seconds(1);
+    assert_eq!(world.dropped_packets.get("mr1"), Some(&(dropped + 3)));
+}
+
 fn tunnelled_packet(from: Ipv6Addr) -> Vec<u8> {
     let inner = data(host_address_of(2), address(CORRESPONDENT), 60);
     let mut outer = data(from, address("2001:db8:2::1"), 40 + inner.len());

@@ -17,7 +17,7 @@ use carnet_mobility::home_agent::{AuthorizedNode, HomeAgentConfig, MultipleCareO
 use carnet_mobility::mobile_router::{MobileRouterConfig, RegistrationMode, UplinkConfig};
 use carnet_mobility::{Authentication, ReplayProtection, SecurityAssociation};
 use carnet_nemo::forwarding::desired::{
-    EntryByKey, EntryChange, ForwardingEntry, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
+    EntryByKey, EntryChange, ForwardingEntry, Ports, RouteAction, Rule, TABLE_MAIN, TUNNEL_DEVICE, priority,
 };
 use carnet_station::io::{Command, Event, Input, NemoOutput, Output};
 use carnet_station::{MobileRouterSettings, OwnTraffic, PersistentState, Station, StationConfig};
@@ -196,6 +196,16 @@ pub fn innermost(packet: &[u8]) -> (Header, usize) {
             _ => return (header, around),
         }
     }
+}
+
+/// Returns whether the UDP ports of a packet are in a range. A fragment has no ports.
+fn has_ports(packet: &[u8], wanted: Ports) -> bool {
+    let port = |at: usize| u16::from_be_bytes([packet[40 + at], packet[41 + at]]);
+    packet[6] == protocol::UDP
+        && match wanted {
+            Ports::Source(first, last) => (first..=last).contains(&port(0)),
+            Ports::Destination(first, last) => (first..=last).contains(&port(2)),
+        }
 }
 
 pub fn link_local(node: &str, interface: &str) -> (Ipv6Addr, [u8; 6]) {
@@ -528,6 +538,7 @@ impl NestedNetwork {
                 && rule.from.is_none_or(|from| from.contains(&header.source))
                 && rule.to.is_none_or(|to| to.contains(&header.destination))
                 && rule.protocol.is_none_or(|wanted| wanted == proto)
+                && rule.ports.is_none_or(|wanted| has_ports(&packet, wanted))
         };
         let is_local =
             node.interfaces.values().any(|i| i.addresses.iter().any(|a| a.address == header.destination));

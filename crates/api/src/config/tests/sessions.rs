@@ -145,8 +145,8 @@ fn mistakes_in_keys_are_reported() {
             "c.toml:9:18: there are 2 keys for 1 home agents, expected one, or one for each",
         ),
         (
-            router().replace("uplink", "nesting = true\nuplink"),
-            "c.toml:9:18: nesting passes on no encrypted sessions yet, expected nesting = false",
+            router().replace("uplink", "direct_routes = [\"2001:db8:a::/48\"]\nuplink"),
+            "c.toml:9:18: direct routes are in the clear, expected no `direct_routes`",
         ),
         (
             router().replace("home_agent_key = ", "auth = { public_key = ").replace("=\"\nup", "=\" }\nup"),
