@@ -51,17 +51,17 @@ pub fn status(
         uptime_s: uptime.as_secs_f64(),
         roles,
         dataplane: platform.map(|platform| platform.path().name().into()),
-        dataplane_loading: platform.and_then(Platform::loading).map(|path| path.name().into()),
+        dataplane_loading: platform.and_then(Platform::path_being_loaded).map(|path| path.name().into()),
         encryption: config.encryption(),
         mobile_router: station.nemo().mobile_router_status(),
         home_agent: station.nemo().home_agent_status().map(|agent| home_agent(agent, platform, traffic)),
         geonet,
-        obstacles: platform.map(Platform::obstacles).unwrap_or_default(),
+        obstacles: platform.map(Platform::obstacle_messages).unwrap_or_default(),
         sandbox: sandbox.map(|held| model::Sandbox {
-            capabilities: held.capabilities.iter().map(|name| (*name).to_owned()).collect(),
-            landlock: held.landlock,
-            seccomp: held.seccomp,
-            lacking: held.lacking.clone(),
+            capabilities: held.remaining_capabilities.iter().map(|name| (*name).to_owned()).collect(),
+            landlock: held.landlock_abi,
+            seccomp: held.seccomp_enabled,
+            lacking: held.missing_limits.clone(),
         }),
     }
 }
@@ -230,26 +230,26 @@ pub fn counters(station: &Station, platform: Option<&Platform>) -> model::Counte
     let Some(platform) = platform else { return counters };
     let fast_path = platform.fast_path_counters();
     for (name, count) in [
-        ("tunnel.encapsulated", fast_path.total.encapsulated_packets),
-        ("tunnel.decapsulated", fast_path.total.decapsulated_packets),
+        ("tunnel.encapsulated", fast_path.total_traffic.encapsulated_packets),
+        ("tunnel.decapsulated", fast_path.total_traffic.decapsulated_packets),
     ] {
         *counters.entry(name.into()).or_default() += count;
     }
     counters.extend(
         fast_path
-            .left_to_slow_path
+            .tunnels_on_slow_path
             .iter()
             .map(|(reason, count)| (format!("fast_path.left.{reason}"), *count)),
     );
     let platform = platform.counters();
     counters.extend([
-        ("platform.writes".to_string(), platform.writes),
-        ("platform.restored".to_string(), platform.restored),
-        ("platform.overruns".to_string(), platform.overruns),
+        ("platform.writes".to_string(), platform.write_calls),
+        ("platform.restored".to_string(), platform.restored_entries),
+        ("platform.overruns".to_string(), platform.event_overruns),
         ("platform.icmpv6_received".to_string(), platform.icmpv6_received),
         ("platform.icmpv6_malformed".to_string(), platform.icmpv6_malformed),
         ("platform.icmpv6_sent".to_string(), platform.icmpv6_sent),
-        ("platform.datagrams_unsent".to_string(), platform.datagrams_unsent),
+        ("platform.datagrams_unsent".to_string(), platform.unsent_datagrams),
     ]);
     counters
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use carnet_api::config::{Config, ConfigErrors, PositionSource, disclose};
 use carnet_base::{Rng, Seed};
 use carnet_linux::clock;
-use carnet_linux::position::trace::Trace;
+use carnet_linux::position::trace::PositionTrace;
 
 use crate::settings::security::furnish;
 use crate::upper_tester::{UPPER_TESTER, WITHOUT_UPPER_TESTER};
@@ -30,7 +30,7 @@ pub fn check(path: &Path) -> ExitCode {
                 tokens.map_or(Ok(()), crate::http::check_tokens).map_err(|error| format!("{error:#}"));
             let trace = trace(&config).map_err(|error| error.to_string());
             let rng = Rng::from_seed(Seed::default());
-            let security = furnish(&config, rng, clock::wall()).map(|furnished| {
+            let security = furnish(&config, rng, clock::wall_time()).map(|furnished| {
                 for warning in furnished.warnings {
                     eprintln!("{}: warning: {warning}", path.display());
                 }
@@ -77,7 +77,7 @@ fn readable_secrets(config: &Config, path: &Path, text: &str) -> Vec<String> {
 /// Reads the station's trace of positions in the same way as `run` does.
 fn trace(config: &Config) -> carnet_linux::Result<()> {
     match config.geonet.as_ref().map(|geonet| &geonet.position) {
-        Some(PositionSource::Trace(path)) => Trace::read(path).map(drop),
+        Some(PositionSource::Trace(path)) => PositionTrace::read_trace(path).map(drop),
         _ => Ok(()),
     }
 }

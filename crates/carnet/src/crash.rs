@@ -74,7 +74,7 @@ pub fn reports(directory: &Path, station: &str) -> io::Result<Vec<PathBuf>> {
 }
 
 fn seconds() -> u64 {
-    clock::wall().as_unix_nanos() / 1_000_000_000
+    clock::wall_time().as_unix_nanos() / 1_000_000_000
 }
 
 /// Writes a crash report, and removes the oldest reports if there are too many.

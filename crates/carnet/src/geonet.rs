@@ -23,7 +23,9 @@ use carnet_geonet::ReceivedFrame;
 use carnet_geonet::dcc::Gate;
 use carnet_linux::frame_link::{FrameLink, LinkEvent, LinkState, MacAddress as Mac};
 use carnet_linux::multicast_link::MulticastEvent;
-use carnet_linux::position::{LostReason, PositionEvent, PositionSource, reckoning::Reckoner};
+use carnet_linux::position::{
+    PositionEvent, PositionLossReason, PositionSource, dead_reckoning::PositionReckoner,
+};
 use carnet_linux::virtual_link::VirtualLinkEvent;
 use carnet_linux::{Result, clock};
 use carnet_station::Station;
@@ -114,7 +116,7 @@ pub struct Geonet {
     pings: Pings,
     /// State of the positioning, in one word.
     state: &'static str,
-    reckoner: Reckoner,
+    reckoner: PositionReckoner,
     /// Whether the station has facilities, so that it needs the quality of positions.
     looks_at_itself: bool,
     quality: PositionQuality,
@@ -138,7 +140,7 @@ impl Geonet {
         uplinks: Vec<String>,
         facilities: bool,
     ) -> anyhow::Result<Geonet> {
-        let seed = clock::random().context("cannot get randomness from the kernel")?;
+        let seed = clock::random_octets().context("cannot get randomness from the kernel")?;
         let seed = u64::from_ne_bytes(seed);
         let mid = match config.address {
             GeonetAddress::Auto => None,
@@ -150,7 +152,7 @@ impl Geonet {
             settings::geonet::position_options(config),
         )?;
         let mut link = FrameLink::open(settings::geonet::link(config, mid))?;
-        link.enable_undo(undo)?;
+        link.record_address_in_undo_file(undo)?;
         let seen = link.address();
         let mid = mid.or((seen != Mac::default()).then_some(seen));
         if let (None, Some(name)) = (mid, config.interface.name()) {
@@ -174,7 +176,7 @@ impl Geonet {
             received: broadcast::channel(RECEIVED).0,
             pings: Pings::new(seed as u16),
             state: "no_fix",
-            reckoner: Reckoner::new(matches!(config.position, config::PositionSource::Fixed(_))),
+            reckoner: PositionReckoner::new(matches!(config.position, config::PositionSource::Fixed(_))),
             looks_at_itself: facilities,
             quality: PositionQuality::default(),
             reported_at: None,
@@ -229,7 +231,7 @@ impl Geonet {
     pub fn close(&mut self) -> Result<()> {
         self.fast_path.close();
         self.link.flush();
-        self.link.restore_address()
+        self.link.restore_link_address()
     }
 
     /// Waits for the next event. Safe to cancel.
@@ -273,7 +275,7 @@ impl Geonet {
         if self.address.is_some_and(|address| address.mid() != frame.source) {
             self.address_is(now, settings::geonet::gn_address(&self.config, frame.source));
         }
-        let _counted = self.link.send_as(frame.destination, frame.profile, &frame.packet);
+        let _counted = self.link.send_from(frame.destination, frame.profile, &frame.packet);
     }
 
     /// Sends the frames that [`Geonet::send`] has queued.
@@ -339,9 +341,10 @@ impl Geonet {
                 info!("connected to the position daemon gpsd {release}");
                 (None, None)
             }
-            PositionEvent::Clock(clock) if clock.is_clock_wrong => {
-                (None, Some(format!("the system clock is {} the receiver's", difference(clock.milliseconds))))
-            }
+            PositionEvent::Clock(clock) if clock.is_clock_wrong => (
+                None,
+                Some(format!("the system clock is {} the receiver's", difference(clock.milliseconds_ahead))),
+            ),
             PositionEvent::Clock(_) => (None, Some("the system clock is right again".into())),
             PositionEvent::LeapSeconds(seconds) => {
                 (None, Some(format!("{seconds} leap seconds since 2004, by the receiver")))
@@ -362,7 +365,7 @@ impl Geonet {
     pub fn new_backlog(&mut self, station: &Station) -> Option<u32> {
         self.config.ipv6.as_ref()?.congestion_mark?;
         let gate = station.congestion_gate().map_or(0, Gate::backlog_octets);
-        let backlog = self.link.backlog().saturating_add(u32::try_from(gate).unwrap_or(u32::MAX));
+        let backlog = self.link.backlog_octets().saturating_add(u32::try_from(gate).unwrap_or(u32::MAX));
         (backlog != std::mem::replace(&mut self.backlog, backlog)).then_some(backlog)
     }
 
@@ -386,14 +389,14 @@ impl Geonet {
 
     /// Returns the present position; `None` before the first fix.
     pub fn tell(&mut self, now: Time) -> Option<Position> {
-        let fix = self.reckoner.position(now)?;
+        let fix = self.reckoner.present_position(now)?;
         self.reported_at = Some(now);
         // The cast from float to integer saturates, so large values do no harm.
         self.quality = PositionQuality {
-            confidence_cm: fix.confidence.map(|metres| (metres * 100.0).ceil() as u32),
+            confidence_cm: fix.confidence_radius.map(|metres| (metres * 100.0).ceil() as u32),
             altitude_cm: fix.altitude.map(|metres| (metres * 100.0).round() as i32),
             moves: fix.speed.is_some(),
-            heads: fix.track.is_some(),
+            heads: fix.course_degrees.is_some(),
             lost: self.state != "fix",
         };
         let pai_interval = f64::from(self.config.mib.pai_interval_m);
@@ -492,12 +495,12 @@ impl Geonet {
     /// Returns the counters of the link.
     pub fn counters(&mut self) -> Vec<(String, u64)> {
         let link = self.link.counters();
-        let drops = link.drops().map(|(name, count)| (format!("geonet.dropped.{name}"), count));
+        let drops = link.drops_by_reason().map(|(name, count)| (format!("geonet.dropped.{name}"), count));
         let counts = [
-            ("received", link.received),
-            ("sent", link.sent),
-            ("acknowledged", link.acknowledged),
-            ("unacknowledged", link.unacknowledged),
+            ("received", link.received_frames),
+            ("sent", link.sent_frames),
+            ("acknowledged", link.acknowledged_frames),
+            ("unacknowledged", link.unacknowledged_frames),
         ];
         let named = counts.map(|(name, count)| (format!("geonet.link.{name}"), count));
         let interfaces = self.interfaces.counters().into_iter().chain(self.multicast.counters());
@@ -601,29 +604,29 @@ fn received(delivered: Delivered) -> GnReceived {
     }
 }
 
-fn word(reason: &LostReason) -> &'static str {
+fn word(reason: &PositionLossReason) -> &'static str {
     match reason {
-        LostReason::Disconnected(_) => "disconnected",
-        LostReason::NoDevice => "no_device",
-        LostReason::NoFix => "no_fix",
-        LostReason::Stale => "stale",
-        LostReason::Frozen(_) => "frozen",
-        LostReason::Unusable(_) => "unusable",
-        LostReason::EndOfTrace => "end_of_trace",
+        PositionLossReason::Disconnected(_) => "disconnected",
+        PositionLossReason::NoDevice => "no_device",
+        PositionLossReason::NoFix => "no_fix",
+        PositionLossReason::Stale => "stale",
+        PositionLossReason::Frozen(_) => "frozen",
+        PositionLossReason::Unusable(_) => "unusable",
+        PositionLossReason::EndOfTrace => "end_of_trace",
     }
 }
 
-fn lost(reason: &LostReason) -> String {
+fn lost(reason: &PositionLossReason) -> String {
     match reason {
-        LostReason::Disconnected(why) => why.clone(),
-        LostReason::NoDevice => "gpsd has no receiver".into(),
-        LostReason::NoFix => "there is no fix".into(),
-        LostReason::Stale => "the receiver has fallen silent".into(),
-        LostReason::Frozen(device) => {
+        PositionLossReason::Disconnected(why) => why.clone(),
+        PositionLossReason::NoDevice => "gpsd has no receiver".into(),
+        PositionLossReason::NoFix => "there is no fix".into(),
+        PositionLossReason::Stale => "the receiver has fallen silent".into(),
+        PositionLossReason::Frozen(device) => {
             format!("the receiver {device:?} repeats one time: it is frozen")
         }
-        LostReason::Unusable(mistake) => format!("the receiver claims a fix with {mistake}"),
-        LostReason::EndOfTrace => "the trace has come to its end".into(),
+        PositionLossReason::Unusable(mistake) => format!("the receiver claims a fix with {mistake}"),
+        PositionLossReason::EndOfTrace => "the trace has come to its end".into(),
     }
 }
 

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 /// # Errors
 /// Returns an error if the file exists or cannot be written, or if the kernel has no random numbers.
 pub fn make(out: Option<&Path>) -> anyhow::Result<()> {
-    let random = clock::random().context("cannot get randomness from the kernel")?;
+    let random = clock::random_octets().context("cannot get randomness from the kernel")?;
     let private_key = PrivateKey::from_random(random);
     let mut text = Zeroizing::new(String::with_capacity(64));
     text.push_str(&private_key.to_text());
@@ -23,7 +23,7 @@ pub fn make(out: Option<&Path>) -> anyhow::Result<()> {
     let public_key = private_key.public_key();
     match out {
         Some(path) => {
-            let written = key_file::write(path, text.as_bytes());
+            let written = key_file::write_key_file(path, text.as_bytes());
             written.with_context(|| format!("cannot write the private key to {}", path.display()))?;
             crate::print(&format!("{public_key}\n"))
         }

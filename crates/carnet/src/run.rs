@@ -23,10 +23,10 @@ use carnet_api::config::{Config, ConfigErrors, Sandbox};
 use carnet_api::model;
 use carnet_base::{Part, RateLimiter, Rng, Seed, Time};
 use carnet_linux::sandbox::{self, EnforcedLimits, SandboxPlan, with_files_alone};
-use carnet_linux::signal::{Signal, SignalReader};
+use carnet_linux::signal::{SignalReader, SignalReport};
 use carnet_linux::{
-    Alarm, DatagramReader, DatagramWriter, Datagrams, Platform, PlatformEvent, ProbeTarget, Protected,
-    TunnelIo, TunnelReader, TunnelWriter, clock, geonet_path, with_secrets,
+    DatagramReader, DatagramSockets, DatagramWriter, DeadlineAlarm, IpsecSocket, Platform, PlatformEvent,
+    ProbeTarget, TunDevice, TunnelReader, TunnelWriter, clock, geonet_path, run_with_secrets,
 };
 use carnet_nemo::forwarding::desired::{EntryChange, ForwardingEntry, InterfaceAddress};
 use carnet_nemo::forwarding::packet::PacketBuffer;
@@ -87,7 +87,7 @@ const EVENTS: usize = 1024;
 /// # Errors
 /// Returns the mistakes in the config file.
 pub fn load(path: &Path) -> Result<Box<Config>, ConfigErrors> {
-    with_secrets(|| Config::load(path).map(Box::new))
+    run_with_secrets(|| Config::load(path).map(Box::new))
 }
 
 /// Sets the state directory to the path of the store. So the rest of the program treats a station with a
@@ -144,7 +144,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         Some(conformance) => optional(&config, "the upper tester", UpperTester::open(conformance))?,
         None => None,
     };
-    let mut alarm = Alarm::new()?;
+    let mut alarm = DeadlineAlarm::new()?;
     let mut sources = settings::signals(&config);
     let mut signals = SignalReader::open(sources.clone());
     let mut counted = settings::counted(&config);
@@ -155,11 +155,11 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     for warning in config.warnings() {
         warn!("{warning}");
     }
-    let seed = Seed::Octets(clock::random().context("cannot get randomness from the kernel")?);
+    let seed = Seed::Octets(clock::random_octets().context("cannot get randomness from the kernel")?);
     if let Some(platform) = &mut platform {
         accelerate(platform, &config, carnet_nemo::Nemo::flow_label_key_of(Rng::from_seed(seed)))?;
-        if store.is_some() && platform.loading().is_some() {
-            let obstacles = platform.accelerated().await;
+        if store.is_some() && platform.path_being_loaded().is_some() {
+            let obstacles = platform.fast_path_loaded().await;
             tell_data_path(platform, &config, &obstacles)?;
         }
     }
@@ -194,8 +194,9 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         warn!("{warning}");
     }
     // The runner is on the heap, because a moved value would leave a copy of a mobile router's key.
-    let mut runner =
-        with_secrets(|| Runner::new(config, platform, Part::new(geonet), seed, (state, kept)).map(Box::new))?;
+    let mut runner = run_with_secrets(|| {
+        Runner::new(config, platform, Part::new(geonet), seed, (state, kept)).map(Box::new)
+    })?;
     runner.upper_tester = Part::new(upper_tester);
     (runner.plan, runner.sandbox) = (plan, sandbox);
     runner.open_session_socket()?;
@@ -204,7 +205,7 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     runner.tell_mtu();
     runner.place_fast_path();
     // Reading config and state needed several times their size, so the program returns this memory now.
-    carnet_linux::give_back_memory();
+    carnet_linux::return_free_memory();
     if let Some(why) = runner.geonet.get_mut().and_then(|geonet| geonet.interfaces.failure()) {
         let why = format!("cannot create geonet.ipv6_interface: {why}");
         if runner.platform.is_none() {
@@ -236,14 +237,14 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
     runner.warn_of_missing_interfaces();
     // The notification has an effect only if systemd's NOTIFY_SOCKET is in the environment.
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Ready]);
-    carnet_linux::give_back_code();
+    carnet_linux::return_code_pages();
     #[cfg(debug_assertions)]
     if let Some(message) = std::env::var_os("CARNET_TEST_PANIC") {
         panic!("{}", message.display());
     }
 
-    let tunnel = runner.platform.as_ref().map(Platform::tunnel);
-    let datagrams = runner.platform.as_ref().map(Platform::datagrams);
+    let tunnel = runner.platform.as_ref().map(Platform::tunnel_device);
+    let datagrams = runner.platform.as_ref().map(Platform::datagram_sockets);
     let mut protected = runner.protected();
     let mut geonet_failures = 0;
     let (mut resting, mut bursts) = (resting(), 0);
@@ -288,8 +289,8 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         },
         signal = signals.next() => {
         runner.input(match signal {
-        Signal::Strength { interface, dbm } => Input::Signal { interface, dbm },
-        Signal::Roaming { interface, roaming } => Input::Roaming { interface, roaming },
+        SignalReport::Strength { interface, dbm } => Input::Signal { interface, dbm },
+        SignalReport::Roaming { interface, roaming } => Input::Roaming { interface, roaming },
         });
         runner.tell_uplinks();
         Ok(())
@@ -339,8 +340,8 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         }
         _ = resting.tick() => {
         if std::mem::take(&mut bursts) < LITTLE {
-        carnet_linux::give_back_memory();
-        carnet_linux::give_back_code();
+        carnet_linux::return_free_memory();
+        carnet_linux::return_code_pages();
         }
         Ok(())
         }
@@ -354,11 +355,11 @@ pub async fn run(mut config: Box<Config>, path: &Path, store: Option<&Path>) -> 
         Ok(())
         }
         _ = hangup.recv() => {
-        with_secrets(|| runner.reload(path, store));
+        run_with_secrets(|| runner.reload(path, store));
         protected = runner.protected();
         let wanted = settings::signals(&runner.config);
         if wanted != sources {
-        signals.watch(wanted.clone());
+        signals.set_sources(wanted.clone());
         sources = wanted;
         }
         counted = settings::counted(&runner.config);
@@ -405,11 +406,11 @@ fn confine(config: &Config, path: &Path) -> anyhow::Result<(SandboxPlan, Option<
         return Ok((SandboxPlan::default(), None));
     }
     let plan = settings::sandbox::plan(config, path);
-    let held = sandbox::enter(&plan);
-    if config.station.sandbox == Sandbox::Required && !held.lacking.is_empty() {
+    let held = sandbox::enter_sandbox(&plan);
+    if config.station.sandbox == Sandbox::Required && !held.missing_limits.is_empty() {
         bail!(
             "cannot restrict the process as station.sandbox = \"required\" demands: {}",
-            held.lacking.join("; ")
+            held.missing_limits.join("; ")
         );
     }
     Ok((plan, Some(held)))
@@ -455,7 +456,7 @@ fn resting() -> Interval {
 
 /// Waits for packets, but for control messages not before `control_from`; without a tunnel device it never
 /// returns.
-async fn readable(tunnel: Option<&TunnelIo>, control_from: Option<Instant>) -> std::io::Result<()> {
+async fn readable(tunnel: Option<&TunDevice>, control_from: Option<Instant>) -> std::io::Result<()> {
     match tunnel {
         Some(tunnel) => tunnel.readable(control_from).await,
         None => pending().await,
@@ -470,7 +471,7 @@ fn counting(config: &Config) -> Interval {
 }
 
 /// Waits for packets inside IPv4 or UDP; without sockets for them it never returns.
-async fn datagrams_readable(datagrams: Option<&Datagrams>) -> std::io::Result<()> {
+async fn datagrams_readable(datagrams: Option<&DatagramSockets>) -> std::io::Result<()> {
     match datagrams {
         Some(datagrams) => datagrams.readable().await,
         None => pending().await,
@@ -496,8 +497,8 @@ async fn next_lan_event(lan: &mut LanServices) -> Option<LanEvent> {
 
 /// Starts the fast path that the config allows. While a thread loads programs, the TUN device forwards.
 fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> anyhow::Result<()> {
-    let obstacles = platform.accelerate(&settings::fast_path(config, flow_label_key));
-    if let Some(path) = platform.loading() {
+    let obstacles = platform.open_fast_path(&settings::fast_path(config, flow_label_key));
+    if let Some(path) = platform.path_being_loaded() {
         info!("all packets take the TUN device until the data path {:?} is loaded", path.name());
     }
     obstacles.map_or(Ok(()), |obstacles| tell_data_path(platform, config, &obstacles))
@@ -510,14 +511,14 @@ fn accelerate(platform: &mut Platform, config: &Config, flow_label_key: u64) -> 
 fn tell_data_path(
     platform: &Platform,
     config: &Config,
-    obstacles: &[(carnet_linux::Path, String)],
+    obstacles: &[(carnet_linux::DataPath, String)],
 ) -> anyhow::Result<()> {
     let wanted = settings::fast_path(config, 0);
     let path = platform.path();
     for (obstacle, why) in obstacles {
         info!("cannot use the data path {:?}: {why}", obstacle.name());
     }
-    if let (false, Some((obstacle, why))) = (wanted.paths.contains(&path), obstacles.last()) {
+    if let (false, Some((obstacle, why))) = (wanted.paths_by_preference.contains(&path), obstacles.last()) {
         bail!(
             "dataplane.path = {:?} cannot be used: {why}; expected {}, or \"auto\"",
             obstacle.name(),
@@ -525,7 +526,7 @@ fn tell_data_path(
         );
     }
     info!("packets take the data path {:?}", path.name());
-    if path == carnet_linux::Path::Kernel && wanted.ports.direct {
+    if path == carnet_linux::DataPath::Kernel && wanted.ports.direct_routes_enabled {
         warn!(
             "direct routes are off: their messages arrive at the kernel's own tunnel devices, where carnet \
              cannot read them"
@@ -601,7 +602,7 @@ impl PortalProbes {
         if !std::mem::replace(&mut self.is_busy, true) {
             let results = self.results.clone();
             tokio::spawn(async move {
-                let found = target.request(&uplink, &sources).await;
+                let found = target.request_probe(&uplink, &sources).await;
                 let _ = results.send((uplink, found)).await;
             });
         }
@@ -619,7 +620,7 @@ impl Runner {
         let header = RecordingHeader {
             seed,
             time: clock::now(),
-            wall: clock::wall(),
+            wall: clock::wall_time(),
             state: kept,
             gn_address: geonet.get().and_then(Geonet::address).map(|address| address.0),
         };
@@ -668,10 +669,14 @@ impl Runner {
             ),
             config,
             sessions: Part::new(sessions),
-            reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel())),
-            writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel())),
-            datagram_reader: platform.as_ref().map(|platform| DatagramReader::new(platform.datagrams())),
-            datagram_writer: platform.as_ref().map(|platform| DatagramWriter::new(platform.datagrams())),
+            reader: platform.as_ref().map(|platform| TunnelReader::new(platform.tunnel_device())),
+            writer: platform.as_ref().map(|platform| TunnelWriter::new(platform.tunnel_device())),
+            datagram_reader: platform
+                .as_ref()
+                .map(|platform| DatagramReader::new(platform.datagram_sockets())),
+            datagram_writer: platform
+                .as_ref()
+                .map(|platform| DatagramWriter::new(platform.datagram_sockets())),
             woken: Time::ZERO,
             read_pause: ReadPause::default(),
             fast_path_outdated: false,
@@ -720,7 +725,7 @@ impl Runner {
         if !self.state.is_kept() {
             return false;
         }
-        match record_of(&self.station, (clock::now(), clock::wall()), kept) {
+        match record_of(&self.station, (clock::now(), clock::wall_time()), kept) {
             Ok((change, holds)) => {
                 self.state.set(change);
                 holds
@@ -777,9 +782,10 @@ impl Runner {
 
     /// Gives up the right to load BPF programs once all programs are loaded.
     fn settle(&mut self) {
-        let path = self.platform.as_ref().map(|platform| platform.loading().unwrap_or(platform.path()));
+        let path =
+            self.platform.as_ref().map(|platform| platform.path_being_loaded().unwrap_or(platform.path()));
         if let Some(held) = &mut self.sandbox
-            && (self.plan.programs || self.plan.loads_steering_program)
+            && (self.plan.loads_bpf_programs || self.plan.loads_steering_program)
             && !settings::sandbox::loads_later(&self.config, path)
         {
             held.drop_program_loading();
@@ -787,20 +793,20 @@ impl Runner {
     }
 
     /// Logs the data path after the programs were loaded.
-    fn data_path(&mut self, obstacles: &[(carnet_linux::Path, String)]) -> anyhow::Result<()> {
+    fn data_path(&mut self, obstacles: &[(carnet_linux::DataPath, String)]) -> anyhow::Result<()> {
         if let Some(platform) = &self.platform {
             tell_data_path(platform, &self.config, obstacles)?;
         }
         self.settle();
         // Loading has used code that the program does not need later, so it returns this memory now.
-        carnet_linux::give_back_memory();
-        carnet_linux::give_back_code();
+        carnet_linux::return_free_memory();
+        carnet_linux::return_code_pages();
         Ok(())
     }
 
     /// Returns whether the station may pause and continue after a failure of the kernel's interfaces.
     fn may_recover(&self) -> bool {
-        self.platform.as_ref().is_some_and(|platform| platform.failures() <= MAX_FAILURES)
+        self.platform.as_ref().is_some_and(|platform| platform.consecutive_failures() <= MAX_FAILURES)
     }
 
     /// Passes the fast path's packet counts to the station of a mobile router. The fast path's programs count
@@ -841,8 +847,8 @@ impl Runner {
     }
 
     /// Returns the socket for Mobility Header messages under IPsec.
-    fn protected(&self) -> Protected {
-        self.platform.as_ref().map(Platform::protected).unwrap_or_default()
+    fn protected(&self) -> IpsecSocket {
+        self.platform.as_ref().map(Platform::ipsec_socket).unwrap_or_default()
     }
 
     /// Logs once which rights the process still has, because the operator may be able to complete the
@@ -852,16 +858,19 @@ impl Runner {
             warn!("station.sandbox = \"off\": the process keeps all rights with which it was started");
             return;
         };
-        for lacking in &held.lacking {
+        for lacking in &held.missing_limits {
             warn!("{lacking}");
         }
-        for remark in &held.remarks {
+        for remark in &held.operator_remarks {
             info!("{remark}");
         }
-        let capabilities =
-            if held.capabilities.is_empty() { "none".into() } else { held.capabilities.join(" ") };
-        let landlock = held.landlock.map_or("no Landlock".into(), |abi| format!("Landlock {abi}"));
-        let seccomp = if held.seccomp { "seccomp" } else { "no seccomp" };
+        let capabilities = if held.remaining_capabilities.is_empty() {
+            "none".into()
+        } else {
+            held.remaining_capabilities.join(" ")
+        };
+        let landlock = held.landlock_abi.map_or("no Landlock".into(), |abi| format!("Landlock {abi}"));
+        let seccomp = if held.seccomp_enabled { "seccomp" } else { "no seccomp" };
         info!("the sandbox is active: capabilities {capabilities}; {landlock}; {seccomp}");
     }
 
@@ -875,7 +884,7 @@ impl Runner {
 
     /// Returns the settings of this machine that differ from the station's needs, in words.
     fn obstacles(&self) -> Vec<String> {
-        self.platform.as_ref().map(Platform::obstacles).unwrap_or_default()
+        self.platform.as_ref().map(Platform::obstacle_messages).unwrap_or_default()
     }
 
     /// Logs the uplinks that have become usable or unusable.
@@ -947,7 +956,7 @@ impl Runner {
         if matches!(input, Input::Timeout | Input::Geonet(_)) {
             self.update_position();
         }
-        let (now, wall) = (clock::now(), clock::wall());
+        let (now, wall) = (clock::now(), clock::wall_time());
         if self.recorder.is_active() {
             self.recorder.record(now, wall, input.clone());
             self.recorder.flush();
@@ -968,7 +977,7 @@ impl Runner {
     /// state.
     fn catch_up(&mut self) {
         if std::mem::take(&mut self.fast_path_outdated) {
-            self.platform.iter_mut().for_each(Platform::commit);
+            self.platform.iter_mut().for_each(Platform::commit_to_fast_path);
         }
     }
 
@@ -1027,7 +1036,9 @@ impl Runner {
                 {
                     info!("removed the address {address} from the interface {interface}");
                 }
-                if let Some(Err(error)) = self.platform.as_mut().map(|platform| platform.apply(&change)) {
+                if let Some(Err(error)) =
+                    self.platform.as_mut().map(|platform| platform.apply_change(&change))
+                {
                     error!("{error}");
                 }
             }
@@ -1098,7 +1109,7 @@ impl Runner {
             GeonetOutput::Message(message) => {
                 if let Some(applications) = self.applications.get() {
                     let map = self.station.facilities().map(|facilities| &facilities.services().ldm);
-                    applications.hear(clock::wall().as_unix_nanos() / 1_000_000, &message, map);
+                    applications.hear(clock::wall_time().as_unix_nanos() / 1_000_000, &message, map);
                 }
             }
             GeonetOutput::EventOver(action) => {
@@ -1160,9 +1171,10 @@ impl Runner {
         };
         let platform = self.platform.as_mut().filter(|_| is_failure)?;
         if self.warning_limiter.allow(clock::now()) {
-            platform.doubt_settings();
+            platform.recheck_settings();
         }
-        let (Event::Warning { message }, Some(obstacle)) = (event, platform.obstacles().into_iter().next())
+        let (Event::Warning { message }, Some(obstacle)) =
+            (event, platform.obstacle_messages().into_iter().next())
         else {
             return None;
         };
@@ -1201,13 +1213,13 @@ impl Runner {
             if let Some(Value::String(message)) = fields.get_mut("message") {
                 *message = log::cut(message, MESSAGE).into_owned();
             }
-            let time = Duration::from_nanos(clock::wall().as_unix_nanos()).as_secs_f64();
+            let time = Duration::from_nanos(clock::wall_time().as_unix_nanos()).as_secs_f64();
             let _ = self.events.send(model::event(time, fields));
         }
     }
 
     /// Runs the loop until the home agent has acknowledged the de-registration, or [`FAREWELL`] is over.
-    async fn farewell(&mut self, tunnel: Option<&TunnelIo>, datagrams: Option<&Datagrams>) {
+    async fn farewell(&mut self, tunnel: Option<&TunDevice>, datagrams: Option<&DatagramSockets>) {
         let protected = self.protected();
         while !self.station.is_quiescent() {
             tokio::select! {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use carnet_api::config::{Config, DataplanePath, FlowAction, PolicyAction, SecurityPolicy};
 use carnet_linux::signal::SignalSource;
-use carnet_linux::{FastPathConfig, Path, PlatformConfig, Ports, ProbeTarget, WatchedInterface};
+use carnet_linux::{DataPath, FastPathConfig, InterfaceRoles, PlatformConfig, ProbeTarget, WatchedInterface};
 pub use carnet_settings::station_config;
 
 /// Whether the station uses the fast path of GeoNetworking.
@@ -38,7 +38,7 @@ pub fn platform(config: &Config) -> PlatformConfig {
     // On these links the home agent answers Neighbor Solicitations for addresses whose solicited-node groups
     // the kernel does not join.
     for name in home_agent_links(config) {
-        watched.push(WatchedInterface { name: name.clone(), all_multicast: true });
+        watched.push(WatchedInterface { name: name.clone(), needs_all_multicast: true });
     }
     if let Some(router) = &config.mobile_router {
         // RFC 4887 6.2.1: at home the router answers Neighbor Solicitations on the home link for hosts on
@@ -49,7 +49,7 @@ pub fn platform(config: &Config) -> PlatformConfig {
         let uplinks = router.uplinks.iter().map(|uplink| (&uplink.interface, aggregated || stands_in));
         for (name, all_multicast) in uplinks.chain(router.lan.iter().map(|lan| (&lan.interface, false))) {
             if !watched.iter().any(|w| w.name == *name) {
-                watched.push(WatchedInterface { name: name.clone(), all_multicast });
+                watched.push(WatchedInterface { name: name.clone(), needs_all_multicast: all_multicast });
             }
         }
     }
@@ -57,7 +57,13 @@ pub fn platform(config: &Config) -> PlatformConfig {
     // address is valid for some time beside the present one.
     let senders = 2 * nodes(config);
     let (ipsec, undo_file) = (config.has_ipsec(), undo_file(config));
-    PlatformConfig { device_mtu: DEVICE_MTU, watched, senders, ipsec, undo_file }
+    PlatformConfig {
+        device_mtu: DEVICE_MTU,
+        watched_interfaces: watched,
+        max_known_senders: senders,
+        uses_ipsec: ipsec,
+        undo_file,
+    }
 }
 
 /// Returns the part of the config that needs this interface, in words. Returns `None` for uplinks, which come
@@ -119,7 +125,7 @@ pub fn signals(config: &Config) -> Vec<SignalSource> {
 /// not answer.
 pub fn probe_target(config: &Config) -> Option<ProbeTarget> {
     let url = config.mobile_router.as_ref()?.captive_portal_probe.clone()?;
-    Some(ProbeTarget { address: url.address, authority: url.authority, path: url.path })
+    Some(ProbeTarget { address: url.address, url_authority: url.authority, path: url.path })
 }
 
 /// Returns the uplinks whose octets the program counts, for their volume or capacity.
@@ -170,14 +176,19 @@ pub fn geonet_path(config: &Config) -> GeonetPathChoice {
 pub fn fast_path(config: &Config, flow_label_key: u64) -> FastPathConfig {
     let paths = match config.dataplane.path {
         // The kernel's tunnel devices would take packets that IPsec must handle.
-        DataplanePath::Auto if config.has_ipsec() => vec![Path::Bpf, Path::Tun],
-        DataplanePath::Auto => vec![Path::Bpf, Path::Kernel, Path::Tun],
-        DataplanePath::Bpf => vec![Path::Bpf],
-        DataplanePath::Xdp => vec![Path::Xdp],
-        DataplanePath::Kernel => vec![Path::Kernel],
-        DataplanePath::Tun => vec![Path::Tun],
+        DataplanePath::Auto if config.has_ipsec() => vec![DataPath::Bpf, DataPath::Tun],
+        DataplanePath::Auto => vec![DataPath::Bpf, DataPath::Kernel, DataPath::Tun],
+        DataplanePath::Bpf => vec![DataPath::Bpf],
+        DataplanePath::Xdp => vec![DataPath::Xdp],
+        DataplanePath::Kernel => vec![DataPath::Kernel],
+        DataplanePath::Tun => vec![DataPath::Tun],
     };
-    FastPathConfig { paths, flow_label_key, bindings: 2 * nodes(config), ports: ports(config) }
+    FastPathConfig {
+        paths_by_preference: paths,
+        flow_label_key,
+        binding_capacity: 2 * nodes(config),
+        ports: ports(config),
+    }
 }
 
 /// Returns the number of nodes that this station's home agent serves.
@@ -187,10 +198,10 @@ fn nodes(config: &Config) -> usize {
 
 /// Returns the reason why a data path is not available, in words: missing rights, or else the kernel's
 /// refusal.
-pub fn what_a_path_needs(path: Path) -> String {
+pub fn what_a_path_needs(path: DataPath) -> String {
     let missing = carnet_linux::missing_for_bpf();
     match path {
-        Path::Bpf | Path::Xdp if !missing.is_empty() => {
+        DataPath::Bpf | DataPath::Xdp if !missing.is_empty() => {
             format!("root, or the capabilities that this process lacks: {}", missing.join(", "))
         }
         _ => "a kernel that allows it".to_owned(),
@@ -198,16 +209,16 @@ pub fn what_a_path_needs(path: Path) -> String {
 }
 
 /// Returns the role of each interface.
-pub fn ports(config: &Config) -> Ports {
+pub fn ports(config: &Config) -> InterfaceRoles {
     let router = config.mobile_router.as_ref();
-    Ports {
-        lan: router
+    InterfaceRoles {
+        lan_interfaces: router
             .map(|router| router.lan.iter().map(|lan| lan.interface.clone()).collect())
             .unwrap_or_default(),
         uplinks: router
             .map(|router| router.uplinks.iter().map(|uplink| uplink.interface.clone()).collect())
             .unwrap_or_default(),
         home_agent: config.home_agent.is_some(),
-        direct: router.is_some_and(|router| !router.direct_routes.is_empty()),
+        direct_routes_enabled: router.is_some_and(|router| !router.direct_routes.is_empty()),
     }
 }

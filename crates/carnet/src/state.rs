@@ -31,7 +31,7 @@ use anyhow::Context;
 use carnet_base::Time;
 use carnet_lan::dhcpv4::StoredLease;
 use carnet_lan::dhcpv6::delegation::StoredDelegation;
-use carnet_linux::disk::Files;
+use carnet_linux::disk::KernelDisk;
 use carnet_linux::sandbox::with_files_alone;
 use carnet_station::PersistentState;
 use carnet_station::io::Output;
@@ -392,7 +392,7 @@ fn open_journal(directory: &Path, name: &str) -> anyhow::Result<(PathBuf, Journa
     let path = directory.join(format!("{name}.state"));
     let old = directory.join(format!("{name}.json"));
     let first = if path.exists() { Vec::new() } else { of_old_version(&old)? };
-    let (journal, found) = Journal::open(Box::new(Files), &path, &first)?;
+    let (journal, found) = Journal::open(Box::new(KernelDisk), &path, &first)?;
     // If the old state file stayed, the old state would return when an operator removes the new file.
     let _ = fs::remove_file(&old);
     Ok((path, journal, found))

@@ -84,7 +84,7 @@ impl Bundle {
 /// Returns an error if the archive cannot be written. A part that cannot be read is no error.
 pub async fn bundle(command: SupportBundle) -> Result<()> {
     let mut bundle = Bundle::default();
-    let seconds = clock::wall().as_unix_nanos() / 1_000_000_000;
+    let seconds = clock::wall_time().as_unix_nanos() / 1_000_000_000;
     let (name, process) = match station(&mut bundle, command.station.socket).await {
         Ok((name, process)) => (Some(name), process),
         Err(error) => {

@@ -16,8 +16,8 @@ use carnet_its::ldm::PartialCam;
 use carnet_its::release2;
 use carnet_its::sam::Saem;
 use carnet_its::uper::{Uper, decode, encode};
-use carnet_linux::position::gpsd::{LONGEST_LINE, Report, ReportReader};
-use carnet_linux::position::trace::{Trace, TraceState};
+use carnet_linux::position::gpsd::{GpsdReport, MAX_LINE_LENGTH, ReportReader};
+use carnet_linux::position::trace::{PositionTrace, TraceState};
 use carnet_security::certificate::Certificate;
 use carnet_security::credentials::PrivateKey;
 use carnet_security::message::{Envelope, Payload, Signer};
@@ -132,20 +132,22 @@ pub fn fuzz_gpsd(octets: &[u8]) {
     }
     // Parsing the stream in pieces gives the same result as parsing it at once.
     assert_eq!(whole, cut);
-    assert_eq!(reader.counters().lines, in_pieces.counters().lines);
-    assert!(reader.counters().overlong as usize * LONGEST_LINE <= octets.len());
+    assert_eq!(reader.counters().valid_lines, in_pieces.counters().valid_lines);
+    assert!(reader.counters().overlong_lines as usize * MAX_LINE_LENGTH <= octets.len());
 }
 
-fn describe_report(report: Report) -> String {
+fn describe_report(report: GpsdReport) -> String {
     match &report {
-        Report::Tpv(tpv) => {
-            if let Some(fix) = tpv.fix(Time::ZERO) {
+        GpsdReport::Tpv(tpv) => {
+            if let Some(fix) = tpv.to_fix(Time::ZERO) {
                 assert!((-90.0..=90.0).contains(&fix.latitude) && (-180.0..=180.0).contains(&fix.longitude));
-                assert!(fix.track.is_none_or(|track| (0.0..360.0).contains(&track)), "{fix:?}");
+                assert!(fix.course_degrees.is_none_or(|track| (0.0..360.0).contains(&track)), "{fix:?}");
             }
         }
-        Report::Pulse(offset) | Report::TimeOffset(offset) => drop(black_box(offset.milliseconds())),
-        Report::Device(device) => drop(black_box(device.is_unused())),
+        GpsdReport::Pulse(offset) | GpsdReport::TimeOffset(offset) => {
+            black_box(offset.clock_difference_ms());
+        }
+        GpsdReport::Device(device) => drop(black_box(device.is_unused())),
         _ => {}
     }
     format!("{report:?}")
@@ -154,10 +156,10 @@ fn describe_report(report: Report) -> String {
 /// Reads the octets as a file of positions.
 pub fn fuzz_trace(octets: &[u8]) {
     let Ok(text) = std::str::from_utf8(octets) else { return };
-    match Trace::parse(text) {
+    match PositionTrace::parse(text) {
         Ok(trace) => {
             for seconds in [-1.0, 0.0, 0.5, 1.0, 10.0, 1.8e9, 1e300] {
-                if let TraceState::At { latitude, longitude, heading, .. } = trace.at(seconds) {
+                if let TraceState::At { latitude, longitude, heading, .. } = trace.state_at(seconds) {
                     assert!((-90.0..=90.0).contains(&latitude) && (-180.0..=180.0).contains(&longitude));
                     assert!((0.0..360.0).contains(&heading), "{heading} at {seconds}");
                 }

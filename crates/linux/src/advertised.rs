@@ -39,12 +39,12 @@ pub(crate) struct RouteAndAddressOrigins {
 pub(crate) struct ConditionalSetting {
     pub(crate) setting: SysctlSetting,
     /// Index of the interface on which carnet may write the sysctl; `None` while it may not.
-    pub(crate) allowed: Option<u32>,
+    pub(crate) allowed_interface: Option<u32>,
 }
 
 /// Returns whether this is `accept_ra_defrtr` or `accept_ra_pinfo`, which carnet writes only under a
 /// condition.
-pub(crate) fn is_conditional(setting: &SysctlSetting) -> bool {
+pub(crate) fn is_under_condition(setting: &SysctlSetting) -> bool {
     matches!(&*setting.name, ACCEPT_RA_DEFAULT_ROUTER | ACCEPT_RA_PREFIXES) && setting.value.trim() == "0"
 }
 
@@ -84,7 +84,7 @@ mod tests {
     fn accept_ra_changes_when_machine_needs_no_advertisement() {
         let objects = |name: &str, origins| {
             let setting = SysctlSetting { interface: "h0".into(), name: name.into(), value: "0".into() };
-            assert!(is_conditional(&setting));
+            assert!(is_under_condition(&setting));
             reason_not_to_write(&setting, origins).is_some()
         };
         let (none, all) = (

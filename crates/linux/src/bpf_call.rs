@@ -10,11 +10,11 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 // Commands of `bpf(2)`, `enum bpf_cmd` of linux/bpf.h.
-const MAP_CREATE: libc::c_long = 0;
+const BPF_MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
-const PROG_LOAD: libc::c_long = 5;
+const BPF_PROG_LOAD: libc::c_long = 5;
 
 /// Map type `BPF_MAP_TYPE_HASH`. The kernel allocates each entry when carnet inserts it.
 pub(crate) const MAP_TYPE_HASH: u32 = 1;
@@ -23,7 +23,7 @@ pub(crate) const MAP_TYPE_ARRAY: u32 = 2;
 const BPF_F_NO_PREALLOC: u32 = 1;
 const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 /// Update flag `BPF_ANY`: creates or replaces the entry of a key.
-pub(crate) const UPDATE_ANY: u64 = 0;
+pub(crate) const BPF_ANY: u64 = 0;
 /// Update flag `BPF_NOEXIST`: fails if the key has an entry.
 pub(crate) const UPDATE_NO_EXIST: u64 = 1;
 
@@ -48,13 +48,13 @@ unsafe impl PlainMapValue for [u8; 16] {}
 
 /// A BPF map. It exists as long as a descriptor or a program refers to it.
 #[derive(Debug)]
-pub(crate) struct Map<K, V> {
+pub(crate) struct BpfMap<K, V> {
     fd: OwnedFd,
-    of: std::marker::PhantomData<fn(K) -> V>,
+    key_and_value_types: std::marker::PhantomData<fn(K) -> V>,
 }
 
 #[repr(C)]
-struct MapCreate {
+struct MapCreateAttributes {
     kind: u32,
     key_size: u32,
     value_size: u32,
@@ -63,8 +63,8 @@ struct MapCreate {
 }
 
 #[repr(C)]
-struct MapElement {
-    map: u32,
+struct MapElementAttributes {
+    map_fd: u32,
     padding: u32,
     key: u64,
     value: u64,
@@ -72,14 +72,14 @@ struct MapElement {
 }
 
 #[repr(C)]
-struct ProgLoad {
+struct ProgramLoadAttributes {
     kind: u32,
-    count: u32,
-    instructions: u64,
+    instruction_count: u32,
+    instructions_address: u64,
     license: u64,
     log_level: u32,
     log_size: u32,
-    log: u64,
+    log_address: u64,
 }
 
 /// Makes the system call and returns its result, or the kernel's error.
@@ -87,7 +87,10 @@ struct ProgLoad {
 /// # Safety
 /// `attributes` must have the layout that `command` expects. Its addresses must point to live memory of the
 /// sizes that the command reads and writes.
-pub(crate) unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_int> {
+pub(crate) unsafe fn bpf_system_call<T>(
+    command: libc::c_long,
+    attributes: &mut T,
+) -> io::Result<libc::c_int> {
     // SAFETY: `attributes` is a live value of the given size. The caller guarantees that its addresses point
     // to live memory.
     let result =
@@ -100,16 +103,16 @@ fn address<T: ?Sized>(of: *const T) -> u64 {
 }
 
 /// Takes ownership of a descriptor that the system call returned.
-fn owned(fd: libc::c_int) -> OwnedFd {
+fn own_descriptor(fd: libc::c_int) -> OwnedFd {
     // SAFETY: the kernel has just created the descriptor for this process (close-on-exec, as for each `bpf`
     // call), and no other code knows it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-impl<K: PlainMapValue, V: PlainMapValue> Map<K, V> {
+impl<K: PlainMapValue, V: PlainMapValue> BpfMap<K, V> {
     /// Creates a map of the type `kind`, with room for `max_entries` entries.
-    pub(crate) fn create(kind: u32, max_entries: u32) -> io::Result<Map<K, V>> {
-        let mut attributes = MapCreate {
+    pub(crate) fn create_map(kind: u32, max_entries: u32) -> io::Result<BpfMap<K, V>> {
+        let mut attributes = MapCreateAttributes {
             kind,
             key_size: size_of::<K>() as u32,
             value_size: size_of::<V>() as u32,
@@ -117,47 +120,57 @@ impl<K: PlainMapValue, V: PlainMapValue> Map<K, V> {
             flags: if kind == MAP_TYPE_HASH { BPF_F_NO_PREALLOC } else { 0 },
         };
         // SAFETY: the attributes contain no address.
-        let fd = unsafe { bpf(MAP_CREATE, &mut attributes) }?;
-        Ok(Map { fd: owned(fd), of: std::marker::PhantomData })
+        let fd = unsafe { bpf_system_call(BPF_MAP_CREATE, &mut attributes) }?;
+        Ok(BpfMap { fd: own_descriptor(fd), key_and_value_types: std::marker::PhantomData })
     }
 
     pub(crate) fn fd(&self) -> &OwnedFd {
         &self.fd
     }
 
-    fn element(&self, key: &K, value: u64, flags: u64) -> MapElement {
-        MapElement { map: self.fd.as_raw_fd() as u32, padding: 0, key: address(key), value, flags }
+    fn element_attributes(&self, key: &K, value: u64, flags: u64) -> MapElementAttributes {
+        MapElementAttributes {
+            map_fd: self.fd.as_raw_fd() as u32,
+            padding: 0,
+            key: address(key),
+            value,
+            flags,
+        }
     }
 
     /// Returns the value of a key; `None` if the map has no entry for it.
     pub(crate) fn get(&self, key: &K) -> Option<V> {
         let mut value = MaybeUninit::<V>::uninit();
-        let mut attributes = self.element(key, address(value.as_mut_ptr()), 0);
+        let mut attributes = self.element_attributes(key, address(value.as_mut_ptr()), 0);
         // SAFETY: the map's keys and values have the sizes of `K` and `V`. The kernel reads the key and
         // writes the value.
-        unsafe { bpf(MAP_LOOKUP_ELEM, &mut attributes) }.ok()?;
+        unsafe { bpf_system_call(MAP_LOOKUP_ELEM, &mut attributes) }.ok()?;
         // SAFETY: the kernel has written the whole value, and every bit pattern is valid.
         Some(unsafe { value.assume_init() })
     }
 
-    /// Writes the value of a key. `flags` says whether the key may already be in the map ([`UPDATE_ANY`],
+    /// Writes the value of a key. `flags` says whether the key may already be in the map ([`BPF_ANY`],
     /// [`UPDATE_NO_EXIST`]).
-    pub(crate) fn put(&self, key: &K, value: &V, flags: u64) -> io::Result<()> {
-        let mut attributes = self.element(key, address(value), flags);
+    pub(crate) fn put_element(&self, key: &K, value: &V, flags: u64) -> io::Result<()> {
+        let mut attributes = self.element_attributes(key, address(value), flags);
         // SAFETY: the map's keys and values have the sizes of `K` and `V`. The kernel reads both.
-        unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
+        unsafe { bpf_system_call(MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
     }
 
     /// Removes the entry of a key.
     pub(crate) fn remove(&self, key: &K) -> io::Result<()> {
-        let mut attributes = self.element(key, 0, 0);
+        let mut attributes = self.element_attributes(key, 0, 0);
         // SAFETY: the map's keys have the size of `K`. The kernel reads one key.
-        unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) }.map(drop)
+        unsafe { bpf_system_call(MAP_DELETE_ELEM, &mut attributes) }.map(drop)
     }
 }
 
 /// Loads a socket filter. Its instructions name maps by their index in `maps` (`carnet_bpf::STEERING`).
-pub(crate) fn load_filter(instructions: &[u8], maps: &[&OwnedFd], license: &CStr) -> io::Result<OwnedFd> {
+pub(crate) fn load_socket_filter(
+    instructions: &[u8],
+    maps: &[&OwnedFd],
+    license: &CStr,
+) -> io::Result<OwnedFd> {
     let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
     let (given, rest) = instructions.as_chunks::<8>();
     if !rest.is_empty() {
@@ -177,25 +190,25 @@ pub(crate) fn load_filter(instructions: &[u8], maps: &[&OwnedFd], license: &CStr
         }
         linked.push(u64::from_ne_bytes(octets));
     }
-    let mut attributes = ProgLoad {
+    let mut attributes = ProgramLoadAttributes {
         kind: BPF_PROG_TYPE_SOCKET_FILTER,
-        count: linked.len() as u32,
-        instructions: address(linked.as_ptr()),
+        instruction_count: linked.len() as u32,
+        instructions_address: address(linked.as_ptr()),
         license: address(license.as_ptr()),
         log_level: 0,
         log_size: 0,
-        log: 0,
+        log_address: 0,
     };
     let mut answer = Err(invalid());
     for _ in 0..MAX_LOAD_ATTEMPTS {
         // SAFETY: the attributes contain the right number of instructions, and the licence ends with a zero
         // octet. The kernel reads both.
-        answer = unsafe { bpf(PROG_LOAD, &mut attributes) };
+        answer = unsafe { bpf_system_call(BPF_PROG_LOAD, &mut attributes) };
         if !matches!(&answer, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
             break;
         }
     }
-    answer.map(owned)
+    answer.map(own_descriptor)
 }
 
 #[cfg(test)]
@@ -205,39 +218,39 @@ pub(crate) mod tests {
     const PROG_TEST_RUN: libc::c_long = 10;
 
     #[repr(C)]
-    struct TestRun {
-        program: u32,
-        answer: u32,
-        size_in: u32,
-        size_out: u32,
-        data_in: u64,
-        data_out: u64,
-        repeat: u32,
+    struct TestRunAttributes {
+        program_fd: u32,
+        return_value: u32,
+        input_size: u32,
+        output_size: u32,
+        input_address: u64,
+        output_address: u64,
+        repeat_count: u32,
         duration: u32,
     }
 
     /// Runs a program once on a frame (`BPF_PROG_TEST_RUN`), and returns the program's result.
-    pub(crate) fn run(program: &OwnedFd, frame: &[u8]) -> u32 {
-        let mut attributes = TestRun {
-            program: program.as_raw_fd() as u32,
-            answer: 0,
-            size_in: frame.len() as u32,
-            size_out: 0,
-            data_in: address(frame.as_ptr()),
-            data_out: 0,
-            repeat: 1,
+    pub(crate) fn run_on_frame(program: &OwnedFd, frame: &[u8]) -> u32 {
+        let mut attributes = TestRunAttributes {
+            program_fd: program.as_raw_fd() as u32,
+            return_value: 0,
+            input_size: frame.len() as u32,
+            output_size: 0,
+            input_address: address(frame.as_ptr()),
+            output_address: 0,
+            repeat_count: 1,
             duration: 0,
         };
         // SAFETY: the attributes contain the frame's right length. The kernel reads the frame and writes only
         // the attributes.
-        unsafe { bpf(PROG_TEST_RUN, &mut attributes) }.expect("the kernel runs the program");
-        attributes.answer
+        unsafe { bpf_system_call(PROG_TEST_RUN, &mut attributes) }.expect("the kernel runs the program");
+        attributes.return_value
     }
 
     #[test]
     fn invalid_bpf_program_is_refused() {
         for instructions in [&[0x95, 0, 0][..], &[0x18, 0xff, 0, 0, 9, 0, 0, 0], &[0xff; 16]] {
-            assert!(load_filter(instructions, &[], c"GPL").is_err(), "{instructions:?}");
+            assert!(load_socket_filter(instructions, &[], c"GPL").is_err(), "{instructions:?}");
         }
     }
 }

@@ -18,18 +18,18 @@ use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::packet_socket::{self, EQUAL, LOAD_HALF, RETURN};
-use crate::readable::watch;
+use crate::async_descriptor::watch_readable;
+use crate::packet_socket::{self, BPF_JUMP_IF_EQUAL, BPF_LOAD_HALF_WORD, BPF_RETURN};
 
 /// UDP port of servers (RFC 2131 4.1).
-const SERVER_PORT: u16 = 67;
+const DHCP_SERVER_PORT: u16 = 67;
 /// Room for messages that wait, in octets: the requests of some hundred clients that start together.
-const RECEIVE_BUFFER: usize = 512 << 10;
+const RECEIVE_BUFFER_SIZE: usize = 512 << 10;
 /// Maximum number of packets that one call passes to the caller.
-const BATCH: usize = 64;
+const MAX_MESSAGES_PER_CALL: usize = 64;
 /// Length in octets of the largest message that the server reads. An Ethernet frame cannot contain a longer
 /// message.
-const MESSAGE: usize = 1500;
+const MAX_MESSAGE_LENGTH: usize = 1500;
 
 /// A packet for the DHCP server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum DhcpInput<'a> {
 #[derive(Debug)]
 pub struct DhcpPort {
     index: u32,
-    messages: AsyncFd<Socket>,
+    message_socket: AsyncFd<Socket>,
     packets: AsyncFd<Socket>,
 }
 
@@ -58,10 +58,10 @@ impl DhcpPort {
         let messages = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
         messages.set_nonblocking(true)?;
         messages.bind_device(Some(interface.as_bytes()))?;
-        messages.set_recv_buffer_size(RECEIVE_BUFFER)?;
-        messages.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())?;
-        let packets = packet_socket::open_packets(index, libc::ETH_P_ARP as u16, &replies())?;
-        Ok(DhcpPort { index, messages: watch(messages)?, packets: watch(packets)? })
+        messages.set_recv_buffer_size(RECEIVE_BUFFER_SIZE)?;
+        messages.bind(&SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, DHCP_SERVER_PORT).into())?;
+        let packets = packet_socket::open_packet_socket(index, libc::ETH_P_ARP as u16, &arp_reply_filter())?;
+        Ok(DhcpPort { index, message_socket: watch_readable(messages)?, packets: watch_readable(packets)? })
     }
 
     /// Returns whether the sockets belong to the interface that has this name now.
@@ -72,7 +72,7 @@ impl DhcpPort {
     /// Returns ready if packets may be ready; if not, wakes the task when they are.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut is_ready = false;
-        for socket in [&self.messages, &self.packets] {
+        for socket in [&self.message_socket, &self.packets] {
             if let Poll::Ready(Ok(mut guard)) = socket.poll_read_ready(cx) {
                 guard.retain_ready();
                 is_ready = true;
@@ -83,12 +83,12 @@ impl DhcpPort {
 
     /// Passes the messages and the ARP replies that are ready to `take`, at most 64 of each kind.
     pub fn receive(&self, mut take: impl FnMut(DhcpInput<'_>)) {
-        let mut buffer = [const { MaybeUninit::uninit() }; MESSAGE];
-        for _ in 0..BATCH {
-            let Some(octets) = read(&self.messages, &mut buffer) else { break };
+        let mut buffer = [const { MaybeUninit::uninit() }; MAX_MESSAGE_LENGTH];
+        for _ in 0..MAX_MESSAGES_PER_CALL {
+            let Some(octets) = read(&self.message_socket, &mut buffer) else { break };
             take(DhcpInput::Message(octets));
         }
-        for _ in 0..BATCH {
+        for _ in 0..MAX_MESSAGES_PER_CALL {
             let Some(octets) = read(&self.packets, &mut buffer) else { break };
             take(DhcpInput::Arp(octets));
         }
@@ -100,7 +100,7 @@ impl DhcpPort {
     /// Fails if the interface is down or gone.
     pub fn send(&self, destination: [u8; 6], packet: &[u8]) -> io::Result<()> {
         let to = (self.index, libc::ETH_P_IP);
-        packet_socket::send(self.packets.get_ref(), to, Some(destination), packet)
+        packet_socket::send_packet(self.packets.get_ref(), to, Some(destination), packet)
     }
 
     /// Broadcasts an ARP packet.
@@ -109,7 +109,7 @@ impl DhcpPort {
     /// Fails if the interface is down or gone.
     pub fn send_arp(&self, packet: &[u8]) -> io::Result<()> {
         let to = (self.index, libc::ETH_P_ARP);
-        packet_socket::send(self.packets.get_ref(), to, Some([0xff; 6]), packet)
+        packet_socket::send_packet(self.packets.get_ref(), to, Some([0xff; 6]), packet)
     }
 }
 
@@ -121,11 +121,11 @@ fn read<'a>(socket: &AsyncFd<Socket>, buffer: &'a mut [MaybeUninit<u8>]) -> Opti
 }
 
 /// Returns a filter that accepts ARP replies, of which the operation is 2 (RFC 826).
-fn replies() -> [SockFilter; 4] {
+fn arp_reply_filter() -> [SockFilter; 4] {
     [
-        SockFilter::new(LOAD_HALF, 0, 0, 6),
-        SockFilter::new(EQUAL, 0, 1, 2),
-        SockFilter::new(RETURN, 0, 0, u32::MAX),
-        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(BPF_LOAD_HALF_WORD, 0, 0, 6),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 1, 2),
+        SockFilter::new(BPF_RETURN, 0, 0, u32::MAX),
+        SockFilter::new(BPF_RETURN, 0, 0, 0),
     ]
 }

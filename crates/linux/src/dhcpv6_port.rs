@@ -10,17 +10,17 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-use crate::readable::watch;
+use crate::async_descriptor::watch_readable;
 
 /// UDP ports of servers and clients (RFC 8415 7.2).
-const SERVER_PORT: u16 = 547;
-const CLIENT_PORT: u16 = 546;
+const DHCPV6_SERVER_PORT: u16 = 547;
+const DHCPV6_CLIENT_PORT: u16 = 546;
 /// Group of all servers on a link (RFC 8415 7.1).
-const GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
+const ALL_DHCPV6_SERVERS_ADDRESS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 1, 2);
 /// Maximum number of messages that one call passes to the caller.
-const BATCH: usize = 64;
+const MAX_MESSAGES_PER_CALL: usize = 64;
 /// Length in octets of the largest message that the server reads.
-const MESSAGE: usize = 1500;
+const MAX_MESSAGE_LENGTH: usize = 1500;
 
 /// The socket of a DHCPv6 server on one interface.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ impl Dhcpv6Port {
         socket.set_nonblocking(true)?;
         socket.set_only_v6(true)?;
         socket.bind_device(Some(interface.as_bytes()))?;
-        socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, SERVER_PORT, 0, 0).into())?;
-        socket.join_multicast_v6(&GROUP, index)?;
-        Ok(Dhcpv6Port { index, socket: watch(socket)? })
+        socket.bind(&SocketAddrV6::new(Ipv6Addr::UNSPECIFIED, DHCPV6_SERVER_PORT, 0, 0).into())?;
+        socket.join_multicast_v6(&ALL_DHCPV6_SERVERS_ADDRESS, index)?;
+        Ok(Dhcpv6Port { index, socket: watch_readable(socket)? })
     }
 
     /// Returns whether the socket belongs to the interface that has this name now.
@@ -57,8 +57,8 @@ impl Dhcpv6Port {
 
     /// Passes the messages that are ready, at most 64, to `answer` with the sender's address.
     pub fn receive(&self, mut answer: impl FnMut(Ipv6Addr, &[u8])) {
-        let mut buffer = [const { MaybeUninit::uninit() }; MESSAGE];
-        for _ in 0..BATCH {
+        let mut buffer = [const { MaybeUninit::uninit() }; MAX_MESSAGE_LENGTH];
+        for _ in 0..MAX_MESSAGES_PER_CALL {
             let received = self.socket.try_io(Interest::READABLE, |socket| socket.recv_from(&mut buffer));
             let Ok((length, sender)) = received else { return };
             let Some(sender) = sender.as_socket_ipv6() else { continue };
@@ -70,7 +70,7 @@ impl Dhcpv6Port {
 
     /// Sends a reply to a host with this link-local address.
     pub fn send(&self, host: Ipv6Addr, reply: &[u8]) {
-        let host = SocketAddrV6::new(host, CLIENT_PORT, 0, self.index);
+        let host = SocketAddrV6::new(host, DHCPV6_CLIENT_PORT, 0, self.index);
         // If the interface is down, the host asks again.
         let _ = self.socket.get_ref().send_to(reply, &host.into());
     }

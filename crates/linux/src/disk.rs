@@ -1,7 +1,7 @@
 //! File access with guarantees about the content after a crash. Its users are a station's stored state and
 //! the list of kernel changes to revert ([`crate::Platform`]).
 //!
-//! The program uses the kernel's file systems ([`Files`]). Fault tests use a simulated disk that loses
+//! The program uses the kernel's file systems ([`KernelDisk`]). Fault tests use a simulated disk that loses
 //! unsynced writes.
 
 use std::fmt::Debug;
@@ -101,18 +101,18 @@ pub trait DiskFile: Debug + Send {
 
 /// The kernel's file systems.
 #[derive(Debug, Clone, Copy)]
-pub struct Files;
+pub struct KernelDisk;
 
-fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+fn none_if_not_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         result => result.map(Some),
     }
 }
 
-impl Disk for Files {
+impl Disk for KernelDisk {
     fn open(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {
-        let file = found(OpenOptions::new().read(true).write(true).open(path))?;
+        let file = none_if_not_found(OpenOptions::new().read(true).write(true).open(path))?;
         Ok(file.map(|file| Box::new(file) as Box<dyn DiskFile>))
     }
 
@@ -124,11 +124,11 @@ impl Disk for Files {
 
     fn has_name(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
         let open = file.identity()?;
-        Ok(found(fs::metadata(path))?.is_some_and(|named| (named.dev(), named.ino()) == open))
+        Ok(none_if_not_found(fs::metadata(path))?.is_some_and(|named| (named.dev(), named.ino()) == open))
     }
 
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
-        found(fs::read(path))
+        none_if_not_found(fs::read(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -136,7 +136,7 @@ impl Disk for Files {
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        found(fs::remove_file(path)).map(drop)
+        none_if_not_found(fs::remove_file(path)).map(drop)
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
@@ -189,7 +189,7 @@ impl DiskFile for File {
 }
 
 /// Returns the directory of a file.
-pub fn directory(of: &Path) -> &Path {
+pub fn directory_of(of: &Path) -> &Path {
     of.parent().filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
@@ -198,7 +198,7 @@ pub fn directory(of: &Path) -> &Path {
 ///
 /// # Errors
 /// Returns the kernel's error. The old file then stays.
-pub fn replace(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result<()> {
+pub fn replace_file(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result<()> {
     let temporary = path.with_added_extension("new");
     let file = disk.create(&temporary)?;
     file.set_len(0)?;
@@ -206,6 +206,6 @@ pub fn replace(disk: &dyn Disk, path: &Path, octets: &[u8]) -> io::Result<()> {
     file.sync_all()?;
     disk.rename(&temporary, path)?;
     // Some file systems cannot sync a directory. The file has its new name anyway.
-    let _ = disk.sync_directory(directory(path));
+    let _ = disk.sync_directory(directory_of(path));
     Ok(())
 }

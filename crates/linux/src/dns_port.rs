@@ -22,19 +22,19 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 /// Port of DNS.
-const PORT: u16 = 53;
+const DNS_PORT: u16 = 53;
 /// Length in octets of the longest datagram that the module reads.
-const DATAGRAM: usize = 4096;
+const MAX_DATAGRAM_LENGTH: usize = 4096;
 /// Maximum number of TCP connections of hosts to one address of the forwarder. The next constant is the time
 /// after which the forwarder closes an idle connection.
-const CONNECTIONS: usize = 32;
-const IDLE: Duration = Duration::from_secs(10);
+const MAX_CONNECTIONS_PER_ADDRESS: usize = 32;
+const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of answers that may wait for one TCP connection.
-const ANSWERS: usize = 16;
+const MAX_WAITING_ANSWERS: usize = 16;
 /// Longest time for which the module waits for a server's answer.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause after an error of a socket for hosts.
-const RECOVERY: Duration = Duration::from_millis(100);
+const PAUSE_AFTER_SOCKET_ERROR: Duration = Duration::from_millis(100);
 
 /// A message that the tasks of this module pass to the caller.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl DnsReply {
 
     /// Sends an answer. Drops the answer if the socket or the connection has no room for it: the host then
     /// asks again.
-    pub fn send(&self, octets: Vec<u8>) {
+    pub fn send_answer(&self, octets: Vec<u8>) {
         match self {
             DnsReply::Datagram(socket, host) => {
                 let _ = socket.try_send_to(&octets, *host);
@@ -105,7 +105,7 @@ impl DnsPort {
     /// right to it.
     pub fn open(interface: &str, address: IpAddr, queries: &mpsc::Sender<DnsMessage>) -> io::Result<DnsPort> {
         let open = |kind: Type, protocol: Protocol| -> io::Result<Socket> {
-            let at = SocketAddr::new(address, PORT);
+            let at = SocketAddr::new(address, DNS_PORT);
             let socket = Socket::new(Domain::for_address(at), kind, Some(protocol))?;
             socket.set_nonblocking(true)?;
             socket.bind_device(Some(interface.as_bytes()))?;
@@ -118,19 +118,19 @@ impl DnsPort {
         };
         let datagrams = UdpSocket::from_std(open(Type::DGRAM, Protocol::UDP)?.into())?;
         let listener = open(Type::STREAM, Protocol::TCP)?;
-        listener.listen(CONNECTIONS as i32)?;
+        listener.listen(MAX_CONNECTIONS_PER_ADDRESS as i32)?;
         let listener = TcpListener::from_std(listener.into())?;
         let mut tasks = JoinSet::new();
         let interface: Arc<str> = interface.into();
-        tasks.spawn(receive(Arc::new(datagrams), Arc::clone(&interface), queries.clone()));
-        tasks.spawn(accept(listener, interface, queries.clone()));
+        tasks.spawn(receive_datagrams(Arc::new(datagrams), Arc::clone(&interface), queries.clone()));
+        tasks.spawn(accept_connections(listener, interface, queries.clone()));
         Ok(DnsPort { _tasks: tasks })
     }
 }
 
 /// Receives datagrams. Drops a query if the channel to the station is full.
-async fn receive(socket: Arc<UdpSocket>, interface: Arc<str>, queries: mpsc::Sender<DnsMessage>) {
-    let mut buffer = vec![0; DATAGRAM];
+async fn receive_datagrams(socket: Arc<UdpSocket>, interface: Arc<str>, queries: mpsc::Sender<DnsMessage>) {
+    let mut buffer = vec![0; MAX_DATAGRAM_LENGTH];
     loop {
         match socket.recv_from(&mut buffer).await {
             Ok((length, host)) => {
@@ -139,14 +139,14 @@ async fn receive(socket: Arc<UdpSocket>, interface: Arc<str>, queries: mpsc::Sen
                 let (host, interface) = (host.ip(), Arc::clone(&interface));
                 let _ = queries.try_send(DnsMessage::Query { host, interface, back, octets });
             }
-            Err(_) => sleep(RECOVERY).await,
+            Err(_) => sleep(PAUSE_AFTER_SOCKET_ERROR).await,
         }
     }
 }
 
-/// Accepts connections, at most [`CONNECTIONS`] at once.
-async fn accept(listener: TcpListener, interface: Arc<str>, queries: mpsc::Sender<DnsMessage>) {
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+/// Accepts connections, at most [`MAX_CONNECTIONS_PER_ADDRESS`] at once.
+async fn accept_connections(listener: TcpListener, interface: Arc<str>, queries: mpsc::Sender<DnsMessage>) {
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS_PER_ADDRESS));
     let mut connections = JoinSet::new();
     loop {
         let Ok(place) = Arc::clone(&room).acquire_owned().await else { return };
@@ -155,28 +155,35 @@ async fn accept(listener: TcpListener, interface: Arc<str>, queries: mpsc::Sende
             Ok((stream, host)) => {
                 let (interface, queries) = (Arc::clone(&interface), queries.clone());
                 connections.spawn(async move {
-                    serve(stream, (host.ip(), interface), &queries).await;
+                    serve_connection(stream, (host.ip(), interface), &queries).await;
                     drop(place);
                 });
             }
-            Err(_) => sleep(RECOVERY).await,
+            Err(_) => sleep(PAUSE_AFTER_SOCKET_ERROR).await,
         }
     }
 }
 
 /// Reads queries from a connection, and writes the answers (RFC 7766), until the host closes or is idle.
-async fn serve(stream: TcpStream, (host, interface): (IpAddr, Arc<str>), queries: &mpsc::Sender<DnsMessage>) {
+async fn serve_connection(
+    stream: TcpStream,
+    (host, interface): (IpAddr, Arc<str>),
+    queries: &mpsc::Sender<DnsMessage>,
+) {
     let (mut input, mut output) = stream.into_split();
-    let (answers, mut waiting) = mpsc::channel::<Vec<u8>>(ANSWERS);
+    let (answers, mut waiting) = mpsc::channel::<Vec<u8>>(MAX_WAITING_ANSWERS);
     let write = async {
         while let Some(answer) = waiting.recv().await {
-            if !matches!(timeout(IDLE, output.write_all(&framed(&answer))).await, Ok(Ok(()))) {
+            if !matches!(
+                timeout(IDLE_CONNECTION_TIMEOUT, output.write_all(&prepend_length(&answer))).await,
+                Ok(Ok(()))
+            ) {
                 return;
             }
         }
     };
     let read = async {
-        while let Ok(Ok(octets)) = timeout(IDLE, read_message(&mut input)).await {
+        while let Ok(Ok(octets)) = timeout(IDLE_CONNECTION_TIMEOUT, read_message(&mut input)).await {
             let back = DnsReply::Connection(answers.clone());
             let interface = Arc::clone(&interface);
             if queries.send(DnsMessage::Query { host, interface, back, octets }).await.is_err() {
@@ -199,7 +206,7 @@ async fn read_message(input: &mut (impl AsyncReadExt + Unpin)) -> io::Result<Vec
 }
 
 /// Returns a DNS message with its length in two octets before it, for a TCP connection.
-fn framed(message: &[u8]) -> Vec<u8> {
+fn prepend_length(message: &[u8]) -> Vec<u8> {
     let length = u16::try_from(message.len()).unwrap_or(u16::MAX);
     [&length.to_be_bytes()[..], message.get(..length.into()).unwrap_or_default()].concat()
 }
@@ -214,7 +221,7 @@ pub fn ask_server(
     answers: mpsc::Sender<DnsMessage>,
 ) -> AbortHandle {
     let task = tokio::spawn(async move {
-        let (from, to) = (SocketAddr::new(source, 0), SocketAddr::new(server, PORT));
+        let (from, to) = (SocketAddr::new(source, 0), SocketAddr::new(server, DNS_PORT));
         let asked = async {
             if over_connection {
                 let answer = ask_over_connection(from, to, &octets).await?;
@@ -227,7 +234,7 @@ pub fn ask_server(
             })
             .await
         };
-        if let Ok(Err(error)) = timeout(ANSWER_TIME, asked).await {
+        if let Ok(Err(error)) = timeout(ANSWER_TIMEOUT, asked).await {
             tracing::debug!("the DNS server {server} cannot be reached: {error}");
             let _ = answers.send(DnsMessage::Answer { query, server, octets: None }).await;
         }
@@ -247,7 +254,7 @@ async fn ask_by_datagram(
     let socket = UdpSocket::bind(from).await?;
     socket.connect(to).await?;
     socket.send(octets).await?;
-    let mut buffer = vec![0; DATAGRAM];
+    let mut buffer = vec![0; MAX_DATAGRAM_LENGTH];
     loop {
         let length = socket.recv(&mut buffer).await?;
         let answer = buffer.get(..length).unwrap_or_default();
@@ -260,7 +267,7 @@ async fn ask_over_connection(from: SocketAddr, to: SocketAddr, octets: &[u8]) ->
     let socket = if to.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.bind(from)?;
     let mut stream = socket.connect(to).await?;
-    stream.write_all(&framed(octets)).await?;
+    stream.write_all(&prepend_length(octets)).await?;
     read_message(&mut stream).await
 }
 

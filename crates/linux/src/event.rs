@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use carnet_base::Endpoint;
 use carnet_station::io::{Interface, LinkMessage};
 
-use crate::fast_path::Path;
+use crate::fast_path::DataPath;
 
 /// Event of the platform.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,12 +27,12 @@ pub enum PlatformEvent {
         remote: Endpoint,
     },
     /// Destinations of packets that the fast path has sent into the tunnel to the home agent
-    /// ([`crate::Ports::direct`]).
+    /// ([`crate::InterfaceRoles::direct_routes_enabled`]).
     Destinations(Vec<Ipv6Addr>),
     /// A thread has finished loading the programs of the fast paths. [`crate::Platform::path`] tells which
     /// data path is in use now. The event lists the fast paths that are unavailable, each with the reason
-    /// ([`crate::Platform::accelerate`]).
-    DataPath(Vec<(Path, String)>),
+    /// ([`crate::Platform::open_fast_path`]).
+    DataPath(Vec<(DataPath, String)>),
     /// The rules of packet filter and NAT are in force, or the text says why they are not.
     PacketRules(Option<String>),
     /// Another program on this machine has changed a setting that the station needs. The text is for the

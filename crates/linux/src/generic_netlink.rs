@@ -10,38 +10,38 @@ use std::task::{Context, Poll};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_GENERIC};
 use tokio::io::unix::AsyncFd;
 
-use crate::readable::watch;
+use crate::async_descriptor::watch_readable;
 
 /// Header length of a netlink message, in octets. The next constants are the lengths of the protocol's own
 /// header, which generic netlink and netfilter have, and of an attribute's header.
-const HEADER: usize = 16;
-const PROTOCOL_HEADER: usize = 4;
-const ATTRIBUTE_HEADER: usize = 4;
+const NETLINK_HEADER_LENGTH: usize = 16;
+const PROTOCOL_HEADER_LENGTH: usize = 4;
+const ATTRIBUTE_HEADER_LENGTH: usize = 4;
 /// Flag that each request has. The next constants are the flags for an acknowledgement and for a list of all
 /// objects.
-pub(crate) const REQUEST: u16 = 0x1;
-pub(crate) const ACKNOWLEDGE: u16 = 0x4;
-pub(crate) const DUMP: u16 = 0x300;
+pub(crate) const FLAG_REQUEST: u16 = 0x1;
+pub(crate) const FLAG_ACKNOWLEDGE: u16 = 0x4;
+pub(crate) const FLAG_DUMP: u16 = 0x300;
 /// Types of control messages of netlink.
-pub(crate) const ERROR: u16 = 2;
-pub(crate) const DONE: u16 = 3;
+pub(crate) const MESSAGE_ERROR: u16 = 2;
+pub(crate) const MESSAGE_DONE: u16 = 3;
 /// Number of the control family, which tells the numbers of other families. The next constants are its
 /// command and the attributes of its answer.
-const CONTROL: u16 = 16;
-const GET_FAMILY: u8 = 3;
-const FAMILY_ID: u16 = 1;
-const FAMILY_NAME: u16 = 2;
-const MULTICAST_GROUPS: u16 = 7;
-const GROUP_NAME: u16 = 1;
-const GROUP_ID: u16 = 2;
+const CONTROL_FAMILY: u16 = 16;
+const COMMAND_GET_FAMILY: u8 = 3;
+const ATTRIBUTE_FAMILY_ID: u16 = 1;
+const ATTRIBUTE_FAMILY_NAME: u16 = 2;
+const ATTRIBUTE_MULTICAST_GROUPS: u16 = 7;
+const ATTRIBUTE_GROUP_NAME: u16 = 1;
+const ATTRIBUTE_GROUP_ID: u16 = 2;
 /// Size of the receive buffer in octets: more than the kernel sends at a time.
-const BUFFER: usize = 32 * 1024;
+const RECEIVE_BUFFER_SIZE: usize = 32 * 1024;
 /// Maximum number of datagrams of an answer.
-const MAX_PARTS: usize = 64;
+const MAX_ANSWER_PARTS: usize = 64;
 
 /// A message from or to a generic netlink family.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Message {
+pub(crate) struct GenericNetlinkMessage {
     /// Number of the family, or the type of a control message.
     pub(crate) family: u16,
     pub(crate) command: u8,
@@ -50,20 +50,20 @@ pub(crate) struct Message {
 }
 
 /// A received netlink message, whatever its protocol.
-pub(crate) struct Received<'a> {
+pub(crate) struct ReceivedMessage<'a> {
     /// Type of the message.
     pub(crate) kind: u16,
     pub(crate) flags: u16,
     pub(crate) sequence: u32,
     /// Octets after the netlink header.
-    body: &'a [u8],
+    message_body: &'a [u8],
 }
 
-impl Received<'_> {
-    /// Returns the result that a message of type [`ERROR`] reports: an acknowledgement, or the kernel's
-    /// error.
+impl ReceivedMessage<'_> {
+    /// Returns the result that a message of type [`MESSAGE_ERROR`] reports: an acknowledgement, or the
+    /// kernel's error.
     pub(crate) fn result(&self) -> io::Result<()> {
-        match u32_at(self.body, 0).map_or(0, |code| code as i32) {
+        match u32_at(self.message_body, 0).map_or(0, |code| code as i32) {
             0 => Ok(()),
             code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
         }
@@ -71,25 +71,25 @@ impl Received<'_> {
 
     /// Returns the first octet of the protocol's header: for netfilter the address family.
     pub(crate) fn address_family(&self) -> u8 {
-        self.body.first().copied().unwrap_or_default()
+        self.message_body.first().copied().unwrap_or_default()
     }
 
     /// Returns the attributes after the protocol's header; `None` if the message is shorter than that.
     pub(crate) fn attributes(&self) -> Option<&[u8]> {
-        self.body.get(PROTOCOL_HEADER..)
+        self.message_body.get(PROTOCOL_HEADER_LENGTH..)
     }
 }
 
 /// A family: its number, and the numbers of its multicast groups by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Family {
-    pub(crate) id: u16,
-    pub(crate) groups: BTreeMap<String, u32>,
+pub(crate) struct GenericNetlinkFamily {
+    pub(crate) family_id: u16,
+    pub(crate) multicast_groups: BTreeMap<String, u32>,
 }
 
 /// Encodes an attribute with its header and padding.
-pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-    let length = (ATTRIBUTE_HEADER + value.len()) as u16;
+pub(crate) fn encode_attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = (ATTRIBUTE_HEADER_LENGTH + value.len()) as u16;
     let mut octets = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
     octets.extend(value);
     octets.resize(octets.len().next_multiple_of(4), 0);
@@ -97,11 +97,11 @@ pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
 }
 
 /// Returns the attributes in these octets, up to the first invalid one.
-pub(crate) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+pub(crate) fn split_attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = octets;
     std::iter::from_fn(move || {
         let length = usize::from(u16_at(rest, 0)?);
-        let value = rest.get(ATTRIBUTE_HEADER..length)?;
+        let value = rest.get(ATTRIBUTE_HEADER_LENGTH..length)?;
         // Bits 14 and 15 of the type are flags: byte order, and nested.
         let kind = u16_at(rest, 2)? & 0x3fff;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
@@ -111,7 +111,7 @@ pub(crate) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 
 /// Returns the value of the first attribute of this kind; `None` if there is no such attribute.
 pub(crate) fn find_attribute(octets: &[u8], kind: u16) -> Option<&[u8]> {
-    attributes(octets).find(|(k, _)| *k == kind).map(|(_, value)| value)
+    split_attributes(octets).find(|(k, _)| *k == kind).map(|(_, value)| value)
 }
 
 pub(crate) fn u16_at(octets: &[u8], at: usize) -> Option<u16> {
@@ -123,15 +123,15 @@ pub(crate) fn u32_at(octets: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Returns the netlink messages in received octets, up to the first invalid one.
-pub(crate) fn received(octets: &[u8]) -> impl Iterator<Item = Received<'_>> {
+pub(crate) fn split_received(octets: &[u8]) -> impl Iterator<Item = ReceivedMessage<'_>> {
     let mut rest = octets;
     std::iter::from_fn(move || {
         let length = u32_at(rest, 0)? as usize;
-        let message = Received {
+        let message = ReceivedMessage {
             kind: u16_at(rest, 4)?,
             flags: u16_at(rest, 6)?,
             sequence: u32_at(rest, 8)?,
-            body: rest.get(HEADER..length)?,
+            message_body: rest.get(NETLINK_HEADER_LENGTH..length)?,
         };
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         Some(message)
@@ -139,35 +139,36 @@ pub(crate) fn received(octets: &[u8]) -> impl Iterator<Item = Received<'_>> {
 }
 
 /// Splits received octets into messages. An error message of the kernel becomes the error of this function.
-pub(crate) fn split(octets: &[u8]) -> io::Result<Vec<Message>> {
+pub(crate) fn split_messages(octets: &[u8]) -> io::Result<Vec<GenericNetlinkMessage>> {
     let mut messages = Vec::new();
-    for message in received(octets) {
-        if message.kind == ERROR {
+    for message in split_received(octets) {
+        if message.kind == MESSAGE_ERROR {
             message.result()?;
         }
-        if matches!(message.kind, ERROR | DONE) {
-            messages.push(Message { family: DONE, command: 0, attributes: Vec::new() });
-        } else if let (Some(command), Some(attributes)) = (message.body.first(), message.attributes()) {
+        if matches!(message.kind, MESSAGE_ERROR | MESSAGE_DONE) {
+            messages.push(GenericNetlinkMessage { family: MESSAGE_DONE, command: 0, attributes: Vec::new() });
+        } else if let (Some(command), Some(attributes)) = (message.message_body.first(), message.attributes())
+        {
             let (family, command) = (message.kind, *command);
-            messages.push(Message { family, command, attributes: attributes.to_vec() });
+            messages.push(GenericNetlinkMessage { family, command, attributes: attributes.to_vec() });
         }
     }
     Ok(messages)
 }
 
 /// Encodes a request of a protocol over netlink.
-pub(crate) fn encode(
+pub(crate) fn encode_request(
     kind: u16,
     flags: u16,
     sequence: u32,
-    protocol_header: [u8; PROTOCOL_HEADER],
+    protocol_header: [u8; PROTOCOL_HEADER_LENGTH],
     attributes: &[u8],
 ) -> Vec<u8> {
-    let length = (HEADER + PROTOCOL_HEADER + attributes.len()) as u32;
+    let length = (NETLINK_HEADER_LENGTH + PROTOCOL_HEADER_LENGTH + attributes.len()) as u32;
     let mut octets = Vec::with_capacity(length as usize);
     octets.extend(length.to_ne_bytes());
     octets.extend(kind.to_ne_bytes());
-    octets.extend((REQUEST | flags).to_ne_bytes());
+    octets.extend((FLAG_REQUEST | flags).to_ne_bytes());
     octets.extend(sequence.to_ne_bytes());
     // The port may be 0, because the kernel knows the port of the socket.
     octets.extend([0; 4]);
@@ -176,10 +177,10 @@ pub(crate) fn encode(
     octets
 }
 
-fn request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
+fn generic_request(family: u16, flags: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
     // Only one request is sent at a time, so the sequence number may be 0. The header is `struct genlmsghdr`:
     // command, version, and two reserved octets.
-    encode(family, flags, 0, [command, 1, 0, 0], attributes)
+    encode_request(family, flags, 0, [command, 1, 0, 0], attributes)
 }
 
 /// A socket for requests. The kernel answers within the call that sends the request.
@@ -202,32 +203,42 @@ impl RequestSocket {
     }
 
     /// Sends a command about all objects and returns the answers.
-    pub(crate) fn dump(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
-        self.send_request(&request(family, DUMP, command, attributes))
+    pub(crate) fn dump_objects(
+        &mut self,
+        family: u16,
+        command: u8,
+        attributes: &[u8],
+    ) -> io::Result<Vec<GenericNetlinkMessage>> {
+        self.exchange_request(&generic_request(family, FLAG_DUMP, command, attributes))
     }
 
     /// Sends a command about one object, and returns the answers that precede the kernel's acknowledgement.
-    pub(crate) fn put(&mut self, family: u16, command: u8, attributes: &[u8]) -> io::Result<Vec<Message>> {
-        self.send_request(&request(family, ACKNOWLEDGE, command, attributes))
+    pub(crate) fn request_change(
+        &mut self,
+        family: u16,
+        command: u8,
+        attributes: &[u8],
+    ) -> io::Result<Vec<GenericNetlinkMessage>> {
+        self.exchange_request(&generic_request(family, FLAG_ACKNOWLEDGE, command, attributes))
     }
 
     /// Returns a generic netlink family by its name. Fails with `NotFound` if the kernel has no such family.
-    pub(crate) fn family(&mut self, name: &str) -> io::Result<Family> {
-        let name = attribute(FAMILY_NAME, &[name.as_bytes(), &[0]].concat());
-        let answers = self.put(CONTROL, GET_FAMILY, &name)?;
-        let family = answers.iter().find_map(|answer| family(&answer.attributes));
+    pub(crate) fn find_family(&mut self, name: &str) -> io::Result<GenericNetlinkFamily> {
+        let name = encode_attribute(ATTRIBUTE_FAMILY_NAME, &[name.as_bytes(), &[0]].concat());
+        let answers = self.request_change(CONTROL_FAMILY, COMMAND_GET_FAMILY, &name)?;
+        let family = answers.iter().find_map(|answer| decode_family(&answer.attributes));
         family.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
     }
 
-    fn send_request(&mut self, request: &[u8]) -> io::Result<Vec<Message>> {
+    fn exchange_request(&mut self, request: &[u8]) -> io::Result<Vec<GenericNetlinkMessage>> {
         self.socket.send(request, 0)?;
         let mut answers = Vec::new();
-        let mut buffer = Vec::with_capacity(BUFFER);
-        for _ in 0..MAX_PARTS {
+        let mut buffer = Vec::with_capacity(RECEIVE_BUFFER_SIZE);
+        for _ in 0..MAX_ANSWER_PARTS {
             buffer.clear();
             self.socket.recv(&mut buffer, 0)?;
-            let mut messages = split(&buffer)?;
-            let done = messages.iter().position(|message| message.family == DONE);
+            let mut messages = split_messages(&buffer)?;
+            let done = messages.iter().position(|message| message.family == MESSAGE_DONE);
             answers.extend(messages.drain(..done.unwrap_or(messages.len())));
             if done.is_some() {
                 return Ok(answers);
@@ -239,31 +250,35 @@ impl RequestSocket {
 
 /// Receives the events of one multicast group of generic netlink.
 #[derive(Debug, Default)]
-pub(crate) struct Events(Option<AsyncFd<Socket>>);
+pub(crate) struct MulticastEvents(Option<AsyncFd<Socket>>);
 
-impl Events {
+impl MulticastEvents {
     /// Joins a multicast group. If that fails, for example outside of a tokio runtime, no event ever arrives.
-    pub(crate) fn of(group: u32) -> Events {
+    pub(crate) fn join_group(group: u32) -> MulticastEvents {
         let listen = || -> io::Result<AsyncFd<Socket>> {
             let mut socket = Socket::new(NETLINK_GENERIC)?;
             socket.bind_auto()?;
             socket.set_non_blocking(true)?;
             socket.add_membership(group)?;
-            watch(socket)
+            watch_readable(socket)
         };
-        Events(tokio::runtime::Handle::try_current().ok().and_then(|_| listen().ok()))
+        MulticastEvents(tokio::runtime::Handle::try_current().ok().and_then(|_| listen().ok()))
     }
 
     /// Returns whether a message for which `matters` returns true has arrived since the last call, or may
     /// have been lost.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, matters: impl Fn(&[Message]) -> bool) -> bool {
+    pub(crate) fn poll_matching(
+        &mut self,
+        cx: &mut Context<'_>,
+        matters: impl Fn(&[GenericNetlinkMessage]) -> bool,
+    ) -> bool {
         let Some(events) = &self.0 else { return false };
         let mut happened = false;
         let mut buffer = Vec::with_capacity(8192);
         while let Poll::Ready(Ok(mut ready)) = events.poll_read_ready(cx) {
             buffer.clear();
             match ready.try_io(|events| events.get_ref().recv(&mut buffer, 0)) {
-                Ok(Ok(_)) => happened |= matters(&split(&buffer).unwrap_or_default()),
+                Ok(Ok(_)) => happened |= matters(&split_messages(&buffer).unwrap_or_default()),
                 // The kernel has dropped events, of which one may have mattered.
                 Ok(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => happened = true,
                 Ok(Err(_)) => {
@@ -279,14 +294,17 @@ impl Events {
 
 /// Decodes a family from the attributes of the control family's answer; `None` if the answer has no number of
 /// a family.
-fn family(octets: &[u8]) -> Option<Family> {
-    let id = u16_at(find_attribute(octets, FAMILY_ID)?, 0)?;
-    let groups = attributes(find_attribute(octets, MULTICAST_GROUPS).unwrap_or_default());
+fn decode_family(octets: &[u8]) -> Option<GenericNetlinkFamily> {
+    let id = u16_at(find_attribute(octets, ATTRIBUTE_FAMILY_ID)?, 0)?;
+    let groups = split_attributes(find_attribute(octets, ATTRIBUTE_MULTICAST_GROUPS).unwrap_or_default());
     let group = |(_, octets): (u16, &[u8])| {
-        let name = find_attribute(octets, GROUP_NAME)?.strip_suffix(&[0])?;
-        Some((String::from_utf8_lossy(name).into_owned(), u32_at(find_attribute(octets, GROUP_ID)?, 0)?))
+        let name = find_attribute(octets, ATTRIBUTE_GROUP_NAME)?.strip_suffix(&[0])?;
+        Some((
+            String::from_utf8_lossy(name).into_owned(),
+            u32_at(find_attribute(octets, ATTRIBUTE_GROUP_ID)?, 0)?,
+        ))
     };
-    Some(Family { id, groups: groups.filter_map(group).collect() })
+    Some(GenericNetlinkFamily { family_id: id, multicast_groups: groups.filter_map(group).collect() })
 }
 
 #[cfg(test)]
@@ -296,17 +314,18 @@ mod tests {
     use super::*;
 
     /// Returns a message in the kernel's format.
-    fn message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
-        request(family, 0, command, attributes)
+    fn encode_message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
+        generic_request(family, 0, command, attributes)
     }
 
     #[test]
     fn netlink_attributes_nest_and_are_padded() {
-        let inner = [attribute(7, &[0xc3]), attribute(13, &[1, 2, 3, 4, 5])].concat();
-        let octets = [attribute(3, &5_u32.to_ne_bytes()), attribute(21 | 0x8000, &inner)].concat();
+        let inner = [encode_attribute(7, &[0xc3]), encode_attribute(13, &[1, 2, 3, 4, 5])].concat();
+        let octets =
+            [encode_attribute(3, &5_u32.to_ne_bytes()), encode_attribute(21 | 0x8000, &inner)].concat();
         assert_eq!(octets.len() % 4, 0);
         let found = find_attribute(&octets, 21).expect("is there");
-        assert_eq!(attributes(found).collect::<Vec<_>>(), [(7, &[0xc3][..]), (13, &[1, 2, 3, 4, 5])]);
+        assert_eq!(split_attributes(found).collect::<Vec<_>>(), [(7, &[0xc3][..]), (13, &[1, 2, 3, 4, 5])]);
         assert_eq!(find_attribute(&octets, 3).and_then(|v| u32_at(v, 0)), Some(5));
         assert_eq!(find_attribute(&octets, 4), None);
     }
@@ -314,29 +333,32 @@ mod tests {
     #[test]
     fn multicast_groups_of_netlink_family_are_found() {
         let group = |n: u16, name: &str, id: u32| {
-            let name = attribute(GROUP_NAME, &[name.as_bytes(), &[0]].concat());
-            attribute(n, &[name, attribute(GROUP_ID, &id.to_ne_bytes())].concat())
+            let name = encode_attribute(ATTRIBUTE_GROUP_NAME, &[name.as_bytes(), &[0]].concat());
+            encode_attribute(n, &[name, encode_attribute(ATTRIBUTE_GROUP_ID, &id.to_ne_bytes())].concat())
         };
-        let groups = attribute(MULTICAST_GROUPS, &[group(1, "scan", 5), group(2, "mlme", 7)].concat());
-        let octets = [attribute(FAMILY_ID, &28_u16.to_ne_bytes()), groups].concat();
-        let found = family(&octets).expect("is there");
-        assert_eq!((found.id, found.groups.get("mlme")), (28, Some(&7)));
+        let groups = encode_attribute(
+            ATTRIBUTE_MULTICAST_GROUPS,
+            &[group(1, "scan", 5), group(2, "mlme", 7)].concat(),
+        );
+        let octets = [encode_attribute(ATTRIBUTE_FAMILY_ID, &28_u16.to_ne_bytes()), groups].concat();
+        let found = decode_family(&octets).expect("is there");
+        assert_eq!((found.family_id, found.multicast_groups.get("mlme")), (28, Some(&7)));
     }
 
     #[test]
     fn netlink_error_is_returned() {
-        let mut octets = message(ERROR, 0, &[]);
+        let mut octets = encode_message(MESSAGE_ERROR, 0, &[]);
         octets[16..20].copy_from_slice(&(-19_i32).to_ne_bytes());
-        assert_eq!(split(&octets).expect_err("is one").raw_os_error(), Some(libc::ENODEV));
+        assert_eq!(split_messages(&octets).expect_err("is one").raw_os_error(), Some(libc::ENODEV));
         octets[16..20].fill(0);
-        assert_eq!(split(&octets).expect("is success")[0].family, DONE);
+        assert_eq!(split_messages(&octets).expect("is success")[0].family, MESSAGE_DONE);
     }
 
     #[test]
     fn generic_netlink_controller_answers() {
         let mut questions = RequestSocket::open().expect("the kernel has generic netlink");
-        assert_eq!(questions.family("nlctrl").expect("is there").id, CONTROL);
-        let error = questions.family("no such family").expect_err("is not there");
+        assert_eq!(questions.find_family("nlctrl").expect("is there").family_id, CONTROL_FAMILY);
+        let error = questions.find_family("no such family").expect_err("is not there");
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
@@ -345,9 +367,9 @@ mod tests {
         fn random_generic_netlink_messages_cause_no_panic(
             octets in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
-            let _ = split(&octets);
-            let _ = family(&octets);
-            prop_assert!(attributes(&octets).count() <= octets.len() / 4 + 1);
+            let _ = split_messages(&octets);
+            let _ = decode_family(&octets);
+            prop_assert!(split_attributes(&octets).count() <= octets.len() / 4 + 1);
         }
     }
 }

@@ -3,8 +3,8 @@
 //! For every entry the installer stores the desired value and the installed value. If a change only restores
 //! the installed value, the installer makes no system call. An entry waits if its interface is missing or
 //! down, or if the kernel has refused the entry. The installer tries it again whenever interfaces, addresses
-//! or routes have changed, and after a refusal also at intervals ([`crate::keeper`]). The installer notices
-//! entries that the kernel drops, for example routes when an interface goes down, and entries that an
+//! or routes have changed, and after a refusal also at intervals ([`crate::state_keeper`]). The installer
+//! notices entries that the kernel drops, for example routes when an interface goes down, and entries that an
 //! operator deletes. It installs these entries again.
 //!
 //! **Doubt.** If a request fails, the kernel may have executed it, because only the answer may be lost. So if
@@ -20,7 +20,8 @@
 //!
 //! **Other programs.** The kernel reports when another program changes a setting, or adds the local rule
 //! again at priority 0. The installer corrects both, after pauses that grow with each repetition
-//! ([`crate::contest`]). [`Installer::obstacles`] names what differs from the station's needs.
+//! ([`crate::setting_contest`]). [`Installer::obstacle_messages`] names what differs from the station's
+//! needs.
 //!
 //! A captured packet is routed into the tunnel device and not delivered to the machine. So in a firewall it
 //! passes the FORWARD hook, from the uplink to the tunnel device, and never INPUT. A firewall that forbids
@@ -47,19 +48,19 @@ use foldhash::{HashMap, HashMapExt};
 use ipnet::Ipv6Net;
 
 use crate::ROUTE_PROTOCOL;
-use crate::advertised::{ConditionalSetting, is_conditional, reason_not_to_write};
-use crate::contest::{ContestAction, SettingContest};
-use crate::datagrams::Datagrams;
+use crate::advertised::{ConditionalSetting, is_under_condition, reason_not_to_write};
+use crate::datagrams::DatagramSockets;
 use crate::error::{Error, Result};
-use crate::fast_path::{self, FastPath, FastPathConfig, Loaded, Path};
+use crate::fast_path::{self, DataPath, FastPath, FastPathConfig, LoadingResult};
 use crate::netlink::{
-    AddressInfo, ChangedParts, Ipv4RouteInfo, LinkInfo, Requests, RouteInfo, RoutingFields, effective_metric,
-    is_ipv4_rule,
+    AddressInfo, ChangedParts, Ipv4RouteInfo, LinkInfo, NetlinkRequests, RouteInfo, RoutingFields,
+    effective_metric, is_ipv4_rule,
 };
 use crate::nftables::{RuleTable, RulesetWatch};
 use crate::observer::InterfaceObserver;
 use crate::offloads;
-use crate::settings::{self, KernelSettings, WrittenSetting};
+use crate::setting_contest::{ContestAction, SettingContest};
+use crate::settings::{self, KernelSettings, WriteOutcome};
 use crate::tunnel::KnownSenders;
 use crate::undo::{AddedAddress, ChangedSetting, UndoFile};
 
@@ -71,10 +72,10 @@ pub(crate) const NEIGHBOUR_REPORT_INTERVAL: Duration = Duration::from_secs(10);
 const TABLE_LOCAL: u32 = 255;
 /// Routing protocol number of the kernel's own rules (`RTPROT_KERNEL`), which carnet gives to the local rule
 /// that it restores.
-const KERNEL_PROTOCOL: u8 = 2;
+const KERNEL_ROUTE_PROTOCOL: u8 = 2;
 
 /// Returns the rule of this priority that looks up the `local` table for all packets.
-fn local_rule(priority: u32) -> Rule {
+fn local_table_rule(priority: u32) -> Rule {
     Rule { priority, table: TABLE_LOCAL, ..Rule::default() }
 }
 
@@ -95,7 +96,7 @@ struct EntryState {
 }
 
 impl EntryState {
-    fn settles(&self, entry: &EntryByKey) -> bool {
+    fn is_settled_by(&self, entry: &EntryByKey) -> bool {
         self.has_foreign_address || !self.is_state_unknown && self.installed.as_ref() == Some(&entry.0)
     }
 }
@@ -117,7 +118,7 @@ enum InstallOutcome {
 
 /// Priority of the rule for the local table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum LocalRule {
+enum LocalRulePriority {
     /// The rule is at priority 0.
     InPlace,
     /// The rule is at [`priority::LOCAL_TABLE_RULE`], and perhaps still at 0 as well.
@@ -136,14 +137,14 @@ const EARLY_LOCAL_RULE: &str = "another program has moved the rule for the `loca
 
 /// Number of failed attempts after which carnet logs a refusal whose cause usually goes away soon. These
 /// attempts take about five seconds.
-const PATIENCE: u32 = 3;
+const ATTEMPTS_BEFORE_LOG: u32 = 3;
 
 /// Last message about an entry that carnet cannot install.
 #[derive(Debug, Default)]
 struct EntryError {
-    text: String,
+    message_text: String,
     /// Number of attempts at intervals that have failed with this message.
-    attempts: u32,
+    failed_attempts: u32,
     /// Whether the message is in the log already.
     is_logged: bool,
 }
@@ -160,9 +161,9 @@ enum ContestedState {
 /// Keeps desired and installed entries, and makes the kernel's state equal the desired entries.
 #[derive(Debug)]
 pub(crate) struct Installer {
-    pub(crate) requests: Requests,
-    pub(crate) switches: KernelSettings,
-    undo: UndoFile,
+    pub(crate) requests: NetlinkRequests,
+    pub(crate) kernel_settings: KernelSettings,
+    undo_file: UndoFile,
     wanted: HashMap<EntryByKey, EntryState>,
     waiting_entries: BTreeSet<EntryByKey>,
     /// Last message about each entry that carnet cannot install, so that the log has it once. It is not a
@@ -177,36 +178,36 @@ pub(crate) struct Installer {
     accept_ra_check_due: bool,
     /// Whether the installer could not read all settings after a change that another program may have made.
     settings_check_due: bool,
-    local_rule: LocalRule,
+    local_rule_priority: LocalRulePriority,
     pub(crate) tunnel_index: u32,
     pub(crate) fast_path: FastPath,
-    pub(crate) datagrams: Datagrams,
+    pub(crate) datagrams: DatagramSockets,
     /// Remote tunnel ends that the steering program of the TUN device knows. `None` if the device has only
     /// one queue.
     pub(crate) known_senders: Option<KnownSenders>,
     /// Whether routes, rules or addresses have changed since the last commit.
-    routing: bool,
+    routing_changed: bool,
     /// Packet fields in the routes and rules that carnet has changed since the last commit, for the fast
     /// path.
     changed_routing_fields: RoutingFields,
     /// Whether the changes since the last commit include others than carnet's own routes into the TUN device.
     /// The fast path then reads all routes.
-    broad: bool,
+    others_changed: bool,
     /// Number of entries that carnet installed again after the kernel or another program had removed them.
-    pub(crate) restored: u64,
+    pub(crate) restored_entries: u64,
     /// Settings that another program has changed lately, with the state of each contest.
-    contests: BTreeMap<ContestedState, SettingContest>,
+    setting_contests: BTreeMap<ContestedState, SettingContest>,
     /// Messages for the operator about contested settings, which the caller has not fetched yet.
-    notices: Vec<String>,
+    operator_messages: Vec<String>,
     /// Desired sysctls of home links that carnet writes only under a condition ([`crate::advertised`]).
-    conditional: Vec<ConditionalSetting>,
+    conditional_settings: Vec<ConditionalSetting>,
     /// Table of the packet filter, which has all rules of the desired state.
     pub(crate) rule_table: RuleTable,
     /// Source prefixes of packets from tunnels whose addresses the packet rules change by NAT.
     nat_sources: Vec<Ipv6Net>,
     /// The packet filter's rules of all programs.
-    ruleset: RulesetWatch,
-    /// Messages about [`Self::ruleset`] that are in the log.
+    ruleset_watch: RulesetWatch,
+    /// Messages about [`Self::ruleset_watch`] that are in the log.
     ruleset_messages: BTreeSet<String>,
 }
 
@@ -214,18 +215,18 @@ impl Installer {
     /// Creates an installer without desired entries, after it has removed the entries that a crash left. The
     /// caller must hold the TUN device: this proves that no other station runs in this namespace.
     pub(crate) fn open(
-        mut requests: Requests,
+        mut requests: NetlinkRequests,
         switches: KernelSettings,
         undo: UndoFile,
         tunnel_index: u32,
     ) -> Result<Installer> {
-        clean_rules(&mut requests)?;
-        clean_routes(&mut requests)?;
-        fast_path::clean(&mut requests)?;
+        remove_leftover_rules(&mut requests)?;
+        remove_leftover_routes(&mut requests)?;
+        fast_path::remove_leftovers(&mut requests)?;
         let mut installer = Installer {
             requests,
-            switches,
-            undo,
+            kernel_settings: switches,
+            undo_file: undo,
             wanted: HashMap::new(),
             waiting_entries: BTreeSet::new(),
             entry_errors: BTreeMap::new(),
@@ -233,73 +234,88 @@ impl Installer {
             has_refused_requests: false,
             accept_ra_check_due: false,
             settings_check_due: false,
-            local_rule: LocalRule::InPlace,
+            local_rule_priority: LocalRulePriority::InPlace,
             tunnel_index,
             fast_path: FastPath::default(),
-            datagrams: Datagrams::default(),
+            datagrams: DatagramSockets::default(),
             known_senders: None,
-            routing: false,
+            routing_changed: false,
             changed_routing_fields: RoutingFields::default(),
-            broad: false,
-            restored: 0,
-            contests: BTreeMap::new(),
-            notices: Vec::new(),
-            conditional: Vec::new(),
+            others_changed: false,
+            restored_entries: 0,
+            setting_contests: BTreeMap::new(),
+            operator_messages: Vec::new(),
+            conditional_settings: Vec::new(),
             rule_table: RuleTable::default(),
             nat_sources: Vec::new(),
-            ruleset: RulesetWatch::default(),
+            ruleset_watch: RulesetWatch::default(),
             ruleset_messages: BTreeSet::new(),
         };
-        if installer.undo.record.rule_table {
+        if installer.undo_file.recorded_changes.rule_table {
             installer.rule_table.expect_leftover();
         }
-        installer.clean_addresses_and_settings()?;
+        installer.revert_recorded_changes()?;
         Ok(installer)
     }
 
-    fn clean_addresses_and_settings(&mut self) -> Result<()> {
-        let mut left = self.requests.addresses().list()?;
+    fn revert_recorded_changes(&mut self) -> Result<()> {
+        let mut left = self.requests.addresses().list_ipv6()?;
         left.extend(self.requests.addresses().list_ipv4()?);
-        let names: BTreeMap<u32, String> =
-            self.requests.links().list()?.into_iter().map(|link| (link.index, link.name)).collect();
-        let recorded = std::mem::take(&mut self.undo.record.addresses);
+        let names: BTreeMap<u32, String> = self
+            .requests
+            .link_requests()
+            .list_links()?
+            .into_iter()
+            .map(|link| (link.index, link.name))
+            .collect();
+        let recorded = std::mem::take(&mut self.undo_file.recorded_changes.addresses);
         for known in left {
             let Some(interface) = names.get(&known.index) else { continue };
-            if self.is_own(&recorded, interface, &known) {
+            if self.is_own_address(&recorded, interface, &known) {
                 let AddressInfo { index, address, .. } = known;
-                self.requests.addresses().delete(index, interface, address.address, address.prefix_length)?;
+                self.requests.addresses().delete_address(
+                    index,
+                    interface,
+                    address.address,
+                    address.prefix_length,
+                )?;
             }
         }
-        let settings = self.undo.record.settings.clone();
+        let settings = self.undo_file.recorded_changes.settings.clone();
         for changed in settings.into_iter().rev() {
             self.restore_setting(&changed.interface, &changed.name)?;
         }
         // The table of the packet filter stays in force until the first commit replaces it.
-        if self.undo.record.rule_table { self.undo.save() } else { self.undo.delete() }
+        if self.undo_file.recorded_changes.rule_table {
+            self.undo_file.save()
+        } else {
+            self.undo_file.delete()
+        }
     }
 
     /// Returns whether carnet has added an address. The address's mark decides, because another program may
     /// have replaced a recorded address since. On a kernel without marks carnet's own record decides.
-    fn is_own(&self, recorded: &[AddedAddress], interface: &str, known: &AddressInfo) -> bool {
+    fn is_own_address(&self, recorded: &[AddedAddress], interface: &str, known: &AddressInfo) -> bool {
         let AddressInfo { index, address, .. } = known;
         let is_it = |it: &AddedAddress| {
             (it.index, &*it.interface, it.address, it.prefix_length)
                 == (*index, interface, address.address, address.prefix_length)
         };
-        known.is_ours() || !self.requests.keeps_marks() && recorded.iter().any(is_it)
+        known.is_own_address() || !self.requests.kernel_keeps_marks() && recorded.iter().any(is_it)
     }
 
     /// Returns the prefix length of an address on an interface, if carnet has added the address; otherwise
     /// `None`.
-    fn own_length(&mut self, index: u32, interface: &str, address: Ipv6Addr) -> Result<Option<u8>> {
-        let known = self.requests.addresses().list_like(address)?.into_iter();
+    fn own_prefix_length(&mut self, index: u32, interface: &str, address: Ipv6Addr) -> Result<Option<u8>> {
+        let known = self.requests.addresses().list_family_of(address)?.into_iter();
         let mut known = known.filter(|known| (known.index, known.address.address) == (index, address));
-        let own = known.find(|known| self.is_own(&self.undo.record.addresses, interface, known));
+        let own = known
+            .find(|known| self.is_own_address(&self.undo_file.recorded_changes.addresses, interface, known));
         Ok(own.map(|known| known.address.prefix_length))
     }
 
     /// Applies a change of the desired forwarding state to the kernel.
-    pub(crate) fn apply(&mut self, change: &EntryChange) -> Result<()> {
+    pub(crate) fn apply_change(&mut self, change: &EntryChange) -> Result<()> {
         match change {
             EntryChange::Set(entry) => {
                 let entry = EntryByKey(entry.clone());
@@ -313,13 +329,13 @@ impl Installer {
                         wanted.has_foreign_address &= matches!(*entry.0, ForwardingEntry::Address(_));
                     }
                 }
-                let settled = wanted.settles(&entry);
+                let settled = wanted.is_settled_by(&entry);
                 self.wanted.insert(entry.clone(), wanted);
                 if settled {
                     return Ok(());
                 }
-                match self.install(&entry) {
-                    Err(error) if is_passing(&error) => {
+                match self.install_entry(&entry) {
+                    Err(error) if is_temporary_error(&error) => {
                         tracing::debug!(
                             "carnet will repeat a request that the kernel could not execute now: {error}"
                         );
@@ -333,11 +349,11 @@ impl Installer {
     }
 
     /// Reports the fast path's neighbours in use to the kernel, which does not see the fast path's packets.
-    pub(crate) fn keep_neighbours(&mut self) {
-        for (index, address) in self.fast_path.neighbours(2 * NEIGHBOUR_REPORT_INTERVAL) {
+    pub(crate) fn keep_neighbours_alive(&mut self) {
+        for (index, address) in self.fast_path.neighbours_used_within(2 * NEIGHBOUR_REPORT_INTERVAL) {
             // If the kernel has forgotten the neighbour, it resolves it again for the next packet: ignore the
             // error.
-            if let Err(error) = self.requests.neighbours().report_use(index, address) {
+            if let Err(error) = self.requests.neighbour_requests().report_use(index, address) {
                 tracing::debug!("{error}");
             }
         }
@@ -348,14 +364,14 @@ impl Installer {
         self.entry_errors.remove(key);
         let Some((EntryByKey(entry), wanted)) = self.wanted.remove_entry(key) else { return Ok(()) };
         match wanted.installed {
-            Some(installed) => self.dispose(installed, wanted.index),
-            None => self.forget(&entry),
+            Some(installed) => self.remove_undesired(installed, wanted.index),
+            None => self.forget_recorded(&entry),
         }
     }
 
     /// Removes an entry that is no longer desired. If the kernel refuses, carnet tries again later.
-    fn dispose(&mut self, entry: Arc<ForwardingEntry>, index: u32) -> Result<()> {
-        let result = self.take_out(&entry, index);
+    fn remove_undesired(&mut self, entry: Arc<ForwardingEntry>, index: u32) -> Result<()> {
+        let result = self.remove_from_kernel(&entry, index);
         if result.is_err() {
             self.has_refused_requests = true;
             self.stale.insert(EntryByKey(entry), index);
@@ -364,35 +380,38 @@ impl Installer {
     }
 
     /// Deletes an entry from the undo file, because the kernel no longer has the entry.
-    fn forget(&mut self, entry: &ForwardingEntry) -> Result<()> {
+    fn forget_recorded(&mut self, entry: &ForwardingEntry) -> Result<()> {
         match entry {
-            ForwardingEntry::Setting(setting) => self.take_out_setting(setting),
+            ForwardingEntry::Setting(setting) => self.restore_removed_setting(setting),
             ForwardingEntry::Address(InterfaceAddress { interface, address, .. }) => {
-                self.forget_address(interface, *address);
+                self.forget_recorded_address(interface, *address);
                 Ok(())
             }
             _ => Ok(()),
         }
     }
 
-    fn forget_address(&mut self, interface: &str, address: Ipv6Addr) {
-        let recorded = self.undo.record.addresses.len();
-        self.undo.record.addresses.retain(|a| (&*a.interface, a.address) != (interface, address));
-        if self.undo.record.addresses.len() != recorded {
-            self.save();
+    fn forget_recorded_address(&mut self, interface: &str, address: Ipv6Addr) {
+        let recorded = self.undo_file.recorded_changes.addresses.len();
+        self.undo_file
+            .recorded_changes
+            .addresses
+            .retain(|a| (&*a.interface, a.address) != (interface, address));
+        if self.undo_file.recorded_changes.addresses.len() != recorded {
+            self.save_undo_file();
         }
     }
 
     /// Writes the undo file, which lists the changes that carnet has made. A failed write is repeated later.
-    fn save(&mut self) {
-        if let Err(error) = self.undo.save() {
+    fn save_undo_file(&mut self) {
+        if let Err(error) = self.undo_file.save() {
             self.has_refused_requests = true;
             tracing::warn!("cannot write the undo file: {error}; carnet will try again");
         }
     }
 
     /// Installs the desired entry of `key`, unless it is installed already.
-    fn install(&mut self, key: &EntryByKey) -> Result<()> {
+    fn install_entry(&mut self, key: &EntryByKey) -> Result<()> {
         let stale = self.stale.remove_entry(key);
         let Some(wanted) = self.wanted.get_mut(key) else { return Ok(()) };
         if let Some((EntryByKey(stale), index)) = stale
@@ -403,7 +422,7 @@ impl Installer {
         let Some((EntryByKey(entry), wanted)) = self.wanted.get_key_value(key) else { return Ok(()) };
         let (entry, index, doubtful) = (entry.clone(), wanted.index, wanted.is_state_unknown);
         let previous = wanted.installed.clone().filter(|_| !doubtful);
-        let result = self.put(&entry, previous.as_deref());
+        let result = self.put_entry(&entry, previous.as_deref());
         let mut stale = None;
         if let Some(wanted) = self.wanted.get_mut(key) {
             match &result {
@@ -435,21 +454,21 @@ impl Installer {
                 let text = "carnet leaves accept_ra at 0 on this interface: another program handles its \
                      Router Advertisements, or an operator has turned them off";
                 if let ForwardingEntry::Setting(setting) = &*entry
-                    && self.entry_errors.entry(key.clone()).or_default().says(text, true)
+                    && self.entry_errors.entry(key.clone()).or_default().records_new_message(text, true)
                 {
                     tracing::info!("{}: {text}", setting.interface);
                 }
             } else if matches!(result, Ok(InstallOutcome::Done(_) | InstallOutcome::Foreign(_))) {
                 self.waiting_entries.remove(key);
                 let was_lost = std::mem::take(&mut wanted.is_lost);
-                self.restored += u64::from(was_lost && !wanted.has_foreign_address);
+                self.restored_entries += u64::from(was_lost && !wanted.has_foreign_address);
                 self.entry_errors.remove(key);
             } else {
                 self.waiting_entries.insert(key.clone());
             }
         }
         if let Some(stale) = stale {
-            self.dispose(stale, index)?;
+            self.remove_undesired(stale, index)?;
         }
         let result = match result {
             Ok(InstallOutcome::Perhaps(_, error)) => Err(error),
@@ -465,13 +484,17 @@ impl Installer {
         if interface == TUNNEL_DEVICE {
             return Ok(Some(self.tunnel_index));
         }
-        let link = self.requests.links().find(interface)?;
-        Ok(link.filter(|link| link.up || !must_be_up).map(|link| link.index))
+        let link = self.requests.link_requests().find_link(interface)?;
+        Ok(link.filter(|link| link.is_up || !must_be_up).map(|link| link.index))
     }
 
-    fn put(&mut self, entry: &ForwardingEntry, previous: Option<&ForwardingEntry>) -> Result<InstallOutcome> {
+    fn put_entry(
+        &mut self,
+        entry: &ForwardingEntry,
+        previous: Option<&ForwardingEntry>,
+    ) -> Result<InstallOutcome> {
         self.note_own_change(entry);
-        self.routing |= !leaves_routing(entry);
+        self.routing_changed |= !is_independent_of_routing(entry);
         if !matches!(entry, ForwardingEntry::PacketRule(_)) && self.rule_table.has_urgent_rules() {
             self.commit_packet_rules();
         }
@@ -482,23 +505,23 @@ impl Installer {
                 Ok(InstallOutcome::Done(0))
             }
             ForwardingEntry::Setting(setting) => {
-                settings::check(setting)?;
-                if self.switches.begins_forwarding(setting)? {
-                    let links = self.requests.links().list()?;
-                    self.keep_advertisements(links.iter())?;
+                settings::check_setting_name(setting)?;
+                if self.kernel_settings.starts_forwarding(setting)? {
+                    let links = self.requests.link_requests().list_links()?;
+                    self.keep_router_advertisements(links.iter())?;
                 }
-                let index = match settings::is_common(&setting.interface) {
+                let index = match settings::concerns_all_interfaces(&setting.interface) {
                     true => Some(0),
                     false => self.index_of(&setting.interface, false)?,
                 };
                 let Some(index) = index else { return Ok(InstallOutcome::Later) };
-                if is_conditional(setting) && !self.is_permitted(setting, index) {
+                if is_under_condition(setting) && !self.is_permitted(setting, index) {
                     return Ok(InstallOutcome::Later);
                 }
-                Ok(match self.switches.set(setting, index, &mut self.undo) {
-                    Ok(WrittenSetting::Done) => InstallOutcome::Done(index),
-                    Ok(WrittenSetting::LeftAlone) => InstallOutcome::LeftAlone(index),
-                    Ok(WrittenSetting::Missing) => InstallOutcome::Later,
+                Ok(match self.kernel_settings.set_value(setting, index, &mut self.undo_file) {
+                    Ok(WriteOutcome::Done) => InstallOutcome::Done(index),
+                    Ok(WriteOutcome::LeftAlone) => InstallOutcome::LeftAlone(index),
+                    Ok(WriteOutcome::Missing) => InstallOutcome::Later,
                     Err(error) => InstallOutcome::Perhaps(index, error),
                 })
             }
@@ -506,19 +529,19 @@ impl Installer {
             ForwardingEntry::Route(route) => self.put_route(route, previous.is_some()),
             // Needs no request, because the TUN device carries the packets of every tunnel.
             ForwardingEntry::Tunnel(tunnel) => {
-                self.fast_path.set(tunnel);
+                self.fast_path.set_tunnel(tunnel);
                 // The tunnel replaces one with the same ends, so its remote end is already counted.
                 self.known_senders.iter_mut().for_each(|known| known.add(tunnel, previous.is_none()));
                 Ok(InstallOutcome::Done(0))
             }
             ForwardingEntry::Socket(socket) => self.put_socket(socket),
             ForwardingEntry::Ipv4Route(route) => self.put_ipv4_route(route, previous.is_some()),
-            ForwardingEntry::Ipv4Rule(rule) => Ok(match self.requests.ipv4_tables().add_rule(rule) {
+            ForwardingEntry::Ipv4Rule(rule) => Ok(match self.requests.ipv4_table_requests().add_rule(rule) {
                 Ok(()) => InstallOutcome::Done(0),
                 Err(error) => InstallOutcome::Perhaps(0, error),
             }),
             ForwardingEntry::Distribution(distribution) => {
-                self.fast_path.distribute(distribution, true);
+                self.fast_path.set_distribution(distribution, true);
                 Ok(InstallOutcome::Done(0))
             }
             ForwardingEntry::Rule(rule) => {
@@ -536,8 +559,8 @@ impl Installer {
     /// Notes carnet's own change for the fast path, because the kernel sends no events about carnet's own
     /// changes.
     fn note_own_change(&mut self, entry: &ForwardingEntry) {
-        self.broad |= match entry {
-            _ if leaves_routing(entry) => false,
+        self.others_changed |= match entry {
+            _ if is_independent_of_routing(entry) => false,
             ForwardingEntry::Route(route) => !route.is_into_tunnel_device(),
             _ => true,
         };
@@ -562,43 +585,46 @@ impl Installer {
         // The kernel cannot change the prefix length of an address, so delete the address and add it again.
         if let Some(ForwardingEntry::Address(old)) = previous
             && old.prefix_length != *prefix_length
-            && self.own_length(index, interface, *address)? == Some(old.prefix_length)
+            && self.own_prefix_length(index, interface, *address)? == Some(old.prefix_length)
         {
-            self.requests.addresses().delete(index, interface, *address, old.prefix_length)?;
+            self.requests.addresses().delete_address(index, interface, *address, old.prefix_length)?;
         }
         let added = match deprecated {
-            true => self.requests.addresses().add_deprecated(index, interface, *address),
+            true => self.requests.addresses().add_deprecated_address(index, interface, *address),
             false => self.requests.addresses().add(index, interface, *address, *prefix_length),
         };
         match added {
             Ok(()) => {}
             Err(e) if e.raw_os_error() == Some(libc::EEXIST) => {
-                match self.own_length(index, interface, *address)? {
+                match self.own_prefix_length(index, interface, *address)? {
                     None => {
                         // The undo file lists an address that carnet set earlier. Another program has
                         // replaced it by its own, which carnet must not remove.
-                        self.forget_address(interface, *address);
+                        self.forget_recorded_address(interface, *address);
                         return Ok(InstallOutcome::Foreign(index));
                     }
                     // An earlier attempt has added the address, and only the kernel's answer was lost.
                     Some(length) if length == *prefix_length => {}
                     Some(length) => {
-                        self.requests.addresses().delete(index, interface, *address, length)?;
+                        self.requests.addresses().delete_address(index, interface, *address, length)?;
                         return Ok(InstallOutcome::Perhaps(index, e));
                     }
                 }
             }
-            Err(e) if is_gone(&e) => return Ok(InstallOutcome::Later),
+            Err(e) if is_interface_gone(&e) => return Ok(InstallOutcome::Later),
             Err(e) => return Ok(InstallOutcome::Perhaps(index, e)),
         }
-        self.undo.record.addresses.retain(|a| (&a.interface, a.address) != (interface, *address));
-        self.undo.record.addresses.push(AddedAddress {
+        self.undo_file
+            .recorded_changes
+            .addresses
+            .retain(|a| (&a.interface, a.address) != (interface, *address));
+        self.undo_file.recorded_changes.addresses.push(AddedAddress {
             interface: interface.clone(),
             index,
             address: *address,
             prefix_length: *prefix_length,
         });
-        self.save();
+        self.save_undo_file();
         Ok(InstallOutcome::Done(index))
     }
 
@@ -611,9 +637,9 @@ impl Installer {
                 None => return Ok(InstallOutcome::Later),
             },
         };
-        match self.requests.routes().set(route, index, replace) {
+        match self.requests.routes().set_route(route, index, replace) {
             Ok(()) => Ok(InstallOutcome::Done(index.unwrap_or(0))),
-            Err(e) if is_gone(&e) => Ok(InstallOutcome::Later),
+            Err(e) if is_interface_gone(&e) => Ok(InstallOutcome::Later),
             Err(e @ Error::RouteTaken { .. }) => Err(e),
             Err(e) => Ok(InstallOutcome::Perhaps(index.unwrap_or(0), e)),
         }
@@ -621,9 +647,9 @@ impl Installer {
 
     fn put_ipv4_route(&mut self, route: &Ipv4Route, replace: bool) -> Result<InstallOutcome> {
         let Some(index) = self.index_of(&route.interface, true)? else { return Ok(InstallOutcome::Later) };
-        match self.requests.ipv4_tables().set_route(route, index, replace) {
+        match self.requests.ipv4_table_requests().set_route(route, index, replace) {
             Ok(()) => Ok(InstallOutcome::Done(index)),
-            Err(e) if is_gone(&e) => Ok(InstallOutcome::Later),
+            Err(e) if is_interface_gone(&e) => Ok(InstallOutcome::Later),
             Err(e @ Error::RouteTaken { .. }) => Err(e),
             Err(e) => Ok(InstallOutcome::Perhaps(index, e)),
         }
@@ -644,32 +670,32 @@ impl Installer {
             }
             Err(e) => {
                 let on = socket.interface.as_ref().map(|name| format!(" on {name}")).unwrap_or_default();
-                let error = Error::kernel(format!("open a socket for {}{on}", socket.local), e);
-                if is_gone(&error) { Ok(InstallOutcome::Later) } else { Err(error) }
+                let error = Error::kernel_refusal(format!("open a socket for {}{on}", socket.local), e);
+                if is_interface_gone(&error) { Ok(InstallOutcome::Later) } else { Err(error) }
             }
         }
     }
 
     /// Removes an entry that carnet has installed, but no entry of another program.
-    fn take_out(&mut self, entry: &ForwardingEntry, index: u32) -> Result<()> {
+    fn remove_from_kernel(&mut self, entry: &ForwardingEntry, index: u32) -> Result<()> {
         self.note_own_change(entry);
-        self.routing |= !leaves_routing(entry);
+        self.routing_changed |= !is_independent_of_routing(entry);
         match entry {
             ForwardingEntry::PacketRule(rule) => {
                 self.rule_table.remove(rule);
                 Ok(())
             }
-            ForwardingEntry::Setting(setting) => self.take_out_setting(setting),
+            ForwardingEntry::Setting(setting) => self.restore_removed_setting(setting),
             ForwardingEntry::Address(InterfaceAddress { interface, address, .. }) => {
                 // Check the owner's mark again, because an operator may have replaced the address since.
-                if let Some(length) = self.own_length(index, interface, *address)? {
-                    self.requests.addresses().delete(index, interface, *address, length)?;
+                if let Some(length) = self.own_prefix_length(index, interface, *address)? {
+                    self.requests.addresses().delete_address(index, interface, *address, length)?;
                 }
-                self.forget_address(interface, *address);
+                self.forget_recorded_address(interface, *address);
                 Ok(())
             }
             ForwardingEntry::Route(route) => {
-                self.requests.routes().delete(route.table, route.destination, route.metric)
+                self.requests.routes().delete_route(route.table, route.destination, route.metric)
             }
             ForwardingEntry::Tunnel(tunnel) => {
                 self.fast_path.remove(tunnel);
@@ -682,37 +708,39 @@ impl Installer {
                 Ok(())
             }
             ForwardingEntry::Distribution(distribution) => {
-                self.fast_path.distribute(distribution, false);
+                self.fast_path.set_distribution(distribution, false);
                 Ok(())
             }
             ForwardingEntry::Rule(rule) => {
-                self.requests.rules().delete(rule, ROUTE_PROTOCOL)?;
-                self.settle_local_rule()
+                self.requests.rules().delete_rule(rule, ROUTE_PROTOCOL)?;
+                self.move_local_rule_if_needed()
             }
             ForwardingEntry::Ipv4Route(route) => {
-                self.requests.ipv4_tables().delete_route(route.table, route.destination)
+                self.requests.ipv4_table_requests().delete_route(route.table, route.destination)
             }
-            ForwardingEntry::Ipv4Rule(rule) => self.requests.ipv4_tables().delete_rule(rule),
+            ForwardingEntry::Ipv4Rule(rule) => self.requests.ipv4_table_requests().delete_rule(rule),
         }
     }
 
     /// Installs all rules of the packet filter together, if they have changed. After an error the next
     /// retry tries again.
     pub(crate) fn commit_packet_rules(&mut self) {
-        if !self.rule_table.is_due() {
+        if !self.rule_table.is_commit_due() {
             return;
         }
-        if self.rule_table.has_rules() && !self.undo.record.rule_table {
-            self.undo.record.rule_table = true;
-            self.save();
+        if self.rule_table.has_rules() && !self.undo_file.recorded_changes.rule_table {
+            self.undo_file.recorded_changes.rule_table = true;
+            self.save_undo_file();
         }
         self.leave_to_kernel();
         self.leave_to_packet_rules();
         let before = self.rule_table.error().map(str::to_owned);
-        match self.rule_table.commit() {
+        match self.rule_table.commit_rules() {
             Ok(()) => {
-                if !self.rule_table.has_rules() && std::mem::take(&mut self.undo.record.rule_table) {
-                    self.save();
+                if !self.rule_table.has_rules()
+                    && std::mem::take(&mut self.undo_file.recorded_changes.rule_table)
+                {
+                    self.save_undo_file();
                 }
                 if before.is_some() {
                     tracing::info!("installed the nftables table `inet carnet_rules` after an error");
@@ -730,25 +758,25 @@ impl Installer {
     /// Makes the fast path leave packets to the kernel that the packet rules have to see, before the rules
     /// are in force.
     fn leave_to_packet_rules(&mut self) {
-        if self.fast_path.set_filtered(self.rule_table.interfaces()) {
+        if self.fast_path.set_filtered_interfaces(self.rule_table.interfaces()) {
             self.update_fast_path_interfaces();
         }
     }
 
     /// Reads events about the rules of all programs, and passes changes to the fast path.
     pub(crate) fn poll_ruleset(&mut self, cx: &mut Context<'_>) {
-        if self.ruleset.poll(cx) {
-            self.follow_ruleset();
+        if self.ruleset_watch.poll_changes(cx) {
+            self.apply_ruleset_change();
         }
     }
 
     /// While BPF programs forward packets, compares the rules of all programs with those of the last second.
     fn check_ruleset(&mut self) {
-        if !matches!(self.fast_path.path(), Path::Bpf | Path::Xdp) {
+        if !matches!(self.fast_path.path(), DataPath::Bpf | DataPath::Xdp) {
             return;
         }
-        if self.ruleset.handle_second() {
-            self.follow_ruleset();
+        if self.ruleset_watch.handle_second() {
+            self.apply_ruleset_change();
         }
         if self.fast_path.has_tracked_flows() {
             self.accept_unseen_windows();
@@ -756,13 +784,13 @@ impl Installer {
     }
 
     /// Passes the rules of all programs to the fast path, and logs which of them prevent its use.
-    fn follow_ruleset(&mut self) {
-        let value = self.ruleset.value();
+    fn apply_ruleset_change(&mut self) {
+        let value = self.ruleset_watch.value();
         if let Err(why) = self.fast_path.set_ruleset(value) {
             tracing::error!("carnet has closed the fast path, and all packets take the slow path: {why}");
         }
         self.update_fast_path_interfaces();
-        let scope = value.ipv4.max(value.ipv6);
+        let scope = value.ipv4_scope.max(value.ipv6_scope);
         let conntrack =
             self.fast_path.conntrack_obstacle().filter(|_| scope > 0 || self.rule_table.has_rules());
         let conntrack = conntrack.map(|why| {
@@ -771,7 +799,7 @@ impl Installer {
                  cannot use the kernel's connection tracking: {why}"
             )
         });
-        let rules = self.ruleset.reasons().map(|reason| {
+        let rules = self.ruleset_watch.slow_path_reasons().map(|reason| {
             format!(
                 "all packets of an address family take the slow path because of a rule of the packet \
                  filter: {reason}"
@@ -788,8 +816,8 @@ impl Installer {
     /// forwards other packets of the connection. Otherwise the last packets of a connection would be invalid.
     fn accept_unseen_windows(&mut self) {
         let setting = settings::tcp_be_liberal();
-        if !self.switches.is(&setting.interface, &setting.name, &setting.value).unwrap_or(true)
-            && let Err(error) = self.switches.set(&setting, 0, &mut self.undo)
+        if !self.kernel_settings.has_value(&setting.interface, &setting.name, &setting.value).unwrap_or(true)
+            && let Err(error) = self.kernel_settings.set_value(&setting, 0, &mut self.undo_file)
             && self.ruleset_messages.insert(error.to_string())
         {
             tracing::warn!("{error}");
@@ -798,7 +826,7 @@ impl Installer {
 
     /// Passes the present interfaces to the fast path.
     fn update_fast_path_interfaces(&mut self) {
-        match self.requests.links().list() {
+        match self.requests.link_requests().list_links() {
             Ok(links) => {
                 let links = links.into_iter().map(|link| (link.name.clone(), link)).collect();
                 for complaint in self.fast_path.update_interfaces(&links) {
@@ -809,7 +837,7 @@ impl Installer {
                 tracing::error!(
                     "carnet closes the fast path, because it cannot pass packets to nftables: {error}"
                 );
-                self.fast_path.close(&mut self.requests);
+                self.fast_path.remove_all_entries(&mut self.requests);
             }
         }
     }
@@ -819,17 +847,17 @@ impl Installer {
         tracing::warn!(
             "another program has changed the nftables table `inet carnet_rules`: carnet restores it"
         );
-        self.restored += 1;
+        self.restored_entries += 1;
         self.commit_packet_rules();
     }
 
     /// Restores the local rule when no other rule has to precede it any more.
-    fn settle_local_rule(&mut self) -> Result<()> {
+    fn move_local_rule_if_needed(&mut self) -> Result<()> {
         let needed = |entry: &EntryByKey| {
             matches!(&*entry.0, ForwardingEntry::Rule(r)
             if r.priority < priority::LOCAL_TABLE_RULE)
         };
-        if self.local_rule != LocalRule::InPlace
+        if self.local_rule_priority != LocalRulePriority::InPlace
             && !self.fast_path.has_early_rules()
             && !self.wanted.keys().any(needed)
         {
@@ -851,24 +879,24 @@ impl Installer {
 
     /// Makes room in the fast path for the number of bindings in this config.
     pub(crate) fn grow_fast_path(&mut self, config: &FastPathConfig) -> std::result::Result<(), String> {
-        self.fast_path.grow(config, self.tunnel_index, &mut self.requests)
+        self.fast_path.grow_maps(config, self.tunnel_index, &mut self.requests)
     }
 
     /// If a thread has loaded the programs of a fast path, starts to use this path and passes all tunnels to
     /// it. Returns the result of the loading; `None` until the thread has finished.
-    pub(crate) fn poll_fast_path(&mut self, cx: &mut Context<'_>) -> Option<Loaded> {
+    pub(crate) fn poll_fast_path(&mut self, cx: &mut Context<'_>) -> Option<LoadingResult> {
         let Installer { fast_path, requests, tunnel_index, wanted, datagrams, .. } = self;
         let loaded = fast_path.poll_loading(cx, *tunnel_index, requests)?;
-        if !matches!(loaded, Loaded::NotGrown(_)) && fast_path.path() != Path::Tun {
+        if !matches!(loaded, LoadingResult::NotGrown(_)) && fast_path.path() != DataPath::Tun {
             let installed = wanted.values().filter_map(|wanted| wanted.installed.as_deref());
-            installed.filter_map(ForwardingEntry::as_tunnel).for_each(|tunnel| fast_path.set(tunnel));
+            installed.filter_map(ForwardingEntry::as_tunnel).for_each(|tunnel| fast_path.set_tunnel(tunnel));
         }
-        datagrams.merge(!fast_path.takes_datagrams());
+        datagrams.allow_merged_receive(!fast_path.takes_datagrams());
         // The next commit computes the fast path's state from all routes.
-        (self.routing, self.broad) = (true, true);
+        (self.routing_changed, self.others_changed) = (true, true);
         // Interfaces get their programs after this, so no packet escapes the rules.
-        self.ruleset.handle_second();
-        self.follow_ruleset();
+        self.ruleset_watch.handle_second();
+        self.apply_ruleset_change();
         Some(loaded)
     }
 
@@ -884,29 +912,29 @@ impl Installer {
         let installed = || wanted.values().filter_map(|wanted| wanted.installed.as_deref());
         let tunnels = || installed().filter_map(ForwardingEntry::as_tunnel);
         tunnels().for_each(|tunnel| fast_path.remove(tunnel));
-        fast_path.leave_to_kernel(prefixes);
-        tunnels().for_each(|tunnel| fast_path.set(tunnel));
+        fast_path.leave_prefixes_to_kernel(prefixes);
+        tunnels().for_each(|tunnel| fast_path.set_tunnel(tunnel));
     }
 
     /// Applies the changes since the last commit to the fast path. After an error, the fast path is closed.
-    pub(crate) fn commit(&mut self) -> std::result::Result<(), String> {
+    pub(crate) fn commit_to_fast_path(&mut self) -> std::result::Result<(), String> {
         self.commit_packet_rules();
         if self.fast_path.has_early_rules()
             && let Err(error) = self.move_local_rule()
         {
-            self.fast_path.close(&mut self.requests);
+            self.fast_path.remove_all_entries(&mut self.requests);
             return Err(error.to_string());
         }
         let mut slow = None;
-        if std::mem::take(&mut self.routing) {
+        if std::mem::take(&mut self.routing_changed) {
             let heard = std::mem::take(&mut self.changed_routing_fields);
-            let narrow = !std::mem::take(&mut self.broad);
-            self.fast_path.forget(&mut self.requests, heard, narrow)?;
-            let has_devices = self.fast_path.path() == Path::Kernel;
+            let narrow = !std::mem::take(&mut self.others_changed);
+            self.fast_path.invalidate_next_hops(&mut self.requests, heard, narrow)?;
+            let has_devices = self.fast_path.path() == DataPath::Kernel;
             slow = has_devices.then(|| self.routes_into_tunnel_device());
         }
-        let result = self.fast_path.commit(&mut self.requests, slow);
-        if let Err(error) = self.settle_local_rule() {
+        let result = self.fast_path.commit_changes(&mut self.requests, slow);
+        if let Err(error) = self.move_local_rule_if_needed() {
             tracing::warn!("{error}");
         }
         result
@@ -915,10 +943,11 @@ impl Installer {
     /// Records that carnet wants this sysctl on an interface that may be on the home link
     /// ([`crate::advertised`]). Returns whether carnet may write it now.
     fn is_permitted(&mut self, setting: &SysctlSetting, index: u32) -> bool {
-        match self.conditional.iter().find(|it| it.setting == *setting) {
-            Some(known) => known.allowed == Some(index),
+        match self.conditional_settings.iter().find(|it| it.setting == *setting) {
+            Some(known) => known.allowed_interface == Some(index),
             None => {
-                self.conditional.push(ConditionalSetting { setting: setting.clone(), allowed: None });
+                self.conditional_settings
+                    .push(ConditionalSetting { setting: setting.clone(), allowed_interface: None });
                 false
             }
         }
@@ -927,19 +956,19 @@ impl Installer {
     /// Checks whether carnet may write the sysctls of home links, and warns about those that it may not
     /// write.
     pub(crate) fn check_conditional_settings(&mut self, observer: &InterfaceObserver) {
-        for ConditionalSetting { setting, allowed } in &mut self.conditional {
-            let Some(link) = observer.links.get(&setting.interface) else { continue };
+        for ConditionalSetting { setting, allowed_interface: allowed } in &mut self.conditional_settings {
+            let Some(link) = observer.links_by_name.get(&setting.interface) else { continue };
             if *allowed == Some(link.index) {
                 continue;
             }
             let key = EntryByKey(Arc::new(ForwardingEntry::Setting(Box::new(setting.clone()))));
             let SysctlSetting { interface, name, .. } = &*setting;
-            let is_open = self.switches.takes_advertisements(interface)
-                && !self.switches.is(interface, name, "0").unwrap_or_default();
-            match reason_not_to_write(setting, observer.origins(link.index)) {
+            let is_open = self.kernel_settings.accepts_advertisements(interface)
+                && !self.kernel_settings.has_value(interface, name, "0").unwrap_or_default();
+            match reason_not_to_write(setting, observer.origins_on(link.index)) {
                 None => *allowed = Some(link.index),
                 Some(text) if is_open => {
-                    if self.entry_errors.entry(key).or_default().says(&text, true) {
+                    if self.entry_errors.entry(key).or_default().records_new_message(&text, true) {
                         tracing::warn!("{text}");
                     }
                 }
@@ -950,21 +979,21 @@ impl Installer {
         }
     }
 
-    fn take_out_setting(&mut self, setting: &SysctlSetting) -> Result<()> {
+    fn restore_removed_setting(&mut self, setting: &SysctlSetting) -> Result<()> {
         let SysctlSetting { interface, name, .. } = setting;
-        self.conditional.retain(|it| it.setting != *setting);
+        self.conditional_settings.retain(|it| it.setting != *setting);
         self.restore_setting(interface, name)?;
-        if name == settings::ACCEPT_RA && settings::forwards(&self.undo.record) {
+        if name == settings::ACCEPT_RA && settings::has_enabled_forwarding(&self.undo_file.recorded_changes) {
             // No desired entry sets `accept_ra` on this interface any more, so treat it like every other
             // interface.
-            let links = self.requests.links().list()?;
-            return self.keep_advertisements(links.iter().filter(|link| link.name == *interface));
+            let links = self.requests.link_requests().list_links()?;
+            return self.keep_router_advertisements(links.iter().filter(|link| link.name == *interface));
         }
         if (interface.as_str(), name.as_str()) != ("all", settings::FORWARDING) {
             return Ok(());
         }
-        for kept in settings::recorded(&self.undo.record, settings::ACCEPT_RA) {
-            if self.position(&settings::accept_ra(&kept)).is_none() {
+        for kept in settings::interfaces_with_changed(&self.undo_file.recorded_changes, settings::ACCEPT_RA) {
+            if self.desired_value(&settings::accept_ra_setting(&kept)).is_none() {
                 self.restore_setting(&kept, settings::ACCEPT_RA)?;
             }
         }
@@ -973,19 +1002,19 @@ impl Installer {
 
     /// Makes interfaces accept Router Advertisements although the machine forwards. Leaves out an interface
     /// for which a desired entry sets `accept_ra`, even if that entry is not installed yet.
-    fn keep_advertisements<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo>) -> Result<()> {
+    fn keep_router_advertisements<'a>(&mut self, links: impl Iterator<Item = &'a LinkInfo>) -> Result<()> {
         for link in links.filter(|link| link.name != TUNNEL_DEVICE && link.name != "lo") {
-            let setting = settings::accept_ra(&link.name);
-            let wants_another = self.position(&setting).is_some_and(|wanted| wanted != setting.value);
-            if !wants_another && self.switches.is(&setting.interface, &setting.name, "1")? {
-                self.switches.set(&setting, link.index, &mut self.undo)?;
+            let setting = settings::accept_ra_setting(&link.name);
+            let wants_another = self.desired_value(&setting).is_some_and(|wanted| wanted != setting.value);
+            if !wants_another && self.kernel_settings.has_value(&setting.interface, &setting.name, "1")? {
+                self.kernel_settings.set_value(&setting, link.index, &mut self.undo_file)?;
             }
         }
         Ok(())
     }
 
     /// Returns the desired value of a setting, if any.
-    fn position(&self, setting: &SysctlSetting) -> Option<&str> {
+    fn desired_value(&self, setting: &SysctlSetting) -> Option<&str> {
         match &*self
             .wanted
             .get_key_value(&EntryByKey(Arc::new(ForwardingEntry::Setting(Box::new(setting.clone())))))?
@@ -1003,7 +1032,7 @@ impl Installer {
         let is = |changed: &ChangedSetting, link: &LinkInfo| {
             (changed.index, &changed.interface) == (link.index, &link.name)
         };
-        let settings = self.undo.record.settings.iter();
+        let settings = self.undo_file.recorded_changes.settings.iter();
         let known: Vec<_> = settings.filter(|one| offloads::is_feature(&one.name)).cloned().collect();
         for changed in known.iter().rev().filter(|changed| !links.clone().any(|link| is(changed, link))) {
             if let Err(error) = self.restore_setting(&changed.interface, &changed.name) {
@@ -1011,13 +1040,14 @@ impl Installer {
             }
         }
         for link in links {
-            for name in offloads::FEATURES {
+            for name in offloads::OFFLOAD_FEATURES {
                 if known.iter().any(|changed| changed.name == name && is(changed, link)) {
                     continue;
                 }
                 let setting =
                     SysctlSetting { interface: link.name.clone(), name: name.into(), value: "1".into() };
-                if let Err(error) = self.switches.set(&setting, link.index, &mut self.undo) {
+                if let Err(error) = self.kernel_settings.set_value(&setting, link.index, &mut self.undo_file)
+                {
                     tracing::debug!(
                         "carnet forwards packets without an optional kernel setting, and more slowly: \
                          {error}"
@@ -1028,49 +1058,49 @@ impl Installer {
     }
 
     fn restore_setting(&mut self, interface: &str, name: &str) -> Result<()> {
-        let index = match settings::is_common(interface) {
+        let index = match settings::concerns_all_interfaces(interface) {
             true => Some(0),
-            false => self.requests.links().find(interface)?.map(|link| link.index),
+            false => self.requests.link_requests().find_link(interface)?.map(|link| link.index),
         };
-        self.switches.restore(interface, name, index, &mut self.undo)
+        self.kernel_settings.restore_value(interface, name, index, &mut self.undo_file)
     }
 
     fn move_local_rule(&mut self) -> Result<()> {
-        if self.local_rule == LocalRule::Moved {
+        if self.local_rule_priority == LocalRulePriority::Moved {
             return Ok(());
         }
-        self.local_rule = LocalRule::Moving;
-        self.requests.rules().add(&local_rule(priority::LOCAL_TABLE_RULE), ROUTE_PROTOCOL)?;
+        self.local_rule_priority = LocalRulePriority::Moving;
+        self.requests.rules().add(&local_table_rule(priority::LOCAL_TABLE_RULE), ROUTE_PROTOCOL)?;
         // If another program has already moved the rule, no rule of this priority exists.
-        for info in self.requests.rules().list()? {
-            if info.plain && info.rule == local_rule(0) {
-                self.requests.rules().delete(&info.rule, info.protocol)?;
+        for info in self.requests.rules().list_rules()? {
+            if info.is_table_lookup && info.rule == local_table_rule(0) {
+                self.requests.rules().delete_rule(&info.rule, info.protocol)?;
             }
         }
-        self.local_rule = LocalRule::Moved;
+        self.local_rule_priority = LocalRulePriority::Moved;
         Ok(())
     }
 
     fn restore_local_rule(&mut self) -> Result<()> {
         // Until the kernel confirms the move, both priorities may have the rule.
-        self.local_rule = LocalRule::Moving;
+        self.local_rule_priority = LocalRulePriority::Moving;
         restore_local_rule(&mut self.requests)?;
-        self.local_rule = LocalRule::InPlace;
+        self.local_rule_priority = LocalRulePriority::InPlace;
         Ok(())
     }
 
     /// Reads the changed parts of the kernel's state, and installs lost entries again.
-    pub(crate) fn reconcile(
+    pub(crate) fn reconcile_with_kernel(
         &mut self,
         dirty: ChangedParts,
         links: &BTreeMap<String, LinkInfo>,
         addresses: &[AddressInfo],
     ) -> Result<()> {
-        if dirty.links || dirty.addresses || dirty.settings {
+        if dirty.links_changed || dirty.addresses || dirty.settings {
             self.note_changed_settings(links);
         }
-        if dirty.links || dirty.addresses {
-            let keeps_marks = self.requests.keeps_marks();
+        if dirty.links_changed || dirty.addresses {
+            let keeps_marks = self.requests.kernel_keeps_marks();
             let is_ipv4 = |key: &EntryByKey| {
                 matches!(&*key.0, ForwardingEntry::Address(a)
                 if mapped::is_ipv4(a.address))
@@ -1079,13 +1109,18 @@ impl Installer {
                 true => self.requests.addresses().list_ipv4()?,
                 false => Vec::new(),
             };
-            let addresses: BTreeMap<(u32, Ipv6Addr), bool> =
-                addresses.iter().chain(&ipv4).map(|a| ((a.index, a.address.address), a.is_ours())).collect();
+            let addresses: BTreeMap<(u32, Ipv6Addr), bool> = addresses
+                .iter()
+                .chain(&ipv4)
+                .map(|a| ((a.index, a.address.address), a.is_own_address()))
+                .collect();
             self.mark_removed_entries(|entry, wanted| {
                 let index = wanted.index;
                 let same = |name: &str| links.get(name).is_some_and(|link| link.index == index);
                 match entry {
-                    ForwardingEntry::Setting(s) => settings::is_common(&s.interface) || same(&s.interface),
+                    ForwardingEntry::Setting(s) => {
+                        settings::concerns_all_interfaces(&s.interface) || same(&s.interface)
+                    }
                     ForwardingEntry::Socket(TunnelSocket { interface: Some(interface), .. }) => {
                         same(interface)
                     }
@@ -1099,37 +1134,41 @@ impl Installer {
                     }
                     ForwardingEntry::Route(route) => route.interface().is_none_or(|interface| {
                         interface == TUNNEL_DEVICE
-                            || same(interface) && links.get(interface).is_some_and(|link| link.up)
+                            || same(interface) && links.get(interface).is_some_and(|link| link.is_up)
                     }),
                     _ => true,
                 }
             });
         }
-        self.accept_ra_check_due |= dirty.links;
-        if dirty.own_routes && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Route(_))) {
-            let mut routes = self.requests.routes().list(None, Some(ROUTE_PROTOCOL))?;
+        self.accept_ra_check_due |= dirty.links_changed;
+        if dirty.own_routes_changed
+            && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Route(_)))
+        {
+            let mut routes = self.requests.routes().list_routes(None, Some(ROUTE_PROTOCOL))?;
             let is_ipv4 = |key: &EntryByKey| {
                 matches!(&*key.0, ForwardingEntry::Route(r)
                 if mapped::to_ipv4(r.destination).is_some())
             };
             if self.wanted.keys().any(is_ipv4) {
-                routes.extend(self.requests.routes().list_ipv4(None, Some(ROUTE_PROTOCOL))?);
+                routes.extend(self.requests.routes().list_ipv4_routes(None, Some(ROUTE_PROTOCOL))?);
             }
             let routes: BTreeMap<_, RouteInfo> =
                 routes.into_iter().map(|r| ((r.table, r.destination, r.metric), r)).collect();
             self.mark_removed_entries(|entry, wanted| match entry {
                 ForwardingEntry::Route(route) => routes
                     .get(&(route.table, route.destination, effective_metric(route.metric)))
-                    .is_some_and(|found| agrees(route, wanted.index, found)),
+                    .is_some_and(|found| route_matches(route, wanted.index, found)),
                 _ => true,
             });
         }
-        if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Rule(_))) {
-            self.check_rules()?;
+        if dirty.own_rules_changed && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Rule(_)))
+        {
+            self.check_packet_rules()?;
         }
-        self.check_ipv4(dirty)?;
-        self.retry(links, false);
-        self.restored += self.fast_path.mark_removed_entries(&mut self.requests, dirty, links, addresses)?;
+        self.check_ipv4_entries(dirty)?;
+        self.retry_waiting(links, false);
+        self.restored_entries +=
+            self.fast_path.mark_removed_entries(&mut self.requests, dirty, links, addresses)?;
         Ok(())
     }
 
@@ -1141,8 +1180,9 @@ impl Installer {
         for (key, wanted) in &mut self.wanted {
             let ForwardingEntry::Setting(setting) = &*key.0 else { continue };
             let same = || links.get(&setting.interface).is_some_and(|link| link.index == wanted.index);
-            if wanted.settles(key) && (settings::is_common(&setting.interface) || same()) {
-                match self.switches.foreign_value(setting) {
+            if wanted.is_settled_by(key) && (settings::concerns_all_interfaces(&setting.interface) || same())
+            {
+                match self.kernel_settings.foreign_value(setting) {
                     Ok(None) => {}
                     Ok(Some(found)) => {
                         wanted.installed = None;
@@ -1158,26 +1198,26 @@ impl Installer {
         }
         for (key, found) in changed {
             self.waiting_entries.insert(key.clone());
-            self.contest(ContestedState::Setting(key), &found);
+            self.note_contest(ContestedState::Setting(key), &found);
         }
     }
 
     /// Notes that another program has changed a setting to `found`.
-    fn contest(&mut self, what: ContestedState, found: &str) {
-        let notice = self.contests.entry(what).or_default().change(found);
-        self.notices.push(notice);
+    fn note_contest(&mut self, what: ContestedState, found: &str) {
+        let notice = self.setting_contests.entry(what).or_default().count_foreign_change(found);
+        self.operator_messages.push(notice);
     }
 
     /// Returns whether carnet has to wait before it restores this setting, or the local rule.
-    fn is_put_off(&self, what: &ContestedState) -> bool {
-        self.contests.get(what).is_some_and(SettingContest::waits)
+    fn is_postponed(&self, what: &ContestedState) -> bool {
+        self.setting_contests.get(what).is_some_and(SettingContest::waits)
     }
 
     /// Advances all contests by one second. Returns whether a correction is due now.
     pub(crate) fn handle_second(&mut self) -> bool {
         self.check_ruleset();
         let mut is_due = false;
-        self.contests.retain(|_, contest| match contest.tick() {
+        self.setting_contests.retain(|_, contest| match contest.advance_one_second() {
             ContestAction::Nothing => true,
             ContestAction::Due => {
                 is_due = true;
@@ -1191,29 +1231,29 @@ impl Installer {
     /// Returns whether another program has changed any setting lately.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn is_contested(&self) -> bool {
-        !self.contests.is_empty()
+        !self.setting_contests.is_empty()
     }
 
     /// Returns the messages for the operator that were not returned before.
-    pub(crate) fn notices(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.notices)
+    pub(crate) fn take_operator_messages(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.operator_messages)
     }
 
     /// Returns a message for each difference between this machine's state and the station's needs.
-    pub(crate) fn obstacles(&self) -> Vec<String> {
-        let contests = self.contests.values().filter_map(SettingContest::obstacle);
+    pub(crate) fn obstacle_messages(&self) -> Vec<String> {
+        let contests = self.setting_contests.values().filter_map(SettingContest::obstacle);
         let is_obstacle =
             |key: &EntryByKey, it: &EntryError| it.is_logged && self.waiting_entries.contains(key);
         let refused = self.entry_errors.iter().filter(|(key, it)| is_obstacle(key, it));
         let rules = self.rule_table.error().map(str::to_owned);
-        let refused = refused.map(|(_, it)| it.text.clone());
+        let refused = refused.map(|(_, it)| it.message_text.clone());
         rules.into_iter().chain(contests).chain(refused).take(MAX_OBSTACLES).collect()
     }
 
     /// If an installed entry is no longer present in the kernel, marks it as waiting.
     fn mark_removed_entries(&mut self, is_there: impl Fn(&ForwardingEntry, &EntryState) -> bool) {
         for (key, wanted) in &mut self.wanted {
-            if wanted.settles(key) && !is_there(&key.0, wanted) {
+            if wanted.is_settled_by(key) && !is_there(&key.0, wanted) {
                 tracing::debug!(key = ?key.0.key(), "lost");
                 wanted.installed = None;
                 wanted.has_foreign_address = false;
@@ -1224,11 +1264,11 @@ impl Installer {
     }
 
     /// Checks whether IPv4 routes or rules were lost, and marks them as waiting.
-    fn check_ipv4(&mut self, dirty: ChangedParts) -> Result<()> {
+    fn check_ipv4_entries(&mut self, dirty: ChangedParts) -> Result<()> {
         // The kernel drops an interface's routes without an event when its last IPv4 address goes.
         let has_route = || self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Route(_)));
-        if (dirty.own_routes || dirty.links || dirty.addresses) && has_route() {
-            let routes = self.requests.ipv4_tables().routes(None, Some(ROUTE_PROTOCOL))?;
+        if (dirty.own_routes_changed || dirty.links_changed || dirty.addresses) && has_route() {
+            let routes = self.requests.ipv4_table_requests().routes(None, Some(ROUTE_PROTOCOL))?;
             let routes: BTreeMap<_, Ipv4RouteInfo> =
                 routes.into_iter().map(|route| ((route.table, route.destination), route)).collect();
             self.mark_removed_entries(|entry, wanted| match entry {
@@ -1238,8 +1278,10 @@ impl Installer {
                 _ => true,
             });
         }
-        if dirty.own_rules && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Rule(_))) {
-            let rules = self.requests.ipv4_tables().own_rules()?;
+        if dirty.own_rules_changed
+            && self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Rule(_)))
+        {
+            let rules = self.requests.ipv4_table_requests().own_rules()?;
             self.mark_removed_entries(|entry, _| match entry {
                 ForwardingEntry::Ipv4Rule(rule) => rules.contains(rule),
                 _ => true,
@@ -1248,11 +1290,11 @@ impl Installer {
         Ok(())
     }
 
-    fn check_rules(&mut self) -> Result<()> {
-        let mut rules = self.requests.rules().list()?;
+    fn check_packet_rules(&mut self) -> Result<()> {
+        let mut rules = self.requests.rules().list_rules()?;
         if self.wanted.keys().any(|key| matches!(&*key.0, ForwardingEntry::Rule(rule) if is_ipv4_rule(rule)))
         {
-            rules.extend(self.requests.rules().list_ipv4()?);
+            rules.extend(self.requests.rules().list_ipv4_rules()?);
         }
         self.mark_removed_entries(|entry, _| match entry {
             ForwardingEntry::Rule(rule) => {
@@ -1260,16 +1302,16 @@ impl Installer {
             }
             _ => true,
         });
-        if self.local_rule == LocalRule::Moved {
-            let ours = local_rule(priority::LOCAL_TABLE_RULE);
+        if self.local_rule_priority == LocalRulePriority::Moved {
+            let ours = local_table_rule(priority::LOCAL_TABLE_RULE);
             if !rules.iter().any(|r| r.protocol == ROUTE_PROTOCOL && r.rule == ours) {
                 self.requests.rules().add(&ours, ROUTE_PROTOCOL)?;
-                self.restored += 1;
+                self.restored_entries += 1;
             }
-            if rules.iter().any(|r| r.plain && r.rule == local_rule(0))
-                && !self.is_put_off(&ContestedState::LocalRule)
+            if rules.iter().any(|r| r.is_table_lookup && r.rule == local_table_rule(0))
+                && !self.is_postponed(&ContestedState::LocalRule)
             {
-                self.contest(ContestedState::LocalRule, EARLY_LOCAL_RULE);
+                self.note_contest(ContestedState::LocalRule, EARLY_LOCAL_RULE);
                 self.delete_early_local_rules()?;
             }
         }
@@ -1279,13 +1321,15 @@ impl Installer {
     /// Deletes the local rule at priority 0 that another program has restored, except during the pause
     /// between two corrections.
     fn delete_early_local_rules(&mut self) -> Result<()> {
-        if self.local_rule != LocalRule::Moved || self.is_put_off(&ContestedState::LocalRule) {
+        if self.local_rule_priority != LocalRulePriority::Moved
+            || self.is_postponed(&ContestedState::LocalRule)
+        {
             return Ok(());
         }
-        for info in self.requests.rules().list()? {
-            if info.plain && info.rule == local_rule(0) {
-                self.requests.rules().delete(&info.rule, info.protocol)?;
-                self.restored += 1;
+        for info in self.requests.rules().list_rules()? {
+            if info.is_table_lookup && info.rule == local_table_rule(0) {
+                self.requests.rules().delete_rule(&info.rule, info.protocol)?;
+                self.restored_entries += 1;
             }
         }
         Ok(())
@@ -1293,27 +1337,27 @@ impl Installer {
 
     /// Tries again to install waiting entries whose interface exists, and to remove entries whose removal
     /// failed. `by_clock` says that a second has passed; otherwise an event is the cause.
-    pub(crate) fn retry(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
+    pub(crate) fn retry_waiting(&mut self, links: &BTreeMap<String, LinkInfo>, by_clock: bool) {
         self.has_refused_requests = false;
-        self.rule_table.retry();
+        self.rule_table.retry_at_next_commit();
         self.commit_packet_rules();
-        if let Err(error) = self.take_out_stale() {
+        if let Err(error) = self.remove_undesired_entries() {
             tracing::warn!("cannot remove an outdated entry from the kernel: {error}; carnet will try again");
         }
-        if self.undo.is_unsaved() {
-            self.save();
+        if self.undo_file.is_unsaved() {
+            self.save_undo_file();
         }
         if self.settings_check_due {
             self.note_changed_settings(links);
         }
         if std::mem::take(&mut self.accept_ra_check_due)
-            && settings::forwards(&self.undo.record)
-            && let Err(error) = self.keep_advertisements(links.values())
+            && settings::has_enabled_forwarding(&self.undo_file.recorded_changes)
+            && let Err(error) = self.keep_router_advertisements(links.values())
         {
             (self.accept_ra_check_due, self.has_refused_requests) = (true, true);
             tracing::warn!("cannot set accept_ra of the interfaces: {error}; carnet will try again");
         }
-        if self.contests.contains_key(&ContestedState::LocalRule)
+        if self.setting_contests.contains_key(&ContestedState::LocalRule)
             && let Err(error) = self.delete_early_local_rules()
         {
             self.has_refused_requests = true;
@@ -1322,29 +1366,31 @@ impl Installer {
             );
         }
         let ready = |key: &EntryByKey| {
-            if self.is_put_off(&ContestedState::Setting(key.clone())) {
+            if self.is_postponed(&ContestedState::Setting(key.clone())) {
                 return false;
             }
             let Some((EntryByKey(entry), _)) = self.wanted.get_key_value(key) else { return false };
             match &**entry {
                 ForwardingEntry::Setting(s) => {
-                    settings::is_common(&s.interface) || links.contains_key(&s.interface)
+                    settings::concerns_all_interfaces(&s.interface) || links.contains_key(&s.interface)
                 }
                 ForwardingEntry::Address(a) => links.contains_key(&a.interface),
                 ForwardingEntry::Route(route) => route.interface().is_none_or(|interface| {
-                    interface == TUNNEL_DEVICE || links.get(interface).is_some_and(|link| link.up)
+                    interface == TUNNEL_DEVICE || links.get(interface).is_some_and(|link| link.is_up)
                 }),
-                ForwardingEntry::Ipv4Route(route) => links.get(&route.interface).is_some_and(|link| link.up),
+                ForwardingEntry::Ipv4Route(route) => {
+                    links.get(&route.interface).is_some_and(|link| link.is_up)
+                }
                 _ => true,
             }
         };
         let keys: Vec<EntryByKey> = self.waiting_entries.iter().filter(|key| ready(key)).cloned().collect();
         for key in keys {
-            if let Err(error) = self.install(&key) {
+            if let Err(error) = self.install_entry(&key) {
                 let complaint = self.entry_errors.entry(key).or_default();
-                complaint.attempts += u32::from(by_clock);
-                let lasts = !is_passing(&error) || complaint.attempts >= PATIENCE;
-                if complaint.says(&error.to_string(), lasts) {
+                complaint.failed_attempts += u32::from(by_clock);
+                let lasts = !is_temporary_error(&error) || complaint.failed_attempts >= ATTEMPTS_BEFORE_LOG;
+                if complaint.records_new_message(&error.to_string(), lasts) {
                     tracing::warn!("cannot install an entry in the kernel: {error}; carnet will try again");
                 }
             }
@@ -1353,47 +1399,47 @@ impl Installer {
 
     /// Returns all entries of the desired forwarding state.
     #[cfg(any(test, feature = "simulated"))]
-    pub(crate) fn entries(&self) -> impl Iterator<Item = &ForwardingEntry> + Clone {
+    pub(crate) fn desired_entries(&self) -> impl Iterator<Item = &ForwardingEntry> + Clone {
         self.wanted.keys().map(|entry| &*entry.0)
     }
 
     /// Returns the number of entries that the installer stores, of all kinds.
     #[cfg(any(test, feature = "simulated"))]
     pub(crate) fn entry_count(&self) -> usize {
-        let record = &self.undo.record;
+        let record = &self.undo_file.recorded_changes;
         self.wanted.len()
             + self.waiting_entries.len()
             + self.entry_errors.len()
             + self.stale.len()
-            + self.contests.len()
-            + self.notices.len()
+            + self.setting_contests.len()
+            + self.operator_messages.len()
             + record.settings.len()
             + record.addresses.len()
     }
 
     /// Returns whether the kernel has refused a request that carnet must send again.
-    pub(crate) fn is_troubled(&self) -> bool {
+    pub(crate) fn has_failed_entries(&self) -> bool {
         self.has_refused_requests
     }
 
     /// Tries again to remove the entries whose removal has failed. Returns the first error.
-    fn take_out_stale(&mut self) -> Result<()> {
+    fn remove_undesired_entries(&mut self) -> Result<()> {
         let mut result = Ok(());
         for (EntryByKey(entry), index) in std::mem::take(&mut self.stale).into_iter().rev() {
-            result = result.and(self.dispose(entry, index));
+            result = result.and(self.remove_undesired(entry, index));
         }
         result
     }
 
     /// Removes all entries in reverse order of their installation, and goes on after an error. Returns the
     /// first error.
-    pub(crate) fn close(&mut self) -> Result<()> {
-        self.fast_path.close(&mut self.requests);
+    pub(crate) fn remove_all_entries(&mut self) -> Result<()> {
+        self.fast_path.remove_all_entries(&mut self.requests);
         self.enable_receive_offload(std::iter::empty());
         let mut result = Ok(());
         for attempt in 1..=MAX_REMOVAL_ATTEMPTS {
-            self.switches.is_process_ending = attempt == MAX_REMOVAL_ATTEMPTS;
-            result = self.take_out_all(attempt == MAX_REMOVAL_ATTEMPTS);
+            self.kernel_settings.is_process_ending = attempt == MAX_REMOVAL_ATTEMPTS;
+            result = self.remove_installed_entries(attempt == MAX_REMOVAL_ATTEMPTS);
             match &result {
                 Ok(()) => break,
                 Err(error) if attempt < MAX_REMOVAL_ATTEMPTS => {
@@ -1411,7 +1457,7 @@ impl Installer {
     /// A setting is restored only after all entries that were installed later are gone; the last attempt
     /// ignores this. Otherwise `accept_ra` could become 1 while the machine still forwards, and the interface
     /// would lose its default routers.
-    fn take_out_all(&mut self, is_last: bool) -> Result<()> {
+    fn remove_installed_entries(&mut self, is_last: bool) -> Result<()> {
         let mut result = Ok(());
         let mut keep_first = |new: Result<()>| {
             if let (Ok(()), Err(_)) = (&result, &new) {
@@ -1420,7 +1466,7 @@ impl Installer {
                 tracing::warn!("{error}");
             }
         };
-        keep_first(self.take_out_stale());
+        keep_first(self.remove_undesired_entries());
         let mut keys: Vec<EntryByKey> = self.wanted.keys().cloned().collect();
         keys.sort();
         let is_setting = |key: &EntryByKey| matches!(*key.0, ForwardingEntry::Setting(_));
@@ -1429,26 +1475,26 @@ impl Installer {
                 keep_first(self.remove(key));
             }
         }
-        if self.local_rule != LocalRule::InPlace {
+        if self.local_rule_priority != LocalRulePriority::InPlace {
             keep_first(self.restore_local_rule());
         }
-        keep_first(self.requests.links().delete(self.tunnel_index));
+        keep_first(self.requests.link_requests().delete_link(self.tunnel_index));
         if !is_last && self.wanted.keys().any(is_setting) {
             return result;
         }
         // The undo file still has settings of vanished interfaces, and settings whose restoration failed.
-        for changed in self.undo.record.settings.clone().into_iter().rev() {
+        for changed in self.undo_file.recorded_changes.settings.clone().into_iter().rev() {
             keep_first(self.restore_setting(&changed.interface, &changed.name));
         }
         // Packets pass the filter until nothing forwards them any more.
-        if self.undo.record.rule_table {
-            let closed = self.rule_table.close();
-            self.undo.record.rule_table = closed.is_err();
-            self.save();
+        if self.undo_file.recorded_changes.rule_table {
+            let closed = self.rule_table.remove_table();
+            self.undo_file.recorded_changes.rule_table = closed.is_err();
+            self.save_undo_file();
             keep_first(closed);
         }
-        if self.undo.record == Default::default() {
-            keep_first(self.undo.delete());
+        if self.undo_file.recorded_changes == Default::default() {
+            keep_first(self.undo_file.delete());
         }
         result
     }
@@ -1457,9 +1503,9 @@ impl Installer {
 impl EntryError {
     /// Stores a message about an entry. Returns true if the caller has to log it: the error `lasts`, and this
     /// message is not in the log yet.
-    fn says(&mut self, text: &str, lasts: bool) -> bool {
-        if self.text != text {
-            (self.text, self.is_logged) = (text.to_owned(), false);
+    fn records_new_message(&mut self, text: &str, lasts: bool) -> bool {
+        if self.message_text != text {
+            (self.message_text, self.is_logged) = (text.to_owned(), false);
         }
         lasts && !std::mem::replace(&mut self.is_logged, true)
     }
@@ -1468,7 +1514,7 @@ impl EntryError {
 /// Returns whether the cause of an error usually goes away. A network manager may have turned IPv6 off while
 /// it configures the interface (EACCES). The interface may have no address in the gateway's subnet yet, or
 /// the kernel may be short of memory.
-fn is_passing(error: &Error) -> bool {
+fn is_temporary_error(error: &Error) -> bool {
     matches!(
         error.raw_os_error(),
         Some(
@@ -1484,7 +1530,7 @@ fn is_passing(error: &Error) -> bool {
 }
 
 /// Returns whether the kernel's routing does not depend on an entry.
-fn leaves_routing(entry: &ForwardingEntry) -> bool {
+fn is_independent_of_routing(entry: &ForwardingEntry) -> bool {
     matches!(
         entry,
         ForwardingEntry::PacketRule(_)
@@ -1495,46 +1541,49 @@ fn leaves_routing(entry: &ForwardingEntry) -> bool {
 }
 
 /// Returns whether an error means that the interface has just vanished or gone down.
-fn is_gone(error: &Error) -> bool {
+fn is_interface_gone(error: &Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENXIO | libc::ENETDOWN))
 }
 
 /// Returns whether the kernel's route equals the desired one.
-fn agrees(route: &Route, index: u32, found: &RouteInfo) -> bool {
+fn route_matches(route: &Route, index: u32, found: &RouteInfo) -> bool {
     match &*route.action {
-        RouteAction::Unreachable => found.unreachable,
-        RouteAction::Local => matches!(found.hops.as_slice(), [hop] if hop.index == index),
+        RouteAction::Unreachable => found.is_unreachable,
+        RouteAction::Local => matches!(found.next_hops.as_slice(), [hop] if hop.index == index),
         RouteAction::Forward { gateway, .. } => {
-            matches!(found.hops.as_slice(), [hop] if hop.index == index && hop.gateway == *gateway)
+            matches!(found.next_hops.as_slice(), [hop] if hop.index == index && hop.gateway == *gateway)
         }
     }
 }
 
 /// Restores the kernel's own rule for the local table (without carnet's mark), then deletes carnet's rule for
 /// it.
-fn restore_local_rule(requests: &mut Requests) -> Result<()> {
+fn restore_local_rule(requests: &mut NetlinkRequests) -> Result<()> {
     let is_local = |r: &crate::netlink::RuleInfo| {
-        r.plain && r.protocol != ROUTE_PROTOCOL && r.rule == local_rule(r.rule.priority)
+        r.is_table_lookup && r.protocol != ROUTE_PROTOCOL && r.rule == local_table_rule(r.rule.priority)
     };
-    if !requests.rules().list()?.iter().any(is_local) {
-        requests.rules().add(&local_rule(0), KERNEL_PROTOCOL)?;
+    if !requests.rules().list_rules()?.iter().any(is_local) {
+        requests.rules().add(&local_table_rule(0), KERNEL_ROUTE_PROTOCOL)?;
     }
-    requests.rules().delete(&local_rule(priority::LOCAL_TABLE_RULE), ROUTE_PROTOCOL)
+    requests.rules().delete_rule(&local_table_rule(priority::LOCAL_TABLE_RULE), ROUTE_PROTOCOL)
 }
 
 /// Removes every rule that has carnet's mark.
-fn clean_rules(requests: &mut Requests) -> Result<()> {
-    let ours =
-        |r: &crate::netlink::RuleInfo| r.protocol == ROUTE_PROTOCOL && r.rule != local_rule(r.rule.priority);
-    for info in requests.rules().list()?.into_iter().filter(ours) {
-        requests.rules().delete_acting(&info.rule, info.action, ROUTE_PROTOCOL)?;
+fn remove_leftover_rules(requests: &mut NetlinkRequests) -> Result<()> {
+    let ours = |r: &crate::netlink::RuleInfo| {
+        r.protocol == ROUTE_PROTOCOL && r.rule != local_table_rule(r.rule.priority)
+    };
+    for info in requests.rules().list_rules()?.into_iter().filter(ours) {
+        requests.rules().delete_rule_with_action(&info.rule, info.rule_action, ROUTE_PROTOCOL)?;
     }
     // Rules of uplinks have fields that this list does not decode, so `own_rules` reads them.
-    for info in requests.rules().list_ipv4()?.into_iter().filter(|info| ours(info) && info.plain) {
-        requests.rules().delete_acting(&info.rule, info.action, ROUTE_PROTOCOL)?;
+    for info in
+        requests.rules().list_ipv4_rules()?.into_iter().filter(|info| ours(info) && info.is_table_lookup)
+    {
+        requests.rules().delete_rule_with_action(&info.rule, info.rule_action, ROUTE_PROTOCOL)?;
     }
-    for rule in requests.ipv4_tables().own_rules()? {
-        requests.ipv4_tables().delete_rule(&rule)?;
+    for rule in requests.ipv4_table_requests().own_rules()? {
+        requests.ipv4_table_requests().delete_rule(&rule)?;
     }
     // Restore the local rule even if no rule of carnet was found: without any local rule the machine does not
     // receive its own packets.
@@ -1542,12 +1591,12 @@ fn clean_rules(requests: &mut Requests) -> Result<()> {
 }
 
 /// Removes every route that has carnet's mark.
-fn clean_routes(requests: &mut Requests) -> Result<()> {
-    for route in requests.routes().list(None, Some(ROUTE_PROTOCOL))? {
-        requests.routes().delete(route.table, route.destination, route.metric)?;
+fn remove_leftover_routes(requests: &mut NetlinkRequests) -> Result<()> {
+    for route in requests.routes().list_routes(None, Some(ROUTE_PROTOCOL))? {
+        requests.routes().delete_route(route.table, route.destination, route.metric)?;
     }
-    for route in requests.ipv4_tables().routes(None, Some(ROUTE_PROTOCOL))? {
-        requests.ipv4_tables().delete_route(route.table, route.destination)?;
+    for route in requests.ipv4_table_requests().routes(None, Some(ROUTE_PROTOCOL))? {
+        requests.ipv4_table_requests().delete_route(route.table, route.destination)?;
     }
     Ok(())
 }

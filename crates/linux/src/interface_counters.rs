@@ -13,22 +13,22 @@ use nix::net::if_::if_nametoindex;
 use crate::error::{Error, Result};
 
 /// Path of the file with the counters of all interfaces in the network namespace of the calling thread.
-const COUNTERS: &str = "/proc/thread-self/net/dev";
+const INTERFACE_COUNTERS_FILE: &str = "/proc/thread-self/net/dev";
 /// Number of attempts to read an interface's counters while another program replaces the interface.
-const ATTEMPTS: usize = 3;
+const MAX_READ_ATTEMPTS: usize = 3;
 
 /// Returns index, octets received and octets sent of the interface of this name; `None` if no interface has
 /// the name.
 pub(crate) fn octets(name: &str) -> Result<Option<(u32, u64, u64)>> {
-    let failed = |error| Error::kernel(format!("read the counters of {name}"), error);
+    let failed = |error| Error::kernel_refusal(format!("read the counters of {name}"), error);
     let index = || match if_nametoindex(name) {
         Ok(index) => Ok(Some(index)),
         Err(Errno::ENODEV | Errno::ENXIO) => Ok(None),
         Err(error) => Err(failed(io::Error::from(error))),
     };
-    for _ in 0..ATTEMPTS {
+    for _ in 0..MAX_READ_ATTEMPTS {
         let Some(before) = index()? else { return Ok(None) };
-        let text = std::fs::read_to_string(COUNTERS).map_err(failed)?;
+        let text = std::fs::read_to_string(INTERFACE_COUNTERS_FILE).map_err(failed)?;
         // If the index has changed, another interface has taken the name, and its counters have begun at 0.
         if index()? == Some(before)
             && let Some((received, sent)) = counters_of(&text, name)

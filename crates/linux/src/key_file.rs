@@ -11,13 +11,13 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Maximum size of a key file in octets.
-const MOST: u64 = 4096;
+const MAX_KEY_FILE_SIZE: u64 = 4096;
 
 /// Writes a key into a new file that only its owner may read.
 ///
 /// # Errors
 /// Returns [`io::ErrorKind::AlreadyExists`] if the file exists; otherwise the kernel's error.
-pub fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
+pub fn write_key_file(path: &Path, octets: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     file.write_all(octets)?;
     file.sync_all()
@@ -29,14 +29,14 @@ pub fn write(path: &Path, octets: &[u8]) -> io::Result<()> {
 /// Returns [`io::ErrorKind::PermissionDenied`] for a file that other users may read or write, or whose owner
 /// is neither this user nor root. Returns [`io::ErrorKind::InvalidData`] if the path is no regular file or
 /// the file is too long; otherwise the kernel's error. A symbolic link is not followed.
-pub fn read(path: &Path) -> io::Result<Vec<u8>> {
-    read_up_to(path, MOST)
+pub fn read_key_file(path: &Path) -> io::Result<Vec<u8>> {
+    read_up_to(path, MAX_KEY_FILE_SIZE)
 }
 
 /// Reads a file of secrets with at most `most` octets.
 ///
 /// # Errors
-/// Returns the errors of [`read`].
+/// Returns the errors of [`read_key_file`].
 pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = File::options().read(true).custom_flags(flags).open(path).map_err(|error| {
@@ -86,25 +86,25 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("carnet-key-file-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let path = folder.join("key");
-        write(&path, b"secret").unwrap();
+        write_key_file(&path, b"secret").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, 0o600);
-        assert_eq!(read(&path).unwrap(), b"secret");
-        assert_eq!(write(&path, b"other").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(read_key_file(&path).unwrap(), b"secret");
+        assert_eq!(write_key_file(&path, b"other").unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         for mode in [0o640, 0o604, 0o620, 0o601, 0o660] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            assert_eq!(read(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{mode:o}");
+            assert_eq!(read_key_file(&path).unwrap_err().kind(), io::ErrorKind::PermissionDenied, "{mode:o}");
         }
         for mode in [0o600, 0o400] {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-            assert_eq!(read(&path).unwrap(), b"secret");
+            assert_eq!(read_key_file(&path).unwrap(), b"secret");
         }
         let link = folder.join("link");
         symlink(&path, &link).unwrap();
-        assert_eq!(read(&link).unwrap_err().to_string(), "expected a file, found a symbolic link");
-        assert_eq!(read(&folder).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(read_key_file(&link).unwrap_err().to_string(), "expected a file, found a symbolic link");
+        assert_eq!(read_key_file(&folder).unwrap_err().kind(), io::ErrorKind::InvalidData);
         let long = folder.join("long");
-        write(&long, &[b'x'; 5000]).unwrap();
-        assert_eq!(read(&long).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        write_key_file(&long, &[b'x'; 5000]).unwrap();
+        assert_eq!(read_key_file(&long).unwrap_err().kind(), io::ErrorKind::InvalidData);
         fs::remove_dir_all(&folder).unwrap();
     }
 }

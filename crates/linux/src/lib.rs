@@ -1,32 +1,33 @@
 //! This crate makes all system calls of carnet.
 //!
-//! The protocol crates decide, and this crate acts. [`Platform`] executes the [`Change`]s of the desired
-//! forwarding state (routes, rules, addresses, interface settings) and reports the kernel's interfaces. It
-//! receives and sends ICMPv6 on links, and owns the TUN device of the slow path. It runs the fast path, which
-//! forwards most packets without the TUN device. It can revert all its changes, even after a crash.
+//! The protocol crates decide, and this crate acts. [`Platform`] executes the [`PacketChange`]s of the
+//! desired forwarding state (routes, rules, addresses, interface settings) and reports the kernel's
+//! interfaces. It receives and sends ICMPv6 on links, and owns the TUN device of the slow path. It runs the
+//! fast path, which forwards most packets without the TUN device. It can revert all its changes, even after a
+//! crash.
 //!
 //! The crate needs `CAP_NET_ADMIN` and `CAP_NET_RAW` in the user namespace that owns its network namespace,
 //! so it also runs without root in a user namespace. It needs a tokio runtime of one thread.
 //!
 //! No other crate of the workspace has `unsafe` code; each `unsafe` block here says why it is sound.
 //!
-//! [`Change`]: carnet_nemo::forwarding::desired::EntryChange
+//! [`PacketChange`]: carnet_nemo::forwarding::desired::EntryChange
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 
 mod advertised;
-mod alarm;
+mod async_descriptor;
 mod bpf_call;
-mod carriers;
+mod carrier_watch;
 pub mod clock;
-mod contest;
 mod counters;
 mod datagrams;
+mod deadline_alarm;
 mod dhcp_port;
 mod dhcpv6_port;
 pub mod disk;
 mod dns_port;
-mod echoes;
+mod echo_requests;
 mod error;
 mod event;
 mod fast_path;
@@ -35,7 +36,7 @@ pub mod frame_link;
 mod generic_netlink;
 mod installer;
 mod interface_counters;
-mod keeper;
+mod ipsec_socket;
 pub mod key_file;
 mod link_socket;
 mod listening;
@@ -50,43 +51,43 @@ mod platform;
 mod portal_probe;
 pub mod position;
 mod privileges;
-mod protected;
-mod readable;
 pub mod sandbox;
+mod setting_contest;
 mod settings;
 pub mod signal;
 #[cfg(any(test, feature = "simulated"))]
 pub mod simulated;
+mod state_keeper;
 mod tunnel;
 mod undo;
 #[cfg(all(panic = "abort", not(feature = "backtrace")))]
 mod unwinder;
 pub mod virtual_link;
-mod wiping;
+mod wiping_allocator;
 
-pub use alarm::Alarm;
-pub use carriers::Carriers;
-pub use counters::Counters;
-pub use datagrams::{DatagramReader, DatagramWriter, Datagrams, ReceivedDatagram, TooBig};
+pub use carrier_watch::CarrierWatch;
+pub use counters::PlatformCounters;
+pub use datagrams::{DatagramReader, DatagramSockets, DatagramWriter, PacketTooBigReport, ReceivedDatagram};
+pub use deadline_alarm::DeadlineAlarm;
 pub use dhcp_port::{DhcpInput, DhcpPort};
 pub use dhcpv6_port::Dhcpv6Port;
 pub use dns_port::{DnsMessage, DnsPort, DnsReply, ask_server};
-pub use echoes::{EchoRequests, Neighbour};
+pub use echo_requests::{EchoRequests, ProbedNeighbour};
 pub use error::{Error, Result};
 pub use event::PlatformEvent;
 pub use fast_path::geonet as geonet_path;
-pub use fast_path::{FastPathConfig, FastPathCounters, Path, Ports, TunnelEnds, TunnelTraffic};
+pub use fast_path::{DataPath, FastPathConfig, FastPathCounters, InterfaceRoles, TunnelEnds, TunnelTraffic};
+pub use ipsec_socket::{IpsecMessage, IpsecSocket, load_kernel_module as prepare_ipsec};
 pub use link_socket::WatchedInterface;
-pub use listening::{bind_datagrams, bind_packet_socket, has_address, listen};
-pub use memory::{give_back_code, give_back_memory, map_large_blocks};
+pub use listening::{bind_datagrams, bind_packet_socket, has_address, listen_on};
+pub use memory::{map_large_blocks, return_code_pages, return_free_memory};
 pub use observer::interface_exists;
 pub use platform::{Platform, PlatformConfig};
 pub use portal_probe::ProbeTarget;
 pub use privileges::missing_for_bpf;
-pub use protected::{Protected, ProtectedMessage, prepare as prepare_ipsec};
 pub use sandbox::with_umask;
-pub use tunnel::{Queue, TunnelIo, TunnelReader, TunnelWriter};
-pub use wiping::{WipingAllocator, with_secrets};
+pub use tunnel::{DeviceQueue, TunDevice, TunnelReader, TunnelWriter};
+pub use wiping_allocator::{WipingAllocator, run_with_secrets};
 
 /// Origin of carnet's routes and rules (`ip route show proto 135`): the Mobility Header's protocol number,
 /// which no routing daemon uses.

@@ -26,18 +26,19 @@ use carnet_wire::ipv6::{HEADER_LEN, Header};
 use socket2::{Domain, SockFilter, Socket, Type};
 use tokio::io::unix::AsyncFd;
 
+use crate::async_descriptor::watch_readable;
 use crate::error::{Error, Result};
 use crate::event::PlatformEvent;
 use crate::netlink::LinkInfo;
 use crate::packet_socket::{
-    self, AT_LEAST, EQUAL, LOAD_HALF, LOAD_WORD, PACKET_TYPE, RETURN, link_address, send,
+    self, BPF_JUMP_IF_AT_LEAST, BPF_JUMP_IF_EQUAL, BPF_LOAD_HALF_WORD, BPF_LOAD_WORD, BPF_RETURN,
+    OFFSET_PACKET_TYPE, packet_socket_address, send_packet,
 };
-use crate::readable::watch;
 
 /// Size of the buffer in octets: the longest IPv6 packet without a jumbo payload.
-const BUFFER: usize = HEADER_LEN + 0xffff;
+const PACKET_BUFFER_SIZE: usize = HEADER_LEN + 0xffff;
 /// Largest number of messages that carnet reads from one link before it reads from the next link.
-const BATCH: usize = 64;
+const MAX_MESSAGES_PER_POLL: usize = 64;
 
 /// Point in the kernel at which the sockets get copies of a link's packets. Their filter drops all but a few.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,13 +64,13 @@ impl CapturePoint {
 /// Sockets for ICMPv6 on the watched links, and one for sending on all links.
 #[derive(Debug)]
 pub(crate) struct LinkSockets {
-    listeners: Vec<Listener>,
+    link_listeners: Vec<LinkListener>,
     capture_point: CapturePoint,
-    sender: Socket,
-    buffer: Vec<u8>,
-    pub(crate) received: u64,
-    pub(crate) malformed: u64,
-    pub(crate) sent: u64,
+    sender_socket: Socket,
+    packet_buffer: Vec<u8>,
+    pub(crate) received_messages: u64,
+    pub(crate) malformed_messages: u64,
+    pub(crate) sent_messages: u64,
 }
 
 /// A link on which the platform receives ICMPv6.
@@ -79,12 +80,12 @@ pub struct WatchedInterface {
     pub name: String,
     /// Whether to receive the packets to all multicast groups, as a home agent must for proxy Neighbor
     /// Discovery.
-    pub all_multicast: bool,
+    pub needs_all_multicast: bool,
 }
 
 #[derive(Debug)]
-struct Listener {
-    watched: WatchedInterface,
+struct LinkListener {
+    watched_interface: WatchedInterface,
     /// The socket, and the index of the interface to which it is bound; `None` while the interface is
     /// missing.
     socket: Option<(u32, AsyncFd<Socket>)>,
@@ -97,19 +98,19 @@ impl LinkSockets {
         // With protocol 0 the kernel passes no received packets to this socket, which only sends.
         let sender = Socket::new(Domain::PACKET, Type::DGRAM, None)
             .and_then(|s| s.set_nonblocking(true).map(|()| s))
-            .map_err(|e| Error::kernel("open a packet socket", e))?;
+            .map_err(|e| Error::kernel_refusal("open a packet socket", e))?;
         let listeners = watched
             .into_iter()
-            .map(|watched| Listener { watched, socket: None, last_logged_error: None })
+            .map(|watched| LinkListener { watched_interface: watched, socket: None, last_logged_error: None })
             .collect();
         Ok(LinkSockets {
-            listeners,
+            link_listeners: listeners,
             capture_point: CapturePoint::First,
-            sender,
-            buffer: vec![0; BUFFER],
-            received: 0,
-            malformed: 0,
-            sent: 0,
+            sender_socket: sender,
+            packet_buffer: vec![0; PACKET_BUFFER_SIZE],
+            received_messages: 0,
+            malformed_messages: 0,
+            sent_messages: 0,
         })
     }
 
@@ -118,40 +119,41 @@ impl LinkSockets {
     pub(crate) fn set_capture_point(&mut self, place: CapturePoint) {
         if self.capture_point != place {
             self.capture_point = place;
-            for listener in &mut self.listeners {
+            for listener in &mut self.link_listeners {
                 listener.socket = None;
             }
         }
     }
 
     /// Sets the links to watch. A link that stays watched keeps its socket.
-    pub(crate) fn watch(&mut self, watched: Vec<WatchedInterface>) {
-        let mut old = std::mem::take(&mut self.listeners);
-        self.listeners = watched
+    pub(crate) fn set_watched(&mut self, watched: Vec<WatchedInterface>) {
+        let mut old = std::mem::take(&mut self.link_listeners);
+        self.link_listeners = watched
             .into_iter()
-            .map(|watched| match old.iter().position(|listener| listener.watched == watched) {
+            .map(|watched| match old.iter().position(|listener| listener.watched_interface == watched) {
                 Some(at) => old.swap_remove(at),
-                None => Listener { watched, socket: None, last_logged_error: None },
+                None => LinkListener { watched_interface: watched, socket: None, last_logged_error: None },
             })
             .collect();
     }
 
     /// Opens sockets on watched interfaces that have appeared, and closes the sockets of vanished interfaces.
     pub(crate) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) {
-        for listener in &mut self.listeners {
-            let index = links.get(&listener.watched.name).map(|link| link.index);
+        for listener in &mut self.link_listeners {
+            let index = links.get(&listener.watched_interface.name).map(|link| link.index);
             if index == listener.socket.as_ref().map(|(index, _)| *index) {
                 continue;
             }
             listener.socket = None;
             let Some(index) = index else { continue };
-            match listen(index, self.capture_point, listener.watched.all_multicast) {
+            match open_listener(index, self.capture_point, listener.watched_interface.needs_all_multicast) {
                 Ok(socket) => {
                     listener.socket = Some((index, socket));
                     listener.last_logged_error = None;
                 }
                 Err(error) => {
-                    let text = format!("cannot receive ICMPv6 on {}: {error}", listener.watched.name);
+                    let text =
+                        format!("cannot receive ICMPv6 on {}: {error}", listener.watched_interface.name);
                     if listener.last_logged_error.as_ref() != Some(&text) {
                         tracing::warn!("{text}");
                         listener.last_logged_error = Some(text);
@@ -168,23 +170,24 @@ impl LinkSockets {
         cx: &mut Context<'_>,
         events: &mut VecDeque<PlatformEvent>,
     ) -> io::Result<()> {
-        for listener in &self.listeners {
+        for listener in &self.link_listeners {
             let Some((_, socket)) = &listener.socket else { continue };
-            let mut left = BATCH;
+            let mut left = MAX_MESSAGES_PER_POLL;
             while left > 0
                 && let Poll::Ready(guard) = socket.poll_read_ready(cx)
             {
                 let mut guard = guard?;
                 while left > 0 {
-                    match receive(guard.get_inner(), &mut self.buffer) {
+                    match receive_packet(guard.get_inner(), &mut self.packet_buffer) {
                         Ok((length, peer)) => {
                             left -= 1;
-                            match parse(&listener.watched.name, &self.buffer[..length], peer) {
+                            match parse(&listener.watched_interface.name, &self.packet_buffer[..length], peer)
+                            {
                                 Some(message) => {
-                                    self.received += 1;
+                                    self.received_messages += 1;
                                     events.push_back(PlatformEvent::Icmpv6(message));
                                 }
-                                None => self.malformed += 1,
+                                None => self.malformed_messages += 1,
                             }
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -220,23 +223,26 @@ impl LinkSockets {
                 got: "none".into(),
             })?),
         };
-        let packet = compose(message).ok_or_else(|| Error::Invalid {
+        let packet = compose_packet(message).ok_or_else(|| Error::Invalid {
             what: format!("ICMPv6 message to {} on {}", message.destination, message.interface),
             expected: "between 4 and 65535 octets".into(),
             got: format!("{} octets", message.message.len()),
         })?;
-        send(&self.sender, (link.index, libc::ETH_P_IPV6), peer, &packet).map_err(|e| {
+        send_packet(&self.sender_socket, (link.index, libc::ETH_P_IPV6), peer, &packet).map_err(|e| {
             let LinkMessage { interface, source, destination, .. } = message;
-            Error::kernel(format!("send an ICMPv6 message from {source} to {destination} on {interface}"), e)
+            Error::kernel_refusal(
+                format!("send an ICMPv6 message from {source} to {destination} on {interface}"),
+                e,
+            )
         })?;
-        self.sent += 1;
+        self.sent_messages += 1;
         Ok(())
     }
 }
 
 /// Returns the IPv6 packet that carries `message`; `None` if the message is shorter than an ICMPv6 header or
 /// too long for a packet.
-fn compose(message: &LinkMessage) -> Option<Vec<u8>> {
+fn compose_packet(message: &LinkMessage) -> Option<Vec<u8>> {
     let length = u16::try_from(message.message.len()).ok().filter(|length| *length >= 4)?;
     let header = Header {
         traffic_class: 0,
@@ -280,67 +286,67 @@ fn parse(interface: &str, packet: &[u8], peer: Option<[u8; 6]>) -> Option<LinkMe
 /// addresses. After a type 2 routing header the filter accepts all Echo Replies and answers to mobile prefix
 /// discovery (147). The kernel's own IPv6 may not process that header. In a `SOCK_DGRAM` packet socket the
 /// packet begins with the IPv6 header.
-fn filter() -> [SockFilter; 30] {
-    const LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
-    const ANY_OF: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
-    const PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
-    const VLAN: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
-    const BODY: u32 = HEADER_LEN as u32;
+fn icmpv6_filter() -> [SockFilter; 30] {
+    const BPF_LOAD_BYTE: u16 = (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS) as u16;
+    const BPF_JUMP_IF_ANY_BIT: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
+    const OFFSET_PROTOCOL: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PROTOCOL) as u32;
+    const OFFSET_VLAN_TAG: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_VLAN_TAG) as u32;
+    const OFFSET_PAYLOAD: u32 = HEADER_LEN as u32;
     /// Offset of the source address in the IPv6 header.
-    const SOURCE: u32 = 8;
+    const OFFSET_SOURCE_ADDRESS: u32 = 8;
     /// Next Header and Hdr Ext Len of a type 2 routing header before ICMPv6 (RFC 6275 6.4.1).
-    const BEFORE_ICMPV6: u32 = (ICMPV6 as u32) << 8 | 2;
+    const HOP_BY_HOP_BEFORE_ICMPV6: u32 = (ICMPV6 as u32) << 8 | 2;
     [
-        SockFilter::new(LOAD_WORD, 0, 0, PROTOCOL),
-        SockFilter::new(EQUAL, 0, 27, libc::ETH_P_IPV6 as u32),
-        SockFilter::new(LOAD_BYTE, 0, 0, 6),
-        SockFilter::new(EQUAL, 1, 0, u32::from(ICMPV6)),
-        SockFilter::new(EQUAL, 0, 24, u32::from(ROUTING)),
-        SockFilter::new(LOAD_WORD, 0, 0, VLAN),
+        SockFilter::new(BPF_LOAD_WORD, 0, 0, OFFSET_PROTOCOL),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 27, libc::ETH_P_IPV6 as u32),
+        SockFilter::new(BPF_LOAD_BYTE, 0, 0, 6),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 1, 0, u32::from(ICMPV6)),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 24, u32::from(ROUTING)),
+        SockFilter::new(BPF_LOAD_WORD, 0, 0, OFFSET_VLAN_TAG),
         // Drop a frame with a VLAN tag, because the VLAN is another link.
-        SockFilter::new(ANY_OF, 22, 0, 0xfff),
-        SockFilter::new(LOAD_WORD, 0, 0, PACKET_TYPE),
+        SockFilter::new(BPF_JUMP_IF_ANY_BIT, 22, 0, 0xfff),
+        SockFilter::new(BPF_LOAD_WORD, 0, 0, OFFSET_PACKET_TYPE),
         // Drop frames to other stations (PACKET_OTHERHOST, 3) and frames that this machine sends
         // (PACKET_OUTGOING, 4).
-        SockFilter::new(AT_LEAST, 20, 0, 3),
-        SockFilter::new(LOAD_BYTE, 0, 0, 6),
-        SockFilter::new(EQUAL, 7, 0, u32::from(ICMPV6)),
-        SockFilter::new(LOAD_HALF, 0, 0, BODY),
-        SockFilter::new(EQUAL, 0, 16, BEFORE_ICMPV6),
-        SockFilter::new(LOAD_BYTE, 0, 0, BODY + 2),
-        SockFilter::new(EQUAL, 0, 14, 2),
-        SockFilter::new(LOAD_BYTE, 0, 0, BODY + HOME_ADDRESS_ROUTING_LEN as u32),
-        SockFilter::new(EQUAL, 11, 0, u32::from(icmpv6::types::ECHO_REPLY)),
-        SockFilter::new(EQUAL, 10, 11, u32::from(icmpv6::types::MOBILE_PREFIX_ADVERTISEMENT)),
-        SockFilter::new(LOAD_BYTE, 0, 0, BODY),
-        SockFilter::new(AT_LEAST, 0, 9, 1),
-        SockFilter::new(AT_LEAST, 0, 7, 5),
-        SockFilter::new(EQUAL, 6, 0, u32::from(icmpv6::types::DHAAD_REPLY)),
-        SockFilter::new(EQUAL, 2, 0, u32::from(icmpv6::types::ECHO_REPLY)),
-        SockFilter::new(AT_LEAST, 0, 5, 133),
-        SockFilter::new(AT_LEAST, 4, 3, 137),
+        SockFilter::new(BPF_JUMP_IF_AT_LEAST, 20, 0, 3),
+        SockFilter::new(BPF_LOAD_BYTE, 0, 0, 6),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 7, 0, u32::from(ICMPV6)),
+        SockFilter::new(BPF_LOAD_HALF_WORD, 0, 0, OFFSET_PAYLOAD),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 16, HOP_BY_HOP_BEFORE_ICMPV6),
+        SockFilter::new(BPF_LOAD_BYTE, 0, 0, OFFSET_PAYLOAD + 2),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 14, 2),
+        SockFilter::new(BPF_LOAD_BYTE, 0, 0, OFFSET_PAYLOAD + HOME_ADDRESS_ROUTING_LEN as u32),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 11, 0, u32::from(icmpv6::types::ECHO_REPLY)),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 10, 11, u32::from(icmpv6::types::MOBILE_PREFIX_ADVERTISEMENT)),
+        SockFilter::new(BPF_LOAD_BYTE, 0, 0, OFFSET_PAYLOAD),
+        SockFilter::new(BPF_JUMP_IF_AT_LEAST, 0, 9, 1),
+        SockFilter::new(BPF_JUMP_IF_AT_LEAST, 0, 7, 5),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 6, 0, u32::from(icmpv6::types::DHAAD_REPLY)),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 2, 0, u32::from(icmpv6::types::ECHO_REPLY)),
+        SockFilter::new(BPF_JUMP_IF_AT_LEAST, 0, 5, 133),
+        SockFilter::new(BPF_JUMP_IF_AT_LEAST, 4, 3, 137),
         // Accept an Echo Reply whose source is in fe80::/10.
-        SockFilter::new(LOAD_HALF, 0, 0, SOURCE),
-        SockFilter::new(AT_LEAST, 0, 2, 0xfe80),
-        SockFilter::new(AT_LEAST, 1, 0, 0xfec0),
-        SockFilter::new(RETURN, 0, 0, u32::MAX),
-        SockFilter::new(RETURN, 0, 0, 0),
+        SockFilter::new(BPF_LOAD_HALF_WORD, 0, 0, OFFSET_SOURCE_ADDRESS),
+        SockFilter::new(BPF_JUMP_IF_AT_LEAST, 0, 2, 0xfe80),
+        SockFilter::new(BPF_JUMP_IF_AT_LEAST, 1, 0, 0xfec0),
+        SockFilter::new(BPF_RETURN, 0, 0, u32::MAX),
+        SockFilter::new(BPF_RETURN, 0, 0, 0),
     ]
 }
 
 /// Opens a socket that receives ICMPv6 on the interface with this index.
-fn listen(index: u32, place: CapturePoint, all_multicast: bool) -> io::Result<AsyncFd<Socket>> {
+fn open_listener(index: u32, place: CapturePoint, all_multicast: bool) -> io::Result<AsyncFd<Socket>> {
     let socket = Socket::new(Domain::PACKET, Type::DGRAM, None)?;
     socket.set_nonblocking(true)?;
     // Attach the filter before binding, so that the socket gets no unfiltered packet.
-    socket.attach_filter(&filter())?;
+    socket.attach_filter(&icmpv6_filter())?;
     // On a kernel before 4.20, which lacks this option, the filter drops outgoing packets.
     let _ = set_packet_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
-    packet_socket::bind(&socket, index, place.protocol())?;
+    packet_socket::bind_to_interface(&socket, index, place.protocol())?;
     if all_multicast {
         hear_all_multicast(&socket, index)?;
     }
-    watch(socket)
+    watch_readable(socket)
 }
 
 /// Lets the interface pass frames to every multicast group for as long as the socket is open.
@@ -369,8 +375,8 @@ fn set_packet_option<T>(socket: &Socket, name: libc::c_int, value: &T) -> io::Re
 }
 
 /// Receives one packet. Returns its length in `buffer`, and the sender's link-layer address, if any.
-fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<[u8; 6]>)> {
-    let mut address = link_address(0, libc::ETH_P_IPV6, None);
+fn receive_packet(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Option<[u8; 6]>)> {
+    let mut address = packet_socket_address(0, libc::ETH_P_IPV6, None);
     let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
     // SAFETY: `buffer` is writable for its length, and `address` for `length` octets. Both outlive the call,
     // and any octets are a valid `sockaddr_ll`.
@@ -396,8 +402,8 @@ mod tests {
     use super::*;
 
     /// A Neighbor Solicitation captured between two Linux machines, with its IPv6 header.
-    const SOLICITATION: &str = "6000000000203aff20010db800f100000000000000000001ff0200000000000000000001ff00\
-                                00108700";
+    const CAPTURED_SOLICITATION: &str = "6000000000203aff20010db800f100000000000000000001ff0200000000\
+        000000000001ff0000108700";
 
     #[test]
     fn composed_icmpv6_packet_is_parsed() {
@@ -409,7 +415,7 @@ mod tests {
             peer: None,
             message: vec![136, 0, 9, 9, 1, 2, 3],
         };
-        let mut packet = compose(&message).expect("packet");
+        let mut packet = compose_packet(&message).expect("packet");
         // The checksum is right if the sum over the whole message is all ones (RFC 1071).
         let verified = icmpv6::verify_checksum(message.source, message.destination, &packet[HEADER_LEN..]);
         assert_eq!(verified, Ok(()));
@@ -424,9 +430,9 @@ mod tests {
 
     #[test]
     fn truncated_icmpv6_message_is_refused() {
-        let octets: Vec<u8> = (0..SOLICITATION.len())
+        let octets: Vec<u8> = (0..CAPTURED_SOLICITATION.len())
             .step_by(2)
-            .filter_map(|at| u8::from_str_radix(&SOLICITATION[at..at + 2], 16).ok())
+            .filter_map(|at| u8::from_str_radix(&CAPTURED_SOLICITATION[at..at + 2], 16).ok())
             .collect();
         assert_eq!(octets.len(), 42);
         assert_eq!(parse("h0", &octets, None), None);
@@ -442,8 +448,8 @@ mod tests {
             peer: None,
             message: vec![0; 3],
         };
-        assert_eq!(compose(&message), None);
+        assert_eq!(compose_packet(&message), None);
         message.message.resize(65536, 0);
-        assert_eq!(compose(&message), None);
+        assert_eq!(compose_packet(&message), None);
     }
 }

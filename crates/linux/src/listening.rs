@@ -8,7 +8,7 @@ use nix::net::if_::if_nametoindex;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Maximum number of connections that wait until carnet accepts them.
-const BACKLOG: i32 = 1024;
+const MAX_WAITING_CONNECTIONS: i32 = 1024;
 
 /// Opens a listening TCP socket. The address may belong to no interface yet (`IP_FREEBIND`, `IPV6_FREEBIND`);
 /// connections work as soon as an interface has it.
@@ -16,7 +16,7 @@ const BACKLOG: i32 = 1024;
 /// # Errors
 ///
 /// Fails if another program uses the port, or this process may not use it.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+pub fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     match address {
         SocketAddr::V4(_) => socket.set_freebind_v4(true)?,
@@ -27,7 +27,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
+    socket.listen(MAX_WAITING_CONNECTIONS)?;
     Ok(socket.into())
 }
 

@@ -3,20 +3,20 @@
 /// Gives large blocks of memory mappings of their own, which return to the kernel once they are free. The
 /// loader of BPF programs needs several blocks of some megabytes. By default the allocator takes the size of
 /// such a block as its new limit. Later blocks of that size then come from the memory of the loading thread,
-/// and [`give_back_memory`] does not return the end of that memory.
+/// and [`return_free_memory`] does not return the end of that memory.
 pub fn map_large_blocks() {
     /// Size in octets from which a block gets a mapping; the allocator's initial limit.
     #[cfg(target_env = "gnu")]
-    const LARGE: libc::c_int = 128 << 10;
+    const LARGE_BLOCK_SIZE: libc::c_int = 128 << 10;
     #[cfg(target_env = "gnu")]
     // SAFETY: the call only sets a parameter of the allocator, and is allowed at any time.
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BLOCK_SIZE);
     }
 }
 
 /// Returns free memory to the kernel, after work that needed much memory for a moment.
-pub fn give_back_memory() {
+pub fn return_free_memory() {
     #[cfg(target_env = "gnu")]
     // SAFETY: the call only returns free memory to the kernel, and is allowed at any time.
     unsafe {
@@ -27,11 +27,11 @@ pub fn give_back_memory() {
 /// Returns the pages of program code and constants to the kernel. The start of carnet touches many pages that
 /// it does not need later, and the kernel loads the pages next to them as well. A page that is needed again
 /// comes from the page cache or the file.
-pub fn give_back_code() {
+pub fn return_code_pages() {
     // A kernel without `smaps` does not report which pages the process has written.
     let maps = ["/proc/self/smaps", "/proc/self/maps"].map(std::fs::read_to_string);
     let maps = maps.into_iter().flatten().next().unwrap_or_default();
-    for (begin, end) in unwritten(&maps) {
+    for (begin, end) in unwritten_file_mappings(&maps) {
         // SAFETY: each range is a private mapping of a file that the process may not write to. The process
         // has written none of its pages. So the kernel fills the pages as before when they are touched again.
         unsafe {
@@ -43,11 +43,11 @@ pub fn give_back_code() {
 /// Returns start and end of each mapping of a file whose pages were never written. `maps` is
 /// `/proc/self/smaps`, or `/proc/self/maps`. From `maps` only code counts as never written, because the
 /// relocation of the program has written to other pages.
-fn unwritten(maps: &str) -> Vec<(usize, usize)> {
+fn unwritten_file_mappings(maps: &str) -> Vec<(usize, usize)> {
     let mut found = Vec::new();
     let mut constants = None;
     for line in maps.lines() {
-        match mapping(line) {
+        match parse_mapping(line) {
             Some((place, "r-xp")) => found.push(place),
             Some((place, mode)) => constants = (mode == "r--p").then_some(place),
             None if line.ends_with(" 0 kB") => found.extend(constants.take_if(|_| line.starts_with("Swap:"))),
@@ -60,7 +60,7 @@ fn unwritten(maps: &str) -> Vec<(usize, usize)> {
 
 /// Returns the range and mode of a mapping from its first line; the mode is `None` if the mapping is not of a
 /// file.
-fn mapping(line: &str) -> Option<((usize, usize), &str)> {
+fn parse_mapping(line: &str) -> Option<((usize, usize), &str)> {
     let mut words = line.split_whitespace();
     let (begin, end) = words.next()?.split_once('-')?;
     let address = |text| usize::from_str_radix(text, 16).ok();
@@ -83,9 +83,9 @@ mod tests {
         };
         let clean = &state(0, 0);
         let program = "/usr/bin/carnet";
-        assert_eq!(unwritten(&line("r-xp", program)), place);
-        assert_eq!(unwritten(&(line("r-xp", program) + clean)), place);
-        assert_eq!(unwritten(&(line("r--p", program) + clean)), place);
+        assert_eq!(unwritten_file_mappings(&line("r-xp", program)), place);
+        assert_eq!(unwritten_file_mappings(&(line("r-xp", program) + clean)), place);
+        assert_eq!(unwritten_file_mappings(&(line("r--p", program) + clean)), place);
         for other in [
             line("r--p", program),
             line("r--p", program) + &state(4, 0),
@@ -99,15 +99,17 @@ mod tests {
             line("r-xp", "") + clean,
             String::new(),
         ] {
-            assert_eq!(unwritten(&other), [], "{other}");
+            assert_eq!(unwritten_file_mappings(&other), [], "{other}");
         }
     }
 
     #[test]
     fn returned_pages_are_readable_again() {
-        static WRITTEN: &[&str] = &["relocated", "constants"];
-        give_back_code();
-        assert_eq!(std::hint::black_box(WRITTEN).concat(), "relocatedconstants");
-        assert!(!unwritten(&std::fs::read_to_string("/proc/self/maps").expect("maps")).is_empty());
+        static WRITTEN_SECTIONS: &[&str] = &["relocated", "constants"];
+        return_code_pages();
+        assert_eq!(std::hint::black_box(WRITTEN_SECTIONS).concat(), "relocatedconstants");
+        assert!(
+            !unwritten_file_mappings(&std::fs::read_to_string("/proc/self/maps").expect("maps")).is_empty()
+        );
     }
 }

@@ -26,20 +26,22 @@ use socket2::{Domain, Socket, Type};
 use crate::error::Result;
 pub use crate::frame_device::FrameCounters;
 use crate::frame_device::FrameDevice;
-use crate::netlink::{Events, IPV6_ADDRESSES, LINKS, Requests, Watcher, usable};
+use crate::netlink::{
+    DeviceWatcher, GROUP_IPV6_ADDRESSES, GROUP_LINKS, KernelEvents, NetlinkRequests, usable_addresses,
+};
 
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
 /// Values of the filter mode: `MCAST_EXCLUDE` and `MCAST_INCLUDE` (RFC 3678 5.1).
-const EXCLUDE: u32 = 0;
-const INCLUDE: u32 = 1;
+const MCAST_EXCLUDE: u32 = 0;
+const MCAST_INCLUDE: u32 = 1;
 /// Maximum number of sources of one group: the kernel's default limit (`net.ipv6.mld_max_msf`).
-const SOURCES: usize = 64;
+const MAX_SOURCES_PER_GROUP: usize = 64;
 
 /// A packet to a multicast group that arrived from the mobile network.
 #[derive(Debug, Clone, Copy)]
-pub struct LanPacket<'a> {
+pub struct ReceivedMulticast<'a> {
     /// Interface at which the packet arrived.
     pub interface: &'a str,
     /// Source link-layer address.
@@ -64,7 +66,7 @@ pub enum MulticastEvent {
 }
 
 #[derive(Debug)]
-struct LanInterface {
+struct FollowedInterface {
     name: String,
     /// Index, link-layer address and socket of the interface, while it exists.
     port: Option<(u32, MacAddress, FrameDevice)>,
@@ -74,24 +76,24 @@ struct LanInterface {
 
 /// Source filter of a group: all sources but these if `exclude`, otherwise only these sources.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Subscription {
-    exclude: bool,
+struct GroupSubscription {
+    excludes_sources: bool,
     sources: Vec<Ipv6Addr>,
 }
 
 /// The interfaces of the mobile network, and the groups that the proxy has joined on the upstream interface.
 #[derive(Debug)]
 pub struct MulticastLinks {
-    lans: Vec<LanInterface>,
+    lan_interfaces: Vec<FollowedInterface>,
     /// Name of the virtual interface. The next field is its index when carnet last joined groups on it.
-    upstream: String,
+    upstream_interface: String,
     upstream_index: Option<u32>,
     /// Source filter and socket of each joined group.
-    joined: BTreeMap<Ipv6Addr, (Subscription, Option<Socket>)>,
-    requests: Requests,
-    events: Events,
+    joined_groups: BTreeMap<Ipv6Addr, (GroupSubscription, Option<Socket>)>,
+    requests: NetlinkRequests,
+    events: KernelEvents,
     /// Whether to read interfaces and addresses again, because of an event.
-    dirty: bool,
+    needs_reading: bool,
     counters: FrameCounters,
 }
 
@@ -103,15 +105,15 @@ impl MulticastLinks {
     /// # Errors
     /// Fails if the kernel's events are unavailable. A missing interface is no error.
     pub fn open(interfaces: &[String], upstream: &str) -> Result<MulticastLinks> {
-        let lan = |name: &String| LanInterface { name: name.clone(), port: None, addresses: None };
+        let lan = |name: &String| FollowedInterface { name: name.clone(), port: None, addresses: None };
         Ok(MulticastLinks {
-            lans: interfaces.iter().map(lan).collect(),
-            upstream: upstream.to_owned(),
+            lan_interfaces: interfaces.iter().map(lan).collect(),
+            upstream_interface: upstream.to_owned(),
             upstream_index: None,
-            joined: BTreeMap::new(),
-            requests: Requests::open()?,
-            events: Events::open(&[LINKS, IPV6_ADDRESSES])?,
-            dirty: true,
+            joined_groups: BTreeMap::new(),
+            requests: NetlinkRequests::open()?,
+            events: KernelEvents::open(&[GROUP_LINKS, GROUP_IPV6_ADDRESSES])?,
+            needs_reading: true,
             counters: FrameCounters::default(),
         })
     }
@@ -126,11 +128,11 @@ impl MulticastLinks {
     }
 
     /// Receives the packets that are ready on each interface, at most a batch, and passes each to `take`.
-    pub fn try_receive(&mut self, mut take: impl FnMut(LanPacket<'_>)) {
-        for LanInterface { name, port, .. } in &mut self.lans {
+    pub fn try_receive(&mut self, mut take: impl FnMut(ReceivedMulticast<'_>)) {
+        for FollowedInterface { name, port, .. } in &mut self.lan_interfaces {
             if let Some((_, _, device)) = port {
                 device.receive(&mut self.counters, |frame| {
-                    take(LanPacket { interface: name, source: frame.source, packet: frame.payload });
+                    take(ReceivedMulticast { interface: name, source: frame.source, packet: frame.payload });
                 });
             }
         }
@@ -138,8 +140,11 @@ impl MulticastLinks {
 
     /// Sends an IPv6 packet in an Ethernet frame. If the kernel refuses it, only a counter records that.
     pub fn write(&mut self, interface: &str, destination: MacAddress, packet: &[u8]) {
-        let port = self.lans.iter().find(|lan| lan.name == interface).and_then(|lan| lan.port.as_ref());
-        self.counters.written(port.map(|(_, source, device)| device.write(destination, *source, packet)));
+        let port =
+            self.lan_interfaces.iter().find(|lan| lan.name == interface).and_then(|lan| lan.port.as_ref());
+        self.counters.count_write_result(
+            port.map(|(_, source, device)| device.write_frame(destination, *source, packet)),
+        );
     }
 
     /// Subscribes to a group on the upstream interface: with `exclude` to all sources except these, otherwise
@@ -147,13 +152,13 @@ impl MulticastLinks {
     /// log says so, and the proxy does not get the group.
     pub fn subscribe(&mut self, group: Ipv6Addr, exclude: bool, sources: Vec<Ipv6Addr>) {
         if !exclude && sources.is_empty() {
-            self.joined.remove(&group);
+            self.joined_groups.remove(&group);
             return;
         }
-        let subscription = Subscription { exclude, sources };
-        let old = self.joined.remove(&group).and_then(|(_, socket)| socket);
-        let socket = join(self.upstream_index, &self.upstream, group, &subscription, old);
-        self.joined.insert(group, (subscription, socket));
+        let subscription = GroupSubscription { excludes_sources: exclude, sources };
+        let old = self.joined_groups.remove(&group).and_then(|(_, socket)| socket);
+        let socket = join_group(self.upstream_index, &self.upstream_interface, group, &subscription, old);
+        self.joined_groups.insert(group, (subscription, socket));
     }
 
     /// Returns the counters.
@@ -162,26 +167,26 @@ impl MulticastLinks {
     }
 }
 
-impl Watcher for MulticastLinks {
+impl DeviceWatcher for MulticastLinks {
     type Event = MulticastEvent;
-    const FRAMES: MulticastEvent = MulticastEvent::Frames;
+    const FRAMES_EVENT: MulticastEvent = MulticastEvent::Frames;
 
-    fn event_socket(&mut self) -> (&mut Events, &mut bool) {
-        (&mut self.events, &mut self.dirty)
+    fn event_socket(&mut self) -> (&mut KernelEvents, &mut bool) {
+        (&mut self.events, &mut self.needs_reading)
     }
 
-    fn read_change(&mut self) -> Result<Option<MulticastEvent>> {
-        let index = self.requests.links().find(&self.upstream)?.map(|link| link.index);
+    fn read_pending_change(&mut self) -> Result<Option<MulticastEvent>> {
+        let index = self.requests.link_requests().find_link(&self.upstream_interface)?.map(|link| link.index);
         if index != self.upstream_index {
             // With the old interface, the kernel has ended its memberships, so join all groups again.
             self.upstream_index = index;
-            for (group, (subscription, socket)) in self.joined.iter_mut() {
-                *socket = join(index, &self.upstream, *group, subscription, None);
+            for (group, (subscription, socket)) in self.joined_groups.iter_mut() {
+                *socket = join_group(index, &self.upstream_interface, *group, subscription, None);
             }
         }
-        let known = self.requests.addresses().list()?;
-        for lan in &mut self.lans {
-            let link = self.requests.links().find(&lan.name)?.filter(|link| link.up);
+        let known = self.requests.addresses().list_ipv6()?;
+        for lan in &mut self.lan_interfaces {
+            let link = self.requests.link_requests().find_link(&lan.name)?.filter(|link| link.is_up);
             let there = link.as_ref().and_then(|link| Some((link.index, link.link_address?)));
             let had = lan.port.as_ref().map(|(index, address, _)| (*index, *address));
             if there != had {
@@ -192,7 +197,7 @@ impl Watcher for MulticastLinks {
                     None => None,
                 };
             }
-            let addresses = usable(&known, there.map(|(index, _)| index));
+            let addresses = usable_addresses(&known, there.map(|(index, _)| index));
             if lan.addresses.as_ref() != Some(&addresses) {
                 lan.addresses = Some(addresses.clone());
                 return Ok(Some(MulticastEvent::Addresses { interface: lan.name.clone(), addresses }));
@@ -201,19 +206,19 @@ impl Watcher for MulticastLinks {
         Ok(None)
     }
 
-    fn devices(&self) -> impl Iterator<Item = &FrameDevice> {
-        self.lans.iter().filter_map(|lan| lan.port.as_ref()).map(|(_, _, device)| device)
+    fn frame_devices(&self) -> impl Iterator<Item = &FrameDevice> {
+        self.lan_interfaces.iter().filter_map(|lan| lan.port.as_ref()).map(|(_, _, device)| device)
     }
 }
 
 /// Returns a socket that has joined a group on an interface, with the source filter of `subscription`. `old`
 /// is a socket that has already joined the group there. `None` if the interface is missing or the kernel
 /// refuses.
-fn join(
+fn join_group(
     index: Option<u32>,
     name: &str,
     group: Ipv6Addr,
-    subscription: &Subscription,
+    subscription: &GroupSubscription,
     old: Option<Socket>,
 ) -> Option<Socket> {
     let index = index?;
@@ -236,30 +241,35 @@ fn join(
 
 /// Copy of `struct group_filter` of RFC 3678 5.2.2, with room for all sources.
 #[repr(C)]
-struct GroupFilter {
+struct GroupFilterRequest {
     interface: u32,
-    group: libc::sockaddr_storage,
-    mode: u32,
-    count: u32,
-    sources: [libc::sockaddr_storage; SOURCES],
+    group_address: libc::sockaddr_storage,
+    filter_mode: u32,
+    source_count: u32,
+    source_addresses: [libc::sockaddr_storage; MAX_SOURCES_PER_GROUP],
 }
 
-fn set_filter(socket: &Socket, index: u32, group: Ipv6Addr, subscription: &Subscription) -> io::Result<()> {
+fn set_filter(
+    socket: &Socket,
+    index: u32,
+    group: Ipv6Addr,
+    subscription: &GroupSubscription,
+) -> io::Result<()> {
     const MCAST_MSFILTER: libc::c_int = 48;
     // SAFETY: the type has integers and arrays of integers, for which all zeros are a valid value.
-    let mut filter: GroupFilter = unsafe { MaybeUninit::zeroed().assume_init() };
-    // With more than [`SOURCES`] sources, listen to all sources of the group.
-    let fits = subscription.sources.len() <= SOURCES;
+    let mut filter: GroupFilterRequest = unsafe { MaybeUninit::zeroed().assume_init() };
+    // With more than [`MAX_SOURCES_PER_GROUP`] sources, listen to all sources of the group.
+    let fits = subscription.sources.len() <= MAX_SOURCES_PER_GROUP;
     let sources = if fits { subscription.sources.as_slice() } else { &[] };
-    let exclude = subscription.exclude || !fits;
+    let exclude = subscription.excludes_sources || !fits;
     filter.interface = index;
-    filter.group = storage(group);
-    filter.mode = if exclude { EXCLUDE } else { INCLUDE };
-    filter.count = sources.len() as u32;
-    for (place, source) in filter.sources.iter_mut().zip(sources) {
-        *place = storage(*source);
+    filter.group_address = socket_storage(group);
+    filter.filter_mode = if exclude { MCAST_EXCLUDE } else { MCAST_INCLUDE };
+    filter.source_count = sources.len() as u32;
+    for (place, source) in filter.source_addresses.iter_mut().zip(sources) {
+        *place = socket_storage(*source);
     }
-    let unused = (SOURCES - sources.len()) * size_of::<libc::sockaddr_storage>();
+    let unused = (MAX_SOURCES_PER_GROUP - sources.len()) * size_of::<libc::sockaddr_storage>();
     // SAFETY: the kernel reads `length` octets of a live value, which has at least that many.
     let result = unsafe {
         libc::setsockopt(
@@ -267,13 +277,13 @@ fn set_filter(socket: &Socket, index: u32, group: Ipv6Addr, subscription: &Subsc
             libc::IPPROTO_IPV6,
             MCAST_MSFILTER,
             (&raw const filter).cast(),
-            (size_of::<GroupFilter>() - unused) as libc::socklen_t,
+            (size_of::<GroupFilterRequest>() - unused) as libc::socklen_t,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn storage(address: Ipv6Addr) -> libc::sockaddr_storage {
+fn socket_storage(address: Ipv6Addr) -> libc::sockaddr_storage {
     // SAFETY: the type has integers and arrays of integers, for which all zeros are a valid value.
     let mut storage: libc::sockaddr_storage = unsafe { MaybeUninit::zeroed().assume_init() };
     let socket = socket2::SockAddr::from(std::net::SocketAddrV6::new(address, 0, 0, 0));

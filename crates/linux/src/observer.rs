@@ -22,19 +22,19 @@ use crate::ROUTE_PROTOCOL;
 use crate::advertised::RouteAndAddressOrigins;
 use crate::error::Result;
 use crate::event::PlatformEvent;
-use crate::fast_path::is_ours;
+use crate::fast_path::is_own_device;
 use crate::netlink::{
-    AddressInfo, ChangedParts, Ipv4AddressInfo, Ipv4DefaultRoute, LinkInfo, Requests, RouteInfo, TableLookup,
-    intersection, table_lookups,
+    AddressInfo, ChangedParts, Ipv4AddressInfo, Ipv4DefaultRoute, LinkInfo, NetlinkRequests, RouteInfo,
+    TableLookup, prefix_intersection, table_lookups,
 };
 
 /// `RTPROT_RA`: origin of routes that the kernel or a network manager has made from Router Advertisements.
-const ADVERTISED: u8 = 9;
+const PROTOCOL_ROUTER_ADVERTISEMENT: u8 = 9;
 /// Maximum number of hosts that count as routers on an interface without an IPv4 default route.
-const MAX_HOSTS: usize = 4;
+const MAX_HOST_ROUTES: usize = 4;
 /// Maximum number of routers of one IP version on an interface that are reported: the first ones in the
 /// kernel's order. Any host on the link can make the kernel install default routes, by Router Advertisements.
-const MAX_ROUTERS: usize = 32;
+const MAX_ROUTERS_PER_INTERFACE: usize = 32;
 
 /// Returns whether an interface of this name exists now.
 pub fn interface_exists(name: &str) -> bool {
@@ -45,69 +45,75 @@ pub fn interface_exists(name: &str) -> bool {
 /// station.
 #[derive(Debug, Default)]
 pub(crate) struct InterfaceObserver {
-    pub(crate) links: BTreeMap<String, LinkInfo>,
+    pub(crate) links_by_name: BTreeMap<String, LinkInfo>,
     pub(crate) addresses: Vec<AddressInfo>,
     routes: Vec<DefaultRoute>,
     ipv4_addresses: Vec<Ipv4AddressInfo>,
-    neighbours: BTreeMap<(u32, IpAddr), NeighbourState>,
+    neighbour_states: BTreeMap<(u32, IpAddr), NeighbourState>,
     /// Time at which the next default route expires. The kernel sends no event at that time.
-    routes_expire: Option<Instant>,
+    next_route_expiry: Option<Instant>,
     /// Interface and gateway of each expired default route. An advertisement of the gateway renews the route,
     /// again without an event.
-    expired: BTreeSet<(u32, Ipv6Addr)>,
+    expired_routes: BTreeSet<(u32, Ipv6Addr)>,
     reported_interfaces: BTreeMap<String, (u32, Interface)>,
 }
 
 impl InterfaceObserver {
     /// Reads the parts of the kernel's state that `dirty` names.
-    pub(crate) fn refresh(&mut self, dirty: ChangedParts, requests: &mut Requests) -> Result<()> {
-        if dirty.links {
-            self.links = requests.links().list()?.into_iter().map(|link| (link.name.clone(), link)).collect();
+    pub(crate) fn refresh(&mut self, dirty: ChangedParts, requests: &mut NetlinkRequests) -> Result<()> {
+        if dirty.links_changed {
+            self.links_by_name = requests
+                .link_requests()
+                .list_links()?
+                .into_iter()
+                .map(|link| (link.name.clone(), link))
+                .collect();
         }
         // Addresses and routes vanish together with an interface. Some kernels send only the event about the
         // interface.
-        if dirty.links || dirty.addresses {
-            self.addresses = requests.addresses().list()?;
-            self.ipv4_addresses = requests.ipv4().addresses()?;
+        if dirty.links_changed || dirty.addresses {
+            self.addresses = requests.addresses().list_ipv6()?;
+            self.ipv4_addresses = requests.ipv4_requests().addresses()?;
         }
-        if dirty.links || dirty.routers {
+        if dirty.links_changed || dirty.routers_changed {
             self.look_up_default_routes(requests)?;
         }
-        if dirty.links || dirty.routers || dirty.neighbours {
-            let gateways = self.gateways();
-            self.neighbours.clear();
+        if dirty.links_changed || dirty.routers_changed || dirty.neighbours_changed {
+            let gateways = self.default_gateways();
+            self.neighbour_states.clear();
             for (index, address) in gateways {
-                let state = requests.neighbours().state(index, address)?;
-                self.neighbours.insert((index, address), state);
+                let state = requests.neighbour_requests().state(index, address)?;
+                self.neighbour_states.insert((index, address), state);
             }
         }
         Ok(())
     }
 
     /// Reads the default routes of the tables that the kernel looks up, in the kernel's order.
-    fn look_up_default_routes(&mut self, requests: &mut Requests) -> Result<()> {
+    fn look_up_default_routes(&mut self, requests: &mut NetlinkRequests) -> Result<()> {
         self.routes.clear();
         let mut tables: BTreeMap<u32, Vec<RouteInfo>> = BTreeMap::new();
         for lookup in table_lookups(requests, false)? {
             let known = match tables.remove(&lookup.table) {
                 Some(known) => known,
-                None => requests.routes().list(Some(lookup.table), None)?,
+                None => requests.routes().list_routes(Some(lookup.table), None)?,
             };
-            self.routes.extend(default_routes(&lookup, &known));
+            self.routes.extend(ipv6_default_routes(&lookup, &known));
             tables.insert(lookup.table, known);
         }
         let lifetimes = tables.values().flatten().filter(|route| is_default(route));
         let expired = lifetimes.clone().filter(|route| !is_unexpired(route));
-        let hops = expired.flat_map(|route| &route.hops);
-        self.expired = hops.filter_map(|hop| Some((hop.index, hop.gateway?))).collect();
-        let first = lifetimes.filter_map(|route| route.expires).filter(|expires| *expires > 0).min();
+        let hops = expired.flat_map(|route| &route.next_hops);
+        self.expired_routes = hops.filter_map(|hop| Some((hop.index, hop.gateway?))).collect();
+        let first =
+            lifetimes.filter_map(|route| route.expires_in_hundredths).filter(|expires| *expires > 0).min();
         let ticks = first.and_then(|ticks| u64::try_from(ticks).ok());
-        self.routes_expire = ticks.map(|ticks| Instant::now() + Duration::from_millis(ticks * 10));
+        self.next_route_expiry = ticks.map(|ticks| Instant::now() + Duration::from_millis(ticks * 10));
         let mut hosts = Vec::new();
         for lookup in table_lookups(requests, true)? {
-            let known = requests.ipv4().next_hops(lookup.table)?;
-            self.routes.extend(ipv4_routes(&lookup, &known.default_routes));
-            hosts.extend(ipv4_routes(&lookup, &known.hosts));
+            let known = requests.ipv4_requests().next_hops(lookup.table)?;
+            self.routes.extend(ipv4_default_routes(&lookup, &known.default_routes));
+            hosts.extend(ipv4_default_routes(&lookup, &known.host_routes));
         }
         let hosts = instead_of_default_routes(hosts, &self.routes);
         self.routes.extend(hosts);
@@ -115,23 +121,23 @@ impl InterfaceObserver {
     }
 
     /// Returns interface and address of the default routers; the observer needs their neighbour state.
-    pub(crate) fn gateways(&self) -> BTreeSet<(u32, IpAddr)> {
+    pub(crate) fn default_gateways(&self) -> BTreeSet<(u32, IpAddr)> {
         let mut counts: BTreeMap<(u32, bool), usize> = BTreeMap::new();
         let named = self.routes.iter().filter(|route| !route.gateway.is_unspecified());
         let first = named.filter(|route| {
             let count = counts.entry((route.index, route.gateway.is_ipv6())).or_default();
             *count += 1;
-            *count <= MAX_ROUTERS
+            *count <= MAX_ROUTERS_PER_INTERFACE
         });
         first.map(|route| (route.index, route.gateway)).collect()
     }
 
     /// Returns how the machine's default routes and an interface's addresses were configured.
-    pub(crate) fn origins(&self, index: u32) -> RouteAndAddressOrigins {
+    pub(crate) fn origins_on(&self, index: u32) -> RouteAndAddressOrigins {
         let is_advertised = |route: &&DefaultRoute| route.index == index && route.is_advertised;
         let advertised = self.routes.iter().filter(is_advertised).count();
         let known = self.routes.iter().filter(|route| route.gateway.is_ipv6()).count();
-        let here = self.addresses.iter().filter(|known| known.index == index && !known.is_ours());
+        let here = self.addresses.iter().filter(|known| known.index == index && !known.is_own_address());
         let global = here.map(|known| &known.address).filter(|it| !it.address.is_unicast_link_local());
         RouteAndAddressOrigins {
             has_advertised_route: advertised > 0,
@@ -145,20 +151,24 @@ impl InterfaceObserver {
 
     /// Returns whether a default route has expired since the last reading of the routes.
     pub(crate) fn has_expired_route(&self) -> bool {
-        self.routes_expire.is_some_and(|at| at <= Instant::now())
+        self.next_route_expiry.is_some_and(|at| at <= Instant::now())
     }
 
     /// Returns whether this router's default route had expired at the last reading of the routes.
     pub(crate) fn has_expired(&self, interface: &str, router: Ipv6Addr) -> bool {
-        self.links.get(interface).is_some_and(|link| self.expired.contains(&(link.index, router)))
+        self.links_by_name
+            .get(interface)
+            .is_some_and(|link| self.expired_routes.contains(&(link.index, router)))
     }
 
     /// Returns the changes of interfaces since the last call of this function.
     pub(crate) fn interface_changes(&mut self) -> Vec<PlatformEvent> {
         let mut news = Vec::new();
         let mut told = std::mem::take(&mut self.reported_interfaces);
-        for link in self.links.values().filter(|link| link.name != TUNNEL_DEVICE && !is_ours(link)) {
-            let interface = self.describe(link);
+        for link in
+            self.links_by_name.values().filter(|link| link.name != TUNNEL_DEVICE && !is_own_device(link))
+        {
+            let interface = self.describe_interface(link);
             match told.remove(&link.name) {
                 Some((index, before)) if index == link.index => {
                     if before != interface {
@@ -179,7 +189,7 @@ impl InterfaceObserver {
         news
     }
 
-    fn describe(&self, link: &LinkInfo) -> Interface {
+    fn describe_interface(&self, link: &LinkInfo) -> Interface {
         let here = |a: &&AddressInfo| a.index == link.index;
         let (mut routers, mut ipv4_routers) = (Vec::new(), Vec::new());
         let here_too = self.ipv4_addresses.iter().filter(|known| known.index == link.index);
@@ -189,15 +199,15 @@ impl InterfaceObserver {
             route.index == link.index && route.interface.as_ref().is_none_or(|it| *it == link.name)
         };
         for route in self.routes.iter().filter(own) {
-            let state = self.neighbours.get(&(route.index, route.gateway)).copied();
+            let state = self.neighbour_states.get(&(route.index, route.gateway)).copied();
             let neighbour = state.unwrap_or_default();
             match route.gateway {
                 IpAddr::V6(gateway) => add(
                     &mut routers,
                     Ipv6Router {
                         gateway,
-                        source: route.source.and_then(ipv6_net),
-                        preferred_source: route.preferred_source.and_then(ipv6),
+                        source: route.source.and_then(ipv6_network),
+                        preferred_source: route.preferred_source.and_then(ipv6_address),
                         neighbour,
                     },
                 ),
@@ -206,8 +216,8 @@ impl InterfaceObserver {
                     &mut ipv4_routers,
                     Ipv4Router {
                         gateway: if is_own(gateway) { Ipv4Addr::UNSPECIFIED } else { gateway },
-                        source: route.source.and_then(ipv4_net),
-                        preferred_source: route.preferred_source.and_then(ipv4),
+                        source: route.source.and_then(ipv4_network),
+                        preferred_source: route.preferred_source.and_then(ipv4_address),
                         neighbour,
                     },
                 ),
@@ -215,7 +225,7 @@ impl InterfaceObserver {
         }
         Interface {
             name: link.name.clone(),
-            running: link.running,
+            running: link.is_running,
             mtu: link.mtu,
             link_address: link.link_address,
             addresses: self.addresses.iter().filter(here).map(|a| a.address.clone()).collect(),
@@ -239,35 +249,35 @@ struct DefaultRoute {
     is_advertised: bool,
 }
 
-/// Adds a router to a list of at most [`MAX_ROUTERS`], unless it is there.
+/// Adds a router to a list of at most [`MAX_ROUTERS_PER_INTERFACE`], unless it is there.
 fn add<T: PartialEq>(list: &mut Vec<T>, item: T) {
-    if list.len() < MAX_ROUTERS && !list.contains(&item) {
+    if list.len() < MAX_ROUTERS_PER_INTERFACE && !list.contains(&item) {
         list.push(item);
     }
 }
 
-fn ipv6(address: IpAddr) -> Option<Ipv6Addr> {
+fn ipv6_address(address: IpAddr) -> Option<Ipv6Addr> {
     match address {
         IpAddr::V6(address) => Some(address),
         IpAddr::V4(_) => None,
     }
 }
 
-fn ipv4(address: IpAddr) -> Option<Ipv4Addr> {
+fn ipv4_address(address: IpAddr) -> Option<Ipv4Addr> {
     match address {
         IpAddr::V4(address) => Some(address),
         IpAddr::V6(_) => None,
     }
 }
 
-fn ipv6_net(network: IpNet) -> Option<Ipv6Net> {
+fn ipv6_network(network: IpNet) -> Option<Ipv6Net> {
     match network {
         IpNet::V6(network) => Some(network),
         IpNet::V4(_) => None,
     }
 }
 
-fn ipv4_net(network: IpNet) -> Option<Ipv4Net> {
+fn ipv4_network(network: IpNet) -> Option<Ipv4Net> {
     match network {
         IpNet::V4(network) => Some(network),
         IpNet::V6(_) => None,
@@ -275,38 +285,38 @@ fn ipv4_net(network: IpNet) -> Option<Ipv4Net> {
 }
 
 fn is_default(route: &RouteInfo) -> bool {
-    route.destination.prefix_len() == 0 && route.protocol != ROUTE_PROTOCOL && route.unicast
+    route.destination.prefix_len() == 0 && route.protocol != ROUTE_PROTOCOL && route.is_unicast
 }
 
 fn is_unexpired(route: &RouteInfo) -> bool {
-    route.expires.is_none_or(|left| left > 0)
+    route.expires_in_hundredths.is_none_or(|left| left > 0)
 }
 
 /// Returns the default routes of a table in the kernel's order of preference: longer source prefix, then
 /// lower metric, then higher preference (RFC 4191 3.2). Leaves out expired routes, which the kernel lists for
 /// a while but does not use.
-fn default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRoute> {
+fn ipv6_default_routes(lookup: &TableLookup, routes: &[RouteInfo]) -> Vec<DefaultRoute> {
     let usable = |route: &&RouteInfo| is_default(route) && is_unexpired(route);
     let mut routes: Vec<&RouteInfo> = routes.iter().filter(usable).collect();
     let length = |route: &RouteInfo| route.source.map_or(0, |source| i16::from(source.prefix_len()));
-    routes.sort_by_key(|route| (-length(route), route.metric, -route.preference));
+    routes.sort_by_key(|route| (-length(route), route.metric, -route.router_preference));
     let mut found = Vec::new();
     for route in routes {
-        let Ok(source) = intersection(lookup.source, route.source.map(IpNet::V6)) else { continue };
-        found.extend(route.hops.iter().map(|hop| DefaultRoute {
+        let Ok(source) = prefix_intersection(lookup.source, route.source.map(IpNet::V6)) else { continue };
+        found.extend(route.next_hops.iter().map(|hop| DefaultRoute {
             index: hop.index,
             interface: lookup.interface.clone(),
             // A route into a point-to-point link has no gateway.
             gateway: hop.gateway.unwrap_or(Ipv6Addr::UNSPECIFIED).into(),
             source,
             preferred_source: route.preferred_source.map(IpAddr::V6),
-            is_advertised: route.protocol == ADVERTISED,
+            is_advertised: route.protocol == PROTOCOL_ROUTER_ADVERTISEMENT,
         }));
     }
     found
 }
 
-fn ipv4_routes(lookup: &TableLookup, routes: &[Ipv4DefaultRoute]) -> Vec<DefaultRoute> {
+fn ipv4_default_routes(lookup: &TableLookup, routes: &[Ipv4DefaultRoute]) -> Vec<DefaultRoute> {
     let route = |route: &Ipv4DefaultRoute| DefaultRoute {
         index: route.index,
         interface: lookup.interface.clone(),
@@ -323,12 +333,12 @@ fn instead_of_default_routes(hosts: Vec<DefaultRoute>, routes: &[DefaultRoute]) 
     let mut found: Vec<DefaultRoute> = Vec::new();
     for host in hosts {
         let is_here = |route: &&DefaultRoute| route.index == host.index && route.gateway.is_ipv4();
-        let usable = ipv4(host.gateway).is_some_and(|it| {
+        let usable = ipv4_address(host.gateway).is_some_and(|it| {
             !(it.is_link_local() || it.is_loopback() || it.is_multicast() || it.is_broadcast())
         });
         if usable
             && !routes.iter().any(|route| is_here(&route))
-            && found.iter().filter(is_here).count() < MAX_HOSTS
+            && found.iter().filter(is_here).count() < MAX_HOST_ROUTES
         {
             found.push(host);
         }
@@ -341,7 +351,7 @@ mod tests {
     use carnet_nemo::forwarding::desired::TABLE_MAIN;
 
     use super::*;
-    use crate::netlink::Hop;
+    use crate::netlink::NextHop;
 
     fn route(metric: u32, preference: i8, protocol: u8, hops: &[(u32, &str)]) -> RouteInfo {
         RouteInfo {
@@ -349,15 +359,15 @@ mod tests {
             destination: "::/0".parse().expect("prefix"),
             metric,
             protocol,
-            unreachable: false,
-            unicast: true,
+            is_unreachable: false,
+            is_unicast: true,
             source: None,
             preferred_source: None,
-            expires: None,
-            preference,
-            hops: hops
+            expires_in_hundredths: None,
+            router_preference: preference,
+            next_hops: hops
                 .iter()
-                .map(|(index, gateway)| Hop { index: *index, gateway: gateway.parse().ok() })
+                .map(|(index, gateway)| NextHop { index: *index, gateway: gateway.parse().ok() })
                 .collect(),
         }
     }
@@ -366,7 +376,7 @@ mod tests {
         TableLookup { table: TABLE_MAIN, source: None, interface: None }
     }
 
-    fn gateways(routes: &[DefaultRoute], index: u32) -> Vec<String> {
+    fn gateways_on(routes: &[DefaultRoute], index: u32) -> Vec<String> {
         let here = routes.iter().filter(|route| route.index == index);
         let mut found: Vec<String> = here.map(|route| route.gateway.to_string()).collect();
         found.dedup();
@@ -377,8 +387,8 @@ mod tests {
     fn default_routers_are_in_order_of_kernel_preference() {
         let mut narrow = route(1, 0, 3, &[(2, "fe80::9")]);
         narrow.destination = "2001:db8::/32".parse().expect("prefix");
-        let blackhole = RouteInfo { unicast: false, ..route(1, 0, 3, &[(2, "fe80::7")]) };
-        let routes = default_routes(
+        let blackhole = RouteInfo { is_unicast: false, ..route(1, 0, 3, &[(2, "fe80::7")]) };
+        let routes = ipv6_default_routes(
             &main(),
             &[
                 narrow,
@@ -391,8 +401,11 @@ mod tests {
                 route(2000, 0, 3, &[(4, "on-link")]),
             ],
         );
-        assert_eq!(gateways(&routes, 2), ["fe80::5", "fe80::2", "fe80::3", "fe80::1"]);
-        assert_eq!((gateways(&routes, 3), gateways(&routes, 4)), (vec!["fe80::4".into()], vec!["::".into()]));
+        assert_eq!(gateways_on(&routes, 2), ["fe80::5", "fe80::2", "fe80::3", "fe80::1"]);
+        assert_eq!(
+            (gateways_on(&routes, 3), gateways_on(&routes, 4)),
+            (vec!["fe80::4".into()], vec!["::".into()])
+        );
     }
 
     /// Of the routes `default from PREFIX`, a route with a longer prefix precedes routes with shorter
@@ -409,18 +422,21 @@ mod tests {
             from("2001:db8::/32", "fe80::2"),
             from("2001:db8:1::/64", "fe80::3"),
         ];
-        let found = default_routes(&main(), &routes);
-        assert_eq!(gateways(&found, 2), ["fe80::3", "fe80::2", "fe80::1"]);
+        let found = ipv6_default_routes(&main(), &routes);
+        assert_eq!(gateways_on(&found, 2), ["fe80::3", "fe80::2", "fe80::1"]);
         let by_rule = TableLookup { source: Some(prefix("2001:db8:2::/64").into()), ..main() };
-        let found = default_routes(&by_rule, &routes);
-        assert_eq!(gateways(&found, 2), ["fe80::2", "fe80::1"], "the first is for other addresses");
+        let found = ipv6_default_routes(&by_rule, &routes);
+        assert_eq!(gateways_on(&found, 2), ["fe80::2", "fe80::1"], "the first is for other addresses");
         assert!(found.iter().all(|route| route.source == by_rule.source));
     }
 
     #[test]
     fn expired_default_route_is_ignored() {
-        let lasting = |expires| RouteInfo { expires: Some(expires), ..route(1024, 0, 9, &[(2, "fe80::1")]) };
-        assert_eq!(default_routes(&main(), &[lasting(1)]).len(), 1);
-        assert_eq!(default_routes(&main(), &[lasting(-1)]), []);
+        let lasting = |expires| RouteInfo {
+            expires_in_hundredths: Some(expires),
+            ..route(1024, 0, 9, &[(2, "fe80::1")])
+        };
+        assert_eq!(ipv6_default_routes(&main(), &[lasting(1)]).len(), 1);
+        assert_eq!(ipv6_default_routes(&main(), &[lasting(-1)]), []);
     }
 }

@@ -10,71 +10,84 @@
 
 use std::io::{self, ErrorKind};
 
-use crate::generic_netlink::{RequestSocket, attribute, attributes, find_attribute};
+use crate::generic_netlink::{RequestSocket, encode_attribute, find_attribute, split_attributes};
 
 /// Names of the offload features: merging TCP packets, and merging forwarded UDP packets, which needs the
 /// first one.
-pub(crate) const FEATURES: [&str; 2] = ["rx-gro", "rx-udp-gro-forwarding"];
+pub(crate) const OFFLOAD_FEATURES: [&str; 2] = ["rx-gro", "rx-udp-gro-forwarding"];
 
-const FAMILY: &str = "ethtool";
-const FEATURES_GET: u8 = 11;
-const FEATURES_SET: u8 = 12;
+const ETHTOOL_FAMILY: &str = "ethtool";
+const COMMAND_FEATURES_GET: u8 = 11;
+const COMMAND_FEATURES_SET: u8 = 12;
 /// Attributes of a request and its answer: the header, which names the interface, and the sets of changeable,
 /// desired and active features.
-const HEADER: u16 = 1;
-const CHANGEABLE: u16 = 2;
-const WANTED: u16 = 3;
-const ACTIVE: u16 = 4;
+const ATTRIBUTE_HEADER: u16 = 1;
+const ATTRIBUTE_CHANGEABLE: u16 = 2;
+const ATTRIBUTE_WANTED: u16 = 3;
+const ATTRIBUTE_ACTIVE: u16 = 4;
 /// Attribute inside the header: the name of the interface.
-const NAME: u16 = 2;
+const ATTRIBUTE_INTERFACE_NAME: u16 = 2;
 /// Attributes of a feature set: the list of features, a feature in it, and the name of a feature.
-const MEMBERS: u16 = 3;
-const MEMBER: u16 = 1;
-const MEMBER_NAME: u16 = 2;
-const MEMBER_VALUE: u16 = 3;
+const ATTRIBUTE_MEMBERS: u16 = 3;
+const ATTRIBUTE_MEMBER: u16 = 1;
+const ATTRIBUTE_MEMBER_NAME: u16 = 2;
+const ATTRIBUTE_MEMBER_VALUE: u16 = 3;
 /// Flag `NLA_F_NESTED`, which the kernel requires on attributes that contain attributes.
-const NESTED: u16 = 0x8000;
+const NESTED_ATTRIBUTE: u16 = 0x8000;
 
 /// Returns whether a setting with this name is one of the features, and no sysctl.
 pub(crate) fn is_feature(name: &str) -> bool {
-    FEATURES.contains(&name)
+    OFFLOAD_FEATURES.contains(&name)
 }
 
 /// Returns whether a feature is on, as `1` or `0`; `None` if the interface is gone or does not allow a change
 /// of the feature.
-pub(crate) fn read(interface: &str, feature: &str) -> io::Result<Option<String>> {
-    let answers = match send_request(interface, FEATURES_GET, &[]) {
+pub(crate) fn read_feature(interface: &str, feature: &str) -> io::Result<Option<String>> {
+    let answers = match exchange_request(interface, COMMAND_FEATURES_GET, &[]) {
         Err(error) if is_missing(&error) => return Ok(None),
         answers => answers?,
     };
     let has = |set| {
-        answers.iter().any(|answer| members(&answer.attributes, set).any(|name| name == feature.as_bytes()))
+        answers
+            .iter()
+            .any(|answer| members_of_set(&answer.attributes, set).any(|name| name == feature.as_bytes()))
     };
-    Ok(has(CHANGEABLE).then(|| if has(ACTIVE) { "1" } else { "0" }.to_owned()))
+    Ok(has(ATTRIBUTE_CHANGEABLE).then(|| if has(ATTRIBUTE_ACTIVE) { "1" } else { "0" }.to_owned()))
 }
 
 /// Turns a feature on (`1`) or off.
-pub(crate) fn write(interface: &str, feature: &str, value: &str) -> io::Result<()> {
-    let mut member = attribute(MEMBER_NAME, &text(feature));
+pub(crate) fn write_feature(interface: &str, feature: &str, value: &str) -> io::Result<()> {
+    let mut member = encode_attribute(ATTRIBUTE_MEMBER_NAME, &text_attribute(feature));
     if value == "1" {
-        member.extend(attribute(MEMBER_VALUE, &[]));
+        member.extend(encode_attribute(ATTRIBUTE_MEMBER_VALUE, &[]));
     }
-    let members = attribute(MEMBERS | NESTED, &attribute(MEMBER | NESTED, &member));
-    send_request(interface, FEATURES_SET, &attribute(WANTED | NESTED, &members)).map(drop)
+    let members = encode_attribute(
+        ATTRIBUTE_MEMBERS | NESTED_ATTRIBUTE,
+        &encode_attribute(ATTRIBUTE_MEMBER | NESTED_ATTRIBUTE, &member),
+    );
+    exchange_request(
+        interface,
+        COMMAND_FEATURES_SET,
+        &encode_attribute(ATTRIBUTE_WANTED | NESTED_ATTRIBUTE, &members),
+    )
+    .map(drop)
 }
 
-fn send_request(
+fn exchange_request(
     interface: &str,
     command: u8,
     more: &[u8],
-) -> io::Result<Vec<crate::generic_netlink::Message>> {
+) -> io::Result<Vec<crate::generic_netlink::GenericNetlinkMessage>> {
     let mut questions = RequestSocket::open()?;
-    let family = questions.family(FAMILY)?;
-    let header = attribute(HEADER | NESTED, &attribute(NAME, &text(interface)));
-    questions.put(family.id, command, &[&header, more].concat())
+    let family = questions.find_family(ETHTOOL_FAMILY)?;
+    let header = encode_attribute(
+        ATTRIBUTE_HEADER | NESTED_ATTRIBUTE,
+        &encode_attribute(ATTRIBUTE_INTERFACE_NAME, &text_attribute(interface)),
+    );
+    questions.request_change(family.family_id, command, &[&header, more].concat())
 }
 
-fn text(name: &str) -> Vec<u8> {
+fn text_attribute(name: &str) -> Vec<u8> {
     [name.as_bytes(), &[0]].concat()
 }
 
@@ -85,10 +98,12 @@ fn is_missing(error: &io::Error) -> bool {
 }
 
 /// Returns the names of the features in one of the sets of an answer.
-fn members(answer: &[u8], set: u16) -> impl Iterator<Item = &[u8]> {
-    let members =
-        find_attribute(answer, set).and_then(|set| find_attribute(set, MEMBERS)).unwrap_or_default();
-    attributes(members).filter_map(|(_, member)| find_attribute(member, MEMBER_NAME)?.strip_suffix(&[0]))
+fn members_of_set(answer: &[u8], set: u16) -> impl Iterator<Item = &[u8]> {
+    let members = find_attribute(answer, set)
+        .and_then(|set| find_attribute(set, ATTRIBUTE_MEMBERS))
+        .unwrap_or_default();
+    split_attributes(members)
+        .filter_map(|(_, member)| find_attribute(member, ATTRIBUTE_MEMBER_NAME)?.strip_suffix(&[0]))
 }
 
 #[cfg(test)]
@@ -98,25 +113,43 @@ mod tests {
     #[test]
     fn ethtool_feature_names_are_parsed() {
         let set = |kind: u16, names: &[&str]| {
-            let members: Vec<Vec<u8>> =
-                names.iter().map(|name| attribute(MEMBER, &attribute(MEMBER_NAME, &text(name)))).collect();
+            let members: Vec<Vec<u8>> = names
+                .iter()
+                .map(|name| {
+                    encode_attribute(
+                        ATTRIBUTE_MEMBER,
+                        &encode_attribute(ATTRIBUTE_MEMBER_NAME, &text_attribute(name)),
+                    )
+                })
+                .collect();
             // Encodes a set as a list of names without a mask.
-            attribute(kind, &[attribute(1, &[]), attribute(MEMBERS, &members.concat())].concat())
+            encode_attribute(
+                kind,
+                &[encode_attribute(1, &[]), encode_attribute(ATTRIBUTE_MEMBERS, &members.concat())].concat(),
+            )
         };
-        let answer = [set(CHANGEABLE, &FEATURES), set(WANTED, &[]), set(ACTIVE, &FEATURES[..1])].concat();
-        assert_eq!(members(&answer, CHANGEABLE).collect::<Vec<_>>(), FEATURES.map(str::as_bytes));
-        assert_eq!(members(&answer, ACTIVE).collect::<Vec<_>>(), [b"rx-gro"]);
-        assert_eq!(members(&answer, WANTED).count(), 0);
+        let answer = [
+            set(ATTRIBUTE_CHANGEABLE, &OFFLOAD_FEATURES),
+            set(ATTRIBUTE_WANTED, &[]),
+            set(ATTRIBUTE_ACTIVE, &OFFLOAD_FEATURES[..1]),
+        ]
+        .concat();
+        assert_eq!(
+            members_of_set(&answer, ATTRIBUTE_CHANGEABLE).collect::<Vec<_>>(),
+            OFFLOAD_FEATURES.map(str::as_bytes)
+        );
+        assert_eq!(members_of_set(&answer, ATTRIBUTE_ACTIVE).collect::<Vec<_>>(), [b"rx-gro"]);
+        assert_eq!(members_of_set(&answer, ATTRIBUTE_WANTED).count(), 0);
         // Parsing any truncated answer must not panic.
         for end in 0..answer.len() {
-            let _ = members(&answer[..end], ACTIVE).count();
+            let _ = members_of_set(&answer[..end], ATTRIBUTE_ACTIVE).count();
         }
     }
 
     #[test]
     fn missing_interface_has_no_features() {
-        assert_eq!(read("no-such-one", FEATURES[0]).expect("an answer"), None);
+        assert_eq!(read_feature("no-such-one", OFFLOAD_FEATURES[0]).expect("an answer"), None);
         // The kernel does not allow a change of this feature.
-        assert_eq!(read("lo", "no-such-feature").expect("an answer"), None);
+        assert_eq!(read_feature("lo", "no-such-feature").expect("an answer"), None);
     }
 }

@@ -20,11 +20,11 @@ use tokio::net::TcpSocket;
 use tokio::time::timeout;
 
 /// Longest time for the whole probe.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of octets of the answer that the module reads.
-const MOST: usize = 4096;
+const MAX_ANSWER_LENGTH: usize = 4096;
 /// Maximum length in octets of a reported URL, as in the option of RFC 8910.
-const LONGEST: usize = 255;
+const MAX_URL_LENGTH: usize = 255;
 
 /// Destination of the HTTP request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,16 +32,16 @@ pub struct ProbeTarget {
     /// Address of the server.
     pub address: SocketAddr,
     /// Authority of the URL, for the Host field.
-    pub authority: String,
+    pub url_authority: String,
     /// Path of the URL, beginning with `/`.
     pub path: String,
 }
 
 impl ProbeTarget {
     /// Sends the request over an interface, from the first of `sources` that has the server's address family.
-    pub async fn request(&self, interface: &str, sources: &[IpAddr]) -> PortalProbe {
-        match timeout(PATIENCE, self.exchange(interface, sources)).await {
-            Ok(Ok(answer)) => self.judge(&answer),
+    pub async fn request_probe(&self, interface: &str, sources: &[IpAddr]) -> PortalProbe {
+        match timeout(PROBE_TIMEOUT, self.exchange_http(interface, sources)).await {
+            Ok(Ok(answer)) => self.judge_answer(&answer),
             Ok(Err(error)) => {
                 tracing::debug!("cannot test whether {interface} is behind a captive portal: {error}");
                 PortalProbe::Unanswered
@@ -51,7 +51,7 @@ impl ProbeTarget {
     }
 
     /// Sends the HTTP request, and returns the beginning of the answer.
-    async fn exchange(&self, interface: &str, sources: &[IpAddr]) -> io::Result<Vec<u8>> {
+    async fn exchange_http(&self, interface: &str, sources: &[IpAddr]) -> io::Result<Vec<u8>> {
         let socket = Socket::new(Domain::for_address(self.address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_nonblocking(true)?;
         socket.bind_device(Some(interface.as_bytes()))?;
@@ -61,12 +61,12 @@ impl ProbeTarget {
         let mut stream = TcpSocket::from_std_stream(socket.into()).connect(self.address).await?;
         let request = format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: carnet\r\nAccept: */*\r\nConnection: close\r\n\r\n",
-            self.path, self.authority
+            self.path, self.url_authority
         );
         stream.write_all(request.as_bytes()).await?;
         let mut answer = Vec::new();
         let mut buffer = [0; 1024];
-        while answer.len() < MOST && !answer.windows(4).any(|octets| octets == b"\r\n\r\n") {
+        while answer.len() < MAX_ANSWER_LENGTH && !answer.windows(4).any(|octets| octets == b"\r\n\r\n") {
             match stream.read(&mut buffer).await? {
                 0 => break,
                 length => answer.extend_from_slice(&buffer[..length]),
@@ -76,46 +76,46 @@ impl ProbeTarget {
     }
 
     /// Decides by the answer whether a captive portal has intercepted the probe.
-    fn judge(&self, answer: &[u8]) -> PortalProbe {
+    fn judge_answer(&self, answer: &[u8]) -> PortalProbe {
         let mut lines = answer.split(|octet| *octet == b'\n').map(|line| line.trim_ascii_end());
-        match lines.next().and_then(status) {
+        match lines.next().and_then(status_code) {
             Some(204) => PortalProbe::Passed,
             Some(300..=399) => {
-                let location = lines.take_while(|line| !line.is_empty()).find_map(location);
+                let location = lines.take_while(|line| !line.is_empty()).find_map(location_value);
                 PortalProbe::Redirected(
-                    location.and_then(|it| self.resolve(it)).unwrap_or_else(|| self.url()),
+                    location.and_then(|it| self.resolve_location(it)).unwrap_or_else(|| self.probe_url()),
                 )
             }
-            Some(200..=299 | 511) => PortalProbe::Redirected(self.url()),
+            Some(200..=299 | 511) => PortalProbe::Redirected(self.probe_url()),
             _ => PortalProbe::Unanswered,
         }
     }
 
     /// Returns the absolute URL of a Location field; `None` if it is no plain HTTP or HTTPS URL. Cuts the
-    /// query off a URL that is longer than [`LONGEST`].
-    fn resolve(&self, location: &[u8]) -> Option<String> {
+    /// query off a URL that is longer than [`MAX_URL_LENGTH`].
+    fn resolve_location(&self, location: &[u8]) -> Option<String> {
         let text = std::str::from_utf8(location).ok()?;
         let absolute = match text.strip_prefix('/') {
             _ if text.starts_with("//") => format!("http:{text}"),
-            Some(path) => format!("http://{}/{path}", self.authority),
+            Some(path) => format!("http://{}/{path}", self.url_authority),
             None if text.starts_with("http://") || text.starts_with("https://") => text.to_owned(),
             None => return None,
         };
         let short = match absolute.find(['?', '#']) {
-            Some(end) if absolute.len() > LONGEST => &absolute[..end],
+            Some(end) if absolute.len() > MAX_URL_LENGTH => &absolute[..end],
             _ => &absolute,
         };
-        let is_url = short.len() <= LONGEST && short.bytes().all(|octet| octet.is_ascii_graphic());
+        let is_url = short.len() <= MAX_URL_LENGTH && short.bytes().all(|octet| octet.is_ascii_graphic());
         is_url.then(|| short.to_owned())
     }
 
-    fn url(&self) -> String {
-        format!("http://{}{}", self.authority, self.path)
+    fn probe_url(&self) -> String {
+        format!("http://{}{}", self.url_authority, self.path)
     }
 }
 
 /// Returns the status code in the first line of an HTTP answer (RFC 9112 4); `None` if the line is invalid.
-fn status(line: &[u8]) -> Option<u16> {
+fn status_code(line: &[u8]) -> Option<u16> {
     let rest = line.strip_prefix(b"HTTP/1.")?;
     let [_, b' ', code @ ..] = rest else { return None };
     let (code, rest) = code.split_at_checked(3)?;
@@ -124,19 +124,19 @@ fn status(line: &[u8]) -> Option<u16> {
 }
 
 /// Returns the value of a header line if it is a Location field, otherwise `None`.
-fn location(line: &[u8]) -> Option<&[u8]> {
-    const NAME: &[u8] = b"location:";
-    let (name, value) = line.split_at_checked(NAME.len())?;
-    name.eq_ignore_ascii_case(NAME).then(|| value.trim_ascii())
+fn location_value(line: &[u8]) -> Option<&[u8]> {
+    const LOCATION_FIELD: &[u8] = b"location:";
+    let (name, value) = line.split_at_checked(LOCATION_FIELD.len())?;
+    name.eq_ignore_ascii_case(LOCATION_FIELD).then(|| value.trim_ascii())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn target() -> ProbeTarget {
+    fn probe_target() -> ProbeTarget {
         let address = "192.0.2.80:8080".parse().expect("an address");
-        ProbeTarget { address, authority: "192.0.2.80:8080".into(), path: "/generate_204".into() }
+        ProbeTarget { address, url_authority: "192.0.2.80:8080".into(), path: "/generate_204".into() }
     }
 
     #[test]
@@ -174,10 +174,13 @@ mod tests {
             ("HTTP/1.".to_owned(), PortalProbe::Unanswered),
             (String::new(), PortalProbe::Unanswered),
         ] {
-            assert_eq!(target().judge(answer.as_bytes()), expected, "{answer:?}");
+            assert_eq!(probe_target().judge_answer(answer.as_bytes()), expected, "{answer:?}");
         }
-        let octets: Vec<u8> = (0..=255).cycle().take(MOST).collect();
-        assert_eq!(target().judge(&octets), PortalProbe::Unanswered);
-        assert_eq!(target().judge(b"HTTP/1.1 302 F\r\nLocation: http://\xff/\r\n\r\n"), redirected(own));
+        let octets: Vec<u8> = (0..=255).cycle().take(MAX_ANSWER_LENGTH).collect();
+        assert_eq!(probe_target().judge_answer(&octets), PortalProbe::Unanswered);
+        assert_eq!(
+            probe_target().judge_answer(b"HTTP/1.1 302 F\r\nLocation: http://\xff/\r\n\r\n"),
+            redirected(own)
+        );
     }
 }

@@ -6,20 +6,26 @@ use crate::error::{Error, Result};
 
 /// Name and number of each needed capability (`capabilities(7)`): for changes of the network, and for packet
 /// sockets.
-const NEEDED: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
+const NEEDED_CAPABILITIES: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
 
 /// Further capabilities that a process needs to load BPF programs; `CAP_SYS_ADMIN` replaces both.
-const FOR_PROGRAMS: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
-const SYS_ADMIN: u32 = 21;
+const BPF_CAPABILITIES: [(&str, u32); 2] = [("CAP_BPF", 39), ("CAP_PERFMON", 38)];
+const CAP_SYS_ADMIN: u32 = 21;
 
 /// Returns the names of the needed capabilities that are missing in the `CapEff:` line of a
 /// `/proc/.../status`. Returns `None` if the text has no such line.
-fn missing(status: &str) -> Option<Vec<&'static str>> {
-    let effective = effective(status)?;
-    Some(NEEDED.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect())
+fn missing_capabilities(status: &str) -> Option<Vec<&'static str>> {
+    let effective = effective_capabilities(status)?;
+    Some(
+        NEEDED_CAPABILITIES
+            .iter()
+            .filter(|(_, bit)| effective >> bit & 1 == 0)
+            .map(|(name, _)| *name)
+            .collect(),
+    )
 }
 
-fn effective(status: &str) -> Option<u64> {
+fn effective_capabilities(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }
@@ -27,11 +33,13 @@ fn effective(status: &str) -> Option<u64> {
 /// Returns the names of the missing capabilities for loading BPF programs, from the text of a
 /// `/proc/.../status`. Returns `None` if the text has no `CapEff:` line.
 fn missing_for_programs(status: &str) -> Option<Vec<&'static str>> {
-    let effective = effective(status)?;
-    if effective >> SYS_ADMIN & 1 == 1 {
+    let effective = effective_capabilities(status)?;
+    if effective >> CAP_SYS_ADMIN & 1 == 1 {
         return Some(Vec::new());
     }
-    Some(FOR_PROGRAMS.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect())
+    Some(
+        BPF_CAPABILITIES.iter().filter(|(_, bit)| effective >> bit & 1 == 0).map(|(name, _)| *name).collect(),
+    )
 }
 
 /// Returns the names of the capabilities that this process lacks for loading BPF programs; empty if carnet
@@ -43,9 +51,9 @@ pub fn missing_for_bpf() -> Vec<&'static str> {
 
 /// Fails with the names of the missing capabilities. If carnet cannot read its capabilities in `/proc`, the
 /// kernel later refuses the operation that needs one.
-pub(crate) fn check() -> Result<()> {
+pub(crate) fn check_capabilities() -> Result<()> {
     let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
-    match missing(&status) {
+    match missing_capabilities(&status) {
         Some(names) if !names.is_empty() => Err(Error::Capability { missing: names.join(" and ") }),
         _ => Ok(()),
     }
@@ -57,10 +65,13 @@ mod tests {
 
     #[test]
     fn missing_capabilities_are_named() {
-        assert_eq!(missing("Name:\tx\nCapEff:\t0000000000003000\n"), Some(vec![]));
-        assert_eq!(missing("CapEff:\t0000000000001000"), Some(vec!["CAP_NET_RAW"]));
-        assert_eq!(missing("CapEff:\t0000000000000000"), Some(vec!["CAP_NET_ADMIN", "CAP_NET_RAW"]));
-        assert_eq!(missing("CapPrm:\t0"), None);
+        assert_eq!(missing_capabilities("Name:\tx\nCapEff:\t0000000000003000\n"), Some(vec![]));
+        assert_eq!(missing_capabilities("CapEff:\t0000000000001000"), Some(vec!["CAP_NET_RAW"]));
+        assert_eq!(
+            missing_capabilities("CapEff:\t0000000000000000"),
+            Some(vec!["CAP_NET_ADMIN", "CAP_NET_RAW"])
+        );
+        assert_eq!(missing_capabilities("CapPrm:\t0"), None);
         assert_eq!(missing_for_programs("CapEff:\t0000000000003000"), Some(vec!["CAP_BPF", "CAP_PERFMON"]));
         assert_eq!(missing_for_programs("CapEff:\t0000008000003000"), Some(vec!["CAP_PERFMON"]));
         assert_eq!(missing_for_programs("CapEff:\t0000000000200000"), Some(vec![]));

@@ -29,22 +29,22 @@ use crate::undo::{ChangedSetting, RecordedChanges, UndoFile};
 pub(crate) const ACCEPT_RA: &str = "accept_ra";
 pub(crate) const FORWARDING: &str = "forwarding";
 
-const ROOT: &str = "/proc/sys/net/ipv6/conf";
-const IPV4_ROOT: &str = "/proc/sys/net/ipv4/conf";
+const IPV6_SYSCTL_ROOT: &str = "/proc/sys/net/ipv6/conf";
+const IPV4_SYSCTL_ROOT: &str = "/proc/sys/net/ipv4/conf";
 /// Name of the IPv4 sysctl; the next constant is its value for a strict filter.
 const RP_FILTER: &str = "rp_filter";
-const STRICT: &str = "1";
+const STRICT_RP_FILTER: &str = "1";
 
 /// Name of the setting `net.ipv4.conf.*.forwarding`, which differs from the IPv6 setting by its name.
 const IPV4_FORWARDING: &str = "ipv4_forwarding";
 /// Prefix of the names of settings below `net.ipv4.conf`.
-const IPV4: &str = "ipv4_";
+const IPV4_NAME_PREFIX: &str = "ipv4_";
 /// Name of the setting that the kernel overwrites when it writes [`IPV4_FORWARDING`] of `all`.
 const ACCEPT_REDIRECTS: &str = "ipv4_accept_redirects";
 
 /// Name of the setting `net.netfilter.nf_conntrack_tcp_be_liberal`, which no interface has.
 const TCP_BE_LIBERAL: &str = "nf_conntrack_tcp_be_liberal";
-const NETFILTER_ROOT: &str = "/proc/sys/net/netfilter";
+const NETFILTER_SYSCTL_ROOT: &str = "/proc/sys/net/netfilter";
 
 /// Returns the setting with which connection tracking accepts TCP packets outside of the windows that it saw.
 pub(crate) fn tcp_be_liberal() -> SysctlSetting {
@@ -54,34 +54,34 @@ pub(crate) fn tcp_be_liberal() -> SysctlSetting {
 
 /// Returns the path of a sysctl.
 fn path(interface: &str, name: &str) -> String {
-    match (name, name.strip_prefix(IPV4)) {
-        (_, Some(ipv4)) => format!("{IPV4_ROOT}/{interface}/{ipv4}"),
-        (RP_FILTER, None) => format!("{IPV4_ROOT}/{interface}/{name}"),
-        (TCP_BE_LIBERAL, None) => format!("{NETFILTER_ROOT}/{name}"),
-        _ => format!("{ROOT}/{interface}/{name}"),
+    match (name, name.strip_prefix(IPV4_NAME_PREFIX)) {
+        (_, Some(ipv4)) => format!("{IPV4_SYSCTL_ROOT}/{interface}/{ipv4}"),
+        (RP_FILTER, None) => format!("{IPV4_SYSCTL_ROOT}/{interface}/{name}"),
+        (TCP_BE_LIBERAL, None) => format!("{NETFILTER_SYSCTL_ROOT}/{name}"),
+        _ => format!("{IPV6_SYSCTL_ROOT}/{interface}/{name}"),
     }
 }
 
 /// Returns whether the interface name stands for all interfaces: `all` or `default`.
-pub(crate) fn is_common(interface: &str) -> bool {
+pub(crate) fn concerns_all_interfaces(interface: &str) -> bool {
     matches!(interface, "all" | "default")
 }
 
 /// Returns the name of a setting in messages for operators.
-fn described(interface: &str, name: &str) -> String {
+fn describe_setting(interface: &str, name: &str) -> String {
     match name {
         name if offloads::is_feature(name) => format!("feature {name} of {interface}"),
         RP_FILTER => format!("net.ipv4.conf.{interface}.{name}"),
         TCP_BE_LIBERAL => format!("net.netfilter.{name}"),
-        name if name.starts_with(IPV4) => {
-            format!("net.ipv4.conf.{interface}.{}", name.trim_start_matches(IPV4))
+        name if name.starts_with(IPV4_NAME_PREFIX) => {
+            format!("net.ipv4.conf.{interface}.{}", name.trim_start_matches(IPV4_NAME_PREFIX))
         }
         _ => format!("net.ipv6.conf.{interface}.{name}"),
     }
 }
 
 /// Refuses a name of an interface or setting whose path would leave the directory.
-pub(crate) fn check(setting: &SysctlSetting) -> Result<()> {
+pub(crate) fn check_setting_name(setting: &SysctlSetting) -> Result<()> {
     let name_is_fine =
         setting.name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     let interface_is_fine =
@@ -97,7 +97,7 @@ pub(crate) fn check(setting: &SysctlSetting) -> Result<()> {
 }
 
 /// Access to the settings of a machine: those of the kernel, or simulated ones.
-pub(crate) trait Tree {
+pub(crate) trait SettingsTree {
     /// Returns the value of a setting; `None` if the setting does not exist.
     fn read(&self, interface: &str, name: &str) -> io::Result<Option<String>>;
     /// Sets the value of a setting.
@@ -109,7 +109,7 @@ pub(crate) trait Tree {
 /// The settings of the kernel.
 struct ProcSys;
 
-impl Tree for ProcSys {
+impl SettingsTree for ProcSys {
     fn read(&self, interface: &str, name: &str) -> io::Result<Option<String>> {
         read(interface, name)
     }
@@ -119,14 +119,14 @@ impl Tree for ProcSys {
     }
 
     fn interfaces(&self) -> io::Result<Vec<String>> {
-        let names = fs::read_dir(ROOT)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        let names = fs::read_dir(IPV6_SYSCTL_ROOT)?.map(|entry| Ok(entry?.file_name().into_string().ok()));
         names.filter_map(io::Result::transpose).collect()
     }
 }
 
 fn read(interface: &str, name: &str) -> io::Result<Option<String>> {
     if offloads::is_feature(name) {
-        return offloads::read(interface, name);
+        return offloads::read_feature(interface, name);
     }
     match fs::read_to_string(path(interface, name)) {
         Ok(text) => Ok(Some(text.trim().to_owned())),
@@ -142,16 +142,16 @@ fn is_missing(error: &io::Error) -> bool {
 
 fn write(interface: &str, name: &str, value: &str) -> io::Result<()> {
     if offloads::is_feature(name) {
-        return offloads::write(interface, name, value);
+        return offloads::write_feature(interface, name, value);
     }
     fs::write(path(interface, name), value)
 }
 
 /// Reads and writes settings, and notes carnet's changes in the undo file.
 pub(crate) struct KernelSettings {
-    tree: Box<dyn Tree>,
+    settings_tree: Box<dyn SettingsTree>,
     /// Number of times that carnet has written a setting.
-    pub(crate) writes: u64,
+    pub(crate) write_count: u64,
     /// Whether the process ends after this attempt to restore settings. carnet then restores a value even if
     /// it cannot write the undo file first.
     pub(crate) is_process_ending: bool,
@@ -159,47 +159,47 @@ pub(crate) struct KernelSettings {
 
 impl std::fmt::Debug for KernelSettings {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Switches").field("writes", &self.writes).finish_non_exhaustive()
+        f.debug_struct("Switches").field("writes", &self.write_count).finish_non_exhaustive()
     }
 }
 
 /// Outcome of writing a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WrittenSetting {
+pub(crate) enum WriteOutcome {
     /// The setting has the desired value.
     Done,
-    /// carnet leaves the setting as it is, see [`is_others_business`].
+    /// carnet leaves the setting as it is, see [`is_set_by_other_program`].
     LeftAlone,
     /// The setting or its interface does not exist.
     Missing,
 }
 
 /// Returns the setting that makes the kernel accept Router Advertisements even while the machine forwards.
-pub(crate) fn accept_ra(interface: &str) -> SysctlSetting {
+pub(crate) fn accept_ra_setting(interface: &str) -> SysctlSetting {
     SysctlSetting { interface: interface.to_owned(), name: ACCEPT_RA.to_owned(), value: "2".to_owned() }
 }
 
 /// Returns whether carnet must leave the setting as it is. If the kernel ignores Router Advertisements,
 /// another program handles them (NetworkManager, systemd-networkd), or the operator wants none.
-fn is_others_business(setting: &SysctlSetting, current: &str) -> bool {
+fn is_set_by_other_program(setting: &SysctlSetting, current: &str) -> bool {
     setting.name == ACCEPT_RA && setting.value.trim() != "0" && current == "0"
 }
 
 /// Returns whether carnet has turned forwarding on for all interfaces of this machine.
-pub(crate) fn forwards(record: &RecordedChanges) -> bool {
+pub(crate) fn has_enabled_forwarding(record: &RecordedChanges) -> bool {
     record.settings.iter().any(|s| {
         s.interface == "all" && s.name == FORWARDING && s.original_value == "0" && s.carnet_value != "0"
     })
 }
 
 /// Returns the interfaces on which carnet has changed the setting of this name.
-pub(crate) fn recorded(record: &RecordedChanges, name: &str) -> Vec<String> {
+pub(crate) fn interfaces_with_changed(record: &RecordedChanges, name: &str) -> Vec<String> {
     record.settings.iter().filter(|s| s.name == name).map(|s| s.interface.clone()).collect()
 }
 
 /// Returns the value that a setting would have without carnet. If the interface appeared after carnet wrote
 /// `all`, `current` is carnet's value of `all`.
-fn without_ours(record: &RecordedChanges, setting: &SysctlSetting, current: String) -> String {
+fn without_own_forwarding(record: &RecordedChanges, setting: &SysctlSetting, current: String) -> String {
     let is_all =
         |s: &&ChangedSetting| s.interface == "all" && s.name == setting.name && s.carnet_value == current;
     let all = record.settings.iter().find(is_all).filter(|_| setting.interface != "all");
@@ -211,26 +211,26 @@ fn without_ours(record: &RecordedChanges, setting: &SysctlSetting, current: Stri
 
 impl KernelSettings {
     /// Returns access to the settings of the kernel.
-    pub(crate) fn for_kernel() -> KernelSettings {
-        KernelSettings::of(Box::new(ProcSys))
+    pub(crate) fn for_running_kernel() -> KernelSettings {
+        KernelSettings::for_tree(Box::new(ProcSys))
     }
 
     /// Returns access to the settings of a simulated machine, or of another tree.
-    pub(crate) fn of(tree: Box<dyn Tree>) -> KernelSettings {
-        KernelSettings { tree, writes: 0, is_process_ending: false }
+    pub(crate) fn for_tree(tree: Box<dyn SettingsTree>) -> KernelSettings {
+        KernelSettings { settings_tree: tree, write_count: 0, is_process_ending: false }
     }
 
     fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()> {
-        self.writes += 1;
+        self.write_count += 1;
         if (interface, name) != ("all", IPV4_FORWARDING) {
-            return self.tree.write(interface, name, value);
+            return self.settings_tree.write(interface, name, value);
         }
         // The kernel then accepts or refuses redirects as a host or a router does. So it would accept them
         // again although the operator has turned that off.
-        let redirects = self.tree.read(interface, ACCEPT_REDIRECTS)?;
-        self.tree.write(interface, name, value)?;
+        let redirects = self.settings_tree.read(interface, ACCEPT_REDIRECTS)?;
+        self.settings_tree.write(interface, name, value)?;
         match redirects {
-            Some(former) => self.tree.write(interface, ACCEPT_REDIRECTS, &former),
+            Some(former) => self.settings_tree.write(interface, ACCEPT_REDIRECTS, &former),
             None => Ok(()),
         }
     }
@@ -238,9 +238,9 @@ impl KernelSettings {
     /// Returns the value of the setting of this name on every interface.
     fn read_everywhere(&self, name: &str) -> io::Result<BTreeMap<String, String>> {
         let mut values = BTreeMap::new();
-        for interface in self.tree.interfaces()? {
+        for interface in self.settings_tree.interfaces()? {
             if interface != "all"
-                && let Some(value) = self.tree.read(&interface, name)?
+                && let Some(value) = self.settings_tree.read(&interface, name)?
             {
                 values.insert(interface, value);
             }
@@ -251,24 +251,26 @@ impl KernelSettings {
     /// Returns whether `rp_filter` is strict on an interface. The kernel uses the higher value of the
     /// interface and `all`.
     fn is_strict(&self, interface: &str) -> bool {
-        let of = |interface| self.tree.read(interface, RP_FILTER).ok().flatten().unwrap_or_default();
-        [of("all"), of(interface)].into_iter().max().as_deref() == Some(STRICT)
+        let of = |interface| self.settings_tree.read(interface, RP_FILTER).ok().flatten().unwrap_or_default();
+        [of("all"), of(interface)].into_iter().max().as_deref() == Some(STRICT_RP_FILTER)
     }
 
     /// Returns whether the setting has this value now.
-    pub(crate) fn is(&self, interface: &str, name: &str, value: &str) -> Result<bool> {
+    pub(crate) fn has_value(&self, interface: &str, name: &str, value: &str) -> Result<bool> {
         Ok(self.value(interface, name)?.as_deref() == Some(value))
     }
 
     /// Returns the present value of the setting; `None` if the interface or the setting does not exist.
     fn value(&self, interface: &str, name: &str) -> Result<Option<String>> {
-        let current = self.tree.read(interface, name);
-        current.map_err(|error| Error::kernel(format!("read {}", described(interface, name)), error))
+        let current = self.settings_tree.read(interface, name);
+        current.map_err(|error| {
+            Error::kernel_refusal(format!("read {}", describe_setting(interface, name)), error)
+        })
     }
 
     /// Returns whether the kernel accepts Router Advertisements on an interface.
-    pub(crate) fn takes_advertisements(&self, interface: &str) -> bool {
-        let is = |name, value| self.is(interface, name, value).unwrap_or_default();
+    pub(crate) fn accepts_advertisements(&self, interface: &str) -> bool {
+        let is = |name, value| self.has_value(interface, name, value).unwrap_or_default();
         is(ACCEPT_RA, "2") || is(ACCEPT_RA, "1") && is(FORWARDING, "0")
     }
 
@@ -283,77 +285,84 @@ impl KernelSettings {
         let needed = value.trim();
         if name == RP_FILTER {
             for at in [interface.as_str(), "all"] {
-                if self.is(at, name, STRICT)? {
-                    let text = || format!("{} is {STRICT}, {needed} is needed", described(at, name));
+                if self.has_value(at, name, STRICT_RP_FILTER)? {
+                    let text = || {
+                        format!("{} is {STRICT_RP_FILTER}, {needed} is needed", describe_setting(at, name))
+                    };
                     return Ok(self.is_strict(interface).then(text));
                 }
             }
             return Ok(None);
         }
         let Some(current) = self.value(interface, name)? else { return Ok(None) };
-        let is_foreign = current != needed && !is_others_business(setting, &current);
-        Ok(is_foreign.then(|| format!("{} is {current}, {needed} is needed", described(interface, name))))
+        let is_foreign = current != needed && !is_set_by_other_program(setting, &current);
+        Ok(is_foreign
+            .then(|| format!("{} is {current}, {needed} is needed", describe_setting(interface, name))))
     }
 
     /// Returns whether writing this setting turns forwarding on while it is off.
-    pub(crate) fn begins_forwarding(&self, setting: &SysctlSetting) -> Result<bool> {
+    pub(crate) fn starts_forwarding(&self, setting: &SysctlSetting) -> Result<bool> {
         let (interface, name) = (setting.interface.as_str(), setting.name.as_str());
         Ok((interface, name) == ("all", FORWARDING)
             && setting.value.trim() != "0"
-            && self.is(interface, name, "0")?)
+            && self.has_value(interface, name, "0")?)
     }
 
     /// Writes the desired value of a setting, and notes the original value in the undo file first.
     ///
     /// `index` is the index of the interface; 0 for `all` and `default`. The setting must have passed
-    /// [`check`].
-    pub(crate) fn set(
+    /// [`check_setting_name`].
+    pub(crate) fn set_value(
         &mut self,
         setting: &SysctlSetting,
         index: u32,
         undo: &mut UndoFile,
-    ) -> Result<WrittenSetting> {
+    ) -> Result<WriteOutcome> {
         let SysctlSetting { interface, name, value } = setting;
-        let failed =
-            |e: io::Error| Error::kernel(format!("set {} to {value}", described(interface, name)), e);
-        let Some(current) = self.tree.read(interface, name).map_err(failed)? else {
-            if is_common(interface) {
+        let failed = |e: io::Error| {
+            Error::kernel_refusal(format!("set {} to {value}", describe_setting(interface, name)), e)
+        };
+        let Some(current) = self.settings_tree.read(interface, name).map_err(failed)? else {
+            if concerns_all_interfaces(interface) {
                 return Err(failed(io::Error::from_raw_os_error(libc::ENOENT)));
             }
-            return Ok(WrittenSetting::Missing);
+            return Ok(WriteOutcome::Missing);
         };
         if name == RP_FILTER && !self.is_strict(interface) {
-            return Ok(WrittenSetting::Done);
+            return Ok(WriteOutcome::Done);
         }
         let right = current == value.trim();
-        let known = undo.record.settings.iter().position(|s| s.interface == *interface && s.name == *name);
+        let known =
+            undo.recorded_changes.settings.iter().position(|s| s.interface == *interface && s.name == *name);
         let ours = known
-            .map(|at| &undo.record.settings[at])
+            .map(|at| &undo.recorded_changes.settings[at])
             .filter(|s| s.index == index)
             .map(|s| s.carnet_value.as_str());
-        if is_others_business(setting, &current) && ours != Some("0") {
-            return Ok(WrittenSetting::LeftAlone);
+        if is_set_by_other_program(setting, &current) && ours != Some("0") {
+            return Ok(WriteOutcome::LeftAlone);
         }
-        let earlier = known.filter(|at| undo.record.settings[*at].index != index);
+        let earlier = known.filter(|at| undo.recorded_changes.settings[*at].index != index);
         if let Some(at) = earlier {
             // The record belongs to an earlier interface of this name, so delete it.
-            undo.record.settings.remove(at);
+            undo.recorded_changes.settings.remove(at);
         }
         let known = known.filter(|_| earlier.is_none());
-        let returns = known.is_some_and(|at| undo.record.settings[at].is_being_restored);
+        let returns = known.is_some_and(|at| undo.recorded_changes.settings[at].is_being_restored);
         let mut others = None;
         // If `all` no longer has carnet's value, the interfaces have their values from another program. The
         // exception: carnet was interrupted while it restored them.
         if interface == "all" && (known.is_none() || !right && !returns) {
             let mut values = self.read_everywhere(name).map_err(failed)?;
-            for own in undo.record.settings.iter().filter(|s| s.name == *name && s.interface != "all") {
+            for own in
+                undo.recorded_changes.settings.iter().filter(|s| s.name == *name && s.interface != "all")
+            {
                 values.insert(own.interface.clone(), own.original_value.clone());
             }
             others = Some(values);
         }
         match known {
             Some(at) => {
-                let changed = &mut undo.record.settings[at];
+                let changed = &mut undo.recorded_changes.settings[at];
                 // An operator has changed `all` after carnet did, so carnet must restore the operator's value
                 // when it ends. For a single interface this conclusion is wrong, because writing `all`
                 // overwrites its value.
@@ -365,11 +374,11 @@ impl KernelSettings {
                     changed.former_values = others;
                 }
             }
-            None => undo.record.settings.push(ChangedSetting {
+            None => undo.recorded_changes.settings.push(ChangedSetting {
                 interface: interface.clone(),
                 index,
                 name: name.clone(),
-                original_value: without_ours(&undo.record, setting, current),
+                original_value: without_own_forwarding(&undo.recorded_changes, setting, current),
                 carnet_value: value.trim().to_owned(),
                 former_values: others.unwrap_or_default(),
                 is_being_restored: false,
@@ -381,39 +390,42 @@ impl KernelSettings {
         if !right {
             self.write(interface, name, value).map_err(failed)?;
         }
-        if let Some(changed) = known.filter(|_| returns).and_then(|at| undo.record.settings.get_mut(at)) {
+        if let Some(changed) =
+            known.filter(|_| returns).and_then(|at| undo.recorded_changes.settings.get_mut(at))
+        {
             // The setting now has the desired value, so an interrupted restoration no longer matters.
             changed.is_being_restored = false;
             undo.save()?;
         }
         if interface == "all" {
-            self.settle_others(name, &BTreeMap::new(), &undo.record).map_err(failed)?;
+            self.reapply_other_interfaces(name, &BTreeMap::new(), &undo.recorded_changes).map_err(failed)?;
         }
-        Ok(WrittenSetting::Done)
+        Ok(WriteOutcome::Done)
     }
 
     /// Restores the value that a setting had before carnet changed it. `index` is the present index of the
     /// interface; `None` if it no longer exists.
-    pub(crate) fn restore(
+    pub(crate) fn restore_value(
         &mut self,
         interface: &str,
         name: &str,
         index: Option<u32>,
         undo: &mut UndoFile,
     ) -> Result<()> {
-        let Some(at) = undo.record.settings.iter().position(|s| s.interface == interface && s.name == name)
+        let Some(at) =
+            undo.recorded_changes.settings.iter().position(|s| s.interface == interface && s.name == name)
         else {
             return Ok(());
         };
-        if index == Some(undo.record.settings[at].index) {
-            self.put_back(at, undo)?;
+        if index == Some(undo.recorded_changes.settings[at].index) {
+            self.restore_recorded(at, undo)?;
         }
-        undo.record.settings.remove(at);
+        undo.recorded_changes.settings.remove(at);
         undo.save()
     }
 
     /// Writes the original value, unless another program has changed the setting since.
-    fn put_back(&mut self, at: usize, undo: &mut UndoFile) -> Result<()> {
+    fn restore_recorded(&mut self, at: usize, undo: &mut UndoFile) -> Result<()> {
         let ChangedSetting {
             interface,
             name,
@@ -422,20 +434,26 @@ impl KernelSettings {
             former_values: mut others,
             is_being_restored: returns,
             ..
-        } = undo.record.settings[at].clone();
-        let failed =
-            |error| Error::kernel(format!("restore {} to {original}", described(&interface, &name)), error);
-        let current = self.tree.read(&interface, &name).map_err(failed)?;
+        } = undo.recorded_changes.settings[at].clone();
+        let failed = |error| {
+            Error::kernel_refusal(
+                format!("restore {} to {original}", describe_setting(&interface, &name)),
+                error,
+            )
+        };
+        let current = self.settings_tree.read(&interface, &name).map_err(failed)?;
         match current.as_deref() {
             Some(current) if current == original && !returns => {}
             Some(current) if current == original || current == ours => {
                 // Writing `all` will overwrite all interfaces, so record their values first.
                 if interface == "all" && (!returns || undo.is_unsaved()) {
                     if !returns {
-                        others = self.originals(&undo.record, &undo.record.settings[at]).map_err(failed)?;
+                        others = self
+                            .original_values(&undo.recorded_changes, &undo.recorded_changes.settings[at])
+                            .map_err(failed)?;
                     }
-                    undo.record.settings[at].former_values = others.clone();
-                    undo.record.settings[at].is_being_restored = true;
+                    undo.recorded_changes.settings[at].former_values = others.clone();
+                    undo.recorded_changes.settings[at].is_being_restored = true;
                     match undo.save() {
                         Err(error) if self.is_process_ending => {
                             tracing::warn!(
@@ -450,14 +468,14 @@ impl KernelSettings {
                     self.write(&interface, &name, &original).map_err(failed)?;
                 }
                 if interface == "all" {
-                    for own in undo.record.settings.iter_mut().filter(|s| s.name == name) {
+                    for own in undo.recorded_changes.settings.iter_mut().filter(|s| s.name == name) {
                         // This interface has its value from carnet's write to `all`, so restore its original
                         // value.
                         if let Some(original) = others.get(&own.interface) {
                             own.original_value = original.clone();
                         }
                     }
-                    self.settle_others(&name, &others, &undo.record).map_err(failed)?;
+                    self.reapply_other_interfaces(&name, &others, &undo.recorded_changes).map_err(failed)?;
                 }
             }
             Some(current) => tracing::info!(
@@ -474,13 +492,13 @@ impl KernelSettings {
     /// Returns the values that interfaces without a setting of carnet must get after a write to `all`. The
     /// value is the one that another program has set since carnet wrote `all`, otherwise the one from before.
     /// An interface that appeared later gets the former value for new interfaces.
-    fn originals(
+    fn original_values(
         &self,
         record: &RecordedChanges,
         all: &ChangedSetting,
     ) -> io::Result<BTreeMap<String, String>> {
         let mut originals = all.former_values.clone();
-        let own = recorded(record, &all.name);
+        let own = interfaces_with_changed(record, &all.name);
         let mut current = self.read_everywhere(&all.name)?;
         current.retain(|interface, _| !own.contains(interface));
         let of_others: Vec<_> = current.extract_if(.., |_, value| *value != all.carnet_value).collect();
@@ -494,7 +512,7 @@ impl KernelSettings {
 
     /// After a write to `all`, sets carnet's settings of single interfaces again, and restores `originals` on
     /// the others. Goes on after an error and returns the first one.
-    fn settle_others(
+    fn reapply_other_interfaces(
         &mut self,
         name: &str,
         originals: &BTreeMap<String, String>,
@@ -506,7 +524,7 @@ impl KernelSettings {
         }
         let mut result = Ok(());
         for (interface, value) in values {
-            let this = match self.tree.read(&interface, name) {
+            let this = match self.settings_tree.read(&interface, name) {
                 Ok(Some(current)) if current != value => self.write(&interface, name, &value),
                 Ok(_) => Ok(()),
                 Err(error) => Err(error),
@@ -520,13 +538,13 @@ impl KernelSettings {
 
 /// Returns whether the kernel has IPv6 in this network namespace.
 pub(crate) fn ipv6_exists() -> bool {
-    fs::metadata("/proc/sys/net").is_err() || fs::metadata(ROOT).is_ok()
+    fs::metadata("/proc/sys/net").is_err() || fs::metadata(IPV6_SYSCTL_ROOT).is_ok()
 }
 
 /// Parts of Router Advertisements that the kernel uses on an interface that carnet has created, even while
 /// the machine forwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Advertisements {
+pub enum AcceptedAdvertisements {
     /// The kernel ignores Router Advertisements.
     Ignored,
     /// The kernel uses addresses and prefixes, but no default route.
@@ -537,17 +555,17 @@ pub enum Advertisements {
 
 /// Sets which parts of Router Advertisements the kernel uses. carnet need not restore this, because the
 /// interface vanishes with the process.
-pub(crate) fn accept_advertisements(interface: &str, taken: Advertisements) -> Result<()> {
+pub(crate) fn accept_advertisements(interface: &str, taken: AcceptedAdvertisements) -> Result<()> {
     let (accept, default_router) = match taken {
-        Advertisements::Ignored => ("0", "0"),
-        Advertisements::Addresses => ("2", "0"),
-        Advertisements::All => ("2", "1"),
+        AcceptedAdvertisements::Ignored => ("0", "0"),
+        AcceptedAdvertisements::Addresses => ("2", "0"),
+        AcceptedAdvertisements::All => ("2", "1"),
     };
     // Write `accept_ra_defrtr` before `accept_ra`: otherwise the kernel could make a default route in
     // between.
     for (name, value) in [("accept_ra_defrtr", default_router), (ACCEPT_RA, accept)] {
         write(interface, name, value)
-            .map_err(|e| Error::kernel(format!("set net.ipv6.conf.{interface}.{name}"), e))?;
+            .map_err(|e| Error::kernel_refusal(format!("set net.ipv6.conf.{interface}.{name}"), e))?;
     }
     Ok(())
 }
@@ -556,24 +574,24 @@ pub(crate) fn accept_advertisements(interface: &str, taken: Advertisements) -> R
 /// 7.2.6).
 pub(crate) fn announce_changes(interface: &str) -> Result<()> {
     write(interface, "ndisc_notify", "1")
-        .map_err(|error| Error::kernel(format!("set net.ipv6.conf.{interface}.ndisc_notify"), error))
+        .map_err(|error| Error::kernel_refusal(format!("set net.ipv6.conf.{interface}.ndisc_notify"), error))
 }
 
 /// Disables the kernel's IPv6 on an interface.
 pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
     write(interface, "disable_ipv6", "1")
-        .map_err(|error| Error::kernel(format!("disable IPv6 on {interface}"), error))
+        .map_err(|error| Error::kernel_refusal(format!("disable IPv6 on {interface}"), error))
 }
 
 /// Permits route lookups for IPv4 packets from this interface. No such packets arrive; the fast path uses
 /// these lookups to find the next hop of packets that it encapsulates in IPv4.
 pub(crate) fn forward_ipv4_from(interface: &str) -> io::Result<()> {
-    fs::write(format!("{IPV4_ROOT}/{interface}/{FORWARDING}"), "1")
+    fs::write(format!("{IPV4_SYSCTL_ROOT}/{interface}/{FORWARDING}"), "1")
 }
 
 /// Enables IPv6 on the TUN device, in case the machine disables IPv6 on new interfaces.
 pub(crate) fn enable_ipv6(interface: &str, writes: &mut u64) -> Result<()> {
-    let failed = |e: io::Error| Error::kernel(format!("enable IPv6 on {interface}"), e);
+    let failed = |e: io::Error| Error::kernel_refusal(format!("enable IPv6 on {interface}"), e);
     match read(interface, "disable_ipv6").map_err(failed)? {
         Some(value) if value != "0" => {
             *writes += 1;

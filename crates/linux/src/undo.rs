@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::disk::{Disk, Files, replace};
+use crate::disk::{Disk, KernelDisk, replace_file};
 use crate::error::{Error, Result};
 
 /// Boot and network namespace for which a file is valid.
@@ -30,7 +30,7 @@ pub(crate) struct FileValidity {
 }
 
 impl FileValidity {
-    fn here() -> FileValidity {
+    fn current_boot_and_namespace() -> FileValidity {
         FileValidity {
             boot_id: fs::read_to_string("/proc/sys/kernel/random/boot_id")
                 .map(|id| id.trim().to_owned())
@@ -119,7 +119,7 @@ pub(crate) struct RecordedChanges {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Contents {
+struct FileContents {
     place: FileValidity,
     record: RecordedChanges,
 }
@@ -129,26 +129,26 @@ struct Contents {
 pub(crate) struct UndoFile {
     disk: Box<dyn Disk>,
     path: PathBuf,
-    place: FileValidity,
+    valid_for: FileValidity,
     /// Whether the file differs from the content in memory.
-    unsaved: bool,
+    has_unsaved_changes: bool,
     /// Changes that the file lists.
-    pub(crate) record: RecordedChanges,
+    pub(crate) recorded_changes: RecordedChanges,
 }
 
 impl UndoFile {
     /// Reads the file of an earlier run. The record is empty if that run was in another boot or namespace, or
     /// if the file is unreadable.
     pub(crate) fn open(path: &Path) -> UndoFile {
-        UndoFile::open_on(Box::new(Files), path, FileValidity::here())
+        UndoFile::open_on_disk(Box::new(KernelDisk), path, FileValidity::current_boot_and_namespace())
     }
 
     /// Reads the record from a file on another disk, as [`Self::open`] does. The record is valid for the boot
     /// and namespace in `place`.
-    pub(crate) fn open_on(disk: Box<dyn Disk>, path: &Path, place: FileValidity) -> UndoFile {
+    pub(crate) fn open_on_disk(disk: Box<dyn Disk>, path: &Path, place: FileValidity) -> UndoFile {
         let record = match disk.read(path) {
             Ok(None) => RecordedChanges::default(),
-            Ok(Some(octets)) => match serde_json::from_slice::<Contents>(&octets) {
+            Ok(Some(octets)) => match serde_json::from_slice::<FileContents>(&octets) {
                 Ok(contents) if contents.place == place => contents.record,
                 Ok(_) => {
                     tracing::debug!(path = %path.display(), "carnet does not revert the changes in the undo \
@@ -167,31 +167,37 @@ impl UndoFile {
                 RecordedChanges::default()
             }
         };
-        UndoFile { disk, path: path.to_owned(), place, unsaved: false, record }
+        UndoFile {
+            disk,
+            path: path.to_owned(),
+            valid_for: place,
+            has_unsaved_changes: false,
+            recorded_changes: record,
+        }
     }
 
     /// Writes the record to the file. After a power cut the file has either the old or the new record.
     pub(crate) fn save(&mut self) -> Result<()> {
-        self.unsaved = true;
-        let failed = |e: std::io::Error| Error::kernel(format!("write {}", self.path.display()), e);
-        let contents = Contents { place: self.place.clone(), record: self.record.clone() };
+        self.has_unsaved_changes = true;
+        let failed = |e: std::io::Error| Error::kernel_refusal(format!("write {}", self.path.display()), e);
+        let contents = FileContents { place: self.valid_for.clone(), record: self.recorded_changes.clone() };
         let octets = serde_json::to_vec_pretty(&contents).map_err(|e| failed(e.into()))?;
-        replace(&*self.disk, &self.path, &octets).map_err(failed)?;
-        self.unsaved = false;
+        replace_file(&*self.disk, &self.path, &octets).map_err(failed)?;
+        self.has_unsaved_changes = false;
         Ok(())
     }
 
     /// Returns whether the last attempt to write the file has failed.
     pub(crate) fn is_unsaved(&self) -> bool {
-        self.unsaved
+        self.has_unsaved_changes
     }
 
     /// Deletes the file.
     pub(crate) fn delete(&mut self) -> Result<()> {
-        self.unsaved = false;
+        self.has_unsaved_changes = false;
         self.disk
             .remove(&self.path)
-            .map_err(|error| Error::kernel(format!("delete {}", self.path.display()), error))
+            .map_err(|error| Error::kernel_refusal(format!("delete {}", self.path.display()), error))
     }
 }
 
@@ -203,22 +209,22 @@ mod tests {
     fn undo_file_survives_restart_and_is_ignored_after_reboot() {
         let path = std::env::temp_dir().join(format!("carnet-undo-{}.json", std::process::id()));
         let mut undo = UndoFile::open(&path);
-        assert_eq!(undo.record, RecordedChanges::default());
-        undo.record.addresses.push(AddedAddress {
+        assert_eq!(undo.recorded_changes, RecordedChanges::default());
+        undo.recorded_changes.addresses.push(AddedAddress {
             interface: "i0".into(),
             index: 7,
             address: Ipv6Addr::LOCALHOST,
             prefix_length: 64,
         });
         undo.save().expect("save");
-        assert_eq!(UndoFile::open(&path).record, undo.record);
+        assert_eq!(UndoFile::open(&path).recorded_changes, undo.recorded_changes);
 
-        undo.place.boot_id.push('x');
+        undo.valid_for.boot_id.push('x');
         undo.save().expect("save");
-        assert_eq!(UndoFile::open(&path).record, RecordedChanges::default());
+        assert_eq!(UndoFile::open(&path).recorded_changes, RecordedChanges::default());
 
         fs::write(&path, b"{ not json").expect("write");
-        assert_eq!(UndoFile::open(&path).record, RecordedChanges::default());
+        assert_eq!(UndoFile::open(&path).recorded_changes, RecordedChanges::default());
         undo.delete().expect("delete");
         undo.delete().expect("delete again");
     }

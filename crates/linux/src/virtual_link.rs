@@ -26,38 +26,41 @@ use std::net::Ipv6Addr;
 use crate::error::{Error, Result};
 pub use crate::frame_device::FrameCounters;
 use crate::frame_device::FrameDevice;
-use crate::netlink::{Events, IPV6_ADDRESSES, LINKS, LinkInfo, Requests, Watcher, usable};
+use crate::netlink::{
+    DeviceWatcher, GROUP_IPV6_ADDRESSES, GROUP_LINKS, KernelEvents, LinkInfo, NetlinkRequests,
+    usable_addresses,
+};
 use crate::settings;
-pub use crate::settings::Advertisements;
+pub use crate::settings::AcceptedAdvertisements;
 
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
 
 /// Largest number of frames that wait in the kernel, as many as for the TUN device.
-const QUEUE: u32 = 4000;
+const QUEUE_LENGTH: u32 = 4000;
 
 /// Settings of a virtual interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VirtualLinkConfig {
     /// Number by which the caller identifies the interface.
-    pub id: u32,
+    pub link_id: u32,
     /// Name of the interface.
     pub name: String,
     /// Link-layer address of the interface.
     pub address: MacAddress,
     /// Link-local address that is derived from the link-layer address.
-    pub link_local: Ipv6Addr,
+    pub link_local_address: Ipv6Addr,
     /// MTU of the interface in octets, at least 1280.
     pub mtu: u32,
     /// Parts of Router Advertisements that the kernel uses, even while the machine forwards.
-    pub advertisements: Advertisements,
+    pub accepted_advertisements: AcceptedAdvertisements,
 }
 
 /// A frame that the host sends.
 #[derive(Debug, Clone, Copy)]
 pub struct HostFrame<'a> {
     /// Number of the interface.
-    pub link: u32,
+    pub link_id: u32,
     /// Destination link-layer address.
     pub destination: MacAddress,
     /// Source link-layer address.
@@ -85,8 +88,8 @@ pub enum VirtualLinkEvent {
 #[derive(Debug)]
 struct VirtualLink {
     config: VirtualLinkConfig,
-    device: FrameDevice,
-    info: LinkInfo,
+    frame_device: FrameDevice,
+    link_info: LinkInfo,
     /// Addresses in the last event about this interface; `None` before the first event.
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
 }
@@ -94,11 +97,11 @@ struct VirtualLink {
 /// All virtual interfaces of a station.
 #[derive(Debug)]
 pub struct VirtualLinks {
-    links: Vec<VirtualLink>,
-    requests: Requests,
-    events: Events,
+    virtual_links: Vec<VirtualLink>,
+    requests: NetlinkRequests,
+    events: KernelEvents,
     /// Whether to read interfaces and addresses again, because of an event.
-    dirty: bool,
+    needs_reading: bool,
     counters: FrameCounters,
 }
 
@@ -110,10 +113,10 @@ impl VirtualLinks {
     /// Fails if the kernel's events are unavailable.
     pub fn open() -> Result<VirtualLinks> {
         Ok(VirtualLinks {
-            links: Vec::new(),
-            requests: Requests::open()?,
-            events: Events::open(&[LINKS, IPV6_ADDRESSES])?,
-            dirty: false,
+            virtual_links: Vec::new(),
+            requests: NetlinkRequests::open()?,
+            events: KernelEvents::open(&[GROUP_LINKS, GROUP_IPV6_ADDRESSES])?,
+            needs_reading: false,
             counters: FrameCounters::default(),
         })
     }
@@ -123,29 +126,30 @@ impl VirtualLinks {
     /// # Errors
     /// Fails if the kernel refuses; [`Error::Busy`] if another interface has the name.
     pub fn set(&mut self, config: VirtualLinkConfig) -> Result<()> {
-        self.dirty = true;
-        let Some(link) = self.links.iter_mut().find(|link| link.config.id == config.id) else {
+        self.needs_reading = true;
+        let Some(link) = self.virtual_links.iter_mut().find(|link| link.config.link_id == config.link_id)
+        else {
             let link = create(&mut self.requests, config)?;
-            self.links.push(link);
+            self.virtual_links.push(link);
             return Ok(());
         };
-        let VirtualLink { config: old, info, .. } = link;
+        let VirtualLink { config: old, link_info: info, .. } = link;
         if old.mtu != config.mtu {
-            self.requests.links().set_mtu(info, config.mtu)?;
+            self.requests.link_requests().set_mtu(info, config.mtu)?;
         }
         // Remove the old address before the kernel announces the new link-layer address to neighbours.
-        let moves = old.link_local != config.link_local;
+        let moves = old.link_local_address != config.link_local_address;
         if moves {
-            self.requests.addresses().delete(info.index, &info.name, old.link_local, 64)?;
+            self.requests.addresses().delete_address(info.index, &info.name, old.link_local_address, 64)?;
         }
         if old.address != config.address {
-            self.requests.links().set_address(info, config.address)?;
+            self.requests.link_requests().set_address(info, config.address)?;
         }
         if moves {
-            add_link_local(&mut self.requests, info, config.link_local)?;
+            add_link_local(&mut self.requests, info, config.link_local_address)?;
         }
-        if old.advertisements != config.advertisements {
-            settings::accept_advertisements(&info.name, config.advertisements)?;
+        if old.accepted_advertisements != config.accepted_advertisements {
+            settings::accept_advertisements(&info.name, config.accepted_advertisements)?;
         }
         *old = config;
         Ok(())
@@ -154,7 +158,7 @@ impl VirtualLinks {
     /// Removes an interface. A missing interface is no error.
     pub fn remove(&mut self, id: u32) {
         // The device vanishes when its descriptor is closed.
-        self.links.retain(|link| link.config.id != id);
+        self.virtual_links.retain(|link| link.config.link_id != id);
     }
 
     /// Waits until frames may be ready, or interfaces have changed. The future may be dropped, but the caller
@@ -169,10 +173,10 @@ impl VirtualLinks {
 
     /// Receives the frames that are ready on each interface, at most a batch, and passes each to `take`.
     pub fn try_receive(&mut self, mut take: impl FnMut(HostFrame<'_>)) {
-        for VirtualLink { config, device, .. } in &mut self.links {
+        for VirtualLink { config, frame_device: device, .. } in &mut self.virtual_links {
             device.receive(&mut self.counters, |frame| {
                 take(HostFrame {
-                    link: config.id,
+                    link_id: config.link_id,
                     destination: frame.destination,
                     source: frame.source,
                     ether_type: frame.ether_type,
@@ -185,20 +189,21 @@ impl VirtualLinks {
     /// Passes an IPv6 packet to the host in an Ethernet frame. If the kernel refuses it, only a counter
     /// records that.
     pub fn write(&mut self, link: u32, destination: MacAddress, source: MacAddress, packet: &[u8]) {
-        let known = self.links.iter().find(|known| known.config.id == link);
-        self.counters.written(known.map(|link| link.device.write(destination, source, packet)));
+        let known = self.virtual_links.iter().find(|known| known.config.link_id == link);
+        self.counters
+            .count_write_result(known.map(|link| link.frame_device.write_frame(destination, source, packet)));
     }
 
     /// Returns name and index of the interface with the number `id`; `None` if there is no such interface.
     pub fn interface(&self, id: u32) -> Option<(&str, u32)> {
-        let link = self.links.iter().find(|link| link.config.id == id)?;
-        Some((link.info.name.as_str(), link.info.index))
+        let link = self.virtual_links.iter().find(|link| link.config.link_id == id)?;
+        Some((link.link_info.name.as_str(), link.link_info.index))
     }
 
     /// Returns the number of netlink requests about interfaces and addresses so far. Packets cause no such
     /// request.
-    pub fn questions(&self) -> u64 {
-        self.requests.reads
+    pub fn netlink_request_count(&self) -> u64 {
+        self.requests.read_requests
     }
 
     /// Returns the counters.
@@ -207,21 +212,21 @@ impl VirtualLinks {
     }
 }
 
-impl Watcher for VirtualLinks {
+impl DeviceWatcher for VirtualLinks {
     type Event = VirtualLinkEvent;
-    const FRAMES: VirtualLinkEvent = VirtualLinkEvent::Frames;
+    const FRAMES_EVENT: VirtualLinkEvent = VirtualLinkEvent::Frames;
 
-    fn event_socket(&mut self) -> (&mut Events, &mut bool) {
-        (&mut self.events, &mut self.dirty)
+    fn event_socket(&mut self) -> (&mut KernelEvents, &mut bool) {
+        (&mut self.events, &mut self.needs_reading)
     }
 
-    fn read_change(&mut self) -> Result<Option<VirtualLinkEvent>> {
-        if self.links.is_empty() {
+    fn read_pending_change(&mut self) -> Result<Option<VirtualLinkEvent>> {
+        if self.virtual_links.is_empty() {
             return Ok(None);
         }
-        for link in &mut self.links {
-            let there = self.requests.links().find(&link.config.name)?;
-            if there.is_none_or(|there| there.index != link.info.index) {
+        for link in &mut self.virtual_links {
+            let there = self.requests.link_requests().find_link(&link.config.name)?;
+            if there.is_none_or(|there| there.index != link.link_info.index) {
                 tracing::warn!(
                     "another program has deleted the interface {}: carnet creates it again",
                     link.config.name
@@ -229,42 +234,42 @@ impl Watcher for VirtualLinks {
                 *link = create(&mut self.requests, link.config.clone())?;
             }
         }
-        let known = self.requests.addresses().list()?;
-        for link in &mut self.links {
-            let addresses = usable(&known, Some(link.info.index));
+        let known = self.requests.addresses().list_ipv6()?;
+        for link in &mut self.virtual_links {
+            let addresses = usable_addresses(&known, Some(link.link_info.index));
             if link.addresses.as_ref() != Some(&addresses) {
                 link.addresses = Some(addresses.clone());
-                return Ok(Some(VirtualLinkEvent::Addresses { link: link.config.id, addresses }));
+                return Ok(Some(VirtualLinkEvent::Addresses { link: link.config.link_id, addresses }));
             }
         }
         Ok(None)
     }
 
-    fn devices(&self) -> impl Iterator<Item = &FrameDevice> {
-        self.links.iter().map(|link| &link.device)
+    fn frame_devices(&self) -> impl Iterator<Item = &FrameDevice> {
+        self.virtual_links.iter().map(|link| &link.frame_device)
     }
 }
 
-fn create(requests: &mut Requests, config: VirtualLinkConfig) -> Result<VirtualLink> {
-    let device = FrameDevice::tap(&config.name)?;
+fn create(requests: &mut NetlinkRequests, config: VirtualLinkConfig) -> Result<VirtualLink> {
+    let device = FrameDevice::open_tap_device(&config.name)?;
     let gone = || {
         let source = io::Error::from_raw_os_error(libc::ENODEV);
-        Error::kernel(format!("look up {}", config.name), source)
+        Error::kernel_refusal(format!("look up {}", config.name), source)
     };
-    let info = requests.links().find(&config.name)?.ok_or_else(gone)?;
-    requests.links().configure_virtual(&info, config.mtu, QUEUE, config.address)?;
+    let info = requests.link_requests().find_link(&config.name)?.ok_or_else(gone)?;
+    requests.link_requests().configure_virtual(&info, config.mtu, QUEUE_LENGTH, config.address)?;
     let mut writes = 0;
     settings::enable_ipv6(&config.name, &mut writes)?;
     settings::announce_changes(&config.name)?;
-    settings::accept_advertisements(&config.name, config.advertisements)?;
-    requests.links().set_up(&info, true)?;
-    add_link_local(requests, &info, config.link_local)?;
-    Ok(VirtualLink { config, device, info, addresses: None })
+    settings::accept_advertisements(&config.name, config.accepted_advertisements)?;
+    requests.link_requests().set_up(&info, true)?;
+    add_link_local(requests, &info, config.link_local_address)?;
+    Ok(VirtualLink { config, frame_device: device, link_info: info, addresses: None })
 }
 
 /// Adds the address without duplicate address detection, because GeoNetworking detects duplicate addresses
 /// itself (EN 302 636-4-1 10.2.1.5).
-fn add_link_local(requests: &mut Requests, info: &LinkInfo, address: Ipv6Addr) -> Result<()> {
+fn add_link_local(requests: &mut NetlinkRequests, info: &LinkInfo, address: Ipv6Addr) -> Result<()> {
     match requests.addresses().add(info.index, &info.name, address, 64) {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
         other => other,

@@ -42,9 +42,9 @@ fn open_home_agent(scratch: &ScratchFolder, peer: &PeerNamespace) -> Platform {
         wait_until_address_is_usable("p0", "fe80::aa");
     });
     let mut platform = scratch.open_platform_watching("h0", true);
-    platform.apply(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
+    platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
     for name in STOPPED_SETTINGS {
-        platform.apply(&set_entry(setting_entry("h0", name, "0"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("h0", name, "0"))).unwrap();
     }
     platform
 }
@@ -65,9 +65,10 @@ async fn wait_for_advertisement(platform: &mut Platform, peer: &PeerNamespace) {
 /// Waits until the obstacles contain each of these texts.
 async fn wait_for_obstacles(platform: &mut Platform, texts: &[&str]) {
     let deadline = Instant::now() + Duration::from_secs(30);
-    let is_told = |platform: &Platform, text: &&str| platform.obstacles().iter().any(|it| it.contains(text));
+    let is_told =
+        |platform: &Platform, text: &&str| platform.obstacle_messages().iter().any(|it| it.contains(text));
     while !texts.iter().all(|text| is_told(platform, text)) {
-        assert!(Instant::now() < deadline, "{:?}", platform.obstacles());
+        assert!(Instant::now() < deadline, "{:?}", platform.obstacle_messages());
         events_for(platform, Duration::from_millis(20)).await;
     }
 }
@@ -93,7 +94,7 @@ fn home_agent_ignores_advertised_default_route_if_it_has_another() {
         run_ip("-6 route add default via fe80::1 dev up0");
         add_address("h0", "2001:db8:1::ff/64");
         events_until(&mut platform, |_| stopped_setting_values() == ["0", "0"]).await;
-        assert_eq!(platform.obstacles(), [""; 0]);
+        assert_eq!(platform.obstacle_messages(), [""; 0]);
         // The home agent still receives advertisements for its list (RFC 6275 8.4).
         wait_for_advertisement(&mut platform, &peer).await;
         assert!(!has_learnt_default_route(), "{}", run_ip("-6 route show"));
@@ -148,7 +149,7 @@ fn mobile_router_keeps_advertised_routes_of_uplinks() {
         send_router_advertisement(&peer);
         events_until(&mut platform, |_| has_learnt_default_route()).await;
 
-        platform.apply(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
         assert!(has_learnt_default_route(), "{}", run_ip("-6 route show"));
         let state =
             || ["transit", "quiet", "quiet1", "default"].map(|i| read_sysctl(&format!("{i}/accept_ra")));
@@ -164,20 +165,20 @@ fn mobile_router_keeps_advertised_routes_of_uplinks() {
         run_ip("link del late");
         events_until(&mut platform, |_| read_sysctl("transit/accept_ra") == "2").await;
 
-        platform.apply(&remove_entry(setting_entry("all", "forwarding", "1"))).unwrap();
+        platform.apply_change(&remove_entry(setting_entry("all", "forwarding", "1"))).unwrap();
         assert_eq!(
             (state(), read_sysctl("all/forwarding")),
             (["1", "0", "1", "1"].map(str::to_owned), "0".into())
         );
         assert!(has_learnt_default_route());
-        platform.apply(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
         platform.close().unwrap();
         assert_eq!(state(), ["1", "0", "1", "1"]);
 
         // A machine that is a router already keeps its operator's `accept_ra`.
         set_sysctl("all/forwarding", "1");
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
         events_for(&mut platform, Duration::from_millis(50)).await;
         assert_eq!(state(), ["1", "0", "1", "1"]);
     });
@@ -189,7 +190,7 @@ fn accept_ra_of_crashed_run_is_restored() {
         run_ip("link add v0 type veth peer name v1");
         let before = kernel_state();
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
         assert_eq!((read_sysctl("v0/accept_ra"), read_sysctl("v1/accept_ra")), ("2".into(), "2".into()));
         std::mem::forget(platform);
         run_ip("link del carnet0");
@@ -206,7 +207,7 @@ fn accept_ra_of_0_stays_unchanged() {
         set_sysctl("v0/accept_ra", "0");
         let mut platform = scratch.open_platform();
         for entry in entries_of_mobile_router("v0", "v1") {
-            platform.apply(&set_entry(entry)).unwrap();
+            platform.apply_change(&set_entry(entry)).unwrap();
         }
         run_ip("link set v0 up");
         events_for(&mut platform, Duration::from_millis(100)).await;
@@ -229,8 +230,8 @@ fn settings_changed_by_others_come_back_with_the_next_link_event() {
     in_new_namespace(|scratch| async move {
         run_ip("link add v0 type veth peer name v1");
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
-        platform.apply(&set_entry(setting_entry("v0", "forwarding", "0"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("v0", "forwarding", "0"))).unwrap();
         events_for(&mut platform, Duration::from_millis(50)).await;
         set_sysctl("all/forwarding", "0");
         set_sysctl("v0/accept_ra", "1");
@@ -238,11 +239,11 @@ fn settings_changed_by_others_come_back_with_the_next_link_event() {
         run_ip("link set v0 up");
         let state = || ["all/forwarding", "v0/forwarding", "v1/forwarding", "v0/accept_ra"].map(read_sysctl);
         events_until(&mut platform, |_| state() == ["1", "0", "1", "2"]).await;
-        assert_eq!(platform.counters().restored, 2);
-        let writes = platform.counters().writes;
+        assert_eq!(platform.counters().restored_entries, 2);
+        let writes = platform.counters().write_calls;
         run_ip("link set v0 down");
         events_for(&mut platform, Duration::from_millis(100)).await;
-        assert_eq!(platform.counters().writes, writes);
+        assert_eq!(platform.counters().write_calls, writes);
         platform.close().unwrap();
         assert_eq!(state(), ["0", "0", "0", "1"]);
     });

@@ -51,9 +51,9 @@ fn assigned_address_is_announced_to_neighbours() {
         for number in 1..=30u16 {
             let entry = address_entry("v0", &format!("2001:db8::1:{number:x}/128"));
             let group = format!("ff0200000000000000000001ff01{number:04x}");
-            platform.apply(&set_entry(entry.clone())).unwrap();
+            platform.apply_change(&set_entry(entry.clone())).unwrap();
             assert!(joined(&group), "{group}");
-            platform.apply(&remove_entry(entry)).unwrap();
+            platform.apply_change(&remove_entry(entry)).unwrap();
             assert!(!joined(&group), "{group} is left");
         }
         stop.store(true, Ordering::Relaxed);
@@ -88,7 +88,7 @@ fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
         let mut platform = scratch.open_platform();
         let entries = entries_of_mobile_router("v0", "i0");
         for entry in &entries {
-            platform.apply(&set_entry(entry.clone())).unwrap();
+            platform.apply_change(&set_entry(entry.clone())).unwrap();
         }
         assert!(route_from_source("10.2.0.185").contains(by_table), "{}", route_from_source("10.2.0.185"));
         // The lookup ignores the main table's default route over the uplink, but not its other routes.
@@ -125,17 +125,17 @@ fn ipv4_table_of_an_uplink_is_restored_whatever_takes_it_away() {
             events_until(&mut platform, |_| installed() == complete).await;
         }
         // The uplink gets another gateway, as after a DHCP renewal.
-        platform.apply(&set_entry(ipv4_route_entry("v0", Some("10.2.0.1")))).unwrap();
+        platform.apply_change(&set_entry(ipv4_route_entry("v0", Some("10.2.0.1")))).unwrap();
         assert!(route_from_source("10.2.0.185").contains("via 10.2.0.1 dev v0 table 13510"));
         // The uplink has no gateway, as with a modem.
-        platform.apply(&set_entry(ipv4_route_entry("v0", None))).unwrap();
+        platform.apply_change(&set_entry(ipv4_route_entry("v0", None))).unwrap();
         assert!(
             route_from_source("10.2.0.185").contains("dev v0 table 13510"),
             "{}",
             route_from_source("10.2.0.185")
         );
         for entry in entries.iter().rev() {
-            platform.apply(&remove_entry(entry.clone())).unwrap();
+            platform.apply_change(&remove_entry(entry.clone())).unwrap();
         }
         assert!(route_from_source("10.2.0.185").starts_with(alone));
         platform.close().unwrap();
@@ -157,7 +157,7 @@ fn every_kind_of_kernel_entry_is_added_and_removed() {
 
         let entries = entries_of_mobile_router("v0", "i0");
         for entry in &entries {
-            platform.apply(&set_entry(entry.clone())).unwrap();
+            platform.apply_change(&set_entry(entry.clone())).unwrap();
         }
         assert_eq!((read_sysctl("all/forwarding"), read_sysctl("v0/accept_ra")), ("1".into(), "2".into()));
         let address = &run_ip_json("-6 addr show dev i0")[0]["addr_info"][0];
@@ -189,7 +189,7 @@ fn every_kind_of_kernel_entry_is_added_and_removed() {
         );
 
         for entry in entries.iter().rev() {
-            platform.apply(&remove_entry(entry.clone())).unwrap();
+            platform.apply_change(&remove_entry(entry.clone())).unwrap();
         }
         assert_eq!(
             policy_rules(),
@@ -215,9 +215,9 @@ fn closing_and_dropping_platform_restores_kernel() {
         let before = kernel_state();
         for close in [true, false] {
             let mut platform = scratch.open_platform();
-            let tunnel = platform.tunnel();
+            let tunnel = platform.tunnel_device();
             for entry in entries_of_mobile_router("v0", "i0") {
-                platform.apply(&set_entry(entry)).unwrap();
+                platform.apply_change(&set_entry(entry)).unwrap();
             }
             assert!(scratch.undo_file().exists());
             assert_ne!(kernel_state(), before);
@@ -256,7 +256,7 @@ fn counters_of_interfaces_are_read_without_a_request_to_the_kernel() {
         run_ip("link add v0 type veth peer name v1");
         let again = platform.octets("v0").unwrap().unwrap();
         assert!(again.epoch != first.epoch && again.total < second.total, "{again:?}");
-        assert_eq!(platform.counters().reads, before.reads);
+        assert_eq!(platform.counters().read_requests, before.read_requests);
     });
 }
 
@@ -267,19 +267,22 @@ fn unchanged_desired_state_makes_no_system_call() {
         let mut platform = scratch.open_platform();
         let entries = entries_of_mobile_router("v0", "i0");
         for entry in &entries {
-            platform.apply(&set_entry(entry.clone())).unwrap();
+            platform.apply_change(&set_entry(entry.clone())).unwrap();
         }
         events_for(&mut platform, Duration::from_millis(200)).await;
         let before = platform.counters();
         for entry in &entries {
-            platform.apply(&set_entry(entry.clone())).unwrap();
+            platform.apply_change(&set_entry(entry.clone())).unwrap();
         }
         assert_eq!(platform.counters(), before);
         // carnet's own changes also cause no events that lead to requests or repairs.
-        platform.apply(&set_entry(route_entry(TABLE_TUNNEL, "::/0", 1024, "unreachable"))).unwrap();
+        platform.apply_change(&set_entry(route_entry(TABLE_TUNNEL, "::/0", 1024, "unreachable"))).unwrap();
         events_for(&mut platform, Duration::from_millis(200)).await;
         let after = platform.counters();
-        assert_eq!((after.writes, after.reads, after.restored), (before.writes + 1, before.reads, 0));
+        assert_eq!(
+            (after.write_calls, after.read_requests, after.restored_entries),
+            (before.write_calls + 1, before.read_requests, 0)
+        );
     });
 }
 
@@ -299,7 +302,9 @@ fn route_is_replaced_without_gap() {
             "v0",
             TUNNEL_DEVICE,
         ];
-        platform.apply(&set_entry(route_entry(TABLE_MAIN, "2001:db8:c::/64", 512, "fe80::3 i0"))).unwrap();
+        platform
+            .apply_change(&set_entry(route_entry(TABLE_MAIN, "2001:db8:c::/64", 512, "fe80::3 i0")))
+            .unwrap();
         // Two observers check that the route exists all the time: a monitor of the kernel's events, and a
         // socket that looks the route up repeatedly.
         let account = scratch.path().join("account");
@@ -336,7 +341,9 @@ fn route_is_replaced_without_gap() {
         let mut rounds = 0;
         while rounds < 100 || tries.load(Ordering::Relaxed) < 20_000 {
             for way in ways {
-                platform.apply(&set_entry(route_entry(TABLE_MAIN, "2001:db8:c::/64", 512, way))).unwrap();
+                platform
+                    .apply_change(&set_entry(route_entry(TABLE_MAIN, "2001:db8:c::/64", 512, way)))
+                    .unwrap();
                 if rounds == 0 {
                     let now = run_ip_json("-6 route show 2001:db8:c::/64");
                     assert_eq!(now.len(), 1, "{way}: {now:?}");
@@ -361,7 +368,7 @@ fn route_is_replaced_without_gap() {
         looker.join().unwrap();
         assert_eq!(gaps.load(Ordering::Relaxed), 0, "of {} look-ups", tries.load(Ordering::Relaxed));
         for way in ["unreachable", "v0", "unreachable", "fe80::1 v0"] {
-            platform.apply(&set_entry(route_entry(TABLE_MAIN, "2001:db8:c::/64", 512, way))).unwrap();
+            platform.apply_change(&set_entry(route_entry(TABLE_MAIN, "2001:db8:c::/64", 512, way))).unwrap();
             assert_eq!(run_ip_json("-6 route show 2001:db8:c::/64").len(), 1);
         }
     });
@@ -379,9 +386,9 @@ fn foreign_kernel_entries_stay() {
         // carnet removes this route at its start, because the route has carnet's mark.
         assert!(run_ip_json("-6 route show 2001:db8:d::/64").is_empty());
 
-        platform.apply(&set_entry(address_entry("i0", "2001:db8:a::1/128"))).unwrap();
+        platform.apply_change(&set_entry(address_entry("i0", "2001:db8:a::1/128"))).unwrap();
         let error = platform
-            .apply(&set_entry(route_entry(TABLE_MAIN, "2001:db8:c::/64", 512, TUNNEL_DEVICE)))
+            .apply_change(&set_entry(route_entry(TABLE_MAIN, "2001:db8:c::/64", 512, TUNNEL_DEVICE)))
             .unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -389,8 +396,8 @@ fn foreign_kernel_entries_stay() {
              protocol number 4) has installed a route with the same destination and metric (`ip -6 route \
              show table 254`)"
         );
-        platform.apply(&remove_entry(address_entry("i0", "2001:db8:a::1/128"))).unwrap();
-        platform.apply(&set_entry(address_entry("i0", "2001:db8:a::1/64"))).unwrap();
+        platform.apply_change(&remove_entry(address_entry("i0", "2001:db8:a::1/128"))).unwrap();
+        platform.apply_change(&set_entry(address_entry("i0", "2001:db8:a::1/64"))).unwrap();
         platform.close().unwrap();
         run_ip("-6 route add 2001:db8:d::/64 dev v0 metric 512 proto 135");
         assert_eq!(kernel_state(), before);
@@ -407,13 +414,13 @@ fn address_taken_over_by_operator_stays() {
         let entry = || address_entry("i0", "2001:db8:a::1/64");
         for anew in [true, false] {
             let mut platform = scratch.open_platform();
-            platform.apply(&set_entry(entry())).unwrap();
+            platform.apply_change(&set_entry(entry())).unwrap();
             if anew {
                 run_ip("-6 addr del 2001:db8:a::1/64 dev i0");
             }
             run_ip("-6 addr replace 2001:db8:a::1/64 dev i0 nodad");
             events_for(&mut platform, Duration::from_millis(100)).await;
-            platform.apply(&remove_entry(entry())).unwrap();
+            platform.apply_change(&remove_entry(entry())).unwrap();
             platform.close().unwrap();
             assert_eq!(
                 run_ip_json("-6 addr show dev i0")[0]["addr_info"][0]["local"],
@@ -431,12 +438,14 @@ fn an_address_can_change_its_prefix_length() {
         create_two_links();
         let mut platform = scratch.open_platform();
         for length in ["64", "128", "64"] {
-            platform.apply(&set_entry(address_entry("i0", &format!("2001:db8:a::1/{length}")))).unwrap();
+            platform
+                .apply_change(&set_entry(address_entry("i0", &format!("2001:db8:a::1/{length}"))))
+                .unwrap();
             let info = &run_ip_json("-6 addr show dev i0")[0]["addr_info"];
             assert_eq!(info.as_array().unwrap().len(), 1);
             assert_eq!(info[0]["prefixlen"].to_string(), length);
         }
-        platform.apply(&remove_entry(address_entry("i0", "2001:db8:a::1/64"))).unwrap();
+        platform.apply_change(&remove_entry(address_entry("i0", "2001:db8:a::1/64"))).unwrap();
         assert_eq!(run_ip("-6 addr show dev i0"), "");
     });
 }
@@ -448,14 +457,14 @@ fn settings_are_restored_unless_another_program_changed_them() {
         set_sysctl("i0/forwarding", "1");
         set_sysctl("v0/accept_ra", "2");
         let mut platform = scratch.open_platform();
-        let writes = platform.counters().writes;
-        platform.apply(&set_entry(setting_entry("v0", "accept_ra", "2"))).unwrap();
-        assert_eq!(platform.counters().writes, writes, "it was right already");
+        let writes = platform.counters().write_calls;
+        platform.apply_change(&set_entry(setting_entry("v0", "accept_ra", "2"))).unwrap();
+        assert_eq!(platform.counters().write_calls, writes, "it was right already");
 
-        platform.apply(&set_entry(setting_entry("i0", "accept_ra", "0"))).unwrap();
-        platform.apply(&set_entry(setting_entry("i0", "accept_ra", "2"))).unwrap();
-        platform.apply(&set_entry(setting_entry("i0", "proxy_ndp", "1"))).unwrap();
-        platform.apply(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("i0", "accept_ra", "0"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("i0", "accept_ra", "2"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("i0", "proxy_ndp", "1"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
         assert_eq!(
             (read_sysctl("v0/forwarding"), read_sysctl("default/forwarding")),
             ("1".into(), "1".into())
@@ -464,7 +473,7 @@ fn settings_are_restored_unless_another_program_changed_them() {
         assert!(undo.contains("accept_ra") && undo.contains("proxy_ndp"), "{undo}");
 
         set_sysctl("i0/proxy_ndp", "2");
-        platform.apply(&remove_entry(setting_entry("i0", "accept_ra", "2"))).unwrap();
+        platform.apply_change(&remove_entry(setting_entry("i0", "accept_ra", "2"))).unwrap();
         assert_eq!(read_sysctl("i0/accept_ra"), "2", "like all others while the machine forwards");
         platform.close().unwrap();
         assert_eq!(read_sysctl("i0/accept_ra"), "1");
@@ -498,11 +507,11 @@ fn settings_of_all_and_of_one_interface_are_independent() {
             for removal in [[&all, &early, &late], [&late, &all, &early], [&early, &late, &all]] {
                 let mut platform = scratch.open_platform();
                 for entry in order {
-                    platform.apply(&set_entry(entry.clone())).unwrap();
+                    platform.apply_change(&set_entry(entry.clone())).unwrap();
                 }
                 assert_eq!(state(), "1001");
                 for entry in removal {
-                    platform.apply(&remove_entry(entry.clone())).unwrap();
+                    platform.apply_change(&remove_entry(entry.clone())).unwrap();
                 }
                 assert_eq!(state(), "0010");
                 platform.close().unwrap();
@@ -518,7 +527,7 @@ fn setting_name_cannot_leave_its_sysctl_directory() {
         for (interface, name) in
             [("..", "flowlabel_consistency"), ("all", "../../ip6frag_time"), ("a/b", "x")]
         {
-            let error = platform.apply(&set_entry(setting_entry(interface, name, "0"))).unwrap_err();
+            let error = platform.apply_change(&set_entry(setting_entry(interface, name, "0"))).unwrap_err();
             assert!(error.to_string().starts_with("setting: expected"), "{error}");
         }
     });
@@ -530,7 +539,7 @@ fn the_local_rule_moves_with_the_first_capture_and_returns_with_the_last() {
         let usual = ["0: from all lookup local proto kernel", "32766: from all lookup main proto kernel"];
         let mut platform = scratch.open_platform();
         platform
-            .apply(&set_entry(rule_entry(
+            .apply_change(&set_entry(rule_entry(
                 priority::FROM_MOBILE_NETWORK,
                 Some("2001:db8:a::/64"),
                 None,
@@ -539,13 +548,13 @@ fn the_local_rule_moves_with_the_first_capture_and_returns_with_the_last() {
             .unwrap();
         assert_eq!(policy_rules()[0], usual[0]);
         let (first, second) = (capture_rule("v0", "2001:db8:1::1/128", 41), capture_rule("v1", "::/0", 41));
-        platform.apply(&set_entry(first.clone())).unwrap();
-        platform.apply(&set_entry(second.clone())).unwrap();
+        platform.apply_change(&set_entry(first.clone())).unwrap();
+        platform.apply_change(&set_entry(second.clone())).unwrap();
         assert_eq!(policy_rules()[2], "110: from all lookup local proto 135");
         assert_eq!(policy_rules().len(), 5);
-        platform.apply(&remove_entry(first)).unwrap();
+        platform.apply_change(&remove_entry(first)).unwrap();
         assert_eq!(policy_rules()[1], "110: from all lookup local proto 135");
-        platform.apply(&remove_entry(second)).unwrap();
+        platform.apply_change(&remove_entry(second)).unwrap();
         assert_eq!(policy_rules()[0], usual[0]);
         assert_eq!(policy_rules().len(), 3);
         platform.close().unwrap();
@@ -557,7 +566,7 @@ fn the_local_rule_moves_with_the_first_capture_and_returns_with_the_last() {
         run_ip("-6 rule del pref 0");
         let before = policy_rules();
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(capture_rule("v0", "2001:db8:1::1/128", 41))).unwrap();
+        platform.apply_change(&set_entry(capture_rule("v0", "2001:db8:1::1/128", 41))).unwrap();
         platform.close().unwrap();
         assert_eq!(policy_rules(), before);
     });
@@ -571,11 +580,13 @@ fn kernel_errors_name_the_attempted_operation() {
         // The kernel refuses a route whose gateway is not on the link. The gateway may come soon, so carnet
         // reports the refusal only after some attempts.
         let early = set_entry(route_entry(13510, "2001:db8::/64", 1, "2001:db8:9::1 v0"));
-        platform.apply(&early).expect("it is tried again");
+        platform.apply_change(&early).expect("it is tried again");
         assert_eq!(routes_of_table("13510"), Vec::<String>::new());
         run_ip("-6 addr add fe80::77/64 dev v0 nodad");
-        let error =
-            platform.apply(&set_entry(route_entry(13511, "::/0", 1, "fe80::77 v0"))).unwrap_err().to_string();
+        let error = platform
+            .apply_change(&set_entry(route_entry(13511, "::/0", 1, "fe80::77 v0")))
+            .unwrap_err()
+            .to_string();
         assert!(error.ends_with("(os error 22): Gateway can not be a local address"), "{error}");
         // The route stays desired: once the gateway is on the link, it is installed.
         run_ip("-6 addr add 2001:db8:9::2/64 dev v0 nodad");
@@ -610,16 +621,16 @@ fn only_strict_rp_filter_of_uplink_becomes_loose() {
         let mut platform = scratch.open_platform();
         let wanted = ["v0", "v1"].map(|name| setting_entry(name, "rp_filter", "2"));
         for entry in &wanted {
-            platform.apply(&set_entry(entry.clone())).unwrap();
+            platform.apply_change(&set_entry(entry.clone())).unwrap();
         }
         assert_eq!((read("v0"), read("v1")), ("2".to_owned(), "0".to_owned()));
         for entry in wanted {
-            platform.apply(&remove_entry(entry)).unwrap();
+            platform.apply_change(&remove_entry(entry)).unwrap();
         }
         assert_eq!((read("v0"), read("v1")), ("1".to_owned(), "0".to_owned()));
         // Now `rp_filter` of `all` is strict.
         write("all", "1");
-        platform.apply(&set_entry(setting_entry("v1", "rp_filter", "2"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("v1", "rp_filter", "2"))).unwrap();
         assert_eq!(read("v1"), "2");
         drop(platform);
         assert_eq!((read("v1"), read("all")), ("0".to_owned(), "1".to_owned()));

@@ -13,7 +13,7 @@ use std::mem::MaybeUninit;
 use std::net::{Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
 
-use carnet_linux::{Platform, TunnelIo, TunnelReader};
+use carnet_linux::{Platform, TunDevice, TunnelReader};
 use carnet_nemo::forwarding::desired::*;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -81,7 +81,7 @@ fn send_and_read_errors(peer: &PeerNamespace, packets: Vec<Vec<u8>>) -> Vec<(u8,
     })
 }
 
-async fn read_all_packets(tunnel: &TunnelIo) -> Vec<Vec<u8>> {
+async fn read_all_packets(tunnel: &TunDevice) -> Vec<Vec<u8>> {
     let mut packets = Vec::new();
     let mut buffer = PacketBuffer::new();
     let mut reader = TunnelReader::new(tunnel.clone());
@@ -105,9 +105,11 @@ fn create_mobile_router_link() -> PeerNamespace {
 }
 
 fn capture_tunnel_packets(platform: &mut Platform) {
-    platform.apply(&set_entry(route_entry(TABLE_CAPTURE, "::/0", 1024, TUNNEL_DEVICE))).unwrap();
+    platform.apply_change(&set_entry(route_entry(TABLE_CAPTURE, "::/0", 1024, TUNNEL_DEVICE))).unwrap();
     for protocol in [41, 135, 44] {
-        platform.apply(&set_entry(capture_rule("v0", &format!("{HOME_AGENT}/128"), protocol))).unwrap();
+        platform
+            .apply_change(&set_entry(capture_rule("v0", &format!("{HOME_AGENT}/128"), protocol)))
+            .unwrap();
     }
 }
 
@@ -140,7 +142,7 @@ fn mobile_router_receives_tunnelled_packets_at_care_of_address() {
     in_new_namespace(|scratch| async move {
         let peer = create_mobile_router_link();
         let mut platform = scratch.open_platform();
-        let tunnel = platform.tunnel();
+        let tunnel = platform.tunnel_device();
         capture_tunnel_packets(&mut platform);
         let sent = packets_of_each_kind(HOME_AGENT, CARE_OF_ADDRESS);
         let errors = send_and_read_errors(&peer, sent.iter().map(|(_, p)| p.clone()).collect());
@@ -201,9 +203,14 @@ fn home_agent_receives_tunnelled_packets_at_its_address() {
         let peer = create_mobile_router_link();
         peer.run_in_namespace(move || run_ip(&format!("-6 route add {home_agent} via {CARE_OF_ADDRESS}")));
         let mut platform = scratch.open_platform();
-        let tunnel = platform.tunnel();
+        let tunnel = platform.tunnel_device();
         platform
-            .apply(&set_entry(route_entry(TABLE_MAIN, &format!("{home_agent}/128"), 64, TUNNEL_DEVICE)))
+            .apply_change(&set_entry(route_entry(
+                TABLE_MAIN,
+                &format!("{home_agent}/128"),
+                64,
+                TUNNEL_DEVICE,
+            )))
             .unwrap();
         let sent = packets_of_each_kind(HOME_AGENT, home_agent);
         let errors = send_and_read_errors(&peer, sent.iter().map(|(_, p)| p.clone()).collect());
@@ -218,19 +225,21 @@ fn kernel_sends_no_packet_of_its_own_into_tun_device() {
     in_new_namespace(|scratch| async move {
         set_sysctl("default/disable_ipv6", "1");
         let silent = async |platform: &Platform| {
-            let tunnel = platform.tunnel();
+            let tunnel = platform.tunnel_device();
             let seen = tokio::time::timeout(Duration::from_millis(1200), tunnel.readable(None)).await;
             assert!(seen.is_err(), "{:?}", read_all_packets(&tunnel).await);
         };
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();
         silent(&platform).await;
         platform.close().unwrap();
         // The machine is a router before carnet starts.
         set_sysctl("all/forwarding", "1");
         let mut platform = scratch.open_platform();
         silent(&platform).await;
-        platform.apply(&set_entry(route_entry(TABLE_MAIN, "2001:db8:1::1/128", 64, TUNNEL_DEVICE))).unwrap();
+        platform
+            .apply_change(&set_entry(route_entry(TABLE_MAIN, "2001:db8:1::1/128", 64, TUNNEL_DEVICE)))
+            .unwrap();
         assert_eq!(run_ip_json("-6 route show 2001:db8:1::1").len(), 1);
     });
 }
@@ -239,8 +248,10 @@ fn kernel_sends_no_packet_of_its_own_into_tun_device() {
 fn tun_device_returns_whole_packets() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
-        let tunnel = platform.tunnel();
-        platform.apply(&set_entry(route_entry(TABLE_MAIN, "2001:db8:1::1/128", 64, TUNNEL_DEVICE))).unwrap();
+        let tunnel = platform.tunnel_device();
+        platform
+            .apply_change(&set_entry(route_entry(TABLE_MAIN, "2001:db8:1::1/128", 64, TUNNEL_DEVICE)))
+            .unwrap();
         add_address("lo", "2001:db8:2::1/128");
         let socket = std::net::UdpSocket::bind("[2001:db8:2::1]:0").unwrap();
         socket.send_to(&[7; 500], "[2001:db8:1::1]:9").unwrap();

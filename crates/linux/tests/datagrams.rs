@@ -7,7 +7,7 @@ use common::*;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-use carnet_linux::{DatagramReader, DatagramWriter, Datagrams, ReceivedDatagram, TooBig};
+use carnet_linux::{DatagramReader, DatagramSockets, DatagramWriter, PacketTooBigReport, ReceivedDatagram};
 use carnet_nemo::forwarding::desired::{ForwardingEntry, TunnelSocket};
 use carnet_station::io::Endpoint;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
@@ -43,7 +43,7 @@ fn linked_peer() -> PeerNamespace {
 }
 
 /// Reads `count` packets from the sockets.
-async fn read_datagrams(io: &Datagrams, count: usize) -> Vec<(ReceivedDatagram, Vec<u8>)> {
+async fn read_datagrams(io: &DatagramSockets, count: usize) -> Vec<(ReceivedDatagram, Vec<u8>)> {
     let mut reader = DatagramReader::new(io.clone());
     let mut buffer = vec![0; 65_535];
     let mut packets = Vec::new();
@@ -70,8 +70,8 @@ fn udp_tunnel_carries_bursts_in_both_directions() {
     in_new_namespace(|scratch| async move {
         let peer = linked_peer();
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
-        let io = platform.datagrams();
+        platform.apply_change(&set_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
+        let io = platform.datagram_sockets();
         let there = open_peer_socket(&peer);
         let mut writer = DatagramWriter::new(io.clone());
         let mut sent = Vec::new();
@@ -112,7 +112,7 @@ fn udp_tunnel_carries_bursts_in_both_directions() {
             );
         }
         // The socket is closed when its entry is removed.
-        platform.apply(&remove_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
+        platform.apply_change(&remove_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
         writer.write(
             endpoint("udp:192.0.2.1:4191"),
             endpoint("udp:192.0.2.2:5000"),
@@ -129,8 +129,8 @@ fn protocol_41_tunnel_carries_packets_in_both_directions() {
     in_new_namespace(|scratch| async move {
         let peer = linked_peer();
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(socket_entry("192.0.2.1", None))).unwrap();
-        let io = platform.datagrams();
+        platform.apply_change(&set_entry(socket_entry("192.0.2.1", None))).unwrap();
+        let io = platform.datagram_sockets();
         let there = peer.run_in_namespace(|| {
             let there = socket2::Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(41))).unwrap();
             there.set_read_timeout(Some(RECEIVE_TIMEOUT)).unwrap();
@@ -184,8 +184,8 @@ fn icmp_fragmentation_needed_is_reported() {
         for (local, remote) in
             [("udp:192.0.2.1:4191", "udp:198.51.100.9:4191"), ("192.0.2.1", "198.51.100.9")]
         {
-            platform.apply(&set_entry(socket_entry(local, None))).unwrap();
-            let io = platform.datagrams();
+            platform.apply_change(&set_entry(socket_entry(local, None))).unwrap();
+            let io = platform.datagram_sockets();
             let (mut writer, mut reader) = (DatagramWriter::new(io.clone()), DatagramReader::new(io.clone()));
             let deadline = Instant::now() + RECEIVE_TIMEOUT;
             let told = loop {
@@ -194,22 +194,25 @@ fn icmp_fragmentation_needed_is_reported() {
                 writer.flush();
                 let _ = tokio::time::timeout(Duration::from_millis(5), io.readable()).await;
                 assert!(reader.try_read(&mut [0; 2000]).is_err());
-                if let Some(told) = io.poll_too_big() {
+                if let Some(told) = io.poll_too_big_report() {
                     break told;
                 }
             };
-            assert_eq!(told, TooBig { local: endpoint(local), remote: endpoint(remote), mtu: 1300 });
+            assert_eq!(
+                told,
+                PacketTooBigReport { local: endpoint(local), remote: endpoint(remote), mtu: 1300 }
+            );
             assert_eq!(writer.errors(), 0, "the error of one packet costs no other");
             // A packet that may be fragmented still passes.
             tokio::time::sleep(Duration::from_millis(50)).await;
             assert!(reader.try_read(&mut [0; 2000]).is_err());
             writer.write(endpoint(local), endpoint(remote), true, &numbered_packet(100, 0, 1));
-            while io.poll_too_big().is_some() {}
+            while io.poll_too_big_report().is_some() {}
             for _ in 0..5 {
                 writer.write(endpoint(local), endpoint(remote), true, &numbered_packet(1280, 0, 1));
                 std::thread::sleep(Duration::from_millis(5));
             }
-            assert_eq!((writer.errors(), io.poll_too_big()), (0, None));
+            assert_eq!((writer.errors(), io.poll_too_big_report()), (0, None));
         }
     });
 }
@@ -223,8 +226,8 @@ fn tunnel_socket_sends_by_its_own_uplink() {
         run_ip("route add default via 192.0.2.2 dev v0 metric 100");
         run_ip("route add default via 203.0.113.2 dev v1 metric 200");
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
-        platform.apply(&set_entry(socket_entry("udp:203.0.113.1:4191", Some("v1")))).unwrap();
+        platform.apply_change(&set_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
+        platform.apply_change(&set_entry(socket_entry("udp:203.0.113.1:4191", Some("v1")))).unwrap();
         let listen = |peer: &PeerNamespace, gateway: &'static str| {
             peer.run_in_namespace(move || {
                 if gateway.starts_with("203") {
@@ -237,7 +240,7 @@ fn tunnel_socket_sends_by_its_own_uplink() {
             })
         };
         let there = [listen(&first, "192.0.2.2"), listen(&second, "203.0.113.2")];
-        let io = platform.datagrams();
+        let io = platform.datagram_sockets();
         let mut writer = DatagramWriter::new(io.clone());
         for local in ["udp:192.0.2.1:4191", "udp:203.0.113.1:4191"] {
             writer.write(
@@ -283,8 +286,8 @@ fn icmp_errors_lose_no_tunnel_packet() {
     in_new_namespace(|scratch| async move {
         let peer = linked_peer();
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
-        let io = platform.datagrams();
+        platform.apply_change(&set_entry(socket_entry("udp:192.0.2.1:4191", Some("v0")))).unwrap();
+        let io = platform.datagram_sockets();
         let there = open_peer_socket(&peer);
         let (here, remote) = (endpoint("udp:192.0.2.1:4191"), endpoint("udp:192.0.2.2:5000"));
         let mut writer = DatagramWriter::new(io.clone());

@@ -141,7 +141,7 @@ fn default_routers_come_in_order_and_without_carnets_own() {
             run_ip(&format!("link set {name}p up"));
         }
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(route_entry(TABLE_MAIN, "::/0", 1, "fe80::99 v0"))).unwrap();
+        platform.apply_change(&set_entry(route_entry(TABLE_MAIN, "::/0", 1, "fe80::99 v0"))).unwrap();
         run_ip("-6 route add default via fe80::1 dev v0 metric 1024 pref low");
         run_ip("-6 route add default via fe80::2 dev v0 metric 512");
         run_ip("-6 route add default via fe80::4 dev v0 metric 600 pref high");
@@ -163,10 +163,10 @@ fn default_routers_come_in_order_and_without_carnets_own() {
         .await;
         // An event about a route that carnet does not use causes no netlink request.
         events_for(&mut platform, Duration::from_millis(100)).await;
-        let reads = platform.counters().reads;
+        let reads = platform.counters().read_requests;
         run_ip("-6 route add 2001:db8:77::/48 via fe80::8 dev v0");
         assert_eq!(events_for(&mut platform, Duration::from_millis(100)).await, []);
-        assert_eq!(platform.counters().reads, reads);
+        assert_eq!(platform.counters().read_requests, reads);
     });
 }
 
@@ -388,7 +388,7 @@ fn entry_waits_for_its_interface() {
         let mut platform = scratch.open_platform();
         events_for(&mut platform, Duration::from_millis(50)).await;
         for entry in entries_of_mobile_router("v0", "i0") {
-            platform.apply(&set_entry(entry)).unwrap();
+            platform.apply_change(&set_entry(entry)).unwrap();
         }
         assert!(routes_of_table("13510").is_empty());
         run_ip("link add i0 type veth peer name i1");
@@ -398,18 +398,18 @@ fn entry_waits_for_its_interface() {
         assert!(routes_of_table("13510").is_empty(), "v0 is down");
         run_ip("link set v0 up");
         events_until(&mut platform, |_| routes_of_table("13510").len() == 1).await;
-        assert_eq!(platform.counters().restored, 0);
+        assert_eq!(platform.counters().restored_entries, 0);
 
         // An entry that is removed while it waits is not installed later.
         run_ip("link set v0 down");
         events_until(&mut platform, |_| routes_of_table("13510").is_empty()).await;
-        platform.apply(&remove_entry(route_entry(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
+        platform.apply_change(&remove_entry(route_entry(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
         run_ip("link set v0 up");
         events_for(&mut platform, Duration::from_millis(100)).await;
         assert!(routes_of_table("13510").is_empty());
 
         // While the new entry waits, the former entry must not stay in the kernel.
-        platform.apply(&set_entry(route_entry(TABLE_TUNNEL, "::/0", 1024, "fe80::1 later"))).unwrap();
+        platform.apply_change(&set_entry(route_entry(TABLE_TUNNEL, "::/0", 1024, "fe80::1 later"))).unwrap();
         assert_eq!(routes_of_table("13501").len(), 1);
         run_ip("link add later type veth peer name later1");
         run_ip("link set later up");
@@ -429,9 +429,9 @@ fn lost_entries_of_interface_are_installed_again() {
         }
         let mut platform = scratch.open_platform();
         for entry in entries_of_mobile_router("v0", "i0") {
-            platform.apply(&set_entry(entry)).unwrap();
+            platform.apply_change(&set_entry(entry)).unwrap();
         }
-        platform.apply(&set_entry(address_entry("v0", "2001:db8:f1::10/64"))).unwrap();
+        platform.apply_change(&set_entry(address_entry("v0", "2001:db8:f1::10/64"))).unwrap();
         events_for(&mut platform, Duration::from_millis(50)).await;
         let complete = || {
             routes_of_table("13510").len() == 1
@@ -447,12 +447,12 @@ fn lost_entries_of_interface_are_installed_again() {
         run_ip("link set v0 up");
         events_until(&mut platform, |_| complete()).await;
         // carnet has restored three entries: an IPv6 route, an IPv6 address and an IPv4 route.
-        assert_eq!(platform.counters().restored, 3);
+        assert_eq!(platform.counters().restored_entries, 3);
         // The link goes down and up so quickly that the platform reads both events together.
         run_command("ip link set v0 down");
         run_command("ip link set v0 up");
         events_until(&mut platform, |_| complete()).await;
-        assert_eq!(platform.counters().restored, 6);
+        assert_eq!(platform.counters().restored_entries, 6);
         // The link is deleted and created again with default settings. The second time is so quick that only
         // the index differs.
         for pause in [50, 0] {
@@ -467,7 +467,7 @@ fn lost_entries_of_interface_are_installed_again() {
             let gone = PlatformEvent::InterfaceGone { name: "v0".into() };
             assert!(pause > 0 || events.contains(&gone), "{events:#?}");
         }
-        assert_eq!(platform.counters().restored, 14);
+        assert_eq!(platform.counters().restored_entries, 14);
         platform.close().unwrap();
         assert_eq!(read_sysctl("v0/accept_ra"), "1");
     });
@@ -480,7 +480,7 @@ fn silently_dropped_routes_are_installed_again() {
         run_ip("link set v0 up");
         std::fs::write("/proc/sys/net/ipv6/route/skip_notify_on_dev_down", "1").unwrap();
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(route_entry(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
+        platform.apply_change(&set_entry(route_entry(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
         run_ip("-6 route add default via fe80::2 dev v0");
         events_until(&mut platform, |seen| {
             latest_interface_state(seen, "v0").is_some_and(|i| !i.routers.is_empty())
@@ -503,7 +503,7 @@ fn deleted_entries_are_installed_again() {
         run_ip("link set v0 up");
         let mut platform = scratch.open_platform();
         for entry in entries_of_mobile_router("v0", "v0") {
-            platform.apply(&set_entry(entry)).unwrap();
+            platform.apply_change(&set_entry(entry)).unwrap();
         }
         events_for(&mut platform, Duration::from_millis(50)).await;
         let before = kernel_state();
@@ -529,11 +529,11 @@ fn deleted_entries_are_installed_again() {
                 run_ip("-6 rule add pref 32766 lookup main proto kernel");
             }
         }
-        assert!(platform.counters().restored >= 8);
+        assert!(platform.counters().restored_entries >= 8);
         // After the repair the platform makes no further requests.
         let counters = platform.counters();
         events_for(&mut platform, Duration::from_millis(100)).await;
-        assert_eq!(platform.counters().writes, counters.writes);
+        assert_eq!(platform.counters().write_calls, counters.write_calls);
     });
 }
 
@@ -543,7 +543,7 @@ fn lost_netlink_events_cause_full_read() {
         run_ip("link add v0 type veth peer name v1");
         run_ip("link set v0 up");
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(route_entry(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
+        platform.apply_change(&set_entry(route_entry(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
         events_for(&mut platform, Duration::from_millis(50)).await;
         let mut batch = String::new();
         for number in 0..20_000 {
@@ -559,7 +559,7 @@ fn lost_netlink_events_cause_full_read() {
             latest_interface_state(seen, "late").is_some() && routes_of_table("13510").len() == 1
         });
         events.await;
-        assert!(platform.counters().overruns > 0, "{:?}", platform.counters());
+        assert!(platform.counters().event_overruns > 0, "{:?}", platform.counters());
     });
 }
 

@@ -124,14 +124,29 @@ fn only_frames_of_the_ether_type_for_this_station_arrive() {
             inject_frames(
                 "p0",
                 &[
-                    ethernet_frame(OWN_MAC_ADDRESS, PEER_MAC_ADDRESS, ETHER_TYPE, b"to me"),
-                    ethernet_frame(BROADCAST, PEER_MAC_ADDRESS, ETHER_TYPE, b"to all"),
-                    ethernet_frame([1, 0, 0x5e, 1, 2, 3], PEER_MAC_ADDRESS, ETHER_TYPE, b"to a group"),
-                    ethernet_frame([2, 0, 0, 0, 0, 9], PEER_MAC_ADDRESS, ETHER_TYPE, b"to another"),
+                    ethernet_frame(OWN_MAC_ADDRESS, PEER_MAC_ADDRESS, ETHER_TYPE_GEONETWORKING, b"to me"),
+                    ethernet_frame(BROADCAST, PEER_MAC_ADDRESS, ETHER_TYPE_GEONETWORKING, b"to all"),
+                    ethernet_frame(
+                        [1, 0, 0x5e, 1, 2, 3],
+                        PEER_MAC_ADDRESS,
+                        ETHER_TYPE_GEONETWORKING,
+                        b"to a group",
+                    ),
+                    ethernet_frame(
+                        [2, 0, 0, 0, 0, 9],
+                        PEER_MAC_ADDRESS,
+                        ETHER_TYPE_GEONETWORKING,
+                        b"to another",
+                    ),
                     ethernet_frame(OWN_MAC_ADDRESS, PEER_MAC_ADDRESS, 0x0707, b"of another type"),
                     ethernet_frame(BROADCAST, PEER_MAC_ADDRESS, 0x86dd, b"of another type"),
-                    ethernet_frame(OWN_MAC_ADDRESS, [3, 0, 0, 0, 0, 2], ETHER_TYPE, b"from a group"),
-                    ethernet_frame(OWN_MAC_ADDRESS, PEER_MAC_ADDRESS, ETHER_TYPE, b""),
+                    ethernet_frame(
+                        OWN_MAC_ADDRESS,
+                        [3, 0, 0, 0, 0, 2],
+                        ETHER_TYPE_GEONETWORKING,
+                        b"from a group",
+                    ),
+                    ethernet_frame(OWN_MAC_ADDRESS, PEER_MAC_ADDRESS, ETHER_TYPE_GEONETWORKING, b""),
                 ],
             );
         });
@@ -144,8 +159,8 @@ fn only_frames_of_the_ether_type_for_this_station_arrive() {
         ];
         assert_eq!(frames, expected);
         let counters = link.counters();
-        assert_eq!((counters.received, counters.dropped(FrameDrop::Malformed)), (4, 1));
-        assert_eq!(counters.drops().map(|(_, count)| count).sum::<u64>(), 1);
+        assert_eq!((counters.received_frames, counters.dropped(FrameDropReason::Malformed)), (4, 1));
+        assert_eq!(counters.drops_by_reason().map(|(_, count)| count).sum::<u64>(), 1);
     });
 }
 
@@ -176,7 +191,7 @@ fn frame_is_received_once_by_peer_and_not_by_sender() {
         assert_eq!(frames, expected);
         assert_eq!(receive_frame(&mut link).await, []);
         assert_eq!(receive_frame(&mut second).await, []);
-        assert_eq!(link.counters().sent, 200);
+        assert_eq!(link.counters().sent_frames, 200);
     });
 }
 
@@ -223,7 +238,7 @@ fn tcpdump_shows_frames_as_ethernet() {
 
 #[test]
 fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
-    const COUNT: u32 = 100_000;
+    const FRAME_COUNT: u32 = 100_000;
     in_new_namespace(|_| async {
         let peer = create_joined_peer();
         let mut link = open_frame_link("v0");
@@ -231,8 +246,8 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
             let counters = run_at_peer(&peer, || async {
                 let mut link = open_frame_link("p0");
                 let mut next = 0;
-                while next < COUNT {
-                    for _ in 0..BATCH.min((COUNT - next) as usize) {
+                while next < FRAME_COUNT {
+                    for _ in 0..MAX_FRAMES_PER_CALL.min((FRAME_COUNT - next) as usize) {
                         link.send(OWN_MAC_ADDRESS, &[&next.to_be_bytes()[..], &[0; 96]].concat()).unwrap();
                         next += 1;
                     }
@@ -246,7 +261,7 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
         });
         let (mut expected, mut calls) = (0u32, 0u32);
         let deadline = Instant::now() + Duration::from_secs(60);
-        while expected < COUNT {
+        while expected < FRAME_COUNT {
             assert!(Instant::now() < deadline, "{expected} frames, {:?}", link.counters());
             let Ok(event) = tokio::time::timeout(Duration::from_secs(1), link.readable()).await else {
                 continue;
@@ -263,10 +278,10 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
         }
         let (_peer, counters) = sending.join().unwrap();
         assert_eq!(receive_frame(&mut link).await, []);
-        assert_eq!(counters.sent, u64::from(COUNT));
-        assert_eq!(link.counters().received, u64::from(COUNT));
+        assert_eq!(counters.sent_frames, u64::from(FRAME_COUNT));
+        assert_eq!(link.counters().received_frames, u64::from(FRAME_COUNT));
         for counters in [counters, link.counters()] {
-            assert_eq!(counters.drops().map(|(_, count)| count).sum::<u64>(), 0, "{counters:?}");
+            assert_eq!(counters.drops_by_reason().map(|(_, count)| count).sum::<u64>(), 0, "{counters:?}");
         }
         println!("{calls} receive calls");
     });
@@ -287,15 +302,15 @@ fn every_frame_is_received_or_counted_as_overrun() {
                     let _ = tokio::time::timeout(Duration::from_millis(2), link.readable()).await;
                 }
             }
-            while link.counters().sent < 30_000 {
+            while link.counters().sent_frames < 30_000 {
                 assert!(Instant::now() < deadline);
                 let _ = tokio::time::timeout(Duration::from_millis(2), link.readable()).await;
                 link.flush();
             }
-            link.counters().sent
+            link.counters().sent_frames
         });
         let received = receive_frame(&mut link).await.len() as u64;
-        let overruns = link.counters().dropped(FrameDrop::Overrun);
+        let overruns = link.counters().dropped(FrameDropReason::Overrun);
         assert!(received > 1000 && overruns > 1000, "{received} received, {overruns} overruns");
         // The queue of the virtual interface may lose a few frames, which no counter of the socket shows.
         assert!(
@@ -311,31 +326,39 @@ fn frame_link_follows_vanished_and_returned_interface() {
         let peer = PeerNamespace::new();
         let mut link = open_frame_link("v0");
         assert_eq!((link.state(), link.mtu()), (LinkState::Missing, 0));
-        assert_eq!(link.send(BROADCAST, b"too early"), Err(FrameDrop::Down));
+        assert_eq!(link.send(BROADCAST, b"too early"), Err(FrameDropReason::Down));
         for round in 0..3u8 {
             join_peer(&peer);
             wait_for_link_state(&mut link, LinkState::Up).await;
             assert_eq!((link.address(), link.mtu()), (OWN_MAC_ADDRESS, 1500));
             peer.run_in_namespace(move || {
-                inject_frames("p0", &[ethernet_frame(BROADCAST, PEER_MAC_ADDRESS, ETHER_TYPE, &[round])])
+                inject_frames(
+                    "p0",
+                    &[ethernet_frame(BROADCAST, PEER_MAC_ADDRESS, ETHER_TYPE_GEONETWORKING, &[round])],
+                )
             });
             assert_eq!(receive_frame(&mut link).await, [(PEER_MAC_ADDRESS, BROADCAST, vec![round])]);
 
             run_ip("link set v0 down");
             wait_for_link_state(&mut link, LinkState::Down).await;
-            assert_eq!(link.send(BROADCAST, b"down"), Err(FrameDrop::Down));
+            assert_eq!(link.send(BROADCAST, b"down"), Err(FrameDropReason::Down));
             run_ip("link set v0 mtu 1400");
             run_ip("link set v0 address 02:00:00:00:00:0a");
             run_ip("link set v0 up");
             wait_for_link_state(&mut link, LinkState::Up).await;
             wait_until_link_is_up("v0");
             assert_eq!((link.address(), link.mtu()), ([2, 0, 0, 0, 0, 10], 1400));
-            assert_eq!(link.send(BROADCAST, &[0; 1401]), Err(FrameDrop::TooLong));
+            assert_eq!(link.send(BROADCAST, &[0; 1401]), Err(FrameDropReason::TooLong));
             peer.run_in_namespace(|| {
                 wait_until_link_is_up("p0");
                 inject_frames(
                     "p0",
-                    &[ethernet_frame([2, 0, 0, 0, 0, 10], PEER_MAC_ADDRESS, ETHER_TYPE, b"again")],
+                    &[ethernet_frame(
+                        [2, 0, 0, 0, 0, 10],
+                        PEER_MAC_ADDRESS,
+                        ETHER_TYPE_GEONETWORKING,
+                        b"again",
+                    )],
                 );
             });
             assert_eq!(
@@ -349,8 +372,8 @@ fn frame_link_follows_vanished_and_returned_interface() {
             run_ip("link del v0");
             wait_for_link_state(&mut link, LinkState::Missing).await;
         }
-        assert_eq!(link.counters().dropped(FrameDrop::Down), 4);
-        assert_eq!(link.counters().dropped(FrameDrop::TooLong), 3);
+        assert_eq!(link.counters().dropped(FrameDropReason::Down), 4);
+        assert_eq!(link.counters().dropped(FrameDropReason::TooLong), 3);
     });
 }
 
@@ -366,7 +389,7 @@ fn frames_queued_at_interface_loss_are_counted() {
         // The interface is gone, but the link has not noticed that yet.
         link.flush();
         wait_for_link_state(&mut link, LinkState::Missing).await;
-        assert_eq!((link.counters().sent, link.counters().dropped(FrameDrop::Down)), (0, 10));
+        assert_eq!((link.counters().sent_frames, link.counters().dropped(FrameDropReason::Down)), (0, 10));
         drop(peer);
     });
 }
@@ -396,8 +419,8 @@ fn udp_peers_exchange_frames() {
         expected.push((from, to, b"to b".to_vec()));
         assert_eq!(receive_frame(&mut b).await, expected);
         assert_eq!(receive_frame(&mut a).await, []);
-        assert_eq!(a.counters().sent, 101);
-        assert_eq!(c.counters().dropped(FrameDrop::OtherStation), 1);
+        assert_eq!(a.counters().sent_frames, 101);
+        assert_eq!(c.counters().dropped(FrameDropReason::OtherStation), 1);
     });
 }
 
@@ -420,8 +443,8 @@ fn datagrams_of_unknown_peers_and_oversized_ones_are_dropped() {
         let frames = receive_frame(&mut link).await;
         assert_eq!(frames.iter().map(|(_, _, payload)| payload.len()).collect::<Vec<_>>(), [0, 1500]);
         let counters = link.counters();
-        assert_eq!(counters.dropped(FrameDrop::Stranger), 2);
-        assert_eq!(counters.dropped(FrameDrop::Malformed), 2);
+        assert_eq!(counters.dropped(FrameDropReason::Stranger), 2);
+        assert_eq!(counters.dropped(FrameDropReason::Malformed), 2);
     });
 }
 
@@ -453,7 +476,7 @@ fn a_group_is_joined_again_when_its_interface_returns() {
                 run_ip("link del v0");
                 wait_for_link_state(&mut link, LinkState::Missing).await;
             }
-            assert_eq!(link.counters().sent, 2);
+            assert_eq!(link.counters().sent_frames, 2);
         });
     }
 }

@@ -58,7 +58,7 @@ fn nmea_sentence(text: &str) -> String {
 /// Returns a receiver's reports of one cycle, for a time in UTC that is `ahead` seconds ahead of this
 /// machine's.
 fn nmea_cycle(fix: bool, ahead: i64) -> String {
-    let unix = (clock::wall().as_unix_nanos() / 10_000_000) as i64 + ahead * 100;
+    let unix = (clock::wall_time().as_unix_nanos() / 10_000_000) as i64 + ahead * 100;
     let date =
         Command::new("date").args(["-u", "-d", &format!("@{}", unix / 100), "+%H%M%S %d%m%y"]).output();
     let text = String::from_utf8(date.unwrap().stdout).unwrap();
@@ -138,7 +138,7 @@ fn is_fix(event: &PositionEvent) -> bool {
     matches!(event, PositionEvent::Fix(_))
 }
 
-fn loss_reasons(events: &[PositionEvent]) -> Vec<&LostReason> {
+fn loss_reasons(events: &[PositionEvent]) -> Vec<&PositionLossReason> {
     let reasons = events.iter().filter_map(|event| match event {
         PositionEvent::Lost { reason } => Some(reason),
         _ => None,
@@ -165,26 +165,26 @@ fn gpsd_fix_is_reported_lost_and_found_again() {
         assert!((fix.latitude - 48.8375).abs() < 1e-6 && (fix.longitude - 2.1008).abs() < 1e-6, "{fix:?}");
         // The speed is 19.4 knots to the East.
         assert!(fix.speed.is_some_and(|speed| (speed - 9.98).abs() < 0.01), "{fix:?}");
-        assert_eq!(fix.track, Some(90.0));
+        assert_eq!(fix.course_degrees, Some(90.0));
         assert_eq!(fix.altitude, Some(147.0));
-        assert!(fix.confidence.is_some_and(|radius| radius > 1.0 && radius < 40.0), "{fix:?}");
-        assert!(clock::wall().distance(fix.time) < Duration::from_secs(2), "{fix:?}");
+        assert!(fix.confidence_radius.is_some_and(|radius| radius > 1.0 && radius < 40.0), "{fix:?}");
+        assert!(clock::wall_time().distance(fix.time) < Duration::from_secs(2), "{fix:?}");
 
         receiver.has_fix.set(false);
         let events =
             events_until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Lost { .. })).await;
-        assert_eq!(loss_reasons(&events), [&LostReason::NoFix]);
+        assert_eq!(loss_reasons(&events), [&PositionLossReason::NoFix]);
         assert!(events.contains(&PositionEvent::Mode(FixMode::None)), "{events:#?}");
 
         receiver.has_fix.set(true);
         let events = events_until(&mut source, &[&receiver], is_fix).await;
-        assert_eq!(loss_reasons(&events), [] as [&LostReason; 0]);
+        assert_eq!(loss_reasons(&events), [] as [&PositionLossReason; 0]);
 
         receiver.is_silent.set(true);
         let start = Instant::now();
         let events =
             events_until(&mut source, &[&receiver], |e| matches!(e, PositionEvent::Lost { .. })).await;
-        assert_eq!(loss_reasons(&events), [&LostReason::Stale]);
+        assert_eq!(loss_reasons(&events), [&PositionLossReason::Stale]);
         assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 
         receiver.is_silent.set(false);
@@ -199,18 +199,20 @@ fn connection_follows_restarts_of_gpsd() {
         let receiver = SimulatedReceiver::new(5000);
         let mut source = position_source("gpsd://[::1]:2947");
         let events = events_until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { .. })).await;
-        assert!(
-            matches!(loss_reasons(&events)[..], [LostReason::Disconnected(why)] if why.contains("refused"))
-        );
+        assert!(matches!(loss_reasons(&events)[..], [PositionLossReason::Disconnected(why)]
+                if why.contains("refused")));
         for _ in 0..2 {
             let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000"]);
             let events = events_until(&mut source, &[&receiver], is_fix).await;
             // The source has reported only one failure, although it has tried several times.
             let told = loss_reasons(&events);
-            assert!(told.iter().all(|reason| **reason == LostReason::NoDevice), "{told:?}");
+            assert!(told.iter().all(|reason| **reason == PositionLossReason::NoDevice), "{told:?}");
             drop(gpsd);
             let events = events_until(&mut source, &[], |e| matches!(e, PositionEvent::Lost { .. })).await;
-            assert!(matches!(loss_reasons(&events)[..], [LostReason::Disconnected(_)]), "{events:#?}");
+            assert!(
+                matches!(loss_reasons(&events)[..], [PositionLossReason::Disconnected(_)]),
+                "{events:#?}"
+            );
         }
     });
 }
@@ -221,11 +223,11 @@ fn missing_receiver_is_reported_as_reason() {
         let gpsd = Gpsd::start_gpsd(&scratch, &[]);
         let mut source = position_source("gpsd://localhost");
         let wanted = |event: &PositionEvent| match event {
-            PositionEvent::Lost { reason } => !matches!(reason, LostReason::Disconnected(_)),
+            PositionEvent::Lost { reason } => !matches!(reason, PositionLossReason::Disconnected(_)),
             _ => false,
         };
         let events = events_until(&mut source, &[], wanted).await;
-        assert_eq!(loss_reasons(&events).last(), Some(&&LostReason::NoDevice));
+        assert_eq!(loss_reasons(&events).last(), Some(&&PositionLossReason::NoDevice));
         drop(gpsd);
     });
 }
@@ -244,7 +246,7 @@ fn one_of_two_receivers_is_followed() {
             fixes == 15
         })
         .await;
-        assert_eq!(loss_reasons(&events), [] as [&LostReason; 0]);
+        assert_eq!(loss_reasons(&events), [] as [&PositionLossReason; 0]);
         drop(gpsd);
     });
 }
@@ -261,7 +263,7 @@ fn wrong_and_corrected_system_clock_is_noticed() {
         let events = events_until(&mut source, &[&receiver], is_clock).await;
         let Some(PositionEvent::Clock(difference)) = events.last() else { unreachable!() };
         assert!(
-            difference.is_clock_wrong && (difference.milliseconds + 3_600_000).abs() < 2000,
+            difference.is_clock_wrong && (difference.milliseconds_ahead + 3_600_000).abs() < 2000,
             "{difference:?}"
         );
         // Start a new gpsd: the running one takes an earlier time of day for a time of the next day.
@@ -270,7 +272,7 @@ fn wrong_and_corrected_system_clock_is_noticed() {
         receiver.seconds_ahead.set(0);
         let events = events_until(&mut source, &[&receiver], is_clock).await;
         let Some(PositionEvent::Clock(difference)) = events.last() else { unreachable!() };
-        assert!(!difference.is_clock_wrong && difference.milliseconds.abs() < 2000, "{difference:?}");
+        assert!(!difference.is_clock_wrong && difference.milliseconds_ahead.abs() < 2000, "{difference:?}");
         drop(gpsd);
     });
 }
@@ -291,8 +293,10 @@ fn gpsfake_drive_gives_its_positions() {
             .unwrap();
         let mut source = position_source("gpsd://[::1]:2947");
         events_until(&mut source, &[], is_fix).await;
-        let events =
-            events_until(&mut source, &[], |e| *e == PositionEvent::Lost { reason: LostReason::NoFix }).await;
+        let events = events_until(&mut source, &[], |e| {
+            *e == PositionEvent::Lost { reason: PositionLossReason::NoFix }
+        })
+        .await;
         assert!(events.iter().filter(|e| is_fix(e)).count() > 3, "{events:#?}");
         events_until(&mut source, &[], is_fix).await;
         // On this signal gpsfake also ends its gpsd.
@@ -303,7 +307,7 @@ fn gpsfake_drive_gives_its_positions() {
         .unwrap();
         gpsfake.wait().unwrap();
         events_until(&mut source, &[], |e| {
-            matches!(e, PositionEvent::Lost { reason: LostReason::Disconnected(_) })
+            matches!(e, PositionEvent::Lost { reason: PositionLossReason::Disconnected(_) })
         })
         .await;
     });

@@ -439,7 +439,7 @@ fn icmpv6_listener_works_on_link_without_addresses() {
         let error = sent(&mut platform).err().and_then(|e| e.raw_os_error());
         assert!(matches!(error, None | Some(libc::ENETDOWN)), "{error:?}");
         // carnet's own device has a reader.
-        let tunnel = platform.tunnel();
+        let tunnel = platform.tunnel_device();
         let mut reader = carnet_linux::TunnelReader::new(tunnel.clone());
         let mut buffer = PacketBuffer::new();
         while reader.try_read(&mut buffer).is_ok() {}

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
-use carnet_linux::{FastPathConfig, Path, Platform, Ports};
+use carnet_linux::{DataPath, FastPathConfig, InterfaceRoles, Platform};
 use carnet_mobility::home_agent::{
     AuthorizedNode, HomeAgentConfig, MultipleCareOfAddresses, OtherAgents, StoredBinding, StoredRegistration,
 };
@@ -124,19 +124,24 @@ fn stored_bindings() -> Vec<StoredBinding> {
 fn carry_out_outputs(station: &mut Station, platform: &mut Platform) {
     while let Some(output) = station.poll_output() {
         if let Output::Nemo(NemoOutput::Forwarding(change)) = output {
-            platform.apply(&change).unwrap();
+            platform.apply_change(&change).unwrap();
         }
     }
-    platform.commit();
+    platform.commit_to_fast_path();
 }
 
 /// Returns the octets per binding: first in total, then without the station's own data.
-async fn memory_per_binding(platform: &mut Platform, path: Path) -> (usize, usize) {
-    let ports = Ports { home_agent: true, ..Ports::default() };
-    let fast = FastPathConfig { paths: vec![path], flow_label_key: 1, bindings: 2 * BINDING_COUNT, ports };
-    let obstacles = match platform.accelerate(&fast) {
+async fn memory_per_binding(platform: &mut Platform, path: DataPath) -> (usize, usize) {
+    let ports = InterfaceRoles { home_agent: true, ..InterfaceRoles::default() };
+    let fast = FastPathConfig {
+        paths_by_preference: vec![path],
+        flow_label_key: 1,
+        binding_capacity: 2 * BINDING_COUNT,
+        ports,
+    };
+    let obstacles = match platform.open_fast_path(&fast) {
         Some(obstacles) => obstacles,
-        None => platform.accelerated().await,
+        None => platform.fast_path_loaded().await,
     };
     assert_eq!(platform.path(), path, "{obstacles:?}");
     let before = ALLOCATED_OCTETS.load(Ordering::Relaxed);
@@ -159,7 +164,7 @@ async fn memory_per_binding(platform: &mut Platform, path: Path) -> (usize, usiz
 /// this memory.
 #[test]
 fn memory_for_each_binding_is_bounded() {
-    for (path, most) in [(Path::Tun, 3700), (Path::Bpf, 5000)] {
+    for (path, most) in [(DataPath::Tun, 3700), (DataPath::Bpf, 5000)] {
         in_new_namespace(move |scratch| async move {
             let mut platform = scratch.open_platform();
             let (all, left) = memory_per_binding(&mut platform, path).await;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use carnet_linux::signal::{Signal, SignalReader, SignalSource};
+use carnet_linux::signal::{SignalReader, SignalReport, SignalSource};
 use tokio::time::{sleep, timeout};
 use zbus::zvariant::{OwnedObjectPath, OwnedValue, Value};
 
@@ -162,7 +162,7 @@ async fn wait_for_signals(signals: &mut SignalReader, wanted: &[(&str, i32)]) {
     let mut now = HashMap::new();
     let comes = timeout(Duration::from_secs(20), async {
         while !wanted.iter().all(|(name, dbm)| now.get(*name) == Some(dbm)) {
-            if let Signal::Strength { interface, dbm } = signals.next().await {
+            if let SignalReport::Strength { interface, dbm } = signals.next().await {
                 now.insert(interface, dbm);
             }
         }
@@ -179,14 +179,18 @@ async fn modem_reports_roaming() {
     }
     let manager = start_modem_manager(&bus.socket).await;
     let source = SignalSource { interface: "wwan0".into(), file: Some(bus.folder.join("wwan0.signal")) };
-    let mut signals = SignalReader::with_bus(vec![source], &bus.socket);
+    let mut signals = SignalReader::open_with_bus(vec![source], &bus.socket);
     let modem = manager.object_server().interface::<_, RegistrationState>(MODEM_PATHS[0]).await.unwrap();
     // The states are HOME, ROAMING, SEARCHING, ROAMING_SMS_ONLY, HOME.
     for (state, expected) in [(1, Some(false)), (5, Some(true)), (2, None), (7, Some(true)), (1, Some(false))]
     {
         modem.get_mut().await.0 = state;
         let told = timeout(Duration::from_secs(20), signals.next()).await.unwrap();
-        assert_eq!(told, Signal::Roaming { interface: "wwan0".into(), roaming: expected }, "state {state}");
+        assert_eq!(
+            told,
+            SignalReport::Roaming { interface: "wwan0".into(), roaming: expected },
+            "state {state}"
+        );
     }
 }
 
@@ -199,7 +203,7 @@ async fn modem_is_found_by_port_and_signal_polling_set_up() {
     let manager = start_modem_manager(&bus.socket).await;
     let source = |name: &str| SignalSource { interface: name.into(), file: None };
     let uplinks = ["wwan0", "wwan1", "qmapmux0.0", "eth0"].map(source).to_vec();
-    let mut signals = SignalReader::with_bus(uplinks, &bus.socket);
+    let mut signals = SignalReader::open_with_bus(uplinks, &bus.socket);
     // -82 dBm is 50 %, -51 dBm is 100 %. The third modem is found by its bearer, because its ports are no
     // uplinks.
     wait_for_signals(&mut signals, &[("wwan0", -97), ("wwan1", -82), ("qmapmux0.0", -51)]).await;

@@ -99,7 +99,7 @@ fn multicast_packets_and_reports_of_host_arrive_with_checksum() {
         // The frames that the links send cause no events.
         links.write("lan0", [0x33, 0x33, 0, 0, 0, 0x42], data);
         let counters = links.counters();
-        assert_eq!((counters.sent, counters.write_errors, counters.malformed), (1, 0, 0));
+        assert_eq!((counters.sent_frames, counters.write_errors, counters.malformed_frames), (1, 0, 0));
         drop(socket);
         drop(links);
         assert!(run_ip("-d link show dev lan0").contains("allmulti 0"));

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use carnet_linux::{Carriers, EchoRequests, Neighbour};
+use carnet_linux::{CarrierWatch, EchoRequests, ProbedNeighbour};
 use common::*;
 use tokio::time::timeout;
 
@@ -15,10 +15,10 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 fn lost_carrier_is_noticed() {
     in_new_namespace(|_scratch| async {
         let peer = PeerNamespace::new();
-        let mut carriers = Carriers::open(vec!["lo".into(), "r0".into()]).unwrap();
+        let mut carriers = CarrierWatch::open(vec!["lo".into(), "r0".into()]).unwrap();
         let mut until = async |wanted: Option<&str>| {
             while carriers.first_interface_without_carrier().unwrap() != wanted {
-                timeout(REPLY_TIMEOUT, carriers.changed()).await.expect("news").unwrap();
+                timeout(REPLY_TIMEOUT, carriers.carrier_changed()).await.expect("news").unwrap();
             }
         };
         until(Some("r0")).await;
@@ -46,7 +46,7 @@ fn only_replies_of_configured_neighbours_count() {
         peer.run_in_namespace(|| run_ip("-6 addr add 2001:db8::2/64 dev p0 nodad"));
         peer.run_in_namespace(|| run_ip("-6 addr add fe80::2/64 dev p0 nodad"));
         run_ip("-6 addr add fe80::1/64 dev r0 nodad");
-        let neighbour = |address: &str, interface: Option<&str>| Neighbour {
+        let neighbour = |address: &str, interface: Option<&str>| ProbedNeighbour {
             address: address.parse().unwrap(),
             interface: interface.map(str::to_owned),
         };

@@ -10,7 +10,7 @@ use std::net::{Ipv6Addr, SocketAddrV6};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use carnet_linux::{Platform, PlatformConfig, Queue, TunnelReader};
+use carnet_linux::{DeviceQueue, Platform, PlatformConfig, TunnelReader};
 use carnet_nemo::forwarding::desired::*;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -44,10 +44,15 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
             run_ip(&format!("-6 route add {HOME_AGENT} via {UPLINK_ADDRESS}"));
         });
         set_sysctl("all/forwarding", "1");
-        let config = PlatformConfig { senders: 1, ..scratch.platform_config() };
+        let config = PlatformConfig { max_known_senders: 1, ..scratch.platform_config() };
         let mut platform = Platform::open(config).unwrap();
         platform
-            .apply(&set_entry(route_entry(TABLE_MAIN, &format!("{HOME_AGENT}/128"), 64, TUNNEL_DEVICE)))
+            .apply_change(&set_entry(route_entry(
+                TABLE_MAIN,
+                &format!("{HOME_AGENT}/128"),
+                64,
+                TUNNEL_DEVICE,
+            )))
             .unwrap();
         let tunnel = ForwardingEntry::Tunnel(Arc::new(Tunnel {
             end: TunnelEnd::HomeAgent,
@@ -61,12 +66,12 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
             session: None,
         }));
 
-        let io = platform.tunnel();
+        let io = platform.tunnel_device();
         let mut reader = TunnelReader::new(io.clone());
         let mut buffer = PacketBuffer::new();
         let (mut sent, mut expected) = (0, 0);
         // The queue of the latest message, and how often that queue has changed.
-        let (mut place, mut changes) = (Queue::Strangers, 0);
+        let (mut place, mut changes) = (DeviceQueue::Strangers, 0);
         let deadline = Instant::now() + Duration::from_secs(60);
         for round in 0_u32.. {
             // In the first rounds more messages arrive than the test reads. In later rounds the test reads
@@ -84,12 +89,12 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
             });
             sent = last;
             match round % 120 {
-                5 => platform.apply(&set_entry(tunnel.clone())).unwrap(),
-                65 => platform.apply(&remove_entry(tunnel.clone())).unwrap(),
+                5 => platform.apply_change(&set_entry(tunnel.clone())).unwrap(),
+                65 => platform.apply_change(&remove_entry(tunnel.clone())).unwrap(),
                 _ => {}
             }
             // Read the queue of known senders first, as the station does, or read it last.
-            let mut queues = [Queue::Known, Queue::Strangers];
+            let mut queues = [DeviceQueue::Known, DeviceQueue::Strangers];
             if round % 2 == 1 {
                 queues.reverse();
             }
@@ -107,7 +112,7 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
                     place = queue;
                 }
             }
-            reader.move_senders();
+            reader.move_known_senders();
             // The sender has changed its queue twice in each direction.
             if changes >= 4 && expected == sent {
                 break;
@@ -121,7 +126,7 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
 fn only_home_agent_with_nodes_has_several_tun_queues() {
     for senders in [0, 1] {
         in_new_namespace(move |scratch| async move {
-            let config = PlatformConfig { senders, ..scratch.platform_config() };
+            let config = PlatformConfig { max_known_senders: senders, ..scratch.platform_config() };
             let _platform = Platform::open(config).unwrap();
             let shown = run_ip(&format!("-d link show {TUNNEL_DEVICE}"));
             assert_eq!(shown.contains("multi_queue numqueues 3"), senders > 0, "{shown}");

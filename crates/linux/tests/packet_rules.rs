@@ -202,11 +202,11 @@ fn table_has_each_kind_of_rule_as_nft_prints_it() {
             (limit(HostIdentity::LinkAddress, LimitedHosts::Others), others_by_link.as_str()),
         ]);
         for (rule, _) in &rules {
-            platform.apply(&set_rule(rule)).unwrap();
+            platform.apply_change(&set_rule(rule)).unwrap();
         }
         assert_eq!(printed_table(), None);
-        platform.commit();
-        assert_eq!(platform.obstacles(), Vec::<String>::new());
+        platform.commit_to_fast_path();
+        assert_eq!(platform.obstacle_messages(), Vec::<String>::new());
         let lines = printed_table().unwrap().join("\n");
         for (_, line) in &rules {
             assert!(lines.contains(line), "{line} is not in\n{lines}");
@@ -226,8 +226,8 @@ fn counts_outlive_the_replacement_of_the_table() {
         let any = PacketMatch { source: Some("::1/128".parse().unwrap()), ..PacketMatch::default() };
         let counting =
             PacketRule { chain: Chain::Input, counts: true, total, ..rule(5, any, Verdict::Continue) };
-        platform.apply(&set_rule(&counting)).unwrap();
-        platform.commit();
+        platform.apply_change(&set_rule(&counting)).unwrap();
+        platform.commit_to_fast_path();
         let line = "ip6 saddr ::1 counter packets 0 bytes 0";
         assert!(table_has_line(line), "{:?}", printed_table());
         let ping = || run_command("ping -6 -c 1 -s 52 ::1");
@@ -235,12 +235,12 @@ fn counts_outlive_the_replacement_of_the_table() {
         ping();
         // An Echo Request and its answer, of 100 octets each.
         assert_eq!(counted(&mut platform), PacketCount { packets: 2, octets: 200 });
-        platform.apply(&set_rule(&door_rules()[1])).unwrap();
-        platform.commit();
+        platform.apply_change(&set_rule(&door_rules()[1])).unwrap();
+        platform.commit_to_fast_path();
         assert_eq!(counted(&mut platform), PacketCount { packets: 2, octets: 200 });
         ping();
-        platform.apply(&remove_rule(&counting)).unwrap();
-        platform.commit();
+        platform.apply_change(&remove_rule(&counting)).unwrap();
+        platform.commit_to_fast_path();
         assert_eq!(counted(&mut platform), PacketCount { packets: 4, octets: 400 });
         platform.close().unwrap();
     });
@@ -252,20 +252,20 @@ fn rules_are_in_force_before_later_entries_and_beside_rules_of_others() {
         run_command("nft add table inet other");
         let mut platform = scratch.open_platform();
         for rule in &door_rules() {
-            platform.apply(&set_rule(rule)).unwrap();
+            platform.apply_change(&set_rule(rule)).unwrap();
         }
         platform
-            .apply(&EntryChange::Set(route_entry(254, "2001:db8:b::/64", 1, "unreachable").into()))
+            .apply_change(&EntryChange::Set(route_entry(254, "2001:db8:b::/64", 1, "unreachable").into()))
             .unwrap();
         assert!(table_has_line("oifname \"lan0\" drop"), "{:?}", printed_table());
-        platform.apply(&remove_rule(&door_rules()[0])).unwrap();
-        platform.commit();
+        platform.apply_change(&remove_rule(&door_rules()[0])).unwrap();
+        platform.commit_to_fast_path();
         assert!(
             table_has_line("oifname \"lan0\" drop")
                 && !table_has_line("oifname \"lan0\" ct state 0x2,0x4 accept")
         );
-        platform.apply(&remove_rule(&door_rules()[1])).unwrap();
-        platform.commit();
+        platform.apply_change(&remove_rule(&door_rules()[1])).unwrap();
+        platform.commit_to_fast_path();
         assert_eq!(printed_table(), None);
         platform.close().unwrap();
         run_command("nft list table inet other");
@@ -277,9 +277,9 @@ fn changed_table_is_restored() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
         for rule in &door_rules() {
-            platform.apply(&set_rule(rule)).unwrap();
+            platform.apply_change(&set_rule(rule)).unwrap();
         }
-        platform.commit();
+        platform.commit_to_fast_path();
         let installed = printed_table();
         let changes = [
             "flush ruleset",
@@ -290,12 +290,12 @@ fn changed_table_is_restored() {
         for (number, change) in (1..).zip(changes) {
             run_command(&format!("nft {change}"));
             events_until(&mut platform, |_| printed_table() == installed).await;
-            assert_eq!(platform.counters().restored, number, "{change}");
+            assert_eq!(platform.counters().restored_entries, number, "{change}");
         }
         // carnet ignores a change of another table.
         run_command("nft add table inet other");
         common::events_for(&mut platform, Duration::from_millis(1500)).await;
-        assert_eq!(platform.counters().restored, 4);
+        assert_eq!(platform.counters().restored_entries, 4);
         platform.close().unwrap();
     });
 }
@@ -305,9 +305,9 @@ fn table_outlives_a_crash_until_the_next_start_replaces_or_removes_it() {
     in_new_namespace(|scratch| async move {
         let mut platform = scratch.open_platform();
         for rule in &door_rules() {
-            platform.apply(&set_rule(rule)).unwrap();
+            platform.apply_change(&set_rule(rule)).unwrap();
         }
-        platform.commit();
+        platform.commit_to_fast_path();
         let crash = |platform: carnet_linux::Platform| {
             std::mem::forget(platform);
             run_ip("link del carnet0");
@@ -317,8 +317,8 @@ fn table_outlives_a_crash_until_the_next_start_replaces_or_removes_it() {
         // The next station has other rules: the table stays until they are there.
         let mut platform = scratch.open_platform();
         assert!(table_has_line("oifname \"lan0\" drop"));
-        platform.apply(&set_rule(&door_rules()[1])).unwrap();
-        platform.commit();
+        platform.apply_change(&set_rule(&door_rules()[1])).unwrap();
+        platform.commit_to_fast_path();
         assert!(
             table_has_line("oifname \"lan0\" drop")
                 && !table_has_line("oifname \"lan0\" ct state 0x2,0x4 accept")

@@ -15,7 +15,7 @@ fn serve_once<T: Send + 'static>(
 ) -> (ProbeTarget, JoinHandle<T>) {
     let listener = TcpListener::bind((LOOPBACK, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
-    let target = ProbeTarget { address, authority: address.to_string(), path: "/generate_204".into() };
+    let target = ProbeTarget { address, url_authority: address.to_string(), path: "/generate_204".into() };
     let running = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a connection");
         let mut request = [0; 1024];
@@ -29,7 +29,7 @@ fn serve_once<T: Send + 'static>(
 /// Returns the probe's result if the server sends this answer and then closes the connection.
 async fn probe_server_with_answer(answer: Vec<u8>) -> PortalProbe {
     let (target, running) = serve_once(move |mut stream| stream.write_all(&answer).expect("an answer"));
-    let found = target.request("lo", &[LOOPBACK]).await;
+    let found = target.request_probe("lo", &[LOOPBACK]).await;
     running.join().expect("it has answered");
     found
 }
@@ -42,8 +42,8 @@ async fn endless_http_header_is_not_read_to_its_end() {
             // The probe closes the connection before it has read everything, so a write fails at some point.
             while stream.write_all(line.as_bytes()).is_ok() {}
         });
-        let own = PortalProbe::Redirected(format!("http://{}/generate_204", target.authority));
-        assert_eq!(target.request("lo", &[LOOPBACK]).await, own);
+        let own = PortalProbe::Redirected(format!("http://{}/generate_204", target.url_authority));
+        assert_eq!(target.request_probe("lo", &[LOOPBACK]).await, own);
         running.join().expect("the connection has ended");
     }
 }
@@ -65,11 +65,11 @@ async fn unusable_http_answer_counts_as_no_answer() {
         assert_eq!(probe_server_with_answer(answer.to_vec()).await, PortalProbe::Unanswered);
     }
     let (mut target, running) = serve_once(|_| ());
-    assert_eq!(target.request("no such", &[LOOPBACK]).await, PortalProbe::Unanswered);
-    assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
+    assert_eq!(target.request_probe("no such", &[LOOPBACK]).await, PortalProbe::Unanswered);
+    assert_eq!(target.request_probe("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
     running.join().expect("it has closed the connection");
     // No server listens at this port any more.
-    assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
+    assert_eq!(target.request_probe("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
     target.address.set_ip("::1".parse().expect("an address"));
-    assert_eq!(target.request("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
+    assert_eq!(target.request_probe("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
 }

@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
-use carnet_linux::position::gpsd::{LONGEST_LINE, Report, ReportReader, watch_command};
-use carnet_linux::position::reckoning::{
-    LONGEST, PAI_INTERVAL, Reckoner, confidence_after, is_accurate, reckon, reckon_fix,
+use carnet_linux::position::dead_reckoning::{
+    CONFIDENCE_INTERVAL_S, MAX_TIME_WITHOUT_FIX, PositionReckoner, confidence_after, fix_after, is_accurate,
+    position_after,
 };
-use carnet_linux::position::trace::{Trace, TracePlayer, TraceState};
+use carnet_linux::position::gpsd::{GpsdReport, MAX_LINE_LENGTH, ReportReader, watch_command};
+use carnet_linux::position::trace::{PositionTrace, TracePlayer, TraceState};
 use carnet_linux::position::tracker::{CLOCK_WARNING_DELAY, FixTracker};
 use carnet_linux::position::*;
 use carnet_wire::geonet::GnAddress;
@@ -39,13 +40,13 @@ const DEVICES_REPORT: &str = concat!(
 /// 2026-11-21T12:00:00Z in milliseconds.
 const NOON_UNIX_MILLISECONDS: u64 = 1_795_262_400_000;
 
-fn parse_reports(octets: &[u8]) -> (Vec<Report>, ReportReader) {
+fn parse_reports(octets: &[u8]) -> (Vec<GpsdReport>, ReportReader) {
     let (mut reader, mut reports) = (ReportReader::default(), Vec::new());
     reader.push(octets, |report| reports.push(report));
     (reports, reader)
 }
 
-fn parse_report(line: &str) -> Report {
+fn parse_report(line: &str) -> GpsdReport {
     serde_json::from_str(line).unwrap()
 }
 
@@ -55,7 +56,7 @@ fn wall_time(milliseconds: u64) -> WallTime {
 
 fn fix_of(line: &str) -> Option<Fix> {
     match parse_report(line) {
-        Report::Tpv(tpv) => tpv.fix(Time::from_secs(7)),
+        GpsdReport::Tpv(tpv) => tpv.to_fix(Time::from_secs(7)),
         other => panic!("{other:?}"),
     }
 }
@@ -66,9 +67,9 @@ fn gpsd_session_is_parsed_in_pieces_of_any_size() {
         .join("\r\n")
         + "\n";
     let (whole, reader) = parse_reports(session.as_bytes());
-    assert_eq!((whole.len(), reader.counters().lines, reader.counters().garbage), (6, 6, 0));
-    assert!(matches!(&whole[0], Report::Version { release } if release == "3.22"));
-    assert_eq!(whole[2], Report::Other);
+    assert_eq!((whole.len(), reader.counters().valid_lines, reader.counters().invalid_lines), (6, 6, 0));
+    assert!(matches!(&whole[0], GpsdReport::Version { release } if release == "3.22"));
+    assert_eq!(whole[2], GpsdReport::Other);
     for size in [1, 2, 3, 7, 100] {
         let (mut reader, mut pieces) = (ReportReader::default(), Vec::new());
         session.as_bytes().chunks(size).for_each(|piece| reader.push(piece, |report| pieces.push(report)));
@@ -80,19 +81,19 @@ fn gpsd_session_is_parsed_in_pieces_of_any_size() {
 fn a_fix_has_the_units_of_this_crate() {
     let fix = fix_of(TPV_REPORT).unwrap();
     let expected = Fix {
-        received: Time::from_secs(7),
+        received_at: Time::from_secs(7),
         time: wall_time(NOON_UNIX_MILLISECONDS),
         latitude: 48.8375,
         longitude: 2.1008,
         altitude: Some(147.0),
         speed: Some(9.98),
-        track: Some(90.0),
-        climb: Some(0.0),
-        mode: FixMode::ThreeD,
-        confidence: Some(17.1),
+        course_degrees: Some(90.0),
+        climb_rate: Some(0.0),
+        fix_mode: FixMode::ThreeD,
+        confidence_radius: Some(17.1),
     };
     assert_eq!(fix, expected);
-    let vector = fix.position_vector(GnAddress(5), 5, PAI_INTERVAL);
+    let vector = fix.position_vector(GnAddress(5), 5, CONFIDENCE_INTERVAL_S);
     // The expected value was computed by hand from the standard.
     assert_eq!(vector.timestamp.0, 0x2F3F_A188);
     assert_eq!((vector.latitude, vector.longitude), (488_375_000, 21_008_000));
@@ -103,13 +104,13 @@ fn a_fix_has_the_units_of_this_crate() {
 fn headings_and_speeds_fit_the_vector() {
     let mut fix = fix_of(TPV_REPORT).unwrap();
     for (track, expected) in [(0.0, 0), (359.94, 3599), (359.96, 0), (359.999_999, 0), (180.05, 1801)] {
-        fix.track = Some(track);
-        assert_eq!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL).heading, expected, "{track}");
+        fix.course_degrees = Some(track);
+        assert_eq!(fix.position_vector(GnAddress(0), 5, CONFIDENCE_INTERVAL_S).heading, expected, "{track}");
     }
     fix.speed = Some(1000.0);
-    assert_eq!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL).speed, i16::MAX);
-    (fix.track, fix.speed, fix.confidence) = (None, None, None);
-    let vector = fix.position_vector(GnAddress(0), 5, PAI_INTERVAL);
+    assert_eq!(fix.position_vector(GnAddress(0), 5, CONFIDENCE_INTERVAL_S).speed, i16::MAX);
+    (fix.course_degrees, fix.speed, fix.confidence_radius) = (None, None, None);
+    let vector = fix.position_vector(GnAddress(0), 5, CONFIDENCE_INTERVAL_S);
     assert_eq!((vector.speed, vector.heading, vector.accurate), (0, 0, false));
 }
 
@@ -134,20 +135,20 @@ fn report_without_fix_gives_no_fix() {
         .replace(r#""speed":9.980"#, r#""speed":-3"#)
         .replace(r#""track":90.0000"#, r#""track":1e9"#);
     let fix = fix_of(&line).unwrap();
-    assert_eq!((fix.speed, fix.track), (None, None));
+    assert_eq!((fix.speed, fix.course_degrees), (None, None));
     let diagonal = TPV_REPORT.replace(r#""eph":17.100"#, r#""epx":3,"epy":4"#);
-    assert_eq!(fix_of(&diagonal).unwrap().confidence, Some(5.0));
-    assert_eq!(fix_of(&TPV_REPORT.replace(r#""eph":17.100,"#, "")).unwrap().confidence, None);
+    assert_eq!(fix_of(&diagonal).unwrap().confidence_radius, Some(5.0));
+    assert_eq!(fix_of(&TPV_REPORT.replace(r#""eph":17.100,"#, "")).unwrap().confidence_radius, None);
 }
 
 #[test]
 fn invalid_gpsd_lines_are_counted_and_long_ones_cut() {
     let mut input = b"hello\n{}\n[1]\nnull\n\xff\xfe\n{\"class\":\"TPV\",\"lat\":\"north\"}\n".to_vec();
-    input.extend(vec![b'x'; 3 * LONGEST_LINE]);
+    input.extend(vec![b'x'; 3 * MAX_LINE_LENGTH]);
     input.extend(format!("\n{TPV_REPORT}\n").bytes());
     let (found, reader) = parse_reports(&input);
-    assert!(matches!(&found[..], [Report::Tpv(_)]), "{found:?}");
-    assert_eq!((reader.counters().garbage, reader.counters().overlong), (6, 1));
+    assert!(matches!(&found[..], [GpsdReport::Tpv(_)]), "{found:?}");
+    assert_eq!((reader.counters().invalid_lines, reader.counters().overlong_lines), (6, 1));
 }
 
 #[test]
@@ -194,8 +195,8 @@ prop_assert_eq!(last, Some(parse_report(TPV_REPORT)));
 while let Some(event) = tracker.poll_event() {
 if let PositionEvent::Fix(fix) = event {
 prop_assert!(fix.latitude.abs() <= 90.0 && fix.longitude.abs() <= 180.0);
-prop_assert!(fix.track.is_none_or(|track| (0.0..360.0).contains(&track)));
-prop_assert!(fix.position_vector(GnAddress(0), 5, PAI_INTERVAL).is_on_globe());
+prop_assert!(fix.course_degrees.is_none_or(|track| (0.0..360.0).contains(&track)));
+prop_assert!(fix.position_vector(GnAddress(0), 5, CONFIDENCE_INTERVAL_S).is_on_globe());
 }
 }
 }
@@ -206,7 +207,7 @@ fn reckoning_follows_the_geodesic(
 latitude in -80.0..80.0f64, longitude in -180.0..180.0f64,
 speed in 0.0..100.0f64, track in 0.0..360.0f64, seconds in 0.0..10.0f64,
 ) {
-let (lat, lon) = reckon(latitude, longitude, speed, track, Duration::from_secs_f64(seconds));
+let (lat, lon) = position_after(latitude, longitude, speed, track, Duration::from_secs_f64(seconds));
 prop_assert!((-180.0..=180.0).contains(&lon));
 let earth = Geodesic::wgs84();
 let (true_lat, true_lon) = earth.direct(latitude, longitude, track, speed * seconds);
@@ -219,9 +220,9 @@ prop_assert!(error < limit, "{} m off", error);
 
 #[test]
 fn random_text_does_not_panic_trace_parser(text in "[0-9lost#. \n-]{0,80}") {
-if let Ok(trace) = Trace::parse(&text) {
+if let Ok(trace) = PositionTrace::parse(&text) {
 for seconds in [0.0, 0.5, 3.0, 1e10] {
-trace.at(seconds);
+trace.state_at(seconds);
 }
 }
 }
@@ -238,32 +239,38 @@ fn the_accuracy_indicator_follows_the_confidence() {
         (Some(f64::INFINITY), false),
         (Some(-1.0), false),
     ] {
-        assert_eq!(is_accurate(confidence, PAI_INTERVAL), expected, "{confidence:?}");
+        assert_eq!(is_accurate(confidence, CONFIDENCE_INTERVAL_S), expected, "{confidence:?}");
     }
 }
 
 #[test]
 fn confidence_of_reckoned_position_gets_worse() {
     let mut fix = fix_of(TPV_REPORT).unwrap();
-    fix.confidence = Some(5.0);
+    fix.confidence_radius = Some(5.0);
     assert_eq!(confidence_after(5.0, Duration::ZERO), 5.0);
-    assert!(is_accurate(reckon_fix(&fix, Duration::from_secs(4)).confidence, PAI_INTERVAL));
-    assert!(!is_accurate(reckon_fix(&fix, Duration::from_millis(4200)).confidence, PAI_INTERVAL));
-    let later = reckon_fix(&fix, Duration::from_secs(2));
-    assert_eq!((later.received, later.time), (Time::from_secs(9), wall_time(NOON_UNIX_MILLISECONDS + 2000)));
+    assert!(is_accurate(fix_after(&fix, Duration::from_secs(4)).confidence_radius, CONFIDENCE_INTERVAL_S));
+    assert!(!is_accurate(
+        fix_after(&fix, Duration::from_millis(4200)).confidence_radius,
+        CONFIDENCE_INTERVAL_S
+    ));
+    let later = fix_after(&fix, Duration::from_secs(2));
+    assert_eq!(
+        (later.received_at, later.time),
+        (Time::from_secs(9), wall_time(NOON_UNIX_MILLISECONDS + 2000))
+    );
     let distance: f64 =
         Geodesic::wgs84().inverse(fix.latitude, fix.longitude, later.latitude, later.longitude);
     assert!((distance - 19.96).abs() < 1e-3, "{distance}");
     // A receiver at rest reports no track.
-    fix.track = None;
-    assert_eq!(reckon_fix(&fix, Duration::from_secs(2)).latitude, fix.latitude);
+    fix.course_degrees = None;
+    assert_eq!(fix_after(&fix, Duration::from_secs(2)).latitude, fix.latitude);
 }
 
 #[test]
 fn reckoning_goes_across_the_antimeridian_and_not_across_the_pole() {
-    let (_, longitude) = reckon(0.0, 179.9999, 30.0, 90.0, Duration::from_secs(1));
+    let (_, longitude) = position_after(0.0, 179.9999, 30.0, 90.0, Duration::from_secs(1));
     assert!(longitude < -179.99, "{longitude}");
-    let (latitude, longitude) = reckon(90.0, 0.0, 30.0, 0.0, Duration::from_secs(1000));
+    let (latitude, longitude) = position_after(90.0, 0.0, 30.0, 0.0, Duration::from_secs(1000));
     assert!(latitude == 90.0 && longitude.is_finite());
 }
 
@@ -287,7 +294,7 @@ impl TrackerDriver {
         std::iter::from_fn(|| self.tracker.poll_event()).collect()
     }
 
-    fn hear(&mut self, line: &str) -> Vec<PositionEvent> {
+    fn receive_line(&mut self, line: &str) -> Vec<PositionEvent> {
         self.reports += 1;
         let line = line.replace("12:00:00.000Z", &format!("12:00:00.{:03}Z", self.reports));
         let wall =
@@ -296,15 +303,15 @@ impl TrackerDriver {
         self.events()
     }
 
-    fn pass(&mut self, milliseconds: u64) -> Vec<PositionEvent> {
+    fn advance_clock(&mut self, milliseconds: u64) -> Vec<PositionEvent> {
         self.now += Duration::from_millis(milliseconds);
         self.tracker.handle_timeout(self.now);
         self.events()
     }
 
-    fn clock(&mut self, line: &str) -> Option<ClockDifference> {
-        self.pass(1000);
-        self.hear(line).iter().find_map(|event| match event {
+    fn clock_difference_after(&mut self, line: &str) -> Option<ClockDifference> {
+        self.advance_clock(1000);
+        self.receive_line(line).iter().find_map(|event| match event {
             PositionEvent::Clock(difference) => Some(*difference),
             _ => None,
         })
@@ -315,20 +322,23 @@ impl TrackerDriver {
 fn loss_of_position_is_reported_once_with_reason() {
     let mut driven = TrackerDriver::new();
     driven.tracker.handle_connected(driven.now);
-    assert_eq!(driven.pass(2999), []);
-    assert_eq!(driven.pass(1), [PositionEvent::Lost { reason: LostReason::Stale }]);
-    assert_eq!(driven.hear(NO_FIX_REPORT), [PositionEvent::Lost { reason: LostReason::NoFix }]);
-    assert_eq!(driven.hear(NO_FIX_REPORT), []);
-    let events = driven.hear(TPV_REPORT);
+    assert_eq!(driven.advance_clock(2999), []);
+    assert_eq!(driven.advance_clock(1), [PositionEvent::Lost { reason: PositionLossReason::Stale }]);
+    assert_eq!(
+        driven.receive_line(NO_FIX_REPORT),
+        [PositionEvent::Lost { reason: PositionLossReason::NoFix }]
+    );
+    assert_eq!(driven.receive_line(NO_FIX_REPORT), []);
+    let events = driven.receive_line(TPV_REPORT);
     assert!(
         matches!(events[..], [PositionEvent::Mode(FixMode::ThreeD), PositionEvent::Fix(_)]),
         "{events:?}"
     );
-    let events = driven.hear(&TPV_REPORT.replace(r#""mode":3"#, r#""mode":2"#));
+    let events = driven.receive_line(&TPV_REPORT.replace(r#""mode":3"#, r#""mode":2"#));
     assert!(matches!(events[..], [PositionEvent::Mode(FixMode::TwoD), PositionEvent::Fix(_)]), "{events:?}");
     let gone = r#"{"class":"DEVICE","path":"/dev/pts/1","activated":0}"#;
-    let no_device = PositionEvent::Lost { reason: LostReason::NoDevice };
-    assert_eq!(driven.hear(gone), [PositionEvent::Mode(FixMode::None), no_device]);
+    let no_device = PositionEvent::Lost { reason: PositionLossReason::NoDevice };
+    assert_eq!(driven.receive_line(gone), [PositionEvent::Mode(FixMode::None), no_device]);
     driven.tracker.handle_disconnected("refused".into());
     driven.tracker.handle_disconnected("refused".into());
     assert_eq!(driven.events().len(), 1);
@@ -338,24 +348,24 @@ fn loss_of_position_is_reported_once_with_reason() {
 #[test]
 fn incomplete_fix_does_not_prolong_last_fix() {
     let mut driven = TrackerDriver::new();
-    driven.hear(TPV_REPORT);
-    assert_eq!(driven.pass(2000), []);
-    assert_eq!(driven.hear(&TPV_REPORT.replace(r#""lat":48.837500000,"#, "")), []);
-    assert_eq!(driven.tracker.incomplete(), 1);
-    let reason = LostReason::Unusable("no latitude".into());
-    assert_eq!(driven.pass(1000).last(), Some(&PositionEvent::Lost { reason }));
+    driven.receive_line(TPV_REPORT);
+    assert_eq!(driven.advance_clock(2000), []);
+    assert_eq!(driven.receive_line(&TPV_REPORT.replace(r#""lat":48.837500000,"#, "")), []);
+    assert_eq!(driven.tracker.incomplete_reports(), 1);
+    let reason = PositionLossReason::Unusable("no latitude".into());
+    assert_eq!(driven.advance_clock(1000).last(), Some(&PositionEvent::Lost { reason }));
 }
 
 #[test]
 fn another_receiver_takes_over_when_the_first_is_silent() {
     let mut driven = TrackerDriver::new();
     let other = TPV_REPORT.replace("pts/1", "pts/2");
-    driven.hear(TPV_REPORT);
-    assert_eq!(driven.hear(&other), []);
-    assert_eq!(driven.hear(&NO_FIX_REPORT.replace("pts/1", "pts/2")), []);
-    driven.pass(3000);
-    assert!(driven.hear(&other).iter().any(|event| matches!(event, PositionEvent::Fix(_))));
-    assert_eq!(driven.hear(TPV_REPORT), []);
+    driven.receive_line(TPV_REPORT);
+    assert_eq!(driven.receive_line(&other), []);
+    assert_eq!(driven.receive_line(&NO_FIX_REPORT.replace("pts/1", "pts/2")), []);
+    driven.advance_clock(3000);
+    assert!(driven.receive_line(&other).iter().any(|event| matches!(event, PositionEvent::Fix(_))));
+    assert_eq!(driven.receive_line(TPV_REPORT), []);
 }
 
 #[test]
@@ -363,10 +373,10 @@ fn reader_reports_leap_second_and_ignores_outdated_offset() {
     let mut driven = TrackerDriver::new();
     let with = |leap: i64| TPV_REPORT.replace(r#""ept""#, &format!(r#""leapseconds":{leap},"ept""#));
     for old in [0, 16, 18] {
-        driven.hear(&with(old));
+        driven.receive_line(&with(old));
         assert_eq!(driven.tracker.leap_seconds(), 5);
     }
-    assert!(driven.hear(&with(19)).contains(&PositionEvent::LeapSeconds(6)));
+    assert!(driven.receive_line(&with(19)).contains(&PositionEvent::LeapSeconds(6)));
     assert_eq!(driven.tracker.leap_seconds(), 6);
 }
 
@@ -375,19 +385,25 @@ fn lasting_wrong_clock_is_reported_once() {
     let mut driven = TrackerDriver::new();
     // The delay of a receiver's report does not count as a wrong clock.
     driven.clock_difference_ms = 1500;
-    assert!((0..5).all(|_| driven.clock(TPV_REPORT).is_none()));
+    assert!((0..5).all(|_| driven.clock_difference_after(TPV_REPORT).is_none()));
     driven.clock_difference_ms = -5000;
-    let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV_REPORT)).collect();
-    assert_eq!(told, [ClockDifference { milliseconds: -5000, precise: false, is_clock_wrong: true }]);
+    let told: Vec<_> = (0..10).filter_map(|_| driven.clock_difference_after(TPV_REPORT)).collect();
+    assert_eq!(
+        told,
+        [ClockDifference { milliseconds_ahead: -5000, is_precise: false, is_clock_wrong: true }]
+    );
     // A program sets the clock to another wrong time.
     driven.clock_difference_ms = 60_000;
     assert_eq!(
-        (0..10).filter_map(|_| driven.clock(TPV_REPORT)).map(|d| d.milliseconds).collect::<Vec<_>>(),
+        (0..10)
+            .filter_map(|_| driven.clock_difference_after(TPV_REPORT))
+            .map(|d| d.milliseconds_ahead)
+            .collect::<Vec<_>>(),
         [60_000]
     );
     driven.clock_difference_ms = 300;
-    let told: Vec<_> = (0..10).filter_map(|_| driven.clock(TPV_REPORT)).collect();
-    assert_eq!(told, [ClockDifference { milliseconds: 300, precise: false, is_clock_wrong: false }]);
+    let told: Vec<_> = (0..10).filter_map(|_| driven.clock_difference_after(TPV_REPORT)).collect();
+    assert_eq!(told, [ClockDifference { milliseconds_ahead: 300, is_precise: false, is_clock_wrong: false }]);
 }
 
 /// After the process was stopped, old reports arrive all at once.
@@ -396,9 +412,11 @@ fn burst_of_old_reports_does_not_indicate_wrong_clock() {
     let mut driven = TrackerDriver::new();
     for age in (0..30).rev() {
         driven.clock_difference_ms = age * 1000;
-        assert!(!driven.hear(TPV_REPORT).iter().any(|event| matches!(event, PositionEvent::Clock(_))));
+        assert!(
+            !driven.receive_line(TPV_REPORT).iter().any(|event| matches!(event, PositionEvent::Clock(_)))
+        );
     }
-    assert_eq!(driven.clock(TPV_REPORT), None);
+    assert_eq!(driven.clock_difference_after(TPV_REPORT), None);
     assert!(CLOCK_WARNING_DELAY >= Duration::from_secs(1));
 }
 
@@ -409,18 +427,18 @@ fn pulse_per_second_takes_precedence_over_report() {
     // The time in a report differs by 1.9 s, which is within the tolerance. The pulse differs by 0.15 s,
     // which exceeds the pulse's tolerance.
     driven.clock_difference_ms = 1900;
-    driven.hear(&pulse);
-    driven.hear(TOFF_REPORT);
-    let told: Vec<_> = (0..5).filter_map(|_| driven.clock(TPV_REPORT)).collect();
-    assert_eq!(told, [ClockDifference { milliseconds: 150, precise: true, is_clock_wrong: true }]);
+    driven.receive_line(&pulse);
+    driven.receive_line(TOFF_REPORT);
+    let told: Vec<_> = (0..5).filter_map(|_| driven.clock_difference_after(TPV_REPORT)).collect();
+    assert_eq!(told, [ClockDifference { milliseconds_ahead: 150, is_precise: true, is_clock_wrong: true }]);
     // A pulse of a gpsd on another machine says nothing about the clock of this machine.
     let mut remote = TrackerDriver::new();
     remote.tracker.handle_report(remote.now, wall_time(NOON_UNIX_MILLISECONDS), &parse_report(&pulse), false);
-    assert!((0..5).all(|_| remote.clock(TPV_REPORT).is_none()));
+    assert!((0..5).all(|_| remote.clock_difference_after(TPV_REPORT).is_none()));
 }
 
-fn position_of_trace(trace: &Trace, seconds: f64) -> (f64, f64, f64, f64) {
-    match trace.at(seconds) {
+fn position_of_trace(trace: &PositionTrace, seconds: f64) -> (f64, f64, f64, f64) {
+    match trace.state_at(seconds) {
         TraceState::At { latitude, longitude, speed, heading } => (latitude, longitude, speed, heading),
         other => panic!("{seconds}: {other:?}"),
     }
@@ -433,8 +451,9 @@ fn is_nearly_equal(a: f64, b: f64) -> bool {
 #[test]
 fn trace_positions_are_interpolated() {
     let trace =
-        Trace::parse("# a drive\n 1 48 2 10 350\n\n3 48.0 2.001 20 10 # faster\n4 48.001 2.001\n").unwrap();
-    assert_eq!(trace.at(0.9), TraceState::Lost);
+        PositionTrace::parse("# a drive\n 1 48 2 10 350\n\n3 48.0 2.001 20 10 # faster\n4 48.001 2.001\n")
+            .unwrap();
+    assert_eq!(trace.state_at(0.9), TraceState::Lost);
     assert_eq!(position_of_trace(&trace, 1.0), (48.0, 2.0, 10.0, 350.0));
     let (latitude, longitude, speed, heading) = position_of_trace(&trace, 2.0);
     assert!(
@@ -447,13 +466,13 @@ fn trace_positions_are_interpolated() {
     // second.
     let (.., speed, heading) = position_of_trace(&trace, 3.5);
     assert!((speed - 111.2).abs() < 0.1 && is_nearly_equal(heading, 0.0), "{speed} {heading}");
-    assert!(matches!(trace.at(4.0), TraceState::At { .. }));
-    assert_eq!(trace.at(4.1), TraceState::Ended);
+    assert!(matches!(trace.state_at(4.0), TraceState::At { .. }));
+    assert_eq!(trace.state_at(4.1), TraceState::Ended);
 }
 
 #[test]
 fn trace_crosses_antimeridian_and_can_lose_the_fix() {
-    let trace = Trace::parse("0 0 179.999\n2 0 -179.999\n3 lost\n5 1 1\n6 lost\n").unwrap();
+    let trace = PositionTrace::parse("0 0 179.999\n2 0 -179.999\n3 lost\n5 1 1\n6 lost\n").unwrap();
     let (_, longitude, speed, heading) = position_of_trace(&trace, 1.0);
     assert!(
         is_nearly_equal(longitude.abs(), 180.0)
@@ -461,11 +480,11 @@ fn trace_crosses_antimeridian_and_can_lose_the_fix() {
             && (speed - 111.2).abs() < 0.1
     );
     assert!(position_of_trace(&trace, 1.5).1 < -179.99);
-    assert_eq!(trace.at(3.0), TraceState::Lost);
-    assert_eq!(trace.at(4.9), TraceState::Lost);
+    assert_eq!(trace.state_at(3.0), TraceState::Lost);
+    assert_eq!(trace.state_at(4.9), TraceState::Lost);
     assert_eq!(position_of_trace(&trace, 5.5), (1.0, 1.0, 0.0, 0.0));
-    assert_eq!(trace.at(6.0), TraceState::Lost);
-    assert_eq!(trace.at(6.1), TraceState::Ended);
+    assert_eq!(trace.state_at(6.0), TraceState::Lost);
+    assert_eq!(trace.state_at(6.1), TraceState::Ended);
 }
 
 #[test]
@@ -484,7 +503,7 @@ fn trace_errors_name_the_line() {
         ("0 1 2 -3 4\n", 1, "speed"),
         ("0 1 2 3 361\n", 1, "heading"),
     ] {
-        let (found, why, _) = Trace::parse(text).unwrap_err();
+        let (found, why, _) = PositionTrace::parse(text).unwrap_err();
         assert!(found == line && why.contains(expected), "{text:?}: {found} {why}");
     }
 }
@@ -495,7 +514,7 @@ fn options_with_interval(milliseconds: u64) -> PositionOptions {
 
 #[test]
 fn a_trace_is_played_on_its_schedule() {
-    let trace = Trace::parse("1 48 2\n2 48 2.001\n").unwrap();
+    let trace = PositionTrace::parse("1 48 2\n2 48 2.001\n").unwrap();
     let mut player = TracePlayer::new(trace, &options_with_interval(500));
     let (mut now, mut told) = (Time::from_secs(50), Vec::new());
     while player.next_event_due(now) != Time::MAX {
@@ -519,7 +538,7 @@ fn a_trace_is_played_on_its_schedule() {
 /// Several stations that start at different times move in step.
 #[test]
 fn absolute_trace_follows_the_clock() {
-    let trace = Trace::parse("1795262400 48 2\n1795262410 48 2.01\n").unwrap();
+    let trace = PositionTrace::parse("1795262400 48 2\n1795262410 48 2.01\n").unwrap();
     assert!(trace.is_absolute());
     let mut player = TracePlayer::new(trace, &options_with_interval(1000));
     assert_eq!(
@@ -549,9 +568,9 @@ fn position_sources_open_by_their_config_text() {
             match source.next_event().await {
                 PositionEvent::Fix(fix) => {
                     fixes += 1;
-                    assert!(fix.time.distance(carnet_linux::clock::wall()) < Duration::from_secs(1));
+                    assert!(fix.time.distance(carnet_linux::clock::wall_time()) < Duration::from_secs(1));
                 }
-                PositionEvent::Lost { reason } => break assert_eq!(reason, LostReason::EndOfTrace),
+                PositionEvent::Lost { reason } => break assert_eq!(reason, PositionLossReason::EndOfTrace),
                 _ => {}
             }
         }
@@ -573,62 +592,62 @@ fn position_sources_open_by_their_config_text() {
 
 #[test]
 fn position_and_time_advance_between_fixes() {
-    let mut reckoner = Reckoner::new(false);
-    assert_eq!(reckoner.position(Time::from_secs(1)), None);
+    let mut reckoner = PositionReckoner::new(false);
+    assert_eq!(reckoner.present_position(Time::from_secs(1)), None);
     let fix = fix_of(TPV_REPORT).unwrap();
     reckoner.handle_fix(fix.clone());
-    assert_eq!(reckoner.position(Time::from_secs(7)), Some(fix.clone()));
-    let half = reckoner.position(Time::from_secs(7) + Duration::from_millis(500)).unwrap();
+    assert_eq!(reckoner.present_position(Time::from_secs(7)), Some(fix.clone()));
+    let half = reckoner.present_position(Time::from_secs(7) + Duration::from_millis(500)).unwrap();
     assert_eq!(half.time, wall_time(NOON_UNIX_MILLISECONDS + 500));
     // 9.98 m/s to the East: 4.99 m are 68 microdegrees at this latitude.
     assert!((half.longitude - fix.longitude - 68.0e-6).abs() < 0.2e-6, "{half:?}");
-    assert_eq!(half.confidence, Some(17.1 + 0.5));
+    assert_eq!(half.confidence_radius, Some(17.1 + 0.5));
     // The next fix took 300 ms longer to arrive. The time and the position do not step back.
     let late = Fix {
-        received: Time::from_secs(7) + Duration::from_millis(800),
+        received_at: Time::from_secs(7) + Duration::from_millis(800),
         time: wall_time(NOON_UNIX_MILLISECONDS + 400),
         longitude: fix.longitude + 54.4e-6,
         ..fix.clone()
     };
     reckoner.handle_fix(late);
-    let next = reckoner.position(Time::from_secs(7) + Duration::from_millis(800)).unwrap();
+    let next = reckoner.present_position(Time::from_secs(7) + Duration::from_millis(800)).unwrap();
     assert_eq!(next.time, wall_time(NOON_UNIX_MILLISECONDS + 501));
     assert!(next.longitude > half.longitude && next.longitude < half.longitude + 1e-6, "{next:?}");
     // The reckoner accepts the time of a receiver that was set back by an hour.
     let back =
-        Fix { received: Time::from_secs(9), time: wall_time(NOON_UNIX_MILLISECONDS - 3_600_000), ..fix };
+        Fix { received_at: Time::from_secs(9), time: wall_time(NOON_UNIX_MILLISECONDS - 3_600_000), ..fix };
     reckoner.handle_fix(back.clone());
-    assert_eq!(reckoner.position(Time::from_secs(9)), Some(back));
+    assert_eq!(reckoner.present_position(Time::from_secs(9)), Some(back));
 }
 
 #[test]
 fn reckoning_without_fix_is_inaccurate_and_ends() {
     let fix = fix_of(TPV_REPORT).unwrap();
-    let mut reckoner = Reckoner::new(false);
+    let mut reckoner = PositionReckoner::new(false);
     reckoner.handle_fix(fix.clone());
     reckoner.handle_lost();
-    let soon = reckoner.position(Time::from_secs(8)).unwrap();
+    let soon = reckoner.present_position(Time::from_secs(8)).unwrap();
     assert_eq!(
-        (soon.confidence, soon.speed, soon.time),
+        (soon.confidence_radius, soon.speed, soon.time),
         (None, Some(9.98), wall_time(NOON_UNIX_MILLISECONDS + 1000))
     );
-    let end = reckoner.position(Time::from_secs(7) + LONGEST).unwrap();
-    let later = reckoner.position(Time::from_secs(107)).unwrap();
+    let end = reckoner.present_position(Time::from_secs(7) + MAX_TIME_WITHOUT_FIX).unwrap();
+    let later = reckoner.present_position(Time::from_secs(107)).unwrap();
     assert_eq!((later.latitude, later.longitude), (end.latitude, end.longitude));
     assert_eq!(
-        (later.speed, later.track, later.time),
+        (later.speed, later.course_degrees, later.time),
         (None, None, wall_time(NOON_UNIX_MILLISECONDS + 100_000))
     );
-    reckoner.handle_fix(Fix { received: Time::from_secs(108), ..fix.clone() });
-    assert_eq!(reckoner.position(Time::from_secs(108)).unwrap().confidence, Some(17.1));
+    reckoner.handle_fix(Fix { received_at: Time::from_secs(108), ..fix.clone() });
+    assert_eq!(reckoner.present_position(Time::from_secs(108)).unwrap().confidence_radius, Some(17.1));
     // The confidence of a station at rest does not change.
-    let mut stays = Reckoner::new(true);
+    let mut stays = PositionReckoner::new(true);
     stays.handle_fix(Fix { speed: Some(0.0), ..fix });
-    assert_eq!(stays.position(Time::from_secs(60)).unwrap().confidence, Some(17.1));
+    assert_eq!(stays.present_position(Time::from_secs(60)).unwrap().confidence_radius, Some(17.1));
 }
 
 /// Returns a TPV of a receiver with this time and place.
-fn tpv_report(time: &str, place: &str) -> Report {
+fn tpv_report(time: &str, place: &str) -> GpsdReport {
     let motion = r#""speed":10.0,"track":90.0"#;
     parse_report(&format!(
         r#"{{"class":"TPV","device":"/dev/ttyUSB0","mode":3,"time":"{time}",{place},{motion}}}"#
@@ -641,19 +660,25 @@ const PLACE_FIELDS: &str = r#""lat":48.8375,"lon":2.1008"#;
 struct TrackerListener {
     tracker: FixTracker,
     now: Time,
-    fixes: usize,
-    lost: Vec<LostReason>,
-    clocks: Vec<ClockDifference>,
+    fix_count: usize,
+    loss_reasons: Vec<PositionLossReason>,
+    clock_differences: Vec<ClockDifference>,
 }
 
 impl TrackerListener {
     fn new() -> TrackerListener {
         let mut tracker = FixTracker::new(PositionOptions::default());
         tracker.handle_connected(Time::from_secs(1));
-        TrackerListener { tracker, now: Time::from_secs(1), fixes: 0, lost: Vec::new(), clocks: Vec::new() }
+        TrackerListener {
+            tracker,
+            now: Time::from_secs(1),
+            fix_count: 0,
+            loss_reasons: Vec::new(),
+            clock_differences: Vec::new(),
+        }
     }
 
-    fn hear(&mut self, report: &Report) {
+    fn receive_report(&mut self, report: &GpsdReport) {
         self.now += Duration::from_millis(500);
         self.tracker.handle_timeout(self.now);
         // At first, the system clock and the receiver's clock advance at the same rate.
@@ -661,19 +686,19 @@ impl TrackerListener {
         self.tracker.handle_report(self.now, clock, report, true);
         while let Some(event) = self.tracker.poll_event() {
             match event {
-                PositionEvent::Fix(_) => self.fixes += 1,
-                PositionEvent::Lost { reason } => self.lost.push(reason),
-                PositionEvent::Clock(clock) => self.clocks.push(clock),
+                PositionEvent::Fix(_) => self.fix_count += 1,
+                PositionEvent::Lost { reason } => self.loss_reasons.push(reason),
+                PositionEvent::Clock(clock) => self.clock_differences.push(clock),
                 _ => {}
             }
         }
     }
 
-    fn goes_on(&mut self, from: u64, count: u64) {
+    fn receive_reports(&mut self, from: u64, count: u64) {
         for step in from..from + count {
             let (second, fraction) = (step / 2, if step % 2 == 0 { "000" } else { "500" });
             let time = format!("2026-11-21T12:{:02}:{:02}.{fraction}Z", second / 60, second % 60);
-            self.hear(&tpv_report(&time, PLACE_FIELDS));
+            self.receive_report(&tpv_report(&time, PLACE_FIELDS));
         }
     }
 }
@@ -681,31 +706,36 @@ impl TrackerListener {
 #[test]
 fn receiver_that_repeats_one_time_loses_the_fix() {
     let mut listening = TrackerListener::new();
-    listening.goes_on(0, 10);
-    assert_eq!((listening.fixes, &listening.lost[..]), (10, &[][..]));
+    listening.receive_reports(0, 10);
+    assert_eq!((listening.fix_count, &listening.loss_reasons[..]), (10, &[][..]));
     for _ in 0..40 {
-        listening.hear(&tpv_report("2026-11-21T12:00:04.500Z", PLACE_FIELDS));
+        listening.receive_report(&tpv_report("2026-11-21T12:00:04.500Z", PLACE_FIELDS));
     }
-    assert_eq!(listening.fixes, 10);
-    assert_eq!(listening.lost, [LostReason::Frozen("/dev/ttyUSB0".into())]);
-    assert_eq!(listening.clocks, [], "the clock is right");
+    assert_eq!(listening.fix_count, 10);
+    assert_eq!(listening.loss_reasons, [PositionLossReason::Frozen("/dev/ttyUSB0".into())]);
+    assert_eq!(listening.clock_differences, [], "the clock is right");
     // The reports of the receiver have the present time again.
-    listening.goes_on(50, 4);
-    assert_eq!((listening.fixes, listening.lost.len()), (14, 1));
+    listening.receive_reports(50, 4);
+    assert_eq!((listening.fix_count, listening.loss_reasons.len()), (14, 1));
 }
 
 #[test]
 fn receiver_after_time_jump_is_used_once_time_advances() {
     let mut listening = TrackerListener::new();
-    listening.goes_on(120, 10);
-    listening.goes_on(0, 20);
-    assert!(listening.fixes > 20 && listening.lost.len() == 1, "{} {:?}", listening.fixes, listening.lost);
+    listening.receive_reports(120, 10);
+    listening.receive_reports(0, 20);
+    assert!(
+        listening.fix_count > 20 && listening.loss_reasons.len() == 1,
+        "{} {:?}",
+        listening.fix_count,
+        listening.loss_reasons
+    );
     // An old report among new reports is no new fix.
-    let before = listening.fixes;
-    listening.goes_on(20, 2);
-    listening.goes_on(3, 1);
-    listening.goes_on(22, 2);
-    assert_eq!((listening.fixes, listening.lost.len()), (before + 4, 1));
+    let before = listening.fix_count;
+    listening.receive_reports(20, 2);
+    listening.receive_reports(3, 1);
+    listening.receive_reports(22, 2);
+    assert_eq!((listening.fix_count, listening.loss_reasons.len()), (before + 4, 1));
 }
 
 #[test]
@@ -725,16 +755,16 @@ fn impossible_fix_is_refused_until_a_valid_fix() {
         ("", PLACE_FIELDS, "time"),
     ] {
         let mut listening = TrackerListener::new();
-        listening.goes_on(0, 4);
+        listening.receive_reports(0, 4);
         for _ in 0..20 {
-            listening.hear(&tpv_report(time, place));
+            listening.receive_report(&tpv_report(time, place));
         }
-        let [LostReason::Unusable(told)] = &listening.lost[..] else {
-            panic!("{time} {place}: {:?}", listening.lost)
+        let [PositionLossReason::Unusable(told)] = &listening.loss_reasons[..] else {
+            panic!("{time} {place}: {:?}", listening.loss_reasons)
         };
         assert!(told.contains(words) && !told.contains('\n'), "{told:?}");
-        assert_eq!((listening.fixes, &listening.clocks[..]), (4, &[][..]));
-        listening.goes_on(30, 4);
-        assert_eq!(listening.fixes, 8, "{time} {place}");
+        assert_eq!((listening.fix_count, &listening.clock_differences[..]), (4, &[][..]));
+        listening.receive_reports(30, 4);
+        assert_eq!(listening.fix_count, 8, "{time} {place}");
     }
 }

@@ -29,7 +29,7 @@ fn child_process_of_recovery_test() {
                     Platform::open(carnet_linux::PlatformConfig { undo_file, ..scratch.platform_config() })
                         .unwrap();
                 for entry in entries_of_mobile_router("v0", "i0") {
-                    platform.apply(&set_entry(entry)).unwrap();
+                    platform.apply_change(&set_entry(entry)).unwrap();
                 }
                 println!("ready");
                 std::thread::sleep(Duration::from_secs(60));
@@ -47,7 +47,7 @@ fn child_process_of_recovery_test() {
                 let before = kernel_state();
                 let mut platform = scratch.open_platform_watching("v0", true);
                 for entry in entries_of_mobile_router("v0", "i0") {
-                    platform.apply(&set_entry(entry)).unwrap();
+                    platform.apply_change(&set_entry(entry)).unwrap();
                 }
                 assert_eq!((policy_rules().len(), read_sysctl("all/forwarding")), (8, "1".into()));
                 events_until(&mut platform, |seen| latest_interface_state(seen, "i0").is_some()).await;
@@ -138,7 +138,7 @@ fn marked_leftovers_are_removed_without_undo_file() {
         for keep_undo_file in [true, false] {
             let mut platform = scratch.open_platform();
             for entry in entries_of_mobile_router("v0", "i0") {
-                platform.apply(&set_entry(entry)).unwrap();
+                platform.apply_change(&set_entry(entry)).unwrap();
             }
             std::mem::forget(platform);
             run_ip("link del carnet0");
@@ -163,7 +163,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
         let before = kernel_state();
         let mut platform = scratch.open_platform();
         for entry in entries_of_mobile_router("v0", "i0") {
-            platform.apply(&set_entry(entry)).unwrap();
+            platform.apply_change(&set_entry(entry)).unwrap();
         }
         events_until(&mut platform, |seen| latest_interface_state(seen, "i0").is_some()).await;
         // carnet finds its TUN device although another program has renamed it.
@@ -172,7 +172,7 @@ fn a_tunnel_device_deleted_from_outside_is_fatal() {
         run_ip("link set other name carnet0");
         run_ip("link set carnet0 up");
         events_for(&mut platform, Duration::from_millis(100)).await;
-        let tunnel = platform.tunnel();
+        let tunnel = platform.tunnel_device();
         let mut reader = carnet_linux::TunnelReader::new(tunnel.clone());
         let mut buffer = PacketBuffer::new();
         while reader.try_read(&mut buffer).is_ok() {}
@@ -203,7 +203,7 @@ fn undo_file_of_another_namespace_is_ignored() {
     in_new_namespace(|scratch| async move {
         create_links();
         let mut platform = scratch.open_platform();
-        platform.apply(&set_entry(setting_entry("v0", "accept_ra", "2"))).unwrap();
+        platform.apply_change(&set_entry(setting_entry("v0", "accept_ra", "2"))).unwrap();
         let undo = std::fs::read(scratch.undo_file()).unwrap();
         platform.close().unwrap();
         set_sysctl("v0/accept_ra", "2");

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use carnet_linux::signal::{Signal, SignalReader, SignalSource};
+use carnet_linux::signal::{SignalReader, SignalReport, SignalSource};
 use tokio::time::timeout;
 
 /// A folder of the test, which is removed at the end.
@@ -32,8 +32,8 @@ impl Drop for SignalFolder {
 /// Returns the next event. Fails after far more time than an event needs.
 async fn next_signal(signals: &mut SignalReader) -> (String, i32) {
     match timeout(Duration::from_secs(10), signals.next()).await.expect("comes") {
-        Signal::Strength { interface, dbm } => (interface, dbm),
-        other @ Signal::Roaming { .. } => panic!("{other:?}: there is no modem"),
+        SignalReport::Strength { interface, dbm } => (interface, dbm),
+        other @ SignalReport::Roaming { .. } => panic!("{other:?}: there is no modem"),
     }
 }
 

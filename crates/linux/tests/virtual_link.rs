@@ -8,7 +8,7 @@ use std::net::{Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use carnet_linux::Error;
-use carnet_linux::virtual_link::{Advertisements, VirtualLinkConfig, VirtualLinkEvent, VirtualLinks};
+use carnet_linux::virtual_link::{AcceptedAdvertisements, VirtualLinkConfig, VirtualLinkEvent, VirtualLinks};
 use carnet_wire::{icmpv6, nd};
 use common::{in_new_namespace, read_sysctl, run_ip, wait_until_address_is_usable};
 
@@ -21,12 +21,12 @@ fn address(text: &str) -> Ipv6Addr {
 
 fn virtual_link_config() -> VirtualLinkConfig {
     VirtualLinkConfig {
-        id: 7,
+        link_id: 7,
         name: "gn0".into(),
         address: MAC_ADDRESS,
-        link_local: address(LINK_LOCAL_ADDRESS),
+        link_local_address: address(LINK_LOCAL_ADDRESS),
         mtu: 1398,
-        advertisements: Advertisements::Ignored,
+        accepted_advertisements: AcceptedAdvertisements::Ignored,
     }
 }
 
@@ -59,7 +59,7 @@ async fn receive_datagrams(
                 let is_it = frame.payload.get(6) == Some(&17)
                     && frame.payload.get(42..44) == Some(&port.to_be_bytes()[..]);
                 if is_it {
-                    assert_eq!((frame.link, frame.ether_type), (7, 0x86dd));
+                    assert_eq!((frame.link_id, frame.ether_type), (7, 0x86dd));
                     found.push((frame.destination, frame.source, frame.payload.to_vec()));
                 }
             });
@@ -107,7 +107,7 @@ fn virtual_interface_follows_station_address_and_keeps_operator_addresses() {
         run_ip("-6 addr add 2001:db8::1/64 dev gn0 nodad");
         let other = VirtualLinkConfig {
             address: [0x02, 0, 0, 0, 0, 0x0b],
-            link_local: address("fe80::ff:fe00:b"),
+            link_local_address: address("fe80::ff:fe00:b"),
             mtu: 1312,
             ..virtual_link_config()
         };
@@ -161,7 +161,7 @@ fn frames_go_both_ways_with_right_checksums_and_bursts_are_cut() {
         let mut octets = [0; 64];
         let (length, from) = socket.recv_from(&mut octets).unwrap();
         assert_eq!((&octets[..length], from.port()), (&b"hello"[..], 4000));
-        assert_eq!((links.counters().sent, links.counters().write_errors), (1, 0));
+        assert_eq!((links.counters().sent_frames, links.counters().write_errors), (1, 0));
     });
 }
 
@@ -205,9 +205,11 @@ fn send_router_advertisement(links: &mut VirtualLinks) {
 /// advertisement.
 async fn has_address_and_default_route(
     links: &mut VirtualLinks,
-    advertisements: Advertisements,
+    advertisements: AcceptedAdvertisements,
 ) -> (bool, bool) {
-    links.set(VirtualLinkConfig { advertisements, ..virtual_link_config() }).unwrap();
+    links
+        .set(VirtualLinkConfig { accepted_advertisements: advertisements, ..virtual_link_config() })
+        .unwrap();
     send_router_advertisement(links);
     let is_there = |what: &str, expected: &str| run_ip(what).contains(expected);
     let made = || {
@@ -219,7 +221,7 @@ async fn has_address_and_default_route(
     // The kernel handles the advertisement at once, or after a moment.
     for _ in 0..50 {
         tokio::time::sleep(Duration::from_millis(10)).await;
-        if advertisements != Advertisements::Ignored && made().0 {
+        if advertisements != AcceptedAdvertisements::Ignored && made().0 {
             break;
         }
     }
@@ -230,10 +232,19 @@ async fn has_address_and_default_route(
 fn station_on_learned_link_is_no_default_router() {
     in_new_namespace(async |_| {
         let mut links = VirtualLinks::open().unwrap();
-        assert_eq!(has_address_and_default_route(&mut links, Advertisements::Ignored).await, (false, false));
-        assert_eq!(has_address_and_default_route(&mut links, Advertisements::Addresses).await, (true, false));
+        assert_eq!(
+            has_address_and_default_route(&mut links, AcceptedAdvertisements::Ignored).await,
+            (false, false)
+        );
+        assert_eq!(
+            has_address_and_default_route(&mut links, AcceptedAdvertisements::Addresses).await,
+            (true, false)
+        );
         // The interface becomes an uplink, and then is no uplink any more.
-        assert_eq!(has_address_and_default_route(&mut links, Advertisements::All).await, (true, true));
+        assert_eq!(
+            has_address_and_default_route(&mut links, AcceptedAdvertisements::All).await,
+            (true, true)
+        );
         links.set(virtual_link_config()).unwrap();
         assert_eq!(
             (read_sysctl("gn0/accept_ra"), read_sysctl("gn0/accept_ra_defrtr")),

@@ -127,13 +127,14 @@ fn new_key(path: &Path, curve: CurveName) -> anyhow::Result<Box<dyn SigningKey>>
         else {
             continue;
         };
-        key_file::write(path, private.to_line().as_bytes()).with_context(|| path.display().to_string())?;
+        key_file::write_key_file(path, private.to_line().as_bytes())
+            .with_context(|| path.display().to_string())?;
         return Ok(key);
     }
 }
 
 fn read_key(path: &Path) -> anyhow::Result<Box<dyn SigningKey>> {
-    let octets = key_file::read(path).with_context(|| path.display().to_string())?;
+    let octets = key_file::read_key_file(path).with_context(|| path.display().to_string())?;
     let private = std::str::from_utf8(&octets).ok().and_then(PrivateKey::parse);
     private
         .and_then(|key| key.to_signing_key(&PortableBackend))

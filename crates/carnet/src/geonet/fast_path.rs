@@ -54,7 +54,7 @@ impl FastPath {
         let mut fast_path =
             FastPath { is_needed: wants == GeonetPathChoice::Certainly, ..FastPath::default() };
         if wants != GeonetPathChoice::Never {
-            match GeonetPathLoading::begin() {
+            match GeonetPathLoading::begin_loading() {
                 Ok(loading) => fast_path.loading = Some(loading),
                 Err(why) => fast_path.without(&why).map_err(anyhow::Error::msg)?,
             }
@@ -73,7 +73,7 @@ impl FastPath {
     /// Returns the reason why the programs cannot be loaded, if the config demands them.
     pub(super) async fn loaded(&mut self) -> Result<(), String> {
         let Some(loading) = &mut self.loading else { return pending().await };
-        let result = loading.finish().await;
+        let result = loading.finish_loading().await;
         self.loading = None;
         match result {
             Ok(mut path) => {
@@ -89,7 +89,7 @@ impl FastPath {
     /// fast path.
     fn without(&self, why: &str) -> Result<(), String> {
         if self.is_needed {
-            let needed = settings::what_a_path_needs(carnet_linux::Path::Bpf);
+            let needed = settings::what_a_path_needs(carnet_linux::DataPath::Bpf);
             return Err(format!(
                 "dataplane.path = \"bpf\" cannot be used for GeoNetworking: {why}; expected {needed}, or \
                  \"auto\""
@@ -123,12 +123,12 @@ impl Geonet {
         let place = |(name, index): (&str, u32)| AttachedInterface { name: name.to_owned(), index };
         let radio = link.interface().filter(|_| is_router && !link.has_feedback()).map(place);
         let places = radio.zip(address.map(GnAddress::mid)).map(|(radio, address)| FastPathInterfaces {
-            radio,
+            radio_interface: radio,
             virtual_interface: interfaces.topological().map(place),
             address,
         });
         let before = path.is_attached();
-        if let Err(error) = path.attach(places) {
+        if let Err(error) = path.attach_to(places) {
             // The station continues on the slow path. When an interface changes, it tries to attach the BPF
             // programs again.
             warn!("GeoNetworking packets take the slow path: {error}");
@@ -153,7 +153,7 @@ impl Geonet {
     /// Passes a forwarding decision of the router to the fast path.
     pub fn accelerate(&mut self, now: Time, told: &Accelerate) {
         if let Some(path) = &mut self.fast_path.path {
-            path.apply(now, told);
+            path.apply_update(now, told);
             if self.fast_path.due.is_none() && path.is_busy() {
                 self.fast_path.due = Some(now + self.freshness());
             }
@@ -166,7 +166,7 @@ impl Geonet {
         let freshness = self.freshness();
         self.tell_listeners();
         let path = self.fast_path.path.as_mut()?;
-        let report = path.report();
+        let report = path.take_report();
         self.fast_path.due = path.is_busy().then(|| now + freshness);
         Some(report)
     }

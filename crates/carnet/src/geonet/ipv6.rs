@@ -8,7 +8,7 @@ use carnet_api::model::GnStation;
 use carnet_geonet::ipv6_adaptation::addresses;
 use carnet_linux::Result;
 use carnet_linux::virtual_link::{
-    Advertisements, HostFrame, VirtualLinkConfig, VirtualLinkEvent, VirtualLinks,
+    AcceptedAdvertisements, HostFrame, VirtualLinkConfig, VirtualLinkEvent, VirtualLinks,
 };
 use carnet_station::io::{VirtualFrame, VirtualLink};
 use carnet_wire::address::MacAddress;
@@ -62,19 +62,19 @@ impl Interfaces {
     pub fn set(&mut self, link: VirtualLink) {
         let Some(links) = &mut self.links else { return };
         let advertisements = if self.uplinks.contains(&link.name) {
-            Advertisements::All
+            AcceptedAdvertisements::All
         } else if link.learnt {
-            Advertisements::Addresses
+            AcceptedAdvertisements::Addresses
         } else {
-            Advertisements::Ignored
+            AcceptedAdvertisements::Ignored
         };
         let config = VirtualLinkConfig {
-            id: link.id,
+            link_id: link.id,
             name: link.name.clone(),
             address: link.address,
-            link_local: link.link_local,
+            link_local_address: link.link_local,
             mtu: link.mtu,
-            advertisements,
+            accepted_advertisements: advertisements,
         };
         match links.set(config) {
             Ok(()) => {
@@ -128,9 +128,9 @@ impl Interfaces {
     /// Returns the counters of the interfaces, by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let Some(links) = &self.links else { return Vec::new() };
-        let named = links.counters().named().into_iter();
+        let named = links.counters().named_counters().into_iter();
         named
-            .chain([("questions", links.questions())])
+            .chain([("questions", links.netlink_request_count())])
             .map(|(name, count)| (format!("geonet.ipv6.interfaces.{name}"), count))
             .collect()
     }

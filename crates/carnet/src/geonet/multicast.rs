@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 
 use carnet_api::config;
 use carnet_linux::Result;
-use carnet_linux::multicast_link::{LanPacket, MulticastEvent, MulticastLinks};
+use carnet_linux::multicast_link::{MulticastEvent, MulticastLinks, ReceivedMulticast};
 use tracing::info;
 
 /// The interfaces of the mobile network with multicast, if the config has any.
@@ -41,7 +41,7 @@ impl Lans {
     }
 
     /// Receives a batch of packets, and passes each to `take`.
-    pub fn receive(&mut self, take: impl FnMut(LanPacket<'_>)) {
+    pub fn receive(&mut self, take: impl FnMut(ReceivedMulticast<'_>)) {
         if let Some(links) = &mut self.links {
             links.try_receive(take);
         }
@@ -64,7 +64,7 @@ impl Lans {
     /// Returns the counters of the interfaces, by name.
     pub fn counters(&self) -> Vec<(String, u64)> {
         let Some(links) = &self.links else { return Vec::new() };
-        let named = links.counters().named().into_iter();
+        let named = links.counters().named_counters().into_iter();
         named.map(|(name, count)| (format!("geonet.multicast.interfaces.{name}"), count)).collect()
     }
 }

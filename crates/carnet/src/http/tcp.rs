@@ -223,7 +223,7 @@ impl TcpPort {
     /// # Errors
     /// Returns an error if the address cannot be bound.
     pub(super) fn bind(address: SocketAddr) -> anyhow::Result<TcpPort> {
-        let listener = carnet_linux::listen(address).and_then(TcpListener::from_std);
+        let listener = carnet_linux::listen_on(address).and_then(TcpListener::from_std);
         let listener = listener.with_context(|| format!("station.http: cannot listen at {address}"))?;
         if !carnet_linux::has_address(address) {
             let address = address.ip();

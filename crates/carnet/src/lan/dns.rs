@@ -232,7 +232,7 @@ impl DnsService {
                 }
                 Output::Answer(client, octets) => {
                     if let Some(back) = self.waiting.remove(&client.client_number) {
-                        back.send(octets);
+                        back.send_answer(octets);
                     }
                 }
             }

@@ -44,7 +44,7 @@ impl Runner {
     }
 
     pub(super) fn geonet_event(&mut self, event: GeonetEvent) -> carnet_linux::Result<()> {
-        let (now, wall) = (clock::now(), clock::wall());
+        let (now, wall) = (clock::now(), clock::wall_time());
         match event {
             GeonetEvent::Link(LinkEvent::Frames) => self.frames(now, wall)?,
             GeonetEvent::Link(LinkEvent::Changed(state)) => {
@@ -153,7 +153,7 @@ impl Runner {
         let Runner { geonet, station, recorder, outputs, .. } = self;
         let Some(geonet) = geonet.get_mut() else { return };
         geonet.interfaces.receive(|frame| {
-            let HostFrame { link, destination, source, ether_type, payload } = frame;
+            let HostFrame { link_id: link, destination, source, ether_type, payload } = frame;
             if recorder.is_active() {
                 let payload = payload.to_vec();
                 let frame = VirtualFrame { link, destination, source, ether_type, payload };
@@ -176,7 +176,7 @@ impl Runner {
         let Runner { geonet, station, recorder, outputs, .. } = self;
         let Some(geonet) = geonet.get_mut() else { return };
         geonet.multicast.receive(|lan| {
-            let multicast_link::LanPacket { interface, source, packet } = lan;
+            let multicast_link::ReceivedMulticast { interface, source, packet } = lan;
             if recorder.is_active() {
                 let (interface, packet) = (interface.to_owned(), packet.to_vec());
                 recorder.record(now, wall, Input::LanPacket { interface, source, packet });

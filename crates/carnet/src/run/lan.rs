@@ -49,7 +49,7 @@ impl Runner {
             }
             Some(LanEvent::Packets) | None => {
                 let mtu = self.station.nemo().lan_mtu();
-                self.lan.process(clock::now(), clock::wall(), mtu);
+                self.lan.process(clock::now(), clock::wall_time(), mtu);
                 self.carry_out_lan();
             }
         }
@@ -153,7 +153,7 @@ impl Runner {
             info!("{text}");
         }
         if self.events.receiver_count() > 0 {
-            let time = Duration::from_nanos(clock::wall().as_unix_nanos()).as_secs_f64();
+            let time = Duration::from_nanos(clock::wall_time().as_unix_nanos()).as_secs_f64();
             let _ = self.events.send(model::event(time, fields()));
         }
     }

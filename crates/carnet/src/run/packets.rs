@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 use carnet_linux::{
-    DatagramWriter, Datagrams, Platform, Protected, ProtectedMessage, Queue, TooBig, TunnelReader,
-    TunnelWriter, clock,
+    DatagramSockets, DatagramWriter, DeviceQueue, IpsecMessage, IpsecSocket, PacketTooBigReport, Platform,
+    TunnelReader, TunnelWriter, clock,
 };
 use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_station::io::Input;
@@ -19,7 +19,7 @@ const BATCH: usize = 256;
 /// Maximum number of control messages that the loop handles in one turn: from known senders, and from unknown
 /// senders. The messages of unknown senders take fractions of a millisecond, even if the station verifies
 /// each. Further messages wait in their own queue of the tunnel device and delay no other queue.
-const CONTROL: [(Queue, usize); 2] = [(Queue::Known, BATCH), (Queue::Strangers, 32)];
+const CONTROL: [(DeviceQueue, usize); 2] = [(DeviceQueue::Known, BATCH), (DeviceQueue::Strangers, 32)];
 /// Time for which the station gathers control messages that come at shorter intervals.
 const GATHER: Duration = Duration::from_millis(4);
 /// Interval below which the station gathers packets, see [`Runner::packets`].
@@ -58,7 +58,7 @@ impl Runner {
     /// (the host, or the station at the other end) can run, and the next packets come together. A machine
     /// with a free core does not notice this, nor does a single packet.
     pub(super) async fn packets(&mut self) {
-        let (now, wall) = (clock::now(), clock::wall());
+        let (now, wall) = (clock::now(), clock::wall_time());
         // Under a flood of packets the loop never ends by itself, so it ends when a timer is due.
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.input(Input::Timeout);
@@ -69,7 +69,7 @@ impl Runner {
         // The loop handles all packets that the reader has read: none may stay in the reader while the
         // program waits for the device.
         while let Some(reader) = self.reader.as_mut().filter(|r| count < BATCH || r.is_inside_burst()) {
-            if reader.try_read_from(Queue::Forwarded, &mut self.buffer).is_err() {
+            if reader.try_read_from(DeviceQueue::Forwarded, &mut self.buffer).is_err() {
                 self.flush_and_hear();
                 if has_yielded || !is_frequent {
                     break;
@@ -115,7 +115,7 @@ impl Runner {
             is_all &= count < most;
         }
         self.read_pause.read(Instant::now(), asked, is_all);
-        self.reader.iter_mut().for_each(TunnelReader::move_senders);
+        self.reader.iter_mut().for_each(TunnelReader::move_known_senders);
         asked
     }
 
@@ -135,7 +135,7 @@ impl Runner {
             self.recorder.record(now, wall, Input::Packet(self.buffer.as_slice().to_vec()));
         }
         if let (Some(platform), Some(writer)) = (&mut self.platform, &mut self.writer)
-            && platform.concerns_kernel(self.buffer.as_slice())
+            && platform.concerns_kernel_tunnels(self.buffer.as_slice())
         {
             writer.write_in_place(&mut self.buffer);
         }
@@ -145,7 +145,7 @@ impl Runner {
 
     /// Reads packets inside IPv4 or UDP until no packet is left or other inputs have waited long enough.
     pub(super) async fn datagrams(&mut self) {
-        let (now, wall) = (clock::now(), clock::wall());
+        let (now, wall) = (clock::now(), clock::wall_time());
         if self.station.poll_timeout().is_some_and(|due| due <= now) {
             self.input(Input::Timeout);
         }
@@ -180,9 +180,11 @@ impl Runner {
     }
 
     /// Reads Mobility Header messages that IPsec has verified.
-    pub(super) fn protected_messages(&mut self, protected: &Protected) {
+    pub(super) fn protected_messages(&mut self, protected: &IpsecSocket) {
         for _ in 0..BATCH {
-            let Some(ProtectedMessage { source, destination, label, message }) = protected.receive() else {
+            let Some(IpsecMessage { source, destination, flow_label: label, mobility_message: message }) =
+                protected.receive()
+            else {
                 break;
             };
             self.input(Input::Protected { source, destination, label, message });
@@ -222,8 +224,10 @@ impl Runner {
         self.handle_sessions();
         self.catch_up();
         self.flush();
-        let datagrams = self.platform.as_ref().map(Platform::datagrams);
-        while let Some(TooBig { local, remote, mtu }) = datagrams.as_ref().and_then(Datagrams::poll_too_big) {
+        let datagrams = self.platform.as_ref().map(Platform::datagram_sockets);
+        while let Some(PacketTooBigReport { local, remote, mtu }) =
+            datagrams.as_ref().and_then(DatagramSockets::poll_too_big_report)
+        {
             let (local, remote) = match self.sessions.get() {
                 Some(sessions) => sessions.ends_of_report(local, remote),
                 None => (local, remote),

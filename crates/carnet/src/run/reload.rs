@@ -25,7 +25,7 @@ impl Runner {
             return;
         }
         if let (Some(before), Some(platform)) = (before, &self.platform) {
-            platform.datagrams().close_at(before);
+            platform.datagram_sockets().close_socket_at(before);
         }
         if let Err(error) = self.open_session_socket() {
             error!("{error:#}");
@@ -98,7 +98,7 @@ impl Runner {
         }
         self.recorder.end("a reload of the config cannot be replayed");
         if let Some(platform) = &mut self.platform {
-            platform.watch(settings::platform(&config).watched);
+            platform.watch_interfaces(settings::platform(&config).watched_interfaces);
             platform.set_ports(settings::ports(&config));
             platform.make_room(&settings::fast_path(&config, self.station.nemo().flow_label_key()));
         }
@@ -117,7 +117,7 @@ impl Runner {
         }
         self.move_session_socket(before);
         config.wipe_keys();
-        let (now, wall) = (clock::now(), clock::wall());
+        let (now, wall) = (clock::now(), clock::wall_time());
         let before = self.station.nemo().persistent_state(now, wall).home_agent;
         self.station.reconfigure(now, wall, station_config);
         self.persist(StoredStatePart::Own);

@@ -5,7 +5,7 @@ use carnet_api::model::{
 };
 use carnet_base::Time;
 use carnet_cits::geonetworking::Geonet as Plane;
-use carnet_linux::signal::PLAUSIBLE;
+use carnet_linux::signal::PLAUSIBLE_DBM;
 use carnet_linux::{Platform, TunnelWriter, clock};
 use carnet_station::io::{Command, Input, PortalOrder};
 use carnet_wire::address::{MacAddress, ParseError};
@@ -91,10 +91,10 @@ impl Runner {
                 let _ = reply.send(self.try_input(Input::Command(order)));
             }
             Request::Signal { signal, reply } => {
-                let result = if PLAUSIBLE.contains(&signal.dbm) {
+                let result = if PLAUSIBLE_DBM.contains(&signal.dbm) {
                     self.try_input(Input::Signal { interface: signal.uplink, dbm: signal.dbm })
                 } else {
-                    Err(format!("{} dBm is no signal, expected {PLAUSIBLE:?}", signal.dbm))
+                    Err(format!("{} dBm is no signal, expected {PLAUSIBLE_DBM:?}", signal.dbm))
                 };
                 let _ = reply.send(result);
             }
@@ -220,7 +220,7 @@ impl Runner {
 
     fn locations(&self, only_neighbours: bool) -> Answer<Vec<Location>> {
         self.ask_geonet(|geonet, plane| {
-            plane.location_status(geonet.timestamp(clock::wall()), only_neighbours)
+            plane.location_status(geonet.timestamp(clock::wall_time()), only_neighbours)
         })
     }
 

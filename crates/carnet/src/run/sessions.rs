@@ -22,10 +22,11 @@ impl Runner {
     /// Returns the error of the kernel.
     pub(super) fn open_session_socket(&mut self) -> anyhow::Result<()> {
         let local = self.sessions.get().and_then(Sessions::agent_socket);
-        let (Some(local), Some(datagrams)) = (local, self.platform.as_ref().map(Platform::datagrams)) else {
+        let (Some(local), Some(datagrams)) = (local, self.platform.as_ref().map(Platform::datagram_sockets))
+        else {
             return Ok(());
         };
-        datagrams.open_at(local).with_context(|| {
+        datagrams.open_socket_at(local).with_context(|| {
             format!("cannot open UDP port {} at {} (home_agent.tunnel_port)", local.port(), local.ip())
         })
     }

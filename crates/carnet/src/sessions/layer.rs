@@ -163,9 +163,9 @@ impl Sessions {
         let Some(private_key) = config.station.private_key.as_ref().filter(|_| config.has_sessions()) else {
             return Ok(None);
         };
-        let seed = clock::random().context("cannot get randomness from the kernel")?;
+        let seed = clock::random_octets().context("cannot get randomness from the kernel")?;
         let state = StateFile::open(config.station.state_dir.as_deref(), &config.station.name);
-        let system = Duration::from_nanos(clock::wall().as_unix_nanos());
+        let system = Duration::from_nanos(clock::wall_time().as_unix_nanos());
         let engine = SessionEngine::new(EngineSettings {
             private_key: PrivateKey::from_random(private_key.octets()),
             random_seed: seed,

@@ -10,7 +10,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use carnet_base::Time;
-use carnet_linux::disk::{self, Files};
+use carnet_linux::disk::{self, KernelDisk};
 use carnet_wireguard::{HandshakeTimestamp, PathNumber, PeerId, PublicKey, SessionPath};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
@@ -100,7 +100,7 @@ impl StateFile {
         self.changed = None;
         let Some(path) = &self.path else { return };
         let octets = serde_json::to_vec(&self.content).map_err(std::io::Error::from);
-        let written = octets.and_then(|octets| disk::replace(&Files, path, &octets));
+        let written = octets.and_then(|octets| disk::replace_file(&KernelDisk, path, &octets));
         if let Err(error) = &written
             && !self.has_failed
         {

@@ -12,9 +12,9 @@ pub fn link(config: &Geonet, mid: Option<MacAddress>) -> FrameLinkConfig {
         GeonetInterface::Udp(udp) => FrameLinkConfig::Udp(UdpConfig {
             local: udp.local,
             interface: udp.interface.clone(),
-            peers: udp.peers.clone(),
+            peer_addresses: udp.peers.clone(),
             address: mid,
-            mtu: UdpConfig::MTU,
+            mtu: UdpConfig::ETHERNET_MTU,
         }),
     }
 }

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use carnet_api::config::{Config, DataplanePath, GeonetInterface, PositionSource, disclose};
+use carnet_linux::run_with_secrets;
 use carnet_linux::sandbox::SandboxPlan;
-use carnet_linux::with_secrets;
 
 use super::lan::{dhcp_servers, dhcpv6_servers};
 use super::{GeonetPathChoice, geonet_path, needs_platform, undo_file};
@@ -26,7 +26,7 @@ pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
 
     folder(&mut plan, file);
     let base = file.parent().unwrap_or(Path::new(""));
-    let named = with_secrets(|| {
+    let named = run_with_secrets(|| {
         let text = fs::read_to_string(file).unwrap_or_default();
         disclose(&text).map(|disclosed| disclosed.secret_files).unwrap_or_default()
     });
@@ -38,15 +38,15 @@ pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
     }
     let probe = config.mobile_router.as_ref().and_then(|router| router.captive_portal_probe.as_ref());
     if let Some(url) = probe {
-        plan.connects.push(url.address.port());
+        plan.connecting_tcp_ports.push(url.address.port());
         // The probe's socket is bound to a care-of address and a port that the kernel chooses, so port 0 is
         // allowed.
-        plan.listens.push(0);
+        plan.listening_tcp_ports.push(0);
     }
     if let Some(http) = &station.http {
         whole(&mut plan, &http.pages);
         http.tokens.iter().for_each(|file| folder(&mut plan, file));
-        plan.listens.push(http.address.port());
+        plan.listening_tcp_ports.push(http.address.port());
     }
     if let Some(security) = &config.security {
         security.roots.iter().chain(&security.authorities).for_each(|file| folder(&mut plan, file));
@@ -59,66 +59,74 @@ pub fn plan(config: &Config, file: &Path) -> SandboxPlan {
     if let Some(geonet) = &config.geonet {
         match &geonet.position {
             PositionSource::Gpsd { host, port, .. } => {
-                plan.connects.push(*port);
+                plan.connecting_tcp_ports.push(*port);
                 plan.looks_up_names = host.parse::<IpAddr>().is_err();
             }
             PositionSource::Trace(file) => folder(&mut plan, file),
             PositionSource::Fixed(_) => {}
         }
         match &geonet.interface {
-            GeonetInterface::Frames(_) => plan.network = true,
-            GeonetInterface::Udp(link) => plan.datagrams.push(link.local.port()),
+            GeonetInterface::Frames(_) => plan.changes_network = true,
+            GeonetInterface::Udp(link) => plan.listening_udp_ports.push(link.local.port()),
         }
         let virtual_links = geonet.areas.iter().any(|area| area.ipv6_interface.is_some());
-        plan.network |= virtual_links || geonet.ipv6.is_some() || geonet.multicast.is_some();
+        plan.changes_network |= virtual_links || geonet.ipv6.is_some() || geonet.multicast.is_some();
     }
     if !dhcp_servers(config).is_empty() {
-        plan.datagrams.push(67);
+        plan.listening_udp_ports.push(67);
     }
     if !dhcpv6_servers(config).is_empty() {
-        plan.datagrams.push(547);
+        plan.listening_udp_ports.push(547);
     }
     if config.mobile_router.as_ref().is_some_and(|router| !router.dns_forward.is_empty()) {
-        plan.datagrams.push(53);
+        plan.listening_udp_ports.push(53);
         // The DNS forwarder listens on port 53. Its queries to servers have ports that the kernel chooses, so
         // port 0 is allowed.
-        plan.listens.extend([53, 0]);
-        plan.connects.push(53);
+        plan.listening_tcp_ports.extend([53, 0]);
+        plan.connecting_tcp_ports.push(53);
     }
     let agents = config.home_agent.iter().filter(|_| config.has_sessions());
-    plan.datagrams.extend(agents.filter(|agent| agent.ipv4_address.is_some()).map(|agent| agent.tunnel_port));
-    plan.datagrams.extend(config.conformance.iter().map(|conformance| conformance.upper_tester.port()));
-    plan.network |= platform || undo_file(config).exists();
-    plan.packets = plan.network;
+    plan.listening_udp_ports
+        .extend(agents.filter(|agent| agent.ipv4_address.is_some()).map(|agent| agent.tunnel_port));
+    plan.listening_udp_ports
+        .extend(config.conformance.iter().map(|conformance| conformance.upper_tester.port()));
+    plan.changes_network |= platform || undo_file(config).exists();
+    plan.packets = plan.changes_network;
     let accelerated = match config.dataplane.path {
         DataplanePath::Auto | DataplanePath::Bpf | DataplanePath::Xdp => true,
         DataplanePath::Kernel | DataplanePath::Tun => false,
     };
-    plan.programs = platform && accelerated || geonet_path(config) != GeonetPathChoice::Never;
+    plan.loads_bpf_programs = platform && accelerated || geonet_path(config) != GeonetPathChoice::Never;
     // The TUN device has a BPF program of its own, which sorts packets into queues.
     plan.loads_steering_program = platform;
     plan
 }
 
 /// Returns whether a station on this data path may load BPF programs later, for new interfaces.
-pub fn loads_later(config: &Config, path: Option<carnet_linux::Path>) -> bool {
-    matches!(path, Some(carnet_linux::Path::Bpf | carnet_linux::Path::Xdp))
+pub fn loads_later(config: &Config, path: Option<carnet_linux::DataPath>) -> bool {
+    matches!(path, Some(carnet_linux::DataPath::Bpf | carnet_linux::DataPath::Xdp))
         || geonet_path(config) != GeonetPathChoice::Never
 }
 
 /// Returns a right that `new` needs and that a process with only the rights of `old` lacks, in words.
 pub fn beyond(old: &SandboxPlan, new: &SandboxPlan) -> Option<String> {
-    let inside = |path: &PathBuf| old.read.iter().chain(&old.write).any(|known| path.starts_with(known));
-    if let Some(path) = new.read.iter().find(|path| !inside(path)) {
+    let inside = |path: &PathBuf| {
+        old.readable_paths.iter().chain(&old.writable_folders).any(|known| path.starts_with(known))
+    };
+    if let Some(path) = new.readable_paths.iter().find(|path| !inside(path)) {
         return Some(format!("reading in {}", path.display()));
     }
-    if let Some(port) = new.connects.iter().find(|port| !old.connects.contains(port)) {
+    if let Some(port) = new.connecting_tcp_ports.iter().find(|port| !old.connecting_tcp_ports.contains(port))
+    {
         return Some(format!("connecting to TCP port {port}"));
     }
-    [(old.network, new.network, "changing the network"), (old.programs, new.programs, "BPF programs")]
-        .into_iter()
-        .find(|(old, new, _)| *new && !old)
-        .map(|(_, _, what)| what.to_owned())
+    [
+        (old.changes_network, new.changes_network, "changing the network"),
+        (old.loads_bpf_programs, new.loads_bpf_programs, "BPF programs"),
+    ]
+    .into_iter()
+    .find(|(old, new, _)| *new && !old)
+    .map(|(_, _, what)| what.to_owned())
 }
 
 /// Adds a folder in which the station creates files.
@@ -126,7 +134,7 @@ fn own(plan: &mut SandboxPlan, folder: &Path) {
     // If the folder cannot be created, the code that writes into it reports the error.
     let _ = fs::create_dir_all(folder);
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    plan.write.push(fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()));
+    plan.writable_folders.push(fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()));
 }
 
 /// Adds a folder with all its content, by its real name. If the folder does not exist, adds the folder that
@@ -134,7 +142,7 @@ fn own(plan: &mut SandboxPlan, folder: &Path) {
 fn whole(plan: &mut SandboxPlan, folder: &Path) {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let found = folder.ancestors().find_map(|ancestor| fs::canonicalize(ancestor).ok());
-    plan.read.extend(found.filter(|found| !is_shared(found)));
+    plan.readable_paths.extend(found.filter(|found| !is_shared(found)));
 }
 
 /// Adds the folder of a file. If the file is a link, adds the folder of its target, too.
@@ -146,8 +154,8 @@ fn folder(plan: &mut SandboxPlan, file: &Path) {
             _ => Path::new("."),
         };
         match fs::canonicalize(parent) {
-            Ok(parent) if is_shared(&parent) => plan.read.push(name),
-            Ok(parent) => plan.read.push(parent),
+            Ok(parent) if is_shared(&parent) => plan.readable_paths.push(name),
+            Ok(parent) => plan.readable_paths.push(parent),
             Err(_) => whole(plan, parent),
         }
     }
@@ -174,7 +182,7 @@ mod tests {
         let read = |file: &Path| {
             let mut plan = SandboxPlan::default();
             folder(&mut plan, file);
-            plan.read
+            plan.readable_paths
         };
         assert_eq!(read(&at("a.toml")), [here.clone(), here.join("real")]);
         let of_system = read(Path::new("/etc/hostname"));
@@ -188,21 +196,24 @@ mod tests {
     #[test]
     fn reload_beyond_the_sandbox_plan_is_named() {
         let old = SandboxPlan {
-            read: vec!["/a".into()],
-            write: vec!["/b".into()],
-            network: true,
+            readable_paths: vec!["/a".into()],
+            writable_folders: vec!["/b".into()],
+            changes_network: true,
             ..SandboxPlan::default()
         };
-        let reads =
-            |path: &str| SandboxPlan { read: vec![path.into()], network: true, ..SandboxPlan::default() };
+        let reads = |path: &str| SandboxPlan {
+            readable_paths: vec![path.into()],
+            changes_network: true,
+            ..SandboxPlan::default()
+        };
         for path in ["/a", "/a/c/d", "/b/c"] {
             assert_eq!(beyond(&old, &reads(path)), None);
         }
         assert_eq!(beyond(&old, &reads("/ab")).as_deref(), Some("reading in /ab"));
-        let connects = SandboxPlan { connects: vec![80], ..old.clone() };
+        let connects = SandboxPlan { connecting_tcp_ports: vec![80], ..old.clone() };
         assert_eq!(beyond(&old, &connects).as_deref(), Some("connecting to TCP port 80"));
         assert_eq!(beyond(&connects, &old), None);
-        let programs = SandboxPlan { programs: true, ..old.clone() };
+        let programs = SandboxPlan { loads_bpf_programs: true, ..old.clone() };
         assert_eq!(beyond(&old, &programs).as_deref(), Some("BPF programs"));
         assert_eq!(beyond(&programs, &old), None);
     }

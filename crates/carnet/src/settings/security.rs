@@ -208,7 +208,7 @@ mod files {
     /// Reads a ticket, and its key from the file beside it.
     fn ticket(path: &Path) -> Result<(Certificate, PrivateKey)> {
         let file = path.with_extension("key");
-        let octets = key_file::read(&file)
+        let octets = key_file::read_key_file(&file)
             .with_context(|| format!("security.tickets: cannot take {}", file.display()))?;
         let key = std::str::from_utf8(&octets).ok().and_then(PrivateKey::parse);
         let expected = "expected a line with a curve's name and a scalar in hexadecimal digits";

@@ -122,7 +122,7 @@ struct Directory {
 
 impl Directory {
     fn of(disk: Box<dyn Disk>, file: &Path) -> Directory {
-        Directory { disk, path: disk::directory(file).to_owned(), needs_sync: false }
+        Directory { disk, path: disk::directory_of(file).to_owned(), needs_sync: false }
     }
 
     /// Syncs the directory, so that the name of the file survives a crash.

@@ -347,7 +347,7 @@ fn run_schedule(seed: u64) {
     for node in &world.nodes {
         let size = node.entries_in_memory();
         assert!(size < MAX_ENTRIES_IN_MEMORY, "{size} entries are remembered");
-        let octets = node.disk.size(Path::new(STATE_FILE));
+        let octets = node.disk.file_size(Path::new(STATE_FILE));
         assert!(octets < MAX_FILE_LENGTH, "a file of {octets} octets");
     }
     for index in [1, 2, 0] {

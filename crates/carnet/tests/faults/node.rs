@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carnet_base::{Rng, Time, WallTime};
 use carnet_linux::PlatformEvent;
-use carnet_linux::simulated::{Kernel, Machine, SimulatedDisk};
+use carnet_linux::simulated::{SimulatedDisk, SimulatedKernel, SimulatedMachine};
 use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_nemo::forwarding::packet::PacketBuffer;
 use carnet_station::io::{Command, Input, NemoOutput, Output, StoredStatePart};
@@ -37,7 +37,7 @@ pub enum ProcessEnd {
 /// A running station, with the parts that execute its outputs.
 pub struct Process {
     pub station: Station,
-    pub machine: Machine,
+    pub machine: SimulatedMachine,
     state_queue: Queue,
     state_writer: Writer,
     /// Commit that the disk is writing: the time at which the disk has finished, its number, and its changes.
@@ -58,7 +58,7 @@ pub enum NodeOutput {
 
 /// A machine with its kernel and disk, and a process if one runs.
 pub struct Node {
-    pub kernel: Kernel,
+    pub kernel: SimulatedKernel,
     pub disk: SimulatedDisk,
     pub config: StationConfig,
     pub process: Option<Process>,
@@ -77,7 +77,7 @@ pub struct Node {
 impl Node {
     pub fn new(config: StationConfig, mut rng: Rng) -> Node {
         Node {
-            kernel: Kernel::new(rng.fork()),
+            kernel: SimulatedKernel::new(rng.fork()),
             disk: SimulatedDisk::new(rng.fork()),
             config,
             process: None,
@@ -125,7 +125,7 @@ impl Node {
         self.continue_commit(now);
         let Some(process) = &mut self.process else { return };
         if process.tick_at.is_some_and(|at| at <= now) {
-            process.machine.tick();
+            process.machine.advance_one_second();
             process.tick_at = process.machine.is_troubled().then(|| now + SECOND);
         }
         if self.process.as_ref().is_some_and(|it| it.station.poll_timeout().is_some_and(|due| due <= now)) {
@@ -146,7 +146,7 @@ impl Node {
         };
         let kept = loaded(Path::new(STATE_FILE), found.records).expect("what was written can be read");
         self.outputs.push(NodeOutput::Began(kept.clone()));
-        let opened = Machine::open(&self.kernel, &self.disk, Path::new(UNDO_FILE));
+        let opened = SimulatedMachine::open(&self.kernel, &self.disk, Path::new(UNDO_FILE));
         let Ok(machine) = opened.map_err(|error| self.last_start_error = error.to_string()) else {
             drop(journal);
             if self.kernel.is_dead() {
@@ -201,7 +201,7 @@ impl Node {
     /// Counts a step of the process towards its planned end. Returns whether the process ends at this step.
     fn count_step(&mut self, now: Time) -> bool {
         let Some((_, end)) = self.crash_after else { return self.process.is_none() };
-        if self.process.is_some() && self.kernel.step() {
+        if self.process.is_some() && self.kernel.count_step() {
             self.end_process(now, end);
         }
         self.process.is_none()
@@ -247,7 +247,7 @@ impl Node {
                 }
                 OutputTreatment::Execute(output) => self.execute_output(now, output),
                 OutputTreatment::SendWhenInForce(output) => {
-                    self.process.as_mut().expect("runs").machine.commit();
+                    self.process.as_mut().expect("runs").machine.commit_changes();
                     self.execute_output(now, output);
                 }
             }
@@ -256,7 +256,7 @@ impl Node {
             }
         }
         if let Some(process) = &mut self.process {
-            process.machine.commit();
+            process.machine.commit_changes();
         }
         self.begin_commit(now, burst.changes_data_path);
     }
@@ -265,7 +265,7 @@ impl Node {
         let process = self.process.as_mut().expect("runs");
         match output {
             Output::Nemo(NemoOutput::Forwarding(change)) => {
-                let _ = process.machine.apply(&change);
+                let _ = process.machine.apply_change(&change);
                 if process.machine.is_troubled() && process.tick_at.is_none() {
                     process.tick_at = Some(now + SECOND);
                 }
@@ -326,7 +326,7 @@ impl Node {
                 return;
             }
             process.read_events_at = None;
-            match process.machine.poll() {
+            match process.machine.poll_events() {
                 Ok(events) => {
                     if process.machine.is_troubled() && process.tick_at.is_none() {
                         process.tick_at = Some(now + SECOND);
@@ -376,8 +376,8 @@ impl Node {
         if let Some(process) = self.process.take() {
             self.finish_process(now, process, end);
         }
-        self.kernel.abandon();
-        self.disk.abandon();
+        self.kernel.end_process();
+        self.disk.release_locks();
         if end == ProcessEnd::PowerCut {
             self.disk = self.disk.after_power_cut();
             self.kernel.reboot();
@@ -404,11 +404,14 @@ impl Node {
                 if process.machine.close().is_ok() {
                     let left = self.kernel.leftovers();
                     assert!(left.is_empty(), "after an orderly end: {left:#?}");
-                    assert!(!self.disk.exists(Path::new(UNDO_FILE)), "there is still something to put back");
+                    assert!(
+                        !self.disk.file_exists(Path::new(UNDO_FILE)),
+                        "there is still something to put back"
+                    );
                 } else if self.disk.is_troubled() {
                     // If the kernel refuses to restore the last setting and the disk refuses to record it,
                     // the original value is lost. The check forgives this case.
-                    self.kernel.forgive_forwarding();
+                    self.kernel.accept_own_forwarding();
                 }
             }
             ProcessEnd::Killed | ProcessEnd::PowerCut => {

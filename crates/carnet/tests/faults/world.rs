@@ -198,7 +198,7 @@ impl SimulatedNetwork {
                 let address = care_of_address(router, uplink, network);
                 self.past_care_of_addresses[router].insert(address);
                 kernel.set_link(UPLINKS[uplink], true, true);
-                kernel.advertise(UPLINKS[uplink], ACCESS_ROUTER, address);
+                kernel.receive_advertisement(UPLINKS[uplink], ACCESS_ROUTER, address);
             }
             None => kernel.set_link(UPLINKS[uplink], self.rng.chance(0.5), false),
         }
@@ -275,7 +275,7 @@ impl SimulatedNetwork {
                         if let Some(network) = self.attached_networks[router][uplink] {
                             let address = care_of_address(router, uplink, network);
                             let kernel = &self.nodes[1 + router].kernel;
-                            kernel.advertise(UPLINKS[uplink], ACCESS_ROUTER, address);
+                            kernel.receive_advertisement(UPLINKS[uplink], ACCESS_ROUTER, address);
                         }
                     }
                     self.schedule_event(ADVERTISEMENT_INTERVAL, Event::Advertisements);
@@ -573,7 +573,7 @@ impl SimulatedNetwork {
         if self.acknowledged_sequence_numbers[router].is_none_or(newer) {
             self.acknowledged_sequence_numbers[router] = Some(sequence);
         }
-        let size = self.nodes[0].disk.size(Path::new(STATE_FILE)) as u64;
+        let size = self.nodes[0].disk.file_size(Path::new(STATE_FILE)) as u64;
         if size > SMALL && self.rng.below(size) > SMALL {
             return;
         }

@@ -1,5 +1,5 @@
 //! DHCPv6 for one interface (RFC 8415): answers Information-requests with DNS servers, search list and
-//! captive portal, and delegates prefixes to routers on board ([`delegation_answer`]).
+//! captive portal, and delegates prefixes to routers on board ([`delegation`]).
 //!
 //! Hosts get the same values by Router Advertisements, and their addresses from there as well. The values are
 //! for hosts that take DNS servers only from DHCPv6. A router on board gets a prefix for the links behind it

@@ -23,7 +23,7 @@ mod icmp;
 mod option;
 mod reader;
 mod socket;
-mod unfinished;
+mod unfinished_checksum;
 mod writer;
 
 use std::collections::VecDeque;
@@ -36,9 +36,9 @@ use std::task::Poll;
 use carnet_base::Endpoint;
 use carnet_nemo::forwarding::desired;
 
-use icmp::Icmp;
+use icmp::IcmpErrorSocket;
 pub use reader::{DatagramReader, ReceivedDatagram};
-use socket::{Carried, Socket};
+use socket::{InnerIpVersion, Socket};
 pub use writer::DatagramWriter;
 
 /// Maximum number of reports of too large packets that wait for the station.
@@ -46,19 +46,19 @@ const MAX_ICMP_REPORTS: usize = 64;
 
 /// The sockets of all tunnels inside IPv4. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct Datagrams(Arc<Mutex<Sockets>>);
+pub struct DatagramSockets(Arc<Mutex<SocketTable>>);
 
 #[derive(Debug, Default)]
-struct Sockets {
-    open: Vec<Arc<Socket>>,
-    too_big_reports: VecDeque<TooBig>,
+struct SocketTable {
+    open_sockets: Vec<Arc<Socket>>,
+    too_big_reports: VecDeque<PacketTooBigReport>,
     /// Number of packets that the sockets could not send.
-    unsent: u64,
+    unsent_packets: u64,
 }
 
 /// An ICMP report of a router on the path: outer packets are too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TooBig {
+pub struct PacketTooBigReport {
     /// Local end of the tunnel.
     pub local: Endpoint,
     /// Remote end of the tunnel.
@@ -67,8 +67,8 @@ pub struct TooBig {
     pub mtu: u32,
 }
 
-impl Datagrams {
-    fn lock(&self) -> MutexGuard<'_, Sockets> {
+impl DatagramSockets {
+    fn lock(&self) -> MutexGuard<'_, SocketTable> {
         // Use the list of sockets even if a thread panicked while it held the lock: the list is consistent at
         // any time.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -78,9 +78,11 @@ impl Datagrams {
     /// `merge`, the kernel may merge received packets into a burst.
     pub(crate) fn open(&self, wanted: &desired::TunnelSocket, merge: bool) -> io::Result<()> {
         self.close(wanted);
-        let sockets = Carried::of(wanted.local).iter().map(|carried| Socket::open(wanted, *carried, merge));
+        let sockets = InnerIpVersion::versions_of_socket(wanted.local)
+            .iter()
+            .map(|carried| Socket::open(wanted, *carried, merge));
         let sockets = sockets.map(|socket| socket.map(Arc::new)).collect::<io::Result<Vec<_>>>()?;
-        self.lock().open.extend(sockets);
+        self.lock().open_sockets.extend(sockets);
         Ok(())
     }
 
@@ -88,7 +90,7 @@ impl Datagrams {
     ///
     /// # Errors
     /// Returns the error of the kernel, such as for a port that another program has.
-    pub fn open_at(&self, local: SocketAddrV4) -> io::Result<()> {
+    pub fn open_socket_at(&self, local: SocketAddrV4) -> io::Result<()> {
         let wanted = desired::TunnelSocket { local: Endpoint::Udp(local), interface: None };
         if self.find(wanted.local, false).is_some() {
             return Ok(());
@@ -96,51 +98,52 @@ impl Datagrams {
         self.open(&wanted, false)
     }
 
-    /// Closes the socket of [`Self::open_at`].
-    pub fn close_at(&self, local: SocketAddrV4) {
+    /// Closes the socket of [`Self::open_socket_at`].
+    pub fn close_socket_at(&self, local: SocketAddrV4) {
         self.close(&desired::TunnelSocket { local: Endpoint::Udp(local), interface: None });
     }
 
     /// Sets for all sockets whether the kernel may merge several packets into one burst.
-    pub(crate) fn merge(&self, merge: bool) {
-        self.all().iter().for_each(|socket| socket.merge(merge));
+    pub(crate) fn allow_merged_receive(&self, merge: bool) {
+        self.all_sockets().iter().for_each(|socket| socket.allow_merged_receive(merge));
     }
 
     /// Closes a socket.
     pub(crate) fn close(&self, wanted: &desired::TunnelSocket) {
-        self.lock().open.retain(|socket| socket.desired != *wanted);
+        self.lock().open_sockets.retain(|socket| socket.desired != *wanted);
     }
 
-    fn all(&self) -> Vec<Arc<Socket>> {
-        self.lock().open.clone()
+    fn all_sockets(&self) -> Vec<Arc<Socket>> {
+        self.lock().open_sockets.clone()
     }
 
     /// Returns the socket of a local end that carries packets of this family; `None` if no such socket is
     /// open.
     fn find(&self, local: Endpoint, is_ipv4: bool) -> Option<Arc<Socket>> {
-        let carries = |socket: &&Arc<Socket>| socket.desired.local == local && socket.carries(is_ipv4);
-        self.lock().open.iter().find(carries).cloned()
+        let carries =
+            |socket: &&Arc<Socket>| socket.desired.local == local && socket.carries_version(is_ipv4);
+        self.lock().open_sockets.iter().find(carries).cloned()
     }
 
     /// Stores ICMP reports until the station reads them. Drops reports for which the list has no room.
-    fn store_icmp_reports(&self, complaints: Vec<TooBig>) {
+    fn store_icmp_reports(&self, complaints: Vec<PacketTooBigReport>) {
         let mut sockets = self.lock();
         let room = MAX_ICMP_REPORTS.saturating_sub(sockets.too_big_reports.len());
         sockets.too_big_reports.extend(complaints.into_iter().take(room));
     }
 
-    fn lose(&self, packets: u64) {
-        self.lock().unsent += packets;
+    fn count_unsent(&self, packets: u64) {
+        self.lock().unsent_packets += packets;
     }
 
     /// Returns the number of packets that the sockets have failed to send since the start.
-    pub(crate) fn unsent(&self) -> u64 {
-        self.lock().unsent
+    pub(crate) fn unsent_packets(&self) -> u64 {
+        self.lock().unsent_packets
     }
 
     /// Returns the next waiting report that a sent packet was too large for its path; `None` if no report
     /// waits.
-    pub fn poll_too_big(&self) -> Option<TooBig> {
+    pub fn poll_too_big_report(&self) -> Option<PacketTooBigReport> {
         self.lock().too_big_reports.pop_front()
     }
 
@@ -149,8 +152,8 @@ impl Datagrams {
     pub async fn readable(&self) -> io::Result<()> {
         poll_fn(|cx| {
             let mut ready = false;
-            for socket in &self.lock().open {
-                let icmp = socket.icmp.as_ref().map(Icmp::file);
+            for socket in &self.lock().open_sockets {
+                let icmp = socket.icmp_errors.as_ref().map(IcmpErrorSocket::file);
                 for file in icmp.into_iter().chain([&socket.file]) {
                     ready |= match file.poll_read_ready(cx) {
                         Poll::Ready(Ok(_)) => true,

@@ -4,7 +4,12 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 /// Sets an option of a socket.
-pub(super) fn option(socket: &socket2::Socket, level: i32, name: i32, value: libc::c_int) -> io::Result<()> {
+pub(super) fn set_socket_option(
+    socket: &socket2::Socket,
+    level: i32,
+    name: i32,
+    value: libc::c_int,
+) -> io::Result<()> {
     // SAFETY: the descriptor is open, and the kernel reads one `int` from `value`.
     let result = unsafe {
         libc::setsockopt(

@@ -10,14 +10,14 @@ use carnet_base::Endpoint;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg};
 use tokio::io::Interest;
 
-use super::Datagrams;
-use super::socket::{Socket, socket_address};
-use super::unfinished::{self, PacketKind};
-use crate::tunnel::segmentation::Segments;
+use super::DatagramSockets;
+use super::socket::{Socket, ipv4_socket_address};
+use super::unfinished_checksum::{self, PacketKind};
+use crate::tunnel::segmentation::BurstSegments;
 
 /// Largest size of an IPv4 packet in octets. No received burst is larger.
-const BURST_MAX: usize = 65_535;
-const IPV4_HEADER: usize = 20;
+const MAX_BURST_LENGTH: usize = 65_535;
+const IPV4_HEADER_LENGTH: usize = 20;
 /// Number of successive errors of a socket after which the reader goes on to the next socket.
 const MAX_ERRORS_PER_SOCKET: usize = 4;
 
@@ -37,48 +37,48 @@ pub struct ReceivedDatagram {
 /// Reads single packets from the sockets of all tunnels inside IPv4.
 #[derive(Debug)]
 pub struct DatagramReader {
-    io: Datagrams,
-    burst: Vec<u8>,
-    control: Vec<u8>,
+    sockets: DatagramSockets,
+    burst_buffer: Vec<u8>,
+    control_buffer: Vec<u8>,
     /// Part of the last received burst that the reader has not returned yet.
     rest_of_burst: Option<RestOfBurst>,
     /// A burst that is one super packet (GSO), of which the reader still has to return segments.
-    cut: Option<BurstUnderSegmentation>,
+    burst_under_segmentation: Option<BurstUnderSegmentation>,
     /// Index of the next socket to read.
-    next_socket: usize,
+    next_socket_index: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct RestOfBurst {
-    at: usize,
-    end: usize,
-    segment: usize,
-    of: ReceivedDatagram,
+    next_segment_at: usize,
+    burst_end: usize,
+    segment_length: usize,
+    datagram_info: ReceivedDatagram,
 }
 
 #[derive(Debug)]
 struct BurstUnderSegmentation {
-    range: Range<usize>,
-    segments: Segments,
-    of: ReceivedDatagram,
+    payload_range: Range<usize>,
+    segments: BurstSegments,
+    datagram_info: ReceivedDatagram,
 }
 
 impl DatagramReader {
     /// Creates a reader of these sockets.
-    pub fn new(io: Datagrams) -> DatagramReader {
+    pub fn new(io: DatagramSockets) -> DatagramReader {
         DatagramReader {
-            io,
-            burst: vec![0; BURST_MAX],
-            control: nix::cmsg_space!(i32, u8),
+            sockets: io,
+            burst_buffer: vec![0; MAX_BURST_LENGTH],
+            control_buffer: nix::cmsg_space!(i32, u8),
             rest_of_burst: None,
-            cut: None,
-            next_socket: 0,
+            burst_under_segmentation: None,
+            next_socket_index: 0,
         }
     }
 
     /// Returns whether the reader still has packets of a burst that it has received.
     pub fn is_inside_burst(&self) -> bool {
-        self.rest_of_burst.is_some() || self.cut.is_some()
+        self.rest_of_burst.is_some() || self.burst_under_segmentation.is_some()
     }
 
     /// Puts the next packet into `buffer`. A longer packet is truncated.
@@ -90,16 +90,20 @@ impl DatagramReader {
             return Ok(received);
         }
         if self.rest_of_burst.is_none() {
-            self.receive()?;
+            self.receive_next()?;
         }
         let Some(rest) = &mut self.rest_of_burst else { return Err(io::ErrorKind::WouldBlock.into()) };
-        let range = rest.at..(rest.at + rest.segment).min(rest.end);
+        let range = rest.next_segment_at..(rest.next_segment_at + rest.segment_length).min(rest.burst_end);
         let next = range.end;
-        let packet = self.burst.get_mut(range.clone()).unwrap_or_default();
-        if let PacketKind::Super(segments) = unfinished::finish_checksum(packet) {
-            self.cut = Some(BurstUnderSegmentation { range, segments, of: rest.of });
-            rest.at = next;
-            if rest.at >= rest.end {
+        let packet = self.burst_buffer.get_mut(range.clone()).unwrap_or_default();
+        if let PacketKind::Super(segments) = unfinished_checksum::finish_checksum_of(packet) {
+            self.burst_under_segmentation = Some(BurstUnderSegmentation {
+                payload_range: range,
+                segments,
+                datagram_info: rest.datagram_info,
+            });
+            rest.next_segment_at = next;
+            if rest.next_segment_at >= rest.burst_end {
                 self.rest_of_burst = None;
             }
             return self.next_segment(buffer).ok_or_else(|| io::ErrorKind::WouldBlock.into());
@@ -109,9 +113,9 @@ impl DatagramReader {
         if let (Some(to), Some(from)) = (buffer.get_mut(..length), packet.get(..length)) {
             to.copy_from_slice(from);
         }
-        let received = ReceivedDatagram { length, ..rest.of };
-        rest.at = next;
-        if rest.at >= rest.end {
+        let received = ReceivedDatagram { length, ..rest.datagram_info };
+        rest.next_segment_at = next;
+        if rest.next_segment_at >= rest.burst_end {
             self.rest_of_burst = None;
         }
         Ok(received)
@@ -119,36 +123,36 @@ impl DatagramReader {
 
     /// Returns the next segment of the received super packet; `None` if no super packet has segments left.
     fn next_segment(&mut self, buffer: &mut [u8]) -> Option<ReceivedDatagram> {
-        let cut = self.cut.as_mut()?;
-        let packet = self.burst.get(cut.range.clone()).unwrap_or_default();
+        let cut = self.burst_under_segmentation.as_mut()?;
+        let packet = self.burst_buffer.get(cut.payload_range.clone()).unwrap_or_default();
         let length = cut.segments.next(packet, buffer);
-        let of = cut.of;
+        let of = cut.datagram_info;
         if length.is_none() || cut.segments.is_done(packet) {
-            self.cut = None;
+            self.burst_under_segmentation = None;
         }
         length.map(|length| ReceivedDatagram { length, ..of })
     }
 
     /// Receives the next datagram or burst; the sockets take turns.
-    fn receive(&mut self) -> io::Result<()> {
-        let sockets = self.io.all();
+    fn receive_next(&mut self) -> io::Result<()> {
+        let sockets = self.sockets.all_sockets();
         for step in 0..sockets.len() {
-            let at = (self.next_socket + step) % sockets.len();
+            let at = (self.next_socket_index + step) % sockets.len();
             let Some(socket) = sockets.get(at) else { continue };
-            if let Some(icmp) = &socket.icmp {
-                self.io.store_icmp_reports(icmp.too_big_reports());
+            if let Some(icmp) = &socket.icmp_errors {
+                self.sockets.store_icmp_reports(icmp.too_big_reports());
             }
             for _ in 0..MAX_ERRORS_PER_SOCKET {
                 match self.receive_from(socket) {
                     Ok(()) if self.rest_of_burst.is_some() => {
-                        self.next_socket = at + 1;
+                        self.next_socket_index = at + 1;
                         return Ok(());
                     }
                     // The datagram contains no packet, so try the next one.
                     Ok(()) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                     // The error is an ICMP message about a sent packet. The socket reports it once.
-                    Err(_) => self.io.store_icmp_reports(socket.errors()),
+                    Err(_) => self.sockets.store_icmp_reports(socket.errors()),
                 }
             }
         }
@@ -156,7 +160,7 @@ impl DatagramReader {
     }
 
     fn receive_from(&mut self, socket: &Arc<Socket>) -> io::Result<()> {
-        let (burst, control) = (&mut self.burst, &mut self.control);
+        let (burst, control) = (&mut self.burst_buffer, &mut self.control_buffer);
         let (length, from, mut traffic_class, segment) =
             socket.file.try_io(Interest::READABLE, |file: &socket2::Socket| {
                 let mut parts = [IoSliceMut::new(burst)];
@@ -174,22 +178,23 @@ impl DatagramReader {
                         _ => {}
                     }
                 }
-                let from: Option<SocketAddrV4> = message.address.as_ref().and_then(socket_address);
+                let from: Option<SocketAddrV4> = message.address.as_ref().and_then(ipv4_socket_address);
                 Ok((message.bytes, from, traffic_class, segment))
             })?;
         let mut at = 0;
         if socket.is_raw {
-            let header = self.burst.get(..length).and_then(|packet| packet.first_chunk::<IPV4_HEADER>());
+            let header =
+                self.burst_buffer.get(..length).and_then(|packet| packet.first_chunk::<IPV4_HEADER_LENGTH>());
             let Some([first, octet, ..]) = header else { return Ok(()) };
             at = usize::from(first & 0x0f) * 4;
             traffic_class = *octet;
         }
         let Some(from) = from.filter(|_| at < length) else { return Ok(()) };
         self.rest_of_burst = Some(RestOfBurst {
-            at,
-            end: length,
-            segment: segment.filter(|size| *size > 0).unwrap_or(length),
-            of: ReceivedDatagram {
+            next_segment_at: at,
+            burst_end: length,
+            segment_length: segment.filter(|size| *size > 0).unwrap_or(length),
+            datagram_info: ReceivedDatagram {
                 length: 0,
                 local: socket.desired.local,
                 remote: socket.remote(from),

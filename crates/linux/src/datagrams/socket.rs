@@ -10,10 +10,10 @@ use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, 
 use socket2::{Domain, Protocol, Type};
 use tokio::io::unix::AsyncFd;
 
-use super::TooBig;
-use super::icmp::Icmp;
-use super::option::option;
-use crate::readable::watch;
+use super::PacketTooBigReport;
+use super::icmp::IcmpErrorSocket;
+use super::option::set_socket_option;
+use crate::async_descriptor::watch_readable;
 
 /// Protocol number of IPv6 inside IPv4 (RFC 4213), `IPPROTO_IPV6`.
 const IPV6_IN_IPV4: i32 = 41;
@@ -25,24 +25,24 @@ const OUTER_TTL: u32 = 64;
 /// tunnel device).
 const SOCKET_BUFFER_OCTETS: usize = 4 << 20;
 /// Maximum number of errors that one call reads from the error queue.
-const ERRORS_MAX: usize = 64;
+const MAX_READ_ERRORS: usize = 64;
 
 /// IP versions of the inner packets that a socket carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Carried {
+pub(super) enum InnerIpVersion {
     /// Packets of both families: a UDP socket.
     Both,
     Ipv6,
     Ipv4,
 }
 
-impl Carried {
+impl InnerIpVersion {
     /// Returns the IP versions of the packets in each socket of a local end: one UDP socket for both, or two
     /// raw sockets.
-    pub(super) fn of(local: Endpoint) -> &'static [Carried] {
+    pub(super) fn versions_of_socket(local: Endpoint) -> &'static [InnerIpVersion] {
         match local {
-            Endpoint::Udp(_) | Endpoint::Ipv6(_) => &[Carried::Both],
-            Endpoint::Ipv4(_) => &[Carried::Ipv6, Carried::Ipv4],
+            Endpoint::Udp(_) | Endpoint::Ipv6(_) => &[InnerIpVersion::Both],
+            Endpoint::Ipv4(_) => &[InnerIpVersion::Ipv6, InnerIpVersion::Ipv4],
         }
     }
 }
@@ -51,19 +51,23 @@ impl Carried {
 pub(super) struct Socket {
     pub(super) desired: desired::TunnelSocket,
     pub(super) file: AsyncFd<socket2::Socket>,
-    carried: Carried,
+    inner_version: InnerIpVersion,
     /// Whether received packets begin with an IPv4 header.
     pub(super) is_raw: bool,
     /// Socket for ICMP errors about packets of a raw socket.
-    pub(super) icmp: Option<Icmp>,
+    pub(super) icmp_errors: Option<IcmpErrorSocket>,
 }
 
 impl Socket {
-    pub(super) fn open(wanted: &desired::TunnelSocket, carried: Carried, merge: bool) -> io::Result<Socket> {
+    pub(super) fn open(
+        wanted: &desired::TunnelSocket,
+        carried: InnerIpVersion,
+        merge: bool,
+    ) -> io::Result<Socket> {
         let (local, kind, protocol) = match wanted.local {
             Endpoint::Udp(local) => (local, Type::DGRAM, Protocol::UDP),
             Endpoint::Ipv4(address) => {
-                let protocol = if carried == Carried::Ipv4 { IPV4_IN_IPV4 } else { IPV6_IN_IPV4 };
+                let protocol = if carried == InnerIpVersion::Ipv4 { IPV4_IN_IPV4 } else { IPV6_IN_IPV4 };
                 (SocketAddrV4::new(address, 0), Type::RAW, Protocol::from(protocol))
             }
             Endpoint::Ipv6(_) => return Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
@@ -85,36 +89,44 @@ impl Socket {
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
             // In a user namespace the kernel refuses the forced size, and its limit on buffer sizes applies.
-            let _ = option(&socket, libc::SOL_SOCKET, force, SOCKET_BUFFER_OCTETS as libc::c_int)
-                .or_else(|_| option(&socket, libc::SOL_SOCKET, plain, SOCKET_BUFFER_OCTETS as libc::c_int));
+            let _ = set_socket_option(&socket, libc::SOL_SOCKET, force, SOCKET_BUFFER_OCTETS as libc::c_int)
+                .or_else(|_| {
+                    set_socket_option(&socket, libc::SOL_SOCKET, plain, SOCKET_BUFFER_OCTETS as libc::c_int)
+                });
         }
         let icmp = match wanted.local {
             // The raw socket for IPv6 also owns the ICMP socket, which receives the errors about both
             // protocols.
-            Endpoint::Ipv4(address) if carried == Carried::Ipv6 => {
-                Some(Icmp::open(address, wanted.interface.as_deref())?)
+            Endpoint::Ipv4(address) if carried == InnerIpVersion::Ipv6 => {
+                Some(IcmpErrorSocket::open(address, wanted.interface.as_deref())?)
             }
             Endpoint::Ipv4(_) | Endpoint::Udp(_) | Endpoint::Ipv6(_) => None,
         };
-        let opened = Socket { desired: wanted.clone(), file: watch(socket)?, carried, is_raw, icmp };
+        let opened = Socket {
+            desired: wanted.clone(),
+            file: watch_readable(socket)?,
+            inner_version: carried,
+            is_raw,
+            icmp_errors: icmp,
+        };
         opened.allow_fragments(false)?;
         if merge {
-            opened.merge(true);
+            opened.allow_merged_receive(true);
         }
         Ok(opened)
     }
 
     /// Returns whether the socket carries packets of this family.
-    pub(super) fn carries(&self, is_ipv4: bool) -> bool {
-        match self.carried {
-            Carried::Both => true,
-            Carried::Ipv4 => is_ipv4,
-            Carried::Ipv6 => !is_ipv4,
+    pub(super) fn carries_version(&self, is_ipv4: bool) -> bool {
+        match self.inner_version {
+            InnerIpVersion::Both => true,
+            InnerIpVersion::Ipv4 => is_ipv4,
+            InnerIpVersion::Ipv6 => !is_ipv4,
         }
     }
 
     /// Sets whether the kernel may merge several packets into one burst.
-    pub(super) fn merge(&self, merge: bool) {
+    pub(super) fn allow_merged_receive(&self, merge: bool) {
         if !self.is_raw {
             // A kernel before Linux 5.0 does not support the option, and returns single packets.
             let _ = setsockopt(self.file.get_ref(), sockopt::UdpGroSegment, &merge);
@@ -124,7 +136,7 @@ impl Socket {
     /// Sets whether this machine and routers may fragment the outer packets.
     pub(super) fn allow_fragments(&self, allow: bool) -> io::Result<()> {
         let how = if allow { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_PROBE };
-        option(self.file.get_ref(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)
+        set_socket_option(self.file.get_ref(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how)
     }
 
     /// Returns the remote end of a tunnel at this address: without a port for a raw socket, with the port for
@@ -134,10 +146,10 @@ impl Socket {
     }
 
     /// Returns the reports of too large packets from the socket's error queue, and drops all other errors.
-    pub(super) fn errors(&self) -> Vec<TooBig> {
+    pub(super) fn errors(&self) -> Vec<PacketTooBigReport> {
         let mut complaints = Vec::new();
         let mut control = nix::cmsg_space!([u8; 256]);
-        for _ in 0..ERRORS_MAX {
+        for _ in 0..MAX_READ_ERRORS {
             let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
             let descriptor = self.file.get_ref().as_raw_fd();
             let Ok(message) = recvmsg::<SockaddrStorage>(descriptor, &mut [], Some(&mut control), flags)
@@ -145,12 +157,12 @@ impl Socket {
                 break;
             };
             // The address in the message is the destination of the packet that caused the error.
-            let Some(remote) = message.address.as_ref().and_then(socket_address) else { continue };
+            let Some(remote) = message.address.as_ref().and_then(ipv4_socket_address) else { continue };
             for control in message.cmsgs().into_iter().flatten() {
                 let ControlMessageOwned::Ipv4RecvErr(error, _) = control else { continue };
                 if error.ee_errno == libc::EMSGSIZE as u32 && error.ee_info > 0 {
                     let (local, remote) = (self.desired.local, self.remote(remote));
-                    complaints.push(TooBig { local, remote, mtu: error.ee_info });
+                    complaints.push(PacketTooBigReport { local, remote, mtu: error.ee_info });
                 }
             }
         }
@@ -159,6 +171,6 @@ impl Socket {
 }
 
 /// Converts an IPv4 address and port from the kernel's format; `None` if the address is no IPv4 address.
-pub(super) fn socket_address(address: &SockaddrStorage) -> Option<SocketAddrV4> {
+pub(super) fn ipv4_socket_address(address: &SockaddrStorage) -> Option<SocketAddrV4> {
     address.as_sockaddr_in().map(|address| SocketAddrV4::new(address.ip(), address.port()))
 }

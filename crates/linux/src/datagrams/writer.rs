@@ -7,13 +7,13 @@ use std::os::fd::AsRawFd;
 use carnet_base::Endpoint;
 use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg};
 
-use super::Datagrams;
+use super::DatagramSockets;
 use super::socket::Socket;
 
 /// Largest number of segments in a burst: the limit of the first kernels with `UDP_SEGMENT`.
-const SEGMENTS_MAX: usize = 64;
+const MAX_SEGMENTS: usize = 64;
 /// Maximum size of a burst in octets: with IPv4 and UDP headers it must fit into one IPv4 packet.
-const BURST_MAX: usize = 65_535 - 28;
+const MAX_BURST_LENGTH: usize = 65_535 - 28;
 /// Maximum number of attempts to send a packet. An attempt fails if the socket has a pending error.
 const MAX_SEND_ATTEMPTS: usize = 4;
 
@@ -31,32 +31,32 @@ struct BurstDestination {
 /// [`DatagramWriter::flush`].
 #[derive(Debug)]
 pub struct DatagramWriter {
-    io: Datagrams,
-    burst: Vec<u8>,
-    to: Option<BurstDestination>,
+    sockets: DatagramSockets,
+    burst_buffer: Vec<u8>,
+    burst_destination: Option<BurstDestination>,
     /// Size in octets of each packet in the burst. Only the last packet may be shorter.
-    segment: usize,
+    segment_length: usize,
     packets: usize,
     /// Whether the kernel accepts bursts; true until a burst fails.
-    takes_bursts: bool,
+    kernel_takes_bursts: bool,
 }
 
 impl DatagramWriter {
     /// Creates a writer to these sockets.
-    pub fn new(io: Datagrams) -> DatagramWriter {
+    pub fn new(io: DatagramSockets) -> DatagramWriter {
         DatagramWriter {
-            io,
-            burst: Vec::with_capacity(BURST_MAX),
-            to: None,
-            segment: 0,
+            sockets: io,
+            burst_buffer: Vec::with_capacity(MAX_BURST_LENGTH),
+            burst_destination: None,
+            segment_length: 0,
             packets: 0,
-            takes_bursts: true,
+            kernel_takes_bursts: true,
         }
     }
 
     /// Returns the number of packets that the sockets could not send, from all writers.
     pub fn errors(&self) -> u64 {
-        self.io.unsent()
+        self.sockets.unsent_packets()
     }
 
     /// Sends a packet inside IPv4 from one tunnel end to the other, at the latest at the next
@@ -85,23 +85,23 @@ impl DatagramWriter {
     }
 
     fn write_to(&mut self, to: BurstDestination, may_fragment: bool, packet: &[u8]) {
-        let fits = self.to == Some(to)
-            && packet.len() <= self.segment
-            && self.packets < SEGMENTS_MAX
-            && self.burst.len() + packet.len() <= BURST_MAX;
+        let fits = self.burst_destination == Some(to)
+            && packet.len() <= self.segment_length
+            && self.packets < MAX_SEGMENTS
+            && self.burst_buffer.len() + packet.len() <= MAX_BURST_LENGTH;
         if !fits || may_fragment {
             self.flush();
         }
-        if may_fragment || !self.takes_bursts || matches!(to.local, Endpoint::Ipv4(_)) {
-            return self.send_one(to, may_fragment, packet);
+        if may_fragment || !self.kernel_takes_bursts || matches!(to.local, Endpoint::Ipv4(_)) {
+            return self.send_single_packet(to, may_fragment, packet);
         }
         if self.packets == 0 {
-            self.to = Some(to);
-            self.segment = packet.len();
+            self.burst_destination = Some(to);
+            self.segment_length = packet.len();
         }
-        self.burst.extend_from_slice(packet);
+        self.burst_buffer.extend_from_slice(packet);
         self.packets += 1;
-        if packet.len() < self.segment {
+        if packet.len() < self.segment_length {
             // Only the last packet of a burst may be shorter than the others, so send the burst now.
             self.flush();
         }
@@ -110,55 +110,55 @@ impl DatagramWriter {
     /// Sends all packets that the writer holds.
     pub fn flush(&mut self) {
         let packets = std::mem::take(&mut self.packets);
-        let Some(to) = self.to.take().filter(|_| packets > 0) else { return };
-        let burst = std::mem::take(&mut self.burst);
-        match self.io.find(to.local, to.is_ipv4) {
-            None => self.io.lose(packets as u64),
+        let Some(to) = self.burst_destination.take().filter(|_| packets > 0) else { return };
+        let burst = std::mem::take(&mut self.burst_buffer);
+        match self.sockets.find(to.local, to.is_ipv4) {
+            None => self.sockets.count_unsent(packets as u64),
             Some(socket) => {
-                let segment = u16::try_from(self.segment).ok().filter(|_| packets > 1);
-                let result = self.send(&socket, to, segment, &burst);
+                let segment = u16::try_from(self.segment_length).ok().filter(|_| packets > 1);
+                let result = self.send_burst(&socket, to, segment, &burst);
                 match (result, segment) {
                     (Ok(()), _) => {}
-                    (Err(error), Some(_)) if !is_passing(&error) => {
+                    (Err(error), Some(_)) if !is_temporary_error(&error) => {
                         // The kernel refuses bursts for a device that cannot complete checksums. EMSGSIZE
                         // concerns only this burst, not all bursts of the device.
                         if error.raw_os_error() != Some(libc::EMSGSIZE) {
-                            self.takes_bursts = false;
+                            self.kernel_takes_bursts = false;
                             tracing::info!(
                                 "the kernel refuses UDP segmentation offload ({error}): carnet sends \
                                  tunnel packets one by one"
                             );
                         }
-                        for packet in burst.chunks(self.segment) {
-                            self.send_one(to, false, packet);
+                        for packet in burst.chunks(self.segment_length) {
+                            self.send_single_packet(to, false, packet);
                         }
                     }
-                    (Err(_), _) => self.io.lose(packets as u64),
+                    (Err(_), _) => self.sockets.count_unsent(packets as u64),
                 }
             }
         }
-        self.burst = burst;
-        self.burst.clear();
+        self.burst_buffer = burst;
+        self.burst_buffer.clear();
     }
 
-    fn send_one(&mut self, to: BurstDestination, may_fragment: bool, packet: &[u8]) {
-        let Some(socket) = self.io.find(to.local, to.is_ipv4) else {
-            self.io.lose(1);
+    fn send_single_packet(&mut self, to: BurstDestination, may_fragment: bool, packet: &[u8]) {
+        let Some(socket) = self.sockets.find(to.local, to.is_ipv4) else {
+            self.sockets.count_unsent(1);
             return;
         };
         if may_fragment && socket.allow_fragments(true).is_err() {
-            self.io.lose(1);
+            self.sockets.count_unsent(1);
             return;
         }
-        if self.send(&socket, to, None, packet).is_err() {
-            self.io.lose(1);
+        if self.send_burst(&socket, to, None, packet).is_err() {
+            self.sockets.count_unsent(1);
         }
         if may_fragment && let Err(error) = socket.allow_fragments(false) {
             tracing::warn!("cannot set \"don't fragment\" on the tunnel socket at {}: {error}", to.local);
         }
     }
 
-    fn send(
+    fn send_burst(
         &self,
         socket: &Socket,
         to: BurstDestination,
@@ -195,7 +195,7 @@ impl DatagramWriter {
             result = send();
         }
         if told {
-            self.io.store_icmp_reports(socket.errors());
+            self.sockets.store_icmp_reports(socket.errors());
         }
         match result {
             Ok(_) => Ok(()),
@@ -206,7 +206,7 @@ impl DatagramWriter {
 }
 
 /// Returns whether an error may be temporary: such an error does not show that the device refuses bursts.
-fn is_passing(error: &io::Error) -> bool {
+fn is_temporary_error(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     error.kind() == io::ErrorKind::WouldBlock
         || matches!(code, Some(libc::ENOBUFS | libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN))

@@ -11,64 +11,64 @@ use std::thread;
 
 use tokio::sync::oneshot;
 
-use super::programs::{Kind, Programs};
-use super::{FastPathConfig, Path, WITHOUT_BPF};
-use crate::netlink::Requests;
+use super::bpf_programs::{AttachmentKind, LoadedPrograms};
+use super::{DataPath, FastPathConfig, NO_BPF_PROGRAMS};
+use crate::netlink::NetlinkRequests;
 
 /// A running thread that loads BPF programs; see the head of the module.
 #[derive(Debug)]
-pub(super) struct Loading {
+pub(super) struct LoadingPrograms {
     /// The path that these programs implement.
-    pub(super) path: Path,
+    pub(super) path: DataPath,
     /// Present config of the station. It may need more bindings than the config with which the thread
     /// started.
     pub(super) config: FastPathConfig,
     /// Paths to try if these programs cannot be loaded.
-    pub(super) fallback_paths: Vec<Path>,
+    pub(super) fallback_paths: Vec<DataPath>,
     /// Paths earlier in the list that are unavailable, each with its reason.
-    pub(super) obstacles: Vec<(Path, String)>,
-    programs: oneshot::Receiver<Result<Box<Programs>, String>>,
+    pub(super) unavailable_paths: Vec<(DataPath, String)>,
+    loaded_programs: oneshot::Receiver<Result<Box<LoadedPrograms>, String>>,
 }
 
-impl Loading {
+impl LoadingPrograms {
     /// Starts the loading thread.
     ///
     /// # Errors
     /// Fails if the kernel does not list its interfaces, if the machine cannot start a thread, or if this
     /// program was built without BPF programs.
-    pub(super) fn begin(
-        kind: Kind,
+    pub(super) fn begin_loading(
+        kind: AttachmentKind,
         config: &FastPathConfig,
         tunnel_device: u32,
-        requests: &mut Requests,
-    ) -> Result<Loading, String> {
+        requests: &mut NetlinkRequests,
+    ) -> Result<LoadingPrograms, String> {
         if !cfg!(feature = "bpf") {
-            return Err(WITHOUT_BPF.to_owned());
+            return Err(NO_BPF_PROGRAMS.to_owned());
         }
         let (sender, programs) = oneshot::channel();
         let wanted = config.clone();
-        let links = requests.links().list().map_err(|error| error.to_string())?;
+        let links = requests.link_requests().list_links().map_err(|error| error.to_string())?;
         let load = move || {
             // If the station has ended, nothing receives from the channel any more: ignore the error.
-            let _ = sender.send(Programs::open(kind, &wanted, tunnel_device, &links).map(Box::new));
+            let _ = sender.send(LoadedPrograms::open_for(kind, &wanted, tunnel_device, &links).map(Box::new));
         };
         thread::Builder::new()
             .name("bpf-loader".into())
             .spawn(load)
             .map_err(|error| format!("cannot start the thread that loads BPF programs: {error}"))?;
-        Ok(Loading {
+        Ok(LoadingPrograms {
             path: kind.path(),
             config: config.clone(),
             fallback_paths: Vec::new(),
-            obstacles: Vec::new(),
-            programs,
+            unavailable_paths: Vec::new(),
+            loaded_programs: programs,
         })
     }
 
     /// Returns the loaded programs, or why the kernel cannot load them. Returns pending while the thread
     /// still runs.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<Programs>, String>> {
-        Pin::new(&mut self.programs).poll(cx).map(|result| {
+    pub(super) fn poll_loaded(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<LoadedPrograms>, String>> {
+        Pin::new(&mut self.loaded_programs).poll(cx).map(|result| {
             result.unwrap_or_else(|_| Err("the thread that loads BPF programs has failed".into()))
         })
     }

@@ -4,10 +4,10 @@
 //! `carnet_nemo::forwarding`), with the same result. There are three:
 //!
 //! * `programs`: BPF programs at the ingress of the interfaces, which run on socket buffers (tc,
-//!   [`Path::Bpf`]) or before the kernel allocates a socket buffer (XDP, [`Path::Xdp`]). The programs handle
-//!   common packets and leave other packets to the slow path.
-//! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`Path::Kernel`]). They carry IPv6
-//!   packets only.
+//!   [`DataPath::Bpf`]) or before the kernel allocates a socket buffer (XDP, [`DataPath::Xdp`]). The programs
+//!   handle common packets and leave other packets to the slow path.
+//! * `kernel`: tunnel devices of the kernel's own ip6_tunnel module ([`DataPath::Kernel`]). They carry
+//!   IPv6 packets only.
 //! * `geonet`: BPF programs for IPv6 over GeoNetworking, independent of the other two.
 //!
 //! BPF programs know tunnels in IPv6, in IPv4 and in UDP in IPv4, and distribute a binding's packets among
@@ -15,12 +15,13 @@
 //! `selection` leaves tunnels that the devices do not support to the slow path.
 //!
 //! The tunnels of the desired forwarding state have all data that a fast path needs; `table` converts them to
-//! the content of the programs' maps. [`FastPath::set`] and [`FastPath::remove`] announce a change. It takes
-//! effect with [`FastPath::commit`], atomically for a binding.
+//! the content of the programs' maps. [`FastPath::set_tunnel`] and [`FastPath::remove`] announce a change. It
+//! takes effect with [`FastPath::commit_changes`], atomically for a binding.
 //!
 //! The kernel takes a quarter of a second to verify the programs, and half a minute on a slow processor. A
 //! thread loads them (`loading`) while the TUN device serves, and [`FastPath::poll_loading`] attaches them.
 
+mod bpf_programs;
 mod errors;
 pub mod geonet;
 mod hook;
@@ -28,7 +29,6 @@ mod kernel;
 mod kernel_functions;
 mod loading;
 mod policy;
-mod programs;
 mod receivers;
 mod rules;
 mod selection;
@@ -44,24 +44,24 @@ use carnet_base::{Endpoint, mapped};
 use carnet_nemo::forwarding::desired::{self, TunnelEnd};
 use ipnet::Ipv6Net;
 
-use crate::netlink::{AddressInfo, ChangedParts, LinkInfo, Requests, RoutingFields};
+use crate::netlink::{AddressInfo, ChangedParts, LinkInfo, NetlinkRequests, RoutingFields};
 use crate::settings;
-use kernel::Kernel;
-pub(crate) use kernel::is_ours;
-use loading::Loading;
+use bpf_programs::{AttachmentKind, LoadedPrograms};
+use kernel::KernelTunnels;
+pub(crate) use kernel::is_own_device;
+use loading::LoadingPrograms;
 use policy::RoutingKnowledge;
-use programs::{Kind, Programs};
 use selection::{Selection, is_for_programs};
 pub(crate) use values::{RuleScope, RulesetValue};
 
 /// Device group of the pair of virtual Ethernet devices that GeoNetworking's fast path makes.
 const PAIR_DEVICE_GROUP: u32 = 13_501;
 /// Why BPF paths are unavailable in a build without BPF programs.
-const WITHOUT_BPF: &str = "this program was built without BPF programs";
+const NO_BPF_PROGRAMS: &str = "this program was built without BPF programs";
 
 /// A data path of packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Path {
+pub enum DataPath {
     /// BPF programs at tc ingress. The TUN device handles the packets that they leave.
     Bpf,
     /// XDP programs. The TUN device handles the packets that they leave.
@@ -72,52 +72,52 @@ pub enum Path {
     Tun,
 }
 
-impl Path {
+impl DataPath {
     /// Returns the name of the path in the config and in carnet's output.
     pub fn name(self) -> &'static str {
         match self {
-            Path::Bpf => "bpf",
-            Path::Xdp => "xdp",
-            Path::Kernel => "kernel",
-            Path::Tun => "tun",
+            DataPath::Bpf => "bpf",
+            DataPath::Xdp => "xdp",
+            DataPath::Kernel => "kernel",
+            DataPath::Tun => "tun",
         }
     }
 }
 
 /// Roles of the interfaces.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Ports {
+pub struct InterfaceRoles {
     /// Interfaces of the mobile network, from which packets go into the tunnel.
-    pub lan: Vec<String>,
+    pub lan_interfaces: Vec<String>,
     /// Uplinks of the mobile router, on which tunnelled packets arrive.
     pub uplinks: Vec<String>,
     /// Whether the station is a home agent, which treats all interfaces alike.
     pub home_agent: bool,
     /// Whether a mobile router may have direct routes to other mobile routers. A direct route is selected by
     /// the packet's destination, like a tunnel of a home agent.
-    pub direct: bool,
+    pub direct_routes_enabled: bool,
 }
 
-impl Ports {
+impl InterfaceRoles {
     /// Returns whether packets that arrive at this interface may go into tunnels.
-    pub(crate) fn send(&self, link: &LinkInfo) -> bool {
+    pub(crate) fn may_send_to(&self, link: &LinkInfo) -> bool {
         // A loopback interface and the tunnel device have no link-layer address.
-        link.link_address.is_some() && (self.home_agent || self.lan.contains(&link.name))
+        link.link_address.is_some() && (self.home_agent || self.lan_interfaces.contains(&link.name))
     }
 }
 
-/// Config of [`crate::Platform::accelerate`].
+/// Config of [`crate::Platform::open_fast_path`].
 #[derive(Debug, Clone)]
 pub struct FastPathConfig {
     /// Fast paths in the order in which carnet tries them; it uses the first one that the kernel supports.
     /// The TUN device is always the last choice.
-    pub paths: Vec<Path>,
-    /// Key of outer flow labels (`Station::flow_label_key`).
+    pub paths_by_preference: Vec<DataPath>,
+    /// Key of outer flow labels (`WifiInterface::flow_label_key`).
     pub flow_label_key: u64,
     /// Number of bindings and prefixes for which the maps need room.
-    pub bindings: usize,
+    pub binding_capacity: usize,
     /// Roles of the interfaces.
-    pub ports: Ports,
+    pub ports: InterfaceRoles,
 }
 
 /// Packets of one tunnel that a fast path has forwarded.
@@ -134,7 +134,7 @@ pub struct TunnelTraffic {
 }
 
 impl TunnelTraffic {
-    fn numbers(&mut self) -> [&mut u64; 4] {
+    fn counters_mut(&mut self) -> [&mut u64; 4] {
         let TunnelTraffic {
             encapsulated_packets,
             encapsulated_octets,
@@ -146,7 +146,9 @@ impl TunnelTraffic {
 
     /// Adds the traffic between two readings of the counters.
     fn add(&mut self, mut now: TunnelTraffic, mut since: TunnelTraffic) {
-        for ((sum, now), since) in self.numbers().into_iter().zip(now.numbers()).zip(since.numbers()) {
+        for ((sum, now), since) in
+            self.counters_mut().into_iter().zip(now.counters_mut()).zip(since.counters_mut())
+        {
             *sum += now.saturating_sub(*since);
         }
     }
@@ -159,55 +161,55 @@ pub type TunnelEnds = (Endpoint, Endpoint);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FastPathCounters {
     /// Inner packets sent and received, summed over all tunnels.
-    pub total: TunnelTraffic,
+    pub total_traffic: TunnelTraffic,
     /// Packets that the fast path has passed to the slow path, as `(reason, count)`. The last entry counts
     /// lost packets.
-    pub left_to_slow_path: Vec<(&'static str, u64)>,
+    pub tunnels_on_slow_path: Vec<(&'static str, u64)>,
 }
 
 /// A tunnel of IPv6 in IPv6: those fields of [`desired::Tunnel`] that the kernel's devices use.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tunnel {
+pub(crate) struct Ipv6Tunnel {
     pub(crate) end: TunnelEnd,
     pub(crate) home_address: Ipv6Addr,
     pub(crate) local: Ipv6Addr,
     pub(crate) remote: Ipv6Addr,
     pub(crate) inner: Vec<Ipv6Net>,
-    pub(crate) transmit: bool,
+    pub(crate) may_transmit: bool,
     pub(crate) mtu: u32,
 }
 
-impl Tunnel {
+impl Ipv6Tunnel {
     /// Converts a tunnel for this fast path; `None` for kinds that it does not support. A device receives all
     /// packets that have no more specific route, so a direct route cannot have a device.
-    fn of(tunnel: &desired::Tunnel) -> Option<Tunnel> {
+    fn from_desired(tunnel: &desired::Tunnel) -> Option<Ipv6Tunnel> {
         if tunnel.end == TunnelEnd::Direct || tunnel.session.is_some() {
             return None;
         }
         let desired::Tunnel { end, home_address, bid: _, local, remote, inner, transmit, mtu, .. } = tunnel;
-        Some(Tunnel {
+        Some(Ipv6Tunnel {
             end: *end,
             home_address: *home_address,
             local: local.ipv6()?,
             remote: remote.ipv6()?,
             // The devices carry IPv6 only; the slow path carries IPv4.
             inner: inner.iter().copied().filter(|prefix| mapped::to_ipv4(*prefix).is_none()).collect(),
-            transmit: *transmit,
+            may_transmit: *transmit,
             mtu: *mtu,
         })
     }
 }
 
 /// Key of a binding: kind of the tunnel end, and home address.
-type Binding = (TunnelEnd, Ipv6Addr);
+type BindingKey = (TunnelEnd, Ipv6Addr);
 
 /// Removes the kernel objects that a crashed carnet has left, except routes and rules.
-pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
-    for link in requests.links().list()? {
-        if is_ours(&link) {
-            requests.links().delete(link.index)?;
-        } else if requests.filters().delete(link.index, hook::PRIORITY)? {
-            requests.filters().delete_idle_clsact(link.index)?;
+pub(crate) fn remove_leftovers(requests: &mut NetlinkRequests) -> crate::error::Result<()> {
+    for link in requests.link_requests().list_links()? {
+        if is_own_device(&link) {
+            requests.link_requests().delete_link(link.index)?;
+        } else if requests.filter_requests().delete_filters(link.index, hook::TC_FILTER_PRIORITY)? {
+            requests.filter_requests().delete_idle_clsact(link.index)?;
         }
     }
     Ok(())
@@ -216,37 +218,42 @@ pub(crate) fn clean(requests: &mut Requests) -> crate::error::Result<()> {
 /// The fast path in use, and the tunnels, sockets and ports from which it is computed.
 #[derive(Debug, Default)]
 pub(crate) struct FastPath {
-    kind: InUse,
-    selection: Selection,
+    kind: PathInUse,
+    binding_selection: Selection,
     /// Sockets of tunnels inside IPv4, each with the index of its interface; 0 if the socket is bound to no
     /// interface.
     sockets: BTreeMap<desired::TunnelSocket, u32>,
     /// Key of outer flow labels and of the distribution of packets.
-    key: u64,
-    routing: RoutingKnowledge,
+    flow_hash_key: u64,
+    routing_knowledge: RoutingKnowledge,
     /// Prefixes of mobile networks whose packets the kernel must see, because NAT changes their addresses.
     kernel_prefixes: Vec<Ipv6Net>,
     /// Programs that a thread is loading, perhaps to replace the programs in use.
-    loading: Option<Loading>,
-    filtered: FilteredInterfaces,
+    loading_programs: Option<LoadingPrograms>,
+    filtered_interfaces: FilteredInterfaces,
     /// Knowledge of the programs about the rules of the packet filter.
-    ruleset: RulesetValue,
+    ruleset_knowledge: RulesetValue,
 }
 
 /// Interfaces at whose packets carnet's own rules of the packet filter look, in both directions.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FilteredInterfaces {
     /// Parts of the packets that the rules use, by interface.
-    pub(crate) names: BTreeMap<String, RuleScope>,
+    pub(crate) scope_by_interface: BTreeMap<String, RuleScope>,
     /// Parts of the packets that the rules of all interfaces use.
-    pub(crate) all: RuleScope,
+    pub(crate) scope_of_all_interfaces: RuleScope,
 }
 
 impl FilteredInterfaces {
     /// Returns the scope of the rules for each interface that exists and has rules, by its index.
     fn scopes(&self, links: &BTreeMap<String, LinkInfo>) -> BTreeMap<u32, RuleScope> {
-        let scope_of =
-            |link: &LinkInfo| self.names.get(&link.name).copied().unwrap_or_default().max(self.all);
+        let scope_of = |link: &LinkInfo| {
+            self.scope_by_interface
+                .get(&link.name)
+                .copied()
+                .unwrap_or_default()
+                .max(self.scope_of_all_interfaces)
+        };
         let scopes = links.values().map(|link| (link.index, scope_of(link)));
         scopes.filter(|(_, scope)| *scope != RuleScope::Nothing).collect()
     }
@@ -254,9 +261,9 @@ impl FilteredInterfaces {
 
 /// Result of a thread that loads programs.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Loaded {
+pub(crate) enum LoadingResult {
     /// carnet has chosen a path. The list has the paths that it could not use, with the reasons.
-    Decided(Vec<(Path, String)>),
+    Decided(Vec<(DataPath, String)>),
     /// The path in use now has room for more bindings.
     Grown,
     /// The path in use could not get room for more bindings; the text says why.
@@ -264,14 +271,14 @@ pub(crate) enum Loaded {
 }
 
 #[derive(Debug, Default)]
-enum InUse {
+enum PathInUse {
     /// No fast path is in use: all packets pass the TUN device.
     #[default]
     None,
     /// BPF programs.
-    Programs(Box<Programs>),
+    Programs(Box<LoadedPrograms>),
     /// Tunnel devices of the kernel.
-    Kernel(Box<Kernel>),
+    Kernel(Box<KernelTunnels>),
 }
 
 impl FastPath {
@@ -280,10 +287,11 @@ impl FastPath {
     pub(crate) fn open(
         config: &FastPathConfig,
         tunnel_device: u32,
-        requests: &mut Requests,
-    ) -> (FastPath, Option<Vec<(Path, String)>>) {
-        let mut fast_path = FastPath { key: config.flow_label_key, ..FastPath::default() };
-        let obstacles = fast_path.try_paths(config, &config.paths, Vec::new(), tunnel_device, requests);
+        requests: &mut NetlinkRequests,
+    ) -> (FastPath, Option<Vec<(DataPath, String)>>) {
+        let mut fast_path = FastPath { flow_hash_key: config.flow_label_key, ..FastPath::default() };
+        let obstacles =
+            fast_path.try_paths(config, &config.paths_by_preference, Vec::new(), tunnel_device, requests);
         (fast_path, obstacles)
     }
 
@@ -291,31 +299,32 @@ impl FastPath {
     fn try_paths(
         &mut self,
         config: &FastPathConfig,
-        paths: &[Path],
-        mut obstacles: Vec<(Path, String)>,
+        paths: &[DataPath],
+        mut obstacles: Vec<(DataPath, String)>,
         tunnel_device: u32,
-        requests: &mut Requests,
-    ) -> Option<Vec<(Path, String)>> {
+        requests: &mut NetlinkRequests,
+    ) -> Option<Vec<(DataPath, String)>> {
         for (at, path) in paths.iter().enumerate() {
             let kind = match path {
-                Path::Bpf => Kind::Tc,
-                Path::Xdp => Kind::Xdp,
-                Path::Kernel => {
-                    match Kernel::open(requests, tunnel_device, config.ports.clone()) {
+                DataPath::Bpf => AttachmentKind::Tc,
+                DataPath::Xdp => AttachmentKind::Xdp,
+                DataPath::Kernel => {
+                    match KernelTunnels::open(requests, tunnel_device, config.ports.clone()) {
                         Ok(kernel) => {
-                            self.kind = InUse::Kernel(Box::new(kernel));
+                            self.kind = PathInUse::Kernel(Box::new(kernel));
                             return Some(obstacles);
                         }
                         Err(why) => obstacles.push((*path, why)),
                     }
                     continue;
                 }
-                Path::Tun => break,
+                DataPath::Tun => break,
             };
-            match Loading::begin(kind, config, tunnel_device, requests) {
+            match LoadingPrograms::begin_loading(kind, config, tunnel_device, requests) {
                 Ok(mut loading) => {
-                    (loading.fallback_paths, loading.obstacles) = (paths[at + 1..].to_vec(), obstacles);
-                    self.loading = Some(loading);
+                    (loading.fallback_paths, loading.unavailable_paths) =
+                        (paths[at + 1..].to_vec(), obstacles);
+                    self.loading_programs = Some(loading);
                     return None;
                 }
                 Err(why) => obstacles.push((*path, why)),
@@ -330,11 +339,12 @@ impl FastPath {
         &mut self,
         cx: &mut Context<'_>,
         tunnel_device: u32,
-        requests: &mut Requests,
-    ) -> Option<Loaded> {
-        let Poll::Ready(result) = self.loading.as_mut()?.poll(cx) else { return None };
-        let Loading { config, fallback_paths: others, obstacles, path, .. } = self.loading.take()?;
-        let grows = !matches!(self.kind, InUse::None);
+        requests: &mut NetlinkRequests,
+    ) -> Option<LoadingResult> {
+        let Poll::Ready(result) = self.loading_programs.as_mut()?.poll_loaded(cx) else { return None };
+        let LoadingPrograms { config, fallback_paths: others, unavailable_paths: obstacles, path, .. } =
+            self.loading_programs.take()?;
+        let grows = !matches!(self.kind, PathInUse::None);
         let taken = result.and_then(|programs| match programs.has_room_for(&config) {
             true => self.replace_programs(programs, &config, requests).map(|()| true),
             // The config has changed while the thread was loading, and now needs more room than these
@@ -342,18 +352,18 @@ impl FastPath {
             false => Ok(false),
         });
         match taken {
-            Ok(true) if grows => Some(Loaded::Grown),
-            Ok(true) => Some(Loaded::Decided(obstacles)),
+            Ok(true) if grows => Some(LoadingResult::Grown),
+            Ok(true) => Some(LoadingResult::Decided(obstacles)),
             Ok(false) => {
-                let paths: Vec<Path> = [path].into_iter().chain(others).collect();
+                let paths: Vec<DataPath> = [path].into_iter().chain(others).collect();
                 let decided = self.try_paths(&config, &paths, obstacles, tunnel_device, requests);
-                decided.map(Loaded::Decided)
+                decided.map(LoadingResult::Decided)
             }
-            Err(why) if grows => Some(Loaded::NotGrown(why)),
+            Err(why) if grows => Some(LoadingResult::NotGrown(why)),
             Err(why) => {
                 let obstacles = [obstacles, vec![(path, why)]].concat();
                 let decided = self.try_paths(&config, &others, obstacles, tunnel_device, requests);
-                decided.map(Loaded::Decided)
+                decided.map(LoadingResult::Decided)
             }
         }
     }
@@ -362,66 +372,68 @@ impl FastPath {
     /// program.
     fn replace_programs(
         &mut self,
-        mut programs: Box<Programs>,
+        mut programs: Box<LoadedPrograms>,
         config: &FastPathConfig,
-        requests: &mut Requests,
+        requests: &mut NetlinkRequests,
     ) -> Result<(), String> {
         if let Err(error) = settings::forward_ipv4_from(desired::TUNNEL_DEVICE) {
             tracing::debug!("tunnel packets inside IPv4 take the slow path at the home agent: {error}");
         }
         programs.ports = config.ports.clone();
-        programs.set_ruleset(self.ruleset)?;
-        programs.begin();
+        programs.set_ruleset(self.ruleset_knowledge)?;
+        programs.begin_watching();
         let before = std::mem::take(&mut self.kind);
-        let is_first = matches!(before, InUse::None);
+        let is_first = matches!(before, PathInUse::None);
         drop(before);
         if !is_first {
-            self.routing.write_to_programs(&mut programs)?;
+            self.routing_knowledge.write_to_programs(&mut programs)?;
         }
-        self.kind = InUse::Programs(programs);
-        if is_first && let Err(why) = self.learn_routing(requests) {
+        self.kind = PathInUse::Programs(programs);
+        if is_first && let Err(why) = self.read_routing(requests) {
             tracing::debug!("{why}");
         }
-        let known: Vec<(Binding, bool)> = self.selection.bindings().collect();
+        let known: Vec<(BindingKey, bool)> = self.binding_selection.stored_bindings().collect();
         known.into_iter().for_each(|(binding, others)| self.set_binding_path(binding, others));
         let sockets: BTreeSet<Endpoint> = self.sockets.keys().map(|socket| socket.local).collect();
-        sockets.into_iter().for_each(|local| self.tell_socket(local));
+        sockets.into_iter().for_each(|local| self.update_socket_interface(local));
         Ok(())
     }
 
     /// Returns the path for which a thread loads programs.
-    pub(crate) fn loading(&self) -> Option<Path> {
-        self.loading.as_ref().map(|loading| loading.path)
+    pub(crate) fn path_being_loaded(&self) -> Option<DataPath> {
+        self.loading_programs.as_ref().map(|loading| loading.path)
     }
 
     /// Returns the path in use.
-    pub(crate) fn path(&self) -> Path {
+    pub(crate) fn path(&self) -> DataPath {
         match &self.kind {
-            InUse::None => Path::Tun,
-            InUse::Programs(programs) => programs.path(),
-            InUse::Kernel(_) => Path::Kernel,
+            PathInUse::None => DataPath::Tun,
+            PathInUse::Programs(programs) => programs.path(),
+            PathInUse::Kernel(_) => DataPath::Kernel,
         }
     }
 
     /// Returns the path that forwards the packets of one tunnel.
-    pub(crate) fn path_of(&self, local: Endpoint, remote: Endpoint) -> Path {
+    pub(crate) fn path_of(&self, local: Endpoint, remote: Endpoint) -> DataPath {
         let carries = match &self.kind {
-            InUse::None => false,
-            InUse::Programs(programs) => programs.table.has((local, remote)),
-            InUse::Kernel(kernel) => local.ipv6().zip(remote.ipv6()).is_some_and(|ends| kernel.carries(ends)),
+            PathInUse::None => false,
+            PathInUse::Programs(programs) => programs.table.has_tunnel((local, remote)),
+            PathInUse::Kernel(kernel) => {
+                local.ipv6().zip(remote.ipv6()).is_some_and(|ends| kernel.carries_between(ends))
+            }
         };
-        if carries { self.path() } else { Path::Tun }
+        if carries { self.path() } else { DataPath::Tun }
     }
 
     /// Returns whether the path handles single packets inside IPv4, or will handle them after loading.
     pub(crate) fn takes_datagrams(&self) -> bool {
-        self.loading.is_some() || matches!(self.kind, InUse::Programs(_))
+        self.loading_programs.is_some() || matches!(self.kind, PathInUse::Programs(_))
     }
 
     /// Sets the prefixes of mobile networks whose packets the kernel must see. The slow path handles all
     /// packets from and to mobile networks inside these prefixes. The caller removes all tunnels before, and
     /// sets them afterwards.
-    pub(crate) fn leave_to_kernel(&mut self, prefixes: Vec<Ipv6Net>) {
+    pub(crate) fn leave_prefixes_to_kernel(&mut self, prefixes: Vec<Ipv6Net>) {
         self.kernel_prefixes = prefixes;
     }
 
@@ -431,7 +443,7 @@ impl FastPath {
     }
 
     /// Returns the tunnel without the mobile networks whose packets the kernel must see.
-    fn for_programs(&self, tunnel: &Arc<desired::Tunnel>) -> Arc<desired::Tunnel> {
+    fn tunnel_for_programs(&self, tunnel: &Arc<desired::Tunnel>) -> Arc<desired::Tunnel> {
         if !tunnel.inner.iter().any(|network| self.is_left_to_kernel(network)) {
             return tunnel.clone();
         }
@@ -441,63 +453,65 @@ impl FastPath {
 
     /// Converts a tunnel for the kernel's devices; `None` if they are not in use or cannot have it. NAT does
     /// not see the packets of a device, so a tunnel with IPv6 networks that need NAT has none.
-    fn for_kernel(&self, tunnel: &desired::Tunnel) -> Option<Tunnel> {
-        if !matches!(self.kind, InUse::Kernel(_)) {
+    fn tunnel_for_kernel(&self, tunnel: &desired::Tunnel) -> Option<Ipv6Tunnel> {
+        if !matches!(self.kind, PathInUse::Kernel(_)) {
             return None;
         }
-        let tunnel = Tunnel::of(tunnel)?;
+        let tunnel = Ipv6Tunnel::from_desired(tunnel)?;
         let needs_nat = tunnel.inner.iter().any(|network| self.is_left_to_kernel(network));
         (!needs_nat).then_some(tunnel)
     }
 
     /// Adds or changes a tunnel.
-    pub(crate) fn set(&mut self, tunnel: &Arc<desired::Tunnel>) {
-        let (tunnel, for_kernel) = (&self.for_programs(tunnel), self.for_kernel(tunnel));
+    pub(crate) fn set_tunnel(&mut self, tunnel: &Arc<desired::Tunnel>) {
+        let (tunnel, for_kernel) = (&self.tunnel_for_programs(tunnel), self.tunnel_for_kernel(tunnel));
         match &mut self.kind {
-            InUse::None => return,
-            InUse::Programs(programs) if is_for_programs(tunnel) => return programs.table.set(tunnel),
-            InUse::Programs(_) => {}
-            InUse::Kernel(kernel) => {
+            PathInUse::None => return,
+            PathInUse::Programs(programs) if is_for_programs(tunnel) => {
+                return programs.table.set_tunnel(tunnel);
+            }
+            PathInUse::Programs(_) => {}
+            PathInUse::Kernel(kernel) => {
                 if let Some(tunnel) = for_kernel {
-                    return kernel.set(&tunnel);
+                    return kernel.set_tunnel(&tunnel);
                 }
             }
         }
-        let others = self.selection.set_other(tunnel);
+        let others = self.binding_selection.add_unsupported_tunnel(tunnel);
         self.set_binding_path((tunnel.end, tunnel.home_address), others);
     }
 
     /// Removes a tunnel.
     pub(crate) fn remove(&mut self, tunnel: &desired::Tunnel) {
-        let for_kernel = self.for_kernel(tunnel);
+        let for_kernel = self.tunnel_for_kernel(tunnel);
         match &mut self.kind {
-            InUse::None => return,
-            InUse::Programs(programs) if is_for_programs(tunnel) => return programs.remove(tunnel),
-            InUse::Programs(_) => {}
-            InUse::Kernel(kernel) => {
+            PathInUse::None => return,
+            PathInUse::Programs(programs) if is_for_programs(tunnel) => return programs.remove(tunnel),
+            PathInUse::Programs(_) => {}
+            PathInUse::Kernel(kernel) => {
                 if let Some(tunnel) = for_kernel {
                     return kernel.remove(&tunnel);
                 }
             }
         }
-        let others = self.selection.remove_other(tunnel);
+        let others = self.binding_selection.remove_unsupported(tunnel);
         self.set_binding_path((tunnel.end, tunnel.home_address), others);
     }
 
     /// Adds a socket of tunnels inside IPv4, bound to the interface of this index, or to none with 0.
     pub(crate) fn set_socket(&mut self, socket: &desired::TunnelSocket, index: u32) {
         self.sockets.insert(socket.clone(), index);
-        self.tell_socket(socket.local);
+        self.update_socket_interface(socket.local);
     }
 
     /// Removes a socket of tunnels inside IPv4.
     pub(crate) fn remove_socket(&mut self, socket: &desired::TunnelSocket) {
         self.sockets.remove(socket);
-        self.tell_socket(socket.local);
+        self.update_socket_interface(socket.local);
     }
 
-    fn tell_socket(&mut self, local: Endpoint) {
-        let InUse::Programs(programs) = &mut self.kind else { return };
+    fn update_socket_interface(&mut self, local: Endpoint) {
+        let PathInUse::Programs(programs) = &mut self.kind else { return };
         let mut indices =
             self.sockets.iter().filter(|(known, _)| known.local == local).map(|(_, index)| *index);
         // If several sockets have this local end, the interface is ambiguous, so use none.
@@ -506,42 +520,43 @@ impl FastPath {
     }
 
     /// Sets whether a binding's packets are distributed among its tunnels.
-    pub(crate) fn distribute(&mut self, distribution: &desired::FlowDistribution, is: bool) {
-        self.selection.distribute(distribution, self.key, is);
+    pub(crate) fn set_distribution(&mut self, distribution: &desired::FlowDistribution, is: bool) {
+        self.binding_selection.set_distribution(distribution, self.flow_hash_key, is);
         let binding = (distribution.end, distribution.home_address);
-        let others = self.selection.bindings().any(|(known, others)| known == binding && others);
+        let others =
+            self.binding_selection.stored_bindings().any(|(known, others)| known == binding && others);
         self.set_binding_path(binding, others);
     }
 
     /// Decides whether the fast path sends the packets of a binding. `others` says that the binding also has
     /// tunnels that the fast path does not support; then the slow path sends all its packets.
-    fn set_binding_path(&mut self, binding: Binding, others: bool) {
-        let distributor = self.selection.distributor(binding);
+    fn set_binding_path(&mut self, binding: BindingKey, others: bool) {
+        let distributor = self.binding_selection.distributor_of(binding);
         match &mut self.kind {
-            InUse::None => {}
-            InUse::Programs(programs) => {
+            PathInUse::None => {}
+            PathInUse::Programs(programs) => {
                 programs.table.leave_to_slow_path(binding, others);
-                programs.table.distribute(binding, distributor.map(rules::rules));
+                programs.table.set_distribution(binding, distributor.map(rules::rules));
             }
-            InUse::Kernel(kernel) => kernel.leave_to_slow_path(binding, others || distributor.is_some()),
+            PathInUse::Kernel(kernel) => kernel.leave_to_slow_path(binding, others || distributor.is_some()),
         }
     }
 
     /// Applies the changes since the last commit. If that fails, closes the fast path, so that the slow path
     /// forwards all packets; the error says why. `slow` has table and destination of each route into the TUN
     /// device; `None` if they are unchanged.
-    pub(crate) fn commit(
+    pub(crate) fn commit_changes(
         &mut self,
-        requests: &mut Requests,
+        requests: &mut NetlinkRequests,
         slow: Option<BTreeSet<(u32, Ipv6Net)>>,
     ) -> Result<(), String> {
         let result = match &mut self.kind {
-            InUse::None => Ok(()),
-            InUse::Programs(programs) => programs.commit(),
-            InUse::Kernel(kernel) => kernel.commit(requests, slow),
+            PathInUse::None => Ok(()),
+            PathInUse::Programs(programs) => programs.commit_entries(),
+            PathInUse::Kernel(kernel) => kernel.commit_tunnels(requests, slow),
         };
         if result.is_err() {
-            self.close(requests);
+            self.remove_all_entries(requests);
         }
         result
     }
@@ -549,14 +564,14 @@ impl FastPath {
     /// Invalidates cached next hops after a change of routes, rules or addresses. `narrow` says that only
     /// neighbours or carnet's own routes into the TUN device have changed, which invalidates less. A new
     /// route of carnet only adds packets for the TUN device, and a removed one belonged to a binding that is
-    /// gone. May close the fast path, like [`Self::commit`].
-    pub(crate) fn forget(
+    /// gone. May close the fast path, like [`Self::commit_changes`].
+    pub(crate) fn invalidate_next_hops(
         &mut self,
-        requests: &mut Requests,
+        requests: &mut NetlinkRequests,
         heard: RoutingFields,
         narrow: bool,
     ) -> Result<(), String> {
-        let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
+        let PathInUse::Programs(programs) = &mut self.kind else { return Ok(()) };
         let known = programs.are_long_prefix_halves(&heard.long_prefix_halves);
         let result = match narrow
             && known
@@ -566,140 +581,140 @@ impl FastPath {
                     ..RoutingFields::default()
                 }) {
             true => programs.invalidate_flow_lookups(),
-            false => self.routing.handle_changes(programs, requests, heard),
+            false => self.routing_knowledge.handle_changes(programs, requests, heard),
         };
         if result.is_err() {
-            self.kind = InUse::None;
+            self.kind = PathInUse::None;
         }
         result
     }
 
     /// If something prevented the use of the fast path, reads all rules and routes again, because it may be
     /// gone.
-    pub(crate) fn recheck_obstacles(&mut self, requests: &mut Requests) -> Result<(), String> {
-        if self.routing.may_remove_obstacle() { self.learn_routing(requests) } else { Ok(()) }
+    pub(crate) fn recheck_obstacles(&mut self, requests: &mut NetlinkRequests) -> Result<(), String> {
+        if self.routing_knowledge.may_remove_obstacle() { self.read_routing(requests) } else { Ok(()) }
     }
 
-    fn learn_routing(&mut self, requests: &mut Requests) -> Result<(), String> {
-        let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
-        let result = self.routing.read_all(programs, requests);
+    fn read_routing(&mut self, requests: &mut NetlinkRequests) -> Result<(), String> {
+        let PathInUse::Programs(programs) = &mut self.kind else { return Ok(()) };
+        let result = self.routing_knowledge.read_all_routing(programs, requests);
         if result.is_err() {
-            self.kind = InUse::None;
+            self.kind = PathInUse::None;
         }
         result
     }
 
-    /// Marks entries that the kernel has lost; the next [`Self::commit`] installs them again. Returns their
-    /// number.
+    /// Marks entries that the kernel has lost; the next [`Self::commit_changes`] installs them again. Returns
+    /// their number.
     pub(crate) fn mark_removed_entries(
         &mut self,
-        requests: &mut Requests,
+        requests: &mut NetlinkRequests,
         dirty: ChangedParts,
         links: &BTreeMap<String, LinkInfo>,
         addresses: &[AddressInfo],
     ) -> crate::error::Result<u64> {
         match &mut self.kind {
-            InUse::Kernel(kernel) => kernel.mark_removed_entries(requests, dirty, links, addresses),
-            InUse::None | InUse::Programs(_) => Ok(0),
+            PathInUse::Kernel(kernel) => kernel.mark_removed_entries(requests, dirty, links, addresses),
+            PathInUse::None | PathInUse::Programs(_) => Ok(0),
         }
     }
 
     /// Returns whether the fast path has, or will have, rules that precede the rule of the local table.
     pub(crate) fn has_early_rules(&self) -> bool {
-        matches!(&self.kind, InUse::Kernel(kernel) if kernel.has_early_rules())
+        matches!(&self.kind, PathInUse::Kernel(kernel) if kernel.has_early_rules())
     }
 
     /// Removes all entries of the path.
-    pub(crate) fn close(&mut self, requests: &mut Requests) {
-        if let InUse::Kernel(kernel) = &mut self.kind
-            && let Err(error) = kernel.close(requests)
+    pub(crate) fn remove_all_entries(&mut self, requests: &mut NetlinkRequests) {
+        if let PathInUse::Kernel(kernel) = &mut self.kind
+            && let Err(error) = kernel.remove_all(requests)
         {
             tracing::warn!("{error}");
         }
-        (self.kind, self.loading) = (InUse::None, None);
+        (self.kind, self.loading_programs) = (PathInUse::None, None);
     }
 
     /// Attaches programs to new interfaces, and detaches them from vanished ones. Returns the errors, each
     /// reason once.
     pub(crate) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
-        let InUse::Programs(programs) = &mut self.kind else { return Vec::new() };
+        let PathInUse::Programs(programs) = &mut self.kind else { return Vec::new() };
         // First, so that a new program leaves the packets of these interfaces at once.
-        if let Err(why) = programs.set_filtered(self.filtered.scopes(links)) {
-            self.kind = InUse::None;
+        if let Err(why) = programs.set_filtered(self.filtered_interfaces.scopes(links)) {
+            self.kind = PathInUse::None;
             return vec![format!(
                 "carnet has closed the fast path, because it cannot pass packets to nftables: {why}"
             )];
         }
         let mut complaints = programs.update_interfaces(links);
-        complaints.extend(programs.update_notes(links));
+        complaints.extend(programs.update_note_programs(links));
         complaints
     }
 
     /// Sets what programs have to know about the rules of the packet filter. The caller calls
-    /// [`Self::update_interfaces`] afterwards. May close the fast path, like [`Self::commit`].
+    /// [`Self::update_interfaces`] afterwards. May close the fast path, like [`Self::commit_changes`].
     pub(crate) fn set_ruleset(&mut self, ruleset: RulesetValue) -> Result<(), String> {
-        self.ruleset = ruleset;
-        let InUse::Programs(programs) = &mut self.kind else { return Ok(()) };
+        self.ruleset_knowledge = ruleset;
+        let PathInUse::Programs(programs) = &mut self.kind else { return Ok(()) };
         let result = programs.set_ruleset(ruleset);
         if result.is_err() {
-            self.kind = InUse::None;
+            self.kind = PathInUse::None;
         }
         result
     }
 
     /// Returns whether the path forwards packets of tracked connections, at which rules look.
     pub(crate) fn has_tracked_flows(&self) -> bool {
-        matches!(&self.kind, InUse::Programs(programs) if programs.has_tracked_flows())
+        matches!(&self.kind, PathInUse::Programs(programs) if programs.has_tracked_flows())
     }
 
     /// Returns why programs cannot forward packets at which rules look; `None` if they can.
     pub(crate) fn conntrack_obstacle(&self) -> Option<&str> {
         match &self.kind {
-            InUse::Programs(programs) => programs.conntrack_obstacle(),
-            InUse::None | InUse::Kernel(_) => None,
+            PathInUse::Programs(programs) => programs.conntrack_obstacle(),
+            PathInUse::None | PathInUse::Kernel(_) => None,
         }
     }
 
     /// Sets the interfaces whose packets the kernel's packet filter must see. Returns whether they have
     /// changed; then the caller calls [`Self::update_interfaces`].
-    pub(crate) fn set_filtered(&mut self, filtered: FilteredInterfaces) -> bool {
-        let has_changed = self.filtered != filtered;
-        self.filtered = filtered;
+    pub(crate) fn set_filtered_interfaces(&mut self, filtered: FilteredInterfaces) -> bool {
+        let has_changed = self.filtered_interfaces != filtered;
+        self.filtered_interfaces = filtered;
         has_changed
     }
 
     /// Continues [`Self::update_interfaces`] when an interface's capabilities have changed, and registers the
     /// caller's wake-up. Returns the errors of interfaces.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Vec<String> {
+    pub(crate) fn poll_carriers(&mut self, cx: &mut Context<'_>) -> Vec<String> {
         match &mut self.kind {
-            InUse::Programs(programs) => match programs.receivers.poll(cx) {
-                true => programs.update_receivers(),
+            PathInUse::Programs(programs) => match programs.redirect_targets.poll(cx) {
+                true => programs.update_redirect_targets(),
                 false => Vec::new(),
             },
-            InUse::None | InUse::Kernel(_) => Vec::new(),
+            PathInUse::None | PathInUse::Kernel(_) => Vec::new(),
         }
     }
 
     /// Sets which interfaces are links of the mobile network and which are uplinks. Takes effect with the
-    /// next [`Self::update_interfaces`] and [`Self::commit`].
-    pub(crate) fn set_ports(&mut self, ports: Ports) {
-        if let Some(loading) = &mut self.loading {
+    /// next [`Self::update_interfaces`] and [`Self::commit_changes`].
+    pub(crate) fn set_ports(&mut self, ports: InterfaceRoles) {
+        if let Some(loading) = &mut self.loading_programs {
             loading.config.ports = ports.clone();
         }
         match &mut self.kind {
-            InUse::None => {}
-            InUse::Programs(programs) => {
+            PathInUse::None => {}
+            PathInUse::Programs(programs) => {
                 programs.ports = ports;
-                self.routing.require_reading();
+                self.routing_knowledge.require_reading();
             }
-            InUse::Kernel(kernel) => kernel.set_ports(ports),
+            PathInUse::Kernel(kernel) => kernel.set_ports(ports),
         }
     }
 
     /// Returns the ends of the tunnels into which packets went since the last call of this function.
-    pub(crate) fn used(&mut self) -> Vec<TunnelEnds> {
+    pub(crate) fn take_used_tunnels(&mut self) -> Vec<TunnelEnds> {
         match &mut self.kind {
-            InUse::Programs(programs) => programs.used(),
+            PathInUse::Programs(programs) => programs.used(),
             _ => Vec::new(),
         }
     }
@@ -708,17 +723,17 @@ impl FastPath {
     /// do not record them.
     pub(crate) fn take_new_flow_destinations(&mut self) -> Vec<Ipv6Addr> {
         match &mut self.kind {
-            InUse::Programs(programs) => programs.take_new_flow_destinations(),
-            InUse::None | InUse::Kernel(_) => Vec::new(),
+            PathInUse::Programs(programs) => programs.take_new_flow_destinations(),
+            PathInUse::None | PathInUse::Kernel(_) => Vec::new(),
         }
     }
 
     /// Returns the neighbours to which the path has sent packets within this time, each with its interface's
     /// index.
-    pub(crate) fn neighbours(&self, within: std::time::Duration) -> Vec<(u32, std::net::IpAddr)> {
+    pub(crate) fn neighbours_used_within(&self, within: std::time::Duration) -> Vec<(u32, std::net::IpAddr)> {
         match &self.kind {
-            InUse::None | InUse::Kernel(_) => Vec::new(),
-            InUse::Programs(programs) => programs.neighbours(within),
+            PathInUse::None | PathInUse::Kernel(_) => Vec::new(),
+            PathInUse::Programs(programs) => programs.neighbours_used_within(within),
         }
     }
 
@@ -726,52 +741,57 @@ impl FastPath {
     /// writes it back unchanged.
     pub(crate) fn is_for_kernel(&mut self, packet: &[u8]) -> bool {
         match &mut self.kind {
-            InUse::Kernel(kernel) => kernel.is_error_about_device(packet),
-            InUse::None | InUse::Programs(_) => false,
+            PathInUse::Kernel(kernel) => kernel.is_error_about_device(packet),
+            PathInUse::None | PathInUse::Programs(_) => false,
         }
     }
 
-    /// Handles an ICMPv6 message to an address of this machine; takes effect with the next [`Self::commit`].
+    /// Handles an ICMPv6 message to an address of this machine; takes effect with the next
+    /// [`Self::commit_changes`].
     pub(crate) fn handle_icmpv6(&mut self, destination: Ipv6Addr, message: &[u8]) {
-        if let InUse::Kernel(kernel) = &mut self.kind {
+        if let PathInUse::Kernel(kernel) = &mut self.kind {
             kernel.handle_icmpv6(destination, message);
         }
     }
 
     /// Removes temporary entries that have expired, such as paths that were too narrow. Takes effect with the
-    /// next [`Self::commit`].
-    pub(crate) fn expire(&mut self) {
-        if let InUse::Kernel(kernel) = &mut self.kind {
-            kernel.expire();
+    /// next [`Self::commit_changes`].
+    pub(crate) fn remove_expired(&mut self) {
+        if let PathInUse::Kernel(kernel) = &mut self.kind {
+            kernel.expire_narrow_paths();
         }
     }
 
     /// Returns the traffic of each tunnel on this path.
     pub(crate) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
         match &self.kind {
-            InUse::None => HashMap::new(),
-            InUse::Programs(programs) => programs.tunnel_traffic(),
-            InUse::Kernel(kernel) => kernel.tunnel_traffic(),
+            PathInUse::None => HashMap::new(),
+            PathInUse::Programs(programs) => programs.tunnel_traffic(),
+            PathInUse::Kernel(kernel) => kernel.tunnel_traffic(),
         }
     }
 
     /// Makes room for the bindings of this config. If the programs in use have too little room, a thread
     /// loads larger ones, and the old ones stay in use meanwhile.
-    pub(crate) fn grow(
+    pub(crate) fn grow_maps(
         &mut self,
         config: &FastPathConfig,
         tunnel_device: u32,
-        requests: &mut Requests,
+        requests: &mut NetlinkRequests,
     ) -> Result<(), String> {
-        if let Some(loading) = &mut self.loading {
+        if let Some(loading) = &mut self.loading_programs {
             // After the thread has finished, its programs may be too small for the new config; the thread
             // then starts again.
-            loading.config = FastPathConfig { paths: loading.config.paths.clone(), ..config.clone() };
+            loading.config = FastPathConfig {
+                paths_by_preference: loading.config.paths_by_preference.clone(),
+                ..config.clone()
+            };
             return Ok(());
         }
-        let InUse::Programs(programs) = &self.kind else { return Ok(()) };
+        let PathInUse::Programs(programs) = &self.kind else { return Ok(()) };
         if !programs.has_room_for(config) {
-            self.loading = Some(Loading::begin(programs.kind(), config, tunnel_device, requests)?);
+            self.loading_programs =
+                Some(LoadingPrograms::begin_loading(programs.kind(), config, tunnel_device, requests)?);
         }
         Ok(())
     }
@@ -779,9 +799,9 @@ impl FastPath {
     /// Returns the counters of the path.
     pub(crate) fn counters(&self) -> FastPathCounters {
         match &self.kind {
-            InUse::None => FastPathCounters::default(),
-            InUse::Programs(programs) => programs.counters(),
-            InUse::Kernel(kernel) => kernel.counters(),
+            PathInUse::None => FastPathCounters::default(),
+            PathInUse::Programs(programs) => programs.counters(),
+            PathInUse::Kernel(kernel) => kernel.counters(),
         }
     }
 }

@@ -5,10 +5,10 @@
 //! the map `POLICY`. Then it invalidates the programs' caches. It removes a past obstacle from the map after
 //! that. So entries that the programs cache in between are invalid, too.
 
-use crate::netlink::{Requests, RoutingFields, use_only_interface_and_destination};
+use crate::netlink::{NetlinkRequests, RoutingFields, use_only_interface_and_destination};
 
-use super::programs::Programs;
-use super::values::Policy;
+use super::bpf_programs::LoadedPrograms;
+use super::values::RoutingPolicy;
 
 /// State of the kernel's routes and rules.
 #[derive(Debug, Default)]
@@ -18,18 +18,18 @@ pub(super) struct RoutingKnowledge {
     routing_fields: RoutingFields,
     /// Whether the kernel's rules use interface and destination only: for arriving packets, and for packets
     /// that leave the tunnel device.
-    plain: (bool, bool),
+    simple_routing: (bool, bool),
     /// Whether carnet has read all routes, and no later event was lost.
     is_complete: bool,
 }
 
 impl RoutingKnowledge {
-    fn policy(&self) -> Policy {
+    fn routing_policy(&self) -> RoutingPolicy {
         let routes = self.is_complete && !self.routing_fields.has_source_or_multipath_route;
-        Policy {
-            arriving: routes && self.plain.0,
-            leaving: routes && self.plain.1,
-            networks: !self.routing_fields.is_overflowing,
+        RoutingPolicy {
+            arriving_by_destination: routes && self.simple_routing.0,
+            leaving_by_destination: routes && self.simple_routing.1,
+            knows_networks: !self.routing_fields.has_too_many_prefixes,
         }
     }
 
@@ -46,55 +46,55 @@ impl RoutingKnowledge {
     }
 
     /// Writes the known properties of routes and rules into newly loaded programs.
-    pub(super) fn write_to_programs(&self, programs: &mut Programs) -> Result<(), String> {
+    pub(super) fn write_to_programs(&self, programs: &mut LoadedPrograms) -> Result<(), String> {
         for half in &self.routing_fields.long_prefix_halves {
             programs.add_long_prefix_half(*half)?;
         }
-        programs.set_policy(self.policy())
+        programs.set_policy(self.routing_policy())
     }
 
     /// Reads all rules and routes of the kernel. After a failure, the programs ask the kernel for each flow
     /// and cache no next hops.
-    pub(super) fn read_all(
+    pub(super) fn read_all_routing(
         &mut self,
-        programs: &mut Programs,
-        requests: &mut Requests,
+        programs: &mut LoadedPrograms,
+        requests: &mut NetlinkRequests,
     ) -> Result<(), String> {
-        match sure(requests, RoutingFields::read_from_all_routes) {
+        match complete_answer(requests, RoutingFields::read_from_all_routes) {
             Some(heard) => {
                 // Forget the known obstacles before reading, because the reading reports those that still
                 // exist.
                 let crowded = std::mem::take(&mut self.routing_fields.long_prefix_halves);
-                let full = self.routing_fields.is_overflowing;
+                let full = self.routing_fields.has_too_many_prefixes;
                 self.routing_fields = heard;
                 self.routing_fields.add_long_prefix_halves(crowded, full);
                 self.is_complete = true;
             }
             None => self.is_complete = false,
         }
-        self.ask_rules(requests);
+        self.read_rules(requests);
         for half in &self.routing_fields.long_prefix_halves {
             programs.add_long_prefix_half(*half)?;
         }
         programs.invalidate_lookups()?;
-        programs.set_policy(self.policy())
+        programs.set_policy(self.routing_policy())
     }
 
-    fn ask_rules(&mut self, requests: &mut Requests) {
-        self.plain = sure(requests, |requests| requests.rules().list())
+    fn read_rules(&mut self, requests: &mut NetlinkRequests) {
+        self.simple_routing = complete_answer(requests, |requests| requests.rules().list_rules())
             .map_or((false, false), |rules| use_only_interface_and_destination(&rules));
     }
 
     /// Handles a change of routes or rules, and invalidates the programs' cached lookups.
     pub(super) fn handle_changes(
         &mut self,
-        programs: &mut Programs,
-        requests: &mut Requests,
+        programs: &mut LoadedPrograms,
+        requests: &mut NetlinkRequests,
         heard: RoutingFields,
     ) -> Result<(), String> {
         let RoutingFields {
             long_prefix_halves: crowded,
-            is_overflowing: full,
+            has_too_many_prefixes: full,
             has_source_or_multipath_route: forked,
             removed_source_or_multipath_route: unforked,
             rules,
@@ -110,25 +110,28 @@ impl RoutingKnowledge {
             unforked || (self.routing_fields.removed_source_or_multipath_route && !forked);
         self.routing_fields.has_source_or_multipath_route |= forked;
         if rules || missed {
-            self.plain = (false, false);
+            self.simple_routing = (false, false);
         }
         self.is_complete &= !missed;
-        programs.set_policy(self.policy())?;
+        programs.set_policy(self.routing_policy())?;
         programs.invalidate_lookups()?;
         // Rules matter only for cached next hops, which only a home agent has.
         if (rules || missed) && programs.ports.home_agent {
-            self.ask_rules(requests);
-            programs.set_policy(self.policy())?;
+            self.read_rules(requests);
+            programs.set_policy(self.routing_policy())?;
         }
         Ok(())
     }
 }
 
 /// Returns the kernel's answer only if carnet could parse all its messages.
-fn sure<T>(requests: &mut Requests, ask: impl FnOnce(&mut Requests) -> crate::error::Result<T>) -> Option<T> {
-    let unparsed = requests.unparsed;
+fn complete_answer<T>(
+    requests: &mut NetlinkRequests,
+    ask: impl FnOnce(&mut NetlinkRequests) -> crate::error::Result<T>,
+) -> Option<T> {
+    let unparsed = requests.unparsed_answers;
     match ask(requests) {
-        Ok(answer) => (requests.unparsed == unparsed).then_some(answer),
+        Ok(answer) => (requests.unparsed_answers == unparsed).then_some(answer),
         Err(error) => {
             tracing::debug!("{error}");
             None

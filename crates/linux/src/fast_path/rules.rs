@@ -10,8 +10,8 @@ use carnet_nemo::forwarding::distribution::FlowDistributor;
 use super::TunnelEnds;
 use super::values::MAX_PATHS_PER_BINDING;
 
-/// Maximum number of rules of one binding (`RULES_MAX` in C).
-pub(crate) const RULES_MAX: usize = 8;
+/// Maximum number of rules of one binding (`MAX_RULES_PER_BINDING` in C).
+pub(crate) const MAX_RULES_PER_BINDING: usize = 8;
 
 /// Copy of `struct rule` in C. Each range has its first and last value, in the machine's byte order.
 #[repr(C, align(8))]
@@ -19,18 +19,18 @@ pub(crate) const RULES_MAX: usize = 8;
 pub(crate) struct RuleValue {
     source: [u64; 4],
     destination: [u64; 4],
-    known_by: [u64; MAX_PATHS_PER_BINDING],
-    weights: [u32; MAX_PATHS_PER_BINDING],
-    label: [u32; 2],
-    spi: [u32; 2],
-    source_port: [u16; 2],
-    destination_port: [u16; 2],
-    class: [u8; 2],
+    member_identities: [u64; MAX_PATHS_PER_BINDING],
+    member_weights: [u32; MAX_PATHS_PER_BINDING],
+    flow_label_range: [u32; 2],
+    spi_range: [u32; 2],
+    source_port_range: [u16; 2],
+    destination_port_range: [u16; 2],
+    traffic_class_range: [u8; 2],
     next_header: [u8; 2],
-    paths: [u8; MAX_PATHS_PER_BINDING],
-    count: u8,
-    action: u8,
-    fields: u16,
+    path_indices: [u8; MAX_PATHS_PER_BINDING],
+    path_count: u8,
+    flow_action: u8,
+    compared_fields: u16,
     zero: u32,
 }
 
@@ -38,26 +38,26 @@ pub(crate) struct RuleValue {
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct RulesValue {
-    rule: [RuleValue; RULES_MAX],
-    count: u32,
+    rule: [RuleValue; MAX_RULES_PER_BINDING],
+    rule_count: u32,
     zero: u32,
 }
 
 /// A rule of the slow path, with a tunnel for each of its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Rule {
+pub(crate) struct FlowRule {
     selector: Option<TrafficSelector>,
     action: FlowAction,
     /// Tunnels among which the rule distributes flows: ends, number for the distribution, and present weight.
-    members: Vec<(TunnelEnds, u64, u32)>,
+    rule_members: Vec<(TunnelEnds, u64, u32)>,
 }
 
 /// Returns the rules of a distributor.
-pub(crate) fn rules(distributor: &FlowDistributor) -> Vec<Rule> {
+pub(crate) fn rules(distributor: &FlowDistributor) -> Vec<FlowRule> {
     let rules = distributor.rules().map(|(rule, weights)| {
         let members = rule.members.iter().zip(weights);
         let members = members.map(|(member, (id, weight))| ((member.local, member.remote), *id, *weight));
-        Rule { selector: rule.selector, action: rule.action, members: members.collect() }
+        FlowRule { selector: rule.selector, action: rule.action, rule_members: members.collect() }
     });
     rules.collect()
 }
@@ -66,44 +66,44 @@ pub(crate) fn rules(distributor: &FlowDistributor) -> Vec<Rule> {
 /// its value. `exists` returns whether a tunnel outside `paths` exists. Returns `None` if the programs cannot
 /// execute the rules.
 pub(crate) fn value(
-    rules: &[Rule],
+    rules: &[FlowRule],
     paths: &[TunnelEnds],
     exists: impl Fn(&TunnelEnds) -> bool,
 ) -> Option<RulesValue> {
     let mut value = RulesValue::default();
     for rule in rules {
-        let mut of = RuleValue { action: action(rule.action), ..RuleValue::default() };
+        let mut of = RuleValue { flow_action: action_number(rule.action), ..RuleValue::default() };
         if let Some(selector) = &rule.selector {
-            of.select(&selector.as_ipv6());
+            of.set_selector(&selector.as_ipv6());
         }
-        for (ends, known_by, weight) in &rule.members {
+        for (ends, known_by, weight) in &rule.rule_members {
             let Some(path) = paths.iter().position(|path| path == ends) else {
                 if exists(ends) {
                     return None;
                 }
                 continue;
             };
-            let at = usize::from(of.count);
-            *of.known_by.get_mut(at)? = *known_by;
-            *of.weights.get_mut(at)? = (*weight).max(1);
-            *of.paths.get_mut(at)? = u8::try_from(path).ok()?;
-            of.count += 1;
+            let at = usize::from(of.path_count);
+            *of.member_identities.get_mut(at)? = *known_by;
+            *of.member_weights.get_mut(at)? = (*weight).max(1);
+            *of.path_indices.get_mut(at)? = u8::try_from(path).ok()?;
+            of.path_count += 1;
         }
-        if rule.members.is_empty() {
+        if rule.rule_members.is_empty() {
             // Packets that leave without the tunnel have a rule without tunnels. The programs leave them to
             // the kernel, as they leave packets for several tunnels.
-            of.action = action(FlowAction::Duplicate);
-        } else if of.count == 0 {
+            of.flow_action = action_number(FlowAction::Duplicate);
+        } else if of.path_count == 0 {
             continue;
         }
-        *value.rule.get_mut(value.count as usize)? = of;
-        value.count += 1;
+        *value.rule.get_mut(value.rule_count as usize)? = of;
+        value.rule_count += 1;
     }
     Some(value)
 }
 
 /// Returns the value of `enum action` in C.
-fn action(action: FlowAction) -> u8 {
+fn action_number(action: FlowAction) -> u8 {
     match action {
         FlowAction::Failover => 0,
         FlowAction::Balance => 1,
@@ -112,12 +112,12 @@ fn action(action: FlowAction) -> u8 {
 }
 
 impl RuleValue {
-    fn select(&mut self, selector: &Ipv6Selector) {
-        fn pair<T: Copy>(range: Range<T>) -> [T; 2] {
+    fn set_selector(&mut self, selector: &Ipv6Selector) {
+        fn range_as_pair<T: Copy>(range: Range<T>) -> [T; 2] {
             [range.first, range.last]
         }
         let halves = |range: Range<std::net::Ipv6Addr>| {
-            let [first, last] = pair(range).map(u128::from);
+            let [first, last] = range_as_pair(range).map(u128::from);
             [(first >> 64) as u64, first as u64, (last >> 64) as u64, last as u64]
         };
         let Ipv6Selector {
@@ -134,15 +134,16 @@ impl RuleValue {
         let fields = [
             source.map(|range| self.source = halves(range)),
             destination.map(|range| self.destination = halves(range)),
-            spi.map(|range| self.spi = pair(range)),
-            flow_label.map(|range| self.label = pair(range)),
-            source_port.map(|range| self.source_port = pair(range)),
-            destination_port.map(|range| self.destination_port = pair(range)),
+            spi.map(|range| self.spi_range = range_as_pair(range)),
+            flow_label.map(|range| self.flow_label_range = range_as_pair(range)),
+            source_port.map(|range| self.source_port_range = range_as_pair(range)),
+            destination_port.map(|range| self.destination_port_range = range_as_pair(range)),
             // RFC 6088 3.2: the last two bits of the traffic class are ECN, which the rule ignores.
-            traffic_class.map(|range| self.class = pair(range).map(|class| class >> 2)),
-            next_header.map(|range| self.next_header = pair(range)),
+            traffic_class
+                .map(|range| self.traffic_class_range = range_as_pair(range).map(|class| class >> 2)),
+            next_header.map(|range| self.next_header = range_as_pair(range)),
         ];
-        self.fields = fields
+        self.compared_fields = fields
             .iter()
             .enumerate()
             .filter(|(_, field)| field.is_some())
@@ -157,6 +158,6 @@ mod tests {
     #[test]
     fn rule_values_have_size_of_bpf_structs() {
         assert_eq!(size_of::<RuleValue>(), 152);
-        assert_eq!(size_of::<RulesValue>(), 152 * RULES_MAX + 8);
+        assert_eq!(size_of::<RulesValue>(), 152 * MAX_RULES_PER_BINDING + 8);
     }
 }

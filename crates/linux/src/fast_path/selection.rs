@@ -13,7 +13,7 @@ use carnet_base::Endpoint;
 use carnet_nemo::forwarding::desired;
 use carnet_nemo::forwarding::distribution::FlowDistributor;
 
-use super::{Binding, TunnelEnds};
+use super::{BindingKey, TunnelEnds};
 
 /// How a binding sends its packets.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ struct BindingSelection {
 
 /// How each binding sends its packets.
 #[derive(Debug, Default)]
-pub(super) struct Selection(BTreeMap<Binding, BindingSelection>);
+pub(super) struct Selection(BTreeMap<BindingKey, BindingSelection>);
 
 /// Returns whether BPF programs support the tunnel.
 pub(super) fn is_for_programs(tunnel: &desired::Tunnel) -> bool {
@@ -36,8 +36,8 @@ pub(super) fn is_for_programs(tunnel: &desired::Tunnel) -> bool {
 impl Selection {
     /// Adds an unsupported tunnel. Returns whether the tunnel prevents the fast path from sending for the
     /// binding.
-    pub(super) fn set_other(&mut self, tunnel: &desired::Tunnel) -> bool {
-        self.change((tunnel.end, tunnel.home_address), |known| {
+    pub(super) fn add_unsupported_tunnel(&mut self, tunnel: &desired::Tunnel) -> bool {
+        self.change_binding((tunnel.end, tunnel.home_address), |known| {
             let ends = (tunnel.local, tunnel.remote);
             let _ = if tunnel.transmit {
                 known.unsupported_tunnels.insert(ends)
@@ -49,32 +49,32 @@ impl Selection {
 
     /// Removes an unsupported tunnel. Returns whether another tunnel still prevents the fast path from
     /// sending for the binding.
-    pub(super) fn remove_other(&mut self, tunnel: &desired::Tunnel) -> bool {
-        self.change((tunnel.end, tunnel.home_address), |known| {
+    pub(super) fn remove_unsupported(&mut self, tunnel: &desired::Tunnel) -> bool {
+        self.change_binding((tunnel.end, tunnel.home_address), |known| {
             known.unsupported_tunnels.remove(&(tunnel.local, tunnel.remote));
         })
     }
 
     /// Sets whether a binding's packets are distributed among its tunnels; `key` is the key of the hash.
-    pub(super) fn distribute(&mut self, distribution: &desired::FlowDistribution, key: u64, is: bool) {
-        self.change((distribution.end, distribution.home_address), |known| {
+    pub(super) fn set_distribution(&mut self, distribution: &desired::FlowDistribution, key: u64, is: bool) {
+        self.change_binding((distribution.end, distribution.home_address), |known| {
             let before = known.distributor.take();
             known.distributor = is.then(|| FlowDistributor::new(distribution, before, key));
         });
     }
 
     /// Returns the distributor of a binding, if its packets are distributed.
-    pub(super) fn distributor(&self, binding: Binding) -> Option<&FlowDistributor> {
+    pub(super) fn distributor_of(&self, binding: BindingKey) -> Option<&FlowDistributor> {
         self.0.get(&binding)?.distributor.as_ref()
     }
 
     /// Returns all stored bindings. The flag says whether the slow path has to send the binding's packets,
     /// because one of its tunnels is unsupported.
-    pub(super) fn bindings(&self) -> impl Iterator<Item = (Binding, bool)> {
+    pub(super) fn stored_bindings(&self) -> impl Iterator<Item = (BindingKey, bool)> {
         self.0.iter().map(|(binding, known)| (*binding, !known.unsupported_tunnels.is_empty()))
     }
 
-    fn change(&mut self, binding: Binding, how: impl FnOnce(&mut BindingSelection)) -> bool {
+    fn change_binding(&mut self, binding: BindingKey, how: impl FnOnce(&mut BindingSelection)) -> bool {
         let known = self.0.entry(binding).or_default();
         how(known);
         let others = !known.unsupported_tunnels.is_empty();

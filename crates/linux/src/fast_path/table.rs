@@ -3,7 +3,7 @@
 //! The programs (`bpf/tunnel.h`) know *bindings*: all tunnels of one home address at one end. A binding has a
 //! slot, prefixes lead to the slot, and the slot's value has the paths for sending and receiving. A handover
 //! is one new value in one slot. Rules that distribute packets among several tunnels are stored under a
-//! number, which the value contains. This module computes the [`Operation`]s that change the maps from one
+//! number, which the value contains. This module computes the [`MapOperation`]s that change the maps from one
 //! commit to the next. Between two operations no packet is forwarded wrongly; at worst the slow path handles
 //! it. The module itself writes no map.
 //!
@@ -22,7 +22,7 @@ use carnet_nemo::forwarding::desired::{Tunnel, TunnelEnd};
 use ipnet::Ipv6Net;
 
 use super::TunnelEnds;
-use super::rules::{self, Rule, RulesValue};
+use super::rules::{self, FlowRule, RulesValue};
 use super::values::{
     BindingValue, LengthsValue, MAX_PATHS_PER_BINDING, MAX_PREFIX_LENGTHS, PathValue, PrefixKey,
 };
@@ -34,7 +34,7 @@ pub(crate) const BINDING_LENGTHS_MAX: usize = 8;
 
 /// One write to a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum MapOperation {
     /// Writes the prefix lengths of one end into the map `LENGTHS`.
     SetLengths(u32, LengthsValue),
     /// Writes a binding into the map `BINDINGS`, at its slot.
@@ -45,7 +45,7 @@ pub(crate) enum Operation {
     RemovePrefix(PrefixKey),
     /// Empties a slot of the map `BINDINGS`.
     RemoveBinding(u32),
-    /// Writes the rules with this number ([`Table::rules`]) into the map `RULES`.
+    /// Writes the rules with this number ([`BindingTable::rules`]) into the map `RULES`.
     SetRules(u32),
     /// Removes rules that no binding uses any more.
     RemoveRules(u32),
@@ -57,7 +57,7 @@ pub(crate) enum Operation {
 }
 
 /// Returns the number by which the programs know a tunnel end.
-fn number(end: TunnelEnd) -> u32 {
+fn tunnel_end_number(end: TunnelEnd) -> u32 {
     match end {
         TunnelEnd::MobileRouter => 0,
         // The direct tunnels of a mobile router are looked up like a home agent's tunnels. No station has
@@ -66,27 +66,27 @@ fn number(end: TunnelEnd) -> u32 {
     }
 }
 
-fn key(end: u32, prefix: Ipv6Net) -> PrefixKey {
+fn prefix_key(end: u32, prefix: Ipv6Net) -> PrefixKey {
     let bits = u128::from(prefix.network());
     let length = u32::from(prefix.prefix_len());
-    PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end }
+    PrefixKey { high_bits: (bits >> 64) as u64, low_bits: bits as u64, length, end }
 }
 
 /// Name of a binding: the number of the tunnel end, and the home address.
-type Name = (u32, Ipv6Addr);
+type BindingName = (u32, Ipv6Addr);
 
 /// A binding and its entries in the maps.
 #[derive(Debug, Default)]
-struct Binding {
+struct TableBinding {
     tunnels: SmallMap<TunnelEnds, Arc<Tunnel>>,
     /// Whether the slow path sends the binding's packets.
     is_left_to_slow_path: bool,
     /// Rules that distribute the binding's packets among its tunnels, if any.
-    rules: Option<Vec<Rule>>,
+    rules: Option<Vec<FlowRule>>,
     /// Ends of the tunnel that carnet last allowed to transmit.
-    latest: Option<TunnelEnds>,
-    slot: Option<u32>,
-    installed: Option<Installed>,
+    last_transmitting_ends: Option<TunnelEnds>,
+    map_slot: Option<u32>,
+    installed_value: Option<InstalledBinding>,
     /// Prefixes of the binding, sorted.
     prefixes: Box<[PrefixKey]>,
 }
@@ -94,29 +94,34 @@ struct Binding {
 /// Content of a binding's [`BindingValue`] in the maps. To save memory it stores only used paths; most
 /// bindings have one.
 #[derive(Debug, Default)]
-struct Installed {
-    paths: Box<[(PathValue, u32)]>,
-    transmit: u32,
+struct InstalledBinding {
+    path_values: Box<[(PathValue, u32)]>,
+    transmitting_paths: u32,
     rules: u32,
 }
 
-impl Installed {
-    fn of(value: &BindingValue) -> Installed {
-        let paths = value.paths.iter().copied().zip(value.mtu).take(value.accepted as usize);
-        Installed { paths: paths.collect(), transmit: value.transmit, rules: value.rules }
+impl InstalledBinding {
+    fn from_value(value: &BindingValue) -> InstalledBinding {
+        let paths = value.paths.iter().copied().zip(value.mtu).take(value.accepting_paths as usize);
+        InstalledBinding {
+            path_values: paths.collect(),
+            transmitting_paths: value.transmitting_paths,
+            rules: value.rules,
+        }
     }
 
     /// Returns whether the installed value equals `value`, except for the number of its rules.
-    fn is(&self, value: &BindingValue) -> bool {
-        self.transmit == value.transmit && self.paths == Installed::of(value).paths
+    fn equals_value(&self, value: &BindingValue) -> bool {
+        self.transmitting_paths == value.transmitting_paths
+            && self.path_values == InstalledBinding::from_value(value).path_values
     }
 
     fn bindings_with_tunnels(&self) -> impl Iterator<Item = TunnelEnds> {
-        self.paths.iter().take(self.transmit as usize).map(|(path, _)| path.ends())
+        self.path_values.iter().take(self.transmitting_paths as usize).map(|(path, _)| path.tunnel_ends())
     }
 }
 
-impl Binding {
+impl TableBinding {
     /// Returns the value of the slot and its rules. `sockets` has the interface index of each socket of a
     /// tunnel inside IPv4.
     fn value(&self, slot: u32, sockets: &HashMap<Endpoint, u32>) -> (BindingValue, Option<RulesValue>) {
@@ -129,10 +134,12 @@ impl Binding {
         };
         let all = || self.tunnels.keys().copied().filter(transmits);
         let mut sending: Vec<TunnelEnds> = match self.rules {
-            None => self.latest.filter(transmits).or_else(|| all().next()).into_iter().collect(),
+            None => {
+                self.last_transmitting_ends.filter(transmits).or_else(|| all().next()).into_iter().collect()
+            }
             Some(_) => all().collect(),
         };
-        let mut value = BindingValue { slot, ..BindingValue::default() };
+        let mut value = BindingValue { traffic_slot: slot, ..BindingValue::default() };
         if sending.len() > MAX_PATHS_PER_BINDING || sending.iter().any(|ends| interface(ends).is_none()) {
             sending.clear();
         }
@@ -143,16 +150,16 @@ impl Binding {
                 sending.clear();
             }
         }
-        value.transmit = u32::try_from(sending.len()).unwrap_or(0);
+        value.transmitting_paths = u32::try_from(sending.len()).unwrap_or(0);
         let others = self.tunnels.keys().copied().filter(|ends| !sending.contains(ends));
         let usable = sending.iter().copied().chain(others).filter_map(|ends| Some((ends, interface(&ends)?)));
         // The value has room for [`MAX_PATHS_PER_BINDING`] paths. The slow path accepts packets from further
         // paths.
         for ((path, mtu), (ends, interface)) in value.paths.iter_mut().zip(&mut value.mtu).zip(usable) {
             *path = PathValue::new(ends, interface);
-            let sends = value.accepted < value.transmit;
+            let sends = value.accepting_paths < value.transmitting_paths;
             *mtu = self.tunnels.get(&ends).filter(|_| sends).map_or(0, |tunnel| tunnel.mtu);
-            value.accepted += 1;
+            value.accepting_paths += 1;
         }
         (value, rules)
     }
@@ -160,17 +167,17 @@ impl Binding {
 
 /// Changes of the maps that one round has computed.
 #[derive(Debug, Default)]
-struct Changes {
+struct MapChanges {
     /// Values of the bindings that the commit adds to the maps.
     added_values: Vec<BindingValue>,
-    values: Vec<BindingValue>,
-    gained: BTreeMap<PrefixKey, u32>,
+    changed_values: Vec<BindingValue>,
+    gained_prefixes: BTreeMap<PrefixKey, u32>,
     removed_prefixes: BTreeSet<PrefixKey>,
     /// Slots that have become empty.
-    emptied: Vec<u32>,
+    emptied_slots: Vec<u32>,
     /// Numbers of new rules; `former_rules` has the numbers of removed rules.
     rules: Vec<u32>,
-    former_rules: Vec<u32>,
+    replaced_rules: Vec<u32>,
     /// For each end: whether the commit moves a prefix from one binding to another.
     prefix_moved: [bool; 2],
     /// For each end: whether the commit removes a binding from the maps to the slow path.
@@ -179,7 +186,7 @@ struct Changes {
 
 /// Reason why the maps have no room for a binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Obstacle {
+enum NoRoomReason {
     /// The binding has more prefixes, or more different lengths, than one binding may have.
     Greedy,
     /// All slots or prefixes are in use.
@@ -192,123 +199,123 @@ enum Obstacle {
 
 /// Desired bindings, those in the maps, and the changes since the last commit.
 #[derive(Debug)]
-pub(crate) struct Table {
-    bindings: HashMap<Name, Binding>,
+pub(crate) struct BindingTable {
+    bindings: HashMap<BindingName, TableBinding>,
     /// Bindings for which the slow path sends all packets.
-    held: BTreeSet<Name>,
+    held_by_slow_path: BTreeSet<BindingName>,
     /// Bindings whose packets are distributed, with their rules.
-    distributed: HashMap<Name, Vec<Rule>>,
+    distribution_rules: HashMap<BindingName, Vec<FlowRule>>,
     /// Index of the interface that each socket of tunnels inside IPv4 is bound to.
-    sockets: HashMap<Endpoint, u32>,
+    socket_interfaces: HashMap<Endpoint, u32>,
     /// Rules in the maps, by number.
     rules: HashMap<u32, RulesValue>,
     /// Number of bindings with a tunnel between these ends.
-    tunnels: HashMap<TunnelEnds, usize>,
-    dirty: BTreeSet<Name>,
-    owners: HashMap<PrefixKey, u32>,
+    bindings_by_tunnel: HashMap<TunnelEnds, usize>,
+    changed_bindings: BTreeSet<BindingName>,
+    slot_by_prefix: HashMap<PrefixKey, u32>,
     /// Free slots, in the order in which they became free. The oldest is used first, because a running
     /// program may still read the former binding of a slot.
-    free: VecDeque<u32>,
+    free_slots: VecDeque<u32>,
     next_slot: u32,
     /// Name of the binding in each slot.
-    names: Vec<Option<Name>>,
-    last_rules: u32,
-    slots: u32,
-    prefixes_max: usize,
+    binding_by_slot: Vec<Option<BindingName>>,
+    last_rules_number: u32,
+    slot_limit: u32,
+    max_prefixes: usize,
     /// For each end: number of prefixes in the maps of each length.
-    lengths: [BTreeMap<u32, usize>; 2],
-    published: [LengthsValue; 2],
+    prefixes_by_length: [BTreeMap<u32, usize>; 2],
+    published_lengths: [LengthsValue; 2],
     /// Bindings without room, with the reason.
-    homeless: BTreeMap<Name, Obstacle>,
+    bindings_without_room: BTreeMap<BindingName, NoRoomReason>,
     /// Prefixes of the bindings for which the maps have no room, each with the number of such bindings.
     prefixes_without_room: BTreeMap<PrefixKey, usize>,
 }
 
-impl Table {
+impl BindingTable {
     /// Creates an empty table for `slots` bindings and `prefixes` prefixes.
-    pub(crate) fn new(slots: u32, prefixes: u32) -> Table {
-        Table {
+    pub(crate) fn new(slots: u32, prefixes: u32) -> BindingTable {
+        BindingTable {
             bindings: HashMap::new(),
-            held: BTreeSet::new(),
-            distributed: HashMap::new(),
-            sockets: HashMap::new(),
+            held_by_slow_path: BTreeSet::new(),
+            distribution_rules: HashMap::new(),
+            socket_interfaces: HashMap::new(),
             rules: HashMap::new(),
-            tunnels: HashMap::new(),
-            dirty: BTreeSet::new(),
-            owners: HashMap::new(),
-            free: VecDeque::new(),
+            bindings_by_tunnel: HashMap::new(),
+            changed_bindings: BTreeSet::new(),
+            slot_by_prefix: HashMap::new(),
+            free_slots: VecDeque::new(),
             next_slot: 0,
-            names: Vec::new(),
-            last_rules: 0,
-            slots,
-            prefixes_max: prefixes as usize,
-            lengths: [BTreeMap::new(), BTreeMap::new()],
-            published: [LengthsValue::default(); 2],
-            homeless: BTreeMap::new(),
+            binding_by_slot: Vec::new(),
+            last_rules_number: 0,
+            slot_limit: slots,
+            max_prefixes: prefixes as usize,
+            prefixes_by_length: [BTreeMap::new(), BTreeMap::new()],
+            published_lengths: [LengthsValue::default(); 2],
+            bindings_without_room: BTreeMap::new(),
             prefixes_without_room: BTreeMap::new(),
         }
     }
 
     /// Adds or changes a tunnel.
-    pub(crate) fn set(&mut self, tunnel: &Arc<Tunnel>) {
-        let name = (number(tunnel.end), tunnel.home_address);
+    pub(crate) fn set_tunnel(&mut self, tunnel: &Arc<Tunnel>) {
+        let name = (tunnel_end_number(tunnel.end), tunnel.home_address);
         let ends = (tunnel.local, tunnel.remote);
         let binding = self.bindings.entry(name).or_default();
-        binding.is_left_to_slow_path = self.held.contains(&name);
-        binding.rules = self.distributed.get(&name).cloned();
+        binding.is_left_to_slow_path = self.held_by_slow_path.contains(&name);
+        binding.rules = self.distribution_rules.get(&name).cloned();
         if tunnel.transmit {
-            binding.latest = Some(ends);
+            binding.last_transmitting_ends = Some(ends);
         }
         if binding.tunnels.insert(ends, tunnel.clone()).is_none() {
-            *self.tunnels.entry(ends).or_default() += 1;
+            *self.bindings_by_tunnel.entry(ends).or_default() += 1;
         }
-        self.dirty.insert(name);
+        self.changed_bindings.insert(name);
     }
 
     /// Removes a tunnel.
     pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
-        let name = (number(tunnel.end), tunnel.home_address);
+        let name = (tunnel_end_number(tunnel.end), tunnel.home_address);
         if let Some(binding) = self.bindings.get_mut(&name)
             && binding.tunnels.remove(&(tunnel.local, tunnel.remote)).is_some()
         {
             let ends = (tunnel.local, tunnel.remote);
-            if let Some(count) = self.tunnels.get_mut(&ends) {
+            if let Some(count) = self.bindings_by_tunnel.get_mut(&ends) {
                 *count -= 1;
                 if *count == 0 {
-                    self.tunnels.remove(&ends);
+                    self.bindings_by_tunnel.remove(&ends);
                 }
             }
-            self.dirty.insert(name);
+            self.changed_bindings.insert(name);
         }
     }
 
     /// Sets whether the slow path sends a binding's packets.
     pub(crate) fn leave_to_slow_path(&mut self, (end, home_address): (TunnelEnd, Ipv6Addr), held: bool) {
-        let name = (number(end), home_address);
-        let _ = if held { self.held.insert(name) } else { self.held.remove(&name) };
+        let name = (tunnel_end_number(end), home_address);
+        let _ = if held { self.held_by_slow_path.insert(name) } else { self.held_by_slow_path.remove(&name) };
         if let Some(binding) = self.bindings.get_mut(&name)
             && std::mem::replace(&mut binding.is_left_to_slow_path, held) != held
         {
-            self.dirty.insert(name);
+            self.changed_bindings.insert(name);
         }
     }
 
     /// Sets the rules that distribute a binding's packets; `None` for no distribution.
-    pub(crate) fn distribute(
+    pub(crate) fn set_distribution(
         &mut self,
         (end, home_address): (TunnelEnd, Ipv6Addr),
-        rules: Option<Vec<Rule>>,
+        rules: Option<Vec<FlowRule>>,
     ) {
-        let name = (number(end), home_address);
+        let name = (tunnel_end_number(end), home_address);
         let _ = match &rules {
-            Some(rules) => self.distributed.insert(name, rules.clone()),
-            None => self.distributed.remove(&name),
+            Some(rules) => self.distribution_rules.insert(name, rules.clone()),
+            None => self.distribution_rules.remove(&name),
         };
         if let Some(binding) = self.bindings.get_mut(&name)
             && binding.rules != rules
         {
             binding.rules = rules;
-            self.dirty.insert(name);
+            self.changed_bindings.insert(name);
         }
     }
 
@@ -316,13 +323,13 @@ impl Table {
     /// interface. With `None` the slow path handles all packets of this local end.
     pub(crate) fn set_socket(&mut self, local: Endpoint, index: Option<u32>) {
         let before = match index {
-            Some(index) => self.sockets.insert(local, index),
-            None => self.sockets.remove(&local),
+            Some(index) => self.socket_interfaces.insert(local, index),
+            None => self.socket_interfaces.remove(&local),
         };
         if before != index {
             let concerned =
                 self.bindings.iter().filter(|(_, b)| b.tunnels.keys().any(|ends| ends.0 == local));
-            self.dirty.extend(concerned.map(|(name, _)| *name));
+            self.changed_bindings.extend(concerned.map(|(name, _)| *name));
         }
     }
 
@@ -332,102 +339,109 @@ impl Table {
     }
 
     /// Returns whether a tunnel exists between these ends.
-    pub(crate) fn has(&self, ends: TunnelEnds) -> bool {
-        self.tunnels.contains_key(&ends)
+    pub(crate) fn has_tunnel(&self, ends: TunnelEnds) -> bool {
+        self.bindings_by_tunnel.contains_key(&ends)
     }
 
-    /// Returns whether [`Self::commit`] has changes to write.
+    /// Returns whether [`Self::commit_changes`] has changes to write.
     pub(crate) fn is_dirty(&self) -> bool {
-        !self.dirty.is_empty()
+        !self.changed_bindings.is_empty()
     }
 
     /// Returns the tunnel ends between which the binding in a slot sends, in the order of its paths.
-    pub(crate) fn sending(&self, slot: u32) -> impl Iterator<Item = TunnelEnds> {
+    pub(crate) fn sending_ends(&self, slot: u32) -> impl Iterator<Item = TunnelEnds> {
         let binding = self.name(slot).and_then(|name| self.bindings.get(&name));
         binding
-            .and_then(|binding| binding.installed.as_ref())
+            .and_then(|binding| binding.installed_value.as_ref())
             .into_iter()
-            .flat_map(Installed::bindings_with_tunnels)
+            .flat_map(InstalledBinding::bindings_with_tunnels)
     }
 
-    fn name(&self, slot: u32) -> Option<Name> {
-        self.names.get(slot as usize).copied().flatten()
+    fn name(&self, slot: u32) -> Option<BindingName> {
+        self.binding_by_slot.get(slot as usize).copied().flatten()
     }
 
     /// Returns the number of slots that have ever been in use.
-    pub(crate) fn slots_used(&self) -> u32 {
+    pub(crate) fn used_slots(&self) -> u32 {
         self.next_slot
     }
 
     /// Returns why the slow path has to handle some bindings; empty if it has none.
-    pub(crate) fn obstacles(&self) -> impl Iterator<Item = String> {
-        let reasons: BTreeSet<Obstacle> = self.homeless.values().copied().collect();
+    pub(crate) fn obstacle_messages(&self) -> impl Iterator<Item = String> {
+        let reasons: BTreeSet<NoRoomReason> = self.bindings_without_room.values().copied().collect();
         reasons.into_iter().map(|reason| match reason {
-            Obstacle::Greedy => format!(
+            NoRoomReason::Greedy => format!(
                 "a binding with more than {BINDING_PREFIXES_MAX} prefixes, or prefixes of more than \
                  {BINDING_LENGTHS_MAX} different lengths"
             ),
-            Obstacle::Full => format!("more than {} bindings or {} prefixes", self.slots, self.prefixes_max),
-            Obstacle::Lengths => format!("prefixes of more than {MAX_PREFIX_LENGTHS} different lengths"),
-            Obstacle::Around => {
+            NoRoomReason::Full => {
+                format!("more than {} bindings or {} prefixes", self.slot_limit, self.max_prefixes)
+            }
+            NoRoomReason::Lengths => format!("prefixes of more than {MAX_PREFIX_LENGTHS} different lengths"),
+            NoRoomReason::Around => {
                 "a binding whose prefixes contain the prefix of a binding in the slow path".into()
             }
         })
     }
 
     /// Returns the writes that update the maps to the present tunnels.
-    pub(crate) fn commit(&mut self) -> Vec<Operation> {
-        let mut names = std::mem::take(&mut self.dirty);
+    pub(crate) fn commit_changes(&mut self) -> Vec<MapOperation> {
+        let mut names = std::mem::take(&mut self.changed_bindings);
         let mut operations = Vec::new();
         let mut closed = [false; 2];
         let mut first = true;
         let mut moved = false;
         loop {
-            let (round, evicted, disturbed) = self.round(std::mem::take(&mut names));
+            let (round, evicted, disturbed) = self.update_bindings(std::mem::take(&mut names));
             moved |= disturbed;
             // Removed bindings make room for waiting ones, and a new prefix may contain the prefix of a
             // waiting binding. So repeat the rounds until one changes nothing.
             let idle = round.is_empty() && !std::mem::take(&mut first);
             operations.extend(round);
-            let around = self.around();
+            let around = self.covering_bindings();
             for end in 0..2 {
                 closed[end] |= evicted[end] || around.iter().any(|(of, _)| *of as usize == end);
             }
             if idle {
                 names = around;
             }
-            if self.homeless.is_empty() || (idle && names.is_empty()) {
+            if self.bindings_without_room.is_empty() || (idle && names.is_empty()) {
                 break;
             }
-            names.extend(self.homeless.keys());
+            names.extend(self.bindings_without_room.keys());
             if self.all_fit() {
-                names.iter().for_each(|name| self.take_in(*name));
+                names.iter().for_each(|name| self.install_binding(*name));
             }
         }
         // While bindings wait for room, their packets could match a shorter prefix of another binding. So the
         // programs find no bindings of this end until the last round.
         for end in (0..2).filter(|end| closed[*end as usize]) {
-            operations.retain(|operation| !matches!(operation, Operation::SetLengths(of, _) if *of == end));
-            operations.insert(0, Operation::SetLengths(end, LengthsValue::default()));
-            operations.push(Operation::SetLengths(end, self.published[end as usize]));
+            operations
+                .retain(|operation| !matches!(operation, MapOperation::SetLengths(of, _) if *of == end));
+            operations.insert(0, MapOperation::SetLengths(end, LengthsValue::default()));
+            operations.push(MapOperation::SetLengths(end, self.published_lengths[end as usize]));
         }
         // An addresses' binding has changed, so lookups cached before are wrong.
-        moved |= closed != [false; 2] || operations.iter().any(|operation| self.is_inside_another(operation));
-        let of_bindings = |operation: &Operation| {
-            use Operation::{RemoveRules, SetBinding, SetRules};
+        moved |=
+            closed != [false; 2] || operations.iter().any(|operation| self.adds_inside_another(operation));
+        let of_bindings = |operation: &MapOperation| {
+            use MapOperation::{RemoveRules, SetBinding, SetRules};
             matches!(operation, SetBinding(_) | SetRules(_) | RemoveRules(_))
         };
         if !operations.iter().all(of_bindings) {
-            operations.push(if moved { Operation::Forget } else { Operation::ForgetFlows });
+            operations.push(if moved { MapOperation::Forget } else { MapOperation::ForgetFlows });
         }
         operations
     }
 
     /// Returns whether an operation adds a prefix inside a prefix of another binding.
-    fn is_inside_another(&self, operation: &Operation) -> bool {
-        let Operation::SetPrefix(prefix, slot) = operation else { return false };
-        let mut shorter = self.lengths[prefix.end as usize].keys().filter(|length| **length < prefix.length);
-        shorter.any(|length| self.owners.get(&prefix.cut(*length)).is_some_and(|owner| owner != slot))
+    fn adds_inside_another(&self, operation: &MapOperation) -> bool {
+        let MapOperation::SetPrefix(prefix, slot) = operation else { return false };
+        let mut shorter =
+            self.prefixes_by_length[prefix.end as usize].keys().filter(|length| **length < prefix.length);
+        shorter.any(|length| {
+            self.slot_by_prefix.get(&prefix.shorten_to(*length)).is_some_and(|owner| owner != slot)
+        })
     }
 
     /// Returns whether the maps have room for all bindings.
@@ -439,32 +453,42 @@ impl Table {
                 .keys()
                 .filter(|prefix| prefix.end == end)
                 .map(|prefix| prefix.length);
-            self.lengths[end as usize].keys().copied().chain(outside).collect::<BTreeSet<_>>().len()
+            self.prefixes_by_length[end as usize]
+                .keys()
+                .copied()
+                .chain(outside)
+                .collect::<BTreeSet<_>>()
+                .len()
         };
-        self.bindings.len() <= self.slots as usize
-            && self.owners.len() + prefixes <= self.prefixes_max
+        self.bindings.len() <= self.slot_limit as usize
+            && self.slot_by_prefix.len() + prefixes <= self.max_prefixes
             && (0..2).all(|end| lengths(end) <= MAX_PREFIX_LENGTHS)
-            && !self.homeless.values().any(|obstacle| *obstacle == Obstacle::Greedy)
+            && !self.bindings_without_room.values().any(|obstacle| *obstacle == NoRoomReason::Greedy)
     }
 
     /// Returns the bindings in the maps with a prefix that contains a prefix of a binding without room.
-    fn around(&self) -> BTreeSet<Name> {
+    fn covering_bindings(&self) -> BTreeSet<BindingName> {
         let mut names = BTreeSet::new();
         for prefix in self.prefixes_without_room.keys() {
-            for length in self.lengths[prefix.end as usize].keys().filter(|length| **length <= prefix.length)
+            for length in
+                self.prefixes_by_length[prefix.end as usize].keys().filter(|length| **length <= prefix.length)
             {
-                names.extend(self.owners.get(&prefix.cut(*length)).and_then(|slot| self.name(*slot)));
+                names.extend(
+                    self.slot_by_prefix.get(&prefix.shorten_to(*length)).and_then(|slot| self.name(*slot)),
+                );
             }
         }
         names
     }
 
     /// Returns whether one of these prefixes contains a prefix of another binding without room.
-    fn is_around(&self, wanted: &BTreeSet<PrefixKey>) -> bool {
+    fn contains_prefix_without_room(&self, wanted: &BTreeSet<PrefixKey>) -> bool {
         wanted.iter().any(|prefix| {
             // In the order of keys, the longer prefixes inside a prefix follow directly after it.
             let after = self.prefixes_without_room.range(PrefixKey { length: 0, end: 0, ..*prefix }..);
-            let mut inside = after.take_while(|(other, _)| other.cut(prefix.length).bits() == prefix.bits());
+            let mut inside = after.take_while(|(other, _)| {
+                other.shorten_to(prefix.length).address_bits() == prefix.address_bits()
+            });
             inside.any(|(other, _)| other.end == prefix.end && other.length >= prefix.length)
         })
     }
@@ -482,163 +506,167 @@ impl Table {
     ///
     /// Also returns, for each end, whether bindings have been left to the slow path, and whether a prefix has
     /// passed from one binding to another.
-    fn round(&mut self, names: BTreeSet<Name>) -> (Vec<Operation>, [bool; 2], bool) {
-        let mut changes = Changes::default();
+    fn update_bindings(&mut self, names: BTreeSet<BindingName>) -> (Vec<MapOperation>, [bool; 2], bool) {
+        let mut changes = MapChanges::default();
         for name in names {
-            self.update(name, &mut changes);
+            self.update_binding(name, &mut changes);
         }
         let (mut operations, mut last) = (Vec::new(), Vec::new());
         for end in 0..2 {
-            let (before, after) = (self.published[end], self.lengths_value(end));
-            self.published[end] = after;
+            let (before, after) = (self.published_lengths[end], self.lengths_value(end));
+            self.published_lengths[end] = after;
             // A length in the list without a prefix costs only a useless lookup. A missing length makes
             // lookups miss its prefixes.
-            let closed = before.count == 0 || after.count == 0 || changes.prefix_moved[end];
+            let closed = before.length_count == 0 || after.length_count == 0 || changes.prefix_moved[end];
             let meanwhile = if closed { LengthsValue::default() } else { before.union(&after) };
             if meanwhile != before {
-                operations.push(Operation::SetLengths(end as u32, meanwhile));
+                operations.push(MapOperation::SetLengths(end as u32, meanwhile));
             }
             if after != meanwhile {
-                last.push(Operation::SetLengths(end as u32, after));
+                last.push(MapOperation::SetLengths(end as u32, after));
             }
         }
-        operations.extend(changes.rules.into_iter().map(Operation::SetRules));
-        operations.extend(changes.added_values.into_iter().map(Operation::SetBinding));
-        let mut gained: Vec<(PrefixKey, u32)> = changes.gained.into_iter().collect();
+        operations.extend(changes.rules.into_iter().map(MapOperation::SetRules));
+        operations.extend(changes.added_values.into_iter().map(MapOperation::SetBinding));
+        let mut gained: Vec<(PrefixKey, u32)> = changes.gained_prefixes.into_iter().collect();
         gained.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.length));
-        operations.extend(gained.into_iter().map(|(prefix, slot)| Operation::SetPrefix(prefix, slot)));
-        operations.extend(changes.values.into_iter().map(Operation::SetBinding));
+        operations.extend(gained.into_iter().map(|(prefix, slot)| MapOperation::SetPrefix(prefix, slot)));
+        operations.extend(changes.changed_values.into_iter().map(MapOperation::SetBinding));
         let mut lost: Vec<PrefixKey> = changes.removed_prefixes.into_iter().collect();
         // Another binding may have taken over a lost prefix; such a prefix stays in the map.
-        lost.retain(|prefix| !self.owners.contains_key(prefix));
+        lost.retain(|prefix| !self.slot_by_prefix.contains_key(prefix));
         lost.sort_by_key(|prefix| prefix.length);
-        operations.extend(lost.into_iter().map(Operation::RemovePrefix));
-        operations.extend(changes.emptied.iter().copied().map(Operation::RemoveBinding));
-        self.free.extend(changes.emptied);
-        operations.extend(changes.former_rules.into_iter().map(Operation::RemoveRules));
+        operations.extend(lost.into_iter().map(MapOperation::RemovePrefix));
+        operations.extend(changes.emptied_slots.iter().copied().map(MapOperation::RemoveBinding));
+        self.free_slots.extend(changes.emptied_slots);
+        operations.extend(changes.replaced_rules.into_iter().map(MapOperation::RemoveRules));
         operations.extend(last);
         (operations, changes.binding_evicted, changes.prefix_moved != [false; 2])
     }
 
     fn lengths_value(&self, end: usize) -> LengthsValue {
-        LengthsValue::new(&self.lengths[end].keys().copied().collect())
+        LengthsValue::new(&self.prefixes_by_length[end].keys().copied().collect())
     }
 
-    fn update(&mut self, name: Name, changes: &mut Changes) {
+    fn update_binding(&mut self, name: BindingName, changes: &mut MapChanges) {
         let Some(binding) = self.bindings.get_mut(&name) else { return };
         let end = name.0 as usize;
-        let wanted: BTreeSet<PrefixKey> =
-            binding.tunnels.values().flat_map(|t| &t.inner).map(|prefix| key(name.0, *prefix)).collect();
+        let wanted: BTreeSet<PrefixKey> = binding
+            .tunnels
+            .values()
+            .flat_map(|t| &t.inner)
+            .map(|prefix| prefix_key(name.0, *prefix))
+            .collect();
         if binding.tunnels.is_empty() {
-            self.take_in(name);
-            self.withdraw(name, changes);
+            self.install_binding(name);
+            self.withdraw_binding(name, changes);
             self.bindings.remove(&name);
             return;
         }
-        let slot = binding.slot;
+        let slot = binding.map_slot;
         // Otherwise a waiting binding would count as its own obstacle.
-        self.take_in(name);
-        let slot = match self.room(&wanted, slot, changes) {
+        self.install_binding(name);
+        let slot = match self.find_slot(&wanted, slot, changes) {
             Ok(slot) => slot,
             Err(obstacle) => {
                 changes.binding_evicted[end] |= slot.is_some();
-                self.withdraw(name, changes);
+                self.withdraw_binding(name, changes);
                 for prefix in &wanted {
                     *self.prefixes_without_room.entry(*prefix).or_default() += 1;
                 }
                 if let Some(binding) = self.bindings.get_mut(&name) {
                     binding.prefixes = wanted.into_iter().collect();
                 }
-                self.homeless.insert(name, obstacle);
+                self.bindings_without_room.insert(name, obstacle);
                 return;
             }
         };
         let Some(binding) = self.bindings.get_mut(&name) else { return };
-        if self.names.len() <= slot as usize {
-            self.names.resize(slot as usize + 1, None);
+        if self.binding_by_slot.len() <= slot as usize {
+            self.binding_by_slot.resize(slot as usize + 1, None);
         }
-        self.names[slot as usize] = Some(name);
-        let is_new = binding.slot.replace(slot).is_none();
+        self.binding_by_slot[slot as usize] = Some(name);
+        let is_new = binding.map_slot.replace(slot).is_none();
         let prefixes = wanted.iter().copied().collect();
         let before: BTreeSet<PrefixKey> =
             std::mem::replace(&mut binding.prefixes, prefixes).into_iter().collect();
-        let (mut value, mut rules) = binding.value(slot, &self.sockets);
-        let installed = binding.installed.take().unwrap_or_default();
-        if rules.is_some() && installed.rules == 0 && self.rules.len() >= self.slots as usize {
+        let (mut value, mut rules) = binding.value(slot, &self.socket_interfaces);
+        let installed = binding.installed_value.take().unwrap_or_default();
+        if rules.is_some() && installed.rules == 0 && self.rules.len() >= self.slot_limit as usize {
             // The map of rules has no room, so the slow path sends this binding's packets.
-            (value.transmit, rules) = (0, None);
+            (value.transmitting_paths, rules) = (0, None);
         }
-        if is_new || !installed.is(&value) || rules.as_ref() != self.rules.get(&installed.rules) {
+        if is_new || !installed.equals_value(&value) || rules.as_ref() != self.rules.get(&installed.rules) {
             if self.rules.remove(&installed.rules).is_some() {
-                changes.former_rules.push(installed.rules);
+                changes.replaced_rules.push(installed.rules);
             }
             if let Some(rules) = rules {
-                self.last_rules = self.last_rules.wrapping_add(1).max(1);
-                value.rules = self.last_rules;
+                self.last_rules_number = self.last_rules_number.wrapping_add(1).max(1);
+                value.rules = self.last_rules_number;
                 self.rules.insert(value.rules, rules);
                 changes.rules.push(value.rules);
             }
-            binding.installed = Some(Installed::of(&value));
-            if is_new { &mut changes.added_values } else { &mut changes.values }.push(value);
+            binding.installed_value = Some(InstalledBinding::from_value(&value));
+            if is_new { &mut changes.added_values } else { &mut changes.changed_values }.push(value);
         } else {
-            binding.installed = Some(installed);
+            binding.installed_value = Some(installed);
         }
         changes.prefix_moved[end] |= !is_new && before != wanted;
         for prefix in &wanted {
-            let owner = self.owners.insert(*prefix, slot);
+            let owner = self.slot_by_prefix.insert(*prefix, slot);
             if owner.is_none() {
-                *self.lengths[end].entry(prefix.length).or_default() += 1;
+                *self.prefixes_by_length[end].entry(prefix.length).or_default() += 1;
             }
             if owner != Some(slot) {
                 changes.prefix_moved[end] |= owner.is_some();
-                changes.gained.insert(*prefix, slot);
+                changes.gained_prefixes.insert(*prefix, slot);
             }
         }
         for prefix in before.difference(&wanted) {
-            self.lose(*prefix, slot, changes);
+            self.remove_prefix(*prefix, slot, changes);
         }
     }
 
     /// Returns a slot for a binding with these prefixes: its present slot if it has one.
-    fn room(
+    fn find_slot(
         &mut self,
         wanted: &BTreeSet<PrefixKey>,
         slot: Option<u32>,
-        changes: &Changes,
-    ) -> Result<u32, Obstacle> {
+        changes: &MapChanges,
+    ) -> Result<u32, NoRoomReason> {
         let lengths: BTreeSet<u32> = wanted.iter().map(|prefix| prefix.length).collect();
         if wanted.len() > BINDING_PREFIXES_MAX || lengths.len() > BINDING_LENGTHS_MAX {
-            return Err(Obstacle::Greedy);
+            return Err(NoRoomReason::Greedy);
         }
-        if self.is_around(wanted) {
-            return Err(Obstacle::Around);
+        if self.contains_prefix_without_room(wanted) {
+            return Err(NoRoomReason::Around);
         }
-        let known = wanted.first().map(|prefix| &self.lengths[prefix.end as usize]);
+        let known = wanted.first().map(|prefix| &self.prefixes_by_length[prefix.end as usize]);
         if known.is_some_and(|known| {
             lengths.iter().chain(known.keys()).collect::<BTreeSet<_>>().len() > MAX_PREFIX_LENGTHS
         }) {
-            return Err(Obstacle::Lengths);
+            return Err(NoRoomReason::Lengths);
         }
         // A removed prefix occupies its entry until its removal is written.
-        let occupied = self.owners.len() + changes.removed_prefixes.len();
+        let occupied = self.slot_by_prefix.len() + changes.removed_prefixes.len();
         // A prefix that another binding owns now is already in the map and needs no new entry.
-        let added = wanted.iter().filter(|prefix| !self.owners.contains_key(prefix)).count();
-        if occupied + added > self.prefixes_max {
-            return Err(Obstacle::Full);
+        let added = wanted.iter().filter(|prefix| !self.slot_by_prefix.contains_key(prefix)).count();
+        if occupied + added > self.max_prefixes {
+            return Err(NoRoomReason::Full);
         }
-        slot.or_else(|| self.free.pop_front())
+        slot.or_else(|| self.free_slots.pop_front())
             .or_else(|| {
-                let fresh = (self.next_slot < self.slots).then_some(self.next_slot)?;
+                let fresh = (self.next_slot < self.slot_limit).then_some(self.next_slot)?;
                 self.next_slot += 1;
                 Some(fresh)
             })
-            .ok_or(Obstacle::Full)
+            .ok_or(NoRoomReason::Full)
     }
 
     /// Removes a binding from the list of those without room. The table then checks again whether it has
     /// room.
-    fn take_in(&mut self, name: Name) {
-        if self.homeless.remove(&name).is_none() {
+    fn install_binding(&mut self, name: BindingName) {
+        if self.bindings_without_room.remove(&name).is_none() {
             return;
         }
         let prefixes = self.bindings.get_mut(&name).map(|binding| std::mem::take(&mut binding.prefixes));
@@ -653,29 +681,29 @@ impl Table {
     }
 
     /// Removes a binding from the maps.
-    fn withdraw(&mut self, name: Name, changes: &mut Changes) {
+    fn withdraw_binding(&mut self, name: BindingName, changes: &mut MapChanges) {
         let Some(binding) = self.bindings.get_mut(&name) else { return };
-        let Some(slot) = binding.slot.take() else { return };
-        let installed = binding.installed.take().unwrap_or_default();
+        let Some(slot) = binding.map_slot.take() else { return };
+        let installed = binding.installed_value.take().unwrap_or_default();
         if self.rules.remove(&installed.rules).is_some() {
-            changes.former_rules.push(installed.rules);
+            changes.replaced_rules.push(installed.rules);
         }
         for prefix in std::mem::take(&mut binding.prefixes) {
-            self.lose(prefix, slot, changes);
+            self.remove_prefix(prefix, slot, changes);
         }
-        if let Some(name) = self.names.get_mut(slot as usize) {
+        if let Some(name) = self.binding_by_slot.get_mut(slot as usize) {
             *name = None;
         }
-        changes.emptied.push(slot);
+        changes.emptied_slots.push(slot);
     }
 
     /// Takes a prefix from a binding. The prefix stays in the map if another binding has taken it over.
-    fn lose(&mut self, prefix: PrefixKey, slot: u32, changes: &mut Changes) {
-        if self.owners.get(&prefix) != Some(&slot) {
+    fn remove_prefix(&mut self, prefix: PrefixKey, slot: u32, changes: &mut MapChanges) {
+        if self.slot_by_prefix.get(&prefix) != Some(&slot) {
             return;
         }
-        self.owners.remove(&prefix);
-        let lengths = &mut self.lengths[prefix.end as usize];
+        self.slot_by_prefix.remove(&prefix);
+        let lengths = &mut self.prefixes_by_length[prefix.end as usize];
         if let Some(count) = lengths.get_mut(&prefix.length) {
             *count -= 1;
             if *count == 0 {

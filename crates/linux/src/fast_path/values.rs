@@ -32,7 +32,7 @@ impl PathValue {
     }
 
     /// Returns the ends of the path's tunnel.
-    pub(crate) fn ends(&self) -> TunnelEnds {
+    pub(crate) fn tunnel_ends(&self) -> TunnelEnds {
         let end = |address: [u8; 16], port: [u8; 2]| {
             let address = Ipv6Addr::from(address);
             match (address.to_ipv4_mapped(), u16::from_be_bytes(port)) {
@@ -51,17 +51,17 @@ impl PathValue {
 pub(crate) struct BindingValue {
     pub(crate) paths: [PathValue; MAX_PATHS_PER_BINDING],
     pub(crate) mtu: [u32; MAX_PATHS_PER_BINDING],
-    pub(crate) accepted: u32,
-    pub(crate) transmit: u32,
-    pub(crate) slot: u32,
-    /// Number of the binding's rule set; see `Operation::SetRules` in `table`.
+    pub(crate) accepting_paths: u32,
+    pub(crate) transmitting_paths: u32,
+    pub(crate) traffic_slot: u32,
+    /// Number of the binding's rule set; see `MapOperation::SetRules` in `table`.
     pub(crate) rules: u32,
 }
 
 impl BindingValue {
     /// Returns the tunnel ends of the paths. Paths for sending come first.
-    pub(crate) fn ends(&self) -> impl Iterator<Item = TunnelEnds> {
-        self.paths.iter().take(self.accepted as usize).map(PathValue::ends)
+    pub(crate) fn path_ends(&self) -> impl Iterator<Item = TunnelEnds> {
+        self.paths.iter().take(self.accepting_paths as usize).map(PathValue::tunnel_ends)
     }
 }
 
@@ -69,21 +69,21 @@ impl BindingValue {
 #[repr(C, align(8))]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct PrefixKey {
-    pub(crate) high: u64,
-    pub(crate) low: u64,
+    pub(crate) high_bits: u64,
+    pub(crate) low_bits: u64,
     pub(crate) length: u32,
     pub(crate) end: u32,
 }
 
 impl PrefixKey {
-    pub(crate) fn bits(&self) -> u128 {
-        u128::from(self.high) << 64 | u128::from(self.low)
+    pub(crate) fn address_bits(&self) -> u128 {
+        u128::from(self.high_bits) << 64 | u128::from(self.low_bits)
     }
 
     /// Returns the prefix of this length that contains this prefix.
-    pub(crate) fn cut(&self, length: u32) -> PrefixKey {
-        let bits = self.bits() & u128::MAX.checked_shl(128 - length).unwrap_or(0);
-        PrefixKey { high: (bits >> 64) as u64, low: bits as u64, length, end: self.end }
+    pub(crate) fn shorten_to(&self, length: u32) -> PrefixKey {
+        let bits = self.address_bits() & u128::MAX.checked_shl(128 - length).unwrap_or(0);
+        PrefixKey { high_bits: (bits >> 64) as u64, low_bits: bits as u64, length, end: self.end }
     }
 }
 
@@ -91,13 +91,13 @@ impl PrefixKey {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct LengthsValue {
-    pub(crate) count: u32,
+    pub(crate) length_count: u32,
     pub(crate) length: [u32; MAX_PREFIX_LENGTHS],
 }
 
 impl LengthsValue {
-    pub(crate) fn used(&self) -> impl Iterator<Item = u32> + '_ {
-        self.length.iter().copied().take(self.count as usize)
+    pub(crate) fn used_lengths(&self) -> impl Iterator<Item = u32> + '_ {
+        self.length.iter().copied().take(self.length_count as usize)
     }
 
     /// Creates the list of these prefix lengths. If there are more than [`MAX_PREFIX_LENGTHS`], the list is
@@ -107,14 +107,14 @@ impl LengthsValue {
         if lengths.len() <= MAX_PREFIX_LENGTHS {
             for (to, length) in value.length.iter_mut().zip(lengths.iter().rev()) {
                 *to = *length;
-                value.count += 1;
+                value.length_count += 1;
             }
         }
         value
     }
 
     pub(crate) fn union(&self, other: &LengthsValue) -> LengthsValue {
-        LengthsValue::new(&self.used().chain(other.used()).collect())
+        LengthsValue::new(&self.used_lengths().chain(other.used_lengths()).collect())
     }
 }
 
@@ -137,22 +137,22 @@ pub(crate) struct RulesetValue {
     /// Number that changes with the rules; 0 while carnet does not know them.
     pub(crate) generation: u32,
     /// [`RuleScope`] of the rules for IPv4, and for IPv6.
-    pub(crate) ipv4: u32,
-    pub(crate) ipv6: u32,
+    pub(crate) ipv4_scope: u32,
+    pub(crate) ipv6_scope: u32,
     /// Timeouts of connection tracking in milliseconds: TCP connections, TCP connections of which only one
     /// end sends, and UDP flows with packets in both directions.
-    pub(crate) tcp_timeout: u32,
-    pub(crate) unacknowledged_timeout: u32,
-    pub(crate) udp_timeout: u32,
+    pub(crate) tcp_timeout_ms: u32,
+    pub(crate) unacknowledged_timeout_ms: u32,
+    pub(crate) udp_timeout_ms: u32,
 }
 
 /// Value of the map `POLICY`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Policy {
+pub(super) struct RoutingPolicy {
     /// The kernel routes arriving packets by interface and destination only.
-    pub(super) arriving: bool,
+    pub(super) arriving_by_destination: bool,
     /// The kernel routes packets from the tunnel device by interface and destination only.
-    pub(super) leaving: bool,
+    pub(super) leaving_by_destination: bool,
     /// Whether carnet knows the destinations of all routes with prefixes longer than 64 bits.
-    pub(super) networks: bool,
+    pub(super) knows_networks: bool,
 }

@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use super::{FrameLink, MacAddress, Medium};
+use super::{FrameLink, LinkMedium, MacAddress};
 use crate::error::Result;
 use crate::undo::{ChangedLinkAddress, UndoFile};
 
@@ -18,33 +18,35 @@ impl FrameLink {
     ///
     /// # Errors
     /// Fails if the kernel refuses the file or the address.
-    pub fn enable_undo(&mut self, path: &Path) -> Result<()> {
-        self.undo = Some(UndoFile::open(path));
-        self.restore_address()
+    pub fn record_address_in_undo_file(&mut self, path: &Path) -> Result<()> {
+        self.undo_file = Some(UndoFile::open(path));
+        self.restore_link_address()
     }
 
     /// Sets the link-layer address of the interface, after sending the waiting frames. Does nothing without
-    /// an interface or without [`FrameLink::enable_undo`]. With UDP, only the address in the datagrams
-    /// changes.
+    /// an interface or without [`FrameLink::record_address_in_undo_file`]. With UDP, only the address in the
+    /// datagrams changes.
     ///
     /// # Errors
     ///
     /// Fails if the kernel or the driver refuses the address.
     pub fn set_address(&mut self, address: MacAddress) -> Result<()> {
-        if let Medium::Udp(_) = self.medium {
+        if let LinkMedium::Udp(_) = self.link_medium {
             self.address = address;
             return Ok(());
         }
         self.flush();
-        let (Some(follow), Some(undo)) = (&mut self.follow, &mut self.undo) else { return Ok(()) };
+        let (Some(follow), Some(undo)) = (&mut self.followed_interface, &mut self.undo_file) else {
+            return Ok(());
+        };
         let Some(link) = follow.read_state()? else { return Ok(()) };
         let Some(original) = link.link_address.filter(|original| *original != address) else {
             return Ok(());
         };
-        let known = undo.record.link_addresses.iter_mut().find(|known| known.index == link.index);
+        let known = undo.recorded_changes.link_addresses.iter_mut().find(|known| known.index == link.index);
         match known {
             Some(known) => known.carnet_address = address,
-            None => undo.record.link_addresses.push(ChangedLinkAddress {
+            None => undo.recorded_changes.link_addresses.push(ChangedLinkAddress {
                 interface: link.name.clone(),
                 index: link.index,
                 original_address: original,
@@ -52,7 +54,7 @@ impl FrameLink {
             }),
         }
         undo.save()?;
-        follow.requests.links().set_address(&link, address)?;
+        follow.requests.link_requests().set_address(&link, address)?;
         self.read_interface_state()?;
         Ok(())
     }
@@ -61,13 +63,15 @@ impl FrameLink {
     ///
     /// # Errors
     /// Fails if the kernel refuses the address.
-    pub fn restore_address(&mut self) -> Result<()> {
-        let (Some(follow), Some(undo)) = (&mut self.follow, &mut self.undo) else { return Ok(()) };
-        let changed = std::mem::take(&mut undo.record.link_addresses);
+    pub fn restore_link_address(&mut self) -> Result<()> {
+        let (Some(follow), Some(undo)) = (&mut self.followed_interface, &mut self.undo_file) else {
+            return Ok(());
+        };
+        let changed = std::mem::take(&mut undo.recorded_changes.link_addresses);
         for known in &changed {
-            let Some(link) = follow.requests.links().find(&known.interface)? else { continue };
+            let Some(link) = follow.requests.link_requests().find_link(&known.interface)? else { continue };
             if link.index == known.index && link.link_address == Some(known.carnet_address) {
-                follow.requests.links().set_address(&link, known.original_address)?;
+                follow.requests.link_requests().set_address(&link, known.original_address)?;
             }
         }
         undo.delete()?;

@@ -30,7 +30,7 @@ pub struct UdpConfig {
     pub interface: Option<String>,
     /// Peers that get each frame. Datagrams from them are accepted, whatever the port. Empty for a multicast
     /// group.
-    pub peers: Vec<SocketAddr>,
+    pub peer_addresses: Vec<SocketAddr>,
     /// The station's own MAC address; `None` for a random, locally administered one.
     pub address: Option<MacAddress>,
     /// Largest payload of a frame, in octets after the two MAC addresses. IP fragments datagrams that do not
@@ -40,7 +40,7 @@ pub struct UdpConfig {
 
 impl UdpConfig {
     /// The MTU of Ethernet in octets, which radios for GeoNetworking have, too.
-    pub const MTU: u32 = 1500;
+    pub const ETHERNET_MTU: u32 = 1500;
 }
 
 impl FromStr for FrameLinkConfig {
@@ -93,9 +93,9 @@ impl FromStr for FrameLinkConfig {
             _ => Ok(FrameLinkConfig::Udp(UdpConfig {
                 local,
                 interface,
-                peers,
+                peer_addresses: peers,
                 address: None,
-                mtu: UdpConfig::MTU,
+                mtu: UdpConfig::ETHERNET_MTU,
             })),
         }
     }
@@ -129,7 +129,7 @@ fn parse_address(text: &str) -> Option<(SocketAddr, Option<String>)> {
 mod tests {
     use super::*;
 
-    fn udp(text: &str) -> UdpConfig {
+    fn parse_udp_config(text: &str) -> UdpConfig {
         match text.parse() {
             Ok(FrameLinkConfig::Udp(config)) => config,
             other => panic!("{text}: {other:?}"),
@@ -139,13 +139,13 @@ mod tests {
     #[test]
     fn config_text_distinguishes_interface_and_address() {
         assert_eq!("wlan1".parse::<FrameLinkConfig>().ok(), Some(FrameLinkConfig::Interface("wlan1".into())));
-        let group = udp("udp:[ff02::4:8947%wlan0]:8947");
+        let group = parse_udp_config("udp:[ff02::4:8947%wlan0]:8947");
         assert_eq!(group.local, "[ff02::4:8947]:8947".parse().expect("address"));
         assert_eq!(group.interface.as_deref(), Some("wlan0"));
-        assert_eq!(udp("udp:239.1.2.3%eth0:9").interface.as_deref(), Some("eth0"));
-        assert_eq!(udp("udp:[ff02::1%3]:9").local, "[ff02::1%3]:9".parse().expect("address"));
-        let list = udp("udp:[::]:8947,[2001:db8::2]:8947,[::1]:1");
-        assert_eq!((list.peers.len(), list.interface), (2, None));
+        assert_eq!(parse_udp_config("udp:239.1.2.3%eth0:9").interface.as_deref(), Some("eth0"));
+        assert_eq!(parse_udp_config("udp:[ff02::1%3]:9").local, "[ff02::1%3]:9".parse().expect("address"));
+        let list = parse_udp_config("udp:[::]:8947,[2001:db8::2]:8947,[::1]:1");
+        assert_eq!((list.peer_addresses.len(), list.interface), (2, None));
     }
 
     #[test]

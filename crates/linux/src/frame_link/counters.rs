@@ -4,7 +4,7 @@ use carnet_base::DropReason;
 
 carnet_base::drop_reasons! {
     /// Reason for which a frame link drops a frame.
-    pub enum FrameDrop {
+    pub enum FrameDropReason {
         /// Sending: the interface is missing or down.
         Down = "link_down",
         /// Sending: the frame is longer than the MTU.
@@ -28,28 +28,28 @@ carnet_base::drop_reasons! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FrameCounters {
     /// Frames passed to the caller.
-    pub received: u64,
+    pub received_frames: u64,
     /// Frames that the kernel accepted. A frame to several peers counts once.
-    pub sent: u64,
+    pub sent_frames: u64,
     /// Unicast frames that the driver reported as acknowledged.
-    pub acknowledged: u64,
+    pub acknowledged_frames: u64,
     /// Unicast frames that the driver reported as not acknowledged.
-    pub unacknowledged: u64,
-    dropped: [u64; FrameDrop::ALL.len()],
+    pub unacknowledged_frames: u64,
+    dropped: [u64; FrameDropReason::ALL.len()],
 }
 
 impl FrameCounters {
     /// Returns the number of frames dropped for this reason.
-    pub fn dropped(&self, reason: FrameDrop) -> u64 {
+    pub fn dropped(&self, reason: FrameDropReason) -> u64 {
         self.dropped[reason as usize]
     }
 
     /// Returns each drop reason with the number of frames dropped for it.
-    pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        FrameDrop::ALL.iter().map(|reason| (reason.name(), self.dropped(*reason)))
+    pub fn drops_by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        FrameDropReason::ALL.iter().map(|reason| (reason.name(), self.dropped(*reason)))
     }
 
-    pub(super) fn count(&mut self, reason: FrameDrop, frames: u64) {
+    pub(super) fn count_drop(&mut self, reason: FrameDropReason, frames: u64) {
         self.dropped[reason as usize] += frames;
     }
 }

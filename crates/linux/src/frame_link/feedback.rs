@@ -13,14 +13,14 @@ use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, LinkAddr, MsgFlags, recvmsg};
 use socket2::Socket;
 
-use super::batch::ReceiveBatch;
+use super::receive_batch::ReceiveBatch;
 use crate::error::{Error, Result};
 
 /// A sent frame with the driver's report.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SentFrameReport<'a> {
     /// Frame with its Ethernet header.
-    pub frame: &'a [u8],
+    pub sent_frame: &'a [u8],
     pub acknowledged: bool,
 }
 
@@ -54,10 +54,11 @@ pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Op
         match recvmsg::<LinkAddr>(socket.as_raw_fd(), &mut vector, Some(&mut control), flags) {
             Ok(message) => {
                 let length = message.bytes;
-                let report = message.cmsgs().ok().into_iter().flatten().find_map(|one| acknowledged(&one));
+                let report =
+                    message.cmsgs().ok().into_iter().flatten().find_map(|one| acknowledgement_in(&one));
                 if let Some(acknowledged) = report {
                     return Ok(Some(SentFrameReport {
-                        frame: &slot[..length.min(slot.len())],
+                        sent_frame: &slot[..length.min(slot.len())],
                         acknowledged,
                     }));
                 }
@@ -65,7 +66,7 @@ pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Op
             Err(Errno::EINTR) => {}
             Err(Errno::EAGAIN | Errno::ENETDOWN | Errno::ENODEV | Errno::ENXIO) => return Ok(None),
             Err(error) => {
-                return Err(Error::kernel(
+                return Err(Error::kernel_refusal(
                     "read the driver's reports about sent frames",
                     io::Error::from(error),
                 ));
@@ -74,7 +75,7 @@ pub(super) fn next<'a>(socket: &Socket, room: &'a mut ReceiveBatch) -> Result<Op
     }
 }
 
-fn acknowledged(message: &ControlMessageOwned) -> Option<bool> {
+fn acknowledgement_in(message: &ControlMessageOwned) -> Option<bool> {
     let ControlMessageOwned::Unknown(unknown) = message else { return None };
     let header = &unknown.cmsg_header;
     (header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_WIFI_STATUS)

@@ -12,9 +12,9 @@
 //!   datagram goes to a multicast group or to every peer of a list, because a radio's frames reach every
 //!   station. A receiver drops a frame for another station.
 //!
-//! Both media receive and send in batches of up to [`BATCH`] frames per system call. Frames to send wait
-//! until [`FrameLink::flush`]. Frames that the kernel does not accept then wait for the next flush, up to a
-//! limit.
+//! Both media receive and send in batches of up to [`MAX_FRAMES_PER_CALL`] frames per system call. Frames to
+//! send wait until [`FrameLink::flush`]. Frames that the kernel does not accept then wait for the next flush,
+//! up to a limit.
 //!
 //! **Link-layer feedback.** An 802.11 driver that knows whether a unicast frame was acknowledged returns the
 //! frame to the socket with the report, see `feedback`. [`FrameLink::take_unacknowledged`] passes on the
@@ -22,18 +22,18 @@
 //! an IP modem. So until the first report the link reads the error queue rarely: when the socket woke without
 //! a frame, and after `BATCHES_BEFORE_FIRST_REPORT` batches.
 //!
-//! A frame with a DCC profile uses the profile's access category by EN 302 663 ([`FrameLink::send_as`]).
+//! A frame with a DCC profile uses the profile's access category by EN 302 663 ([`FrameLink::send_from`]).
 //!
 //! Left out: the link receives no frames of a VLAN other than the interface's own.
 
 mod address;
-mod batch;
 mod config;
 mod counters;
 mod feedback;
-mod follow;
+mod interface_monitor;
 mod packet;
-mod queue;
+mod receive_batch;
+mod send_queue;
 mod udp;
 
 use std::future::poll_fn;
@@ -46,25 +46,25 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 pub use config::{FrameLinkConfig, UdpConfig};
-pub use counters::{FrameCounters, FrameDrop};
+pub use counters::{FrameCounters, FrameDropReason};
 
+use crate::async_descriptor::{watch_readable, watch_urgent};
 use crate::error::{Error, Result};
 use crate::netlink::LinkInfo;
-use crate::readable::{watch, watch_urgent};
 use crate::undo::UndoFile;
-use batch::ReceiveBatch;
-use follow::InterfaceMonitor;
+use interface_monitor::InterfaceMonitor;
 use nix::sys::socket::{setsockopt, sockopt};
-use queue::SendQueue;
+use receive_batch::ReceiveBatch;
+use send_queue::SendQueue;
 
 /// The EtherType of GeoNetworking (EN 302 636-4-1 annex F).
-pub const ETHER_TYPE: u16 = 0x8947;
+pub const ETHER_TYPE_GEONETWORKING: u16 = 0x8947;
 
 /// Maximum number of frames that one system call receives or sends.
-pub const BATCH: usize = 64;
+pub const MAX_FRAMES_PER_CALL: usize = 64;
 
 /// Longest payload of a frame in octets on any interface, as with jumbo frames of Ethernet.
-pub const MAXIMUM_MTU: u32 = 9000;
+pub const MAX_LINK_MTU: u32 = 9000;
 
 /// A 48-bit link-layer address.
 pub type MacAddress = [u8; 6];
@@ -79,8 +79,8 @@ const SEND_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
 /// Size of the socket's receive buffer in octets, if the kernel permits it. The next constant is the size of
 /// the send buffer.
-const RECEIVE_BUFFER: usize = 8 << 20;
-const SEND_BUFFER: usize = 1 << 20;
+const RECEIVE_BUFFER_SIZE: usize = 8 << 20;
+const SEND_BUFFER_SIZE: usize = 1 << 20;
 
 /// Whether the link can send frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,27 +106,27 @@ pub enum LinkEvent {
 /// A link that sends frames to other stations and receives theirs, over an interface or UDP.
 #[derive(Debug)]
 pub struct FrameLink {
-    medium: Medium,
+    link_medium: LinkMedium,
     /// The interface that the link follows; `None` for UDP without a configured interface.
-    follow: Option<InterfaceMonitor>,
+    followed_interface: Option<InterfaceMonitor>,
     socket: Option<AsyncFd<Socket>>,
     state: LinkState,
     address: MacAddress,
     mtu: u32,
-    batch: ReceiveBatch,
-    queue: SendQueue,
+    receive_batch: ReceiveBatch,
+    send_queue: SendQueue,
     counters: FrameCounters,
     /// Last logged reason why the interface cannot be used.
     last_logged_error: Option<String>,
     /// Undo file with the interface's former link-layer address.
-    undo: Option<UndoFile>,
+    undo_file: Option<UndoFile>,
     /// Whether the driver reports acknowledgements of sent frames.
-    reports: Reports,
+    acknowledgement_reports: AcknowledgementReports,
 }
 
 /// State of the driver's reports of acknowledgements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reports {
+enum AcknowledgementReports {
     /// No report has arrived yet. carnet checks again after this number of batches.
     Unheard(u32),
     /// The socket became readable, but had no frame: it may have a report.
@@ -137,7 +137,7 @@ enum Reports {
 
 /// Medium that carries the frames: an interface or UDP.
 #[derive(Debug)]
-enum Medium {
+enum LinkMedium {
     Packet,
     Udp(UdpConfig),
 }
@@ -149,31 +149,31 @@ impl FrameLink {
     /// interface, the process needs `CAP_NET_RAW`.
     pub fn open(config: FrameLinkConfig) -> Result<FrameLink> {
         let (medium, name, address, mtu) = match config {
-            FrameLinkConfig::Interface(name) => (Medium::Packet, Some(name), None, 0),
+            FrameLinkConfig::Interface(name) => (LinkMedium::Packet, Some(name), None, 0),
             FrameLinkConfig::Udp(udp) => {
-                let (name, address, mtu) = (udp.interface.clone(), udp.address, udp.mtu.min(MAXIMUM_MTU));
+                let (name, address, mtu) = (udp.interface.clone(), udp.address, udp.mtu.min(MAX_LINK_MTU));
                 let address = match address {
                     Some(address) => address,
-                    None => udp::random_address()?,
+                    None => udp::random_link_address()?,
                 };
-                (Medium::Udp(udp), name, Some(address), mtu)
+                (LinkMedium::Udp(udp), name, Some(address), mtu)
             }
         };
         let mut link = FrameLink {
-            medium,
-            follow: name.map(InterfaceMonitor::open).transpose()?,
+            link_medium: medium,
+            followed_interface: name.map(InterfaceMonitor::open).transpose()?,
             socket: None,
             state: LinkState::Missing,
             address: address.unwrap_or_default(),
             mtu,
-            batch: ReceiveBatch::new(mtu as usize),
-            queue: SendQueue::default(),
+            receive_batch: ReceiveBatch::new(mtu as usize),
+            send_queue: SendQueue::default(),
             counters: FrameCounters::default(),
             last_logged_error: None,
-            undo: None,
-            reports: Reports::Unheard(0),
+            undo_file: None,
+            acknowledgement_reports: AcknowledgementReports::Unheard(0),
         };
-        if link.follow.is_some() {
+        if link.followed_interface.is_some() {
             link.read_interface_state()?;
         } else {
             link.socket = Some(link.open_socket(None)?);
@@ -190,7 +190,7 @@ impl FrameLink {
     /// returns the same event at once.
     pub async fn readable(&mut self) -> Result<LinkEvent> {
         loop {
-            if self.queue.is_empty() {
+            if self.send_queue.is_empty() {
                 return poll_fn(|cx| self.poll(cx)).await;
             }
             match tokio::time::timeout(SEND_RETRY_PAUSE, poll_fn(|cx| self.poll(cx))).await {
@@ -201,20 +201,20 @@ impl FrameLink {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<LinkEvent>> {
-        if let Some(follow) = &mut self.follow
-            && follow.poll(cx)?
+        if let Some(follow) = &mut self.followed_interface
+            && follow.poll_changes(cx)?
             && self.read_interface_state()?
         {
             return Poll::Ready(Ok(LinkEvent::Changed(self.state)));
         }
         let Some(socket) = &self.socket else { return Poll::Pending };
-        if self.reports == Reports::Suspected {
-            self.reports = Reports::Unheard(0);
+        if self.acknowledgement_reports == AcknowledgementReports::Suspected {
+            self.acknowledgement_reports = AcknowledgementReports::Unheard(0);
             return Poll::Ready(Ok(LinkEvent::Frames));
         }
         match socket.poll_read_ready(cx) {
             Poll::Ready(guard) => {
-                guard.map_err(|e| Error::kernel("wait for frames", e))?.retain_ready();
+                guard.map_err(|e| Error::kernel_refusal("wait for frames", e))?.retain_ready();
                 Poll::Ready(Ok(LinkEvent::Frames))
             }
             Poll::Pending => Poll::Pending,
@@ -224,66 +224,83 @@ impl FrameLink {
     /// Passes each unicast frame of this station that was not acknowledged to `take`: its destination, and
     /// the octets after the EtherType. Returns the number of frames.
     pub fn take_unacknowledged(&mut self, mut take: impl FnMut(MacAddress, &[u8])) -> Result<usize> {
-        let FrameLink { medium: Medium::Packet, socket: Some(socket), counters, reports, .. } = self else {
+        let FrameLink {
+            link_medium: LinkMedium::Packet,
+            socket: Some(socket),
+            counters,
+            acknowledgement_reports: reports,
+            ..
+        } = self
+        else {
             return Ok(0);
         };
         match reports {
-            Reports::Unheard(batches) if *batches > 0 => {
+            AcknowledgementReports::Unheard(batches) if *batches > 0 => {
                 *batches -= 1;
                 return Ok(0);
             }
-            Reports::Unheard(_) | Reports::Suspected => {
-                *reports = Reports::Unheard(BATCHES_BEFORE_FIRST_REPORT)
+            AcknowledgementReports::Unheard(_) | AcknowledgementReports::Suspected => {
+                *reports = AcknowledgementReports::Unheard(BATCHES_BEFORE_FIRST_REPORT)
             }
-            Reports::Supported => {}
+            AcknowledgementReports::Supported => {}
         }
-        let before = counters.unacknowledged;
+        let before = counters.unacknowledged_frames;
         // The loop ends: the kernel has at most one report for each frame sent since the last call.
-        while let Some(status) = feedback::next(socket.get_ref(), &mut self.batch)? {
-            *reports = Reports::Supported;
-            let Ok((_, destination, payload)) = packet::parse(status.frame) else { continue };
+        while let Some(status) = feedback::next(socket.get_ref(), &mut self.receive_batch)? {
+            *reports = AcknowledgementReports::Supported;
+            let Ok((_, destination, payload)) = packet::parse(status.sent_frame) else { continue };
             if destination[0] & 1 != 0 {
                 continue;
             }
             if status.acknowledged {
-                counters.acknowledged += 1;
-            } else if counters.acknowledged > 0 {
+                counters.acknowledged_frames += 1;
+            } else if counters.acknowledged_frames > 0 {
                 // A driver that never reported an acknowledgement probably cannot detect them, so do not
                 // trust its negative report.
-                counters.unacknowledged += 1;
+                counters.unacknowledged_frames += 1;
                 take(destination, payload);
             }
         }
-        Ok((counters.unacknowledged - before) as usize)
+        Ok((counters.unacknowledged_frames - before) as usize)
     }
 
-    /// Receives up to [`BATCH`] frames without waiting, and passes each to `take`: source, destination (this
-    /// station or a group), and the octets after the EtherType. These may have padding at the end, because
-    /// Ethernet pads short frames. Returns the number of frames.
+    /// Receives up to [`MAX_FRAMES_PER_CALL`] frames without waiting, and passes each to `take`: source,
+    /// destination (this station or a group), and the octets after the EtherType. These may have padding at
+    /// the end, because Ethernet pads short frames. Returns the number of frames.
     pub fn try_receive(&mut self, mut take: impl FnMut(MacAddress, MacAddress, &[u8])) -> Result<usize> {
-        let FrameLink { medium, socket, batch, counters, address, reports, .. } = self;
+        let FrameLink {
+            link_medium: medium,
+            socket,
+            receive_batch: batch,
+            counters,
+            address,
+            acknowledgement_reports: reports,
+            ..
+        } = self;
         let Some(socket) = socket else { return Ok(0) };
-        let before = counters.received;
-        let is_udp = matches!(medium, Medium::Udp(_));
+        let before = counters.received_frames;
+        let is_udp = matches!(medium, LinkMedium::Udp(_));
         let mut is_vain = false;
         let received = socket.try_io(Interest::READABLE, |socket| {
-            let result = batch.receive(socket, is_udp, |frame, from, cut| {
+            let result = batch.receive_messages(socket, is_udp, |frame, from, cut| {
                 let parsed = match medium {
-                    _ if cut => Err(FrameDrop::Malformed),
-                    Medium::Packet => packet::parse(frame),
-                    Medium::Udp(config) => udp::parse(config, *address, frame, from),
+                    _ if cut => Err(FrameDropReason::Malformed),
+                    LinkMedium::Packet => packet::parse(frame),
+                    LinkMedium::Udp(config) => udp::parse(config, *address, frame, from),
                 };
                 match parsed {
                     Ok((source, destination, payload)) => {
-                        counters.received += 1;
+                        counters.received_frames += 1;
                         take(source, destination, payload);
                     }
-                    Err(reason) => counters.count(reason, 1),
+                    Err(reason) => counters.count_drop(reason, 1),
                 }
             });
             // An incomplete batch means that no frame is left, so save the next system call.
             is_vain = result.is_err();
-            result.and_then(|count| if count < BATCH { Err(NO_FRAME_LEFT.into()) } else { Ok(()) })
+            result.and_then(
+                |count| if count < MAX_FRAMES_PER_CALL { Err(NO_FRAME_LEFT.into()) } else { Ok(()) },
+            )
         });
         match received {
             Ok(()) => {}
@@ -294,47 +311,51 @@ impl FrameLink {
                     error.raw_os_error(),
                     Some(libc::ENETDOWN | libc::ENODEV | libc::ENXIO | libc::EINTR)
                 ) => {}
-            Err(error) => return Err(Error::kernel("receive frames", error)),
+            Err(error) => return Err(Error::kernel_refusal("receive frames", error)),
         }
-        if is_vain && !is_udp && *reports != Reports::Supported {
-            *reports = Reports::Suspected;
+        if is_vain && !is_udp && *reports != AcknowledgementReports::Supported {
+            *reports = AcknowledgementReports::Suspected;
         }
-        Ok((self.counters.received - before) as usize)
+        Ok((self.counters.received_frames - before) as usize)
     }
 
     /// Queues a frame until [`FrameLink::flush`]; sends at once when a batch is full.
     ///
     /// Fails with the reason if the link drops the frame. The drop is counted, so the caller may ignore the
     /// error.
-    pub fn send(&mut self, destination: MacAddress, payload: &[u8]) -> std::result::Result<(), FrameDrop> {
-        self.send_as(destination, None, payload)
+    pub fn send(
+        &mut self,
+        destination: MacAddress,
+        payload: &[u8],
+    ) -> std::result::Result<(), FrameDropReason> {
+        self.send_from(destination, None, payload)
     }
 
     /// Sends a frame of a DCC profile, 0 to 3, which determines the radio's access category (EDCA).
-    pub fn send_as(
+    pub fn send_from(
         &mut self,
         destination: MacAddress,
         profile: Option<u8>,
         payload: &[u8],
-    ) -> std::result::Result<(), FrameDrop> {
+    ) -> std::result::Result<(), FrameDropReason> {
         let refused = match self.state {
-            LinkState::Down | LinkState::Missing => Some(FrameDrop::Down),
-            LinkState::Up if payload.len() > self.mtu as usize => Some(FrameDrop::TooLong),
-            LinkState::Up if self.queue.is_full() => Some(FrameDrop::QueueFull),
+            LinkState::Down | LinkState::Missing => Some(FrameDropReason::Down),
+            LinkState::Up if payload.len() > self.mtu as usize => Some(FrameDropReason::TooLong),
+            LinkState::Up if self.send_queue.is_full() => Some(FrameDropReason::QueueFull),
             LinkState::Up => None,
         };
         if let Some(reason) = refused {
-            self.counters.count(reason, 1);
+            self.counters.count_drop(reason, 1);
             return Err(reason);
         }
-        let ether_type = ETHER_TYPE.to_be_bytes();
-        let ether_type = if matches!(self.medium, Medium::Packet) { &ether_type[..] } else { &[] };
-        let priority = match self.medium {
-            Medium::Packet => profile.map_or(0, packet::priority),
-            Medium::Udp(_) => 0,
+        let ether_type = ETHER_TYPE_GEONETWORKING.to_be_bytes();
+        let ether_type = if matches!(self.link_medium, LinkMedium::Packet) { &ether_type[..] } else { &[] };
+        let priority = match self.link_medium {
+            LinkMedium::Packet => profile.map_or(0, packet::socket_priority),
+            LinkMedium::Udp(_) => 0,
         };
-        self.queue.push(priority, &[&destination, &self.address, ether_type, payload]);
-        if self.queue.len() >= BATCH && !self.queue.blocked {
+        self.send_queue.push(priority, &[&destination, &self.address, ether_type, payload]);
+        if self.send_queue.len() >= MAX_FRAMES_PER_CALL && !self.send_queue.is_blocked {
             self.flush();
         }
         Ok(())
@@ -342,14 +363,16 @@ impl FrameLink {
 
     /// Gives the queued frames to the kernel. Frames that the kernel does not accept stay queued.
     pub fn flush(&mut self) {
-        let peers = match &self.medium {
-            Medium::Packet => &[][..],
-            Medium::Udp(config) if config.peers.is_empty() => std::slice::from_ref(&config.local),
-            Medium::Udp(config) => &config.peers,
+        let peers = match &self.link_medium {
+            LinkMedium::Packet => &[][..],
+            LinkMedium::Udp(config) if config.peer_addresses.is_empty() => {
+                std::slice::from_ref(&config.local)
+            }
+            LinkMedium::Udp(config) => &config.peer_addresses,
         };
         match &self.socket {
-            Some(socket) => self.queue.flush(socket.get_ref(), peers, &mut self.counters),
-            None => self.queue.drop_all(&mut self.counters),
+            Some(socket) => self.send_queue.flush_frames(socket.get_ref(), peers, &mut self.counters),
+            None => self.send_queue.drop_all_frames(&mut self.counters),
         }
     }
 
@@ -360,13 +383,14 @@ impl FrameLink {
 
     /// Returns name and index of the interface, while it exists; `None` for UDP.
     pub fn interface(&self) -> Option<(&str, u32)> {
-        let follow = self.follow.as_ref().filter(|_| matches!(self.medium, Medium::Packet))?;
+        let follow =
+            self.followed_interface.as_ref().filter(|_| matches!(self.link_medium, LinkMedium::Packet))?;
         follow.index.filter(|_| self.state != LinkState::Missing).map(|index| (follow.name.as_str(), index))
     }
 
     /// Returns whether the driver has reported an acknowledgement so far.
     pub fn has_feedback(&self) -> bool {
-        self.counters.acknowledged > 0
+        self.counters.acknowledged_frames > 0
     }
 
     /// Returns the own MAC address; all zeros until the interface has appeared once.
@@ -374,7 +398,7 @@ impl FrameLink {
         self.address
     }
 
-    /// Returns the longest payload in octets, at most [`MAXIMUM_MTU`]; 0 until the interface has appeared
+    /// Returns the longest payload in octets, at most [`MAX_LINK_MTU`]; 0 until the interface has appeared
     /// once.
     pub fn mtu(&self) -> u32 {
         self.mtu
@@ -382,12 +406,12 @@ impl FrameLink {
 
     /// Returns the octets of the frames that wait in this link, in the kernel and in the interface. With UDP,
     /// only those in this link count; the same is true for a kernel that does not report the others.
-    pub fn backlog(&self) -> u32 {
-        let kernel = match (&self.medium, &self.socket) {
-            (Medium::Packet, Some(socket)) => packet::unsent(socket.get_ref()),
+    pub fn backlog_octets(&self) -> u32 {
+        let kernel = match (&self.link_medium, &self.socket) {
+            (LinkMedium::Packet, Some(socket)) => packet::unsent_octets(socket.get_ref()),
             _ => 0,
         };
-        kernel.saturating_add(self.queue.octets())
+        kernel.saturating_add(self.send_queue.octets())
     }
 
     /// Returns the counters.
@@ -398,14 +422,14 @@ impl FrameLink {
 
     /// Counts the frames that the kernel dropped since the last call, because the socket's buffer was full.
     fn count_overruns(&mut self) {
-        if let (Medium::Packet, Some(socket)) = (&self.medium, &self.socket) {
-            self.counters.count(FrameDrop::Overrun, packet::take_overruns(socket.get_ref()));
+        if let (LinkMedium::Packet, Some(socket)) = (&self.link_medium, &self.socket) {
+            self.counters.count_drop(FrameDropReason::Overrun, packet::take_overruns(socket.get_ref()));
         }
     }
 
     /// Reads the state of the followed interface. Returns whether it has changed.
     fn read_interface_state(&mut self) -> Result<bool> {
-        let Some(follow) = &mut self.follow else { return Ok(false) };
+        let Some(follow) = &mut self.followed_interface else { return Ok(false) };
         let before = (self.state, self.address, self.mtu, follow.index);
         let found = follow.read_state()?;
         let index = found.as_ref().map(|link| link.index);
@@ -416,24 +440,24 @@ impl FrameLink {
         }
         self.state = LinkState::Missing;
         if let Some(link) = found {
-            if let (Medium::Packet, Some(address)) = (&self.medium, link.link_address) {
+            if let (LinkMedium::Packet, Some(address)) = (&self.link_medium, link.link_address) {
                 self.address = address;
-                self.mtu = link.mtu.min(MAXIMUM_MTU);
-                self.batch.grow(self.mtu as usize);
+                self.mtu = link.mtu.min(MAX_LINK_MTU);
+                self.receive_batch.grow_buffers(self.mtu as usize);
             }
             if self.socket.is_none() {
                 match self.open_socket(Some(&link)) {
                     Ok(socket) => self.socket = Some(socket),
-                    Err(error) => self.complain(&error),
+                    Err(error) => self.log_error_once(&error),
                 }
             }
             if self.socket.is_some() {
-                self.state = if link.running { LinkState::Up } else { LinkState::Down };
+                self.state = if link.is_running { LinkState::Up } else { LinkState::Down };
                 self.last_logged_error = None;
             }
         }
         if self.state != LinkState::Up {
-            self.queue.drop_all(&mut self.counters);
+            self.send_queue.drop_all_frames(&mut self.counters);
         }
         Ok(before != (self.state, self.address, self.mtu, index))
     }
@@ -441,37 +465,39 @@ impl FrameLink {
     /// Opens a socket for the medium. `link` is the configured interface, if any.
     fn open_socket(&self, link: Option<&LinkInfo>) -> Result<AsyncFd<Socket>> {
         let name = link.map_or("UDP", |link| &link.name);
-        let socket = match (&self.medium, link) {
-            (Medium::Packet, Some(link)) if link.link_address.is_some() => packet::open(link.index),
-            (Medium::Packet, _) => {
+        let socket = match (&self.link_medium, link) {
+            (LinkMedium::Packet, Some(link)) if link.link_address.is_some() => {
+                packet::open_packet_socket(link.index)
+            }
+            (LinkMedium::Packet, _) => {
                 return Err(Error::Invalid {
                     what: format!("interface {name}"),
                     expected: "an Ethernet-like interface with a 48-bit address".into(),
                     got: "another".into(),
                 });
             }
-            (Medium::Udp(config), link) => udp::open(config, link.map(|link| link.index)),
+            (LinkMedium::Udp(config), link) => udp::open_udp_socket(config, link.map(|link| link.index)),
         };
-        let failed = |e: io::Error| Error::kernel(format!("open a link for frames on {name}"), e);
+        let failed = |e: io::Error| Error::kernel_refusal(format!("open a link for frames on {name}"), e);
         let socket = socket.map_err(failed)?;
         // Without CAP_NET_ADMIN the kernel's own limits apply, which suffice for moderate rates.
-        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
-            let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+        if setsockopt(&socket, sockopt::RcvBufForce, &RECEIVE_BUFFER_SIZE).is_err() {
+            let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER_SIZE);
         }
-        if setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER).is_err() {
-            let _ = socket.set_send_buffer_size(SEND_BUFFER);
+        if setsockopt(&socket, sockopt::SndBufForce, &SEND_BUFFER_SIZE).is_err() {
+            let _ = socket.set_send_buffer_size(SEND_BUFFER_SIZE);
         }
-        match self.medium {
-            Medium::Packet => {
+        match self.link_medium {
+            LinkMedium::Packet => {
                 feedback::request_reports(&socket);
                 watch_urgent(socket).map_err(failed)
             }
-            Medium::Udp(_) => watch(socket).map_err(failed),
+            LinkMedium::Udp(_) => watch_readable(socket).map_err(failed),
         }
     }
 
     /// Logs why the interface cannot be used, once for each reason.
-    fn complain(&mut self, error: &Error) {
+    fn log_error_once(&mut self, error: &Error) {
         let text = error.to_string();
         if self.last_logged_error.as_ref() != Some(&text) {
             tracing::warn!("{text}");

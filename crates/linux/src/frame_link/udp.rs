@@ -9,15 +9,15 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::{FrameDrop, MacAddress, UdpConfig};
-use crate::clock::random;
+use super::{FrameDropReason, MacAddress, UdpConfig};
+use crate::clock::random_octets;
 use crate::error::{Error, Result};
 
 /// Number of octets before the GeoNetworking packet in a datagram.
-pub(super) const HEADER: usize = 12;
+pub(super) const UDP_FRAME_HEADER_LENGTH: usize = 12;
 
 /// Opens a socket with the configured addresses. `index` is the index of the configured interface, if any.
-pub(super) fn open(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket> {
+pub(super) fn open_udp_socket(config: &UdpConfig, index: Option<u32>) -> io::Result<Socket> {
     let mut local = config.local;
     let socket = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_nonblocking(true)?;
@@ -69,27 +69,29 @@ pub(super) fn parse<'a>(
     own: MacAddress,
     datagram: &'a [u8],
     from: Option<SocketAddr>,
-) -> std::result::Result<(MacAddress, MacAddress, &'a [u8]), FrameDrop> {
-    let known = |from: SocketAddr| config.peers.iter().any(|peer| peer.ip() == from.ip());
-    if !config.peers.is_empty() && !from.is_some_and(known) {
-        return Err(FrameDrop::Stranger);
+) -> std::result::Result<(MacAddress, MacAddress, &'a [u8]), FrameDropReason> {
+    let known = |from: SocketAddr| config.peer_addresses.iter().any(|peer| peer.ip() == from.ip());
+    if !config.peer_addresses.is_empty() && !from.is_some_and(known) {
+        return Err(FrameDropReason::Stranger);
     }
-    let (header, packet) = datagram.split_first_chunk::<HEADER>().ok_or(FrameDrop::Malformed)?;
+    let (header, packet) =
+        datagram.split_first_chunk::<UDP_FRAME_HEADER_LENGTH>().ok_or(FrameDropReason::Malformed)?;
     let &[d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5] = header;
     let (source, destination) = ([s0, s1, s2, s3, s4, s5], [d0, d1, d2, d3, d4, d5]);
     if s0 & 1 != 0 {
-        return Err(FrameDrop::Malformed);
+        return Err(FrameDropReason::Malformed);
     }
     // The lowest bit of the first octet marks a group (IEEE 802-2014 8.2.2).
     if d0 & 1 == 0 && destination != own {
-        return Err(FrameDrop::OtherStation);
+        return Err(FrameDropReason::OtherStation);
     }
     Ok((source, destination, packet))
 }
 
 /// Returns a random, locally administered address.
-pub(super) fn random_address() -> Result<MacAddress> {
-    let [a, b, c, d, e, f] = random().map_err(|e| Error::kernel("choose a random MAC address", e))?;
+pub(super) fn random_link_address() -> Result<MacAddress> {
+    let [a, b, c, d, e, f] =
+        random_octets().map_err(|e| Error::kernel_refusal("choose a random MAC address", e))?;
     Ok([a & 0xfc | 0x02, b, c, d, e, f])
 }
 
@@ -97,15 +99,15 @@ pub(super) fn random_address() -> Result<MacAddress> {
 mod tests {
     use super::*;
 
-    const OWN: MacAddress = [2, 0, 0, 0, 0, 1];
+    const OWN_MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 
     fn config(peers: &[&str]) -> UdpConfig {
         UdpConfig {
             local: "[::]:8947".parse().expect("address"),
             interface: None,
-            peers: peers.iter().flat_map(|peer| peer.parse()).collect(),
-            address: Some(OWN),
-            mtu: UdpConfig::MTU,
+            peer_addresses: peers.iter().flat_map(|peer| peer.parse()).collect(),
+            address: Some(OWN_MAC),
+            mtu: UdpConfig::ETHERNET_MTU,
         }
     }
 
@@ -113,33 +115,36 @@ mod tests {
     fn datagrams_to_station_and_groups_are_accepted() {
         let from = "[2001:db8::2]:1".parse().ok();
         let config = config(&["[2001:db8::2]:8947"]);
-        let mut datagram = [&OWN[..], &[2, 0, 0, 0, 0, 2], b"packet"].concat();
-        let parsed = parse(&config, OWN, &datagram, from);
-        assert_eq!(parsed, Ok(([2, 0, 0, 0, 0, 2], OWN, &b"packet"[..])));
+        let mut datagram = [&OWN_MAC[..], &[2, 0, 0, 0, 0, 2], b"packet"].concat();
+        let parsed = parse(&config, OWN_MAC, &datagram, from);
+        assert_eq!(parsed, Ok(([2, 0, 0, 0, 0, 2], OWN_MAC, &b"packet"[..])));
         datagram[..6].fill(0xff);
-        assert_eq!(parse(&config, OWN, &datagram, from).map(|(_, d, _)| d), Ok([0xff; 6]));
+        assert_eq!(parse(&config, OWN_MAC, &datagram, from).map(|(_, d, _)| d), Ok([0xff; 6]));
         datagram[..6].copy_from_slice(&[2, 0, 0, 0, 0, 3]);
-        assert_eq!(parse(&config, OWN, &datagram, from), Err(FrameDrop::OtherStation));
+        assert_eq!(parse(&config, OWN_MAC, &datagram, from), Err(FrameDropReason::OtherStation));
     }
 
     #[test]
     fn datagrams_of_unknown_peers_and_short_ones_are_dropped() {
         let config = config(&["[2001:db8::2]:8947"]);
-        let datagram = [&OWN[..], &[2, 0, 0, 0, 0, 2]].concat();
+        let datagram = [&OWN_MAC[..], &[2, 0, 0, 0, 0, 2]].concat();
         let from = "[2001:db8::2]:1".parse().ok();
-        assert!(parse(&config, OWN, &datagram, from).is_ok());
-        for length in 0..HEADER {
-            assert_eq!(parse(&config, OWN, &datagram[..length], from), Err(FrameDrop::Malformed));
+        assert!(parse(&config, OWN_MAC, &datagram, from).is_ok());
+        for length in 0..UDP_FRAME_HEADER_LENGTH {
+            assert_eq!(parse(&config, OWN_MAC, &datagram[..length], from), Err(FrameDropReason::Malformed));
         }
-        assert_eq!(parse(&config, OWN, &datagram, "[::1]:1".parse().ok()), Err(FrameDrop::Stranger));
-        let group = [&OWN[..], &[3, 0, 0, 0, 0, 2]].concat();
-        assert_eq!(parse(&config, OWN, &group, from), Err(FrameDrop::Malformed));
+        assert_eq!(
+            parse(&config, OWN_MAC, &datagram, "[::1]:1".parse().ok()),
+            Err(FrameDropReason::Stranger)
+        );
+        let group = [&OWN_MAC[..], &[3, 0, 0, 0, 0, 2]].concat();
+        assert_eq!(parse(&config, OWN_MAC, &group, from), Err(FrameDropReason::Malformed));
     }
 
     #[test]
     fn random_addresses_are_local_and_no_groups() {
         for _ in 0..20 {
-            assert_eq!(random_address().expect("address")[0] & 3, 2);
+            assert_eq!(random_link_address().expect("address")[0] & 3, 2);
         }
     }
 }

@@ -14,20 +14,20 @@ use netlink_packet_route::address::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::{Requests, tolerate};
+use super::{NetlinkRequests, ignore_errors};
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
 /// Number of checks whether a new address is usable; the next constant is the time between two checks. While
 /// an interface is down, its addresses do not become usable.
-const SETTLING_LOOKS: u32 = 50;
-const SETTLING_PAUSE: Duration = Duration::from_micros(200);
+const MAX_CHECKS_OF_NEW_ADDRESS: u32 = 50;
+const PAUSE_BETWEEN_CHECKS: Duration = Duration::from_micros(200);
 
 /// Origin `IFAPROT_KERNEL_RA`: the kernel made the address from a Router Advertisement.
-const KERNEL_ADVERTISED: u8 = 2;
+const PROTOCOL_KERNEL_ADVERTISED: u8 = 2;
 
 /// Number of the table of local addresses, `RT_TABLE_LOCAL`.
-const LOCAL_TABLE: u32 = 255;
+const TABLE_LOCAL: u32 = 255;
 
 /// An IPv6 address on an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(crate) struct AddressInfo {
 
 impl AddressInfo {
     /// Returns whether the address has carnet's mark; before Linux 5.18 no address has a mark.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub(crate) fn is_own_address(&self) -> bool {
         self.protocol == ROUTE_PROTOCOL
     }
 
@@ -81,13 +81,13 @@ impl AddressInfo {
                 temporary: flags.contains(AddressFlags::Secondary),
                 // An address from a Router Advertisement can end at any time. Since Linux 5.18 the kernel
                 // marks it with this origin.
-                permanent: flags.contains(AddressFlags::Permanent) && protocol != KERNEL_ADVERTISED,
+                permanent: flags.contains(AddressFlags::Permanent) && protocol != PROTOCOL_KERNEL_ADVERTISED,
             },
         })
     }
 }
 
-fn message(index: u32, address: Ipv6Addr, prefix_length: u8) -> AddressMessage {
+fn address_message(index: u32, address: Ipv6Addr, prefix_length: u8) -> AddressMessage {
     let mut message = AddressMessage::default();
     let is_ipv4 = mapped::is_ipv4(address);
     let front = if is_ipv4 { ALL_IPV4.prefix_len() } else { 0 };
@@ -100,11 +100,11 @@ fn message(index: u32, address: Ipv6Addr, prefix_length: u8) -> AddressMessage {
 }
 
 /// Requests about IPv6 addresses of interfaces.
-pub(crate) struct Addresses<'a>(pub(super) &'a mut Requests);
+pub(crate) struct AddressRequests<'a>(pub(super) &'a mut NetlinkRequests);
 
-impl Addresses<'_> {
+impl AddressRequests<'_> {
     /// Returns all IPv6 addresses.
-    pub(crate) fn list(&mut self) -> Result<Vec<AddressInfo>> {
+    pub(crate) fn list_ipv6(&mut self) -> Result<Vec<AddressInfo>> {
         self.list_family(AddressFamily::Inet6)
     }
 
@@ -114,15 +114,16 @@ impl Addresses<'_> {
     }
 
     /// Returns all addresses of the family of `address`.
-    pub(crate) fn list_like(&mut self, address: Ipv6Addr) -> Result<Vec<AddressInfo>> {
-        if mapped::is_ipv4(address) { self.list_ipv4() } else { self.list() }
+    pub(crate) fn list_family_of(&mut self, address: Ipv6Addr) -> Result<Vec<AddressInfo>> {
+        if mapped::is_ipv4(address) { self.list_ipv4() } else { self.list_ipv6() }
     }
 
     fn list_family(&mut self, family: AddressFamily) -> Result<Vec<AddressInfo>> {
         let mut question = AddressMessage::default();
         question.header.family = family;
-        let answers =
-            self.0.dump(RouteNetlinkMessage::GetAddress(question), || "list the addresses".to_owned())?;
+        let answers = self
+            .0
+            .dump_objects(RouteNetlinkMessage::GetAddress(question), || "list the addresses".to_owned())?;
         let addresses = answers.into_iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewAddress(message) if message.header.family == family => {
                 AddressInfo::from_message(message)
@@ -143,20 +144,25 @@ impl Addresses<'_> {
         address: Ipv6Addr,
         prefix_length: u8,
     ) -> Result<()> {
-        self.put(index, interface, message(index, address, prefix_length))
+        self.put_address(index, interface, address_message(index, address, prefix_length))
     }
 
     /// Adds an address with a prefix length of 128, as [`Self::add`] does. The kernel does not select
     /// it as a source, because it is deprecated (RFC 6724 5, rule 3).
-    pub(crate) fn add_deprecated(&mut self, index: u32, interface: &str, address: Ipv6Addr) -> Result<()> {
-        let mut message = message(index, address, 128);
+    pub(crate) fn add_deprecated_address(
+        &mut self,
+        index: u32,
+        interface: &str,
+        address: Ipv6Addr,
+    ) -> Result<()> {
+        let mut message = address_message(index, address, 128);
         let mut lifetimes = CacheInfo::default();
         lifetimes.ifa_valid = u32::MAX;
         message.attributes.push(AddressAttribute::CacheInfo(lifetimes));
-        self.put(index, interface, message)
+        self.put_address(index, interface, message)
     }
 
-    fn put(&mut self, index: u32, interface: &str, mut message: AddressMessage) -> Result<()> {
+    fn put_address(&mut self, index: u32, interface: &str, mut message: AddressMessage) -> Result<()> {
         let prefix_length = message.header.prefix_len;
         let address = message.attributes.iter().find_map(|attribute| match attribute {
             AddressAttribute::Local(address) => Some(*address),
@@ -165,18 +171,18 @@ impl Addresses<'_> {
         let address = address.unwrap_or(Ipv6Addr::UNSPECIFIED.into());
         message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         message.attributes.push(AddressAttribute::Protocol(AddressProtocol::Other(ROUTE_PROTOCOL)));
-        self.0.change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
+        self.0.request_change(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("add address {address}/{prefix_length} to {interface}")
         })?;
         // An IPv4 address is usable at once, so do not wait.
         let IpAddr::V6(address) = address else { return Ok(()) };
-        self.0.channel.join(index, address);
-        for _ in 0..SETTLING_LOOKS {
+        self.0.netlink_channel.join_solicited_node_group(index, address);
+        for _ in 0..MAX_CHECKS_OF_NEW_ADDRESS {
             // If this check fails, suppose that the address is usable, because the kernel has accepted it.
             if self.is_in_use(index, address).unwrap_or(true) {
                 break;
             }
-            std::thread::sleep(SETTLING_PAUSE);
+            std::thread::sleep(PAUSE_BETWEEN_CHECKS);
         }
         Ok(())
     }
@@ -186,12 +192,12 @@ impl Addresses<'_> {
     /// local addresses later, in a work queue.
     fn is_in_use(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
         let own = Ipv6Net::from(address);
-        let local = self.0.routes().list(Some(LOCAL_TABLE), None)?;
-        Ok(local.iter().any(|it| it.destination == own && it.hops.iter().any(|hop| hop.index == index)))
+        let local = self.0.routes().list_routes(Some(TABLE_LOCAL), None)?;
+        Ok(local.iter().any(|it| it.destination == own && it.next_hops.iter().any(|hop| hop.index == index)))
     }
 
     /// Removes an address. A missing address or interface is no error.
-    pub(crate) fn delete(
+    pub(crate) fn delete_address(
         &mut self,
         index: u32,
         interface: &str,
@@ -199,12 +205,12 @@ impl Addresses<'_> {
         prefix_length: u8,
     ) -> Result<()> {
         if !mapped::is_ipv4(address) {
-            self.0.channel.leave(index, address);
+            self.0.netlink_channel.leave_solicited_node_group(index, address);
         }
-        let message = message(index, address, prefix_length);
-        let result = self.0.change(RouteNetlinkMessage::DelAddress(message), 0, || {
+        let message = address_message(index, address, prefix_length);
+        let result = self.0.request_change(RouteNetlinkMessage::DelAddress(message), 0, || {
             format!("remove address {address}/{prefix_length} from {interface}")
         });
-        tolerate(result, &[libc::EADDRNOTAVAIL, libc::ENODEV, libc::ENXIO])
+        ignore_errors(result, &[libc::EADDRNOTAVAIL, libc::ENODEV, libc::ENXIO])
     }
 }

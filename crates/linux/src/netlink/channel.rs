@@ -1,4 +1,5 @@
-//! Channel of [`Requests`](super::Requests) to the kernel: carries rtnetlink messages in both directions.
+//! Channel of [`NetlinkRequests`](super::NetlinkRequests) to the kernel: carries rtnetlink messages in both
+//! directions.
 //!
 //! In the program the channel is a socket. Tests with faults use a simulated kernel (`crate::simulated`).
 
@@ -8,22 +9,22 @@ use std::net::Ipv6Addr;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::sys::utsname::uname;
 
-use super::solicited::SolicitedGroups;
+use super::solicited_node_groups::SolicitedGroups;
 
 /// A kernel that answers requests: the real one or a simulated one.
-pub(crate) trait Channel {
+pub(crate) trait NetlinkChannel {
     /// Returns the channel's netlink port. Events about changes that carnet requested carry this port.
     fn port(&self) -> u32;
     /// Returns whether the kernel stores the mark of the program that added an address.
-    fn keeps_marks(&self) -> bool;
+    fn kernel_keeps_marks(&self) -> bool;
     /// Sends one request to the kernel.
     fn send(&mut self, request: &[u8]) -> io::Result<()>;
     /// Waits for answers of the kernel, and appends complete netlink messages to the buffer.
     fn receive(&mut self, buffer: &mut Vec<u8>) -> io::Result<()>;
     /// Joins the solicited-node multicast group of an address; see [`SolicitedGroups`] for the reason.
-    fn join(&mut self, index: u32, address: Ipv6Addr);
+    fn join_solicited_node_group(&mut self, index: u32, address: Ipv6Addr);
     /// Leaves the solicited-node multicast group of an address.
-    fn leave(&mut self, index: u32, address: Ipv6Addr);
+    fn leave_solicited_node_group(&mut self, index: u32, address: Ipv6Addr);
 }
 
 /// Socket to the kernel of this machine.
@@ -31,7 +32,7 @@ pub(super) struct KernelSocket {
     socket: Socket,
     port: u32,
     keeps_marks: bool,
-    groups: SolicitedGroups,
+    solicited_groups: SolicitedGroups,
 }
 
 impl KernelSocket {
@@ -45,7 +46,7 @@ impl KernelSocket {
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);
         let keeps_marks = uname().is_ok_and(|name| is_since(&name.release().to_string_lossy(), (5, 18)));
-        Ok(KernelSocket { socket, port, keeps_marks, groups: SolicitedGroups::default() })
+        Ok(KernelSocket { socket, port, keeps_marks, solicited_groups: SolicitedGroups::default() })
     }
 }
 
@@ -55,12 +56,12 @@ fn is_since(release: &str, version: (u32, u32)) -> bool {
     matches!((numbers.next(), numbers.next()), (Some(major), Some(minor)) if (major, minor) >= version)
 }
 
-impl Channel for KernelSocket {
+impl NetlinkChannel for KernelSocket {
     fn port(&self) -> u32 {
         self.port
     }
 
-    fn keeps_marks(&self) -> bool {
+    fn kernel_keeps_marks(&self) -> bool {
         self.keeps_marks
     }
 
@@ -72,12 +73,12 @@ impl Channel for KernelSocket {
         self.socket.recv(buffer, 0).map(drop)
     }
 
-    fn join(&mut self, index: u32, address: Ipv6Addr) {
-        self.groups.join(index, address);
+    fn join_solicited_node_group(&mut self, index: u32, address: Ipv6Addr) {
+        self.solicited_groups.join_group_of(index, address);
     }
 
-    fn leave(&mut self, index: u32, address: Ipv6Addr) {
-        self.groups.leave(index, address);
+    fn leave_solicited_node_group(&mut self, index: u32, address: Ipv6Addr) {
+        self.solicited_groups.leave_group_of(index, address);
     }
 }
 

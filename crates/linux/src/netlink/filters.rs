@@ -6,17 +6,17 @@
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcHandle, TcMessage};
 
-use super::{Requests, tolerate};
+use super::{NetlinkRequests, ignore_errors};
 use crate::error::Result;
 
 /// Handle of a `clsact` qdisc, `TC_H_CLSACT` of linux/pkt_sched.h.
-const CLSACT: u32 = 0xffff_fff1;
+const CLSACT_HANDLE: u32 = 0xffff_fff1;
 /// Parent of filters at the ingress, `TC_H_MAKE(TC_H_CLSACT, TC_H_MIN_INGRESS)`; the next constant is the
 /// parent at the egress.
-const INGRESS: u32 = 0xffff_fff2;
-const EGRESS: u32 = 0xffff_fff3;
+const INGRESS_PARENT: u32 = 0xffff_fff2;
+const EGRESS_PARENT: u32 = 0xffff_fff3;
 
-fn message(index: u32, parent: u32) -> TcMessage {
+fn filter_message(index: u32, parent: u32) -> TcMessage {
     let mut message = TcMessage::default();
     message.header.index = i32::try_from(index).unwrap_or_default();
     message.header.parent = TcHandle::from(parent);
@@ -24,21 +24,21 @@ fn message(index: u32, parent: u32) -> TcMessage {
 }
 
 /// Requests about tc filters.
-pub(crate) struct Filters<'a>(pub(super) &'a mut Requests);
+pub(crate) struct FilterRequests<'a>(pub(super) &'a mut NetlinkRequests);
 
-impl Filters<'_> {
+impl FilterRequests<'_> {
     /// Removes the tc filters of this priority from an interface. Returns whether the interface had such a
     /// filter.
-    pub(crate) fn delete(&mut self, index: u32, priority: u16) -> Result<bool> {
-        let ingress = self.delete_at(index, INGRESS, priority)?;
-        Ok(self.delete_at(index, EGRESS, priority)? || ingress)
+    pub(crate) fn delete_filters(&mut self, index: u32, priority: u16) -> Result<bool> {
+        let ingress = self.delete_filters_at(index, INGRESS_PARENT, priority)?;
+        Ok(self.delete_filters_at(index, EGRESS_PARENT, priority)? || ingress)
     }
 
-    fn delete_at(&mut self, index: u32, parent: u32, priority: u16) -> Result<bool> {
-        let mut message = message(index, parent);
+    fn delete_filters_at(&mut self, index: u32, parent: u32, priority: u16) -> Result<bool> {
+        let mut message = filter_message(index, parent);
         // The upper half of `info` is the priority. The lower half is the protocol; 0 matches any protocol.
         message.header.info = u32::from(priority) << 16;
-        let result = self.0.change(RouteNetlinkMessage::DelTrafficFilter(message), 0, || {
+        let result = self.0.request_change(RouteNetlinkMessage::DelTrafficFilter(message), 0, || {
             format!("remove tc filters of priority {priority} from interface {index}")
         });
         match result {
@@ -58,16 +58,21 @@ impl Filters<'_> {
 
     /// Removes an interface's `clsact` qdisc if it has no filter.
     pub(crate) fn delete_idle_clsact(&mut self, index: u32) -> Result<()> {
-        for parent in [INGRESS, EGRESS] {
-            let question = RouteNetlinkMessage::GetTrafficFilter(message(index, parent));
-            if !self.0.dump(question, || format!("list the tc filters of interface {index}"))?.is_empty() {
+        for parent in [INGRESS_PARENT, EGRESS_PARENT] {
+            let question = RouteNetlinkMessage::GetTrafficFilter(filter_message(index, parent));
+            if !self
+                .0
+                .dump_objects(question, || format!("list the tc filters of interface {index}"))?
+                .is_empty()
+            {
                 return Ok(());
             }
         }
-        let result =
-            self.0.change(RouteNetlinkMessage::DelQueueDiscipline(message(index, CLSACT)), 0, || {
-                format!("remove the clsact qdisc of interface {index}")
-            });
-        tolerate(result, &[libc::ENOENT, libc::EINVAL, libc::ENODEV])
+        let result = self.0.request_change(
+            RouteNetlinkMessage::DelQueueDiscipline(filter_message(index, CLSACT_HANDLE)),
+            0,
+            || format!("remove the clsact qdisc of interface {index}"),
+        );
+        ignore_errors(result, &[libc::ENOENT, libc::EINVAL, libc::ENODEV])
     }
 }

@@ -15,7 +15,7 @@ use netlink_packet_route::route::{
 };
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::Requests;
+use super::NetlinkRequests;
 use super::next_hops::NextHopObjects;
 use super::referred_objects::referred_objects;
 use crate::ROUTE_PROTOCOL;
@@ -37,7 +37,7 @@ pub(crate) struct Ipv4NextHops {
     /// Hosts with a route of their own on the link (`ip route add HOST dev INTERFACE`), as next hops of a
     /// default route. A network manager adds such a route for each uplink's gateway, but sometimes no default
     /// route (ConnMan).
-    pub(crate) hosts: Vec<Ipv4DefaultRoute>,
+    pub(crate) host_routes: Vec<Ipv4DefaultRoute>,
 }
 
 /// A next hop of an IPv4 default route, with its interface.
@@ -90,7 +90,7 @@ pub(super) fn host_on_link(message: &RouteMessage) -> Option<Ipv4Addr> {
 }
 
 /// Adds the next hops of a default route, or of a route to a host on the link.
-fn next_hops(message: &RouteMessage, objects: &NextHopObjects, found: &mut Ipv4NextHops) {
+fn collect_next_hops(message: &RouteMessage, objects: &NextHopObjects, found: &mut Ipv4NextHops) {
     let header = &message.header;
     let (mut metric, mut preferred_source) = (0, None);
     let (mut interface, mut gateway, mut hops) = (None, None, Vec::new());
@@ -122,11 +122,11 @@ fn next_hops(message: &RouteMessage, objects: &NextHopObjects, found: &mut Ipv4N
         return;
     }
     hops.extend(interface.map(|index| (index, gateway)));
-    hops.extend(objects.hops(message).into_iter().map(|(index, gateway)| match gateway {
+    hops.extend(objects.next_hops_of(message).into_iter().map(|(index, gateway)| match gateway {
         Some(IpAddr::V4(address)) => (index, Some(address)),
         _ => (index, None),
     }));
-    let kind = if is_default { &mut found.default_routes } else { &mut found.hosts };
+    let kind = if is_default { &mut found.default_routes } else { &mut found.host_routes };
     kind.extend(hops.into_iter().map(|(index, gateway)| Ipv4DefaultRoute {
         index,
         metric,
@@ -145,16 +145,16 @@ pub(super) fn table_of(message: &RouteMessage) -> u32 {
 }
 
 /// Requests about IPv4 addresses and routes of other programs.
-pub(crate) struct Ipv4State<'a>(pub(super) &'a mut Requests);
+pub(crate) struct Ipv4StateRequests<'a>(pub(super) &'a mut NetlinkRequests);
 
-impl Ipv4State<'_> {
+impl Ipv4StateRequests<'_> {
     /// Returns all IPv4 addresses that are reachable from other machines, primary addresses first.
     pub(crate) fn addresses(&mut self) -> Result<Vec<Ipv4AddressInfo>> {
         let mut question = AddressMessage::default();
         question.header.family = AddressFamily::Inet;
-        let answers = self
-            .0
-            .dump(RouteNetlinkMessage::GetAddress(question), || "list the IPv4 addresses".to_owned())?;
+        let answers = self.0.dump_objects(RouteNetlinkMessage::GetAddress(question), || {
+            "list the IPv4 addresses".to_owned()
+        })?;
         let mut addresses: Vec<(bool, Ipv4AddressInfo)> = answers
             .iter()
             .filter_map(|answer| match answer {
@@ -178,11 +178,11 @@ impl Ipv4State<'_> {
             if let RouteNetlinkMessage::NewRoute(message) = answer
                 && table_of(message) == table
             {
-                next_hops(message, &objects, &mut found);
+                collect_next_hops(message, &objects, &mut found);
             }
         }
         found.default_routes.sort_by_key(|route| route.metric);
-        found.hosts.sort_by_key(|route| route.metric);
+        found.host_routes.sort_by_key(|route| route.metric);
         Ok(found)
     }
 }

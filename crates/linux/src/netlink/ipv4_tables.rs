@@ -17,7 +17,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::ipv4::table_of;
 use super::own_routes::{OwnRoute, set_own_route};
-use super::{Requests, tolerate};
+use super::{NetlinkRequests, ignore_errors};
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
@@ -96,7 +96,7 @@ fn route_message(table: u32, destination: Ipv4Net) -> RouteMessage {
     message
 }
 
-fn rule_message(rule: &Ipv4Rule) -> RuleMessage {
+fn ipv4_rule_message(rule: &Ipv4Rule) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet;
     message.header.action = RuleAction::ToTable;
@@ -164,17 +164,17 @@ impl OwnRoute for NewIpv4Route<'_> {
         describe_route(self.route)
     }
 
-    fn protocols(&self, requests: &mut Requests) -> Result<Vec<u8>> {
-        let known = requests.ipv4_tables().routes(Some(self.route.table), None)?;
+    fn route_protocols(&self, requests: &mut NetlinkRequests) -> Result<Vec<u8>> {
+        let known = requests.ipv4_table_requests().routes(Some(self.route.table), None)?;
         let has_key = |it: &Ipv4RouteInfo| it.destination == self.route.destination;
         Ok(known.into_iter().filter(has_key).map(|it| it.protocol).collect())
     }
 }
 
 /// Requests about carnet's own IPv4 routes and rules.
-pub(crate) struct Ipv4Tables<'a>(pub(super) &'a mut Requests);
+pub(crate) struct Ipv4TableRequests<'a>(pub(super) &'a mut NetlinkRequests);
 
-impl Ipv4Tables<'_> {
+impl Ipv4TableRequests<'_> {
     /// Returns the IPv4 routes of a table that have this routing protocol number. `None` means any table, or
     /// any number.
     pub(crate) fn routes(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<Ipv4RouteInfo>> {
@@ -204,18 +204,19 @@ impl Ipv4Tables<'_> {
     pub(crate) fn delete_route(&mut self, table: u32, destination: Ipv4Net) -> Result<()> {
         let mut message = route_message(table, destination);
         message.header.scope = RouteScope::NoWhere;
-        let result = self.0.change(RouteNetlinkMessage::DelRoute(message), 0, || {
+        let result = self.0.request_change(RouteNetlinkMessage::DelRoute(message), 0, || {
             format!("remove route {destination} from table {table}")
         });
-        tolerate(result, &[libc::ESRCH, libc::ENOENT, libc::ENODEV])
+        ignore_errors(result, &[libc::ESRCH, libc::ENOENT, libc::ENODEV])
     }
 
     /// Returns the IPv4 rules with carnet's mark.
     pub(crate) fn own_rules(&mut self) -> Result<Vec<Ipv4Rule>> {
         let mut question = RuleMessage::default();
         question.header.family = AddressFamily::Inet;
-        let answers =
-            self.0.dump(RouteNetlinkMessage::GetRule(question), || "list the IPv4 rules".to_owned())?;
+        let answers = self
+            .0
+            .dump_objects(RouteNetlinkMessage::GetRule(question), || "list the IPv4 rules".to_owned())?;
         let rules = answers.iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewRule(message) => rule_of(message),
             _ => None,
@@ -225,16 +226,17 @@ impl Ipv4Tables<'_> {
 
     /// Adds a rule. An existing rule is no error.
     pub(crate) fn add_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
-        let message = RouteNetlinkMessage::NewRule(rule_message(rule));
-        let result =
-            self.0.change(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add {}", describe_rule(rule)));
-        tolerate(result, &[libc::EEXIST])
+        let message = RouteNetlinkMessage::NewRule(ipv4_rule_message(rule));
+        let result = self
+            .0
+            .request_change(message, NLM_F_CREATE | NLM_F_EXCL, || format!("add {}", describe_rule(rule)));
+        ignore_errors(result, &[libc::EEXIST])
     }
 
     /// Removes an IPv4 rule of carnet. A missing rule is no error.
     pub(crate) fn delete_rule(&mut self, rule: &Ipv4Rule) -> Result<()> {
-        let message = RouteNetlinkMessage::DelRule(rule_message(rule));
-        let result = self.0.change(message, 0, || format!("remove {}", describe_rule(rule)));
-        tolerate(result, &[libc::ENOENT, libc::ESRCH])
+        let message = RouteNetlinkMessage::DelRule(ipv4_rule_message(rule));
+        let result = self.0.request_change(message, 0, || format!("remove {}", describe_rule(rule)));
+        ignore_errors(result, &[libc::ENOENT, libc::ESRCH])
     }
 }

@@ -9,7 +9,7 @@ use netlink_packet_route::link::{
 };
 use netlink_packet_route::{AddressFamily, IpProtocol, RouteNetlinkMessage};
 
-use super::{Requests, tolerate};
+use super::{NetlinkRequests, ignore_errors};
 use crate::error::Result;
 
 /// Lowest MTU in octets with which the kernel runs IPv6 on a device (RFC 8200 5).
@@ -21,9 +21,9 @@ pub(crate) struct LinkInfo {
     pub(crate) index: u32,
     pub(crate) name: String,
     /// Whether the interface is administratively up.
-    pub(crate) up: bool,
+    pub(crate) is_up: bool,
     /// Whether the interface is up and has a carrier.
-    pub(crate) running: bool,
+    pub(crate) is_running: bool,
     pub(crate) mtu: u32,
     /// 48-bit link-layer address; `None` for the loopback interface, where the kernel reports only zeros.
     pub(crate) link_address: Option<[u8; 6]>,
@@ -31,16 +31,16 @@ pub(crate) struct LinkInfo {
     /// Whether the link has a single neighbour (`IFF_POINTOPOINT`).
     pub(crate) is_point_to_point: bool,
     /// Device group, a number that the creator of the device has chosen.
-    pub(crate) group: u32,
+    pub(crate) device_group: u32,
     /// Whether the interface is a device of the ip6_tunnel module.
     pub(crate) is_ip6_tunnel: bool,
 }
 
 /// Properties of a new ip6_tunnel device, which carries IPv6 in IPv6 between two addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ip6Tunnel<'a> {
+pub(crate) struct NewIp6Tunnel<'a> {
     pub(crate) name: &'a str,
-    pub(crate) group: u32,
+    pub(crate) device_group: u32,
     pub(crate) local: Ipv6Addr,
     pub(crate) remote: Ipv6Addr,
     pub(crate) hop_limit: u8,
@@ -71,13 +71,13 @@ impl LinkInfo {
         Some(LinkInfo {
             index: message.header.index,
             name: name?,
-            up: flags.contains(LinkFlags::Up),
-            running: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
+            is_up: flags.contains(LinkFlags::Up),
+            is_running: flags.contains(LinkFlags::Up | LinkFlags::LowerUp),
             mtu,
             link_address,
             is_loopback,
             is_point_to_point,
-            group,
+            device_group: group,
             is_ip6_tunnel,
         })
     }
@@ -85,20 +85,21 @@ impl LinkInfo {
 
 /// Returns the beginning of each request. It asks the kernel to omit statistics, which are most of the
 /// answer.
-fn question() -> LinkMessage {
+fn link_query() -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
     message
 }
 
 /// Requests about network interfaces.
-pub(crate) struct Links<'a>(pub(super) &'a mut Requests);
+pub(crate) struct LinkRequests<'a>(pub(super) &'a mut NetlinkRequests);
 
-impl Links<'_> {
+impl LinkRequests<'_> {
     /// Returns all interfaces.
-    pub(crate) fn list(&mut self) -> Result<Vec<LinkInfo>> {
-        let answers =
-            self.0.dump(RouteNetlinkMessage::GetLink(question()), || "list the interfaces".to_owned())?;
+    pub(crate) fn list_links(&mut self) -> Result<Vec<LinkInfo>> {
+        let answers = self
+            .0
+            .dump_objects(RouteNetlinkMessage::GetLink(link_query()), || "list the interfaces".to_owned())?;
         let links = answers.into_iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewLink(message) => LinkInfo::from_message(message),
             _ => None,
@@ -107,8 +108,8 @@ impl Links<'_> {
     }
 
     /// Returns the interface of this name; `None` if the interface does not exist.
-    pub(crate) fn find(&mut self, name: &str) -> Result<Option<LinkInfo>> {
-        let mut message = question();
+    pub(crate) fn find_link(&mut self, name: &str) -> Result<Option<LinkInfo>> {
+        let mut message = link_query();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
         match self.0.get(RouteNetlinkMessage::GetLink(message), || format!("look up interface {name}")) {
             Ok(answers) => Ok(answers.into_iter().find_map(|answer| match answer {
@@ -136,7 +137,7 @@ impl Links<'_> {
             message.header.index = index;
             message.header.change_mask = LinkFlags::Multicast;
             message.attributes = attributes;
-            self.0.change(RouteNetlinkMessage::SetLink(message), 0, || {
+            self.0.request_change(RouteNetlinkMessage::SetLink(message), 0, || {
                 format!("configure the tunnel device (mtu {mtu}, queue {queue}, no multicast)")
             })?;
         }
@@ -148,8 +149,8 @@ impl Links<'_> {
     ///
     /// The outer header has the inner packet's traffic class and a flow label that the kernel computes from
     /// the inner flow. It has no Tunnel Encapsulation Limit option.
-    pub(crate) fn add_ip6_tunnel(&mut self, tunnel: &Ip6Tunnel<'_>) -> Result<()> {
-        let Ip6Tunnel { name, group, local, remote, hop_limit } = *tunnel;
+    pub(crate) fn add_ip6_tunnel(&mut self, tunnel: &NewIp6Tunnel<'_>) -> Result<()> {
+        let NewIp6Tunnel { name, device_group: group, local, remote, hop_limit } = *tunnel;
         let data = vec![
             InfoIpTunnel::Local(local.into()),
             InfoIpTunnel::Remote(remote.into()),
@@ -166,14 +167,14 @@ impl Links<'_> {
                 LinkKind::Data(InfoData::IpTunnel(data)),
             ]),
         ];
-        self.0.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
+        self.0.request_change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("create tunnel device {name} from {local} to {remote}")
         })
     }
 
     /// Creates a pair of virtual Ethernet devices, which are still down. The kernel cuts super packets (GSO)
     /// before it passes them to these devices.
-    pub(crate) fn add_pair(&mut self, names: [&str; 2], group: u32, mtu: u32) -> Result<()> {
+    pub(crate) fn add_veth_pair(&mut self, names: [&str; 2], group: u32, mtu: u32) -> Result<()> {
         let end = |name: &str| {
             let mut end = LinkMessage::default();
             end.attributes = vec![
@@ -192,7 +193,7 @@ impl Links<'_> {
                 LinkKind::Data(InfoData::Veth(InfoVeth::Peer(end(far)))),
             ]),
         ]);
-        self.0.change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
+        self.0.request_change(RouteNetlinkMessage::NewLink(message), NLM_F_CREATE | NLM_F_EXCL, || {
             format!("create the devices {near} and {far}")
         })
     }
@@ -208,7 +209,7 @@ impl Links<'_> {
             message.header.flags = flags;
             message.header.change_mask = flags;
             message.attributes = vec![attribute];
-            self.0.change(RouteNetlinkMessage::SetLink(message), 0, || {
+            self.0.request_change(RouteNetlinkMessage::SetLink(message), 0, || {
                 format!("configure tunnel device {name} (mtu {mtu})")
             })?;
         }
@@ -221,7 +222,9 @@ impl Links<'_> {
         message.header.index = index;
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
-        self.0.change(RouteNetlinkMessage::SetLink(message), 0, || "bring the tunnel device up".to_owned())
+        self.0.request_change(RouteNetlinkMessage::SetLink(message), 0, || {
+            "bring the tunnel device up".to_owned()
+        })
     }
 
     /// Sets MTU, queue and link-layer address of a virtual Ethernet device, which is down. Also stops the
@@ -240,7 +243,7 @@ impl Links<'_> {
             let mut message = LinkMessage::default();
             message.header.index = link.index;
             message.attributes = attributes;
-            self.0.change(RouteNetlinkMessage::SetLink(message), 0, || {
+            self.0.request_change(RouteNetlinkMessage::SetLink(message), 0, || {
                 format!("configure {} (mtu {mtu}, queue {queue})", link.name)
             })?;
         }
@@ -252,8 +255,9 @@ impl Links<'_> {
         let mut message = LinkMessage::default();
         message.header.index = link.index;
         message.attributes.push(LinkAttribute::Mtu(mtu));
-        self.0
-            .change(RouteNetlinkMessage::SetLink(message), 0, || format!("give {} the MTU {mtu}", link.name))
+        self.0.request_change(RouteNetlinkMessage::SetLink(message), 0, || {
+            format!("give {} the MTU {mtu}", link.name)
+        })
     }
 
     /// Sets the link-layer address of an interface. If the driver refuses a change while the interface is up,
@@ -268,10 +272,10 @@ impl Links<'_> {
         let [a, b, c, d, e, f] = address;
         let what =
             || format!("give {} the address {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}", link.name);
-        match self.0.change(request(), 0, what) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && link.up => {
+        match self.0.request_change(request(), 0, what) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && link.is_up => {
                 self.set_up(link, false)?;
-                let result = self.0.change(request(), 0, what);
+                let result = self.0.request_change(request(), 0, what);
                 self.set_up(link, true)?;
                 result
             }
@@ -286,16 +290,19 @@ impl Links<'_> {
         message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
         message.header.change_mask = LinkFlags::Up;
         let state = if up { "up" } else { "down" };
-        self.0.change(RouteNetlinkMessage::SetLink(message), 0, || format!("take {} {state}", link.name))
+        self.0.request_change(RouteNetlinkMessage::SetLink(message), 0, || {
+            format!("take {} {state}", link.name)
+        })
     }
 
     /// Deletes an interface. A missing interface is no error.
-    pub(crate) fn delete(&mut self, index: u32) -> Result<()> {
+    pub(crate) fn delete_link(&mut self, index: u32) -> Result<()> {
         let mut message = LinkMessage::default();
         message.header.interface_family = AddressFamily::Unspec;
         message.header.index = index;
-        let result =
-            self.0.change(RouteNetlinkMessage::DelLink(message), 0, || "delete the tunnel device".to_owned());
-        tolerate(result, &[libc::ENODEV])
+        let result = self.0.request_change(RouteNetlinkMessage::DelLink(message), 0, || {
+            "delete the tunnel device".to_owned()
+        });
+        ignore_errors(result, &[libc::ENODEV])
     }
 }

@@ -1,10 +1,10 @@
 //! Sends requests to rtnetlink, and receives its events.
 //!
-//! [`Requests`] is a blocking socket. The kernel answers each request before the call returns, so
+//! [`NetlinkRequests`] is a blocking socket. The kernel answers each request before the call returns, so
 //! asynchronous waiting would gain nothing, and a forwarding change is in place when `apply` returns.
-//! [`Monitor`] is a second, non-blocking socket that receives events. Each submodule handles one kind of
-//! object and translates between the kernel's messages and plain structures. The packet crates appear nowhere
-//! else, because their interface changes every few months.
+//! [`NetlinkMonitor`] is a second, non-blocking socket that receives events. Each submodule handles one kind
+//! of object and translates between the kernel's messages and plain structures. The packet crates appear
+//! nowhere else, because their interface changes every few months.
 //!
 //! The kernel filters dumps if it can (`NETLINK_GET_STRICT_CHK`, Linux 4.20), and this module filters them in
 //! any case.
@@ -12,23 +12,23 @@
 mod addresses;
 mod channel;
 mod events;
-mod fields;
 mod filters;
 mod ipv4;
 mod ipv4_tables;
 mod links;
-mod lookups;
 mod message;
 mod monitor;
 mod neighbours;
 mod next_hops;
+mod octet_fields;
 mod own_routes;
 mod policy;
 mod queues;
 mod referred_objects;
 mod routes;
+mod rule_lookups;
 mod rules;
-mod solicited;
+mod solicited_node_groups;
 
 use std::io;
 
@@ -40,147 +40,157 @@ use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::RouteMessage;
 
 pub(crate) use addresses::AddressInfo;
-pub(crate) use channel::Channel;
-pub(crate) use events::{Events, IPV6_ADDRESSES, LINKS, Watcher, usable};
+pub(crate) use channel::NetlinkChannel;
+pub(crate) use events::{DeviceWatcher, GROUP_IPV6_ADDRESSES, GROUP_LINKS, KernelEvents, usable_addresses};
 pub(crate) use ipv4::{Ipv4AddressInfo, Ipv4DefaultRoute};
 pub(crate) use ipv4_tables::Ipv4RouteInfo;
 
-pub(crate) use lookups::{TableLookup, intersection, table_lookups};
+pub(crate) use rule_lookups::{TableLookup, prefix_intersection, table_lookups};
 
-pub(crate) use links::{IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo};
-pub(crate) use monitor::{ChangedParts, Monitor, NetlinkChanges};
+pub(crate) use links::{IPV6_MINIMUM_MTU, LinkInfo, NewIp6Tunnel};
+pub(crate) use monitor::{ChangedParts, NetlinkChanges, NetlinkMonitor};
 pub(crate) use policy::{MAX_LONG_PREFIX_HALVES, RoutingFields, use_only_interface_and_destination};
 #[cfg(test)]
-pub(crate) use routes::Hop;
+pub(crate) use routes::NextHop;
 pub(crate) use routes::{RouteInfo, effective_metric};
-pub(crate) use rules::{Action, RuleInfo, is_ipv4 as is_ipv4_rule};
+pub(crate) use rules::{KernelRuleAction, RuleInfo, is_ipv4 as is_ipv4_rule};
 
 use crate::error::{Error, Result};
-use addresses::Addresses;
+use addresses::AddressRequests;
 use channel::KernelSocket;
-use filters::Filters;
-use ipv4::Ipv4State;
-use ipv4_tables::Ipv4Tables;
-use links::Links;
-use message::Message;
-use neighbours::Neighbours;
-use queues::QueueingDisciplines;
-use routes::Routes;
-use rules::Rules;
+use filters::FilterRequests;
+use ipv4::Ipv4StateRequests;
+use ipv4_tables::Ipv4TableRequests;
+use links::LinkRequests;
+use message::RtnetlinkMessage;
+use neighbours::NeighbourRequests;
+use queues::QueueingDisciplineRequests;
+use routes::RouteRequests;
+use rules::RuleRequests;
 
 /// Number of attempts to read a list that changes while the kernel sends it.
 const DUMP_ATTEMPTS: usize = 8;
 
 /// Size of the receive buffer in octets: the minimum that `netlink(7)` recommends. A dump's datagram is never
 /// longer.
-const RECEIVE_BUFFER: usize = 32 * 1024;
+const RECEIVE_BUFFER_SIZE: usize = 32 * 1024;
 
 /// A socket for requests to the kernel. It carries requests and answers. For each kind of object it returns a
-/// view whose methods make the requests, for example [`Requests::routes`].
-pub(crate) struct Requests {
-    channel: Box<dyn Channel>,
+/// view whose methods make the requests, for example [`NetlinkRequests::routes`].
+pub(crate) struct NetlinkRequests {
+    netlink_channel: Box<dyn NetlinkChannel>,
     sequence: u32,
-    buffer: Vec<u8>,
+    receive_buffer: Vec<u8>,
     /// Number of requests that only read.
-    pub(crate) reads: u64,
+    pub(crate) read_requests: u64,
     /// Number of requests that change, or try to change, the kernel's state.
-    pub(crate) writes: u64,
+    pub(crate) write_requests: u64,
     /// Number of answers that carnet could not parse.
-    pub(crate) unparsed: u64,
+    pub(crate) unparsed_answers: u64,
 }
 
-impl std::fmt::Debug for Requests {
+impl std::fmt::Debug for NetlinkRequests {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Requests").field("port", &self.port()).finish_non_exhaustive()
     }
 }
 
 /// Treats these errors as success, because they say that the kernel already has the requested state.
-fn tolerate(result: Result<()>, errors: &[i32]) -> Result<()> {
+fn ignore_errors(result: Result<()>, errors: &[i32]) -> Result<()> {
     match result {
         Err(error) if error.raw_os_error().is_some_and(|number| errors.contains(&number)) => Ok(()),
         other => other,
     }
 }
 
-impl Requests {
+impl NetlinkRequests {
     /// Opens the socket in the network namespace of the calling thread.
-    pub(crate) fn open() -> Result<Requests> {
-        let socket = KernelSocket::open().map_err(|e| Error::kernel("open a netlink socket", e))?;
-        Ok(Requests::over(Box::new(socket)))
+    pub(crate) fn open() -> Result<NetlinkRequests> {
+        let socket = KernelSocket::open().map_err(|e| Error::kernel_refusal("open a netlink socket", e))?;
+        Ok(NetlinkRequests::over_channel(Box::new(socket)))
     }
 
     /// Creates an object that sends requests over another channel, for example to a simulated kernel.
-    pub(crate) fn over(channel: Box<dyn Channel>) -> Requests {
-        let buffer = Vec::with_capacity(RECEIVE_BUFFER);
-        Requests { channel, sequence: 0, buffer, reads: 0, writes: 0, unparsed: 0 }
+    pub(crate) fn over_channel(channel: Box<dyn NetlinkChannel>) -> NetlinkRequests {
+        let buffer = Vec::with_capacity(RECEIVE_BUFFER_SIZE);
+        NetlinkRequests {
+            netlink_channel: channel,
+            sequence: 0,
+            receive_buffer: buffer,
+            read_requests: 0,
+            write_requests: 0,
+            unparsed_answers: 0,
+        }
     }
 
     /// Returns the socket's port. Events about changes by this socket carry the port.
     pub(crate) fn port(&self) -> u32 {
-        self.channel.port()
+        self.netlink_channel.port()
     }
 
-    /// Returns whether the kernel stores the mark of an address that [`AddressInfo::is_ours`] reads.
-    pub(crate) fn keeps_marks(&self) -> bool {
-        self.channel.keeps_marks()
+    /// Returns whether the kernel stores the mark of an address that [`AddressInfo::is_own_address`] reads.
+    pub(crate) fn kernel_keeps_marks(&self) -> bool {
+        self.netlink_channel.kernel_keeps_marks()
     }
 
     /// Returns the requests about network interfaces.
-    pub(crate) fn links(&mut self) -> Links<'_> {
-        Links(self)
+    pub(crate) fn link_requests(&mut self) -> LinkRequests<'_> {
+        LinkRequests(self)
     }
 
     /// Returns the requests about IPv6 addresses of interfaces.
-    pub(crate) fn addresses(&mut self) -> Addresses<'_> {
-        Addresses(self)
+    pub(crate) fn addresses(&mut self) -> AddressRequests<'_> {
+        AddressRequests(self)
     }
 
     /// Returns the requests about IPv6 routes.
-    pub(crate) fn routes(&mut self) -> Routes<'_> {
-        Routes(self)
+    pub(crate) fn routes(&mut self) -> RouteRequests<'_> {
+        RouteRequests(self)
     }
 
     /// Returns the requests about IPv6 policy routing rules.
-    pub(crate) fn rules(&mut self) -> Rules<'_> {
-        Rules(self)
+    pub(crate) fn rules(&mut self) -> RuleRequests<'_> {
+        RuleRequests(self)
     }
 
     /// Returns the requests about neighbours.
-    pub(crate) fn neighbours(&mut self) -> Neighbours<'_> {
-        Neighbours(self)
+    pub(crate) fn neighbour_requests(&mut self) -> NeighbourRequests<'_> {
+        NeighbourRequests(self)
     }
 
     /// Returns the requests about tc filters.
-    pub(crate) fn filters(&mut self) -> Filters<'_> {
-        Filters(self)
+    pub(crate) fn filter_requests(&mut self) -> FilterRequests<'_> {
+        FilterRequests(self)
     }
 
     /// Returns the requests about queueing disciplines.
-    pub(crate) fn queueing_disciplines(&mut self) -> QueueingDisciplines<'_> {
-        QueueingDisciplines(self)
+    pub(crate) fn queueing_discipline_requests(&mut self) -> QueueingDisciplineRequests<'_> {
+        QueueingDisciplineRequests(self)
     }
 
     /// Returns the requests about the IPv4 addresses and routes of other programs.
-    pub(crate) fn ipv4(&mut self) -> Ipv4State<'_> {
-        Ipv4State(self)
+    pub(crate) fn ipv4_requests(&mut self) -> Ipv4StateRequests<'_> {
+        Ipv4StateRequests(self)
     }
 
     /// Returns the requests about carnet's own IPv4 routes and rules.
-    pub(crate) fn ipv4_tables(&mut self) -> Ipv4Tables<'_> {
-        Ipv4Tables(self)
+    pub(crate) fn ipv4_table_requests(&mut self) -> Ipv4TableRequests<'_> {
+        Ipv4TableRequests(self)
     }
 
     /// Sends a request that changes the kernel's state, and waits for its acknowledgement.
-    fn change(
+    fn request_change(
         &mut self,
         message: RouteNetlinkMessage,
         flags: u16,
         operation: impl Fn() -> String,
     ) -> Result<()> {
-        self.writes += 1;
-        self.transact(&mut octets(Message::Route(message), NLM_F_REQUEST | NLM_F_ACK | flags), &operation)
-            .map(|_| ())
+        self.write_requests += 1;
+        self.exchange_request(
+            &mut octets(RtnetlinkMessage::Route(message), NLM_F_REQUEST | NLM_F_ACK | flags),
+            &operation,
+        )
+        .map(|_| ())
     }
 
     /// Requests one object and returns the kernel's answers.
@@ -189,19 +199,19 @@ impl Requests {
         message: RouteNetlinkMessage,
         operation: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>> {
-        self.reads += 1;
-        let mut request = octets(Message::Route(message), NLM_F_REQUEST | NLM_F_ACK);
-        self.transact(&mut request, &operation).map(|(answers, _)| routes_of(answers))
+        self.read_requests += 1;
+        let mut request = octets(RtnetlinkMessage::Route(message), NLM_F_REQUEST | NLM_F_ACK);
+        self.exchange_request(&mut request, &operation).map(|(answers, _)| route_messages_of(answers))
     }
 
     /// Requests all objects of a kind. Sends the request again if the list changed while the kernel sent it.
-    fn dump(
+    fn dump_objects(
         &mut self,
         message: RouteNetlinkMessage,
         operation: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>> {
-        let request = octets(Message::Route(message), NLM_F_REQUEST | NLM_F_DUMP);
-        self.dump_octets(request, operation).map(routes_of)
+        let request = octets(RtnetlinkMessage::Route(message), NLM_F_REQUEST | NLM_F_DUMP);
+        self.dump_encoded(request, operation).map(route_messages_of)
     }
 
     /// Requests the routes that `question` selects; none if the table does not exist.
@@ -210,45 +220,51 @@ impl Requests {
         question: RouteMessage,
         operation: impl Fn() -> String,
     ) -> Result<Vec<RouteNetlinkMessage>> {
-        match self.dump(RouteNetlinkMessage::GetRoute(question), operation) {
+        match self.dump_objects(RouteNetlinkMessage::GetRoute(question), operation) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(Vec::new()),
             other => other,
         }
     }
 
     /// Requests all objects of a kind. Sends the request again if the list changed while the kernel sent it.
-    fn dump_octets(&mut self, mut request: Vec<u8>, operation: impl Fn() -> String) -> Result<Vec<Message>> {
+    fn dump_encoded(
+        &mut self,
+        mut request: Vec<u8>,
+        operation: impl Fn() -> String,
+    ) -> Result<Vec<RtnetlinkMessage>> {
         for _ in 1..DUMP_ATTEMPTS {
-            self.reads += 1;
-            let (answers, interrupted) = self.transact(&mut request, &operation)?;
+            self.read_requests += 1;
+            let (answers, interrupted) = self.exchange_request(&mut request, &operation)?;
             if !interrupted {
                 return Ok(answers);
             }
         }
-        self.reads += 1;
+        self.read_requests += 1;
         // The list has changed during the last attempt, too. Use it: an event will follow, and carnet then
         // reads the list again.
-        self.transact(&mut request, &operation).map(|(answers, _)| answers)
+        self.exchange_request(&mut request, &operation).map(|(answers, _)| answers)
     }
 
     /// Sends one request and returns all of its answers, and whether the kernel marked them as inconsistent.
-    fn transact(
+    fn exchange_request(
         &mut self,
         request: &mut [u8],
         operation: &dyn Fn() -> String,
-    ) -> Result<(Vec<Message>, bool)> {
+    ) -> Result<(Vec<RtnetlinkMessage>, bool)> {
         self.sequence = self.sequence.wrapping_add(1);
         NetlinkBuffer::new(&mut *request).set_sequence_number(self.sequence);
-        retry(|| self.channel.send(request)).map_err(|e| Error::kernel(operation(), e))?;
+        retry_interrupted(|| self.netlink_channel.send(request))
+            .map_err(|e| Error::kernel_refusal(operation(), e))?;
 
         let mut answers = Vec::new();
         let mut interrupted = false;
         loop {
-            self.buffer.clear();
-            retry(|| self.channel.receive(&mut self.buffer)).map_err(|e| Error::kernel(operation(), e))?;
-            let mut rest = self.buffer.as_slice();
+            self.receive_buffer.clear();
+            retry_interrupted(|| self.netlink_channel.receive(&mut self.receive_buffer))
+                .map_err(|e| Error::kernel_refusal(operation(), e))?;
+            let mut rest = self.receive_buffer.as_slice();
             while !rest.is_empty() {
-                let (this, next) = split(rest).ok_or_else(|| Error::Protocol {
+                let (this, next) = split_first_message(rest).ok_or_else(|| Error::Protocol {
                     operation: operation(),
                     detail: format!("{} octets that are no netlink message", rest.len()),
                 })?;
@@ -258,7 +274,7 @@ impl Requests {
                     continue; // A message of an earlier request whose answer was abandoned.
                 }
                 interrupted |= buffer.flags() & NLM_F_DUMP_INTR != 0;
-                match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
+                match NetlinkMessage::<RtnetlinkMessage>::deserialize(this).map(|m| m.payload) {
                     Ok(NetlinkPayload::InnerMessage(answer)) => answers.push(answer),
                     Ok(NetlinkPayload::Error(error)) if error.code.is_none() => {
                         return Ok((answers, interrupted));
@@ -266,17 +282,20 @@ impl Requests {
                     Ok(NetlinkPayload::Error(error)) => {
                         return Err(Error::Kernel {
                             operation: operation(),
-                            detail: explanation(&error.header),
+                            detail: kernel_explanation(&error.header),
                             answer: error.to_io(),
                         });
                     }
                     Ok(NetlinkPayload::Done(done)) if done.code < 0 => {
-                        return Err(Error::kernel(operation(), io::Error::from_raw_os_error(-done.code)));
+                        return Err(Error::kernel_refusal(
+                            operation(),
+                            io::Error::from_raw_os_error(-done.code),
+                        ));
                     }
                     Ok(NetlinkPayload::Done(_)) => return Ok((answers, interrupted)),
                     Ok(_) => {}
                     Err(error) => {
-                        self.unparsed += 1;
+                        self.unparsed_answers += 1;
                         tracing::debug!(%error, "skipped a netlink message that cannot be decoded");
                     }
                 }
@@ -286,16 +305,16 @@ impl Requests {
 }
 
 /// Returns the answers that the packet crates have decoded.
-fn routes_of(answers: Vec<Message>) -> Vec<RouteNetlinkMessage> {
+fn route_messages_of(answers: Vec<RtnetlinkMessage>) -> Vec<RouteNetlinkMessage> {
     let known = answers.into_iter().filter_map(|answer| match answer {
-        Message::Route(message) => Some(message),
+        RtnetlinkMessage::Route(message) => Some(message),
         _ => None,
     });
     known.collect()
 }
 
 /// Returns a request in its wire format, without its sequence number.
-fn octets(message: Message, flags: u16) -> Vec<u8> {
+fn octets(message: RtnetlinkMessage, flags: u16) -> Vec<u8> {
     let mut header = NetlinkHeader::default();
     header.flags = flags;
     let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
@@ -306,7 +325,7 @@ fn octets(message: Message, flags: u16) -> Vec<u8> {
 }
 
 /// Repeats a system call that a signal interrupted.
-pub(crate) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(crate) fn retry_interrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -316,7 +335,7 @@ pub(crate) fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T>
 }
 
 /// Returns the first netlink message and the octets after it. `None` if the length in its header is invalid.
-fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_first_message(octets: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = u32::from_ne_bytes(octets.get(..4)?.try_into().ok()?) as usize;
     if length < 16 {
         return None;
@@ -329,10 +348,10 @@ fn split(octets: &[u8]) -> Option<(&[u8], &[u8])> {
 ///
 /// In an error message, the error code is followed by the request's header without its payload
 /// (`NETLINK_CAP_ACK`), and then by the attributes.
-fn explanation(octets: &[u8]) -> String {
+fn kernel_explanation(octets: &[u8]) -> String {
     const NLMSGERR_ATTR_MSG: u16 = 1;
-    const HEADER: usize = 16;
-    let attributes = NlasIterator::new(octets.get(HEADER..).unwrap_or_default());
+    const NETLINK_HEADER_LENGTH: usize = 16;
+    let attributes = NlasIterator::new(octets.get(NETLINK_HEADER_LENGTH..).unwrap_or_default());
     attributes
         .map_while(|a| a.ok())
         .find(|a| a.kind() == NLMSGERR_ATTR_MSG)
@@ -350,13 +369,13 @@ mod tests {
         octets.resize(20, 0);
         octets.extend(16u32.to_ne_bytes());
         octets.resize(36, 0);
-        let (first, rest) = split(&octets).expect("first");
+        let (first, rest) = split_first_message(&octets).expect("first");
         assert_eq!((first.len(), rest.len()), (17, 16));
-        let (second, rest) = split(rest).expect("second");
+        let (second, rest) = split_first_message(rest).expect("second");
         assert_eq!((second.len(), rest.len()), (16, 0));
-        assert!(split(&15u32.to_ne_bytes()).is_none());
-        assert!(split(&[0; 3]).is_none());
-        assert!(split(&99u32.to_ne_bytes()).is_none());
+        assert!(split_first_message(&15u32.to_ne_bytes()).is_none());
+        assert!(split_first_message(&[0; 3]).is_none());
+        assert!(split_first_message(&99u32.to_ne_bytes()).is_none());
     }
 
     #[test]
@@ -364,8 +383,8 @@ mod tests {
         let mut octets = vec![0; 16];
         octets.extend([10, 0, 1, 0]);
         octets.extend(b"why?!\0\0\0");
-        assert_eq!(explanation(&octets), ": why?!");
-        assert_eq!(explanation(&[]), "");
-        assert_eq!(explanation(&octets[..17]), "");
+        assert_eq!(kernel_explanation(&octets), ": why?!");
+        assert_eq!(kernel_explanation(&[]), "");
+        assert_eq!(kernel_explanation(&octets[..17]), "");
     }
 }

@@ -19,57 +19,57 @@ use socket2::{SockFilter, SockRef};
 use tokio::io::unix::AsyncFd;
 
 use super::ipv4::host_on_link;
-use super::message::Message;
-use super::neighbours::subject;
-use super::{RoutingFields, next_hops, split};
+use super::message::RtnetlinkMessage;
+use super::neighbours::neighbour_of_message;
+use super::{RoutingFields, next_hops, split_first_message};
 use crate::ROUTE_PROTOCOL;
+use crate::async_descriptor::watch_readable;
 use crate::error::{Error, Result};
-use crate::readable::watch;
 
 /// Multicast group of next-hop objects, which kernels before Linux 5.3 lack.
 const NEXT_HOP_GROUP: u32 = 32;
 
 /// Multicast groups: links, neighbours, IPv4 addresses, IPv4 routes, IPv4 rules, IPv6 addresses, IPv6 routes,
 /// IPv6 rules, IPv4 and IPv6 settings of interfaces (`enum rtnetlink_groups`).
-const GROUPS: [u32; 10] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25];
+const MULTICAST_GROUPS: [u32; 10] = [1, 3, 5, 7, 8, 9, 11, 19, 24, 25];
 
 /// `RTM_NEWNETCONF` and `RTM_DELNETCONF`: a setting of one or of all interfaces has changed, for example
 /// `forwarding` or `rp_filter`, or has vanished with its interface.
-const NETCONF: [u16; 2] = [80, 81];
+const NETCONF_MESSAGES: [u16; 2] = [80, 81];
 
 /// Parts of the kernel's state that carnet must read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct ChangedParts {
     /// Interfaces have changed.
-    pub(crate) links: bool,
+    pub(crate) links_changed: bool,
     /// Addresses have changed.
     pub(crate) addresses: bool,
     /// Default routes, or the rules that lead packets to their tables, have changed.
-    pub(crate) routers: bool,
+    pub(crate) routers_changed: bool,
     /// The neighbour state of a default router has changed.
-    pub(crate) neighbours: bool,
+    pub(crate) neighbours_changed: bool,
     /// carnet's own routes have changed.
-    pub(crate) own_routes: bool,
+    pub(crate) own_routes_changed: bool,
     /// carnet's own rules have changed.
-    pub(crate) own_rules: bool,
+    pub(crate) own_rules_changed: bool,
     /// Settings of interfaces have changed.
     pub(crate) settings: bool,
 }
 
 impl ChangedParts {
     /// All parts of the kernel's state.
-    pub(crate) const ALL: ChangedParts = ChangedParts {
-        links: true,
+    pub(crate) const EVERYTHING: ChangedParts = ChangedParts {
+        links_changed: true,
         addresses: true,
-        routers: true,
-        neighbours: true,
-        own_routes: true,
-        own_rules: true,
+        routers_changed: true,
+        neighbours_changed: true,
+        own_routes_changed: true,
+        own_rules_changed: true,
         settings: true,
     };
 
     /// Returns whether carnet must read any part again.
-    pub(crate) fn any(self) -> bool {
+    pub(crate) fn is_any_changed(self) -> bool {
         self != ChangedParts::default()
     }
 }
@@ -78,32 +78,32 @@ impl ChangedParts {
 #[derive(Debug)]
 pub(crate) struct NetlinkChanges {
     /// Parts of the kernel's state that carnet must read again.
-    pub(crate) dirty: ChangedParts,
+    pub(crate) changed_parts: ChangedParts,
     /// Whether any routing state has changed, of carnet or of another program.
-    pub(crate) routing: bool,
+    pub(crate) routing_changed: bool,
     /// Whether routing state other than neighbours has changed.
     pub(crate) routes: bool,
     /// Packet fields that the changed routes and rules use.
     pub(crate) routing_fields: RoutingFields,
     /// Interface and address of each default router, whose neighbour state carnet follows.
-    pub(crate) gateways: BTreeSet<(u32, IpAddr)>,
+    pub(crate) router_neighbours: BTreeSet<(u32, IpAddr)>,
     /// Number of times that the kernel dropped events.
-    pub(crate) overruns: u64,
+    pub(crate) lost_event_count: u64,
     /// Number of events that carnet could not parse.
-    pub(crate) unparsed: u64,
+    pub(crate) unparsed_events: u64,
 }
 
 impl Default for NetlinkChanges {
     /// Marks all state as changed, so that the observer reads everything at the start.
     fn default() -> NetlinkChanges {
         NetlinkChanges {
-            dirty: ChangedParts::ALL,
-            routing: true,
+            changed_parts: ChangedParts::EVERYTHING,
+            routing_changed: true,
             routes: true,
             routing_fields: RoutingFields::default(),
-            gateways: BTreeSet::new(),
-            overruns: 0,
-            unparsed: 0,
+            router_neighbours: BTreeSet::new(),
+            lost_event_count: 0,
+            unparsed_events: 0,
         }
     }
 }
@@ -111,23 +111,25 @@ impl Default for NetlinkChanges {
 impl NetlinkChanges {
     /// Notes the events in a datagram of the kernel.
     pub(crate) fn handle_datagram(&mut self, octets: &[u8]) {
-        self.routing = true;
+        self.routing_changed = true;
         let (mut rest, mut missed) = (octets, false);
-        while let Some((this, next)) = split(rest) {
+        while let Some((this, next)) = split_first_message(rest) {
             rest = next;
             // carnet reads the value of a changed setting from its file, so it need not decode the message.
-            if kind(this).is_some_and(|kind| NETCONF.contains(&kind)) {
-                (self.dirty.settings, self.routes) = (true, true);
+            if kind(this).is_some_and(|kind| NETCONF_MESSAGES.contains(&kind)) {
+                (self.changed_parts.settings, self.routes) = (true, true);
                 continue;
             }
             // If a next-hop object changes, the kernel sends no events about the routes that use it.
-            if kind(this).is_some_and(|kind| matches!(kind, next_hops::NEW | next_hops::DELETED)) {
-                (self.dirty.routers, self.routes) = (true, true);
+            if kind(this)
+                .is_some_and(|kind| matches!(kind, next_hops::RTM_NEWNEXTHOP | next_hops::RTM_DELNEXTHOP))
+            {
+                (self.changed_parts.routers_changed, self.routes) = (true, true);
                 continue;
             }
-            match NetlinkMessage::<Message>::deserialize(this).map(|m| m.payload) {
-                Ok(NetlinkPayload::InnerMessage(Message::Route(event))) => {
-                    note(&mut self.dirty, &self.gateways, &event);
+            match NetlinkMessage::<RtnetlinkMessage>::deserialize(this).map(|m| m.payload) {
+                Ok(NetlinkPayload::InnerMessage(RtnetlinkMessage::Route(event))) => {
+                    note_event(&mut self.changed_parts, &self.router_neighbours, &event);
                     self.routes |= !is_neighbour(&event);
                     self.routing_fields.note_message(&event);
                 }
@@ -135,68 +137,68 @@ impl NetlinkChanges {
                 Ok(_) => self.routes = true,
                 Err(_) => {
                     // carnet cannot decode the message, which may matter, so read the whole state again.
-                    self.unparsed += 1;
+                    self.unparsed_events += 1;
                     missed = true;
                 }
             }
         }
         if missed {
-            self.miss();
+            self.handle_unparsed_event();
         }
     }
 
     /// Handles the loss of events: the socket was full, so any part of the state may have changed.
-    pub(crate) fn overrun(&mut self) {
-        self.overruns += 1;
-        self.miss();
+    pub(crate) fn handle_overrun(&mut self) {
+        self.lost_event_count += 1;
+        self.handle_unparsed_event();
     }
 
-    fn miss(&mut self) {
-        self.dirty = ChangedParts::ALL;
-        (self.routing, self.routes, self.routing_fields.may_have_missed_events) = (true, true, true);
+    fn handle_unparsed_event(&mut self) {
+        self.changed_parts = ChangedParts::EVERYTHING;
+        (self.routing_changed, self.routes, self.routing_fields.may_have_missed_events) = (true, true, true);
     }
 }
 
 /// A netlink socket that receives the kernel's events about interfaces, addresses, routes and rules.
 #[derive(Debug)]
-pub(crate) struct Monitor {
+pub(crate) struct NetlinkMonitor {
     socket: AsyncFd<Socket>,
-    buffer: Vec<u8>,
+    receive_buffer: Vec<u8>,
 }
 
-impl Monitor {
+impl NetlinkMonitor {
     /// Subscribes to the kernel's events. `own` is the port of carnet's socket for requests.
-    pub(crate) fn open(own: u32) -> Result<Monitor> {
-        let failed = |e: io::Error| Error::kernel("listen to netlink events", e);
+    pub(crate) fn open(own: u32) -> Result<NetlinkMonitor> {
+        let failed = |e: io::Error| Error::kernel_refusal("listen to netlink events", e);
         let mut socket = Socket::new(NETLINK_ROUTE).map_err(failed)?;
         socket.bind_auto().map_err(failed)?;
         socket.set_non_blocking(true).map_err(failed)?;
-        SockRef::from(&socket).attach_filter(&not_from(own)).map_err(failed)?;
+        SockRef::from(&socket).attach_filter(&filter_events_not_from(own)).map_err(failed)?;
         // The kernel may give less, because it limits the buffer to net.core.rmem_max.
         let _ = socket.set_rx_buf_sz(1u32 << 20);
-        for group in GROUPS {
+        for group in MULTICAST_GROUPS {
             socket.add_membership(group).map_err(failed)?;
         }
         let _ = socket.add_membership(NEXT_HOP_GROUP);
-        let socket = watch(socket).map_err(failed)?;
-        let buffer = Vec::with_capacity(super::RECEIVE_BUFFER);
-        Ok(Monitor { socket, buffer })
+        let socket = watch_readable(socket).map_err(failed)?;
+        let buffer = Vec::with_capacity(super::RECEIVE_BUFFER_SIZE);
+        Ok(NetlinkMonitor { socket, receive_buffer: buffer })
     }
 
     /// Reads all events that have arrived, so that a burst of events causes one reading of the state.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, news: &mut NetlinkChanges) -> io::Result<()> {
+    pub(crate) fn poll_changes(&mut self, cx: &mut Context<'_>, news: &mut NetlinkChanges) -> io::Result<()> {
         while let Poll::Ready(guard) = self.socket.poll_read_ready(cx) {
             let mut guard = guard?;
             loop {
-                self.buffer.clear();
-                match guard.get_inner().recv(&mut self.buffer, 0) {
-                    Ok(_) => news.handle_datagram(&self.buffer),
+                self.receive_buffer.clear();
+                match guard.get_inner().recv(&mut self.receive_buffer, 0) {
+                    Ok(_) => news.handle_datagram(&self.receive_buffer),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         guard.clear_ready();
                         break;
                     }
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => news.overrun(),
+                    Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => news.handle_overrun(),
                     Err(error) => return Err(error),
                 }
             }
@@ -218,48 +220,49 @@ fn is_neighbour(event: &RouteNetlinkMessage) -> bool {
 ///
 /// Events about addresses and links pass, because the station needs to know when the kernel has added
 /// carnet's own address.
-fn not_from(own: u32) -> [SockFilter; 9] {
-    const LOAD_HALF: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
-    const LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-    const JUMP_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-    const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
+fn filter_events_not_from(own: u32) -> [SockFilter; 9] {
+    const BPF_LOAD_HALF_WORD: u16 = (libc::BPF_LD | libc::BPF_H | libc::BPF_ABS) as u16;
+    const BPF_LOAD_WORD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    const BPF_JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    const BPF_RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
     // The filter loads values in network byte order, but netlink writes them in the machine's byte order.
     let kind = |number: u16| u32::from(u16::from_be_bytes(number.to_ne_bytes()));
     [
-        SockFilter::new(LOAD_HALF, 0, 0, 4), // Load nlmsg_type.
-        SockFilter::new(JUMP_EQUAL, 3, 0, kind(libc::RTM_NEWROUTE)),
-        SockFilter::new(JUMP_EQUAL, 2, 0, kind(libc::RTM_DELROUTE)),
-        SockFilter::new(JUMP_EQUAL, 1, 0, kind(libc::RTM_NEWRULE)),
-        SockFilter::new(JUMP_EQUAL, 0, 3, kind(libc::RTM_DELRULE)),
-        SockFilter::new(LOAD_WORD, 0, 0, 12), // Load nlmsg_pid.
-        SockFilter::new(JUMP_EQUAL, 0, 1, u32::from_be_bytes(own.to_ne_bytes())),
-        SockFilter::new(RETURN, 0, 0, 0),
-        SockFilter::new(RETURN, 0, 0, u32::MAX),
+        SockFilter::new(BPF_LOAD_HALF_WORD, 0, 0, 4), // Load nlmsg_type.
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 3, 0, kind(libc::RTM_NEWROUTE)),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 2, 0, kind(libc::RTM_DELROUTE)),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 1, 0, kind(libc::RTM_NEWRULE)),
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 3, kind(libc::RTM_DELRULE)),
+        SockFilter::new(BPF_LOAD_WORD, 0, 0, 12), // Load nlmsg_pid.
+        SockFilter::new(BPF_JUMP_IF_EQUAL, 0, 1, u32::from_be_bytes(own.to_ne_bytes())),
+        SockFilter::new(BPF_RETURN, 0, 0, 0),
+        SockFilter::new(BPF_RETURN, 0, 0, u32::MAX),
     ]
 }
 
 /// Notes in `dirty` to which part of the state `event` belongs.
-fn note(dirty: &mut ChangedParts, gateways: &BTreeSet<(u32, IpAddr)>, event: &RouteNetlinkMessage) {
+fn note_event(dirty: &mut ChangedParts, gateways: &BTreeSet<(u32, IpAddr)>, event: &RouteNetlinkMessage) {
     match event {
-        RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_) => dirty.links = true,
+        RouteNetlinkMessage::NewLink(_) | RouteNetlinkMessage::DelLink(_) => dirty.links_changed = true,
         RouteNetlinkMessage::NewAddress(_) | RouteNetlinkMessage::DelAddress(_) => dirty.addresses = true,
         RouteNetlinkMessage::NewRoute(route) | RouteNetlinkMessage::DelRoute(route) => {
-            dirty.own_routes |= u8::from(route.header.protocol) == ROUTE_PROTOCOL;
-            dirty.routers |= route.header.destination_prefix_length == 0
+            dirty.own_routes_changed |= u8::from(route.header.protocol) == ROUTE_PROTOCOL;
+            dirty.routers_changed |= route.header.destination_prefix_length == 0
                 && u8::from(route.header.protocol) != ROUTE_PROTOCOL
                 || host_on_link(route).is_some();
         }
         RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => {
-            dirty.own_rules |= is_own(rule) || rule.header.table == libc::RT_TABLE_LOCAL;
-            dirty.routers |= !is_own(rule);
+            dirty.own_rules_changed |= is_own_rule(rule) || rule.header.table == libc::RT_TABLE_LOCAL;
+            dirty.routers_changed |= !is_own_rule(rule);
         }
         RouteNetlinkMessage::NewNeighbour(neighbour) | RouteNetlinkMessage::DelNeighbour(neighbour) => {
-            dirty.neighbours |= subject(neighbour).is_some_and(|it| gateways.contains(&it));
+            dirty.neighbours_changed |=
+                neighbour_of_message(neighbour).is_some_and(|it| gateways.contains(&it));
         }
         _ => {}
     }
 }
 
-fn is_own(rule: &RuleMessage) -> bool {
+fn is_own_rule(rule: &RuleMessage) -> bool {
     rule.attributes.iter().any(|a| matches!(a, RuleAttribute::Protocol(p) if u8::from(*p) == ROUTE_PROTOCOL))
 }

@@ -11,10 +11,10 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use carnet_station::io;
 
-use super::Requests;
+use super::NetlinkRequests;
 use crate::error::Result;
 
-fn question(index: u32, address: IpAddr) -> NeighbourMessage {
+fn neighbour_query(index: u32, address: IpAddr) -> NeighbourMessage {
     let mut message = NeighbourMessage::default();
     let (family, destination) = match address {
         IpAddr::V4(address) => (AddressFamily::Inet, NeighbourAddress::Inet(address)),
@@ -27,7 +27,7 @@ fn question(index: u32, address: IpAddr) -> NeighbourMessage {
 }
 
 /// Returns interface index and address of the neighbour in a message; `None` without an address.
-pub(super) fn subject(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
+pub(super) fn neighbour_of_message(message: &NeighbourMessage) -> Option<(u32, IpAddr)> {
     let address = message.attributes.iter().find_map(|attribute| match attribute {
         NeighbourAttribute::Destination(NeighbourAddress::Inet(address)) => Some(IpAddr::V4(*address)),
         NeighbourAttribute::Destination(NeighbourAddress::Inet6(address)) => Some(IpAddr::V6(*address)),
@@ -48,7 +48,7 @@ pub(crate) struct KnownNeighbour {
 impl KnownNeighbour {
     /// Returns the neighbour of a message about this interface; `None` if it has no link-layer address.
     fn from_message(message: &NeighbourMessage, index: u32) -> Option<KnownNeighbour> {
-        let (of, IpAddr::V6(address)) = subject(message)? else { return None };
+        let (of, IpAddr::V6(address)) = neighbour_of_message(message)? else { return None };
         let link_address = message.attributes.iter().find_map(|attribute| match attribute {
             NeighbourAttribute::LinkLayerAddress(octets) => octets.as_slice().try_into().ok(),
             _ => None,
@@ -64,13 +64,13 @@ impl KnownNeighbour {
 }
 
 /// Requests about neighbours.
-pub(crate) struct Neighbours<'a>(pub(super) &'a mut Requests);
+pub(crate) struct NeighbourRequests<'a>(pub(super) &'a mut NetlinkRequests);
 
-impl Neighbours<'_> {
+impl NeighbourRequests<'_> {
     /// Reports to the kernel that a fast path has sent a packet to a neighbour. The kernel then verifies that
     /// the neighbour is reachable (RFC 4861 7.3.3), as after a packet that the kernel sends.
     pub(crate) fn report_use(&mut self, index: u32, address: IpAddr) -> Result<()> {
-        let mut message = question(index, address);
+        let mut message = neighbour_query(index, address);
         message.header.flags = NeighbourFlags::Use;
         // The flag `NTF_USE` changes no stored value, so do not count the request as a change.
         self.0
@@ -82,7 +82,7 @@ impl Neighbours<'_> {
     /// address, each once.
     pub(crate) fn interfaces_of(&mut self, address: [u8; 6]) -> Result<BTreeSet<u32>> {
         let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
-        let answers = self.0.dump(question, || "list the neighbours".to_owned())?;
+        let answers = self.0.dump_objects(question, || "list the neighbours".to_owned())?;
         let is_of_host = |message: &NeighbourMessage| {
             let address = NeighbourAttribute::LinkLayerAddress(address.to_vec());
             let is_unknown =
@@ -99,12 +99,13 @@ impl Neighbours<'_> {
     }
 
     /// Returns the IPv6 neighbours of an interface that have a link-layer address.
-    pub(crate) fn list(&mut self, index: u32) -> Result<Vec<KnownNeighbour>> {
+    pub(crate) fn list_neighbours(&mut self, index: u32) -> Result<Vec<KnownNeighbour>> {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet6;
         message.attributes.push(NeighbourAttribute::IfIndex(index));
-        let answers =
-            self.0.dump(RouteNetlinkMessage::GetNeighbour(message), || "list the neighbours".to_owned())?;
+        let answers = self
+            .0
+            .dump_objects(RouteNetlinkMessage::GetNeighbour(message), || "list the neighbours".to_owned())?;
         let neighbours = answers.iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewNeighbour(message) => KnownNeighbour::from_message(message, index),
             _ => None,
@@ -115,7 +116,7 @@ impl Neighbours<'_> {
     /// Returns the kernel's state of a neighbour. Before Linux 5.0 the state is unknown, because the kernel
     /// can only list all neighbours.
     pub(crate) fn state(&mut self, index: u32, address: IpAddr) -> Result<io::NeighbourState> {
-        let message = RouteNetlinkMessage::GetNeighbour(question(index, address));
+        let message = RouteNetlinkMessage::GetNeighbour(neighbour_query(index, address));
         let answers = match self.0.get(message, || format!("look up neighbour {address}")) {
             Err(error)
                 if matches!(

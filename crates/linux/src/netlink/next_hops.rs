@@ -10,57 +10,58 @@ use std::net::IpAddr;
 use netlink_packet_core::{DecodeError, NlasIterator};
 use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 
-use super::fields::at;
+use super::octet_fields::octets_at;
 
 /// Message types `RTM_NEWNEXTHOP`, `RTM_DELNEXTHOP` and `RTM_GETNEXTHOP`.
-pub(super) const NEW: u16 = 104;
-pub(super) const DELETED: u16 = 105;
-pub(super) const GET: u16 = 106;
+pub(super) const RTM_NEWNEXTHOP: u16 = 104;
+pub(super) const RTM_DELNEXTHOP: u16 = 105;
+pub(super) const RTM_GETNEXTHOP: u16 = 106;
 /// Length in octets of `struct nhmsg`: family, scope, protocol, an octet of padding, and flags of four
 /// octets.
-pub(super) const HEADER: usize = 8;
-const FLAGS: usize = 4;
+pub(super) const NEXT_HOP_HEADER_LENGTH: usize = 8;
+const FLAGS_OFFSET: usize = 4;
 const RTNH_F_DEAD: u32 = 1;
 const NHA_ID: u16 = 1;
 const NHA_GROUP: u16 = 2;
 const NHA_OIF: u16 = 5;
 const NHA_GATEWAY: u16 = 6;
 /// Length in octets of `struct nexthop_grp`, which begins with the number of a group's member.
-const GROUP_ENTRY: usize = 8;
+const GROUP_ENTRY_LENGTH: usize = 8;
 
 /// A next-hop object.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct NextHopObject {
-    id: u32,
+    object_id: u32,
     interface: Option<u32>,
     gateway: Option<IpAddr>,
     /// Numbers of the members, if the object is a group.
-    members: Vec<u32>,
-    dead: bool,
+    group_members: Vec<u32>,
+    is_dead: bool,
 }
 
 impl NextHopObject {
     pub(super) fn parse(payload: &[u8]) -> std::result::Result<NextHopObject, DecodeError> {
         let short = || DecodeError::from("a next-hop object with less than its header");
-        let flags = u32::from_ne_bytes(at(payload, FLAGS).ok_or_else(short)?);
-        let mut object = NextHopObject { dead: flags & RTNH_F_DEAD != 0, ..NextHopObject::default() };
-        for attribute in NlasIterator::new(payload.get(HEADER..).ok_or_else(short)?) {
+        let flags = u32::from_ne_bytes(octets_at(payload, FLAGS_OFFSET).ok_or_else(short)?);
+        let mut object = NextHopObject { is_dead: flags & RTNH_F_DEAD != 0, ..NextHopObject::default() };
+        for attribute in NlasIterator::new(payload.get(NEXT_HOP_HEADER_LENGTH..).ok_or_else(short)?) {
             let attribute = attribute?;
             let value = attribute.value();
-            let number = at(value, 0).map(u32::from_ne_bytes);
+            let number = octets_at(value, 0).map(u32::from_ne_bytes);
             match attribute.kind() {
-                NHA_ID => object.id = number.unwrap_or_default(),
+                NHA_ID => object.object_id = number.unwrap_or_default(),
                 NHA_OIF => object.interface = number,
                 NHA_GATEWAY => {
                     object.gateway = match value.len() {
-                        4 => at::<4>(value, 0).map(IpAddr::from),
-                        16 => at::<16>(value, 0).map(IpAddr::from),
+                        4 => octets_at::<4>(value, 0).map(IpAddr::from),
+                        16 => octets_at::<16>(value, 0).map(IpAddr::from),
                         _ => None,
                     };
                 }
                 NHA_GROUP => {
-                    let entries = value.chunks_exact(GROUP_ENTRY);
-                    object.members = entries.filter_map(|it| at(it, 0)).map(u32::from_ne_bytes).collect();
+                    let entries = value.chunks_exact(GROUP_ENTRY_LENGTH);
+                    object.group_members =
+                        entries.filter_map(|it| octets_at(it, 0)).map(u32::from_ne_bytes).collect();
                 }
                 _ => {}
             }
@@ -75,23 +76,25 @@ pub(super) struct NextHopObjects(pub(super) Vec<NextHopObject>);
 
 impl NextHopObjects {
     fn find_object(&self, id: u32) -> Option<&NextHopObject> {
-        self.0.iter().find(|object| object.id == id)
+        self.0.iter().find(|object| object.object_id == id)
     }
 
     /// Returns the next hops of a route that refers to a next-hop object: interface index and gateway, if
     /// any. The list is empty for other routes.
-    pub(super) fn hops(&self, route: &RouteMessage) -> Vec<(u32, Option<IpAddr>)> {
-        let Some(object) = object_of(route).and_then(|id| self.find_object(id)) else { return Vec::new() };
+    pub(super) fn next_hops_of(&self, route: &RouteMessage) -> Vec<(u32, Option<IpAddr>)> {
+        let Some(object) = next_hop_object_of(route).and_then(|id| self.find_object(id)) else {
+            return Vec::new();
+        };
         // The members are no groups themselves, because a group cannot contain groups.
-        let members = object.members.iter().filter_map(|id| self.find_object(*id));
-        let usable = std::iter::once(object).chain(members).filter(|object| !object.dead);
+        let members = object.group_members.iter().filter_map(|id| self.find_object(*id));
+        let usable = std::iter::once(object).chain(members).filter(|object| !object.is_dead);
         usable.filter_map(|object| Some((object.interface?, object.gateway))).collect()
     }
 }
 
 /// Returns the number of the next-hop object to which a route refers. `None` if the route contains its next
 /// hops.
-pub(super) fn object_of(route: &RouteMessage) -> Option<u32> {
+pub(super) fn next_hop_object_of(route: &RouteMessage) -> Option<u32> {
     let mut id = None;
     for attribute in &route.attributes {
         match attribute {
@@ -107,7 +110,7 @@ pub(super) fn object_of(route: &RouteMessage) -> Option<u32> {
 mod tests {
     use super::*;
 
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    fn encode_attribute(kind: u16, value: &[u8]) -> Vec<u8> {
         let length = u16::try_from(4 + value.len()).expect("is short");
         let mut octets = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
         octets.extend(value);
@@ -115,34 +118,44 @@ mod tests {
         octets
     }
 
-    fn object(flags: u32, attributes: &[Vec<u8>]) -> NextHopObject {
+    fn decode_object(flags: u32, attributes: &[Vec<u8>]) -> NextHopObject {
         let payload = [&[10, 0, 3, 0][..], &flags.to_ne_bytes(), &attributes.concat()].concat();
-        for length in 0..HEADER {
+        for length in 0..NEXT_HOP_HEADER_LENGTH {
             assert!(NextHopObject::parse(&payload[..length]).is_err(), "{length}");
         }
         NextHopObject::parse(&payload).expect("is right")
     }
 
-    fn single(id: u32, interface: u32, gateway: &[u8], flags: u32) -> NextHopObject {
-        let id = attribute(NHA_ID, &id.to_ne_bytes());
-        object(flags, &[id, attribute(NHA_OIF, &interface.to_ne_bytes()), attribute(NHA_GATEWAY, gateway)])
+    fn single_object(id: u32, interface: u32, gateway: &[u8], flags: u32) -> NextHopObject {
+        let id = encode_attribute(NHA_ID, &id.to_ne_bytes());
+        decode_object(
+            flags,
+            &[
+                id,
+                encode_attribute(NHA_OIF, &interface.to_ne_bytes()),
+                encode_attribute(NHA_GATEWAY, gateway),
+            ],
+        )
     }
 
     #[test]
     fn route_that_names_an_object_has_the_object_s_next_hops() {
         let entries = [1_u32, 9, 2, 9, 4, 9].map(u32::to_ne_bytes).concat();
-        let group = object(0, &[attribute(NHA_ID, &3_u32.to_ne_bytes()), attribute(NHA_GROUP, &entries)]);
+        let group = decode_object(
+            0,
+            &[encode_attribute(NHA_ID, &3_u32.to_ne_bytes()), encode_attribute(NHA_GROUP, &entries)],
+        );
         let router: std::net::Ipv6Addr = "fe80::1".parse().expect("an address");
         let objects = NextHopObjects(vec![
-            single(1, 7, &router.octets(), 0),
-            single(2, 8, &[192, 0, 2, 1], 0),
+            single_object(1, 7, &router.octets(), 0),
+            single_object(2, 8, &[192, 0, 2, 1], 0),
             group,
-            single(4, 9, &[192, 0, 2, 9], RTNH_F_DEAD),
+            single_object(4, 9, &[192, 0, 2, 9], RTNH_F_DEAD),
         ]);
         let hops = |attributes: &[RouteAttribute]| {
             let mut route = RouteMessage::default();
             route.attributes = attributes.to_vec();
-            objects.hops(&route)
+            objects.next_hops_of(&route)
         };
         let (first, second) = ((7, Some(IpAddr::from(router))), (8, Some(IpAddr::from([192, 0, 2, 1]))));
         assert_eq!(hops(&[RouteAttribute::NhId(1)]), [first]);

@@ -4,7 +4,7 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::route::RouteMessage;
 
-use super::Requests;
+use super::NetlinkRequests;
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 
@@ -20,30 +20,34 @@ pub(super) trait OwnRoute {
     fn describe(&self) -> String;
 
     /// Reads from the kernel the routing protocol numbers of all routes that have the key of this route.
-    fn protocols(&self, requests: &mut Requests) -> Result<Vec<u8>>;
+    fn route_protocols(&self, requests: &mut NetlinkRequests) -> Result<Vec<u8>>;
 }
 
 /// Installs a route. `replace` says that carnet itself has installed a route with this key. Otherwise only a
 /// route of an earlier run may be replaced, and the function fails if another program has such a route.
-pub(super) fn set_own_route(requests: &mut Requests, route: &impl OwnRoute, replace: bool) -> Result<()> {
+pub(super) fn set_own_route(
+    requests: &mut NetlinkRequests,
+    route: &impl OwnRoute,
+    replace: bool,
+) -> Result<()> {
     if replace {
-        return put(requests, route, NLM_F_REPLACE);
+        return put_route(requests, route, NLM_F_REPLACE);
     }
-    match put(requests, route, NLM_F_EXCL) {
+    match put_route(requests, route, NLM_F_EXCL) {
         Err(error) if error.raw_os_error() == Some(libc::EEXIST) => {}
         other => return other,
     }
-    match route.protocols(requests)?.into_iter().find(|protocol| *protocol != ROUTE_PROTOCOL) {
+    match route.route_protocols(requests)?.into_iter().find(|protocol| *protocol != ROUTE_PROTOCOL) {
         Some(protocol) => Err(Error::RouteTaken {
             operation: format!("add {}", route.describe()),
             protocol,
             table: route.table(),
         }),
-        None => put(requests, route, NLM_F_REPLACE),
+        None => put_route(requests, route, NLM_F_REPLACE),
     }
 }
 
-fn put(requests: &mut Requests, route: &impl OwnRoute, flags: u16) -> Result<()> {
+fn put_route(requests: &mut NetlinkRequests, route: &impl OwnRoute, flags: u16) -> Result<()> {
     let message = RouteNetlinkMessage::NewRoute(route.message());
-    requests.change(message, NLM_F_CREATE | flags, || format!("add {}", route.describe()))
+    requests.request_change(message, NLM_F_CREATE | flags, || format!("add {}", route.describe()))
 }

@@ -14,7 +14,7 @@ use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteFlags, Rout
 use netlink_packet_route::rule::RuleMessage;
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::{Requests, RuleInfo};
+use super::{NetlinkRequests, RuleInfo};
 use crate::error::Result;
 
 /// Largest number of upper address halves (64 bits) in the map `CROWDED` of `bpf/ways.h`.
@@ -26,7 +26,7 @@ pub(crate) struct RoutingFields {
     /// Upper halves (64 bits) of the destinations of routes with prefixes longer than 64 bits.
     pub(crate) long_prefix_halves: BTreeSet<u64>,
     /// Whether more than [`MAX_LONG_PREFIX_HALVES`] halves exist.
-    pub(crate) is_overflowing: bool,
+    pub(crate) has_too_many_prefixes: bool,
     /// Whether a route depends on the source, or has several next hops.
     pub(crate) has_source_or_multipath_route: bool,
     /// Whether the kernel has removed a route that depends on the source or has several next hops. No such
@@ -40,11 +40,11 @@ pub(crate) struct RoutingFields {
 
 impl RoutingFields {
     /// Reads all routes and returns the packet fields that they use.
-    pub(crate) fn read_from_all_routes(requests: &mut Requests) -> Result<RoutingFields> {
+    pub(crate) fn read_from_all_routes(requests: &mut NetlinkRequests) -> Result<RoutingFields> {
         let mut question = RouteMessage::default();
         question.header.address_family = AddressFamily::Inet6;
-        let answers =
-            requests.dump(RouteNetlinkMessage::GetRoute(question), || "list the IPv6 routes".to_owned())?;
+        let answers = requests
+            .dump_objects(RouteNetlinkMessage::GetRoute(question), || "list the IPv6 routes".to_owned())?;
         let mut heard = RoutingFields::default();
         answers.iter().for_each(|answer| heard.note_message(answer));
         Ok(heard)
@@ -53,18 +53,18 @@ impl RoutingFields {
     /// Notes the packet fields of a route or rule, from an event or an answer of the kernel.
     pub(super) fn note_message(&mut self, message: &RouteNetlinkMessage) {
         match message {
-            RouteNetlinkMessage::NewRoute(route) => self.hear_route(route, false),
-            RouteNetlinkMessage::DelRoute(route) => self.hear_route(route, true),
-            RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => self.hear_rule(rule),
+            RouteNetlinkMessage::NewRoute(route) => self.note_route(route, false),
+            RouteNetlinkMessage::DelRoute(route) => self.note_route(route, true),
+            RouteNetlinkMessage::NewRule(rule) | RouteNetlinkMessage::DelRule(rule) => self.note_rule(rule),
             _ => {}
         }
     }
 
-    fn hear_rule(&mut self, rule: &RuleMessage) {
+    fn note_rule(&mut self, rule: &RuleMessage) {
         self.rules |= rule.header.family == AddressFamily::Inet6;
     }
 
-    fn hear_route(&mut self, route: &RouteMessage, gone: bool) {
+    fn note_route(&mut self, route: &RouteMessage, gone: bool) {
         let header = &route.header;
         if header.address_family != AddressFamily::Inet6 || header.flags.contains(RouteFlags::Cloned) {
             return;
@@ -92,23 +92,23 @@ impl RoutingFields {
     /// Adds the upper halves of addresses that another [`RoutingFields`] has collected. `full` says that it
     /// has left some out.
     pub(crate) fn add_long_prefix_halves(&mut self, crowded: BTreeSet<u64>, full: bool) {
-        self.is_overflowing |= full;
-        crowded.into_iter().for_each(|half| self.note(half));
+        self.has_too_many_prefixes |= full;
+        crowded.into_iter().for_each(|half| self.note_field_bits(half));
     }
 
     /// Notes the upper half of a network's address, if a route to the network exists or existed and is longer
     /// than 64 bits.
     pub(crate) fn note_long_prefix(&mut self, network: Ipv6Net) {
         if network.prefix_len() > 64 {
-            self.note((u128::from(network.network()) >> 64) as u64);
+            self.note_field_bits((u128::from(network.network()) >> 64) as u64);
         }
     }
 
-    fn note(&mut self, half: u64) {
+    fn note_field_bits(&mut self, half: u64) {
         if self.long_prefix_halves.len() < MAX_LONG_PREFIX_HALVES {
             self.long_prefix_halves.insert(half);
         } else {
-            self.is_overflowing |= !self.long_prefix_halves.contains(&half);
+            self.has_too_many_prefixes |= !self.long_prefix_halves.contains(&half);
         }
     }
 }
@@ -117,7 +117,7 @@ impl RoutingFields {
 /// arrive at an interface, the second for packets out of the TUN device.
 pub(crate) fn use_only_interface_and_destination(rules: &[RuleInfo]) -> (bool, bool) {
     let (mut arriving, mut leaving) = (true, true);
-    for RuleInfo { rule, bare, .. } in rules {
+    for RuleInfo { rule, is_complete: bare, .. } in rules {
         let plain = *bare
             && rule.from.is_none()
             && rule.protocol.is_none()
@@ -176,7 +176,10 @@ mod tests {
     fn number_of_upper_halves_of_networks_is_bounded() {
         let mut heard = RoutingFields::default();
         heard.add_long_prefix_halves((0..MAX_LONG_PREFIX_HALVES as u64 + 1).collect(), false);
-        assert_eq!((heard.long_prefix_halves.len(), heard.is_overflowing), (MAX_LONG_PREFIX_HALVES, true));
+        assert_eq!(
+            (heard.long_prefix_halves.len(), heard.has_too_many_prefixes),
+            (MAX_LONG_PREFIX_HALVES, true)
+        );
     }
 
     #[test]

@@ -4,26 +4,28 @@ use netlink_packet_core::{NLM_F_CREATE, NLM_F_REPLACE};
 use netlink_packet_route::RouteNetlinkMessage;
 use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 
-use super::Requests;
+use super::NetlinkRequests;
 use crate::error::Result;
 
 /// Parent of the root queueing discipline, `TC_H_ROOT` of linux/pkt_sched.h.
-const ROOT: u32 = 0xffff_ffff;
+const ROOT_PARENT: u32 = 0xffff_ffff;
 
 /// Requests about queueing disciplines.
-pub(crate) struct QueueingDisciplines<'a>(pub(super) &'a mut Requests);
+pub(crate) struct QueueingDisciplineRequests<'a>(pub(super) &'a mut NetlinkRequests);
 
-impl QueueingDisciplines<'_> {
+impl QueueingDisciplineRequests<'_> {
     /// Lets an interface send packets without a queueing discipline. The interface must have a queue of its
     /// own. A queueing discipline before this queue would never hold a packet, but would take a lock for each
     /// packet.
-    pub(crate) fn disable(&mut self, index: u32) -> Result<()> {
+    pub(crate) fn disable_queueing(&mut self, index: u32) -> Result<()> {
         let mut message = TcMessage::default();
         message.header.index = i32::try_from(index).unwrap_or_default();
-        message.header.parent = TcHandle::from(ROOT);
+        message.header.parent = TcHandle::from(ROOT_PARENT);
         message.attributes.push(TcAttribute::Kind("noqueue".to_owned()));
-        self.0.change(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE, || {
-            format!("take the queueing discipline from interface {index}")
-        })
+        self.0.request_change(
+            RouteNetlinkMessage::NewQueueDiscipline(message),
+            NLM_F_CREATE | NLM_F_REPLACE,
+            || format!("take the queueing discipline from interface {index}"),
+        )
     }
 }

@@ -19,7 +19,7 @@ use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use super::next_hops::NextHopObjects;
 use super::own_routes::{OwnRoute, set_own_route};
 use super::referred_objects::referred_objects;
-use super::{Requests, tolerate};
+use super::{NetlinkRequests, ignore_errors};
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
@@ -28,7 +28,7 @@ const DEFAULT_METRIC: u32 = 1024;
 
 /// A next hop of a route: interface and gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Hop {
+pub(crate) struct NextHop {
     pub(crate) index: u32,
     pub(crate) gateway: Option<Ipv6Addr>,
 }
@@ -42,20 +42,20 @@ pub(crate) struct RouteInfo {
     /// Origin of the route (`proto` in `ip route`).
     pub(crate) protocol: u8,
     /// Whether the route makes the kernel answer packets with Destination Unreachable.
-    pub(crate) unreachable: bool,
+    pub(crate) is_unreachable: bool,
     /// Whether the kernel forwards packets by this route; false for `unreachable`, `local` and similar
     /// routes.
-    pub(crate) unicast: bool,
+    pub(crate) is_unicast: bool,
     /// Source prefix for which the route holds; `None` for any source.
     pub(crate) source: Option<Ipv6Net>,
     /// Source address that the route prefers (`src`).
     pub(crate) preferred_source: Option<Ipv6Addr>,
     /// Hundredths of a second until the route expires; negative if it has expired. `None` for a route without
     /// lifetime.
-    pub(crate) expires: Option<i32>,
+    pub(crate) expires_in_hundredths: Option<i32>,
     /// Preference of the router (RFC 4191): 1 high, 0 medium, -1 low.
-    pub(crate) preference: i8,
-    pub(crate) hops: Vec<Hop>,
+    pub(crate) router_preference: i8,
+    pub(crate) next_hops: Vec<NextHop>,
 }
 
 /// Returns the metric that the kernel stores for a route with this metric: [`DEFAULT_METRIC`] for 0.
@@ -100,7 +100,7 @@ impl RouteInfo {
                 RouteAttribute::Preference(RoutePreference::Low) => preference = -1,
                 RouteAttribute::MultiPath(next_hops) => {
                     let usable = next_hops.iter().filter(|hop| !hop.flags.contains(RouteNextHopFlags::Dead));
-                    hops.extend(usable.map(|hop| Hop {
+                    hops.extend(usable.map(|hop| NextHop {
                         index: hop.interface_index,
                         gateway: hop.attributes.iter().find_map(|a| match a {
                             RouteAttribute::Gateway(RouteAddress::Inet6(address)) => Some(*address),
@@ -112,9 +112,9 @@ impl RouteInfo {
             }
         }
         if let Some(index) = interface.filter(|_| !header.flags.contains(RouteFlags::Dead)) {
-            hops.push(Hop { index, gateway });
+            hops.push(NextHop { index, gateway });
         }
-        hops.extend(objects.hops(message).into_iter().map(|(index, gateway)| Hop {
+        hops.extend(objects.next_hops_of(message).into_iter().map(|(index, gateway)| NextHop {
             index,
             gateway: match gateway {
                 Some(IpAddr::V6(address)) => Some(address),
@@ -128,13 +128,13 @@ impl RouteInfo {
             destination: Ipv6Net::new(destination, header.destination_prefix_length + front).ok()?,
             metric,
             protocol: header.protocol.into(),
-            unreachable: header.kind == RouteType::Unreachable,
-            unicast: header.kind == RouteType::Unicast,
+            is_unreachable: header.kind == RouteType::Unreachable,
+            is_unicast: header.kind == RouteType::Unicast,
             source: source.filter(|source| source.prefix_len() > 0),
             preferred_source,
-            expires,
-            preference,
-            hops,
+            expires_in_hundredths: expires,
+            router_preference: preference,
+            next_hops: hops,
         })
     }
 }
@@ -158,7 +158,7 @@ fn message(table: u32, destination: Ipv6Net, metric: u32) -> RouteMessage {
     message
 }
 
-fn describe(route: &Route) -> String {
+fn describe_route(route: &Route) -> String {
     let Route { table, destination, .. } = route;
     let destination = mapped::format_prefix(*destination);
     match &*route.action {
@@ -212,13 +212,13 @@ impl OwnRoute for NewRoute<'_> {
     }
 
     fn describe(&self) -> String {
-        describe(self.route)
+        describe_route(self.route)
     }
 
-    fn protocols(&self, requests: &mut Requests) -> Result<Vec<u8>> {
+    fn route_protocols(&self, requests: &mut NetlinkRequests) -> Result<Vec<u8>> {
         let known = match mapped::to_ipv4(self.route.destination) {
-            Some(_) => requests.routes().list_ipv4(Some(self.route.table), None)?,
-            None => requests.routes().list(Some(self.route.table), None)?,
+            Some(_) => requests.routes().list_ipv4_routes(Some(self.route.table), None)?,
+            None => requests.routes().list_routes(Some(self.route.table), None)?,
         };
         let (destination, metric) = (self.route.destination, effective_metric(self.route.metric));
         let has_key = |it: &RouteInfo| it.destination == destination && it.metric == metric;
@@ -227,22 +227,26 @@ impl OwnRoute for NewRoute<'_> {
 }
 
 /// Requests about IPv6 routes.
-pub(crate) struct Routes<'a>(pub(super) &'a mut Requests);
+pub(crate) struct RouteRequests<'a>(pub(super) &'a mut NetlinkRequests);
 
-impl Routes<'_> {
+impl RouteRequests<'_> {
     /// Returns the IPv6 routes of a table that have this routing protocol number. `None` means any table, or
     /// any number.
-    pub(crate) fn list(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
-        self.list_family(AddressFamily::Inet6, table, protocol)
+    pub(crate) fn list_routes(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
+        self.list_routes_of_family(AddressFamily::Inet6, table, protocol)
     }
 
-    /// Returns the IPv4 routes, as [`Self::list`] does for IPv6, without their gateways. The destinations are
-    /// in IPv4-mapped form.
-    pub(crate) fn list_ipv4(&mut self, table: Option<u32>, protocol: Option<u8>) -> Result<Vec<RouteInfo>> {
-        self.list_family(AddressFamily::Inet, table, protocol)
+    /// Returns the IPv4 routes, as [`Self::list_routes`] does for IPv6, without their gateways. The
+    /// destinations are in IPv4-mapped form.
+    pub(crate) fn list_ipv4_routes(
+        &mut self,
+        table: Option<u32>,
+        protocol: Option<u8>,
+    ) -> Result<Vec<RouteInfo>> {
+        self.list_routes_of_family(AddressFamily::Inet, table, protocol)
     }
 
-    fn list_family(
+    fn list_routes_of_family(
         &mut self,
         family: AddressFamily,
         table: Option<u32>,
@@ -274,20 +278,20 @@ impl Routes<'_> {
     ///
     /// `index` is the index of the route's interface; `None` for an unreachable route, which the kernel puts
     /// on the loopback interface.
-    pub(crate) fn set(&mut self, route: &Route, index: Option<u32>, replace: bool) -> Result<()> {
+    pub(crate) fn set_route(&mut self, route: &Route, index: Option<u32>, replace: bool) -> Result<()> {
         set_own_route(self.0, &NewRoute { route, index }, replace)
     }
 
     /// Removes carnet's route with this key. A missing route is no error.
-    pub(crate) fn delete(&mut self, table: u32, destination: Ipv6Net, metric: u32) -> Result<()> {
+    pub(crate) fn delete_route(&mut self, table: u32, destination: Ipv6Net, metric: u32) -> Result<()> {
         let mut message = message(table, destination, metric);
         if mapped::to_ipv4(destination).is_some() {
             // In a request to delete an IPv4 route, this scope matches any scope.
             message.header.scope = RouteScope::NoWhere;
         }
-        let result = self.0.change(RouteNetlinkMessage::DelRoute(message), 0, || {
+        let result = self.0.request_change(RouteNetlinkMessage::DelRoute(message), 0, || {
             format!("remove route {} from table {table}", mapped::format_prefix(destination))
         });
-        tolerate(result, &[libc::ESRCH, libc::ENOENT, libc::ENODEV])
+        ignore_errors(result, &[libc::ESRCH, libc::ENOENT, libc::ENODEV])
     }
 }

@@ -12,12 +12,12 @@ use netlink_packet_route::route::RouteProtocol;
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage, RulePortRange};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
-use super::{Requests, tolerate};
+use super::{NetlinkRequests, ignore_errors};
 use crate::error::Result;
 
 /// Action of a routing rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum Action {
+pub(crate) enum KernelRuleAction {
     /// The kernel looks up the rule's table.
     #[default]
     Lookup,
@@ -38,14 +38,14 @@ pub(crate) struct RuleInfo {
     /// The part of the rule that carnet's own rules can have.
     pub(crate) rule: Rule,
     /// Action of this rule.
-    pub(crate) action: Action,
+    pub(crate) rule_action: KernelRuleAction,
     /// Routing protocol number of the rule (`proto` in `ip rule`).
     pub(crate) protocol: u8,
     /// Whether the rule looks up a table and [`RuleInfo::rule`] has all of its fields.
-    pub(crate) plain: bool,
+    pub(crate) is_table_lookup: bool,
     /// Whether [`RuleInfo::rule`] surely has the whole rule: the kernel sent no unknown attribute, and the
     /// rule is not inverted.
-    pub(crate) bare: bool,
+    pub(crate) is_complete: bool,
 }
 
 impl RuleInfo {
@@ -63,10 +63,10 @@ impl RuleInfo {
         let (mut protocol, mut plain) = (0, header.action == RuleAction::ToTable && header.tos == 0);
         let mut known = !header.flags.contains(RuleFlags::Invert);
         let mut action = match header.action {
-            RuleAction::ToTable => Action::Lookup,
-            RuleAction::Nop => Action::Nothing,
-            RuleAction::Blackhole => Action::Discard,
-            _ => Action::Other,
+            RuleAction::ToTable => KernelRuleAction::Lookup,
+            RuleAction::Nop => KernelRuleAction::Nothing,
+            RuleAction::Blackhole => KernelRuleAction::Discard,
+            _ => KernelRuleAction::Other,
         };
         for attribute in &message.attributes {
             match attribute {
@@ -87,7 +87,7 @@ impl RuleInfo {
                 RuleAttribute::FwMark(value) => mark = Some(*value),
                 RuleAttribute::FwMask(value) => mask = Some(*value),
                 RuleAttribute::SuppressPrefixLen(0) => rule.without_default = true,
-                RuleAttribute::Goto(priority) => action = Action::Goto(*priority),
+                RuleAttribute::Goto(priority) => action = KernelRuleAction::Goto(*priority),
                 // The kernel always sends these attributes. `u32::MAX` or `false` means that the rule does
                 // not use them.
                 RuleAttribute::SuppressPrefixLen(u32::MAX)
@@ -103,7 +103,13 @@ impl RuleInfo {
         if is_ipv4 && rule.from.is_none() && rule.to.is_none() {
             rule.from = Some(ALL_IPV4);
         }
-        Some(RuleInfo { rule, action, protocol, plain, bare: plain && known })
+        Some(RuleInfo {
+            rule,
+            rule_action: action,
+            protocol,
+            is_table_lookup: plain,
+            is_complete: plain && known,
+        })
     }
 }
 
@@ -112,17 +118,17 @@ pub(crate) fn is_ipv4(rule: &Rule) -> bool {
     [rule.from, rule.to].into_iter().flatten().any(|prefix| mapped::to_ipv4(prefix).is_some())
 }
 
-fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
+fn message(rule: &Rule, action: KernelRuleAction, protocol: u8) -> RuleMessage {
     let mut message = RuleMessage::default();
     let is_ipv4 = is_ipv4(rule);
     message.header.family = if is_ipv4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
     message.header.action = match action {
         // In a request to delete a rule, an unspecified action matches any action.
-        Action::Other => RuleAction::Unspec,
-        Action::Lookup => RuleAction::ToTable,
-        Action::Goto(_) => RuleAction::Goto,
-        Action::Nothing => RuleAction::Nop,
-        Action::Discard => RuleAction::Blackhole,
+        KernelRuleAction::Other => RuleAction::Unspec,
+        KernelRuleAction::Lookup => RuleAction::ToTable,
+        KernelRuleAction::Goto(_) => RuleAction::Goto,
+        KernelRuleAction::Nothing => RuleAction::Nop,
+        KernelRuleAction::Discard => RuleAction::Blackhole,
     };
     message.header.table = u8::try_from(rule.table).unwrap_or(0);
     let front = if is_ipv4 { ALL_IPV4.prefix_len() } else { 0 };
@@ -132,7 +138,7 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
     let attributes = &mut message.attributes;
     attributes.push(RuleAttribute::Priority(rule.priority));
     attributes.extend((rule.table != 0).then_some(RuleAttribute::Table(rule.table)));
-    if let Action::Goto(priority) = action {
+    if let KernelRuleAction::Goto(priority) = action {
         attributes.push(RuleAttribute::Goto(priority));
     }
     attributes.push(RuleAttribute::Protocol(RouteProtocol::from(protocol)));
@@ -156,7 +162,7 @@ fn message(rule: &Rule, action: Action, protocol: u8) -> RuleMessage {
 }
 
 /// Returns the rule in the notation of `ip rule`.
-fn describe(rule: &Rule, action: Action) -> String {
+fn describe_rule(rule: &Rule, action: KernelRuleAction) -> String {
     let mut text = format!("rule pref {}", rule.priority);
     let range = |ports, is_source| match ports {
         Some(Ports::Source(first, last)) if is_source => Some(format!("{first}-{last}")),
@@ -177,33 +183,36 @@ fn describe(rule: &Rule, action: Action) -> String {
         }
     }
     text + &match action {
-        Action::Lookup if rule.without_default => format!(" lookup {} suppress_prefixlength 0", rule.table),
-        Action::Lookup => format!(" lookup {}", rule.table),
-        Action::Goto(priority) => format!(" goto {priority}"),
-        Action::Nothing => " nop".to_owned(),
-        Action::Discard => " blackhole".to_owned(),
-        Action::Other => String::new(),
+        KernelRuleAction::Lookup if rule.without_default => {
+            format!(" lookup {} suppress_prefixlength 0", rule.table)
+        }
+        KernelRuleAction::Lookup => format!(" lookup {}", rule.table),
+        KernelRuleAction::Goto(priority) => format!(" goto {priority}"),
+        KernelRuleAction::Nothing => " nop".to_owned(),
+        KernelRuleAction::Discard => " blackhole".to_owned(),
+        KernelRuleAction::Other => String::new(),
     }
 }
 
 /// Requests about IPv6 policy routing rules.
-pub(crate) struct Rules<'a>(pub(super) &'a mut Requests);
+pub(crate) struct RuleRequests<'a>(pub(super) &'a mut NetlinkRequests);
 
-impl Rules<'_> {
+impl RuleRequests<'_> {
     /// Returns all IPv6 rules, in the kernel's order of lookup.
-    pub(crate) fn list(&mut self) -> Result<Vec<RuleInfo>> {
-        self.list_family(AddressFamily::Inet6)
+    pub(crate) fn list_rules(&mut self) -> Result<Vec<RuleInfo>> {
+        self.list_rules_of_family(AddressFamily::Inet6)
     }
 
     /// Returns all IPv4 rules, with their prefixes in IPv4-mapped form.
-    pub(crate) fn list_ipv4(&mut self) -> Result<Vec<RuleInfo>> {
-        self.list_family(AddressFamily::Inet)
+    pub(crate) fn list_ipv4_rules(&mut self) -> Result<Vec<RuleInfo>> {
+        self.list_rules_of_family(AddressFamily::Inet)
     }
 
-    fn list_family(&mut self, family: AddressFamily) -> Result<Vec<RuleInfo>> {
+    fn list_rules_of_family(&mut self, family: AddressFamily) -> Result<Vec<RuleInfo>> {
         let mut question = RuleMessage::default();
         question.header.family = family;
-        let answers = self.0.dump(RouteNetlinkMessage::GetRule(question), || "list the rules".to_owned())?;
+        let answers =
+            self.0.dump_objects(RouteNetlinkMessage::GetRule(question), || "list the rules".to_owned())?;
         let rules = answers.iter().filter_map(|answer| match answer {
             RouteNetlinkMessage::NewRule(message) if message.header.family == family => {
                 RuleInfo::from_message(message)
@@ -215,30 +224,41 @@ impl Rules<'_> {
 
     /// Adds a rule of origin `protocol`. An existing rule is no error.
     pub(crate) fn add(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
-        self.add_acting(rule, Action::Lookup, protocol)
+        self.add_rule_with_action(rule, KernelRuleAction::Lookup, protocol)
     }
 
     /// Adds a rule with any action, like [`Self::add`]. The table is 0 if the action does not look up a
     /// table.
-    pub(crate) fn add_acting(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
+    pub(crate) fn add_rule_with_action(
+        &mut self,
+        rule: &Rule,
+        action: KernelRuleAction,
+        protocol: u8,
+    ) -> Result<()> {
         let message = message(rule, action, protocol);
-        let result = self.0.change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL, || {
-            format!("add {}", describe(rule, action))
-        });
-        tolerate(result, &[libc::EEXIST])
+        let result =
+            self.0.request_change(RouteNetlinkMessage::NewRule(message), NLM_F_CREATE | NLM_F_EXCL, || {
+                format!("add {}", describe_rule(rule, action))
+            });
+        ignore_errors(result, &[libc::EEXIST])
     }
 
     /// Removes a rule of origin `protocol`. A missing rule is no error.
-    pub(crate) fn delete(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
-        self.delete_acting(rule, Action::Lookup, protocol)
+    pub(crate) fn delete_rule(&mut self, rule: &Rule, protocol: u8) -> Result<()> {
+        self.delete_rule_with_action(rule, KernelRuleAction::Lookup, protocol)
     }
 
-    /// Removes a rule with any action, as [`Self::delete`] does.
-    pub(crate) fn delete_acting(&mut self, rule: &Rule, action: Action, protocol: u8) -> Result<()> {
+    /// Removes a rule with any action, as [`Self::delete_rule`] does.
+    pub(crate) fn delete_rule_with_action(
+        &mut self,
+        rule: &Rule,
+        action: KernelRuleAction,
+        protocol: u8,
+    ) -> Result<()> {
         let message = message(rule, action, protocol);
-        let result = self.0.change(RouteNetlinkMessage::DelRule(message), 0, || {
-            format!("remove {}", describe(rule, action))
+        let result = self.0.request_change(RouteNetlinkMessage::DelRule(message), 0, || {
+            format!("remove {}", describe_rule(rule, action))
         });
-        tolerate(result, &[libc::ENOENT, libc::ESRCH])
+        ignore_errors(result, &[libc::ENOENT, libc::ESRCH])
     }
 }

@@ -14,69 +14,69 @@ use socket2::{Domain, Socket, Type};
 use super::ruleset::FamilyRules;
 
 /// Socket options: properties of a table, and its entries.
-const GET_INFO: libc::c_int = 64;
-const GET_ENTRIES: libc::c_int = 65;
-/// Length of the answer to [`GET_INFO`], and offsets in it: entries and policies of the five hooks, size.
-const INFO: usize = 84;
-const HOOK_ENTRIES: usize = 36;
-const POLICIES: usize = 56;
-const SIZE: usize = 80;
-/// Offset of the first entry in the answer to [`GET_ENTRIES`].
-const ENTRIES: usize = 40;
+const IPT_GET_INFO: libc::c_int = 64;
+const IPT_GET_ENTRIES: libc::c_int = 65;
+/// Length of the answer to [`IPT_GET_INFO`], and offsets in it: entries and policies of the five hooks, size.
+const INFO_LENGTH: usize = 84;
+const HOOK_ENTRIES_OFFSET: usize = 36;
+const POLICIES_OFFSET: usize = 56;
+const SIZE_OFFSET: usize = 80;
+/// Offset of the first entry in the answer to [`IPT_GET_ENTRIES`].
+const FIRST_ENTRY_OFFSET: usize = 40;
 /// Maximum size of a table that carnet reads, in octets.
-const MAX_SIZE: usize = 4 << 20;
+const MAX_TABLE_SIZE: usize = 4 << 20;
 /// Hooks of forwarded packets: prerouting, forward, postrouting.
 const FORWARDING_HOOKS: [usize; 3] = [0, 2, 4];
 /// Verdict `drop`.
-const DROP: i32 = -1;
+const VERDICT_DROP: i32 = -1;
 /// Length of the header of a match and of a target, before its data.
-const HEADER: usize = 32;
+const MATCH_HEADER_LENGTH: usize = 32;
 
 /// Layout of an entry in the tables of an address family.
 #[derive(Debug, Clone, Copy)]
-struct Layout {
-    domain: Domain,
-    level: libc::c_int,
+struct TableLayout {
+    socket_domain: Domain,
+    option_level: libc::c_int,
     /// File with the names of the tables that exist.
-    names: &'static str,
-    program: &'static str,
+    table_names_file: &'static str,
+    iptables_program: &'static str,
     /// Offsets of: transport protocol, offsets of target and next entry, counters, matches.
     protocol: usize,
-    offsets: usize,
+    target_offset_at: usize,
     counters: usize,
-    matches: usize,
+    matches_at: usize,
     /// Offsets of the flags and of the inverted flags, and the flag for the traffic class.
     flags: usize,
-    inverted: usize,
-    class: u8,
+    inverted_flags_at: usize,
+    traffic_class_at: u8,
 }
 
-const IPV4: Layout = Layout {
-    domain: Domain::IPV4,
-    level: libc::IPPROTO_IP,
-    names: "/proc/self/net/ip_tables_names",
-    program: "iptables",
+const IPV4_LAYOUT: TableLayout = TableLayout {
+    socket_domain: Domain::IPV4,
+    option_level: libc::IPPROTO_IP,
+    table_names_file: "/proc/self/net/ip_tables_names",
+    iptables_program: "iptables",
     protocol: 80,
-    offsets: 88,
+    target_offset_at: 88,
     counters: 96,
-    matches: 112,
+    matches_at: 112,
     flags: 82,
-    inverted: 83,
-    class: 0,
+    inverted_flags_at: 83,
+    traffic_class_at: 0,
 };
 
-const IPV6: Layout = Layout {
-    domain: Domain::IPV6,
-    level: libc::IPPROTO_IPV6,
-    names: "/proc/self/net/ip6_tables_names",
-    program: "ip6tables",
+const IPV6_LAYOUT: TableLayout = TableLayout {
+    socket_domain: Domain::IPV6,
+    option_level: libc::IPPROTO_IPV6,
+    table_names_file: "/proc/self/net/ip6_tables_names",
+    iptables_program: "ip6tables",
     protocol: 128,
-    offsets: 140,
+    target_offset_at: 140,
     counters: 152,
-    matches: 168,
+    matches_at: 168,
     flags: 131,
-    inverted: 132,
-    class: 2,
+    inverted_flags_at: 132,
+    traffic_class_at: 2,
 };
 
 /// The rules of one address family.
@@ -88,27 +88,28 @@ pub(super) struct LegacyRules {
 }
 
 /// Returns the rules of IPv4 and of IPv6.
-pub(super) fn read() -> [LegacyRules; 2] {
-    [IPV4, IPV6].map(|layout| {
+pub(super) fn read_legacy_rules() -> [LegacyRules; 2] {
+    [IPV4_LAYOUT, IPV6_LAYOUT].map(|layout| {
         let (mut found, mut hash) = (LegacyRules::default(), DefaultHasher::new());
-        let names = match std::fs::read_to_string(layout.names) {
+        let names = match std::fs::read_to_string(layout.table_names_file) {
             Ok(names) => names,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return found,
             Err(error) => {
-                found.rules.add_packet(|| format!("cannot read {}: {error}", layout.names));
+                found.rules.add_packet_use(|| format!("cannot read {}: {error}", layout.table_names_file));
                 return found;
             }
         };
         for name in names.lines() {
             match read_table(&layout, name) {
                 Ok((info, entries)) => {
-                    let table = Table { layout, name, info: &info, entries: &entries };
-                    table.add_to(&mut found.rules, &mut hash);
+                    let table = LegacyTable { layout, name, table_info: &info, entry_octets: &entries };
+                    table.add_uses_to(&mut found.rules, &mut hash);
                 }
                 Err(error) => {
                     error.to_string().hash(&mut hash);
-                    let reason = || format!("cannot read table {name} of {}: {error}", layout.program);
-                    found.rules.add_packet(reason);
+                    let reason =
+                        || format!("cannot read table {name} of {}: {error}", layout.iptables_program);
+                    found.rules.add_packet_use(reason);
                 }
             }
         }
@@ -117,8 +118,8 @@ pub(super) fn read() -> [LegacyRules; 2] {
     })
 }
 
-fn read_table(layout: &Layout, name: &str) -> io::Result<(Vec<u8>, Vec<u8>)> {
-    let socket = Socket::new(layout.domain, Type::DGRAM, None)?;
+fn read_table(layout: &TableLayout, name: &str) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let socket = Socket::new(layout.socket_domain, Type::DGRAM, None)?;
     let ask = |option: libc::c_int, octets: &mut [u8]| {
         for (octet, value) in octets.iter_mut().zip(name.bytes().take(31)) {
             *octet = value;
@@ -128,7 +129,7 @@ fn read_table(layout: &Layout, name: &str) -> io::Result<(Vec<u8>, Vec<u8>)> {
         let result = unsafe {
             libc::getsockopt(
                 socket.as_raw_fd(),
-                layout.level,
+                layout.option_level,
                 option,
                 octets.as_mut_ptr().cast(),
                 &raw mut length,
@@ -136,80 +137,81 @@ fn read_table(layout: &Layout, name: &str) -> io::Result<(Vec<u8>, Vec<u8>)> {
         };
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
-    let mut info = vec![0; INFO];
-    ask(GET_INFO, &mut info)?;
-    let size = u32_at(&info, SIZE) as usize;
-    if size > MAX_SIZE {
+    let mut info = vec![0; INFO_LENGTH];
+    ask(IPT_GET_INFO, &mut info)?;
+    let size = u32_at(&info, SIZE_OFFSET) as usize;
+    if size > MAX_TABLE_SIZE {
         return Err(io::Error::other(format!("{size} octets are too many")));
     }
-    let mut entries = vec![0; ENTRIES + size];
+    let mut entries = vec![0; FIRST_ENTRY_OFFSET + size];
     entries[32..36].copy_from_slice(&(size as u32).to_ne_bytes());
-    ask(GET_ENTRIES, &mut entries)?;
-    Ok((info, entries.split_off(ENTRIES)))
+    ask(IPT_GET_ENTRIES, &mut entries)?;
+    Ok((info, entries.split_off(FIRST_ENTRY_OFFSET)))
 }
 
-struct Table<'a> {
-    layout: Layout,
+struct LegacyTable<'a> {
+    layout: TableLayout,
     name: &'a str,
-    info: &'a [u8],
-    entries: &'a [u8],
+    table_info: &'a [u8],
+    entry_octets: &'a [u8],
 }
 
 /// Effect of an entry on the fast path.
-enum Use {
+enum EntryUse {
     /// The entry is only about packets that the fast path leaves to the kernel.
     OfKernel,
     Flow,
     Packet(String),
 }
 
-impl Table<'_> {
+impl LegacyTable<'_> {
     /// Adds the rules of the table, and hashes the table without its counters.
-    fn add_to(&self, rules: &mut FamilyRules, hash: &mut impl Hasher) {
-        (self.name, self.info).hash(hash);
+    fn add_uses_to(&self, rules: &mut FamilyRules, hash: &mut impl Hasher) {
+        (self.name, self.table_info).hash(hash);
         let mut at = 0;
-        while let Some((entry, next)) = self.entry(at) {
+        while let Some((entry, next)) = self.entry_at(at) {
             entry.get(..self.layout.counters).hash(hash);
-            entry.get(self.layout.matches..).hash(hash);
+            entry.get(self.layout.matches_at..).hash(hash);
             at = next;
         }
         let mut starts: Vec<(usize, Option<usize>)> = Vec::new();
         for hook in FORWARDING_HOOKS {
-            let word = |from: usize| u32_at(self.info, from + 4 * hook) as usize;
-            if u32_at(self.info, 32) >> hook & 1 == 1 {
-                starts.push((word(HOOK_ENTRIES), Some(word(POLICIES))));
+            let word = |from: usize| u32_at(self.table_info, from + 4 * hook) as usize;
+            if u32_at(self.table_info, 32) >> hook & 1 == 1 {
+                starts.push((word(HOOK_ENTRIES_OFFSET), Some(word(POLICIES_OFFSET))));
             }
         }
         let mut known: BTreeSet<usize> = starts.iter().map(|(start, _)| *start).collect();
         while let Some((start, policy)) = starts.pop() {
             let (mut at, mut number) = (start, 0);
-            while let Some((entry, next)) = self.entry(at) {
-                let (target, verdict) = self.target(entry);
+            while let Some((entry, next)) = self.entry_at(at) {
+                let (target, verdict) = self.target_of_entry(entry);
                 if target == "ERROR" {
                     break;
                 }
                 if policy == Some(at) {
-                    if verdict == Some(DROP) {
-                        rules.add_flow();
+                    if verdict == Some(VERDICT_DROP) {
+                        rules.add_flow_use();
                     }
                     break;
                 }
                 number += 1;
                 // A chain of the operator ends with an entry without conditions that returns.
-                let is_end = self.entry(next).is_none_or(|(next, _)| self.target(next).0 == "ERROR");
-                match self.examine(entry, &target) {
+                let is_end =
+                    self.entry_at(next).is_none_or(|(next, _)| self.target_of_entry(next).0 == "ERROR");
+                match self.examine_entry(entry, &target) {
                     _ if is_end => {}
-                    Use::OfKernel => {
+                    EntryUse::OfKernel => {
                         at = next;
                         continue;
                     }
-                    Use::Packet(what) if self.name != "nat" => rules.add_packet(|| {
+                    EntryUse::Packet(what) if self.name != "nat" => rules.add_packet_use(|| {
                         format!(
                             "rule {number} of a chain in table {} of {} uses {what}",
-                            self.name, self.layout.program
+                            self.name, self.layout.iptables_program
                         )
                     }),
-                    Use::Flow | Use::Packet(_) => rules.add_flow(),
+                    EntryUse::Flow | EntryUse::Packet(_) => rules.add_flow_use(),
                 }
                 if let Some(jump) = verdict.and_then(|verdict| usize::try_from(verdict).ok())
                     && known.insert(jump)
@@ -222,29 +224,40 @@ impl Table<'_> {
     }
 
     /// Returns the entry at an offset, and the offset of the next one.
-    fn entry(&self, at: usize) -> Option<(&[u8], usize)> {
-        let length = usize::from(u16_at(self.entries.get(at..)?, self.layout.offsets + 2)?);
+    fn entry_at(&self, at: usize) -> Option<(&[u8], usize)> {
+        let length = usize::from(u16_at(self.entry_octets.get(at..)?, self.layout.target_offset_at + 2)?);
         let next = at.checked_add(length)?;
-        let entry = self.entries.get(at..next).filter(|_| length >= self.layout.matches + HEADER)?;
+        let entry = self
+            .entry_octets
+            .get(at..next)
+            .filter(|_| length >= self.layout.matches_at + MATCH_HEADER_LENGTH)?;
         Some((entry, next))
     }
 
     /// Returns the name of an entry's target, empty for the standard target, and the verdict of that one.
-    fn target(&self, entry: &[u8]) -> (String, Option<i32>) {
-        let at = usize::from(u16_at(entry, self.layout.offsets).unwrap_or_default());
+    fn target_of_entry(&self, entry: &[u8]) -> (String, Option<i32>) {
+        let at = usize::from(u16_at(entry, self.layout.target_offset_at).unwrap_or_default());
         let target = entry.get(at..).unwrap_or_default();
-        let name = name_of(target);
-        let verdict = name.is_empty().then(|| u32_at(target, HEADER) as i32);
+        let name = extension_name(target);
+        let verdict = name.is_empty().then(|| u32_at(target, MATCH_HEADER_LENGTH) as i32);
         (name, verdict)
     }
 
-    fn examine(&self, entry: &[u8], target: &str) -> Use {
-        let Layout { protocol, offsets, matches, flags, inverted, class, .. } = self.layout;
+    fn examine_entry(&self, entry: &[u8], target: &str) -> EntryUse {
+        let TableLayout {
+            protocol,
+            target_offset_at: offsets,
+            matches_at: matches,
+            flags,
+            inverted_flags_at: inverted,
+            traffic_class_at: class,
+            ..
+        } = self.layout;
         let octet = |at: usize| entry.get(at).copied().unwrap_or_default();
         let protocol = u16_at(entry, protocol).unwrap_or_default();
         // The inverted flag 0x40 is that of the protocol.
         if !matches!(protocol, 0 | 6 | 17) && octet(inverted) & 0x40 == 0 {
-            return Use::OfKernel;
+            return EntryUse::OfKernel;
         }
         let mut packet = (octet(flags) & class != 0).then(|| "the traffic class".to_owned());
         let end = usize::from(u16_at(entry, offsets).unwrap_or_default());
@@ -252,51 +265,51 @@ impl Table<'_> {
         while at < end {
             let part = entry.get(at..end).unwrap_or_default();
             let length = usize::from(u16_at(part, 0).unwrap_or_default());
-            let data = part.get(HEADER..length).unwrap_or_default();
-            match examine_match(&name_of(part), part.get(31).copied().unwrap_or_default(), data) {
-                Use::OfKernel => return Use::OfKernel,
-                Use::Flow => {}
-                Use::Packet(what) => packet = packet.or(Some(what)),
+            let data = part.get(MATCH_HEADER_LENGTH..length).unwrap_or_default();
+            match examine_match(&extension_name(part), part.get(31).copied().unwrap_or_default(), data) {
+                EntryUse::OfKernel => return EntryUse::OfKernel,
+                EntryUse::Flow => {}
+                EntryUse::Packet(what) => packet = packet.or(Some(what)),
             }
-            if length < HEADER {
-                return Use::Packet("an unknown match".into());
+            if length < MATCH_HEADER_LENGTH {
+                return EntryUse::Packet("an unknown match".into());
             }
             at += length;
         }
         let is_plain =
             matches!(target, "" | "REJECT" | "SNAT" | "DNAT" | "MASQUERADE" | "REDIRECT" | "NETMAP");
         match packet.or_else(|| (!is_plain).then(|| target.to_owned())) {
-            Some(what) => Use::Packet(what),
-            None => Use::Flow,
+            Some(what) => EntryUse::Packet(what),
+            None => EntryUse::Flow,
         }
     }
 }
 
-fn examine_match(name: &str, revision: u8, data: &[u8]) -> Use {
+fn examine_match(name: &str, revision: u8, data: &[u8]) -> EntryUse {
     let octet = |at: usize| data.get(at).copied().unwrap_or_default();
     let half = |at: usize| u16_at(data, at).unwrap_or_default();
     match name {
-        "udp" | "multiport" | "iprange" | "comment" => Use::Flow,
+        "udp" | "multiport" | "iprange" | "comment" => EntryUse::Flow,
         // The option, the mask of the flags and their value, and what is inverted.
         "tcp" => match (octet(8), octet(9), octet(10) & octet(9), octet(11)) {
-            (0, 0, ..) => Use::Flow,
-            (_, 1.., flags, inverted) if inverted & 4 == 0 && flags & 7 != 0 => Use::OfKernel,
-            _ => Use::Packet("TCP flags or options".into()),
+            (0, 0, ..) => EntryUse::Flow,
+            (_, 1.., flags, inverted) if inverted & 4 == 0 && flags & 7 != 0 => EntryUse::OfKernel,
+            _ => EntryUse::Packet("TCP flags or options".into()),
         },
         // Bit 1 of the states is `established`.
-        "state" if u32_at(data, 0) & 2 == 0 => Use::OfKernel,
-        "state" => Use::Flow,
+        "state" if u32_at(data, 0) & 2 == 0 => EntryUse::OfKernel,
+        "state" => EntryUse::Flow,
         // Bit 0 of the flags at 146 is the state, bit 7 the remaining time; at 148 are the inverted ones.
         "conntrack" if revision == 3 && half(146) & 1 == 1 && half(148) & 1 == 0 && half(150) & 2 == 0 => {
-            Use::OfKernel
+            EntryUse::OfKernel
         }
-        "conntrack" if revision == 3 && half(146) & 1 << 7 == 0 => Use::Flow,
-        other => Use::Packet(format!("match {other}")),
+        "conntrack" if revision == 3 && half(146) & 1 << 7 == 0 => EntryUse::Flow,
+        other => EntryUse::Packet(format!("match {other}")),
     }
 }
 
 /// Returns the name of a match or target.
-fn name_of(part: &[u8]) -> String {
+fn extension_name(part: &[u8]) -> String {
     let name = part.get(2..31).unwrap_or_default().split(|octet| *octet == 0).next().unwrap_or_default();
     String::from_utf8_lossy(name).into_owned()
 }
@@ -321,7 +334,7 @@ mod tests {
 
     /// Returns the rules of IPv4 and IPv6 in a new network namespace after these commands; `None` if this
     /// machine permits none, or has no legacy iptables.
-    fn rules_after(commands: &[&str]) -> Option<[FamilyRules; 2]> {
+    fn legacy_rules_after(commands: &[&str]) -> Option<[FamilyRules; 2]> {
         let commands: Vec<String> = commands.iter().map(|it| (*it).to_owned()).collect();
         let read = move || {
             if unshare(CloneFlags::CLONE_NEWNET).is_err() {
@@ -337,13 +350,13 @@ mod tests {
                     return None;
                 }
             }
-            Some([IPV4, IPV6].map(|layout| {
+            Some([IPV4_LAYOUT, IPV6_LAYOUT].map(|layout| {
                 let mut rules = FamilyRules::default();
-                let names = layout.names.replace("/proc/self", "/proc/thread-self");
+                let names = layout.table_names_file.replace("/proc/self", "/proc/thread-self");
                 for name in std::fs::read_to_string(names).expect("names").lines() {
                     let (info, entries) = read_table(&layout, name).expect("a table");
-                    let table = Table { layout, name, info: &info, entries: &entries };
-                    table.add_to(&mut rules, &mut DefaultHasher::new());
+                    let table = LegacyTable { layout, name, table_info: &info, entry_octets: &entries };
+                    table.add_uses_to(&mut rules, &mut DefaultHasher::new());
                 }
                 rules
             }))
@@ -352,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn legacy_rules_are_examined() {
+    fn iptables_rules_are_judged_by_their_matches() {
         use RuleScope::{Flow, Nothing, Packet};
         for (commands, ipv4, ipv6) in [
             (&["iptables-legacy -A INPUT -m limit -j ACCEPT"][..], Nothing, Nothing),
@@ -376,8 +389,8 @@ mod tests {
                 Nothing,
             ),
         ] {
-            let Some(rules) = rules_after(commands) else { continue };
-            assert_eq!(rules.each_ref().map(|it| it.scope), [ipv4, ipv6], "{commands:?}: {rules:?}");
+            let Some(rules) = legacy_rules_after(commands) else { continue };
+            assert_eq!(rules.each_ref().map(|it| it.rule_scope), [ipv4, ipv6], "{commands:?}: {rules:?}");
         }
     }
 }

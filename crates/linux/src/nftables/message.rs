@@ -13,10 +13,12 @@ use carnet_nemo::forwarding::packet_rules::{
 };
 use ipnet::{IpNet, Ipv6Net};
 
-use crate::generic_netlink::{ACKNOWLEDGE, attribute, attributes, encode, find_attribute};
+use crate::generic_netlink::{
+    FLAG_ACKNOWLEDGE, encode_attribute, encode_request, find_attribute, split_attributes,
+};
 
 /// Name of carnet's table.
-pub(super) const TABLE: &str = "carnet_rules";
+pub(super) const TABLE_NAME_OF_CARNET: &str = "carnet_rules";
 
 /// Number of nftables among the subsystems of netfilter.
 const SUBSYSTEM: u16 = 10;
@@ -40,10 +42,10 @@ pub(super) const GET_ELEMENTS: u16 = SUBSYSTEM << 8 | 13;
 pub(super) const GET_GENERATION: u16 = SUBSYSTEM << 8 | 16;
 
 /// Flags of requests that add objects.
-const CREATE: u16 = 0x400;
-const APPEND: u16 = 0x800;
+const FLAG_CREATE: u16 = 0x400;
+const FLAG_APPEND: u16 = 0x800;
 /// Flag in the type of an attribute that contains attributes.
-const NESTED: u16 = 0x8000;
+const NESTED_ATTRIBUTE: u16 = 0x8000;
 
 /// Attributes of tables.
 const TABLE_NAME: u16 = 1;
@@ -82,62 +84,62 @@ const SET_TIMEOUT: u16 = 11;
 const SET_OF_RULES: u32 = 0x20 | 0x10;
 /// Number of hosts that a set has room for. The next constant is the time in milliseconds without packets
 /// after which the set forgets a host.
-const SET_SIZE: u32 = 4096;
+const MAX_HOSTS_IN_SET: u32 = 4096;
 const SET_TIMEOUT_MS: u64 = 60_000;
 /// Octets that a host may send at once in addition to those of one second: the largest packet that a network
 /// card joins from several.
-const BURST: u32 = 65_536;
+const HOST_BURST_OCTETS: u32 = 65_536;
 /// Attribute of the ruleset's generation.
-pub(super) const GENERATION: u16 = 1;
+pub(super) const ATTRIBUTE_GENERATION: u16 = 1;
 
 /// Verdicts of netfilter, which are also the policies of chains.
-const DROP: u32 = 0;
-const ACCEPT: u32 = 1;
+const VERDICT_DROP: u32 = 0;
+const VERDICT_ACCEPT: u32 = 1;
 /// Registers of expressions: the one for a verdict, and two of 16 octets for values.
 const VERDICT_REGISTER: u32 = 0;
-const REGISTER: u32 = 1;
+const FIRST_REGISTER: u32 = 1;
 const SECOND_REGISTER: u32 = 2;
 
 /// Fields of the expression `meta`.
-const MARK: u32 = 3;
-const INPUT_NAME: u32 = 6;
-const OUTPUT_NAME: u32 = 7;
-const INPUT_TYPE: u32 = 8;
-const FAMILY: u32 = 15;
-const PROTOCOL: u32 = 16;
+const META_MARK: u32 = 3;
+const META_INPUT_NAME: u32 = 6;
+const META_OUTPUT_NAME: u32 = 7;
+const META_INPUT_TYPE: u32 = 8;
+const META_FAMILY: u32 = 15;
+const META_PROTOCOL: u32 = 16;
 /// Fields of the expression `ct`.
 const CONNECTION_STATE: u32 = 0;
 const CONNECTION_DIRECTION: u32 = 1;
 const CONNECTION_MARK: u32 = 3;
 const CONNECTION_ZONE: u32 = 17;
 /// Direction of a connection's first packet, and direction of the answers.
-const ORIGINAL: u8 = 0;
-const REPLY: u8 = 1;
+const DIRECTION_ORIGINAL: u8 = 0;
+const DIRECTION_REPLY: u8 = 1;
 /// Headers of the expression `payload`.
 const LINK_HEADER: u32 = 0;
 const NETWORK_HEADER: u32 = 1;
 const TRANSPORT_HEADER: u32 = 2;
 /// Operations of the expression `cmp`.
-const EQUAL: u32 = 0;
-const NOT_EQUAL: u32 = 1;
-const AT_MOST: u32 = 3;
-const AT_LEAST: u32 = 5;
+const COMPARE_EQUAL: u32 = 0;
+const COMPARE_NOT_EQUAL: u32 = 1;
+const COMPARE_AT_MOST: u32 = 3;
+const COMPARE_AT_LEAST: u32 = 5;
 /// Flag of the expression `nat`: the kernel replaces only the prefix of an address and keeps its other bits.
 const KEEP_HOST_BITS: u32 = 0x40;
 
 /// Address families of packets (`NFPROTO_IPV4`, `NFPROTO_IPV6`).
-const IPV4: u8 = 2;
-const IPV6: u8 = 10;
+const FAMILY_IPV4: u8 = 2;
+const FAMILY_IPV6: u8 = 10;
 /// Type of an Ethernet interface (`ARPHRD_ETHER`).
-const ETHERNET: u16 = 1;
+const INTERFACE_TYPE_ETHERNET: u16 = 1;
 
 /// Returns a netlink message to netfilter about tables of the family `inet`.
-pub(super) fn message(kind: u16, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
-    message_about(kind, FAMILY_INET, flags, sequence, attributes)
+pub(super) fn inet_message(kind: u16, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
+    family_message(kind, FAMILY_INET, flags, sequence, attributes)
 }
 
 /// Returns a netlink message to netfilter about tables of a family; 0 stands for all families.
-pub(super) fn message_about(kind: u16, family: u8, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
+pub(super) fn family_message(kind: u16, family: u8, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
     // The messages of a transaction's begin and end name the subsystem instead of a family.
     let (family, resource) = match kind {
         BATCH_BEGIN | BATCH_END => (0, SUBSYSTEM),
@@ -145,71 +147,75 @@ pub(super) fn message_about(kind: u16, family: u8, flags: u16, sequence: u32, at
     };
     // `struct nfgenmsg`: address family, version, and a resource.
     let [high, low] = resource.to_be_bytes();
-    encode(kind, flags, sequence, [family, 0, high, low], attributes)
+    encode_request(kind, flags, sequence, [family, 0, high, low], attributes)
 }
 
 /// A transaction: the kernel executes all of its requests or none.
 #[derive(Debug)]
-pub(super) struct Transaction {
+pub(super) struct RulesetTransaction {
     pub(super) octets: Vec<u8>,
     /// Sequence number of the first message. The kernel gives an error of the whole transaction this number.
-    pub(super) first: u32,
+    pub(super) first_sequence: u32,
     /// Sequence number of the request that the kernel acknowledges.
-    pub(super) last: u32,
+    pub(super) last_sequence: u32,
 }
 
-impl Transaction {
+impl RulesetTransaction {
     /// Returns the transaction that replaces carnet's table by one with these rules; without a rule it
     /// removes the table. `sequence` is the first unused sequence number.
-    pub(super) fn replace<'a>(rules: impl Iterator<Item = &'a PacketRule> + Clone, sequence: u32) -> Self {
-        let table = string(TABLE_NAME, TABLE);
+    pub(super) fn replace_table<'a>(
+        rules: impl Iterator<Item = &'a PacketRule> + Clone,
+        sequence: u32,
+    ) -> Self {
+        let table = encode_string(TABLE_NAME, TABLE_NAME_OF_CARNET);
         // Adding the table first makes it exist in any case, so that its removal cannot fail.
-        let mut requests = vec![(NEW_TABLE, CREATE, table.clone()), (DELETE_TABLE, 0, table.clone())];
+        let mut requests = vec![(NEW_TABLE, FLAG_CREATE, table.clone()), (DELETE_TABLE, 0, table.clone())];
         if rules.clone().next().is_some() {
-            requests.push((NEW_TABLE, CREATE, table));
+            requests.push((NEW_TABLE, FLAG_CREATE, table));
         }
         for role in Chain::ALL_CHAINS.into_iter().filter(|role| rules.clone().any(|rule| rule.chain == *role))
         {
-            requests.push((NEW_CHAIN, CREATE, new_chain(role)));
+            requests.push((NEW_CHAIN, FLAG_CREATE, new_chain_attributes(role)));
         }
-        for (number, set) in rules.clone().filter_map(HostSet::filled_by).enumerate() {
-            requests.push((NEW_SET, CREATE, set.definition(number as u32 + 1)));
+        for (number, set) in rules.clone().filter_map(HostRateSet::set_filled_by).enumerate() {
+            requests.push((NEW_SET, FLAG_CREATE, set.definition_attributes(number as u32 + 1)));
         }
-        requests.extend(rules.map(|rule| (NEW_RULE, CREATE | APPEND, new_rule(rule))));
-        let mut octets = message(BATCH_BEGIN, 0, sequence, &[]);
+        requests.extend(rules.map(|rule| (NEW_RULE, FLAG_CREATE | FLAG_APPEND, new_rule_attributes(rule))));
+        let mut octets = inet_message(BATCH_BEGIN, 0, sequence, &[]);
         let last = sequence.wrapping_add(requests.len() as u32);
         let mut number = sequence;
         for (kind, flags, attributes) in requests {
             number = number.wrapping_add(1);
-            let flags = if number == last { flags | ACKNOWLEDGE } else { flags };
-            octets.extend(message(kind, flags, number, &attributes));
+            let flags = if number == last { flags | FLAG_ACKNOWLEDGE } else { flags };
+            octets.extend(inet_message(kind, flags, number, &attributes));
         }
-        octets.extend(message(BATCH_END, 0, last.wrapping_add(1), &[]));
-        Transaction { octets, first: sequence, last }
+        octets.extend(inet_message(BATCH_END, 0, last.wrapping_add(1), &[]));
+        RulesetTransaction { octets, first_sequence: sequence, last_sequence: last }
     }
 }
 
 /// Returns the attributes that name carnet's table.
-pub(super) fn table_name() -> Vec<u8> {
-    string(TABLE_NAME, TABLE)
+pub(super) fn table_name_attribute() -> Vec<u8> {
+    encode_string(TABLE_NAME, TABLE_NAME_OF_CARNET)
 }
 
 /// Returns the attributes that name a chain of carnet's table.
-pub(super) fn chain_name(role: Chain) -> Vec<u8> {
-    [string(CHAIN_TABLE, TABLE), string(CHAIN_NAME, properties(role).name)].concat()
+pub(super) fn chain_name_attribute(role: Chain) -> Vec<u8> {
+    [encode_string(CHAIN_TABLE, TABLE_NAME_OF_CARNET), encode_string(CHAIN_NAME, chain_properties(role).name)]
+        .concat()
 }
 
 /// Properties of a chain.
 struct ChainProperties {
     name: &'static str,
     kind: &'static str,
-    hook: u32,
-    priority: i32,
+    netfilter_hook: u32,
+    chain_priority: i32,
 }
 
 /// Returns the properties of a chain. The priorities are those that `nft` calls raw, mangle, filter, srcnat
 /// and dstnat.
-fn properties(role: Chain) -> ChainProperties {
+fn chain_properties(role: Chain) -> ChainProperties {
     let (name, kind, hook, priority) = match role {
         Chain::Early => ("early", "filter", 0, -300),
         Chain::Prerouting => ("prerouting", "filter", 0, -150),
@@ -219,20 +225,21 @@ fn properties(role: Chain) -> ChainProperties {
         Chain::SourceNat => ("postrouting", "nat", 4, 100),
         Chain::DestinationNat => ("dstnat", "nat", 0, -100),
     };
-    ChainProperties { name, kind, hook, priority }
+    ChainProperties { name, kind, netfilter_hook: hook, chain_priority: priority }
 }
 
-fn new_chain(role: Chain) -> Vec<u8> {
-    let ChainProperties { kind, hook, priority, .. } = properties(role);
-    let hook = [number(HOOK_NUMBER, hook), number(HOOK_PRIORITY, priority as u32)].concat();
-    let policy = number(CHAIN_POLICY, ACCEPT);
-    [chain_name(role), nested(CHAIN_HOOK, &hook), policy, string(CHAIN_TYPE, kind)].concat()
+fn new_chain_attributes(role: Chain) -> Vec<u8> {
+    let ChainProperties { kind, netfilter_hook: hook, chain_priority: priority, .. } = chain_properties(role);
+    let hook = [encode_number(HOOK_NUMBER, hook), encode_number(HOOK_PRIORITY, priority as u32)].concat();
+    let policy = encode_number(CHAIN_POLICY, VERDICT_ACCEPT);
+    [chain_name_attribute(role), encode_nested(CHAIN_HOOK, &hook), policy, encode_string(CHAIN_TYPE, kind)]
+        .concat()
 }
 
 /// A set of the addresses of hosts, each with its rate limit. Rules add the addresses.
-struct HostSet {
+struct HostRateSet {
     name: String,
-    key: HostKey,
+    host_key: HostKey,
 }
 
 /// Field of a packet that names the host.
@@ -244,113 +251,126 @@ enum HostKey {
     Address { family: u8, is_source: bool },
 }
 
-impl HostSet {
+impl HostRateSet {
     /// Returns the set to which a rule adds addresses; `None` for a rule of another kind.
-    fn filled_by(rule: &PacketRule) -> Option<HostSet> {
+    fn set_filled_by(rule: &PacketRule) -> Option<HostRateSet> {
         rule.packets.over_rate.filter(|rate| rate.hosts == LimitedHosts::Each)?;
-        HostSet::of(&rule.packets)
+        HostRateSet::set_for_packets(&rule.packets)
     }
 
     /// Returns the set for the addresses of a rate limit with these conditions.
-    fn of(packets: &PacketMatch) -> Option<HostSet> {
+    fn set_for_packets(packets: &PacketMatch) -> Option<HostRateSet> {
         let by = packets.over_rate?.by;
         if by == HostIdentity::LinkAddress {
             let name = format!("from-{}", packets.input_interface.as_ref()?);
-            return Some(HostSet { name, key: HostKey::LinkSource });
+            return Some(HostRateSet { name, host_key: HostKey::LinkSource });
         }
         let (interface, prefix) = match &packets.input_interface {
             Some(interface) => (interface, packets.source?),
             None => (packets.output_interface.as_ref()?, packets.destination?),
         };
         let is_source = packets.input_interface.is_some();
-        let (family, version) = if family_of(prefix) == IPV4 { (IPV4, 4) } else { (IPV6, 6) };
+        let (family, version) =
+            if family_of(prefix) == FAMILY_IPV4 { (FAMILY_IPV4, 4) } else { (FAMILY_IPV6, 6) };
         let direction = if is_source { "from" } else { "to" };
         let key = HostKey::Address { family, is_source };
-        Some(HostSet { name: format!("{direction}{version}-{interface}"), key })
+        Some(HostRateSet { name: format!("{direction}{version}-{interface}"), host_key: key })
     }
 
     /// Returns the attributes that create the set. Each set of a transaction needs another `id`.
-    fn definition(&self, id: u32) -> Vec<u8> {
+    fn definition_attributes(&self, id: u32) -> Vec<u8> {
         // The type is a number of the program `nft` for addresses, by which it lists the elements.
-        let (kind, length) = match self.key {
+        let (kind, length) = match self.host_key {
             HostKey::LinkSource => (9, 6),
-            HostKey::Address { family: IPV4, .. } => (7, 4),
+            HostKey::Address { family: FAMILY_IPV4, .. } => (7, 4),
             HostKey::Address { .. } => (8, 16),
         };
         [
-            string(SET_TABLE, TABLE),
-            string(SET_NAME, &self.name),
-            number(SET_FLAGS, SET_OF_RULES),
-            number(SET_KEY_TYPE, kind),
-            number(SET_KEY_LENGTH, length),
-            nested(SET_DESCRIPTION, &number(1, SET_SIZE)),
-            number(SET_ID, id),
-            attribute(SET_TIMEOUT, &SET_TIMEOUT_MS.to_be_bytes()),
+            encode_string(SET_TABLE, TABLE_NAME_OF_CARNET),
+            encode_string(SET_NAME, &self.name),
+            encode_number(SET_FLAGS, SET_OF_RULES),
+            encode_number(SET_KEY_TYPE, kind),
+            encode_number(SET_KEY_LENGTH, length),
+            encode_nested(SET_DESCRIPTION, &encode_number(1, MAX_HOSTS_IN_SET)),
+            encode_number(SET_ID, id),
+            encode_attribute(SET_TIMEOUT, &SET_TIMEOUT_MS.to_be_bytes()),
         ]
         .concat()
     }
 
     /// Returns the expressions that hold for packets over the rate.
-    fn over(&self, rate: HostRate) -> Vec<Vec<u8>> {
+    fn over_rate_expressions(&self, rate: HostRate) -> Vec<Vec<u8>> {
         // Only frames of an Ethernet interface have a link-layer address. On another interface, the source
         // address names the host.
-        let is_ethernet = |operation| vec![meta(INPUT_TYPE), compare(operation, &ETHERNET.to_ne_bytes())];
-        let (mut expressions, address) = match self.key {
-            HostKey::LinkSource => (is_ethernet(EQUAL), payload(LINK_HEADER, 6, 6)),
-            HostKey::Address { family: IPV4, is_source: true } => {
-                (is_ethernet(NOT_EQUAL), payload(NETWORK_HEADER, 12, 4))
+        let is_ethernet = |operation| {
+            vec![
+                load_meta(META_INPUT_TYPE),
+                compare_register(operation, &INTERFACE_TYPE_ETHERNET.to_ne_bytes()),
+            ]
+        };
+        let (mut expressions, address) = match self.host_key {
+            HostKey::LinkSource => (is_ethernet(COMPARE_EQUAL), payload(LINK_HEADER, 6, 6)),
+            HostKey::Address { family: FAMILY_IPV4, is_source: true } => {
+                (is_ethernet(COMPARE_NOT_EQUAL), payload(NETWORK_HEADER, 12, 4))
             }
             HostKey::Address { is_source: true, .. } => {
-                (is_ethernet(NOT_EQUAL), payload(NETWORK_HEADER, 8, 16))
+                (is_ethernet(COMPARE_NOT_EQUAL), payload(NETWORK_HEADER, 8, 16))
             }
-            HostKey::Address { family: IPV4, .. } => (Vec::new(), payload(NETWORK_HEADER, 16, 4)),
+            HostKey::Address { family: FAMILY_IPV4, .. } => (Vec::new(), payload(NETWORK_HEADER, 16, 4)),
             HostKey::Address { .. } => (Vec::new(), payload(NETWORK_HEADER, 24, 16)),
         };
         expressions.push(address);
         // The type means octets, and the flag that the expression holds above the rate.
         let limit = [
-            attribute(1, &rate.octets_per_s.to_be_bytes()),
-            attribute(2, &1u64.to_be_bytes()),
-            number(3, BURST),
-            number(4, 1),
-            number(5, 1),
+            encode_attribute(1, &rate.octets_per_s.to_be_bytes()),
+            encode_attribute(2, &1u64.to_be_bytes()),
+            encode_number(3, HOST_BURST_OCTETS),
+            encode_number(4, 1),
+            encode_number(5, 1),
         ];
-        let limit = expression("limit", &limit.concat());
+        let limit = encode_expression("limit", &limit.concat());
         match rate.hosts {
             LimitedHosts::Each => {
                 // The operation adds the address, or lets it stay longer.
-                let data = [string(1, &self.name), number(3, 1), number(4, REGISTER), nested(7, &limit)];
-                expressions.push(expression("dynset", &data.concat()));
+                let data = [
+                    encode_string(1, &self.name),
+                    encode_number(3, 1),
+                    encode_number(4, FIRST_REGISTER),
+                    encode_nested(7, &limit),
+                ];
+                expressions.push(encode_expression("dynset", &data.concat()));
             }
             LimitedHosts::Others => {
                 // The flag inverts the result: the set does not have the address.
-                let data = [string(1, &self.name), number(2, REGISTER), number(5, 1)];
-                expressions.extend([expression("lookup", &data.concat()), limit]);
+                let data =
+                    [encode_string(1, &self.name), encode_number(2, FIRST_REGISTER), encode_number(5, 1)];
+                expressions.extend([encode_expression("lookup", &data.concat()), limit]);
             }
         }
         expressions
     }
 }
 
-fn new_rule(rule: &PacketRule) -> Vec<u8> {
-    let mut expressions = conditions(&rule.packets);
+fn new_rule_attributes(rule: &PacketRule) -> Vec<u8> {
+    let mut expressions = condition_expressions(&rule.packets);
     if rule.counts {
-        expressions.push(expression("counter", &[]));
+        expressions.push(encode_expression("counter", &[]));
     }
-    expressions.extend(action(rule.verdict));
-    let expressions = expressions.iter().map(|it| nested(LIST_ELEMENT, it)).collect::<Vec<_>>().concat();
+    expressions.extend(verdict_expressions(rule.verdict));
+    let expressions =
+        expressions.iter().map(|it| encode_nested(LIST_ELEMENT, it)).collect::<Vec<_>>().concat();
     [
-        string(RULE_TABLE, TABLE),
-        string(RULE_CHAIN, properties(rule.chain).name),
-        nested(RULE_EXPRESSIONS, &expressions),
+        encode_string(RULE_TABLE, TABLE_NAME_OF_CARNET),
+        encode_string(RULE_CHAIN, chain_properties(rule.chain).name),
+        encode_nested(RULE_EXPRESSIONS, &expressions),
     ]
     .concat()
 }
 
 /// Returns the count of a rule with these attributes; `None` if the rule does not count.
-pub(super) fn count(rule: &[u8]) -> Option<PacketCount> {
+pub(super) fn count_of_rule(rule: &[u8]) -> Option<PacketCount> {
     let expressions = find_attribute(rule, RULE_EXPRESSIONS)?;
-    let counter = attributes(expressions).find_map(|(_, expression)| {
+    let counter = split_attributes(expressions).find_map(|(_, expression)| {
         let is_counter = find_attribute(expression, EXPRESSION_NAME) == Some(&b"counter\0"[..]);
         find_attribute(expression, EXPRESSION_DATA).filter(|_| is_counter)
     })?;
@@ -359,115 +379,146 @@ pub(super) fn count(rule: &[u8]) -> Option<PacketCount> {
 }
 
 /// Returns the expressions that compare a packet with these conditions.
-fn conditions(packets: &PacketMatch) -> Vec<Vec<u8>> {
+fn condition_expressions(packets: &PacketMatch) -> Vec<Vec<u8>> {
     let mut expressions = Vec::new();
-    let interfaces = [(INPUT_NAME, &packets.input_interface), (OUTPUT_NAME, &packets.output_interface)];
+    let interfaces =
+        [(META_INPUT_NAME, &packets.input_interface), (META_OUTPUT_NAME, &packets.output_interface)];
     for (field, name) in interfaces {
         if let Some(name) = name {
-            expressions.extend([meta(field), compare(EQUAL, &interface_name(name))]);
+            expressions
+                .extend([load_meta(field), compare_register(COMPARE_EQUAL, &padded_interface_name(name))]);
         }
     }
     if let Some(address) = packets.link_source {
-        expressions.extend([meta(INPUT_TYPE), compare(EQUAL, &ETHERNET.to_ne_bytes())]);
-        expressions.extend([payload(LINK_HEADER, 6, 6), compare(EQUAL, &address)]);
+        expressions.extend([
+            load_meta(META_INPUT_TYPE),
+            compare_register(COMPARE_EQUAL, &INTERFACE_TYPE_ETHERNET.to_ne_bytes()),
+        ]);
+        expressions.extend([payload(LINK_HEADER, 6, 6), compare_register(COMPARE_EQUAL, &address)]);
     }
     let family = [packets.source, packets.destination].into_iter().flatten().next().map(family_of);
     if let Some(family) = family {
-        expressions.extend([meta(FAMILY), compare(EQUAL, &[family])]);
+        expressions.extend([load_meta(META_FAMILY), compare_register(COMPARE_EQUAL, &[family])]);
     }
     expressions
         .extend(packets.source.map(|prefix| address(prefix, AddressField::Source)).unwrap_or_default());
     let destination = packets.destination.map(|prefix| address(prefix, AddressField::Destination));
     expressions.extend(destination.unwrap_or_default());
     if let (Some(dscp), Some(family)) = (packets.dscp, family) {
-        expressions.extend(traffic_class(dscp, family));
+        expressions.extend(match_traffic_class(dscp, family));
     }
     if let Some(protocol) = packets.protocol {
-        expressions.extend([meta(PROTOCOL), compare(EQUAL, &[protocol])]);
+        expressions.extend([load_meta(META_PROTOCOL), compare_register(COMPARE_EQUAL, &[protocol])]);
     }
     for (offset, ports) in [(0, packets.source_ports), (2, packets.ports)] {
         if let Some(PortRange { first, last }) = ports {
             expressions.push(payload(TRANSPORT_HEADER, offset, 2));
-            expressions.push(compare(AT_LEAST, &first.to_be_bytes()));
-            expressions.push(compare(AT_MOST, &last.to_be_bytes()));
+            expressions.push(compare_register(COMPARE_AT_LEAST, &first.to_be_bytes()));
+            expressions.push(compare_register(COMPARE_AT_MOST, &last.to_be_bytes()));
         }
     }
     if let Some(kind) = packets.icmp_type {
-        expressions.extend([payload(TRANSPORT_HEADER, 0, 1), compare(EQUAL, &[kind])]);
+        expressions.extend([payload(TRANSPORT_HEADER, 0, 1), compare_register(COMPARE_EQUAL, &[kind])]);
     }
-    let marks = [(meta(MARK), packets.mark), (connection(CONNECTION_MARK), packets.connection_mark)];
+    let marks = [
+        (load_meta(META_MARK), packets.mark),
+        (load_connection_field(CONNECTION_MARK), packets.connection_mark),
+    ];
     for (load, mark) in marks {
         if let Some(Mark { mask, value }) = mark {
-            expressions.extend([load, masked(&mask.to_ne_bytes(), &[0; 4])]);
-            expressions.push(compare(EQUAL, &value.to_ne_bytes()));
+            expressions.extend([load, mask_register(&mask.to_ne_bytes(), &[0; 4])]);
+            expressions.push(compare_register(COMPARE_EQUAL, &value.to_ne_bytes()));
         }
     }
     if !packets.states.is_empty() {
-        let bits = packets.states.iter().fold(0, |bits, state| bits | state_bit(*state));
-        expressions.push(connection(CONNECTION_STATE));
-        expressions.extend([masked(&bits.to_ne_bytes(), &[0; 4]), compare(NOT_EQUAL, &[0; 4])]);
+        let bits = packets.states.iter().fold(0, |bits, state| bits | connection_state_bit(*state));
+        expressions.push(load_connection_field(CONNECTION_STATE));
+        expressions.extend([
+            mask_register(&bits.to_ne_bytes(), &[0; 4]),
+            compare_register(COMPARE_NOT_EQUAL, &[0; 4]),
+        ]);
     }
     if packets.is_answer {
-        expressions.extend([connection(CONNECTION_DIRECTION), compare(EQUAL, &[REPLY])]);
+        expressions.extend([
+            load_connection_field(CONNECTION_DIRECTION),
+            compare_register(COMPARE_EQUAL, &[DIRECTION_REPLY]),
+        ]);
     }
-    let limit = packets.over_rate.zip(HostSet::of(packets));
-    expressions.extend(limit.map(|(rate, set)| set.over(rate)).unwrap_or_default());
+    let limit = packets.over_rate.zip(HostRateSet::set_for_packets(packets));
+    expressions.extend(limit.map(|(rate, set)| set.over_rate_expressions(rate)).unwrap_or_default());
     expressions
 }
 
 /// Returns the expressions that carry out the verdict of a rule.
-fn action(verdict: Verdict) -> Vec<Vec<u8>> {
+fn verdict_expressions(verdict: Verdict) -> Vec<Vec<u8>> {
     match verdict {
         Verdict::Continue => Vec::new(),
-        Verdict::Accept => vec![end(ACCEPT)],
-        Verdict::Drop => vec![end(DROP)],
-        Verdict::Masquerade => vec![expression("masq", &[])],
+        Verdict::Accept => vec![end_with_verdict(VERDICT_ACCEPT)],
+        Verdict::Drop => vec![end_with_verdict(VERDICT_DROP)],
+        Verdict::Masquerade => vec![encode_expression("masq", &[])],
         Verdict::SourcePrefix(prefix) | Verdict::DestinationPrefix(prefix) => {
             // The type: the source address changes, or the destination address.
             let kind = u32::from(matches!(verdict, Verdict::DestinationPrefix(_)));
             let (family, first, last) = match mapped::to_ipv4(prefix) {
                 Some(prefix) => {
-                    (IPV4, prefix.network().octets().to_vec(), prefix.broadcast().octets().to_vec())
+                    (FAMILY_IPV4, prefix.network().octets().to_vec(), prefix.broadcast().octets().to_vec())
                 }
-                None => (IPV6, prefix.network().octets().to_vec(), prefix.broadcast().octets().to_vec()),
+                None => {
+                    (FAMILY_IPV6, prefix.network().octets().to_vec(), prefix.broadcast().octets().to_vec())
+                }
             };
             let data = [
-                number(1, kind),
-                number(2, family.into()),
-                number(3, REGISTER),
-                number(4, SECOND_REGISTER),
-                number(7, KEEP_HOST_BITS),
+                encode_number(1, kind),
+                encode_number(2, family.into()),
+                encode_number(3, FIRST_REGISTER),
+                encode_number(4, SECOND_REGISTER),
+                encode_number(7, KEEP_HOST_BITS),
             ];
-            vec![load(REGISTER, &first), load(SECOND_REGISTER, &last), expression("nat", &data.concat())]
+            vec![
+                load_register(FIRST_REGISTER, &first),
+                load_register(SECOND_REGISTER, &last),
+                encode_expression("nat", &data.concat()),
+            ]
         }
         Verdict::DestinationAddress(address) => {
             let (family, octets) = match address {
-                IpAddr::V4(address) => (IPV4, address.octets().to_vec()),
-                IpAddr::V6(address) => (IPV6, address.octets().to_vec()),
+                IpAddr::V4(address) => (FAMILY_IPV4, address.octets().to_vec()),
+                IpAddr::V6(address) => (FAMILY_IPV6, address.octets().to_vec()),
             };
             // The type: the destination address changes.
-            let data = [number(1, 1), number(2, family.into()), number(3, REGISTER)];
-            vec![load(REGISTER, &octets), expression("nat", &data.concat())]
+            let data =
+                [encode_number(1, 1), encode_number(2, family.into()), encode_number(3, FIRST_REGISTER)];
+            vec![load_register(FIRST_REGISTER, &octets), encode_expression("nat", &data.concat())]
         }
         Verdict::SetMark(Mark { mask, value }) => vec![
-            meta(MARK),
-            masked(&(!mask).to_ne_bytes(), &value.to_ne_bytes()),
-            expression("meta", &[number(2, MARK), number(3, REGISTER)].concat()),
+            load_meta(META_MARK),
+            mask_register(&(!mask).to_ne_bytes(), &value.to_ne_bytes()),
+            encode_expression(
+                "meta",
+                &[encode_number(2, META_MARK), encode_number(3, FIRST_REGISTER)].concat(),
+            ),
         ],
         Verdict::SetConnectionMark(Mark { mask, value }) => vec![
-            connection(CONNECTION_MARK),
-            masked(&(!mask).to_ne_bytes(), &value.to_ne_bytes()),
-            expression("ct", &[number(2, CONNECTION_MARK), number(4, REGISTER)].concat()),
+            load_connection_field(CONNECTION_MARK),
+            mask_register(&(!mask).to_ne_bytes(), &value.to_ne_bytes()),
+            encode_expression(
+                "ct",
+                &[encode_number(2, CONNECTION_MARK), encode_number(4, FIRST_REGISTER)].concat(),
+            ),
         ],
         Verdict::Zone(zone) => {
-            let data = [number(2, CONNECTION_ZONE), attribute(3, &[ORIGINAL]), number(4, REGISTER)];
-            vec![load(REGISTER, &zone.to_ne_bytes()), expression("ct", &data.concat())]
+            let data = [
+                encode_number(2, CONNECTION_ZONE),
+                encode_attribute(3, &[DIRECTION_ORIGINAL]),
+                encode_number(4, FIRST_REGISTER),
+            ];
+            vec![load_register(FIRST_REGISTER, &zone.to_ne_bytes()), encode_expression("ct", &data.concat())]
         }
     }
 }
 
 /// Bit of a state in the expression `ct state`.
-fn state_bit(state: ConnectionState) -> u32 {
+fn connection_state_bit(state: ConnectionState) -> u32 {
     match state {
         ConnectionState::Invalid => 1,
         ConnectionState::Established => 2,
@@ -485,7 +536,7 @@ enum AddressField {
 }
 
 fn family_of(prefix: Ipv6Net) -> u8 {
-    if mapped::to_ipv4(prefix).is_some() { IPV4 } else { IPV6 }
+    if mapped::to_ipv4(prefix).is_some() { FAMILY_IPV4 } else { FAMILY_IPV6 }
 }
 
 /// Returns the expressions that compare an address with a prefix; none if the prefix has every address.
@@ -508,20 +559,23 @@ fn address(prefix: Ipv6Net, field: AddressField) -> Vec<Vec<u8>> {
     if prefix.prefix_len().is_multiple_of(8) {
         // A prefix of whole octets is compared octet by octet, without a mask.
         let length = usize::from(prefix.prefix_len() / 8);
-        return vec![payload(NETWORK_HEADER, offset, length as u32), compare(EQUAL, &network[..length])];
+        return vec![
+            payload(NETWORK_HEADER, offset, length as u32),
+            compare_register(COMPARE_EQUAL, &network[..length]),
+        ];
     }
     let nothing = vec![0; mask.len()];
     vec![
         payload(NETWORK_HEADER, offset, mask.len() as u32),
-        masked(&mask, &nothing),
-        compare(EQUAL, &network),
+        mask_register(&mask, &nothing),
+        compare_register(COMPARE_EQUAL, &network),
     ]
 }
 
 /// Returns the expressions that compare the DSCP field with a value.
-fn traffic_class(dscp: u8, family: u8) -> Vec<Vec<u8>> {
+fn match_traffic_class(dscp: u8, family: u8) -> Vec<Vec<u8>> {
     let (offset, length, mask, value) = match family {
-        IPV4 => (1, 1, vec![0xfc], vec![dscp << 2]),
+        FAMILY_IPV4 => (1, 1, vec![0xfc], vec![dscp << 2]),
         _ => {
             // The field is the last four bits of the first octet of the header and two bits of the second.
             let word = u16::from(dscp) << 6;
@@ -529,10 +583,14 @@ fn traffic_class(dscp: u8, family: u8) -> Vec<Vec<u8>> {
         }
     };
     let nothing = vec![0; mask.len()];
-    vec![payload(NETWORK_HEADER, offset, length), masked(&mask, &nothing), compare(EQUAL, &value)]
+    vec![
+        payload(NETWORK_HEADER, offset, length),
+        mask_register(&mask, &nothing),
+        compare_register(COMPARE_EQUAL, &value),
+    ]
 }
 
-fn interface_name(name: &str) -> [u8; libc::IFNAMSIZ] {
+fn padded_interface_name(name: &str) -> [u8; libc::IFNAMSIZ] {
     let mut octets = [0; libc::IFNAMSIZ];
     for (octet, value) in octets[..libc::IFNAMSIZ - 1].iter_mut().zip(name.bytes()) {
         *octet = value;
@@ -541,70 +599,82 @@ fn interface_name(name: &str) -> [u8; libc::IFNAMSIZ] {
 }
 
 /// Loads metadata of the packet into the register.
-fn meta(field: u32) -> Vec<u8> {
-    expression("meta", &[number(1, REGISTER), number(2, field)].concat())
+fn load_meta(field: u32) -> Vec<u8> {
+    encode_expression("meta", &[encode_number(1, FIRST_REGISTER), encode_number(2, field)].concat())
 }
 
 /// Loads a field of the packet's connection into the register.
-fn connection(field: u32) -> Vec<u8> {
-    expression("ct", &[number(1, REGISTER), number(2, field)].concat())
+fn load_connection_field(field: u32) -> Vec<u8> {
+    encode_expression("ct", &[encode_number(1, FIRST_REGISTER), encode_number(2, field)].concat())
 }
 
 /// Loads octets of a header into the register.
 fn payload(header: u32, offset: u32, length: u32) -> Vec<u8> {
-    let data = [number(1, REGISTER), number(2, header), number(3, offset), number(4, length)];
-    expression("payload", &data.concat())
+    let data = [
+        encode_number(1, FIRST_REGISTER),
+        encode_number(2, header),
+        encode_number(3, offset),
+        encode_number(4, length),
+    ];
+    encode_expression("payload", &data.concat())
 }
 
 /// Compares the register with a value.
-fn compare(operation: u32, value: &[u8]) -> Vec<u8> {
-    let data = [number(1, REGISTER), number(2, operation), nested(3, &attribute(1, value))];
-    expression("cmp", &data.concat())
+fn compare_register(operation: u32, value: &[u8]) -> Vec<u8> {
+    let data = [
+        encode_number(1, FIRST_REGISTER),
+        encode_number(2, operation),
+        encode_nested(3, &encode_attribute(1, value)),
+    ];
+    encode_expression("cmp", &data.concat())
 }
 
 /// Clears the bits of the register that `mask` lacks, then inverts the bits in `inverted`.
-fn masked(mask: &[u8], inverted: &[u8]) -> Vec<u8> {
+fn mask_register(mask: &[u8], inverted: &[u8]) -> Vec<u8> {
     let data = [
-        number(1, REGISTER),
-        number(2, REGISTER),
-        number(3, mask.len() as u32),
-        nested(4, &attribute(1, mask)),
-        nested(5, &attribute(1, inverted)),
+        encode_number(1, FIRST_REGISTER),
+        encode_number(2, FIRST_REGISTER),
+        encode_number(3, mask.len() as u32),
+        encode_nested(4, &encode_attribute(1, mask)),
+        encode_nested(5, &encode_attribute(1, inverted)),
     ];
-    expression("bitwise", &data.concat())
+    encode_expression("bitwise", &data.concat())
 }
 
 /// Writes a value into a register.
-fn load(register: u32, value: &[u8]) -> Vec<u8> {
-    expression("immediate", &[number(1, register), nested(2, &attribute(1, value))].concat())
+fn load_register(register: u32, value: &[u8]) -> Vec<u8> {
+    encode_expression(
+        "immediate",
+        &[encode_number(1, register), encode_nested(2, &encode_attribute(1, value))].concat(),
+    )
 }
 
 /// Ends the evaluation with a verdict.
-fn end(code: u32) -> Vec<u8> {
-    let verdict = nested(2, &number(1, code));
-    expression("immediate", &[number(1, VERDICT_REGISTER), nested(2, &verdict)].concat())
+fn end_with_verdict(code: u32) -> Vec<u8> {
+    let verdict = encode_nested(2, &encode_number(1, code));
+    encode_expression("immediate", &[encode_number(1, VERDICT_REGISTER), encode_nested(2, &verdict)].concat())
 }
 
-fn expression(name: &str, data: &[u8]) -> Vec<u8> {
-    [string(EXPRESSION_NAME, name), nested(EXPRESSION_DATA, data)].concat()
+fn encode_expression(name: &str, data: &[u8]) -> Vec<u8> {
+    [encode_string(EXPRESSION_NAME, name), encode_nested(EXPRESSION_DATA, data)].concat()
 }
 
-fn nested(kind: u16, attributes: &[u8]) -> Vec<u8> {
-    attribute(kind | NESTED, attributes)
+fn encode_nested(kind: u16, attributes: &[u8]) -> Vec<u8> {
+    encode_attribute(kind | NESTED_ATTRIBUTE, attributes)
 }
 
-fn number(kind: u16, value: u32) -> Vec<u8> {
-    attribute(kind, &value.to_be_bytes())
+fn encode_number(kind: u16, value: u32) -> Vec<u8> {
+    encode_attribute(kind, &value.to_be_bytes())
 }
 
-fn string(kind: u16, text: &str) -> Vec<u8> {
-    attribute(kind, &[text.as_bytes(), &[0]].concat())
+fn encode_string(kind: u16, text: &str) -> Vec<u8> {
+    encode_attribute(kind, &[text.as_bytes(), &[0]].concat())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::generic_netlink::{REQUEST, attributes, received};
+    use crate::generic_netlink::{FLAG_REQUEST, split_attributes, split_received};
 
     /// The expressions that `nft add rule inet x n ip6 saddr 2001:db8::/64 snat ip6 prefix to 2001:db9::/64`
     /// (nftables 1.0.6) sends.
@@ -620,23 +690,24 @@ mod tests {
     ];
 
     /// Returns an attribute's octets with the attributes inside sorted: their order has no meaning.
-    fn sorted(octets: &[u8]) -> Vec<Vec<u8>> {
-        let mut list: Vec<Vec<u8>> = attributes(octets).map(|(kind, value)| attribute(kind, value)).collect();
+    fn sort_attributes(octets: &[u8]) -> Vec<Vec<u8>> {
+        let mut list: Vec<Vec<u8>> =
+            split_attributes(octets).map(|(kind, value)| encode_attribute(kind, value)).collect();
         list.sort();
         list
     }
 
     /// Returns name and sorted data of each expression in a list.
-    fn parsed(list: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    fn parse_expressions(list: &[u8]) -> Vec<Vec<Vec<u8>>> {
         let data = |element: &[u8]| -> Vec<Vec<u8>> {
-            attributes(element)
+            split_attributes(element)
                 .flat_map(|(kind, value)| match kind {
-                    EXPRESSION_DATA => sorted(value),
+                    EXPRESSION_DATA => sort_attributes(value),
                     _ => vec![value.to_vec()],
                 })
                 .collect()
         };
-        attributes(list).map(|(_, element)| data(element)).collect()
+        split_attributes(list).map(|(_, element)| data(element)).collect()
     }
 
     fn prefix(text: &str) -> Ipv6Net {
@@ -650,43 +721,44 @@ mod tests {
     #[test]
     fn rule_has_expressions_of_nft() {
         let packets = PacketMatch { source: Some(prefix("2001:db8::/64")), ..PacketMatch::default() };
-        let rule = new_rule(&rule(packets, Verdict::SourcePrefix(prefix("2001:db9::/64"))));
-        let expressions = attributes(&rule).find(|(kind, _)| *kind == RULE_EXPRESSIONS).expect("a list").1;
+        let rule = new_rule_attributes(&rule(packets, Verdict::SourcePrefix(prefix("2001:db9::/64"))));
+        let expressions =
+            split_attributes(&rule).find(|(kind, _)| *kind == RULE_EXPRESSIONS).expect("a list").1;
         let of_nft = EXPRESSIONS_OF_NFT.concat();
         let of_nft: Vec<u8> = (0..of_nft.len())
             .step_by(2)
             .map(|at| u8::from_str_radix(&of_nft[at..at + 2], 16).expect("hex digits"))
             .collect();
-        assert_eq!(parsed(expressions), parsed(&of_nft));
+        assert_eq!(parse_expressions(expressions), parse_expressions(&of_nft));
     }
 
     #[test]
     fn transaction_without_rule_removes_the_table_and_one_with_rule_makes_it_again() {
-        let kinds = |transaction: &Transaction| -> Vec<(u16, u16)> {
-            received(&transaction.octets).map(|message| (message.kind, message.flags)).collect()
+        let kinds = |transaction: &RulesetTransaction| -> Vec<(u16, u16)> {
+            split_received(&transaction.octets).map(|message| (message.kind, message.flags)).collect()
         };
-        let empty = Transaction::replace([].iter(), 7);
-        assert_eq!((empty.first, empty.last), (7, 9));
+        let empty = RulesetTransaction::replace_table([].iter(), 7);
+        assert_eq!((empty.first_sequence, empty.last_sequence), (7, 9));
         assert_eq!(
             kinds(&empty),
             [
-                (BATCH_BEGIN, REQUEST),
-                (NEW_TABLE, REQUEST | CREATE),
-                (DELETE_TABLE, REQUEST | ACKNOWLEDGE),
-                (BATCH_END, REQUEST)
+                (BATCH_BEGIN, FLAG_REQUEST),
+                (NEW_TABLE, FLAG_REQUEST | FLAG_CREATE),
+                (DELETE_TABLE, FLAG_REQUEST | FLAG_ACKNOWLEDGE),
+                (BATCH_END, FLAG_REQUEST)
             ]
         );
         let rules = [rule(PacketMatch::default(), Verdict::Masquerade)];
         assert_eq!(
-            kinds(&Transaction::replace(rules.iter(), 0)),
+            kinds(&RulesetTransaction::replace_table(rules.iter(), 0)),
             [
-                (BATCH_BEGIN, REQUEST),
-                (NEW_TABLE, REQUEST | CREATE),
-                (DELETE_TABLE, REQUEST),
-                (NEW_TABLE, REQUEST | CREATE),
-                (NEW_CHAIN, REQUEST | CREATE),
-                (NEW_RULE, REQUEST | CREATE | APPEND | ACKNOWLEDGE),
-                (BATCH_END, REQUEST)
+                (BATCH_BEGIN, FLAG_REQUEST),
+                (NEW_TABLE, FLAG_REQUEST | FLAG_CREATE),
+                (DELETE_TABLE, FLAG_REQUEST),
+                (NEW_TABLE, FLAG_REQUEST | FLAG_CREATE),
+                (NEW_CHAIN, FLAG_REQUEST | FLAG_CREATE),
+                (NEW_RULE, FLAG_REQUEST | FLAG_CREATE | FLAG_APPEND | FLAG_ACKNOWLEDGE),
+                (BATCH_END, FLAG_REQUEST)
             ]
         );
     }

@@ -31,16 +31,16 @@ use ipnet::Ipv6Net;
 
 use crate::error::{Error, Result};
 use crate::fast_path::{FilteredInterfaces, RuleScope};
-use message::Transaction;
+use message::RulesetTransaction;
 use socket::{EventSocket, RequestSocket, TableContent};
 pub(crate) use watch::RulesetWatch;
 
 /// Time after the start for which a table of an earlier run stays, in seconds. The station has its first
 /// rules well before.
-const LEFTOVER_SECONDS: u32 = 5;
+const LEFTOVER_WAIT_SECONDS: u32 = 5;
 
 /// Maximum number of totals, beyond which carnet forgets those of former configs.
-const MAX_TOTALS: usize = 4096;
+const MAX_TRAFFIC_TOTALS: usize = 4096;
 
 /// Installed state of the table.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -50,7 +50,7 @@ enum TableState {
     Missing,
     /// carnet does not know whether the table exists, or which rules it has.
     Unknown,
-    /// The table has the rules of [`RuleTable::wanted`], unless a change is due.
+    /// The table has the rules of [`RuleTable::wanted_rules`], unless a change is due.
     Installed {
         /// Content of the table directly after its installation.
         content: TableContent,
@@ -64,21 +64,21 @@ enum TableState {
 /// The desired packet rules, and carnet's nftables table in which the kernel has them.
 #[derive(Debug, Default)]
 pub(crate) struct RuleTable {
-    wanted: BTreeSet<PacketRule>,
+    wanted_rules: BTreeSet<PacketRule>,
     state: TableState,
-    /// Whether the table differs from [`Self::wanted`], and no attempt to replace it has failed since the
-    /// last change.
-    is_due: bool,
+    /// Whether the table differs from [`Self::wanted_rules`], and no attempt to replace it has failed since
+    /// the last change.
+    is_commit_due: bool,
     requests: Option<RequestSocket>,
     events: Option<EventSocket>,
     /// Seconds until carnet removes a table of an earlier run, if no rule is desired by then.
     leftover_seconds: u32,
     /// Counts of tables that later ones have replaced.
-    totals: BTreeMap<CountedTraffic, PacketCount>,
+    totals_of_replaced_tables: BTreeMap<CountedTraffic, PacketCount>,
     /// Error of the last attempt to replace the table.
     error: Option<String>,
     /// Whether the caller has not fetched the last change of [`Self::error`].
-    has_news: bool,
+    has_foreign_change: bool,
 }
 
 impl RuleTable {
@@ -86,48 +86,48 @@ impl RuleTable {
     /// it.
     pub(crate) fn expect_leftover(&mut self) {
         self.state = TableState::Unknown;
-        self.leftover_seconds = LEFTOVER_SECONDS;
+        self.leftover_seconds = LEFTOVER_WAIT_SECONDS;
     }
 
     /// Counts one second. Returns whether another program has changed carnet's table.
     pub(crate) fn handle_second(&mut self) -> bool {
         if self.leftover_seconds > 0 {
             self.leftover_seconds -= 1;
-            self.is_due |= self.leftover_seconds == 0 && self.state == TableState::Unknown;
+            self.is_commit_due |= self.leftover_seconds == 0 && self.state == TableState::Unknown;
         }
-        self.check()
+        self.check_foreign_change()
     }
 
     /// Adds a rule to the desired rules, which the next commit installs.
     pub(crate) fn add(&mut self, rule: &PacketRule) {
-        self.is_due |= self.wanted.insert(rule.clone());
+        self.is_commit_due |= self.wanted_rules.insert(rule.clone());
     }
 
     /// Removes a rule from the desired rules. The next commit removes it from the kernel.
     pub(crate) fn remove(&mut self, rule: &PacketRule) {
-        self.is_due |= self.wanted.remove(rule);
+        self.is_commit_due |= self.wanted_rules.remove(rule);
     }
 
     /// Returns whether the table must be replaced and any rule is desired. The installer replaces the table
     /// before it changes anything else.
     pub(crate) fn has_urgent_rules(&self) -> bool {
-        self.is_due && !self.wanted.is_empty()
+        self.is_commit_due && !self.wanted_rules.is_empty()
     }
 
     /// Returns whether any rule is desired.
     pub(crate) fn has_rules(&self) -> bool {
-        !self.wanted.is_empty()
+        !self.wanted_rules.is_empty()
     }
 
     /// Returns the source prefixes of packets from tunnels whose addresses the rules change by NAT.
     pub(crate) fn nat_sources(&self) -> Vec<Ipv6Net> {
-        let rules = self.wanted.iter().filter(|rule| is_nat_of_tunnels(rule));
+        let rules = self.wanted_rules.iter().filter(|rule| is_nat_of_tunnels(rule));
         rules.filter_map(|rule| rule.packets.source).collect()
     }
 
     /// Returns whether the table must be replaced.
-    pub(crate) fn is_due(&self) -> bool {
-        self.is_due
+    pub(crate) fn is_commit_due(&self) -> bool {
+        self.is_commit_due
     }
 
     /// Returns the interfaces whose packets the rules must see, and what they use of the packets. A rule that
@@ -148,16 +148,16 @@ impl RuleTable {
         let counts_nat =
             |rule: &PacketRule| rule.total.as_ref().is_some_and(|total| total.kind.is_nat_of_tunnels());
         let is_of_nat = |rule: &&PacketRule| is_nat_of_tunnels(rule) || counts_nat(rule);
-        let rules = self.wanted.iter().filter(is_of_forwarded).filter(|rule| !is_of_nat(rule));
+        let rules = self.wanted_rules.iter().filter(is_of_forwarded).filter(|rule| !is_of_nat(rule));
         let rules = rules.filter(|rule| !is_about_marks(rule) && !is_nat_into_tunnels(rule));
         for rule @ PacketRule { packets, .. } in rules {
             let names = packets.input_interface.iter().chain(&packets.output_interface);
-            let scope = scope_of(rule);
+            let scope = rule_scope_of(rule);
             if names.clone().next().is_none() {
-                interfaces.all = interfaces.all.max(scope);
+                interfaces.scope_of_all_interfaces = interfaces.scope_of_all_interfaces.max(scope);
             }
             for name in names {
-                let known = interfaces.names.entry(name.clone()).or_default();
+                let known = interfaces.scope_by_interface.entry(name.clone()).or_default();
                 *known = scope.max(*known);
             }
         }
@@ -165,8 +165,8 @@ impl RuleTable {
     }
 
     /// Makes the next commit try again after an error.
-    pub(crate) fn retry(&mut self) {
-        self.is_due |= self.error.is_some();
+    pub(crate) fn retry_at_next_commit(&mut self) {
+        self.is_commit_due |= self.error.is_some();
     }
 
     /// Returns why the rules are not in force; `None` if they are.
@@ -176,34 +176,35 @@ impl RuleTable {
 
     /// Returns [`Self::error`] if it has changed since the last call, otherwise the outer `None`. The inner
     /// `None` means that the rules are in force.
-    pub(crate) fn take_news(&mut self) -> Option<Option<String>> {
-        std::mem::take(&mut self.has_news).then(|| self.error.clone())
+    pub(crate) fn take_state_change(&mut self) -> Option<Option<String>> {
+        std::mem::take(&mut self.has_foreign_change).then(|| self.error.clone())
     }
 
     /// Replaces the kernel's table, if it differs from the desired rules.
-    pub(crate) fn commit(&mut self) -> Result<()> {
-        if !std::mem::take(&mut self.is_due) {
+    pub(crate) fn commit_rules(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.is_commit_due) {
             return Ok(());
         }
-        if self.wanted.is_empty() && self.state == TableState::Missing {
+        if self.wanted_rules.is_empty() && self.state == TableState::Missing {
             self.set_error(None);
             return Ok(());
         }
-        let Err(error) = self.replace() else {
+        let Err(error) = self.replace_kernel_table() else {
             self.set_error(None);
             return Ok(());
         };
         self.state = TableState::Unknown;
-        let rules = if self.wanted.is_empty() { "remove" } else { "install" };
-        let operation = format!("{rules} the nftables table `inet carnet_rules`{}", hint(&error));
-        let error = Error::kernel(operation, error);
+        let rules = if self.wanted_rules.is_empty() { "remove" } else { "install" };
+        let operation =
+            format!("{rules} the nftables table `inet carnet_rules`{}", hint_for_operator(&error));
+        let error = Error::kernel_refusal(operation, error);
         self.set_error(Some(error.to_string()));
         Err(error)
     }
 
     /// Returns the traffic that rules have counted since the start.
-    pub(crate) fn traffic(&mut self) -> BTreeMap<CountedTraffic, PacketCount> {
-        let mut totals = self.totals.clone();
+    pub(crate) fn counted_traffic(&mut self) -> BTreeMap<CountedTraffic, PacketCount> {
+        let mut totals = self.totals_of_replaced_tables.clone();
         add(&mut totals, self.read_counts());
         totals
     }
@@ -218,7 +219,7 @@ impl RuleTable {
         if totals.iter().all(Option::is_none) {
             return Vec::new();
         }
-        let counts = match requests.counts(content) {
+        let counts = match requests.rule_counts(content) {
             Ok(counts) => counts.unwrap_or_default(),
             Err(error) => {
                 tracing::debug!("cannot read the counters of the nftables table: {error}");
@@ -231,27 +232,29 @@ impl RuleTable {
 
     fn set_error(&mut self, error: Option<String>) {
         if self.error != error {
-            (self.error, self.has_news) = (error, true);
+            (self.error, self.has_foreign_change) = (error, true);
         }
     }
 
-    fn replace(&mut self) -> io::Result<()> {
-        let chains = self.chains();
+    fn replace_kernel_table(&mut self) -> io::Result<()> {
+        let chains = self.used_chains();
         // The totals lack the packets that pass between this reading and the replacement.
         let counts = self.read_counts();
         let requests = match &mut self.requests {
             Some(requests) => requests,
             None => self.requests.insert(RequestSocket::open()?),
         };
-        let transaction = Transaction::replace(self.wanted.iter(), requests.next_sequence());
-        requests.execute(&transaction)?;
-        add(&mut self.totals, counts);
+        let transaction =
+            RulesetTransaction::replace_table(self.wanted_rules.iter(), requests.next_sequence());
+        requests.execute_transaction(&transaction)?;
+        add(&mut self.totals_of_replaced_tables, counts);
         let totals: Vec<Option<CountedTraffic>> =
-            self.wanted.iter().map(|rule| rule.total.as_deref().cloned()).collect();
-        if self.totals.len() > MAX_TOTALS {
-            self.totals.retain(|traffic, _| totals.iter().flatten().any(|wanted| wanted == traffic));
+            self.wanted_rules.iter().map(|rule| rule.total.as_deref().cloned()).collect();
+        if self.totals_of_replaced_tables.len() > MAX_TRAFFIC_TOTALS {
+            self.totals_of_replaced_tables
+                .retain(|traffic, _| totals.iter().flatten().any(|wanted| wanted == traffic));
         }
-        if self.wanted.is_empty() {
+        if self.wanted_rules.is_empty() {
             (self.state, self.events) = (TableState::Missing, None);
             return Ok(());
         }
@@ -260,46 +263,46 @@ impl RuleTable {
             self.events = EventSocket::open().ok();
         }
         // Read the generation first: a change between both readings makes the next comparison read again.
-        let generation = requests.generation()?;
-        let content = requests.content(&chains)?.filter(|it| it.rules.len() == self.wanted.len());
+        let generation = requests.ruleset_generation()?;
+        let content = requests.table_content(&chains)?.filter(|it| it.rules.len() == self.wanted_rules.len());
         let content = content.ok_or_else(|| io::Error::other("another program has changed the table"))?;
         self.state = TableState::Installed { content, generation, totals };
         Ok(())
     }
 
-    fn chains(&self) -> Vec<Chain> {
+    fn used_chains(&self) -> Vec<Chain> {
         Chain::ALL_CHAINS
             .into_iter()
-            .filter(|role| self.wanted.iter().any(|rule| rule.chain == *role))
+            .filter(|role| self.wanted_rules.iter().any(|rule| rule.chain == *role))
             .collect()
     }
 
     /// Reads the kernel's events. Returns whether another program has changed carnet's table; then the next
     /// commit replaces it.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        self.events.as_mut().is_some_and(|events| events.poll(cx)) && self.check()
+    pub(crate) fn poll_foreign_change(&mut self, cx: &mut Context<'_>) -> bool {
+        self.events.as_mut().is_some_and(|events| events.poll_changes(cx)) && self.check_foreign_change()
     }
 
     /// Returns whether another program has changed carnet's table since the last call; then the next commit
     /// replaces it.
-    fn check(&mut self) -> bool {
-        let chains = self.chains();
+    fn check_foreign_change(&mut self) -> bool {
+        let chains = self.used_chains();
         let (Some(requests), TableState::Installed { content, generation, .. }) =
             (&mut self.requests, &mut self.state)
         else {
             return false;
         };
-        let Ok(now) = requests.generation() else { return false };
+        let Ok(now) = requests.ruleset_generation() else { return false };
         if now == *generation {
             return false;
         }
-        match requests.content(&chains) {
+        match requests.table_content(&chains) {
             Ok(Some(found)) if found == *content => {
                 *generation = now;
                 false
             }
             Ok(_) => {
-                (self.state, self.is_due) = (TableState::Unknown, true);
+                (self.state, self.is_commit_due) = (TableState::Unknown, true);
                 true
             }
             // Suppose no change now: the comparison after one second tries again.
@@ -311,15 +314,15 @@ impl RuleTable {
     }
 
     /// Removes all rules, and the table.
-    pub(crate) fn close(&mut self) -> Result<()> {
-        self.wanted.clear();
-        self.is_due = true;
-        self.commit()
+    pub(crate) fn remove_table(&mut self) -> Result<()> {
+        self.wanted_rules.clear();
+        self.is_commit_due = true;
+        self.commit_rules()
     }
 }
 
 /// Returns what a rule uses of a packet. The count of a rule that drops packets needs no other packets.
-fn scope_of(rule: &PacketRule) -> RuleScope {
+fn rule_scope_of(rule: &PacketRule) -> RuleScope {
     let PacketMatch { link_source, mark, connection_mark, dscp, over_rate, .. } = &rule.packets;
     let counts_passing = rule.counts && rule.verdict == Verdict::Continue;
     match (link_source, mark, connection_mark, dscp, over_rate) {
@@ -354,7 +357,7 @@ fn is_nat_into_tunnels(rule: &PacketRule) -> bool {
 }
 
 /// Returns what the operator can do about an error of the kernel.
-fn hint(error: &io::Error) -> &'static str {
+fn hint_for_operator(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPROTONOSUPPORT | libc::EOPNOTSUPP | libc::EAFNOSUPPORT | libc::ENOENT) => {
             " (the kernel needs nf_tables with nft_ct and nft_nat; on OpenWrt the package kmod-nft-nat)"
@@ -384,7 +387,7 @@ mod tests {
         assert_eq!(table.interfaces(), Default::default());
         let packets = PacketMatch { link_source: Some([2, 0, 0, 0, 0, 9]), mark: Some(mark), ..packets };
         table.add(&PacketRule { chain, order: 2, packets, counts: false, total: None, verdict });
-        assert_eq!(table.interfaces().names.get("lan0"), Some(&RuleScope::Packet));
+        assert_eq!(table.interfaces().scope_by_interface.get("lan0"), Some(&RuleScope::Packet));
     }
 
     #[test]
@@ -435,6 +438,9 @@ mod tests {
         // Without the source the fast path cannot distinguish the packets.
         let packets = PacketMatch { source: None, ..packets };
         table.add(&PacketRule { chain, order: 2, packets, counts: true, total: None, verdict });
-        assert!(table.interfaces().names.contains_key("wan0") && table.nat_sources() == [unique_local]);
+        assert!(
+            table.interfaces().scope_by_interface.contains_key("wan0")
+                && table.nat_sources() == [unique_local]
+        );
     }
 }

@@ -18,16 +18,16 @@ use std::io;
 
 use super::message::{
     EXPRESSION_DATA, EXPRESSION_NAME, FAMILY_INET, GET_CHAIN, GET_ELEMENTS, GET_RULE, GET_SET, RULE_CHAIN,
-    RULE_EXPRESSIONS, RULE_HANDLE, RULE_TABLE, TABLE,
+    RULE_EXPRESSIONS, RULE_HANDLE, RULE_TABLE, TABLE_NAME_OF_CARNET,
 };
 use super::socket::RequestSocket;
 use crate::fast_path::RuleScope;
-use crate::generic_netlink::{attribute, attributes, find_attribute};
+use crate::generic_netlink::{encode_attribute, find_attribute, split_attributes};
 
 /// Address families of tables: IPv4, devices (`netdev`), IPv6.
-const IPV4: u8 = 2;
-const DEVICES: u8 = 5;
-const IPV6: u8 = 10;
+const FAMILY_IPV4: u8 = 2;
+const FAMILY_NETDEV: u8 = 5;
+const FAMILY_IPV6: u8 = 10;
 
 /// Hooks of packets that the machine forwards: prerouting, forward, postrouting, and ingress of `inet`.
 const FORWARDING_HOOKS: [u32; 4] = [0, 2, 4, 5];
@@ -43,13 +43,13 @@ const HOOK_NUMBER: u16 = 1;
 const SET_TABLE: u16 = 1;
 const SET_NAME: u16 = 2;
 const SET_FLAGS: u16 = 3;
-const ELEMENTS: u16 = 3;
+const SET_ELEMENTS: u16 = 3;
 const ELEMENT_DATA: u16 = 2;
 /// Flags of sets whose content changes without a new generation of the ruleset. Their elements have a timeout
 /// or a state of their own, or rules add them.
-const SET_CHANGES: u32 = 0x10 | 0x20 | 0x40 | 0x100;
+const SET_FLAGS_THAT_CHANGE: u32 = 0x10 | 0x20 | 0x40 | 0x100;
 /// Attribute of data that is a verdict, and its attribute with the name of a chain.
-const VERDICT: u16 = 2;
+const DATA_VERDICT: u16 = 2;
 const VERDICT_CHAIN: u16 = 2;
 
 /// Fields of the expression `meta` that are equal for all packets of a flow: protocols, address family, and
@@ -62,47 +62,49 @@ const META_PROTOCOL: u32 = 16;
 const CT_OF_FLOW: [u32; 14] = [0, 1, 2, 7, 8, 9, 10, 11, 12, 17, 19, 20, 21, 22];
 const CT_STATE: u32 = 0;
 /// Bit of the state `established`.
-const ESTABLISHED: u32 = 2;
+const STATE_ESTABLISHED_BIT: u32 = 2;
 /// TCP flags FIN, SYN and RST.
-const TCP_STOPS: u8 = 7;
+const FIRST_ENDING_TCP_STATE: u8 = 7;
 
 /// Operations of the expression `cmp`.
-const EQUAL: u32 = 0;
-const NOT_EQUAL: u32 = 1;
+const COMPARE_EQUAL: u32 = 0;
+const COMPARE_NOT_EQUAL: u32 = 1;
 
 /// Uses of the rules for one address family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FamilyRules {
-    pub(crate) scope: RuleScope,
+    pub(crate) rule_scope: RuleScope,
     /// A rule that uses more than the flow, and what it uses.
-    pub(crate) reason: Option<String>,
+    pub(crate) slow_path_reason: Option<String>,
 }
 
 impl FamilyRules {
     /// Adds rules that look at flows only.
-    pub(crate) fn add_flow(&mut self) {
-        self.scope = self.scope.max(RuleScope::Flow);
+    pub(crate) fn add_flow_use(&mut self) {
+        self.rule_scope = self.rule_scope.max(RuleScope::Flow);
     }
 
     /// Adds a rule for which the kernel must see each packet.
-    pub(crate) fn add_packet(&mut self, reason: impl FnOnce() -> String) {
-        self.scope = RuleScope::Packet;
-        self.reason.get_or_insert_with(reason);
+    pub(crate) fn add_packet_use(&mut self, reason: impl FnOnce() -> String) {
+        self.rule_scope = RuleScope::Packet;
+        self.slow_path_reason.get_or_insert_with(reason);
     }
 }
 
 /// Uses of the rules for forwarded packets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RuleUses {
-    pub(crate) ipv4: FamilyRules,
-    pub(crate) ipv6: FamilyRules,
+    pub(crate) ipv4_rules: FamilyRules,
+    pub(crate) ipv6_rules: FamilyRules,
 }
 
 impl RuleUses {
     /// Applies `change` to the rules of the address families that a table of `family` has, or `only` of them.
-    fn change(&mut self, family: u8, only: Option<u8>, change: impl Fn(&mut FamilyRules)) {
-        for (of, rules) in [(IPV4, &mut self.ipv4), (IPV6, &mut self.ipv6)] {
-            if (family == of || matches!(family, FAMILY_INET | DEVICES)) && only.is_none_or(|it| it == of) {
+    fn change_families(&mut self, family: u8, only: Option<u8>, change: impl Fn(&mut FamilyRules)) {
+        for (of, rules) in [(FAMILY_IPV4, &mut self.ipv4_rules), (FAMILY_IPV6, &mut self.ipv6_rules)] {
+            if (family == of || matches!(family, FAMILY_INET | FAMILY_NETDEV))
+                && only.is_none_or(|it| it == of)
+            {
                 change(rules);
             }
         }
@@ -113,61 +115,67 @@ impl RuleUses {
 type ChainKey = (u8, Vec<u8>, Vec<u8>);
 
 /// Returns the uses of all rules in the kernel except carnet's own.
-pub(super) fn read(requests: &mut RequestSocket) -> io::Result<RuleUses> {
+pub(super) fn read_rule_uses(requests: &mut RequestSocket) -> io::Result<RuleUses> {
     let mut uses = RuleUses::default();
-    let chains = requests.list(GET_CHAIN, 0, &[])?;
+    let chains = requests.list_objects(GET_CHAIN, 0, &[])?;
     // Chains that forwarded packets visit, and whether only by way of chains of NAT.
     let mut reached: Vec<(ChainKey, bool)> = Vec::new();
     for (family, chain) in &chains {
         let Some(hook) = find_attribute(chain, CHAIN_HOOK) else { continue };
         let is_forwarding = match *family {
-            IPV4 | IPV6 | FAMILY_INET => {
-                number(hook, HOOK_NUMBER).is_some_and(|hook| FORWARDING_HOOKS.contains(&hook))
+            FAMILY_IPV4 | FAMILY_IPV6 | FAMILY_INET => {
+                decode_number(hook, HOOK_NUMBER).is_some_and(|hook| FORWARDING_HOOKS.contains(&hook))
             }
-            DEVICES => true,
+            FAMILY_NETDEV => true,
             _ => false,
         };
-        let key = (*family, text(chain, CHAIN_TABLE), text(chain, CHAIN_NAME));
-        if !is_forwarding || (key.0 == FAMILY_INET && key.1 == TABLE.as_bytes()) {
+        let key = (*family, decode_text(chain, CHAIN_TABLE), decode_text(chain, CHAIN_NAME));
+        if !is_forwarding || (key.0 == FAMILY_INET && key.1 == TABLE_NAME_OF_CARNET.as_bytes()) {
             continue;
         }
         // 0 is the policy `drop`.
-        if number(chain, CHAIN_POLICY) == Some(0) {
-            uses.change(*family, None, FamilyRules::add_flow);
+        if decode_number(chain, CHAIN_POLICY) == Some(0) {
+            uses.change_families(*family, None, FamilyRules::add_flow_use);
         }
-        reached.push((key, text(chain, CHAIN_TYPE) == b"nat"));
+        reached.push((key, decode_text(chain, CHAIN_TYPE) == b"nat"));
     }
     if reached.is_empty() {
         return Ok(uses);
     }
     let mut rules: BTreeMap<ChainKey, Vec<Vec<u8>>> = BTreeMap::new();
-    for (family, rule) in requests.list(GET_RULE, 0, &[])? {
-        let key = (family, text(&rule, RULE_TABLE), text(&rule, RULE_CHAIN));
+    for (family, rule) in requests.list_objects(GET_RULE, 0, &[])? {
+        let key = (family, decode_text(&rule, RULE_TABLE), decode_text(&rule, RULE_CHAIN));
         rules.entry(key).or_default().push(rule);
     }
     let mut sets: BTreeMap<ChainKey, u32> = BTreeMap::new();
-    for (family, set) in requests.list(GET_SET, 0, &[])? {
-        let flags = number(&set, SET_FLAGS).unwrap_or(0);
-        sets.insert((family, text(&set, SET_TABLE), text(&set, SET_NAME)), flags);
+    for (family, set) in requests.list_objects(GET_SET, 0, &[])? {
+        let flags = decode_number(&set, SET_FLAGS).unwrap_or(0);
+        sets.insert((family, decode_text(&set, SET_TABLE), decode_text(&set, SET_NAME)), flags);
     }
     let mut known: BTreeSet<(ChainKey, bool)> = reached.iter().cloned().collect();
     while let Some((key, is_nat)) = reached.pop() {
         let (family, table, _) = &key;
         for rule in rules.get(&key).into_iter().flatten() {
-            let expressions = expressions(rule);
+            let expressions = expressions_of_rule(rule);
             let set_of = |name: &[u8]| sets.get(&(*family, table.clone(), name.to_vec())).copied();
-            let RuleUse { only, packet, is_of_kernel } = examine(*family, &expressions, set_of);
+            let RuleUse { only_family: only, packet, is_of_kernel } =
+                examine_rule(*family, &expressions, set_of);
             if is_of_kernel {
                 continue;
             }
-            uses.change(*family, only, FamilyRules::add_flow);
+            uses.change_families(*family, only, FamilyRules::add_flow_use);
             if let Some(what) = packet.filter(|_| !is_nat) {
-                uses.change(*family, only, |rules| rules.add_packet(|| described(&key, rule, &what)));
+                uses.change_families(*family, only, |rules| {
+                    rules.add_packet_use(|| describe_rule_use(&key, rule, &what))
+                });
             }
-            let mut targets = targets(&expressions);
-            for map in verdict_maps(&expressions) {
-                let named = [attribute(SET_TABLE, &with_end(table)), attribute(SET_NAME, &with_end(&map))];
-                for (_, elements) in requests.list(GET_ELEMENTS, *family, &named.concat())? {
+            let mut targets = jump_targets(&expressions);
+            for map in verdict_map_names(&expressions) {
+                let named = [
+                    encode_attribute(SET_TABLE, &zero_terminated(table)),
+                    encode_attribute(SET_NAME, &zero_terminated(&map)),
+                ];
+                for (_, elements) in requests.list_objects(GET_ELEMENTS, *family, &named.concat())? {
                     targets.extend(targets_of_elements(&elements));
                 }
             }
@@ -183,11 +191,11 @@ pub(super) fn read(requests: &mut RequestSocket) -> io::Result<RuleUses> {
 }
 
 /// Returns the name of a rule and what it uses, for the operator.
-fn described((family, table, chain): &ChainKey, rule: &[u8], what: &str) -> String {
+fn describe_rule_use((family, table, chain): &ChainKey, rule: &[u8], what: &str) -> String {
     let family = match *family {
-        IPV4 => "ip",
-        IPV6 => "ip6",
-        DEVICES => "netdev",
+        FAMILY_IPV4 => "ip",
+        FAMILY_IPV6 => "ip6",
+        FAMILY_NETDEV => "netdev",
         _ => "inet",
     };
     let handle = find_attribute(rule, RULE_HANDLE).and_then(|it| it.first_chunk()).copied();
@@ -200,22 +208,22 @@ fn described((family, table, chain): &ChainKey, rule: &[u8], what: &str) -> Stri
 }
 
 /// An expression of a rule: its name and its attributes.
-type Expression = (String, Vec<u8>);
+type RuleExpression = (String, Vec<u8>);
 
-fn expressions(rule: &[u8]) -> Vec<Expression> {
+fn expressions_of_rule(rule: &[u8]) -> Vec<RuleExpression> {
     let list = find_attribute(rule, RULE_EXPRESSIONS).unwrap_or_default();
     let one = |expression: &[u8]| {
         let data = find_attribute(expression, EXPRESSION_DATA).unwrap_or_default().to_vec();
-        (String::from_utf8_lossy(&text(expression, EXPRESSION_NAME)).into_owned(), data)
+        (String::from_utf8_lossy(&decode_text(expression, EXPRESSION_NAME)).into_owned(), data)
     };
-    attributes(list).map(|(_, expression)| one(expression)).collect()
+    split_attributes(list).map(|(_, expression)| one(expression)).collect()
 }
 
 /// Parts of a packet that a rule uses.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct RuleUse {
     /// The only address family about which the rule is; `None` if it is about all families of its table.
-    only: Option<u8>,
+    only_family: Option<u8>,
     /// Use or effect of the rule beyond the flow; `None` if it uses only the flow.
     packet: Option<String>,
     /// Whether the rule is only about packets that the fast path leaves to the kernel.
@@ -224,54 +232,58 @@ struct RuleUse {
 
 /// A field of the packet in a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Field {
+enum RegisterField {
     Family,
     Protocol,
     State,
 }
 
 /// Finds out what a rule uses. `set_of` returns the flags of a set.
-fn examine(family: u8, expressions: &[Expression], set_of: impl Fn(&[u8]) -> Option<u32>) -> RuleUse {
+fn examine_rule(
+    family: u8,
+    expressions: &[RuleExpression],
+    set_of: impl Fn(&[u8]) -> Option<u32>,
+) -> RuleUse {
     let mut found = RuleUse::default();
     // The field that the last expressions have loaded: its register, and the mask that they have applied.
-    let mut loaded: Option<(Field, u32, Option<Vec<u8>>)> = None;
+    let mut loaded: Option<(RegisterField, u32, Option<Vec<u8>>)> = None;
     for (at, (name, data)) in expressions.iter().enumerate() {
         if !matches!(name.as_str(), "bitwise" | "cmp" | "counter") {
             loaded = None;
         }
-        let mut load = |field| loaded = Some((field, register(data, 1), None));
+        let mut load = |field| loaded = Some((field, register_number(data, 1), None));
         let of_packet = match name.as_str() {
-            "meta" => match (number(data, 2), number(data, 3)) {
+            "meta" => match (decode_number(data, 2), decode_number(data, 3)) {
                 (_, Some(_)) => Some("a changed mark or priority".to_owned()),
                 (Some(META_FAMILY), _) => {
-                    load(Field::Family);
+                    load(RegisterField::Family);
                     None
                 }
                 (Some(META_PROTOCOL), _) => {
-                    load(Field::Protocol);
+                    load(RegisterField::Protocol);
                     None
                 }
                 (Some(key), _) if META_OF_FLOW.contains(&key) => None,
                 (key, _) => Some(format!("meta field {}", key.unwrap_or(u32::MAX))),
             },
-            "ct" => match (number(data, 2), find_attribute(data, 4)) {
+            "ct" => match (decode_number(data, 2), find_attribute(data, 4)) {
                 (_, Some(_)) => Some("a changed field of the connection".to_owned()),
                 (Some(CT_STATE), _) => {
-                    load(Field::State);
+                    load(RegisterField::State);
                     None
                 }
                 (Some(key), _) if CT_OF_FLOW.contains(&key) => None,
                 (key, _) => Some(format!("ct field {}", key.unwrap_or(u32::MAX))),
             },
-            "payload" => match (number(data, 2), number(data, 3), number(data, 4)) {
+            "payload" => match (decode_number(data, 2), decode_number(data, 3), decode_number(data, 4)) {
                 _ if find_attribute(data, 5).is_some() => Some("a changed header".to_owned()),
                 (Some(1), Some(offset), Some(length)) => match (ip_version(family, &found), offset, length) {
-                    (Some(IPV4), 9, 1) | (Some(IPV6), 6, 1) => {
-                        load(Field::Protocol);
+                    (Some(FAMILY_IPV4), 9, 1) | (Some(FAMILY_IPV6), 6, 1) => {
+                        load(RegisterField::Protocol);
                         None
                     }
-                    (Some(IPV4), 12.., _) if offset + length <= 20 => None,
-                    (Some(IPV6), 8.., _) if offset + length <= 40 => None,
+                    (Some(FAMILY_IPV4), 12.., _) if offset + length <= 20 => None,
+                    (Some(FAMILY_IPV6), 8.., _) if offset + length <= 40 => None,
                     _ => Some("a field of the IP header".to_owned()),
                 },
                 (Some(2), Some(offset), Some(length)) if offset + length <= 4 => None,
@@ -284,41 +296,41 @@ fn examine(family: u8, expressions: &[Expression], set_of: impl Fn(&[u8]) -> Opt
             },
             "bitwise" => {
                 if let Some((_, of, mask)) = &mut loaded
-                    && *of == register(data, 1)
+                    && *of == register_number(data, 1)
                 {
                     *mask = find_attribute(data, 4).and_then(|it| find_attribute(it, 1)).map(<[u8]>::to_vec);
-                    *of = register(data, 2);
+                    *of = register_number(data, 2);
                 }
                 None
             }
             "cmp" => {
                 let value = find_attribute(data, 3).and_then(|it| find_attribute(it, 1)).unwrap_or_default();
                 if let Some((field, of, mask)) = &loaded
-                    && *of == register(data, 1)
+                    && *of == register_number(data, 1)
                 {
-                    let is_equal = number(data, 2) == Some(EQUAL);
+                    let is_equal = decode_number(data, 2) == Some(COMPARE_EQUAL);
                     match field {
-                        Field::Family if is_equal => found.only = value.first().copied(),
-                        Field::Protocol if is_equal => {
+                        RegisterField::Family if is_equal => found.only_family = value.first().copied(),
+                        RegisterField::Protocol if is_equal => {
                             found.is_of_kernel |= value.first().is_some_and(|it| !matches!(*it, 6 | 17));
                         }
-                        Field::State => {
+                        RegisterField::State => {
                             let mask = mask.as_ref().and_then(|mask| mask.first_chunk().copied());
                             let mask = mask.map_or(u32::MAX, u32::from_ne_bytes);
-                            found.is_of_kernel |=
-                                number(data, 2) == Some(NOT_EQUAL) && mask & ESTABLISHED == 0;
+                            found.is_of_kernel |= decode_number(data, 2) == Some(COMPARE_NOT_EQUAL)
+                                && mask & STATE_ESTABLISHED_BIT == 0;
                         }
                         _ => {}
                     }
                 }
                 None
             }
-            "lookup" => match set_of(&text(data, 1)) {
-                Some(flags) if flags & SET_CHANGES == 0 => None,
-                _ => Some(format!("set {}, which changes", String::from_utf8_lossy(&text(data, 1)))),
+            "lookup" => match set_of(&decode_text(data, 1)) {
+                Some(flags) if flags & SET_FLAGS_THAT_CHANGE == 0 => None,
+                _ => Some(format!("set {}, which changes", String::from_utf8_lossy(&decode_text(data, 1)))),
             },
             // An object of type 1 is a counter.
-            "objref" if number(data, 1) == Some(1) => None,
+            "objref" if decode_number(data, 1) == Some(1) => None,
             "range" | "byteorder" | "immediate" | "counter" | "reject" | "masq" | "nat" | "redir"
             | "notrack" => None,
             other => Some(other.to_owned()),
@@ -337,14 +349,14 @@ fn examine(family: u8, expressions: &[Expression], set_of: impl Fn(&[u8]) -> Opt
 /// Returns the address family of the packets that a rule sees; `None` if it may be either.
 fn ip_version(family: u8, found: &RuleUse) -> Option<u8> {
     match family {
-        IPV4 | IPV6 => Some(family),
-        _ => found.only,
+        FAMILY_IPV4 | FAMILY_IPV6 => Some(family),
+        _ => found.only_family,
     }
 }
 
 /// Returns whether the expressions compare loaded TCP flags such that only packets with SYN, FIN or RST
 /// remain.
-fn is_about_stops(expressions: &[Expression]) -> bool {
+fn is_about_stops(expressions: &[RuleExpression]) -> bool {
     let (mask, rest) = match expressions {
         [(name, data), rest @ ..] if name == "bitwise" => {
             let mask = find_attribute(data, 4).and_then(|it| find_attribute(it, 1));
@@ -355,9 +367,9 @@ fn is_about_stops(expressions: &[Expression]) -> bool {
     match rest {
         [(name, data), ..] if name == "cmp" => {
             let value = find_attribute(data, 3).and_then(|it| find_attribute(it, 1));
-            match (number(data, 2), value.and_then(|value| value.first())) {
-                (Some(EQUAL), Some(value)) => value & TCP_STOPS != 0,
-                (Some(NOT_EQUAL), Some(0)) => mask != 0 && mask & !TCP_STOPS == 0,
+            match (decode_number(data, 2), value.and_then(|value| value.first())) {
+                (Some(COMPARE_EQUAL), Some(value)) => value & FIRST_ENDING_TCP_STATE != 0,
+                (Some(COMPARE_NOT_EQUAL), Some(0)) => mask != 0 && mask & !FIRST_ENDING_TCP_STATE == 0,
                 _ => false,
             }
         }
@@ -366,49 +378,50 @@ fn is_about_stops(expressions: &[Expression]) -> bool {
 }
 
 /// Returns the chains to which a rule's verdict jumps.
-fn targets(expressions: &[Expression]) -> Vec<Vec<u8>> {
+fn jump_targets(expressions: &[RuleExpression]) -> Vec<Vec<u8>> {
     let immediates = expressions.iter().filter(|(name, _)| name == "immediate");
     immediates.filter_map(|(_, data)| chain_of_verdict(find_attribute(data, 2)?)).collect()
 }
 
 /// Returns the names of the maps in which a rule looks its verdict up.
-fn verdict_maps(expressions: &[Expression]) -> Vec<Vec<u8>> {
-    let lookups = expressions.iter().filter(|(name, data)| name == "lookup" && number(data, 3) == Some(0));
-    lookups.map(|(_, data)| text(data, 1)).collect()
+fn verdict_map_names(expressions: &[RuleExpression]) -> Vec<Vec<u8>> {
+    let lookups =
+        expressions.iter().filter(|(name, data)| name == "lookup" && decode_number(data, 3) == Some(0));
+    lookups.map(|(_, data)| decode_text(data, 1)).collect()
 }
 
 /// Returns the chains to which the verdicts of a map's elements jump.
 fn targets_of_elements(elements: &[u8]) -> Vec<Vec<u8>> {
-    let list = find_attribute(elements, ELEMENTS).unwrap_or_default();
-    attributes(list)
+    let list = find_attribute(elements, SET_ELEMENTS).unwrap_or_default();
+    split_attributes(list)
         .filter_map(|(_, element)| chain_of_verdict(find_attribute(element, ELEMENT_DATA)?))
         .collect()
 }
 
 fn chain_of_verdict(data: &[u8]) -> Option<Vec<u8>> {
-    let verdict = find_attribute(data, VERDICT)?;
-    find_attribute(verdict, VERDICT_CHAIN).map(|_| text(verdict, VERDICT_CHAIN))
+    let verdict = find_attribute(data, DATA_VERDICT)?;
+    find_attribute(verdict, VERDICT_CHAIN).map(|_| decode_text(verdict, VERDICT_CHAIN))
 }
 
 /// Returns the number of a register; registers of four octets begin at 8, those of 16 octets at 1.
-fn register(data: &[u8], kind: u16) -> u32 {
-    match number(data, kind).unwrap_or(u32::MAX) {
+fn register_number(data: &[u8], kind: u16) -> u32 {
+    match decode_number(data, kind).unwrap_or(u32::MAX) {
         wide @ 1..=4 => 4 + 4 * wide,
         other => other,
     }
 }
 
-fn number(octets: &[u8], kind: u16) -> Option<u32> {
+fn decode_number(octets: &[u8], kind: u16) -> Option<u32> {
     Some(u32::from_be_bytes(*find_attribute(octets, kind)?.first_chunk()?))
 }
 
 /// Returns a string without the zero octet at its end.
-fn text(octets: &[u8], kind: u16) -> Vec<u8> {
+fn decode_text(octets: &[u8], kind: u16) -> Vec<u8> {
     let value = find_attribute(octets, kind).unwrap_or_default();
     value.split(|octet| *octet == 0).next().unwrap_or_default().to_vec()
 }
 
-fn with_end(text: &[u8]) -> Vec<u8> {
+fn zero_terminated(text: &[u8]) -> Vec<u8> {
     [text, &[0]].concat()
 }
 
@@ -422,7 +435,7 @@ mod tests {
     use super::*;
 
     /// Returns the uses of a ruleset in a new network namespace; `None` if this machine permits none.
-    fn uses_of(ruleset: &str) -> Option<RuleUses> {
+    fn uses_of_ruleset(ruleset: &str) -> Option<RuleUses> {
         let ruleset = ruleset.to_owned();
         let read = move || {
             if unshare(CloneFlags::CLONE_NEWNET).is_err() {
@@ -434,14 +447,14 @@ mod tests {
             nft.stdin.take().expect("a pipe").write_all(ruleset.as_bytes()).expect("nft reads");
             assert!(nft.wait().expect("nft ends").success(), "{ruleset}");
             let mut requests = RequestSocket::open().expect("a socket");
-            Some(super::read(&mut requests).expect("the kernel lists its rules"))
+            Some(super::read_rule_uses(&mut requests).expect("the kernel lists its rules"))
         };
         std::thread::spawn(read).join().expect("the thread ends")
     }
 
     /// Returns the scopes for IPv4 and IPv6 of one rule in a chain `forward`, and the reason for IPv4.
     fn scopes_of(family: &str, rule: &str) -> Option<(RuleScope, RuleScope, String)> {
-        let uses = uses_of(&format!(
+        let uses = uses_of_ruleset(&format!(
             "table {family} t {{
                 set steady {{ type inet_service; elements = {{ 53, 80 }}; }}
                 set changing {{ type inet_service; flags dynamic; timeout 1h; }}
@@ -457,7 +470,11 @@ mod tests {
  }}
             }}"
         ))?;
-        Some((uses.ipv4.scope, uses.ipv6.scope, uses.ipv4.reason.unwrap_or_default()))
+        Some((
+            uses.ipv4_rules.rule_scope,
+            uses.ipv6_rules.rule_scope,
+            uses.ipv4_rules.slow_path_reason.unwrap_or_default(),
+        ))
     }
 
     #[test]
@@ -483,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_about_packets_are_named() {
+    fn packet_dependent_rules_are_named_with_reason() {
         for (rule, what) in [
             ("limit rate 5/second accept", "limit"),
             ("quota over 10 mbytes drop", "quota"),
@@ -527,10 +544,11 @@ mod tests {
             ),
         ] {
             let chain = chain.replace("; ", "\n");
-            let Some(uses) = uses_of(&format!("table {table} {{\nchain c {{\n{chain}\n}}\n}}")) else {
+            let Some(uses) = uses_of_ruleset(&format!("table {table} {{\nchain c {{\n{chain}\n}}\n}}"))
+            else {
                 return;
             };
-            assert_eq!(uses.ipv4.scope, scope, "{table}: {chain}");
+            assert_eq!(uses.ipv4_rules.rule_scope, scope, "{table}: {chain}");
         }
     }
 }

@@ -14,35 +14,35 @@ use crate::fast_path::{RuleScope, RulesetValue};
 
 /// Time after a change of the rules until the fast path notes flows that they have accepted. A packet that
 /// the former rules accepted is past the filter by then.
-const SETTLING: Duration = Duration::from_millis(200);
+const SETTLING_TIME: Duration = Duration::from_millis(200);
 /// Seconds between attempts to reach nftables on a kernel without it. An attempt may load a kernel module.
-const PAUSE_S: u32 = 60;
+const CONTINUOUS_CHANGE_PAUSE_S: u32 = 60;
 
-const TCP: &str = "nf_conntrack_tcp_timeout_established";
-const UNACKNOWLEDGED: &str = "nf_conntrack_tcp_timeout_unacknowledged";
-const UDP: &str = "nf_conntrack_udp_timeout_stream";
+const TCP_TIMEOUT_SYSCTL: &str = "nf_conntrack_tcp_timeout_established";
+const UNACKNOWLEDGED_TIMEOUT_SYSCTL: &str = "nf_conntrack_tcp_timeout_unacknowledged";
+const UDP_TIMEOUT_SYSCTL: &str = "nf_conntrack_udp_timeout_stream";
 
 /// The rules of all programs, as far as the fast path needs them; see the head of the module.
 #[derive(Debug, Default)]
 pub(crate) struct RulesetWatch {
     requests: Option<RequestSocket>,
     events: Option<EventSocket>,
-    /// Generation of the ruleset when [`Self::uses`] was read; `None` before the first reading.
-    generation: Option<u32>,
-    uses: RuleUses,
-    legacy: [LegacyRules; 2],
+    /// Generation of the ruleset when [`Self::rule_uses`] was read; `None` before the first reading.
+    ruleset_generation: Option<u32>,
+    rule_uses: RuleUses,
+    legacy_rules: [LegacyRules; 2],
     seconds_to_retry: u32,
     /// Number of changes.
-    changes: u32,
+    change_count: u32,
     /// Time of the last change, until the fast path knows the new rules.
     changed_at: Option<Instant>,
-    timeouts: [u32; 3],
+    conntrack_timeouts: [u32; 3],
 }
 
 impl RulesetWatch {
     /// Reads events of the kernel. Returns whether the rules have changed.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        let has_changed = self.events.as_mut().is_some_and(|events| events.poll(cx));
+    pub(crate) fn poll_changes(&mut self, cx: &mut Context<'_>) -> bool {
+        let has_changed = self.events.as_mut().is_some_and(|events| events.poll_changes(cx));
         has_changed && self.check_nftables()
     }
 
@@ -51,14 +51,15 @@ impl RulesetWatch {
     pub(crate) fn handle_second(&mut self) -> bool {
         let before = self.value();
         self.check_nftables();
-        let legacy = legacy::read();
-        if legacy != self.legacy {
-            self.legacy = legacy;
+        let legacy = legacy::read_legacy_rules();
+        if legacy != self.legacy_rules {
+            self.legacy_rules = legacy;
             self.begin_change();
         }
-        self.timeouts = [TCP, UNACKNOWLEDGED, UDP].map(timeout);
-        self.timeouts[1] = self.timeouts[1].min(self.timeouts[0]);
-        if self.changed_at.is_some_and(|at| at.elapsed() >= SETTLING) {
+        self.conntrack_timeouts =
+            [TCP_TIMEOUT_SYSCTL, UNACKNOWLEDGED_TIMEOUT_SYSCTL, UDP_TIMEOUT_SYSCTL].map(conntrack_timeout_ms);
+        self.conntrack_timeouts[1] = self.conntrack_timeouts[1].min(self.conntrack_timeouts[0]);
+        if self.changed_at.is_some_and(|at| at.elapsed() >= SETTLING_TIME) {
             self.changed_at = None;
         }
         self.value() != before
@@ -66,37 +67,40 @@ impl RulesetWatch {
 
     /// Returns what the fast path has to know of the rules.
     pub(crate) fn value(&self) -> RulesetValue {
-        let [tcp_timeout, unacknowledged_timeout, udp_timeout] = self.timeouts;
-        let has_timeouts = self.timeouts.iter().all(|timeout| *timeout > 0);
-        let is_known = self.generation.is_some() && self.changed_at.is_none() && has_timeouts;
-        let [ipv4, ipv6] = self.scopes().map(|scope| scope as u32);
+        let [tcp_timeout, unacknowledged_timeout, udp_timeout] = self.conntrack_timeouts;
+        let has_timeouts = self.conntrack_timeouts.iter().all(|timeout| *timeout > 0);
+        let is_known = self.ruleset_generation.is_some() && self.changed_at.is_none() && has_timeouts;
+        let [ipv4, ipv6] = self.rule_scopes().map(|scope| scope as u32);
         RulesetValue {
-            generation: if is_known { self.changes.max(1) } else { 0 },
-            ipv4,
-            ipv6,
-            tcp_timeout,
-            unacknowledged_timeout,
-            udp_timeout,
+            generation: if is_known { self.change_count.max(1) } else { 0 },
+            ipv4_scope: ipv4,
+            ipv6_scope: ipv6,
+            tcp_timeout_ms: tcp_timeout,
+            unacknowledged_timeout_ms: unacknowledged_timeout,
+            udp_timeout_ms: udp_timeout,
         }
     }
 
     /// Returns rules for which the kernel must see each packet, for the operator.
-    pub(crate) fn reasons(&self) -> impl Iterator<Item = &str> {
-        let legacy = self.legacy.iter().map(|it| &it.rules);
-        [&self.uses.ipv4, &self.uses.ipv6].into_iter().chain(legacy).filter_map(|it| it.reason.as_deref())
+    pub(crate) fn slow_path_reasons(&self) -> impl Iterator<Item = &str> {
+        let legacy = self.legacy_rules.iter().map(|it| &it.rules);
+        [&self.rule_uses.ipv4_rules, &self.rule_uses.ipv6_rules]
+            .into_iter()
+            .chain(legacy)
+            .filter_map(|it| it.slow_path_reason.as_deref())
     }
 
     /// Returns what the rules for IPv4 and for IPv6 use.
-    fn scopes(&self) -> [RuleScope; 2] {
-        if self.generation.is_none() {
+    fn rule_scopes(&self) -> [RuleScope; 2] {
+        if self.ruleset_generation.is_none() {
             return [RuleScope::Packet; 2];
         }
-        let [ipv4, ipv6] = [&self.legacy[0], &self.legacy[1]].map(|it| it.rules.scope);
-        [self.uses.ipv4.scope.max(ipv4), self.uses.ipv6.scope.max(ipv6)]
+        let [ipv4, ipv6] = [&self.legacy_rules[0], &self.legacy_rules[1]].map(|it| it.rules.rule_scope);
+        [self.rule_uses.ipv4_rules.rule_scope.max(ipv4), self.rule_uses.ipv6_rules.rule_scope.max(ipv6)]
     }
 
     fn begin_change(&mut self) {
-        self.changes = self.changes.wrapping_add(1);
+        self.change_count = self.change_count.wrapping_add(1);
         self.changed_at = Some(Instant::now());
     }
 
@@ -107,12 +111,12 @@ impl RulesetWatch {
             Err(error) => {
                 // Without the rules, the kernel has to see each packet.
                 let mut uses = RuleUses::default();
-                for rules in [&mut uses.ipv4, &mut uses.ipv6] {
-                    rules.add_packet(|| format!("cannot read the rules of nftables: {error}"));
+                for rules in [&mut uses.ipv4_rules, &mut uses.ipv6_rules] {
+                    rules.add_packet_use(|| format!("cannot read the rules of nftables: {error}"));
                 }
-                (self.requests, self.events, self.generation) = (None, None, Some(0));
-                let has_changed = self.uses != uses;
-                self.uses = uses;
+                (self.requests, self.events, self.ruleset_generation) = (None, None, Some(0));
+                let has_changed = self.rule_uses != uses;
+                self.rule_uses = uses;
                 if has_changed {
                     self.begin_change();
                 }
@@ -130,7 +134,7 @@ impl RulesetWatch {
             Some(requests) => requests,
             None => match RequestSocket::open() {
                 Ok(requests) => self.requests.insert(requests),
-                Err(error) if is_without_nftables(&error) => return Ok(self.note_absence()),
+                Err(error) if is_without_nftables(&error) => return Ok(self.note_missing_nftables()),
                 Err(error) => return Err(error),
             },
         };
@@ -139,24 +143,24 @@ impl RulesetWatch {
             self.events = EventSocket::open().ok();
         }
         // Read the generation first: a change between both readings makes the next comparison read again.
-        let generation = match requests.generation() {
-            Err(error) if is_without_nftables(&error) => return Ok(self.note_absence()),
+        let generation = match requests.ruleset_generation() {
+            Err(error) if is_without_nftables(&error) => return Ok(self.note_missing_nftables()),
             other => other?,
         };
-        if self.generation == Some(generation) {
+        if self.ruleset_generation == Some(generation) {
             return Ok(false);
         }
-        self.uses = ruleset::read(requests)?;
-        self.generation = Some(generation);
+        self.rule_uses = ruleset::read_rule_uses(requests)?;
+        self.ruleset_generation = Some(generation);
         self.begin_change();
         Ok(true)
     }
 
     /// Notes that the kernel has no nftables, and so no rules.
-    fn note_absence(&mut self) -> bool {
-        self.seconds_to_retry = PAUSE_S;
-        let has_changed = self.generation != Some(0) || self.uses != RuleUses::default();
-        (self.generation, self.uses) = (Some(0), RuleUses::default());
+    fn note_missing_nftables(&mut self) -> bool {
+        self.seconds_to_retry = CONTINUOUS_CHANGE_PAUSE_S;
+        let has_changed = self.ruleset_generation != Some(0) || self.rule_uses != RuleUses::default();
+        (self.ruleset_generation, self.rule_uses) = (Some(0), RuleUses::default());
         if has_changed {
             self.begin_change();
         }
@@ -172,7 +176,7 @@ fn is_without_nftables(error: &io::Error) -> bool {
 }
 
 /// Returns a timeout of connection tracking in milliseconds; 0 if the kernel does not report it.
-fn timeout(name: &str) -> u32 {
+fn conntrack_timeout_ms(name: &str) -> u32 {
     let seconds = std::fs::read_to_string(format!("/proc/sys/net/netfilter/{name}")).ok();
     let seconds = seconds.and_then(|text| text.trim().parse::<u32>().ok());
     seconds.unwrap_or_default().saturating_mul(1000)

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 
 /// Default port of gpsd.
-const PORT: u16 = 2947;
+const GPSD_PORT: u16 = 2947;
 
 /// A source of positions, in the config `gpsd://HOST[:PORT][/DEVICE]`, `fixed:LATITUDE,LONGITUDE` or
 /// `trace:FILE`.
@@ -37,8 +37,8 @@ impl FromStr for PositionConfig {
 
     fn from_str(text: &str) -> Result<PositionConfig> {
         let parsed = match text.split_once(':') {
-            Some(("gpsd", rest)) => gpsd(rest),
-            Some(("fixed", rest)) => fixed(rest),
+            Some(("gpsd", rest)) => parse_gpsd(rest),
+            Some(("fixed", rest)) => parse_fixed(rest),
             Some(("trace", file)) if !file.is_empty() => Some(PositionConfig::Trace(file.into())),
             _ => None,
         };
@@ -50,7 +50,7 @@ impl FromStr for PositionConfig {
     }
 }
 
-fn gpsd(rest: &str) -> Option<PositionConfig> {
+fn parse_gpsd(rest: &str) -> Option<PositionConfig> {
     let rest = rest.strip_prefix("//")?;
     let (authority, device) = match rest.find('/') {
         Some(slash) => (&rest[..slash], &rest[slash..]),
@@ -69,12 +69,12 @@ fn gpsd(rest: &str) -> Option<PositionConfig> {
     if host.is_empty() || host.contains(char::is_whitespace) {
         return None;
     }
-    let port = port.map_or(Some(PORT), |port| port.parse().ok().filter(|port| *port != 0))?;
+    let port = port.map_or(Some(GPSD_PORT), |port| port.parse().ok().filter(|port| *port != 0))?;
     let device = (device.len() > 1).then(|| device.to_owned());
     Some(PositionConfig::Gpsd { host: host.to_owned(), port, device })
 }
 
-fn fixed(rest: &str) -> Option<PositionConfig> {
+fn parse_fixed(rest: &str) -> Option<PositionConfig> {
     let (latitude, longitude) = rest.split_once(',')?;
     let degrees = |text: &str, limit: f64| {
         text.trim().parse::<f64>().ok().filter(|degrees| (-limit..=limit).contains(degrees))

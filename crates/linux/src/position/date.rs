@@ -33,13 +33,13 @@ pub(super) fn parse(text: &str) -> Option<WallTime> {
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    let seconds = ((days(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
+    let seconds = ((days_since_epoch(year, month, day) * 24 + hour) * 60 + minute) * 60 + second;
     Some(WallTime::from_unix_nanos(seconds * 1_000_000_000 + nanos))
 }
 
 /// Returns the number of days from 1970-01-01 to a day of the Gregorian calendar. It counts years from March
 /// on, so that the leap day is the last day of a year.
-fn days(year: u64, month: u64, day: u64) -> u64 {
+fn days_since_epoch(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let of_years = year * 365 + year / 4 - year / 100 + year / 400;
     // From March on the months have 31 30 31 30 31, 31 30 31 30 31, 31 days.
@@ -51,7 +51,7 @@ fn days(year: u64, month: u64, day: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn seconds(text: &str) -> Option<u64> {
+    fn unix_seconds(text: &str) -> Option<u64> {
         parse(text).map(|time| time.as_unix_nanos() / 1_000_000_000)
     }
 
@@ -68,7 +68,7 @@ mod tests {
             ("2026-11-21T12:00:00Z", 1_795_262_400),
             ("2100-03-01T00:00:00Z", 4_107_542_400),
         ] {
-            assert_eq!(seconds(text), Some(expected), "{text}");
+            assert_eq!(unix_seconds(text), Some(expected), "{text}");
         }
         let time = parse("2005-06-08T10:34:48.283Z").expect("date");
         assert_eq!(time.as_unix_nanos(), 1_118_226_888_283_000_000);

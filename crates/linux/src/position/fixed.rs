@@ -10,7 +10,7 @@ use carnet_base::{Time, WallTime};
 use super::{Fix, FixMode, PositionEvent, PositionOptions};
 
 /// Confidence of a measured place in metres.
-const CONFIDENCE: f64 = 1.0;
+const FIXED_CONFIDENCE_M: f64 = 1.0;
 
 /// A position source that reports a fixed place repeatedly.
 #[derive(Debug, Clone)]
@@ -19,20 +19,27 @@ pub struct FixedPosition {
     longitude: f64,
     interval: Duration,
     leap_seconds: i64,
-    next_report: Option<Time>,
-    announced: bool,
+    next_report_at: Option<Time>,
+    was_announced: bool,
 }
 
 impl FixedPosition {
     /// Creates the source for a place in degrees, which reports it once per interval of the options.
     pub fn new(latitude: f64, longitude: f64, options: &PositionOptions) -> FixedPosition {
         let PositionOptions { interval, leap_seconds, .. } = *options;
-        FixedPosition { latitude, longitude, interval, leap_seconds, next_report: None, announced: false }
+        FixedPosition {
+            latitude,
+            longitude,
+            interval,
+            leap_seconds,
+            next_report_at: None,
+            was_announced: false,
+        }
     }
 
     /// Returns the time at which the next report is due.
     pub fn next_report_due(&self, now: Time) -> Time {
-        self.next_report.unwrap_or(now)
+        self.next_report_at.unwrap_or(now)
     }
 
     /// Returns the number of leap seconds since 2004 from the options.
@@ -41,22 +48,22 @@ impl FixedPosition {
     }
 
     /// Returns a report of the place with the present time.
-    pub fn report(&mut self, now: Time, wall: WallTime) -> PositionEvent {
-        if !std::mem::replace(&mut self.announced, true) {
+    pub fn report_position(&mut self, now: Time, wall: WallTime) -> PositionEvent {
+        if !std::mem::replace(&mut self.was_announced, true) {
             return PositionEvent::Mode(FixMode::TwoD);
         }
-        self.next_report = Some(now + self.interval);
+        self.next_report_at = Some(now + self.interval);
         PositionEvent::Fix(Fix {
-            received: now,
+            received_at: now,
             time: wall,
             latitude: self.latitude,
             longitude: self.longitude,
             altitude: None,
             speed: Some(0.0),
-            track: None,
-            climb: None,
-            mode: FixMode::TwoD,
-            confidence: Some(CONFIDENCE),
+            course_degrees: None,
+            climb_rate: None,
+            fix_mode: FixMode::TwoD,
+            confidence_radius: Some(FIXED_CONFIDENCE_M),
         })
     }
 }
@@ -70,9 +77,9 @@ mod tests {
         let mut fixed = FixedPosition::new(48.8375, 2.1008, &PositionOptions::default());
         let (now, wall) = (Time::from_secs(5), WallTime::from_unix_nanos(7));
         assert_eq!(fixed.next_report_due(now), now);
-        assert_eq!(fixed.report(now, wall), PositionEvent::Mode(FixMode::TwoD));
+        assert_eq!(fixed.report_position(now, wall), PositionEvent::Mode(FixMode::TwoD));
         assert_eq!(fixed.next_report_due(now), now);
-        let PositionEvent::Fix(fix) = fixed.report(now, wall) else { panic!("no fix") };
+        let PositionEvent::Fix(fix) = fixed.report_position(now, wall) else { panic!("no fix") };
         assert_eq!((fix.latitude, fix.longitude, fix.time), (48.8375, 2.1008, wall));
         assert_eq!(fixed.next_report_due(now), Time::from_secs(6));
     }

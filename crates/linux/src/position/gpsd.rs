@@ -2,7 +2,7 @@
 //!
 //! gpsd sends one JSON object per line, each with a `class`. [`ReportReader`] cuts the received octets into
 //! lines and parses them. It ignores unknown classes and fields, because every release of gpsd adds some. It
-//! counts and skips a line that is no such object, and a line longer than [`LONGEST_LINE`], so that its
+//! counts and skips a line that is no such object, and a line longer than [`MAX_LINE_LENGTH`], so that its
 //! memory stays bounded.
 //!
 //! gpsd gives its error estimates (`eph`, `epx`, `epy`) without a definition. If gpsd computes them itself,
@@ -25,18 +25,18 @@ pub fn watch_command(device: Option<&str>) -> String {
 }
 
 /// A command that gpsd always answers. carnet sends it to check whether gpsd still runs.
-pub const PROBE: &str = "?VERSION;\n";
+pub const PROBE_COMMAND: &str = "?VERSION;\n";
 
 /// 2004-01-01 in nanoseconds since 1970, the earliest time that a message can express (TimestampIts).
-const EARLIEST: u64 = 1_072_915_200 * 1_000_000_000;
+const EARLIEST_CREDIBLE_TIME: u64 = 1_072_915_200 * 1_000_000_000;
 
 /// Maximum length of an accepted line in octets; gpsd's own limit is 10,240.
-pub const LONGEST_LINE: usize = 16 * 1024;
+pub const MAX_LINE_LENGTH: usize = 16 * 1024;
 
 /// A report of gpsd, one per line.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(tag = "class")]
-pub enum Report {
+pub enum GpsdReport {
     /// The greeting of gpsd.
     #[serde(rename = "VERSION")]
     Version {
@@ -59,11 +59,11 @@ pub enum Report {
     Devices {
         /// One object per receiver.
         #[serde(default)]
-        devices: Vec<Device>,
+        devices: Vec<GpsdDevice>,
     },
     /// A receiver was added, changed or removed.
     #[serde(rename = "DEVICE")]
-    Device(Device),
+    Device(GpsdDevice),
     /// gpsd reports an invalid command or another error.
     #[serde(rename = "ERROR")]
     Error {
@@ -78,7 +78,7 @@ pub enum Report {
 
 /// A receiver of gpsd.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Device {
+pub struct GpsdDevice {
     /// Path of the receiver.
     #[serde(default)]
     pub path: String,
@@ -87,7 +87,7 @@ pub struct Device {
     pub activated: serde_json::Value,
 }
 
-impl Device {
+impl GpsdDevice {
     /// Returns whether gpsd no longer uses the receiver.
     pub fn is_unused(&self) -> bool {
         self.activated.as_f64() == Some(0.0)
@@ -108,7 +108,7 @@ pub struct ClockOffset {
 
 impl ClockOffset {
     /// Returns the time of gpsd's machine minus the time of the receiver, in milliseconds.
-    pub fn milliseconds(&self) -> i64 {
+    pub fn clock_difference_ms(&self) -> i64 {
         let seconds = self.clock_sec.saturating_sub(self.real_sec);
         let nanos = self.clock_nsec.saturating_sub(self.real_nsec);
         seconds.saturating_mul(1000).saturating_add(nanos / 1_000_000)
@@ -160,7 +160,7 @@ impl Tpv {
 
     /// Returns the fix that arrived at `received`; `None` without a fix, or if the fix is incomplete or not
     /// on the globe.
-    pub fn fix(&self, received: Time) -> Option<Fix> {
+    pub fn to_fix(&self, received: Time) -> Option<Fix> {
         self.read_fix(received).ok()
     }
 
@@ -173,7 +173,7 @@ impl Tpv {
         if mode == FixMode::None {
             return Err("no fix".into());
         }
-        let time = self.wall_time().filter(|time| time.as_unix_nanos() >= EARLIEST);
+        let time = self.wall_time().filter(|time| time.as_unix_nanos() >= EARLIEST_CREDIBLE_TIME);
         let time = time.ok_or_else(|| match &self.time {
             // gpsd's text goes into the log, so escape special characters and limit its length.
             Some(text) => {
@@ -195,16 +195,16 @@ impl Tpv {
         let error = |value: Option<f64>| within(value, 0.0, 1e9);
         let diagonal = error(self.epx).zip(error(self.epy)).map(|(x, y)| x.hypot(y));
         Ok(Fix {
-            received,
+            received_at: received,
             time,
             latitude,
             longitude,
             altitude: within(self.alt_hae, -12_000.0, 1e8),
             speed: within(self.speed, 0.0, 12_000.0),
-            track: within(self.track, -360.0, 360.0).map(|track| track.rem_euclid(360.0) % 360.0),
-            climb: within(self.climb, -12_000.0, 12_000.0),
-            mode,
-            confidence: error(self.eph).or(diagonal),
+            course_degrees: within(self.track, -360.0, 360.0).map(|track| track.rem_euclid(360.0) % 360.0),
+            climb_rate: within(self.climb, -12_000.0, 12_000.0),
+            fix_mode: mode,
+            confidence_radius: error(self.eph).or(diagonal),
         })
     }
 
@@ -217,64 +217,64 @@ impl Tpv {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReaderCounters {
     /// Number of valid lines, including lines of a class that carnet does not know.
-    pub lines: u64,
+    pub valid_lines: u64,
     /// Lines that are no JSON object with a `class`.
-    pub garbage: u64,
-    /// Lines of more than [`LONGEST_LINE`] octets.
-    pub overlong: u64,
+    pub invalid_lines: u64,
+    /// Lines of more than [`MAX_LINE_LENGTH`] octets.
+    pub overlong_lines: u64,
 }
 
 /// Splits gpsd's stream into lines and parses each line.
 #[derive(Debug, Default)]
 pub struct ReportReader {
-    line: Vec<u8>,
+    incomplete_line: Vec<u8>,
     /// Whether the reader skips the rest of a too long line.
-    skipping: bool,
+    skips_rest_of_line: bool,
     counters: ReaderCounters,
 }
 
 impl ReportReader {
     /// Adds received octets, and passes every report that they complete to `take`.
-    pub fn push(&mut self, octets: &[u8], mut take: impl FnMut(Report)) {
+    pub fn push(&mut self, octets: &[u8], mut take: impl FnMut(GpsdReport)) {
         let mut rest = octets;
         while let Some(end) = rest.iter().position(|octet| *octet == b'\n') {
-            self.append(&rest[..end]);
+            self.append_octets(&rest[..end]);
             rest = &rest[end + 1..];
-            if !std::mem::take(&mut self.skipping) {
-                let line = self.line.trim_ascii();
+            if !std::mem::take(&mut self.skips_rest_of_line) {
+                let line = self.incomplete_line.trim_ascii();
                 if !line.is_empty() {
                     match serde_json::from_slice(line) {
                         Ok(report) => {
-                            self.counters.lines += 1;
+                            self.counters.valid_lines += 1;
                             take(report);
                         }
-                        Err(_) => self.counters.garbage += 1,
+                        Err(_) => self.counters.invalid_lines += 1,
                     }
                 }
             }
-            self.line.clear();
+            self.incomplete_line.clear();
         }
-        self.append(rest);
+        self.append_octets(rest);
     }
 
-    /// Appends octets to the incomplete line, up to [`LONGEST_LINE`].
-    fn append(&mut self, octets: &[u8]) {
-        if self.skipping {
+    /// Appends octets to the incomplete line, up to [`MAX_LINE_LENGTH`].
+    fn append_octets(&mut self, octets: &[u8]) {
+        if self.skips_rest_of_line {
             return;
         }
-        if self.line.len() + octets.len() > LONGEST_LINE {
-            self.counters.overlong += 1;
-            self.skipping = true;
-            self.line.clear();
+        if self.incomplete_line.len() + octets.len() > MAX_LINE_LENGTH {
+            self.counters.overlong_lines += 1;
+            self.skips_rest_of_line = true;
+            self.incomplete_line.clear();
         } else {
-            self.line.extend_from_slice(octets);
+            self.incomplete_line.extend_from_slice(octets);
         }
     }
 
     /// Discards an incomplete line: a new connection begins with a new line.
-    pub fn restart(&mut self) {
-        self.line.clear();
-        self.skipping = false;
+    pub fn discard_incomplete_line(&mut self) {
+        self.incomplete_line.clear();
+        self.skips_rest_of_line = false;
     }
 
     /// Returns the counters since the start of the reader.

@@ -8,17 +8,17 @@
 //! * `fixed:LATITUDE,LONGITUDE`: a fixed place, for roadside units ([`fixed`]).
 //! * `trace:FILE`: a journey from a file, for tests and the lab ([`trace`]).
 //!
-//! [`reckoning`] extrapolates a fix to the present and decides whether it is accurate enough for PAI.
-//! [`leap`] finds the leap seconds between UTC and the time of position vectors.
+//! [`dead_reckoning`] extrapolates a fix to the present and decides whether it is accurate enough for PAI.
+//! [`leap_second_checks`] finds the leap seconds between UTC and the time of position vectors.
 //!
 //! All angles are degrees: latitude and longitude on WGS 84, courses clockwise from true North. Speeds are
 //! metres per second. Confidences are the radius in metres of the circle that holds the true position with 95
 //! % probability.
 
+pub mod dead_reckoning;
 pub mod fixed;
 pub mod gpsd;
-pub mod leap;
-pub mod reckoning;
+pub mod leap_second_checks;
 pub mod trace;
 pub mod tracker;
 
@@ -32,7 +32,7 @@ use carnet_base::{Time, WallTime};
 use carnet_wire::geonet::{GnAddress, LongPositionVector, Timestamp};
 
 pub use config::PositionConfig;
-pub use connection::Connection;
+pub use connection::GpsdConnection;
 
 use crate::clock;
 use crate::error::Result;
@@ -52,7 +52,7 @@ pub enum FixMode {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fix {
     /// Time of arrival, on this machine's monotonic clock.
-    pub received: Time,
+    pub received_at: Time,
     /// Time of the position in UTC, by the receiver's clock; for sources without a receiver, by this
     /// machine's clock.
     pub time: WallTime,
@@ -65,19 +65,19 @@ pub struct Fix {
     /// Speed in metres per second over ground.
     pub speed: Option<f64>,
     /// Course over ground in degrees clockwise from true North, 0 to below 360. Receivers omit it at rest.
-    pub track: Option<f64>,
+    pub course_degrees: Option<f64>,
     /// Vertical speed in metres per second, upwards positive.
-    pub climb: Option<f64>,
+    pub climb_rate: Option<f64>,
     /// Whether the fix has two or three dimensions.
-    pub mode: FixMode,
+    pub fix_mode: FixMode,
     /// Radius in metres of a circle that contains the true position with 95 % probability; `None` if the
     /// receiver does not say.
-    pub confidence: Option<f64>,
+    pub confidence_radius: Option<f64>,
 }
 
 impl Fix {
     /// Returns the time of the fix as the timestamp of a position vector. `leap_seconds` is the number of
-    /// leap seconds since 2004 (see [`leap`]).
+    /// leap seconds since 2004 (see [`leap_second_checks`]).
     pub fn timestamp(&self, leap_seconds: i64) -> Timestamp {
         let milliseconds = i64::try_from(self.time.as_unix_nanos() / 1_000_000).unwrap_or(i64::MAX);
         Timestamp::from_unix_milliseconds(milliseconds, leap_seconds)
@@ -97,16 +97,16 @@ impl Fix {
             // A cast saturates, and converts NaN to 0.
             latitude: (self.latitude * 1e7).round() as i32,
             longitude: (self.longitude * 1e7).round() as i32,
-            accurate: reckoning::is_accurate(self.confidence, pai_interval),
+            accurate: dead_reckoning::is_accurate(self.confidence_radius, pai_interval),
             speed: (self.speed.unwrap_or(0.0) * 100.0).round() as i16,
-            heading: ((self.track.unwrap_or(0.0).rem_euclid(360.0) * 10.0).round() as u16) % 3600,
+            heading: ((self.course_degrees.unwrap_or(0.0).rem_euclid(360.0) * 10.0).round() as u16) % 3600,
         }
     }
 }
 
 /// Reason for a missing position.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LostReason {
+pub enum PositionLossReason {
     /// carnet has no connection to gpsd. The text has the reason.
     Disconnected(String),
     /// gpsd has no receiver.
@@ -128,10 +128,10 @@ pub enum LostReason {
 pub struct ClockDifference {
     /// Time of the system clock minus the receiver's time, in milliseconds: positive if the system clock is
     /// fast.
-    pub milliseconds: i64,
+    pub milliseconds_ahead: i64,
     /// Whether the difference was measured by a pulse per second. Otherwise it includes the delay of the
     /// receiver's report, up to a second and more.
-    pub precise: bool,
+    pub is_precise: bool,
     /// Whether the difference exceeds the configured tolerance.
     pub is_clock_wrong: bool,
 }
@@ -147,7 +147,7 @@ pub enum PositionEvent {
     /// The source has no position (any more). It reports each reason once until the next fix.
     Lost {
         /// Reason for the missing position.
-        reason: LostReason,
+        reason: PositionLossReason,
     },
     /// The connection to gpsd is open.
     Connected {
@@ -196,24 +196,26 @@ pub enum PositionSource {
     /// A journey from a file.
     Trace(trace::TracePlayer),
     /// A receiver behind gpsd.
-    Gpsd(Box<Connection>),
+    Gpsd(Box<GpsdConnection>),
 }
 
 impl PositionSource {
     /// Opens the source: reads a trace, or begins to connect to gpsd. The calling thread must be one of a
     /// tokio runtime.
     pub fn open(config: &PositionConfig, mut options: PositionOptions) -> Result<PositionSource> {
-        options.leap_seconds = leap::since_2004(options.leap_seconds, clock::tai_offset());
+        options.leap_seconds =
+            leap_second_checks::leap_seconds_since_2004(options.leap_seconds, clock::tai_offset());
         Ok(match config {
             PositionConfig::Fixed { latitude, longitude } => {
                 PositionSource::Fixed(fixed::FixedPosition::new(*latitude, *longitude, &options))
             }
-            PositionConfig::Trace(path) => {
-                PositionSource::Trace(trace::TracePlayer::new(trace::Trace::read(path)?, &options))
-            }
-            PositionConfig::Gpsd { host, port, device } => {
-                PositionSource::Gpsd(Box::new(Connection::new(host.clone(), *port, device.clone(), options)))
-            }
+            PositionConfig::Trace(path) => PositionSource::Trace(trace::TracePlayer::new(
+                trace::PositionTrace::read_trace(path)?,
+                &options,
+            )),
+            PositionConfig::Gpsd { host, port, device } => PositionSource::Gpsd(Box::new(
+                GpsdConnection::new(host.clone(), *port, device.clone(), options),
+            )),
         })
     }
 
@@ -221,12 +223,12 @@ impl PositionSource {
     pub async fn next_event(&mut self) -> PositionEvent {
         match self {
             PositionSource::Fixed(fixed) => {
-                sleep_until(fixed.next_report_due(clock::now())).await;
-                fixed.report(clock::now(), clock::wall())
+                sleep_until_due(fixed.next_report_due(clock::now())).await;
+                fixed.report_position(clock::now(), clock::wall_time())
             }
             PositionSource::Trace(player) => loop {
-                sleep_until(player.next_event_due(clock::now())).await;
-                if let Some(event) = player.next_due_event(clock::now(), clock::wall()) {
+                sleep_until_due(player.next_event_due(clock::now())).await;
+                if let Some(event) = player.next_due_event(clock::now(), clock::wall_time()) {
                     return event;
                 }
             },
@@ -245,6 +247,6 @@ impl PositionSource {
 }
 
 /// Waits until the time `due` on this machine's monotonic clock.
-async fn sleep_until(due: Time) {
+async fn sleep_until_due(due: Time) {
     tokio::time::sleep(due.saturating_since(clock::now())).await;
 }

@@ -24,20 +24,20 @@ use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 
-use super::reckoning::wrap_longitude;
-use super::{Fix, FixMode, LostReason, PositionEvent, PositionOptions};
+use super::dead_reckoning::wrap_longitude;
+use super::{Fix, FixMode, PositionEvent, PositionLossReason, PositionOptions};
 use crate::error::{Error, Result};
 
 /// If the seconds in the first line are at least this number, all seconds are UNIX time.
-const UNIX_TIME: f64 = 1e9;
+const UNIX_TIME_THRESHOLD: f64 = 1e9;
 /// Metres per degree of latitude, precise enough to compute the speed between two lines.
 const METRES_PER_DEGREE: f64 = 111_194.9;
 /// Confidence in metres of a position from a trace.
-const CONFIDENCE: f64 = 1.0;
+const TRACE_CONFIDENCE_M: f64 = 1.0;
 
 #[derive(Debug, Clone, PartialEq)]
-struct Point {
-    seconds: f64,
+struct TracePoint {
+    time_seconds: f64,
     position: Option<TracePosition>,
 }
 
@@ -46,13 +46,13 @@ struct TracePosition {
     latitude: f64,
     longitude: f64,
     /// Speed and heading, if the line has them.
-    motion: Option<(f64, f64)>,
+    speed_and_heading: Option<(f64, f64)>,
 }
 
 /// A journey: positions of a station with their times.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Trace {
-    points: Vec<Point>,
+pub struct PositionTrace {
+    trace_points: Vec<TracePoint>,
 }
 
 /// State of the station at a moment of the trace.
@@ -75,12 +75,12 @@ pub enum TraceState {
     Ended,
 }
 
-impl Trace {
+impl PositionTrace {
     /// Reads and parses a trace file.
-    pub fn read(path: &Path) -> Result<Trace> {
+    pub fn read_trace(path: &Path) -> Result<PositionTrace> {
         let text = std::fs::read_to_string(path)
-            .map_err(|e| Error::kernel(format!("read the trace {}", path.display()), e))?;
-        Trace::parse(&text).map_err(|(line, expected, got)| Error::Invalid {
+            .map_err(|e| Error::kernel_refusal(format!("read the trace {}", path.display()), e))?;
+        PositionTrace::parse(&text).map_err(|(line, expected, got)| Error::Invalid {
             what: format!("{}:{line}", path.display()),
             expected: expected.into(),
             got: format!("`{got}`"),
@@ -88,8 +88,8 @@ impl Trace {
     }
 
     /// Parses a text. The error has the number of the line, the expected format and the found text.
-    pub fn parse(text: &str) -> std::result::Result<Trace, (usize, &'static str, String)> {
-        let mut points: Vec<Point> = Vec::new();
+    pub fn parse(text: &str) -> std::result::Result<PositionTrace, (usize, &'static str, String)> {
+        let mut points: Vec<TracePoint> = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let content = line.split('#').next().unwrap_or_default();
             let mut words = content.split_whitespace();
@@ -97,7 +97,7 @@ impl Trace {
             let rest: Vec<&str> = words.collect();
             let wrong = |expected| (number + 1, expected, content.trim().to_owned());
             let seconds = parse_within(first, 0.0, 1e10).ok_or_else(|| wrong("seconds, 0 or more"))?;
-            if points.last().is_some_and(|last| last.seconds >= seconds) {
+            if points.last().is_some_and(|last| last.time_seconds >= seconds) {
                 return Err(wrong("more seconds than in the line before"));
             }
             let place = match rest[..] {
@@ -116,46 +116,46 @@ impl Trace {
                             .ok_or_else(|| wrong("a latitude of -90 to 90"))?,
                         longitude: parse_within(longitude, -180.0, 180.0)
                             .ok_or_else(|| wrong("a longitude of -180 to 180"))?,
-                        motion,
+                        speed_and_heading: motion,
                     })
                 }
                 _ => return Err(wrong("`seconds latitude longitude [speed heading]` or `seconds lost`")),
             };
-            points.push(Point { seconds, position: place });
+            points.push(TracePoint { time_seconds: seconds, position: place });
         }
         if points.is_empty() {
             return Err((1, "at least one line", "nothing".to_owned()));
         }
-        Ok(Trace { points })
+        Ok(PositionTrace { trace_points: points })
     }
 
     /// Returns whether the seconds are UNIX time.
     pub fn is_absolute(&self) -> bool {
-        self.points.first().is_some_and(|point| point.seconds >= UNIX_TIME)
+        self.trace_points.first().is_some_and(|point| point.time_seconds >= UNIX_TIME_THRESHOLD)
     }
 
     /// Returns the state of the station at this time of the trace.
-    pub fn at(&self, seconds: f64) -> TraceState {
-        let next = self.points.partition_point(|point| point.seconds <= seconds);
-        let Some(before) = next.checked_sub(1).map(|index| &self.points[index]) else {
+    pub fn state_at(&self, seconds: f64) -> TraceState {
+        let next = self.trace_points.partition_point(|point| point.time_seconds <= seconds);
+        let Some(before) = next.checked_sub(1).map(|index| &self.trace_points[index]) else {
             return TraceState::Lost;
         };
-        match (self.points.get(next), &before.position) {
+        match (self.trace_points.get(next), &before.position) {
             // The last line holds only for its own time; afterwards the trace has ended.
-            (None, _) if before.seconds < seconds => TraceState::Ended,
+            (None, _) if before.time_seconds < seconds => TraceState::Ended,
             (_, None) => TraceState::Lost,
-            (Some(Point { seconds: end, position: Some(to) }), Some(from)) => {
-                let share = (seconds - before.seconds) / (end - before.seconds);
-                between(from, to, share, end - before.seconds)
+            (Some(TracePoint { time_seconds: end, position: Some(to) }), Some(from)) => {
+                let share = (seconds - before.time_seconds) / (end - before.time_seconds);
+                state_between(from, to, share, end - before.time_seconds)
             }
             // After this line the trace has no position: it ends, or says `lost`. The station keeps its last
             // known motion.
             (_, Some(from)) => {
-                match self.points[..next].iter().rev().nth(1).map(|p| (p.seconds, &p.position)) {
-                    Some((start, Some(previous))) if before.seconds == seconds => {
-                        between(previous, from, 1.0, before.seconds - start)
+                match self.trace_points[..next].iter().rev().nth(1).map(|p| (p.time_seconds, &p.position)) {
+                    Some((start, Some(previous))) if before.time_seconds == seconds => {
+                        state_between(previous, from, 1.0, before.time_seconds - start)
                     }
-                    _ => standing_at(from),
+                    _ => state_at_rest(from),
                 }
             }
         }
@@ -166,19 +166,19 @@ fn parse_within(text: &str, low: f64, high: f64) -> Option<f64> {
     text.parse().ok().filter(|value| (low..=high).contains(value))
 }
 
-fn standing_at(place: &TracePosition) -> TraceState {
-    let (speed, heading) = place.motion.unwrap_or((0.0, 0.0));
+fn state_at_rest(place: &TracePosition) -> TraceState {
+    let (speed, heading) = place.speed_and_heading.unwrap_or((0.0, 0.0));
     TraceState::At { latitude: place.latitude, longitude: place.longitude, speed, heading: heading % 360.0 }
 }
 
 /// Returns the state of a station on the way between two positions. `share` is the covered part of the way,
 /// from 0 to 1. The whole way takes `duration` seconds.
-fn between(from: &TracePosition, to: &TracePosition, share: f64, duration: f64) -> TraceState {
+fn state_between(from: &TracePosition, to: &TracePosition, share: f64, duration: f64) -> TraceState {
     let north = to.latitude - from.latitude;
     let east = wrap_longitude(to.longitude - from.longitude);
     let metres_north = north * METRES_PER_DEGREE;
     let metres_east = east * METRES_PER_DEGREE * ((from.latitude + to.latitude) / 2.0).to_radians().cos();
-    let (speed, heading) = match (from.motion, to.motion) {
+    let (speed, heading) = match (from.speed_and_heading, to.speed_and_heading) {
         (Some((speed, heading)), Some((to_speed, to_heading))) => {
             let turn = (to_heading - heading + 180.0).rem_euclid(360.0) - 180.0;
             (speed + share * (to_speed - speed), heading + share * turn)
@@ -199,28 +199,28 @@ fn between(from: &TracePosition, to: &TracePosition, share: f64, duration: f64) 
 /// Reports the positions of a trace at their times, as a position source.
 #[derive(Debug, Clone)]
 pub struct TracePlayer {
-    trace: Trace,
+    trace: PositionTrace,
     interval: Duration,
     leap_seconds: i64,
-    start: Option<Time>,
-    next_event: Option<Time>,
-    mode: FixMode,
-    lost_reason: Option<LostReason>,
-    pending: Option<PositionEvent>,
+    started_at: Option<Time>,
+    next_event_at: Option<Time>,
+    fix_mode: FixMode,
+    lost_reason: Option<PositionLossReason>,
+    pending_event: Option<PositionEvent>,
 }
 
 impl TracePlayer {
     /// Creates a player for `trace`, which reports a position once per interval of the options.
-    pub fn new(trace: Trace, options: &PositionOptions) -> TracePlayer {
+    pub fn new(trace: PositionTrace, options: &PositionOptions) -> TracePlayer {
         TracePlayer {
             trace,
             interval: options.interval,
             leap_seconds: options.leap_seconds,
-            start: None,
-            next_event: None,
-            mode: FixMode::None,
+            started_at: None,
+            next_event_at: None,
+            fix_mode: FixMode::None,
             lost_reason: None,
-            pending: None,
+            pending_event: None,
         }
     }
 
@@ -231,60 +231,60 @@ impl TracePlayer {
 
     /// Returns the time at which the next event is due; [`Time::MAX`] after the end of the trace.
     pub fn next_event_due(&self, now: Time) -> Time {
-        self.next_event.unwrap_or(now)
+        self.next_event_at.unwrap_or(now)
     }
 
     /// Returns the next event whose time has come, if any.
     pub fn next_due_event(&mut self, now: Time, wall: WallTime) -> Option<PositionEvent> {
-        if let Some(event) = self.pending.take() {
-            self.next_event = Some(self.next(now));
+        if let Some(event) = self.pending_event.take() {
+            self.next_event_at = Some(self.next(now));
             return Some(event);
         }
-        let start = *self.start.get_or_insert(now);
+        let start = *self.started_at.get_or_insert(now);
         let seconds = match self.trace.is_absolute() {
             true => wall.as_unix_nanos() as f64 / 1e9,
             false => now.saturating_since(start).as_secs_f64(),
         };
-        let (mode, event) = match self.trace.at(seconds) {
+        let (mode, event) = match self.trace.state_at(seconds) {
             TraceState::At { latitude, longitude, speed, heading } => {
                 self.lost_reason = None;
                 let fix = Fix {
-                    received: now,
+                    received_at: now,
                     time: wall,
                     latitude,
                     longitude,
                     altitude: None,
                     speed: Some(speed),
-                    track: Some(heading),
-                    climb: None,
-                    mode: FixMode::TwoD,
-                    confidence: Some(CONFIDENCE),
+                    course_degrees: Some(heading),
+                    climb_rate: None,
+                    fix_mode: FixMode::TwoD,
+                    confidence_radius: Some(TRACE_CONFIDENCE_M),
                 };
                 (FixMode::TwoD, Some(PositionEvent::Fix(fix)))
             }
-            TraceState::Lost => (FixMode::None, self.lose(LostReason::NoFix)),
-            TraceState::Ended => (FixMode::None, self.lose(LostReason::EndOfTrace)),
+            TraceState::Lost => (FixMode::None, self.report_loss(PositionLossReason::NoFix)),
+            TraceState::Ended => (FixMode::None, self.report_loss(PositionLossReason::EndOfTrace)),
         };
-        if self.mode != mode {
-            self.mode = mode;
-            self.pending = event;
+        if self.fix_mode != mode {
+            self.fix_mode = mode;
+            self.pending_event = event;
             return Some(PositionEvent::Mode(mode));
         }
-        self.next_event = Some(self.next(now));
+        self.next_event_at = Some(self.next(now));
         event
     }
 
     /// Returns the time of the next report: one interval after the last due time, or after `now` if that has
     /// passed.
     fn next(&self, now: Time) -> Time {
-        if self.lost_reason == Some(LostReason::EndOfTrace) {
+        if self.lost_reason == Some(PositionLossReason::EndOfTrace) {
             return Time::MAX;
         }
-        let due = self.next_event.unwrap_or(now) + self.interval;
+        let due = self.next_event_at.unwrap_or(now) + self.interval;
         if due > now { due } else { now + self.interval }
     }
 
-    fn lose(&mut self, reason: LostReason) -> Option<PositionEvent> {
+    fn report_loss(&mut self, reason: PositionLossReason) -> Option<PositionEvent> {
         if self.lost_reason.as_ref() == Some(&reason) {
             return None;
         }

@@ -17,15 +17,17 @@
 //!   (`PPS`, otherwise `TOFF`) from a gpsd on this machine is more precise, so the tracker prefers it. Bursts
 //!   of old reports, as after the process was stopped, do not prove a wrong clock. The clock must be wrong
 //!   for [`CLOCK_WARNING_DELAY`] before an event reports it.
-//! * **Leap seconds**: the tracker reports their number, see [`super::leap`].
+//! * **Leap seconds**: the tracker reports their number, see [`super::leap_second_checks`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use carnet_base::{Time, WallTime};
 
-use super::gpsd::{ClockOffset, Report, Tpv};
-use super::{ClockDifference, FixMode, LostReason, PositionEvent, PositionOptions, leap};
+use super::gpsd::{ClockOffset, GpsdReport, Tpv};
+use super::{
+    ClockDifference, FixMode, PositionEvent, PositionLossReason, PositionOptions, leap_second_checks,
+};
 
 /// Time for which the clock must be wrong before carnet reports it.
 pub const CLOCK_WARNING_DELAY: Duration = Duration::from_secs(2);
@@ -41,28 +43,28 @@ const MAX_RECEIVER_NAME: usize = 64;
 pub struct FixTracker {
     options: PositionOptions,
     leap_seconds: i64,
-    mode: FixMode,
+    fix_mode: FixMode,
     /// Reason of the last reported loss of the position; `None` while there is a position.
-    lost_reason: Option<LostReason>,
+    lost_reason: Option<PositionLossReason>,
     /// Receiver of the last fix. `last_fix` is the time at which the fix arrived.
-    device: String,
-    last_fix: Option<Time>,
+    receiver_device: String,
+    last_fix_at: Option<Time>,
     /// Receiver's time in the last fix. The next field is the receiver's time in the last valid report, with
     /// or without a fix.
-    fix_time: Option<WallTime>,
-    report_time: Option<WallTime>,
+    last_fix_time: Option<WallTime>,
+    last_report_time: Option<WallTime>,
     /// Fault of the last report without a fix, and the time of this report; `None` after a fix.
-    fault: Option<(Time, LostReason)>,
+    last_fault: Option<(Time, PositionLossReason)>,
     /// Time at which the receiver counts as silent.
-    deadline: Option<Time>,
+    receiver_deadline: Option<Time>,
     /// Last comparison of receiver's clock and system clock, from a gpsd on this machine. It has the time of
     /// the report, the difference in milliseconds, and whether a pulse per second was used.
-    offset: Option<(Time, i64, bool)>,
+    last_clock_comparison: Option<(Time, i64, bool)>,
     /// Time since when the clock has seemed wrong. The next field is the difference in the last event.
     suspect_since: Option<Time>,
     reported_clock_difference: Option<ClockDifference>,
     events: VecDeque<PositionEvent>,
-    incomplete: u64,
+    incomplete_reports: u64,
 }
 
 impl FixTracker {
@@ -71,72 +73,74 @@ impl FixTracker {
         FixTracker {
             leap_seconds: options.leap_seconds,
             options,
-            mode: FixMode::None,
+            fix_mode: FixMode::None,
             lost_reason: None,
-            device: String::new(),
-            last_fix: None,
-            fix_time: None,
-            report_time: None,
-            fault: None,
-            deadline: None,
-            offset: None,
+            receiver_device: String::new(),
+            last_fix_at: None,
+            last_fix_time: None,
+            last_report_time: None,
+            last_fault: None,
+            receiver_deadline: None,
+            last_clock_comparison: None,
             suspect_since: None,
             reported_clock_difference: None,
             events: VecDeque::new(),
-            incomplete: 0,
+            incomplete_reports: 0,
         }
     }
 
     /// Handles a new connection to gpsd.
     pub fn handle_connected(&mut self, now: Time) {
-        self.deadline = Some(now + self.options.stale_after);
+        self.receiver_deadline = Some(now + self.options.stale_after);
     }
 
     /// Handles a broken connection to gpsd, or a failed attempt to connect.
     pub fn handle_disconnected(&mut self, reason: String) {
-        self.offset = None;
-        self.lose(LostReason::Disconnected(reason));
+        self.last_clock_comparison = None;
+        self.report_loss(PositionLossReason::Disconnected(reason));
     }
 
     /// Handles a report of gpsd. `wall` is the system clock; `local` says whether gpsd runs on this machine.
-    pub fn handle_report(&mut self, now: Time, wall: WallTime, report: &Report, local: bool) {
+    pub fn handle_report(&mut self, now: Time, wall: WallTime, report: &GpsdReport, local: bool) {
         match report {
-            Report::Version { release } => {
+            GpsdReport::Version { release } => {
                 self.events.push_back(PositionEvent::Connected { release: release.clone() });
             }
-            Report::Tpv(tpv) => self.handle_tpv(now, wall, tpv),
-            Report::Pulse(offset) => self.handle_offset(now, offset, true, local),
-            Report::TimeOffset(offset) => self.handle_offset(now, offset, false, local),
-            Report::Devices { devices } => {
+            GpsdReport::Tpv(tpv) => self.handle_tpv(now, wall, tpv),
+            GpsdReport::Pulse(offset) => self.handle_offset(now, offset, true, local),
+            GpsdReport::TimeOffset(offset) => self.handle_offset(now, offset, false, local),
+            GpsdReport::Devices { devices } => {
                 if devices.is_empty() {
-                    self.lose(LostReason::NoDevice);
+                    self.report_loss(PositionLossReason::NoDevice);
                 }
             }
-            Report::Device(device) => {
-                if device.is_unused() && (device.path == self.device || self.device.is_empty()) {
-                    self.lose(LostReason::NoDevice);
+            GpsdReport::Device(device) => {
+                if device.is_unused()
+                    && (device.path == self.receiver_device || self.receiver_device.is_empty())
+                {
+                    self.report_loss(PositionLossReason::NoDevice);
                 }
             }
-            Report::Error { message } => tracing::warn!("gpsd: {message}"),
-            Report::Other => {}
+            GpsdReport::Error { message } => tracing::warn!("gpsd: {message}"),
+            GpsdReport::Other => {}
         }
     }
 
     /// Handles the time `now`; the caller calls this at the time that [`FixTracker::poll_timeout`] returns.
     pub fn handle_timeout(&mut self, now: Time) {
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
+        if self.receiver_deadline.is_some_and(|deadline| deadline <= now) {
             // When a receiver becomes silent, gpsd repeats its last report once. So an old fault means that
             // the receiver is silent, and a recent fault that it still sends.
             let goes_on = |at: Time| now.saturating_since(at) <= self.options.stale_after / 2;
-            let fault = self.fault.take().filter(|(at, _)| goes_on(*at));
-            self.lose(fault.map_or(LostReason::Stale, |(_, fault)| fault));
+            let fault = self.last_fault.take().filter(|(at, _)| goes_on(*at));
+            self.report_loss(fault.map_or(PositionLossReason::Stale, |(_, fault)| fault));
         }
     }
 
     /// Returns the time at which the caller must call [`FixTracker::handle_timeout`]; `None` if no call is
     /// due.
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.deadline
+        self.receiver_deadline
     }
 
     /// Returns the next event, if any.
@@ -151,49 +155,54 @@ impl FixTracker {
 
     /// Returns the number of reports that claimed a fix but lacked its time or place, or whose place is not
     /// on the globe.
-    pub fn incomplete(&self) -> u64 {
-        self.incomplete
+    pub fn incomplete_reports(&self) -> u64 {
+        self.incomplete_reports
     }
 
     fn handle_tpv(&mut self, now: Time, wall: WallTime, tpv: &Tpv) {
-        let fresh = self.last_fix.is_some_and(|last| now.saturating_since(last) < self.options.stale_after);
-        if fresh && tpv.device != self.device {
+        let fresh =
+            self.last_fix_at.is_some_and(|last| now.saturating_since(last) < self.options.stale_after);
+        if fresh && tpv.device != self.receiver_device {
             return;
         }
         if tpv.fix_mode() == FixMode::None {
-            self.last_fix = None;
-            return self.lose(LostReason::NoFix);
+            self.last_fix_at = None;
+            return self.report_loss(PositionLossReason::NoFix);
         }
         let fix = match tpv.read_fix(now) {
             Ok(fix) => fix,
             Err(mistake) => {
-                self.incomplete += 1;
-                return self.suspect(now, LostReason::Unusable(mistake));
+                self.incomplete_reports += 1;
+                return self.handle_missing_fix(now, PositionLossReason::Unusable(mistake));
             }
         };
-        let before = self.report_time.replace(fix.time);
+        let before = self.last_report_time.replace(fix.time);
         // After a loss, the time of a fix must be later than in the last report; otherwise later than in the
         // last fix.
-        let before =
-            if self.last_fix.is_some() && self.lost_reason.is_none() { self.fix_time } else { before };
-        if tpv.device == self.device && before.is_some_and(|before| fix.time <= before) {
+        let before = if self.last_fix_at.is_some() && self.lost_reason.is_none() {
+            self.last_fix_time
+        } else {
+            before
+        };
+        if tpv.device == self.receiver_device && before.is_some_and(|before| fix.time <= before) {
             let device: String = tpv.device.chars().take(MAX_RECEIVER_NAME).collect();
-            return self.suspect(now, LostReason::Frozen(device));
+            return self.handle_missing_fix(now, PositionLossReason::Frozen(device));
         }
         if let Some(leap_seconds) = tpv.leapseconds.and_then(|offset| {
-            leap::from_gps_offset(offset, self.options.leap_seconds).filter(|new| *new != self.leap_seconds)
+            leap_second_checks::from_gps_offset(offset, self.options.leap_seconds)
+                .filter(|new| *new != self.leap_seconds)
         }) {
             self.leap_seconds = leap_seconds;
             self.events.push_back(PositionEvent::LeapSeconds(leap_seconds));
         }
-        (self.lost_reason, self.fault, self.fix_time) = (None, None, Some(fix.time));
-        self.device.clone_from(&tpv.device);
-        self.last_fix = Some(now);
-        self.deadline = Some(now + self.options.stale_after);
-        self.set_mode(fix.mode);
+        (self.lost_reason, self.last_fault, self.last_fix_time) = (None, None, Some(fix.time));
+        self.receiver_device.clone_from(&tpv.device);
+        self.last_fix_at = Some(now);
+        self.receiver_deadline = Some(now + self.options.stale_after);
+        self.set_mode(fix.fix_mode);
         let (ours, theirs) = (wall.as_unix_nanos() / 1_000_000, fix.time.as_unix_nanos() / 1_000_000);
         self.events.push_back(PositionEvent::Fix(fix));
-        let (milliseconds, precise) = match self.offset {
+        let (milliseconds, precise) = match self.last_clock_comparison {
             Some((at, offset, precise)) if now.saturating_since(at) < PULSE_LIFETIME => (offset, precise),
             _ => (ours as i64 - theirs as i64, false),
         };
@@ -201,18 +210,19 @@ impl FixTracker {
     }
 
     /// Handles a report without a fix. If the position is lost later, the event has this fault as its reason.
-    fn suspect(&mut self, now: Time, fault: LostReason) {
-        let same = |lost: &LostReason| std::mem::discriminant(lost) == std::mem::discriminant(&fault);
-        if self.deadline.is_none() && !self.lost_reason.as_ref().is_some_and(same) {
-            self.deadline = Some(now + self.options.stale_after);
+    fn handle_missing_fix(&mut self, now: Time, fault: PositionLossReason) {
+        let same = |lost: &PositionLossReason| std::mem::discriminant(lost) == std::mem::discriminant(&fault);
+        if self.receiver_deadline.is_none() && !self.lost_reason.as_ref().is_some_and(same) {
+            self.receiver_deadline = Some(now + self.options.stale_after);
         }
-        self.fault = Some((now, fault));
+        self.last_fault = Some((now, fault));
     }
 
     fn handle_offset(&mut self, now: Time, offset: &ClockOffset, precise: bool, local: bool) {
-        let better = matches!(self.offset, Some((at, _, true)) if now.saturating_since(at) < PULSE_LIFETIME);
+        let better = matches!(self.last_clock_comparison, Some((at, _, true))
+            if now.saturating_since(at) < PULSE_LIFETIME);
         if local && (precise || !better) {
-            self.offset = Some((now, offset.milliseconds(), precise));
+            self.last_clock_comparison = Some((now, offset.clock_difference_ms(), precise));
         }
     }
 
@@ -224,30 +234,31 @@ impl FixTracker {
         // between right and wrong.
         let limit = if told_wrong { tolerance / 4 * 3 } else { tolerance };
         let wrong = milliseconds.unsigned_abs() > limit;
-        let difference = ClockDifference { milliseconds, precise, is_clock_wrong: wrong };
+        let difference =
+            ClockDifference { milliseconds_ahead: milliseconds, is_precise: precise, is_clock_wrong: wrong };
         if !wrong {
             self.suspect_since = None;
             if told_wrong {
-                self.tell_clock(difference);
+                self.report_clock(difference);
             }
             return;
         }
         let since = *self.suspect_since.get_or_insert(now);
-        let moved = |told: ClockDifference| told.milliseconds.abs_diff(milliseconds) > tolerance;
+        let moved = |told: ClockDifference| told.milliseconds_ahead.abs_diff(milliseconds) > tolerance;
         if now.saturating_since(since) >= CLOCK_WARNING_DELAY
             && (!told_wrong || self.reported_clock_difference.is_some_and(moved))
         {
-            self.tell_clock(difference);
+            self.report_clock(difference);
         }
     }
 
-    fn tell_clock(&mut self, difference: ClockDifference) {
+    fn report_clock(&mut self, difference: ClockDifference) {
         self.reported_clock_difference = Some(difference);
         self.events.push_back(PositionEvent::Clock(difference));
     }
 
-    fn lose(&mut self, reason: LostReason) {
-        self.deadline = None;
+    fn report_loss(&mut self, reason: PositionLossReason) {
+        self.receiver_deadline = None;
         self.set_mode(FixMode::None);
         if self.lost_reason.as_ref() != Some(&reason) {
             self.lost_reason = Some(reason.clone());
@@ -256,8 +267,8 @@ impl FixTracker {
     }
 
     fn set_mode(&mut self, mode: FixMode) {
-        if self.mode != mode {
-            self.mode = mode;
+        if self.fix_mode != mode {
+            self.fix_mode = mode;
             self.events.push_back(PositionEvent::Mode(mode));
         }
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::{SandboxPlan, checked, control, seccomp};
+use super::{SandboxPlan, check_result, process_control, seccomp};
 
 /// A Linux capability, and what carnet needs it for.
 #[derive(Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct NeededCapability {
     /// Name of the capability.
     pub name: &'static str,
     /// Number of the capability.
-    pub number: u32,
+    pub capability_number: u32,
     /// Work that needs the capability.
     pub needed_for: &'static str,
 }
@@ -31,57 +31,57 @@ const DAC_OVERRIDE: usize = 6;
 pub static NEEDS: [NeededCapability; 7] = [
     NeededCapability {
         name: "CAP_NET_ADMIN",
-        number: 12,
+        capability_number: 12,
         needed_for: "routes, rules, addresses, TUN and TAP devices, /proc/sys/net, and attaching BPF \
              programs",
     },
     NeededCapability {
         name: "CAP_NET_RAW",
-        number: 13,
+        capability_number: 13,
         needed_for: "packet sockets, raw ICMP, sockets bound to an interface",
     },
     NeededCapability {
         name: "CAP_BPF",
-        number: 39,
+        capability_number: 39,
         needed_for: "loading BPF programs and creating their maps",
     },
     NeededCapability {
         name: "CAP_PERFMON",
-        number: 38,
+        capability_number: 38,
         needed_for: "BPF programs that compare and move pointers",
     },
     NeededCapability {
         name: "CAP_SYS_ADMIN",
-        number: 21,
+        capability_number: 21,
         needed_for: "loading BPF programs before Linux 5.8, which has no narrower capability",
     },
-    NeededCapability { name: "CAP_NET_BIND_SERVICE", number: 10, needed_for: "ports below 1024" },
+    NeededCapability { name: "CAP_NET_BIND_SERVICE", capability_number: 10, needed_for: "ports below 1024" },
     NeededCapability {
         name: "CAP_DAC_OVERRIDE",
-        number: 1,
+        capability_number: 1,
         needed_for: "files of the config that belong to another user",
     },
 ];
 
 /// Number of `CAP_SETPCAP`, which a process needs to drop capabilities for good; then the number of
 /// `CAP_DAC_OVERRIDE`.
-const SETPCAP: u32 = 8;
+const CAP_SETPCAP: u32 = 8;
 const DAC_OVERRIDE_NUMBER: u32 = 1;
 const DAC_READ_SEARCH_NUMBER: u32 = 2;
 /// A number above those of all capabilities.
 const ABOVE_LAST_CAPABILITY: u32 = 63;
 
-const VERSION: u32 = 0x2008_0522;
+const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
 #[repr(C)]
-struct Header {
+struct CapabilityHeader {
     version: u32,
-    pid: libc::c_int,
+    process_id: libc::c_int,
 }
 
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default)]
-struct Word {
+struct CapabilityWord {
     effective: u32,
     permitted: u32,
     inheritable: u32,
@@ -90,26 +90,26 @@ struct Word {
 /// The effective, permitted and inheritable capabilities as two words of each set, the low words first
 /// (`capget(2)`).
 #[derive(Debug, Clone, Copy, Default)]
-struct Sets([Word; 2]);
+struct CapabilitySets([CapabilityWord; 2]);
 
-impl Sets {
-    fn get() -> io::Result<Sets> {
-        let header = Header { version: VERSION, pid: 0 };
-        let mut sets = Sets::default();
+impl CapabilitySets {
+    fn get() -> io::Result<CapabilitySets> {
+        let header = CapabilityHeader { version: CAPABILITY_VERSION, process_id: 0 };
+        let mut sets = CapabilitySets::default();
         // SAFETY: in this version the kernel reads a header and writes two words. Both live until the call
         // has returned.
-        checked(unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.0.as_mut_ptr()) })?;
+        check_result(unsafe { libc::syscall(libc::SYS_capget, &raw const header, sets.0.as_mut_ptr()) })?;
         Ok(sets)
     }
 
-    fn set(&self) -> io::Result<()> {
-        let header = Header { version: VERSION, pid: 0 };
+    fn set_capabilities(&self) -> io::Result<()> {
+        let header = CapabilityHeader { version: CAPABILITY_VERSION, process_id: 0 };
         // SAFETY: in this version the kernel reads a header and two words. Both live until the call has
         // returned.
-        checked(unsafe { libc::syscall(libc::SYS_capset, &raw const header, self.0.as_ptr()) }).map(drop)
+        check_result(unsafe { libc::syscall(libc::SYS_capset, &raw const header, self.0.as_ptr()) }).map(drop)
     }
 
-    fn has(&self, number: u32) -> bool {
+    fn has_capability(&self, number: u32) -> bool {
         self.0[number as usize / 32].permitted >> (number % 32) & 1 == 1
     }
 }
@@ -117,17 +117,19 @@ impl Sets {
 /// Returns the capabilities that the plan needs and the process has. `others_files` says whether the plan
 /// uses files of other users.
 pub(super) fn needed_capabilities(plan: &SandboxPlan, others_files: bool) -> Vec<&'static NeededCapability> {
-    let has = |need: usize| Sets::get().is_ok_and(|sets| sets.has(NEEDS[need].number));
+    let has = |need: usize| {
+        CapabilitySets::get().is_ok_and(|sets| sets.has_capability(NEEDS[need].capability_number))
+    };
     let low = |ports: &[u16]| ports.iter().any(|port| *port < 1024);
     let lesser = has(BPF) && has(PERFMON);
-    let programs = plan.programs || plan.loads_steering_program;
+    let programs = plan.loads_bpf_programs || plan.loads_steering_program;
     let wanted = [
-        (NET_ADMIN, plan.network),
+        (NET_ADMIN, plan.changes_network),
         (NET_RAW, plan.packets),
         (BPF, programs),
         (PERFMON, programs),
         (SYS_ADMIN, programs && !lesser),
-        (NET_BIND_SERVICE, low(&plan.listens) || low(&plan.datagrams)),
+        (NET_BIND_SERVICE, low(&plan.listening_tcp_ports) || low(&plan.listening_udp_ports)),
         (DAC_OVERRIDE, others_files),
     ];
     wanted.into_iter().filter(|(need, wanted)| *wanted && has(*need)).map(|(need, _)| &NEEDS[need]).collect()
@@ -135,86 +137,90 @@ pub(super) fn needed_capabilities(plan: &SandboxPlan, others_files: bool) -> Vec
 
 /// Drops all capabilities except `needs`, and makes sure that no executed program gets one. Returns the names
 /// of the capabilities that are left.
-pub(super) fn drop_all_but(needs: &[&'static NeededCapability]) -> io::Result<Vec<&'static str>> {
-    if Sets::get()?.has(SETPCAP) {
+pub(super) fn drop_capabilities_except(needs: &[&'static NeededCapability]) -> io::Result<Vec<&'static str>> {
+    if CapabilitySets::get()?.has_capability(CAP_SETPCAP) {
         // Empty the bounding set, so that an executed program gets no capabilities. This process keeps those
         // that it has.
         for number in 0..=ABOVE_LAST_CAPABILITY {
             // The call fails for numbers that the kernel does not know: ignore the error.
-            let _ = control(libc::PR_CAPBSET_DROP, number.into());
+            let _ = process_control(libc::PR_CAPBSET_DROP, number.into());
         }
     }
     // Linux before 4.3 has no ambient set: ignore the error.
-    let _ = control(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
-    reduce(needs)
+    let _ = process_control(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong);
+    reduce_capabilities(needs)
 }
 
-fn reduce(needs: &[&'static NeededCapability]) -> io::Result<Vec<&'static str>> {
-    let mut sets = Sets::get()?;
+fn reduce_capabilities(needs: &[&'static NeededCapability]) -> io::Result<Vec<&'static str>> {
+    let mut sets = CapabilitySets::get()?;
     for (word, set) in (0..).zip(&mut sets.0) {
-        let mask = needs.iter().filter(|need| need.number / 32 == word);
-        let mask = mask.fold(0, |mask, need| mask | 1 << (need.number % 32));
+        let mask = needs.iter().filter(|need| need.capability_number / 32 == word);
+        let mask = mask.fold(0, |mask, need| mask | 1 << (need.capability_number % 32));
         set.permitted &= mask;
         set.effective = set.permitted;
         set.inheritable = 0;
     }
-    sets.set()?;
+    sets.set_capabilities()?;
     Ok(needs.iter().map(|need| need.name).collect())
 }
 
 fn capabilities_of_process(
     which: impl Fn(&NeededCapability) -> bool,
 ) -> io::Result<Vec<&'static NeededCapability>> {
-    let sets = Sets::get()?;
-    Ok(NEEDS.iter().filter(|need| sets.has(need.number) && which(need)).collect())
+    let sets = CapabilitySets::get()?;
+    Ok(NEEDS.iter().filter(|need| sets.has_capability(need.capability_number) && which(need)).collect())
 }
 
 /// Drops the capabilities that loading BPF programs needs. Returns the names of the capabilities that are
 /// left.
 pub(super) fn keep_without_programs() -> io::Result<Vec<&'static str>> {
     let loads = |need: &NeededCapability| {
-        [BPF, PERFMON, SYS_ADMIN].iter().any(|known| NEEDS[*known].number == need.number)
+        [BPF, PERFMON, SYS_ADMIN]
+            .iter()
+            .any(|known| NEEDS[*known].capability_number == need.capability_number)
     };
-    let before = Sets::get()?;
+    let before = CapabilitySets::get()?;
     // If the kernel refuses access to BPF maps already now, the process has no map.
     let there_are_none = seccomp::maps_are_refused();
     let mut without = before;
     for need in NEEDS.iter().filter(|need| loads(need)) {
-        without.0[need.number as usize / 32].effective &= !(1 << (need.number % 32));
+        without.0[need.capability_number as usize / 32].effective &= !(1 << (need.capability_number % 32));
     }
-    without.set()?;
+    without.set_capabilities()?;
     // Before Linux 5.19, on a system that forbids unprivileged BPF, only a process that may load programs may
     // access maps.
     let maps_need_it = !there_are_none && seccomp::maps_are_refused();
-    before.set()?;
-    let bpf = if before.has(NEEDS[BPF].number) { BPF } else { SYS_ADMIN };
-    reduce(&capabilities_of_process(|need| !loads(need) || maps_need_it && need.number == NEEDS[bpf].number)?)
+    before.set_capabilities()?;
+    let bpf = if before.has_capability(NEEDS[BPF].capability_number) { BPF } else { SYS_ADMIN };
+    reduce_capabilities(&capabilities_of_process(|need| {
+        !loads(need) || maps_need_it && need.capability_number == NEEDS[bpf].capability_number
+    })?)
 }
 
 /// Drops all capabilities except the one to open files of other users.
-pub(super) fn keep_for_files() -> io::Result<Vec<&'static str>> {
-    reduce(&capabilities_of_process(|need| need.number == DAC_OVERRIDE_NUMBER)?)
+pub(super) fn keep_for_file_access() -> io::Result<Vec<&'static str>> {
+    reduce_capabilities(&capabilities_of_process(|need| need.capability_number == DAC_OVERRIDE_NUMBER)?)
 }
 
 /// Returns the first of the plan's paths that the process can use only with the capability to override owners
 /// and modes. `None` if there is no such path, or if the process lacks the capability.
-pub(super) fn of_others(plan: &SandboxPlan) -> Option<PathBuf> {
-    let before = Sets::get().ok().filter(|sets| sets.has(DAC_OVERRIDE_NUMBER))?;
+pub(super) fn file_of_other_user(plan: &SandboxPlan) -> Option<PathBuf> {
+    let before = CapabilitySets::get().ok().filter(|sets| sets.has_capability(DAC_OVERRIDE_NUMBER))?;
     let mut without = before;
     without.0[0].effective &= !(1 << DAC_OVERRIDE_NUMBER | 1 << DAC_READ_SEARCH_NUMBER);
-    without.set().ok()?;
-    let read = plan.read.iter().chain(&plan.config_paths).map(|path| (path, libc::R_OK));
-    let write = plan.write.iter().map(|path| (path, libc::R_OK | libc::W_OK | libc::X_OK));
-    let closed = read.chain(write).find(|(path, mode)| is_closed(path.as_os_str().as_bytes(), *mode));
-    let _ = before.set();
+    without.set_capabilities().ok()?;
+    let read = plan.readable_paths.iter().chain(&plan.config_paths).map(|path| (path, libc::R_OK));
+    let write = plan.writable_folders.iter().map(|path| (path, libc::R_OK | libc::W_OK | libc::X_OK));
+    let closed = read.chain(write).find(|(path, mode)| denies_access(path.as_os_str().as_bytes(), *mode));
+    let _ = before.set_capabilities();
     closed.map(|(path, _)| path.clone())
 }
 
 /// Returns whether owner and mode of a file deny the process this access. False for a missing file.
-fn is_closed(path: &[u8], mode: libc::c_int) -> bool {
+fn denies_access(path: &[u8], mode: libc::c_int) -> bool {
     let Ok(path) = CString::new(path) else { return false };
     // SAFETY: the path ends with a zero octet and lives until the call has returned.
-    let result = checked(unsafe {
+    let result = check_result(unsafe {
         libc::syscall(libc::SYS_faccessat2, libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS)
     });
     // Before Linux 5.8 the kernel cannot check the access without the capability, so the process keeps it.

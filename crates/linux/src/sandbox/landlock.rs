@@ -13,39 +13,40 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::{SandboxPlan, checked};
+use super::{SandboxPlan, check_result};
 
 const CREATE_RULESET_VERSION: u32 = 1;
 const RULE_PATH_BENEATH: libc::c_int = 1;
 const RULE_NET_PORT: libc::c_int = 2;
 
 // Access rights, as in `linux/landlock.h`.
-const EXECUTE: u64 = 1;
-const WRITE_FILE: u64 = 1 << 1;
-const READ_FILE: u64 = 1 << 2;
-const READ_DIR: u64 = 1 << 3;
-const REMOVE_FILE: u64 = 1 << 5;
-const MAKE_REG: u64 = 1 << 8;
-const MAKE_SOCK: u64 = 1 << 9;
-const REFER: u64 = 1 << 13;
-const TRUNCATE: u64 = 1 << 14;
-const IOCTL_DEV: u64 = 1 << 15;
+const ACCESS_EXECUTE: u64 = 1;
+const ACCESS_WRITE_FILE: u64 = 1 << 1;
+const ACCESS_READ_FILE: u64 = 1 << 2;
+const ACCESS_READ_DIR: u64 = 1 << 3;
+const ACCESS_REMOVE_FILE: u64 = 1 << 5;
+const ACCESS_MAKE_REG: u64 = 1 << 8;
+const ACCESS_MAKE_SOCK: u64 = 1 << 9;
+const ACCESS_REFER: u64 = 1 << 13;
+const ACCESS_TRUNCATE: u64 = 1 << 14;
+const ACCESS_IOCTL_DEV: u64 = 1 << 15;
 /// All access rights of Landlock's first version.
-const FIRST: u64 = (1 << 13) - 1;
+const ACCESS_OF_FIRST_VERSION: u64 = (1 << 13) - 1;
 /// Rights that a rule about a file may contain.
-const OF_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
-const BIND_TCP: u64 = 1;
-const CONNECT_TCP: u64 = 1 << 1;
+const ACCESS_TO_FILES: u64 =
+    ACCESS_EXECUTE | ACCESS_WRITE_FILE | ACCESS_READ_FILE | ACCESS_TRUNCATE | ACCESS_IOCTL_DEV;
+const ACCESS_BIND_TCP: u64 = 1;
+const ACCESS_CONNECT_TCP: u64 = 1 << 1;
 const SCOPE_ABSTRACT_SOCKETS: u64 = 1;
 const SCOPE_SIGNALS: u64 = 1 << 1;
 
-const READ: u64 = READ_FILE | READ_DIR;
-const OVERWRITE: u64 = READ | WRITE_FILE | TRUNCATE;
-const OWN: u64 = OVERWRITE | REMOVE_FILE | MAKE_REG | MAKE_SOCK;
-const DEVICE: u64 = READ_FILE | WRITE_FILE | IOCTL_DEV;
+const ACCESS_READ: u64 = ACCESS_READ_FILE | ACCESS_READ_DIR;
+const ACCESS_OVERWRITE: u64 = ACCESS_READ | ACCESS_WRITE_FILE | ACCESS_TRUNCATE;
+const ACCESS_OWN_FOLDER: u64 = ACCESS_OVERWRITE | ACCESS_REMOVE_FILE | ACCESS_MAKE_REG | ACCESS_MAKE_SOCK;
+const ACCESS_DEVICE: u64 = ACCESS_READ_FILE | ACCESS_WRITE_FILE | ACCESS_IOCTL_DEV;
 
 /// Paths that the program and its libraries read, whatever the config is.
-const READABLE: [&str; 9] = [
+const ALWAYS_READABLE_PATHS: [&str; 9] = [
     "/proc/self",
     // Debug symbols of the program for a panic's backtrace, if their package is installed.
     "/usr/lib/debug/.build-id",
@@ -60,7 +61,7 @@ const READABLE: [&str; 9] = [
 ];
 
 /// Files that `getaddrinfo(3)` and its libraries read when they look up a host name.
-const FOR_NAMES: [&str; 12] = [
+const NAME_RESOLUTION_PATHS: [&str; 12] = [
     "/etc/hosts",
     "/etc/host.conf",
     "/etc/nsswitch.conf",
@@ -76,43 +77,43 @@ const FOR_NAMES: [&str; 12] = [
 ];
 
 #[repr(C)]
-struct RulesetAttr {
-    files: u64,
-    net: u64,
-    scoped: u64,
+struct RulesetAttributes {
+    handled_file_access: u64,
+    handled_net_access: u64,
+    handled_scopes: u64,
 }
 
 #[repr(C, packed)]
-struct PathBeneath {
-    allowed: u64,
-    parent: libc::c_int,
+struct PathRuleAttributes {
+    allowed_access: u64,
+    parent_fd: libc::c_int,
 }
 
 #[repr(C)]
-struct NetPort {
-    allowed: u64,
+struct NetPortRuleAttributes {
+    allowed_access: u64,
     port: u64,
 }
 
 /// Descriptors of the files to which rules apply, open until the process ends.
-static PINNED: Mutex<Vec<File>> = Mutex::new(Vec::new());
+static FILES_OF_RULES: Mutex<Vec<File>> = Mutex::new(Vec::new());
 
 /// A set of Landlock rules that the kernel does not enforce yet.
 #[derive(Debug)]
-pub(super) struct Ruleset {
-    ruleset: OwnedFd,
-    abi: u32,
-    files: u64,
+pub(super) struct LandlockRuleset {
+    ruleset_fd: OwnedFd,
+    abi_version: u32,
+    handled_file_access: u64,
     open_paths: Vec<File>,
 }
 
 /// Returns the Landlock version of the kernel; 0 without Landlock.
 pub fn version() -> u32 {
     // SAFETY: with this flag the kernel reads no structure.
-    let result = checked(unsafe {
+    let result = check_result(unsafe {
         libc::syscall(
             libc::SYS_landlock_create_ruleset,
-            std::ptr::null::<RulesetAttr>(),
+            std::ptr::null::<RulesetAttributes>(),
             0_usize,
             CREATE_RULESET_VERSION,
         )
@@ -121,7 +122,7 @@ pub fn version() -> u32 {
 }
 
 /// Returns a text that explains an error of Landlock to the operator.
-pub(super) fn why(error: &io::Error) -> String {
+pub(super) fn explain_error(error: &io::Error) -> String {
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::EOPNOTSUPP) => {
             "carnet's access to files and ports is not restricted: the kernel has no Landlock (needs \
@@ -132,54 +133,73 @@ pub(super) fn why(error: &io::Error) -> String {
     }
 }
 
-impl Ruleset {
-    pub(super) fn new(plan: &SandboxPlan) -> io::Result<Ruleset> {
+impl LandlockRuleset {
+    pub(super) fn new(plan: &SandboxPlan) -> io::Result<LandlockRuleset> {
         let abi = version();
         let since = |version: u32, rights: u64| if abi >= version { rights } else { 0 };
-        let files = FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV);
+        let files = ACCESS_OF_FIRST_VERSION
+            | since(2, ACCESS_REFER)
+            | since(3, ACCESS_TRUNCATE)
+            | since(5, ACCESS_IOCTL_DEV);
         // systemd's notification socket may be an abstract socket, so permit abstract sockets if there is
         // one.
         let notified = std::env::var_os("NOTIFY_SOCKET");
         let abstract_one = notified.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
         let scoped = if abstract_one { SCOPE_SIGNALS } else { SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS };
-        let attr = RulesetAttr { files, net: since(4, BIND_TCP | CONNECT_TCP), scoped: since(6, scoped) };
+        let attr = RulesetAttributes {
+            handled_file_access: files,
+            handled_net_access: since(4, ACCESS_BIND_TCP | ACCESS_CONNECT_TCP),
+            handled_scopes: since(6, scoped),
+        };
         // SAFETY: the kernel reads a structure of the given length, which lives until the call has returned.
         // Fields that the kernel does not know are zero, which it accepts.
-        let fd = checked(unsafe {
-            libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attr, size_of::<RulesetAttr>(), 0_u32)
+        let fd = check_result(unsafe {
+            libc::syscall(
+                libc::SYS_landlock_create_ruleset,
+                &raw const attr,
+                size_of::<RulesetAttributes>(),
+                0_u32,
+            )
         })?;
         let fd = i32::try_from(fd).map_err(io::Error::other)?;
         // SAFETY: the kernel has just created the descriptor, and no other code knows it.
         let ruleset = unsafe { OwnedFd::from_raw_fd(fd) };
-        let mut rules = Ruleset { ruleset, abi, files, open_paths: Vec::new() };
+        let mut rules = LandlockRuleset {
+            ruleset_fd: ruleset,
+            abi_version: abi,
+            handled_file_access: files,
+            open_paths: Vec::new(),
+        };
 
-        for path in READABLE {
-            rules.allow(Path::new(path), READ)?;
+        for path in ALWAYS_READABLE_PATHS {
+            rules.allow_path(Path::new(path), ACCESS_READ)?;
         }
         // A panic's backtrace reads the names of functions from the program file.
         if let Ok(program) = std::env::current_exe() {
-            rules.allow(&program, READ)?;
+            rules.allow_path(&program, ACCESS_READ)?;
         }
-        for path in FOR_NAMES.into_iter().filter(|_| plan.looks_up_names) {
-            rules.allow(Path::new(path), READ)?;
+        for path in NAME_RESOLUTION_PATHS.into_iter().filter(|_| plan.looks_up_names) {
+            rules.allow_path(Path::new(path), ACCESS_READ)?;
         }
         if plan.looks_up_names {
-            rules.allow(&of_resolver(), READ)?;
+            rules.allow_path(&resolver_file(), ACCESS_READ)?;
         }
-        if plan.network {
-            rules.allow(Path::new("/proc/sys/net"), OVERWRITE)?;
-            rules.allow(Path::new("/dev/net/tun"), DEVICE)?;
+        if plan.changes_network {
+            rules.allow_path(Path::new("/proc/sys/net"), ACCESS_OVERWRITE)?;
+            rules.allow_path(Path::new("/dev/net/tun"), ACCESS_DEVICE)?;
         }
-        for path in &plan.read {
-            rules.allow(path, READ)?;
+        for path in &plan.readable_paths {
+            rules.allow_path(path, ACCESS_READ)?;
         }
-        for path in &plan.write {
-            rules.allow(path, OWN)?;
+        for path in &plan.writable_folders {
+            rules.allow_path(path, ACCESS_OWN_FOLDER)?;
         }
         if abi >= 4 {
-            let listens = plan.listens.iter().map(|port| (*port, BIND_TCP));
-            for (port, allowed) in listens.chain(plan.connects.iter().map(|port| (*port, CONNECT_TCP))) {
-                let rule = NetPort { allowed, port: port.into() };
+            let listens = plan.listening_tcp_ports.iter().map(|port| (*port, ACCESS_BIND_TCP));
+            for (port, allowed) in
+                listens.chain(plan.connecting_tcp_ports.iter().map(|port| (*port, ACCESS_CONNECT_TCP)))
+            {
+                let rule = NetPortRuleAttributes { allowed_access: allowed, port: port.into() };
                 rules.add(RULE_NET_PORT, (&raw const rule).cast())?;
             }
         }
@@ -187,14 +207,17 @@ impl Ruleset {
     }
 
     /// Permits access to a file, or to a folder and all its content. Does nothing if the path does not exist.
-    fn allow(&mut self, path: &Path, allowed: u64) -> io::Result<()> {
+    fn allow_path(&mut self, path: &Path, allowed: u64) -> io::Result<()> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let Ok(file) = OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path)
         else {
             return Ok(());
         };
-        let rights = if file.metadata()?.is_dir() { allowed } else { allowed & OF_FILES };
-        let rule = PathBeneath { allowed: rights & self.files, parent: file.as_raw_fd() };
+        let rights = if file.metadata()?.is_dir() { allowed } else { allowed & ACCESS_TO_FILES };
+        let rule = PathRuleAttributes {
+            allowed_access: rights & self.handled_file_access,
+            parent_fd: file.as_raw_fd(),
+        };
         self.add(RULE_PATH_BENEATH, (&raw const rule).cast())?;
         self.open_paths.push(file);
         Ok(())
@@ -203,25 +226,27 @@ impl Ruleset {
     fn add(&self, kind: libc::c_int, rule: *const libc::c_void) -> io::Result<()> {
         // SAFETY: the kernel reads the rule, a structure of the type that `kind` names. The caller keeps it
         // alive until this function returns.
-        checked(unsafe {
-            libc::syscall(libc::SYS_landlock_add_rule, self.ruleset.as_raw_fd(), kind, rule, 0_u32)
+        check_result(unsafe {
+            libc::syscall(libc::SYS_landlock_add_rule, self.ruleset_fd.as_raw_fd(), kind, rule, 0_u32)
         })
         .map(drop)
     }
 
     /// Makes the kernel enforce the rules, and returns the Landlock version. The process must have set
     /// `no_new_privs`.
-    pub(super) fn restrict(self) -> io::Result<u32> {
+    pub(super) fn restrict_process(self) -> io::Result<u32> {
         // SAFETY: the call takes only numbers.
-        checked(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset.as_raw_fd(), 0_u32) })?;
-        PINNED.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(self.open_paths);
-        Ok(self.abi)
+        check_result(unsafe {
+            libc::syscall(libc::SYS_landlock_restrict_self, self.ruleset_fd.as_raw_fd(), 0_u32)
+        })?;
+        FILES_OF_RULES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).extend(self.open_paths);
+        Ok(self.abi_version)
     }
 }
 
 /// Returns the folder in which programs replace the resolver's configuration: where `/etc/resolv.conf` leads
 /// by symbolic links. Returns the file itself if that is `/etc`.
-fn of_resolver() -> PathBuf {
+fn resolver_file() -> PathBuf {
     let file = std::fs::canonicalize("/etc/resolv.conf").unwrap_or_default();
     match file.parent() {
         Some(folder) if folder != Path::new("/etc") => folder.to_owned(),

@@ -1,15 +1,15 @@
 //! Limits the rights of the process, so that an attacker who takes it over can do little more than its config
 //! needs.
 //!
-//! The program calls [`enter`] once, with a [`SandboxPlan`] of the station's needs. It does so before it
-//! starts threads, because each thread inherits the rights of its creator. The limits hold until the process
-//! ends, and the process cannot widen them. So the station refuses to reload a config that needs more rights.
-//! There are four layers, each of which the kernel may lack:
+//! The program calls [`enter_sandbox`] once, with a [`SandboxPlan`] of the station's needs. It does so before
+//! it starts threads, because each thread inherits the rights of its creator. The limits hold until the
+//! process ends, and the process cannot widen them. So the station refuses to reload a config that needs more
+//! rights. There are four layers, each of which the kernel may lack:
 //!
-//! * [`capabilities`]: the process keeps only the capabilities that it needs ([`capabilities::NEEDS`]), and
-//!   cannot gain others (`no_new_privs`);
-//! * [`landlock`]: the process can use only the files and TCP ports that the config names, and can execute no
-//!   file;
+//! * [`capabilities`]: the process keeps only the capabilities that it needs
+//!   ([`capabilities::NEEDS`]), and cannot gain others (`no_new_privs`);
+//! * [`landlock`]: the process can use only the files and TCP ports that the config names, and can
+//!   execute no file;
 //! * [`seccomp`]: the process can make only the system calls that the program needs;
 //! * `PR_SET_DUMPABLE`: other processes of the same user cannot read the memory of the process, and no core
 //!   file contains its keys.
@@ -34,56 +34,56 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SandboxPlan {
     /// Whether the station changes routes, rules and addresses, or creates TUN and TAP devices.
-    pub network: bool,
+    pub changes_network: bool,
     /// Whether the station opens packet sockets or raw sockets.
     pub packets: bool,
     /// Whether the station loads BPF programs whenever an interface appears.
-    pub programs: bool,
+    pub loads_bpf_programs: bool,
     /// Whether the station loads a BPF program for the TUN device at its start; see
     /// [`EnforcedLimits::drop_program_loading`].
     pub loads_steering_program: bool,
     /// Whether the station looks up host names, for example of gpsd.
     pub looks_up_names: bool,
     /// Files, and folders with all their content, that the station reads.
-    pub read: Vec<PathBuf>,
+    pub readable_paths: Vec<PathBuf>,
     /// Paths from `read` that the config names. If the process may not open one of them as its own user, it
     /// keeps the capability to open files of other users.
     pub config_paths: Vec<PathBuf>,
     /// Folders in which the station writes, renames and removes files, and creates sockets.
-    pub write: Vec<PathBuf>,
+    pub writable_folders: Vec<PathBuf>,
     /// TCP ports at which the station listens.
-    pub listens: Vec<u16>,
+    pub listening_tcp_ports: Vec<u16>,
     /// TCP ports to which the station connects.
-    pub connects: Vec<u16>,
+    pub connecting_tcp_ports: Vec<u16>,
     /// UDP ports at which the station listens.
-    pub datagrams: Vec<u16>,
+    pub listening_udp_ports: Vec<u16>,
 }
 
 /// The limits that the kernel enforces on the process.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EnforcedLimits {
     /// Names of the capabilities that the process still has.
-    pub capabilities: Vec<&'static str>,
+    pub remaining_capabilities: Vec<&'static str>,
     /// Whether the process cannot gain further capabilities.
     pub no_new_privileges: bool,
     /// Landlock's version (ABI); `None` if the kernel has no Landlock.
-    pub landlock: Option<u32>,
+    pub landlock_abi: Option<u32>,
     /// Whether seccomp filters system calls.
-    pub seccomp: bool,
+    pub seccomp_enabled: bool,
     /// Limits that the kernel does not enforce, each with its reason.
-    pub lacking: Vec<String>,
+    pub missing_limits: Vec<String>,
     /// Remarks for the operator about capabilities that the process has kept.
-    pub remarks: Vec<String>,
+    pub operator_remarks: Vec<String>,
 }
 
-/// Gives up all rights that the plan does not need. [`EnforcedLimits::lacking`] lists the limits that the
-/// kernel cannot enforce.
+/// Gives up all rights that the plan does not need. [`EnforcedLimits::missing_limits`] lists the limits that
+/// the kernel cannot enforce.
 ///
 /// The limits hold for the calling thread and for the threads that it starts later.
-pub fn enter(plan: &SandboxPlan) -> EnforcedLimits {
+pub fn enter_sandbox(plan: &SandboxPlan) -> EnforcedLimits {
     let mut held = EnforcedLimits::default();
-    ENTERED.store(true, Ordering::Relaxed);
-    if plan.programs || plan.loads_steering_program {
+    HAS_ENTERED.store(true, Ordering::Relaxed);
+    if plan.loads_bpf_programs || plan.loads_steering_program {
         // Before Linux 5.11 BPF maps count as locked memory. So raise the limit of locked memory while the
         // process still may.
         let limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
@@ -92,64 +92,65 @@ pub fn enter(plan: &SandboxPlan) -> EnforcedLimits {
     }
     // Open the paths before capabilities are dropped, because the config may name files that only root can
     // reach.
-    let ruleset = landlock::Ruleset::new(plan);
-    let others = capabilities::of_others(plan);
+    let ruleset = landlock::LandlockRuleset::new(plan);
+    let others = capabilities::file_of_other_user(plan);
     if let Some(path) = &others {
-        held.remarks.push(format!(
+        held.operator_remarks.push(format!(
             "{} belongs to another user: carnet keeps CAP_DAC_OVERRIDE for it",
             path.display()
         ));
     }
     let needs = capabilities::needed_capabilities(plan, others.is_some());
-    match capabilities::drop_all_but(&needs) {
-        Ok(kept) => held.capabilities = kept,
-        Err(error) => held.lacking.push(format!("carnet cannot drop its capabilities: {error}")),
+    match capabilities::drop_capabilities_except(&needs) {
+        Ok(kept) => held.remaining_capabilities = kept,
+        Err(error) => held.missing_limits.push(format!("carnet cannot drop its capabilities: {error}")),
     }
-    match control(libc::PR_SET_NO_NEW_PRIVS, 1) {
+    match process_control(libc::PR_SET_NO_NEW_PRIVS, 1) {
         Ok(()) => held.no_new_privileges = true,
-        Err(error) => held.lacking.push(format!("carnet cannot set no_new_privs: {error}")),
+        Err(error) => held.missing_limits.push(format!("carnet cannot set no_new_privs: {error}")),
     }
-    if let Err(error) = control(libc::PR_SET_DUMPABLE, 0) {
-        held.lacking.push(format!("other processes of this user can read carnet's memory: {error}"));
+    if let Err(error) = process_control(libc::PR_SET_DUMPABLE, 0) {
+        held.missing_limits.push(format!("other processes of this user can read carnet's memory: {error}"));
     }
-    match ruleset.and_then(landlock::Ruleset::restrict) {
-        Ok(abi) => held.landlock = Some(abi),
-        Err(error) => held.lacking.push(landlock::why(&error)),
+    match ruleset.and_then(landlock::LandlockRuleset::restrict_process) {
+        Ok(abi) => held.landlock_abi = Some(abi),
+        Err(error) => held.missing_limits.push(landlock::explain_error(&error)),
     }
     match seccomp::restrict(plan) {
-        Ok(()) => held.seccomp = true,
-        Err(error) => held.lacking.push(seccomp::why(&error)),
+        Ok(()) => held.seccomp_enabled = true,
+        Err(error) => held.missing_limits.push(seccomp::explain_error(&error)),
     }
     held
 }
 
-/// Whether the program has called [`enter`].
-static ENTERED: AtomicBool = AtomicBool::new(false);
+/// Whether the program has called [`enter_sandbox`].
+static HAS_ENTERED: AtomicBool = AtomicBool::new(false);
 
 impl EnforcedLimits {
     /// Drops the right to load BPF programs after the station has loaded its programs. The station can still
     /// write their maps.
     pub fn drop_program_loading(&mut self) {
         match capabilities::keep_without_programs() {
-            Ok(kept) => self.capabilities = kept,
-            Err(error) => {
-                self.lacking.push(format!("carnet cannot drop the right to load BPF programs: {error}"))
-            }
+            Ok(kept) => self.remaining_capabilities = kept,
+            Err(error) => self
+                .missing_limits
+                .push(format!("carnet cannot drop the right to load BPF programs: {error}")),
         }
-        if self.seccomp
+        if self.seccomp_enabled
             && let Err(error) = seccomp::restrict_to_maps()
         {
-            self.lacking.push(format!("system calls that load BPF programs are not filtered: {error}"));
+            self.missing_limits
+                .push(format!("system calls that load BPF programs are not filtered: {error}"));
         }
     }
 }
 
 /// Drops all capabilities of the calling thread except the one for files of other users. For a thread that
-/// only reads and writes files. Does nothing before [`enter`]. (The threads share their memory, so this
-/// protects against mistakes, not against attackers.)
+/// only reads and writes files. Does nothing before [`enter_sandbox`]. (The threads share their memory, so
+/// this protects against mistakes, not against attackers.)
 pub fn with_files_alone() {
-    if ENTERED.load(Ordering::Relaxed) {
-        let _ = capabilities::keep_for_files();
+    if HAS_ENTERED.load(Ordering::Relaxed) {
+        let _ = capabilities::keep_for_file_access();
     }
 }
 
@@ -164,14 +165,14 @@ pub fn with_umask<T>(mask: u32, work: impl FnOnce() -> T) -> T {
     result
 }
 
-fn control(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
+fn process_control(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
     let zero: libc::c_ulong = 0;
     // SAFETY: these options take only numbers.
-    checked(unsafe { libc::prctl(option, value, zero, zero, zero) }.into()).map(drop)
+    check_result(unsafe { libc::prctl(option, value, zero, zero, zero) }.into()).map(drop)
 }
 
 /// Returns the result of a system call, or the kernel's error.
-fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
+fn check_result(result: libc::c_long) -> io::Result<libc::c_long> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 

@@ -21,7 +21,7 @@
 use std::io;
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-pub(super) use filter::{restrict, restrict_to_maps};
+pub(super) use seccomp_filter::{restrict, restrict_to_maps};
 
 /// Fails, because this architecture has no list.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
@@ -43,14 +43,14 @@ pub(super) fn maps_are_refused() -> bool {
     let mut attr = [0_u64; 16];
     attr[0] = u64::from(u32::MAX >> 1);
     // SAFETY: the kernel reads as many octets as `attr` has, and `attr` lives until the call has returned.
-    let result = super::checked(unsafe {
+    let result = super::check_result(unsafe {
         libc::syscall(libc::SYS_bpf, MAP_LOOKUP_ELEM, attr.as_mut_ptr(), size_of_val(&attr))
     });
     result.is_err_and(|error| error.raw_os_error() == Some(libc::EPERM))
 }
 
 /// Returns a text that explains an error of seccomp to the operator.
-pub(super) fn why(error: &io::Error) -> String {
+pub(super) fn explain_error(error: &io::Error) -> String {
     match error.raw_os_error() {
         None => format!("system calls are not filtered: carnet has no list for {}", std::env::consts::ARCH),
         Some(libc::ENOSYS | libc::EINVAL) => {
@@ -61,20 +61,20 @@ pub(super) fn why(error: &io::Error) -> String {
 }
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
-mod filter {
+mod seccomp_filter {
     use std::io;
 
-    use super::super::{SandboxPlan, checked};
+    use super::super::{SandboxPlan, check_result};
 
     #[cfg(target_arch = "x86_64")]
-    const ARCHITECTURE: u32 = 0xc000_003e;
+    const AUDIT_ARCHITECTURE: u32 = 0xc000_003e;
     #[cfg(target_arch = "aarch64")]
-    const ARCHITECTURE: u32 = 0xc000_00b7;
+    const AUDIT_ARCHITECTURE: u32 = 0xc000_00b7;
     #[cfg(target_arch = "riscv64")]
-    const ARCHITECTURE: u32 = 0xc000_00f3;
+    const AUDIT_ARCHITECTURE: u32 = 0xc000_00f3;
 
     /// Highest number of a system call that these lists consider (Linux 6.18: `file_setattr`).
-    const LAST: u32 = 469;
+    const LAST_SYSTEM_CALL: u32 = 469;
 
     /// Calls that are allowed with any arguments. The calls of the data path are first.
     #[rustfmt::skip]
@@ -123,9 +123,9 @@ mod filter {
     ];
     /// 38 is `renameat`, which the libc crate does not define for this architecture.
     #[cfg(target_arch = "aarch64")]
-    const OLDER: &[libc::c_long] = &[38];
+    const OLDER_CALLS: &[libc::c_long] = &[38];
     #[cfg(target_arch = "riscv64")]
-    const OLDER: &[libc::c_long] = &[];
+    const OLDER_CALLS: &[libc::c_long] = &[];
 
     /// System calls that carnet and its libraries never make. The kernel kills a process that makes one.
     #[rustfmt::skip]
@@ -154,36 +154,36 @@ mod filter {
     struct ArgumentTest(u32, ArgumentHalf, u32, u32);
 
     /// Returns a test that a 32-bit argument has this value.
-    fn is(argument: u32, value: u32) -> ArgumentTest {
+    fn argument_is(argument: u32, value: u32) -> ArgumentTest {
         ArgumentTest(argument, ArgumentHalf::Low, u32::MAX, value)
     }
 
     /// Returns a test that an argument has none of these bits.
-    fn without(argument: u32, bits: u32) -> ArgumentTest {
+    fn argument_lacks_bits(argument: u32, bits: u32) -> ArgumentTest {
         ArgumentTest(argument, ArgumentHalf::Low, bits, 0)
     }
 
-    type Alternatives = Vec<Vec<ArgumentTest>>;
+    type TestAlternatives = Vec<Vec<ArgumentTest>>;
 
     /// Returns calls that are allowed only with certain arguments. Each call has a list of alternatives. All
     /// tests of an alternative must pass.
-    fn by_arguments(plan: &SandboxPlan) -> Vec<(libc::c_long, Alternatives)> {
+    fn calls_checked_by_argument(plan: &SandboxPlan) -> Vec<(libc::c_long, TestAlternatives)> {
         let (unix, netlink, packet) = (libc::AF_UNIX as u32, libc::AF_NETLINK as u32, libc::AF_PACKET as u32);
         let mut sockets = vec![
-            vec![is(0, unix)],
-            vec![is(0, libc::AF_INET as u32)],
-            vec![is(0, libc::AF_INET6 as u32)],
-            vec![is(0, netlink), is(2, libc::NETLINK_ROUTE as u32)],
-            vec![is(0, netlink), is(2, libc::NETLINK_GENERIC as u32)],
-            vec![is(0, netlink), is(2, libc::NETLINK_NETFILTER as u32)],
+            vec![argument_is(0, unix)],
+            vec![argument_is(0, libc::AF_INET as u32)],
+            vec![argument_is(0, libc::AF_INET6 as u32)],
+            vec![argument_is(0, netlink), argument_is(2, libc::NETLINK_ROUTE as u32)],
+            vec![argument_is(0, netlink), argument_is(2, libc::NETLINK_GENERIC as u32)],
+            vec![argument_is(0, netlink), argument_is(2, libc::NETLINK_NETFILTER as u32)],
         ];
         if plan.packets {
-            sockets.push(vec![is(0, packet)]);
+            sockets.push(vec![argument_is(0, packet)]);
         }
         // The resolver loads libraries, for which it needs executable memory. So permit executable memory if
         // the station looks up host names.
         let executable = if plan.looks_up_names { 0 } else { libc::PROT_EXEC as u32 };
-        let memory = || vec![vec![without(2, executable)]];
+        let memory = || vec![vec![argument_lacks_bits(2, executable)]];
         let thread = (libc::CLONE_VM | libc::CLONE_THREAD) as u32;
         let namespaces = (libc::CLONE_NEWNS
             | libc::CLONE_NEWCGROUP
@@ -199,22 +199,26 @@ mod filter {
             vec![ArgumentTest(1, ArgumentHalf::Low, 0xffff_ff00, 0x8900)],
             vec![ArgumentTest(1, ArgumentHalf::Low, 0xffff_ff00, 0x8b00)],
             vec![ArgumentTest(1, ArgumentHalf::Low, 0x0000_ffc0, 0x54c0)],
-            vec![is(1, libc::FIONBIO as u32)],
-            vec![is(1, libc::FIONREAD as u32)],
+            vec![argument_is(1, libc::FIONBIO as u32)],
+            vec![argument_is(1, libc::FIONREAD as u32)],
             // The request for the number of octets that a socket has not sent yet.
-            vec![is(1, libc::TIOCOUTQ as u32)],
-            vec![is(1, libc::FIOCLEX as u32)],
-            vec![is(1, libc::TCGETS as u32)],
-            vec![is(1, libc::TIOCGWINSZ as u32)],
+            vec![argument_is(1, libc::TIOCOUTQ as u32)],
+            vec![argument_is(1, libc::FIOCLEX as u32)],
+            vec![argument_is(1, libc::TCGETS as u32)],
+            vec![argument_is(1, libc::TIOCGWINSZ as u32)],
         ];
         let controls = [libc::PR_SET_NAME, libc::PR_GET_NAME, PR_SET_VMA, libc::PR_GET_DUMPABLE];
-        let controls = controls.into_iter().map(|option| vec![is(0, option as u32)]).collect();
+        let controls = controls.into_iter().map(|option| vec![argument_is(0, option as u32)]).collect();
         // The process may read its own resource limits, but not set them.
-        let limits = vec![vec![is(0, 0), is(2, 0), ArgumentTest(2, ArgumentHalf::High, u32::MAX, 0)]];
-        let own = vec![vec![is(0, std::process::id())]];
+        let limits = vec![vec![
+            argument_is(0, 0),
+            argument_is(2, 0),
+            ArgumentTest(2, ArgumentHalf::High, u32::MAX, 0),
+        ]];
+        let own = vec![vec![argument_is(0, std::process::id())]];
         let mut calls = vec![
             (libc::SYS_socket, sockets),
-            (libc::SYS_socketpair, vec![vec![is(0, unix)]]),
+            (libc::SYS_socketpair, vec![vec![argument_is(0, unix)]]),
             (libc::SYS_mmap, memory()),
             (libc::SYS_mprotect, memory()),
             (libc::SYS_clone, vec![clone]),
@@ -224,14 +228,14 @@ mod filter {
             // abort() sends a signal to its own thread.
             (libc::SYS_tgkill, own),
         ];
-        if plan.programs || plan.loads_steering_program {
-            calls.push((libc::SYS_bpf, commands(BPF_COMMANDS)));
+        if plan.loads_bpf_programs || plan.loads_steering_program {
+            calls.push((libc::SYS_bpf, command_is_allowed(BPF_COMMANDS)));
         }
         calls
     }
 
-    fn commands(allowed: &[u32]) -> Alternatives {
-        allowed.iter().map(|command| vec![is(0, *command)]).collect()
+    fn command_is_allowed(allowed: &[u32]) -> TestAlternatives {
+        allowed.iter().map(|command| vec![argument_is(0, *command)]).collect()
     }
 
     const PR_SET_VMA: libc::c_int = 0x5356_4d41;
@@ -266,50 +270,50 @@ mod filter {
     const MAP_COMMANDS: &[u32] = &[1, 2, 3, 4, 24, 26, 27];
 
     // Instructions of classic BPF (`linux/bpf_common.h`), as for socket filters.
-    const LOAD: u16 = 0x20;
-    const AND: u16 = 0x54;
-    const IF_EQUAL: u16 = 0x15;
-    const IF_GREATER: u16 = 0x25;
-    const RETURN: u16 = 0x06;
+    const BPF_LOAD_WORD: u16 = 0x20;
+    const BPF_AND: u16 = 0x54;
+    const BPF_JUMP_IF_EQUAL: u16 = 0x15;
+    const BPF_JUMP_IF_GREATER: u16 = 0x25;
+    const BPF_RETURN: u16 = 0x06;
 
     // Offsets of fields in `struct seccomp_data`.
-    const NUMBER: u32 = 0;
-    const ARCH: u32 = 4;
-    const ARGUMENTS: u32 = 16;
+    const OFFSET_CALL_NUMBER: u32 = 0;
+    const OFFSET_ARCHITECTURE: u32 = 4;
+    const OFFSET_ARGUMENTS: u32 = 16;
 
-    const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
-    const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
-    const REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
-    const UNKNOWN: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
+    const RESULT_ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+    const RESULT_KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+    const RESULT_REFUSE: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    const RESULT_UNKNOWN: u32 = libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
 
     type FilterProgram = Vec<libc::sock_filter>;
 
-    fn put(program: &mut FilterProgram, code: u16, k: u32, jt: usize, jf: usize) {
+    fn push_instruction(program: &mut FilterProgram, code: u16, k: u32, jt: usize, jf: usize) {
         // A jump skips the tests of one call, a few dozen instructions at most, so its length fits. A test
         // checks this.
         let near = |jump: usize| u8::try_from(jump).unwrap_or(u8::MAX);
         program.push(libc::sock_filter { code, jt: near(jt), jf: near(jf), k });
     }
 
-    fn answer(program: &mut FilterProgram, value: u32) {
-        put(program, RETURN, value, 0, 0);
+    fn push_return(program: &mut FilterProgram, value: u32) {
+        push_instruction(program, BPF_RETURN, value, 0, 0);
     }
 
     /// Returns the begin of a filter program, which loads the call's number into the accumulator. The program
     /// refuses calls of another architecture, whose numbers differ.
-    fn begin() -> FilterProgram {
+    fn begin_program() -> FilterProgram {
         let mut program = FilterProgram::new();
-        put(&mut program, LOAD, ARCH, 0, 0);
-        put(&mut program, IF_EQUAL, ARCHITECTURE, 1, 0);
-        answer(&mut program, KILL);
-        put(&mut program, LOAD, NUMBER, 0, 0);
+        push_instruction(&mut program, BPF_LOAD_WORD, OFFSET_ARCHITECTURE, 0, 0);
+        push_instruction(&mut program, BPF_JUMP_IF_EQUAL, AUDIT_ARCHITECTURE, 1, 0);
+        push_return(&mut program, RESULT_KILL);
+        push_instruction(&mut program, BPF_LOAD_WORD, OFFSET_CALL_NUMBER, 0, 0);
         program
     }
 
-    fn each(program: &mut FilterProgram, calls: &[libc::c_long], value: u32) {
+    fn push_calls(program: &mut FilterProgram, calls: &[libc::c_long], value: u32) {
         for call in calls {
-            put(program, IF_EQUAL, *call as u32, 0, 1);
-            answer(program, value);
+            push_instruction(program, BPF_JUMP_IF_EQUAL, *call as u32, 0, 1);
+            push_return(program, value);
         }
     }
 
@@ -319,82 +323,83 @@ mod filter {
     }
 
     /// Returns the filter program that permits only the listed system calls.
-    pub(super) fn list(plan: &SandboxPlan) -> FilterProgram {
-        let mut program = begin();
-        each(&mut program, ALLOWED_CALLS, ALLOW);
-        each(&mut program, OLDER_CALLS, ALLOW);
-        each(&mut program, KILLING_CALLS, KILL);
-        for (call, ways) in by_arguments(plan) {
-            one_of(&mut program, call, &ways);
+    pub(super) fn allow_list_program(plan: &SandboxPlan) -> FilterProgram {
+        let mut program = begin_program();
+        push_calls(&mut program, ALLOWED_CALLS, RESULT_ALLOW);
+        push_calls(&mut program, OLDER_CALLS, RESULT_ALLOW);
+        push_calls(&mut program, KILLING_CALLS, RESULT_KILL);
+        for (call, ways) in calls_checked_by_argument(plan) {
+            push_alternatives(&mut program, call, &ways);
         }
         // Permit calls with higher numbers here, because the filter of `older_kernel` refuses them.
-        put(&mut program, IF_GREATER, LAST, 0, 1);
-        answer(&mut program, ALLOW);
-        each(&mut program, &[libc::SYS_clone3], ALLOW);
-        answer(&mut program, REFUSE);
+        push_instruction(&mut program, BPF_JUMP_IF_GREATER, LAST_SYSTEM_CALL, 0, 1);
+        push_return(&mut program, RESULT_ALLOW);
+        push_calls(&mut program, &[libc::SYS_clone3], RESULT_ALLOW);
+        push_return(&mut program, RESULT_REFUSE);
         program
     }
 
     /// Adds a call that is allowed by some alternatives and refused otherwise.
-    fn one_of(program: &mut FilterProgram, call: libc::c_long, ways: &Alternatives) {
+    fn push_alternatives(program: &mut FilterProgram, call: libc::c_long, ways: &TestAlternatives) {
         let whole: usize = ways.iter().map(|way| length(way)).sum();
-        put(program, IF_EQUAL, call as u32, 0, whole + 1);
+        push_instruction(program, BPF_JUMP_IF_EQUAL, call as u32, 0, whole + 1);
         for way in ways {
             for (at, ArgumentTest(argument, half, mask, value)) in way.iter().enumerate() {
                 let big_end = cfg!(target_endian = "big");
                 let second = matches!(half, ArgumentHalf::High) != big_end;
-                let offset = ARGUMENTS + argument * 8 + if second { 4 } else { 0 };
-                put(program, LOAD, offset, 0, 0);
-                put(program, AND, *mask, 0, 0);
+                let offset = OFFSET_ARGUMENTS + argument * 8 + if second { 4 } else { 0 };
+                push_instruction(program, BPF_LOAD_WORD, offset, 0, 0);
+                push_instruction(program, BPF_AND, *mask, 0, 0);
                 // If the test fails, go on with the next alternative.
-                put(program, IF_EQUAL, *value, 0, length(way) - (at + 1) * 3);
+                push_instruction(program, BPF_JUMP_IF_EQUAL, *value, 0, length(way) - (at + 1) * 3);
             }
-            answer(program, ALLOW);
+            push_return(program, RESULT_ALLOW);
         }
-        answer(program, REFUSE);
+        push_return(program, RESULT_REFUSE);
     }
 
     /// Returns a filter program that allows only those commands of `bpf(2)` that concern maps.
-    pub(super) fn maps_alone() -> FilterProgram {
-        let mut program = begin();
-        one_of(&mut program, libc::SYS_bpf, &commands(MAP_COMMANDS));
-        answer(&mut program, ALLOW);
+    pub(super) fn bpf_map_program() -> FilterProgram {
+        let mut program = begin_program();
+        push_alternatives(&mut program, libc::SYS_bpf, &command_is_allowed(MAP_COMMANDS));
+        push_return(&mut program, RESULT_ALLOW);
         program
     }
 
     /// Returns the filter program that refuses calls with higher numbers as unknown (ENOSYS), as an older
     /// kernel does. It is a filter of its own, because these refusals need no log entry.
-    pub(super) fn older_kernel() -> FilterProgram {
-        let mut program = begin();
-        put(&mut program, IF_GREATER, LAST, 0, 1);
-        answer(&mut program, UNKNOWN);
-        each(&mut program, &[libc::SYS_clone3], UNKNOWN);
-        answer(&mut program, ALLOW);
+    pub(super) fn older_kernel_program() -> FilterProgram {
+        let mut program = begin_program();
+        push_instruction(&mut program, BPF_JUMP_IF_GREATER, LAST_SYSTEM_CALL, 0, 1);
+        push_return(&mut program, RESULT_UNKNOWN);
+        push_calls(&mut program, &[libc::SYS_clone3], RESULT_UNKNOWN);
+        push_return(&mut program, RESULT_ALLOW);
         program
     }
 
     /// Makes the kernel enforce both filters. The process must have set `no_new_privs`.
     pub(in super::super) fn restrict(plan: &SandboxPlan) -> io::Result<()> {
-        install(&older_kernel(), 0)?;
-        let list = list(plan);
+        install_program(&older_kernel_program(), 0)?;
+        let list = allow_list_program(plan);
         // A kernel before Linux 4.14 does not know the flag that makes it log refusals.
-        install(&list, libc::SECCOMP_FILTER_FLAG_LOG).or_else(|_| install(&list, 0))
+        install_program(&list, libc::SECCOMP_FILTER_FLAG_LOG).or_else(|_| install_program(&list, 0))
     }
 
     /// Forbids all threads to load BPF programs from now on.
     pub(in super::super) fn restrict_to_maps() -> io::Result<()> {
-        let program = maps_alone();
+        let program = bpf_map_program();
         let all = libc::SECCOMP_FILTER_FLAG_TSYNC;
-        install(&program, all | libc::SECCOMP_FILTER_FLAG_LOG).or_else(|_| install(&program, all))
+        install_program(&program, all | libc::SECCOMP_FILTER_FLAG_LOG)
+            .or_else(|_| install_program(&program, all))
     }
 
-    fn install(program: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result<()> {
+    fn install_program(program: &[libc::sock_filter], flags: libc::c_ulong) -> io::Result<()> {
         let whole = libc::sock_fprog {
             len: u16::try_from(program.len()).map_err(io::Error::other)?,
             filter: program.as_ptr().cast_mut(),
         };
         // SAFETY: the kernel reads the program, which lives until the call has returned, and writes nothing.
-        let result = checked(unsafe {
+        let result = check_result(unsafe {
             libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const whole)
         });
         match result? {
@@ -410,8 +415,13 @@ mod filter {
         /// Each jump of a filter program ends inside the program, and its last instruction returns a result.
         #[test]
         fn filter_programs_have_valid_jumps() {
-            let plan = SandboxPlan { packets: true, programs: true, ..SandboxPlan::default() };
-            for program in [list(&plan), list(&SandboxPlan::default()), maps_alone(), older_kernel()] {
+            let plan = SandboxPlan { packets: true, loads_bpf_programs: true, ..SandboxPlan::default() };
+            for program in [
+                allow_list_program(&plan),
+                allow_list_program(&SandboxPlan::default()),
+                bpf_map_program(),
+                older_kernel_program(),
+            ] {
                 assert!(program.len() < 4096, "{}", program.len());
                 for (at, instruction) in program.iter().enumerate() {
                     let furthest = usize::from(instruction.jt.max(instruction.jf));
@@ -419,21 +429,22 @@ mod filter {
                         furthest < usize::from(u8::MAX) && at + furthest < program.len() - 1 || furthest == 0
                     );
                 }
-                assert_eq!(program.last().map(|last| last.code), Some(RETURN));
+                assert_eq!(program.last().map(|last| last.code), Some(BPF_RETURN));
             }
         }
 
         #[test]
         fn no_system_call_is_on_two_lists() {
-            let plan = SandboxPlan { packets: true, programs: true, ..SandboxPlan::default() };
-            let arguments: Vec<_> = by_arguments(&plan).into_iter().map(|(call, _)| call).collect();
+            let plan = SandboxPlan { packets: true, loads_bpf_programs: true, ..SandboxPlan::default() };
+            let arguments: Vec<_> =
+                calls_checked_by_argument(&plan).into_iter().map(|(call, _)| call).collect();
             let mut all =
                 [ALLOWED_CALLS, OLDER_CALLS, KILLING_CALLS, &arguments, &[libc::SYS_clone3]].concat();
             all.sort_unstable();
             let count = all.len();
             all.dedup();
             assert_eq!(all.len(), count);
-            assert!(all.iter().all(|call| *call <= i64::from(LAST)));
+            assert!(all.iter().all(|call| *call <= i64::from(LAST_SYSTEM_CALL)));
         }
     }
 }

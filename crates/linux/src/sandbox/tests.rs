@@ -24,20 +24,20 @@ use super::*;
 
 /// Result of an attempt: the kernel allowed the action, refused it with this error, or killed the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
+enum AttemptResult {
     Done,
     Refused(Errno),
     Killed,
 }
-use End::{Done, Killed, Refused};
+use AttemptResult::{Done, Killed, Refused};
 
-const LAYERS: [&str; 3] = ["capabilities", "landlock", "seccomp"];
+const SANDBOX_LAYERS: [&str; 3] = ["capabilities", "landlock", "seccomp"];
 
-const NO: End = Refused(Errno::EPERM);
-const CLOSED: End = Refused(Errno::EACCES);
+const NOT_PERMITTED: AttemptResult = Refused(Errno::EPERM);
+const ACCESS_DENIED: AttemptResult = Refused(Errno::EACCES);
 
-/// Actions that a test attempts, each with its result under each of the [`LAYERS`].
-const ATTEMPTS: [(&str, [End; 3]); 28] = [
+/// Actions that a test attempts, each with its result under each of the [`SANDBOX_LAYERS`].
+const ATTEMPTS: [(&str, [AttemptResult; 3]); 28] = [
     // Actions that the sandbox allows.
     ("read-named", [Done, Done, Done]),
     ("replace-own", [Done, Done, Done]),
@@ -46,32 +46,32 @@ const ATTEMPTS: [(&str, [End; 3]); 28] = [
     ("own-netlink", [Done, Done, Done]),
     ("ask-of-socket", [Done, Done, Done]),
     // Actions that the sandbox refuses.
-    ("execute", [Done, CLOSED, Killed]),
-    ("fork", [Done, Done, NO]),
-    ("executable-memory", [Done, Done, NO]),
-    ("read-shadow", [Done, CLOSED, Done]),
-    ("read-other", [Done, CLOSED, Done]),
-    ("write-named", [Done, CLOSED, Done]),
-    ("create-elsewhere", [Done, CLOSED, Done]),
-    ("change-mode", [Done, Done, NO]),
-    ("set-hostname", [Done, CLOSED, Done]),
-    ("connect-other", [Done, CLOSED, Done]),
-    ("listen-other", [Done, CLOSED, Done]),
-    ("abstract-socket", [Done, NO, Done]),
-    ("signal", [Done, NO, NO]),
-    ("read-process", [NO, NO, Killed]),
-    ("trace", [NO, NO, Killed]),
-    ("mount", [NO, NO, Killed]),
-    ("new-namespace", [NO, Done, Killed]),
-    ("enter-namespace", [NO, Done, Killed]),
-    ("packet-socket", [NO, Done, NO]),
-    ("other-netlink", [Done, Done, NO]),
-    ("find-programs", [NO, Done, NO]),
-    ("load-module", [NO, Done, Killed]),
+    ("execute", [Done, ACCESS_DENIED, Killed]),
+    ("fork", [Done, Done, NOT_PERMITTED]),
+    ("executable-memory", [Done, Done, NOT_PERMITTED]),
+    ("read-shadow", [Done, ACCESS_DENIED, Done]),
+    ("read-other", [Done, ACCESS_DENIED, Done]),
+    ("write-named", [Done, ACCESS_DENIED, Done]),
+    ("create-elsewhere", [Done, ACCESS_DENIED, Done]),
+    ("change-mode", [Done, Done, NOT_PERMITTED]),
+    ("set-hostname", [Done, ACCESS_DENIED, Done]),
+    ("connect-other", [Done, ACCESS_DENIED, Done]),
+    ("listen-other", [Done, ACCESS_DENIED, Done]),
+    ("abstract-socket", [Done, NOT_PERMITTED, Done]),
+    ("signal", [Done, NOT_PERMITTED, NOT_PERMITTED]),
+    ("read-process", [NOT_PERMITTED, NOT_PERMITTED, Killed]),
+    ("trace", [NOT_PERMITTED, NOT_PERMITTED, Killed]),
+    ("mount", [NOT_PERMITTED, NOT_PERMITTED, Killed]),
+    ("new-namespace", [NOT_PERMITTED, Done, Killed]),
+    ("enter-namespace", [NOT_PERMITTED, Done, Killed]),
+    ("packet-socket", [NOT_PERMITTED, Done, NOT_PERMITTED]),
+    ("other-netlink", [Done, Done, NOT_PERMITTED]),
+    ("find-programs", [NOT_PERMITTED, Done, NOT_PERMITTED]),
+    ("load-module", [NOT_PERMITTED, Done, Killed]),
 ];
 
 /// Returns the first version of Landlock that can restrict this attempt.
-fn since(attempt: &str) -> u32 {
+fn landlock_version_for(attempt: &str) -> u32 {
     match attempt {
         "connect-other" | "listen-other" => 4,
         "abstract-socket" | "signal" => 6,
@@ -80,17 +80,17 @@ fn since(attempt: &str) -> u32 {
 }
 
 /// Objects of a process outside of the sandbox: a folder, two listeners and an abstract socket.
-struct Outside {
+struct OutsideObjects {
     folder: PathBuf,
-    named: TcpListener,
-    other: TcpListener,
-    _hidden: UnixListener,
+    named_listener: TcpListener,
+    other_listener: TcpListener,
+    _hidden_socket: UnixListener,
 }
 
-impl Outside {
-    fn new() -> Outside {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+impl OutsideObjects {
+    fn new() -> OutsideObjects {
+        static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let folder = std::env::temp_dir().join(format!("carnet-sandbox-{}-{number}", std::process::id()));
         for inside in ["read", "own", "other"] {
             fs::create_dir_all(folder.join(inside)).unwrap();
@@ -98,21 +98,27 @@ impl Outside {
         }
         let listener = || TcpListener::bind("127.0.0.1:0").unwrap();
         let hidden = SocketAddr::from_abstract_name(folder.as_os_str().as_encoded_bytes()).unwrap();
-        Outside {
+        OutsideObjects {
             folder,
-            named: listener(),
-            other: listener(),
-            _hidden: UnixListener::bind_addr(&hidden).unwrap(),
+            named_listener: listener(),
+            other_listener: listener(),
+            _hidden_socket: UnixListener::bind_addr(&hidden).unwrap(),
         }
     }
 
     /// Starts a process that makes an attempt under one layer of the sandbox. Returns how the process ended.
-    fn attempt(&self, attempt: &str, layer: &str) -> End {
-        let ports = [&self.named, &self.other].map(|listener| listener.local_addr().unwrap().port());
+    fn attempt_in_child(&self, attempt: &str, layer: &str) -> AttemptResult {
+        let ports = [&self.named_listener, &self.other_listener]
+            .map(|listener| listener.local_addr().unwrap().port());
         let task = format!("{attempt} {layer} {} {} {}", ports[0], ports[1], self.folder.display());
         let output = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "sandbox::tests::one_attempt", "--nocapture", "--test-threads=1"])
-            .env(TASK, task)
+            .args([
+                "--exact",
+                "sandbox::tests::child_process_makes_one_attempt",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env(TASK_VARIABLE, task)
             .output()
             .unwrap();
         if output.status.signal() == Some(libc::SIGSYS) {
@@ -130,7 +136,7 @@ impl Outside {
     }
 }
 
-impl Drop for Outside {
+impl Drop for OutsideObjects {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -139,7 +145,7 @@ impl Drop for Outside {
 #[test]
 fn each_forbidden_action_is_refused_by_its_sandbox_layer() {
     let root = nix::unistd::geteuid().is_root()
-        && !capabilities::needed_capabilities(&everything(), true).is_empty();
+        && !capabilities::needed_capabilities(&plan_with_everything(), true).is_empty();
     let filters = cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"));
     if !root || landlock::version() == 0 || !filters {
         let reason = "needs root, Landlock (Linux 5.13) and a list of system calls for this architecture";
@@ -147,22 +153,22 @@ fn each_forbidden_action_is_refused_by_its_sandbox_layer() {
         println!("\nSKIPPED: {reason}");
         return;
     }
-    let outside = Outside::new();
+    let outside = OutsideObjects::new();
     for (attempt, expected) in ATTEMPTS {
-        if landlock::version() < since(attempt) {
+        if landlock::version() < landlock_version_for(attempt) {
             println!("\nSKIPPED: {attempt}: Landlock {} is too old", landlock::version());
             continue;
         }
-        match outside.attempt(attempt, "nothing") {
+        match outside.attempt_in_child(attempt, "nothing") {
             Done => {}
             // A kernel without modules or BPF refuses this attempt anyway.
             Refused(Errno::ENOSYS) => continue,
             end => panic!("{attempt} without a sandbox: {end:?}"),
         }
-        for (layer, end) in LAYERS.into_iter().zip(expected) {
-            assert_eq!(outside.attempt(attempt, layer), end, "{attempt} under {layer} alone");
+        for (layer, end) in SANDBOX_LAYERS.into_iter().zip(expected) {
+            assert_eq!(outside.attempt_in_child(attempt, layer), end, "{attempt} under {layer} alone");
         }
-        let all = outside.attempt(attempt, "all");
+        let all = outside.attempt_in_child(attempt, "all");
         assert_eq!(
             all != Done,
             expected.iter().any(|end| *end != Done),
@@ -178,10 +184,10 @@ fn unlisted_system_calls_fail_as_on_older_kernel() {
     if !cfg!(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")) {
         return;
     }
-    let outside = Outside::new();
-    assert_eq!(outside.attempt("clone3", "nothing"), Refused(Errno::EINVAL));
+    let outside = OutsideObjects::new();
+    assert_eq!(outside.attempt_in_child("clone3", "nothing"), Refused(Errno::EINVAL));
     for attempt in ["clone3", "call-of-the-future"] {
-        assert_eq!(outside.attempt(attempt, "seccomp"), Refused(Errno::ENOSYS), "{attempt}");
+        assert_eq!(outside.attempt_in_child(attempt, "seccomp"), Refused(Errno::ENOSYS), "{attempt}");
     }
 }
 
@@ -193,15 +199,15 @@ fn right_to_load_programs_is_given_up_in_all_threads() {
         println!("\nSKIPPED: needs root");
         return;
     }
-    let outside = Outside::new();
+    let outside = OutsideObjects::new();
     for attempt in ["make-map", "make-map-in-thread"] {
-        if outside.attempt(attempt, "programs") == Refused(Errno::ENOSYS) {
+        if outside.attempt_in_child(attempt, "programs") == Refused(Errno::ENOSYS) {
             println!("\nSKIPPED: needs a kernel with BPF");
             return;
         }
-        assert_eq!(outside.attempt(attempt, "programs"), Done, "{attempt}");
-        assert_eq!(outside.attempt(attempt, "settled"), NO, "{attempt}");
-        assert_eq!(outside.attempt(attempt, "all"), NO, "{attempt}");
+        assert_eq!(outside.attempt_in_child(attempt, "programs"), Done, "{attempt}");
+        assert_eq!(outside.attempt_in_child(attempt, "settled"), NOT_PERMITTED, "{attempt}");
+        assert_eq!(outside.attempt_in_child(attempt, "all"), NOT_PERMITTED, "{attempt}");
     }
 }
 
@@ -212,19 +218,20 @@ fn configured_files_of_other_users_keep_capability() {
         println!("\nSKIPPED: needs root");
         return;
     }
-    let outside = Outside::new();
-    let plan = |folder: &Path| SandboxPlan { write: vec![folder.to_owned()], ..SandboxPlan::default() };
+    let outside = OutsideObjects::new();
+    let plan =
+        |folder: &Path| SandboxPlan { writable_folders: vec![folder.to_owned()], ..SandboxPlan::default() };
     let folder = outside.folder.join("own");
-    assert_eq!(capabilities::of_others(&plan(&folder)), None);
+    assert_eq!(capabilities::file_of_other_user(&plan(&folder)), None);
     nix::unistd::chown(&folder, Some(12345.into()), Some(12345.into())).unwrap();
     fs::set_permissions(&folder, fs::Permissions::from_mode(0o700)).unwrap();
-    assert_eq!(capabilities::of_others(&plan(&folder)), Some(folder.clone()));
+    assert_eq!(capabilities::file_of_other_user(&plan(&folder)), Some(folder.clone()));
     let secret = outside.folder.join("read/file");
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
     let named = SandboxPlan { config_paths: vec![secret.clone()], ..SandboxPlan::default() };
-    assert_eq!(capabilities::of_others(&named), None);
+    assert_eq!(capabilities::file_of_other_user(&named), None);
     nix::unistd::chown(&secret, Some(12345.into()), None).unwrap();
-    assert_eq!(capabilities::of_others(&named), Some(secret));
+    assert_eq!(capabilities::file_of_other_user(&named), Some(secret));
     // Checking the files drops the capability only temporarily.
     fs::write(folder.join("new"), "text").unwrap();
     let names = |others| {
@@ -248,27 +255,27 @@ fn threats_page_lists_every_capability() {
     }
 }
 
-fn everything() -> SandboxPlan {
-    SandboxPlan { network: true, packets: true, programs: true, ..SandboxPlan::default() }
+fn plan_with_everything() -> SandboxPlan {
+    SandboxPlan { changes_network: true, packets: true, loads_bpf_programs: true, ..SandboxPlan::default() }
 }
 
 /// Environment variable with the task of the child process: action, layer, ports and folder.
-const TASK: &str = "CARNET_SANDBOX_TASK";
+const TASK_VARIABLE: &str = "CARNET_SANDBOX_TASK";
 
 /// Not a test: the code of the child process.
 #[test]
-fn one_attempt() {
-    let Ok(task) = std::env::var(TASK) else { return };
+fn child_process_makes_one_attempt() {
+    let Ok(task) = std::env::var(TASK_VARIABLE) else { return };
     let words: Vec<&str> = task.splitn(5, ' ').collect();
     let [attempt, layer, named, other, folder] = words[..] else { panic!("{task}") };
     let (named, other): (u16, u16) = (named.parse().unwrap(), other.parse().unwrap());
     let folder = Path::new(folder);
     let plan = SandboxPlan {
-        network: true,
-        programs: matches!(layer, "programs" | "settled"),
-        read: vec![folder.join("read")],
-        write: vec![folder.join("own")],
-        connects: vec![named],
+        changes_network: true,
+        loads_bpf_programs: matches!(layer, "programs" | "settled"),
+        readable_paths: vec![folder.join("read")],
+        writable_folders: vec![folder.join("own")],
+        connecting_tcp_ports: vec![named],
         ..SandboxPlan::default()
     };
     // Creates a mount namespace, which has no effect outside. The attempt to enter a namespace uses its
@@ -283,28 +290,33 @@ fn one_attempt() {
     match layer {
         "nothing" => {}
         "capabilities" => {
-            capabilities::drop_all_but(&capabilities::needed_capabilities(&plan, false)).unwrap();
+            capabilities::drop_capabilities_except(&capabilities::needed_capabilities(&plan, false)).unwrap();
         }
         "landlock" => {
-            control(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
-            landlock::Ruleset::new(&plan).and_then(landlock::Ruleset::restrict).unwrap();
+            process_control(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
+            landlock::LandlockRuleset::new(&plan)
+                .and_then(landlock::LandlockRuleset::restrict_process)
+                .unwrap();
         }
         "seccomp" => {
-            control(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
+            process_control(libc::PR_SET_NO_NEW_PRIVS, 1).unwrap();
             seccomp::restrict(&plan).unwrap();
         }
         "all" | "programs" | "settled" => {
-            let mut held = enter(&plan);
-            assert_eq!(held.lacking, Vec::<String>::new());
-            assert!(held.no_new_privileges && held.seccomp && held.landlock.is_some(), "{held:?}");
+            let mut held = enter_sandbox(&plan);
+            assert_eq!(held.missing_limits, Vec::<String>::new());
+            assert!(
+                held.no_new_privileges && held.seccomp_enabled && held.landlock_abi.is_some(),
+                "{held:?}"
+            );
             // This thread starts before the process gives up the right to load programs, and makes its
             // attempt afterwards.
             let (go, wait) = std::sync::mpsc::channel();
-            let thread = std::thread::spawn(move || wait.recv().map_or(Ok(()), |()| make_map()));
+            let thread = std::thread::spawn(move || wait.recv().map_or(Ok(()), |()| create_bpf_map()));
             if layer == "settled" {
                 held.drop_program_loading();
-                assert_eq!(held.lacking, Vec::<String>::new());
-                assert_eq!(held.capabilities, ["CAP_NET_ADMIN"]);
+                assert_eq!(held.missing_limits, Vec::<String>::new());
+                assert_eq!(held.remaining_capabilities, ["CAP_NET_ADMIN"]);
             }
             if attempt == "make-map-in-thread" {
                 go.send(()).unwrap();
@@ -314,7 +326,7 @@ fn one_attempt() {
         }
         other => panic!("{other}"),
     }
-    let result = attempt_of(attempt, folder, (named, other), &namespace);
+    let result = make_attempt(attempt, folder, (named, other), &namespace);
     print_result(&result);
 }
 
@@ -326,7 +338,7 @@ fn print_result(result: &io::Result<()>) {
     println!("RESULT={number} ");
 }
 
-fn attempt_of(
+fn make_attempt(
     attempt: &str,
     folder: &Path,
     (named, other): (u16, u16),
@@ -337,7 +349,7 @@ fn attempt_of(
         let [a, b, c, d, e, f] = arguments;
         // SAFETY: each call below gets numbers, null pointers, or pointers to values that live until it has
         // returned.
-        checked(unsafe { libc::syscall(number, a, b, c, d, e, f) })
+        check_result(unsafe { libc::syscall(number, a, b, c, d, e, f) })
     };
     let parent = libc::c_long::from(nix::unistd::getppid().as_raw());
     match attempt {
@@ -357,9 +369,9 @@ fn attempt_of(
             let mut octets: libc::c_int = 0;
             // SAFETY: the kernel writes one integer to the pointer's target.
             let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut octets) };
-            checked(result.into()).map(drop)
+            check_result(result.into()).map(drop)
         }
-        "make-map" => make_map(),
+        "make-map" => create_bpf_map(),
         "execute" => Err(Command::new("/bin/sh").args(["-c", "echo RESULT=0"]).exec()),
         "fork" => match call(libc::SYS_clone, [libc::SIGCHLD.into(), 0, 0, 0, 0, 0])? {
             // SAFETY: the new process ends at once.
@@ -379,7 +391,7 @@ fn attempt_of(
             let file = "/proc/sys/kernel/hostname";
             let mut name = [0_u8; 65];
             // SAFETY: the kernel writes at most this number of octets.
-            checked(unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) }.into())?;
+            check_result(unsafe { libc::gethostname(name.as_mut_ptr().cast(), 64) }.into())?;
             let length = name.iter().position(|octet| *octet == 0).unwrap_or(64);
             // Writes the host name that the machine already has.
             fs::OpenOptions::new()
@@ -414,7 +426,7 @@ fn attempt_of(
                     0,
                 )
             };
-            match checked(read) {
+            match check_result(read) {
                 Err(error) if error.raw_os_error() == Some(libc::EFAULT) => Ok(()),
                 result => result.map(drop),
             }
@@ -451,16 +463,17 @@ fn attempt_of(
 }
 
 /// Creates an array map of one number, for BPF programs.
-fn make_map() -> io::Result<()> {
-    const MAP_CREATE: libc::c_long = 0;
+fn create_bpf_map() -> io::Result<()> {
+    const BPF_MAP_CREATE: libc::c_long = 0;
     let mut attr = [0_u32; 32];
     attr[..4].copy_from_slice(&[2, 4, 4, 1]);
     // SAFETY: the kernel reads as many octets as `attr` has, and `attr` lives until the call has returned.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, MAP_CREATE, attr.as_mut_ptr(), size_of_val(&attr)) };
-    checked(result).map(drop)
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, BPF_MAP_CREATE, attr.as_mut_ptr(), size_of_val(&attr)) };
+    check_result(result).map(drop)
 }
 
 fn socket(domain: libc::c_int, kind: libc::c_int, protocol: libc::c_int) -> io::Result<()> {
     // SAFETY: the call takes numbers, and the descriptor ends with the process.
-    checked(unsafe { libc::socket(domain, kind, protocol) }.into()).map(drop)
+    check_result(unsafe { libc::socket(domain, kind, protocol) }.into()).map(drop)
 }

@@ -16,76 +16,77 @@ use std::task::{Context, Poll};
 
 use tokio::io::unix::AsyncFd;
 
-use super::PLAUSIBLE;
-use crate::readable::watch;
+use super::PLAUSIBLE_DBM;
+use crate::async_descriptor::watch_readable;
 
 /// Number of octets at the end of a file that carnet reads.
-const TAIL: u64 = 256;
+const TAIL_LENGTH: u64 = 256;
 
 /// inotify events that report a changed file in a folder.
-const EVENTS: u32 = libc::IN_MODIFY | libc::IN_CLOSE_WRITE | libc::IN_CREATE | libc::IN_MOVED_TO;
+const FILE_CHANGE_EVENTS: u32 = libc::IN_MODIFY | libc::IN_CLOSE_WRITE | libc::IN_CREATE | libc::IN_MOVED_TO;
 
 /// Values that change when a program writes a file: inode, length, and time (seconds and nanoseconds).
-type Stamp = (u64, u64, i64, i64);
+type FileStamp = (u64, u64, i64, i64);
 
 /// A file that contains the signal of an interface.
 #[derive(Debug)]
-struct Source {
+struct SignalFile {
     interface: String,
     path: PathBuf,
-    watched: bool,
+    is_watched: bool,
     /// File stamp and signal at the last reading.
-    last_reading: Option<(Stamp, i32)>,
+    last_reading: Option<(FileStamp, i32)>,
     /// Last logged error about the file, so that carnet logs each error once.
     last_logged_error: Option<String>,
 }
 
 /// All files that contain signals, and the inotify descriptor that watches their folders.
 #[derive(Debug)]
-pub(super) struct Files {
-    sources: Vec<Source>,
-    inotify: Option<AsyncFd<OwnedFd>>,
+pub(super) struct SignalFiles {
+    signal_files: Vec<SignalFile>,
+    inotify_descriptor: Option<AsyncFd<OwnedFd>>,
 }
 
-impl Files {
+impl SignalFiles {
     /// Watches the files of these interfaces.
-    pub(super) fn open(files: Vec<(String, PathBuf)>) -> Files {
-        let sources: Vec<Source> = files
+    pub(super) fn watch_files(files: Vec<(String, PathBuf)>) -> SignalFiles {
+        let sources: Vec<SignalFile> = files
             .into_iter()
-            .map(|(interface, path)| Source {
+            .map(|(interface, path)| SignalFile {
                 interface,
                 path,
-                watched: false,
+                is_watched: false,
                 last_reading: None,
                 last_logged_error: None,
             })
             .collect();
-        let inotify = if sources.is_empty() { None } else { inotify().and_then(watch).ok() };
-        let mut files = Files { sources, inotify };
-        files.watch();
+        let inotify = if sources.is_empty() { None } else { open_inotify().and_then(watch_readable).ok() };
+        let mut files = SignalFiles { signal_files: sources, inotify_descriptor: inotify };
+        files.watch_new_folders();
         files
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.sources.is_empty()
+        self.signal_files.is_empty()
     }
 
     /// Watches folders that did not exist at the previous attempt.
-    fn watch(&mut self) {
-        let Some(inotify) = &self.inotify else { return };
-        for source in self.sources.iter_mut().filter(|source| !source.watched) {
+    fn watch_new_folders(&mut self) {
+        let Some(inotify) = &self.inotify_descriptor else { return };
+        for source in self.signal_files.iter_mut().filter(|source| !source.is_watched) {
             let folder = source.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
             let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) else { continue };
             // SAFETY: the descriptor is open as long as `inotify` lives, and the path ends with a zero octet.
-            let added =
-                unsafe { libc::inotify_add_watch(inotify.get_ref().as_raw_fd(), folder.as_ptr(), EVENTS) };
-            source.watched = added >= 0;
+            let added = unsafe {
+                libc::inotify_add_watch(inotify.get_ref().as_raw_fd(), folder.as_ptr(), FILE_CHANGE_EVENTS)
+            };
+            source.is_watched = added >= 0;
         }
     }
 
     /// Returns whether a file in a watched folder has changed since the last call.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
-        let Some(inotify) = &self.inotify else { return false };
+    pub(super) fn poll_changes(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(inotify) = &self.inotify_descriptor else { return false };
         let mut changed = false;
         let mut events = [0; 4096];
         while let Poll::Ready(Ok(mut ready)) = inotify.poll_read_ready(cx) {
@@ -101,15 +102,15 @@ impl Files {
 
     /// Reads all files. Appends to `found` the interface and signal of each file that was written since the
     /// last call.
-    pub(super) fn read(&mut self, found: &mut Vec<(String, i32)>) {
-        self.watch();
-        for source in &mut self.sources {
-            let read = tail(&source.path).map_err(|error| match error.kind() {
+    pub(super) fn read_signals(&mut self, found: &mut Vec<(String, i32)>) {
+        self.watch_new_folders();
+        for source in &mut self.signal_files {
+            let read = read_tail(&source.path).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => String::new(),
                 _ => format!("cannot read {}: {error}", source.path.display()),
             });
             let signal = read.and_then(|(stamp, text)| {
-                let dbm = last(&text).map_err(|line| {
+                let dbm = last_signal_in(&text).map_err(|line| {
                     let path = source.path.display();
                     format!("the last line of {path} is {line:?}, expected a signal in dBm such as -61")
                 })?;
@@ -134,7 +135,7 @@ impl Files {
     }
 }
 
-fn inotify() -> io::Result<OwnedFd> {
+fn open_inotify() -> io::Result<OwnedFd> {
     // SAFETY: the call takes no pointer.
     let fd = unsafe { libc::inotify_init1(libc::IN_NONBLOCK | libc::IN_CLOEXEC) };
     if fd < 0 {
@@ -145,20 +146,20 @@ fn inotify() -> io::Result<OwnedFd> {
 }
 
 /// Returns the end of a file, and its stamp from before the reading.
-fn tail(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
+fn read_tail(path: &Path) -> io::Result<(FileStamp, Vec<u8>)> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;
     let stamp = (metadata.ino(), metadata.len(), metadata.mtime(), metadata.mtime_nsec());
     let length = file.seek(SeekFrom::End(0))?;
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_LENGTH)))?;
     let mut text = Vec::new();
-    file.take(TAIL).read_to_end(&mut text)?;
+    file.take(TAIL_LENGTH).read_to_end(&mut text)?;
     Ok((stamp, text))
 }
 
 /// Returns the signal in the last complete line of a text; `None` for an empty text. A line without a line
 /// end counts only if it is the only one.
-fn last(text: &[u8]) -> Result<Option<i32>, String> {
+fn last_signal_in(text: &[u8]) -> Result<Option<i32>, String> {
     let text = String::from_utf8_lossy(text);
     let complete = match text.rfind('\n') {
         Some(end) => &text[..end],
@@ -170,7 +171,7 @@ fn last(text: &[u8]) -> Result<Option<i32>, String> {
     }
     let number = line.strip_suffix("dBm").unwrap_or(line).trim().parse::<f64>();
     let dbm = number.ok().filter(|n| n.is_finite()).map(|n| n.round() as i32);
-    dbm.filter(|dbm| PLAUSIBLE.contains(dbm)).map(Some).ok_or_else(|| line.chars().take(40).collect())
+    dbm.filter(|dbm| PLAUSIBLE_DBM.contains(dbm)).map(Some).ok_or_else(|| line.chars().take(40).collect())
 }
 
 #[cfg(test)]
@@ -179,21 +180,21 @@ mod tests {
 
     #[test]
     fn signal_is_the_last_line_of_file() {
-        assert_eq!(last(b""), Ok(None));
-        assert_eq!(last(b"\n\n"), Ok(None));
-        assert_eq!(last(b"-61"), Ok(Some(-61)));
-        assert_eq!(last(b"-61\n-70.6 dBm\n\n"), Ok(Some(-71)));
+        assert_eq!(last_signal_in(b""), Ok(None));
+        assert_eq!(last_signal_in(b"\n\n"), Ok(None));
+        assert_eq!(last_signal_in(b"-61"), Ok(Some(-61)));
+        assert_eq!(last_signal_in(b"-61\n-70.6 dBm\n\n"), Ok(Some(-71)));
         // The last line is incomplete, so the line before it counts.
-        assert_eq!(last(b"-61\n-7"), Ok(Some(-61)));
-        assert_eq!(last(b"-61\r\n"), Ok(Some(-61)));
+        assert_eq!(last_signal_in(b"-61\n-7"), Ok(Some(-61)));
+        assert_eq!(last_signal_in(b"-61\r\n"), Ok(Some(-61)));
     }
 
     #[test]
     fn signal_file_error_shows_the_invalid_text() {
         for text in ["strong\n", "-500\n", "NaN\n", "1e99\n", "\u{fffd}\n"] {
-            assert_eq!(last(text.as_bytes()), Err(text.trim().into()));
+            assert_eq!(last_signal_in(text.as_bytes()), Err(text.trim().into()));
         }
-        assert_eq!(last(&[b'x'; 200]).expect_err("is none").len(), 40);
-        assert!(last(&[0xff, 0xfe, b'\n']).is_err());
+        assert_eq!(last_signal_in(&[b'x'; 200]).expect_err("is none").len(), 40);
+        assert!(last_signal_in(&[0xff, 0xfe, b'\n']).is_err());
     }
 }

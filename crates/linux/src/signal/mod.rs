@@ -23,15 +23,15 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval};
 
-use file::Files;
-use modem::Modems;
-use wireless::Wireless;
+use file::SignalFiles;
+use modem::ModemSignals;
+use wireless::WifiSignals;
 
 /// Interval at which carnet reads sources that send no events.
-const INTERVAL: Duration = Duration::from_millis(500);
+const READING_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Time after which carnet reports a signal again that the source has measured again without a change.
-const RENEWAL: Duration = Duration::from_secs(2);
+const REPEAT_REPORT_AFTER: Duration = Duration::from_secs(2);
 
 /// Time for which carnet believes a modem's roaming state while ModemManager does not answer, for example
 /// during its restart. After that the state is unknown, and the mobile router uses the uplink as if it were
@@ -42,7 +42,7 @@ const ROAMING_HOLD: Duration = Duration::from_secs(60);
 const SYSTEM_BUS: &str = "/run/dbus/system_bus_socket";
 
 /// Range of possible signal strengths in dBm.
-pub const PLAUSIBLE: std::ops::RangeInclusive<i32> = -200..=100;
+pub const PLAUSIBLE_DBM: std::ops::RangeInclusive<i32> = -200..=100;
 
 /// An interface whose signal carnet needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct SignalSource {
 
 /// State of the radio of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Signal {
+pub enum SignalReport {
     /// Signal strength of an interface.
     Strength {
         /// Name of the interface.
@@ -75,94 +75,95 @@ pub enum Signal {
 /// Reads the signals of all uplinks.
 #[derive(Debug)]
 pub struct SignalReader {
-    files: Files,
+    signal_files: SignalFiles,
     /// Names of the interfaces whose signal comes from a file.
-    with_file: Vec<String>,
-    wireless: Wireless,
-    modems: Modems,
+    interfaces_with_file: Vec<String>,
+    wifi_signals: WifiSignals,
+    modem_signals: ModemSignals,
     /// Last reported signal of each interface, with the time of the report.
     reported_signals: BTreeMap<String, (i32, Instant)>,
     /// Last reported roaming state of each modem, with the time of its last confirmation.
-    roaming: BTreeMap<String, (Option<bool>, Instant)>,
+    roaming_states: BTreeMap<String, (Option<bool>, Instant)>,
     /// Time for which a roaming state is valid without confirmation.
     roaming_hold: Duration,
-    waiting_reports: VecDeque<Signal>,
-    tick: Interval,
+    waiting_reports: VecDeque<SignalReport>,
+    reading_interval: Interval,
 }
 
 impl SignalReader {
     /// Watches these interfaces, in the network namespace of the calling thread, which must be one of a tokio
     /// runtime.
     pub fn open(sources: Vec<SignalSource>) -> SignalReader {
-        SignalReader::with_bus(sources, Path::new(SYSTEM_BUS))
+        SignalReader::open_with_bus(sources, Path::new(SYSTEM_BUS))
     }
 
     /// Creates the reader of signals, with another path to the socket of the system bus.
-    pub fn with_bus(sources: Vec<SignalSource>, bus: &Path) -> SignalReader {
+    pub fn open_with_bus(sources: Vec<SignalSource>, bus: &Path) -> SignalReader {
         let (files, others): (Vec<_>, Vec<_>) = sources.iter().cloned().partition(|s| s.file.is_some());
         let files: Vec<_> = files.into_iter().filter_map(|s| Some((s.interface, s.file?))).collect();
         let others: Vec<String> = others.into_iter().map(|s| s.interface).collect();
         let all = sources.iter().map(|source| source.interface.clone()).collect();
-        let mut tick = interval(INTERVAL);
+        let mut tick = interval(READING_INTERVAL);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         SignalReader {
-            with_file: files.iter().map(|(interface, _)| interface.clone()).collect(),
-            files: Files::open(files),
-            modems: Modems::open(all, bus.to_owned()),
-            wireless: Wireless::open(others),
+            interfaces_with_file: files.iter().map(|(interface, _)| interface.clone()).collect(),
+            signal_files: SignalFiles::watch_files(files),
+            modem_signals: ModemSignals::open(all, bus.to_owned()),
+            wifi_signals: WifiSignals::open(others),
             reported_signals: BTreeMap::new(),
-            roaming: BTreeMap::new(),
+            roaming_states: BTreeMap::new(),
             roaming_hold: ROAMING_HOLD,
             waiting_reports: VecDeque::new(),
-            tick,
+            reading_interval: tick,
         }
     }
 
     /// Watches other interfaces from now on. Keeps the roaming state of interfaces that are still watched.
-    pub fn watch(&mut self, sources: Vec<SignalSource>) {
-        let mut roaming = std::mem::take(&mut self.roaming);
+    pub fn set_sources(&mut self, sources: Vec<SignalSource>) {
+        let mut roaming = std::mem::take(&mut self.roaming_states);
         roaming.retain(|interface, _| sources.iter().any(|source| source.interface == *interface));
-        *self = SignalReader { roaming, ..SignalReader::open(sources) };
+        *self = SignalReader { roaming_states: roaming, ..SignalReader::open(sources) };
     }
 
     /// Returns the next signal that has changed or was measured again. Without interfaces to watch, never
     /// returns. The future may be dropped.
-    pub async fn next(&mut self) -> Signal {
+    pub async fn next(&mut self) -> SignalReport {
         loop {
             if let Some(signal) = self.waiting_reports.pop_front() {
                 return signal;
             }
-            poll_fn(|cx| self.poll(cx)).await;
+            poll_fn(|cx| self.poll_reports(cx)).await;
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.files.is_empty() && self.wireless.is_empty() {
+    fn poll_reports(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.signal_files.is_empty() && self.wifi_signals.is_empty() {
             return Poll::Pending;
         }
         let mut ticked = false;
         // Poll the timer until it is pending, so that it wakes this task next time.
-        while self.tick.poll_tick(cx).is_ready() {
+        while self.reading_interval.poll_tick(cx).is_ready() {
             ticked = true;
         }
         let mut found = Vec::new();
-        if self.files.poll(cx) | ticked {
-            self.files.read(&mut found);
+        if self.signal_files.poll_changes(cx) | ticked {
+            self.signal_files.read_signals(&mut found);
         }
-        if self.wireless.poll(cx) | ticked {
-            self.wireless.read_signals(&mut found);
+        if self.wifi_signals.poll_changes(cx) | ticked {
+            self.wifi_signals.read_signals(&mut found);
         }
         let mut of_modems = Vec::new();
-        self.modems.poll(cx, &mut of_modems);
+        self.modem_signals.poll_reports(cx, &mut of_modems);
         for signal in of_modems {
             match signal {
-                Signal::Strength { interface, .. } if self.with_file.contains(&interface) => {}
-                Signal::Strength { interface, dbm } => found.push((interface, dbm)),
-                Signal::Roaming { interface, roaming } => {
-                    let before = self.roaming.insert(interface.clone(), (roaming, Instant::now()));
+                SignalReport::Strength { interface, .. }
+                    if self.interfaces_with_file.contains(&interface) => {}
+                SignalReport::Strength { interface, dbm } => found.push((interface, dbm)),
+                SignalReport::Roaming { interface, roaming } => {
+                    let before = self.roaming_states.insert(interface.clone(), (roaming, Instant::now()));
                     // If a modem's first roaming state is unknown, do not report it.
                     if before.and_then(|(known, _)| known) != roaming {
-                        self.waiting_reports.push_back(Signal::Roaming { interface, roaming });
+                        self.waiting_reports.push_back(SignalReport::Roaming { interface, roaming });
                     }
                 }
             }
@@ -170,11 +171,12 @@ impl SignalReader {
         self.expire_roaming();
         for (interface, dbm) in found {
             let now = Instant::now();
-            let is_old =
-                |(known, at): &(i32, Instant)| *known == dbm && now.saturating_duration_since(*at) < RENEWAL;
+            let is_old = |(known, at): &(i32, Instant)| {
+                *known == dbm && now.saturating_duration_since(*at) < REPEAT_REPORT_AFTER
+            };
             if !self.reported_signals.get(&interface).is_some_and(is_old) {
                 self.reported_signals.insert(interface.clone(), (dbm, now));
-                self.waiting_reports.push_back(Signal::Strength { interface, dbm });
+                self.waiting_reports.push_back(SignalReport::Strength { interface, dbm });
             }
         }
         if self.waiting_reports.is_empty() { Poll::Pending } else { Poll::Ready(()) }
@@ -183,11 +185,11 @@ impl SignalReader {
     /// Marks a roaming state as unknown if ModemManager has not confirmed it for `roaming_hold`.
     fn expire_roaming(&mut self) {
         let now = Instant::now();
-        for (interface, (roaming, at)) in &mut self.roaming {
+        for (interface, (roaming, at)) in &mut self.roaming_states {
             if roaming.is_some() && now.saturating_duration_since(*at) >= self.roaming_hold {
                 *roaming = None;
                 self.waiting_reports
-                    .push_back(Signal::Roaming { interface: interface.clone(), roaming: None });
+                    .push_back(SignalReport::Roaming { interface: interface.clone(), roaming: None });
             }
         }
     }
@@ -197,32 +199,32 @@ impl SignalReader {
 mod tests {
     use super::*;
 
-    const HOLD: Duration = Duration::from_millis(400);
-    /// Longest time that these tests wait for a signal; the longest expected time is [`HOLD`].
-    const LIMIT: Duration = Duration::from_secs(20);
+    const TEST_ROAMING_HOLD: Duration = Duration::from_millis(400);
+    /// Longest time that these tests wait for a signal; the longest expected time is [`TEST_ROAMING_HOLD`].
+    const SIGNAL_TIMEOUT: Duration = Duration::from_secs(20);
 
     fn source(name: &str) -> SignalSource {
         SignalSource { interface: name.into(), file: None }
     }
 
-    fn roaming(interface: &str, roaming: Option<bool>) -> Signal {
-        Signal::Roaming { interface: interface.into(), roaming }
+    fn roaming_report(interface: &str, roaming: Option<bool>) -> SignalReport {
+        SignalReport::Roaming { interface: interface.into(), roaming }
     }
 
-    /// Returns the next signal. Fails if none comes within [`LIMIT`].
-    async fn next(signals: &mut SignalReader, expected: &str) -> Signal {
-        let next = tokio::time::timeout(LIMIT, signals.next()).await;
-        next.unwrap_or_else(|_| panic!("no signal within {LIMIT:?}, expected: {expected}"))
+    /// Returns the next signal. Fails if none comes within [`SIGNAL_TIMEOUT`].
+    async fn next(signals: &mut SignalReader, expected: &str) -> SignalReport {
+        let next = tokio::time::timeout(SIGNAL_TIMEOUT, signals.next()).await;
+        next.unwrap_or_else(|_| panic!("no signal within {SIGNAL_TIMEOUT:?}, expected: {expected}"))
     }
 
     /// Returns a reader to which ModemManager has reported one modem that roams and one that does not.
     async fn signals_with_two_modems() -> SignalReader {
         let no_bus = Path::new("/nowhere/system_bus_socket");
-        let mut signals = SignalReader::with_bus(vec![source("wwan0"), source("wwan1")], no_bus);
-        signals.roaming_hold = HOLD;
+        let mut signals = SignalReader::open_with_bus(vec![source("wwan0"), source("wwan1")], no_bus);
+        signals.roaming_hold = TEST_ROAMING_HOLD;
         let (sender, modems) = tokio::sync::mpsc::channel(8);
-        signals.modems = Modems::of(modems);
-        for news in [roaming("wwan0", Some(true)), roaming("wwan1", Some(false))] {
+        signals.modem_signals = ModemSignals::from_receiver(modems);
+        for news in [roaming_report("wwan0", Some(true)), roaming_report("wwan1", Some(false))] {
             sender.send(news.clone()).await.expect("a reader");
             assert_eq!(next(&mut signals, "what ModemManager has said").await, news);
         }
@@ -235,17 +237,17 @@ mod tests {
         let mut signals = signals_with_two_modems().await;
         let expected = "whether a modem roams is unknown";
         let gone = [next(&mut signals, expected).await, next(&mut signals, expected).await];
-        assert_eq!(gone, [roaming("wwan0", None), roaming("wwan1", None)]);
-        assert!(began.elapsed() >= HOLD, "its restart changes nothing");
+        assert_eq!(gone, [roaming_report("wwan0", None), roaming_report("wwan1", None)]);
+        assert!(began.elapsed() >= TEST_ROAMING_HOLD, "its restart changes nothing");
     }
 
     #[tokio::test]
     async fn roaming_state_from_before_reload_expires() {
         let mut signals = signals_with_two_modems().await;
-        signals.watch(vec![source("wwan0"), source("eth0")]);
-        signals.roaming_hold = HOLD;
+        signals.set_sources(vec![source("wwan0"), source("eth0")]);
+        signals.roaming_hold = TEST_ROAMING_HOLD;
         let expected = "whether wwan0 roams is unknown";
-        assert_eq!(next(&mut signals, expected).await, roaming("wwan0", None));
-        assert!(!signals.roaming.contains_key("wwan1"));
+        assert_eq!(next(&mut signals, expected).await, roaming_report("wwan0", None));
+        assert!(!signals.roaming_states.contains_key("wwan1"));
     }
 }

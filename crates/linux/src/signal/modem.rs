@@ -1,10 +1,10 @@
 //! Reads the signals of cellular modems from ModemManager over D-Bus.
 //!
 //! ModemManager returns all data of all modems in one answer (`GetManagedObjects` of
-//! `org.freedesktop.DBus.ObjectManager`). This module requests the data every [`INTERVAL`]. It orders a modem
-//! that does not measure its signal to do so (`Modem.Signal.Setup`). The modem of an uplink is the modem with
-//! a port of the uplink's name. If the modem's connection has its own interface (a multiplexed one), the
-//! modem is the one with a bearer on this interface.
+//! `org.freedesktop.DBus.ObjectManager`). This module requests the data every [`REQUEST_INTERVAL`]. It orders
+//! a modem that does not measure its signal to do so (`Modem.Signal.Setup`). The modem of an uplink is the
+//! modem with a port of the uplink's name. If the modem's connection has its own interface (a multiplexed
+//! one), the modem is the one with a bearer on this interface.
 //!
 //! The signal is the usual measure of the radio in use: RSRP for LTE and 5G, RSCP for UMTS, otherwise RSSI.
 //! With LTE and 5G at once, LTE counts, because it is the anchor. If a modem reports none of these values,
@@ -13,7 +13,7 @@
 //! `Modem3gpp.RegistrationState` shows whether the modem roams. (The module does not read the states of a
 //! CDMA modem.)
 //!
-//! ModemManager is optional. carnet does not start it, and looks for it again every [`RETRY`].
+//! ModemManager is optional. carnet does not start it, and looks for it again every [`RECONNECT_INTERVAL`].
 
 use std::path::{Path, PathBuf};
 use std::task::{Context, Poll};
@@ -23,29 +23,29 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use super::dbus::{Argument, Bus, Call, Failure, Value};
-use super::{PLAUSIBLE, Signal};
+use super::dbus::{CallArgument, CallFailure, DbusConnection, DbusValue, MethodCall};
+use super::{PLAUSIBLE_DBM, SignalReport};
 
 /// Interval of carnet's requests, and of the measurements that it orders from a modem.
-const INTERVAL: Duration = Duration::from_secs(2);
+const REQUEST_INTERVAL: Duration = Duration::from_secs(2);
 /// Interval at which carnet tries to reach a missing ModemManager.
-const RETRY: Duration = Duration::from_secs(30);
+const RECONNECT_INTERVAL: Duration = Duration::from_secs(30);
 /// Maximum time that an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-const SERVICE: &str = "org.freedesktop.ModemManager1";
-const ROOT: &str = "/org/freedesktop/ModemManager1";
-const MODEM: &str = "org.freedesktop.ModemManager1.Modem";
-const SIGNAL: &str = "org.freedesktop.ModemManager1.Modem.Signal";
-const THREE_GPP: &str = "org.freedesktop.ModemManager1.Modem.Modem3gpp";
-const BEARER: &str = "org.freedesktop.ModemManager1.Bearer";
+const MODEM_MANAGER_SERVICE: &str = "org.freedesktop.ModemManager1";
+const MODEM_MANAGER_PATH: &str = "/org/freedesktop/ModemManager1";
+const MODEM_INTERFACE: &str = "org.freedesktop.ModemManager1.Modem";
+const SIGNAL_INTERFACE: &str = "org.freedesktop.ModemManager1.Modem.Signal";
+const THREE_GPP_INTERFACE: &str = "org.freedesktop.ModemManager1.Modem.Modem3gpp";
+const BEARER_INTERFACE: &str = "org.freedesktop.ModemManager1.Bearer";
 
 /// Type of a port that is a network interface, `MM_MODEM_PORT_TYPE_NET`.
-const NET: f64 = 2.0;
+const PORT_TYPE_NET: f64 = 2.0;
 
 /// Radio technologies and the names of their measures, in order: carnet uses the first one that a modem
 /// reports.
-const MEASURES: [(&str, &str); 6] = [
+const RADIO_MEASURES: [(&str, &str); 6] = [
     ("Lte", "rsrp"),
     ("Nr5g", "rsrp"),
     ("Umts", "rscp"),
@@ -56,39 +56,39 @@ const MEASURES: [(&str, &str); 6] = [
 
 /// Task that polls ModemManager. It ends when this value is dropped.
 #[derive(Debug)]
-pub(super) struct Modems {
-    reports: Option<mpsc::Receiver<Signal>>,
-    task: Option<JoinHandle<()>>,
+pub(super) struct ModemSignals {
+    report_receiver: Option<mpsc::Receiver<SignalReport>>,
+    polling_task: Option<JoinHandle<()>>,
 }
 
-impl Drop for Modems {
+impl Drop for ModemSignals {
     fn drop(&mut self) {
-        if let Some(task) = &self.task {
+        if let Some(task) = &self.polling_task {
             task.abort();
         }
     }
 }
 
-impl Modems {
+impl ModemSignals {
     /// Starts the task for these interfaces, on the bus with this socket.
-    pub(super) fn open(interfaces: Vec<String>, bus: PathBuf) -> Modems {
+    pub(super) fn open(interfaces: Vec<String>, bus: PathBuf) -> ModemSignals {
         if interfaces.is_empty() {
-            return Modems { reports: None, task: None };
+            return ModemSignals { report_receiver: None, polling_task: None };
         }
         let (sender, news) = mpsc::channel(interfaces.len().max(8));
         let task = tokio::spawn(async move { poll_modem_manager(&interfaces, &bus, &sender).await });
-        Modems { reports: Some(news), task: Some(task) }
+        ModemSignals { report_receiver: Some(news), polling_task: Some(task) }
     }
 
     /// Creates a reader of signals that arrive in this channel.
     #[cfg(test)]
-    pub(super) fn of(news: mpsc::Receiver<Signal>) -> Modems {
-        Modems { reports: Some(news), task: None }
+    pub(super) fn from_receiver(news: mpsc::Receiver<SignalReport>) -> ModemSignals {
+        ModemSignals { report_receiver: Some(news), polling_task: None }
     }
 
     /// Moves the signals that have arrived to `found`.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, found: &mut Vec<Signal>) {
-        let Some(news) = &mut self.reports else { return };
+    pub(super) fn poll_reports(&mut self, cx: &mut Context<'_>, found: &mut Vec<SignalReport>) {
+        let Some(news) = &mut self.report_receiver else { return };
         while let Poll::Ready(Some(signal)) = news.poll_recv(cx) {
             found.push(signal);
         }
@@ -96,13 +96,13 @@ impl Modems {
 }
 
 /// Polls ModemManager about the interfaces, without end.
-async fn poll_modem_manager(interfaces: &[String], path: &Path, news: &mpsc::Sender<Signal>) {
+async fn poll_modem_manager(interfaces: &[String], path: &Path, news: &mpsc::Sender<SignalReport>) {
     let mut said = None;
     loop {
         let mut has_answered = false;
         let why = match poll_until_error(interfaces, path, news, &mut has_answered).await {
-            Failure::Broken(error) => format!("{}: {error}", path.display()),
-            Failure::Refused(name) => format!("ModemManager: {name}"),
+            CallFailure::Broken(error) => format!("{}: {error}", path.display()),
+            CallFailure::Refused(name) => format!("ModemManager: {name}"),
         };
         if has_answered {
             said = None;
@@ -115,7 +115,7 @@ async fn poll_modem_manager(interfaces: &[String], path: &Path, news: &mpsc::Sen
             );
             said = Some(why);
         }
-        sleep(RETRY).await;
+        sleep(RECONNECT_INTERVAL).await;
     }
 }
 
@@ -123,11 +123,11 @@ async fn poll_modem_manager(interfaces: &[String], path: &Path, news: &mpsc::Sen
 async fn poll_until_error(
     interfaces: &[String],
     path: &Path,
-    news: &mpsc::Sender<Signal>,
+    news: &mpsc::Sender<SignalReport>,
     has_answered: &mut bool,
-) -> Failure {
-    let late = || Failure::Broken(std::io::ErrorKind::TimedOut.into());
-    let mut bus = match timeout(ANSWER_TIMEOUT, Bus::connect(path)).await {
+) -> CallFailure {
+    let late = || CallFailure::Broken(std::io::ErrorKind::TimedOut.into());
+    let mut bus = match timeout(ANSWER_TIMEOUT, DbusConnection::connect_to_bus(path)).await {
         Ok(Ok(bus)) => bus,
         Ok(Err(failure)) => return failure,
         Err(_) => return late(),
@@ -146,47 +146,47 @@ async fn poll_until_error(
             Err(_) => return late(),
         }
         *has_answered = true;
-        sleep(INTERVAL).await;
+        sleep(REQUEST_INTERVAL).await;
     }
 }
 
 /// Reads the present signals of these interfaces.
 async fn read_signals(
-    bus: &mut Bus,
+    bus: &mut DbusConnection,
     interfaces: &[String],
     unwilling: &mut Vec<String>,
-) -> Result<Vec<Signal>, Failure> {
+) -> Result<Vec<SignalReport>, CallFailure> {
     let managed = bus
-        .call(&Call {
-            destination: SERVICE,
-            path: ROOT,
+        .call_method(&MethodCall {
+            destination: MODEM_MANAGER_SERVICE,
+            path: MODEM_MANAGER_PATH,
             interface: "org.freedesktop.DBus.ObjectManager",
-            member: "GetManagedObjects",
+            method_name: "GetManagedObjects",
             arguments: &[],
         })
         .await?;
     let mut found = Vec::new();
-    let all = managed.first().map(modems).unwrap_or_default();
-    forget_gone(unwilling, &all);
+    let all = managed.first().map(parse_modems).unwrap_or_default();
+    remove_gone_modems(unwilling, &all);
     for modem in all {
         let mut names: Vec<String> = interfaces.iter().filter(|i| modem.ports.contains(i)).cloned().collect();
         if names.is_empty() {
-            for bearer in &modem.bearers {
-                let arguments = [Argument::Text(BEARER), Argument::Text("Interface")];
-                let get = Call {
-                    destination: SERVICE,
+            for bearer in &modem.bearer_paths {
+                let arguments = [CallArgument::Text(BEARER_INTERFACE), CallArgument::Text("Interface")];
+                let get = MethodCall {
+                    destination: MODEM_MANAGER_SERVICE,
                     path: bearer,
                     interface: "org.freedesktop.DBus.Properties",
-                    member: "Get",
+                    method_name: "Get",
                     arguments: &arguments,
                 };
-                match bus.call(&get).await {
+                match bus.call_method(&get).await {
                     Ok(values) => {
-                        let name = values.first().and_then(Value::text);
+                        let name = values.first().and_then(DbusValue::as_text);
                         names.extend(interfaces.iter().filter(|i| Some(i.as_str()) == name).cloned());
                     }
                     // ModemManager refuses requests about a modem that has vanished: ignore the error.
-                    Err(Failure::Refused(_)) => {}
+                    Err(CallFailure::Refused(_)) => {}
                     Err(broken) => return Err(broken),
                 }
             }
@@ -195,17 +195,17 @@ async fn read_signals(
             continue;
         }
         if modem.is_idle && !unwilling.contains(&modem.path) {
-            let rate = [Argument::Unsigned(INTERVAL.as_secs() as u32)];
-            let setup = Call {
-                destination: SERVICE,
+            let rate = [CallArgument::Unsigned(REQUEST_INTERVAL.as_secs() as u32)];
+            let setup = MethodCall {
+                destination: MODEM_MANAGER_SERVICE,
                 path: &modem.path,
-                interface: SIGNAL,
-                member: "Setup",
+                interface: SIGNAL_INTERFACE,
+                method_name: "Setup",
                 arguments: &rate,
             };
-            match bus.call(&setup).await {
+            match bus.call_method(&setup).await {
                 Ok(_) => {}
-                Err(Failure::Refused(name)) => {
+                Err(CallFailure::Refused(name)) => {
                     tracing::info!("the modem of {} does not measure its signal: {name}", names.join(", "));
                     unwilling.push(modem.path.clone());
                 }
@@ -213,8 +213,10 @@ async fn read_signals(
             }
         }
         for interface in names {
-            found.extend(modem.dbm.map(|dbm| Signal::Strength { interface: interface.clone(), dbm }));
-            found.push(Signal::Roaming { interface, roaming: modem.roaming });
+            found.extend(
+                modem.signal_dbm.map(|dbm| SignalReport::Strength { interface: interface.clone(), dbm }),
+            );
+            found.push(SignalReport::Roaming { interface, roaming: modem.is_roaming });
         }
     }
     Ok(found)
@@ -222,7 +224,7 @@ async fn read_signals(
 
 /// Removes the records of vanished modems. A modem that is plugged in again has another path, so its old
 /// record would never be used.
-fn forget_gone(unwilling: &mut Vec<String>, modems: &[Modem]) {
+fn remove_gone_modems(unwilling: &mut Vec<String>, modems: &[Modem]) {
     unwilling.retain(|path| modems.iter().any(|modem| modem.path == *path));
 }
 
@@ -233,103 +235,115 @@ struct Modem {
     /// Network interfaces of the modem.
     ports: Vec<String>,
     /// D-Bus paths of the modem's connections (bearers).
-    bearers: Vec<String>,
+    bearer_paths: Vec<String>,
     /// Whether the modem can measure its signal, but no program has ordered it to.
     is_idle: bool,
-    dbm: Option<i32>,
+    signal_dbm: Option<i32>,
     /// Whether the modem is registered in a network of another operator; `None` if it is not registered.
-    roaming: Option<bool>,
+    is_roaming: Option<bool>,
 }
 
 /// Returns the modems in an answer to `GetManagedObjects`, a dictionary of paths, interfaces and properties.
-fn modems(managed: &Value) -> Vec<Modem> {
-    let modem = |(path, interfaces): (&str, &Value)| {
-        let modem = interfaces.get(MODEM)?;
-        let signal = interfaces.get(SIGNAL);
-        let ports =
-            modem.get("Ports").into_iter().flat_map(Value::list).filter_map(|port| match port.list() {
-                [name, kind] if kind.number() == Some(NET) => name.text().map(str::to_owned),
-                _ => None,
-            });
-        let bearers = modem.get("Bearers").into_iter().flat_map(Value::list);
-        let rate = signal.and_then(|signal| signal.get("Rate")?.number());
+fn parse_modems(managed: &DbusValue) -> Vec<Modem> {
+    let modem = |(path, interfaces): (&str, &DbusValue)| {
+        let modem = interfaces.get(MODEM_INTERFACE)?;
+        let signal = interfaces.get(SIGNAL_INTERFACE);
+        let ports = modem.get("Ports").into_iter().flat_map(DbusValue::as_list).filter_map(|port| match port
+            .as_list()
+        {
+            [name, kind] if kind.as_number() == Some(PORT_TYPE_NET) => name.as_text().map(str::to_owned),
+            _ => None,
+        });
+        let bearers = modem.get("Bearers").into_iter().flat_map(DbusValue::as_list);
+        let rate = signal.and_then(|signal| signal.get("Rate")?.as_number());
         Some(Modem {
             path: path.to_owned(),
             ports: ports.collect(),
-            bearers: bearers.filter_map(|path| path.text().map(str::to_owned)).collect(),
+            bearer_paths: bearers.filter_map(|path| path.as_text().map(str::to_owned)).collect(),
             is_idle: rate == Some(0.0),
-            dbm: signal.and_then(measured).or_else(|| estimated(modem.get("SignalQuality")?)),
-            roaming: interfaces.get(THREE_GPP).and_then(|it| roaming(it.get("RegistrationState")?.number()?)),
+            signal_dbm: signal.and_then(measured_dbm).or_else(|| estimated_dbm(modem.get("SignalQuality")?)),
+            is_roaming: interfaces
+                .get(THREE_GPP_INTERFACE)
+                .and_then(|it| is_roaming_state(it.get("RegistrationState")?.as_number()?)),
         })
     };
-    managed.entries().filter_map(modem).collect()
+    managed.dictionary_entries().filter_map(modem).collect()
 }
 
 /// Returns whether a `MMModem3gppRegistrationState` means a network of another operator. `None` if the modem
 /// is not registered.
-fn roaming(state: f64) -> Option<bool> {
+fn is_roaming_state(state: f64) -> Option<bool> {
     // Numbers of the states HOME, HOME_SMS_ONLY and HOME_CSFB_NOT_PREFERRED. The next constant has the
     // corresponding states of ROAMING.
-    const HOME: [f64; 3] = [1.0, 6.0, 9.0];
-    const ROAMING: [f64; 3] = [5.0, 7.0, 10.0];
-    if ROAMING.contains(&state) { Some(true) } else { HOME.contains(&state).then_some(false) }
+    const HOME_STATES: [f64; 3] = [1.0, 6.0, 9.0];
+    const ROAMING_STATES: [f64; 3] = [5.0, 7.0, 10.0];
+    if ROAMING_STATES.contains(&state) { Some(true) } else { HOME_STATES.contains(&state).then_some(false) }
 }
 
 /// Returns the measured signal of the first radio technology that has one, in dBm; `None` if none has. For
 /// the other technologies ModemManager omits the measure, or reports the lowest possible number.
-fn measured(signal: &Value) -> Option<i32> {
-    MEASURES.iter().find_map(|(radio, measure)| plausible(signal.get(radio)?.get(measure)?.number()?))
+fn measured_dbm(signal: &DbusValue) -> Option<i32> {
+    RADIO_MEASURES
+        .iter()
+        .find_map(|(radio, measure)| plausible_dbm(signal.get(radio)?.get(measure)?.as_number()?))
 }
 
 /// Returns the RSSI for a quality in percent. Returns `None` for zero, which is also the value of a modem
 /// that is not registered.
-fn estimated(quality: &Value) -> Option<i32> {
-    let percent = quality.list().first()?.number().filter(|percent| (1.0..=100.0).contains(percent))?;
-    plausible(-113.0 + percent * 62.0 / 100.0)
+fn estimated_dbm(quality: &DbusValue) -> Option<i32> {
+    let percent = quality.as_list().first()?.as_number().filter(|percent| (1.0..=100.0).contains(percent))?;
+    plausible_dbm(-113.0 + percent * 62.0 / 100.0)
 }
 
-fn plausible(dbm: f64) -> Option<i32> {
+fn plausible_dbm(dbm: f64) -> Option<i32> {
     let number = dbm.is_finite().then(|| dbm.round() as i32);
-    number.filter(|dbm| PLAUSIBLE.contains(dbm))
+    number.filter(|dbm| PLAUSIBLE_DBM.contains(dbm))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn dictionary(entries: &[(&str, Value)]) -> Value {
-        let entry =
-            |(key, value): &(&str, Value)| Value::List(vec![Value::Text((*key).into()), value.clone()]);
-        Value::List(entries.iter().map(entry).collect())
+    fn dictionary_value(entries: &[(&str, DbusValue)]) -> DbusValue {
+        let entry = |(key, value): &(&str, DbusValue)| {
+            DbusValue::List(vec![DbusValue::Text((*key).into()), value.clone()])
+        };
+        DbusValue::List(entries.iter().map(entry).collect())
     }
 
-    fn radio(measure: &str, dbm: f64) -> Value {
-        dictionary(&[("snr", Value::Double(7.0)), (measure, Value::Double(dbm))])
+    fn radio_measurement(measure: &str, dbm: f64) -> DbusValue {
+        dictionary_value(&[("snr", DbusValue::Double(7.0)), (measure, DbusValue::Double(dbm))])
     }
 
     #[test]
     fn signal_of_used_radio_technology_is_taken() {
-        let none = Value::List(Vec::new());
-        let unknown = radio("rsrp", -f64::MAX);
+        let none = DbusValue::List(Vec::new());
+        let unknown = radio_measurement("rsrp", -f64::MAX);
         for (radios, dbm) in [
-            (vec![("Gsm", radio("rssi", -81.4)), ("Lte", none.clone())], Some(-81)),
-            (vec![("Nr5g", radio("rsrp", -88.0)), ("Lte", radio("rsrp", -97.5))], Some(-98)),
-            (vec![("Nr5g", radio("rsrp", -88.0)), ("Lte", unknown.clone())], Some(-88)),
-            (vec![("Umts", radio("rscp", -70.0)), ("Gsm", radio("rssi", -60.0))], Some(-70)),
-            (vec![("Lte", unknown), ("Umts", radio("rscp", f64::NAN))], None),
-            (vec![("Lte", Value::Text("strong".into()))], None),
+            (vec![("Gsm", radio_measurement("rssi", -81.4)), ("Lte", none.clone())], Some(-81)),
+            (
+                vec![("Nr5g", radio_measurement("rsrp", -88.0)), ("Lte", radio_measurement("rsrp", -97.5))],
+                Some(-98),
+            ),
+            (vec![("Nr5g", radio_measurement("rsrp", -88.0)), ("Lte", unknown.clone())], Some(-88)),
+            (
+                vec![("Umts", radio_measurement("rscp", -70.0)), ("Gsm", radio_measurement("rssi", -60.0))],
+                Some(-70),
+            ),
+            (vec![("Lte", unknown), ("Umts", radio_measurement("rscp", f64::NAN))], None),
+            (vec![("Lte", DbusValue::Text("strong".into()))], None),
         ] {
-            assert_eq!(measured(&dictionary(&radios)), dbm, "{radios:?}");
+            assert_eq!(measured_dbm(&dictionary_value(&radios)), dbm, "{radios:?}");
         }
     }
 
     #[test]
     fn signal_in_per_cent_is_used_last() {
-        let quality = |percent| Value::List(vec![Value::Integer(percent), Value::Boolean(true)]);
+        let quality = |percent| DbusValue::List(vec![DbusValue::Integer(percent), DbusValue::Boolean(true)]);
         for (percent, dbm) in [(1, Some(-112)), (50, Some(-82)), (100, Some(-51)), (0, None), (101, None)] {
-            assert_eq!(estimated(&quality(percent)), dbm, "{percent} %");
+            assert_eq!(estimated_dbm(&quality(percent)), dbm, "{percent} %");
         }
-        assert_eq!(estimated(&Value::Integer(5)), None);
+        assert_eq!(estimated_dbm(&DbusValue::Integer(5)), None);
     }
 
     #[test]
@@ -349,7 +363,7 @@ mod tests {
             (11, None),
         ];
         for (state, expected) in expected {
-            assert_eq!(roaming(f64::from(state)), expected, "state {state}");
+            assert_eq!(is_roaming_state(f64::from(state)), expected, "state {state}");
         }
     }
 
@@ -358,51 +372,55 @@ mod tests {
         let modem = |path: String| Modem {
             path,
             ports: Vec::new(),
-            bearers: Vec::new(),
+            bearer_paths: Vec::new(),
             is_idle: true,
-            dbm: None,
-            roaming: None,
+            signal_dbm: None,
+            is_roaming: None,
         };
         let mut unwilling = Vec::new();
         for number in 0..1000 {
             let path = format!("/org/freedesktop/ModemManager1/Modem/{number}");
             unwilling.push(path.clone());
-            forget_gone(&mut unwilling, &[modem(path.clone())]);
+            remove_gone_modems(&mut unwilling, &[modem(path.clone())]);
             assert_eq!(unwilling, [path]);
         }
-        forget_gone(&mut unwilling, &[]);
+        remove_gone_modems(&mut unwilling, &[]);
         assert!(unwilling.is_empty());
     }
 
     #[test]
     fn modems_are_found_in_modem_manager_answer() {
-        let port = |name: &str, kind| Value::List(vec![Value::Text(name.into()), Value::Integer(kind)]);
-        let text = |text: &str| Value::Text(text.into());
-        let modem = dictionary(&[
-            ("Ports", Value::List(vec![port("ttyUSB0", 3), port("wwan0", 2), port("cdc-wdm0", 6)])),
-            ("Bearers", Value::List(vec![text("/bearer/0")])),
-            ("SignalQuality", Value::List(vec![Value::Integer(50), Value::Boolean(false)])),
+        let port =
+            |name: &str, kind| DbusValue::List(vec![DbusValue::Text(name.into()), DbusValue::Integer(kind)]);
+        let text = |text: &str| DbusValue::Text(text.into());
+        let modem = dictionary_value(&[
+            ("Ports", DbusValue::List(vec![port("ttyUSB0", 3), port("wwan0", 2), port("cdc-wdm0", 6)])),
+            ("Bearers", DbusValue::List(vec![text("/bearer/0")])),
+            ("SignalQuality", DbusValue::List(vec![DbusValue::Integer(50), DbusValue::Boolean(false)])),
         ]);
-        let managed = dictionary(&[
+        let managed = dictionary_value(&[
             (
                 "/modem/0",
-                dictionary(&[
-                    (MODEM, modem),
-                    (SIGNAL, dictionary(&[("Rate", Value::Integer(0))])),
-                    (THREE_GPP, dictionary(&[("RegistrationState", Value::Integer(5))])),
+                dictionary_value(&[
+                    (MODEM_INTERFACE, modem),
+                    (SIGNAL_INTERFACE, dictionary_value(&[("Rate", DbusValue::Integer(0))])),
+                    (THREE_GPP_INTERFACE, dictionary_value(&[("RegistrationState", DbusValue::Integer(5))])),
                 ]),
             ),
-            ("/sim/0", dictionary(&[("org.freedesktop.ModemManager1.Sim", Value::List(Vec::new()))])),
+            (
+                "/sim/0",
+                dictionary_value(&[("org.freedesktop.ModemManager1.Sim", DbusValue::List(Vec::new()))]),
+            ),
         ]);
         let expected = Modem {
             path: "/modem/0".into(),
             ports: vec!["wwan0".into()],
-            bearers: vec!["/bearer/0".into()],
+            bearer_paths: vec!["/bearer/0".into()],
             is_idle: true,
-            dbm: Some(-82),
-            roaming: Some(true),
+            signal_dbm: Some(-82),
+            is_roaming: Some(true),
         };
-        assert_eq!(modems(&managed), [expected]);
-        assert_eq!(modems(&Value::Text("rubbish".into())), []);
+        assert_eq!(parse_modems(&managed), [expected]);
+        assert_eq!(parse_modems(&DbusValue::Text("rubbish".into())), []);
     }
 }

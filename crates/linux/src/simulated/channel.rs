@@ -23,47 +23,51 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage, RulePor
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::kernel::{
-    Action, KnownIpv4Route, KnownIpv4Rule, KnownRoute, KnownRule, Link, News, ObjectOwner, OwnAddress,
-    RequestResult, State,
+    KernelEvent, KernelState, ObjectOwner, RequestResult, SimulatedAddress, SimulatedIpv4Route,
+    SimulatedIpv4Rule, SimulatedLink, SimulatedRoute, SimulatedRouteAction, SimulatedRule,
 };
-use crate::netlink::Channel;
-use crate::settings::Tree;
+use crate::netlink::NetlinkChannel;
+use crate::settings::SettingsTree;
 
 /// Errors that a kernel may return for any request.
-const REFUSALS: [i32; 5] = [libc::ENOBUFS, libc::ENOMEM, libc::EINVAL, libc::EBUSY, libc::EAGAIN];
+const RANDOM_ERRORS: [i32; 5] = [libc::ENOBUFS, libc::ENOMEM, libc::EINVAL, libc::EBUSY, libc::EAGAIN];
 /// Netlink port of carnet; the next constant is the port of other programs.
-const CARNET_PORT: u32 = 77;
+const CARNET_PORT_ID: u32 = 77;
 /// Length of `struct nlmsghdr` in octets.
-const NETLINK_HEADER: u32 = 16;
+const NETLINK_HEADER_LENGTH: u32 = 16;
 const OTHER_PROGRAMS_PORT: u32 = 5;
 
 /// Socket of one process to the simulated kernel.
 pub(super) struct SimulatedChannel {
-    pub(super) kernel: Rc<RefCell<State>>,
-    answers: VecDeque<Vec<u8>>,
+    pub(super) simulated_kernel: Rc<RefCell<KernelState>>,
+    pending_answers: VecDeque<Vec<u8>>,
     /// Whether the next reading fails with `ENOBUFS`, as if the kernel had dropped the answer to the last
     /// request.
     receives_no_events: bool,
 }
 
 impl SimulatedChannel {
-    pub(super) fn new(kernel: Rc<RefCell<State>>) -> SimulatedChannel {
-        SimulatedChannel { kernel, answers: VecDeque::new(), receives_no_events: false }
+    pub(super) fn new(kernel: Rc<RefCell<KernelState>>) -> SimulatedChannel {
+        SimulatedChannel {
+            simulated_kernel: kernel,
+            pending_answers: VecDeque::new(),
+            receives_no_events: false,
+        }
     }
 }
 
-impl Channel for SimulatedChannel {
+impl NetlinkChannel for SimulatedChannel {
     fn port(&self) -> u32 {
-        CARNET_PORT
+        CARNET_PORT_ID
     }
 
-    fn keeps_marks(&self) -> bool {
-        self.kernel.borrow().keeps_marks
+    fn kernel_keeps_marks(&self) -> bool {
+        self.simulated_kernel.borrow().keeps_marks
     }
 
     fn send(&mut self, request: &[u8]) -> io::Result<()> {
-        let mut state = self.kernel.borrow_mut();
-        if state.step() {
+        let mut state = self.simulated_kernel.borrow_mut();
+        if state.count_step() {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
         let header = NetlinkBuffer::new(request);
@@ -82,12 +86,12 @@ impl Channel for SimulatedChannel {
         };
         // Another program makes the requested change a moment before carnet does.
         if fails && (kind == 1 || kind == 6 && state.rng.chance(0.5)) {
-            forestall(&mut state, &message, flags);
+            make_change_first(&mut state, &message, flags);
         }
         let mut answers = Vec::new();
         let result = match kind {
-            2..=4 => Err(REFUSALS[state.rng.below(REFUSALS.len() as u64) as usize]),
-            _ => serve(&mut state, message, flags, &mut answers),
+            2..=4 => Err(RANDOM_ERRORS[state.rng.below(RANDOM_ERRORS.len() as u64) as usize]),
+            _ => serve_request(&mut state, message, flags, &mut answers),
         };
         let is_dump = flags & NLM_F_DUMP == NLM_F_DUMP;
         let interrupted = if kind == 5 && is_dump { NLM_F_DUMP_INTR } else { 0 };
@@ -95,7 +99,7 @@ impl Channel for SimulatedChannel {
         let late = kind == 7;
         let mut octets = Vec::new();
         for answer in answers {
-            octets.extend(emit(NetlinkPayload::InnerMessage(answer), sequence, interrupted, CARNET_PORT));
+            octets.extend(emit(NetlinkPayload::InnerMessage(answer), sequence, interrupted, CARNET_PORT_ID));
         }
         let end = match result {
             Ok(()) if is_dump => NetlinkPayload::Done(DoneMessage::default()),
@@ -106,9 +110,9 @@ impl Channel for SimulatedChannel {
                 NetlinkPayload::Error(error)
             }
         };
-        octets.extend(emit::<RouteNetlinkMessage>(end, sequence, interrupted, CARNET_PORT));
+        octets.extend(emit::<RouteNetlinkMessage>(end, sequence, interrupted, CARNET_PORT_ID));
         if !self.receives_no_events || late {
-            self.answers.push_back(octets);
+            self.pending_answers.push_back(octets);
         }
         Ok(())
     }
@@ -117,14 +121,14 @@ impl Channel for SimulatedChannel {
         if std::mem::take(&mut self.receives_no_events) {
             return Err(io::Error::from_raw_os_error(libc::ENOBUFS));
         }
-        let answer = self.answers.pop_front().expect("bug: carnet reads an answer without a request");
+        let answer = self.pending_answers.pop_front().expect("bug: carnet reads an answer without a request");
         buffer.extend(answer);
         Ok(())
     }
 
-    fn join(&mut self, _: u32, _: Ipv6Addr) {}
+    fn join_solicited_node_group(&mut self, _: u32, _: Ipv6Addr) {}
 
-    fn leave(&mut self, _: u32, _: Ipv6Addr) {}
+    fn leave_solicited_node_group(&mut self, _: u32, _: Ipv6Addr) {}
 }
 
 fn emit<T: netlink_packet_core::NetlinkSerializable>(
@@ -144,61 +148,67 @@ fn emit<T: netlink_packet_core::NetlinkSerializable>(
 }
 
 /// Returns an event in the format that listeners receive.
-pub(super) fn event(news: News, by: ObjectOwner) -> Vec<u8> {
+pub(super) fn event(news: KernelEvent, by: ObjectOwner) -> Vec<u8> {
     use RouteNetlinkMessage::*;
     let message = match news {
-        News::Link(link, true) => NewLink(link_message(&link)),
-        News::Link(link, false) => DelLink(link_message(&link)),
-        News::Address(address, true) => NewAddress(address_message(&address)),
-        News::Address(address, false) => DelAddress(address_message(&address)),
-        News::Route(route, true) => NewRoute(route_message(&route)),
-        News::Route(route, false) => DelRoute(route_message(&route)),
-        News::Rule(rule, true) => NewRule(rule_message(&rule)),
-        News::Rule(rule, false) => DelRule(rule_message(&rule)),
-        News::Ipv4Address(index, address, true) => NewAddress(ipv4_address_message(index, address)),
-        News::Ipv4Address(index, address, false) => DelAddress(ipv4_address_message(index, address)),
-        News::Ipv4Route(route, true) => NewRoute(ipv4_route_message(&route)),
-        News::Ipv4Route(route, false) => DelRoute(ipv4_route_message(&route)),
-        News::Ipv4Rule(rule, true) => NewRule(ipv4_rule_message(&rule)),
-        News::Ipv4Rule(rule, false) => DelRule(ipv4_rule_message(&rule)),
-        News::Setting => return setting_message(),
+        KernelEvent::Link(link, true) => NewLink(link_message(&link)),
+        KernelEvent::Link(link, false) => DelLink(link_message(&link)),
+        KernelEvent::Address(address, true) => NewAddress(address_message(&address)),
+        KernelEvent::Address(address, false) => DelAddress(address_message(&address)),
+        KernelEvent::Route(route, true) => NewRoute(route_message(&route)),
+        KernelEvent::Route(route, false) => DelRoute(route_message(&route)),
+        KernelEvent::Rule(rule, true) => NewRule(rule_message(&rule)),
+        KernelEvent::Rule(rule, false) => DelRule(rule_message(&rule)),
+        KernelEvent::Ipv4Address(index, address, true) => NewAddress(ipv4_address_message(index, address)),
+        KernelEvent::Ipv4Address(index, address, false) => DelAddress(ipv4_address_message(index, address)),
+        KernelEvent::Ipv4Route(route, true) => NewRoute(ipv4_route_message(&route)),
+        KernelEvent::Ipv4Route(route, false) => DelRoute(ipv4_route_message(&route)),
+        KernelEvent::Ipv4Rule(rule, true) => NewRule(ipv4_rule_message(&rule)),
+        KernelEvent::Ipv4Rule(rule, false) => DelRule(ipv4_rule_message(&rule)),
+        KernelEvent::Setting => return setting_event(),
     };
-    let port = if by == ObjectOwner::Station { CARNET_PORT } else { OTHER_PROGRAMS_PORT };
+    let port = if by == ObjectOwner::Station { CARNET_PORT_ID } else { OTHER_PROGRAMS_PORT };
     emit(NetlinkPayload::InnerMessage(message), 0, 0, port)
 }
 
 /// Returns an `RTM_NEWNETCONF` message, without attributes that carnet does not read.
-fn setting_message() -> Vec<u8> {
+fn setting_event() -> Vec<u8> {
     let mut header = NetlinkHeader::default();
-    (header.message_type, header.length) = (80, NETLINK_HEADER);
-    let mut octets = vec![0; NETLINK_HEADER as usize];
+    (header.message_type, header.length) = (80, NETLINK_HEADER_LENGTH);
+    let mut octets = vec![0; NETLINK_HEADER_LENGTH as usize];
     header.emit(&mut octets);
     octets
 }
 
 /// Makes the change that carnet requests, as if an operator had made it a moment earlier.
-fn forestall(state: &mut State, message: &RouteNetlinkMessage, flags: u16) {
+fn make_change_first(state: &mut KernelState, message: &RouteNetlinkMessage, flags: u16) {
     match message {
         RouteNetlinkMessage::NewAddress(message) if flags & NLM_F_EXCL != 0 => {
             let address = address_of(message);
-            let _ = state.add_address(OwnAddress { protocol: 0, maker: ObjectOwner::Other, ..address });
+            let _ = state.add_address(SimulatedAddress {
+                protocol: 0,
+                created_by: ObjectOwner::Other,
+                ..address
+            });
         }
         RouteNetlinkMessage::NewRoute(message)
             if flags & NLM_F_EXCL != 0 && message.header.address_family == AddressFamily::Inet =>
         {
-            let route = KnownIpv4Route { protocol: 3, maker: ObjectOwner::Other, ..ipv4_route_of(message) };
+            let route =
+                SimulatedIpv4Route { protocol: 3, created_by: ObjectOwner::Other, ..ipv4_route_of(message) };
             let _ = state.add_ipv4_route(route, true);
         }
         RouteNetlinkMessage::NewRoute(message) if flags & NLM_F_EXCL != 0 => {
             let route = route_of(message);
-            let _ = state.add_route(KnownRoute { protocol: 3, maker: ObjectOwner::Other, ..route }, true);
+            let _ = state
+                .add_route(SimulatedRoute { protocol: 3, created_by: ObjectOwner::Other, ..route }, true);
         }
         _ => {}
     }
 }
 
-fn serve(
-    state: &mut State,
+fn serve_request(
+    state: &mut KernelState,
     message: RouteNetlinkMessage,
     flags: u16,
     answers: &mut Vec<RouteNetlinkMessage>,
@@ -227,7 +237,7 @@ fn serve(
         }
         NewAddress(message) => state.add_address(address_of(&message)),
         DelAddress(message) => {
-            let OwnAddress { index, address, prefix_length, .. } = address_of(&message);
+            let SimulatedAddress { index, address, prefix_length, .. } = address_of(&message);
             state.delete_address(index, address, prefix_length, by)
         }
         GetRoute(message) => {
@@ -252,12 +262,12 @@ fn serve(
             state.add_ipv4_route(ipv4_route_of(&message), flags & NLM_F_EXCL != 0)
         }
         DelRoute(message) if message.header.address_family == AddressFamily::Inet => {
-            let KnownIpv4Route { table, destination, protocol, .. } = ipv4_route_of(&message);
+            let SimulatedIpv4Route { table, destination, protocol, .. } = ipv4_route_of(&message);
             state.delete_ipv4_route(table, destination, protocol, by)
         }
         NewRoute(message) => state.add_route(route_of(&message), flags & NLM_F_EXCL != 0),
         DelRoute(message) => {
-            let KnownRoute { table, destination, metric, protocol, .. } = route_of(&message);
+            let SimulatedRoute { table, destination, metric, protocol, .. } = route_of(&message);
             state.delete_route(table, destination, metric, protocol, by)
         }
         GetRule(message) if message.header.family == AddressFamily::Inet => {
@@ -268,7 +278,7 @@ fn serve(
             state.add_ipv4_rule(ipv4_rule_of(&message))
         }
         DelRule(message) if message.header.family == AddressFamily::Inet => {
-            let KnownIpv4Rule { rule, protocol, .. } = ipv4_rule_of(&message);
+            let SimulatedIpv4Rule { rule, protocol, .. } = ipv4_rule_of(&message);
             state.delete_ipv4_rule(&rule, protocol, by)
         }
         GetRule(_) => {
@@ -277,7 +287,7 @@ fn serve(
         }
         NewRule(message) => state.add_rule(rule_of(&message)),
         DelRule(message) => {
-            let KnownRule { rule, protocol, .. } = rule_of(&message);
+            let SimulatedRule { rule, protocol, .. } = rule_of(&message);
             state.delete_rule(&rule, protocol, by)
         }
         // The simulated kernel has no neighbours.
@@ -289,13 +299,13 @@ fn serve(
     }
 }
 
-fn link_message(link: &Link) -> LinkMessage {
+fn link_message(link: &SimulatedLink) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = link.index;
     let is_loopback = link.name == "lo";
     message.header.link_layer_type = if is_loopback { LinkLayerType::Loopback } else { LinkLayerType::Ether };
-    let up = if link.up { LinkFlags::Up } else { LinkFlags::empty() };
-    let running = if link.running { LinkFlags::LowerUp } else { LinkFlags::empty() };
+    let up = if link.is_up { LinkFlags::Up } else { LinkFlags::empty() };
+    let running = if link.is_running { LinkFlags::LowerUp } else { LinkFlags::empty() };
     message.header.flags = up | running;
     message.attributes = vec![
         LinkAttribute::IfName(link.name.clone()),
@@ -305,12 +315,12 @@ fn link_message(link: &Link) -> LinkMessage {
     message
 }
 
-fn address_message(address: &OwnAddress) -> AddressMessage {
+fn address_message(address: &SimulatedAddress) -> AddressMessage {
     let mut message = AddressMessage::default();
     message.header.family = AddressFamily::Inet6;
     message.header.prefix_len = address.prefix_length;
     message.header.index = address.index;
-    if address.deprecated {
+    if address.is_deprecated {
         message.header.flags = AddressHeaderFlags::Deprecated;
     }
     message.attributes = vec![
@@ -320,7 +330,7 @@ fn address_message(address: &OwnAddress) -> AddressMessage {
     message
 }
 
-fn address_of(message: &AddressMessage) -> OwnAddress {
+fn address_of(message: &AddressMessage) -> SimulatedAddress {
     let (mut address, mut protocol, mut deprecated) = (Ipv6Addr::UNSPECIFIED, 0, false);
     for attribute in &message.attributes {
         match attribute {
@@ -332,17 +342,17 @@ fn address_of(message: &AddressMessage) -> OwnAddress {
             _ => {}
         }
     }
-    OwnAddress {
+    SimulatedAddress {
         index: message.header.index,
         address,
         prefix_length: message.header.prefix_len,
         protocol,
-        deprecated,
-        maker: ObjectOwner::Station,
+        is_deprecated: deprecated,
+        created_by: ObjectOwner::Station,
     }
 }
 
-fn route_message(route: &KnownRoute) -> RouteMessage {
+fn route_message(route: &SimulatedRoute) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = AddressFamily::Inet6;
     message.header.destination_prefix_length = route.destination.prefix_len();
@@ -354,13 +364,13 @@ fn route_message(route: &KnownRoute) -> RouteMessage {
         RouteAttribute::Destination(RouteAddress::Inet6(route.destination.addr())),
         RouteAttribute::Priority(route.metric),
     ];
-    message.header.kind = match route.action {
-        Action::Unreachable => RouteType::Unreachable,
-        Action::Local(index) => {
+    message.header.kind = match route.route_action {
+        SimulatedRouteAction::Unreachable => RouteType::Unreachable,
+        SimulatedRouteAction::Local(index) => {
             message.attributes.push(RouteAttribute::Oif(index));
             RouteType::Local
         }
-        Action::Forward(index, gateway) => {
+        SimulatedRouteAction::Forward(index, gateway) => {
             message.attributes.push(RouteAttribute::Oif(index));
             message.attributes.extend(gateway.map(|it| RouteAttribute::Gateway(RouteAddress::Inet6(it))));
             RouteType::Unicast
@@ -369,7 +379,7 @@ fn route_message(route: &KnownRoute) -> RouteMessage {
     message
 }
 
-fn route_of(message: &RouteMessage) -> KnownRoute {
+fn route_of(message: &RouteMessage) -> SimulatedRoute {
     let (mut table, mut metric) = (u32::from(message.header.table), 0);
     let (mut destination, mut index, mut gateway) = (Ipv6Addr::UNSPECIFIED, 0, None);
     for attribute in &message.attributes {
@@ -383,22 +393,22 @@ fn route_of(message: &RouteMessage) -> KnownRoute {
         }
     }
     let length = message.header.destination_prefix_length;
-    KnownRoute {
+    SimulatedRoute {
         table,
         destination: Ipv6Net::new(destination, length).expect("a prefix"),
         metric,
         protocol: u8::from(message.header.protocol),
-        action: match message.header.kind {
-            RouteType::Unreachable => Action::Unreachable,
-            RouteType::Local => Action::Local(index),
-            _ => Action::Forward(index, gateway),
+        route_action: match message.header.kind {
+            RouteType::Unreachable => SimulatedRouteAction::Unreachable,
+            RouteType::Local => SimulatedRouteAction::Local(index),
+            _ => SimulatedRouteAction::Forward(index, gateway),
         },
-        maker: ObjectOwner::Station,
+        created_by: ObjectOwner::Station,
     }
 }
 
-fn rule_message(known: &KnownRule) -> RuleMessage {
-    let KnownRule { rule, protocol, .. } = known;
+fn rule_message(known: &SimulatedRule) -> RuleMessage {
+    let SimulatedRule { rule, protocol, .. } = known;
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet6;
     message.header.action = RuleAction::ToTable;
@@ -421,7 +431,7 @@ fn rule_message(known: &KnownRule) -> RuleMessage {
     message
 }
 
-fn rule_of(message: &RuleMessage) -> KnownRule {
+fn rule_of(message: &RuleMessage) -> SimulatedRule {
     let header = &message.header;
     let mut rule = Rule { table: u32::from(header.table), ..super::kernel::local_rule(0) };
     let mut protocol = 0;
@@ -441,7 +451,7 @@ fn rule_of(message: &RuleMessage) -> KnownRule {
             _ => {}
         }
     }
-    KnownRule { rule, protocol, maker: ObjectOwner::Station }
+    SimulatedRule { rule, protocol, created_by: ObjectOwner::Station }
 }
 
 fn ipv4_address_message(index: u32, address: Ipv4Net) -> AddressMessage {
@@ -453,7 +463,7 @@ fn ipv4_address_message(index: u32, address: Ipv4Net) -> AddressMessage {
     message
 }
 
-fn ipv4_route_message(route: &KnownIpv4Route) -> RouteMessage {
+fn ipv4_route_message(route: &SimulatedIpv4Route) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header.address_family = AddressFamily::Inet;
     message.header.destination_prefix_length = route.destination.prefix_len();
@@ -469,7 +479,7 @@ fn ipv4_route_message(route: &KnownIpv4Route) -> RouteMessage {
     message
 }
 
-fn ipv4_route_of(message: &RouteMessage) -> KnownIpv4Route {
+fn ipv4_route_of(message: &RouteMessage) -> SimulatedIpv4Route {
     let (mut table, mut destination) = (u32::from(message.header.table), Ipv4Addr::UNSPECIFIED);
     let (mut index, mut gateway) = (0, None);
     for attribute in &message.attributes {
@@ -481,18 +491,18 @@ fn ipv4_route_of(message: &RouteMessage) -> KnownIpv4Route {
             _ => {}
         }
     }
-    KnownIpv4Route {
+    SimulatedIpv4Route {
         table,
         destination: Ipv4Net::new(destination, message.header.destination_prefix_length).expect("a prefix"),
         protocol: u8::from(message.header.protocol),
         index,
         gateway,
-        maker: ObjectOwner::Station,
+        created_by: ObjectOwner::Station,
     }
 }
 
-fn ipv4_rule_message(known: &KnownIpv4Rule) -> RuleMessage {
-    let KnownIpv4Rule { rule, protocol, .. } = known;
+fn ipv4_rule_message(known: &SimulatedIpv4Rule) -> RuleMessage {
+    let SimulatedIpv4Rule { rule, protocol, .. } = known;
     let mut message = RuleMessage::default();
     message.header.family = AddressFamily::Inet;
     message.header.action = RuleAction::ToTable;
@@ -508,7 +518,7 @@ fn ipv4_rule_message(known: &KnownIpv4Rule) -> RuleMessage {
     message
 }
 
-fn ipv4_rule_of(message: &RuleMessage) -> KnownIpv4Rule {
+fn ipv4_rule_of(message: &RuleMessage) -> SimulatedIpv4Rule {
     let (from, output_interface) = (Ipv4Addr::UNSPECIFIED, String::new());
     let mut rule = Ipv4Rule { priority: 0, from, output_interface, table: 0, without_default: false };
     let mut protocol = 0;
@@ -523,35 +533,35 @@ fn ipv4_rule_of(message: &RuleMessage) -> KnownIpv4Rule {
             _ => {}
         }
     }
-    KnownIpv4Rule { rule, protocol, maker: ObjectOwner::Station }
+    SimulatedIpv4Rule { rule, protocol, created_by: ObjectOwner::Station }
 }
 
 /// The settings of a simulated kernel.
-pub(super) struct SimulatedTree(pub(super) Rc<RefCell<State>>);
+pub(super) struct SimulatedTree(pub(super) Rc<RefCell<KernelState>>);
 
-impl Tree for SimulatedTree {
+impl SettingsTree for SimulatedTree {
     fn read(&self, interface: &str, name: &str) -> io::Result<Option<String>> {
-        self.stumble()?;
-        Ok(self.0.borrow().switch(interface, name))
+        self.fail_at_random()?;
+        Ok(self.0.borrow().setting_value(interface, name))
     }
 
     fn write(&mut self, interface: &str, name: &str, value: &str) -> io::Result<()> {
-        self.stumble()?;
-        let result = self.0.borrow_mut().set_switch(interface, name, value, ObjectOwner::Station);
+        self.fail_at_random()?;
+        let result = self.0.borrow_mut().set_setting(interface, name, value, ObjectOwner::Station);
         result.map_err(io::Error::from_raw_os_error)
     }
 
     fn interfaces(&self) -> io::Result<Vec<String>> {
-        self.stumble()?;
+        self.fail_at_random()?;
         Ok(self.0.borrow().interfaces())
     }
 }
 
 impl SimulatedTree {
     /// Fails at random, as a write of a real setting may.
-    fn stumble(&self) -> io::Result<()> {
+    fn fail_at_random(&self) -> io::Result<()> {
         let mut state = self.0.borrow_mut();
-        if state.step() {
+        if state.count_step() {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
         let trouble = state.failure_probability / 2.0;

@@ -15,17 +15,17 @@ use carnet_base::Rng;
 use crate::disk::{Disk, DiskFile};
 
 #[derive(Debug, Clone)]
-enum Write {
+enum FileWrite {
     Octets(u64, Vec<u8>),
     Length(u64),
 }
 
-impl Write {
+impl FileWrite {
     /// Performs the write on `content`, at most the given number of octets.
-    fn apply(&self, content: &mut Vec<u8>, at_most: usize) {
+    fn apply_to(&self, content: &mut Vec<u8>, at_most: usize) {
         match self {
-            Write::Length(length) => content.resize(*length as usize, 0),
-            Write::Octets(at, octets) => {
+            FileWrite::Length(length) => content.resize(*length as usize, 0),
+            FileWrite::Octets(at, octets) => {
                 let octets = &octets[..octets.len().min(at_most)];
                 let (at, end) = (*at as usize, *at as usize + octets.len());
                 if content.len() < end {
@@ -40,32 +40,32 @@ impl Write {
 #[derive(Debug, Clone, Default)]
 struct Inode {
     /// Content that programs read. The next field is what a power failure leaves.
-    content: Vec<u8>,
-    content_on_disk: Vec<u8>,
+    visible_content: Vec<u8>,
+    durable_content: Vec<u8>,
     /// Writes since the last sync, in their order.
-    between: Vec<Write>,
-    locked: bool,
+    unsynced_writes: Vec<FileWrite>,
+    is_locked: bool,
 }
 
 #[derive(Debug, Clone)]
-enum Naming {
+enum NameChange {
     Is(PathBuf, u64),
     Gone(PathBuf),
     Renamed(PathBuf, PathBuf),
 }
 
-impl Naming {
+impl NameChange {
     /// Returns the directory in which the name changes.
     fn directory(&self) -> Option<&Path> {
-        let (Naming::Is(path, _) | Naming::Gone(path) | Naming::Renamed(_, path)) = self;
+        let (NameChange::Is(path, _) | NameChange::Gone(path) | NameChange::Renamed(_, path)) = self;
         path.parent()
     }
 
-    fn apply(&self, names: &mut BTreeMap<PathBuf, u64>) {
+    fn apply_to(&self, names: &mut BTreeMap<PathBuf, u64>) {
         match self {
-            Naming::Is(path, inode) => drop(names.insert(path.clone(), *inode)),
-            Naming::Gone(path) => drop(names.remove(path)),
-            Naming::Renamed(from, to) => {
+            NameChange::Is(path, inode) => drop(names.insert(path.clone(), *inode)),
+            NameChange::Gone(path) => drop(names.remove(path)),
+            NameChange::Renamed(from, to) => {
                 if let Some(inode) = names.remove(from) {
                     names.insert(to.clone(), inode);
                 }
@@ -75,21 +75,21 @@ impl Naming {
 }
 
 #[derive(Debug)]
-struct State {
+struct DiskState {
     inodes: BTreeMap<u64, Inode>,
     next: u64,
-    seen: BTreeMap<PathBuf, u64>,
-    kept: BTreeMap<PathBuf, u64>,
-    between: Vec<Naming>,
+    visible_names: BTreeMap<PathBuf, u64>,
+    durable_names: BTreeMap<PathBuf, u64>,
+    unsynced_name_changes: Vec<NameChange>,
     rng: Rng,
-    full: bool,
+    is_full: bool,
     failure_probability: f64,
     /// Whether the writing process has died.
     is_dead: bool,
 }
 
-impl State {
-    fn stumble(&mut self) -> io::Result<()> {
+impl DiskState {
+    fn fail_at_random(&mut self) -> io::Result<()> {
         if self.is_dead {
             return Err(io::Error::from_raw_os_error(libc::EBADF));
         }
@@ -101,14 +101,14 @@ impl State {
     }
 
     /// Writes a random number of the file's pending writes to the disk, beginning with the first.
-    fn keep_some(&mut self, inode: u64) {
-        let State { inodes, rng, .. } = self;
+    fn keep_some_writes(&mut self, inode: u64) {
+        let DiskState { inodes, rng, .. } = self;
         let Some(inode) = inodes.get_mut(&inode) else { return };
-        let count = rng.below(inode.between.len() as u64 + 1) as usize;
-        for (index, write) in std::mem::take(&mut inode.between).iter().enumerate().take(count + 1) {
+        let count = rng.below(inode.unsynced_writes.len() as u64 + 1) as usize;
+        for (index, write) in std::mem::take(&mut inode.unsynced_writes).iter().enumerate().take(count + 1) {
             let at_most = if index < count { usize::MAX } else { rng.below(200) as usize };
-            if index < count || matches!(write, Write::Octets(..)) {
-                write.apply(&mut inode.content_on_disk, at_most);
+            if index < count || matches!(write, FileWrite::Octets(..)) {
+                write.apply_to(&mut inode.durable_content, at_most);
             }
         }
     }
@@ -116,38 +116,38 @@ impl State {
 
 /// A simulated disk. Its content survives a restart of the simulated machine.
 #[derive(Debug, Clone)]
-pub struct SimulatedDisk(Arc<Mutex<State>>);
+pub struct SimulatedDisk(Arc<Mutex<DiskState>>);
 
 impl SimulatedDisk {
     /// Creates an empty disk.
     pub fn new(rng: Rng) -> SimulatedDisk {
-        SimulatedDisk(Arc::new(Mutex::new(State {
+        SimulatedDisk(Arc::new(Mutex::new(DiskState {
             inodes: BTreeMap::new(),
             next: 1,
-            seen: BTreeMap::new(),
-            kept: BTreeMap::new(),
-            between: Vec::new(),
+            visible_names: BTreeMap::new(),
+            durable_names: BTreeMap::new(),
+            unsynced_name_changes: Vec::new(),
             rng,
-            full: false,
+            is_full: false,
             failure_probability: 0.0,
             is_dead: false,
         })))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, DiskState> {
         self.0.lock().expect("no thread has panicked with this lock")
     }
 
     /// Sets whether the disk is full, and the probability that a request fails.
     pub fn set_failure_probability(&self, full: bool, trouble: f64) {
         let mut state = self.state();
-        (state.full, state.failure_probability) = (full, trouble);
+        (state.is_full, state.failure_probability) = (full, trouble);
     }
 
     /// Returns whether a request may fail.
     pub fn is_troubled(&self) -> bool {
         let state = self.state();
-        state.full || state.failure_probability > 0.0
+        state.is_full || state.failure_probability > 0.0
     }
 
     pub(super) fn set_dead(&self, dead: bool) {
@@ -155,71 +155,79 @@ impl SimulatedDisk {
     }
 
     /// Ends the process that uses the disk: its locks are released, and its writes stay.
-    pub fn abandon(&self) {
-        self.state().inodes.values_mut().for_each(|inode| inode.locked = false);
+    pub fn release_locks(&self) {
+        self.state().inodes.values_mut().for_each(|inode| inode.is_locked = false);
     }
 
     /// Returns a copy of the disk as it would be after a power cut now. The copy works without faults.
     pub fn after_power_cut(&self) -> SimulatedDisk {
         let mut state = self.state();
         let rng = state.rng.fork();
-        let mut copy = State {
+        let mut copy = DiskState {
             inodes: state.inodes.clone(),
             next: state.next,
-            seen: BTreeMap::new(),
-            kept: state.kept.clone(),
-            between: Vec::new(),
+            visible_names: BTreeMap::new(),
+            durable_names: state.durable_names.clone(),
+            unsynced_name_changes: Vec::new(),
             rng,
-            full: false,
+            is_full: false,
             failure_probability: 0.0,
             is_dead: false,
         };
-        let count = copy.rng.below(state.between.len() as u64 + 1) as usize;
-        state.between.iter().take(count).for_each(|naming| naming.apply(&mut copy.kept));
-        copy.seen = copy.kept.clone();
+        let count = copy.rng.below(state.unsynced_name_changes.len() as u64 + 1) as usize;
+        state
+            .unsynced_name_changes
+            .iter()
+            .take(count)
+            .for_each(|naming| naming.apply_to(&mut copy.durable_names));
+        copy.visible_names = copy.durable_names.clone();
         let inodes: Vec<u64> = copy.inodes.keys().copied().collect();
         for inode in inodes {
-            copy.keep_some(inode);
+            copy.keep_some_writes(inode);
             if let Some(inode) = copy.inodes.get_mut(&inode) {
-                (inode.content, inode.locked) = (inode.content_on_disk.clone(), false);
+                (inode.visible_content, inode.is_locked) = (inode.durable_content.clone(), false);
             }
         }
         SimulatedDisk(Arc::new(Mutex::new(copy)))
     }
 
     /// Returns the length of a file in octets.
-    pub fn size(&self, path: &Path) -> usize {
+    pub fn file_size(&self, path: &Path) -> usize {
         let state = self.state();
-        state.seen.get(path).and_then(|inode| state.inodes.get(inode)).map_or(0, |inode| inode.content.len())
+        state
+            .visible_names
+            .get(path)
+            .and_then(|inode| state.inodes.get(inode))
+            .map_or(0, |inode| inode.visible_content.len())
     }
 
     /// Returns whether a file of this name exists.
-    pub fn exists(&self, path: &Path) -> bool {
-        self.state().seen.contains_key(path)
+    pub fn file_exists(&self, path: &Path) -> bool {
+        self.state().visible_names.contains_key(path)
     }
 
     fn file(&self, inode: u64) -> Box<dyn DiskFile> {
-        Box::new(SimulatedFile { disk: self.clone(), inode, holds: AtomicBool::new(false) })
+        Box::new(SimulatedFile { simulated_disk: self.clone(), inode, holds_lock: AtomicBool::new(false) })
     }
 }
 
 impl Disk for SimulatedDisk {
     fn open(&self, path: &Path) -> io::Result<Option<Box<dyn DiskFile>>> {
-        let inode = self.state().seen.get(path).copied();
+        let inode = self.state().visible_names.get(path).copied();
         Ok(inode.map(|inode| self.file(inode)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let mut state = self.state();
-        let inode = match state.seen.get(path) {
+        let inode = match state.visible_names.get(path) {
             Some(inode) => *inode,
             None => {
-                state.stumble()?;
+                state.fail_at_random()?;
                 let inode = state.next;
                 state.next += 1;
                 state.inodes.insert(inode, Inode::default());
-                state.seen.insert(path.to_owned(), inode);
-                state.between.push(Naming::Is(path.to_owned(), inode));
+                state.visible_names.insert(path.to_owned(), inode);
+                state.unsynced_name_changes.push(NameChange::Is(path.to_owned(), inode));
                 inode
             }
         };
@@ -229,71 +237,83 @@ impl Disk for SimulatedDisk {
 
     fn has_name(&self, file: &dyn DiskFile, path: &Path) -> io::Result<bool> {
         let open = file.identity()?.1;
-        Ok(self.state().seen.get(path) == Some(&open))
+        Ok(self.state().visible_names.get(path) == Some(&open))
     }
 
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
         let state = self.state();
-        Ok(state.seen.get(path).and_then(|inode| state.inodes.get(inode)).map(|inode| inode.content.clone()))
+        Ok(state
+            .visible_names
+            .get(path)
+            .and_then(|inode| state.inodes.get(inode))
+            .map(|inode| inode.visible_content.clone()))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.stumble()?;
-        let naming = Naming::Renamed(from.to_owned(), to.to_owned());
-        naming.apply(&mut state.seen);
-        state.between.push(naming);
+        state.fail_at_random()?;
+        let naming = NameChange::Renamed(from.to_owned(), to.to_owned());
+        naming.apply_to(&mut state.visible_names);
+        state.unsynced_name_changes.push(naming);
         Ok(())
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        if state.seen.contains_key(path) {
-            state.stumble()?;
-            state.seen.remove(path);
-            state.between.push(Naming::Gone(path.to_owned()));
+        if state.visible_names.contains_key(path) {
+            state.fail_at_random()?;
+            state.visible_names.remove(path);
+            state.unsynced_name_changes.push(NameChange::Gone(path.to_owned()));
         }
         Ok(())
     }
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
-        state.stumble()?;
-        let State { between, kept, inodes, seen, .. } = &mut *state;
+        state.fail_at_random()?;
+        let DiskState {
+            unsynced_name_changes: between,
+            durable_names: kept,
+            inodes,
+            visible_names: seen,
+            ..
+        } = &mut *state;
         between
             .extract_if(.., |naming| naming.directory() == Some(path))
-            .for_each(|naming| naming.apply(kept));
+            .for_each(|naming| naming.apply_to(kept));
         // A file also exists if its rename to another directory is still pending.
         let coming =
-            |inode: &u64| between.iter().any(|it| matches!(it, Naming::Is(_, named) if named == inode));
+            |inode: &u64| between.iter().any(|it| matches!(it, NameChange::Is(_, named) if named == inode));
         let named = |inode: &u64| kept.values().chain(seen.values()).any(|named| named == inode);
-        inodes.retain(|inode, it| it.locked || named(inode) || coming(inode));
+        inodes.retain(|inode, it| it.is_locked || named(inode) || coming(inode));
         Ok(())
     }
 }
 
 #[derive(Debug)]
 struct SimulatedFile {
-    disk: SimulatedDisk,
+    simulated_disk: SimulatedDisk,
     inode: u64,
     /// Whether this open file holds the lock.
-    holds: AtomicBool,
+    holds_lock: AtomicBool,
 }
 
 impl SimulatedFile {
-    fn with<T>(&self, act: impl FnOnce(&mut Inode) -> T) -> io::Result<T> {
-        let mut state = self.disk.state();
+    fn with_inode<T>(&self, act: impl FnOnce(&mut Inode) -> T) -> io::Result<T> {
+        let mut state = self.simulated_disk.state();
         state.inodes.get_mut(&self.inode).map(act).ok_or_else(|| io::Error::from_raw_os_error(libc::EBADF))
     }
 
-    fn write(&self, write: Write, at_most: usize) -> io::Result<()> {
-        self.with(|inode| {
+    fn write_at_most(&self, write: FileWrite, at_most: usize) -> io::Result<()> {
+        self.with_inode(|inode| {
             let write = match write {
-                Write::Octets(at, octets) => Write::Octets(at, octets[..octets.len().min(at_most)].to_vec()),
-                length @ Write::Length(_) => length,
+                FileWrite::Octets(at, octets) => {
+                    FileWrite::Octets(at, octets[..octets.len().min(at_most)].to_vec())
+                }
+                length @ FileWrite::Length(_) => length,
             };
-            write.apply(&mut inode.content, usize::MAX);
-            inode.between.push(write);
+            write.apply_to(&mut inode.visible_content, usize::MAX);
+            inode.unsynced_writes.push(write);
         })
     }
 }
@@ -304,11 +324,11 @@ impl DiskFile for SimulatedFile {
     }
 
     fn read_all(&self) -> io::Result<Vec<u8>> {
-        self.with(|inode| inode.content.clone())
+        self.with_inode(|inode| inode.visible_content.clone())
     }
 
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<()> {
-        self.disk.state().stumble()?;
+        self.simulated_disk.state().fail_at_random()?;
         let octets = self.read_all()?;
         let there = octets.get(at as usize..at as usize + buffer.len());
         buffer.copy_from_slice(there.ok_or(io::ErrorKind::UnexpectedEof)?);
@@ -316,36 +336,36 @@ impl DiskFile for SimulatedFile {
     }
 
     fn write_at(&self, octets: &[u8], at: u64) -> io::Result<()> {
-        let mut state = self.disk.state();
-        let (full, state_is_dead, failed) = (state.full, state.is_dead, state.stumble());
+        let mut state = self.simulated_disk.state();
+        let (full, state_is_dead, failed) = (state.is_full, state.is_dead, state.fail_at_random());
         let most = state.rng.below(octets.len() as u64 + 1) as usize;
         drop(state);
         if state_is_dead {
             return failed;
         }
         let fails = full || failed.is_err();
-        self.write(Write::Octets(at, octets.to_vec()), if fails { most } else { usize::MAX })?;
+        self.write_at_most(FileWrite::Octets(at, octets.to_vec()), if fails { most } else { usize::MAX })?;
         failed?;
         if full { Err(io::Error::from_raw_os_error(libc::ENOSPC)) } else { Ok(()) }
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {
-        self.disk.state().stumble()?;
-        self.write(Write::Length(length), 0)
+        self.simulated_disk.state().fail_at_random()?;
+        self.write_at_most(FileWrite::Length(length), 0)
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        let mut state = self.disk.state();
-        if let Err(error) = state.stumble() {
+        let mut state = self.simulated_disk.state();
+        if let Err(error) = state.fail_at_random() {
             if !state.is_dead {
-                state.keep_some(self.inode);
+                state.keep_some_writes(self.inode);
             }
             return Err(error);
         }
         drop(state);
-        self.with(|inode| {
-            for write in std::mem::take(&mut inode.between) {
-                write.apply(&mut inode.content_on_disk, usize::MAX);
+        self.with_inode(|inode| {
+            for write in std::mem::take(&mut inode.unsynced_writes) {
+                write.apply_to(&mut inode.durable_content, usize::MAX);
             }
         })
     }
@@ -355,16 +375,16 @@ impl DiskFile for SimulatedFile {
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        let is_free = self.with(|inode| !std::mem::replace(&mut inode.locked, true))?;
+        let is_free = self.with_inode(|inode| !std::mem::replace(&mut inode.is_locked, true))?;
         if is_free {
-            self.holds.store(true, Relaxed);
+            self.holds_lock.store(true, Relaxed);
         }
         Ok(is_free)
     }
 
     fn unlock(&self) {
-        if self.holds.swap(false, Relaxed) {
-            let _ = self.with(|inode| inode.locked = false);
+        if self.holds_lock.swap(false, Relaxed) {
+            let _ = self.with_inode(|inode| inode.is_locked = false);
         }
     }
 }

@@ -2,8 +2,8 @@
 //! Both can fail on request. Only tests contain this module.
 //!
 //! The tests run carnet's real code, down to the octets of netlink: requests, the installer, the observer,
-//! the undo file. Left out: the TUN device, sockets and fast paths. Tests ask [`Kernel::packet_path`] and
-//! [`Kernel::ipv4_next_hop`] where a packet would go.
+//! the undo file. Left out: the TUN device, sockets and fast paths. Tests ask [`KernelTunnels::packet_path`]
+//! and [`KernelTunnels::ipv4_next_hop`] where a packet would go.
 
 mod channel;
 mod differences;
@@ -23,24 +23,27 @@ use ipnet::{Ipv4Net, Ipv6Net};
 use crate::error::Result;
 use crate::event::PlatformEvent;
 use crate::installer::Installer;
-use crate::keeper::StateKeeper;
-use crate::netlink::Requests;
+use crate::netlink::NetlinkRequests;
 use crate::settings::KernelSettings;
+use crate::state_keeper::StateKeeper;
 use crate::undo::{FileValidity, UndoFile};
 
 use channel::{SimulatedChannel, SimulatedTree};
 pub use disk::SimulatedDisk;
 pub use kernel::PacketPath;
-use kernel::{Action, KnownIpv4Route, KnownRoute, KnownRule, ObjectOwner, OwnAddress, State, local_rule};
+use kernel::{
+    KernelState, ObjectOwner, SimulatedAddress, SimulatedIpv4Route, SimulatedRoute, SimulatedRouteAction,
+    SimulatedRule, local_rule,
+};
 
 /// A simulated kernel; clones share its state.
 #[derive(Debug, Clone)]
-pub struct Kernel(Rc<RefCell<State>>);
+pub struct SimulatedKernel(Rc<RefCell<KernelState>>);
 
-impl Kernel {
+impl SimulatedKernel {
     /// Creates a kernel that has just booted, with a loopback interface.
-    pub fn new(rng: Rng) -> Kernel {
-        Kernel(Rc::new(RefCell::new(State::new(rng))))
+    pub fn new(rng: Rng) -> SimulatedKernel {
+        SimulatedKernel(Rc::new(RefCell::new(KernelState::new(rng))))
     }
 
     /// Sets the probability that a request fails.
@@ -64,8 +67,8 @@ impl Kernel {
     }
 
     /// Counts one step of the process. Returns whether the process is dead.
-    pub fn step(&self) -> bool {
-        self.0.borrow_mut().step()
+    pub fn count_step(&self) -> bool {
+        self.0.borrow_mut().count_step()
     }
 
     /// Makes the kernel lose the next events; carnet's socket then gets an error.
@@ -86,31 +89,31 @@ impl Kernel {
 
     /// Removes an interface.
     pub fn remove_link(&self, name: &str) {
-        let index = self.0.borrow().link(name).map(|link| link.index);
+        let index = self.0.borrow().find_link(name).map(|link| link.index);
         let _ = index.map(|index| self.0.borrow_mut().remove_link(index));
     }
 
     /// Returns whether the interface has a carrier; `None` if the interface does not exist.
     pub fn is_running(&self, name: &str) -> Option<bool> {
-        self.0.borrow().link(name).map(|link| link.running)
+        self.0.borrow().find_link(name).map(|link| link.is_running)
     }
 
     /// Sets whether an interface is up, and whether it has a carrier.
     pub fn set_link(&self, name: &str, up: bool, running: bool) {
-        let index = self.0.borrow().link(name).map(|link| link.index);
+        let index = self.0.borrow().find_link(name).map(|link| link.index);
         let _ = index.map(|index| self.0.borrow_mut().set_link(index, up, running));
     }
 
     /// Receives a Router Advertisement on an interface, which adds an address and a default route.
-    pub fn advertise(&self, interface: &str, router: Ipv6Addr, address: Ipv6Addr) {
-        self.0.borrow_mut().advertise(interface, router, address);
+    pub fn receive_advertisement(&self, interface: &str, router: Ipv6Addr, address: Ipv6Addr) {
+        self.0.borrow_mut().receive_advertisement(interface, router, address);
     }
 
     /// Sets a setting as an operator does. Does nothing if the setting already has this value.
     pub fn set_switch(&self, interface: &str, name: &str, value: &str) {
         let mut state = self.0.borrow_mut();
-        if state.switch(interface, name).as_deref() != Some(value) {
-            let _ = state.set_switch(interface, name, value, ObjectOwner::Other);
+        if state.setting_value(interface, name).as_deref() != Some(value) {
+            let _ = state.set_setting(interface, name, value, ObjectOwner::Other);
         }
     }
 
@@ -118,48 +121,62 @@ impl Kernel {
     /// refuses routes through the interface (EACCES).
     pub fn disable_ipv6(&self, name: &str, is_disabled: bool) {
         let mut state = self.0.borrow_mut();
-        let index = state.link(name).map_or(0, |link| link.index);
+        let index = state.find_link(name).map_or(0, |link| link.index);
         match is_disabled {
-            true => state.without_ipv6.insert(index),
-            false => state.without_ipv6.remove(&index),
+            true => state.links_without_ipv6.insert(index),
+            false => state.links_without_ipv6.remove(&index),
         };
     }
 
     /// Adds the rule of the `local` table at priority 0, as another program does.
     pub fn restore_local_rule(&self) {
-        let rule = KnownRule { rule: local_rule(0), protocol: 3, maker: ObjectOwner::Other };
+        let rule = SimulatedRule { rule: local_rule(0), protocol: 3, created_by: ObjectOwner::Other };
         let _ = self.0.borrow_mut().add_rule(rule);
     }
 
     /// Excludes `forwarding` of some interfaces from the check of leftovers, if carnet has not changed it for
     /// `all`. These are the interfaces on which it differs from the value without carnet.
-    pub fn forgive_forwarding(&self) {
-        self.0.borrow_mut().forgive_forwarding();
+    pub fn accept_own_forwarding(&self) {
+        self.0.borrow_mut().accept_own_forwarding();
     }
 
     /// Adds a route as an operator would.
     pub fn add_route(&self, table: u32, destination: Ipv6Net, metric: u32, interface: &str) {
-        let index = self.0.borrow().link(interface).map(|link| link.index);
+        let index = self.0.borrow().find_link(interface).map(|link| link.index);
         let Some(index) = index else { return };
-        let action = Action::Forward(index, None);
+        let action = SimulatedRouteAction::Forward(index, None);
         let maker = ObjectOwner::Other;
-        let route = KnownRoute { table, destination, metric, protocol: 3, action, maker };
+        let route = SimulatedRoute {
+            table,
+            destination,
+            metric,
+            protocol: 3,
+            route_action: action,
+            created_by: maker,
+        };
         let _ = self.0.borrow_mut().add_route(route, true);
     }
 
     /// Adds an address to an interface as an operator would.
     pub fn add_address(&self, interface: &str, address: Ipv6Addr, prefix_length: u8) {
-        let index = self.0.borrow().link(interface).map(|link| link.index);
+        let index = self.0.borrow().find_link(interface).map(|link| link.index);
         let Some(index) = index else { return };
         let (protocol, deprecated, maker) = (0, false, ObjectOwner::Other);
-        let address = OwnAddress { index, address, prefix_length, protocol, deprecated, maker };
+        let address = SimulatedAddress {
+            index,
+            address,
+            prefix_length,
+            protocol,
+            is_deprecated: deprecated,
+            created_by: maker,
+        };
         let _ = self.0.borrow_mut().add_address(address);
     }
 
     /// Adds an IPv4 address to an interface as a network manager would.
     pub fn add_ipv4_address(&self, interface: &str, address: Ipv4Net) {
         let mut state = self.0.borrow_mut();
-        if let Some(index) = state.link(interface).map(|link| link.index) {
+        if let Some(index) = state.find_link(interface).map(|link| link.index) {
             state.add_ipv4_address(index, address);
         }
     }
@@ -168,7 +185,7 @@ impl Kernel {
     /// vanish.
     pub fn delete_ipv4_address(&self, interface: &str, address: Ipv4Net) {
         let mut state = self.0.borrow_mut();
-        if let Some(index) = state.link(interface).map(|link| link.index) {
+        if let Some(index) = state.find_link(interface).map(|link| link.index) {
             state.delete_ipv4_address(index, address);
         }
     }
@@ -177,9 +194,9 @@ impl Kernel {
     /// destination.
     pub fn set_ipv4_route(&self, destination: Ipv4Net, gateway: Option<Ipv4Addr>, interface: &str) {
         let mut state = self.0.borrow_mut();
-        let Some(index) = state.link(interface).map(|link| link.index) else { return };
+        let Some(index) = state.find_link(interface).map(|link| link.index) else { return };
         let (table, protocol, maker) = (TABLE_MAIN, 3, ObjectOwner::Other);
-        let route = KnownIpv4Route { table, destination, protocol, index, gateway, maker };
+        let route = SimulatedIpv4Route { table, destination, protocol, index, gateway, created_by: maker };
         let _ = state.add_ipv4_route(route, false);
     }
 
@@ -196,14 +213,14 @@ impl Kernel {
         let mut state = self.0.borrow_mut();
         let is_ours = |maker: ObjectOwner| maker == ObjectOwner::Station;
         let (routes, rules) = (state.routes.clone(), state.rules.clone());
-        let routes: Vec<_> = routes.iter().filter(|it| is_ours(it.maker) && it.protocol != 2).collect();
-        let rules: Vec<_> = rules.iter().filter(|it| is_ours(it.maker) && it.protocol != 2).collect();
+        let routes: Vec<_> = routes.iter().filter(|it| is_ours(it.created_by) && it.protocol != 2).collect();
+        let rules: Vec<_> = rules.iter().filter(|it| is_ours(it.created_by) && it.protocol != 2).collect();
         let addresses = state.addresses.clone();
-        let addresses: Vec<_> = addresses.iter().filter(|it| is_ours(it.maker)).collect();
+        let addresses: Vec<_> = addresses.iter().filter(|it| is_ours(it.created_by)).collect();
         let ipv4_routes = state.ipv4_routes.clone();
-        let ipv4_routes: Vec<_> = ipv4_routes.iter().filter(|it| is_ours(it.maker)).collect();
+        let ipv4_routes: Vec<_> = ipv4_routes.iter().filter(|it| is_ours(it.created_by)).collect();
         let ipv4_rules = state.ipv4_rules.clone();
-        let ipv4_rules: Vec<_> = ipv4_rules.iter().filter(|it| is_ours(it.maker)).collect();
+        let ipv4_rules: Vec<_> = ipv4_rules.iter().filter(|it| is_ours(it.created_by)).collect();
         let ipv6 = routes.len() + rules.len() + addresses.len();
         let all = ipv6 + ipv4_routes.len() + ipv4_rules.len();
         let Some(number) = number.checked_rem(all) else { return };
@@ -235,16 +252,16 @@ impl Kernel {
     }
 
     /// Handles the end of carnet's process.
-    pub fn abandon(&self) {
-        self.0.borrow_mut().abandon();
+    pub fn end_process(&self) {
+        self.0.borrow_mut().end_of_process();
     }
 
     /// Boots the machine again after a power cut.
     pub fn reboot(&self) {
         let mut state = self.0.borrow_mut();
-        let (rng, boot) = (state.rng.fork(), state.boot + 1);
-        *state = State::new(rng);
-        state.boot = boot;
+        let (rng, boot) = (state.rng.fork(), state.boot_number + 1);
+        *state = KernelState::new(rng);
+        state.boot_number = boot;
     }
 
     /// Returns carnet's changes to objects of other programs.
@@ -263,7 +280,7 @@ impl Kernel {
     }
 
     /// Returns a text for each object that is not the kernel's own.
-    pub fn describe(&self) -> Vec<String> {
+    pub fn describe_objects(&self) -> Vec<String> {
         let state = self.0.borrow();
         let routes = state.routes.iter().filter(|it| it.table != TABLE_MAIN || it.protocol != 2);
         let rules = state.rules.iter().map(|it| format!("{:?}", it.rule));
@@ -276,123 +293,128 @@ impl Kernel {
 
 /// A process that uses the platform on a simulated machine.
 #[derive(Debug)]
-pub struct Machine {
-    kernel: Kernel,
-    keeper: StateKeeper,
+pub struct SimulatedMachine {
+    simulated_kernel: SimulatedKernel,
+    state_keeper: StateKeeper,
     events: VecDeque<PlatformEvent>,
     failures: u32,
 }
 
-impl Machine {
+impl SimulatedMachine {
     /// Opens the platform, as [`Platform::open`](crate::Platform::open) does.
     ///
     /// # Errors
     /// Fails as [`Platform::open`](crate::Platform::open) does. After an error no object of this process
     /// remains.
-    pub fn open(kernel: &Kernel, disk: &SimulatedDisk, undo: &Path) -> Result<Machine> {
-        let result = Machine::try_open(kernel, disk, undo);
+    pub fn open(kernel: &SimulatedKernel, disk: &SimulatedDisk, undo: &Path) -> Result<SimulatedMachine> {
+        let result = SimulatedMachine::try_open(kernel, disk, undo);
         if result.is_err() {
-            kernel.abandon();
+            kernel.end_process();
         }
         result
     }
 
-    fn try_open(kernel: &Kernel, disk: &SimulatedDisk, undo: &Path) -> Result<Machine> {
+    fn try_open(kernel: &SimulatedKernel, disk: &SimulatedDisk, undo: &Path) -> Result<SimulatedMachine> {
         let mut state = kernel.0.borrow_mut();
         let index = state.add_link(TUNNEL_DEVICE);
-        let place = FileValidity { boot_id: state.boot.to_string(), netns: 1, netns_cookie: 1 };
+        let place = FileValidity { boot_id: state.boot_number.to_string(), netns: 1, netns_cookie: 1 };
         drop(state);
-        let requests = Requests::over(Box::new(SimulatedChannel::new(kernel.0.clone())));
-        let switches = KernelSettings::of(Box::new(SimulatedTree(kernel.0.clone())));
-        let undo = UndoFile::open_on(Box::new(disk.clone()), undo, place);
+        let requests = NetlinkRequests::over_channel(Box::new(SimulatedChannel::new(kernel.0.clone())));
+        let switches = KernelSettings::for_tree(Box::new(SimulatedTree(kernel.0.clone())));
+        let undo = UndoFile::open_on_disk(Box::new(disk.clone()), undo, place);
         let installer = Installer::open(requests, switches, undo, index)?;
         let mut state = kernel.0.borrow_mut();
         state.unread_events = Some(VecDeque::new());
         state.set_link(index, true, true);
         drop(state);
         let keeper = StateKeeper::new(installer);
-        let mut machine = Machine { kernel: kernel.clone(), keeper, events: VecDeque::new(), failures: 0 };
+        let mut machine = SimulatedMachine {
+            simulated_kernel: kernel.clone(),
+            state_keeper: keeper,
+            events: VecDeque::new(),
+            failures: 0,
+        };
         machine.refresh()?;
         Ok(machine)
     }
 
-    /// Applies a change, as [`Platform::apply`](crate::Platform::apply) does.
+    /// Applies a change, as [`Platform::apply_change`](crate::Platform::apply) does.
     ///
     /// # Errors
-    /// Fails as [`Platform::apply`](crate::Platform::apply) does.
-    pub fn apply(&mut self, change: &EntryChange) -> Result<()> {
-        self.keeper.installer.apply(change)
+    /// Fails as [`Platform::apply_change`](crate::Platform::apply) does.
+    pub fn apply_change(&mut self, change: &EntryChange) -> Result<()> {
+        self.state_keeper.installer.apply_change(change)
     }
 
     /// Applies the changes since the last commit to the fast path, like
-    /// [`Platform::commit`](crate::Platform::commit).
-    pub fn commit(&mut self) {
-        self.keeper.commit();
+    /// [`Platform::commit_to_fast_path`](crate::Platform::commit).
+    pub fn commit_changes(&mut self) {
+        self.state_keeper.commit();
     }
 
     /// Reads the kernel's events, and returns the events of the platform that they cause.
     ///
     /// # Errors
     /// Fails as [`Platform::next_event`](crate::Platform::next_event) does.
-    pub fn poll(&mut self) -> Result<Vec<PlatformEvent>> {
+    pub fn poll_events(&mut self) -> Result<Vec<PlatformEvent>> {
         let (news, overrun) = {
-            let mut state = self.kernel.0.borrow_mut();
+            let mut state = self.simulated_kernel.0.borrow_mut();
             let news = state.unread_events.as_mut().map(std::mem::take).unwrap_or_default();
-            (news, std::mem::take(&mut state.overrun))
+            (news, std::mem::take(&mut state.has_lost_events))
         };
         for (news, by) in news {
-            self.keeper.netlink_changes.handle_datagram(&channel::event(news, by));
+            self.state_keeper.netlink_changes.handle_datagram(&channel::event(news, by));
         }
         if overrun {
-            self.keeper.netlink_changes.overrun();
+            self.state_keeper.netlink_changes.handle_overrun();
         }
         let result = self.refresh();
         self.failures = if result.is_err() { self.failures + 1 } else { 0 };
         result.map(|()| self.events.drain(..).collect())
     }
 
-    /// Returns the value of [`Platform::failures`](crate::Platform::failures).
+    /// Returns the value of [`Platform::consecutive_failures`](crate::Platform::failures).
     pub fn failures(&self) -> u32 {
         self.failures
     }
 
     fn refresh(&mut self) -> Result<()> {
-        self.keeper.refresh(&mut self.events, |_, _| {})
+        self.state_keeper.refresh(&mut self.events, |_, _| {})
     }
 
     /// Returns whether the platform has events to return or state to read.
     pub fn has_news(&self) -> bool {
-        let state = self.kernel.0.borrow();
-        state.overrun
+        let state = self.simulated_kernel.0.borrow();
+        state.has_lost_events
             || state.unread_events.as_ref().is_some_and(|news| !news.is_empty())
-            || self.keeper.netlink_changes.dirty.any()
+            || self.state_keeper.netlink_changes.changed_parts.is_any_changed()
             || !self.events.is_empty()
     }
 
     /// Returns whether the platform still has to repeat a refused request.
     pub fn is_troubled(&self) -> bool {
-        self.keeper.installer.is_troubled() || self.keeper.installer.is_contested()
+        self.state_keeper.installer.has_failed_entries() || self.state_keeper.installer.is_contested()
     }
 
-    /// Returns the value of [`Platform::obstacles`](crate::Platform::obstacles).
-    pub fn obstacles(&self) -> Vec<String> {
-        self.keeper.installer.obstacles()
+    /// Returns the value of [`Platform::obstacle_messages`](crate::Platform::obstacles).
+    pub fn obstacle_messages(&self) -> Vec<String> {
+        self.state_keeper.installer.obstacle_messages()
     }
 
     /// Advances the platform by one second.
-    pub fn tick(&mut self) {
-        self.keeper.tick();
+    pub fn advance_one_second(&mut self) {
+        self.state_keeper.advance_one_second();
     }
 
     /// Returns a text for each difference between the kernel's state and the desired state.
     pub fn differences(&self) -> Vec<String> {
-        let state = self.kernel.0.borrow();
-        differences::differences(&state, self.keeper.installer.entries())
+        let state = self.simulated_kernel.0.borrow();
+        differences::differences_from(&state, self.state_keeper.installer.desired_entries())
     }
 
     /// Returns the number of entries that the platform stores.
     pub fn entry_count(&self) -> usize {
-        self.keeper.installer.entry_count() + self.events.len()
+        self.state_keeper.installer.entry_count() + self.events.len()
     }
 
     /// Closes the platform, as [`Platform::close`](crate::Platform::close) does.
@@ -400,8 +422,8 @@ impl Machine {
     /// # Errors
     /// Fails as [`Platform::close`](crate::Platform::close) does.
     pub fn close(mut self) -> Result<()> {
-        let result = self.keeper.installer.close();
-        self.kernel.abandon();
+        let result = self.state_keeper.installer.remove_all_entries();
+        self.simulated_kernel.end_process();
         result
     }
 }

@@ -10,37 +10,42 @@ use carnet_nemo::forwarding::desired::{
 
 use super::*;
 
-const UNDO: &str = "/run/undo";
+const UNDO_FILE: &str = "/run/undo";
 
-fn machine(seed: u64) -> (Kernel, SimulatedDisk, Machine) {
+fn new_machine(seed: u64) -> (SimulatedKernel, SimulatedDisk, SimulatedMachine) {
     let mut rng = Rng::new(seed);
-    let kernel = Kernel::new(rng.fork());
+    let kernel = SimulatedKernel::new(rng.fork());
     for name in ["w0", "i0"] {
         kernel.add_link(name);
         kernel.set_link(name, true, true);
     }
     let disk = SimulatedDisk::new(rng);
-    let mut machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens");
-    machine.poll().expect("looks");
+    let mut machine = SimulatedMachine::open(&kernel, &disk, Path::new(UNDO_FILE)).expect("opens");
+    machine.poll_events().expect("looks");
     (kernel, disk, machine)
 }
 
 /// Ends carnet on the simulated machine. With `is_killed`, first kills carnet and starts it again.
-fn end(mut machine: Machine, kernel: &Kernel, disk: &SimulatedDisk, is_killed: bool) {
+fn end_process(
+    mut machine: SimulatedMachine,
+    kernel: &SimulatedKernel,
+    disk: &SimulatedDisk,
+    is_killed: bool,
+) {
     if is_killed {
         drop(machine);
-        kernel.abandon();
-        machine = Machine::open(kernel, disk, Path::new(UNDO)).expect("opens again");
+        kernel.end_process();
+        machine = SimulatedMachine::open(kernel, disk, Path::new(UNDO_FILE)).expect("opens again");
     }
     machine.close().expect("closes");
 }
 
-fn net(text: &str) -> Ipv6Net {
+fn ipv6_net(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
 }
 
 /// Returns one entry of each kind.
-fn entries() -> Vec<Arc<ForwardingEntry>> {
+fn one_entry_of_each_kind() -> Vec<Arc<ForwardingEntry>> {
     let setting = |interface: &str, name: &str, value: &str| {
         ForwardingEntry::Setting(Box::new(SysctlSetting {
             interface: interface.into(),
@@ -62,7 +67,7 @@ fn entries() -> Vec<Arc<ForwardingEntry>> {
     let route = |destination, action| {
         ForwardingEntry::Route(Route {
             table: TABLE_TUNNEL,
-            destination: net(destination),
+            destination: ipv6_net(destination),
             metric: 7,
             action,
             source: None,
@@ -92,10 +97,10 @@ fn ipv4_entries() -> [ForwardingEntry; 3] {
         table: TABLE_UPLINK,
         destination: Ipv4Net::default(),
         interface: "w0".into(),
-        gateway: Some(ipv4("10.2.0.1")),
+        gateway: Some(ipv4_address("10.2.0.1")),
     };
     let rule = |priority, table, without_default| {
-        let (from, output_interface) = (ipv4("10.2.0.185"), "w0".into());
+        let (from, output_interface) = (ipv4_address("10.2.0.185"), "w0".into());
         ForwardingEntry::Ipv4Rule(Box::new(Ipv4Rule {
             priority,
             from,
@@ -111,7 +116,7 @@ fn ipv4_entries() -> [ForwardingEntry; 3] {
     ]
 }
 
-fn ipv4(text: &str) -> Ipv4Addr {
+fn ipv4_address(text: &str) -> Ipv4Addr {
     text.parse().expect("an address")
 }
 
@@ -121,8 +126,8 @@ fn ipv4_net(text: &str) -> Ipv4Net {
 
 /// Returns the IPv4 routers in the last event about an interface; `None` if there was no event about the
 /// interface.
-fn ipv4_routers(machine: &mut Machine, name: &str) -> Option<Vec<Ipv4Addr>> {
-    let events = machine.poll().expect("looks").into_iter();
+fn ipv4_routers(machine: &mut SimulatedMachine, name: &str) -> Option<Vec<Ipv4Addr>> {
+    let events = machine.poll_events().expect("looks").into_iter();
     let mut told = events.filter_map(|event| match event {
         PlatformEvent::Interface(it) if it.name == name => Some(it.ipv4_routers),
         _ => None,
@@ -133,19 +138,19 @@ fn ipv4_routers(machine: &mut Machine, name: &str) -> Option<Vec<Ipv4Addr>> {
 /// ConnMan gives one service the default route, and each service a route to its gateway.
 #[test]
 fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route() {
-    let (kernel, _, mut machine) = machine(5);
+    let (kernel, _, mut machine) = new_machine(5);
     kernel.add_ipv4_address("w0", ipv4_net("10.2.0.185/24"));
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(vec![]));
     for host in ["10.2.0.1/32", "169.254.169.254/32", "10.2.0.185/32", "10.2.0.53/32"] {
         kernel.set_ipv4_route(ipv4_net(host), None, "w0");
     }
-    let gateways = vec![ipv4("10.2.0.1"), ipv4("10.2.0.53")];
+    let gateways = vec![ipv4_address("10.2.0.1"), ipv4_address("10.2.0.53")];
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(gateways), "neither its own nor link-local ones");
     // If the main table has a default route, the uplink's router is its gateway, whatever host routes exist.
-    kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4("10.2.0.254")), "w0");
-    assert_eq!(ipv4_routers(&mut machine, "w0"), Some(vec![ipv4("10.2.0.254")]));
+    kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4_address("10.2.0.254")), "w0");
+    assert_eq!(ipv4_routers(&mut machine, "w0"), Some(vec![ipv4_address("10.2.0.254")]));
     // A host with a route through a gateway does not count as a router.
-    kernel.set_ipv4_route(ipv4_net("192.0.2.7/32"), Some(ipv4("10.9.0.1")), "i0");
+    kernel.set_ipv4_route(ipv4_net("192.0.2.7/32"), Some(ipv4_address("10.9.0.1")), "i0");
     assert_eq!(ipv4_routers(&mut machine, "i0"), None);
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
@@ -155,40 +160,46 @@ fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route
 /// without an event.
 #[test]
 fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_address() {
-    let (kernel, _, mut machine) = machine(6);
-    let (own, home_agent, gateway) = (ipv4("10.2.0.185"), ipv4("198.51.100.2"), ipv4("10.2.0.1"));
+    let (kernel, _, mut machine) = new_machine(6);
+    let (own, home_agent, gateway) =
+        (ipv4_address("10.2.0.185"), ipv4_address("198.51.100.2"), ipv4_address("10.2.0.1"));
     kernel.add_ipv4_address("w0", ipv4_net("10.2.0.185/24"));
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), None);
     for entry in ipv4_entries() {
-        machine.apply(&EntryChange::Set(Arc::new(entry))).expect("there");
+        machine.apply_change(&EntryChange::Set(Arc::new(entry))).expect("there");
     }
-    machine.poll().expect("looks");
+    machine.poll_events().expect("looks");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
     // The main table has a default route of its own. The uplink's default route precedes it, and all other
     // routes of the main table precede both.
-    kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4("10.2.0.9")), "w0");
-    kernel.set_ipv4_route(ipv4_net("203.0.113.0/24"), Some(ipv4("10.2.0.8")), "w0");
+    kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4_address("10.2.0.9")), "w0");
+    kernel.set_ipv4_route(ipv4_net("203.0.113.0/24"), Some(ipv4_address("10.2.0.8")), "w0");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
-    assert_eq!(kernel.ipv4_next_hop("w0", own, ipv4("203.0.113.7")), Some(Some(ipv4("10.2.0.8"))));
+    assert_eq!(
+        kernel.ipv4_next_hop("w0", own, ipv4_address("203.0.113.7")),
+        Some(Some(ipv4_address("10.2.0.8")))
+    );
     kernel.delete_ipv4_address("w0", ipv4_net("10.2.0.185/24"));
     assert_eq!(machine.differences().len(), 1, "{:?}", machine.differences());
     kernel.add_ipv4_address("w0", ipv4_net("10.2.0.185/24"));
-    machine.poll().expect("looks");
+    machine.poll_events().expect("looks");
     assert_eq!(machine.differences(), Vec::<String>::new());
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
     // Another program removes carnet's routes and rules.
     for number in 0..3 {
         kernel.remove_own_object(number);
         assert_eq!(machine.differences().len(), 1, "{:?}", machine.differences());
-        machine.poll().expect("looks");
+        machine.poll_events().expect("looks");
         assert_eq!(machine.differences(), Vec::<String>::new());
     }
     // carnet installs a default route with another gateway.
     let [ForwardingEntry::Ipv4Route(default), ..] = ipv4_entries() else { panic!("the default route") };
-    let other = Ipv4Route { gateway: Some(ipv4("10.2.0.254")), ..*default };
-    machine.apply(&EntryChange::Set(Arc::new(ForwardingEntry::Ipv4Route(Box::new(other))))).expect("there");
-    assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(ipv4("10.2.0.254"))));
-    end(machine, &kernel, &SimulatedDisk::new(Rng::new(1)), true);
+    let other = Ipv4Route { gateway: Some(ipv4_address("10.2.0.254")), ..*default };
+    machine
+        .apply_change(&EntryChange::Set(Arc::new(ForwardingEntry::Ipv4Route(Box::new(other)))))
+        .expect("there");
+    assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(ipv4_address("10.2.0.254"))));
+    end_process(machine, &kernel, &SimulatedDisk::new(Rng::new(1)), true);
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
@@ -196,20 +207,20 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
 #[test]
 fn refused_entry_is_tried_again_without_event() {
     // With this seed the simulated operator adds none of these entries before carnet does.
-    let (kernel, _, mut machine) = machine(3);
+    let (kernel, _, mut machine) = new_machine(3);
     kernel.set_failure_probability(1.0);
-    for entry in entries() {
-        let _ = machine.apply(&EntryChange::Set(entry));
+    for entry in one_entry_of_each_kind() {
+        let _ = machine.apply_change(&EntryChange::Set(entry));
     }
     assert!(machine.is_troubled() && !machine.differences().is_empty());
     kernel.set_failure_probability(0.0);
     let mut seconds = 0;
     while machine.is_troubled() && seconds < 10 {
-        machine.tick();
+        machine.advance_one_second();
         seconds += 1;
     }
     assert_eq!(machine.differences(), Vec::<String>::new());
-    assert!(seconds <= 2, "after {seconds} s: {:?}", machine.obstacles());
+    assert!(seconds <= 2, "after {seconds} s: {:?}", machine.obstacle_messages());
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
@@ -217,32 +228,32 @@ fn refused_entry_is_tried_again_without_event() {
 /// While the kernel refuses an entry, carnet tries again less and less often.
 #[test]
 fn entry_that_stays_refused_is_tried_every_half_minute() {
-    let (kernel, _, mut machine) = machine(2);
+    let (kernel, _, mut machine) = new_machine(2);
     // Another program has a route with the key of carnet's route.
-    let entry = &entries()[4];
-    kernel.add_route(TABLE_TUNNEL, net("2001:db8:c::/64"), 7, "w0");
-    let refused = machine.apply(&EntryChange::Set(entry.clone())).expect_err("taken");
+    let entry = &one_entry_of_each_kind()[4];
+    kernel.add_route(TABLE_TUNNEL, ipv6_net("2001:db8:c::/64"), 7, "w0");
+    let refused = machine.apply_change(&EntryChange::Set(entry.clone())).expect_err("taken");
     assert_eq!(refused.raw_os_error(), Some(libc::EEXIST), "{refused}");
     let mut attempts = Vec::new();
-    let mut before = machine.keeper.installer.requests.writes;
+    let mut before = machine.state_keeper.installer.requests.write_requests;
     for second in 1..200 {
-        machine.tick();
-        let after = machine.keeper.installer.requests.writes;
+        machine.advance_one_second();
+        let after = machine.state_keeper.installer.requests.write_requests;
         if after > before {
             attempts.push(second);
         }
         before = after;
     }
     assert_eq!(attempts, [1, 3, 7, 15, 31, 63, 95, 127, 159, 191]);
-    machine.apply(&EntryChange::Remove(entry.clone())).expect("gone");
-    (0..32).for_each(|_| machine.tick());
+    machine.apply_change(&EntryChange::Remove(entry.clone())).expect("gone");
+    (0..32).for_each(|_| machine.advance_one_second());
     assert!(!machine.is_troubled());
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new(), "the route is not ours");
 }
 
-fn notices(machine: &mut Machine) -> Vec<String> {
-    let events = machine.poll().expect("looks").into_iter();
+fn operator_messages(machine: &mut SimulatedMachine) -> Vec<String> {
+    let events = machine.poll_events().expect("looks").into_iter();
     events
         .filter_map(|event| if let PlatformEvent::Notice(text) = event { Some(text) } else { None })
         .collect()
@@ -251,20 +262,20 @@ fn notices(machine: &mut Machine) -> Vec<String> {
 /// The change causes no event about interfaces, addresses or routes, only one about the setting.
 #[test]
 fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
-    let (kernel, _, mut machine) = machine(8);
-    for entry in entries() {
-        machine.apply(&EntryChange::Set(entry)).expect("there");
+    let (kernel, _, mut machine) = new_machine(8);
+    for entry in one_entry_of_each_kind() {
+        machine.apply_change(&EntryChange::Set(entry)).expect("there");
     }
-    assert_eq!(notices(&mut machine), Vec::<String>::new(), "its own changes are not others'");
+    assert_eq!(operator_messages(&mut machine), Vec::<String>::new(), "its own changes are not others'");
     kernel.set_switch("all", "forwarding", "0");
-    let said = notices(&mut machine);
+    let said = operator_messages(&mut machine);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].contains("net.ipv6.conf.all.forwarding is 0, 1 is needed"), "{said:?}");
     assert_eq!(machine.differences(), Vec::<String>::new());
-    assert_eq!(machine.obstacles(), Vec::<String>::new());
+    assert_eq!(machine.obstacle_messages(), Vec::<String>::new());
     // An uplink that forwards ignores Router Advertisements.
     kernel.set_switch("w0", "forwarding", "1");
-    assert!(notices(&mut machine)[0].contains("net.ipv6.conf.w0.forwarding is 1, 0 is needed"));
+    assert!(operator_messages(&mut machine)[0].contains("net.ipv6.conf.w0.forwarding is 1, 0 is needed"));
     assert_eq!(machine.differences(), Vec::<String>::new());
     machine.close().expect("closes");
     // carnet restores 0. Its own change of `all` had set 1 for the interface already, so it could not see
@@ -276,11 +287,11 @@ fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
 /// stays off.
 #[test]
 fn setting_that_an_operator_changed_meanwhile_ends_as_the_operator_wants_it() {
-    let (kernel, _, mut machine) = machine(12);
+    let (kernel, _, mut machine) = new_machine(12);
     kernel.set_switch("all", "forwarding", "1");
-    machine.apply(&EntryChange::Set(entries()[1].clone())).expect("there");
+    machine.apply_change(&EntryChange::Set(one_entry_of_each_kind()[1].clone())).expect("there");
     kernel.set_switch("all", "forwarding", "0");
-    machine.poll().expect("looks");
+    machine.poll_events().expect("looks");
     assert_eq!(machine.differences(), Vec::<String>::new());
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
@@ -288,15 +299,21 @@ fn setting_that_an_operator_changed_meanwhile_ends_as_the_operator_wants_it() {
 
 #[test]
 fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
-    let (kernel, _, mut machine) = machine(9);
+    let (kernel, _, mut machine) = new_machine(9);
     let setting = SysctlSetting { interface: "w0".into(), name: "rp_filter".into(), value: "2".into() };
-    machine.apply(&EntryChange::Set(Arc::new(ForwardingEntry::Setting(Box::new(setting))))).expect("there");
-    assert_eq!(notices(&mut machine), Vec::<String>::new());
+    machine
+        .apply_change(&EntryChange::Set(Arc::new(ForwardingEntry::Setting(Box::new(setting)))))
+        .expect("there");
+    assert_eq!(operator_messages(&mut machine), Vec::<String>::new());
     kernel.set_switch("all", "rp_filter", "1");
-    let said = notices(&mut machine);
+    let said = operator_messages(&mut machine);
     assert!(said[0].contains("net.ipv4.conf.all.rp_filter is 1, 2 is needed"), "{said:?}");
-    assert_eq!(kernel.0.borrow().switch("w0", "rp_filter").as_deref(), Some("2"));
-    assert_eq!(kernel.0.borrow().switch("all", "rp_filter").as_deref(), Some("1"), "that is the operator's");
+    assert_eq!(kernel.0.borrow().setting_value("w0", "rp_filter").as_deref(), Some("2"));
+    assert_eq!(
+        kernel.0.borrow().setting_value("all", "rp_filter").as_deref(),
+        Some("1"),
+        "that is the operator's"
+    );
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
@@ -304,23 +321,25 @@ fn strict_reverse_path_filter_of_all_is_made_loose_on_the_uplink() {
 /// carnet restores a setting that another program keeps changing, with growing pauses, and never stops.
 #[test]
 fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() {
-    let (kernel, _, mut machine) = machine(10);
-    for entry in entries() {
-        machine.apply(&EntryChange::Set(entry)).expect("there");
+    let (kernel, _, mut machine) = new_machine(10);
+    for entry in one_entry_of_each_kind() {
+        machine.apply_change(&EntryChange::Set(entry)).expect("there");
     }
-    let forwards = |kernel: &Kernel| kernel.0.borrow().switch("all", "forwarding").as_deref() == Some("1");
+    let forwards = |kernel: &SimulatedKernel| {
+        kernel.0.borrow().setting_value("all", "forwarding").as_deref() == Some("1")
+    };
     let mut pauses = Vec::new();
     for _ in 0..11 {
         kernel.set_switch("all", "forwarding", "0");
-        machine.poll().expect("looks");
+        machine.poll_events().expect("looks");
         let mut seconds = 0;
         while !forwards(&kernel) {
-            let obstacles = machine.obstacles();
+            let obstacles = machine.obstacle_messages();
             assert!(obstacles[0].contains("net.ipv6.conf.all.forwarding is 0, 1 is needed"), "{obstacles:?}");
             // Other events during the pause do not shorten it.
             kernel.set_link("i0", true, seconds % 2 == 0);
-            machine.poll().expect("looks");
-            machine.tick();
+            machine.poll_events().expect("looks");
+            machine.advance_one_second();
             seconds += 1;
             assert!(seconds < 100, "it is given up");
         }
@@ -329,12 +348,12 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
     }
     assert_eq!(pauses, [0, 0, 0, 1, 2, 4, 8, 16, 32, 64, 64]);
     assert!(
-        machine.obstacles()[0].contains("that this station needs 11 times so far"),
+        machine.obstacle_messages()[0].contains("that this station needs 11 times so far"),
         "{:?}",
-        machine.obstacles()
+        machine.obstacle_messages()
     );
-    (0..121).for_each(|_| machine.tick());
-    assert_eq!(machine.obstacles(), Vec::<String>::new(), "nothing stands in the way any more");
+    (0..121).for_each(|_| machine.advance_one_second());
+    assert_eq!(machine.obstacle_messages(), Vec::<String>::new(), "nothing stands in the way any more");
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
@@ -343,28 +362,28 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
 /// if IPv6 stays disabled.
 #[test]
 fn only_lasting_refusal_of_kernel_is_logged() {
-    let (kernel, _, mut machine) = machine(13);
-    for entry in entries() {
-        machine.apply(&EntryChange::Set(entry)).expect("there");
+    let (kernel, _, mut machine) = new_machine(13);
+    for entry in one_entry_of_each_kind() {
+        machine.apply_change(&EntryChange::Set(entry)).expect("there");
     }
-    machine.poll().expect("looks");
+    machine.poll_events().expect("looks");
     // Object 0 is the route by the uplink. After carnet has installed it again, it is the last of both
     // objects, number 1.
     for (seconds, told, route) in [(1, 0, 0), (20, 1, 1)] {
         kernel.disable_ipv6("w0", true);
         kernel.remove_own_object(route);
-        machine.poll().expect("looks");
+        machine.poll_events().expect("looks");
         assert_eq!(machine.differences().len(), 1, "{:?}", machine.differences());
         let mut obstacles = 0;
         for _ in 0..seconds {
-            machine.tick();
-            obstacles = machine.obstacles().len();
+            machine.advance_one_second();
+            obstacles = machine.obstacle_messages().len();
         }
-        assert_eq!(obstacles, told, "{:?}", machine.obstacles());
+        assert_eq!(obstacles, told, "{:?}", machine.obstacle_messages());
         kernel.disable_ipv6("w0", false);
-        (0..64).for_each(|_| machine.tick());
+        (0..64).for_each(|_| machine.advance_one_second());
         assert_eq!(machine.differences(), Vec::<String>::new());
-        assert_eq!(machine.obstacles(), Vec::<String>::new());
+        assert_eq!(machine.obstacle_messages(), Vec::<String>::new());
     }
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
@@ -372,20 +391,24 @@ fn only_lasting_refusal_of_kernel_is_logged() {
 
 #[test]
 fn local_rule_that_another_program_puts_back_to_priority_0_is_taken_away_again() {
-    let (kernel, _, mut machine) = machine(11);
-    for entry in entries() {
-        machine.apply(&EntryChange::Set(entry)).expect("there");
+    let (kernel, _, mut machine) = new_machine(11);
+    for entry in one_entry_of_each_kind() {
+        machine.apply_change(&EntryChange::Set(entry)).expect("there");
     }
-    machine.poll().expect("looks");
+    machine.poll_events().expect("looks");
     let mut pauses = Vec::new();
     for _ in 0..6 {
         kernel.restore_local_rule();
-        machine.poll().expect("looks");
+        machine.poll_events().expect("looks");
         let mut seconds = 0;
         while !machine.differences().is_empty() {
-            assert!(machine.obstacles()[0].contains("back to priority 0"), "{:?}", machine.obstacles());
-            machine.tick();
-            machine.poll().expect("looks");
+            assert!(
+                machine.obstacle_messages()[0].contains("back to priority 0"),
+                "{:?}",
+                machine.obstacle_messages()
+            );
+            machine.advance_one_second();
+            machine.poll_events().expect("looks");
             seconds += 1;
             assert!(seconds < 100, "it is given up");
         }
@@ -400,34 +423,34 @@ fn local_rule_that_another_program_puts_back_to_priority_0_is_taken_away_again()
 #[test]
 fn entry_in_unknown_state_is_installed_and_removed_correctly() {
     for seed in 0..300 {
-        let (kernel, disk, mut machine) = machine(seed);
+        let (kernel, disk, mut machine) = new_machine(seed);
         let mut rng = Rng::new(seed);
         if seed % 2 == 0 {
             kernel.set_switch("i0", "forwarding", "1");
         }
         kernel.set_failure_probability(0.4);
         disk.set_failure_probability(rng.chance(0.2), 0.2);
-        let entries = entries();
+        let entries = one_entry_of_each_kind();
         for _ in 0..40 {
             let entry = entries[rng.below(entries.len() as u64) as usize].clone();
             let change = if rng.chance(0.6) { EntryChange::Set(entry) } else { EntryChange::Remove(entry) };
-            let _ = machine.apply(&change);
+            let _ = machine.apply_change(&change);
             if rng.chance(0.2) {
-                machine.tick();
+                machine.advance_one_second();
             }
         }
         kernel.set_failure_probability(0.0);
         disk.set_failure_probability(false, 0.0);
         for _ in 0..64 {
-            machine.tick();
-            machine.poll().expect("looks");
+            machine.advance_one_second();
+            machine.poll_events().expect("looks");
         }
         let differences = machine.differences();
         assert!(differences.is_empty(), "{seed}: {differences:#?}");
         machine.close().unwrap_or_else(|error| panic!("{seed}: {error}"));
         let left = kernel.leftovers();
         assert!(left.is_empty(), "{seed}: {left:#?}");
-        assert!(!disk.exists(Path::new(UNDO)), "{seed}");
+        assert!(!disk.file_exists(Path::new(UNDO_FILE)), "{seed}");
     }
 }
 
@@ -435,30 +458,30 @@ fn entry_in_unknown_state_is_installed_and_removed_correctly() {
 /// must stay, even if carnet is killed at any time.
 #[test]
 fn address_of_another_program_in_place_of_carnets_stays() {
-    let address = &entries()[3];
+    let address = &one_entry_of_each_kind()[3];
     let ForwardingEntry::Address(InterfaceAddress { interface, address: own, prefix_length, .. }) =
         &**address
     else {
         panic!("an address");
     };
     for (looks, is_killed) in [(true, true), (true, false), (false, true), (false, false)] {
-        let (kernel, disk, mut machine) = machine(3);
-        machine.apply(&EntryChange::Set(address.clone())).expect("added");
-        machine.poll().expect("looks");
+        let (kernel, disk, mut machine) = new_machine(3);
+        machine.apply_change(&EntryChange::Set(address.clone())).expect("added");
+        machine.poll_events().expect("looks");
         // Object 0 is carnet's only object, the address.
         kernel.remove_own_object(0);
         kernel.add_address(interface, *own, *prefix_length);
         if looks {
-            machine.poll().expect("looks");
+            machine.poll_events().expect("looks");
             assert_eq!(machine.differences(), Vec::<String>::new());
-            assert_eq!(machine.keeper.installer.restored, 0, "nothing was put back");
+            assert_eq!(machine.state_keeper.installer.restored_entries, 0, "nothing was put back");
         }
         if is_killed {
             drop(machine);
-            kernel.abandon();
-            machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
+            kernel.end_process();
+            machine = SimulatedMachine::open(&kernel, &disk, Path::new(UNDO_FILE)).expect("opens again");
         } else {
-            machine.apply(&EntryChange::Remove(address.clone())).expect("no longer wanted");
+            machine.apply_change(&EntryChange::Remove(address.clone())).expect("no longer wanted");
         }
         machine.close().expect("closes");
         assert_eq!(kernel.leftovers(), Vec::<String>::new(), "looked {looks}, killed {is_killed}");
@@ -473,22 +496,22 @@ fn address_of_another_program_in_place_of_carnets_stays() {
 fn operators_setting_is_restored_whenever_carnet_dies() {
     let mut deaths = 0;
     for steps in 1..60 {
-        let (kernel, disk, mut machine) = machine(5);
+        let (kernel, disk, mut machine) = new_machine(5);
         kernel.set_switch("i0", "forwarding", "1");
-        for entry in entries() {
-            machine.apply(&EntryChange::Set(entry)).expect("there");
+        for entry in one_entry_of_each_kind() {
+            machine.apply_change(&EntryChange::Set(entry)).expect("there");
         }
         kernel.set_steps_until_death(Some((steps, disk.clone())));
         let _ = machine.close();
         deaths += u32::from(kernel.is_dead());
         kernel.set_steps_until_death(None);
-        kernel.abandon();
-        disk.abandon();
-        let machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
+        kernel.end_process();
+        disk.release_locks();
+        let machine = SimulatedMachine::open(&kernel, &disk, Path::new(UNDO_FILE)).expect("opens again");
         machine.close().expect("closes");
         let left = kernel.leftovers();
         assert!(left.is_empty(), "after {steps} steps: {left:#?}");
-        assert!(!disk.exists(Path::new(UNDO)), "after {steps} steps");
+        assert!(!disk.file_exists(Path::new(UNDO_FILE)), "after {steps} steps");
     }
     assert!((20..59).contains(&deaths), "{deaths} deaths");
 }
@@ -496,16 +519,16 @@ fn operators_setting_is_restored_whenever_carnet_dies() {
 /// The directory of the undo file is full or gone. When carnet ends, the machine stops forwarding anyway.
 #[test]
 fn settings_are_restored_although_undo_file_cannot_be_written() {
-    let (kernel, disk, mut machine) = machine(6);
+    let (kernel, disk, mut machine) = new_machine(6);
     kernel.set_switch("i0", "forwarding", "1");
-    for entry in entries() {
-        machine.apply(&EntryChange::Set(entry)).expect("there");
+    for entry in one_entry_of_each_kind() {
+        machine.apply_change(&EntryChange::Set(entry)).expect("there");
     }
     disk.set_failure_probability(true, 0.0);
     machine.close().expect_err("the disk is full");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
     disk.set_failure_probability(false, 0.0);
-    let machine = Machine::open(&kernel, &disk, Path::new(UNDO)).expect("opens again");
+    let machine = SimulatedMachine::open(&kernel, &disk, Path::new(UNDO_FILE)).expect("opens again");
     machine.close().expect("closes");
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
@@ -517,16 +540,16 @@ fn setting_changed_by_operator_meanwhile_stays() {
     for (is_killed, before, after) in
         [(false, "1", "0"), (true, "1", "0"), (false, "0", "0"), (true, "0", "0"), (false, "1", "1")]
     {
-        let (kernel, disk, mut machine) = machine(7);
+        let (kernel, disk, mut machine) = new_machine(7);
         kernel.set_switch("i0", "forwarding", before);
         kernel.set_switch("default", "forwarding", before);
-        for entry in entries() {
-            machine.apply(&EntryChange::Set(entry)).expect("there");
+        for entry in one_entry_of_each_kind() {
+            machine.apply_change(&EntryChange::Set(entry)).expect("there");
         }
         kernel.set_switch("i0", "forwarding", after);
         kernel.add_link("i1");
-        machine.poll().expect("looks");
-        end(machine, &kernel, &disk, is_killed);
+        machine.poll_events().expect("looks");
+        end_process(machine, &kernel, &disk, is_killed);
         let left = kernel.leftovers();
         assert!(left.is_empty(), "killed {is_killed}, {before} before, {after} meanwhile: {left:#?}");
     }
@@ -537,14 +560,14 @@ fn setting_changed_by_operator_meanwhile_stays() {
 fn forwarding_turned_off_by_operator_stays_off_after_interrupted_restore() {
     let mut failures = 0;
     for seed in 0..100 {
-        let (kernel, _, mut machine) = machine(seed);
-        let all = entries()[1].clone();
+        let (kernel, _, mut machine) = new_machine(seed);
+        let all = one_entry_of_each_kind()[1].clone();
         kernel.set_switch("i0", "forwarding", "1");
-        machine.apply(&EntryChange::Set(all.clone())).expect("there");
+        machine.apply_change(&EntryChange::Set(all.clone())).expect("there");
         kernel.set_failure_probability(0.5);
-        failures += u32::from(machine.apply(&EntryChange::Remove(all.clone())).is_err());
+        failures += u32::from(machine.apply_change(&EntryChange::Remove(all.clone())).is_err());
         kernel.set_failure_probability(0.0);
-        machine.apply(&EntryChange::Set(all)).expect("there again");
+        machine.apply_change(&EntryChange::Set(all)).expect("there again");
         kernel.set_switch("all", "forwarding", "0");
         machine.close().expect("closes");
         let left = kernel.leftovers();
@@ -557,25 +580,25 @@ fn forwarding_turned_off_by_operator_stays_off_after_interrupted_restore() {
 /// has added.
 #[test]
 fn unmarked_address_is_recognised_by_undo_file() {
-    let address = &entries()[3];
+    let address = &one_entry_of_each_kind()[3];
     let longer = |length| {
         let ForwardingEntry::Address(it) = &**address else { panic!("an address") };
         Arc::new(ForwardingEntry::Address(InterfaceAddress { prefix_length: length, ..it.clone() }))
     };
     for is_killed in [true, false] {
         for refuses in [true, false] {
-            let (kernel, disk, mut machine) = machine(4);
+            let (kernel, disk, mut machine) = new_machine(4);
             kernel.keep_no_marks();
-            machine.apply(&EntryChange::Set(address.clone())).expect("added");
+            machine.apply_change(&EntryChange::Set(address.clone())).expect("added");
             // The kernel refuses to remove the address. Then carnet needs the address again.
             kernel.set_failure_probability(if refuses { 1.0 } else { 0.0 });
-            let _ = machine.apply(&EntryChange::Remove(address.clone()));
+            let _ = machine.apply_change(&EntryChange::Remove(address.clone()));
             kernel.set_failure_probability(0.0);
-            machine.apply(&EntryChange::Set(address.clone())).expect("there");
-            machine.apply(&EntryChange::Set(longer(128))).expect("another length");
-            machine.apply(&EntryChange::Set(longer(64))).expect("and back");
+            machine.apply_change(&EntryChange::Set(address.clone())).expect("there");
+            machine.apply_change(&EntryChange::Set(longer(128))).expect("another length");
+            machine.apply_change(&EntryChange::Set(longer(64))).expect("and back");
             assert_eq!(machine.differences(), Vec::<String>::new());
-            end(machine, &kernel, &disk, is_killed);
+            end_process(machine, &kernel, &disk, is_killed);
             let left = kernel.leftovers();
             assert!(left.is_empty(), "killed {is_killed}, refused {refuses}: {left:#?}");
         }

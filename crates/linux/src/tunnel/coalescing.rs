@@ -8,7 +8,7 @@
 //!
 //! Packets of one flow keep their order. A packet whose flow is unknown waits until all held packets are
 //! written. (But a tunnelled packet goes to another tunnel end and does not wait.) No packet is held longer
-//! than until [`Coalescer::flush`], at the end of a batch.
+//! than until [`PacketCoalescer::flush_bursts`], at the end of a batch.
 //!
 //! Left out: extension headers, IPv4, and TCP segments with any flag but ACK and PSH. These packets pass
 //! unchanged.
@@ -16,40 +16,40 @@
 use carnet_wire::checksum;
 use carnet_wire::ipv6::{HEADER_LEN, protocol};
 
-use super::segmentation::put;
-use super::virtio::{self, Burst, Header, Transport, Unfinished};
+use super::segmentation::put_number;
+use super::virtio::{self, BurstProperties, Transport, UnfinishedChecksum, VirtioHeader};
 
 /// Largest number of flows whose packets wait for further packets.
-const MAX_FLOWS: usize = 8;
+const MAX_HELD_FLOWS: usize = 8;
 /// Maximum length of a burst in octets: the kernel's limit for a device that declares no other
 /// (`GSO_LEGACY_MAX_SIZE`).
-const MAX_BURST: usize = 65_535;
+const MAX_BURST_LENGTH: usize = 65_535;
 /// Maximum number of datagrams in a burst: `UDP_MAX_SEGMENTS` of kernels before 6.9.
-const MAX_DATAGRAMS: usize = 64;
+const MAX_DATAGRAMS_PER_BURST: usize = 64;
 
 /// Offsets of fields in a TCP header.
-const SEQUENCE: usize = 4;
-const TCP_FLAGS: usize = 13;
-const ACK: u8 = 0x10;
-const PSH: u8 = 0x08;
+const TCP_SEQUENCE_OFFSET: usize = 4;
+const TCP_FLAGS_OFFSET: usize = 13;
+const TCP_FLAG_ACK: u8 = 0x10;
+const TCP_FLAG_PSH: u8 = 0x08;
 
 /// Kinds of bursts that the kernel accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct BurstKinds {
-    pub tcp: bool,
-    pub udp: bool,
+    pub accepts_tcp: bool,
+    pub accepts_udp: bool,
 }
 
 /// Receiver of merged frames.
-pub(crate) trait Sink {
+pub(crate) trait FrameSink {
     /// Receives a virtio header and a packet in one piece.
-    fn frame(&mut self, header: &Header, frame: &[u8]);
+    fn receive_frame(&mut self, header: &VirtioHeader, frame: &[u8]);
 }
 
 /// Merges packets of a flow into bursts. It holds the last packets of some flows, to append further ones.
 #[derive(Debug)]
-pub(crate) struct Coalescer {
-    pub kinds: BurstKinds,
+pub(crate) struct PacketCoalescer {
+    pub burst_kinds: BurstKinds,
     /// Unwritten bursts, in order of their first packets.
     held_bursts: Vec<HeldBurst>,
     spare_buffers: Vec<Vec<u8>>,
@@ -57,10 +57,10 @@ pub(crate) struct Coalescer {
 
 /// Fields of a packet that may become part of a burst.
 #[derive(Debug, Clone, Copy)]
-struct Candidate {
+struct CandidatePacket {
     transport: Transport,
     /// Length of all headers in octets.
-    headers: usize,
+    headers_length: usize,
     payload: usize,
     sequence: u32,
     /// Whether no packet may follow this one in its burst (PSH).
@@ -71,35 +71,35 @@ struct Candidate {
 #[derive(Debug)]
 struct HeldBurst {
     /// Virtio header and packet, concatenated.
-    frame: Vec<u8>,
+    frame_octets: Vec<u8>,
     /// Fields of the first packet.
-    first_packet: Candidate,
+    first_packet: CandidatePacket,
     packets: usize,
     next_sequence: u32,
 }
 
-impl Coalescer {
+impl PacketCoalescer {
     /// Creates a coalescer without packets.
     pub(crate) fn new(kinds: BurstKinds) -> Self {
-        Coalescer { kinds, held_bursts: Vec::new(), spare_buffers: Vec::new() }
+        PacketCoalescer { burst_kinds: kinds, held_bursts: Vec::new(), spare_buffers: Vec::new() }
     }
 
     /// Appends a packet to a burst, or holds it as a new one. Returns false if the caller must write the
     /// packet unchanged. Before, writes to `sink` the bursts that must precede it.
-    pub(crate) fn push(&mut self, packet: &[u8], sink: &mut impl Sink) -> bool {
+    pub(crate) fn push(&mut self, packet: &[u8], sink: &mut impl FrameSink) -> bool {
         let transport = match packet.get(6) {
-            Some(&protocol::TCP) if self.kinds.tcp => Transport::Tcp,
-            Some(&protocol::UDP) if self.kinds.udp => Transport::Udp,
+            Some(&protocol::TCP) if self.burst_kinds.accepts_tcp => Transport::Tcp,
+            Some(&protocol::UDP) if self.burst_kinds.accepts_udp => Transport::Udp,
             // A tunnelled packet on its way to the other tunnel end does not wait.
             Some(&protocol::IPV6) => return false,
             Some(&protocol::TCP | &protocol::UDP) => return false,
             _ => {
-                self.flush(sink);
+                self.flush_bursts(sink);
                 return false;
             }
         };
         let at = self.held_bursts.iter().position(|held| held.is_same_flow(packet));
-        let candidate = Candidate::parse(transport, packet);
+        let candidate = CandidatePacket::parse(transport, packet);
         if let Some(at) = at {
             if let Some(candidate) = &candidate
                 && let Some(held) = self.held_bursts.get_mut(at)
@@ -112,7 +112,7 @@ impl Coalescer {
                         self.emit(at, sink);
                         return false;
                     }
-                    held.append(candidate, packet);
+                    held.append_packet(candidate, packet);
                     if held.is_full(candidate) {
                         self.emit(at, sink);
                     }
@@ -122,35 +122,40 @@ impl Coalescer {
             self.emit(at, sink);
         }
         let Some(candidate) = candidate.filter(|candidate| !candidate.push) else { return false };
-        if self.held_bursts.len() >= MAX_FLOWS {
+        if self.held_bursts.len() >= MAX_HELD_FLOWS {
             self.emit(0, sink);
         }
         let mut frame = self.spare_buffers.pop().unwrap_or_default();
         frame.clear();
-        frame.extend_from_slice(&[0; virtio::LENGTH]);
+        frame.extend_from_slice(&[0; virtio::VIRTIO_HEADER_LENGTH]);
         frame.extend_from_slice(packet);
         let next_sequence = candidate.sequence.wrapping_add(candidate.payload as u32);
-        self.held_bursts.push(HeldBurst { frame, first_packet: candidate, packets: 1, next_sequence });
+        self.held_bursts.push(HeldBurst {
+            frame_octets: frame,
+            first_packet: candidate,
+            packets: 1,
+            next_sequence,
+        });
         true
     }
 
     /// Writes all bursts that wait.
-    pub(crate) fn flush(&mut self, sink: &mut impl Sink) {
+    pub(crate) fn flush_bursts(&mut self, sink: &mut impl FrameSink) {
         while !self.held_bursts.is_empty() {
             self.emit(0, sink);
         }
     }
 
-    fn emit(&mut self, at: usize, sink: &mut impl Sink) {
+    fn emit(&mut self, at: usize, sink: &mut impl FrameSink) {
         let mut held = self.held_bursts.remove(at);
-        let header = held.finish();
-        sink.frame(&header, &held.frame);
-        self.spare_buffers.push(held.frame);
+        let header = held.finish_burst();
+        sink.receive_frame(&header, &held.frame_octets);
+        self.spare_buffers.push(held.frame_octets);
     }
 }
 
-impl Candidate {
-    fn parse(transport: Transport, packet: &[u8]) -> Option<Candidate> {
+impl CandidatePacket {
+    fn parse(transport: Transport, packet: &[u8]) -> Option<CandidatePacket> {
         let (ip, rest) = packet.split_at_checked(HEADER_LEN)?;
         let length = u16::from_be_bytes([*ip.get(4)?, *ip.get(5)?]);
         if ip.first()? >> 4 != 6 || rest.len() != usize::from(length) {
@@ -160,11 +165,13 @@ impl Candidate {
             Transport::Tcp => {
                 let header = rest.split_at_checked(20)?.0;
                 let [data_offset, flags] = *header.get(12..14)?.as_array()?;
-                if flags & !PSH != ACK || data_offset >> 4 < 5 {
+                if flags & !TCP_FLAG_PSH != TCP_FLAG_ACK || data_offset >> 4 < 5 {
                     return None;
                 }
-                let sequence = u32::from_be_bytes(*header.get(SEQUENCE..SEQUENCE + 4)?.as_array()?);
-                (usize::from(data_offset >> 4) * 4, sequence, flags & PSH != 0)
+                let sequence = u32::from_be_bytes(
+                    *header.get(TCP_SEQUENCE_OFFSET..TCP_SEQUENCE_OFFSET + 4)?.as_array()?,
+                );
+                (usize::from(data_offset >> 4) * 4, sequence, flags & TCP_FLAG_PSH != 0)
             }
             Transport::Udp => {
                 let [l0, l1, c0, c1] = *rest.get(4..8)?.as_array()?;
@@ -175,13 +182,13 @@ impl Candidate {
             }
         };
         let payload = rest.len().checked_sub(header).filter(|payload| *payload > 0)?;
-        Some(Candidate { transport, headers: HEADER_LEN + header, payload, sequence, push })
+        Some(CandidatePacket { transport, headers_length: HEADER_LEN + header, payload, sequence, push })
     }
 }
 
 impl HeldBurst {
     fn packet(&self) -> &[u8] {
-        self.frame.get(virtio::LENGTH..).unwrap_or_default()
+        self.frame_octets.get(virtio::VIRTIO_HEADER_LENGTH..).unwrap_or_default()
     }
 
     /// Compares addresses, protocol and ports; for other protocols, the octets at the offset of the ports.
@@ -190,12 +197,12 @@ impl HeldBurst {
         mine.get(6) == packet.get(6) && mine.get(8..44) == packet.get(8..44)
     }
 
-    fn may_append(&self, next: &Candidate, packet: &[u8]) -> bool {
+    fn may_append(&self, next: &CandidatePacket, packet: &[u8]) -> bool {
         let (mine, first) = (self.packet(), &self.first_packet);
         // Compares version, traffic class, flow label, and hop limit.
         let same_ip = mine.get(..4) == packet.get(..4) && mine.get(7) == packet.get(7);
-        let room = mine.len() + next.payload <= MAX_BURST;
-        if !same_ip || !room || next.headers != first.headers || next.payload > first.payload {
+        let room = mine.len() + next.payload <= MAX_BURST_LENGTH;
+        if !same_ip || !room || next.headers_length != first.headers_length || next.payload > first.payload {
             return false;
         }
         match first.transport {
@@ -207,61 +214,65 @@ impl HeldBurst {
                 };
                 // Compares acknowledgement and data offset, window, urgent pointer and options.
                 next.sequence == self.next_sequence
-                    && same(8, TCP_FLAGS)
+                    && same(8, TCP_FLAGS_OFFSET)
                     && same(14, 16)
-                    && same(18, first.headers - HEADER_LEN)
+                    && same(18, first.headers_length - HEADER_LEN)
             }
         }
     }
 
-    fn append(&mut self, next: &Candidate, packet: &[u8]) {
-        self.frame.extend_from_slice(packet.get(next.headers..).unwrap_or_default());
+    fn append_packet(&mut self, next: &CandidatePacket, packet: &[u8]) {
+        self.frame_octets.extend_from_slice(packet.get(next.headers_length..).unwrap_or_default());
         self.packets += 1;
         self.next_sequence = self.next_sequence.wrapping_add(next.payload as u32);
         if next.push
-            && let Some(flags) = self.frame.get_mut(virtio::LENGTH + HEADER_LEN + TCP_FLAGS)
+            && let Some(flags) =
+                self.frame_octets.get_mut(virtio::VIRTIO_HEADER_LENGTH + HEADER_LEN + TCP_FLAGS_OFFSET)
         {
-            *flags |= PSH;
+            *flags |= TCP_FLAG_PSH;
         }
     }
 
     /// Returns whether the burst is complete after the packet `last`.
-    fn is_full(&self, last: &Candidate) -> bool {
+    fn is_full(&self, last: &CandidatePacket) -> bool {
         last.push
             || last.payload < self.first_packet.payload
-            || self.first_packet.transport == Transport::Udp && self.packets >= MAX_DATAGRAMS
+            || self.first_packet.transport == Transport::Udp && self.packets >= MAX_DATAGRAMS_PER_BURST
     }
 
     /// Writes lengths and checksum of a burst, and returns its virtio header.
-    fn finish(&mut self) -> Header {
-        let Candidate { transport, headers, payload, .. } = self.first_packet;
+    fn finish_burst(&mut self) -> VirtioHeader {
+        let CandidatePacket { transport, headers_length: headers, payload, .. } = self.first_packet;
         if self.packets == 1 {
-            return Header::default();
+            return VirtioHeader::default();
         }
-        let header = Header {
-            unfinished: Some(Unfinished {
-                start: HEADER_LEN as u16,
-                offset: transport.checksum_offset() as u16,
+        let header = VirtioHeader {
+            unfinished_checksum: Some(UnfinishedChecksum {
+                covered_from: HEADER_LEN as u16,
+                checksum_offset: transport.checksum_offset() as u16,
             }),
-            burst: Some(Burst { transport, segment: payload as u16 }),
-            headers: headers as u16,
+            burst_properties: Some(BurstProperties { transport, segment_size: payload as u16 }),
+            headers_length: headers as u16,
         };
-        let Some((front, packet)) = self.frame.split_at_mut_checked(virtio::LENGTH) else { return header };
+        let Some((front, packet)) = self.frame_octets.split_at_mut_checked(virtio::VIRTIO_HEADER_LENGTH)
+        else {
+            return header;
+        };
         front.copy_from_slice(&header.emit());
         let length = packet.len().saturating_sub(HEADER_LEN);
-        put(packet, 4, length as u16);
-        let sum = pseudo_header(packet, transport, length);
+        put_number(packet, 4, length as u16);
+        let sum = pseudo_header_sum(packet, transport, length);
         let Some(rest) = packet.get_mut(HEADER_LEN..) else { return header };
         if transport == Transport::Udp {
-            put(rest, 4, length as u16);
+            put_number(rest, 4, length as u16);
         }
-        put(rest, transport.checksum_offset(), sum);
+        put_number(rest, transport.checksum_offset(), sum);
         header
     }
 }
 
 /// Returns the sum of the pseudo-header for `length` octets of TCP or UDP (RFC 8200 8.1).
-pub(crate) fn pseudo_header(packet: &[u8], transport: Transport, length: usize) -> u16 {
+pub(crate) fn pseudo_header_sum(packet: &[u8], transport: Transport, length: usize) -> u16 {
     let addresses = checksum::ones_complement_sum(packet.get(8..HEADER_LEN).unwrap_or_default());
     checksum::ones_complement_add(addresses, checksum::protocol_and_length(transport.protocol(), length))
 }
@@ -270,7 +281,7 @@ pub(crate) fn pseudo_header(packet: &[u8], transport: Transport, length: usize) 
 fn is_intact(packet: &[u8], transport: Transport) -> bool {
     let rest = packet.get(HEADER_LEN..).unwrap_or_default();
     checksum::ones_complement_add(
-        pseudo_header(packet, transport, rest.len()),
+        pseudo_header_sum(packet, transport, rest.len()),
         checksum::ones_complement_sum(rest),
     ) == 0xffff
 }

@@ -14,17 +14,17 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::{Instant, sleep_until};
 
-use crate::readable::{Owner, watch};
+use crate::async_descriptor::{DescriptorOwner, watch_readable};
 
 /// Queues of control messages: for known senders, and for all others. The station is woken for both of them
 /// or for none.
 #[derive(Debug)]
-pub(super) struct Queues {
-    files: [OwnedFd; 2],
+pub(super) struct ControlQueues {
+    queue_files: [OwnedFd; 2],
     /// Epoll that is readable while a queue has packets.
     readable_queues: AsyncFd<QueueEpoll>,
     /// Whether the epoll reports packets now.
-    listens: AtomicBool,
+    reports_packets: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl AsRawFd for QueueEpoll {
     }
 }
 
-impl Owner for QueueEpoll {}
+impl DescriptorOwner for QueueEpoll {}
 
 impl QueueEpoll {
     /// Checks for packets. Fails with [`io::ErrorKind::WouldBlock`] if no queue has a packet.
@@ -48,30 +48,34 @@ impl QueueEpoll {
     }
 }
 
-impl Queues {
+impl ControlQueues {
     /// Creates the epoll for these queues.
     pub(super) fn new(files: [OwnedFd; 2]) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         for file in &files {
             epoll.add(file, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         }
-        Ok(Queues { files, readable_queues: watch(QueueEpoll(epoll))?, listens: AtomicBool::new(true) })
+        Ok(ControlQueues {
+            queue_files: files,
+            readable_queues: watch_readable(QueueEpoll(epoll))?,
+            reports_packets: AtomicBool::new(true),
+        })
     }
 
     pub(super) fn known_senders_queue(&self) -> &OwnedFd {
-        let [known, _] = &self.files;
+        let [known, _] = &self.queue_files;
         known
     }
 
     pub(super) fn unknown_senders_queue(&self) -> &OwnedFd {
-        let [_, strangers] = &self.files;
+        let [_, strangers] = &self.queue_files;
         strangers
     }
 
     /// Waits until a queue may have packets. Before the time `from`, no packet wakes the task. Safe to
     /// cancel.
-    pub(super) async fn readable(&self, from: Option<Instant>) -> io::Result<()> {
-        self.listen(from.is_none())?;
+    pub(super) async fn queue_readable(&self, from: Option<Instant>) -> io::Result<()> {
+        self.set_reporting(from.is_none())?;
         if let Some(from) = from {
             sleep_until(from).await;
             return Ok(());
@@ -88,22 +92,22 @@ impl Queues {
 
     /// Returns whether both queues were empty at the last check. Makes no system call.
     pub(super) fn is_quiet(&self) -> bool {
-        self.listens.load(Ordering::Relaxed)
+        self.reports_packets.load(Ordering::Relaxed)
             && self.readable_queues.try_io(Interest::READABLE, |_| Ok(())).is_err()
     }
 
     /// Notes that all packets have been read, so that [`Self::is_quiet`] may return true.
-    pub(super) fn was_read(&self) {
+    pub(super) fn note_read(&self) {
         // Ignore an error here: a task that waits for the queues gets it again.
         let _ = self.readable_queues.try_io(Interest::READABLE, QueueEpoll::check_for_packets);
     }
 
-    fn listen(&self, listens: bool) -> io::Result<()> {
-        if self.listens.swap(listens, Ordering::Relaxed) != listens {
+    fn set_reporting(&self, listens: bool) -> io::Result<()> {
+        if self.reports_packets.swap(listens, Ordering::Relaxed) != listens {
             // With EPOLLONESHOT the epoll reports only errors. The error of a removed device shows in its
             // first queue as well.
             let flags = if listens { EpollFlags::EPOLLIN } else { EpollFlags::EPOLLONESHOT };
-            for file in &self.files {
+            for file in &self.queue_files {
                 self.readable_queues.get_ref().0.modify(file, &mut EpollEvent::new(flags, 0))?;
             }
         }
@@ -119,45 +123,45 @@ mod tests {
 
     use super::*;
 
-    const SOON: Duration = Duration::from_millis(20);
+    const SOON_AFTER: Duration = Duration::from_millis(20);
 
     /// Returns two queues, and the files that write into them.
-    fn queues() -> (Queues, [File; 2]) {
+    fn two_queues() -> (ControlQueues, [File; 2]) {
         let pipes = [(); 2].map(|()| nix::unistd::pipe().expect("a pipe"));
         let [(first, to_first), (second, to_second)] = pipes;
-        (Queues::new([first, second]).expect("an epoll"), [to_first.into(), to_second.into()])
+        (ControlQueues::new([first, second]).expect("an epoll"), [to_first.into(), to_second.into()])
     }
 
-    fn read(queues: &Queues, number: usize) {
-        let mut file = File::from(queues.files[number].try_clone().expect("a copy"));
+    fn read_queue(queues: &ControlQueues, number: usize) {
+        let mut file = File::from(queues.queue_files[number].try_clone().expect("a copy"));
         file.read_exact(&mut [0]).expect("an octet");
-        queues.was_read();
+        queues.note_read();
     }
 
-    async fn is_readable(queues: &Queues) -> bool {
-        tokio::time::timeout(SOON, queues.readable(None)).await.is_ok()
+    async fn is_readable(queues: &ControlQueues) -> bool {
+        tokio::time::timeout(SOON_AFTER, queues.queue_readable(None)).await.is_ok()
     }
 
     #[tokio::test]
     async fn control_queues_report_packets_until_they_are_read() {
-        let (queues, mut to) = queues();
+        let (queues, mut to) = two_queues();
         assert!(!is_readable(&queues).await && queues.is_quiet());
         for (number, to) in to.iter_mut().enumerate() {
             to.write_all(&[1, 2]).expect("written");
             assert!(is_readable(&queues).await && !queues.is_quiet(), "{number}");
-            read(&queues, number);
+            read_queue(&queues, number);
             assert!(is_readable(&queues).await && !queues.is_quiet(), "there is one more: {number}");
-            read(&queues, number);
+            read_queue(&queues, number);
             assert!(!is_readable(&queues).await && queues.is_quiet(), "{number}");
         }
     }
 
     #[tokio::test]
     async fn gathering_control_messages_wake_no_reader() {
-        let (queues, mut to) = queues();
-        let until = Instant::now() + 3 * SOON;
-        let mut gathering = Box::pin(queues.readable(Some(until)));
-        assert!(tokio::time::timeout(SOON, &mut gathering).await.is_err());
+        let (queues, mut to) = two_queues();
+        let until = Instant::now() + 3 * SOON_AFTER;
+        let mut gathering = Box::pin(queues.queue_readable(Some(until)));
+        assert!(tokio::time::timeout(SOON_AFTER, &mut gathering).await.is_err());
         to[1].write_all(&[1]).expect("written");
         assert!(
             queues.readable_queues.get_ref().check_for_packets().is_err()
@@ -168,7 +172,7 @@ mod tests {
         // The station may read packets without having been woken.
         assert!(!queues.is_quiet());
         assert!(is_readable(&queues).await, "it came while nobody listened");
-        read(&queues, 1);
+        read_queue(&queues, 1);
         assert!(!is_readable(&queues).await && queues.is_quiet());
     }
 }

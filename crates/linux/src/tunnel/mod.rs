@@ -52,51 +52,51 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::time::Instant;
 
+use crate::async_descriptor::watch_readable;
 use crate::error::{Error, Result};
-use crate::readable::watch;
 
 use coalescing::BurstKinds;
-use control::Queues;
+use control::ControlQueues;
 use device::DeviceFeatures;
 pub use reader::TunnelReader;
 pub(crate) use steering::KnownSenders;
-use steering::Steering;
+use steering::SteeringProgram;
 pub use writer::TunnelWriter;
 
 /// Largest number of packets that wait in a queue of the TUN device, about five milliseconds of traffic. A
 /// whole TCP window at the kernel's default limit (`tcp_rmem`, 6 MB) fits, so that one connection's burst
 /// does not overrun the queue.
-pub(crate) const QUEUE: u32 = 4000;
+pub(crate) const QUEUE_LENGTH: u32 = 4000;
 
 /// The descriptor of a deleted device reports an error and is never readable, so wait for errors as well.
-const READABLE: Interest = Interest::READABLE.add(Interest::ERROR);
+const READABLE_OR_ERROR: Interest = Interest::READABLE.add(Interest::ERROR);
 
 /// The TUN device; cheap to clone. If the platform is closed or another program deletes the device, each call
 /// fails with [`Error::TunnelGone`].
 #[derive(Debug, Clone)]
-pub struct TunnelIo(Arc<Device>);
+pub struct TunDevice(Arc<SharedTunDevice>);
 
 #[derive(Debug)]
-struct Device {
+struct SharedTunDevice {
     file: AsyncFd<OwnedFd>,
     /// Queues of control messages; `None` if the device has one queue.
-    control: Option<Control>,
+    control_queues: Option<SteeredControl>,
     /// Whether a virtio header precedes each packet.
     has_header: bool,
     /// Kinds of bursts that the kernel accepts.
-    kinds: BurstKinds,
+    burst_kinds: BurstKinds,
 }
 
 /// Queues of control messages, and the program that selects a queue.
 #[derive(Debug)]
-struct Control {
-    queues: Queues,
-    steering: Arc<Steering>,
+struct SteeredControl {
+    queues: ControlQueues,
+    steering: Arc<SteeringProgram>,
 }
 
 /// Queues of the device, by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Queue {
+pub enum DeviceQueue {
     /// Forwarded packets; all packets if the device has one queue.
     Forwarded = 0,
     /// Control messages of known senders: remote ends of the station's tunnels.
@@ -105,11 +105,11 @@ pub enum Queue {
     Strangers = 2,
 }
 
-impl Queue {
-    const COUNT: u32 = 3;
+impl DeviceQueue {
+    const QUEUE_COUNT: u32 = 3;
 }
 
-impl TunnelIo {
+impl TunDevice {
     /// Waits until a packet may be ready. If control messages have separate queues, they do not wake the
     /// caller before `control_from`. Safe to cancel.
     ///
@@ -117,11 +117,15 @@ impl TunnelIo {
     /// Fails at once, every time, if the device is gone.
     pub async fn readable(&self, control_from: Option<Instant>) -> io::Result<()> {
         let first = async || {
-            let guard = self.0.file.ready(READABLE).await?;
-            if guard.ready().is_error() { Err(io::Error::other(Error::tunnel_gone())) } else { Ok(()) }
+            let guard = self.0.file.ready(READABLE_OR_ERROR).await?;
+            if guard.ready().is_error() {
+                Err(io::Error::other(Error::tunnel_device_is_gone()))
+            } else {
+                Ok(())
+            }
         };
-        let Some(queues) = self.queues() else { return first().await };
-        let (mut first, mut others) = (pin!(first()), pin!(queues.readable(control_from)));
+        let Some(queues) = self.control_queues() else { return first().await };
+        let (mut first, mut others) = (pin!(first()), pin!(queues.queue_readable(control_from)));
         poll_fn(|cx| match first.as_mut().poll(cx) {
             Poll::Pending => others.as_mut().poll(cx),
             ready => ready,
@@ -129,23 +133,24 @@ impl TunnelIo {
         .await
     }
 
-    fn queues(&self) -> Option<&Queues> {
-        self.0.control.as_ref().map(|control| &control.queues)
+    fn control_queues(&self) -> Option<&ControlQueues> {
+        self.0.control_queues.as_ref().map(|control| &control.queues)
     }
 
-    fn file(&self, queue: Queue) -> Option<&OwnedFd> {
+    fn file(&self, queue: DeviceQueue) -> Option<&OwnedFd> {
         match queue {
-            Queue::Forwarded => Some(self.0.file.get_ref()),
-            Queue::Known => self.queues().map(Queues::known_senders_queue),
-            Queue::Strangers => self.queues().map(Queues::unknown_senders_queue),
+            DeviceQueue::Forwarded => Some(self.0.file.get_ref()),
+            DeviceQueue::Known => self.control_queues().map(ControlQueues::known_senders_queue),
+            DeviceQueue::Strangers => self.control_queues().map(ControlQueues::unknown_senders_queue),
         }
     }
 
     /// Reads the next packet of a queue, with its virtio header if the device has headers.
-    fn try_read(&self, queue: Queue, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut read = |fd: &OwnedFd| nix::unistd::read(fd, &mut *buffer).map_err(explain);
-        if queue != Queue::Forwarded {
-            let file = self.file(queue).filter(|_| !self.queues().is_some_and(Queues::is_quiet));
+    fn try_read(&self, queue: DeviceQueue, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut read = |fd: &OwnedFd| nix::unistd::read(fd, &mut *buffer).map_err(explain_device_error);
+        if queue != DeviceQueue::Forwarded {
+            let file =
+                self.file(queue).filter(|_| !self.control_queues().is_some_and(ControlQueues::is_quiet));
             return read(file.ok_or(io::ErrorKind::WouldBlock)?);
         }
         // `try_io` accepts only one interest, so try both.
@@ -158,7 +163,7 @@ impl TunnelIo {
     }
 
     /// Returns whether a queue has no packet, even if the runtime still considers it readable.
-    fn is_empty(&self, queue: Queue) -> bool {
+    fn is_empty(&self, queue: DeviceQueue) -> bool {
         use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
         let Some(file) = self.file(queue) else { return true };
         let mut asked = [PollFd::new(file.as_fd(), PollFlags::POLLIN)];
@@ -168,60 +173,69 @@ impl TunnelIo {
     /// Writes an IPv6 packet to the kernel, which routes it.
     pub fn try_write(&self, packet: &[u8]) -> io::Result<usize> {
         if !self.0.has_header {
-            return nix::unistd::write(self.0.file.get_ref(), packet).map_err(explain);
+            return nix::unistd::write(self.0.file.get_ref(), packet).map_err(explain_device_error);
         }
-        let parts = [IoSlice::new(&[0; virtio::LENGTH]), IoSlice::new(packet)];
-        let written = nix::sys::uio::writev(self.0.file.get_ref(), &parts).map_err(explain)?;
-        Ok(written.saturating_sub(virtio::LENGTH))
+        let parts = [IoSlice::new(&[0; virtio::VIRTIO_HEADER_LENGTH]), IoSlice::new(packet)];
+        let written = nix::sys::uio::writev(self.0.file.get_ref(), &parts).map_err(explain_device_error)?;
+        Ok(written.saturating_sub(virtio::VIRTIO_HEADER_LENGTH))
     }
 
     /// Writes a packet with its virtio header.
     fn try_write_frame(&self, frame: &[u8]) -> io::Result<usize> {
-        nix::unistd::write(self.0.file.get_ref(), frame).map_err(explain)
+        nix::unistd::write(self.0.file.get_ref(), frame).map_err(explain_device_error)
     }
 
     /// Creates the TUN device, which is down. Also returns the list of known senders; `None` if the device
     /// has only one queue, for example because `senders` is 0.
-    pub(crate) fn create(senders: usize) -> Result<(TunnelIo, Option<KnownSenders>)> {
-        let unwatched = |error| Error::kernel(format!("wait for packets of {TUNNEL_DEVICE}"), error);
-        let (file, control, DeviceFeatures { has_header, kinds }) = match create_steered(senders) {
+    pub(crate) fn create_tun_device(senders: usize) -> Result<(TunDevice, Option<KnownSenders>)> {
+        let unwatched = |error| Error::kernel_refusal(format!("wait for packets of {TUNNEL_DEVICE}"), error);
+        let (file, control, DeviceFeatures { has_header, burst_kinds: kinds }) = match create_steered(senders)
+        {
             Ok((file, others, abilities, steering)) => {
-                let queues = Queues::new(others).map_err(unwatched)?;
-                let control = Control { queues, steering: Arc::new(steering) };
+                let queues = ControlQueues::new(others).map_err(unwatched)?;
+                let control = SteeredControl { queues, steering: Arc::new(steering) };
                 (file, Some(control), abilities)
             }
             Err(why) => {
                 tracing::debug!(
                     "cannot give the TUN device {TUNNEL_DEVICE} several queues, so it has one: {why}"
                 );
-                let (file, abilities) = device::create(TUNNEL_DEVICE, device::Kind::Tun)?;
+                let (file, abilities) = device::create_device(TUNNEL_DEVICE, device::DeviceKind::Tun)?;
                 (file, None, abilities)
             }
         };
-        let file = watch(file).map_err(unwatched)?;
+        let file = watch_readable(file).map_err(unwatched)?;
         let known = control.as_ref().map(|control| KnownSenders::new(Arc::clone(&control.steering)));
-        Ok((TunnelIo(Arc::new(Device { file, control, has_header, kinds })), known))
+        Ok((
+            TunDevice(Arc::new(SharedTunDevice {
+                file,
+                control_queues: control,
+                has_header,
+                burst_kinds: kinds,
+            })),
+            known,
+        ))
     }
 }
 
 /// Creates the TUN device with three queues. The error says why the kernel cannot, in one line.
 fn create_steered(
     senders: usize,
-) -> std::result::Result<(OwnedFd, [OwnedFd; 2], DeviceFeatures, Steering), String> {
+) -> std::result::Result<(OwnedFd, [OwnedFd; 2], DeviceFeatures, SteeringProgram), String> {
     if senders == 0 {
         return Err("the config has no known senders".to_owned());
     }
-    let steering = Steering::open(senders)?;
+    let steering = SteeringProgram::open(senders)?;
     let (first, others, abilities) =
-        device::create_steered(TUNNEL_DEVICE, steering.program()).map_err(|error| error.to_string())?;
+        device::create_steered(TUNNEL_DEVICE, steering.program_fd()).map_err(|error| error.to_string())?;
     Ok((first, others, abilities, steering))
 }
 
 /// Turns an error of a deleted device into [`Error::TunnelGone`]. The descriptor outlives the device, and
 /// then returns EBADFD.
-fn explain(error: nix::errno::Errno) -> io::Error {
+fn explain_device_error(error: nix::errno::Errno) -> io::Error {
     match error {
-        nix::errno::Errno::EBADFD => io::Error::other(Error::tunnel_gone()),
+        nix::errno::Errno::EBADFD => io::Error::other(Error::tunnel_device_is_gone()),
         other => other.into(),
     }
 }

@@ -43,11 +43,11 @@ use std::sync::Arc;
 use carnet_nemo::forwarding::desired::Tunnel;
 
 use crate::bpf_call::{
-    MAP_TYPE_ARRAY, MAP_TYPE_HASH, Map, PlainMapValue, UPDATE_ANY, UPDATE_NO_EXIST, load_filter,
+    BPF_ANY, BpfMap, MAP_TYPE_ARRAY, MAP_TYPE_HASH, PlainMapValue, UPDATE_NO_EXIST, load_socket_filter,
 };
 use crate::clock;
 
-use super::Queue;
+use super::DeviceQueue;
 
 /// Upper limit, in nanoseconds, for the time from the program's selection until the packet is in the queue.
 const MAX_QUEUEING_DELAY_NS: u64 = 250_000_000;
@@ -58,8 +58,8 @@ const KNOWN_SENDERS_RANGE: (usize, usize) = (1024, 1 << 18);
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 struct SenderQueueValue {
-    last_packet: u64,
-    queue: u32,
+    last_packet_at: u64,
+    queue_number: u32,
     unused: u32,
 }
 
@@ -68,88 +68,96 @@ unsafe impl PlainMapValue for SenderQueueValue {}
 
 /// The loaded BPF program and its maps.
 #[derive(Debug)]
-pub(crate) struct Steering {
-    program: OwnedFd,
-    sender_map: Map<[u8; 16], u32>,
-    queue_map: Map<[u8; 16], SenderQueueValue>,
-    read: Map<u32, u64>,
+pub(crate) struct SteeringProgram {
+    program_fd: OwnedFd,
+    sender_map: BpfMap<[u8; 16], u32>,
+    queue_map: BpfMap<[u8; 16], SenderQueueValue>,
+    read_until_map: BpfMap<u32, u64>,
 }
 
-impl Steering {
+impl SteeringProgram {
     /// Loads the program, with maps for `senders` known senders. Control messages of further senders use the
     /// third queue.
     ///
     /// # Errors
     ///
     /// Returns why the kernel refuses the program, in one line.
-    pub(crate) fn open(senders: usize) -> Result<Steering, String> {
+    pub(crate) fn open(senders: usize) -> Result<SteeringProgram, String> {
         let room = senders.clamp(KNOWN_SENDERS_RANGE.0, KNOWN_SENDERS_RANGE.1) as u32;
         let made =
             |error: std::io::Error| format!("cannot create a BPF map for the steering program: {error}");
-        let known = Map::create(MAP_TYPE_HASH, room).map_err(made)?;
-        let places = Map::create(MAP_TYPE_HASH, room).map_err(made)?;
-        let read = Map::create(MAP_TYPE_ARRAY, Queue::COUNT).map_err(made)?;
+        let known = BpfMap::create_map(MAP_TYPE_HASH, room).map_err(made)?;
+        let places = BpfMap::create_map(MAP_TYPE_HASH, room).map_err(made)?;
+        let read = BpfMap::create_map(MAP_TYPE_ARRAY, DeviceQueue::QUEUE_COUNT).map_err(made)?;
         let fds = carnet_bpf::STEERING_MAPS.map(|name| match name {
             "KNOWN" => known.fd(),
             "PLACES" => places.fd(),
             _ => read.fd(),
         });
-        let program = load_filter(carnet_bpf::STEERING, &fds, c"Dual MIT/GPL")
+        let program = load_socket_filter(carnet_bpf::STEERING, &fds, c"Dual MIT/GPL")
             .map_err(|error| format!("cannot load the steering program: {error}"))?;
-        Ok(Steering { program, sender_map: known, queue_map: places, read })
+        Ok(SteeringProgram {
+            program_fd: program,
+            sender_map: known,
+            queue_map: places,
+            read_until_map: read,
+        })
     }
 
     /// Returns the program, to attach it to the device.
-    pub(crate) fn program(&self) -> &OwnedFd {
-        &self.program
+    pub(crate) fn program_fd(&self) -> &OwnedFd {
+        &self.program_fd
     }
 
     /// Stores in the program's map that the station has handled all packets of a queue that were put into it
     /// before this time.
-    pub(super) fn has_read(&self, queue: Queue, before: u64) {
-        let _ = self.read.put(&(queue as u32), &before, UPDATE_ANY);
+    pub(super) fn has_read(&self, queue: DeviceQueue, before: u64) {
+        let _ = self.read_until_map.put_element(&(queue as u32), &before, BPF_ANY);
     }
 }
 
 /// Returns the monotonic time in nanoseconds, from the clock that BPF programs use.
 pub(super) fn now() -> u64 {
-    clock::monotonic().as_nanos()
+    clock::monotonic_time().as_nanos()
 }
 
 /// The known senders: remote ends of the station's tunnels. carnet writes them into the program's maps.
 #[derive(Debug)]
 pub(crate) struct KnownSenders {
-    steering: Arc<Steering>,
+    steering: Arc<SteeringProgram>,
     /// Senders whose tunnels are gone but whose map entry (place) still exists, each with the time of its
     /// removal, the earliest first.
-    leaving: VecDeque<(Ipv6Addr, u64)>,
+    leaving_senders: VecDeque<(Ipv6Addr, u64)>,
 }
 
 impl KnownSenders {
-    pub(super) fn new(steering: Arc<Steering>) -> KnownSenders {
-        KnownSenders { steering, leaving: VecDeque::new() }
+    pub(super) fn new(steering: Arc<SteeringProgram>) -> KnownSenders {
+        KnownSenders { steering, leaving_senders: VecDeque::new() }
     }
 
     /// Adds the remote end of a tunnel. `is_new` is false if the tunnel replaces one with the same ends.
     pub(crate) fn add(&mut self, tunnel: &Tunnel, is_new: bool) {
         let Some(address) = tunnel.remote.ipv6().filter(|_| is_new) else { return };
-        self.forget();
-        let (key, Steering { sender_map: known, queue_map: places, .. }) =
+        self.forget_removed();
+        let (key, SteeringProgram { sender_map: known, queue_map: places, .. }) =
             (address.octets(), &*self.steering);
         let is_there = |error: &io::Error| error.raw_os_error() == Some(libc::EEXIST);
-        let result = match known.put(&key, &1, UPDATE_NO_EXIST) {
+        let result = match known.put_element(&key, &1, UPDATE_NO_EXIST) {
             Ok(()) => {
                 // The sender's earlier packets are in the third queue. If its place still exists, the place
                 // is right and stays.
-                let place =
-                    SenderQueueValue { last_packet: now(), queue: Queue::Strangers as u32, unused: 0 };
+                let place = SenderQueueValue {
+                    last_packet_at: now(),
+                    queue_number: DeviceQueue::Strangers as u32,
+                    unused: 0,
+                };
                 places
-                    .put(&key, &place, UPDATE_NO_EXIST)
+                    .put_element(&key, &place, UPDATE_NO_EXIST)
                     .or_else(|error| if is_there(&error) { Ok(()) } else { Err(error) })
             }
             Err(error) if is_there(&error) => {
                 let tunnels = known.get(&key).unwrap_or(0);
-                known.put(&key, &tunnels.saturating_add(1), UPDATE_ANY)
+                known.put_element(&key, &tunnels.saturating_add(1), BPF_ANY)
             }
             Err(error) => Err(error),
         };
@@ -167,28 +175,29 @@ impl KnownSenders {
         let result = match known.get(&key) {
             None => Ok(()),
             Some(0 | 1) => {
-                self.leaving.push_back((address, now()));
+                self.leaving_senders.push_back((address, now()));
                 known.remove(&key)
             }
-            Some(tunnels) => known.put(&key, &(tunnels - 1), UPDATE_ANY),
+            Some(tunnels) => known.put_element(&key, &(tunnels - 1), BPF_ANY),
         };
         if let Err(error) = result {
             tracing::debug!(
                 "cannot end the precedence of control messages of {address} at the tunnel device: {error}"
             );
         }
-        self.forget();
+        self.forget_removed();
     }
 
     /// Frees the map entries of at most two removed senders. Each addition or removal of a sender calls this
     /// function, so the list of removed senders does not grow without limit.
-    fn forget(&mut self) {
-        let Steering { sender_map: known, queue_map: places, read, .. } = &*self.steering;
+    fn forget_removed(&mut self) {
+        let SteeringProgram { sender_map: known, queue_map: places, read_until_map: read, .. } =
+            &*self.steering;
         let now = now();
         for _ in 0..2 {
             // After this time, no program is still running that found the sender among the known ones.
             let Some((address, _)) =
-                self.leaving.pop_front_if(|(_, since)| *since + MAX_QUEUEING_DELAY_NS <= now)
+                self.leaving_senders.pop_front_if(|(_, since)| *since + MAX_QUEUEING_DELAY_NS <= now)
             else {
                 return;
             };
@@ -196,12 +205,12 @@ impl KnownSenders {
             // The sender may be known again, or be in the list twice.
             let Some(place) = places.get(&key).filter(|_| known.get(&key).is_none()) else { continue };
             // The entry is of no use if the program would select the same queue without it.
-            let is_over = place.queue == Queue::Strangers as u32
-                || read.get(&place.queue).is_some_and(|before| place.last_packet < before);
+            let is_over = place.queue_number == DeviceQueue::Strangers as u32
+                || read.get(&place.queue_number).is_some_and(|before| place.last_packet_at < before);
             if is_over {
                 let _ = places.remove(&key);
             } else {
-                self.leaving.push_back((address, now));
+                self.leaving_senders.push_back((address, now));
             }
         }
     }
@@ -211,20 +220,20 @@ impl KnownSenders {
 #[derive(Debug)]
 pub(super) struct QueueProgress {
     /// Time that the reader has noted last, in nanoseconds. The head of the module explains its use.
-    mark: u64,
+    noted_time: u64,
     /// Number of packets that were read since all packets from before `mark` were in the queue; `None` while
     /// some of them may not be in the queue yet.
-    since: Option<u32>,
+    packets_since_note: Option<u32>,
 }
 
 impl QueueProgress {
     pub(super) fn new(now: u64) -> QueueProgress {
-        QueueProgress { mark: now, since: None }
+        QueueProgress { noted_time: now, packets_since_note: None }
     }
 
     /// Counts a packet that was read from the queue.
-    pub(super) fn read(&mut self) {
-        if let Some(count) = &mut self.since {
+    pub(super) fn count_read(&mut self) {
+        if let Some(count) = &mut self.packets_since_note {
             *count = count.saturating_add(1);
         }
     }
@@ -238,15 +247,15 @@ impl QueueProgress {
         holds: u32,
         is_empty: impl FnOnce() -> bool,
     ) -> Option<u64> {
-        if now < self.mark.saturating_add(MAX_QUEUEING_DELAY_NS) {
+        if now < self.noted_time.saturating_add(MAX_QUEUEING_DELAY_NS) {
             return None;
         }
-        let count = *self.since.get_or_insert(0);
+        let count = *self.packets_since_note.get_or_insert(0);
         if count < holds && !is_empty() {
             return None;
         }
-        self.since = None;
-        Some(std::mem::replace(&mut self.mark, now))
+        self.packets_since_note = None;
+        Some(std::mem::replace(&mut self.noted_time, now))
     }
 }
 

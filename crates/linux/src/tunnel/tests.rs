@@ -8,22 +8,22 @@ use std::process::Command;
 use carnet_wire::{checksum, ipv4};
 use proptest::prelude::*;
 
-use super::coalescing::{BurstKinds, Coalescer, Sink};
-use super::reader::{ReadOutcome, check_packet};
-use super::segmentation::{Segments, put};
-use super::virtio::{Burst, Header, LENGTH, Transport, Unfinished};
-use super::writer::{Device, Output};
+use super::coalescing::{BurstKinds, FrameSink, PacketCoalescer};
+use super::reader::{ReadOutcome, check_packet_checksum};
+use super::segmentation::{BurstSegments, put_number};
+use super::virtio::{BurstProperties, Transport, UnfinishedChecksum, VIRTIO_HEADER_LENGTH, VirtioHeader};
+use super::writer::{BurstDevice, Output};
 
-const ACK: u8 = 0x10;
-const PSH: u8 = 0x08;
-const FIN: u8 = 0x01;
-const CWR: u8 = 0x80;
+const TCP_FLAG_ACK: u8 = 0x10;
+const TCP_FLAG_PSH: u8 = 0x08;
+const TCP_FLAG_FIN: u8 = 0x01;
+const TCP_FLAG_CWR: u8 = 0x80;
 
 /// A packet of a flow, with a correct checksum.
 #[derive(Debug, Clone)]
-struct Packet {
+struct FlowPacket {
     transport: Transport,
-    flow: u8,
+    flow_number: u8,
     hop_limit: u8,
     sequence: u32,
     flags: u8,
@@ -31,29 +31,29 @@ struct Packet {
     payload: Vec<u8>,
 }
 
-impl Packet {
-    fn tcp(sequence: u32, payload: Vec<u8>) -> Packet {
-        Packet {
+impl FlowPacket {
+    fn tcp_packet(sequence: u32, payload: Vec<u8>) -> FlowPacket {
+        FlowPacket {
             transport: Transport::Tcp,
-            flow: 1,
+            flow_number: 1,
             hop_limit: 63,
             sequence,
-            flags: ACK,
+            flags: TCP_FLAG_ACK,
             timestamp: true,
             payload,
         }
     }
 
-    fn udp(payload: Vec<u8>) -> Packet {
-        Packet { transport: Transport::Udp, ..Packet::tcp(0, payload) }
+    fn udp_packet(payload: Vec<u8>) -> FlowPacket {
+        FlowPacket { transport: Transport::Udp, ..FlowPacket::tcp_packet(0, payload) }
     }
 
     /// Returns the packet without its checksum.
-    fn bare(&self) -> Vec<u8> {
+    fn without_checksum(&self) -> Vec<u8> {
         let mut packet = vec![0x60, 0, 0x12, 0x34, 0, 0, self.transport.protocol(), self.hop_limit];
         packet.extend([0x20, 1, 0xd, 0xb8, 0, 0xa, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
         packet.extend([0x20, 1, 0xd, 0xb8, 0, 0xc, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
-        packet.extend([0x40, self.flow, 0x10, 0x01]);
+        packet.extend([0x40, self.flow_number, 0x10, 0x01]);
         match self.transport {
             Transport::Udp => packet.extend([0; 4]),
             Transport::Tcp => {
@@ -67,16 +67,16 @@ impl Packet {
         }
         packet.extend(&self.payload);
         let length = packet.len() as u16 - 40;
-        put(&mut packet, 4, length);
+        put_number(&mut packet, 4, length);
         if self.transport == Transport::Udp {
-            put(&mut packet, 44, length);
+            put_number(&mut packet, 44, length);
         }
         packet
     }
 
     /// Returns the packet with its checksum, as a sender without checksum offload sends it.
-    fn whole(&self) -> Vec<u8> {
-        let mut packet = self.bare();
+    fn with_checksum(&self) -> Vec<u8> {
+        let mut packet = self.without_checksum();
         let address = |from: usize| <[u8; 16]>::try_from(&packet[from..from + 16]).expect("an address");
         let (source, destination) = (address(8).into(), address(24).into());
         let protocol = self.transport.protocol();
@@ -84,32 +84,35 @@ impl Packet {
             0 => 0xffff,
             sum => sum,
         };
-        put(&mut packet, 40 + self.transport.checksum_offset(), sum);
+        put_number(&mut packet, 40 + self.transport.checksum_offset(), sum);
         packet
     }
 
     /// Returns the packet as a burst in the kernel's format.
-    fn burst(&self, segment: u16) -> (Header, Vec<u8>) {
-        let mut packet = self.bare();
+    fn as_burst(&self, segment: u16) -> (VirtioHeader, Vec<u8>) {
+        let mut packet = self.without_checksum();
         let length = packet.len() - 40;
         let sum = checksum::ones_complement_add(
             checksum::ones_complement_sum(&packet[8..40]),
             checksum::protocol_and_length(self.transport.protocol(), length),
         );
         let offset = self.transport.checksum_offset();
-        put(&mut packet, 40 + offset, sum);
-        let header = Header {
-            unfinished: Some(Unfinished { start: 40, offset: offset as u16 }),
-            burst: Some(Burst { transport: self.transport, segment }),
-            headers: 0,
+        put_number(&mut packet, 40 + offset, sum);
+        let header = VirtioHeader {
+            unfinished_checksum: Some(UnfinishedChecksum {
+                covered_from: 40,
+                checksum_offset: offset as u16,
+            }),
+            burst_properties: Some(BurstProperties { transport: self.transport, segment_size: segment }),
+            headers_length: 0,
         };
         (header, packet)
     }
 }
 
-fn cut(header: &Header, packet: &[u8]) -> Vec<Vec<u8>> {
+fn segment_burst(header: &VirtioHeader, packet: &[u8]) -> Vec<Vec<u8>> {
     let mut buffer = [0; 70_000];
-    let mut segments = Segments::new(header, packet).expect("a burst");
+    let mut segments = BurstSegments::new(header, packet).expect("a burst");
     let mut cut = Vec::new();
     while let Some(length) = segments.next(packet, &mut buffer) {
         cut.push(buffer[..length].to_vec());
@@ -120,47 +123,51 @@ fn cut(header: &Header, packet: &[u8]) -> Vec<Vec<u8>> {
 
 /// Collects the frames that a coalescer writes, and splits them into packets again.
 #[derive(Default)]
-struct Collected {
-    frames: usize,
+struct CollectedFrames {
+    frame_count: usize,
     packets: Vec<Vec<u8>>,
 }
 
-impl Sink for Collected {
-    fn frame(&mut self, header: &Header, frame: &[u8]) {
-        let read = frame.first_chunk().map(Header::parse).expect("a header").expect("a known burst");
-        assert_eq!((read.unfinished, read.burst), (header.unfinished, header.burst));
-        assert!(frame.len() <= LENGTH + 65_535);
-        self.frames += 1;
-        match header.burst {
-            Some(_) => self.packets.extend(cut(header, &frame[LENGTH..])),
-            None => self.packets.push(frame[LENGTH..].to_vec()),
+impl FrameSink for CollectedFrames {
+    fn receive_frame(&mut self, header: &VirtioHeader, frame: &[u8]) {
+        let read = frame.first_chunk().map(VirtioHeader::parse).expect("a header").expect("a known burst");
+        assert_eq!(
+            (read.unfinished_checksum, read.burst_properties),
+            (header.unfinished_checksum, header.burst_properties)
+        );
+        assert!(frame.len() <= VIRTIO_HEADER_LENGTH + 65_535);
+        self.frame_count += 1;
+        match header.burst_properties {
+            Some(_) => self.packets.extend(segment_burst(header, &frame[VIRTIO_HEADER_LENGTH..])),
+            None => self.packets.push(frame[VIRTIO_HEADER_LENGTH..].to_vec()),
         }
     }
 }
 
-const BOTH: BurstKinds = BurstKinds { tcp: true, udp: true };
+const TCP_AND_UDP: BurstKinds = BurstKinds { accepts_tcp: true, accepts_udp: true };
 
 /// Returns the frames that a coalescer writes for these packets.
-fn coalesce(packets: &[Vec<u8>]) -> Collected {
-    let (mut coalescer, mut out) = (Coalescer::new(BOTH), Collected::default());
+fn coalesce_packets(packets: &[Vec<u8>]) -> CollectedFrames {
+    let (mut coalescer, mut out) = (PacketCoalescer::new(TCP_AND_UDP), CollectedFrames::default());
     for packet in packets {
         if !coalescer.push(packet, &mut out) {
-            out.frames += 1;
+            out.frame_count += 1;
             out.packets.push(packet.clone());
         }
     }
-    coalescer.flush(&mut out);
+    coalescer.flush_bursts(&mut out);
     out
 }
 
 /// An IPv4 burst has the lengths, the Identifications and both checksums of single packets after it is cut.
 #[test]
 fn ipv4_burst_is_cut_into_packets_with_right_headers() {
-    let whole = Packet { timestamp: false, ..Packet::tcp(1000, vec![7; 2500]) }.bare();
+    let whole =
+        FlowPacket { timestamp: false, ..FlowPacket::tcp_packet(1000, vec![7; 2500]) }.without_checksum();
     let mut packet = vec![0x45, 0xb8, 0, 0, 0xff, 0xff, 0x40, 0, 63, 6, 0, 0, 10, 42, 7, 5, 192, 0, 2, 1];
     packet.extend_from_slice(&whole[40..]);
     let length = packet.len() as u16;
-    put(&mut packet, 2, length);
+    put_number(&mut packet, 2, length);
     ipv4::set_checksum(&mut packet);
     let pseudo = |packet: &[u8], length: u16| {
         checksum::ones_complement_add(
@@ -169,13 +176,13 @@ fn ipv4_burst_is_cut_into_packets_with_right_headers() {
         )
     };
     let sum = pseudo(&packet, length - 20);
-    put(&mut packet, 36, sum);
-    let header = Header {
-        unfinished: Some(Unfinished { start: 20, offset: 16 }),
-        burst: Some(Burst { transport: Transport::Tcp, segment: 1000 }),
-        headers: 40,
+    put_number(&mut packet, 36, sum);
+    let header = VirtioHeader {
+        unfinished_checksum: Some(UnfinishedChecksum { covered_from: 20, checksum_offset: 16 }),
+        burst_properties: Some(BurstProperties { transport: Transport::Tcp, segment_size: 1000 }),
+        headers_length: 40,
     };
-    let mut segments = Segments::new(&header, &packet).expect("an IPv4 burst");
+    let mut segments = BurstSegments::new(&header, &packet).expect("an IPv4 burst");
     let (mut payload, mut buffer) = (0, [0; 2000]);
     for (number, expected) in [(0xffff, 1040), (0, 1040), (1, 540)] {
         let length = segments.next(&packet, &mut buffer).expect("a segment");
@@ -194,30 +201,39 @@ fn ipv4_burst_is_cut_into_packets_with_right_headers() {
 #[test]
 fn tcp_segments_have_own_sequence_numbers_and_flags() {
     let payload: Vec<u8> = (0..2500).map(|n| n as u8).collect();
-    let whole = Packet { flags: ACK | PSH | FIN | CWR, ..Packet::tcp(u32::MAX - 500, payload.clone()) };
-    let (header, packet) = whole.burst(1000);
-    let expected: Vec<Vec<u8>> = [(0, 1000, ACK | CWR), (1000, 2000, ACK), (2000, 2500, ACK | PSH | FIN)]
-        .into_iter()
-        .map(|(from, to, flags)| {
-            let sequence = (u32::MAX - 500).wrapping_add(from as u32);
-            Packet { flags, ..Packet::tcp(sequence, payload[from..to].to_vec()) }.whole()
-        })
-        .collect();
-    assert_eq!(cut(&header, &packet), expected);
+    let whole = FlowPacket {
+        flags: TCP_FLAG_ACK | TCP_FLAG_PSH | TCP_FLAG_FIN | TCP_FLAG_CWR,
+        ..FlowPacket::tcp_packet(u32::MAX - 500, payload.clone())
+    };
+    let (header, packet) = whole.as_burst(1000);
+    let expected: Vec<Vec<u8>> = [
+        (0, 1000, TCP_FLAG_ACK | TCP_FLAG_CWR),
+        (1000, 2000, TCP_FLAG_ACK),
+        (2000, 2500, TCP_FLAG_ACK | TCP_FLAG_PSH | TCP_FLAG_FIN),
+    ]
+    .into_iter()
+    .map(|(from, to, flags)| {
+        let sequence = (u32::MAX - 500).wrapping_add(from as u32);
+        FlowPacket { flags, ..FlowPacket::tcp_packet(sequence, payload[from..to].to_vec()) }.with_checksum()
+    })
+    .collect();
+    assert_eq!(segment_burst(&header, &packet), expected);
 
-    let (header, packet) = Packet::udp(payload.clone()).burst(1000);
+    let (header, packet) = FlowPacket::udp_packet(payload.clone()).as_burst(1000);
     let expected: Vec<Vec<u8>> =
-        payload.chunks(1000).map(|part| Packet::udp(part.to_vec()).whole()).collect();
-    assert_eq!(cut(&header, &packet), expected);
+        payload.chunks(1000).map(|part| FlowPacket::udp_packet(part.to_vec()).with_checksum()).collect();
+    assert_eq!(segment_burst(&header, &packet), expected);
 }
 
 #[test]
 fn tshark_finds_nothing_wrong_in_segments() {
     let payload: Vec<u8> = (0..9000u32).map(|n| (n * 7) as u8).collect();
-    let (tcp, burst) = Packet { flags: ACK | PSH, ..Packet::tcp(100, payload.clone()) }.burst(1388);
-    let mut packets = cut(&tcp, &burst);
-    let (udp, burst) = Packet::udp(payload).burst(999);
-    packets.extend(cut(&udp, &burst));
+    let (tcp, burst) =
+        FlowPacket { flags: TCP_FLAG_ACK | TCP_FLAG_PSH, ..FlowPacket::tcp_packet(100, payload.clone()) }
+            .as_burst(1388);
+    let mut packets = segment_burst(&tcp, &burst);
+    let (udp, burst) = FlowPacket::udp_packet(payload).as_burst(999);
+    packets.extend(segment_burst(&udp, &burst));
     let mut capture = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0];
     // The link type 229 is LINKTYPE_IPV6.
     capture.extend(229u32.to_le_bytes());
@@ -256,60 +272,66 @@ fn tshark_finds_nothing_wrong_in_segments() {
 #[test]
 fn a_udp_checksum_of_zero_is_sent_as_ffff() {
     let zero = (0..=u16::MAX)
-        .map(|word| Packet::udp(word.to_be_bytes().to_vec()))
-        .find(|packet| packet.whole()[46..48] == [0xff, 0xff])
+        .map(|word| FlowPacket::udp_packet(word.to_be_bytes().to_vec()))
+        .find(|packet| packet.with_checksum()[46..48] == [0xff, 0xff])
         .expect("one sum of all that are possible");
-    let (header, mut packet) = zero.burst(2);
-    assert_eq!(cut(&header, &packet), [zero.whole()]);
-    assert!(header.unfinished.expect("a checksum").finish(&mut packet));
-    assert_eq!(packet, zero.whole());
+    let (header, mut packet) = zero.as_burst(2);
+    assert_eq!(segment_burst(&header, &packet), [zero.with_checksum()]);
+    assert!(header.unfinished_checksum.expect("a checksum").finish_checksum(&mut packet));
+    assert_eq!(packet, zero.with_checksum());
 }
 
 #[test]
 fn packets_of_one_tcp_stream_are_coalesced() {
     let stream = |flow, count: u32| -> Vec<Vec<u8>> {
-        (0..count).map(|n| Packet { flow, ..Packet::tcp(n * 1388, vec![n as u8; 1388]) }.whole()).collect()
+        (0..count)
+            .map(|n| {
+                FlowPacket { flow_number: flow, ..FlowPacket::tcp_packet(n * 1388, vec![n as u8; 1388]) }
+                    .with_checksum()
+            })
+            .collect()
     };
     let one = stream(1, 40);
-    let out = coalesce(&one);
-    assert_eq!((out.frames, &out.packets), (1, &one));
+    let out = coalesce_packets(&one);
+    assert_eq!((out.frame_count, &out.packets), (1, &one));
     // A burst of 65,535 octets has room for 47 of these packets.
-    assert_eq!(coalesce(&stream(1, 47)).frames, 1);
-    assert_eq!(coalesce(&stream(1, 48)).frames, 2);
+    assert_eq!(coalesce_packets(&stream(1, 47)).frame_count, 1);
+    assert_eq!(coalesce_packets(&stream(1, 48)).frame_count, 2);
 
     let two: Vec<Vec<u8>> = one.iter().cloned().zip(stream(2, 40)).flat_map(|(a, b)| [a, b]).collect();
-    let out = coalesce(&two);
-    assert_eq!(out.frames, 2);
+    let out = coalesce_packets(&two);
+    assert_eq!(out.frame_count, 2);
     assert_eq!(out.packets, [one, stream(2, 40)].concat());
 
-    let datagrams: Vec<Vec<u8>> = (0..64).map(|n| Packet::udp(vec![n; 16]).whole()).collect();
-    let out = coalesce(&datagrams);
-    assert_eq!((out.frames, out.packets), (1, datagrams));
+    let datagrams: Vec<Vec<u8>> =
+        (0..64).map(|n| FlowPacket::udp_packet(vec![n; 16]).with_checksum()).collect();
+    let out = coalesce_packets(&datagrams);
+    assert_eq!((out.frame_count, out.packets), (1, datagrams));
 }
 
 #[test]
 fn packets_of_different_streams_are_not_coalesced() {
-    let base = Packet::tcp(0, vec![1; 100]);
-    let next = Packet::tcp(100, vec![2; 100]);
+    let base = FlowPacket::tcp_packet(0, vec![1; 100]);
+    let next = FlowPacket::tcp_packet(100, vec![2; 100]);
     let apart = [
-        Packet { sequence: 101, ..next.clone() },
-        Packet { hop_limit: 62, ..next.clone() },
-        Packet { flow: 9, ..next.clone() },
-        Packet { timestamp: false, ..next.clone() },
-        Packet { flags: ACK | FIN, ..next.clone() },
-        Packet { payload: vec![2; 101], ..next.clone() },
-        Packet { payload: vec![], ..next.clone() },
+        FlowPacket { sequence: 101, ..next.clone() },
+        FlowPacket { hop_limit: 62, ..next.clone() },
+        FlowPacket { flow_number: 9, ..next.clone() },
+        FlowPacket { timestamp: false, ..next.clone() },
+        FlowPacket { flags: TCP_FLAG_ACK | TCP_FLAG_FIN, ..next.clone() },
+        FlowPacket { payload: vec![2; 101], ..next.clone() },
+        FlowPacket { payload: vec![], ..next.clone() },
     ];
-    assert_eq!(coalesce(&[base.whole(), next.whole()]).frames, 1);
+    assert_eq!(coalesce_packets(&[base.with_checksum(), next.with_checksum()]).frame_count, 1);
     for packet in apart {
-        let packets = [base.whole(), packet.whole()];
-        let out = coalesce(&packets);
-        assert_eq!((out.frames, &out.packets[..]), (2, &packets[..]), "{packet:?}");
+        let packets = [base.with_checksum(), packet.with_checksum()];
+        let out = coalesce_packets(&packets);
+        assert_eq!((out.frame_count, &out.packets[..]), (2, &packets[..]), "{packet:?}");
     }
     // The coalescer does not merge packets that differ in traffic class, flow label, acknowledgement, window,
     // urgent pointer, or an option.
     for (offset, value) in [(0, 0x61), (1, 1), (3, 1), (51, 1), (55, 1), (59, 1), (71, 1)] {
-        let mut other = next.whole();
+        let mut other = next.with_checksum();
         other[offset] = value;
         let mut expected = other.clone();
         let sum = checksum::ones_complement_add(
@@ -318,53 +340,63 @@ fn packets_of_different_streams_are_not_coalesced() {
         );
         let sum = checksum::ones_complement_add(sum, checksum::protocol_and_length(6, other.len() - 40));
         let old = u16::from_be_bytes([other[56], other[57]]);
-        put(&mut expected, 56, checksum::ones_complement_add(old, !sum));
-        let packets = [base.whole(), expected];
-        assert_eq!(coalesce(&packets).frames, 2, "{offset}");
+        put_number(&mut expected, 56, checksum::ones_complement_add(old, !sum));
+        let packets = [base.with_checksum(), expected];
+        assert_eq!(coalesce_packets(&packets).frame_count, 2, "{offset}");
     }
     // After PSH, and after a shorter packet, a new burst begins.
-    for second in
-        [Packet { flags: ACK | PSH, ..next.clone() }, Packet { payload: vec![2; 99], ..next.clone() }]
-    {
+    for second in [
+        FlowPacket { flags: TCP_FLAG_ACK | TCP_FLAG_PSH, ..next.clone() },
+        FlowPacket { payload: vec![2; 99], ..next.clone() },
+    ] {
         let end = 100 + second.payload.len() as u32;
-        let packets =
-            [base.clone(), second, Packet::tcp(end, vec![3; 50]), Packet::tcp(end + 50, vec![3; 50])];
-        let packets = packets.map(|packet| packet.whole());
-        let out = coalesce(&packets);
-        assert_eq!((out.frames, &out.packets[..]), (2, &packets[..]));
+        let packets = [
+            base.clone(),
+            second,
+            FlowPacket::tcp_packet(end, vec![3; 50]),
+            FlowPacket::tcp_packet(end + 50, vec![3; 50]),
+        ];
+        let packets = packets.map(|packet| packet.with_checksum());
+        let out = coalesce_packets(&packets);
+        assert_eq!((out.frame_count, &out.packets[..]), (2, &packets[..]));
     }
 }
 
 #[test]
 fn a_wrong_checksum_is_never_made_right() {
     for damaged in 0..4 {
-        for packet in [Packet::udp(vec![7; 64]), Packet::tcp(0, vec![7; 64])] {
+        for packet in [FlowPacket::udp_packet(vec![7; 64]), FlowPacket::tcp_packet(0, vec![7; 64])] {
             let mut packets: Vec<Vec<u8>> =
-                (0..4).map(|n| Packet { sequence: n * 64, ..packet.clone() }.whole()).collect();
+                (0..4).map(|n| FlowPacket { sequence: n * 64, ..packet.clone() }.with_checksum()).collect();
             packets[damaged][90] ^= 1;
-            let out = coalesce(&packets);
+            let out = coalesce_packets(&packets);
             assert_eq!(out.packets, packets, "{damaged}");
-            assert!(out.frames < 4, "{damaged}");
+            assert!(out.frame_count < 4, "{damaged}");
         }
     }
     // The coalescer does not merge UDP datagrams without a checksum, which some tunnels send (RFC 6935).
-    let packets = [Packet::udp(vec![7; 64]).bare(), Packet::udp(vec![7; 64]).bare()];
-    assert_eq!(coalesce(&packets).frames, 2);
+    let packets = [
+        FlowPacket::udp_packet(vec![7; 64]).without_checksum(),
+        FlowPacket::udp_packet(vec![7; 64]).without_checksum(),
+    ];
+    assert_eq!(coalesce_packets(&packets).frame_count, 2);
 }
 
 /// A device that refuses bursts with this error.
 #[derive(Debug)]
 struct RefusingDevice(i32, RefCell<Vec<Vec<u8>>>);
 
-impl Device for RefusingDevice {
+impl BurstDevice for RefusingDevice {
     fn packet(&self, packet: &[u8]) -> io::Result<usize> {
         self.1.borrow_mut().push(packet.to_vec());
         Ok(packet.len())
     }
 
-    fn frame(&self, frame: &[u8]) -> io::Result<usize> {
-        match frame.first_chunk().map(Header::parse) {
-            Some(Ok(Header { burst: None, .. })) => self.packet(&frame[LENGTH..]),
+    fn write_frame(&self, frame: &[u8]) -> io::Result<usize> {
+        match frame.first_chunk().map(VirtioHeader::parse) {
+            Some(Ok(VirtioHeader { burst_properties: None, .. })) => {
+                self.packet(&frame[VIRTIO_HEADER_LENGTH..])
+            }
             _ => Err(io::Error::from_raw_os_error(self.0)),
         }
     }
@@ -372,90 +404,105 @@ impl Device for RefusingDevice {
 
 #[test]
 fn a_burst_that_the_kernel_refuses_is_written_packet_by_packet() {
-    let stream = |packet: Packet| -> Vec<Vec<u8>> {
-        (0..5).map(|n| Packet { sequence: n * 64, ..packet.clone() }.whole()).collect()
+    let stream = |packet: FlowPacket| -> Vec<Vec<u8>> {
+        (0..5).map(|n| FlowPacket { sequence: n * 64, ..packet.clone() }.with_checksum()).collect()
     };
-    let packets = [stream(Packet::tcp(0, vec![7; 64])), stream(Packet::udp(vec![7; 64]))].concat();
+    let packets =
+        [stream(FlowPacket::tcp_packet(0, vec![7; 64])), stream(FlowPacket::udp_packet(vec![7; 64]))]
+            .concat();
     let written = |error| {
-        let mut output = Output::new(RefusingDevice(error, RefCell::default()), BOTH);
-        let mut coalescer = Coalescer::new(BOTH);
+        let mut output = Output::new(RefusingDevice(error, RefCell::default()), TCP_AND_UDP);
+        let mut coalescer = PacketCoalescer::new(TCP_AND_UDP);
         packets.iter().for_each(|packet| assert!(coalescer.push(packet, &mut output)));
-        coalescer.flush(&mut output);
+        coalescer.flush_bursts(&mut output);
         output
     };
     let refused = written(libc::EINVAL);
-    assert_eq!((refused.kinds, refused.errors), (BurstKinds::default(), 0));
+    assert_eq!((refused.burst_kinds, refused.errors), (BurstKinds::default(), 0));
     assert_eq!(refused.device.1.into_inner(), packets);
     // Any other error concerns only these packets, and the writer continues to write bursts.
     let failed = written(libc::ENOBUFS);
-    assert_eq!((failed.kinds, failed.errors), (BOTH, 10));
+    assert_eq!((failed.burst_kinds, failed.errors), (TCP_AND_UDP, 10));
 }
 
 #[test]
 fn coalescing_keeps_order_and_does_not_delay_tunnelled_packets() {
-    let udp = Packet::udp(vec![1; 10]).whole();
+    let udp = FlowPacket::udp_packet(vec![1; 10]).with_checksum();
     let with = |next_header| {
         let mut packet = udp.clone();
         packet[6] = next_header;
         packet
     };
     let packets = [udp.clone(), with(41), udp.clone(), with(44), udp.clone()];
-    let out = coalesce(&packets);
+    let out = coalesce_packets(&packets);
     assert_eq!(out.packets, [with(41), udp.clone(), udp.clone(), with(44), udp]);
-    assert_eq!(out.frames, 4);
+    assert_eq!(out.frame_count, 4);
 }
 
 #[test]
 fn headers_beyond_packet_end_are_refused() {
-    let (header, packet) = Packet::tcp(0, vec![0; 3000]).burst(1000);
-    assert!(Segments::new(&header, &packet).is_some());
-    let with = |change: &dyn Fn(&mut Unfinished, &mut Burst)| {
+    let (header, packet) = FlowPacket::tcp_packet(0, vec![0; 3000]).as_burst(1000);
+    assert!(BurstSegments::new(&header, &packet).is_some());
+    let with = |change: &dyn Fn(&mut UnfinishedChecksum, &mut BurstProperties)| {
         let mut changed = header;
-        if let (Some(unfinished), Some(burst)) = (&mut changed.unfinished, &mut changed.burst) {
+        if let (Some(unfinished), Some(burst)) =
+            (&mut changed.unfinished_checksum, &mut changed.burst_properties)
+        {
             change(unfinished, burst);
         }
         changed
     };
     let bad = [
-        with(&|_, burst| burst.segment = 0),
+        with(&|_, burst| burst.segment_size = 0),
         with(&|_, burst| burst.transport = Transport::Udp),
-        with(&|unfinished, _| unfinished.start = 39),
-        with(&|unfinished, _| unfinished.start = 3072),
-        with(&|unfinished, _| unfinished.start = u16::MAX),
-        with(&|unfinished, _| unfinished.offset = 17),
-        with(&|unfinished, _| unfinished.offset = u16::MAX),
-        Header { unfinished: None, ..header },
+        with(&|unfinished, _| unfinished.covered_from = 39),
+        with(&|unfinished, _| unfinished.covered_from = 3072),
+        with(&|unfinished, _| unfinished.covered_from = u16::MAX),
+        with(&|unfinished, _| unfinished.checksum_offset = 17),
+        with(&|unfinished, _| unfinished.checksum_offset = u16::MAX),
+        VirtioHeader { unfinished_checksum: None, ..header },
     ];
     for header in bad {
-        assert!(Segments::new(&header, &packet).is_none(), "{header:?}");
+        assert!(BurstSegments::new(&header, &packet).is_none(), "{header:?}");
     }
     // A UDP header has a fixed length, so only the check of `start` finds a wrong value.
-    let (datagram, octets) = Packet::udp(vec![0; 3000]).burst(1000);
-    let early = Header { unfinished: Some(Unfinished { start: 39, offset: 6 }), ..datagram };
-    assert!(Segments::new(&datagram, &octets).is_some() && Segments::new(&early, &octets).is_none());
-    for empty in [Packet::tcp(0, vec![]), Packet::udp(vec![])] {
-        let (header, octets) = empty.burst(1000);
-        assert!(Segments::new(&header, &octets).is_none());
+    let (datagram, octets) = FlowPacket::udp_packet(vec![0; 3000]).as_burst(1000);
+    let early = VirtioHeader {
+        unfinished_checksum: Some(UnfinishedChecksum { covered_from: 39, checksum_offset: 6 }),
+        ..datagram
+    };
+    assert!(
+        BurstSegments::new(&datagram, &octets).is_some() && BurstSegments::new(&early, &octets).is_none()
+    );
+    for empty in [FlowPacket::tcp_packet(0, vec![]), FlowPacket::udp_packet(vec![])] {
+        let (header, octets) = empty.as_burst(1000);
+        assert!(BurstSegments::new(&header, &octets).is_none());
     }
     let mut longer = packet.clone();
     longer.push(0);
-    assert!(Segments::new(&header, &longer).is_none());
-    assert!(Segments::new(&header, &packet[..72]).is_none());
+    assert!(BurstSegments::new(&header, &longer).is_none());
+    assert!(BurstSegments::new(&header, &packet[..72]).is_none());
     let mut short_header = packet.clone();
     short_header[52] = 4 << 4;
-    assert!(Segments::new(&header, &short_header).is_none());
+    assert!(BurstSegments::new(&header, &short_header).is_none());
     let mut ipv4 = packet;
     ipv4[0] = 0x45;
-    assert!(Segments::new(&header, &ipv4).is_none());
+    assert!(BurstSegments::new(&header, &ipv4).is_none());
 
-    let mut lone = [0; LENGTH + 60];
-    let checksum =
-        |start, offset| Header { unfinished: Some(Unfinished { start, offset }), ..Header::default() };
+    let mut lone = [0; VIRTIO_HEADER_LENGTH + 60];
+    let checksum = |start, offset| VirtioHeader {
+        unfinished_checksum: Some(UnfinishedChecksum { covered_from: start, checksum_offset: offset }),
+        ..VirtioHeader::default()
+    };
     for (start, offset, sense) in
         [(40, 18, true), (40, 19, false), (60, 0, false), (61, 0, false), (65_535, 65_535, false)]
     {
-        lone[..LENGTH].copy_from_slice(&checksum(start, offset).emit());
-        assert_eq!(matches!(check_packet(&mut lone), ReadOutcome::Packet(_)), sense, "{start} {offset}");
+        lone[..VIRTIO_HEADER_LENGTH].copy_from_slice(&checksum(start, offset).emit());
+        assert_eq!(
+            matches!(check_packet_checksum(&mut lone), ReadOutcome::Packet(_)),
+            sense,
+            "{start} {offset}"
+        );
     }
 }
 
@@ -464,7 +511,7 @@ fn payload() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// Generates packets of a few flows, in which consecutive packets can often be merged.
-fn traffic() -> impl Strategy<Value = Vec<Vec<u8>>> {
+fn packets_of_few_flows() -> impl Strategy<Value = Vec<Vec<u8>>> {
     let one = (0..10u8, payload(), 0..20u8, any::<u16>());
     prop::collection::vec(one, 0..120).prop_map(|packets| {
         let mut sequences = [u32::MAX - 3000; 10];
@@ -474,18 +521,25 @@ fn traffic() -> impl Strategy<Value = Vec<Vec<u8>>> {
                 let transport = if flow % 3 == 0 { Transport::Udp } else { Transport::Tcp };
                 let sequence = &mut sequences[usize::from(flow)];
                 let flags = match odd {
-                    0 => ACK | FIN,
-                    1 => CWR | ACK,
-                    2 | 3 => ACK | PSH,
-                    _ => ACK,
+                    0 => TCP_FLAG_ACK | TCP_FLAG_FIN,
+                    1 => TCP_FLAG_CWR | TCP_FLAG_ACK,
+                    2 | 3 => TCP_FLAG_ACK | TCP_FLAG_PSH,
+                    _ => TCP_FLAG_ACK,
                 };
                 *sequence = sequence.wrapping_add(u32::from(odd == 4));
                 let hop_limit = if odd == 5 { 10 } else { 63 };
                 let timestamp = odd != 6;
-                let packet =
-                    Packet { transport, flow, hop_limit, sequence: *sequence, flags, timestamp, payload };
+                let packet = FlowPacket {
+                    transport,
+                    flow_number: flow,
+                    hop_limit,
+                    sequence: *sequence,
+                    flags,
+                    timestamp,
+                    payload,
+                };
                 *sequence = sequence.wrapping_add(packet.payload.len() as u32);
-                let mut octets = packet.whole();
+                let mut octets = packet.with_checksum();
                 if odd == 7 {
                     let at = usize::from(damage) % octets.len();
                     octets[at] ^= 1 << (damage % 8);
@@ -500,18 +554,18 @@ fn traffic() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 /// Returns the key of a flow; packets with a damaged key form a separate flow.
-fn flow(packet: &[u8]) -> Vec<u8> {
+fn flow_key(packet: &[u8]) -> Vec<u8> {
     [packet.get(6..7), packet.get(8..44)].into_iter().flatten().flatten().copied().collect()
 }
 
 proptest! {
     #[test]
-    fn coalesced_packets_are_segmented_unchanged(packets in traffic()) {
-        let mut out = coalesce(&packets).packets;
+    fn coalesced_packets_are_segmented_unchanged(packets in packets_of_few_flows()) {
+        let mut out = coalesce_packets(&packets).packets;
         let mut packets = packets;
         // Flows may overtake each other. The sort keeps the order within each flow.
-        packets.sort_by_key(|packet| flow(packet));
-        out.sort_by_key(|packet| flow(packet));
+        packets.sort_by_key(|packet| flow_key(packet));
+        out.sort_by_key(|packet| flow_key(packet));
         prop_assert_eq!(packets, out);
     }
 
@@ -519,10 +573,12 @@ proptest! {
     fn segmented_burst_is_coalesced_unchanged(
         payload in prop::collection::vec(any::<u8>(), 1..9000), segment in 200..2000u16, udp: bool, push: bool
     ) {
-        let packet = if udp { Packet::udp(payload) } else { Packet::tcp(0xffff_f000, payload) };
-        let packet = Packet { flags: if push { ACK | PSH } else { ACK }, ..packet };
-        let (header, whole) = packet.burst(segment);
-        let segments = cut(&header, &whole);
+        let packet =
+            if udp { FlowPacket::udp_packet(payload) } else { FlowPacket::tcp_packet(0xffff_f000, payload) };
+        let packet = FlowPacket { flags:
+            if push { TCP_FLAG_ACK | TCP_FLAG_PSH } else { TCP_FLAG_ACK }, ..packet };
+        let (header, whole) = packet.as_burst(segment);
+        let segments = segment_burst(&header, &whole);
         prop_assert_eq!(segments.len(), packet.payload.len().div_ceil(usize::from(segment)));
         for segment in &segments {
             let pseudo_header = checksum::protocol_and_length(segment[6], segment.len() - 40);
@@ -530,13 +586,13 @@ proptest! {
                 checksum::ones_complement_add(checksum::ones_complement_sum(&segment[8..]), pseudo_header);
             prop_assert_eq!(sum, 0xffff);
         }
-        let out = coalesce(&segments);
-        prop_assert_eq!((out.frames, out.packets), (1, segments));
+        let out = coalesce_packets(&segments);
+        prop_assert_eq!((out.frame_count, out.packets), (1, segments));
     }
 
     #[test]
     fn random_packets_from_tun_cause_no_panic(
-        front in any::<[u8; LENGTH]>(), small in any::<bool>(),
+        front in any::<[u8; VIRTIO_HEADER_LENGTH]>(), small in any::<bool>(),
         packet in prop::collection::vec(any::<u8>(), 0..300),
         cut_off in 0..100usize
     ) {
@@ -545,34 +601,36 @@ proptest! {
             // Use values that the parser is likely to accept.
             let kind = if front[1] % 2 == 0 { Transport::Tcp } else { Transport::Udp };
             let start = 40 + u16::from(front[0] % 8) * 4;
-            let header = Header {
-                unfinished: Some(Unfinished { start, offset: kind.checksum_offset() as u16 }),
-                burst: Some(Burst { transport: kind, segment: u16::from(front[4]) }),
-                headers: 0,
+            let header = VirtioHeader {
+                unfinished_checksum: Some(UnfinishedChecksum { covered_from: start,
+                    checksum_offset: kind.checksum_offset() as u16 }),
+                burst_properties: Some(BurstProperties { transport: kind,
+                    segment_size: u16::from(front[4]) }),
+                headers_length: 0,
             };
             frame = header.emit().to_vec();
         }
         frame.extend(&packet);
-        if small && frame.len() > LENGTH + 40 {
-            let length = (frame.len() - LENGTH - 40) as u16;
-            frame[LENGTH] = 0x60;
-            put(&mut frame[LENGTH..], 4, length);
+        if small && frame.len() > VIRTIO_HEADER_LENGTH + 40 {
+            let length = (frame.len() - VIRTIO_HEADER_LENGTH - 40) as u16;
+            frame[VIRTIO_HEADER_LENGTH] = 0x60;
+            put_number(&mut frame[VIRTIO_HEADER_LENGTH..], 4, length);
         }
         let mut buffer = [0; 250];
         let room = buffer.len() - cut_off;
         let mut count = 0;
         let whole = frame.clone();
-        if let ReadOutcome::Burst(mut segments) = check_packet(&mut frame) {
-            while let Some(length) = segments.next(&whole[LENGTH..], &mut buffer[..room]) {
+        if let ReadOutcome::Burst(mut segments) = check_packet_checksum(&mut frame) {
+            while let Some(length) = segments.next(&whole[VIRTIO_HEADER_LENGTH..], &mut buffer[..room]) {
                 prop_assert!(length <= room);
                 count += 1;
             }
         }
         prop_assert!(count <= packet.len());
-        let mut out = Collected::default();
-        let mut coalescer = Coalescer::new(BOTH);
+        let mut out = CollectedFrames::default();
+        let mut coalescer = PacketCoalescer::new(TCP_AND_UDP);
         coalescer.push(&packet, &mut out);
         coalescer.push(&packet, &mut out);
-        coalescer.flush(&mut out);
+        coalescer.flush_bursts(&mut out);
     }
 }

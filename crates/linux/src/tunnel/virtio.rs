@@ -7,7 +7,7 @@
 use carnet_wire::checksum;
 
 /// Length of the header in octets.
-pub(crate) const LENGTH: usize = 10;
+pub(crate) const VIRTIO_HEADER_LENGTH: usize = 10;
 
 /// Flag `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum field holds the sum of the pseudo-header only.
 const NEEDS_CHECKSUM: u8 = 1;
@@ -18,8 +18,8 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 
 /// Offset of the checksum in a UDP header; the next constant is the offset in a TCP header.
-const UDP_CHECKSUM: usize = 6;
-const TCP_CHECKSUM: usize = 16;
+const UDP_CHECKSUM_OFFSET: usize = 6;
+const TCP_CHECKSUM_OFFSET: usize = 16;
 
 /// Transport protocols that can form bursts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,32 +42,32 @@ impl Transport {
     /// Returns the offset of the checksum in the transport header.
     pub(crate) fn checksum_offset(self) -> usize {
         match self {
-            Transport::Tcp => TCP_CHECKSUM,
-            Transport::Udp => UDP_CHECKSUM,
+            Transport::Tcp => TCP_CHECKSUM_OFFSET,
+            Transport::Udp => UDP_CHECKSUM_OFFSET,
         }
     }
 }
 
 /// Properties of a burst, which has the payload of several packets after one set of headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Burst {
+pub(crate) struct BurstProperties {
     pub transport: Transport,
     /// Payload of each segment in octets; only the last may be shorter.
-    pub segment: u16,
+    pub segment_size: u16,
 }
 
 /// Place of an unfinished checksum. The checksum covers all octets from `start` on, and its field is `offset`
 /// octets after `start`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Unfinished {
-    pub start: u16,
-    pub offset: u16,
+pub(crate) struct UnfinishedChecksum {
+    pub covered_from: u16,
+    pub checksum_offset: u16,
 }
 
-impl Unfinished {
+impl UnfinishedChecksum {
     /// Finishes the checksum. Returns false if its place is outside of the packet.
-    pub(crate) fn finish(self, packet: &mut [u8]) -> bool {
-        let (start, offset) = (usize::from(self.start), usize::from(self.offset));
+    pub(crate) fn finish_checksum(self, packet: &mut [u8]) -> bool {
+        let (start, offset) = (usize::from(self.covered_from), usize::from(self.checksum_offset));
         let Some(covered) = packet.get_mut(start..) else { return false };
         let sum = match checksum::ones_complement_sum(covered) {
             // RFC 768: a checksum field of zero means "no checksum". 0xffff is the same number in one's
@@ -83,52 +83,52 @@ impl Unfinished {
 
 /// The virtio header of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Header {
-    pub unfinished: Option<Unfinished>,
-    pub burst: Option<Burst>,
+pub(crate) struct VirtioHeader {
+    pub unfinished_checksum: Option<UnfinishedChecksum>,
+    pub burst_properties: Option<BurstProperties>,
     /// Length in octets of all headers of a burst, which is a hint for the kernel.
-    pub headers: u16,
+    pub headers_length: u16,
 }
 
 /// A kind of burst that carnet did not request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnknownBurst;
 
-impl Header {
+impl VirtioHeader {
     /// Decodes a header.
-    pub(crate) fn parse(octets: &[u8; LENGTH]) -> Result<Header, UnknownBurst> {
+    pub(crate) fn parse(octets: &[u8; VIRTIO_HEADER_LENGTH]) -> Result<VirtioHeader, UnknownBurst> {
         let [flags, kind, h0, h1, g0, g1, s0, s1, o0, o1] = *octets;
         let word = |a, b| u16::from_ne_bytes([a, b]);
-        let burst = |transport| Some(Burst { transport, segment: word(g0, g1) });
-        Ok(Header {
-            unfinished: (flags & NEEDS_CHECKSUM != 0)
-                .then(|| Unfinished { start: word(s0, s1), offset: word(o0, o1) }),
-            burst: match kind {
+        let burst = |transport| Some(BurstProperties { transport, segment_size: word(g0, g1) });
+        Ok(VirtioHeader {
+            unfinished_checksum: (flags & NEEDS_CHECKSUM != 0)
+                .then(|| UnfinishedChecksum { covered_from: word(s0, s1), checksum_offset: word(o0, o1) }),
+            burst_properties: match kind {
                 GSO_NONE => None,
                 GSO_TCPV4 | GSO_TCPV6 => burst(Transport::Tcp),
                 GSO_UDP_L4 => burst(Transport::Udp),
                 _ => return Err(UnknownBurst),
             },
-            headers: word(h0, h1),
+            headers_length: word(h0, h1),
         })
     }
 
     /// Encodes the header.
-    pub(crate) fn emit(&self) -> [u8; LENGTH] {
-        let mut octets = [0; LENGTH];
-        if let Some(unfinished) = self.unfinished {
+    pub(crate) fn emit(&self) -> [u8; VIRTIO_HEADER_LENGTH] {
+        let mut octets = [0; VIRTIO_HEADER_LENGTH];
+        if let Some(unfinished) = self.unfinished_checksum {
             octets[0] = NEEDS_CHECKSUM;
-            octets[6..8].copy_from_slice(&unfinished.start.to_ne_bytes());
-            octets[8..10].copy_from_slice(&unfinished.offset.to_ne_bytes());
+            octets[6..8].copy_from_slice(&unfinished.covered_from.to_ne_bytes());
+            octets[8..10].copy_from_slice(&unfinished.checksum_offset.to_ne_bytes());
         }
-        if let Some(burst) = self.burst {
+        if let Some(burst) = self.burst_properties {
             octets[1] = match burst.transport {
                 Transport::Tcp => GSO_TCPV6,
                 Transport::Udp => GSO_UDP_L4,
             };
-            octets[4..6].copy_from_slice(&burst.segment.to_ne_bytes());
+            octets[4..6].copy_from_slice(&burst.segment_size.to_ne_bytes());
         }
-        octets[2..4].copy_from_slice(&self.headers.to_ne_bytes());
+        octets[2..4].copy_from_slice(&self.headers_length.to_ne_bytes());
         octets
     }
 }

@@ -4,20 +4,20 @@ use std::io;
 
 use carnet_nemo::forwarding::packet::PacketBuffer;
 
-use super::TunnelIo;
-use super::coalescing::{BurstKinds, Coalescer, Sink};
-use super::segmentation::Segments;
-use super::virtio::{self, Header, Transport};
+use super::TunDevice;
+use super::coalescing::{BurstKinds, FrameSink, PacketCoalescer};
+use super::segmentation::BurstSegments;
+use super::virtio::{self, Transport, VirtioHeader};
 
 /// Writes packets to the TUN device. A written packet may wait until [`TunnelWriter::flush`].
 #[derive(Debug)]
 pub struct TunnelWriter {
-    coalescer: Coalescer,
-    output: Output<TunnelIo>,
+    packet_coalescer: PacketCoalescer,
+    device_output: Output<TunDevice>,
 }
 
 /// A device to which the writer writes packets and bursts: the TUN device, or a device of a test.
-pub(super) trait Device {
+pub(super) trait BurstDevice {
     /// Writes a packet without a virtio header.
     fn packet(&self, packet: &[u8]) -> io::Result<usize>;
     /// Writes a packet whose buffer has room for a virtio header before the packet.
@@ -25,22 +25,22 @@ pub(super) trait Device {
         self.packet(packet.as_slice())
     }
     /// Writes a packet or a burst that begins with its virtio header.
-    fn frame(&self, frame: &[u8]) -> io::Result<usize>;
+    fn write_frame(&self, frame: &[u8]) -> io::Result<usize>;
 }
 
-impl Device for TunnelIo {
+impl BurstDevice for TunDevice {
     fn packet(&self, packet: &[u8]) -> io::Result<usize> {
         self.try_write(packet)
     }
 
     fn packet_in_place(&self, packet: &mut PacketBuffer) -> io::Result<usize> {
-        match packet.packet_with_prefix(&[0; virtio::LENGTH]) {
+        match packet.packet_with_prefix(&[0; virtio::VIRTIO_HEADER_LENGTH]) {
             Some(frame) if self.0.has_header => self.try_write_frame(frame),
             _ => self.try_write(packet.as_slice()),
         }
     }
 
-    fn frame(&self, frame: &[u8]) -> io::Result<usize> {
+    fn write_frame(&self, frame: &[u8]) -> io::Result<usize> {
         self.try_write_frame(frame)
     }
 }
@@ -49,50 +49,50 @@ impl Device for TunnelIo {
 pub(super) struct Output<D> {
     pub device: D,
     /// Kinds of bursts that the kernel has not refused so far.
-    pub kinds: BurstKinds,
+    pub burst_kinds: BurstKinds,
     /// Number of packets that the kernel refused.
     pub errors: u64,
 }
 
 impl TunnelWriter {
     /// Creates a writer to this device.
-    pub fn new(io: TunnelIo) -> Self {
-        let kinds = io.0.kinds;
-        TunnelWriter { coalescer: Coalescer::new(kinds), output: Output::new(io, kinds) }
+    pub fn new(io: TunDevice) -> Self {
+        let kinds = io.0.burst_kinds;
+        TunnelWriter { packet_coalescer: PacketCoalescer::new(kinds), device_output: Output::new(io, kinds) }
     }
 
     /// Writes an IPv6 packet to the kernel, which routes it, at the latest at the next [`Self::flush`].
     /// Packets of a flow keep their order.
     pub fn write(&mut self, packet: &[u8]) {
-        if !self.coalescer.push(packet, &mut self.output) {
-            self.output.packet(packet);
+        if !self.packet_coalescer.push(packet, &mut self.device_output) {
+            self.device_output.packet(packet);
         }
     }
 
     /// Writes a packet whose buffer has room for a virtio header, as [`Self::write`] does.
     pub fn write_in_place(&mut self, packet: &mut PacketBuffer) {
-        if !self.coalescer.push(packet.as_slice(), &mut self.output)
-            && self.output.device.packet_in_place(packet).is_err()
+        if !self.packet_coalescer.push(packet.as_slice(), &mut self.device_output)
+            && self.device_output.device.packet_in_place(packet).is_err()
         {
-            self.output.errors += 1;
+            self.device_output.errors += 1;
         }
     }
 
     /// Writes all packets that wait for further packets of their flow.
     pub fn flush(&mut self) {
-        self.coalescer.flush(&mut self.output);
-        self.coalescer.kinds = self.output.kinds;
+        self.packet_coalescer.flush_bursts(&mut self.device_output);
+        self.packet_coalescer.burst_kinds = self.device_output.burst_kinds;
     }
 
     /// Returns the number of packets that the kernel refused.
     pub fn errors(&self) -> u64 {
-        self.output.errors
+        self.device_output.errors
     }
 }
 
-impl<D: Device> Output<D> {
+impl<D: BurstDevice> Output<D> {
     pub fn new(device: D, kinds: BurstKinds) -> Self {
-        Output { device, kinds, errors: 0 }
+        Output { device, burst_kinds: kinds, errors: 0 }
     }
 
     fn packet(&mut self, packet: &[u8]) {
@@ -102,26 +102,26 @@ impl<D: Device> Output<D> {
     }
 
     /// Writes the packets of a burst one by one, after the kernel has refused the burst.
-    fn one_by_one(&mut self, header: &Header, frame: &[u8]) {
-        let packet = frame.get(virtio::LENGTH..).unwrap_or_default();
+    fn write_segments_separately(&mut self, header: &VirtioHeader, frame: &[u8]) {
+        let packet = frame.get(virtio::VIRTIO_HEADER_LENGTH..).unwrap_or_default();
         let mut buffer = vec![0; packet.len()];
-        let Some(mut segments) = Segments::new(header, packet) else { return };
+        let Some(mut segments) = BurstSegments::new(header, packet) else { return };
         while let Some(length) = segments.next(packet, &mut buffer) {
             self.packet(buffer.get(..length).unwrap_or_default());
         }
     }
 }
 
-impl<D: Device> Sink for Output<D> {
-    fn frame(&mut self, header: &Header, frame: &[u8]) {
-        match (self.device.frame(frame), header.burst) {
+impl<D: BurstDevice> FrameSink for Output<D> {
+    fn receive_frame(&mut self, header: &VirtioHeader, frame: &[u8]) {
+        match (self.device.write_frame(frame), header.burst_properties) {
             (Ok(_), _) => {}
             // The kernel refuses bursts of this kind, so from now on write their packets one by one. This is
             // only slower.
             (Err(error), Some(burst)) if error.raw_os_error() == Some(libc::EINVAL) => {
                 let (kind, name) = match burst.transport {
-                    Transport::Tcp => (&mut self.kinds.tcp, "TCP"),
-                    Transport::Udp => (&mut self.kinds.udp, "UDP"),
+                    Transport::Tcp => (&mut self.burst_kinds.accepts_tcp, "TCP"),
+                    Transport::Udp => (&mut self.burst_kinds.accepts_udp, "UDP"),
                 };
                 if std::mem::take(kind) {
                     tracing::info!(
@@ -129,7 +129,7 @@ impl<D: Device> Sink for Output<D> {
                          these packets one by one"
                     );
                 }
-                self.one_by_one(header, frame);
+                self.write_segments_separately(header, frame);
             }
             (Err(_), Some(_)) => self.errors += packets(header, frame),
             (Err(_), None) => self.errors += 1,
@@ -138,8 +138,9 @@ impl<D: Device> Sink for Output<D> {
 }
 
 /// Returns the number of packets in a burst.
-fn packets(header: &Header, frame: &[u8]) -> u64 {
-    let payload = frame.len().saturating_sub(virtio::LENGTH + usize::from(header.headers));
-    let segment = header.burst.map_or(1, |burst| usize::from(burst.segment).max(1));
+fn packets(header: &VirtioHeader, frame: &[u8]) -> u64 {
+    let payload =
+        frame.len().saturating_sub(virtio::VIRTIO_HEADER_LENGTH + usize::from(header.headers_length));
+    let segment = header.burst_properties.map_or(1, |burst| usize::from(burst.segment_size).max(1));
     payload.div_ceil(segment) as u64
 }

@@ -60,8 +60,8 @@ pub struct ScratchFolder(PathBuf);
 
 impl ScratchFolder {
     fn new() -> ScratchFolder {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        static NEXT_NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("carnet-linux-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         ScratchFolder(path)
@@ -78,9 +78,9 @@ impl ScratchFolder {
     pub fn platform_config(&self) -> PlatformConfig {
         PlatformConfig {
             device_mtu: 1452,
-            watched: Vec::new(),
-            senders: 0,
-            ipsec: false,
+            watched_interfaces: Vec::new(),
+            max_known_senders: 0,
+            uses_ipsec: false,
             undo_file: self.undo_file(),
         }
     }
@@ -90,8 +90,8 @@ impl ScratchFolder {
     }
 
     pub fn open_platform_watching(&self, name: &str, all_multicast: bool) -> Platform {
-        let watched = vec![WatchedInterface { name: name.into(), all_multicast }];
-        Platform::open(PlatformConfig { watched, ..self.platform_config() }).unwrap()
+        let watched = vec![WatchedInterface { name: name.into(), needs_all_multicast: all_multicast }];
+        Platform::open(PlatformConfig { watched_interfaces: watched, ..self.platform_config() }).unwrap()
     }
 }
 

@@ -6,7 +6,7 @@
 //! enforces the door ([`super::packet_rules`]), and the rates of hosts.
 //!
 //! If the kernel cannot install the rules, routing rules make the networks of these interfaces unreachable
-//! instead ([`closed_entries`]). Then the hosts still reach the router itself.
+//! instead ([`closed_lan_entries`]). Then the hosts still reach the router itself.
 
 use carnet_base::mapped::ALL_IPV4;
 use carnet_wire::ipv6::protocol;

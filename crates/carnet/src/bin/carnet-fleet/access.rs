@@ -188,7 +188,7 @@ fn certificates(name: &str, path: &Path) -> anyhow::Result<Vec<CertificateDer<'s
 
 /// Reads a secret from a file that only its owner may read.
 fn secret(name: &str, path: &Path) -> anyhow::Result<Zeroizing<Vec<u8>>> {
-    let octets = key_file::read(path);
+    let octets = key_file::read_key_file(path);
     octets.map(Zeroizing::new).with_context(|| format!("access.{name}: cannot take {}", path.display()))
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use carnet_fleet::SeatConfig;
-use carnet_linux::Neighbour;
+use carnet_linux::ProbedNeighbour;
 use nix::net::if_::if_nametoindex;
 use serde::Deserialize;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -93,7 +93,7 @@ fn is_interface(text: &str) -> bool {
 }
 
 /// Parses a neighbour, with the interface that a link-local address needs.
-fn neighbour(text: &str) -> Option<Neighbour> {
+fn neighbour(text: &str) -> Option<ProbedNeighbour> {
     let (address, interface) = match text.split_once('%') {
         Some((address, interface)) => (address, Some(interface)),
         None => (text, None),
@@ -104,7 +104,7 @@ fn neighbour(text: &str) -> Option<Neighbour> {
         Some(interface) => is_interface(interface),
         None => !address.is_unicast_link_local(),
     };
-    (somebody && there).then(|| Neighbour { address, interface: interface.map(str::to_owned) })
+    (somebody && there).then(|| ProbedNeighbour { address, interface: interface.map(str::to_owned) })
 }
 
 /// Splits the URL of a server into its scheme, and its name with the port.

@@ -7,7 +7,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use carnet_linux::{Carriers, EchoRequests, Neighbour};
+use carnet_linux::{CarrierWatch, EchoRequests, ProbedNeighbour};
 use tokio::sync::watch::{Receiver, Sender, channel};
 use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
@@ -22,7 +22,7 @@ pub struct WatchedLinks {
     /// Interfaces that must all have a carrier.
     pub links: Vec<String>,
     /// Neighbours, of which at least one must answer.
-    pub reach: Vec<Neighbour>,
+    pub reach: Vec<ProbedNeighbour>,
     /// Time without any answer after which neighbours count as missing.
     pub silence: Duration,
 }
@@ -32,7 +32,7 @@ pub type Verdict = Result<(), String>;
 
 /// Watchers of the links and the neighbours.
 struct Links {
-    carriers: Carriers,
+    carriers: CarrierWatch,
     /// Sender of requests to neighbours; `None` without neighbours.
     echoes: Option<EchoRequests>,
     asking: Interval,
@@ -54,7 +54,7 @@ impl WatchedLinks {
             asking.set_missed_tick_behavior(MissedTickBehavior::Delay);
             let reached = self.reach.is_empty().then_some(true);
             let echoes = reached.is_none().then(|| EchoRequests::open(self.reach)).transpose()?;
-            let carriers = Carriers::open(self.links)?;
+            let carriers = CarrierWatch::open(self.links)?;
             tokio::task::spawn_local(Links { carriers, echoes, asking, unanswered: 0, reached }.watch(tell));
             verdict.changed().await?;
         }
@@ -107,7 +107,7 @@ impl Links {
                 answered?;
                 (self.unanswered, self.reached) = (0, Some(true));
             }
-            changed = self.carriers.changed() => changed?,
+            changed = self.carriers.carrier_changed() => changed?,
             _ = self.asking.tick() => if let Some(echoes) = &mut self.echoes {
                 if self.unanswered >= ATTEMPTS {
                     self.reached = Some(false);

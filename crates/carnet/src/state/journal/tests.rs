@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 
 use carnet_base::Rng;
-use carnet_linux::disk::Files;
+use carnet_linux::disk::KernelDisk;
 use carnet_linux::simulated::SimulatedDisk;
 
 use super::*;
@@ -19,7 +19,7 @@ fn set(number: u16, value: &str) -> Change {
 }
 
 fn open(path: &Path) -> (Journal, BTreeMap<Key, String>, u64) {
-    let (journal, found) = Journal::open(Box::new(Files), path, &[]).expect("opens");
+    let (journal, found) = Journal::open(Box::new(KernelDisk), path, &[]).expect("opens");
     (journal, found.records.into_iter().collect(), found.cut_octets)
 }
 
@@ -32,7 +32,7 @@ fn expected(values: &[(u16, &str)]) -> BTreeMap<Key, String> {
 }
 
 fn refusal(path: &Path) -> String {
-    format!("{:#}", Journal::open(Box::new(Files), path, &[]).expect_err("refused"))
+    format!("{:#}", Journal::open(Box::new(KernelDisk), path, &[]).expect_err("refused"))
 }
 
 #[test]
@@ -62,7 +62,7 @@ fn last_record_of_a_home_address_is_valid() {
 fn new_journal_contains_the_given_records() {
     let scratch = Scratch::new();
     let path = scratch.path().join("s.state");
-    let (_, found) = Journal::open(Box::new(Files), &path, &[set(7, "imported")]).expect("opens");
+    let (_, found) = Journal::open(Box::new(KernelDisk), &path, &[set(7, "imported")]).expect("opens");
     assert_eq!(found.records, [(node(7), "{\"v\":\"imported\"}".to_owned())]);
 }
 
@@ -176,9 +176,9 @@ fn journal_replaced_during_open_is_opened_again() {
     let (mut journal, ..) = open(&path);
     journal.append(&[set(1, "a")]).expect("appends");
     let early = File::open(&path).expect("opens");
-    assert!(has_name(&Files, &early, &path).expect("looks"));
+    assert!(has_name(&KernelDisk, &early, &path).expect("looks"));
     journal.compact().expect("compacts");
-    assert!(!has_name(&Files, &early, &path).expect("looks"));
+    assert!(!has_name(&KernelDisk, &early, &path).expect("looks"));
     // Another process is writing the new file, so the journal must leave it.
     let new = path.with_extension("new");
     fs::write(&new, b"half").expect("writes");

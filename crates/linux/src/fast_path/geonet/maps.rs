@@ -14,13 +14,13 @@ use portable_atomic::AtomicU64;
 const SHARED_COUNTERS: usize = 1 + 2 * super::MAX_DESTINATIONS;
 
 /// Returns a link-layer address as a number, in the programs' format.
-pub(super) fn key_of(mac: [u8; 6]) -> u64 {
+pub(super) fn map_key_of(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
 
 /// Returns the interface identifier of a link-layer address, its modified EUI-64 (RFC 4291 appendix A).
-pub(super) fn identifier(mac: [u8; 6]) -> [u8; 8] {
+pub(super) fn interface_identifier_of(mac: [u8; 6]) -> [u8; 8] {
     let [a, b, c, d, e, f] = mac;
     [a ^ 2, b, c, 0xff, 0xfe, d, e, f]
 }
@@ -29,66 +29,74 @@ pub(super) fn identifier(mac: [u8; 6]) -> [u8; 8] {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StateValue {
-    pub(super) until: u64,
-    pub(super) radio: u32,
+    pub(super) valid_until: u64,
+    pub(super) radio_interface: u32,
     pub(super) virtual_interface: u32,
-    pub(super) helper: u32,
+    pub(super) veth_interface: u32,
     pub(super) flags: u32,
     pub(super) mtu: u32,
-    pub(super) list: u32,
+    pub(super) list_flags: u32,
     pub(super) mac: [u8; 6],
     pub(super) zero: [u8; 2],
     pub(super) identifier: [u8; 8],
-    pub(super) vector: [u8; 24],
+    pub(super) position_vector: [u8; 24],
 }
 
 impl StateValue {
-    pub(super) const DELIVERS: u32 = 1;
-    pub(super) const SENDS: u32 = 2;
+    pub(super) const STATE_FLAG_DELIVERS: u32 = 1;
+    pub(super) const STATE_FLAG_SENDS: u32 = 2;
 }
 
 /// Copy of `struct way` in C.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnPacketPathValue {
-    pub(super) until: u64,
-    pub(super) slot: u32,
+    pub(super) valid_until: u64,
+    pub(super) counter_slot: u32,
     pub(super) next_hop: [u8; 6],
     pub(super) zero: [u8; 2],
-    pub(super) headers: [u8; 60],
+    pub(super) frame_headers: [u8; 60],
 }
 
 /// Copy of `struct onward` in C.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ForwardingPathValue {
-    until: u64,
-    slot: u32,
+    valid_until: u64,
+    counter_slot: u32,
     next_hop: [u8; 6],
     flags: u8,
     zero: u8,
-    place: [u8; 8],
-    known: [u8; 12],
+    position_octets: [u8; 8],
+    known_fields: [u8; 12],
 }
 
 impl ForwardingPathValue {
-    const PLACE: u8 = 1;
-    const KNOWN: u8 = 2;
+    const FLAG_POSITION: u8 = 1;
+    const FLAG_KNOWN: u8 = 2;
 
     pub(super) fn new(onward: &Onward, slot: u32, until: u64) -> ForwardingPathValue {
         let (mut flags, mut place, mut known) = (0, [0; 8], [0; 12]);
         if let Some((latitude, longitude)) = onward.place {
-            flags |= Self::PLACE;
+            flags |= Self::FLAG_POSITION;
             let (first, second) = place.split_at_mut(4);
             first.copy_from_slice(&latitude.to_be_bytes());
             second.copy_from_slice(&longitude.to_be_bytes());
         }
         // In a source position vector (SPV), TST, latitude and longitude follow the address.
         if let Some(octets) = onward.known.get(8..20) {
-            flags |= Self::KNOWN;
+            flags |= Self::FLAG_KNOWN;
             known.copy_from_slice(octets);
         }
-        ForwardingPathValue { until, slot, next_hop: onward.next_hop, flags, zero: 0, place, known }
+        ForwardingPathValue {
+            valid_until: until,
+            counter_slot: slot,
+            next_hop: onward.next_hop,
+            flags,
+            zero: 0,
+            position_octets: place,
+            known_fields: known,
+        }
     }
 }
 
@@ -96,16 +104,16 @@ impl ForwardingPathValue {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SourceValue {
-    lock: u32,
+    spin_lock: u32,
     next: u32,
-    since: u64,
+    seen_since: u64,
     pub(super) packets: u32,
     pub(super) octets: u32,
-    pub(super) direct: u32,
-    taken: u16,
-    used: u16,
-    numbers: [u16; SourceValue::SEQUENCES_PER_SOURCE],
-    pub(super) vector: [u8; 24],
+    pub(super) direct_neighbour: u32,
+    taken_count: u16,
+    used_count: u16,
+    taken_sequence_numbers: [u16; SourceValue::SEQUENCES_PER_SOURCE],
+    pub(super) position_vector: [u8; 24],
 }
 
 // SAFETY: the type is `repr(C)` of integers and octets, without padding, and any octets are a valid value.
@@ -133,46 +141,46 @@ impl SourceValue {
             sequences.get(sequences.len().saturating_sub(Self::SEQUENCES_PER_SOURCE)..).unwrap_or_default();
         numbers.iter_mut().zip(kept).for_each(|(to, from)| *to = *from);
         SourceValue {
-            lock: 0,
+            spin_lock: 0,
             next: (kept.len() % Self::SEQUENCES_PER_SOURCE) as u32,
-            since,
+            seen_since: since,
             packets: 0,
             octets: 0,
-            direct: 0,
-            taken: 0,
-            used: kept.len() as u16,
-            numbers,
-            vector: [0; 24],
+            direct_neighbour: 0,
+            taken_count: 0,
+            used_count: kept.len() as u16,
+            taken_sequence_numbers: numbers,
+            position_vector: [0; 24],
         }
     }
 
     /// Returns the sequence numbers of the source's packets that the programs handled, oldest first.
-    pub(super) fn taken_sequences(&self) -> Vec<u16> {
-        let used = usize::from(self.used).min(Self::SEQUENCES_PER_SOURCE);
+    pub(super) fn recorded_sequence_numbers(&self) -> Vec<u16> {
+        let used = usize::from(self.used_count).min(Self::SEQUENCES_PER_SOURCE);
         let next = (self.next as usize).min(used);
-        let taken = (next..used).chain(0..next).filter(|at| self.taken >> at & 1 != 0);
-        taken.filter_map(|at| self.numbers.get(at).copied()).collect()
+        let taken = (next..used).chain(0..next).filter(|at| self.taken_count >> at & 1 != 0);
+        taken.filter_map(|at| self.taken_sequence_numbers.get(at).copied()).collect()
     }
 }
 
 /// The BPF map `SHARED`, mapped into carnet's memory.
 #[derive(Debug, Clone)]
-pub(super) struct SharedCounters(Arc<Mapping>);
+pub(super) struct SharedCounters(Arc<SharedMapping>);
 
 #[derive(Debug)]
-struct Mapping {
-    places: *const AtomicU64,
+struct SharedMapping {
+    counter_memory: *const AtomicU64,
     length: usize,
 }
 
 // SAFETY: the memory exists as long as the value, and is accessed only by atomic operations.
-unsafe impl Send for Mapping {}
+unsafe impl Send for SharedMapping {}
 // SAFETY: the memory exists as long as the value, and is accessed only by atomic operations.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for SharedMapping {}
 
 impl SharedCounters {
     /// Maps the BPF map into carnet's memory.
-    pub(super) fn map(map: &Map) -> Result<SharedCounters, String> {
+    pub(super) fn map_into_memory(map: &Map) -> Result<SharedCounters, String> {
         let Map::Array(data) = map else { return Err("the BPF map SHARED is not an array".into()) };
         // SAFETY: the call only reads a number.
         let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(4096);
@@ -192,31 +200,31 @@ impl SharedCounters {
         if memory == libc::MAP_FAILED {
             return Err(format!("cannot map a BPF map: {}", std::io::Error::last_os_error()));
         }
-        Ok(SharedCounters(Arc::new(Mapping { places: memory.cast_const().cast(), length })))
+        Ok(SharedCounters(Arc::new(SharedMapping { counter_memory: memory.cast_const().cast(), length })))
     }
 
-    fn place(&self, at: usize) -> &AtomicU64 {
+    fn counter_at(&self, at: usize) -> &AtomicU64 {
         let at = at.min(SHARED_COUNTERS - 1);
         // SAFETY: the mapping is page-aligned, has at least `SHARED_COUNTERS` places, and lives as long as
         // `self`.
-        unsafe { &*self.0.places.add(at) }
+        unsafe { &*self.0.counter_memory.add(at) }
     }
 
     /// Draws the sequence number of the next packet.
     pub(super) fn sequence(&self) -> u16 {
-        self.place(0).load(Ordering::Relaxed) as u16
+        self.counter_at(0).load(Ordering::Relaxed) as u16
     }
 
     /// Returns the number of packets to the destination in a slot.
-    pub(super) fn used(&self, slot: u32) -> u64 {
-        self.place(1 + slot as usize).load(Ordering::Relaxed)
+    pub(super) fn packets_to_slot(&self, slot: u32) -> u64 {
+        self.counter_at(1 + slot as usize).load(Ordering::Relaxed)
     }
 }
 
-impl Drop for Mapping {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         // SAFETY: the memory was mapped with this length, and no other code refers to it.
-        unsafe { libc::munmap(self.places.cast_mut().cast(), self.length) };
+        unsafe { libc::munmap(self.counter_memory.cast_mut().cast(), self.length) };
     }
 }
 
@@ -232,11 +240,11 @@ impl SharedSequence {
 
 impl SequenceNumbers for SharedSequence {
     fn next(&mut self) -> u16 {
-        self.0.place(0).fetch_add(1, Ordering::Relaxed) as u16
+        self.0.counter_at(0).fetch_add(1, Ordering::Relaxed) as u16
     }
 
     fn restart_sequence(&mut self) {
-        self.0.place(0).store(0, Ordering::Relaxed);
+        self.0.counter_at(0).store(0, Ordering::Relaxed);
     }
 
     /// Do nothing: the recorded numbers come from the shared counter itself, which has already advanced.

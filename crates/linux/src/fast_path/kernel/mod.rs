@@ -13,15 +13,15 @@
 //!
 //! **ICMPv6 errors about outer packets.** The kernel handles them on this path (RFC 2473 8). The kernel
 //! lowers the path's MTU and informs the inner source. The kernel receives errors to a care-of address
-//! directly. Errors to the home agent's address come to carnet. [`Kernel::is_error_about_device`] recognises
-//! errors about a device's packets. carnet writes these errors back into the TUN device, and a special rule
-//! leads them to the kernel.
+//! directly. Errors to the home agent's address come to carnet. [`KernelTunnels::is_error_about_device`]
+//! recognises errors about a device's packets. carnet writes these errors back into the TUN device, and a
+//! special rule leads them to the kernel.
 //!
 //! **Narrow paths.** The kernel does not fragment outer packets. Inner packets of up to 1280 octets must
 //! always pass (RFC 2473 7.1 (b)). With the outer header they do not fit a path with an MTU below 1320. So a
 //! tunnel whose MTU is below 1280 has no device and uses the slow path. After a Packet Too Big with such an
-//! MTU, a tunnel uses the slow path for [`NARROW_FOR`]. A Packet Too Big with an MTU below 1280 is false (RFC
-//! 8201 4).
+//! MTU, a tunnel uses the slow path for [`NARROW_PATH_LIFETIME`]. A Packet Too Big with an MTU below 1280 is
+//! false (RFC 8201 4).
 //!
 //! **Answers to path MTU probes** come out of a tunnel device, addressed to the tunnel end itself. At the
 //! home agent they reach carnet like all packets for its address. A mobile router has a rule for ICMPv6 from
@@ -34,10 +34,11 @@
 //! 6040. The kernel does not clamp TCP's segment size. Also, carnet does not see when a path is used, so it
 //!       probes the path MTU only at a registration or handover. A rule drops packets with a wrong inner
 //!       source without counting them. Every packet passes the rules of all devices one after the other. So
-//!       this path serves some hundred bindings, and tunnels beyond [`DEVICES_MAX`] take the slow path.
+//!       this path serves some hundred bindings, and tunnels beyond [`MAX_TUNNEL_DEVICES`] take the slow
+//!       path.
 //!
-//! Devices have the device group [`GROUP`]. After a crash, carnet recognises its devices by this group and
-//! the device kind.
+//! Devices have the device group [`DEVICE_GROUP`]. After a crash, carnet recognises its devices by this group
+//! and the device kind.
 
 mod plan;
 #[cfg(test)]
@@ -52,57 +53,60 @@ use carnet_base::Time;
 use carnet_nemo::forwarding::desired::{Route, RouteAction, TUNNEL_DEVICE, TunnelEnd};
 use ipnet::Ipv6Net;
 
-use super::{FastPathCounters, Ports, Tunnel, TunnelEnds, TunnelTraffic};
+use super::{FastPathCounters, InterfaceRoles, Ipv6Tunnel, TunnelEnds, TunnelTraffic};
 use crate::ROUTE_PROTOCOL;
 use crate::error::{Error, Result};
 use crate::netlink::{
-    AddressInfo, ChangedParts, IPV6_MINIMUM_MTU, Ip6Tunnel, LinkInfo, Requests, effective_metric,
+    AddressInfo, ChangedParts, IPV6_MINIMUM_MTU, LinkInfo, NetlinkRequests, NewIp6Tunnel, effective_metric,
 };
 use crate::{clock, settings};
-use plan::{Key, METRIC, TABLE_AGENT, TunnelAddresses, Tunnels, Value, plan};
+use plan::{
+    DesiredTunnels, KernelEntryKey, KernelEntryValue, TABLE_HOME_AGENT, TUNNEL_ROUTE_METRIC, TunnelAddresses,
+    plan_entries,
+};
 
 /// Device group of carnet's tunnel devices.
-pub(crate) const GROUP: u32 = 13_500;
+pub(crate) const DEVICE_GROUP: u32 = 13_500;
 /// Maximum number of pairs of tunnel ends with a device; further pairs take the slow path.
-const DEVICES_MAX: usize = 256;
+const MAX_TUNNEL_DEVICES: usize = 256;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5).
-const HOP_LIMIT: u8 = 64;
+const TUNNEL_HOP_LIMIT: u8 = 64;
 /// Tunnel ends that no node uses (RFC 6666), to test whether the kernel supports tunnel devices.
 const UNUSED_ENDS: TunnelAddresses =
     (Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0x100, 0, 0, 0, 0, 0, 0, 2));
 
 /// Lowest MTU of a path that carries an inner packet of 1280 octets.
-const NARROW: u32 = IPV6_MINIMUM_MTU + HEADER as u32;
+const LOWEST_SUFFICIENT_MTU: u32 = IPV6_MINIMUM_MTU + IPV6_HEADER_LENGTH as u32;
 
 /// Time for which a path counts as narrow. RFC 8201 4 requires at least five minutes and recommends ten.
-const NARROW_FOR: Duration = Duration::from_secs(600);
+const NARROW_PATH_LIFETIME: Duration = Duration::from_secs(600);
 
 const PACKET_TOO_BIG: u8 = 2;
-const ICMPV6: u8 = 58;
-const IPV6: u8 = 41;
-const HEADER: usize = 40;
-const ICMPV6_HEADER: usize = 8;
+const PROTOCOL_ICMPV6: u8 = 58;
+const PROTOCOL_IPV6: u8 = 41;
+const IPV6_HEADER_LENGTH: usize = 40;
+const ICMPV6_HEADER_LENGTH: usize = 8;
 
 /// The tunnel devices of the kernel, with their rules, routes and addresses.
 #[derive(Debug)]
-pub(crate) struct Kernel {
+pub(crate) struct KernelTunnels {
     tunnel_device: u32,
-    tunnels: Tunnels,
-    pub(super) ports: Ports,
+    desired_tunnels: DesiredTunnels,
+    pub(super) ports: InterfaceRoles,
     /// Table and destination of each route into the TUN device.
-    slow: BTreeSet<(u32, Ipv6Net)>,
-    names: BTreeMap<TunnelAddresses, String>,
-    indices: BTreeMap<TunnelAddresses, u32>,
+    slow_path_routes: BTreeSet<(u32, Ipv6Net)>,
+    device_names: BTreeMap<TunnelAddresses, String>,
+    device_indices: BTreeMap<TunnelAddresses, u32>,
     /// Tunnel ends for which the kernel refused a device.
-    refused: BTreeSet<TunnelAddresses>,
+    refused_ends: BTreeSet<TunnelAddresses>,
     /// Tunnel ends whose path is too narrow for a device: outer packets would have to be fragmented. The
     /// value is the time at which carnet tries a device again.
-    narrow: BTreeMap<TunnelAddresses, Time>,
-    installed: BTreeMap<Key, Value>,
-    dirty: bool,
-    crowded: bool,
+    narrow_paths: BTreeMap<TunnelAddresses, Time>,
+    installed_entries: BTreeMap<KernelEntryKey, KernelEntryValue>,
+    needs_update: bool,
+    has_too_many_tunnels: bool,
     /// Sum of the counts of all deleted devices.
-    past: FastPathCounts,
+    deleted_device_counts: FastPathCounts,
     /// Number of settings that this path has written.
     pub(super) setting_writes: u64,
 }
@@ -110,44 +114,50 @@ pub(crate) struct Kernel {
 /// Traffic counts of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct FastPathCounts {
-    traffic: TunnelTraffic,
-    failed: u64,
+    tunnel_traffic: TunnelTraffic,
+    failed_packets: u64,
 }
 
 impl FastPathCounts {
     fn add(&mut self, other: FastPathCounts) {
-        self.traffic.encapsulated_packets += other.traffic.encapsulated_packets;
-        self.traffic.encapsulated_octets += other.traffic.encapsulated_octets;
-        self.traffic.decapsulated_packets += other.traffic.decapsulated_packets;
-        self.traffic.decapsulated_octets += other.traffic.decapsulated_octets;
-        self.failed += other.failed;
+        self.tunnel_traffic.encapsulated_packets += other.tunnel_traffic.encapsulated_packets;
+        self.tunnel_traffic.encapsulated_octets += other.tunnel_traffic.encapsulated_octets;
+        self.tunnel_traffic.decapsulated_packets += other.tunnel_traffic.decapsulated_packets;
+        self.tunnel_traffic.decapsulated_octets += other.tunnel_traffic.decapsulated_octets;
+        self.failed_packets += other.failed_packets;
     }
 }
 
 /// Returns the first name of the form `cnN` that no interface has.
-fn free_name<'a>(taken: impl Fn(&str) -> bool + 'a) -> String {
+fn free_device_name<'a>(taken: impl Fn(&str) -> bool + 'a) -> String {
     (0u32..).map(|number| format!("cn{number}")).find(|name| !taken(name)).unwrap_or_default()
 }
 
-impl Kernel {
+impl KernelTunnels {
     /// Opens this fast path, if the kernel can create ip6_tunnel devices.
     ///
     /// # Errors
     ///
     /// Returns why the kernel cannot create them, in one line.
     pub(crate) fn open(
-        requests: &mut Requests,
+        requests: &mut NetlinkRequests,
         tunnel_device: u32,
-        ports: Ports,
-    ) -> std::result::Result<Kernel, String> {
-        let probe = |requests: &mut Requests| {
-            let links = requests.links().list()?;
-            let name = free_name(|name| links.iter().any(|link| link.name == name));
+        ports: InterfaceRoles,
+    ) -> std::result::Result<KernelTunnels, String> {
+        let probe = |requests: &mut NetlinkRequests| {
+            let links = requests.link_requests().list_links()?;
+            let name = free_device_name(|name| links.iter().any(|link| link.name == name));
             let (local, remote) = UNUSED_ENDS;
-            let device = Ip6Tunnel { name: &name, group: GROUP, local, remote, hop_limit: HOP_LIMIT };
-            requests.links().add_ip6_tunnel(&device)?;
-            match requests.links().find(&name)? {
-                Some(link) => requests.links().delete(link.index),
+            let device = NewIp6Tunnel {
+                name: &name,
+                device_group: DEVICE_GROUP,
+                local,
+                remote,
+                hop_limit: TUNNEL_HOP_LIMIT,
+            };
+            requests.link_requests().add_ip6_tunnel(&device)?;
+            match requests.link_requests().find_link(&name)? {
+                Some(link) => requests.link_requests().delete_link(link.index),
                 None => Ok(()),
             }
         };
@@ -155,46 +165,46 @@ impl Kernel {
             Some(libc::EOPNOTSUPP) => "this kernel has no tunnel devices (module ip6_tunnel)".to_owned(),
             _ => error.to_string(),
         })?;
-        Ok(Kernel {
+        Ok(KernelTunnels {
             tunnel_device,
-            tunnels: Tunnels::default(),
+            desired_tunnels: DesiredTunnels::default(),
             ports,
-            slow: BTreeSet::new(),
-            names: BTreeMap::new(),
-            indices: BTreeMap::new(),
-            refused: BTreeSet::new(),
-            narrow: BTreeMap::new(),
-            installed: BTreeMap::new(),
-            dirty: false,
-            crowded: false,
-            past: FastPathCounts::default(),
+            slow_path_routes: BTreeSet::new(),
+            device_names: BTreeMap::new(),
+            device_indices: BTreeMap::new(),
+            refused_ends: BTreeSet::new(),
+            narrow_paths: BTreeMap::new(),
+            installed_entries: BTreeMap::new(),
+            needs_update: false,
+            has_too_many_tunnels: false,
+            deleted_device_counts: FastPathCounts::default(),
             setting_writes: 0,
         })
     }
 
-    pub(super) fn set(&mut self, tunnel: &Tunnel) {
-        self.tunnels.set(tunnel);
-        self.dirty = true;
+    pub(super) fn set_tunnel(&mut self, tunnel: &Ipv6Tunnel) {
+        self.desired_tunnels.set_tunnel(tunnel);
+        self.needs_update = true;
     }
 
-    pub(super) fn remove(&mut self, tunnel: &Tunnel) {
-        self.tunnels.remove(tunnel);
-        self.dirty = true;
+    pub(super) fn remove(&mut self, tunnel: &Ipv6Tunnel) {
+        self.desired_tunnels.remove(tunnel);
+        self.needs_update = true;
     }
 
     pub(super) fn leave_to_slow_path(&mut self, binding: (TunnelEnd, Ipv6Addr), held: bool) {
-        self.tunnels.leave_to_slow_path(binding, held);
-        self.dirty = true;
+        self.desired_tunnels.leave_to_slow_path(binding, held);
+        self.needs_update = true;
     }
 
-    pub(super) fn set_ports(&mut self, ports: Ports) {
-        self.dirty |= self.ports != ports;
+    pub(super) fn set_ports(&mut self, ports: InterfaceRoles) {
+        self.needs_update |= self.ports != ports;
         self.ports = ports;
     }
 
     /// Returns whether this path has, or will have, rules before the local table's rule.
     pub(super) fn has_early_rules(&self) -> bool {
-        !self.installed.is_empty() || !self.tunnels.ends().is_empty()
+        !self.installed_entries.is_empty() || !self.desired_tunnels.device_ends().is_empty()
     }
 
     /// Changes the kernel's state to the desired tunnels. `slow` has the present routes into the TUN device;
@@ -204,22 +214,28 @@ impl Kernel {
     ///
     /// Fails if the kernel refuses an entry that this fast path needs. If the kernel only refuses a tunnel
     /// device, the tunnel's packets take the slow path, and the function succeeds.
-    pub(super) fn commit(
+    pub(super) fn commit_tunnels(
         &mut self,
-        requests: &mut Requests,
+        requests: &mut NetlinkRequests,
         slow: Option<BTreeSet<(u32, Ipv6Net)>>,
     ) -> std::result::Result<(), String> {
-        let moved = slow.is_some_and(|slow| std::mem::replace(&mut self.slow, slow.clone()) != slow);
-        if !std::mem::take(&mut self.dirty) && !moved {
+        let moved =
+            slow.is_some_and(|slow| std::mem::replace(&mut self.slow_path_routes, slow.clone()) != slow);
+        if !std::mem::take(&mut self.needs_update) && !moved {
             return Ok(());
         }
-        self.give_names(requests).map_err(|error| error.to_string())?;
+        self.assign_device_names(requests).map_err(|error| error.to_string())?;
         loop {
-            let wanted = plan(&self.tunnels, &self.usable(), &self.slow, &self.ports.uplinks);
-            match self.install(requests, &wanted) {
-                Ok(()) => break self.take_out_all_but(requests, &wanted).map_err(|error| error.to_string()),
+            let wanted = plan_entries(
+                &self.desired_tunnels,
+                &self.usable_devices(),
+                &self.slow_path_routes,
+                &self.ports.uplinks,
+            );
+            match self.install_missing(requests, &wanted) {
+                Ok(()) => break self.remove_all_except(requests, &wanted).map_err(|error| error.to_string()),
                 // Each round excludes one more device, so the loop ends.
-                Err((Some(ends), error)) if self.refused.insert(ends) => {
+                Err((Some(ends), error)) if self.refused_ends.insert(ends) => {
                     tracing::warn!(
                         "{error}; tunnel packets between {} and {} take the slow path",
                         ends.0,
@@ -231,123 +247,156 @@ impl Kernel {
         }
     }
 
-    fn usable(&self) -> BTreeMap<TunnelAddresses, String> {
-        let wide = self.tunnels.wide_ends();
-        let usable = self.names.iter().filter(|(ends, _)| {
-            wide.contains(ends) && !self.refused.contains(ends) && !self.narrow.contains_key(ends)
+    fn usable_devices(&self) -> BTreeMap<TunnelAddresses, String> {
+        let wide = self.desired_tunnels.ends_of_wide_paths();
+        let usable = self.device_names.iter().filter(|(ends, _)| {
+            wide.contains(ends) && !self.refused_ends.contains(ends) && !self.narrow_paths.contains_key(ends)
         });
         usable.map(|(ends, name)| (*ends, name.clone())).collect()
     }
 
     /// Finds a name for each new device, and forgets the names of removed tunnels.
-    fn give_names(&mut self, requests: &mut Requests) -> Result<()> {
-        let ends = self.tunnels.ends();
-        self.names.retain(|known, _| ends.contains(known));
-        self.refused.retain(|known| ends.contains(known));
-        self.narrow.retain(|known, _| ends.contains(known));
-        if ends.len() == self.names.len() {
+    fn assign_device_names(&mut self, requests: &mut NetlinkRequests) -> Result<()> {
+        let ends = self.desired_tunnels.device_ends();
+        self.device_names.retain(|known, _| ends.contains(known));
+        self.refused_ends.retain(|known| ends.contains(known));
+        self.narrow_paths.retain(|known, _| ends.contains(known));
+        if ends.len() == self.device_names.len() {
             return Ok(());
         }
-        let links = requests.links().list()?;
+        let links = requests.link_requests().list_links()?;
         for new in ends {
-            if self.names.contains_key(&new) {
+            if self.device_names.contains_key(&new) {
                 continue;
             }
-            if self.names.len() >= DEVICES_MAX {
-                if !std::mem::replace(&mut self.crowded, true) {
+            if self.device_names.len() >= MAX_TUNNEL_DEVICES {
+                if !std::mem::replace(&mut self.has_too_many_tunnels, true) {
                     tracing::warn!(
-                        "carnet makes at most {DEVICES_MAX} tunnel devices in the kernel: packets of the \
-                         further tunnels take the slow path"
+                        "carnet makes at most {MAX_TUNNEL_DEVICES} tunnel devices in the kernel: packets of \
+                         the further tunnels take the slow path"
                     );
                 }
                 break;
             }
-            let name = free_name(|name| {
-                links.iter().any(|link| link.name == name) || self.names.values().any(|known| known == name)
+            let name = free_device_name(|name| {
+                links.iter().any(|link| link.name == name)
+                    || self.device_names.values().any(|known| known == name)
             });
-            self.names.insert(new, name);
+            self.device_names.insert(new, name);
         }
         Ok(())
     }
 
-    /// Installs missing entries, in the order of [`Key`]. An error contains the tunnel ends whose entry the
-    /// kernel refused; `None` for an entry of no tunnel.
-    fn install(
+    /// Installs missing entries, in the order of [`KernelEntryKey`]. An error contains the tunnel ends whose
+    /// entry the kernel refused; `None` for an entry of no tunnel.
+    fn install_missing(
         &mut self,
-        requests: &mut Requests,
-        wanted: &BTreeMap<Key, Value>,
+        requests: &mut NetlinkRequests,
+        wanted: &BTreeMap<KernelEntryKey, KernelEntryValue>,
     ) -> std::result::Result<(), (Option<TunnelAddresses>, Error)> {
         for (key, value) in wanted {
-            let before = self.installed.get(key);
+            let before = self.installed_entries.get(key);
             if before == Some(value) {
                 continue;
             }
             let replace = before.is_some();
             let ends = match key {
-                Key::Device(ends) => Some(*ends),
-                Key::Route(..) => self.names.iter().find(|(_, n)| **n == value.device).map(|(ends, _)| *ends),
+                KernelEntryKey::Device(ends) => Some(*ends),
+                KernelEntryKey::Route(..) => {
+                    self.device_names.iter().find(|(_, n)| **n == value.device_name).map(|(ends, _)| *ends)
+                }
                 _ => None,
             };
-            self.put(requests, key, value, replace).map_err(|error| (ends, error))?;
-            self.installed.insert(key.clone(), value.clone());
+            self.install_entry(requests, key, value, replace).map_err(|error| (ends, error))?;
+            self.installed_entries.insert(key.clone(), value.clone());
         }
         Ok(())
     }
 
-    fn put(&mut self, requests: &mut Requests, key: &Key, value: &Value, replace: bool) -> Result<()> {
+    fn install_entry(
+        &mut self,
+        requests: &mut NetlinkRequests,
+        key: &KernelEntryKey,
+        value: &KernelEntryValue,
+        replace: bool,
+    ) -> Result<()> {
         match key {
-            Key::AgentRoute => requests.routes().set(&agent_route(), Some(self.tunnel_device), replace),
-            Key::Guard((rule, action)) | Key::Accept((rule, action)) => {
-                requests.rules().add_acting(rule, *action, ROUTE_PROTOCOL)
+            KernelEntryKey::AgentRoute => {
+                requests.routes().set_route(&route_to_home_agent_table(), Some(self.tunnel_device), replace)
             }
-            Key::Address(address) => {
-                match requests.addresses().add_deprecated(self.tunnel_device, TUNNEL_DEVICE, *address) {
+            KernelEntryKey::Guard((rule, action)) | KernelEntryKey::Accept((rule, action)) => {
+                requests.rules().add_rule_with_action(rule, *action, ROUTE_PROTOCOL)
+            }
+            KernelEntryKey::Address(address) => {
+                match requests.addresses().add_deprecated_address(self.tunnel_device, TUNNEL_DEVICE, *address)
+                {
                     Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(()),
                     other => other,
                 }
             }
-            Key::Device(ends) => self.put_device(requests, *ends, value),
-            Key::Route(table, destination) => {
-                let index = self.index_of(&value.device);
-                let route = device_route(*table, *destination, &value.device);
-                requests.routes().set(&route, index, replace)
+            KernelEntryKey::Device(ends) => self.install_device(requests, *ends, value),
+            KernelEntryKey::Route(table, destination) => {
+                let index = self.device_index(&value.device_name);
+                let route = route_into_device(*table, *destination, &value.device_name);
+                requests.routes().set_route(&route, index, replace)
             }
         }
     }
 
-    fn index_of(&self, device: &str) -> Option<u32> {
-        let ends = self.names.iter().find(|(_, name)| *name == device).map(|(ends, _)| *ends)?;
-        self.indices.get(&ends).copied()
+    fn device_index(&self, device: &str) -> Option<u32> {
+        let ends = self.device_names.iter().find(|(_, name)| *name == device).map(|(ends, _)| *ends)?;
+        self.device_indices.get(&ends).copied()
     }
 
-    fn put_device(&mut self, requests: &mut Requests, ends: TunnelAddresses, value: &Value) -> Result<()> {
-        let name = value.device.as_str();
-        let known = requests.links().find(name)?.filter(|link| self.indices.get(&ends) == Some(&link.index));
+    fn install_device(
+        &mut self,
+        requests: &mut NetlinkRequests,
+        ends: TunnelAddresses,
+        value: &KernelEntryValue,
+    ) -> Result<()> {
+        let name = value.device_name.as_str();
+        let known = requests
+            .link_requests()
+            .find_link(name)?
+            .filter(|link| self.device_indices.get(&ends) == Some(&link.index));
         let index = match known {
             Some(link) => link.index,
             None => {
                 let (local, remote) = ends;
-                let device = Ip6Tunnel { name, group: GROUP, local, remote, hop_limit: HOP_LIMIT };
-                requests.links().add_ip6_tunnel(&device)?;
-                let link = requests.links().find(name)?.ok_or_else(|| {
-                    Error::kernel(format!("look up {name}"), std::io::Error::from_raw_os_error(libc::ENODEV))
+                let device = NewIp6Tunnel {
+                    name,
+                    device_group: DEVICE_GROUP,
+                    local,
+                    remote,
+                    hop_limit: TUNNEL_HOP_LIMIT,
+                };
+                requests.link_requests().add_ip6_tunnel(&device)?;
+                let link = requests.link_requests().find_link(name)?.ok_or_else(|| {
+                    Error::kernel_refusal(
+                        format!("look up {name}"),
+                        std::io::Error::from_raw_os_error(libc::ENODEV),
+                    )
                 })?;
-                self.indices.insert(ends, link.index);
+                self.device_indices.insert(ends, link.index);
                 settings::enable_ipv6(name, &mut self.setting_writes)?;
                 link.index
             }
         };
-        requests.links().configure_ip6_tunnel(index, name, value.mtu)
+        requests.link_requests().configure_ip6_tunnel(index, name, value.mtu)
     }
 
-    /// Removes the installed entries that `wanted` does not contain, in reverse order of [`Key`].
-    fn take_out_all_but(&mut self, requests: &mut Requests, wanted: &BTreeMap<Key, Value>) -> Result<()> {
+    /// Removes the installed entries that `wanted` does not contain, in reverse order of [`KernelEntryKey`].
+    fn remove_all_except(
+        &mut self,
+        requests: &mut NetlinkRequests,
+        wanted: &BTreeMap<KernelEntryKey, KernelEntryValue>,
+    ) -> Result<()> {
         let mut result = Ok(());
-        let stale: Vec<Key> =
-            self.installed.keys().rev().filter(|key| !wanted.contains_key(key)).cloned().collect();
+        let stale: Vec<KernelEntryKey> =
+            self.installed_entries.keys().rev().filter(|key| !wanted.contains_key(key)).cloned().collect();
         for key in stale {
-            let value = self.installed.remove(&key).unwrap_or_default();
-            if let Err(error) = self.take_out(requests, &key, &value) {
+            let value = self.installed_entries.remove(&key).unwrap_or_default();
+            if let Err(error) = self.remove_entry(requests, &key, &value) {
                 tracing::warn!("{error}");
                 result = Err(error);
             }
@@ -355,80 +404,93 @@ impl Kernel {
         result
     }
 
-    fn take_out(&mut self, requests: &mut Requests, key: &Key, value: &Value) -> Result<()> {
+    fn remove_entry(
+        &mut self,
+        requests: &mut NetlinkRequests,
+        key: &KernelEntryKey,
+        value: &KernelEntryValue,
+    ) -> Result<()> {
         match key {
-            Key::AgentRoute => {
-                let route = agent_route();
-                requests.routes().delete(route.table, route.destination, route.metric)
+            KernelEntryKey::AgentRoute => {
+                let route = route_to_home_agent_table();
+                requests.routes().delete_route(route.table, route.destination, route.metric)
             }
-            Key::Guard((rule, action)) | Key::Accept((rule, action)) => {
-                requests.rules().delete_acting(rule, *action, ROUTE_PROTOCOL)
+            KernelEntryKey::Guard((rule, action)) | KernelEntryKey::Accept((rule, action)) => {
+                requests.rules().delete_rule_with_action(rule, *action, ROUTE_PROTOCOL)
             }
-            Key::Address(address) => {
-                requests.addresses().delete(self.tunnel_device, TUNNEL_DEVICE, *address, 128)
+            KernelEntryKey::Address(address) => {
+                requests.addresses().delete_address(self.tunnel_device, TUNNEL_DEVICE, *address, 128)
             }
-            Key::Device(ends) => {
-                self.past.add(counts(&statistics(), &value.device));
-                match self.indices.remove(ends) {
-                    Some(index) => requests.links().delete(index),
+            KernelEntryKey::Device(ends) => {
+                self.deleted_device_counts
+                    .add(counts_of_device(&read_device_statistics(), &value.device_name));
+                match self.device_indices.remove(ends) {
+                    Some(index) => requests.link_requests().delete_link(index),
                     None => Ok(()),
                 }
             }
-            Key::Route(table, destination) => requests.routes().delete(*table, *destination, METRIC),
+            KernelEntryKey::Route(table, destination) => {
+                requests.routes().delete_route(*table, *destination, TUNNEL_ROUTE_METRIC)
+            }
         }
     }
 
     /// Removes all entries of this path from the kernel.
-    pub(super) fn close(&mut self, requests: &mut Requests) -> Result<()> {
-        self.take_out_all_but(requests, &BTreeMap::new())
+    pub(super) fn remove_all(&mut self, requests: &mut NetlinkRequests) -> Result<()> {
+        self.remove_all_except(requests, &BTreeMap::new())
     }
 
     /// Marks installed entries that another program has removed; the next commit installs them again. Returns
     /// their number.
     pub(crate) fn mark_removed_entries(
         &mut self,
-        requests: &mut Requests,
+        requests: &mut NetlinkRequests,
         dirty: ChangedParts,
         links: &BTreeMap<String, LinkInfo>,
         addresses: &[AddressInfo],
     ) -> Result<u64> {
-        if self.installed.is_empty()
-            || !(dirty.links || dirty.addresses || dirty.own_routes || dirty.own_rules)
+        if self.installed_entries.is_empty()
+            || !(dirty.links_changed
+                || dirty.addresses
+                || dirty.own_routes_changed
+                || dirty.own_rules_changed)
         {
             return Ok(0);
         }
-        let routes = requests.routes().list(None, Some(ROUTE_PROTOCOL))?;
-        let rules = requests.rules().list()?;
-        let is_there = |key: &Key, value: &Value| match key {
-            Key::AgentRoute => routes.iter().any(|route| route.table == TABLE_AGENT),
-            Key::Guard((rule, action)) | Key::Accept((rule, action)) => rules.iter().any(|found| {
-                found.protocol == ROUTE_PROTOCOL && found.rule == *rule && found.action == *action
-            }),
-            Key::Address(address) => addresses
+        let routes = requests.routes().list_routes(None, Some(ROUTE_PROTOCOL))?;
+        let rules = requests.rules().list_rules()?;
+        let is_there = |key: &KernelEntryKey, value: &KernelEntryValue| match key {
+            KernelEntryKey::AgentRoute => routes.iter().any(|route| route.table == TABLE_HOME_AGENT),
+            KernelEntryKey::Guard((rule, action)) | KernelEntryKey::Accept((rule, action)) => {
+                rules.iter().any(|found| {
+                    found.protocol == ROUTE_PROTOCOL && found.rule == *rule && found.rule_action == *action
+                })
+            }
+            KernelEntryKey::Address(address) => addresses
                 .iter()
                 .any(|found| found.index == self.tunnel_device && found.address.address == *address),
-            Key::Device(ends) => links
-                .get(&value.device)
-                .is_some_and(|link| link.up && self.indices.get(ends) == Some(&link.index)),
-            Key::Route(table, destination) => routes.iter().any(|route| {
-                (route.table, route.destination, route.metric) == (*table, *destination, METRIC)
-                    && matches!(route.hops.as_slice(),
-                        [hop] if links.get(&value.device).is_some_and(|link| link.index == hop.index))
+            KernelEntryKey::Device(ends) => links
+                .get(&value.device_name)
+                .is_some_and(|link| link.is_up && self.device_indices.get(ends) == Some(&link.index)),
+            KernelEntryKey::Route(table, destination) => routes.iter().any(|route| {
+                (route.table, route.destination, route.metric) == (*table, *destination, TUNNEL_ROUTE_METRIC)
+                    && matches!(route.next_hops.as_slice(),
+                        [hop] if links.get(&value.device_name).is_some_and(|link| link.index == hop.index))
             }),
         };
-        let before = self.installed.len();
-        let lost: Vec<Key> = self
-            .installed
+        let before = self.installed_entries.len();
+        let lost: Vec<KernelEntryKey> = self
+            .installed_entries
             .iter()
             .filter(|(key, value)| !is_there(key, value))
             .map(|(key, _)| key.clone())
             .collect();
         for key in &lost {
             tracing::debug!(?key, "lost");
-            self.installed.remove(key);
+            self.installed_entries.remove(key);
         }
-        self.dirty |= !lost.is_empty();
-        Ok((before - self.installed.len()) as u64)
+        self.needs_update |= !lost.is_empty();
+        Ok((before - self.installed_entries.len()) as u64)
     }
 
     /// Returns whether a packet is an ICMPv6 error about a packet that a tunnel device has sent. The caller
@@ -436,7 +498,7 @@ impl Kernel {
     pub(super) fn is_error_about_device(&mut self, packet: &[u8]) -> bool {
         let Some((destination, message)) = icmpv6_of(packet) else { return false };
         let concerns = quoted_ends(destination, message)
-            .is_some_and(|ends| self.installed.contains_key(&Key::Device(ends)));
+            .is_some_and(|ends| self.installed_entries.contains_key(&KernelEntryKey::Device(ends)));
         concerns && {
             self.handle_icmpv6(destination, message);
             true
@@ -448,8 +510,8 @@ impl Kernel {
     pub(super) fn handle_icmpv6(&mut self, destination: Ipv6Addr, message: &[u8]) {
         let Some(ends) = quoted_ends(destination, message) else { return };
         if let Some(mtu) = narrow_mtu(message)
-            && self.installed.contains_key(&Key::Device(ends))
-            && self.narrow.insert(ends, clock::monotonic() + NARROW_FOR).is_none()
+            && self.installed_entries.contains_key(&KernelEntryKey::Device(ends))
+            && self.narrow_paths.insert(ends, clock::monotonic_time() + NARROW_PATH_LIFETIME).is_none()
         {
             tracing::info!(
                 "the path between {} and {} has an MTU of only {mtu} octets: its tunnel packets take the \
@@ -457,43 +519,47 @@ impl Kernel {
                 ends.0,
                 ends.1
             );
-            self.dirty = true;
+            self.needs_update = true;
         }
     }
 
-    /// Forgets paths that were too narrow more than [`NARROW_FOR`] ago, so that the next commit tries a
-    /// device again.
-    pub(super) fn expire(&mut self) {
-        let (now, before) = (clock::monotonic(), self.narrow.len());
-        self.narrow.retain(|_, until| *until > now);
-        self.dirty |= self.narrow.len() < before;
+    /// Forgets paths that were too narrow more than [`NARROW_PATH_LIFETIME`] ago, so that the next commit
+    /// tries a device again.
+    pub(super) fn expire_narrow_paths(&mut self) {
+        let (now, before) = (clock::monotonic_time(), self.narrow_paths.len());
+        self.narrow_paths.retain(|_, until| *until > now);
+        self.needs_update |= self.narrow_paths.len() < before;
     }
 
     /// Returns whether a device carries the packets between these ends.
-    pub(super) fn carries(&self, ends: TunnelAddresses) -> bool {
-        self.installed.contains_key(&Key::Device(ends))
+    pub(super) fn carries_between(&self, ends: TunnelAddresses) -> bool {
+        self.installed_entries.contains_key(&KernelEntryKey::Device(ends))
     }
 
     /// Returns the traffic of each device, by its tunnel ends.
     pub(super) fn tunnel_traffic(&self) -> HashMap<TunnelEnds, TunnelTraffic> {
-        let text = statistics();
-        let devices = self.installed.iter().filter_map(|(key, value)| match key {
-            Key::Device((local, remote)) => {
-                Some((((*local).into(), (*remote).into()), counts(&text, &value.device).traffic))
-            }
+        let text = read_device_statistics();
+        let devices = self.installed_entries.iter().filter_map(|(key, value)| match key {
+            KernelEntryKey::Device((local, remote)) => Some((
+                ((*local).into(), (*remote).into()),
+                counts_of_device(&text, &value.device_name).tunnel_traffic,
+            )),
             _ => None,
         });
         devices.collect()
     }
 
     pub(super) fn counters(&self) -> FastPathCounters {
-        let (text, mut sum) = (statistics(), self.past);
-        for (key, value) in &self.installed {
-            if let Key::Device(_) = key {
-                sum.add(counts(&text, &value.device));
+        let (text, mut sum) = (read_device_statistics(), self.deleted_device_counts);
+        for (key, value) in &self.installed_entries {
+            if let KernelEntryKey::Device(_) = key {
+                sum.add(counts_of_device(&text, &value.device_name));
             }
         }
-        FastPathCounters { total: sum.traffic, left_to_slow_path: vec![("failed", sum.failed)] }
+        FastPathCounters {
+            total_traffic: sum.tunnel_traffic,
+            tunnels_on_slow_path: vec![("failed", sum.failed_packets)],
+        }
     }
 }
 
@@ -501,17 +567,18 @@ impl Kernel {
 /// MTU below 1280 is discarded, because every IPv6 path carries that much (RFC 8201 4).
 fn narrow_mtu(message: &[u8]) -> Option<u32> {
     let [PACKET_TOO_BIG, _, _, _, a, b, c, d, ..] = *message else { return None };
-    Some(u32::from_be_bytes([a, b, c, d])).filter(|mtu| (IPV6_MINIMUM_MTU..NARROW).contains(mtu))
+    Some(u32::from_be_bytes([a, b, c, d]))
+        .filter(|mtu| (IPV6_MINIMUM_MTU..LOWEST_SUFFICIENT_MTU).contains(mtu))
 }
 
 /// Returns whether carnet created this device.
-pub(crate) fn is_ours(link: &LinkInfo) -> bool {
-    link.group == GROUP && link.is_ip6_tunnel
+pub(crate) fn is_own_device(link: &LinkInfo) -> bool {
+    link.device_group == DEVICE_GROUP && link.is_ip6_tunnel
 }
 
-fn agent_route() -> Route {
+fn route_to_home_agent_table() -> Route {
     Route {
-        table: TABLE_AGENT,
+        table: TABLE_HOME_AGENT,
         destination: Ipv6Net::default(),
         metric: effective_metric(0),
         action: RouteAction::Forward { interface: TUNNEL_DEVICE.to_owned(), gateway: None }.into(),
@@ -519,9 +586,9 @@ fn agent_route() -> Route {
     }
 }
 
-fn device_route(table: u32, destination: Ipv6Net, device: &str) -> Route {
+fn route_into_device(table: u32, destination: Ipv6Net, device: &str) -> Route {
     let action = RouteAction::Forward { interface: device.to_owned(), gateway: None };
-    Route { table, destination, metric: METRIC, action: action.into(), source: None }
+    Route { table, destination, metric: TUNNEL_ROUTE_METRIC, action: action.into(), source: None }
 }
 
 fn address_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
@@ -530,7 +597,8 @@ fn address_at(octets: &[u8], at: usize) -> Option<Ipv6Addr> {
 
 /// Returns destination and message of an ICMPv6 packet without extension headers; ICMPv6 errors have none.
 fn icmpv6_of(packet: &[u8]) -> Option<(Ipv6Addr, &[u8])> {
-    (*packet.get(6)? == ICMPV6).then_some((address_at(packet, 24)?, packet.get(HEADER..)?))
+    (*packet.get(6)? == PROTOCOL_ICMPV6)
+        .then_some((address_at(packet, 24)?, packet.get(IPV6_HEADER_LENGTH..)?))
 }
 
 /// Returns the tunnel ends in the packet that an ICMPv6 error quotes. Returns `None` if the error was not
@@ -538,9 +606,9 @@ fn icmpv6_of(packet: &[u8]) -> Option<(Ipv6Addr, &[u8])> {
 fn quoted_ends(destination: Ipv6Addr, message: &[u8]) -> Option<TunnelAddresses> {
     // Types 1 to 4 are errors (RFC 4443 3).
     let is_error = (1..=4).contains(message.first()?);
-    let quoted = message.get(ICMPV6_HEADER..)?;
+    let quoted = message.get(ICMPV6_HEADER_LENGTH..)?;
     // The quoted packet of a device has IPv6 as its next header. Devices send no fragments.
-    if !is_error || *quoted.get(6)? != IPV6 {
+    if !is_error || *quoted.get(6)? != PROTOCOL_IPV6 {
         return None;
     }
     let (local, remote) = (address_at(quoted, 8)?, address_at(quoted, 24)?);
@@ -548,25 +616,25 @@ fn quoted_ends(destination: Ipv6Addr, message: &[u8]) -> Option<TunnelAddresses>
 }
 
 /// Reads the kernel's statistics of the devices in this network namespace.
-fn statistics() -> String {
+fn read_device_statistics() -> String {
     fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default()
 }
 
 /// Returns the packet counts of a device from the text of the kernel's statistics. A line is `NAME: octets
 /// packets errs drop ...`: 8 columns for received packets, then 8 columns for sent packets.
-fn counts(statistics: &str, device: &str) -> FastPathCounts {
+fn counts_of_device(statistics: &str, device: &str) -> FastPathCounts {
     let line = statistics.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
     let numbers: Vec<u64> = line
         .map(|rest| rest.split_whitespace().map(|number| number.parse().unwrap_or(0)).collect())
         .unwrap_or_default();
     let number = |column: usize| numbers.get(column).copied().unwrap_or(0);
     FastPathCounts {
-        traffic: TunnelTraffic {
+        tunnel_traffic: TunnelTraffic {
             encapsulated_packets: number(9),
             encapsulated_octets: number(8),
             decapsulated_packets: number(1),
             decapsulated_octets: number(0),
         },
-        failed: number(2) + number(3) + number(10) + number(11),
+        failed_packets: number(2) + number(3) + number(10) + number(11),
     }
 }

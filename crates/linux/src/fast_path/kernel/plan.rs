@@ -1,7 +1,8 @@
 //! Computes from the tunnels which devices, routes, rules and addresses the kernel's ip6_tunnel path needs.
 //!
-//! This module does not call the kernel: [`plan`] returns the desired entries, and [`super::Kernel`] installs
-//! them. The [`Key`]s are in the order of installation; entries are removed in reverse order.
+//! This module does not call the kernel: [`plan_entries`] returns the desired entries, and
+//! [`super::KernelTunnels`] installs them. The [`KernelEntryKey`]s are in the order of installation; entries
+//! are removed in reverse order.
 //!
 //! | priority | rule | what it does |
 //! |---|---|---|
@@ -28,27 +29,27 @@ use carnet_nemo::forwarding::desired::{
 };
 use ipnet::Ipv6Net;
 
-use crate::fast_path::Tunnel;
-use crate::netlink::{Action, IPV6_MINIMUM_MTU};
+use crate::fast_path::Ipv6Tunnel;
+use crate::netlink::{IPV6_MINIMUM_MTU, KernelRuleAction};
 
 /// The kernel's table of local addresses.
 const TABLE_LOCAL: u32 = 255;
 /// Table with one default route into [`TUNNEL_DEVICE`], for packets to the home agent's address that are not
 /// for a tunnel device.
-pub(crate) const TABLE_AGENT: u32 = 13_503;
+pub(crate) const TABLE_HOME_AGENT: u32 = 13_503;
 /// Metric of routes into a tunnel device. The kernel prefers them to the route into [`TUNNEL_DEVICE`], which
 /// stays installed.
-pub(crate) const METRIC: u32 = 512;
+pub(crate) const TUNNEL_ROUTE_METRIC: u32 = 512;
 
-const NOT_RESERVED: u32 = 88;
-const RESERVED: u32 = 89;
-const INNER: u32 = 90;
-const NOT_INNER: u32 = 92;
-const CHECKED: u32 = 94;
-const TAKEN: u32 = 95;
-const PROBED: u32 = 96;
-const NOT_TAKEN: u32 = 97;
-const AGENT: u32 = 98;
+const RULE_NOT_RESERVED: u32 = 88;
+const RULE_RESERVED: u32 = 89;
+const RULE_INNER_PACKETS: u32 = 90;
+const RULE_NOT_INNER_PACKETS: u32 = 92;
+const RULE_CHECKED_SOURCE: u32 = 94;
+const RULE_TAKEN_PACKETS: u32 = 95;
+const RULE_PROBES: u32 = 96;
+const RULE_NOT_TAKEN_PACKETS: u32 = 97;
+const RULE_HOME_AGENT: u32 = 98;
 
 /// Prefix of reserved source addresses (`is_reserved` of the slow path). The next constant has exceptions.
 const RESERVED_PREFIX: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::UNSPECIFIED, 8);
@@ -64,66 +65,66 @@ const PROTOCOL_ICMPV6: u8 = 58;
 pub(crate) type TunnelAddresses = (Ipv6Addr, Ipv6Addr);
 
 /// A rule and its action.
-pub(crate) type ActingRule = (Rule, Action);
+pub(crate) type RuleWithAction = (Rule, KernelRuleAction);
 
 /// A desired entry of the kernel. The variants are in the order of installation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    /// The default route of [`TABLE_AGENT`].
+pub(crate) enum KernelEntryKey {
+    /// The default route of [`TABLE_HOME_AGENT`].
     AgentRoute,
     /// A rule that must exist before the addresses and devices that it concerns.
-    Guard(ActingRule),
+    Guard(RuleWithAction),
     /// A home agent's address on [`TUNNEL_DEVICE`].
     Address(Ipv6Addr),
     /// A tunnel device.
     Device(TunnelAddresses),
     /// A rule that leads received packets to a tunnel device.
-    Accept(ActingRule),
+    Accept(RuleWithAction),
     /// A route into a device: its table and its destination.
     Route(u32, Ipv6Net),
 }
 
 /// Content of an entry; it can change while the key of the entry stays the same.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Value {
+pub(crate) struct KernelEntryValue {
     /// MTU of a device.
     pub(crate) mtu: u32,
     /// Name of the device; for a route, of the device to which it leads.
-    pub(crate) device: String,
+    pub(crate) device_name: String,
 }
 
 /// The tunnels of the desired forwarding state.
 #[derive(Debug, Default)]
-pub(crate) struct Tunnels {
-    tunnels: BTreeMap<(TunnelAddresses, Ipv6Addr), Tunnel>,
+pub(crate) struct DesiredTunnels {
+    tunnels: BTreeMap<(TunnelAddresses, Ipv6Addr), Ipv6Tunnel>,
     /// For each role and home address: the ends of the tunnel that carnet last allowed to transmit.
-    latest: BTreeMap<(bool, Ipv6Addr), TunnelAddresses>,
+    last_transmitting_ends: BTreeMap<(bool, Ipv6Addr), TunnelAddresses>,
     /// Home addresses whose packets go through several tunnels. These tunnels have no devices: a device would
     /// send all packets through one tunnel, and would accept every copy of a packet.
     slow_path_bindings: BTreeSet<(bool, Ipv6Addr)>,
 }
 
-fn is_agent(tunnel: &Tunnel) -> bool {
+fn is_agent(tunnel: &Ipv6Tunnel) -> bool {
     tunnel.end == TunnelEnd::HomeAgent
 }
 
-impl Tunnels {
+impl DesiredTunnels {
     /// Adds or changes a tunnel.
-    pub(crate) fn set(&mut self, tunnel: &Tunnel) {
+    pub(crate) fn set_tunnel(&mut self, tunnel: &Ipv6Tunnel) {
         let ends = (tunnel.local, tunnel.remote);
-        if tunnel.transmit {
-            self.latest.insert((is_agent(tunnel), tunnel.home_address), ends);
+        if tunnel.may_transmit {
+            self.last_transmitting_ends.insert((is_agent(tunnel), tunnel.home_address), ends);
         }
         self.tunnels.insert((ends, tunnel.home_address), tunnel.clone());
     }
 
     /// Removes a tunnel.
-    pub(crate) fn remove(&mut self, tunnel: &Tunnel) {
+    pub(crate) fn remove(&mut self, tunnel: &Ipv6Tunnel) {
         let ends = (tunnel.local, tunnel.remote);
         self.tunnels.remove(&(ends, tunnel.home_address));
         let name = (is_agent(tunnel), tunnel.home_address);
-        if self.latest.get(&name) == Some(&ends) {
-            self.latest.remove(&name);
+        if self.last_transmitting_ends.get(&name) == Some(&ends) {
+            self.last_transmitting_ends.remove(&name);
         }
     }
 
@@ -136,9 +137,9 @@ impl Tunnels {
     }
 
     /// Returns the ends of all tunnels that may have devices.
-    pub(crate) fn ends(&self) -> BTreeSet<TunnelAddresses> {
+    pub(crate) fn device_ends(&self) -> BTreeSet<TunnelAddresses> {
         let is_held =
-            |tunnel: &Tunnel| self.slow_path_bindings.contains(&(is_agent(tunnel), tunnel.home_address));
+            |tunnel: &Ipv6Tunnel| self.slow_path_bindings.contains(&(is_agent(tunnel), tunnel.home_address));
         let mut ends: BTreeSet<TunnelAddresses> = self.tunnels.keys().map(|(ends, _)| *ends).collect();
         // A device serves all bindings between its two ends. If one of them needs the slow path, these ends
         // get no device.
@@ -149,8 +150,8 @@ impl Tunnels {
     }
 
     /// Returns the tunnel ends on whose path an inner packet of 1280 octets fits without fragmentation.
-    pub(crate) fn wide_ends(&self) -> BTreeSet<TunnelAddresses> {
-        let mut ends = self.ends();
+    pub(crate) fn ends_of_wide_paths(&self) -> BTreeSet<TunnelAddresses> {
+        let mut ends = self.device_ends();
         for ((narrow, _), tunnel) in &self.tunnels {
             if tunnel.mtu < IPV6_MINIMUM_MTU {
                 ends.remove(narrow);
@@ -161,9 +162,9 @@ impl Tunnels {
 
     /// Returns whether the station sends packets into this tunnel. If a home address has several tunnels,
     /// only the last one that carnet allowed to transmit does.
-    fn transmits(&self, tunnel: &Tunnel) -> bool {
-        let latest = self.latest.get(&(is_agent(tunnel), tunnel.home_address));
-        tunnel.transmit && latest.is_none_or(|ends| *ends == (tunnel.local, tunnel.remote))
+    fn transmits_into(&self, tunnel: &Ipv6Tunnel) -> bool {
+        let latest = self.last_transmitting_ends.get(&(is_agent(tunnel), tunnel.home_address));
+        tunnel.may_transmit && latest.is_none_or(|ends| *ends == (tunnel.local, tunnel.remote))
     }
 }
 
@@ -171,61 +172,68 @@ fn rule(priority: u32) -> Rule {
     Rule { priority, ..Rule::default() }
 }
 
-fn host(address: Ipv6Addr) -> Option<Ipv6Net> {
+fn host_prefix(address: Ipv6Addr) -> Option<Ipv6Net> {
     Some(Ipv6Net::from(address))
 }
 
 /// Returns all desired entries. `devices` has the name of the device for each pair of ends. `slow` has table
 /// and destination of each route into [`TUNNEL_DEVICE`]. `uplinks` are the uplinks of a mobile router.
-pub(crate) fn plan(
-    tunnels: &Tunnels,
+pub(crate) fn plan_entries(
+    tunnels: &DesiredTunnels,
     devices: &BTreeMap<TunnelAddresses, String>,
     slow: &BTreeSet<(u32, Ipv6Net)>,
     uplinks: &[String],
-) -> BTreeMap<Key, Value> {
-    let mut wanted: BTreeMap<Key, Value> = BTreeMap::new();
-    let mut add = |key: Key| wanted.insert(key, Value::default());
+) -> BTreeMap<KernelEntryKey, KernelEntryValue> {
+    let mut wanted: BTreeMap<KernelEntryKey, KernelEntryValue> = BTreeMap::new();
+    let mut add = |key: KernelEntryKey| wanted.insert(key, KernelEntryValue::default());
     let mut mtus: BTreeMap<TunnelAddresses, u32> = BTreeMap::new();
     for tunnel in tunnels.tunnels.values() {
         let ends = (tunnel.local, tunnel.remote);
         let Some(device) = devices.get(&ends) else { continue };
         let mtu = mtus.entry(ends).or_insert(u32::MAX);
         *mtu = tunnel.mtu.min(*mtu);
-        add(Key::Guard((rule(CHECKED), Action::Nothing)));
+        add(KernelEntryKey::Guard((rule(RULE_CHECKED_SOURCE), KernelRuleAction::Nothing)));
         let input_interface = Some(device.clone());
         for prefix in tunnel.inner.iter().copied().map(Some) {
             let (from, to) = if is_agent(tunnel) { (prefix, None) } else { (None, prefix) };
-            let rule = Rule { input_interface: input_interface.clone(), from, to, ..rule(INNER) };
-            add(Key::Guard((rule, Action::Goto(CHECKED))));
+            let rule =
+                Rule { input_interface: input_interface.clone(), from, to, ..rule(RULE_INNER_PACKETS) };
+            add(KernelEntryKey::Guard((rule, KernelRuleAction::Goto(RULE_CHECKED_SOURCE))));
         }
-        let not_inner = Rule { input_interface: input_interface.clone(), ..rule(NOT_INNER) };
-        add(Key::Guard((not_inner, Action::Discard)));
+        let not_inner = Rule { input_interface: input_interface.clone(), ..rule(RULE_NOT_INNER_PACKETS) };
+        add(KernelEntryKey::Guard((not_inner, KernelRuleAction::Discard)));
 
         let tunnelled = |priority, input_interface, table| Rule {
             priority,
             input_interface,
-            from: host(tunnel.remote),
-            to: host(tunnel.local),
+            from: host_prefix(tunnel.remote),
+            to: host_prefix(tunnel.local),
             protocol: Some(PROTOCOL_IPV6),
             table,
             ..Rule::default()
         };
         if is_agent(tunnel) {
-            let to = host(tunnel.local);
-            add(Key::AgentRoute);
-            add(Key::Guard((Rule { to, table: TABLE_AGENT, ..rule(AGENT) }, Action::Lookup)));
-            add(Key::Guard((
+            let to = host_prefix(tunnel.local);
+            add(KernelEntryKey::AgentRoute);
+            add(KernelEntryKey::Guard((
+                Rule { to, table: TABLE_HOME_AGENT, ..rule(RULE_HOME_AGENT) },
+                KernelRuleAction::Lookup,
+            )));
+            add(KernelEntryKey::Guard((
                 Rule {
                     to,
                     input_interface: Some(TUNNEL_DEVICE.to_owned()),
                     protocol: Some(PROTOCOL_ICMPV6),
                     table: TABLE_LOCAL,
-                    ..rule(TAKEN)
+                    ..rule(RULE_TAKEN_PACKETS)
                 },
-                Action::Lookup,
+                KernelRuleAction::Lookup,
             )));
-            add(Key::Address(tunnel.local));
-            add(Key::Accept((tunnelled(TAKEN, None, TABLE_LOCAL), Action::Lookup)));
+            add(KernelEntryKey::Address(tunnel.local));
+            add(KernelEntryKey::Accept((
+                tunnelled(RULE_TAKEN_PACKETS, None, TABLE_LOCAL),
+                KernelRuleAction::Lookup,
+            )));
         } else {
             let from = |from, priority| Rule {
                 input_interface: input_interface.clone(),
@@ -233,41 +241,50 @@ pub(crate) fn plan(
                 ..rule(priority)
             };
             for prefix in NAT64_PREFIXES {
-                add(Key::Guard((from(prefix, NOT_RESERVED), Action::Goto(INNER))));
+                add(KernelEntryKey::Guard((
+                    from(prefix, RULE_NOT_RESERVED),
+                    KernelRuleAction::Goto(RULE_INNER_PACKETS),
+                )));
             }
-            add(Key::Guard((from(RESERVED_PREFIX, RESERVED), Action::Discard)));
+            add(KernelEntryKey::Guard((from(RESERVED_PREFIX, RULE_RESERVED), KernelRuleAction::Discard)));
             let probed = Rule {
                 input_interface,
-                from: host(tunnel.remote),
-                to: host(tunnel.home_address),
+                from: host_prefix(tunnel.remote),
+                to: host_prefix(tunnel.home_address),
                 protocol: Some(PROTOCOL_ICMPV6),
                 table: TABLE_CAPTURE,
-                ..rule(PROBED)
+                ..rule(RULE_PROBES)
             };
-            add(Key::Guard((probed, Action::Lookup)));
-            add(Key::Guard((tunnelled(NOT_TAKEN, None, TABLE_UNREACHABLE), Action::Lookup)));
+            add(KernelEntryKey::Guard((probed, KernelRuleAction::Lookup)));
+            add(KernelEntryKey::Guard((
+                tunnelled(RULE_NOT_TAKEN_PACKETS, None, TABLE_UNREACHABLE),
+                KernelRuleAction::Lookup,
+            )));
             for uplink in uplinks {
-                let rule = tunnelled(TAKEN, Some(uplink.clone()), TABLE_LOCAL);
-                add(Key::Accept((rule, Action::Lookup)));
+                let rule = tunnelled(RULE_TAKEN_PACKETS, Some(uplink.clone()), TABLE_LOCAL);
+                add(KernelEntryKey::Accept((rule, KernelRuleAction::Lookup)));
             }
         }
     }
     for (ends, mtu) in mtus {
         let device = devices.get(&ends).cloned().unwrap_or_default();
-        wanted.insert(Key::Device(ends), Value { mtu, device });
+        wanted.insert(KernelEntryKey::Device(ends), KernelEntryValue { mtu, device_name: device });
     }
-    for tunnel in tunnels.tunnels.values().filter(|tunnel| tunnels.transmits(tunnel)) {
+    for tunnel in tunnels.tunnels.values().filter(|tunnel| tunnels.transmits_into(tunnel)) {
         let Some(device) = devices.get(&(tunnel.local, tunnel.remote)) else { continue };
         let into = match tunnel.end {
             TunnelEnd::MobileRouter => vec![(TABLE_TUNNEL, Ipv6Net::default())],
-            // Tunnels of direct routes have no devices, see `Tunnel::of`.
+            // Tunnels of direct routes have no devices, see `Ipv6Tunnel::from_desired`.
             TunnelEnd::Direct => Vec::new(),
             TunnelEnd::HomeAgent => tunnel.inner.iter().map(|prefix| (TABLE_MAIN, *prefix)).collect(),
         };
         // Route into the device only the packets that would otherwise take the slow path. At home, for
         // example, no packet takes the slow path.
         for (table, destination) in into.into_iter().filter(|route| slow.contains(route)) {
-            wanted.insert(Key::Route(table, destination), Value { mtu: 0, device: device.clone() });
+            wanted.insert(
+                KernelEntryKey::Route(table, destination),
+                KernelEntryValue { mtu: 0, device_name: device.clone() },
+            );
         }
     }
     wanted

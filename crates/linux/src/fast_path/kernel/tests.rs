@@ -3,53 +3,63 @@
 use carnet_nemo::forwarding::desired::{Rule, TABLE_MAIN, TABLE_TUNNEL, TunnelEnd};
 
 use super::*;
-use crate::netlink::Action;
+use crate::netlink::KernelRuleAction;
 
-const AGENT: &str = "2001:db8:1::1";
-const HOME: &str = "2001:db8:1::1234";
-const PREFIX: &str = "2001:db8:a::/64";
+const HOME_AGENT_ADDRESS: &str = "2001:db8:1::1";
+const HOME_ADDRESS: &str = "2001:db8:1::1234";
+const MOBILE_NETWORK_PREFIX: &str = "2001:db8:a::/64";
 
 fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an address")
 }
 
-fn net(text: &str) -> Ipv6Net {
+fn ipv6_net(text: &str) -> Ipv6Net {
     text.parse().expect("a prefix")
 }
 
-fn tunnel(end: TunnelEnd, care_of_address: &str, transmit: bool) -> Tunnel {
-    let (agent, care_of_address) = (address(AGENT), address(care_of_address));
+fn new_tunnel(end: TunnelEnd, care_of_address: &str, transmit: bool) -> Ipv6Tunnel {
+    let (agent, care_of_address) = (address(HOME_AGENT_ADDRESS), address(care_of_address));
     let (local, remote) = match end {
         TunnelEnd::HomeAgent | TunnelEnd::Direct => (agent, care_of_address),
         TunnelEnd::MobileRouter => (care_of_address, agent),
     };
-    let inner = vec![Ipv6Net::from(address(HOME)), net(PREFIX)];
-    Tunnel { end, home_address: address(HOME), local, remote, inner, transmit, mtu: 1460 }
-}
-
-/// Returns the entries in the notation of `ip`, in order of installation.
-fn shown(tunnels: &Tunnels, slow: &[(u32, &str)]) -> Vec<String> {
-    let numbers = tunnels.ends().into_iter().enumerate();
-    let devices: BTreeMap<TunnelAddresses, String> =
-        numbers.map(|(n, ends)| (ends, format!("cn{n}"))).collect();
-    let slow = slow.iter().map(|(table, prefix)| (*table, net(prefix))).collect();
-    let plan = plan(tunnels, &devices, &slow, &["wlan0".to_owned()]);
-    plan.iter().map(|(key, value)| describe(key, value)).collect()
-}
-
-fn describe(key: &Key, value: &Value) -> String {
-    match key {
-        Key::AgentRoute => "agent route".into(),
-        Key::Guard(rule) | Key::Accept(rule) => describe_rule(rule),
-        Key::Address(address) => format!("address {address}"),
-        Key::Device((local, remote)) => {
-            format!("{} local {local} remote {remote} mtu {}", value.device, value.mtu)
-        }
-        Key::Route(table, destination) => format!("{destination} dev {} table {table}", value.device),
+    let inner = vec![Ipv6Net::from(address(HOME_ADDRESS)), ipv6_net(MOBILE_NETWORK_PREFIX)];
+    Ipv6Tunnel {
+        end,
+        home_address: address(HOME_ADDRESS),
+        local,
+        remote,
+        inner,
+        may_transmit: transmit,
+        mtu: 1460,
     }
 }
 
-fn describe_rule((rule, action): &(Rule, Action)) -> String {
+/// Returns the entries in the notation of `ip`, in order of installation.
+fn planned_entries(tunnels: &DesiredTunnels, slow: &[(u32, &str)]) -> Vec<String> {
+    let numbers = tunnels.device_ends().into_iter().enumerate();
+    let devices: BTreeMap<TunnelAddresses, String> =
+        numbers.map(|(n, ends)| (ends, format!("cn{n}"))).collect();
+    let slow = slow.iter().map(|(table, prefix)| (*table, ipv6_net(prefix))).collect();
+    let plan = plan_entries(tunnels, &devices, &slow, &["wlan0".to_owned()]);
+    plan.iter().map(|(key, value)| describe_entry(key, value)).collect()
+}
+
+fn describe_entry(key: &KernelEntryKey, value: &KernelEntryValue) -> String {
+    match key {
+        KernelEntryKey::AgentRoute => "agent route".into(),
+        KernelEntryKey::Guard(rule) | KernelEntryKey::Accept(rule) => describe_rule(rule),
+        KernelEntryKey::Address(address) => format!("address {address}"),
+        KernelEntryKey::Device((local, remote)) => {
+            format!("{} local {local} remote {remote} mtu {}", value.device_name, value.mtu)
+        }
+        KernelEntryKey::Route(table, destination) => {
+            format!("{destination} dev {} table {table}", value.device_name)
+        }
+    }
+}
+
+fn describe_rule((rule, action): &(Rule, KernelRuleAction)) -> String {
     let mut text = format!("{}:", rule.priority);
     let parts = [
         ("iif", rule.input_interface.clone()),
@@ -61,21 +71,21 @@ fn describe_rule((rule, action): &(Rule, Action)) -> String {
         text += &value.map(|value| format!(" {word} {value}")).unwrap_or_default();
     }
     text + &match action {
-        Action::Lookup => format!(" lookup {}", rule.table),
-        Action::Goto(priority) => format!(" goto {priority}"),
-        Action::Nothing => " nop".into(),
-        Action::Discard => " blackhole".into(),
-        Action::Other => " ?".into(),
+        KernelRuleAction::Lookup => format!(" lookup {}", rule.table),
+        KernelRuleAction::Goto(priority) => format!(" goto {priority}"),
+        KernelRuleAction::Nothing => " nop".into(),
+        KernelRuleAction::Discard => " blackhole".into(),
+        KernelRuleAction::Other => " ?".into(),
     }
 }
 
 #[test]
 fn binding_of_home_agent_gets_a_tunnel_device() {
-    let mut tunnels = Tunnels::default();
-    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
-    let home = format!("{HOME}/128");
+    let mut tunnels = DesiredTunnels::default();
+    tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
+    let home = format!("{HOME_ADDRESS}/128");
     assert_eq!(
-        shown(&tunnels, &[(TABLE_MAIN, &home), (TABLE_MAIN, PREFIX)]),
+        planned_entries(&tunnels, &[(TABLE_MAIN, &home), (TABLE_MAIN, MOBILE_NETWORK_PREFIX)]),
         [
             "agent route",
             "90: iif cn0 from 2001:db8:1::1234/128 goto 94",
@@ -95,10 +105,10 @@ fn binding_of_home_agent_gets_a_tunnel_device() {
 
 #[test]
 fn registered_mobile_router_gets_a_tunnel_device() {
-    let mut tunnels = Tunnels::default();
-    tunnels.set(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", true));
+    let mut tunnels = DesiredTunnels::default();
+    tunnels.set_tunnel(&new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", true));
     assert_eq!(
-        shown(&tunnels, &[(TABLE_TUNNEL, "::/0"), (13_500, "::/0")]),
+        planned_entries(&tunnels, &[(TABLE_TUNNEL, "::/0"), (13_500, "::/0")]),
         [
             "88: iif cn0 from 64:ff9b::/96 goto 90",
             "88: iif cn0 from 64:ff9b:1::/48 goto 90",
@@ -118,74 +128,74 @@ fn registered_mobile_router_gets_a_tunnel_device() {
 
 #[test]
 fn handover_replaces_routes_and_old_device_still_receives() {
-    let mut tunnels = Tunnels::default();
-    let routes = [(TABLE_MAIN, PREFIX)];
-    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
-    let before = shown(&tunnels, &routes);
+    let mut tunnels = DesiredTunnels::default();
+    let routes = [(TABLE_MAIN, MOBILE_NETWORK_PREFIX)];
+    tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
+    let before = planned_entries(&tunnels, &routes);
     // A handover sets the new tunnel before it removes the old one; for a moment both transmit.
-    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
-    let between = shown(&tunnels, &routes);
-    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
-    let after = shown(&tunnels, &routes);
+    tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
+    let between = planned_entries(&tunnels, &routes);
+    tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
+    let after = planned_entries(&tunnels, &routes);
     assert_eq!(between, after);
     let gone: Vec<&String> = before.iter().filter(|line| !after.contains(line)).collect();
     assert_eq!(gone, ["2001:db8:a::/64 dev cn0 table 254"]);
     assert!(after.contains(&"2001:db8:a::/64 dev cn1 table 254".to_owned()));
     // After the old tunnel is removed, the entries are those of a registration from the new care-of address.
-    tunnels.remove(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
-    let mut fresh = Tunnels::default();
-    fresh.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
-    assert_eq!(shown(&tunnels, &routes), shown(&fresh, &routes));
+    tunnels.remove(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
+    let mut fresh = DesiredTunnels::default();
+    fresh.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
+    assert_eq!(planned_entries(&tunnels, &routes), planned_entries(&fresh, &routes));
 }
 
 #[test]
 fn device_gets_only_packets_of_the_slow_path() {
-    let mut tunnels = Tunnels::default();
-    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
+    let mut tunnels = DesiredTunnels::default();
+    tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
     // At home the tunnel still receives packets that are in transit, but no route leads into it.
-    let lines = shown(&tunnels, &[]);
+    let lines = planned_entries(&tunnels, &[]);
     assert!(lines.iter().any(|line| line.starts_with("cn0 local")));
     assert!(!lines.iter().any(|line| line.contains("dev cn0")), "{lines:?}");
     // A tunnel of a mobile router that may not transmit has no routes into its device.
-    let mut tunnels = Tunnels::default();
-    tunnels.set(&tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", false));
-    let lines = shown(&tunnels, &[(TABLE_TUNNEL, "::/0")]);
+    let mut tunnels = DesiredTunnels::default();
+    tunnels.set_tunnel(&new_tunnel(TunnelEnd::MobileRouter, "2001:db8:f1::10", false));
+    let lines = planned_entries(&tunnels, &[(TABLE_TUNNEL, "::/0")]);
     assert!(!lines.iter().any(|line| line.contains("dev cn0")), "{lines:?}");
 }
 
 #[test]
 fn home_addresses_with_one_care_of_address_share_a_device_and_the_smallest_mtu() {
-    let mut tunnels = Tunnels::default();
-    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
-    let mut other = tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true);
+    let mut tunnels = DesiredTunnels::default();
+    tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
+    let mut other = new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true);
     other.home_address = address("2001:db8:1::5678");
-    other.inner = vec![net("2001:db8:b::/64")];
+    other.inner = vec![ipv6_net("2001:db8:b::/64")];
     other.mtu = 1300;
-    tunnels.set(&other);
-    let routes = [(TABLE_MAIN, PREFIX), (TABLE_MAIN, "2001:db8:b::/64")];
-    let lines = shown(&tunnels, &routes);
+    tunnels.set_tunnel(&other);
+    let routes = [(TABLE_MAIN, MOBILE_NETWORK_PREFIX), (TABLE_MAIN, "2001:db8:b::/64")];
+    let lines = planned_entries(&tunnels, &routes);
     let devices: Vec<&String> = lines.iter().filter(|line| line.contains(" mtu ")).collect();
     assert_eq!(devices, ["cn0 local 2001:db8:1::1 remote 2001:db8:f1::10 mtu 1300"]);
     assert!(lines.contains(&"90: iif cn0 from 2001:db8:b::/64 goto 94".to_owned()));
     assert!(lines.contains(&"2001:db8:b::/64 dev cn0 table 254".to_owned()));
     // Ends between which outer packets must be fragmented have no device.
-    assert_eq!(tunnels.wide_ends(), tunnels.ends());
+    assert_eq!(tunnels.ends_of_wide_paths(), tunnels.device_ends());
     other.mtu = 1279;
-    tunnels.set(&other);
-    assert_eq!(tunnels.wide_ends(), BTreeSet::new());
+    tunnels.set_tunnel(&other);
+    assert_eq!(tunnels.ends_of_wide_paths(), BTreeSet::new());
 }
 
 #[test]
 fn a_tunnel_without_a_device_stays_with_the_slow_path() {
-    let mut tunnels = Tunnels::default();
-    tunnels.set(&tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
-    let slow = BTreeSet::from([(TABLE_MAIN, net(PREFIX))]);
-    assert!(plan(&tunnels, &BTreeMap::new(), &slow, &[]).is_empty());
+    let mut tunnels = DesiredTunnels::default();
+    tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
+    let slow = BTreeSet::from([(TABLE_MAIN, ipv6_net(MOBILE_NETWORK_PREFIX))]);
+    assert!(plan_entries(&tunnels, &BTreeMap::new(), &slow, &[]).is_empty());
 }
 
 #[test]
 fn device_gets_no_name_in_use() {
-    assert_eq!(free_name(|name| ["cn0", "cn2"].contains(&name)), "cn1");
+    assert_eq!(free_device_name(|name| ["cn0", "cn2"].contains(&name)), "cn1");
 }
 
 #[test]
@@ -194,15 +204,15 @@ fn device_statistics_are_read() {
                 face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop\n\
                 \x20  cn1: 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9 9\n\
                 \x20  cn0: 100 1 2 3 0 0 0 0 200 5 6 7 0 0 0 0\n";
-    let found = counts(text, "cn0");
+    let found = counts_of_device(text, "cn0");
     let expected = TunnelTraffic {
         encapsulated_packets: 5,
         encapsulated_octets: 200,
         decapsulated_packets: 1,
         decapsulated_octets: 100,
     };
-    assert_eq!(found, FastPathCounts { traffic: expected, failed: 2 + 3 + 6 + 7 });
-    assert_eq!(counts(text, "cn"), FastPathCounts::default());
+    assert_eq!(found, FastPathCounts { tunnel_traffic: expected, failed_packets: 2 + 3 + 6 + 7 });
+    assert_eq!(counts_of_device(text, "cn"), FastPathCounts::default());
 }
 
 /// Returns an ICMPv6 message to `to` that quotes a packet.
@@ -215,35 +225,45 @@ fn error(kind: u8, to: &str, quoted: &[u8]) -> Vec<u8> {
     packet
 }
 
-fn outer(next_header: u8, source: &str, destination: &str) -> Vec<u8> {
+fn outer_packet(next_header: u8, source: &str, destination: &str) -> Vec<u8> {
     let mut packet = vec![0x60, 0, 0, 0, 0, 0, next_header, 64];
     packet.extend(address(source).octets());
     packet.extend(address(destination).octets());
     packet
 }
 
-fn ends_of(packet: &[u8]) -> Option<TunnelAddresses> {
+fn quoted_ends_of(packet: &[u8]) -> Option<TunnelAddresses> {
     let (destination, message) = icmpv6_of(packet)?;
     quoted_ends(destination, message)
 }
 
 #[test]
 fn icmp_errors_about_outer_packets_are_recognised() {
-    let ends = (address(AGENT), address("2001:db8:f1::10"));
-    let quoted = outer(41, AGENT, "2001:db8:f1::10");
+    let ends = (address(HOME_AGENT_ADDRESS), address("2001:db8:f1::10"));
+    let quoted = outer_packet(41, HOME_AGENT_ADDRESS, "2001:db8:f1::10");
     for kind in 1..=4 {
-        assert_eq!(ends_of(&error(kind, AGENT, &quoted)), Some(ends));
+        assert_eq!(quoted_ends_of(&error(kind, HOME_AGENT_ADDRESS, &quoted)), Some(ends));
     }
     for kind in [0, 5, 128, 129, 135] {
-        assert_eq!(ends_of(&error(kind, AGENT, &quoted)), None);
+        assert_eq!(quoted_ends_of(&error(kind, HOME_AGENT_ADDRESS, &quoted)), None);
     }
     // No tunnel ends result if the quoted packet is a Binding Acknowledgement, another host's packet, or
     // truncated.
-    assert_eq!(ends_of(&error(2, AGENT, &outer(43, AGENT, "2001:db8:f1::10"))), None);
-    assert_eq!(ends_of(&error(2, AGENT, &outer(41, HOME, "2001:db8:f1::10"))), None);
-    let whole = error(2, AGENT, &quoted);
+    assert_eq!(
+        quoted_ends_of(&error(
+            2,
+            HOME_AGENT_ADDRESS,
+            &outer_packet(43, HOME_AGENT_ADDRESS, "2001:db8:f1::10")
+        )),
+        None
+    );
+    assert_eq!(
+        quoted_ends_of(&error(2, HOME_AGENT_ADDRESS, &outer_packet(41, HOME_ADDRESS, "2001:db8:f1::10"))),
+        None
+    );
+    let whole = error(2, HOME_AGENT_ADDRESS, &quoted);
     for length in 0..whole.len() {
-        assert_eq!(ends_of(&whole[..length]), None);
+        assert_eq!(quoted_ends_of(&whole[..length]), None);
     }
 }
 

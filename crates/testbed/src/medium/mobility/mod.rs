@@ -203,7 +203,8 @@ mod tests {
                         let _anywhere = [0.0, 1.0, 1e9].map(|seconds| track.position_at(seconds));
                         let trace = track.position_trace(&origin, 1_700_000_000.0);
                         // The station refuses a place off the globe.
-                        taken += usize::from(carnet_linux::position::trace::Trace::parse(&trace).is_ok());
+                        taken +=
+                            usize::from(carnet_linux::position::trace::PositionTrace::parse(&trace).is_ok());
                     }
                 }
                 Err(mistake) => {

@@ -1,0 +1,331 @@
+//! Tests the cached next hops of a home agent's bindings. They must be right for every packet that uses them,
+//! and become invalid in time.
+
+use super::bench::{ProgramAction, TestBench, run_ip, run_on_every_bench};
+use super::packets::*;
+use super::routing_changes::{is_sent, pin_to_one_processor};
+use crate::fast_path::bpf_programs::AttachmentKind;
+
+/// A second host of the mobile network, besides [`INSIDE`].
+const SECOND_HOST_ADDRESS: &str = "2001:db8:a::42";
+
+/// Returns a packet of a new flow.
+fn packet_of_new_flow(destination: &str) -> Vec<u8> {
+    use std::sync::atomic::{AtomicU16, Ordering};
+    static NEXT_PORT: AtomicU16 = AtomicU16::new(20000);
+    let mut packet = udp_packet(CORRESPONDENT_ADDRESS, destination, 100);
+    packet[40..42].copy_from_slice(&NEXT_PORT.fetch_add(1, Ordering::Relaxed).to_be_bytes());
+    packet
+}
+
+/// Returns whether the programs forward a new flow to this destination by a cached next hop. To find out, the
+/// test changes the kernel's routes and leaves the programs' cache unchanged.
+fn is_remembered(bench: &mut TestBench, destination: &str) -> bool {
+    let rule = format!("pref 50 to {destination} lookup 76");
+    run_ip("-6 route replace unreachable default table 76");
+    run_ip(&format!("-6 rule add {rule}"));
+    let did = bench.run_on_entering(&packet_of_new_flow(destination));
+    run_ip(&format!("-6 rule del {rule}"));
+    assert!(is_sent(&did) || did == ProgramAction::Left("route"), "{did:?}");
+    is_sent(&did)
+}
+
+fn is_sent_to(bench: &mut TestBench, destination: &str) -> bool {
+    is_sent(&bench.run_on_entering(&packet_of_new_flow(destination)))
+}
+
+/// A cached next hop serves all flows and hosts of a mobile network, in both directions. One packet creates
+/// it.
+#[test]
+fn cached_next_hop_serves_all_flows_and_hosts_of_network() {
+    run_on_every_bench(|bench| {
+        if bench.routing_knowledge.is_none() {
+            return;
+        }
+        pin_to_one_processor();
+        assert!(!is_remembered(bench, HOST_ADDRESS));
+        assert!(is_sent_to(bench, HOST_ADDRESS));
+        assert!(is_remembered(bench, HOST_ADDRESS) && is_remembered(bench, SECOND_HOST_ADDRESS));
+        // The /64 of the home address contains other addresses that do not belong to the binding.
+        let home = super::bench::HOME_ADDRESS;
+        assert!(is_sent_to(bench, home) && is_remembered(bench, home));
+        assert_eq!(bench.run_on_entering(&packet_of_new_flow("2001:db8:1::77")), ProgramAction::Left(""));
+        // The home agent accepts packets from a home address only through the tunnel of its care-of address.
+        let (from, to) = bench.arriving_outer_addresses(0);
+        for source in [HOST_ADDRESS, SECOND_HOST_ADDRESS, home] {
+            for _ in 0..2 {
+                assert!(is_sent(&bench.run_on_arriving(&inside_ipv6(
+                    from,
+                    to,
+                    &udp_packet(source, CORRESPONDENT_ADDRESS, 50)
+                ))));
+                let spoofed =
+                    inside_ipv6("2001:db8:f1::11", to, &udp_packet(source, CORRESPONDENT_ADDRESS, 50));
+                assert_eq!(bench.run_on_arriving(&spoofed), ProgramAction::Left("outer_source"));
+            }
+        }
+        let stranger = inside_ipv6(from, to, &udp_packet("2001:db8:1::77", CORRESPONDENT_ADDRESS, 50));
+        assert_eq!(bench.run_on_arriving(&stranger), ProgramAction::Left(""));
+    });
+}
+
+/// A packet that came from a network caches only the network's binding. For the first packet to the network,
+/// the program asks the kernel for the next hop.
+#[test]
+fn program_looks_up_next_hop_before_first_packet_to_network() {
+    run_on_every_bench(|bench| {
+        if bench.routing_knowledge.is_none() {
+            return;
+        }
+        pin_to_one_processor();
+        let (from, to) = bench.arriving_outer_addresses(0);
+        for _ in 0..2 {
+            assert!(is_sent(&bench.run_on_arriving(&inside_ipv6(
+                from,
+                to,
+                &udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
+            ))));
+        }
+        assert!(!is_remembered(bench, HOST_ADDRESS));
+        assert!(is_sent_to(bench, HOST_ADDRESS) && is_remembered(bench, HOST_ADDRESS));
+    });
+}
+
+/// While a routing rule of another program uses more than interface and destination, the programs ask the
+/// kernel for each flow.
+#[test]
+fn foreign_rule_with_other_fields_disables_cached_next_hops() {
+    run_on_every_bench(|bench| {
+        if bench.routing_knowledge.is_none() {
+            return;
+        }
+        pin_to_one_processor();
+        run_ip("-6 route add unreachable default table 77");
+        for rule in
+            ["ipproto udp dport 9", "from 2001:db8:c::9", "tos 0x10", "fwmark 7", "not to 2001:db8::/32"]
+        {
+            assert!(is_sent_to(bench, HOST_ADDRESS) && is_remembered(bench, HOST_ADDRESS), "before {rule}");
+            run_ip(&format!("-6 rule add pref 60 {rule} lookup 77"));
+            bench.invalidate_lookups();
+            assert!(is_sent_to(bench, HOST_ADDRESS), "{rule}");
+            assert!(!is_remembered(bench, HOST_ADDRESS), "{rule}");
+            run_ip(&format!("-6 rule del pref 60 {rule} lookup 77"));
+            bench.invalidate_lookups();
+            assert!(!is_remembered(bench, HOST_ADDRESS), "after {rule}");
+        }
+        // These rules match only packets from the TUN device, or packets to another network.
+        for rule in ["iif carnet0 from 2001:db8:a::9", "to 2001:db8:b::/64"] {
+            run_ip(&format!("-6 rule add pref 60 {rule} lookup 77"));
+            bench.invalidate_lookups();
+            assert!(is_sent_to(bench, HOST_ADDRESS) && is_remembered(bench, HOST_ADDRESS), "{rule}");
+            run_ip(&format!("-6 rule del pref 60 {rule} lookup 77"));
+            bench.invalidate_lookups();
+        }
+    });
+}
+
+/// The kernel applies a rule about inner sources to each packet that leaves the tunnel, because the sources
+/// of packets differ.
+#[test]
+fn rule_about_inner_sources_is_obeyed() {
+    run_on_every_bench(|bench| {
+        if bench.routing_knowledge.is_none() {
+            return;
+        }
+        pin_to_one_processor();
+        let (from, to) = bench.arriving_outer_addresses(0);
+        run_ip("-6 route add unreachable default table 77");
+        for _ in 0..2 {
+            assert!(is_sent(&bench.run_on_arriving(&inside_ipv6(
+                from,
+                to,
+                &udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
+            ))));
+            assert!(is_sent(&bench.run_on_arriving(&inside_ipv6(
+                from,
+                to,
+                &udp_packet(SECOND_HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
+            ))));
+            run_ip(&format!("-6 rule add pref 60 iif carnet0 from {SECOND_HOST_ADDRESS} lookup 77"));
+            bench.invalidate_lookups();
+            for _ in 0..2 {
+                assert!(is_sent(&bench.run_on_arriving(&inside_ipv6(
+                    from,
+                    to,
+                    &udp_packet(HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50)
+                ))));
+                let packet =
+                    inside_ipv6(from, to, &udp_packet(SECOND_HOST_ADDRESS, CORRESPONDENT_ADDRESS, 50));
+                assert_eq!(bench.run_on_arriving(&packet), ProgramAction::Left("route"));
+            }
+            run_ip(&format!("-6 rule del pref 60 iif carnet0 from {SECOND_HOST_ADDRESS} lookup 77"));
+            bench.invalidate_lookups();
+        }
+    });
+}
+
+/// Tests a longer route inside a binding's prefix, and a route of equal length with a better metric.
+#[test]
+fn foreign_route_inside_prefix_is_obeyed() {
+    run_on_every_bench(|bench| {
+        if bench.routing_knowledge.is_none() {
+            return;
+        }
+        pin_to_one_processor();
+        for (route, leads_away) in [
+            ("unreachable 2001:db8:a::42/128", true),
+            ("2001:db8:a::40/122 via 2001:db8:f0::1 dev ha0", true),
+            ("2001:db8:a::/64 via 2001:db8:f0::1 dev ha0 metric 1", true),
+            ("2001:db8:a::/65 dev carnet0", false),
+        ] {
+            let all = route.contains("/64");
+            assert!(
+                is_sent_to(bench, HOST_ADDRESS) && is_sent_to(bench, SECOND_HOST_ADDRESS),
+                "before {route}"
+            );
+            run_ip(&format!("-6 route add {route}"));
+            bench.invalidate_lookups();
+            for _ in 0..2 {
+                assert_eq!(is_sent_to(bench, HOST_ADDRESS), !all, "{route}");
+                assert_eq!(is_sent_to(bench, SECOND_HOST_ADDRESS), !leads_away, "{route}");
+            }
+            // If the new route does not concern the address, the program still caches a next hop for it.
+            assert_eq!(is_remembered(bench, HOST_ADDRESS), !all, "{route}");
+            run_ip(&format!("-6 route del {route}"));
+            bench.invalidate_lookups();
+            for host in [HOST_ADDRESS, SECOND_HOST_ADDRESS] {
+                assert!(is_sent_to(bench, host) && is_remembered(bench, host), "after {route}");
+            }
+        }
+    });
+}
+
+/// Tests routes with several next hops, among which flows are distributed, and routes for certain sources.
+#[test]
+fn multipath_routes_disable_cached_next_hops() {
+    run_on_every_bench(|bench| {
+        if bench.routing_knowledge.is_none() {
+            return;
+        }
+        pin_to_one_processor();
+        run_ip("-6 neigh add 2001:db8:f0::9 lladdr 02:00:00:00:04:09 dev ha0");
+        for route in [
+            "2001:db8:f1::/64 nexthop via 2001:db8:f0::1 dev ha0 nexthop via 2001:db8:f0::9 dev ha0",
+            "2001:db8:f1::/64 from 2001:db8:1::/64 via 2001:db8:f0::9 dev ha0",
+        ] {
+            assert!(is_sent_to(bench, HOST_ADDRESS) && is_remembered(bench, HOST_ADDRESS), "before {route}");
+            run_ip(&format!("-6 route add {route}"));
+            bench.invalidate_lookups();
+            assert!(is_sent_to(bench, HOST_ADDRESS) && !is_remembered(bench, HOST_ADDRESS), "{route}");
+            run_ip(&format!("-6 route del {route}"));
+            bench.invalidate_lookups();
+            assert!(is_sent_to(bench, HOST_ADDRESS) && is_remembered(bench, HOST_ADDRESS), "after {route}");
+        }
+    });
+}
+
+/// After one lookup of a neighbour's new link-layer address, all cached next hops use it.
+#[test]
+fn changed_link_layer_address_updates_cached_next_hops() {
+    run_on_every_bench(|bench| {
+        if bench.routing_knowledge.is_none() || bench.kind == AttachmentKind::Tc {
+            return;
+        }
+        pin_to_one_processor();
+        let home = super::bench::HOME_ADDRESS;
+        assert!(is_sent_to(bench, HOST_ADDRESS) && is_sent_to(bench, home));
+        run_ip("-6 neigh replace 2001:db8:f0::1 lladdr 02:00:00:00:04:77 dev ha0");
+        bench.programs.invalidate_flow_lookups().unwrap();
+        let goes_to =
+            |bench: &mut TestBench, host: &str| match bench.run_on_entering(&packet_of_new_flow(host)) {
+                ProgramAction::Sent(frame) => frame[5],
+                ProgramAction::Left(why) => panic!("left to the slow path: {why}"),
+            };
+        assert!(!is_remembered(bench, HOST_ADDRESS));
+        assert_eq!(goes_to(bench, HOST_ADDRESS), 0x77);
+        assert!(is_remembered(bench, home));
+        assert_eq!(goes_to(bench, home), 0x77);
+        run_ip("-6 neigh del 2001:db8:f0::1 dev ha0");
+        bench.programs.invalidate_flow_lookups().unwrap();
+        for host in [HOST_ADDRESS, home, SECOND_HOST_ADDRESS] {
+            assert_eq!(bench.run_on_entering(&packet_of_new_flow(host)), ProgramAction::Left("neighbour"));
+        }
+    });
+}
+
+/// Tests a handover of a binding, directly followed by a new binding whose longer prefix lies inside a prefix
+/// of the first.
+#[test]
+fn changed_bindings_invalidate_cached_next_hops() {
+    run_on_every_bench(|bench| {
+        if bench.routing_knowledge.is_none() {
+            return;
+        }
+        pin_to_one_processor();
+        assert!(is_sent_to(bench, HOST_ADDRESS) && is_sent_to(bench, SECOND_HOST_ADDRESS));
+        let mut other = bench.tunnel_over(1, true);
+        other.home_address = address("2001:db8:1::4321");
+        other.inner = vec!["2001:db8:a::42/128".parse().unwrap()];
+        bench.set_tunnel(other.clone());
+        let goes_to =
+            |bench: &mut TestBench, host: &str| match bench.run_on_entering(&packet_of_new_flow(host)) {
+                ProgramAction::Sent(frame) => frame[38..54].to_vec(),
+                ProgramAction::Left(why) => panic!("left to the slow path: {why}"),
+            };
+        let [first, second] = super::bench::CARE_OF_ADDRESSES.map(|text| address(text).octets().to_vec());
+        for _ in 0..2 {
+            assert_eq!(
+                (goes_to(bench, HOST_ADDRESS), goes_to(bench, SECOND_HOST_ADDRESS)),
+                (first.clone(), second.clone())
+            );
+        }
+        bench.remove(&other);
+        for _ in 0..2 {
+            assert_eq!(
+                (goes_to(bench, HOST_ADDRESS), goes_to(bench, SECOND_HOST_ADDRESS)),
+                (first.clone(), first.clone())
+            );
+        }
+        // A binding with other prefixes and another version number does not invalidate cached lookups of the
+        // first binding.
+        other.inner = vec!["2001:db8:b::/64".parse().unwrap()];
+        for _ in 0..2 {
+            bench.set_tunnel(other.clone());
+            bench.run_on_entering(&packet_of_new_flow(super::bench::HOME_ADDRESS));
+            assert!(is_remembered(bench, HOST_ADDRESS));
+            bench.remove(&other);
+            bench.run_on_entering(&packet_of_new_flow(super::bench::HOME_ADDRESS));
+            assert!(is_remembered(bench, HOST_ADDRESS));
+        }
+        // One of two further bindings has the same version number as the first. Its change invalidates the
+        // first binding's cached lookup once.
+        let mut third = other.clone();
+        third.home_address = address("2001:db8:1::4322");
+        third.inner = vec!["2001:db8:c::/64".parse().unwrap()];
+        let knows_again = |bench: &mut TestBench| {
+            assert!(!is_remembered(bench, HOST_ADDRESS));
+            assert_eq!(
+                (goes_to(bench, HOST_ADDRESS), goes_to(bench, SECOND_HOST_ADDRESS)),
+                (first.clone(), first.clone())
+            );
+            assert!(is_remembered(bench, HOST_ADDRESS));
+        };
+        bench.set_tunnel(other.clone());
+        bench.set_tunnel(third.clone());
+        knows_again(bench);
+        bench.remove(&third);
+        bench.remove(&other);
+        knows_again(bench);
+        // The mobile router moves to the tunnel over its other care-of address.
+        let old = bench.tunnel_over(0, false);
+        bench.set_tunnel(old);
+        let new = bench.tunnel_over(1, true);
+        bench.set_tunnel(new);
+        for _ in 0..2 {
+            assert_eq!(
+                (goes_to(bench, HOST_ADDRESS), goes_to(bench, SECOND_HOST_ADDRESS)),
+                (second.clone(), second.clone())
+            );
+        }
+    });
+}

@@ -1,0 +1,618 @@
+//! Tests clause by clause which packets the programs handle, which they leave to the slow path, and why.
+
+use std::net::Ipv6Addr;
+
+use carnet_nemo::forwarding::desired::TunnelEnd;
+use carnet_wire::ipv6::protocol;
+
+use super::bench::{
+    HOME_ADDRESS, HOME_AGENT, NEIGHBOUR_ADDRESSES, ProgramAction, TUNNEL_MTU, TestBench, run_on_every_bench,
+};
+use super::packets::*;
+use crate::fast_path::bpf_programs::AttachmentKind;
+
+/// Returns inner source and destination of packets that go into the tunnel.
+fn inner_addresses_inwards(bench: &TestBench) -> (&'static str, &'static str) {
+    match bench.station_end {
+        TunnelEnd::MobileRouter => (HOST_ADDRESS, CORRESPONDENT_ADDRESS),
+        TunnelEnd::HomeAgent | TunnelEnd::Direct => (CORRESPONDENT_ADDRESS, HOST_ADDRESS),
+    }
+}
+
+/// Returns source and destination of inner packets that come out of the tunnel.
+fn inner_addresses_outwards(bench: &TestBench) -> (&'static str, &'static str) {
+    let (source, destination) = inner_addresses_inwards(bench);
+    (destination, source)
+}
+
+/// Returns a tunnelled packet that arrives.
+fn tunnelled_packet(bench: &TestBench, inner: &[u8]) -> Vec<u8> {
+    let (source, destination) = bench.arriving_outer_addresses(0);
+    inside_ipv6(source, destination, inner)
+}
+
+fn sent_frame(did: &ProgramAction) -> &[u8] {
+    match did {
+        ProgramAction::Sent(frame) => frame,
+        ProgramAction::Left(why) => panic!("left to the slow path: {why:?}"),
+    }
+}
+
+/// RFC 2473 3: programs add and remove the outer header.
+#[test]
+fn common_packets_use_fast_path_in_both_directions() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let (far, near) = inner_addresses_outwards(bench);
+        for payload in [8, 9, 100, 1000, TUNNEL_MTU as usize - 40] {
+            sent_frame(&bench.run_on_entering(&udp_packet(source, destination, payload)));
+            let packet = tunnelled_packet(bench, &udp_packet(far, near, payload));
+            sent_frame(&bench.run_on_arriving(&packet));
+        }
+        for next_header in [protocol::ICMPV6, protocol::NO_NEXT_HEADER, 47, 50, 132] {
+            let octets = udp_payload(64);
+            sent_frame(&bench.run_on_entering(&packet(next_header, source, destination, &octets)));
+            let packet = tunnelled_packet(bench, &packet(next_header, far, near, &octets));
+            sent_frame(&bench.run_on_arriving(&packet));
+        }
+        // RFC 3963 9: packets to and from the home address belong to the binding, too.
+        let (from, to) = if bench.station_end == TunnelEnd::HomeAgent {
+            (CORRESPONDENT_ADDRESS, HOME_ADDRESS)
+        } else {
+            return;
+        };
+        sent_frame(&bench.run_on_entering(&udp_packet(from, to, 20)));
+        let packet = tunnelled_packet(bench, &udp_packet(to, from, 20));
+        sent_frame(&bench.run_on_arriving(&packet));
+    });
+}
+
+/// An XDP program writes the neighbour's link-layer address into the frame. With tc, the kernel writes it
+/// after the program.
+#[test]
+fn frames_have_link_layer_address_of_kernel_neighbour() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let entered = bench.run_on_entering(&udp_packet(source, destination, 100));
+        let packet = { tunnelled_packet(bench, &udp_packet(destination, source, 100)) };
+        let arrived = bench.run_on_arriving(&packet);
+        if bench.kind == AttachmentKind::Tc {
+            return;
+        }
+        let (uplink, lan) = match bench.station_end {
+            TunnelEnd::MobileRouter => ("wan0", "lan0"),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("ha0", "ha0"),
+        };
+        for (did, interface) in [(entered, uplink), (arrived, lan)] {
+            let neighbour = NEIGHBOUR_ADDRESSES.iter().find(|(name, ..)| *name == interface).unwrap().2;
+            assert_eq!(sent_frame(&did)[..6], neighbour, "{interface}");
+        }
+        // carnet reads these neighbours to report them to the kernel as in use.
+        let used = bench.programs.neighbours_used_within(std::time::Duration::from_secs(60));
+        for interface in [uplink, lan] {
+            let index = bench.index(interface);
+            assert!(used.iter().any(|(of, _)| *of == index), "{interface}: {used:?}");
+        }
+    });
+}
+
+/// RFC 6040 4.1 and 4.2, figure 4; RFC 2983 3.1, uniform model.
+#[test]
+fn fast_path_merges_every_combination_of_ecn_marks() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let (far, near) = inner_addresses_outwards(bench);
+        for inner in 0..4 {
+            let did = bench.run_on_entering(&with_ecn(udp_packet(source, destination, 100), inner));
+            assert_eq!(sent_frame(&did)[15] >> 4 & 3, inner);
+            assert_eq!(sent_frame(&did)[14] & 0xf, 0xb, "DSCP");
+            for outer in 0..4 {
+                let packet = tunnelled_packet(bench, &with_ecn(udp_packet(far, near, 100), inner));
+                let did = bench.run_on_arriving(&with_ecn(packet, outer));
+                if (inner, outer) == (0, 3) {
+                    assert_eq!(did, ProgramAction::Left("congestion"));
+                    continue;
+                }
+                let expected = match (inner, outer) {
+                    (0, _) => 0,
+                    (_, 3) => 3,
+                    (2, 1) => 1,
+                    _ => inner,
+                };
+                assert_eq!(sent_frame(&did)[15] >> 4 & 3, expected, "inner {inner}, outer {outer}");
+            }
+        }
+    });
+}
+
+/// RFC 6438 3: the label is a keyed hash of addresses and flow label. `enters` compares it with the slow
+/// path.
+#[test]
+fn fast_path_and_slow_path_write_same_flow_labels() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let mut labels = std::collections::BTreeSet::new();
+        for number in 0..200u32 {
+            let mut packet = udp_packet(source, destination, 50);
+            // Each packet of the loop has another flow label and other hosts at both ends.
+            packet[2] = number as u8;
+            packet[22] = (number * 3) as u8;
+            packet[38] = (number * 5) as u8;
+            let did = bench.run_on_entering(&packet);
+            let frame = sent_frame(&did);
+            labels.insert((frame[15] & 0xf, frame[16], frame[17]));
+        }
+        assert!(labels.len() > 190, "{}", labels.len());
+    });
+}
+
+/// RFC 8200 3: a forwarder decrements the hop limit and never sends zero. RFC 2473 6.3: the outer hop limit
+/// is 64.
+#[test]
+fn fast_path_decrements_hop_limit_like_slow_path() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let (far, near) = inner_addresses_outwards(bench);
+        for hops in [0, 1, 2, 255] {
+            let entered = bench.run_on_entering(&with_hop_limit(udp_packet(source, destination, 50), hops));
+            let packet = tunnelled_packet(bench, &with_hop_limit(udp_packet(far, near, 50), hops));
+            let arrived = bench.run_on_arriving(&packet);
+            if hops < 2 {
+                assert_eq!(
+                    (entered, arrived),
+                    (ProgramAction::Left("hop_limit"), ProgramAction::Left("hop_limit"))
+                );
+                continue;
+            }
+            assert_eq!((sent_frame(&entered)[14 + 7], sent_frame(&entered)[14 + 47]), (64, hops - 1));
+            assert_eq!(sent_frame(&arrived)[14 + 7], hops - 1);
+        }
+        // The programs do not check the hop limit of a received outer packet.
+        let packet = with_hop_limit(tunnelled_packet(bench, &udp_packet(far, near, 50)), 1);
+        sent_frame(&bench.run_on_arriving(&packet));
+    });
+}
+
+/// RFC 4291 2.5.2, 2.5.3, 2.5.6, 2.7: packets with these addresses stay on their link, or in their host.
+#[test]
+fn fast_path_leaves_special_addresses_to_slow_path() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let (far, near) = inner_addresses_outwards(bench);
+        for special in ["::", "::1", "fe80::1", "febf::1", "ff02::1", "ff0e::1"] {
+            for (from, to) in [(special, destination), (source, special)] {
+                let did = bench.run_on_entering(&udp_packet(from, to, 50));
+                assert!(matches!(did, ProgramAction::Left("scope" | "")), "{from} to {to}: {did:?}");
+            }
+            for (from, to) in [(special, near), (far, special)] {
+                let packet = tunnelled_packet(bench, &udp_packet(from, to, 50));
+                let did = bench.run_on_arriving(&packet);
+                assert!(matches!(did, ProgramAction::Left("scope" | "")), "{from} to {to}: {did:?}");
+            }
+        }
+    });
+}
+
+/// RFC 6275 10.4.5, RFC 3963 9: the outer source is the care-of address, and the inner source belongs to the
+/// binding.
+#[test]
+fn fast_path_checks_inner_source_of_reverse_tunnel() {
+    run_on_every_bench(|bench| {
+        let (far, near) = inner_addresses_outwards(bench);
+        let inner = udp_packet(far, near, 50);
+        let (from, to) = bench.arriving_outer_addresses(0);
+        let (other, other_end) = bench.arriving_outer_addresses(1);
+        // Between the two rounds a valid packet passes, and its lookup is cached. This lookup must not let
+        // the invalid packets pass.
+        for _ in 0..2 {
+            for (source, destination) in [("2001:db8:f1::11", to), (from, "2001:db8:f1::11"), (to, from)] {
+                assert_eq!(
+                    bench.run_on_arriving(&inside_ipv6(source, destination, &inner)),
+                    ProgramAction::Left("outer_source")
+                );
+            }
+            assert_eq!(
+                bench.run_on_arriving(&inside_ipv6(other, other_end, &inner)),
+                ProgramAction::Left("outer_source")
+            );
+            sent_frame(&bench.run_on_arriving(&inside_ipv6(from, to, &inner)));
+        }
+        match bench.station_end {
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => {
+                let spoofed = udp_packet("2001:db8:b::10", near, 50);
+                assert_eq!(bench.run_on_arriving(&inside_ipv6(from, to, &spoofed)), ProgramAction::Left(""));
+            }
+            TunnelEnd::MobileRouter => {
+                // The packet has a source in the mobile network and a destination outside.
+                let elsewhere = udp_packet(far, "2001:db8:b::10", 50);
+                assert_eq!(
+                    bench.run_on_arriving(&inside_ipv6(from, to, &elsewhere)),
+                    ProgramAction::Left("")
+                );
+                let spoofed = udp_packet("2001:db8:a::77", near, 50);
+                assert_eq!(
+                    bench.run_on_arriving(&inside_ipv6(from, to, &spoofed)),
+                    ProgramAction::Left("inner_source")
+                );
+                // A packet between two hosts of the mobile network does not go into the tunnel (RFC 3963
+                // 5.5).
+                assert_eq!(
+                    bench.run_on_entering(&udp_packet(HOST_ADDRESS, "2001:db8:a::77", 50)),
+                    ProgramAction::Left("")
+                );
+                assert_eq!(
+                    bench.run_on_entering(&udp_packet("2001:db8:b::10", CORRESPONDENT_ADDRESS, 50)),
+                    ProgramAction::Left("")
+                );
+            }
+        }
+    });
+}
+
+/// RFC 6275 11.7.2, RFC 3963 5.5: without a registered care-of address, the station sends nothing into the
+/// tunnel. It still accepts packets from the tunnel of the previous care-of address.
+#[test]
+fn previous_care_of_address_only_receives_and_nothing_is_sent_without_one() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let (far, near) = inner_addresses_outwards(bench);
+        let (packet, old) =
+            (udp_packet(source, destination, 50), tunnelled_packet(bench, &udp_packet(far, near, 50)));
+        sent_frame(&bench.run_on_entering(&packet));
+        sent_frame(&bench.run_on_arriving(&old));
+        let tunnel = bench.tunnel_over(0, false);
+        bench.set_tunnel(tunnel.clone());
+        assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left("no_path"));
+        sent_frame(&bench.run_on_arriving(&old));
+        // After a handover the station sends from the new care-of address at once, and accepts packets to the
+        // previous one for a while.
+        let new = bench.tunnel_over(1, true);
+        bench.set_tunnel(new.clone());
+        let octets = |end: carnet_base::Endpoint| end.ipv6().unwrap().octets().to_vec();
+        let outer_of =
+            |did: &ProgramAction| (sent_frame(did)[22..38].to_vec(), sent_frame(did)[38..54].to_vec());
+        let ends = (octets(new.local), octets(new.remote));
+        for port in 0..50 {
+            let mut packet = packet.clone();
+            packet[41] = port;
+            let did = bench.run_on_entering(&packet);
+            assert_eq!(outer_of(&did), ends);
+        }
+        sent_frame(&bench.run_on_arriving(&old));
+        // As soon as its tunnel is removed, packets of the previous care-of address are no longer accepted.
+        bench.remove(&tunnel);
+        assert_eq!(bench.run_on_arriving(&old), ProgramAction::Left("outer_source"));
+        bench.remove(&new);
+        assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left(""));
+        assert_eq!(bench.run_on_arriving(&old), ProgramAction::Left(""));
+    });
+}
+
+/// RFC 2473 7: the slow path informs the sender, or fragments the outer packet.
+#[test]
+fn fast_path_leaves_packets_above_mtu_to_slow_path() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let fits = udp_packet(source, destination, TUNNEL_MTU as usize - 40);
+        let larger = udp_packet(source, destination, TUNNEL_MTU as usize - 39);
+        // The result does not depend on the order of the packets, nor, in the second round, on a cached
+        // lookup.
+        for _ in 0..2 {
+            assert_eq!(bench.run_on_entering(&larger), ProgramAction::Left("too_big"));
+            sent_frame(&bench.run_on_entering(&fits));
+        }
+        let narrow = bench.tunnel_over(0, true);
+        bench.set_tunnel(carnet_nemo::forwarding::desired::Tunnel { mtu: 1279, ..narrow });
+        assert_eq!(
+            bench.run_on_entering(&udp_packet(source, destination, 1240)),
+            ProgramAction::Left("too_big")
+        );
+        sent_frame(&bench.run_on_entering(&udp_packet(source, destination, 1239)));
+        // The route behind the tunnel has an MTU, too.
+        let (far, near) = inner_addresses_outwards(bench);
+        let departure = if bench.station_end == TunnelEnd::MobileRouter { "lan0" } else { "ha0" };
+        super::bench::run_ip(&format!("link set {departure} mtu 1400"));
+        bench.invalidate_lookups();
+        let packet = tunnelled_packet(bench, &udp_packet(far, near, 1360));
+        sent_frame(&bench.run_on_arriving(&packet));
+        let packet = tunnelled_packet(bench, &udp_packet(far, near, 1361));
+        assert_eq!(bench.run_on_arriving(&packet), ProgramAction::Left("too_big"));
+    });
+}
+
+/// RFC 8200 4.3 to 4.6: a forwarder does not read headers between IPv6 and payload. RFC 2473 4.1.1: the slow
+/// path counts nested tunnels.
+#[test]
+fn fast_path_leaves_extension_headers_and_nested_tunnels_to_slow_path() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let (far, near) = inner_addresses_outwards(bench);
+        let behind = [&[protocol::UDP, 0, 1, 4, 0, 0, 0, 0][..], &udp_payload(30)].concat();
+        for next_header in [0, 43, 60, 135] {
+            let did = bench.run_on_entering(&packet(next_header, source, destination, &behind));
+            assert_eq!(did, ProgramAction::Left("extension"), "{next_header}");
+            let packet = tunnelled_packet(bench, &packet(next_header, far, near, &behind));
+            assert_eq!(bench.run_on_arriving(&packet), ProgramAction::Left("extension"), "{next_header}");
+            // The programs leave outer packets with extension headers to the slow path.
+            let (from, to) = bench.arriving_outer_addresses(0);
+            let outer = super::packets::packet(
+                next_header,
+                from,
+                to,
+                &[&[41, 0, 1, 4, 0, 0, 0, 0][..], &packet].concat(),
+            );
+            assert_eq!(bench.run_on_arriving(&outer), ProgramAction::Left(""), "{next_header}");
+        }
+        // The programs handle a fragment that a host has sent like any packet.
+        sent_frame(&bench.run_on_entering(&packet(protocol::FRAGMENT, source, destination, &behind)));
+        let packet = tunnelled_packet(bench, &packet(protocol::FRAGMENT, far, near, &behind));
+        sent_frame(&bench.run_on_arriving(&packet));
+        // The kernel must first reassemble fragments of outer packets.
+        let (from, to) = bench.arriving_outer_addresses(0);
+        let pieces = [&[41, 0, 0, 1, 0, 0, 0, 9][..], &udp_packet(far, near, 40)].concat();
+        let fragment = super::packets::packet(protocol::FRAGMENT, from, to, &pieces);
+        assert_eq!(bench.run_on_arriving(&fragment), ProgramAction::Left(""));
+        // The packet contains two tunnels.
+        let inner = inside_ipv6(source, destination, &udp_packet(source, destination, 20));
+        let did = bench.run_on_entering(&inner);
+        assert!(matches!(did, ProgramAction::Left("extension" | "")), "{did:?}");
+    });
+}
+
+/// Messages of the protocol stay with the slow path: Binding Updates (Home Address option), acknowledgements
+/// (type 2 routing header), and ICMPv6 errors about outer packets (RFC 2473 8).
+#[test]
+fn packets_to_the_tunnel_ends_take_the_slow_path() {
+    run_on_every_bench(|bench| {
+        let home: Ipv6Addr = address(HOME_ADDRESS);
+        let mobility = [59, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2];
+        let routing = [&[135, 2, 2, 1, 0, 0, 0, 0][..], &home.octets(), &mobility].concat();
+        let options = [&[135, 2, 1, 2, 0, 0, 0xc9, 16][..], &home.octets(), &mobility].concat();
+        let (from, to) = bench.arriving_outer_addresses(0);
+        let (far, near) = inner_addresses_outwards(bench);
+        let quoted = inside_ipv6(to, from, &udp_packet(near, far, 50));
+        let error = [&[2, 0, 0, 0, 0, 0, 5, 0][..], &quoted].concat();
+        for (next_header, payload) in [
+            (43, &routing[..]),
+            (60, &options),
+            (135, &mobility),
+            (58, &error),
+            (17, &udp_payload(30)),
+            (59, &[0; 8]),
+        ] {
+            for source in [from, "2001:db8:c::7"] {
+                assert_eq!(
+                    bench.run_on_arriving(&packet(next_header, source, to, payload)),
+                    ProgramAction::Left("")
+                );
+            }
+        }
+    });
+}
+
+/// RFC 9293 3.7.1: the slow path lowers the Maximum Segment Size of a SYN. The programs handle all other TCP
+/// segments.
+#[test]
+fn tcp_segments_except_syn_use_fast_path() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let (far, near) = inner_addresses_outwards(bench);
+        for flags in [0x02, 0x12, 0x10, 0x18, 0x11, 0x04] {
+            let entered = bench.run_on_entering(&tcp_segment(source, destination, flags));
+            let packet = tunnelled_packet(bench, &tcp_segment(far, near, flags));
+            let arrived = bench.run_on_arriving(&packet);
+            if flags & 2 != 0 {
+                assert_eq!(
+                    (entered, arrived),
+                    (ProgramAction::Left("syn"), ProgramAction::Left("syn")),
+                    "{flags:#x}"
+                );
+            } else {
+                sent_frame(&entered);
+                sent_frame(&arrived);
+            }
+        }
+    });
+}
+
+/// RFC 8200 3: the payload length of the header counts.
+#[test]
+fn packets_with_wrong_length_take_the_slow_path() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let (far, near) = inner_addresses_outwards(bench);
+        let with_length = |mut packet: Vec<u8>, at: usize, length: u16| {
+            packet[at..at + 2].copy_from_slice(&length.to_be_bytes());
+            packet
+        };
+        let (packet, outer) =
+            (udp_packet(source, destination, 50), tunnelled_packet(bench, &udp_packet(far, near, 50)));
+        for (length, why) in [(51, ""), (0, ""), (0xffff, ""), (49, "")] {
+            assert_eq!(
+                bench.run_on_entering(&with_length(packet.clone(), 4, length)),
+                ProgramAction::Left(why),
+                "{length}"
+            );
+        }
+        for (length, why) in [(91, ""), (89, ""), (39, ""), (0, ""), (0xffff, "")] {
+            assert_eq!(
+                bench.run_on_arriving(&with_length(outer.clone(), 4, length)),
+                ProgramAction::Left(why),
+                "{length}"
+            );
+        }
+        for length in [51, 49, 0, 0xffff] {
+            let did = bench.run_on_arriving(&with_length(outer.clone(), 44, length));
+            assert_eq!(did, ProgramAction::Left("malformed"), "{length}");
+        }
+        // The outer packet contains 7 more octets after the inner packet.
+        let inner = [&udp_packet(far, near, 50)[..], &[0xee; 7]].concat();
+        let packet = tunnelled_packet(bench, &inner);
+        assert_eq!(bench.run_on_arriving(&packet), ProgramAction::Left("malformed"));
+    });
+}
+
+/// The programs leave frames with IEEE 802.1Q tags, IPv4, ARP and other EtherTypes.
+#[test]
+fn frames_of_other_protocols_take_the_slow_path() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let packet = udp_packet(source, destination, 50);
+        let (program, interface) = bench.entrance_program_and_interface();
+        let tagged = [&[0, 7, 0x86, 0xdd][..], &packet].concat();
+        let mut version = packet.clone();
+        version[0] = 0x45;
+        for (ethertype, payload) in [
+            (0x8100, &tagged[..]),
+            (0x88a8, &tagged),
+            (0x0800, &packet),
+            (0x0806, &packet),
+            (0x86dd, &version),
+        ] {
+            assert_eq!(
+                bench.program_action(program, interface, &ethernet_frame(ethertype, payload)),
+                ProgramAction::Left(""),
+                "{ethertype:#x}"
+            );
+        }
+    });
+}
+
+/// While a program captures on an interface, the interface also receives frames for other stations. The
+/// kernel drops these frames, so the programs must leave them.
+#[test]
+fn frames_for_other_stations_are_left_to_the_kernel() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let (program, interface) = bench.entrance_program_and_interface();
+        let mut frame = ethernet_frame(0x86dd, &udp_packet(source, destination, 50));
+        sent_frame(&bench.program_action(program, interface, &frame));
+        frame[5] ^= 1;
+        assert_eq!(bench.program_action(program, interface, &frame), ProgramAction::Left(""));
+        frame[..6].fill(0xff);
+        assert_eq!(bench.program_action(program, interface, &frame), ProgramAction::Left(""));
+    });
+}
+
+/// If a frame ends early, the program does not read beyond its end.
+#[test]
+fn truncated_frames_take_the_slow_path() {
+    run_on_every_bench(|bench| {
+        let (source, destination) = inner_addresses_inwards(bench);
+        let (far, near) = inner_addresses_outwards(bench);
+        let outer = tunnelled_packet(bench, &tcp_segment(far, near, 0x10));
+        for (packet, (program, interface)) in [
+            (tcp_segment(source, destination, 0x10), bench.entrance_program_and_interface()),
+            (outer, bench.exit_program_and_interface()),
+        ] {
+            let whole = ethernet_frame(0x86dd, &packet);
+            // For a test run of a tc program, the kernel requires a complete header.
+            for length in bench.shortest_frame()..whole.len() {
+                assert_eq!(
+                    bench.program_action(program, interface, &whole[..length]),
+                    ProgramAction::Left(""),
+                    "{length}"
+                );
+            }
+            sent_frame(&bench.program_action(program, interface, &whole));
+            // Here the IPv6 header has the payload length of the truncated packet.
+            for length in 1..packet.len() - 40 {
+                let mut packet = packet[..40 + length].to_vec();
+                packet[4..6].copy_from_slice(&u16::try_from(length).unwrap().to_be_bytes());
+                let tunnelled = interface == bench.exit_program_and_interface().1;
+                match bench.program_action(program, interface, &ethernet_frame(0x86dd, &packet)) {
+                    ProgramAction::Sent(sent) => bench.assert_equals_slow_path(&packet, tunnelled, &sent),
+                    ProgramAction::Left(_) => {}
+                }
+            }
+        }
+    });
+}
+
+/// Two bindings with care-of addresses in each other's network would make a loop (RFC 2473 4.1).
+#[test]
+fn own_outer_packets_do_not_enter_tunnel_again() {
+    run_on_every_bench(|bench| {
+        if bench.station_end != TunnelEnd::HomeAgent {
+            return;
+        }
+        let own = packet(protocol::FRAGMENT, HOME_AGENT, HOST_ADDRESS, &[41, 0, 0, 1, 0, 0, 0, 9, 1, 2]);
+        assert_eq!(bench.run_on_entering(&own), ProgramAction::Left("extension"));
+    });
+}
+
+/// Cached lookups of tunnelled packets are valid only for the interface on which the packets arrived: another
+/// interface may have another role.
+#[test]
+fn changed_role_of_interface_invalidates_cached_lookups() {
+    run_on_every_bench(|bench| {
+        if bench.station_end == TunnelEnd::HomeAgent {
+            return;
+        }
+        let packet = tunnelled_packet(bench, &udp_packet(CORRESPONDENT_ADDRESS, HOST_ADDRESS, 50));
+        sent_frame(&bench.run_on_arriving(&packet));
+        assert_eq!(
+            bench.program_action("agent", "lan0", &ethernet_frame(0x86dd, &packet)),
+            ProgramAction::Left("")
+        );
+    });
+}
+
+/// On a modem interface, packets begin with the IPv6 header. The kernel redirects only frames with an
+/// Ethernet header, so the program adds one.
+#[test]
+fn fast_path_forwards_packets_without_ethernet_header() {
+    run_on_every_bench(|bench| {
+        if bench.kind == AttachmentKind::Xdp {
+            return;
+        }
+        // The kernel's test run takes octets 12 and 13 of a packet for the EtherType. It does not move octets
+        // 0 to 13 when the program removes the outer header. So inner and outer header have equal addresses
+        // at these octets.
+        const FAR_ADDRESS: &str = "2001:db8:86dd::1";
+        const HERE_ADDRESS: &str = "2001:db8:86dd:a::10";
+        let (entrance, exit) = match bench.station_end {
+            TunnelEnd::MobileRouter => {
+                super::bench::run_ip("-6 rule add pref 139 iif lan0 from 2001:db8:86dd:a::/64 lookup 13501");
+                ("lan_bare", "uplink_bare")
+            }
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("agent_bare", "agent_bare"),
+        };
+        let mut tunnel = bench.tunnel_over(0, true);
+        bench.remove(&tunnel.clone());
+        tunnel.inner.push("2001:db8:86dd:a::/64".parse().unwrap());
+        tunnel.remote = address(FAR_ADDRESS).into();
+        bench.set_tunnel(tunnel.clone());
+        let (from, to) = match bench.station_end {
+            TunnelEnd::MobileRouter => (HERE_ADDRESS, CORRESPONDENT_ADDRESS),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => ("2001:db8:86dd:c::1", HOST_ADDRESS),
+        };
+        let (far, near) = match bench.station_end {
+            TunnelEnd::MobileRouter => ("2001:db8:86dd:c::1", HOST_ADDRESS),
+            TunnelEnd::HomeAgent | TunnelEnd::Direct => (HERE_ADDRESS, CORRESPONDENT_ADDRESS),
+        };
+        let local = tunnel.local.to_string();
+        for length in [20, 100, 1400] {
+            let (plain, outer) = (
+                udp_packet(from, to, length),
+                inside_ipv6(FAR_ADDRESS, &local, &udp_packet(far, near, length)),
+            );
+            for (program, interface, packet, tunnelled) in [
+                (entrance, bench.entrance_program_and_interface().1, &plain, false),
+                (exit, bench.exit_program_and_interface().1, &outer, true),
+            ] {
+                let did = bench.program_action(program, interface, packet);
+                let expected = bench.expected_packet(packet, tunnelled).unwrap();
+                assert_eq!(sent_frame(&did)[14..], expected, "{program}");
+                for hops in [0, 1] {
+                    let mut packet = packet.clone();
+                    packet[if tunnelled { 47 } else { 7 }] = hops;
+                    assert_eq!(
+                        bench.program_action(program, interface, &packet),
+                        ProgramAction::Left("hop_limit")
+                    );
+                }
+            }
+        }
+    });
+}
