@@ -6,6 +6,13 @@
 #include <linux/bpf.h>
 #include <linux/types.h>
 
+/* The flags of Linux 6.3 and later by which bpf_skb_adjust_room gives a packet the inner family. Older headers
+ * lack them. */
+#ifndef BPF_F_ADJ_ROOM_DECAP_L3_IPV4
+#define BPF_F_ADJ_ROOM_DECAP_L3_IPV4 (1ULL << 7)
+#define BPF_F_ADJ_ROOM_DECAP_L3_IPV6 (1ULL << 8)
+#endif
+
 #define SEC(name) __attribute__((section(name), used))
 #define inline_always static inline __attribute__((always_inline))
 /* A function that the verifier follows once for each program, and not once for each state of its callers. Its

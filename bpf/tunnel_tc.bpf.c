@@ -180,12 +180,32 @@ inline_always int encapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	return send(skb, plan, link_header);
 }
 
+/* Removes the outer headers, and makes the kernel treat the packet as one of the inner family. */
+inline_always enum outcome remove_outside(struct __sk_buff *skb, __u32 outside, const int ipv4)
+{
+	const __u64 flags = BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET;
+	const __u64 family = ipv4 ? BPF_F_ADJ_ROOM_DECAP_L3_IPV4 : BPF_F_ADJ_ROOM_DECAP_L3_IPV6;
+	const __s32 length = outside_length(outside);
+	__s32 grown;
+
+	if (ipv4 ? outside != IN_IPV6 : outside == IN_IPV6)
+		return bpf_skb_adjust_room(skb, -length, BPF_ADJ_ROOM_MAC, flags) ? PASS_MALFORMED : TAKEN;
+	if (!bpf_skb_adjust_room(skb, -length, BPF_ADJ_ROOM_MAC, flags | family))
+		return TAKEN;
+	/* Before Linux 6.3 the kernel refuses the flag and leaves the packet as it is. The change of family
+	 * adds room to IPv6, which is removed together with the outer headers. To IPv4 it removes a part of the
+	 * outer header. */
+	if (bpf_skb_change_proto(skb, cpu_to_be16(ipv4 ? ETH_P_IP : ETH_P_IPV6), 0))
+		return PASS_MALFORMED;
+	grown = ipv4 ? IPV4_HEADER - IPV6_HEADER : IPV6_HEADER - IPV4_HEADER;
+	return bpf_skb_adjust_room(skb, -length - grown, BPF_ADJ_ROOM_MAC, flags) ? FAILED : TAKEN;
+}
+
 inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_header, struct plan *plan,
 			      struct ipv4 *ipv4)
 {
 	__u32 outside = plan->outside, length, packets, octets;
 	enum outcome outcome;
-	__s32 grown = 0;
 
 	if (!ipv4 && (roles & AGENT))
 		fetch_way(&plan->inner.source);
@@ -198,16 +218,9 @@ inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 		return finish(outcome);
 
 	packets = packets_of(skb, plan, length, &octets, ipv4 != 0);
-	if (ipv4 ? outside == IN_IPV6 : outside != IN_IPV6) {
-		/* Make the kernel treat the packet as one of the inner family. To IPv6 that adds room, which
-		 * is removed together with the outer headers. To IPv4 it removes a part of the outer header. */
-		if (bpf_skb_change_proto(skb, cpu_to_be16(ipv4 ? ETH_P_IP : ETH_P_IPV6), 0))
-			return finish(PASS_MALFORMED);
-		grown = ipv4 ? IPV4_HEADER - IPV6_HEADER : IPV6_HEADER - IPV4_HEADER;
-	}
-	if (bpf_skb_adjust_room(skb, -(__s32)outside_length(outside) - grown, BPF_ADJ_ROOM_MAC,
-				BPF_F_ADJ_ROOM_FIXED_GSO | BPF_F_ADJ_ROOM_NO_CSUM_RESET))
-		return finish(grown ? FAILED : PASS_MALFORMED);
+	outcome = remove_outside(skb, outside, ipv4 != 0);
+	if (outcome != TAKEN)
+		return finish(outcome);
 	if (ipv4) {
 		forward_ipv4(ipv4, plan->first);
 		if (bpf_skb_store_bytes(skb, link_header, ipv4, IPV4_HEADER, BPF_F_RECOMPUTE_CSUM))
@@ -233,6 +246,19 @@ inline_always int read_header(struct __sk_buff *skb, __u32 offset, struct ipv6 *
 	}
 	/* The header may be outside of the linear part of the socket buffer. */
 	return !bpf_skb_load_bytes(skb, offset, header, IPV6_HEADER);
+}
+
+/* Copies the IPv4 header at `offset`; returns 0 if the packet is too short. */
+inline_always int read_ipv4(struct __sk_buff *skb, __u32 offset, struct ipv4 *header)
+{
+	const __u8 *data = (void *)(long)skb->data;
+	const __u8 *end = (void *)(long)skb->data_end;
+
+	if (data + offset + IPV4_HEADER <= end) {
+		copy_words(header, data + offset, IPV4_HEADER);
+		return 1;
+	}
+	return !bpf_skb_load_bytes(skb, offset, header, IPV4_HEADER);
 }
 
 /* Reads the headers of a packet in IPv4 whose inner packet has this protocol; returns IN_IPV6 if it is no
@@ -277,7 +303,7 @@ static __attribute__((noinline)) int handle_ipv4(struct __sk_buff *skb, __u32 ro
 	}
 	if (is_tunnelled)
 		offset += outside_length(plan.outside);
-	if (bpf_skb_load_bytes(skb, offset, &header, IPV4_HEADER) || !is_common_ipv4(&header) ||
+	if (!read_ipv4(skb, offset, &header) || !is_common_ipv4(&header) ||
 	    skb->len < offset + be16_to_cpu(header.length))
 		return PASS;
 	read_inside(&plan.inner, &header);
