@@ -6,8 +6,8 @@
 #include <linux/bpf.h>
 #include <linux/types.h>
 
-/* The flags of Linux 6.3 and later by which bpf_skb_adjust_room gives a packet the inner family. Older headers
- * lack them. */
+/* With these flags bpf_skb_adjust_room gives a packet the inner family, from Linux 6.3 on. Older headers lack
+ * them. */
 #ifndef BPF_F_ADJ_ROOM_DECAP_L3_IPV4
 #define BPF_F_ADJ_ROOM_DECAP_L3_IPV4 (1ULL << 7)
 #define BPF_F_ADJ_ROOM_DECAP_L3_IPV6 (1ULL << 8)

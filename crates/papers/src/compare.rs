@@ -441,7 +441,8 @@ struct RankTest {
     all_values_equal: bool,
 }
 
-/// Returns the doubled ranks of a point. Equal values get the mean of their ranks, which may end in a half.
+/// Ranks the values of both runs together, and returns each rank times two, because the mean rank of equal
+/// values may end in a half. Each flag says whether the value is of the new run.
 fn doubled_ranks(old: &[f64], new: &[f64]) -> (Vec<i64>, Vec<bool>) {
     let mut all: Vec<(f64, bool)> =
         old.iter().map(|value| (*value, false)).chain(new.iter().map(|value| (*value, true))).collect();

@@ -54,7 +54,7 @@ const RECEIVE_BUFFER: usize = 8 << 20;
 /// Largest time in nanoseconds until the thread sees that it has to end.
 const LONGEST_WAIT: u64 = 50 * MILLISECOND;
 
-/// Numbers of transmissions of a marked packet.
+/// Number of transmissions of one packet, by kind of transmission.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PacketTransmissions {
     /// Number of frames that carried the packet; each try counts.

@@ -90,7 +90,7 @@ pub struct FlowLine {
 pub struct HeadlineValue {
     /// Label of the number.
     pub label: String,
-    /// Value of the number.
+    /// Measured value.
     pub value: Option<f64>,
     /// Unit of the number.
     pub unit: String,

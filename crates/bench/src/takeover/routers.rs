@@ -43,8 +43,9 @@ const SOCKET_BUFFER_SIZE: usize = 16 << 20;
 const RETRANSMISSION_TIMEOUT: u64 = 300 * MILLISECOND;
 /// Lifetime that routers request, in units of four seconds.
 const BINDING_LIFETIME_UNITS: u16 = 600;
-/// Minimum time, in nanoseconds, in which a seat can move to another member and back, because a lease lasts
-/// half a second. If the benchmark ends a home agent, its seat may move faster ([`Routers::expect_change`]).
+/// Minimum time, in nanoseconds, in which the leadership of a home agent can move to another member and back.
+/// A member waits until the lease of the former leader ends, and a lease lasts half a second. If the
+/// benchmark ends a home agent, its leadership may move faster ([`Routers::expect_change`]).
 const MIN_TIME_OF_SEAT_RETURN: u64 = 400 * MILLISECOND;
 /// Number of latest packets of a flow whose numbers it stores.
 const REMEMBERED_PACKETS_PER_FLOW: usize = 8;

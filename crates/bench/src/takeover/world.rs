@@ -449,7 +449,7 @@ impl Machines {
         topology::run_ip_batch(Some(node), &command)
     }
 
-    /// Returns the members of a seat whose home agents report that they are active, with their bindings.
+    /// Returns the members that say that they are the active home agent of this seat, each with its bindings.
     pub fn active_members(&self, seat: usize) -> Vec<(usize, Vec<Value>)> {
         let members = self
             .all_members

@@ -36,7 +36,7 @@ const MARK: &[u8] = b"@ ";
 const PIECE: usize = 256 << 10;
 /// Number of times that another process may replace the file while this process opens it; after that the
 /// opening fails.
-const MAX_REPLACED: u32 = 8;
+const MAX_FILE_REPLACEMENTS: u32 = 8;
 /// Number of octets: the journal compacts the file when its outdated records take more octets than the
 /// current records and this number together.
 const SLACK: u64 = 256 << 10;
@@ -364,7 +364,7 @@ fn whole_commit(octets: &[u8], at: usize) -> Option<(usize, &[u8])> {
 /// may have replaced the file by a new one. In this case the lock covers only the old file, so the function
 /// opens the new one.
 fn open_locked(disk: &dyn Disk, path: &Path) -> anyhow::Result<Option<Box<dyn DiskFile>>> {
-    for _ in 0..MAX_REPLACED {
+    for _ in 0..MAX_FILE_REPLACEMENTS {
         let opened = disk.open(path).with_context(|| format!("cannot open {}", path.display()))?;
         let Some(file) = opened else { return Ok(None) };
         lock(&*file, path)?;

@@ -29,9 +29,10 @@ fn optimised_program_has_symbols_and_unwind_tables() {
     }
 }
 
-/// The limit applies to the memory that a registered router allocates: the kernel cannot reclaim it. The other
-/// resident memory is pages of the program's file. For each page in use, the kernel maps the pages next to it
-/// if the page cache has them. So their number depends on the machine. carnet returns them from time to time.
+/// The limit applies to the memory that a registered router allocates: the kernel cannot reclaim it. The
+/// other resident memory is pages of the program's file. For each page in use, the kernel maps the pages next
+/// to it if the page cache has them. So their number depends on the machine. carnet returns them from time to
+/// time.
 #[test]
 fn program_and_its_memory_stay_within_their_limits() {
     const LIMIT_KB: i64 = 3 * 1024;

@@ -121,8 +121,9 @@ impl TcpSegment {
 #[derive(Debug)]
 struct ConnectionDirection<T> {
     last_packet_at: Time,
-    /// Next expected sequence number, and the hops of the last in-order segment.
+    /// Sequence number that is expected next.
     next_sequence: u32,
+    /// Number of hops of the last segment that arrived in order.
     hop_count: u8,
     /// Acknowledgement number and window of the last ACK that the host sent.
     last_ack: Option<(u32, u16)>,

@@ -59,7 +59,7 @@ pub struct DelegationClient {
     pub iaid: u32,
 }
 
-/// A delegated prefix, for operators and for the kernel's routes.
+/// A delegated prefix, as status reports show it and as the kernel's route to it needs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixDelegation {
     /// The delegated prefix.

@@ -582,10 +582,11 @@ impl Agents {
         self.other_mobile_routers().all(MobileRouter::is_quiescent)
     }
 
-    /// Applies the operator's choice of an uplink to the machines for other home agents.
+    /// Applies the operator's choice of an uplink also to the mobile router that tries another home agent.
     pub fn handle_handover(&mut self, now: Time, wall: WallTime, uplink: Option<&str>) {
         if let Some(trial) = &mut self.tried_agent {
-            // The machine of the present home agent has already reported a fault of the operator's choice.
+            // Ignore an error: if the choice is invalid, the mobile router of the present home agent has
+            // reported it.
             let _ = trial.mobile_router.handle_handover(now, wall, uplink);
         }
     }

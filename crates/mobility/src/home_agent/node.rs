@@ -23,9 +23,10 @@ const MAX_FORMER_PATHS: usize = 2 * MAX_BINDINGS;
 /// Maximum number of former care-of addresses of one node that still count as tested. The home agent removes
 /// the address first that the node left first.
 const MAX_TESTED_ADDRESSES: usize = MAX_BINDINGS;
-/// Maximum number of other keys of one node whose count of used numbers the home agent stores. It removes the
-/// key first that was used longest ago. If the operator configures a removed key again, its count starts at
-/// 0, so old replays under this key become possible.
+/// The home agent stores how many sequence numbers a node has used under each of its keys. This is the
+/// maximum number of keys without the first key of the config. It removes the key first that was used longest
+/// ago. If the operator configures a removed key again, its count starts at 0, so old replays under it are
+/// possible.
 const MAX_OTHER_KEYS: usize = 32;
 /// Divisor of the lifetime: the home agent asks for a renewal when an eighth of the lifetime is left. A node
 /// renews earlier by itself, so at this time its update must have been lost.

@@ -12,9 +12,9 @@
 //! router sends a Router Solicitation to this router. A prefix that the router still omits
 //! [`REST_OF_ANSWER`] after its next advertisement is *suspected*. It stays valid by RFC 4861 6.3.4 ("the
 //! absence of a prefix ... is not significant"), but the mobile router prefers other prefixes. If suspected
-//! prefixes come back more than [`MAX_REAPPEARANCES`] times, the router splits its prefixes and does not
-//! answer with all of them. Then only [`MAX_COUNTED_OMISSIONS`] advertisements without a prefix make it
-//! suspected.
+//! prefixes come back more than [`MAX_REAPPEARANCES`] times, the mobile router concludes that this router
+//! splits its prefixes. From then on it suspects a prefix only after [`MAX_COUNTED_OMISSIONS`] advertisements
+//! without this prefix.
 //!
 //! A router may announce the interval of its advertisements (Advertisement Interval option, RFC 6275 7.3). If
 //! it then misses [`MISSED_ADVERTISEMENTS`] of them, it counts as unreachable.

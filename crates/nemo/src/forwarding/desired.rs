@@ -67,8 +67,8 @@ pub mod priority {
     /// Packets that arrive on an uplink for a care-of address of a mobile router behind this router. This
     /// rule comes before [`TUNNEL_CAPTURE`], because both routers may have the same home agent.
     pub const TO_NESTED_ROUTERS: u32 = 99;
-    /// Packets for the local address of a tunnel, before the rule of the `local` table delivers them to the
-    /// kernel.
+    /// Rule for packets to the local address of a tunnel. It comes before the rule of the `local` table,
+    /// which would deliver them to the kernel.
     pub const TUNNEL_CAPTURE: u32 = 100;
     /// Messages about direct routes, from any source address. The priority must differ from
     /// [`TUNNEL_CAPTURE`]: the kernel refuses a rule without a source if an otherwise equal rule with a
