@@ -90,8 +90,11 @@ done
 long=$(git ls-files -- '*.rs' '*.c' '*.h' ':!crates/its/src/asn1' | python3 -c '
 import os, sys
 paths = filter(os.path.exists, sys.stdin.read().split())
-print(sum(len(line.rstrip("\n")) > 110 for path in paths for line in open(path, encoding="utf-8")))')
-[ "$long" -eq 0 ] || complain "$long lines are longer than 110 columns"
+for path in paths:
+    for number, line in enumerate(open(path, encoding="utf-8"), 1):
+        if len(line.rstrip("\n")) > 110:
+            print(f"{path}:{number}")')
+[ -z "$long" ] || complain "lines are longer than 110 columns:" $long
 
 # Files have a head that says what they are for.
 for file in $(git ls-files 'crates/*/src/*.rs' 'crates/*/src/**/*.rs'); do

@@ -1,5 +1,5 @@
-//! A mobile router with a key behind another one, with real programs. The nested router uses plain NEMO, or an
-//! address of the link that the parent visits.
+//! A mobile router with a key behind another one, with real programs. The nested router uses plain NEMO, or
+//! an address of the link that the parent visits.
 
 use std::net::UdpSocket;
 use std::time::Duration;
