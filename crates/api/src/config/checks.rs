@@ -139,10 +139,19 @@ fn sessions(draft: &Draft, sink: &Sink<'_>) {
     }
     let unsupported = [
         (config.home_agents.discover, "a discovered home agent has no key, expected no \"discover\""),
-        (!config.direct_routes.is_empty(), "direct routes are in the clear, expected no `direct_routes`"),
+        (
+            config.requires_direct_encryption && !config.direct_routes.is_empty(),
+            "direct routes are in the clear, expected no `direct_routes`, or direct_encryption = \"off\"",
+        ),
     ];
     for (_, message) in unsupported.iter().filter(|(is_there, _)| *is_there) {
         sink.push(auth.at, *message);
+    }
+    let neighbours = draft.geonet.as_ref().and_then(|geonet| geonet.mnpp_at);
+    if let Some(at) = neighbours.filter(|_| config.requires_direct_encryption) {
+        let message = "packets to neighbouring vehicles are in the clear, expected no [geonet.mnpp], or \
+                       `mobile_router.direct_encryption = \"off\"`";
+        sink.push(at, message);
     }
 }
 

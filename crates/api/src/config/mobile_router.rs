@@ -83,6 +83,8 @@ pub struct MobileRouter {
     /// Networks that contain all mobile networks to which direct routes may lead; empty if direct routes are
     /// off.
     pub direct_routes: Vec<Ipv6Net>,
+    /// Whether packets between vehicles must be encrypted, if the router has a key of its home agent.
+    pub requires_direct_encryption: bool,
     /// Whether the router asks the home agent for changes of the home prefix.
     pub prefix_discovery: bool,
     /// URL that the router requests over uplinks without answers of the home agent, to find a captive portal.
@@ -419,6 +421,15 @@ static DIRECT_ROUTES: Key<List<Ipv6Net>> = with_default(
      other than `kernel`, no `[home_agent]` in the same station, and at most 8 `prefixes`, each a /64. If it
      is empty, all packets pass the home agent.",
 );
+static DIRECT_ENCRYPTION: Key<bool> = with_default(
+    "direct_encryption",
+    words(&[("required", true), ("off", false)]),
+    r#""required""#,
+    r#"Encryption of packets between vehicles, for a router with `home_agent_key`. carnet has no sessions
+       between mobile routers yet, so `"required"` refuses `direct_routes` and `[geonet.mnpp]`. With `"off"`
+       these packets leave in the clear, and those to the home agent are encrypted. Without `home_agent_key`
+       it has no effect. See [tunnel](tunnel.md#what-stays-in-the-clear)."#,
+);
 static PREFIX_DISCOVERY: Key<bool> = with_default(
     "prefix_discovery",
     kinds::BOOLEAN,
@@ -503,6 +514,7 @@ pub(in crate::config) static SECTION: Section = Section::new(
         &NESTING,
         &NESTED_ROUTERS,
         &DIRECT_ROUTES,
+        &DIRECT_ENCRYPTION,
         &PREFIX_DISCOVERY,
         &CAPTIVE_PORTAL_PROBE,
         &AUTH,
@@ -649,6 +661,7 @@ struct Network {
     own_traffic: Option<OwnTraffic>,
     nested_routers: List<MacAddress>,
     direct_routes: List<Ipv6Net>,
+    requires_direct_encryption: Option<bool>,
 }
 
 impl Network {
@@ -664,6 +677,7 @@ impl Network {
             own_traffic: table.take(&OWN_TRAFFIC),
             nested_routers: table.take(&NESTED_ROUTERS).unwrap_or_default(),
             direct_routes: table.take(&DIRECT_ROUTES).unwrap_or_default(),
+            requires_direct_encryption: table.take(&DIRECT_ENCRYPTION),
         }
     }
 
@@ -689,6 +703,7 @@ impl Network {
             own_traffic: Some(OwnTraffic::Uplinks),
             nested_routers: List::default(),
             direct_routes: List::default(),
+            requires_direct_encryption: Some(true),
         }
     }
 }
@@ -771,6 +786,7 @@ impl Draft {
             nesting: table.take(&NESTING),
             nested_routers: network.nested_routers.complete(),
             direct_routes: network.direct_routes.complete(),
+            requires_direct_encryption: network.requires_direct_encryption,
             prefix_discovery: table.take(&PREFIX_DISCOVERY),
             captive_portal_probe: table.take(&CAPTIVE_PORTAL_PROBE),
             auth: auth.as_ref().map(|auth| auth.value.clone()),

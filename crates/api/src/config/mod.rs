@@ -175,9 +175,15 @@ impl Config {
     pub fn encryption(&self) -> Option<String> {
         let all = self.auths().count();
         let encrypted = self.auths().filter(|auth| auth.sessions().is_some()).count();
+        let has_direct = self.mobile_router.as_ref().is_some_and(|router| {
+            !router.direct_routes.is_empty() || self.geonet.as_ref().is_some_and(|it| it.mnpp.is_some())
+        });
         match (all, encrypted) {
             (0, _) => None,
             (_, 0) => Some("in the clear".to_owned()),
+            _ if all == encrypted && has_direct => {
+                Some("encrypted, packets between vehicles in the clear".to_owned())
+            }
             _ if all == encrypted => Some("encrypted".to_owned()),
             _ => Some(format!("{encrypted} of {all} encrypted, the others in the clear")),
         }

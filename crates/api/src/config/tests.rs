@@ -370,6 +370,7 @@ fn every_config_key_reaches_its_field() {
             nesting: false,
             nested_routers: Vec::new(),
             direct_routes: Vec::new(),
+            requires_direct_encryption: true,
             prefix_discovery: false,
             captive_portal_probe: None,
             auth: Auth::Mac(Mac {

@@ -59,6 +59,7 @@ mod replay;
 mod roaming;
 mod sandbox;
 mod sessions;
+mod sessions_direct;
 mod sessions_nested;
 mod settings;
 mod signals;

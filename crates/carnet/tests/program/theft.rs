@@ -15,7 +15,7 @@ auth = { spi = 301, key = '0f0e0d0c0b0a09080706050403020100' }
 ";
 
 /// Creates a second router and a host behind it. Returns both, and the router's config.
-fn add_neighbour(bed: &Testbed) -> (Host, Host, String) {
+pub fn add_neighbour(bed: &Testbed) -> (Host, Host, String) {
     let (router, host) = (Host::new(), Host::new());
     bed.core.create_link("third", &router, "wlan0");
     bed.core.run_ip("-6 addr add 2001:db8:f3::1/64 dev third");

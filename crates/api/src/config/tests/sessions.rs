@@ -59,6 +59,25 @@ fn router() -> String {
         .replace("\"bus-42\"\n", "\"bus-42\"\nprivate_key_file = \"own.key\"\n")
 }
 
+/// A radio with neighbouring vehicles.
+const RADIO: &str =
+    "[geonet]\ninterface = \"eth1\"\nposition = \"fixed:48,11\"\nipv6_interface = \"gn0\"\nmnpp = {}\n";
+
+/// Packets between vehicles leave in the clear only by order, and the status says so.
+#[test]
+fn direct_encryption_off_permits_direct_routes_and_neighbours_in_the_clear() {
+    let folder = Folder::new("direct");
+    let off = |text: &str| {
+        let config = router().replace("uplink", &format!("direct_encryption = \"off\"\n{text}uplink"));
+        folder.parse(&config).expect("a config").encryption()
+    };
+    assert_eq!(off("").as_deref(), Some("encrypted"));
+    let in_part = Some("encrypted, packets between vehicles in the clear");
+    assert_eq!(off("direct_routes = [\"2001:db8:a::/48\"]\n").as_deref(), in_part);
+    let config = router().replace("uplink", "direct_encryption = \"off\"\nuplink") + RADIO;
+    assert_eq!(folder.parse(&config).expect("a config").encryption().as_deref(), in_part);
+}
+
 #[test]
 fn key_pairs_of_both_ends_are_read() {
     let folder = Folder::new("pairs");
@@ -146,7 +165,13 @@ fn mistakes_in_keys_are_reported() {
         ),
         (
             router().replace("uplink", "direct_routes = [\"2001:db8:a::/48\"]\nuplink"),
-            "c.toml:9:18: direct routes are in the clear, expected no `direct_routes`",
+            "c.toml:9:18: direct routes are in the clear, expected no `direct_routes`, or \
+             direct_encryption = \"off\"",
+        ),
+        (
+            router() + RADIO,
+            "c.toml:15:8: packets to neighbouring vehicles are in the clear, expected no [geonet.mnpp], or \
+             `mobile_router.direct_encryption = \"off\"`",
         ),
         (
             router().replace("home_agent_key = ", "auth = { public_key = ").replace("=\"\nup", "=\" }\nup"),

@@ -248,7 +248,8 @@ fn all_errors_of_a_file_are_reported_together() {
              `home_agent`, `home_agent_ipv4`, `udp`, `heartbeat`, `heartbeat_idle`, `prefixes`, \
              `ipv4_prefixes`, `registration`, `lifetime`, `lan`, `advertise`, `dns_forward`, \
              `when_home_agent_is_away`, `own_traffic`, `nesting`, \
-             `nested_routers`, `direct_routes`, `prefix_discovery`, `captive_portal_probe`, `auth`, \
+             `nested_routers`, `direct_routes`, `direct_encryption`, `prefix_discovery`, \
+             `captive_portal_probe`, `auth`, \
              `home_agent_key`, `preshared_key_file`, `home_agent_port`, \
              `uplink` or `policy`",
             "c.toml:9:25: `mobile_router.uplink.interface`: \"wlan0-and-too-long\" is too long, expected an \
