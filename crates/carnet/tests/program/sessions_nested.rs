@@ -4,6 +4,8 @@
 use std::net::UdpSocket;
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 use crate::hosts::{Host, can_run_or_report, seconds, wait_until};
 use crate::sessions::{MARKER, in_ipv6, key, only_sessions, with_keys};
 use crate::station::Station;
@@ -122,6 +124,33 @@ fn nested_router_has_encrypted_sessions_with_and_without_nesting() {
             }
         }
     }
+}
+
+/// The kernel lists the rules by port, and the root removes them at its end and after `kill -9`.
+#[test]
+fn root_removes_its_rules_by_port() {
+    if !can_run_or_report() {
+        return;
+    }
+    let bed = Testbed::new();
+    let mut tree = Tree::start(bed, true);
+    tree.wait_for_care_of("2001:db8:f1:");
+    let rules = |tree: &Tree| -> Vec<String> {
+        let all = tree.bed.router.run_ip("-6 rule show");
+        let by_port = all.lines().filter(|line| line.contains("sport") || line.contains("dport"));
+        by_port.map(str::to_owned).collect()
+    };
+    let first = rules(&tree);
+    println!("{first:#?}");
+    assert!(first.len() >= 4 && first.iter().any(|rule| rule.contains("sport 1-4190")), "{first:?}");
+    assert!(first.iter().any(|rule| rule.contains("dport 4192-65534")), "{first:?}");
+    let config = std::fs::read_to_string(&tree.root.config_file).expect("a config");
+    tree.root.end_by_signal(Signal::SIGKILL);
+    assert_eq!(rules(&tree), first);
+    tree.root = Station::start(&tree.bed.router, &config);
+    tree.root.wait_until_registered();
+    tree.root.terminate();
+    assert_eq!(rules(&tree), Vec::<String>::new());
 }
 
 /// The nested router registers an address of the root's next link, which needs a session of its own.
