@@ -9,6 +9,8 @@
 //! | `GET /v1/routes` | array of [`Route`] |
 //! | `GET /v1/policies` | array of [`Policy`] |
 //! | `GET /v1/lan` | array of [`Lan`] |
+//! | `GET /v1/keys` | [`Keys`] |
+//! | `POST /v1/keys/read` | none |
 //! | `GET /v1/counters` | [`Counters`] |
 //! | `GET /metrics` | text, see `docs/api.md` |
 //! | `GET /v1/neighbours` | array of [`Location`] |
@@ -111,6 +113,15 @@ pub struct Status {
     /// Limits of the process; `null` with `station.sandbox = "off"`.
     #[serde(default)]
     pub sandbox: Option<Sandbox>,
+}
+
+/// Keys of this station for encrypted sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keys {
+    /// Public keys of this station, the newest one first. There are two while the key changes.
+    pub public_keys: Vec<String>,
+    /// Remote ends that have not yet used the newest key.
+    pub missing: Vec<String>,
 }
 
 /// Limits that the process has set itself (`station.sandbox`).

@@ -124,11 +124,17 @@ Examples:
     #[command(after_help = "\
 Examples:
   carnet key --out /etc/carnet/bus-42.key    make a key file, and print the public key
-  carnet key >bus-42.key                     the same as `wg genkey`, with the mode of the shell's umask")]
+  carnet key >bus-42.key                     the same as `wg genkey`, with the mode of the shell's umask
+  carnet key rotate --config /etc/carnet/bus-42.toml
+                                             change the key of a running station")]
+    #[command(args_conflicts_with_subcommands = true)]
     Key {
         /// New file for the private key. The command does not overwrite a file.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
+        /// Command for the key of a station.
+        #[command(subcommand)]
+        command: Option<KeyCommand>,
     },
     #[cfg(feature = "replay")]
     /// Replay a recording (`station.record`), and print what the station did, as JSON lines.
@@ -347,6 +353,43 @@ Examples:
     SupportBundle(SupportBundle),
 }
 
+/// `carnet key rotate`
+#[cfg(feature = "wireguard")]
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Change the key of a running station, without a pause of its traffic.
+    ///
+    /// The next key is in a file beside the present one, with the ending `.next`. The station announces it
+    /// to the other ends inside the encrypted sessions. When all of them use it, the command puts the file in
+    /// place of the present one. Until then both keys are valid.
+    #[command(after_help = "\
+The command may be interrupted, and continues when it runs again. At a home agent, that takes
+until the last mobile router has been connected.
+
+Examples:
+  carnet key rotate --config /etc/carnet/bus-42.toml
+  carnet key rotate --config /etc/carnet/north.toml --timeout 24h
+  carnet key rotate --config /etc/carnet/north.toml --finish
+                               end the change, without the mobile routers that have not
+                               been connected: they need the new key in their config")]
+    Rotate(Rotate),
+}
+
+/// `carnet key rotate`
+#[cfg(feature = "wireguard")]
+#[derive(Debug, Args)]
+pub struct Rotate {
+    /// The config file of the station.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Longest time to wait for the other ends.
+    #[arg(long, value_name = "TIME", value_parser = within, default_value = "30s")]
+    pub timeout: Duration,
+    /// Remove the present key at the end of this time, although other ends do not use the next one.
+    #[arg(long)]
+    pub finish: bool,
+}
+
 /// `carnet portal`
 #[derive(Debug, Args)]
 pub struct Portal {
@@ -462,6 +505,8 @@ pub enum Table {
     Policies,
     /// Mobile network: what hosts are told, and hosts with a lease.
     Lan,
+    /// Public keys of this station, and the other ends that do not use the newest one yet.
+    Keys,
     /// Counters of packets and messages, processed and dropped; docs/counters.md explains each.
     Counters,
     /// Stations in radio range (GeoNetworking).
@@ -493,6 +538,7 @@ impl Table {
             Table::Routes => "/v1/routes",
             Table::Policies => "/v1/policies",
             Table::Lan => "/v1/lan",
+            Table::Keys => "/v1/keys",
             Table::Counters => "/v1/counters",
             Table::Neighbours => "/v1/neighbours",
             Table::Locations => "/v1/locations",

@@ -309,6 +309,8 @@ fn router(app: App) -> Router {
         .route("/v1/routes", get(|app, _| app.ask(Request::Routes)))
         .route("/v1/policies", get(|app, _| app.ask(Request::Policies)))
         .route("/v1/lan", get(|app, _| app.ask(Request::Lan)))
+        .route("/v1/keys", get(|app, _| app.ask_whether(Request::Keys)))
+        .route("/v1/keys/read", post(|app, _| app.order(Request::ReadKeys)))
         .route("/v1/counters", get(|app, _| app.ask(Request::Counters)))
         .route("/v1/events", get(|app, _| Box::pin(async { Ok(events(app)) })))
         .route("/metrics", get(|app, _| Box::pin(metrics::metrics(app))))

@@ -1,25 +1,36 @@
 //! `carnet key`: makes a key pair for the encrypted tunnel (X25519), as `wg genkey` and `wg pubkey` do.
+//! `carnet key rotate`: changes the key of a running station (decision 0091).
 //!
 //! Only one of the two keys goes to standard output, so that a script can use it. The public key goes there
 //! if a file takes the private key.
 
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
+use carnet_api::config::{Config, next_key_file};
+use carnet_api::model::Keys;
 use carnet_linux::{clock, key_file};
-use carnet_wireguard::PrivateKey;
+use carnet_wireguard::{PrivateKey, PublicKey};
 use zeroize::Zeroizing;
+
+use crate::cli::Rotate;
+use crate::client::{Client, SOCKET_DIRECTORY};
+
+/// Time between two queries of the station.
+const QUERY: Duration = Duration::from_millis(200);
+/// Remote ends that an error names.
+const NAMES: usize = 5;
 
 /// Makes a key pair, and writes the private key into a new file, or to standard output without one.
 ///
 /// # Errors
 /// Returns an error if the file exists or cannot be written, or if the kernel has no random numbers.
 pub fn make(out: Option<&Path>) -> anyhow::Result<()> {
-    let random = clock::random_octets().context("cannot get randomness from the kernel")?;
-    let private_key = PrivateKey::from_random(random);
-    let mut text = Zeroizing::new(String::with_capacity(64));
-    text.push_str(&private_key.to_text());
-    text.push('\n');
+    let (private_key, text) = random()?;
     let public_key = private_key.public_key();
     match out {
         Some(path) => {
@@ -33,4 +44,98 @@ pub fn make(out: Option<&Path>) -> anyhow::Result<()> {
             Ok(())
         }
     }
+}
+
+/// Returns a random private key, and the content of its file.
+fn random() -> anyhow::Result<(PrivateKey, Zeroizing<String>)> {
+    let random = clock::random_octets().context("cannot get randomness from the kernel")?;
+    let private_key = PrivateKey::from_random(random);
+    let mut text = Zeroizing::new(String::with_capacity(64));
+    text.push_str(&private_key.to_text());
+    text.push('\n');
+    Ok((private_key, text))
+}
+
+/// Changes the key of a running station.
+///
+/// # Errors
+/// Returns an error if a file cannot be written, or if the station does not run. Also returns an error if
+/// other ends do not use the next key in time.
+pub async fn rotate(mut config: Config, rotate: &Rotate) -> anyhow::Result<()> {
+    let key = config.station.private_key.as_ref();
+    let key = key.context("cannot change the key: the config has none, expected station.private_key_file")?;
+    let (file, next) = (key.file.clone(), next_key_file(&key.file));
+    let next_public = match &key.next {
+        Some(key) => PrivateKey::from_random(key.octets()).public_key(),
+        None => make_next(&file, &next)?,
+    };
+    config.wipe_keys();
+    crate::print(&format!("next public key: {next_public}\n"))?;
+
+    let client = Client::find(Some(config.station.socket), Path::new(SOCKET_DIRECTORY))?;
+    let read = client.post("/v1/keys/read", &()).await;
+    read.with_context(|| {
+        format!(
+            "the station does not announce the key in {}: start it, and run this command again",
+            next.display()
+        )
+    })?;
+    let end = Instant::now() + rotate.timeout;
+    let missing = loop {
+        let keys: Keys = serde_json::from_value(client.get("/v1/keys").await?)
+            .context("cannot understand the station's answer")?;
+        if keys.public_keys.first() != Some(&next_public.to_string()) {
+            bail!("the station has another key than {}: restart it", next.display());
+        }
+        if keys.missing.is_empty() || Instant::now() >= end {
+            break keys.missing;
+        }
+        tokio::time::sleep(QUERY).await;
+    };
+    if !missing.is_empty() {
+        let names = missing.iter().take(NAMES).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let others = match missing.len().saturating_sub(NAMES) {
+            0 => String::new(),
+            others => format!(" and {others} others"),
+        };
+        let which = format!("{} remote ends have not used the next key: {names}{others}", missing.len());
+        if !rotate.finish {
+            bail!("both keys stay valid: {which}; run this command again");
+        }
+        eprintln!("carnet: {which}; their configs need it");
+    }
+    fs::rename(&next, &file)
+        .and_then(|()| synchronize(&file))
+        .with_context(|| format!("cannot put {} in place of {}", next.display(), file.display()))?;
+    client.post("/v1/keys/read", &()).await?;
+    crate::print(&format!("public key: {next_public}\n"))
+}
+
+/// Makes the next key in a new file with the owner of the present one. Returns its public key. The file
+/// appears complete, because a station that starts reads it.
+fn make_next(file: &Path, next: &Path) -> anyhow::Result<PublicKey> {
+    let (private_key, text) = random()?;
+    let mut part = next.as_os_str().to_owned();
+    part.push(".part");
+    let part = Path::new(&part);
+    let written = || {
+        match fs::remove_file(part) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => key_file::write_key_file(part, text.as_bytes())?,
+        }
+        let (of_file, of_part) = (fs::metadata(file)?, fs::metadata(part)?);
+        if (of_file.uid(), of_file.gid()) != (of_part.uid(), of_part.gid()) {
+            chown(part, Some(of_file.uid()), Some(of_file.gid()))?;
+        }
+        fs::rename(part, next)?;
+        synchronize(next)
+    };
+    written().with_context(|| format!("cannot write the next private key to {}", next.display()))?;
+    Ok(private_key.public_key())
+}
+
+/// Writes the directory of a file to the disk.
+fn synchronize(file: &Path) -> std::io::Result<()> {
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -79,7 +79,14 @@ fn main() -> ExitCode {
             Err(errors) => return check::refuse(&errors),
         },
         #[cfg(feature = "wireguard")]
-        Command::Key { out } => key::make(out.as_deref()),
+        Command::Key { command: None, out } => key::make(out.as_deref()),
+        #[cfg(feature = "wireguard")]
+        Command::Key { command: Some(cli::KeyCommand::Rotate(rotate)), .. } => {
+            match carnet_linux::run_with_secrets(|| Config::load(&rotate.config)) {
+                Ok(config) => runtime().and_then(|runtime| runtime.block_on(key::rotate(config, &rotate))),
+                Err(errors) => return check::refuse(&errors),
+            }
+        }
         #[cfg(feature = "replay")]
         Command::Replay { config, recording } => match Config::load(&config) {
             Ok(config) => record::replay(&config, &recording, &mut io::stdout().lock()),

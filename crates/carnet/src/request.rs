@@ -6,9 +6,9 @@
 
 use carnet_api::model::{
     AnnouncedService, Area, AreaRequest, Binding, ChannelRequest, Counters, Dcc, DenmRequest, Drain,
-    DrainRequest, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group, HandoverRequest, Lan, Ldm,
-    Location, Policy, PortalRequest, PseudonymRequest, RevokeRequest, Route, Security, SignalRequest, Status,
-    Triggered, Tunnel, Uplink, Vehicle,
+    DrainRequest, GnPingEvent, GnPingRequest, GnReceived, GnSendRequest, Group, HandoverRequest, Keys, Lan,
+    Ldm, Location, Policy, PortalRequest, PseudonymRequest, RevokeRequest, Route, Security, SignalRequest,
+    Status, Triggered, Tunnel, Uplink, Vehicle,
 };
 use carnet_station::io::DenmWish;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -35,6 +35,10 @@ pub enum Request {
     Policies(oneshot::Sender<Vec<Policy>>),
     /// Query of `GET /v1/lan`.
     Lan(oneshot::Sender<Vec<Lan>>),
+    /// Query of `GET /v1/keys`.
+    Keys(oneshot::Sender<Answer<Keys>>),
+    /// Command of `POST /v1/keys/read`.
+    ReadKeys(oneshot::Sender<Answer<()>>),
     /// Query of `GET /v1/counters`.
     Counters(oneshot::Sender<Counters>),
     /// Query of `GET /v1/drain`.

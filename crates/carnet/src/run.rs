@@ -645,7 +645,7 @@ impl Runner {
         let recorder = Recorder::create(config.station.record.as_deref(), &header);
         let recorder = optional(&config, "the recording", recorder)?.unwrap_or_default();
         let station_config = settings::station_config(&config, geonet.get().and_then(Geonet::address));
-        let sessions = Sessions::new(&config, header.time)?;
+        let sessions = Sessions::new(&config, header.time, state.is_shared())?;
         config.wipe_keys();
         let served = settings::home_addresses(&config);
         let (known, others): (Vec<_>, Vec<_>) =

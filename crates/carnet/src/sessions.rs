@@ -17,8 +17,9 @@
 //!   lost its sessions.
 //! * `NAME.sessions` in `station.state_dir` has the newest timestamp of this end, and the timestamps that it
 //!   has accepted.
+//! * While an end exchanges its key, each path has a session for each pair of keys (`layer/keys.rs`).
 //!
-//! Left out: direct routes, fleets, the kernel engine, TLS, and the change of keys without a pause.
+//! Left out: direct routes, fleets, the kernel engine, and TLS.
 #![cfg_attr(
     not(feature = "wireguard"),
     allow(dead_code, reason = "without the feature no packet is of a session")

@@ -12,7 +12,7 @@ use std::fmt::Write;
 use std::net::SocketAddr;
 
 use carnet_api::model::{
-    AddressFamily, AnnouncedService, Area, Binding, Counters, Group, Lan, Location, NatStatus,
+    AddressFamily, AnnouncedService, Area, Binding, Counters, Group, Keys, Lan, Location, NatStatus,
     NdpProxyStatus, OutsideCount, Policy, Role, Route, Status, Tunnel, Uplink,
 };
 use serde_json::Value;
@@ -34,6 +34,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
             | Table::Routes
             | Table::Policies
             | Table::Lan
+            | Table::Keys
             | Table::Counters
     );
     if of_geonet && !GEONET {
@@ -46,6 +47,7 @@ pub fn table(what: Table, answer: Value, width: Option<usize>) -> serde_json::Re
         Table::Routes => routes(&serde_json::from_value::<Vec<Route>>(answer)?, width),
         Table::Policies => policies(&serde_json::from_value::<Vec<Policy>>(answer)?, width),
         Table::Lan => lan::lan(&serde_json::from_value::<Vec<Lan>>(answer)?, width),
+        Table::Keys => keys(&serde_json::from_value::<Keys>(answer)?),
         Table::Counters => counters(&serde_json::from_value::<Counters>(answer)?),
         Table::Neighbours => {
             geonet::locations("no neighbours", &serde_json::from_value::<Vec<Location>>(answer)?, width)
@@ -405,6 +407,12 @@ fn policies(policies: &[Policy], width: Option<usize>) -> String {
     });
     let columns = ["policy", "action", "uplinks", "asked for", "takes", "home agent"];
     lay_out("no policies", &columns, rows.collect(), width)
+}
+
+fn keys(keys: &Keys) -> String {
+    let names = ["key", "old key"].into_iter().zip(&keys.public_keys);
+    let missing = keys.missing.iter().map(|end| format!("missing  {end}\n"));
+    names.map(|(name, key)| format!("{name:<8} {key}\n")).chain(missing).collect()
 }
 
 fn counters(counters: &Counters) -> String {

@@ -155,6 +155,8 @@ struct StateWriter {
     failing: bool,
     /// Whether the thread that writes the state has ended.
     ended: bool,
+    /// Whether other machines use the state, too.
+    is_shared: bool,
     /// Leases that were stored at the start, until [`State::take_leases`].
     leases: StoredLeases,
 }
@@ -195,6 +197,7 @@ impl State {
         let (leases, records) =
             records.into_iter().partition(|(key, _)| matches!(key, Key::Lease(_) | Key::Delegation(_)));
         let loaded = loaded(&path, records)?;
+        let is_shared = matches!(medium, Medium::Store(_));
         let (commits, to_write) = mpsc::sync_channel(1);
         let (tell, news) = unbounded_channel();
         let thread = || thread::Builder::new().name("state".into());
@@ -219,6 +222,7 @@ impl State {
             start: Instant::now(),
             failing: false,
             ended: false,
+            is_shared,
             leases: stored_leases(leases),
         };
         Ok((State(Some(keeping)), loaded, warning))
@@ -227,6 +231,11 @@ impl State {
     /// Returns whether the state is stored anywhere.
     pub fn is_kept(&self) -> bool {
         self.0.is_some()
+    }
+
+    /// Returns whether other machines use the state, too: members of a fleet.
+    pub fn is_shared(&self) -> bool {
+        self.0.as_ref().is_some_and(|keeping| keeping.is_shared)
     }
 
     /// Sets the record of a key; `None` removes it. The next [`Self::commit`] writes it.

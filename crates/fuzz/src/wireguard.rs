@@ -63,12 +63,11 @@ impl TunnelNetwork {
                 now,
                 unix_time_at_start: unix,
             });
-            let public_key = key(other).public_key();
-            assert!(engine.set_peer(RemotePeer {
-                peer_id: HOME_AGENT_PEER,
-                public_key,
-                preshared_key: None
-            }));
+            let public_keys = vec![key(other).public_key()];
+            assert!(
+                engine
+                    .set_peer(now, RemotePeer { peer_id: HOME_AGENT_PEER, public_keys, preshared_key: None })
+            );
             engine
         };
         TunnelNetwork {
@@ -117,7 +116,7 @@ impl TunnelNetwork {
                 DatagramRoute { socket: u32::from(datagram.uplink), remote: home_address() },
             ),
         };
-        if let ReceivedDatagram::Payload { path, payload } =
+        if let ReceivedDatagram::Payload { path, payload, .. } =
             engine.receive_datagram(self.now, route, &datagram.octets, &mut buffer)
         {
             let length = usize::from(u16::from_be_bytes([payload[0], payload[1]]));

@@ -1,4 +1,9 @@
-//! The sessions of one private key, and what datagrams and timers do to them.
+//! The sessions of one station, and what datagrams and timers do to them.
+//!
+//! While keys are exchanged, an end has two key pairs: the next one, and the present one. Each pair of an own
+//! and a remote key then has sessions of its own. The caller sees one path for all pairs. The initiator sends
+//! through the established session of the newest keys. The responder sends through the session from which
+//! data came last.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -12,7 +17,7 @@ use sanstun::{
 use zeroize::Zeroizing;
 
 use crate::handshake_queue::{HandshakeQueue, WaitingHandshake};
-use crate::session::{PathSession, SessionEvent};
+use crate::session::{PathSession, RemoteKeys, SessionEvent};
 use crate::timestamp::HandshakeClock;
 use crate::{
     DATA_MESSAGE_OVERHEAD, DatagramRoute, HandshakeTimestamp, PathNumber, PresharedKey, PrivateKey,
@@ -37,15 +42,35 @@ const HANDSHAKES_WITHOUT_COOKIE: u64 = 1000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// A remote key. A node with two valid keys, while they are exchanged, is two peers.
+/// A remote end.
 #[derive(Debug, Clone)]
 pub struct RemotePeer {
     /// The caller's number.
     pub peer_id: PeerId,
-    /// The public key.
-    pub public_key: PublicKey,
+    /// The valid public keys, the newest one first. There are two while the remote end exchanges its key.
+    pub public_keys: Vec<PublicKey>,
     /// The preshared key, if both ends have one.
     pub preshared_key: Option<PresharedKey>,
+}
+
+/// An own public key and a remote one, between which a session runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyPair {
+    /// The own key.
+    pub local: PublicKey,
+    /// The remote key.
+    pub remote: PublicKey,
+}
+
+/// Number of a [`KeyPair`] in the engine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PairId(pub u32);
+
+/// A session in the engine: two keys, and the number of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Line {
+    pair: PairId,
+    number: PathNumber,
 }
 
 /// Values that an engine needs at its start.
@@ -79,10 +104,12 @@ pub enum Output {
         /// The datagram.
         datagram: Box<[u8]>,
     },
-    /// Both ends have the keys: the path carries payloads.
+    /// Both ends have the keys of a session: the path carries payloads.
     Established {
         /// The path.
         path: SessionPath,
+        /// The keys of the session.
+        pair: PairId,
         /// Route of the path.
         route: DatagramRoute,
     },
@@ -107,6 +134,8 @@ pub enum Output {
     Accepted {
         /// The path.
         path: SessionPath,
+        /// The initiator's key.
+        remote: PublicKey,
         /// The timestamp.
         timestamp: HandshakeTimestamp,
     },
@@ -134,6 +163,8 @@ pub enum ReceivedDatagram<'b> {
     Payload {
         /// The path.
         path: SessionPath,
+        /// The keys of the session.
+        pair: PairId,
         /// The payload in the caller's buffer.
         payload: &'b mut [u8],
     },
@@ -145,25 +176,68 @@ pub enum ReceivedDatagram<'b> {
     Dropped(WireguardDropReason),
 }
 
-/// The sessions of one private key.
+/// A private key of this end.
+struct OwnKey {
+    private: PrivateKey,
+    public: PublicKey,
+    /// Checks MACs and cookies, and decrypts initiations. It makes no tunnels, so it keeps no timestamps:
+    /// the engine compares them itself, for each session.
+    authenticator: Interface,
+}
+
+/// Makes the tunnels of all own keys, so that no two tunnels have one index.
+struct Factory {
+    interface: Option<Interface>,
+    public: PublicKey,
+}
+
+impl Factory {
+    /// Returns the library's interface, with the private key for the next tunnel.
+    fn with_key(&mut self, key: &OwnKey) -> Option<&mut Interface> {
+        if self.public != key.public {
+            self.interface = self
+                .interface
+                .take()
+                .map(|interface| interface.with_static_private(key.private.to_static_secret()));
+            self.public = key.public;
+        }
+        self.interface.as_mut()
+    }
+}
+
+/// A remote end, and its pairs of keys.
+struct Remote {
+    public_keys: Vec<PublicKey>,
+    preshared_key: Option<PresharedKey>,
+    /// The pairs of its keys and the own ones, the newest keys first.
+    pairs: Vec<PairId>,
+}
+
+/// The sessions of one station.
 pub struct SessionEngine {
     handshake_clock: HandshakeClock,
-    /// Checks MACs and cookies, and decrypts initiations. It makes no tunnels, so it keeps no timestamps:
-    /// the engine compares them itself, for each path.
-    handshake_authenticator: Interface,
-    /// Makes the tunnels.
-    tunnel_factory: Interface,
-    public_key: PublicKey,
-    peers_by_key: HashMap<PublicKey, RemotePeer>,
-    key_by_peer_id: BTreeMap<PeerId, PublicKey>,
-    sessions_by_path: HashMap<SessionPath, Box<PathSession>>,
-    path_by_tunnel: HashMap<TunnelId, SessionPath>,
+    random: Rng,
+    /// The own keys, the newest one first.
+    own_keys: Vec<OwnKey>,
+    tunnel_factory: Factory,
+    remote_ends: BTreeMap<PeerId, Remote>,
+    /// The remote end of each public key.
+    peer_by_key: HashMap<PublicKey, PeerId>,
+    pairs_by_id: HashMap<PairId, KeyPair>,
+    /// Number of each pair of keys, also of those that are no longer valid: their timestamps stay.
+    id_by_pair: HashMap<KeyPair, PairId>,
+    sessions_by_line: HashMap<Line, Box<PathSession>>,
+    /// The pair through whose session a path sends.
+    current_pair: HashMap<SessionPath, PairId>,
+    line_by_tunnel: HashMap<TunnelId, Line>,
     /// Number of sessions with this remote address.
     sessions_by_remote_address: HashMap<SocketAddr, u32>,
-    /// Timestamp of the newest accepted handshake of each path.
-    accepted_timestamps: BTreeMap<SessionPath, HandshakeTimestamp>,
+    /// HandshakeTimestamp of the newest accepted handshake of each session.
+    accepted_timestamps: BTreeMap<Line, HandshakeTimestamp>,
+    /// Timestamps of the last run, for each remote key and path number.
+    restored_timestamps: BTreeMap<(PublicKey, PathNumber), HandshakeTimestamp>,
     handshake_queue: HandshakeQueue,
-    session_timers: TimerTable<SessionPath>,
+    session_timers: TimerTable<Line>,
     outputs: VecDeque<Output>,
     events: Vec<SessionEvent>,
     newest_timestamp: Duration,
@@ -171,31 +245,38 @@ pub struct SessionEngine {
     drops_by_reason: [u64; WireguardDropReason::ALL.len()],
 }
 
+/// Makes an interface of the library.
+fn interface(random: &mut Rng, clock: &HandshakeClock, key: &PrivateKey) -> Interface {
+    let mut seed = Zeroizing::new([0; 32]);
+    for octets in seed.chunks_exact_mut(8) {
+        octets.copy_from_slice(&random.u64().to_le_bytes());
+    }
+    let (start, unix) = clock.start();
+    Interface::new(seed, clock.instant_of(start), unix).with_static_private(key.to_static_secret())
+}
+
 impl SessionEngine {
     /// Creates an engine without peers.
     pub fn new(settings: EngineSettings) -> SessionEngine {
-        let EngineSettings { private_key, random_seed: seed, now, unix_time_at_start: unix } = settings;
-        let mut random = Rng::from_seed(Seed::Octets(seed));
-        let clock = HandshakeClock::new(now, unix);
-        let mut interface = || {
-            let mut seed = Zeroizing::new([0; 32]);
-            for octets in seed.chunks_exact_mut(8) {
-                octets.copy_from_slice(&random.u64().to_le_bytes());
-            }
-            Interface::new(seed, clock.instant_of(now), clock.unix_at_start())
-                .with_static_private(private_key.to_static_secret())
-        };
-        SessionEngine {
+        let EngineSettings { private_key, random_seed, now, unix_time_at_start } = settings;
+        let mut random = Rng::from_seed(Seed::Octets(random_seed));
+        let clock = HandshakeClock::new(now, unix_time_at_start);
+        let factory = interface(&mut random, &clock, &private_key);
+        let mut engine = SessionEngine {
             handshake_clock: clock,
-            handshake_authenticator: interface().with_handshake_limit(HANDSHAKES_WITHOUT_COOKIE),
-            tunnel_factory: interface(),
-            public_key: private_key.public_key(),
-            peers_by_key: HashMap::new(),
-            key_by_peer_id: BTreeMap::new(),
-            sessions_by_path: HashMap::new(),
-            path_by_tunnel: HashMap::new(),
+            random,
+            own_keys: Vec::new(),
+            tunnel_factory: Factory { interface: Some(factory), public: private_key.public_key() },
+            remote_ends: BTreeMap::new(),
+            peer_by_key: HashMap::new(),
+            pairs_by_id: HashMap::new(),
+            id_by_pair: HashMap::new(),
+            sessions_by_line: HashMap::new(),
+            current_pair: HashMap::new(),
+            line_by_tunnel: HashMap::new(),
             sessions_by_remote_address: HashMap::new(),
             accepted_timestamps: BTreeMap::new(),
+            restored_timestamps: BTreeMap::new(),
             handshake_queue: HandshakeQueue::default(),
             session_timers: TimerTable::new(),
             outputs: VecDeque::new(),
@@ -203,90 +284,196 @@ impl SessionEngine {
             newest_timestamp: Duration::ZERO,
             report_limiter: RateLimiter::new(20, Duration::from_secs(1)),
             drops_by_reason: [0; WireguardDropReason::ALL.len()],
+        };
+        engine.set_private_keys(now, vec![private_key]);
+        engine
+    }
+
+    /// Returns the own public keys, the newest one first.
+    pub fn public_keys(&self) -> Vec<PublicKey> {
+        self.own_keys.iter().map(|key| key.public).collect()
+    }
+
+    /// Replaces the own keys; the newest one is the first. A key that stays keeps its sessions. A new key
+    /// gets sessions for all paths that this end has opened. The sessions of other keys end.
+    pub fn set_private_keys(&mut self, now: Time, keys: Vec<PrivateKey>) {
+        let mut old = std::mem::take(&mut self.own_keys);
+        for private in keys {
+            let public = private.public_key();
+            if self.own_keys.iter().any(|key| key.public == public) {
+                continue;
+            }
+            let key = match old.iter().position(|key| key.public == public) {
+                Some(index) => old.swap_remove(index),
+                None => {
+                    let authenticator = interface(&mut self.random, &self.handshake_clock, &private)
+                        .with_handshake_limit(HANDSHAKES_WITHOUT_COOKIE);
+                    OwnKey { private, public, authenticator }
+                }
+            };
+            self.own_keys.push(key);
         }
+        let peers: Vec<PeerId> = self.remote_ends.keys().copied().collect();
+        peers.into_iter().for_each(|id| self.pair_up(now, id));
     }
 
-    /// Returns the own public key.
-    pub fn public_key(&self) -> PublicKey {
-        self.public_key
+    /// Removes the own keys except the newest one, and ends their sessions.
+    pub fn drop_old_private_keys(&mut self, now: Time) {
+        self.own_keys.truncate(1);
+        let peers: Vec<PeerId> = self.remote_ends.keys().copied().collect();
+        peers.into_iter().for_each(|id| self.pair_up(now, id));
     }
 
-    /// Adds a peer, or replaces the one with this number. A peer whose keys have not changed keeps its
-    /// sessions. Of two peers with one public key the first one stays, and the function returns `false`.
-    pub fn set_peer(&mut self, peer: RemotePeer) -> bool {
-        if self.peers_by_key.get(&peer.public_key).is_some_and(|other| other.peer_id != peer.peer_id) {
+    /// Adds a peer, or replaces the one with this number. A key that stays keeps its sessions, unless the
+    /// preshared key changes. A new key gets sessions for all paths to this peer that this end has opened. If
+    /// one of the public keys belongs to another peer, the function changes nothing and returns `false`.
+    pub fn set_peer(&mut self, now: Time, peer: RemotePeer) -> bool {
+        let RemotePeer { peer_id: id, public_keys, preshared_key } = peer;
+        if public_keys.iter().any(|key| self.peer_by_key.get(key).is_some_and(|owner| *owner != id)) {
             return false;
         }
-        if let Some(old) = self.key_by_peer_id.get(&peer.peer_id).and_then(|key| self.peers_by_key.get(key)) {
-            let text = |key: &Option<PresharedKey>| key.as_ref().map(PresharedKey::to_text);
-            if old.public_key == peer.public_key && text(&old.preshared_key) == text(&peer.preshared_key) {
-                return true;
-            }
-            self.remove_peer(peer.peer_id);
+        let text = |key: &Option<PresharedKey>| key.as_ref().map(PresharedKey::to_text);
+        let is_other = |old: &Remote| text(&old.preshared_key) != text(&preshared_key);
+        if self.remote_ends.get(&id).is_some_and(is_other) {
+            self.remove_peer(id);
         }
-        self.key_by_peer_id.insert(peer.peer_id, peer.public_key);
-        self.peers_by_key.insert(peer.public_key, peer);
+        let old = self.remote_ends.remove(&id);
+        for key in old.iter().flat_map(|old| &old.public_keys) {
+            self.peer_by_key.remove(key);
+        }
+        self.peer_by_key.extend(public_keys.iter().map(|key| (*key, id)));
+        let pairs = old.map(|old| old.pairs).unwrap_or_default();
+        self.remote_ends.insert(id, Remote { public_keys, preshared_key, pairs });
+        self.pair_up(now, id);
         true
+    }
+
+    /// Makes the pairs of a peer's keys and the own ones. Ends the sessions of the other pairs.
+    fn pair_up(&mut self, now: Time, id: PeerId) {
+        let Some(remote) = self.remote_ends.get_mut(&id) else { return };
+        let mut pairs = Vec::new();
+        for local in &self.own_keys {
+            for key in &remote.public_keys {
+                let pair = KeyPair { local: local.public, remote: *key };
+                let next = PairId(self.id_by_pair.len() as u32);
+                let number = *self.id_by_pair.entry(pair).or_insert(next);
+                self.pairs_by_id.insert(number, pair);
+                pairs.push(number);
+            }
+        }
+        let old = std::mem::replace(&mut remote.pairs, pairs.clone());
+        // A path that this end has opened opens with the new keys before the old ones end.
+        let numbers = (0..=PathNumber::MAX_NUMBER).filter_map(PathNumber::new);
+        let opened = numbers.filter_map(|number| {
+            let path = SessionPath { peer_id: id, path_number: number };
+            let session = self.sessions_by_line.get(&self.current_line(path)?)?;
+            session.route.filter(|_| session.is_wanted).map(|route| (path, route))
+        });
+        for (path, route) in opened.collect::<Vec<_>>() {
+            self.open_session(now, path, route);
+        }
+        for pair in old.into_iter().filter(|pair| !pairs.contains(pair)) {
+            self.remove_pair(pair);
+        }
+    }
+
+    fn remove_pair(&mut self, pair: PairId) {
+        for number in (0..=PathNumber::MAX_NUMBER).filter_map(PathNumber::new) {
+            self.remove(Line { pair, number });
+        }
+        self.pairs_by_id.remove(&pair);
     }
 
     /// Removes a peer and its sessions. The timestamps of its handshakes stay, in case that it comes back.
     pub fn remove_peer(&mut self, id: PeerId) {
-        if let Some(key) = self.key_by_peer_id.remove(&id) {
-            self.peers_by_key.remove(&key);
+        let Some(remote) = self.remote_ends.remove(&id) else { return };
+        for key in &remote.public_keys {
+            self.peer_by_key.remove(key);
         }
-        let paths: Vec<SessionPath> =
-            self.sessions_by_path.keys().copied().filter(|path| path.peer_id == id).collect();
-        for path in paths {
-            self.remove(path);
-        }
+        remote.pairs.into_iter().for_each(|pair| self.remove_pair(pair));
     }
 
-    /// Restores the timestamp of the newest handshake of a path, from the last run.
-    pub fn restore_timestamp(&mut self, path: SessionPath, timestamp: HandshakeTimestamp) {
-        let floor = self.accepted_timestamps.entry(path).or_insert(timestamp);
+    /// Returns the keys of a pair.
+    pub fn key_pair(&self, pair: PairId) -> Option<KeyPair> {
+        self.pairs_by_id.get(&pair).copied()
+    }
+
+    /// Restores the timestamp of the newest handshake of a remote key and path number, from the last run.
+    pub fn restore_timestamp(
+        &mut self,
+        remote: PublicKey,
+        number: PathNumber,
+        timestamp: HandshakeTimestamp,
+    ) {
+        let floor = self.restored_timestamps.entry((remote, number)).or_insert(timestamp);
         *floor = (*floor).max(timestamp);
     }
 
-    /// Opens a session and keeps it, with handshakes from this end, until [`SessionEngine::close_session`].
-    /// If the session exists, its datagrams take the new route from now on. Returns whether the peer is
-    /// known.
-    pub fn open_session(&mut self, now: Time, path: SessionPath, route: DatagramRoute) -> bool {
-        if self.session_with_tunnel(now, path).is_err() {
-            return false;
-        }
-        self.set_route(path, route);
-        let Some(session) = self.sessions_by_path.get_mut(&path) else { return false };
-        session.is_wanted = true;
-        if !session.is_established() {
-            self.begin_handshake(now, path);
-        }
-        true
+    /// Returns the session through which a path sends.
+    fn current_line(&self, path: SessionPath) -> Option<Line> {
+        self.current_pair.get(&path).map(|pair| Line { pair: *pair, number: path.path_number })
     }
 
-    /// Ends the session of a path.
+    /// Returns the sessions that a path may have, those of the newest keys first.
+    fn lines(&self, path: SessionPath) -> Vec<Line> {
+        let remote = self.remote_ends.get(&path.peer_id);
+        let pairs = remote.into_iter().flat_map(|remote| &remote.pairs);
+        pairs.map(|pair| Line { pair: *pair, number: path.path_number }).collect()
+    }
+
+    fn is_line_established(&self, line: Line) -> bool {
+        self.sessions_by_line.get(&line).is_some_and(|session| session.is_established())
+    }
+
+    /// Opens a session and keeps it, with handshakes from this end, until
+    /// [`SessionEngine::close_session`]. If the session exists, its datagrams take the new route from now on.
+    /// While keys are exchanged, each pair of keys gets a session. A session of older keys than those of an
+    /// established one only stays until it expires. Returns whether the peer is known.
+    pub fn open_session(&mut self, now: Time, path: SessionPath, route: DatagramRoute) -> bool {
+        let mut is_carried = false;
+        let mut is_open = false;
+        for line in self.lines(path) {
+            let has_session = self.sessions_by_line.contains_key(&line);
+            if is_carried && !has_session || !is_carried && self.session_with_tunnel(now, path, line).is_err()
+            {
+                continue;
+            }
+            is_open = true;
+            self.set_route(line, route);
+            let Some(session) = self.sessions_by_line.get_mut(&line) else { continue };
+            session.is_wanted = !is_carried;
+            is_carried |= session.is_established();
+            if session.is_wanted && !is_carried {
+                self.begin_handshake(now, line);
+            }
+        }
+        is_open
+    }
+
+    /// Ends the sessions of a path.
     pub fn close_session(&mut self, path: SessionPath) {
-        self.remove(path);
+        self.lines(path).into_iter().for_each(|line| self.remove(line));
     }
 
     /// Begins a handshake for a session whose remote end may have lost its keys. The keys stay in use until
     /// the response arrives.
     pub fn renew_handshake(&mut self, now: Time, path: SessionPath) {
-        self.begin_handshake(now, path);
+        self.lines(path).into_iter().for_each(|line| self.begin_handshake(now, line));
     }
 
     /// Returns whether the path can carry payloads.
     pub fn is_established(&self, path: SessionPath) -> bool {
-        self.sessions_by_path.get(&path).is_some_and(|session| session.is_established())
+        self.current_line(path).is_some_and(|line| self.is_line_established(line))
     }
 
     /// Returns the route of a path.
     pub fn route(&self, path: SessionPath) -> Option<DatagramRoute> {
-        self.sessions_by_path.get(&path)?.route
+        self.sessions_by_line.get(&self.current_line(path)?)?.route
     }
 
     /// Returns the number of sessions, established or not.
     pub fn session_count(&self) -> usize {
-        self.sessions_by_path.len()
+        self.sessions_by_line.len()
     }
 
     /// Returns the number of drops for a reason.
@@ -323,18 +510,18 @@ impl SessionEngine {
                 false => self.dropped(WireguardDropReason::QueueFull),
             };
         }
-        match self.handshake_authenticator.receive(
-            route.remote,
-            datagram,
-            self.handshake_clock.instant_of(now),
-        ) {
+        // Parses the message. The key does not matter for messages other than handshakes.
+        let Some(own) = self.own_keys.first_mut() else {
+            return self.dropped(WireguardDropReason::Malformed);
+        };
+        match own.authenticator.receive(route.remote, datagram, self.handshake_clock.instant_of(now)) {
             Ok(Parsed::Message(ReceivedMessage::TransportData(message))) => {
                 self.receive_data(now, route, message, datagram, buffer)
             }
             Ok(Parsed::Message(ReceivedMessage::CookieReply(reply))) => {
-                let path = self.path_by_tunnel.get(&reply.tunnel_id()).copied();
-                let Some((path, session)) =
-                    path.and_then(|path| Some((path, self.sessions_by_path.get_mut(&path)?)))
+                let line = self.line_by_tunnel.get(&reply.tunnel_id()).copied();
+                let Some((line, session)) =
+                    line.and_then(|line| Some((line, self.sessions_by_line.get_mut(&line)?)))
                 else {
                     return self.dropped(WireguardDropReason::Unexpected);
                 };
@@ -343,9 +530,9 @@ impl SessionEngine {
                 {
                     return self.dropped(error.into());
                 }
-                let initiation = session.initiate_with_cookie(&self.handshake_clock, now, path);
-                self.send_initiation(path, initiation);
-                self.schedule_next_deadline(now, path);
+                let initiation = session.initiate_with_cookie(&self.handshake_clock, now);
+                self.send_initiation(line, initiation);
+                self.schedule_next_deadline(now, line);
                 ReceivedDatagram::Handled
             }
             Ok(_) => self.dropped(WireguardDropReason::Malformed),
@@ -361,8 +548,8 @@ impl SessionEngine {
         datagram: &[u8],
         buffer: &'b mut [u8],
     ) -> ReceivedDatagram<'b> {
-        let path = self.path_by_tunnel.get(&message.tunnel_id()).copied();
-        let Some((path, session)) = path.and_then(|path| Some((path, self.sessions_by_path.get_mut(&path)?)))
+        let line = self.line_by_tunnel.get(&message.tunnel_id()).copied();
+        let Some((line, session)) = line.and_then(|line| Some((line, self.sessions_by_line.get_mut(&line)?)))
         else {
             return self.dropped(WireguardDropReason::NoSession);
         };
@@ -383,20 +570,27 @@ impl SessionEngine {
         let proven = differs && session.is_proven(index, route);
         let reports = differs && !proven && session.is_unreported(route);
         let was_routed = session.route.is_some();
+        let path = session.path;
+        let is_data = matches!(committed, Committed::Data { .. });
+        let carries = is_data && !session.is_wanted && !session.is_current;
         session.collect_events(now, &mut self.events);
+        // The initiator chooses the session, and the responder follows.
+        if carries && !self.is_path_wanted(path) {
+            self.make_current(line);
+        }
         if proven {
-            self.set_route(path, route);
+            self.set_route(line, route);
             if was_routed {
                 self.outputs.push_back(Output::Moved { path, route });
             }
         } else if reports {
             self.outputs.push_back(Output::Elsewhere { path, route });
         }
-        self.apply_session_events(now, path);
-        self.schedule_check(now, path);
+        self.apply_session_events(now, line);
+        self.schedule_check(now, line);
         match committed {
             Committed::Data { buffer, len } => {
-                ReceivedDatagram::Payload { path, payload: &mut buffer[..len] }
+                ReceivedDatagram::Payload { path, pair: line.pair, payload: &mut buffer[..len] }
             }
             Committed::Keepalive => ReceivedDatagram::Handled,
         }
@@ -416,13 +610,12 @@ impl SessionEngine {
         let result = route.ok_or(WireguardDropReason::NotEstablished).and_then(|route| {
             self.encrypt_payload(now, path, payload, datagram).map(|length| (route, length))
         });
-        match result {
-            Ok(_) => self.schedule_check(now, path),
-            Err(reason) => {
-                self.count_drop(reason);
-                if reason == WireguardDropReason::NotEstablished {
-                    self.begin_handshake(now, path);
-                }
+        if let Err(reason) = result {
+            self.count_drop(reason);
+            if reason == WireguardDropReason::NotEstablished
+                && let Some(line) = self.current_line(path)
+            {
+                self.begin_handshake(now, line);
             }
         }
         result
@@ -438,11 +631,14 @@ impl SessionEngine {
         if payload.is_empty() || datagram.len() < datagram_length(payload.len()) {
             return Err(WireguardDropReason::Length);
         }
-        let session = self.sessions_by_path.get_mut(&path).ok_or(WireguardDropReason::NotEstablished)?;
+        let line = self.current_line(path).ok_or(WireguardDropReason::NotEstablished)?;
+        let session = self.sessions_by_line.get_mut(&line).ok_or(WireguardDropReason::NotEstablished)?;
         let at = self.handshake_clock.instant_of(now);
         let pending =
             session.noise_tunnel.begin_encapsulate(at).map_err(|_| WireguardDropReason::NotEstablished)?;
-        Ok(pending.encrypt(payload, datagram)?.len())
+        let length = pending.encrypt(payload, datagram)?.len();
+        self.schedule_check(now, line);
+        Ok(length)
     }
 
     /// Encrypts a payload for a route that is not the path's own: a test of [`Output::Elsewhere`]. Returns
@@ -455,16 +651,17 @@ impl SessionEngine {
         datagram: &mut [u8],
     ) -> Result<usize, WireguardDropReason> {
         let result = self.encrypt_payload(now, path, payload, datagram);
-        match result {
-            Ok(_) => self.schedule_check(now, path),
-            Err(reason) => self.count_drop(reason),
+        if let Err(reason) = result {
+            self.count_drop(reason);
         }
         result
     }
 
     /// Changes the route of a session: the caller has proved that the remote end receives there.
     pub fn set_route_of(&mut self, path: SessionPath, route: DatagramRoute) {
-        self.set_route(path, route);
+        if let Some(line) = self.current_line(path) {
+            self.set_route(line, route);
+        }
     }
 
     /// Returns whether handshake messages wait.
@@ -495,68 +692,77 @@ impl SessionEngine {
 
     fn handle_handshake(&mut self, now: Time, waiting: &WaitingHandshake) -> Result<(), WireguardDropReason> {
         let route = waiting.route;
-        match self.handshake_authenticator.receive(
-            route.remote,
-            waiting.octets(),
-            self.handshake_clock.instant_of(now),
-        )? {
-            Parsed::SendCookieReply(reply) => {
+        // The first MAC says for which of the own keys the message is.
+        let at = self.handshake_clock.instant_of(now);
+        let (mut local, mut parsed) = (None, Err(WireguardDropReason::Mac));
+        for own in &mut self.own_keys {
+            let result = own.authenticator.receive(route.remote, waiting.octets(), at);
+            (local, parsed) = (Some(own.public), result.map_err(WireguardDropReason::from));
+            if !matches!(parsed, Err(WireguardDropReason::Mac)) {
+                break;
+            }
+        }
+        match (parsed?, local) {
+            (Parsed::SendCookieReply(reply), _) => {
                 self.outputs.push_back(Output::Send { route, datagram: (*reply).into() });
                 Err(WireguardDropReason::Cookie)
             }
-            Parsed::Message(ReceivedMessage::HandshakeInitiation(initiation)) => {
-                self.handle_initiation(now, route, initiation)
+            (Parsed::Message(ReceivedMessage::HandshakeInitiation(initiation)), Some(local)) => {
+                self.handle_initiation(now, route, local, initiation)
             }
-            Parsed::Message(ReceivedMessage::HandshakeResponse(response)) => {
+            (Parsed::Message(ReceivedMessage::HandshakeResponse(response)), _) => {
                 self.handle_response(now, response)
             }
-            Parsed::Message(_) => Err(WireguardDropReason::Malformed),
+            (Parsed::Message(_), _) => Err(WireguardDropReason::Malformed),
         }
     }
 
-    /// Answers an authentic initiation.
+    /// Answers an authentic initiation to one of the own keys.
     fn handle_initiation(
         &mut self,
         now: Time,
         route: DatagramRoute,
+        local: PublicKey,
         initiation: HandshakeInitiation,
     ) -> Result<(), WireguardDropReason> {
-        let key = PublicKey::from(initiation.peer_static_public().to_bytes());
-        let peer = self.peers_by_key.get(&key).ok_or(WireguardDropReason::UnknownKey)?.peer_id;
+        let remote = PublicKey::from(initiation.peer_static_public().to_bytes());
+        let peer = *self.peer_by_key.get(&remote).ok_or(WireguardDropReason::UnknownKey)?;
+        let pair = *self.id_by_pair.get(&KeyPair { local, remote }).ok_or(WireguardDropReason::UnknownKey)?;
         let timestamp = HandshakeTimestamp(initiation.timestamp());
         let number = PathNumber::new(timestamp.path_number()).ok_or(WireguardDropReason::PathNumber)?;
-        let path = SessionPath { peer_id: peer, path_number: number };
-        if self.accepted_timestamps.get(&path).is_some_and(|&floor| timestamp <= floor) {
+        let (path, line) = (SessionPath { peer_id: peer, path_number: number }, Line { pair, number });
+        let floor = self.accepted_timestamps.get(&line).max(self.restored_timestamps.get(&(remote, number)));
+        if floor.is_some_and(|&floor| timestamp <= floor) {
             if self.report_limiter.allow(now) {
                 self.outputs.push_back(Output::OldTimestamp { path });
             }
             return Err(WireguardDropReason::OldTimestamp);
         }
-        let session = self.session_with_tunnel(now, path)?;
+        let session = self.session_with_tunnel(now, path, line)?;
         if !session.take_handshake_share(now) {
             return Err(WireguardDropReason::Share);
         }
         let at = self.handshake_clock.instant_of(now);
-        let Some(session) = self.sessions_by_path.get_mut(&path) else {
+        let Some(session) = self.sessions_by_line.get_mut(&line) else {
             return Err(WireguardDropReason::NoSession);
         };
         let response = session.noise_tunnel.handle_handshake_initiation(initiation, at)?;
         let index = u32::from_le_bytes([response[4], response[5], response[6], response[7]]);
         session.remember_answer(index, route);
-        self.accepted_timestamps.insert(path, timestamp);
-        self.outputs.push_back(Output::Accepted { path, timestamp });
+        self.accepted_timestamps.insert(line, timestamp);
+        self.outputs.push_back(Output::Accepted { path, remote, timestamp });
         // The session keeps its route until the initiator confirms: the initiation may come from an attacker
         // who has delayed it.
         self.outputs.push_back(Output::Send { route, datagram: (*response).into() });
-        self.schedule_next_deadline(now, path);
+        self.schedule_next_deadline(now, line);
         Ok(())
     }
 
     /// Completes a handshake of this end.
     fn handle_response(&mut self, now: Time, response: HandshakeResponse) -> Result<(), WireguardDropReason> {
-        let path =
-            self.path_by_tunnel.get(&response.tunnel_id()).copied().ok_or(WireguardDropReason::Unexpected)?;
-        let session = self.sessions_by_path.get_mut(&path).ok_or(WireguardDropReason::Unexpected)?;
+        let line =
+            self.line_by_tunnel.get(&response.tunnel_id()).copied().ok_or(WireguardDropReason::Unexpected)?;
+        let session = self.sessions_by_line.get_mut(&line).ok_or(WireguardDropReason::Unexpected)?;
         let keepalive =
             session.noise_tunnel.handle_handshake_response(response, self.handshake_clock.instant_of(now))?;
         session.finish_handshake();
@@ -565,8 +771,8 @@ impl SessionEngine {
         if let Some(route) = route {
             self.outputs.push_back(Output::Send { route, datagram: (*keepalive).into() });
         }
-        self.apply_session_events(now, path);
-        self.schedule_next_deadline(now, path);
+        self.apply_session_events(now, line);
+        self.schedule_next_deadline(now, line);
         Ok(())
     }
 
@@ -578,12 +784,12 @@ impl SessionEngine {
     /// Handles the timers that are due, of at most 64 sessions. The next call handles the others.
     pub fn handle_timeout(&mut self, now: Time) {
         for _ in 0..SESSIONS_PER_TIMEOUT {
-            let Some(path) = self.session_timers.pop_expired(now) else { return };
-            let Some(session) = self.sessions_by_path.get_mut(&path) else { continue };
+            let Some(line) = self.session_timers.pop_expired(now) else { return };
+            let Some(session) = self.sessions_by_line.get_mut(&line) else { continue };
             session.is_check_due = false;
-            session.handle_timeout(&self.handshake_clock, now, path, &mut self.events);
-            self.apply_session_events(now, path);
-            self.schedule_next_deadline(now, path);
+            session.handle_timeout(&self.handshake_clock, now, &mut self.events);
+            self.apply_session_events(now, line);
+            self.schedule_next_deadline(now, line);
         }
     }
 
@@ -593,87 +799,185 @@ impl SessionEngine {
     }
 
     /// Makes outputs of the events of a session.
-    fn apply_session_events(&mut self, now: Time, path: SessionPath) {
+    fn apply_session_events(&mut self, now: Time, line: Line) {
         if self.events.is_empty() {
             return;
         }
         for event in std::mem::take(&mut self.events) {
-            let route = self.route(path);
+            let Some(session) = self.sessions_by_line.get(&line) else { return };
+            let (path, route) = (session.path, session.route);
             match (event, route) {
                 (SessionEvent::Send(datagram), Some(route)) => {
                     if datagram.first() == Some(&MESSAGE_INITIATION) {
-                        self.remember_timestamp(path);
+                        self.remember_timestamp(line);
                     }
                     self.outputs.push_back(Output::Send { route, datagram });
                 }
                 (SessionEvent::Established, Some(route)) => {
-                    self.outputs.push_back(Output::Established { path, route });
+                    self.prefer(path, line);
+                    self.outputs.push_back(Output::Established { path, pair: line.pair, route });
                 }
-                (SessionEvent::NoAnswer, _) => self.outputs.push_back(Output::NoAnswer { path }),
-                (SessionEvent::Expired, _) => self.expire_tunnel(now, path),
+                (SessionEvent::NoAnswer, _) => self.no_answer(now, path, line),
+                (SessionEvent::Expired, _) => self.expire_tunnel(now, path, line),
                 (SessionEvent::Send(_) | SessionEvent::Established, None) => {}
             }
         }
     }
 
-    /// Replaces the expired tunnel of a wanted session, and removes that of another one.
-    fn expire_tunnel(&mut self, now: Time, path: SessionPath) {
-        self.outputs.push_back(Output::Ended { path });
-        let wanted = self.sessions_by_path.get(&path).is_some_and(|session| session.is_wanted);
-        if !wanted || self.renew_tunnel(now, path).is_err() {
-            self.remove(path);
+    /// Returns whether this end has opened the session through which the path sends.
+    fn is_path_wanted(&self, path: SessionPath) -> bool {
+        let session = self.current_line(path).and_then(|line| self.sessions_by_line.get(&line));
+        session.is_some_and(|session| session.is_wanted)
+    }
+
+    /// Sends through a session from now on.
+    fn make_current(&mut self, line: Line) {
+        let Some(session) = self.sessions_by_line.get_mut(&line) else { return };
+        session.is_current = true;
+        let path = session.path;
+        if let Some(pair) = self.current_pair.insert(path, line.pair).filter(|old| *old != line.pair)
+            && let Some(old) = self.sessions_by_line.get_mut(&Line { pair, number: line.number })
+        {
+            old.is_current = false;
+        }
+    }
+
+    /// Sends through a newly established session, if its keys are the newest ones. This end no longer renews
+    /// sessions of older keys.
+    fn prefer(&mut self, path: SessionPath, line: Line) {
+        let is_wanted = self.sessions_by_line.get(&line).is_some_and(|session| session.is_wanted);
+        if !self.is_established(path) {
+            self.make_current(line);
+        }
+        if !is_wanted {
             return;
         }
-        let Some(session) = self.sessions_by_path.get_mut(&path) else { return };
-        let initiation = session.restart_handshake(&self.handshake_clock, now, path);
-        self.send_initiation(path, initiation);
+        let newest = self.lines(path).into_iter().find(|line| self.is_line_established(*line));
+        let Some(newest) = newest else { return };
+        self.make_current(newest);
+        for older in self.lines(path).into_iter().skip_while(|line| *line != newest).skip(1) {
+            if let Some(session) = self.sessions_by_line.get_mut(&older) {
+                session.is_wanted = false;
+            }
+        }
+    }
+
+    /// Reports that nothing answers on a path, and tries the other keys.
+    fn no_answer(&mut self, now: Time, path: SessionPath, line: Line) {
+        if self.current_line(path) != Some(line) {
+            return;
+        }
+        self.outputs.push_back(Output::NoAnswer { path });
+        let Some(route) = self.route(path) else { return };
+        for other in self.lines(path).into_iter().filter(|other| *other != line) {
+            if self.session_with_tunnel(now, path, other).is_ok() {
+                self.set_route(other, route);
+                self.sessions_by_line
+                    .get_mut(&other)
+                    .into_iter()
+                    .for_each(|session| session.is_wanted = true);
+                self.begin_handshake(now, other);
+            }
+        }
+    }
+
+    /// Replaces the expired tunnel of a wanted session, and removes that of another one.
+    fn expire_tunnel(&mut self, now: Time, path: SessionPath, line: Line) {
+        let mut others = self.lines(path).into_iter().filter(|other| *other != line);
+        if !others.any(|other| self.is_line_established(other)) {
+            self.outputs.push_back(Output::Ended { path });
+        }
+        let wanted = self.sessions_by_line.get(&line).is_some_and(|session| session.is_wanted);
+        if !wanted || self.renew_tunnel(now, line).is_err() {
+            self.remove(line);
+            return;
+        }
+        let Some(session) = self.sessions_by_line.get_mut(&line) else { return };
+        let initiation = session.restart_handshake(&self.handshake_clock, now);
+        self.send_initiation(line, initiation);
+    }
+
+    /// Returns the interface and the remote keys for a new tunnel.
+    fn tunnel_of(
+        &mut self,
+        peer: PeerId,
+        pair: PairId,
+    ) -> Result<(&mut Interface, RemoteKeys<'_>), WireguardDropReason> {
+        let KeyPair { local, remote } =
+            *self.pairs_by_id.get(&pair).ok_or(WireguardDropReason::UnknownKey)?;
+        let own =
+            self.own_keys.iter().find(|key| key.public == local).ok_or(WireguardDropReason::UnknownKey)?;
+        let interface = self.tunnel_factory.with_key(own).ok_or(WireguardDropReason::UnknownKey)?;
+        let preshared_key =
+            self.remote_ends.get(&peer).ok_or(WireguardDropReason::UnknownKey)?.preshared_key.as_ref();
+        Ok((interface, RemoteKeys { public_key: remote, preshared_key }))
     }
 
     /// Gives a session a new tunnel.
-    fn renew_tunnel(&mut self, now: Time, path: SessionPath) -> Result<(), WireguardDropReason> {
-        let peer = self
-            .key_by_peer_id
-            .get(&path.peer_id)
-            .and_then(|key| self.peers_by_key.get(key))
-            .ok_or(WireguardDropReason::UnknownKey)?;
-        let session = self.sessions_by_path.get_mut(&path).ok_or(WireguardDropReason::NoSession)?;
-        self.path_by_tunnel.remove(&session.noise_tunnel.id());
-        session.replace_tunnel(&mut self.tunnel_factory, &self.handshake_clock, now, peer)?;
-        self.path_by_tunnel.insert(session.noise_tunnel.id(), path);
-        Ok(())
+    fn renew_tunnel(&mut self, now: Time, line: Line) -> Result<(), WireguardDropReason> {
+        let clock = self.handshake_clock;
+        let mut session = self.sessions_by_line.remove(&line).ok_or(WireguardDropReason::NoSession)?;
+        self.line_by_tunnel.remove(&session.noise_tunnel.id());
+        let (interface, remote) = match self.tunnel_of(session.path.peer_id, line.pair) {
+            Ok(found) => found,
+            Err(reason) => {
+                self.sessions_by_line.insert(line, session);
+                return Err(reason);
+            }
+        };
+        let replaced = session.replace_tunnel(interface, &clock, now, remote);
+        self.line_by_tunnel.insert(session.noise_tunnel.id(), line);
+        self.sessions_by_line.insert(line, session);
+        replaced
     }
 
-    /// Returns the session of a path with a tunnel that has not expired; makes it if needed.
+    /// Returns the session of a path and a pair of keys with a tunnel that has not expired; makes it if
+    /// needed.
     fn session_with_tunnel(
         &mut self,
         now: Time,
         path: SessionPath,
+        line: Line,
     ) -> Result<&mut PathSession, WireguardDropReason> {
-        let expired = self.sessions_by_path.get(&path).map(|session| session.noise_tunnel.is_expired());
+        let expired = self.sessions_by_line.get(&line).map(|session| session.noise_tunnel.is_expired());
         match expired {
             Some(false) => {}
-            Some(true) => self.renew_tunnel(now, path)?,
+            Some(true) => self.renew_tunnel(now, line)?,
             None => {
-                let key = self.key_by_peer_id.get(&path.peer_id).ok_or(WireguardDropReason::UnknownKey)?;
-                let peer = self.peers_by_key.get(key).ok_or(WireguardDropReason::UnknownKey)?;
-                let session = PathSession::new(&mut self.tunnel_factory, &self.handshake_clock, now, peer)?;
-                self.path_by_tunnel.insert(session.noise_tunnel.id(), path);
-                self.sessions_by_path.insert(path, Box::new(session));
+                let clock = self.handshake_clock;
+                let (interface, remote) = self.tunnel_of(path.peer_id, line.pair)?;
+                let session = PathSession::new(path, interface, &clock, now, remote)?;
+                self.line_by_tunnel.insert(session.noise_tunnel.id(), line);
+                self.sessions_by_line.insert(line, Box::new(session));
+                if !self.current_pair.contains_key(&path) {
+                    self.make_current(line);
+                }
             }
         }
-        self.sessions_by_path.get_mut(&path).map(Box::as_mut).ok_or(WireguardDropReason::NoSession)
+        self.sessions_by_line.get_mut(&line).map(Box::as_mut).ok_or(WireguardDropReason::NoSession)
     }
 
-    fn remove(&mut self, path: SessionPath) {
-        self.session_timers.stop(path);
-        if let Some(session) = self.sessions_by_path.remove(&path) {
-            self.path_by_tunnel.remove(&session.noise_tunnel.id());
-            self.forget_remote_address(session.route);
+    fn remove(&mut self, line: Line) {
+        self.session_timers.stop(line);
+        let Some(session) = self.sessions_by_line.remove(&line) else { return };
+        self.line_by_tunnel.remove(&session.noise_tunnel.id());
+        self.forget_remote_address(session.route);
+        if !session.is_current {
+            return;
+        }
+        // The path sends through another session: an established one first.
+        let path = session.path;
+        self.current_pair.remove(&path);
+        let mut others = self.lines(path);
+        others.retain(|line| self.sessions_by_line.contains_key(line));
+        let established = others.iter().find(|line| self.is_line_established(**line));
+        if let Some(other) = established.or(others.first()) {
+            self.make_current(*other);
         }
     }
 
-    fn set_route(&mut self, path: SessionPath, route: DatagramRoute) {
-        let Some(session) = self.sessions_by_path.get_mut(&path) else { return };
+    fn set_route(&mut self, line: Line, route: DatagramRoute) {
+        let Some(session) = self.sessions_by_line.get_mut(&line) else { return };
         let old = session.route.replace(route);
         *self.sessions_by_remote_address.entry(route.remote).or_default() += 1;
         self.forget_remote_address(old);
@@ -690,48 +994,49 @@ impl SessionEngine {
     }
 
     /// Begins a handshake of a session with a route, unless one is in progress.
-    fn begin_handshake(&mut self, now: Time, path: SessionPath) {
-        let Some(session) = self.sessions_by_path.get_mut(&path).filter(|session| session.route.is_some())
+    fn begin_handshake(&mut self, now: Time, line: Line) {
+        let Some(session) = self.sessions_by_line.get_mut(&line).filter(|session| session.route.is_some())
         else {
             return;
         };
-        let initiation = session.begin_handshake(&self.handshake_clock, now, path);
-        self.send_initiation(path, initiation);
-        self.schedule_next_deadline(now, path);
+        let initiation = session.begin_handshake(&self.handshake_clock, now);
+        self.send_initiation(line, initiation);
+        self.schedule_next_deadline(now, line);
     }
 
-    fn send_initiation(&mut self, path: SessionPath, initiation: Option<Box<[u8]>>) {
-        if let (Some(datagram), Some(route)) = (initiation, self.route(path)) {
-            self.remember_timestamp(path);
+    fn send_initiation(&mut self, line: Line, initiation: Option<Box<[u8]>>) {
+        let route = self.sessions_by_line.get(&line).and_then(|session| session.route);
+        if let (Some(datagram), Some(route)) = (initiation, route) {
+            self.remember_timestamp(line);
             self.outputs.push_back(Output::Send { route, datagram });
         }
     }
 
-    fn remember_timestamp(&mut self, path: SessionPath) {
-        let Some(session) = self.sessions_by_path.get(&path) else { return };
+    fn remember_timestamp(&mut self, line: Line) {
+        let Some(session) = self.sessions_by_line.get(&line) else { return };
         let date = self.handshake_clock.unix_time_at(session.last_timestamp());
         self.newest_timestamp = self.newest_timestamp.max(date);
     }
 
     /// Sets the timer of a session to its next deadline.
-    fn schedule_next_deadline(&mut self, now: Time, path: SessionPath) {
-        let Some(session) = self.sessions_by_path.get_mut(&path) else { return };
+    fn schedule_next_deadline(&mut self, now: Time, line: Line) {
+        let Some(session) = self.sessions_by_line.get_mut(&line) else { return };
         session.is_check_due = false;
         match session.next_deadline(&self.handshake_clock) {
-            Some(deadline) => self.session_timers.set(path, deadline.max(now + Duration::from_millis(1))),
-            None => self.session_timers.stop(path),
+            Some(deadline) => self.session_timers.set(line, deadline.max(now + Duration::from_millis(1))),
+            None => self.session_timers.stop(line),
         }
     }
 
     /// Lets a session that carries data compute its deadlines once a second, and not for each packet.
-    fn schedule_check(&mut self, now: Time, path: SessionPath) {
-        let Some(session) = self.sessions_by_path.get_mut(&path).filter(|session| !session.is_check_due)
+    fn schedule_check(&mut self, now: Time, line: Line) {
+        let Some(session) = self.sessions_by_line.get_mut(&line).filter(|session| !session.is_check_due)
         else {
             return;
         };
         session.is_check_due = true;
         let deadline = session.next_deadline(&self.handshake_clock).unwrap_or(Time::MAX);
-        self.session_timers.set(path, deadline.max(now).min(now + TIMER_CHECK_INTERVAL));
+        self.session_timers.set(line, deadline.max(now).min(now + TIMER_CHECK_INTERVAL));
     }
 
     fn dropped<'b>(&mut self, reason: WireguardDropReason) -> ReceivedDatagram<'b> {
@@ -746,10 +1051,10 @@ impl SessionEngine {
 
 impl std::fmt::Debug for SessionEngine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine")
-            .field("public_key", &self.public_key)
-            .field("peers", &self.peers_by_key.len())
-            .field("sessions", &self.sessions_by_path.len())
+        f.debug_struct("SessionEngine")
+            .field("public_keys", &self.public_keys())
+            .field("peers", &self.remote_ends.len())
+            .field("sessions", &self.sessions_by_line.len())
             .finish_non_exhaustive()
     }
 }

@@ -8,7 +8,7 @@ use carnet_base::{Rate, Time};
 use sanstun::{Event, Interface, Tunnel, TunnelConfig};
 
 use crate::timestamp::HandshakeClock;
-use crate::{RemotePeer, SessionPath, WireguardDropReason};
+use crate::{PresharedKey, PublicKey, SessionPath, WireguardDropReason};
 
 /// First interval after which an initiation without a response is sent again.
 pub(crate) const FIRST_RETRANSMISSION: Duration = Duration::from_millis(250);
@@ -55,13 +55,24 @@ pub(crate) enum SessionEvent {
     Expired,
 }
 
-/// The session of one path.
+/// The remote keys of a tunnel.
+#[derive(Clone, Copy)]
+pub(crate) struct RemoteKeys<'k> {
+    pub(crate) public_key: PublicKey,
+    pub(crate) preshared_key: Option<&'k PresharedKey>,
+}
+
+/// The session of one path and one pair of keys.
 pub(crate) struct PathSession {
+    /// The path, as the caller knows it.
+    pub(crate) path: SessionPath,
     pub(crate) noise_tunnel: Tunnel,
     /// `None` before the remote end has confirmed a handshake.
     pub(crate) route: Option<DatagramRoute>,
     /// Whether the caller asked for the session. This end then keeps it alive and does not move its route.
     pub(crate) is_wanted: bool,
+    /// Whether the path sends through this session.
+    pub(crate) is_current: bool,
     /// Whether a check of the timers is due within a second.
     pub(crate) is_check_due: bool,
     is_established: bool,
@@ -82,15 +93,18 @@ pub(crate) struct PathSession {
 impl PathSession {
     /// Makes a session without keys. Fails if no secret can be shared with the public key.
     pub(crate) fn new(
+        path: SessionPath,
         interface: &mut Interface,
         clock: &HandshakeClock,
         now: Time,
-        peer: &RemotePeer,
+        remote: RemoteKeys<'_>,
     ) -> Result<PathSession, WireguardDropReason> {
         Ok(PathSession {
-            noise_tunnel: new_tunnel(interface, clock, now, peer)?,
+            path,
+            noise_tunnel: new_tunnel(interface, clock, now, remote)?,
             route: None,
             is_wanted: false,
+            is_current: false,
             is_check_due: false,
             is_established: false,
             retransmission: None,
@@ -108,9 +122,9 @@ impl PathSession {
         interface: &mut Interface,
         clock: &HandshakeClock,
         now: Time,
-        peer: &RemotePeer,
+        remote: RemoteKeys<'_>,
     ) -> Result<(), WireguardDropReason> {
-        self.noise_tunnel = new_tunnel(interface, clock, now, peer)?;
+        self.noise_tunnel = new_tunnel(interface, clock, now, remote)?;
         self.is_established = false;
         self.retransmission = None;
         self.newest_data_message = None;
@@ -129,29 +143,19 @@ impl PathSession {
     }
 
     /// Begins a handshake unless one is in progress, and returns the initiation.
-    pub(crate) fn begin_handshake(
-        &mut self,
-        clock: &HandshakeClock,
-        now: Time,
-        path: SessionPath,
-    ) -> Option<Box<[u8]>> {
-        let at = self.instant_for_timestamp(clock, now, path);
+    pub(crate) fn begin_handshake(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
+        let at = self.instant_for_timestamp(clock, now);
         let initiation = self.noise_tunnel.initiate_handshake(at)?;
         self.begin_retransmission(now, FIRST_RETRANSMISSION);
         Some((*initiation).into())
     }
 
     /// Sends the initiation again at once, with the cookie that has arrived.
-    pub(crate) fn initiate_with_cookie(
-        &mut self,
-        clock: &HandshakeClock,
-        now: Time,
-        path: SessionPath,
-    ) -> Option<Box<[u8]>> {
+    pub(crate) fn initiate_with_cookie(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
         let retransmission =
             self.retransmission.as_mut().filter(|retransmission| !retransmission.is_for_cookie)?;
         retransmission.is_for_cookie = true;
-        let at = self.instant_for_timestamp(clock, now, path);
+        let at = self.instant_for_timestamp(clock, now);
         self.noise_tunnel.restart_handshake(at).map(|initiation| (*initiation).into())
     }
 
@@ -161,13 +165,8 @@ impl PathSession {
     }
 
     /// Begins again after the tunnel expired. The interval stays at its longest.
-    pub(crate) fn restart_handshake(
-        &mut self,
-        clock: &HandshakeClock,
-        now: Time,
-        path: SessionPath,
-    ) -> Option<Box<[u8]>> {
-        let at = self.instant_for_timestamp(clock, now, path);
+    pub(crate) fn restart_handshake(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
+        let at = self.instant_for_timestamp(clock, now);
         let initiation = self.noise_tunnel.initiate_handshake(at)?;
         self.begin_retransmission(now, LAST_RETRANSMISSION);
         Some((*initiation).into())
@@ -175,9 +174,9 @@ impl PathSession {
 
     /// Returns the library's time for an initiation: not before `now`, later than that of the last
     /// initiation, and with the path number in its date.
-    fn instant_for_timestamp(&mut self, clock: &HandshakeClock, now: Time, path: SessionPath) -> Instant {
-        self.last_timestamp =
-            clock.next_marked_time(now.max(self.last_timestamp + Duration::from_nanos(1)), path.path_number);
+    fn instant_for_timestamp(&mut self, clock: &HandshakeClock, now: Time) -> Instant {
+        self.last_timestamp = clock
+            .next_marked_time(now.max(self.last_timestamp + Duration::from_nanos(1)), self.path.path_number);
         clock.instant_of(self.last_timestamp)
     }
 
@@ -234,10 +233,9 @@ impl PathSession {
         &mut self,
         clock: &HandshakeClock,
         now: Time,
-        path: SessionPath,
         events: &mut Vec<SessionEvent>,
     ) {
-        let marked = self.instant_for_timestamp(clock, now, path);
+        let marked = self.instant_for_timestamp(clock, now);
         if let Some(retransmission) =
             self.retransmission.as_mut().filter(|retransmission| retransmission.next_attempt_at <= now)
         {
@@ -285,12 +283,12 @@ fn new_tunnel(
     interface: &mut Interface,
     clock: &HandshakeClock,
     now: Time,
-    peer: &RemotePeer,
+    remote: RemoteKeys<'_>,
 ) -> Result<Tunnel, WireguardDropReason> {
     let mut config = TunnelConfig::default();
-    if let Some(key) = &peer.preshared_key {
+    if let Some(key) = remote.preshared_key {
         config = config.with_preshared_key(key.to_library_key());
     }
-    let public_key = sanstun::PublicKey::from(*peer.public_key.octets());
+    let public_key = sanstun::PublicKey::from(*remote.public_key.octets());
     interface.new_tunnel(public_key, config, clock.instant_of(now)).map_err(WireguardDropReason::from)
 }

@@ -68,9 +68,9 @@ impl HandshakeClock {
         Time::ZERO + instant.saturating_duration_since(self.instant_at_zero)
     }
 
-    /// Returns the time since the UNIX epoch at the start.
-    pub(crate) fn unix_at_start(&self) -> Duration {
-        self.unix_time_at_start
+    /// Returns the time of the start, and the date at it as the time since the UNIX epoch.
+    pub(crate) fn start(&self) -> (Time, Duration) {
+        (self.started_at, self.unix_time_at_start)
     }
 
     /// Returns the first time not before `now` at which the date has the mark and `number` in its

@@ -182,11 +182,11 @@ fn run_inside_namespace() {
     };
     let peer = || RemotePeer {
         peer_id: TEST_PATH.peer_id,
-        public_key: theirs.public_key(),
+        public_keys: vec![theirs.public_key()],
         preshared_key: Some(preshared_key.clone()),
     };
     let mut engine = SessionEngine::new(settings(24));
-    assert!(engine.set_peer(peer()));
+    assert!(engine.set_peer(Time::ZERO, peer()));
     let mut host =
         TestHost { session_engine: engine, socket, started_at: Instant::now(), is_established: false };
     let patience = Duration::from_secs(60);
@@ -214,7 +214,7 @@ fn run_inside_namespace() {
 
     // An engine without a session: the stock peer opens one for its ping, and the engine answers.
     host.session_engine = SessionEngine::new(settings(25));
-    assert!(host.session_engine.set_peer(peer()));
+    assert!(host.session_engine.set_peer(Time::ZERO, peer()));
     host.is_established = false;
     run_command(&[&wg, "set", "wg0", "peer", &ours.public_key().to_string(), "remove"]);
     let mut setconf =

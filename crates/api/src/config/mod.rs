@@ -68,7 +68,7 @@ pub use mobile_router::{
     PolicyAction, PolicyNetworks, PolicyProtocol, ProbeUrl, Roaming, Uplink, VolumePeriod, or_any,
 };
 pub use security::{Pseudonyms, Security, SecurityPolicy};
-pub use session_keys::{PublicKey, SecretKey, SessionKeys};
+pub use session_keys::{PrivateKey, PublicKey, SecretKey, SessionKeys, next_key_file};
 pub use station::{Http, Sandbox, Station};
 
 /// A checked config.
@@ -155,7 +155,7 @@ impl Config {
         let nodes = self.home_agent.iter_mut().flat_map(|agent| &mut agent.mobile_routers);
         let own = self.mobile_router.iter_mut().map(|router| &mut router.auth);
         nodes.map(|router| &mut router.auth).chain(own).for_each(Auth::wipe_keys);
-        self.station.private_key.iter_mut().for_each(SecretKey::wipe);
+        self.station.private_key.iter_mut().for_each(PrivateKey::wipe);
     }
 
     /// Returns whether IPsec protects messages.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use carnet_base::Key;
 
@@ -56,6 +56,48 @@ impl SecretKey {
     }
 }
 
+/// The private key of this station, and the next one while the key is exchanged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrivateKey {
+    /// File of the present key. The next key is in the file with this name and the ending of
+    /// [`next_key_file`].
+    pub file: PathBuf,
+    /// The present key.
+    pub present: SecretKey,
+    /// The next key; `None` if its file does not exist.
+    pub next: Option<SecretKey>,
+}
+
+impl PrivateKey {
+    /// Reads the key in a file, and the next key beside it.
+    ///
+    /// # Errors
+    /// Returns what is wrong with a file; the text does not contain the key.
+    pub fn read(file: PathBuf) -> Result<PrivateKey, String> {
+        let next = next_key_file(&file);
+        let is_there = next.symlink_metadata().is_ok();
+        let next = is_there.then(|| read_key(&next)).transpose()?;
+        Ok(PrivateKey { present: read_key(&file)?, next, file })
+    }
+
+    /// Returns the keys, the newest one first.
+    pub fn newest_first(&self) -> impl Iterator<Item = &SecretKey> {
+        self.next.iter().chain([&self.present])
+    }
+
+    /// Overwrites the keys with zeros.
+    pub fn wipe(&mut self) {
+        self.next.iter_mut().chain([&mut self.present]).for_each(SecretKey::wipe);
+    }
+}
+
+/// Returns the file of the next key for the file of the present one.
+pub fn next_key_file(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".next");
+    PathBuf::from(name)
+}
+
 /// The keys of one remote end of encrypted sessions, or of several home agents.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionKeys {
@@ -73,6 +115,15 @@ pub(super) const SECRET_KEY_FILE: Kind<SecretKey> =
     value("path", "a path", |value| value.parse("a path", |text| read_file(text, value.file())))
         .disclosed(Disclosure::PathOfSecret);
 
+/// Type of a config key with the file of the station's private key.
+pub(super) const PRIVATE_KEY_FILE: Kind<PrivateKey> =
+    value("path", "a path", |value| value.parse("a path", |text| private_key(text, value.file())))
+        .disclosed(Disclosure::PathOfSecret);
+
+fn private_key(text: &str, config_file: &str) -> Result<PrivateKey, String> {
+    PrivateKey::read(beside(text, config_file)?)
+}
+
 pub(super) fn public_key(text: &str) -> Result<PublicKey, String> {
     let octets = decode(text)?;
     if octets == [0; OCTETS] {
@@ -81,12 +132,20 @@ pub(super) fn public_key(text: &str) -> Result<PublicKey, String> {
     Ok(PublicKey(octets))
 }
 
-/// Reads a secret key from a file that only its owner may read. Error messages do not contain the key.
+/// Returns the path that a config names. A relative path starts in the directory of the config file.
+fn beside(text: &str, config_file: &str) -> Result<PathBuf, String> {
+    Ok(Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?))
+}
+
 fn read_file(text: &str, config_file: &str) -> Result<SecretKey, String> {
-    let path = Path::new(config_file).parent().unwrap_or(Path::new("")).join(values::path(text)?);
+    read_key(&beside(text, config_file)?)
+}
+
+/// Reads a secret key from a file that only its owner may read. Error messages do not contain the key.
+fn read_key(path: &Path) -> Result<SecretKey, String> {
     let name = path.display();
     let unreadable = |error| format!("cannot read {name}: {error}, expected a file with {EXPECTED}");
-    let file = File::open(&path).map_err(unreadable)?;
+    let file = File::open(path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.mode() & 0o7777;
     if mode & 0o077 != 0 {
         return Err(format!(

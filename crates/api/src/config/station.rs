@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::keys::{Key, Optional, Section, computed, optional, required, text, with_default, words};
-use super::session_keys::{self, SecretKey};
+use super::session_keys::{self, PrivateKey};
 use super::table::{Table, all};
 use super::{kinds, values};
 
@@ -18,7 +18,7 @@ pub struct Station {
     /// Directory for stored state; `None` if a restart loses bindings and sequence numbers.
     pub state_dir: Option<PathBuf>,
     /// Private key of the encrypted tunnel; `None` without sessions.
-    pub private_key: Option<SecretKey>,
+    pub private_key: Option<PrivateKey>,
     /// File to which every input is written, for `carnet replay`.
     pub record: Option<PathBuf>,
     /// Address of the API over TCP; `None` for the UNIX socket alone.
@@ -72,11 +72,12 @@ static STATE_DIR: Optional<PathBuf> = optional(
      agent then cannot tell a replayed Binding Update from a new one. A mobile router then takes its first
      sequence number from the clock, which uses up the numbers of its key sooner.",
 );
-static PRIVATE_KEY_FILE: Optional<SecretKey> = optional(
+static PRIVATE_KEY_FILE: Optional<PrivateKey> = optional(
     "private_key_file",
-    session_keys::SECRET_KEY_FILE,
+    session_keys::PRIVATE_KEY_FILE,
     "File, mode 0600, with the private key of this station for encrypted sessions, see [tunnel](tunnel.md).
-     `carnet key --out FILE` makes it. A relative path starts in the directory of the config file.",
+     `carnet key --out FILE` makes it. A relative path starts in the directory of the config file. During a
+     [change of the key](tunnel.md#change-a-key), the file of the same name with `.next` has the next key.",
 );
 static RECORD: Optional<PathBuf> = optional(
     "record",

@@ -9,7 +9,7 @@ use std::net::Ipv6Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener as StdListener;
 
-use carnet_api::model::{Binding, Counters, HandoverRequest, Role, Status, event};
+use carnet_api::model::{Binding, Counters, HandoverRequest, Keys, Role, Status, event};
 use serde_json::json;
 
 use super::*;
@@ -27,6 +27,10 @@ async fn run_loop(mut requests: mpsc::Receiver<Request>) {
             Request::Routes(reply) => drop(reply.send(Vec::new())),
             Request::Policies(reply) => drop(reply.send(Vec::new())),
             Request::Lan(reply) => drop(reply.send(Vec::new())),
+            Request::Keys(reply) => {
+                drop(reply.send(Ok(Keys { public_keys: Vec::new(), missing: Vec::new() })));
+            }
+            Request::ReadKeys(reply) => drop(reply.send(Ok(()))),
             Request::Counters(reply) => {
                 drop(reply.send(Counters::from([("tunnel.encapsulated".to_owned(), u64::MAX)])));
             }

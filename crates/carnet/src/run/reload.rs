@@ -69,7 +69,10 @@ impl Runner {
         }
         // Sessions begin and end with a start, because they need a socket and the state file.
         if config.has_sessions() != self.sessions.get().is_some()
-            || self.sessions.get().is_some_and(|sessions| !sessions.has_key_of(&config))
+            || self
+                .sessions
+                .get()
+                .is_some_and(|sessions| !sessions.has_key_of(config.station.private_key.as_ref()))
         {
             error!(
                 "cannot apply the changed config: the first or last public key, and another private key, \
@@ -113,7 +116,7 @@ impl Runner {
         let station_config = settings::station_config(&config, gn_address);
         let before = self.sessions.get().and_then(Sessions::agent_socket);
         if let Some(sessions) = self.sessions.get_mut() {
-            sessions.reconfigure(&config);
+            sessions.reconfigure(clock::now(), &config);
         }
         self.move_session_socket(before);
         config.wipe_keys();

@@ -58,6 +58,12 @@ impl Runner {
             Request::Lan(reply) => {
                 let _ = reply.send(answers::lan(&self.config, &self.station, &self.lan, now));
             }
+            Request::Keys(reply) => {
+                let _ = reply.send(self.keys());
+            }
+            Request::ReadKeys(reply) => {
+                let _ = reply.send(self.read_keys());
+            }
             Request::Counters(reply) => {
                 let mut counters = answers::counters(&self.station, self.platform.as_ref());
                 counters.extend(self.sessions.get().into_iter().flat_map(Sessions::counters));

@@ -3,8 +3,10 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddrV4};
 
 use anyhow::Context;
+use carnet_api::config::PrivateKey;
+use carnet_api::model::Keys;
 use carnet_base::{Endpoint, Time, WallTime};
-use carnet_linux::{Platform, clock};
+use carnet_linux::{Platform, clock, run_with_secrets};
 use carnet_mobility::{SessionPeer, UDP_PORT};
 use carnet_nemo::forwarding::forwarder::ForwardingVerdict;
 use carnet_station::io::{Event, Input};
@@ -13,7 +15,11 @@ use carnet_wire::ipv6::{HEADER_LEN, Header, MIN_MTU, protocol};
 use tracing::info;
 
 use super::Runner;
+use crate::request::Answer;
 use crate::sessions::{Datagram, Departure, FromSession, Sessions};
+
+/// Answer to a request about keys if the station has no sessions.
+const NO_SESSIONS: &str = "this station has no encrypted sessions: its config has no key of a remote end";
 
 impl Runner {
     /// Opens the home agent's socket for sessions inside IPv4.
@@ -37,10 +43,33 @@ impl Runner {
         match self.sessions.get() {
             Some(sessions) => info!(
                 "tunnels: {encryption}, by the library engine; the public key of this station is {}",
-                sessions.public_key()
+                sessions.keys().public_keys.join(", and until the end of its change ")
             ),
             None => info!("tunnels: {encryption}"),
         }
+    }
+
+    /// Reads the own keys again.
+    pub(super) fn read_keys(&mut self) -> Answer<()> {
+        let key = self.config.station.private_key.as_ref().zip(self.sessions.get_mut());
+        let (key, sessions) = key.ok_or(NO_SESSIONS)?;
+        let mut key = run_with_secrets(|| PrivateKey::read(key.file.clone()))?;
+        if !sessions.has_key_of(Some(&key)) {
+            return Err(
+                "the file of the private key has another key, expected the present or the next one: \
+                        restart the station"
+                    .to_owned(),
+            );
+        }
+        sessions.set_private_keys(clock::now(), &key);
+        key.wipe();
+        self.handle_sessions();
+        Ok(())
+    }
+
+    /// Returns the answer to `GET /v1/keys`.
+    pub(super) fn keys(&self) -> Answer<Keys> {
+        self.sessions.get().map(Sessions::keys).ok_or(NO_SESSIONS.to_owned())
     }
 
     /// Returns the time of the next timer of station and sessions.

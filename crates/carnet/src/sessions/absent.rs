@@ -4,7 +4,8 @@ use std::convert::Infallible;
 use std::net::{Ipv6Addr, SocketAddrV4};
 
 use anyhow::bail;
-use carnet_api::config::Config;
+use carnet_api::config::{Config, PrivateKey};
+use carnet_api::model::Keys;
 use carnet_base::{Endpoint, Time};
 use carnet_mobility::SessionPeer;
 use carnet_nemo::forwarding::packet::PacketBuffer;
@@ -19,22 +20,26 @@ impl Sessions {
     ///
     /// # Errors
     /// Returns an error if the config has a key of a remote end.
-    pub fn new(config: &Config, _: Time) -> anyhow::Result<Option<Sessions>> {
+    pub fn new(config: &Config, _: Time, _: bool) -> anyhow::Result<Option<Sessions>> {
         if config.has_sessions() {
             bail!("this program was built without encrypted sessions, expected a config without public keys");
         }
         Ok(None)
     }
 
-    pub fn public_key(&self) -> String {
+    pub fn keys(&self) -> Keys {
         match self.0 {}
     }
 
-    pub fn has_key_of(&self, _: &Config) -> bool {
+    pub fn has_key_of(&self, _: Option<&PrivateKey>) -> bool {
         match self.0 {}
     }
 
-    pub fn reconfigure(&mut self, _: &Config) {
+    pub fn set_private_keys(&mut self, _: Time, _: &PrivateKey) {
+        match self.0 {}
+    }
+
+    pub fn reconfigure(&mut self, _: Time, _: &Config) {
         match self.0 {}
     }
 

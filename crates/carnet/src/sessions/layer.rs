@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use anyhow::Context;
-use carnet_api::config::{Config, PublicKey as ConfigKey, SecretKey, SessionKeys};
+use carnet_api::config::{Config, PublicKey as ConfigKey, SessionKeys};
 use carnet_base::{Endpoint, Time};
 use carnet_linux::clock;
 use carnet_mobility::{SessionPeer, UDP_PORT};
@@ -22,6 +22,9 @@ use carnet_wireguard::{
     ReceivedDatagram, RemotePeer, SessionEngine, SessionPath, WireguardDropReason, date_at_start,
 };
 
+mod keys;
+
+use self::keys::{KEY_MESSAGE, KeyExchange};
 use super::state::StateFile;
 use super::{Arrival, Datagram, Departure, FromSession};
 
@@ -81,10 +84,12 @@ struct HomeAgent {
     port: u16,
 }
 
-/// A remote key.
+/// A remote end.
 #[derive(Debug)]
 struct Remote {
+    /// Key in the config. The keys that are valid now are in `peer`.
     key: PublicKey,
+    peer: RemotePeer,
     session: SessionPeer,
     /// Name for the log.
     name: String,
@@ -149,17 +154,19 @@ pub struct Sessions {
     scratch: Vec<u8>,
     wire: PacketBuffer,
     state: StateFile,
+    exchange: KeyExchange,
     /// Packets that had no session, and payloads whose addresses do not fit their session.
     unsent: u64,
     refused: u64,
 }
 
 impl Sessions {
-    /// Creates the sessions of a config; `None` if the config has no key of a remote end.
+    /// Creates the sessions of a config; `None` if the config has no key of a remote end. A member of a fleet
+    /// accepts no next keys, because the other members would not know them.
     ///
     /// # Errors
     /// Returns an error if the kernel has no random numbers.
-    pub fn new(config: &Config, seed_time: Time) -> anyhow::Result<Option<Sessions>> {
+    pub fn new(config: &Config, seed_time: Time, is_member: bool) -> anyhow::Result<Option<Sessions>> {
         let Some(private_key) = config.station.private_key.as_ref().filter(|_| config.has_sessions()) else {
             return Ok(None);
         };
@@ -167,7 +174,7 @@ impl Sessions {
         let state = StateFile::open(config.station.state_dir.as_deref(), &config.station.name);
         let system = Duration::from_nanos(clock::wall_time().as_unix_nanos());
         let engine = SessionEngine::new(EngineSettings {
-            private_key: PrivateKey::from_random(private_key.octets()),
+            private_key: PrivateKey::from_random(private_key.present.octets()),
             random_seed: seed,
             now: seed_time,
             unix_time_at_start: date_at_start(system, state.newest()),
@@ -197,27 +204,17 @@ impl Sessions {
             scratch: vec![0; MAX_DATAGRAM],
             wire: PacketBuffer::new(),
             state,
+            exchange: KeyExchange::of(is_member),
             unsent: 0,
             refused: 0,
         };
-        sessions.reconfigure(config);
+        sessions.reconfigure(seed_time, config);
         Ok(Some(sessions))
     }
 
-    /// Returns the own public key.
-    pub fn public_key(&self) -> String {
-        self.engine.public_key().to_string()
-    }
-
-    /// Returns whether a config has the private key of these sessions.
-    pub fn has_key_of(&self, config: &Config) -> bool {
-        let key = config.station.private_key.as_ref().map(SecretKey::octets);
-        key.is_some_and(|octets| PrivateKey::from_random(octets).public_key() == self.engine.public_key())
-    }
-
     /// Takes the keys and addresses of a config. Sessions of keys that stay are not interrupted.
-    pub fn reconfigure(&mut self, config: &Config) {
-        let mut wanted: Vec<(RemotePeer, Remote)> = Vec::new();
+    pub fn reconfigure(&mut self, now: Time, config: &Config) {
+        let mut wanted: Vec<Remote> = Vec::new();
         let mut kept: HashMap<PublicKey, PeerId> = HashMap::new();
         self.nodes.clear();
         self.agent = config.home_agent.as_ref().map(|agent| Agent {
@@ -231,10 +228,8 @@ impl Sessions {
             for key in &keys.public_keys {
                 let id = self.id_of(*key, &mut kept);
                 self.nodes.insert(node.home_address, id);
-                let peer = peer(id, *key, keys);
-                let remote =
-                    Remote { key: peer.public_key, session: SessionPeer(number), name: name.clone() };
-                wanted.push((peer, remote));
+                let (key, peer) = (PublicKey::from(key.0), self.peer(id, *key, keys));
+                wanted.push(Remote { key, peer, session: SessionPeer(number), name: name.clone() });
             }
         }
         self.home_agents.clear();
@@ -248,9 +243,8 @@ impl Sessions {
                 let port = router.home_agent_port;
                 self.home_agents.push(HomeAgent { peer: id, address: *address, ipv4, port });
                 let name = format!("home agent {address}");
-                let peer = peer(id, *key, keys);
-                let remote = Remote { key: peer.public_key, session: carnet_settings::HOME_AGENT, name };
-                wanted.push((peer, remote));
+                let (key, peer) = (PublicKey::from(key.0), self.peer(id, *key, keys));
+                wanted.push(Remote { key, peer, session: carnet_settings::HOME_AGENT, name });
             }
         }
         for id in self.remotes.keys().filter(|id| !kept.values().any(|kept| kept == *id)) {
@@ -259,14 +253,19 @@ impl Sessions {
         self.ids = kept;
         self.remotes.clear();
         self.peers.clear();
-        for (peer, remote) in wanted {
-            let (id, key) = (peer.peer_id, peer.public_key);
-            self.engine.set_peer(peer);
-            for (path, timestamp) in self.state.accepted(key, id) {
-                self.engine.restore_timestamp(path, timestamp);
+        for remote in wanted {
+            let id = remote.peer.peer_id;
+            self.engine.set_peer(now, remote.peer.clone());
+            for key in &remote.peer.public_keys {
+                for (number, timestamp) in self.state.accepted(*key) {
+                    self.engine.restore_timestamp(*key, number, timestamp);
+                }
             }
             self.peers.insert(remote.session, id);
             self.remotes.entry(id).or_insert(remote);
+        }
+        if let Some(key) = &config.station.private_key {
+            self.set_private_keys(now, key);
         }
         let engine = &self.engine;
         let home_agents = &self.home_agents;
@@ -288,6 +287,12 @@ impl Sessions {
         });
         kept.insert(key, id);
         id
+    }
+
+    /// Returns a peer with the keys that are valid now.
+    fn peer(&self, id: PeerId, key: ConfigKey, keys: &SessionKeys) -> RemotePeer {
+        let preshared_key = keys.preshared_key.as_ref().map(|key| PresharedKey::from_random(key.octets()));
+        RemotePeer { peer_id: id, public_keys: self.state.keys(PublicKey::from(key.0)), preshared_key }
     }
 
     /// Returns the socket that the home agent needs for sessions inside IPv4.
@@ -441,8 +446,8 @@ impl Sessions {
         traffic_class: u8,
         octets: &[u8],
     ) -> Arrival {
-        let (path, length) = match self.engine.receive_datagram(now, route, octets, &mut self.payload) {
-            ReceivedDatagram::Payload { path, payload } => (path, payload.len()),
+        let (path, pair, length) = match self.engine.receive_datagram(now, route, octets, &mut self.payload) {
+            ReceivedDatagram::Payload { path, pair, payload } => (path, pair, payload.len()),
             ReceivedDatagram::Handled | ReceivedDatagram::Queued | ReceivedDatagram::Dropped(_) => {
                 return Arrival::Consumed;
             }
@@ -450,8 +455,9 @@ impl Sessions {
         let Some(remote) = self.remotes.get(&path.peer_id) else { return Arrival::Consumed };
         let session = remote.session;
         let payload = self.payload.get(..length).unwrap_or_default();
-        // A payload is an IP packet. Other first octets are for later versions.
-        if !matches!(payload.first().map(|octet| octet >> 4), Some(4 | 6)) {
+        // A payload is an IP packet or a message about keys. Other first octets are for later versions.
+        let first = payload.first().copied().unwrap_or_default();
+        if !matches!(first >> 4, 4 | 6) && first != KEY_MESSAGE {
             self.refused += 1;
             return Arrival::Consumed;
         }
@@ -476,6 +482,10 @@ impl Sessions {
             None => self.learn(now, path, route, ends.1),
         }
         self.payload_length = length;
+        if first == KEY_MESSAGE {
+            self.handle_key_message(now, path, pair, route);
+            return Arrival::Consumed;
+        }
         Arrival::Packet(FromSession { session, ends, traffic_class })
     }
 
@@ -872,7 +882,7 @@ impl Sessions {
             return Some(Time::ZERO);
         }
         let idle = self.slots.iter().map(|slot| slot.used + IDLE).min();
-        [self.engine.poll_timeout(), idle].into_iter().flatten().min()
+        [self.engine.poll_timeout(), idle, self.keys_due()].into_iter().flatten().min()
     }
 
     /// Handles the handshakes that wait and the timers that are due. [`Self::poll_datagram`] and
@@ -885,6 +895,7 @@ impl Sessions {
         let is_idle = |slot: &&Slot| now.saturating_since(slot.used) >= IDLE;
         let idle: Vec<SessionPath> = self.slots.iter().filter(is_idle).map(|slot| slot.path).collect();
         idle.into_iter().for_each(|path| self.end(path));
+        self.handle_keys(now);
         while let Some(output) = self.engine.poll_output() {
             self.apply(now, output);
         }
@@ -903,7 +914,8 @@ impl Sessions {
                     octets: datagram,
                 });
             }
-            Output::Established { path, route } => {
+            Output::Established { path, pair, route } => {
+                self.use_keys(now, path, pair, route);
                 tracing::debug!("the session of {} is established", self.name(path));
                 if let Some(slot) = self.slots.iter_mut().find(|slot| slot.path == path) {
                     (slot.asked, slot.is_unanswered) = (None, false);
@@ -922,10 +934,8 @@ impl Sessions {
             }
             // The station decides to which address it sends: see `learn`.
             Output::Moved { .. } | Output::Elsewhere { .. } => {}
-            Output::Accepted { path, timestamp } => {
-                if let Some(remote) = self.remotes.get(&path.peer_id) {
-                    self.state.accept(now, remote.key, path.path_number, timestamp);
-                }
+            Output::Accepted { path, remote, timestamp } => {
+                self.state.accept(now, remote, path.path_number, timestamp);
             }
             Output::OldTimestamp { path } => {
                 let message = format!(
@@ -966,11 +976,6 @@ impl Sessions {
     pub fn close(&mut self) {
         self.state.store();
     }
-}
-
-fn peer(id: PeerId, key: ConfigKey, keys: &SessionKeys) -> RemotePeer {
-    let preshared_key = keys.preshared_key.as_ref().map(|key| PresharedKey::from_random(key.octets()));
-    RemotePeer { peer_id: id, public_key: PublicKey::from(key.0), preshared_key }
 }
 
 /// Returns DSCP and ECN of an IPv6 or IPv4 packet.

@@ -4,14 +4,17 @@
 //!   ([`carnet_wireguard::date_at_start`]). So a router without a battery clock sends no timestamp twice.
 //! * The newest accepted timestamp of each path, so that a recorded handshake stays old. The home agent
 //!   writes them once a minute, and when it stops.
+//! * The keys of remote ends that have changed their key since the config was written. They are in the file
+//!   before the remote end gets its receipt.
+//! * The mobile routers that have used the next key of this end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path as FilePath, PathBuf};
 use std::time::Duration;
 
 use carnet_base::Time;
 use carnet_linux::disk::{self, KernelDisk};
-use carnet_wireguard::{HandshakeTimestamp, PathNumber, PeerId, PublicKey, SessionPath};
+use carnet_wireguard::{HandshakeTimestamp, PathNumber, PublicKey};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -28,6 +31,12 @@ struct Content {
     /// Accepted timestamps by public key and path number.
     #[serde(default)]
     accepted: BTreeMap<String, BTreeMap<u8, String>>,
+    /// Valid public keys of a remote end, the newest one first, by its key in the config.
+    #[serde(default)]
+    keys: BTreeMap<String, Vec<String>>,
+    /// Keys in the config of the mobile routers that have used the next key of this end, by this key.
+    #[serde(default)]
+    adopted: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// The file with the timestamps. Without a state directory, nothing is stored.
@@ -57,13 +66,47 @@ impl StateFile {
     }
 
     /// Returns the accepted timestamps of a key.
-    pub(super) fn accepted(&self, key: PublicKey, peer: PeerId) -> Vec<(SessionPath, HandshakeTimestamp)> {
+    pub(super) fn accepted(&self, key: PublicKey) -> Vec<(PathNumber, HandshakeTimestamp)> {
         let of_key = self.content.accepted.get(&key.to_string());
         let parse = |(number, text): (&u8, &String)| {
             let timestamp = HandshakeTimestamp(u128::from_str_radix(text, 16).ok()?);
-            Some((SessionPath { peer_id: peer, path_number: PathNumber::new(*number)? }, timestamp))
+            Some((PathNumber::new(*number)?, timestamp))
         };
         of_key.into_iter().flatten().filter_map(parse).collect()
+    }
+
+    /// Returns the valid keys of a remote end, the newest one first.
+    pub(super) fn keys(&self, configured: PublicKey) -> Vec<PublicKey> {
+        let stored = self.content.keys.get(&configured.to_string()).into_iter().flatten();
+        let keys: Vec<PublicKey> = stored.filter_map(|text| text.parse().ok()).take(2).collect();
+        if keys.is_empty() { vec![configured] } else { keys }
+    }
+
+    /// Stores the valid keys of a remote end. Returns whether the disk has them.
+    pub(super) fn set_keys(&mut self, configured: PublicKey, keys: &[PublicKey]) -> bool {
+        let text = keys.iter().map(PublicKey::to_string).collect();
+        let old = self.content.keys.insert(configured.to_string(), text);
+        if self.store() {
+            return true;
+        }
+        match old {
+            Some(old) => self.content.keys.insert(configured.to_string(), old),
+            None => self.content.keys.remove(&configured.to_string()),
+        };
+        false
+    }
+
+    /// Returns the keys in the config of the mobile routers that have used the next key of this end.
+    pub(super) fn adopted(&self, next: PublicKey) -> Vec<PublicKey> {
+        let adopted = self.content.adopted.get(&next.to_string()).into_iter().flatten();
+        adopted.filter_map(|text| text.parse().ok()).collect()
+    }
+
+    /// Notes that a mobile router has used the next key of this end. Earlier next keys no longer matter.
+    pub(super) fn adopt(&mut self, now: Time, next: PublicKey, configured: PublicKey) {
+        self.content.adopted.retain(|key, _| *key == next.to_string());
+        self.content.adopted.entry(next.to_string()).or_default().insert(configured.to_string());
+        self.changed.get_or_insert(now);
     }
 
     /// Stores the newest timestamp of this end, if the stored one is too old.
@@ -84,7 +127,12 @@ impl StateFile {
         timestamp: HandshakeTimestamp,
     ) {
         let of_key = self.content.accepted.entry(key.to_string()).or_default();
-        of_key.insert(number.get(), format!("{:x}", timestamp.0));
+        let stored = of_key.entry(number.get()).or_default();
+        // With two keys of this end, the handshakes of one remote key need not be in order.
+        if u128::from_str_radix(stored, 16).is_ok_and(|stored| stored >= timestamp.0) {
+            return;
+        }
+        *stored = format!("{:x}", timestamp.0);
         self.changed.get_or_insert(now);
     }
 
@@ -95,10 +143,10 @@ impl StateFile {
         }
     }
 
-    /// Writes the file.
-    pub(super) fn store(&mut self) {
+    /// Writes the file. Returns whether the disk has it.
+    pub(super) fn store(&mut self) -> bool {
         self.changed = None;
-        let Some(path) = &self.path else { return };
+        let Some(path) = &self.path else { return false };
         let octets = serde_json::to_vec(&self.content).map_err(std::io::Error::from);
         let written = octets.and_then(|octets| disk::replace_file(&KernelDisk, path, &octets));
         if let Err(error) = &written
@@ -107,5 +155,6 @@ impl StateFile {
             warn!("cannot write {}: {error}", path.display());
         }
         self.has_failed = written.is_err();
+        written.is_ok()
     }
 }

@@ -275,6 +275,14 @@ fn empty_tables_print_a_sentence() {
         assert_eq!(show(what, json!([]), None), text);
     }
     assert_eq!(show(Table::Counters, json!({}), None), "no counters\n");
+    assert_eq!(
+        show(
+            Table::Keys,
+            json!({"public_keys": ["B=", "A="], "missing": ["mobile router 2001:db8::5"]}),
+            None
+        ),
+        "key      B=\nold key  A=\nmissing  mobile router 2001:db8::5\n"
+    );
     assert!(table(Table::Bindings, json!([{"state": "x"}]), None).is_err());
 }
 

@@ -57,6 +57,7 @@ mod refresh;
 mod reload;
 mod replay;
 mod roaming;
+mod rotation;
 mod sandbox;
 mod sessions;
 mod sessions_direct;

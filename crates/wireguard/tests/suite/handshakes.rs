@@ -185,10 +185,10 @@ fn wrong_preshared_key_opens_no_session() {
     let preshared_key = Some(carnet_wireguard::PresharedKey::from_random([5; 32]));
     let peer = carnet_wireguard::RemotePeer {
         peer_id: crate::network::HOME_AGENT_PEER,
-        public_key: router_key().public_key(),
+        public_keys: vec![router_key().public_key()],
         preshared_key: preshared_key.clone(),
     };
-    assert!(network.home_agent_engine.set_peer(peer));
+    assert!(network.home_agent_engine.set_peer(network.now, peer));
     network.open_session(1);
     network.deliver_all();
     assert!(
@@ -198,10 +198,10 @@ fn wrong_preshared_key_opens_no_session() {
 
     let peer = carnet_wireguard::RemotePeer {
         peer_id: crate::network::HOME_AGENT_PEER,
-        public_key: home_agent_key().public_key(),
+        public_keys: vec![home_agent_key().public_key()],
         preshared_key,
     };
-    assert!(network.router_engine.set_peer(peer));
+    assert!(network.router_engine.set_peer(network.now, peer));
     network.now += Duration::from_millis(100);
     network.open_session(1);
     network.deliver_all();
@@ -215,10 +215,10 @@ fn two_peers_with_one_public_key_are_refused() {
     let mut network = TestNetwork::new();
     let peer = carnet_wireguard::RemotePeer {
         peer_id: carnet_wireguard::PeerId(8),
-        public_key: router_key().public_key(),
+        public_keys: vec![router_key().public_key()],
         preshared_key: None,
     };
-    assert!(!network.home_agent_engine.set_peer(peer));
+    assert!(!network.home_agent_engine.set_peer(network.now, peer));
 }
 
 /// A message of each type that is cut or changed in one octet is dropped without an answer.

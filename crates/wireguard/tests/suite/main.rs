@@ -6,3 +6,4 @@ mod network;
 mod noise;
 mod paths;
 mod random;
+mod rotation;

@@ -44,7 +44,10 @@ pub fn new_engine(private_key: PrivateKey, seed: u8, now: Time, unix: u64, peer:
         now,
         unix_time_at_start: unix,
     });
-    assert!(engine.set_peer(RemotePeer { peer_id: HOME_AGENT_PEER, public_key: peer, preshared_key: None }));
+    assert!(engine.set_peer(
+        now,
+        RemotePeer { peer_id: HOME_AGENT_PEER, public_keys: vec![peer], preshared_key: None }
+    ));
     engine
 }
 
@@ -163,7 +166,7 @@ impl TestNetwork {
         let before: u64 = WireguardDropReason::ALL.iter().map(|&reason| engine.drop_count(reason)).sum();
         let mut reason = None;
         match engine.receive_datagram(self.now, route, &datagram.octets, &mut buffer) {
-            ReceivedDatagram::Payload { path, payload } => payloads.push((path, payload.to_vec())),
+            ReceivedDatagram::Payload { path, payload, .. } => payloads.push((path, payload.to_vec())),
             ReceivedDatagram::Dropped(dropped) => reason = Some(dropped),
             ReceivedDatagram::Queued => {
                 let drops = |engine: &SessionEngine| {

@@ -96,7 +96,7 @@ fn another_implementation_opens_a_session_without_a_path_number() {
         &data_message(index, 0, &ciphertext[..length]),
         &mut buffer,
     );
-    let ReceivedDatagram::Payload { path: from, payload } = received else { panic!("{received:?}") };
+    let ReceivedDatagram::Payload { path: from, payload, .. } = received else { panic!("{received:?}") };
     assert_eq!((from, &payload[..]), (path(0), &b"sixteen octets !"[..]));
 
     let mut datagram = [0; 128];

@@ -74,14 +74,18 @@ fn recorded_handshake_stays_old_after_a_restart_with_stored_timestamps() {
             new_engine(home_agent_key(), 12, network.now, TODAY_UNIX_SECONDS, router_key().public_key());
     };
     let accepted = network.home_outputs.iter().find_map(|output| match output {
-        Output::Accepted { path, timestamp } => Some((*path, *timestamp)),
+        Output::Accepted { path, timestamp, .. } => Some((*path, *timestamp)),
         _ => None,
     });
     let (accepted_path, timestamp) = accepted.expect("an accepted handshake");
     assert_eq!((accepted_path, timestamp.path_number()), (path(1), 1));
 
     restart(&mut network);
-    network.home_agent_engine.restore_timestamp(accepted_path, timestamp);
+    network.home_agent_engine.restore_timestamp(
+        router_key().public_key(),
+        accepted_path.path_number,
+        timestamp,
+    );
     assert_eq!(network.deliver_datagram(&recording), Some(WireguardDropReason::OldTimestamp));
 
     // Without them the recording gets an answer, but opens no session: the attacker has no private key.
@@ -197,9 +201,9 @@ fn removed_peer_loses_its_sessions_and_keeps_its_timestamps() {
     assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::NoSession));
     let peer = carnet_wireguard::RemotePeer {
         peer_id: crate::network::HOME_AGENT_PEER,
-        public_key: router_key().public_key(),
+        public_keys: vec![router_key().public_key()],
         preshared_key: None,
     };
-    assert!(network.home_agent_engine.set_peer(peer));
+    assert!(network.home_agent_engine.set_peer(network.now, peer));
     assert_eq!(network.deliver_datagram(&recording), Some(WireguardDropReason::OldTimestamp));
 }

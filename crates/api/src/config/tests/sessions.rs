@@ -84,8 +84,10 @@ fn key_pairs_of_both_ends_are_read() {
     folder.write("shared.key", PUBLIC[1], 0o600);
     let config = folder.parse(&agent()).expect("a config");
     assert_eq!(config.encryption().as_deref(), Some("encrypted"));
-    let private = config.station.private_key.as_ref().expect("a key").octets();
+    let private_key = config.station.private_key.as_ref().expect("a key");
+    let private = private_key.present.octets();
     assert_eq!((private[0], private[31]), (0x77, 0x2a));
+    assert!(private_key.next.is_none() && private_key.file.ends_with("own.key"));
     let agent = config.home_agent.expect("a home agent");
     assert_eq!(agent.tunnel_port, 51820);
     let keys = agent.mobile_routers[0].auth.sessions().expect("keys").clone();
@@ -98,7 +100,7 @@ fn key_pairs_of_both_ends_are_read() {
     let keys = router.auth.sessions().expect("keys");
     assert_eq!(keys.preshared_key.as_ref().expect("a key").octets()[0], 0xde);
     config.wipe_keys();
-    assert_eq!(config.station.private_key.expect("a key").octets(), [0; 32]);
+    assert_eq!(config.station.private_key.expect("a key").present.octets(), [0; 32]);
     let keys = config.mobile_router.expect("a router").auth.sessions().expect("keys").clone();
     assert_eq!(keys.preshared_key.expect("a key").octets(), [0; 32]);
 
@@ -110,6 +112,26 @@ fn key_pairs_of_both_ends_are_read() {
     assert_eq!(config.mobile_router.expect("a router").auth.sessions().expect("keys").public_keys.len(), 2);
     let clear = parse(SMALL_ROUTER);
     assert_eq!(clear.encryption().as_deref(), Some("in the clear"));
+}
+
+#[test]
+fn next_private_key_is_read_beside_the_present_one() {
+    let folder = Folder::new("next");
+    folder.write("own.key.next", PUBLIC[1], 0o600);
+    let mut config = folder.parse(&agent()).expect("a config");
+    let keys = config.station.private_key.as_ref().expect("a key");
+    let first: Vec<u8> = keys.newest_first().map(|key| key.octets()[0]).collect();
+    assert_eq!(first, [0xde, 0x77]);
+    config.wipe_keys();
+    let keys = config.station.private_key.expect("a key");
+    assert!(keys.newest_first().all(|key| key.octets() == [0; 32]));
+
+    folder.write("own.key.next", PUBLIC[1], 0o644);
+    let error = folder.parse(&agent()).expect_err("an open file");
+    assert!(error.contains("other users may read or write own.key.next (mode 0644)"), "{error}");
+    folder.write("own.key.next", "", 0o600);
+    let error = folder.parse(&agent()).expect_err("an empty file");
+    assert!(error.contains("own.key.next: the key has 0 characters"), "{error}");
 }
 
 #[test]

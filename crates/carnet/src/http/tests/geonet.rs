@@ -88,6 +88,8 @@ pub(super) fn answer(request: Request) {
         | Request::Tunnels(_)
         | Request::Routes(_)
         | Request::Policies(_)
+        | Request::Keys(_)
+        | Request::ReadKeys(_)
         | Request::Counters(_)
         | Request::Handover { .. }
         | Request::Portal { .. }

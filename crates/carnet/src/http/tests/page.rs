@@ -123,7 +123,7 @@ fn server_accepts_every_example_body_of_the_api_page() {
             "/v1/handover" => read::<HandoverRequest>(path),
             "/v1/portal" => read::<PortalRequest>(path),
             "/v1/drain" => read::<DrainRequest>(path),
-            "/v1/drain/end" => read::<Value>(path),
+            "/v1/drain/end" | "/v1/keys/read" => read::<Value>(path),
             "/v1/revoke" => read::<RevokeRequest>(path),
             "/v1/channel" => read::<ChannelRequest>(path),
             "/v1/pseudonym" => read::<PseudonymRequest>(path),

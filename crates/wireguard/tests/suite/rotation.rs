@@ -1,0 +1,208 @@
+//! Exchange of the keys of either end while traffic flows.
+
+use std::time::Duration;
+
+use carnet_wireguard::{Output, PrivateKey, PublicKey, RemotePeer, WireguardDropReason};
+
+use crate::network::{
+    HOME_AGENT_PEER, TODAY_UNIX_SECONDS, TestNetwork, home_agent_key, new_engine, path, router_key,
+};
+
+fn next_router_key() -> PrivateKey {
+    PrivateKey::from_random([21; 32])
+}
+
+fn next_home_key() -> PrivateKey {
+    PrivateKey::from_random([22; 32])
+}
+
+fn peer(public_keys: Vec<PublicKey>) -> RemotePeer {
+    RemotePeer { peer_id: HOME_AGENT_PEER, public_keys, preshared_key: None }
+}
+
+fn both(next: PrivateKey, present: PrivateKey) -> Vec<PublicKey> {
+    vec![next.public_key(), present.public_key()]
+}
+
+/// Sends a payload in each direction, and checks that both arrive.
+fn exchange(network: &mut TestNetwork, text: &str) {
+    network.now += Duration::from_millis(1);
+    let (up, down) = (network.received_at_home_agent.len(), network.received_at_router.len());
+    network.send_to_home_agent(1, text.as_bytes()).expect("a session");
+    network.deliver_all();
+    network.send_to_router(1, text.as_bytes()).expect("a session");
+    network.deliver_all();
+    assert_eq!(
+        (network.received_at_home_agent.len(), network.received_at_router.len()),
+        (up + 1, down + 1),
+        "{text}"
+    );
+}
+
+/// Returns the receiver index of a datagram that the router sends now: each session has its own.
+fn index(network: &mut TestNetwork) -> Vec<u8> {
+    network.send_to_home_agent(1, b"index").expect("a session");
+    let datagram = network.datagrams_on_wire.pop_back().expect("a datagram");
+    network.deliver_datagram(&datagram);
+    datagram.octets[4..8].to_vec()
+}
+
+#[test]
+fn router_changes_its_key_without_loss() {
+    let mut network = TestNetwork::with_established_paths(&[1, 2]);
+    let old = index(&mut network);
+    assert!(network.home_agent_engine.set_peer(network.now, peer(both(next_router_key(), router_key()))));
+    network.router_engine.set_private_keys(network.now, vec![next_router_key(), router_key()]);
+    network.collect_datagrams();
+    exchange_without_delivery(&mut network);
+    network.deliver_all();
+    // A late datagram of the old session arrives after the change.
+    assert_ne!(index(&mut network), old);
+    exchange(&mut network, "side by side");
+    assert_eq!(network.home_agent_engine.session_count(), 4);
+
+    network.router_engine.set_private_keys(network.now, vec![next_router_key()]);
+    assert!(network.home_agent_engine.set_peer(network.now, peer(vec![next_router_key().public_key()])));
+    exchange(&mut network, "afterwards");
+    assert_eq!((network.router_engine.session_count(), network.home_agent_engine.session_count()), (2, 2));
+    assert_eq!(network.router_engine.public_keys(), [next_router_key().public_key()]);
+}
+
+/// Sends a payload in each direction while the handshakes of the new keys are on their way.
+fn exchange_without_delivery(network: &mut TestNetwork) {
+    let handshakes: Vec<_> = network.datagrams_on_wire.drain(..).collect();
+    assert!(handshakes.iter().all(|datagram| datagram.kind() == 1) && !handshakes.is_empty());
+    exchange(network, "before");
+    network.send_to_home_agent(1, b"late").expect("a session");
+    let late = network.datagrams_on_wire.pop_back().expect("a datagram");
+    network.datagrams_on_wire.extend(handshakes);
+    network.deliver_all();
+    let before = network.received_at_home_agent.len();
+    assert_eq!(network.deliver_datagram(&late), None);
+    assert_eq!(network.received_at_home_agent.len(), before + 1);
+}
+
+#[test]
+fn home_agent_changes_its_key_without_loss() {
+    let mut network = TestNetwork::with_established_paths(&[1]);
+    let old = index(&mut network);
+    network.home_agent_engine.set_private_keys(network.now, vec![next_home_key(), home_agent_key()]);
+    exchange(&mut network, "only the home agent has the key");
+    assert!(network.router_engine.set_peer(network.now, peer(both(next_home_key(), home_agent_key()))));
+    network.collect_datagrams();
+    network.deliver_all();
+    assert_ne!(index(&mut network), old);
+    exchange(&mut network, "side by side");
+    assert!(network.router_engine.set_peer(network.now, peer(vec![next_home_key().public_key()])));
+    network.home_agent_engine.set_private_keys(network.now, vec![next_home_key()]);
+    exchange(&mut network, "afterwards");
+}
+
+#[test]
+fn both_ends_change_their_keys_at_once() {
+    let mut network = TestNetwork::with_established_paths(&[1]);
+    let now = network.now;
+    network.home_agent_engine.set_private_keys(now, vec![next_home_key(), home_agent_key()]);
+    network.router_engine.set_private_keys(now, vec![next_router_key(), router_key()]);
+    exchange(&mut network, "no end knows the other's key");
+    assert!(network.router_engine.set_peer(now, peer(both(next_home_key(), home_agent_key()))));
+    assert!(network.home_agent_engine.set_peer(now, peer(both(next_router_key(), router_key()))));
+    network.collect_datagrams();
+    network.deliver_all();
+    exchange(&mut network, "four pairs");
+    let until = network.now + Duration::from_secs(10);
+    network.run_until_time(until);
+    assert!(network.router_engine.set_peer(until, peer(vec![next_home_key().public_key()])));
+    network.router_engine.set_private_keys(until, vec![next_router_key()]);
+    assert!(network.home_agent_engine.set_peer(until, peer(vec![next_router_key().public_key()])));
+    network.home_agent_engine.set_private_keys(until, vec![next_home_key()]);
+    exchange(&mut network, "one pair");
+}
+
+#[test]
+fn traffic_stays_in_the_old_session_until_the_other_end_knows_the_new_key() {
+    let mut network = TestNetwork::with_established_paths(&[1]);
+    let old = index(&mut network);
+    network.router_engine.set_private_keys(network.now, vec![next_router_key(), router_key()]);
+    network.collect_datagrams();
+    for _ in 0..20 {
+        let until = network.now + Duration::from_secs(1);
+        network.run_until_time(until);
+        exchange(&mut network, "old");
+        assert_eq!(index(&mut network), old);
+    }
+    assert!(network.home_agent_engine.drop_count(WireguardDropReason::UnknownKey) > 3);
+    assert!(!network.router_outputs.iter().any(|output| matches!(output, Output::NoAnswer { .. })));
+    assert!(network.home_agent_engine.set_peer(network.now, peer(both(next_router_key(), router_key()))));
+    let until = network.now + Duration::from_secs(5);
+    network.run_until_time(until);
+    assert_ne!(index(&mut network), old);
+    exchange(&mut network, "new");
+}
+
+/// The router restarts in the middle: the home agent knows only the old key, both, or only the new one.
+#[test]
+fn restarted_router_gets_in_with_either_key() {
+    let (old, new) = (router_key().public_key(), next_router_key().public_key());
+    for known in [vec![old], vec![new, old], vec![new]] {
+        let mut network = TestNetwork::with_established_paths(&[1]);
+        assert!(network.home_agent_engine.set_peer(network.now, peer(known.clone())));
+        let now = network.now + Duration::from_secs(1);
+        network.now = now;
+        network.router_engine =
+            new_engine(router_key(), 30, now, TODAY_UNIX_SECONDS + 60, home_agent_key().public_key());
+        network.router_engine.set_private_keys(now, vec![next_router_key(), router_key()]);
+        network.open_session(1);
+        network.deliver_all();
+        exchange(&mut network, "after the restart");
+    }
+}
+
+/// The home agent restarts in the middle, and the router knows only the old key, both, or only the new one.
+#[test]
+fn restarted_home_agent_is_reached_with_either_key() {
+    let (old, new) = (home_agent_key().public_key(), next_home_key().public_key());
+    for known in [vec![old], vec![new, old], vec![new]] {
+        let mut network = TestNetwork::new();
+        let now = network.now;
+        network.home_agent_engine.set_private_keys(now, vec![next_home_key(), home_agent_key()]);
+        assert!(network.router_engine.set_peer(now, peer(known)));
+        network.open_session(1);
+        network.deliver_all();
+        exchange(&mut network, "after the restart");
+    }
+}
+
+#[test]
+fn old_key_is_refused_after_the_change() {
+    let mut network = TestNetwork::with_established_paths(&[1]);
+    assert!(network.home_agent_engine.set_peer(network.now, peer(vec![next_router_key().public_key()])));
+    assert_eq!(network.home_agent_engine.session_count(), 0);
+    network.now += Duration::from_secs(1);
+    network.router_engine.renew_handshake(network.now, path(1));
+    network.collect_datagrams();
+    let initiation = network.datagrams_on_wire.pop_front().expect("an initiation");
+    assert_eq!(network.deliver_datagram(&initiation), Some(WireguardDropReason::UnknownKey));
+}
+
+#[test]
+fn recorded_handshake_of_the_old_key_opens_no_session_of_the_new_one() {
+    let mut network = TestNetwork::new();
+    network.open_session(1);
+    let recording = network.datagrams_on_wire[0].clone();
+    network.deliver_all();
+    network.home_agent_engine.set_private_keys(network.now, vec![next_home_key(), home_agent_key()]);
+    assert_eq!(network.deliver_datagram(&recording), Some(WireguardDropReason::OldTimestamp));
+    network.home_agent_engine.set_private_keys(network.now, vec![next_home_key()]);
+    assert_eq!(network.deliver_datagram(&recording), Some(WireguardDropReason::Mac));
+}
+
+#[test]
+fn key_of_another_peer_is_refused_as_a_second_key() {
+    let mut network = TestNetwork::with_established_paths(&[1]);
+    let other =
+        RemotePeer { peer_id: carnet_wireguard::PeerId(9), ..peer(vec![next_router_key().public_key()]) };
+    assert!(network.home_agent_engine.set_peer(network.now, other));
+    assert!(!network.home_agent_engine.set_peer(network.now, peer(both(next_router_key(), router_key()))));
+    exchange(&mut network, "unchanged");
+}
