@@ -43,7 +43,7 @@ may carnet-wireguard base64 carnet-base sanstun thiserror zeroize
 may carnet-nemo carnet-base carnet-mobility carnet-wire foldhash ipnet serde
 may carnet-cits carnet-base carnet-geonet carnet-its carnet-security carnet-wire ipnet serde thiserror
 may carnet-station carnet-base carnet-cits carnet-geonet carnet-mobility carnet-nemo carnet-wire serde
-may carnet-api carnet-base carnet-cits carnet-geonet carnet-mobility carnet-nemo carnet-wire ipnet serde serde_json thiserror toml
+may carnet-api base64 carnet-base carnet-cits carnet-geonet carnet-mobility carnet-nemo carnet-wire ipnet serde serde_json thiserror toml
 may carnet-settings carnet-api carnet-base carnet-cits carnet-geonet carnet-its carnet-mobility carnet-station carnet-wire ipnet serde serde_json thiserror
 may carnet-sim-ffi carnet-api carnet-base carnet-geonet carnet-settings carnet-station serde_json
 may carnet-virtual carnet-base carnet-wire ipnet

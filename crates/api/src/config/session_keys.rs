@@ -6,6 +6,8 @@ use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use carnet_base::Key;
 
 use super::keys::{Disclosure, Kind, text, value};
@@ -161,37 +163,14 @@ fn read_key(path: &Path) -> Result<SecretKey, String> {
 
 /// Decodes base64 with padding (RFC 4648 4).
 fn decode(text: &str) -> Result<[u8; OCTETS], String> {
-    let wrong = |what: String| Err(format!("{what}, expected {EXPECTED}"));
     if text.len() != CHARACTERS {
-        return wrong(format!("the key has {} characters", text.chars().count()));
+        return Err(format!("the key has {} characters, expected {EXPECTED}", text.chars().count()));
     }
-    let digits = text.strip_suffix('=').unwrap_or_default().as_bytes();
-    if digits.len() != CHARACTERS - 1 {
-        return wrong("the key is no base64".to_owned());
-    }
-    let (mut octets, mut at, mut bits, mut count) = ([0; OCTETS], 0, 0u32, 0);
-    for digit in digits {
-        let digit = match digit {
-            b'A'..=b'Z' => digit - b'A',
-            b'a'..=b'z' => digit - b'a' + 26,
-            b'0'..=b'9' => digit - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return wrong("the key is no base64".to_owned()),
-        };
-        bits = (bits << 6 | u32::from(digit)) & 0xffff;
-        count += 6;
-        if count >= 8 {
-            count -= 8;
-            octets[at] = (bits >> count) as u8;
-            at += 1;
-        }
-    }
-    // 43 digits have two bits more than 32 octets; they are zero.
-    if bits & 0b11 != 0 {
-        return wrong("the key is no base64".to_owned());
-    }
-    Ok(octets)
+    // The decoder wants room for three octets for each four characters.
+    let mut room = [0; CHARACTERS / 4 * 3];
+    let decoded = STANDARD.decode_slice(text, &mut room);
+    let octets = room.first_chunk().copied().filter(|_| matches!(decoded, Ok(OCTETS)));
+    octets.ok_or_else(|| format!("the key is no base64, expected {EXPECTED}"))
 }
 
 #[cfg(test)]
