@@ -194,7 +194,9 @@ fn handover_by_order_loses_no_packet() {
     };
     let other = packets.iter().find(|packet| !is_of_link(packet) && !in_ipv6(packet));
     assert_eq!(other, None, "a packet past the tunnel");
-    assert!(only_sessions(&packets, in_ipv6, 40, 6) > 1000);
+    // Most packets of the echo pass one of the two uplinks in this direction.
+    let count = only_sessions(&packets, in_ipv6, 40, 6);
+    assert!(count as u64 > report.sent_packets / 2, "{count} packets of sessions, {report:?}");
 }
 
 /// A cable that is pulled: the router leaves the uplink, whose session is then unused.
