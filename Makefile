@@ -77,6 +77,12 @@ test-fleet:
 	$(CARGO) build --release --bin carnet
 	$(CARNET_PYTHON) web/test/fleet target/release/carnet --targets --out $(OUT)/web
 
+# A million packets of strangers at the port of encrypted sessions: the home agent answers none (a minute)
+.PHONY: test-strangers
+test-strangers:
+	CARNET_STRANGER_ROUNDS=125000 CARNET_REQUIRE_ROOT=1 $(CARGO) test --package carnet \
+	  --features carnet/upper-tester --test program -- --nocapture sessions::strangers_get_no_answer
+
 # The managers of another Debian: MANAGERS_ARGS='--debian 13'; one alone: MANAGERS_ARGS=NetworkManager
 MANAGERS_ARGS ?=
 
