@@ -1,6 +1,6 @@
 //! This crate makes all system calls of carnet.
 //!
-//! The protocol crates decide, and this crate acts. [`Platform`] executes the [`PacketChange`]s of the
+//! The protocol crates decide, and this crate acts. [`Platform`] executes the [`EntryChange`]s of the
 //! desired forwarding state (routes, rules, addresses, interface settings) and reports the kernel's
 //! interfaces. It receives and sends ICMPv6 on links, and owns the TUN device of the slow path. It runs the
 //! fast path, which forwards most packets without the TUN device. It can revert all its changes, even after a
@@ -11,7 +11,7 @@
 //!
 //! No other crate of the workspace has `unsafe` code; each `unsafe` block here says why it is sound.
 //!
-//! [`PacketChange`]: carnet_nemo::forwarding::desired::EntryChange
+//! [`EntryChange`]: carnet_nemo::forwarding::desired::EntryChange
 #![deny(unsafe_op_in_unsafe_fn)]
 #![warn(clippy::undocumented_unsafe_blocks)]
 

@@ -112,7 +112,7 @@ pub struct FastPathConfig {
     /// Fast paths in the order in which carnet tries them; it uses the first one that the kernel supports.
     /// The TUN device is always the last choice.
     pub paths_by_preference: Vec<DataPath>,
-    /// Key of outer flow labels (`WifiInterface::flow_label_key`).
+    /// Key of outer flow labels (`Station::flow_label_key`).
     pub flow_label_key: u64,
     /// Number of bindings and prefixes for which the maps need room.
     pub binding_capacity: usize,

@@ -1,5 +1,5 @@
 //! The tests run the programs in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`), and compare the
-//! result with the slow path. A [`WifiInterface`] sets the programs' tasks and processes a copy of the frame.
+//! result with the slow path. A [`Station`] sets the programs' tasks and processes a copy of the frame.
 
 #![allow(clippy::unwrap_used)]
 
