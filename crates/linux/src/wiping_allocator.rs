@@ -122,14 +122,14 @@ mod tests {
     use super::*;
 
     /// The test reads memory after it was freed. The system's allocator overwrites only the begin of freed
-    /// memory, with addresses. Other tests run in other threads: one may get the freed memory, or read secrets
-    /// at the same time. So the test tries each case several times.
+    /// memory, with addresses. Other tests run in other threads: one may get the freed memory, or read
+    /// secrets at the same time. So the test tries each case several times.
     #[test]
     fn memory_freed_while_reading_secrets_is_overwritten() {
         const ATTEMPTS: usize = 100;
         let layout = Layout::from_size_align(4096, 16).expect("a layout");
-        // Returns the number of octets that still have their old value, or `None` if the system has handed the
-        // memory to another thread.
+        // Returns the number of octets that still have their old value, or `None` if the system has handed
+        // the memory to another thread.
         let left = |memory: *mut u8| {
             // SAFETY: the layout has a size.
             let again = unsafe { WipingAllocator.alloc(layout) };
