@@ -1,4 +1,4 @@
-//! A map for objects of which a home agent has one for each binding, and which mostly have one entry.
+//! A map that mostly has one entry, for data that a home agent has once for each binding.
 //!
 //! `BTreeMap` allocates room for eleven entries with the first one. With 100,000 bindings this room would be
 //! most of their memory. In this map one entry takes only its own size, without an allocation. Code that has

@@ -32,7 +32,7 @@ pub enum EventKind {
     Deliver,
 }
 
-/// Fates of a packet under way, bits of the first octet of a [`EventKind::Deliver`].
+/// Bits of the first octet of an [`EventKind::Deliver`]: they say what happens to a packet on its way.
 pub mod packet_fate {
     /// The packet arrives, and a copy of it arrives later.
     pub const DUPLICATED: u8 = 1;

@@ -157,7 +157,7 @@ struct SenderClass<T> {
     /// Virtual time of the class: the queue serves the class with the least value next. Each served message
     /// adds [`MESSAGE_COSTS`] to it.
     next: u64,
-    /// `virtual_time` with which a new sender starts.
+    /// Present virtual time of the queue: a new sender starts with this value as its `virtual_time`.
     virtual_clock: u64,
     length: usize,
     sender_queues: Vec<SenderQueue<T>>,

@@ -301,7 +301,7 @@ fn silent_radio_failure_costs_half_a_second() {
         if feedback {
             assert_eq!(lost, 0);
         } else {
-            // Each host may lose at most 66 packets.
+            // At least one packet is lost, and each of the two hosts loses at most 66.
             assert!((1..=132).contains(&lost), "{lost}");
         }
         world.net.is_radio_broken = false;

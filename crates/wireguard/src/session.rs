@@ -64,7 +64,7 @@ pub(crate) struct RemoteKeys<'k> {
 
 /// The session of one path and one pair of keys.
 pub(crate) struct PathSession {
-    /// The path, as the caller knows it.
+    /// The peer's key and the uplink, which together name the path.
     pub(crate) path: SessionPath,
     pub(crate) noise_tunnel: Tunnel,
     /// `None` before the remote end has confirmed a handshake.

@@ -89,7 +89,8 @@ pub struct Area {
     pub latitude: Option<f64>,
     /// Longitude of the centre in degrees, east positive; `null` while it is not known.
     pub longitude: Option<f64>,
-    /// Metres from the centre to the edge: the radius; or along the angle.
+    /// Metres from the centre to the edge: the radius of a circle; for other shapes, in the direction of the
+    /// angle.
     pub distance_a_m: u16,
     /// Metres from the centre to the edge across the angle; `null` for a circle.
     pub distance_b_m: Option<u16>,

@@ -262,8 +262,8 @@ impl<T> Gate<T> {
         self.queues.iter().flatten().map(|waiting| waiting.octets).sum()
     }
 
-    /// Returns how long the gate closes after another packet of this profile with the length of the previous
-    /// one. A service must not send faster (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
+    /// Returns for how long the gate would close after a packet of this profile that is as long as the
+    /// previous one. A service must not send at a shorter interval (EN 302 637-2 6.1.3, `T_GenCam_DCC`).
     pub fn interval_after(&self, profile: DccProfile) -> Duration {
         let on_air = self.on_air[profile as usize];
         match &self.controller {

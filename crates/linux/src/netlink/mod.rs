@@ -304,7 +304,7 @@ impl NetlinkRequests {
     }
 }
 
-/// Returns the answers that the packet crates have decoded.
+/// Returns the rtnetlink messages out of decoded answers; it omits ends and acknowledgements.
 fn route_messages_of(answers: Vec<RtnetlinkMessage>) -> Vec<RouteNetlinkMessage> {
     let known = answers.into_iter().filter_map(|answer| match answer {
         RtnetlinkMessage::Route(message) => Some(message),

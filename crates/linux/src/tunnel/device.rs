@@ -25,7 +25,7 @@ pub(crate) enum DeviceKind {
 pub(crate) struct DeviceFeatures {
     /// Whether a virtio header precedes each packet.
     pub(crate) has_header: bool,
-    /// Kinds of bursts that the kernel accepts and delivers.
+    /// Kinds of bursts (several segments in one buffer: GSO, GRO) that the kernel accepts and delivers.
     pub(crate) burst_kinds: BurstKinds,
 }
 

@@ -291,7 +291,7 @@ impl Node {
         }
     }
 
-    /// Returns the prefixes that the last bindings carried.
+    /// Returns the mobile network prefixes of the most recent bindings.
     pub fn prefixes(&self) -> &[Ipv6Net] {
         &self.prefixes
     }

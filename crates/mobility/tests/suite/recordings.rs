@@ -44,7 +44,8 @@ enum ScheduleStep {
     AgentClock { ahead: i64 },
     /// The router signs with one of the two keys that the home agent accepts.
     Key { second: bool },
-    /// The home agent's config lacks the node for a while, or first has other keys.
+    /// The home agent reloads a config without the node, or with other keys for it (by `meanwhile`), and
+    /// later the right config.
     Reload { meanwhile: u8 },
     /// Before each Binding Update of the router, an attacker on the path replays recorded updates to the home
     /// agent, or recorded answers to the router. Both have the addresses of the genuine messages.

@@ -67,7 +67,7 @@ impl AccessNetwork {
 /// A drop-tail queue that the traffic of others loads.
 #[derive(Debug, Clone)]
 pub struct LoadedQueue {
-    /// Load of others as a share of the capacity.
+    /// Traffic of other stations, as a share of the capacity.
     pub load_share: f64,
     /// Length of the queue in seconds of sending time.
     pub limit_seconds: f64,

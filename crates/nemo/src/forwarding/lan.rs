@@ -36,7 +36,8 @@ pub struct AllowedPackets {
     pub protocol: u8,
     /// Destination ports; empty for all.
     pub ports: Vec<PortRange>,
-    /// Destinations, in IPv4-mapped form for IPv4; empty for every host of the interface.
+    /// Destinations, in IPv4-mapped form for IPv4. If empty, the exception is for every host of the
+    /// interface.
     pub destinations: Vec<Ipv6Net>,
 }
 

@@ -57,7 +57,7 @@ pub struct Chart {
     pub curves: Vec<Curve>,
     /// Numbers of other sources.
     pub marks: Vec<MarkedValue>,
-    /// Moments on the axis.
+    /// Events to mark on the time axis.
     pub event_markers: Vec<EventMarker>,
     /// Places on the axis at which packets were lost.
     pub lost_at: Vec<f64>,
