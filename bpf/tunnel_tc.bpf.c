@@ -234,31 +234,18 @@ inline_always int decapsulate(struct __sk_buff *skb, __u32 roles, __u32 link_hea
 	return send(skb, plan, link_header);
 }
 
-/* Copies the IPv6 header at `offset`; returns 0 if the packet is too short. */
-inline_always int read_header(struct __sk_buff *skb, __u32 offset, struct ipv6 *header)
+/* Copies the header of `length` octets at `offset`; returns 0 if the packet is too short. */
+inline_always int read_header(struct __sk_buff *skb, __u32 offset, void *header, const __u32 length)
 {
 	const __u8 *data = (void *)(long)skb->data;
 	const __u8 *end = (void *)(long)skb->data_end;
 
-	if (data + offset + IPV6_HEADER <= end) {
-		copy_words(header, data + offset, IPV6_HEADER);
+	if (data + offset + length <= end) {
+		copy_words(header, data + offset, length);
 		return 1;
 	}
 	/* The header may be outside of the linear part of the socket buffer. */
-	return !bpf_skb_load_bytes(skb, offset, header, IPV6_HEADER);
-}
-
-/* Copies the IPv4 header at `offset`; returns 0 if the packet is too short. */
-inline_always int read_ipv4(struct __sk_buff *skb, __u32 offset, struct ipv4 *header)
-{
-	const __u8 *data = (void *)(long)skb->data;
-	const __u8 *end = (void *)(long)skb->data_end;
-
-	if (data + offset + IPV4_HEADER <= end) {
-		copy_words(header, data + offset, IPV4_HEADER);
-		return 1;
-	}
-	return !bpf_skb_load_bytes(skb, offset, header, IPV4_HEADER);
+	return !bpf_skb_load_bytes(skb, offset, header, length);
 }
 
 /* Reads the headers of a packet in IPv4 whose inner packet has this protocol; returns IN_IPV6 if it is no
@@ -294,7 +281,7 @@ static __attribute__((noinline)) int handle_ipv4(struct __sk_buff *skb, __u32 ro
 	plan.outside = IN_IPV6;
 	plan.outer_ports = 0;
 	if (skb->protocol == cpu_to_be16(ETH_P_IPV6)) {
-		if (!read_header(skb, link_header, &plan.outer.ipv6))
+		if (!read_header(skb, link_header, &plan.outer.ipv6, IPV6_HEADER))
 			return PASS;
 		is_tunnelled = 1;
 	} else if (roles & (AGENT | DECAPSULATE_CARE_OF)) {
@@ -303,7 +290,7 @@ static __attribute__((noinline)) int handle_ipv4(struct __sk_buff *skb, __u32 ro
 	}
 	if (is_tunnelled)
 		offset += outside_length(plan.outside);
-	if (!read_ipv4(skb, offset, &header) || !is_common_ipv4(&header) ||
+	if (!read_header(skb, offset, &header, IPV4_HEADER) || !is_common_ipv4(&header) ||
 	    skb->len < offset + be16_to_cpu(header.length))
 		return PASS;
 	read_inside(&plan.inner, &header);
@@ -335,7 +322,7 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 		plan.outside = open_ipv4(skb, link_header, &plan, PROTOCOL_IPV6, &outcome);
 		if (plan.outside == IN_IPV6)
 			return try_ipv4();
-	} else if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || !read_header(skb, link_header, &plan.inner)) {
+	} else if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || !read_header(skb, link_header, &plan.inner, IPV6_HEADER)) {
 		return skb->protocol == cpu_to_be16(ETH_P_IP) ? try_ipv4() : PASS;
 	/* Leave also a packet that is shorter than its header says, or that has a jumbo payload. */
 	} else if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
@@ -348,7 +335,8 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 			plan.outer.ipv6 = plan.inner;
 		/* A packet that is too short for an inner IPv6 header may have an inner IPv4 header. */
 		if (be16_to_cpu(plan.outer.ipv6.payload_length) < IPV6_HEADER ||
-		    !read_header(skb, link_header + outside_length(plan.outside), &plan.inner))
+		    !read_header(skb, link_header + outside_length(plan.outside), &plan.inner,
+				 IPV6_HEADER))
 			return plan.outside == IN_UDP ? try_ipv4() : PASS;
 		if (plan.outside != IN_IPV6) {
 			/* The payload of UDP may be an IPv4 packet or no packet. Leave a burst of datagrams

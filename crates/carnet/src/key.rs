@@ -4,7 +4,7 @@
 //! Only one of the two keys goes to standard output, so that a script can use it. The public key goes there
 //! if a file takes the private key.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, chown};
 use std::path::Path;
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use carnet_api::config::{Config, next_key_file};
 use carnet_api::model::Keys;
+use carnet_linux::disk::{Disk, KernelDisk, directory_of};
 use carnet_linux::{clock, key_file};
 use carnet_wireguard::{PrivateKey, PublicKey};
 use zeroize::Zeroizing;
@@ -104,8 +105,7 @@ pub async fn rotate(mut config: Config, rotate: &Rotate) -> anyhow::Result<()> {
         }
         eprintln!("carnet: {which}; their configs need it");
     }
-    fs::rename(&next, &file)
-        .and_then(|()| synchronize(&file))
+    put_in_place(&next, &file)
         .with_context(|| format!("cannot put {} in place of {}", next.display(), file.display()))?;
     client.post("/v1/keys/read", &()).await?;
     crate::print(&format!("public key: {next_public}\n"))
@@ -127,15 +127,14 @@ fn make_next(file: &Path, next: &Path) -> anyhow::Result<PublicKey> {
         if (of_file.uid(), of_file.gid()) != (of_part.uid(), of_part.gid()) {
             chown(part, Some(of_file.uid()), Some(of_file.gid()))?;
         }
-        fs::rename(part, next)?;
-        synchronize(next)
+        put_in_place(part, next)
     };
     written().with_context(|| format!("cannot write the next private key to {}", next.display()))?;
     Ok(private_key.public_key())
 }
 
-/// Writes the directory of a file to the disk.
-fn synchronize(file: &Path) -> std::io::Result<()> {
-    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+/// Gives a file another name, and writes its directory to the disk.
+fn put_in_place(file: &Path, name: &Path) -> std::io::Result<()> {
+    KernelDisk.rename(file, name)?;
+    KernelDisk.sync_directory(directory_of(name))
 }

@@ -232,7 +232,7 @@ pub struct SessionEngine {
     line_by_tunnel: HashMap<TunnelId, Line>,
     /// Number of sessions with this remote address.
     sessions_by_remote_address: HashMap<SocketAddr, u32>,
-    /// HandshakeTimestamp of the newest accepted handshake of each session.
+    /// Timestamp of the newest accepted handshake of each session.
     accepted_timestamps: BTreeMap<Line, HandshakeTimestamp>,
     /// Timestamps of the last run, for each remote key and path number.
     restored_timestamps: BTreeMap<(PublicKey, PathNumber), HandshakeTimestamp>,
@@ -294,6 +294,14 @@ impl SessionEngine {
         self.own_keys.iter().map(|key| key.public).collect()
     }
 
+    /// Returns the newer one of two own public keys; `None` if there is only one.
+    pub fn next_public_key(&self) -> Option<PublicKey> {
+        match &self.own_keys[..] {
+            [next, _] => Some(next.public),
+            _ => None,
+        }
+    }
+
     /// Replaces the own keys; the newest one is the first. A key that stays keeps its sessions. A new key
     /// gets sessions for all paths that this end has opened. The sessions of other keys end.
     pub fn set_private_keys(&mut self, now: Time, keys: Vec<PrivateKey>) {
@@ -313,15 +321,13 @@ impl SessionEngine {
             };
             self.own_keys.push(key);
         }
-        let peers: Vec<PeerId> = self.remote_ends.keys().copied().collect();
-        peers.into_iter().for_each(|id| self.pair_up(now, id));
+        self.pair_up_all(now);
     }
 
     /// Removes the own keys except the newest one, and ends their sessions.
     pub fn drop_old_private_keys(&mut self, now: Time) {
         self.own_keys.truncate(1);
-        let peers: Vec<PeerId> = self.remote_ends.keys().copied().collect();
-        peers.into_iter().for_each(|id| self.pair_up(now, id));
+        self.pair_up_all(now);
     }
 
     /// Adds a peer, or replaces the one with this number. A key that stays keeps its sessions, unless the
@@ -346,6 +352,11 @@ impl SessionEngine {
         self.remote_ends.insert(id, Remote { public_keys, preshared_key, pairs });
         self.pair_up(now, id);
         true
+    }
+
+    fn pair_up_all(&mut self, now: Time) {
+        let peers: Vec<PeerId> = self.remote_ends.keys().copied().collect();
+        peers.into_iter().for_each(|id| self.pair_up(now, id));
     }
 
     /// Makes the pairs of a peer's keys and the own ones. Ends the sessions of the other pairs.

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use crate::hosts::{can_run_or_report, seconds, wait_until};
-use crate::ipv4::config_with_identifiers;
-use crate::sessions::with_keys;
+use crate::hosts::can_run_or_report;
+use crate::sessions::{start_with_two_uplinks, with_keys};
 use crate::station::{Station, run_carnet};
 use crate::testbed::Testbed;
 
@@ -35,10 +34,7 @@ fn keys_of_both_ends_change_without_loss() {
     }
     let bed = Testbed::new();
     let (agent, router) = with_keys(&bed);
-    let agent = Station::start(&bed.agent, &agent);
-    let router = Station::start(&bed.router, &config_with_identifiers(router));
-    router.wait_until_registered();
-    wait_until("both uplinks are registered", seconds(20), || agent.bindings().len() == 2);
+    let (agent, router) = start_with_two_uplinks(&bed, &agent, router);
     let old: Vec<String> = [&agent, &router].map(first_key).into();
     let traffic = bed.start_echo(1000);
     traffic.wait_until_flowing();

@@ -47,6 +47,15 @@ pub fn with_keys(bed: &Testbed) -> (String, String) {
     (agent, router)
 }
 
+/// Starts home agent and mobile router, and waits until both uplinks are registered.
+pub fn start_with_two_uplinks(bed: &Testbed, agent: &str, router: String) -> (Station, Station) {
+    let agent = Station::start(&bed.agent, agent);
+    let router = Station::start(&bed.router, &config_with_identifiers(router));
+    router.wait_until_registered();
+    wait_until("both uplinks are registered", seconds(20), || agent.bindings().len() == 2);
+    (agent, router)
+}
+
 /// Checks that captured packets between mobile router and home agent are WireGuard's messages alone, and
 /// returns the number of data messages.
 pub fn only_sessions(
@@ -166,10 +175,7 @@ fn handover_by_order_loses_no_packet() {
     }
     let bed = Testbed::new();
     let (agent, router) = with_keys(&bed);
-    let agent = Station::start(&bed.agent, &agent);
-    let router = Station::start(&bed.router, &config_with_identifiers(router));
-    router.wait_until_registered();
-    wait_until("both uplinks are registered", seconds(20), || agent.bindings().len() == 2);
+    let (_agent, router) = start_with_two_uplinks(&bed, &agent, router);
     let sniffer = PacketSniffer::start(&bed.core, &["wlan", "wwan"]);
     let traffic = bed.start_echo(1000);
     traffic.wait_until_flowing();
@@ -212,10 +218,7 @@ fn router_leaves_a_dead_uplink() {
             // The same state directory: a Binding Update waits for the disk at either end.
             false => (in_state_dir(&bed, &bed.agent_config()), in_state_dir(&bed, &bed.router_config())),
         };
-        let agent = Station::start(&bed.agent, &agent);
-        let router = Station::start(&bed.router, &config_with_identifiers(router));
-        router.wait_until_registered();
-        wait_until("both uplinks are registered", seconds(20), || agent.bindings().len() == 2);
+        let (_agent, _router) = start_with_two_uplinks(&bed, &agent, router);
         let traffic = bed.start_echo(200);
         traffic.wait_until_flowing();
         bed.core.run_ip("link set wlan down");

@@ -123,10 +123,7 @@ impl Sessions {
 
     /// Returns the next key of this end, while it is announced.
     fn next_key(&self) -> Option<PublicKey> {
-        match self.engine.public_keys()[..] {
-            [next, _] if self.exchange.ends.is_none() => Some(next),
-            _ => None,
-        }
+        self.engine.next_public_key().filter(|_| self.exchange.ends.is_none())
     }
 
     /// Returns the own public keys, and the remote ends that have not used the newest one.
