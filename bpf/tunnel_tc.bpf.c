@@ -322,7 +322,8 @@ static __attribute__((noinline)) int handle(struct __sk_buff *skb, __u32 roles, 
 		plan.outside = open_ipv4(skb, link_header, &plan, PROTOCOL_IPV6, &outcome);
 		if (plan.outside == IN_IPV6)
 			return try_ipv4();
-	} else if (skb->protocol != cpu_to_be16(ETH_P_IPV6) || !read_header(skb, link_header, &plan.inner, IPV6_HEADER)) {
+	} else if (skb->protocol != cpu_to_be16(ETH_P_IPV6) ||
+		   !read_header(skb, link_header, &plan.inner, IPV6_HEADER)) {
 		return skb->protocol == cpu_to_be16(ETH_P_IP) ? try_ipv4() : PASS;
 	/* Leave also a packet that is shorter than its header says, or that has a jumbo payload. */
 	} else if ((be32_to_cpu(plan.inner.first) >> 28) != 6 || !plan.inner.payload_length ||
