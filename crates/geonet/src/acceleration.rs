@@ -7,8 +7,8 @@
 //! [`FastPathReport`] about ten times a second. From the report the router learns what it would learn from
 //! the packets: position vectors, sequence numbers, packet data rates, and the stations in use.
 //!
-//! Router and fast path draw sequence numbers (8.3) from one [`SequenceNumbers`]; the fast path provides a
-//! shared one.
+//! Router and fast path draw sequence numbers (8.3) from one [`SequenceNumbers`]; a fast path brings its own,
+//! which both share.
 
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ pub struct SourceSummary {
     /// Newest position vector of the station. A recording writes its 24 octets in hexadecimal.
     #[serde(with = "octets_of")]
     pub vector: LongPositionVector,
-    /// The fast path received a packet directly from the station.
+    /// Whether the fast path received a packet directly from the station, not through a forwarder.
     pub direct: bool,
     /// Octets of the GeoNetworking packets.
     pub octets: usize,

@@ -54,7 +54,7 @@ mod tests {
         (all.iter().copied().fold(f64::MAX, f64::min), all.iter().copied().fold(0.0, f64::max))
     }
 
-    /// The interval follows the paper's formula (1): max(min(R / (k speed), 2), 0.1).
+    /// The interval follows formula (1) of Chen and Gerla: max(min(R / (k speed), 2), 0.1).
     #[test]
     fn beacon_interval_adapts_to_speed_and_neighbours() {
         for (speed, interval) in [(0.0, 2.0), (5.0, 2.0), (10.0, 1.5625), (30.0, 0.5208), (100.0, 0.15625)] {

@@ -35,8 +35,8 @@ carnet_base::drop_reasons! {
         Duplicate = "duplicate",
         /// The location table is full and has no entry to replace.
         LocationTableFull = "location_table_full",
-        /// The remaining hop limit (RHL) is used up. The router delivers the packet to its upper layer but
-        /// does not forward it.
+        /// The remaining hop limit (RHL) is used up: the router does not forward the packet. It still
+        /// delivers the packet to its upper layer.
         HopLimit = "hop_limit",
         /// The lifetime ended while the packet was in a buffer (8.4, 8.5).
         LifetimeExpired = "lifetime_expired",

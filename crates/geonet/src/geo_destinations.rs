@@ -37,7 +37,7 @@ pub enum AreaCentre {
     Place(Position),
     /// The position of this station.
     Here,
-    /// The station with this address; only the MID must be right.
+    /// Position of the station with this address; only the MID of the address must be right.
     Station(GnAddress),
 }
 
@@ -71,12 +71,12 @@ impl AreaDestination {
     }
 }
 
-/// Reason for which the module did not set an area.
+/// Reason for which the module refused to set an area.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AreaRefusal {
     /// [`MAX_AREAS`] areas exist.
     TooMany,
-    /// The area has no inside, or its centre is not on the globe.
+    /// The area has no inside, or the latitude or longitude of its centre is invalid.
     NoArea,
     /// The area exceeds `itsGnMaxGeoAreaSize`.
     TooLarge {
@@ -90,7 +90,7 @@ pub enum AreaRefusal {
         /// Name of the area that already has the multicast group.
         by: String,
     },
-    /// No station can have this address.
+    /// The centre is a station with this address, which no station can have.
     NoStation(GnAddress),
 }
 
@@ -140,7 +140,8 @@ impl fmt::Display for UnknownCentre {
 struct Entry {
     destination: AreaDestination,
     expires_at: Option<Time>,
-    /// Time of the last search for the station in the centre, and the wait before the next search.
+    /// Time of the last search for the station in the centre. The next field is the wait before the next
+    /// search.
     last_search_at: Option<Time>,
     search_interval: Duration,
 }
@@ -149,7 +150,7 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct GeoDestinations {
     entries: BTreeMap<String, Entry>,
-    /// Time at which an area ends or a station must be searched for.
+    /// Time at which the next area ends or the next search for a station is due.
     next_check_at: Option<Time>,
 }
 
@@ -234,7 +235,7 @@ impl GeoDestinations {
         self.entries.get(name).map(|entry| place_area(now, &entry.destination, router))
     }
 
-    /// Returns the groups, with the present positions of their areas.
+    /// Returns the multicast groups of the areas, with the present position of each area.
     pub fn groups(
         &self,
         now: Time,
@@ -288,7 +289,7 @@ impl GeoDestinations {
     }
 }
 
-/// Returns the time without a packet after which the module searches for a station.
+/// Returns how long the module waits for a packet of a station before it searches for the station.
 fn follow_time(router: &Router) -> Duration {
     (router.mib().lifetime_location_entry / 2).max(Duration::from_secs(1))
 }

@@ -3,8 +3,8 @@
 //! Positions are WGS 84 latitude and longitude in 0.1 microdegree, as on the wire. All functions work in a
 //! [`LocalPlane`]: metres east and north of a reference point, by the second-order expansion of the ellipsoid
 //! around this point. Up to some 10 km the error against the geodesic is below 0.1 m. At 65 km (the longest
-//! distance that an area can name) it is some metres. Beyond a few degrees the plane falls back to the chord
-//! through the earth, so a far place never looks near. The plane costs two sines and a square root per
+//! distance that an area can name) it is some metres. Beyond a few degrees the plane uses the chord through
+//! the earth, so a distant position never appears near. The plane costs two sines and a square root per
 //! reference point, and four multiplications per position. Other implementations compute a geodesic per
 //! neighbour and packet, so they are slow with many neighbours.
 //!
@@ -352,7 +352,7 @@ mod tests {
         ));
     }
 
-    /// An area with zero distances contains no position, and all functions still return numbers.
+    /// An area whose distances are 0 contains no position, and all functions still return numbers.
     #[test]
     fn an_area_without_extent_contains_nothing() {
         for (shape, a, b) in [(Shape::Circle, 0, 100), (Shape::Rectangle, 100, 0), (Shape::Ellipse, 0, 100)] {

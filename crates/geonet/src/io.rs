@@ -21,7 +21,7 @@ pub struct ReceivedFrame<'a> {
     pub packet: &'a [u8],
 }
 
-/// Packet transport type of a request, with its destination (GN-DATA.request, annex J).
+/// Packet transport type of a request, with its destination or parameters (GN-DATA.request, annex J).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Transport {
     /// Sends a GUC to a station. The router uses only the MID of the address.
@@ -91,7 +91,7 @@ pub enum Output {
     Transmit(Transmission),
     /// The caller passes a payload to the upper layer.
     Deliver(Delivery),
-    /// The caller passes a permission to the fast path, if it has one ([`crate::Router::start_fast_path`]).
+    /// The caller changes a permission of the fast path, if it has one ([`crate::Router::start_fast_path`]).
     Accelerate(FastPathUpdate),
     /// The caller reports an event to the operator.
     Event(Event),
@@ -107,7 +107,7 @@ pub struct Transmission {
     pub traffic_class: TrafficClass,
     /// DCC profile of the request, if the request named one.
     pub profile: Option<DccProfile>,
-    /// This station is the source of the packet.
+    /// Whether this station is the source of the packet.
     pub is_own: bool,
     /// Whether the router sends the packet after a contention (F.3). If another station sends it first, the
     /// caller need not send it.
@@ -151,8 +151,9 @@ pub struct Delivery {
 pub enum Event {
     /// A station has become a neighbour.
     NewNeighbour(GnAddress),
-    /// Another station uses this station's address. The router has changed the address if it was configured
-    /// automatically (10.2.1.5). The caller must set the link-layer address to the MID of the new address.
+    /// Another station uses this station's address. If this station's address was configured automatically,
+    /// the router has changed it (10.2.1.5). The caller must set the link-layer address to the MID of the new
+    /// address.
     AddressConflict {
         /// Address that the other station uses, too.
         address: GnAddress,

@@ -8,14 +8,14 @@
 //!
 //! Decisions that the standard does not make or state:
 //!
-//! * *Key.* The MID identifies a station: the 48 bits that are also its link-layer address, see
-//!   [`location_table`]. A request need not know the rest of the destination's GN address.
+//! * *Key of the location table.* The MID identifies a station: the 48 bits that are also its link-layer
+//!   address, see [`location_table`]. A request need not know the rest of the destination's GN address.
 //! * *Distances* are local expansions of the ellipsoid and a per-packet metric, see [`geodesy`].
 //! * *Events flush buffers.* A waiting packet leaves when the router receives a packet from a station that is
-//!   nearer to its destination. The router first enters this station in the location table. (10.3.5 has the
-//!   other order, in which waiting packets would leave with the next beacon.)
+//!   nearer to its destination. The router enters this station in the location table before it sends the
+//!   waiting packet. (10.3.5 has the other order, in which waiting packets would leave with the next beacon.)
 //! * *Duplicates under contention-based forwarding*: the duplicate packet list drops copies that arrive after
-//!   the packet has left the contention buffer. The standard omits the list only while the packet is in
+//!   the packet has left the contention buffer. The standard uses the list except while the packet is in
 //!   contention.
 //! * *The router rounds lifetimes down* after a packet has waited, even for the milliseconds of a contention,
 //!   because the field cannot express 59.9 s. No packet outlives its lifetime, and each hop of a long path

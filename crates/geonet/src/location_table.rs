@@ -1,9 +1,9 @@
 //! The location table (clause 8.1): positions of stations, which of them are neighbours, and duplicate
 //! detection of their packets.
 //!
-//! Entries are in one array. A hash table finds them by the MID of their GN address. The hash has a random
-//! seed, so that an attacker cannot choose addresses that collide. The key is the MID and not the whole
-//! address, because the link layer and the IPv6 adaptation know only the MID.
+//! Entries are in one array. A hash table finds them by the MID of their GN address, because the link layer
+//! and the IPv6 adaptation know only the MID. The hash has a random seed, so that an attacker cannot choose
+//! addresses that collide.
 //!
 //! *Position vectors.* Only a newer vector replaces an older one (C.2). Without signatures any sender can
 //! claim that its vector is newer. A vector is implausible if its time stamp is ahead of this station's clock
@@ -40,7 +40,7 @@ const NO_ENTRY: u32 = u32::MAX;
 /// than the leap seconds since 2004, which some stations omit.
 pub const MAX_TIMESTAMP_LEAD: Duration = Duration::from_secs(Timestamp::LEAP_SECONDS as u64 + 1);
 
-/// Largest memory in octets that one station needs: its entry, its item in the spatial index and its slot in
+/// Largest memory in octets that one station needs: its entry, its item in the spatial index and its share of
 /// the hash table.
 pub const ENTRY_OCTETS: usize = size_of::<Entry>() + SpatialIndex::ITEM_OCTETS + 2 * size_of::<(u64, u32)>();
 
@@ -121,13 +121,14 @@ impl Entry {
 pub struct LearnOutcome {
     /// Entry of the station.
     pub slot: Slot,
-    /// The table had no entry of the station before.
+    /// Whether the table had no entry of the station before.
     pub is_new: bool,
-    /// The station has become a neighbour.
+    /// Whether the station has become a neighbour.
     pub is_new_neighbour: bool,
-    /// The table has stored the position vector.
+    /// Whether the table has stored the position vector.
     pub is_position_updated: bool,
-    /// The table has not stored the position vector, because its time stamp is ahead of this station's clock.
+    /// Whether the table did not store the position vector because its time stamp is too far ahead of this
+    /// station's clock.
     pub from_the_future: bool,
 }
 
@@ -292,7 +293,8 @@ impl LocationTable {
             self.neighbour_generation += 1;
         }
         if was_neighbour && !direct {
-            // Keep the entry's position in the queue: only direct packets of a neighbour move it back.
+            // Leave the entry at its place in the queue: only direct packets of a neighbour move it to the
+            // end.
             return Ok(LearnOutcome {
                 slot,
                 is_new: expired,
@@ -380,7 +382,7 @@ impl LocationTable {
         Ok(slot)
     }
 
-    /// Makes room for one more entry of a kind.
+    /// Makes room for one more entry of a neighbour or of another station.
     fn make_room_for_station(&mut self, now: Time, mib: &Mib, kind: StationKind) -> Result<(), GeonetDrop> {
         let (once, established) = (kind as usize, kind as usize + 1);
         let limit = match kind {
@@ -540,7 +542,7 @@ impl LocationTable {
     }
 }
 
-/// Keyed hash of 48-bit numbers, which needs one multiplication.
+/// Keyed hash of 48-bit numbers that needs only one multiplication.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SeededHash(pub(crate) u64);
 

@@ -37,7 +37,7 @@ fn single_hop_packet_makes_its_sender_a_neighbour() {
     let far = table.learn_position(START, &mib, &position_vector(2, 10), false, None).expect("room");
     assert!(far.is_new && !far.is_new_neighbour && !table.entry(far.slot).is_neighbour());
     assert_eq!((table.len(), table.neighbour_count()), (2, 1));
-    // A later single-hop packet makes the other station a neighbour, too; a later forwarded packet does not
+    // A later single-hop packet makes the second station a neighbour, too; a later forwarded packet does not
     // end this state.
     assert!(
         table
@@ -123,7 +123,7 @@ fn repeated_timestamp_still_renews_the_entry() {
     }
     table.expire_entries(START + Duration::from_secs(79), &mib);
     assert!(table.is_empty());
-    // The lifetime of an entry also restarts when the station becomes a neighbour.
+    // An entry's lifetime also restarts when its station becomes a neighbour.
     table.learn_position(START, &mib, &position_vector(4, 10), false, None).expect("room");
     let later = START + Duration::from_secs(19);
     assert!(
@@ -135,7 +135,7 @@ fn repeated_timestamp_still_renews_the_entry() {
     assert!(table.find_station(later + Duration::from_secs(19), mid_of_station(4)).is_some());
 }
 
-/// The table keeps a neighbour that left the radio range, while other stations forward its packets.
+/// A neighbour leaves the radio range, and other stations forward its packets: the table keeps its entry.
 #[test]
 fn neighbour_out_of_range_stays_in_table_while_others_forward_its_packets() {
     let mut table = LocationTable::new(1);
@@ -180,7 +180,8 @@ fn fabricated_stations_replace_only_each_other() {
         assert!(table.len() <= 150 && table.allocated_entries() <= 151);
     }
     assert!((0..40).all(|station| table.find_station(START, mid_of_station(station)).is_some()));
-    // During the flood, a real new station that sends beacons regularly enters the table and is not replaced.
+    // During the flood, a real new station sends beacons regularly: the table stores it and does not replace
+    // it.
     table.learn_position(START, &mib, &position_vector(500, 0), true, None).expect("room");
     table.learn_position(START, &mib, &position_vector(500, 1), true, None).expect("room");
     for station in 100_000..101_000 {
@@ -207,8 +208,7 @@ fn flood_does_not_remove_established_neighbours() {
         table.learn_position(START, &mib, &position_vector(30, 0), true, None),
         Err(GeonetDrop::LocationTableFull)
     );
-    // When the table needs room, it removes established neighbours whose lifetime has ended, although its
-    // timer has not run.
+    // Established neighbours whose lifetime has ended make room, even before the table's timer has run.
     let later = START + Duration::from_secs(20);
     assert!(table.learn_position(later, &mib, &position_vector(30, 0), true, None).is_ok());
 }
@@ -229,7 +229,8 @@ fn location_table_lists_stay_consistent_under_random_use() {
                     table.remove_neighbour_status(now, &mib, slot);
                 }
             }
-            // Some packets repeat the timestamp of the position, or have an older one.
+            // Some packets repeat the timestamp of the station's previous position, or have an older
+            // timestamp.
             _ => drop(table.learn_position(
                 now,
                 &mib,

@@ -33,7 +33,7 @@ pub enum AreaForwarding {
 /// Rule for a station outside of the area that does not know whether the sender is inside (annex D).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum UnknownSender {
-    /// V1.4.1: the station uses the non-area algorithm.
+    /// V1.4.1: the station uses the non-area forwarding algorithm.
     #[default]
     NonAreaForwarding,
     /// V1.2.1 and V1.3.1 (annex E in these versions): the station broadcasts at once.
@@ -52,7 +52,7 @@ pub enum AddressConfiguration {
     Anonymous,
 }
 
-/// Action if greedy forwarding finds no neighbour closer to the destination.
+/// Action of the router if greedy forwarding finds no neighbour closer to the destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum VoidRecovery {
     /// The action of the standard: buffer or broadcast the packet.
@@ -155,12 +155,11 @@ pub struct Mib {
     pub beacon_max_jitter: Duration,
     /// Fixed or adaptive beacons.
     pub beacon_interval: BeaconInterval,
-    /// With adaptive beacons: computes the interval from the speed of the fastest neighbour if it is faster
-    /// than this station. The time for which two stations stay in range depends on both speeds. Not in the
-    /// standard.
+    /// Whether adaptive beacons take the speed of the fastest neighbour if it is faster than this station.
+    /// The time for which two stations stay in range depends on both speeds. Not in the standard.
     pub beacon_company_speed: bool,
-    /// If the station is further than this, in metres, from the position that its last beacon predicts, it
-    /// sends a beacon at once. This happens after a turn, for example. Not in the standard.
+    /// Distance in metres between the present position and the position that the last beacon predicts. Above
+    /// this distance the station sends a beacon at once, for example after a turn. Not in the standard.
     pub beacon_deviation: Option<f64>,
     /// Validity of a beacon in beacon intervals, announced in its lifetime (LT). After that time without a
     /// beacon, the station is no longer a neighbour. Not in the standard, where the lifetime of a beacon has

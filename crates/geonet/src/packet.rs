@@ -1,4 +1,4 @@
-//! A packet in the router, with its destination and the properties that are not in its octets.
+//! A packet in the router: its octets, its destination and other properties that are not in its octets.
 
 use carnet_base::Time;
 use carnet_wire::geonet::{GeoArea, Lifetime, TrafficClass, set_lifetime};
@@ -50,7 +50,7 @@ pub(crate) struct PacketProperties {
     pub lifetime: Lifetime,
     /// Time at which the packet entered the buffer.
     pub waiting_since: Time,
-    /// This station is the source of the packet.
+    /// Whether this station is the source of the packet.
     pub is_own: bool,
 }
 
@@ -68,8 +68,8 @@ pub(crate) struct BufferedPacket {
 }
 
 impl BufferedPacket {
-    /// Reduces the lifetime of a leaving packet by the time that it waited. Returns false if no lifetime
-    /// remains.
+    /// Reduces the lifetime of a packet that leaves the buffer by the time that it waited. Returns false if
+    /// no lifetime remains.
     pub fn subtract_waiting_time(&mut self, now: Time) -> bool {
         let left =
             self.properties.lifetime.after_waiting(now.saturating_since(self.properties.waiting_since));

@@ -1,14 +1,14 @@
 //! Packet data rate control (annex B.2): a moving average of the octets per second from a station.
 //!
 //! The module adds up the octets over [`AVERAGE_WINDOW`]; the mean of each window enters PDR with weight 1 -
-//! beta. The formula of the standard could also mean a sample for each packet, but then two packets in one
+//! beta. The formula of the standard could also mean one sample for each packet. But then two packets in one
 //! millisecond would count as a flood.
 //!
 //! *Yielding packets* ([`is_yielding`]) are IPv6 and packets with DCC profile DP2 or DP3. They may use four
 //! fifths of the limit, so that the last fifth stays free for warnings. Above four fifths a forwarder drops
-//! them. A forwarder counts a yielding packet only if it forwards it, and any other packet when it receives
-//! it. So it stops forwarding for a source or sender above the limit, whatever the class of its packets. An
-//! own yielding packet over more than one hop waits in the [`YieldingPacketShaper`].
+//! them. A forwarder counts a yielding packet only if it forwards the packet. It counts every other packet
+//! when it receives the packet. So it stops forwarding for a source or sender above the limit, whatever the
+//! class of its packets. An own yielding packet over more than one hop waits in the [`YieldingPacketShaper`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,7 +21,8 @@ use crate::packet::BufferedPacket;
 
 /// Share of the limit that yielding packets may use.
 const YIELDING_RATE_SHARE: f32 = 0.8;
-/// Factor by which a source may exceed its share within one window: shaped packets arrive in bursts.
+/// Factor by which a source may exceed its share within one window. It is above 1, because packets from a
+/// shaper arrive in bursts.
 const MAX_WINDOW_FACTOR: f32 = 1.2;
 /// Time by which own yielding packets may be ahead of their share of the data rate, so that a short burst
 /// leaves at once.
@@ -47,7 +48,8 @@ impl PacketRate {
         self.average_octets_per_second
     }
 
-    /// Returns whether the rate is below `most` octets per second, on average and since the window began.
+    /// Returns whether the rate is below `most` octets per second, both on average and since the present
+    /// window began.
     pub fn has_room(&mut self, now: Time, most: f32, beta: f32) -> bool {
         self.count_packet(now, 0, beta) <= most
             && (self.octets as f32) < MAX_WINDOW_FACTOR * most * AVERAGE_WINDOW.as_secs_f32()
@@ -99,7 +101,7 @@ impl fmt::Debug for YieldingPacketShaper {
     }
 }
 
-/// Action on an own packet.
+/// Decision of the shaper about an own packet.
 #[derive(Debug)]
 pub enum ShaperDecision {
     /// The caller sends the packet now.
@@ -113,8 +115,8 @@ pub enum ShaperDecision {
 
 impl YieldingPacketShaper {
     /// Decides whether an own packet leaves now. It leaves if the rate permits it and no other packet waits.
-    /// An `urgent` packet also leaves if the packets sent in advance take less than half a second of the
-    /// rate. Every packet that leaves counts for the rate of later packets.
+    /// An `urgent` packet also leaves if the station is less than half a second ahead of the permitted rate.
+    /// Every packet that leaves counts for the rate of later packets.
     pub fn offer_packet(
         &mut self,
         now: Time,
@@ -185,7 +187,7 @@ mod tests {
         last
     }
 
-    /// B.2: the average reaches the rate of the packets.
+    /// B.2: the average converges to the rate at which packets arrive.
     #[test]
     fn average_packet_rate_converges_to_sent_rate() {
         assert!((rate_after(60, 100, 1000) / 100_000.0 - 1.0).abs() < 0.02);

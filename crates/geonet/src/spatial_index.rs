@@ -2,10 +2,10 @@
 //! to a point without visiting all.
 //!
 //! The tree uses the integer coordinates of the wire, so it needs no origin and does not change when the
-//! station moves. A query passes its own [`Metric`]. Leaves hold up to twelve items in linked lists through
-//! one array; inner nodes are in blocks of four, which the tree reuses. If a position stays in its leaf, as
-//! nearly all do between two beacons, an update costs one comparison. The depth is limited to cells of some
-//! 11 m: many stations at the same position make a long list, but not a deep tree.
+//! station moves. A query passes its own [`Metric`]. Leaves have up to twelve items in linked lists through
+//! one array. Nodes are in blocks of four, which the tree reuses. Between two beacons nearly all positions
+//! stay in their leaves; their update costs one comparison. The depth is limited to cells of some 11 m: many
+//! stations at the same position make a long list, but not a deep tree.
 
 use crate::geodesy::{FULL_TURN, Metric, Position};
 
@@ -43,7 +43,7 @@ struct Item {
 const ABSENT_ITEM: Item =
     Item { x: 0, y: 0, leaf: NO_ITEM, next_in_leaf: NO_ITEM, previous_in_leaf: NO_ITEM };
 
-/// Items with positions; the owner numbers the items with small integers.
+/// Spatial index of items with positions; the caller numbers the items with small integers.
 #[derive(Debug)]
 pub struct SpatialIndex {
     nodes: Vec<Node>,
@@ -191,8 +191,8 @@ impl SpatialIndex {
     ) -> Option<(u32, f64)> {
         let longitude = i64::from(metric.destination.longitude);
         let mut best = self.search_node::<ANY>(metric, longitude, below, accept);
-        // The index does not wrap at the date line. If the date line is near enough, search again with the
-        // destination's longitude shifted by a full turn.
+        // The index does not wrap at the date line. If the search radius reaches the date line, search again
+        // with the destination's longitude shifted by a full turn.
         let reach = |to: i64| ((FULL_TURN / 2 - to) as f64 * metric.metres_per_longitude_unit).powi(2);
         for (to_date_line, elsewhere) in
             [(longitude, longitude - FULL_TURN), (-longitude, longitude + FULL_TURN)]
@@ -258,7 +258,7 @@ impl SpatialIndex {
                 let dy = (south - to_y).max(to_y - (south + half)).max(0.0) * metric.metres_per_latitude_unit;
                 let bound = dx * dx + dy * dy;
                 if bound < below {
-                    // Push the nearest child last: the stack then returns it first.
+                    // Push the nearest child last, so that the search visits it first.
                     let mut position = depth;
                     while position > start && stack[position - 1].0 < bound {
                         stack[position] = stack[position - 1];

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::MAX_GATE_CLOSED_TIME;
 
-/// Parameters of table 3.
+/// Parameters of LIMERIC (TS 102 687, table 3).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LimericParameters {
     /// Fraction of its duty cycle by which a station reduces the duty cycle at every step.
@@ -50,7 +50,7 @@ impl Default for LimericParameters {
 }
 
 impl LimericParameters {
-    /// Returns the duty cycle that each of `stations` stations has in the end, if all of them receive each
+    /// Returns the duty cycle to which each of `stations` stations converges, if all of them receive each
     /// other and no other station sends.
     pub fn equal_share(&self, stations: u32) -> f64 {
         let LimericParameters {

@@ -140,7 +140,7 @@ pub fn air_time(octets: usize, data_rate: u8) -> Duration {
     let bits = 16 + 8 * (octets + LINK_LAYER_OVERHEAD_OCTETS) + 6;
     // A symbol of 8 us carries 8 bits for every Mbit/s.
     let symbols = bits.div_ceil(8 * usize::from(data_rate.max(1)));
-    // The limit only replaces a failing conversion; no packet is long enough to reach it.
+    // The fallback value is never used: no packet is long enough for the conversion to fail.
     Duration::from_micros(32 + 8 + 8 * u64::try_from(symbols).unwrap_or(u64::MAX / 16))
 }
 
@@ -149,7 +149,7 @@ pub fn air_time(octets: usize, data_rate: u8) -> Duration {
 pub struct Packet<T> {
     /// DCC profile, which is the priority of the packet.
     pub profile: DccProfile,
-    /// Time for which the packet may wait.
+    /// Time for which the packet may wait in the gate.
     pub lifetime: Duration,
     /// Octets behind the EtherType.
     pub octets: usize,
@@ -164,11 +164,11 @@ pub struct Packet<T> {
 pub struct Counters {
     /// Number of sent packets, by profile.
     pub sent: [u64; 4],
-    /// Number of packets that waited for the gate.
+    /// Number of packets that had to wait because the gate was closed.
     pub held_packets: u64,
     /// Total time on air of the sent packets, microseconds.
     pub on_air_us: u64,
-    /// Number of times that the reports of the busy ratio stopped.
+    /// Number of times that the source of the busy ratio stopped reporting.
     pub stale_reports: u64,
     dropped: [u64; DccDrop::ALL.len()],
 }
@@ -186,14 +186,12 @@ enum Controller {
     Adaptive(Limeric),
 }
 
-/// The last sent packet.
 #[derive(Debug, Clone, Copy)]
 struct LastSentPacket {
     sent_at: Time,
     on_air: Duration,
 }
 
-/// A waiting packet.
 #[derive(Debug)]
 struct QueuedPacket<T> {
     /// End of the packet's lifetime.
@@ -210,7 +208,7 @@ pub struct Gate<T> {
     controller: Controller,
     /// Waiting packets by profile.
     queues: [VecDeque<QueuedPacket<T>>; 4],
-    /// Time from which the gate is open.
+    /// Time at which the gate opens, or has opened.
     opens_at: Time,
     last_sent: Option<LastSentPacket>,
     /// Time on air of the last packet of each profile.

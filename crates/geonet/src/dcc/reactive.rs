@@ -1,13 +1,14 @@
 //! Reactive control (TS 102 687 5.3). Every range of the busy ratio has a state, and every state has a time
-//! T_off between packets. With every reading the state moves one step towards the state of that ratio.
+//! T_off between packets. With every reading the state moves one step towards the state of the measured
+//! ratio.
 //!
-//! The tables hold for packets whose time on air is at most T_on. A longer packet closes the gate for one
-//! T_off for each T_on that it has begun. So the packet uses the share of the channel that the table allows.
-//! As with adaptive control the gate closes for at most a second. The standard does not mention packets
-//! longer than T_on.
+//! The tables hold for packets whose time on air is at most T_on. After a longer packet, the gate is closed
+//! for one T_off for each T_on, whole or begun, of its time on air. So a long packet uses the share of the
+//! channel that the table allows. As with adaptive control the gate closes for at most a second. The standard
+//! does not mention packets longer than T_on.
 //!
-//! Restrictive is the state above 60 % (table A.1) or 65 % (table A.2). At exactly this ratio the state is
-//! still active 3.
+//! The state is restrictive above a ratio of 60 % (table A.1) or 65 % (table A.2). At exactly this ratio the
+//! state is active 3.
 
 use std::time::Duration;
 
@@ -46,7 +47,7 @@ impl ReactiveTable {
     }
 }
 
-/// The state machine.
+/// State machine of reactive control.
 #[derive(Debug)]
 pub struct ReactiveControl {
     table: ReactiveTable,

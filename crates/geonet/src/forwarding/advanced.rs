@@ -1,8 +1,9 @@
 //! The sectorial contention area of advanced area forwarding (F.4).
 //!
-//! A station in contention receives the repetition of another forwarder. Seen from the sender, the forwarder
-//! lies in a sector. If this station is inside the sector and nearer to the sender than the forwarder is, it
-//! does not repeat the packet. The repetition has then already reached the stations that it would reach.
+//! While this station waits to repeat a packet, it receives the repetition of another station, the forwarder.
+//! The sector is the area around the direction from the original sender to the forwarder. If this station is
+//! inside the sector and nearer to the sender than the forwarder, it does not repeat the packet. The
+//! forwarder's repetition has then already reached the stations that this station would reach.
 
 use crate::Mib;
 use crate::geodesy::{LocalPlane, Position};

@@ -124,7 +124,7 @@ impl ContentionBuffer {
 mod tests {
     use super::*;
 
-    /// The timeouts follow the formula of F.3; the expected values come from ETSI's reference values.
+    /// The timeouts follow the formula of F.3; the expected values come from ETSI.
     #[test]
     fn contention_timeout_depends_on_distance() {
         let mib = Mib::default();

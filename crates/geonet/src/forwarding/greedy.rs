@@ -1,11 +1,11 @@
 //! Greedy forwarding (E.2): the next hop is the neighbour nearest to the destination, if it is strictly
 //! nearer than this station.
 //!
-//! [`Metric`] gives the distances. Every station computes them alike for a packet, so a packet cannot return.
-//! The search uses the spatial index. A cache keeps the result for each destination until a neighbour
-//! appears, leaves or moves, or this station moves. With `next_hop_hold` the router keeps a next hop longer
-//! ([`RetainedNextHops`]) while it is a neighbour and nearer than this station. So the packets of a flow keep
-//! their order.
+//! [`Metric`] gives the distances. Every station computes the same distances for a packet, so the packet
+//! cannot return to a station that forwarded it. The search uses the spatial index. A cache keeps the result
+//! for each destination until a neighbour appears, leaves or moves, or this station moves. With
+//! `next_hop_hold` the router keeps a next hop longer ([`RetainedNextHops`]) while it is a neighbour and
+//! nearer than this station. So the packets of a flow keep their order.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ impl TargetKey {
 /// Next hops that the router keeps although a better neighbour may have appeared.
 #[derive(Debug, Default)]
 pub struct RetainedNextHops {
-    /// Stored next hops by the hash of their target; the list is empty before the first `set`.
+    /// Stored next hops by the hash of their target; the list is empty before the first call of `set`.
     retained_next_hops: Vec<Option<RetainedNextHop>>,
 }
 

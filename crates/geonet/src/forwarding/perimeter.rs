@@ -4,8 +4,8 @@
 //! If greedy forwarding finds no neighbour nearer to the destination, the packet enters perimeter mode. The
 //! packet follows the faces of a planar subgraph by the right-hand rule. It changes to the next face at an
 //! edge that crosses the line from the point of entry to the destination. At a station nearer to the
-//! destination than the point of entry, greedy forwarding resumes. A packet that would take its first edge
-//! again cannot reach the destination, and the station drops it.
+//! destination than the point of entry, greedy forwarding resumes. A packet that would take the first edge of
+//! its face again cannot reach the destination, and the station drops it.
 //!
 //! **On the air** a packet in perimeter mode is the original packet with two differences. The Common Header's
 //! next header is [`PERIMETER_NEXT_HEADER`] (15, undefined), and 32 octets precede the payload, counted by
@@ -27,8 +27,9 @@
 //!
 //! **No loops.** Greedy steps come strictly closer to the destination. A greedy phase after a perimeter phase
 //! starts closer to the destination than the previous greedy phase ended. On a face the packet takes no
-//! directed edge twice, because the first edge ends the walk. If outdated positions make the faces of two
-//! stations disagree, RHL ends the walk. No station handles the same packet with the same RHL twice.
+//! directed edge twice: before it takes the first edge again, the station drops it. If outdated positions
+//! make the faces of two stations disagree, RHL ends the walk. No station handles the same packet with the
+//! same RHL twice.
 
 use carnet_wire::geonet::CommonNextHeader;
 
@@ -41,9 +42,9 @@ use crate::{GeonetDrop, MacAddress};
 pub const PERIMETER_NEXT_HEADER: u8 = 15;
 /// The version of the recovery header.
 const HEADER_VERSION: u8 = 1;
-/// Distance in metres by which a crossing must be nearer to the destination than the entry point of the
-/// present face. Otherwise the packet does not change the face. The margin is needed because positions are
-/// rounded to centimetres.
+/// Progress in metres that a change of face requires. An edge's crossing with the line to the destination
+/// must be nearer to the destination than the entry point by this distance. Otherwise the packet does not
+/// change the face. The margin is needed because positions are rounded to centimetres.
 const MIN_PROGRESS_METRES: f64 = 0.1;
 
 /// The recovery header.
@@ -386,7 +387,7 @@ mod tests {
             (mac_of_number(3), (mac_of_number(9), mac_of_number(3)))
         );
         assert!(changed.face_entry_position.distance_to(position_at(-475.0, 0.0)) < 0.1);
-        // If an earlier crossing was nearer to the destination, the packet takes the edge and stays on its
+        // If the previous crossing was nearer to the destination, the packet takes this edge and stays on its
         // face.
         let (same, next) = walk.next_edge(&header(-300.0), Some(position_at(-900.0, 50.0))).expect("an edge");
         assert_eq!((walk.mac_of(next), same), (mac_of_number(2), header(-300.0)));

@@ -32,8 +32,8 @@ use crate::location_table::{Entry, LocationTable, Slot};
 
 /// Least distance in metres by which a next hop must be nearer to the destination than this station.
 pub const MIN_PROGRESS_METRES: f64 = 1.0;
-/// Largest difference between the age by timestamp and the age by reception of a vector. A wrong clock of the
-/// sender then has little effect.
+/// Largest amount by which the age of a vector by its timestamp may exceed the time since its reception. A
+/// wrong clock of the sender then has little effect.
 pub const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(1);
 /// Longest time for which the module extrapolates a station's movement.
 pub const MAX_EXTRAPOLATION: Duration = Duration::from_secs(10);
@@ -48,7 +48,7 @@ pub struct NeighbourPredictor {
     velocity: (f64, f64),
     /// Radio range, metres.
     radio_range: f64,
-    /// Least remaining time of a link, seconds.
+    /// Time for which the link to a next hop must last, seconds.
     required_link_lifetime: f64,
 }
 
@@ -131,8 +131,9 @@ impl NeighbourPredictor {
     ) -> Option<Slot> {
         let own = metric.squared_distance(self.own_position).sqrt();
         let best: Cell<(f64, Option<Slot>)> = Cell::new(((own - MIN_PROGRESS_METRES).max(0.0).powi(2), None));
-        // A neighbour is farther from the destination than this station by more than the radio range. It
-        // would have to move by more than this range to come nearer, so it cannot be a next hop.
+        // Stop the search at a neighbour that is farther from the destination than this station by more than
+        // the radio range. Such a neighbour would have to move by more than this range to come nearer, so it
+        // cannot be a next hop.
         let bound = (own + self.radio_range).powi(2);
         table.neighbour_index().nearest_item_where(metric, bound, |slot| {
             let entry = table.entry(slot);
@@ -242,8 +243,8 @@ mod tests {
 
     #[test]
     fn prediction_skips_neighbour_that_left_and_chooses_one_that_came() {
-        // Station 2 moves north at 50 m/s from the edge of the range. Station 3 does not move and is nearer.
-        // Station 4 enters the range.
+        // Station 2 moves north at 50 m/s from the edge of the range. Station 3 does not move and is nearer
+        // to this station. Station 4 enters the range.
         let heard = [
             (0, position_vector(2, 230.0, 0.0, 50.0, 0, 0)),
             (0, position_vector(3, 150.0, 0.0, 0.0, 0, 0)),
@@ -271,7 +272,7 @@ mod tests {
 
     #[test]
     fn wrong_clock_of_a_neighbour_has_little_effect_on_prediction() {
-        // The timestamp is an hour old or a day ahead, but the vector has just arrived.
+        // The timestamp of a vector is an hour old or a day ahead, but the vector has just arrived.
         let old = position_vector(2, 100.0, 0.0, 50.0, 90, 0);
         let table_of_old = location_table(&[(3_600_000, old)]);
         let offset = predictor_at(3_600_000).extrapolate(table_of_old.entry(0)).0;

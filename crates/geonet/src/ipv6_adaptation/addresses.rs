@@ -21,7 +21,7 @@ pub const ALL_NODES_MAC: MacAddress = [0x33, 0x33, 0, 0, 0, 1];
 /// before the identifier; ETSI's test suite writes zeros and a one.
 const ANYCAST_IDENTIFIERS: [u64; 2] = [0xfdff_ffff_ffff_fffd, 0xfd00_0000_0000_00fd];
 
-/// An IPv6 prefix.
+/// An IPv6 prefix with its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prefix {
     /// Address that contains the bits of the prefix; the bits behind the length do not matter.

@@ -62,7 +62,8 @@ impl Adaptation {
         let Some(link) = self.links.get(at) else { return false };
         let advertisement = NeighborAdvertisement {
             target,
-            // A host removes a default router whose R flag is 0 (RFC 4861 7.2.5).
+            // The R flag must be 1 for a router: with 0, the host would remove it from its default routers
+            // (RFC 4861 7.2.5).
             router: self.routers.contains(&station),
             solicited: true,
             override_: true,

@@ -10,7 +10,7 @@ carnet_base::drop_reasons! {
         NotIpv6 = "not_ipv6",
         /// A truncated or malformed IPv6 packet.
         Malformed = "malformed",
-        /// From the host: a frame with the MAC address of another device, for example behind a bridge.
+        /// From the host: a frame with the source MAC address of another device, for example behind a bridge.
         ForeignSource = "foreign_source",
         /// A source address that no packet may have.
         BadSource = "bad_source",
@@ -22,7 +22,7 @@ carnet_base::drop_reasons! {
         NoArea = "no_area",
         /// A packet of the host goes to a group whose area has no known position.
         Nowhere = "nowhere",
-        /// From the host: a unicast packet in a multicast frame, to an address that names no station.
+        /// From the host: a multicast frame with a unicast packet to an address that names no station.
         Unresolved = "unresolved",
         /// From the air: the IPv6 source address is this station's own.
         OwnSource = "own_source",

@@ -56,7 +56,7 @@ pub const MAX_INCOMPLETE_PACKETS: usize = 64;
 /// Number that distinguishes payloads of this format from others with next header 0.
 pub const FORMAT_MAGIC: [u8; 4] = *b"6frg";
 /// Type of the payload that asks a station whether it can reassemble fragments. The next constant is the type
-/// of the answer.
+/// of the reply.
 const ABILITY_REQUEST: u8 = 0x01;
 const ABILITY_REPLY: u8 = 0x02;
 const FIRST_FRAGMENT_DISPATCH: u8 = 0b1100_0000;
@@ -84,18 +84,19 @@ const MAX_WAITING_OCTETS: usize = 16_384;
 /// Ability of a station to reassemble packets.
 #[derive(Debug)]
 enum PeerAbility<T> {
-    /// The station has not answered yet; packets wait, each with its context.
+    /// The module has asked, and the station has not answered yet. The packets to the station wait, each with
+    /// its context.
     Asked { questions: u32, next: Time, held: Vec<(T, Vec<u8>)> },
-    /// The station has confirmed that it can reassemble packets.
+    /// The station has confirmed that it can reassemble packets; the confirmation is valid until this time.
     Able { until: Time },
-    /// The station has not answered.
+    /// The station has not answered; until this time the module does not ask it again.
     Unable { until: Time },
 }
 
 /// Result for a packet that is too large for one payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum OversizeOutcome {
-    /// The module has fragmented the packet, or the packet waits.
+    /// The module has fragmented the packet, or the packet waits for the station's answer.
     Taken,
     /// The host must send smaller packets.
     TooBig,
@@ -110,7 +111,7 @@ pub(super) enum PayloadOutcome {
     Taken,
     /// The payload is malformed.
     Malformed,
-    /// The fragment completes this packet.
+    /// The fragment completes a packet, which has these octets.
     Packet(Vec<u8>),
 }
 
@@ -253,8 +254,8 @@ impl<T> Fragments<T> {
         }
     }
 
-    /// Handles that the position of a station is unknown. Before the next large packet, the module asks the
-    /// station again whether it can reassemble.
+    /// Handles that the position of a station has become unknown. Before the next large packet, the module
+    /// asks the station again whether it can reassemble.
     pub(super) fn forget_ability(&mut self, station: MacAddress) {
         let key = mac_key(station);
         if matches!(self.ability_by_station.get(&key), Some(PeerAbility::Able { .. })) {
@@ -270,7 +271,7 @@ impl<T> Fragments<T> {
             PeerAbility::Able { until } | PeerAbility::Unable { until } => *until > now,
         });
         if self.ability_by_station.len() >= MAX_PEERS {
-            // Remove a station that did not answer: the only loss is that the module asks it again.
+            // Remove a station that did not answer. The only loss is that the module asks this station again.
             let silent =
                 self.ability_by_station.iter().find(|(_, peer)| matches!(peer, PeerAbility::Unable { .. }));
             if let Some(key) = silent.map(|(key, _)| *key) {
@@ -436,12 +437,12 @@ mod tests {
         std::iter::from_fn(|| fragments.poll_payload()).map(|(_, payload)| payload).collect()
     }
 
-    /// Passes payloads of station A to `to`, and returns its results.
+    /// Passes payloads of station A to the module `to`, and returns the results.
     fn receive_all(to: &mut Fragments<()>, payloads: &[Vec<u8>]) -> Vec<PayloadOutcome> {
         payloads.iter().map(|payload| to.receive_payload(NOW, A, PAYLOAD_ROOM, payload)).collect()
     }
 
-    /// Returns a module that already knows that station B can reassemble.
+    /// Returns a sender that already knows that station B can reassemble.
     fn sender_knowing_ability() -> Fragments<()> {
         let mut sender = Fragments::default();
         assert_eq!(sender.send_packet(NOW, B, PAYLOAD_ROOM, (), &packet(600)), OversizeOutcome::Taken);
@@ -581,7 +582,7 @@ mod tests {
         for bad in [beyond, odd, empty, first_again, pieces[1][..4].to_vec(), vec![0xc0, 0, 0, 0]] {
             assert_eq!(receive_all(&mut to, &[bad]), [PayloadOutcome::Malformed]);
         }
-        // The module does not read IPv6 packets and other payloads.
+        // The module leaves IPv6 packets and other payloads to the caller.
         for other in [vec![0x60, 0], vec![], vec![0x45], vec![0xff, 1, 2, 3, 4], vec![0xc3, 1, 2]] {
             assert_eq!(receive_all(&mut to, &[other]), [PayloadOutcome::NotFragment]);
         }

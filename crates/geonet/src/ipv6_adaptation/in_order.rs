@@ -4,12 +4,12 @@
 //! When the path between two stations becomes shorter, packets on the new path overtake packets on the old
 //! path. TCP takes the reordering for loss. The sequence number of GeoNetworking shows that numbers are
 //! missing. A gap alone says little: one series of numbers serves all packets of the source, so the missing
-//! packets may be for other stations. One of three rules ([`ReorderRule`]) decides whether the packets of a
-//! gap are expected. The first rule requires a shorter path, the second a changed path (TCP over Geo-routing
-//! for High Mobility: "a change of hop count tells a change of path"). The third rule requires only the gap.
-//! With the first two rules no packet waits on a steady path. The module computes the hold time from the
-//! lateness of earlier packets: SRTT + 4 VAR, as in TCP's timer, and at most the bound. The module delivers a
-//! packet at once if it arrives after the hold time.
+//! packets may be for other stations. One of three rules ([`ReorderRule`]) decides whether this station
+//! expects the missing packets. The first rule requires a shorter path, the second a changed path (TCP over
+//! Geo-routing for High Mobility: "a change of hop count tells a change of path"). The third rule requires
+//! only the gap. With the first two rules no packet waits on a steady path. The module computes the hold time
+//! from the lateness of earlier packets: SRTT + 4 VAR, as in TCP's timer, and at most the bound. The module
+//! delivers a packet at once if it arrives after the hold time.
 //!
 //! Left out: broadcasts, which arrive over many paths at once and are not streams.
 
@@ -25,15 +25,15 @@ const MAX_WAITING_PACKETS: usize = 128;
 /// Shortest hold time: the resolution of the timers.
 const MIN_HOLD_TIME: Duration = Duration::from_millis(1);
 
-/// Rule for a packet that leaves a gap of numbers: when it waits for the missing packets.
+/// Rule that decides whether a packet behind a gap of sequence numbers waits for the missing packets.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReorderRule {
     /// A packet waits if it came over fewer hops than the packet before it. A packet over as many or more
     /// hops has rarely overtaken another.
     #[default]
     Shorter,
-    /// A packet waits if its number of hops differs from the packet before it, as in "TCP over Geo-routing
-    /// for High Mobility". A longer path with less load may be faster.
+    /// A packet waits if its number of hops differs from the number of the packet before it, as in "TCP over
+    /// Geo-routing for High Mobility". A longer path with less load may be faster.
     Changed,
     /// The packet always waits: right for a source that sends (almost) only to this station.
     Always,
@@ -61,7 +61,8 @@ struct BufferedPacket<T> {
 
 #[derive(Debug)]
 struct SourceBuffer<T> {
-    /// Number of the latest delivered packet, and its hops.
+    /// Sequence number of the latest delivered packet. The next field is the number of hops over which it
+    /// came.
     latest_delivered: u16,
     hop_count: u8,
     /// Time of the last packet of the source.
@@ -130,7 +131,8 @@ impl<T> ReorderingBuffer<T> {
         };
         known.last_received_at = now;
         match sequence_distance(sequence, known.latest_delivered) {
-            // The module no longer waited for this packet, or the source has restarted.
+            // The packet is older than the latest delivered one: the buffer no longer waited for it, or the
+            // source has restarted.
             ..=0 => {
                 self.late_packets += 1;
                 if known.waiting_packets.is_empty()
@@ -214,7 +216,7 @@ impl<T> SourceBuffer<T> {
         Some(first + self.waiting_time(bound))
     }
 
-    /// Updates SRTT and VAR of the lateness when a missing packet arrives: it is late by the time that the
+    /// Updates SRTT and VAR of the lateness when a missing packet arrives. Its lateness is the time that the
     /// first waiting packet has waited.
     fn learn_lateness(&mut self, now: Time) {
         let Some(since) = self.waiting_packets.iter().map(|waiting| waiting.arrived_at).min() else { return };
@@ -226,8 +228,8 @@ impl<T> SourceBuffer<T> {
         });
     }
 
-    /// Delivers the waiting packets up to the sequence number `up_to`, and the packets that follow the latest
-    /// delivered one without a gap.
+    /// Delivers the waiting packets up to the sequence number `up_to`. Then delivers the packets that follow
+    /// the latest delivered one without a gap.
     fn release_packets(&mut self, up_to: Option<u16>, out: &mut impl FnMut(T)) {
         while let Some(first) = self.waiting_packets.front() {
             let is_over = up_to.is_some_and(|last| sequence_distance(first.sequence, last) <= 0);
@@ -257,7 +259,7 @@ mod tests {
     }
 
     /// Pushes packets, each given by its time in milliseconds, sequence number and hops. Returns the sequence
-    /// numbers delivered by then.
+    /// numbers that the buffer has delivered after the last push.
     fn push_all(order: &mut ReorderingBuffer<u16>, packets: &[(u64, u16, u8)]) -> Vec<u16> {
         let mut out = Vec::new();
         for (at, sequence, hops) in packets {
@@ -300,8 +302,8 @@ mod tests {
         assert_eq!(under(ReorderRule::Shorter), (vec![1, 4, 2, 3, 5, 8, 6, 7], 0));
         assert_eq!(under(ReorderRule::Changed), (vec![1, 2, 3, 4, 5, 8, 6, 7], 1));
         assert_eq!(under(ReorderRule::Always), (vec![1, 2, 3, 4, 5, 6, 7, 8], 2));
-        // The hold time is limited under every rule: a gap may be a packet for another station, which never
-        // arrives here.
+        // The hold time is limited under every rule: the missing packet may be for another station, so it
+        // never arrives here.
         for rule in [ReorderRule::Shorter, ReorderRule::Changed, ReorderRule::Always] {
             let mut order = ReorderingBuffer::new(rule, MAX_WAIT);
             assert_eq!(push_all(&mut order, &[(0, 1, 3), (1, 9, 2)]), [1]);
@@ -333,7 +335,7 @@ mod tests {
         // A mean lateness of 4 ms and a variation of 2 ms give a hold time of 12 ms.
         assert_eq!(push_all(&mut order, &[(10, 4, 3), (11, 6, 2)]), [4]);
         assert_eq!(order.poll_timeout(), Some(time_at_ms(23)));
-        // A lateness of 40 ms would give a hold time of 120 ms, but the bound is lower.
+        // A lateness of 40 ms gives a computed hold time of 120 ms. The buffer limits it to the bound.
         let mut order = ReorderingBuffer::new(ReorderRule::Shorter, MAX_WAIT);
         assert_eq!(
             push_all(&mut order, &[(0, 1, 3), (1, 3, 2), (41, 2, 3), (50, 4, 3), (51, 6, 2)]),

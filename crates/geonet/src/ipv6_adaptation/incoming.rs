@@ -22,7 +22,7 @@ const NEIGHBOR_ADVERTISEMENT: u8 = 136;
 /// Virtual interface that receives a payload, and the Ethernet header of the resulting frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HostDelivery {
-    /// The interface.
+    /// Interface that receives the frame.
     pub link: LinkId,
     /// Destination MAC address.
     pub destination: MacAddress,
@@ -75,8 +75,8 @@ impl Adaptation {
         let destination = match delivery.header_type {
             HeaderType::GeoUnicast | HeaderType::GeoAnycast(_) => self.address.mid(),
             _ if header.destination.is_multicast() => addresses::group_mac(header.destination),
-            // The packet reached all stations. With a unicast destination the host would forward it as if it
-            // were the addressed router.
+            // The sender broadcast the packet to all stations. With a unicast destination MAC address the
+            // host would forward it as if it were the addressed router.
             _ => ALL_NODES_MAC,
         };
         Ok(HostDelivery { link: link.id, destination, source: sender })
@@ -135,7 +135,7 @@ impl Adaptation {
         self.routers.push_back(router);
     }
 
-    /// Returns the index of the link that delivers packets to areas without a link.
+    /// Returns the index of the link on which the host receives packets to areas without a link of their own.
     fn link_for_other_areas(&self) -> usize {
         self.links.iter().position(|link| link.kind == LinkKind::Dynamic).unwrap_or(0)
     }

@@ -38,12 +38,12 @@ pub struct VirtualLink {
     pub id: LinkId,
     /// Name of the interface in the host.
     pub name: String,
-    /// MID of the station's GN address.
+    /// MAC address of the interface: the MID of the station's GN address.
     pub address: MacAddress,
     /// Largest IPv6 packet, octets.
     pub mtu: u32,
-    /// A Router Advertisement caused this interface; it is for hosts, which configure themselves from
-    /// advertisements.
+    /// Whether the module created this interface because of a Router Advertisement. Such an interface is for
+    /// hosts, which configure themselves from advertisements.
     pub learned_from_advertisement: bool,
 }
 

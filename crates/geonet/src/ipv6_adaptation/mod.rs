@@ -83,8 +83,9 @@ pub const MAX_GN_HEADER_SIZE: u32 = 88;
 pub const IPV6_MINIMUM_MTU: u32 = 1280;
 /// Largest number of stored routers.
 const MAX_ROUTERS: usize = 64;
-/// Largest number of links that the module creates at once, and the interval of each further link. A router
-/// that advertises and withdraws a prefix repeatedly must not keep the host busy with interfaces.
+/// Largest number of links that the module creates at once. The next constant is the interval after which it
+/// may create one more. A router that advertises and withdraws a prefix repeatedly must not keep the host
+/// busy with interfaces.
 const LINK_CREATION_BURST: u32 = 64;
 const LINK_CREATION_INTERVAL: Duration = Duration::from_secs(2);
 /// ECN field in the second octet of an IPv6 packet; both bits set mean CE.
@@ -107,7 +108,7 @@ pub fn max_payload(max_sdu_size: usize, link_mtu: u32) -> usize {
     max_sdu_size.min(link_mtu.saturating_sub(MAX_GN_HEADER_SIZE) as usize)
 }
 
-/// An area for IPv6.
+/// An area to or from which IPv6 packets go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ipv6Area {
     /// Geometry of the area.
@@ -126,7 +127,7 @@ pub struct Ipv6Area {
 pub struct Ipv6Config {
     /// The interface on the topological link.
     pub interface: String,
-    /// Name of the interface on the dynamic geographic link; `None` if the station has no such link.
+    /// Name of the interface on the dynamic geographic link; `None` for no such link.
     pub dynamic_interface: Option<String>,
     /// The areas for IPv6.
     pub areas: Vec<Ipv6Area>,
@@ -137,8 +138,8 @@ pub struct Ipv6Config {
     pub hop_limit: Option<u8>,
     /// Largest IPv6 packet in octets, see [`mtu`].
     pub mtu: u32,
-    /// Longest time for which a packet that has overtaken earlier packets waits for them, see [`in_order`];
-    /// zero turns the waiting off.
+    /// Longest time for which a packet that has overtaken earlier packets waits for them, see [`in_order`].
+    /// With zero, packets do not wait.
     pub reorder_wait: Duration,
     /// Rule that decides by the hops of a packet whether the packet has overtaken others.
     pub reorder_rule: in_order::ReorderRule,
@@ -170,7 +171,7 @@ impl Ipv6Config {
     }
 }
 
-/// Kind of packets that wait to restore the order, after some packets have overtaken others.
+/// Kind of packets that wait in the reordering buffer, after some packets have overtaken others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ReorderHold {
     /// Packets that have overtaken other packets wait: [`in_order`].
@@ -207,7 +208,7 @@ pub enum Output {
     },
 }
 
-/// An area from a Router Advertisement.
+/// Area whose link the module created because of a Router Advertisement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LearnedArea<'a> {
     /// Interface of the area.
@@ -223,9 +224,9 @@ pub struct LearnedArea<'a> {
 /// Counters of the sublayer.
 #[derive(Debug, Clone)]
 pub struct Counters {
-    /// Number of host packets that became requests.
+    /// Number of packets of the host that the module passed to GeoNetworking.
     pub sent: u64,
-    /// Number of packets for the host.
+    /// Number of received packets that the module passed to the host.
     pub received: u64,
     /// Number of host packets that did not need the radio: solicitations that this module answered, and
     /// listener reports that no station needs.
@@ -272,9 +273,10 @@ pub struct Adaptation {
     congestion_mark: Option<u32>,
     /// Octets in the radio's queue, by the last report of the caller.
     radio_queue_octets: u32,
-    /// Largest GeoNetworking payload in octets, also if it is less than the minimum MTU of IPv6.
+    /// Largest GeoNetworking payload in octets. It may be less than the minimum MTU of IPv6.
     max_payload_octets: usize,
-    /// Fragmentation. The context of a packet is its interface, for a later Packet Too Big.
+    /// Fragments and reassembles packets. The module stores the interface of each waiting packet, for a later
+    /// Packet Too Big.
     fragments: Option<Fragments<LinkId>>,
 }
 
@@ -468,8 +470,8 @@ impl Adaptation {
         }
     }
 
-    /// Replaces the list of groups and areas that operators set at run time; an area is `None` while its
-    /// position is unknown. An area of the config takes precedence for the same group.
+    /// Replaces the groups that operators set at run time, each with its area. The area is `None` while its
+    /// position is unknown. For the same group, an area of the configuration takes precedence.
     pub fn handle_groups(&mut self, groups: impl Iterator<Item = (Ipv6Addr, Option<GeoArea>)>) {
         self.moving_groups.clear();
         self.moving_groups.extend(groups);
@@ -485,7 +487,7 @@ impl Adaptation {
         self.has_group(group) || self.area_of_group(group).is_some()
     }
 
-    /// Returns whether a group has its own area.
+    /// Returns whether the configuration or an operator has set an area for a group.
     fn has_group(&self, group: Ipv6Addr) -> bool {
         self.configured_groups.contains_key(&group) || self.moving_groups.contains_key(&group)
     }

@@ -35,7 +35,7 @@ pub struct HostFrame<'a> {
 enum HostFrameOutcome<'a> {
     Request(Request<'a>),
     Settled,
-    /// The module fragments the packet, now or after an answer.
+    /// The module fragments the packet, now or after the station has answered that it can reassemble.
     Cut,
 }
 
@@ -57,7 +57,7 @@ impl Adaptation {
         match result {
             Ok(HostFrameOutcome::Request(_)) => self.counters.sent += 1,
             Ok(HostFrameOutcome::Settled) => self.counters.locally_answered += 1,
-            // Do not count the packet as sent here: the module counts it when its fragments leave.
+            // Do not count the packet as sent here: `poll_fragment` counts it when its fragments leave.
             Ok(HostFrameOutcome::Cut) => {}
             Err(reason) => self.count_drop(reason),
         }
@@ -164,7 +164,8 @@ impl Adaptation {
             if !any || !ours {
                 return Ok(Some(delivery));
             }
-            // The question is for this module, not for applications, even if this station does not answer it.
+            // The payload is a question to this module, so applications do not get it, even if this station
+            // does not answer it.
             self.count_drop(Ipv6Drop::Malformed);
             return Err(Ipv6Drop::Malformed);
         };
@@ -224,15 +225,15 @@ impl Adaptation {
         }
         let broadcast = mac[0] & 1 != 0;
         if mac == ANYCAST_MAC || (broadcast && addresses::is_geographic_anycast(to)) {
-            // If the host routes the packet through an anycast address, `mac` stands for this address and
-            // `to` is another one. The area of the link then applies.
+            // If the host routes the packet through an anycast address, `mac` stands for this address, but
+            // `to` is the final destination. The area of the link then applies.
             let area = self.area_of_anycast(at, to).or(link.area()).ok_or(Ipv6Drop::NoArea)?;
             return Ok(Transport::GeoAnycast(*area));
         }
         let station =
             if broadcast { addresses::mac_of_address(to).ok_or(Ipv6Drop::Unresolved)? } else { mac };
         let [a, b, c, d, e, f] = station;
-        // The router needs only the MID, and finds the full address by the location table or the Location
+        // The router needs only the MID. It finds the full address in the location table or with the Location
         // Service.
         Ok(Transport::GeoUnicast(GnAddress(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))))
     }
@@ -262,8 +263,8 @@ impl Adaptation {
         own.or_else(|| self.area_of_subnet(address))
     }
 
-    /// Sends Packet Too Big to the host. The packet exceeds the MTU of the interface: another program may
-    /// have changed this MTU.
+    /// Sends Packet Too Big to the host. The host sends such a packet if another program has raised the MTU
+    /// of the interface.
     fn answer_too_big(&mut self, at: usize, header: &Header, packet: &[u8]) {
         let error = ErrorMessage::PacketTooBig { mtu: self.mtu };
         let Some(link) = self.links.get(at) else { return };

@@ -1,13 +1,14 @@
-//! Delay of duplicate acknowledgements of TCP: the packets that they report missing may only be late.
+//! Delay of duplicate acknowledgements of TCP: the packets that they report as missing may only be late.
 //!
 //! This module is the alternative to [`super::in_order`] for packets that overtake each other. The host gets
 //! the overtaking packet at once, and the host's acknowledgement waits. This module implements the receiver
 //! of Chen, Gerla and Lee, "TCP over Geo-routing for High Mobility", section 5.2, for hosts without this
 //! receiver. If a segment above a gap came over another number of hops than the last segment in order, it
-//! took another path ([`ReorderRule`] decides). The duplicate ACK for this segment waits. If the gap closes,
-//! the host acknowledges more, and the module never sends the duplicates. Otherwise it sends them after
-//! SRTT + 4 RTTVAR, at the latest after the bound. The receiver computes both values from echoed timestamps
-//! (RFC 7323 4). After that time the gap counts as a loss, and no acknowledgement waits for it.
+//! took another path ([`ReorderRule`] decides). The duplicate ACK for this segment waits. If the missing
+//! segments arrive, the host acknowledges them, and the module never sends the duplicate ACKs. Otherwise it
+//! sends them after SRTT + 4 RTTVAR, at the latest after the bound. The receiver computes both values from
+//! echoed timestamps (RFC 7323 4). After that time the gap counts as a loss, and no acknowledgement waits for
+//! it.
 //!
 //! A duplicate ACK is defined by RFC 5681 2: no data, only the ACK flag, the same acknowledgement number and
 //! the same window. An ACK with SACK blocks is also a duplicate, unless the first block reports a duplicate
@@ -69,7 +70,7 @@ struct TcpSegment {
 impl TcpSegment {
     /// Returns the TCP segment of an IPv6 packet without extension headers; `None` for another packet.
     fn parse(packet: &[u8]) -> Option<TcpSegment> {
-        // For most packets the function reads only this octet.
+        // The next header shows that most packets are not TCP, so the function reads only this octet of them.
         if packet.get(6) != Some(&protocol::TCP) {
             return None;
         }
@@ -125,14 +126,14 @@ struct ConnectionDirection<T> {
     next_sequence: u32,
     /// Number of hops of the last segment that arrived in order.
     hop_count: u8,
-    /// Acknowledgement number and window of the last ACK that the host sent.
+    /// Acknowledgement number and window of the host's last ACK.
     last_ack: Option<(u32, u16)>,
-    /// Number of segments above the gap whose ACK may wait.
+    /// Number of segments beyond the gap whose ACK may wait.
     acks_that_may_wait: usize,
     waiting_acks: VecDeque<T>,
     /// Time at which the waiting acknowledgements leave.
     release_at: Option<Time>,
-    /// End of a gap that counts as lost. Acknowledgements below this sequence number do not wait.
+    /// End of a gap that counts as lost: duplicate ACKs with a lower acknowledgement number do not wait.
     lost_until_sequence: Option<u32>,
     /// TSval values of the host's segments, each with the time of its first use.
     sent_timestamps: VecDeque<(u32, Time)>,
@@ -245,7 +246,7 @@ impl<T> DuplicateAckDelay<T> {
         let Some(segment) = TcpSegment::parse(packet) else { return true };
         let Some(flow) = self.flows.get_mut(&(segment.destination, segment.source)) else { return true };
         if segment.tcp_flags & CONNECTION_STATE_FLAGS != 0 {
-            // The segment begins or ends the connection.
+            // The segment begins or ends the connection: remove the flow.
             self.suppressed_acks += flow.release_acknowledged() as u64;
             self.flows.remove(&(segment.destination, segment.source));
             return true;
@@ -408,7 +409,7 @@ mod tests {
         DuplicateAckDelay::new(rule, MAX_WAIT)
     }
 
-    /// Returns the state after two acknowledged segments, 0 and 1, which came over three hops.
+    /// Returns a module that has received segments 0 and 1 over three hops, both acknowledged.
     fn delay_after_two_segments(rule: ReorderRule) -> DuplicateAckDelay<u32> {
         let mut patience = delay_with_rule(rule);
         for number in [0, 1] {
@@ -441,7 +442,7 @@ mod tests {
         assert!(passes_at_once(&mut patience, 5, &acknowledgement_segment(5)));
         assert_eq!((patience.suppressed_acks, patience.poll_timeout()), (2, None));
         assert!(release_at(&mut patience, 200).is_empty());
-        // The following segments arrive in order.
+        // The segments after the gap arrive in order.
         patience.handle_delivery(time_at_ms(6), &data_segment(5), 2);
         assert!(passes_at_once(&mut patience, 6, &acknowledgement_segment(6)));
         assert_eq!(patience.held_acks, 2);
@@ -536,7 +537,7 @@ mod tests {
         };
         patience.handle_delivery(time_at_ms(0), &stamped(0, 0), 3);
         assert!(passes_at_once(&mut patience, 0, &answer(1, 500)));
-        // The timestamp returns after 20 ms: SRTT 20 ms, RTTVAR 10 ms.
+        // The peer echoes the timestamp after 20 ms: SRTT 20 ms, RTTVAR 10 ms.
         patience.handle_delivery(time_at_ms(20), &stamped(1, 500), 3);
         assert!(passes_at_once(&mut patience, 20, &answer(2, 520)));
         patience.handle_delivery(time_at_ms(21), &stamped(3, 499), 2);

@@ -7,8 +7,8 @@ carnet_base::drop_reasons! {
         UnknownInterface = "unknown_interface",
         /// The packet is not a complete IPv6 multicast packet.
         Malformed = "malformed",
-        /// An MLD message that RFC 3810 requires to drop, or a message with this router's own address as
-        /// source.
+        /// An MLD message that RFC 3810 requires a router to drop, or a message with this router's own
+        /// address as source.
         BadMld = "bad_mld",
         /// A report about a group for which the proxy has no room.
         TooManyGroups = "too_many_groups",
@@ -22,8 +22,8 @@ carnet_base::drop_reasons! {
         OwnSource = "own_source",
         /// The hop limit of the packet is used up.
         HopLimit = "hop_limit",
-        /// From the mobile network: a packet to a group without an area, which the configuration does not
-        /// forward.
+        /// From the mobile network: a packet to a group without an area, and the configuration does not
+        /// forward such packets.
         NoArea = "no_area",
         /// From the mobile network: the packet exceeds the MTU of GeoNetworking.
         TooBig = "too_big",

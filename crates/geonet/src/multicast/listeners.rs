@@ -109,8 +109,8 @@ struct GroupState {
     source_timers: BTreeMap<Ipv6Addr, Time>,
     /// Older Version Host Present Timer.
     version_1_until: Time,
-    /// Number of queries still to send about the group and about each of its sources, and the time of the
-    /// next query.
+    /// Number of queries still to send about the group. The next fields have this number for each of its
+    /// sources, and the time of the next query.
     group_queries_left: u8,
     source_queries_left: BTreeMap<Ipv6Addr, u8>,
     next_query_at: Option<Time>,
@@ -439,8 +439,8 @@ impl GroupState {
         ask_sources.values_mut().for_each(|count| *count -= 1);
         ask_sources.retain(|_, count| *count > 0);
         for (sources, suppress) in [(wanted, true), (unsure, false)] {
-            // With a query about the group, the querier may omit the query about sources with high timers (S
-            // set).
+            // The querier also sends a query about the group, so it may omit the query with the S flag, about
+            // sources with high timers.
             let spared = suppress && about_group;
             if !(sources.is_empty() || spared) {
                 questions.push(PendingQuery { group, sources, suppress_router_timers: suppress });

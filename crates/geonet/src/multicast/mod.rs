@@ -50,7 +50,8 @@ use crate::ipv6_adaptation::{Prefix, addresses};
 
 /// Offset of the hop limit in an IPv6 packet.
 const HOP_LIMIT_OFFSET: usize = 7;
-/// Number of ICMPv6 errors to hosts that may leave at once, and the interval of further errors.
+/// Number of ICMPv6 errors that the proxy may send to hosts at once. The next constant is the interval after
+/// which it may send one more.
 const ICMP_ERROR_BURST: u32 = 10;
 const ICMP_ERROR_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -61,7 +62,7 @@ pub struct MulticastConfig {
     pub downstream: Vec<String>,
     /// MLD timers and counts on these interfaces.
     pub timing: MldTiming,
-    /// Whether the proxy forwards packets to groups without an area.
+    /// Whether the proxy forwards packets to groups without an area from the mobile network to GeoNetworking.
     pub forwards_unmapped_groups: bool,
 }
 
@@ -231,7 +232,8 @@ impl MulticastProxy {
             return;
         }
         link.link_local = link_local;
-        // With another address, this router is another candidate in the querier election.
+        // With another address, this router is another candidate in the querier election, so the election
+        // restarts.
         link.querier = link_local.map(|_| Querier::new(now, self.mld_timing));
         if link_local.is_none() {
             link.listeners.clear();
@@ -465,9 +467,9 @@ impl MulticastProxy {
     }
 }
 
-/// RFC 3810 7.6.1: a query lowers the membership timers. The listeners always have the Last Listener Query
-/// Interval to answer. Otherwise a forged query with a delay of 0 would end the memberships before the
-/// listeners can answer.
+/// RFC 3810 7.6.1: a query lowers the membership timers. A response delay below the Last Listener Query
+/// Interval counts as this interval. Otherwise a forged query with a delay of 0 would end the memberships
+/// before the listeners can answer.
 fn lower_timers(now: Time, listeners: &mut Listeners, timing: &MldTiming, query: &Query<'_>) {
     let Some(group) = query.group else { return };
     if query.version_2.is_some_and(|v2| v2.suppress_router_timers) {
@@ -497,7 +499,7 @@ fn build_query(interface: &str, source: Ipv6Addr, timing: &MldTiming, question: 
     Output::Packet { interface: interface.to_owned(), destination, packet: repr.packet(source) }
 }
 
-/// Scope values (RFC 4291 2.7).
+/// Scope values of multicast addresses (RFC 4291 2.7).
 const LINK_SCOPE: u8 = 2;
 const SITE_SCOPE: u8 = 5;
 
@@ -507,8 +509,8 @@ fn scope_of_group(group: Ipv6Addr) -> u8 {
     group.octets()[1] & 0x0f
 }
 
-/// Returns whether packets to a group may be forwarded from their link. Only then does the proxy store the
-/// group's listeners.
+/// Returns whether a router may forward packets to a group from their link. The proxy stores listeners only
+/// of such groups.
 fn leaves(group: Ipv6Addr) -> bool {
     group.is_multicast() && scope_of_group(group) > LINK_SCOPE
 }

@@ -1,8 +1,8 @@
 //! Querier election and General Queries of one link (RFC 3810 7.6.2, 9.5 to 9.7).
 //!
 //! A router begins as querier and sends a few queries in quick succession. When a router with a lower address
-//! sends a query, this router stops. It uses the Robustness Variable and Query Interval of the other querier,
-//! and becomes querier again when the other's queries end.
+//! sends a query, this router stops its own queries. It uses the Robustness Variable and Query Interval of
+//! the other querier. When the other querier sends no more queries, this router becomes querier again.
 //!
 //! Queries have no authentication. One forged query with the largest numbers would silence this router for 61
 //! hours. Meanwhile memberships would expire, because no router sends queries. So the other querier counts as
@@ -35,7 +35,7 @@ pub struct Querier {
 }
 
 impl Querier {
-    /// Creates the state of a querier that sends a query at once.
+    /// Creates the state of a router that begins as querier and sends a query at once.
     pub fn new(now: Time, timing: MldTiming) -> Querier {
         Querier {
             configured_timing: timing,
@@ -49,7 +49,6 @@ impl Querier {
         &self.used_timing
     }
 
-    /// Returns whether this router is the querier.
     pub fn is_querier(&self) -> bool {
         matches!(self.state, QuerierState::Querier { .. })
     }
@@ -76,7 +75,7 @@ impl Querier {
             return false;
         }
         if !self.is_querier() {
-            // The other querier is gone: drop the timers that it announced.
+            // The other querier is gone: return from the timers that it announced to the configured ones.
             self.used_timing = self.configured_timing;
         }
         let startup = match self.state {
@@ -97,7 +96,7 @@ impl Querier {
         if identifier(source) >= identifier(own) {
             return false;
         }
-        // If several other routers send queries, the one with the lowest address is the querier.
+        // The present querier has a lower address than the sender, so it remains the querier.
         if self.other_querier().is_some_and(|other| identifier(other) < identifier(source)) {
             return false;
         }

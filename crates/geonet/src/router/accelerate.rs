@@ -6,10 +6,10 @@
 //! better neighbour changes the permission at once. The router revokes a permission that is unused for
 //! [`PERMISSION_IDLE_TIME`].
 //!
-//! **Only greedy forwarding** (E.2) is possible: contention needs every packet. A forwarder with a limit of
-//! the packet data rate (B.2, `itsGnMaxPacketDataRate`) handles every packet itself; 100 kB/s are few
-//! packets. Without a limit the router still measures the rates. After link-layer feedback single packets
-//! would take another path, so the caller does not accelerate a link with feedback.
+//! **Only greedy forwarding** (E.2) is possible: contention needs every packet. If the packet data rate is
+//! limited (B.2, `itsGnMaxPacketDataRate`), the router forwards every packet itself: 100 kB/s are few
+//! packets. Without a limit the router still measures the rates. After link-layer feedback the router sends
+//! single packets along another path, so the caller does not accelerate a link with feedback.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -50,9 +50,9 @@ pub(super) struct Acceleration {
     /// Permissions to forward, each with the destination position in the packets.
     forwarding_permissions: BTreeMap<u64, (FastPathPermission<ForwardingPath>, Position)>,
     reported_sources: BTreeMap<u64, Time>,
-    /// Generation of the neighbours, and the own position, for which the permissions were last checked.
+    /// Generation of the neighbours, and this station's position, at the last check of the permissions.
     last_checked_state: Option<(u64, Position)>,
-    /// A packet needs a permission that the fast path does not have yet.
+    /// Whether a packet needed a permission that the fast path does not have yet.
     is_update_due: bool,
 }
 
@@ -144,7 +144,7 @@ pub(super) fn handle_report(router: &mut Router, now: Time, report: &FastPathRep
     }
     let Some(acceleration) = &mut router.acceleration else { return };
     acceleration.record_use(now, report);
-    // Output the position in any case: by it the fast path knows that the router still runs.
+    // Output the position in any case: it tells the fast path that the router still runs.
     (acceleration.is_update_due, acceleration.reported_position) = (true, None);
     output_changed_permissions(router, now);
 }
@@ -281,7 +281,8 @@ fn own_packet_path(router: &mut Router, now: Time, mid: u64, hop_limit: Option<u
     let own = router.check_request(&Request { maximum_hop_limit: hop_limit, ..request }).ok()?;
     let place = Position::new(destination.latitude, destination.longitude);
     let next = router.greedy_next_hop(now, &Target::towards_station(mid, place))?;
-    // The router shapes own packets that other stations have to forward (annex B.2).
+    // Own packets that other stations have to forward must pass the shaper (annex B.2), so the fast path must
+    // not send them.
     if router.parameters.max_packet_data_rate.is_some() && mac_key(next) != mid {
         return None;
     }
@@ -291,7 +292,7 @@ fn own_packet_path(router: &mut Router, now: Time, mid: u64, hop_limit: Option<u
     packet.common.mobile = router.parameters.is_mobile;
     let mut headers = [0; GUC_HEADERS_LENGTH];
     packet.emit_into(&mut headers).ok()?;
-    // Clear the fields that differ between packets; they are not part of the path.
+    // Clear the fields that differ between packets; the fast path writes them.
     headers[16..40].fill(0);
     let until = router.location_table.entry(slot).expires_at().min(valid_until(router, now, next));
     Some(OwnPacketPath { destination: mac_of(mid), next_hop: next, guc_headers: headers, valid_until: until })
@@ -307,8 +308,8 @@ fn forwarding_path(router: &mut Router, now: Time, mid: u64, place: Position) ->
         .find_station(now, mid)
         .filter(|slot| router.location_table.entry(*slot).is_neighbour());
     let next = router.greedy_next_hop(now, &Target::towards_station(mid, place))?;
-    // With prediction a neighbour may be out of range. The next hop then depends on the position in the
-    // packet, so limit the permission to this position.
+    // With prediction a neighbour may be out of range, and then its packets go to another next hop. That next
+    // hop depends on the position in the packet, so limit the permission to this position.
     if neighbour.is_some() && next != mac_of(mid) {
         return None;
     }

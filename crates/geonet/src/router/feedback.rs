@@ -1,10 +1,11 @@
 //! Link-layer feedback: the link reports a unicast frame without acknowledgement.
 //!
 //! The standard does not use feedback: a neighbour stays a neighbour until its lifetime ends. Until then
-//! greedy forwarding loses packets to neighbours that have left. In this router such a station is not a
-//! neighbour until its next packet. GPSR does the same (Karp and Kung, MobiCom 2000, "support for MAC-layer
-//! failure feedback"). The undelivered packet takes another next hop, a walk around the void, the buffer, or
-//! a broadcast. Each failure removes one neighbour, so the number of attempts is limited.
+//! greedy forwarding loses packets to neighbours that have left. In this router a neighbour without
+//! acknowledgement loses its neighbour status until its next packet. GPSR does the same (Karp and Kung,
+//! MobiCom 2000, "support for MAC-layer failure feedback"). The undelivered packet takes another next hop, a
+//! walk around the void, the buffer, or a broadcast. Each failure removes one neighbour, so the number of
+//! attempts is limited.
 //!
 //! The link returns the frame itself, so the router stores no state for feedback. A link without feedback
 //! costs nothing. If only the acknowledgement was lost, two copies of the packet exist, and duplicate
@@ -77,7 +78,8 @@ impl Router {
                 Target::towards_station(mid_key(destination.address), position)
             }
             ExtendedHeader::GeoBroadcast { area, .. } => {
-                // F.4: the contention timer of the packet already covers this case.
+                // F.4: the contention timer of the packet still runs, and sends the packet if the next hop
+                // failed.
                 let inside = geodesy::is_inside(&area, self.own_coordinates());
                 if inside && self.parameters.area_forwarding == AreaForwarding::Advanced {
                     return Ok(());
@@ -129,9 +131,9 @@ impl Router {
         payloads
     }
 
-    /// Returns the packet of an unacknowledged frame to `station`, if `wanted` returns true for it. The upper
-    /// layer takes the packet back, and the station is no longer a neighbour. Returns `None` otherwise: the
-    /// caller passes the frame to [`Router::handle_unacknowledged`].
+    /// If `wanted` returns true for the packet of an unacknowledged frame to `station`, returns this packet
+    /// to the upper layer. The station is then no longer a neighbour. Otherwise returns `None`: the caller
+    /// passes the frame to [`Router::handle_unacknowledged`].
     pub fn take_back_unacknowledged(
         &mut self,
         now: Time,

@@ -21,12 +21,12 @@ use crate::packet::{BufferedPacket, PacketProperties, Target};
 use crate::packet_rate::{ShaperDecision, yielding_share};
 use crate::{BROADCAST, GeonetDrop, MacAddress};
 
-/// Origin of a packet to forward.
+/// Whether a packet to forward comes from this station or from another one.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Origin<'a> {
     /// The packet comes from this station itself, or from one of its buffers.
     Here,
-    /// Another station, from which the packet has just arrived.
+    /// The packet has just arrived from another station.
     Received(&'a ReceivedPacket<'a>),
 }
 
@@ -53,7 +53,7 @@ impl Router {
         if received.recovery.is_some() {
             packet.append_to(&mut frame);
         } else {
-            // Cut off the padding of a short frame.
+            // The link may have padded a short frame: copy only the octets of the packet.
             frame.extend_from_slice(&received.frame.packet[..packet.len()]);
         }
         set_remaining_hop_limit(&mut frame, remaining - 1)?;
@@ -207,7 +207,7 @@ impl Router {
                 return Ok(());
             }
             Target::Station { .. } => return self.forward_towards_target(now, packet, origin),
-            // A received GAC is never inside its area here: the station has delivered it there and does not
+            // A received GAC never gets here inside its area: the station has delivered it and does not
             // forward it (10.3.12.2).
             Target::Area { area, .. } | Target::Anybody { area, .. } => area,
         };
@@ -477,7 +477,8 @@ impl Router {
         self.schedule_buffer_timers();
     }
 
-    /// Handles a learned source: packets that waited for this station may leave.
+    /// Handles a source that has just been stored in the location table: packets that waited for this station
+    /// may leave.
     pub(super) fn handle_learned_source(
         &mut self,
         now: Time,
@@ -653,7 +654,7 @@ impl Router {
     }
 }
 
-/// Returns the packet with its recovery header.
+/// Returns the octets of the packet with its recovery header.
 fn in_perimeter_mode(packet: &Packet<'_>, header: &RecoveryHeader, remaining_hop_limit: u8) -> Vec<u8> {
     let mut payload = Vec::with_capacity(RecoveryHeader::LEN + packet.payload.len());
     payload.extend_from_slice(&header.to_octets());

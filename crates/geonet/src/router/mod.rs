@@ -41,9 +41,10 @@ use accelerate::Acceleration;
 const MAX_POOLED_BUFFERS: usize = 256;
 /// Number of stored own position vectors, by which the router recognises echoes of its own packets.
 const MAX_OWN_POSITIONS: usize = 1024;
-/// Number of stored packets in perimeter mode.
+/// Largest number of stored identities of packets in perimeter mode.
 const MAX_PERIMETER_PACKETS: usize = 256;
-/// Shortest interval between two changes of the station's address, after a burst of conflicts.
+/// Shortest interval between two changes of the station's address because of conflicts, after an initial
+/// burst.
 const ADDRESS_CONFLICT_INTERVAL: Duration = Duration::from_secs(10);
 /// Largest number of stations that the router remembers as unreachable. The next constant is the time for
 /// which it sends no packets to them.
@@ -60,7 +61,7 @@ enum Timer {
     Search(u64),
     Contention(PacketIdentity),
     Repeat(u32),
-    /// The last beacon of a neighbour is no longer valid.
+    /// The validity of a neighbour's last beacon ends.
     Silence,
     /// The shaper may release an own packet (annex B.2).
     Shaper,
@@ -83,8 +84,8 @@ pub struct Counters {
     pub location_requests: u64,
     /// Location Service replies among the sent packets.
     pub location_replies: u64,
-    /// Position vectors that the router did not store, because their time stamp is ahead of this station's
-    /// clock.
+    /// Position vectors that the router did not store, because their time stamp is too far ahead of this
+    /// station's clock.
     pub from_the_future: u64,
     /// Packets that entered perimeter mode at this station.
     pub perimeter_recoveries: u64,
@@ -168,7 +169,7 @@ pub struct Router {
     /// Last computed beacon interval, and the speed and number of neighbours from which it was computed.
     beacon_interval_cache: Option<((i16, usize), (Duration, Duration))>,
     /// Movement that the last beacon announced; `Some` only if the station sends a beacon when it deviates
-    /// from it.
+    /// from that movement.
     announced_movement: Option<AnnouncedMovement>,
     sent_beacon_count: u32,
     timers: TimerTable<Timer>,
@@ -267,7 +268,8 @@ impl Router {
         self.timers.next_deadline()
     }
 
-    /// Accepts the octets of a sent frame or delivered payload, whose memory the router uses again.
+    /// Takes back the octets of a sent frame or delivered payload, so that the router can use their memory
+    /// for the next packet.
     pub fn recycle_buffer(&mut self, mut octets: Vec<u8>) {
         if self.free_buffers.len() < MAX_POOLED_BUFFERS {
             octets.clear();
@@ -309,8 +311,8 @@ impl Router {
         self.outputs.extend(acceleration.withdraw_permissions());
     }
 
-    /// Changes the address and drops all packets with the old address. After a conflict that address belongs
-    /// to another station.
+    /// Changes the address and drops all packets with the old address: after a conflict the old address
+    /// belongs to another station.
     fn set_address(&mut self, address: GnAddress) {
         self.address = address;
         self.withdraw_permissions();
@@ -380,8 +382,8 @@ impl Router {
         accelerate::handle_report(self, now, report);
     }
 
-    /// Returns this station's time (TST), which the position vectors define; `None` until the first position
-    /// arrives.
+    /// Returns this station's time (TST), computed from the timestamp of its last position; `None` until the
+    /// first position arrives.
     pub(super) fn own_timestamp(&self, now: Time) -> Option<Timestamp> {
         let (timestamp, at) = self.last_position_time?;
         Some(timestamp.wrapping_add(now.saturating_since(at)))
@@ -401,7 +403,7 @@ impl Router {
         self.sequence_numbers.next()
     }
 
-    /// Returns an empty buffer.
+    /// Returns an empty buffer, if possible a recycled one.
     fn take_buffer(&mut self) -> Vec<u8> {
         self.free_buffers.pop().unwrap_or_default()
     }

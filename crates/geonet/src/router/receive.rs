@@ -32,7 +32,8 @@ impl ReceivedPacket<'_> {
         self.packet.extended.source()
     }
 
-    /// Returns whether the packet yields: it leaves a fifth of the data rate to others (annex B.2).
+    /// Returns whether the packet is a yielding one: it leaves a fifth of the data rate to other packets
+    /// (annex B.2).
     pub fn is_yielding(&self) -> bool {
         is_yielding(self.packet.common.next_header, self.packet.common.traffic_class)
     }
@@ -43,7 +44,7 @@ impl ReceivedPacket<'_> {
         if self.is_yielding() { 0 } else { self.frame.packet.len() }
     }
 
-    /// Returns whether the frame was addressed to this station's MAC address.
+    /// Returns whether the frame's destination was this station's MAC address.
     pub fn is_unicast(&self) -> bool {
         self.frame.destination != BROADCAST
     }
@@ -75,8 +76,8 @@ impl Router {
         }
         let (packet, recovery) = self.parse_with_recovery_header(frame.packet)?;
         let received = ReceivedPacket { packet, frame, recovery };
-        // Only one station may continue perimeter mode: if every receiver of a broadcast frame did, the
-        // copies would multiply.
+        // Only one station may continue perimeter mode. If every receiver of a broadcast frame continued it,
+        // the copies would multiply.
         if recovery.is_some() && !received.is_unicast() {
             return Err(GeonetDrop::BadRecoveryHeader);
         }
@@ -158,8 +159,9 @@ impl Router {
     /// Handles a packet whose source address is this station's address (10.2.1.5), and returns the reason of
     /// its drop. The packet is an echo of an own packet if its position vector is one of the stored own
     /// vectors. A packet older than all stored vectors counts as an echo, too: neighbours may have buffered
-    /// it before this station's restart (SCF, contention). Any other packet shows an address conflict:
-    /// another station with this address sends beacons, which no station buffers.
+    /// it before this station's restart (SCF, contention). Any other packet shows an address conflict. This
+    /// method detects every real conflict, because another station with this address also sends beacons,
+    /// which no station buffers.
     fn handle_own_address(&mut self, now: Time, packet: &Packet<'_>) -> GeonetDrop {
         let source = packet.extended.source();
         let forgotten = self.recent_own_positions.len() >= MAX_OWN_POSITIONS
@@ -376,7 +378,7 @@ impl Router {
             return Err(GeonetDrop::AreaTooLarge);
         }
         let target = match packet.extended {
-            // 10.3.12.3: inside the area a GAC has arrived.
+            // 10.3.12.3: inside the area the station has delivered the GAC and does not forward it.
             ExtendedHeader::GeoAnycast { .. } if inside => return Ok(()),
             ExtendedHeader::GeoAnycast { area, .. } => Target::Anybody { area, metric },
             _ => Target::Area { area: *area, metric },
@@ -386,7 +388,8 @@ impl Router {
 
     fn deliver_payload(&mut self, received: &ReceivedPacket<'_>) {
         if matches!(received.packet.common.next_header, CommonNextHeader::Unknown(_)) {
-            // A forwarder accepts any next header, but a destination needs an upper layer for it.
+            // A forwarder accepts any next header, but a destination needs an upper layer that understands
+            // it.
             self.count_drop(GeonetDrop::UnknownNextHeader);
             return;
         }

@@ -1,4 +1,4 @@
-//! Timers: beacons (10.2.3), the Location Service (10.2.4), lifetimes.
+//! Timers: beacons (10.2.3), the Location Service (10.2.4), and the lifetimes of packets and entries.
 
 use std::time::Duration;
 
@@ -20,8 +20,8 @@ use crate::{BROADCAST, GeonetDrop, beacon};
 
 /// Time for which the speed of a neighbour affects the beacon interval after its last packet.
 const FAST_NEIGHBOUR_LIFETIME: Duration = Duration::from_secs(2);
-/// Shortest validity that a beacon announces. The Lifetime field can express this time, and with beacons
-/// every 100 ms one beacon may be lost.
+/// Shortest validity that a beacon announces. The Lifetime field can express this time. With a beacon every
+/// 100 ms, a neighbour stays valid even if one beacon is lost.
 const MIN_BEACON_VALIDITY: Duration = Duration::from_millis(200);
 
 /// A search of the Location Service: the station that it searches for, and the packets that wait for this
@@ -46,7 +46,8 @@ impl Router {
         self.assert_drained();
         while let Some(timer) = self.timers.pop_expired(now) {
             match timer {
-                // The first position starts the beacon timer, so the station has a position here.
+                // The first position starts the beacon timer, so the station has a position here and the
+                // beacon cannot fail.
                 Timer::Beacon => drop(self.send_beacon(now)),
                 Timer::LocationTable => {
                     self.location_table.expire_entries(now, &self.parameters);
@@ -127,8 +128,8 @@ impl Router {
         own
     }
 
-    /// Stores the speed of a neighbour. The speed of the fastest neighbour counts until the router has
-    /// received no neighbour of that speed for [`FAST_NEIGHBOUR_LIFETIME`].
+    /// Stores the speed of a neighbour. The fastest neighbour's speed counts until no neighbour of that speed
+    /// has sent a packet for [`FAST_NEIGHBOUR_LIFETIME`].
     pub(super) fn note_neighbour_speed(&mut self, now: Time, neighbour: &LongPositionVector) {
         let outdated = now.saturating_since(self.fastest_neighbour.0) > FAST_NEIGHBOUR_LIFETIME;
         if outdated || neighbour.speed.unsigned_abs() >= self.fastest_neighbour.1.unsigned_abs() {
@@ -231,7 +232,7 @@ impl Router {
         Ok(())
     }
 
-    /// Returns LT of a beacon: its validity, if the configuration announces one.
+    /// Returns LT (lifetime) of a beacon: the validity of the beacon, if the configuration announces one.
     fn beacon_lifetime(&self) -> Lifetime {
         let Some(intervals) = self.parameters.beacon_lifetime else {
             return Lifetime::from_duration(self.parameters.default_packet_lifetime);
@@ -289,7 +290,7 @@ impl Router {
 
     // Location Service.
 
-    /// Checks whether the Location Service may seek one more station.
+    /// Checks whether the Location Service may start one more search.
     pub(super) fn check_search_limit(&self, mid: u64) -> Result<(), GeonetDrop> {
         let room = self.running_searches.len() < self.parameters.location_service_max_pending;
         if room || self.running_searches.contains_key(&mid) {
@@ -299,8 +300,8 @@ impl Router {
         }
     }
 
-    /// Starts a search for a station for which no packet waits, unless a search runs. Any packet of the
-    /// station then gives its position.
+    /// Starts a search for a station without a packet for it, unless a search for the station runs. Any
+    /// packet of the station ends the search and gives its position.
     ///
     /// # Errors
     /// An error if too many searches run, or if this station has no position.
@@ -339,8 +340,9 @@ impl Router {
         let started = self.begin_search(address)?;
         let Some(search) = self.running_searches.get_mut(&mid_key(address)) else { return Ok(()) };
         let mut pushed_out = Vec::new();
-        // By 8.4 a packet larger than the buffer would never reach a station of unknown position. So the
-        // router keeps the newest packet, however large, and drops the others if necessary.
+        // By 8.4 the router would never send a packet that is larger than the buffer to a station of unknown
+        // position. So the router keeps the newest packet, however large, and drops the other waiting packets
+        // if necessary.
         let limit = self.parameters.location_service_buffer_size;
         let limit = if limit > 0 { limit.max(packet.frame.len()) } else { 0 };
         search.waiting_packets.push(packet, limit, |old| pushed_out.push(old));
@@ -411,8 +413,8 @@ impl Router {
         self.push_event(Event::LocationUnknown(address));
     }
 
-    /// Ends the search for a station after any of its packets, and sends the waiting packets (10.3.7.1.4 and
-    /// the receiver operations of all other packets).
+    /// Ends the search for a station after one of its packets has arrived, and sends the waiting packets. The
+    /// clauses are 10.3.7.1.4 and the receiver operations of all packets.
     pub(super) fn end_search(&mut self, now: Time, slot: Slot) {
         let mid = mid_key(self.location_table.entry(slot).address());
         let Some(mut search) = self.running_searches.remove(&mid) else { return };

@@ -138,8 +138,8 @@ impl Router {
         Ok(())
     }
 
-    /// Sends a composed packet. A yielding packet waits in the shaper, unless it is ICMPv6, which IPv6 needs
-    /// to work.
+    /// Sends a composed packet. A yielding packet waits in the shaper. ICMPv6 does not wait, because IPv6
+    /// needs it to work.
     fn send_own(
         &mut self,
         now: Time,
@@ -198,7 +198,8 @@ impl Router {
         Ok(())
     }
 
-    /// Returns EPV for the header of an own packet, and stores it as sent.
+    /// Returns EPV for the header of an own packet, and stores it, so that the router recognises echoes of
+    /// the packet.
     pub(super) fn own_position(&mut self) -> Result<LongPositionVector, GeonetDrop> {
         let position = self.own_position_vector.ok_or(GeonetDrop::NoPosition)?;
         let sent = (position.timestamp, position.latitude, position.longitude);

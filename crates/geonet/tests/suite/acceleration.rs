@@ -69,7 +69,8 @@ fn first_packet_of_a_flow_gives_fast_path_its_permission() {
     assert_eq!(iut.fast_path_updates.last(), Some(&expected_position), "the position comes last");
     let [way] = &take_own_packet_paths(&mut iut)[..] else { panic!("one way") };
     assert_eq!((way.destination, way.next_hop), (a.mac, b.mac));
-    // With its variable fields filled in, the permission gives the packet that the router sent.
+    // The headers of the permission, with sequence number, length and position filled in, equal those of the
+    // packet that the router sent.
     let mut headers = way.guc_headers;
     headers[8..10].copy_from_slice(&6u16.to_be_bytes());
     headers[12..14].copy_from_slice(&0u16.to_be_bytes());
@@ -117,7 +118,7 @@ fn permission_ends_when_next_hop_or_destination_expires() {
     let b = b.with_later_timestamp(1).next();
     iut.make_neighbours(&[b]);
     assert_eq!(take_own_packet_paths(&mut iut).iter().map(|way| way.next_hop).collect::<Vec<_>>(), [b.mac]);
-    // This station moves beyond its neighbour. It has no next hop any more, so the router withdraws the
+    // This station moves beyond its neighbour, so it has no next hop any more, and the router withdraws the
     // permission.
     iut.set_position(SimulatedStation::a().position(), 1_000_500);
     assert!(
@@ -188,7 +189,7 @@ fn forwarding_permission_depends_on_destination_position_in_packet() {
         (onward.required_position, onward.destination_vector),
         (Some((a.position_vector.latitude, a.position_vector.longitude)), None)
     );
-    // The destination is a neighbour: the fast path corrects its position (C.3).
+    // The destination is a neighbour, so the fast path corrects the destination position in packets (C.3).
     let old = b.with_earlier_timestamp(500);
     let c = c.next();
     iut.get(&c, &c.guc_frame(&old.position_vector, b"x")).expect("forwarded");
@@ -227,7 +228,7 @@ fn fast_path_gets_no_permission_if_router_needs_every_packet() {
     assert!(iut.fast_path_updates.is_empty(), "{:?}", iut.fast_path_updates);
 }
 
-/// The location table learns from samples as from packets: C.2, A.2, B.2.
+/// The location table learns from the samples in a report as it does from packets: C.2, A.2, B.2.
 #[test]
 fn fast_path_report_updates_location_table() {
     let mut iut = router_with_fast_path(Mib::default());

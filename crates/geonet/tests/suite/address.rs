@@ -71,7 +71,8 @@ fn packets_from_before_a_restart_are_no_conflict() {
     );
     assert_ne!(iut.router.address(), address(IUT_MAC));
 
-    // Without a position this station cannot have sent packets, so it has no own vectors for comparison.
+    // Before its first position this station has sent no packets, so it has no own position vectors for
+    // comparison.
     let mut iut = RouterUnderTest::without_position(Mib::default());
     assert_eq!(
         iut.receive_broadcast(&SimulatedStation::b(), &station_with_same_address().tsb_frame(b"x")),
@@ -134,8 +135,8 @@ fn new_pseudonym_drops_waiting_packets_of_the_old_one() {
     assert_eq!(iut.dropped_packets(GeonetDrop::AddressChanged), 2);
 }
 
-/// 10.2.1.5: after a conflict the old address belongs to the other station, so the router sends no packet
-/// that contains it.
+/// 10.2.1.5: after a conflict the old address belongs to the other station, so the router sends no more
+/// packets that contain it.
 #[test]
 fn router_sends_no_packet_with_its_old_address_after_conflict() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
@@ -157,7 +158,7 @@ fn router_sends_no_packet_with_its_old_address_after_conflict() {
     assert_eq!(iut.dropped_packets(GeonetDrop::AddressChanged), 2);
 }
 
-/// The upper tester of a conformance test requests the initial state before each case.
+/// The upper tester of a conformance test requests this initial state before each case.
 #[test]
 fn initial_state_uses_configured_address() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
@@ -171,7 +172,8 @@ fn initial_state_uses_configured_address() {
     assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
     assert_eq!(iut.router.counters().sent_packets, counters, "counters never go back");
     iut.advance_time(Duration::from_millis(3750));
-    // No earlier search continues after the reset, and the station sends only beacons, with the new address.
+    // After the reset the router continues no earlier search. The station sends only beacons, with the new
+    // address.
     assert!(!iut.sent_transmissions.is_empty());
     for sent in &iut.sent_transmissions {
         let packet = parse(&sent.frame);
@@ -195,8 +197,8 @@ fn router_accepts_packet_to_its_mid_with_other_address_bits() {
     assert_eq!(iut.delivered_payloads.len(), 1);
 }
 
-/// An attacker uses each new address of the station; the station does not change its address with every
-/// frame.
+/// An attacker sends a frame with each new address of the station; the station does not change its address
+/// with every such frame.
 #[test]
 fn address_changes_after_conflicts_are_limited() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());

@@ -16,7 +16,7 @@ fn mib_with_prediction() -> Mib {
     }
 }
 
-/// Returns a station with a speed in m/s and a heading in degrees.
+/// Returns a station at `east` and `north` metres, with a speed in m/s and a heading in degrees.
 fn moving_station(number: u8, east: f64, north: f64, speed: i16, heading: u16) -> SimulatedStation {
     let mut station = SimulatedStation::station_at(number, position_at(east, north));
     (station.position_vector.speed, station.position_vector.heading) = (speed * 100, heading * 10);

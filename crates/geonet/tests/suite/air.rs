@@ -24,7 +24,8 @@ struct FrameUnderway {
     receiving_router: usize,
     destination: MacAddress,
     frame: Vec<u8>,
-    /// The receiver did not get the frame, and the link layer returns it to the sender as unacknowledged.
+    /// Whether the receiver did not get the frame, so that the link layer returns it to the sender as
+    /// unacknowledged.
     is_returned: bool,
 }
 
@@ -103,7 +104,7 @@ impl RadioChannel {
         (a.0 - b.0).hypot(a.1 - b.1) <= self.radio_range
     }
 
-    /// Returns whether `to` receives `from`, with the present shadowing and the path loss of
+    /// Returns whether `to` receives frames of `from`, with the present shadowing and the path loss of
     /// `scenarios/highway-100` (exponent 2.5).
     fn does_receive(&self, from: usize, to: usize) -> bool {
         if self.shadowing_deviation_db == 0.0 {

@@ -149,8 +149,8 @@ fn pon_gbc_bv_20_unknown_sender() {
                 ..Mib::default()
             });
             iut.make_neighbours(known.as_slice());
-            // Station D is nearer to the area. Station B's position is not accurate, so the router cannot say
-            // that B is inside.
+            // D is nearer to the area than this station. B's position is not accurate, so the router cannot
+            // say whether B is inside.
             iut.make_neighbours(&[SimulatedStation::d()]);
             let area = circular_area(position_at(0.0, 300.0), 100);
             let source = SimulatedStation::c();
@@ -198,7 +198,7 @@ fn pon_gac_bv_13_source_outside_contention() {
 }
 
 /// PON_BCA_BV_03, PON_BAA_BV_07: sender and station are outside the area. The station forwards the packet
-/// towards the area, whatever the algorithm inside is.
+/// towards the area, whatever algorithm applies inside the area.
 #[test]
 fn pon_bca_bv_03_line_forwarding() {
     for area_forwarding in [AreaForwarding::ContentionBased, AreaForwarding::Advanced] {

@@ -64,7 +64,7 @@ fn pon_bea_ti_02_shb_resets_the_timer() {
         iut.request_payload(Transport::SingleHop([0; 4]), b"cam").expect("accepted");
         iut.sent_transmissions.clear();
     }
-    // With piggybacking off, other packets do not postpone a beacon.
+    // Without piggybacking, only an SHB postpones the next beacon.
     iut.request_payload(Transport::TopologicallyScoped, b"x").expect("accepted");
     iut.sent_transmissions.clear();
     iut.advance_time(Duration::from_millis(3750));

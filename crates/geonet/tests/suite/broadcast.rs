@@ -169,13 +169,14 @@ fn annex_b_2_packet_data_rate() {
     }
     assert!(refused > 8_000, "{refused}");
     assert_eq!(iut.delivered_payloads.len(), 10_000);
-    // The station still forwards packets of other sources, but not if the flooding station is their sender.
+    // The station still forwards packets of other sources, but only if they do not arrive from the flooding
+    // station.
     iut.sent_transmissions.clear();
     let d = SimulatedStation::d();
     iut.receive_broadcast(&SimulatedStation::e(), &d.tsb_frame(b"x")).expect("forwarded");
     let refused = iut.receive_broadcast(&SimulatedStation::b(), &d.next().tsb_frame(b"x"));
     assert_eq!(refused, Err(GeonetDrop::PacketDataRate));
-    // After 15 s without packets the flooding station is treated like any other again.
+    // After 15 s without packets, the station again forwards packets of the station that flooded it.
     iut.advance_time(Duration::from_secs(15));
     iut.receive_broadcast(&station, &station.with_later_timestamp(25_000).next().tsb_frame(b"x"))
         .expect("forwarded");

@@ -73,8 +73,8 @@ fn pon_bca_bv_01_copies() {
     assert_eq!(iut.delivered_payloads.len(), 2);
 }
 
-/// PON_BCA_BV_05, PON_BCA_BV_08, PON_BAA_BV_09: for an unknown sender, or one with PAI = 0, the timer has the
-/// longest time.
+/// PON_BCA_BV_05, PON_BCA_BV_08, PON_BAA_BV_09: if the sender is unknown or has PAI = 0, the contention timer
+/// has its longest time.
 #[test]
 fn pon_bca_bv_05_unknown_sender() {
     let mut vague = SimulatedStation::b();
@@ -98,7 +98,8 @@ fn pon_bca_bv_05_unknown_sender() {
     }
 }
 
-/// Contention uses up lifetime: the packet leaves with a shorter lifetime, or is dropped.
+/// The time in contention shortens the lifetime of a packet: the packet leaves with a shorter lifetime, or
+/// the router drops it.
 #[test]
 fn contention_time_reduces_packet_lifetime() {
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_contention());
@@ -192,8 +193,8 @@ fn pon_baa_bv_01_too_many_copies() {
     iut.assert_nothing_sent();
 }
 
-/// PON_BAA_BV_02, PON_BAA_BV_03, PON_BAA_BV_11: a copy ends the contention if this station lies in the sector
-/// of its forwarder. Any other copy restarts the timer.
+/// PON_BAA_BV_02, PON_BAA_BV_03, PON_BAA_BV_11: a copy from another forwarder ends the contention if this
+/// station lies in the forwarder's sector. Any other copy restarts the timer.
 #[test]
 fn pon_baa_bv_02_sectors() {
     let sender = SimulatedStation::station_at(1, position_at(-300.0, 0.0));

@@ -176,8 +176,8 @@ pub fn with_hops(mut frame: Vec<u8>, remaining: u8) -> Vec<u8> {
     frame
 }
 
-/// Returns a frame as it leaves contention, with one hop less and a lifetime of 59 s. The lifetime is 60 s
-/// less some milliseconds, rounded down.
+/// Returns a frame as a station sends it after contention: RHL is lower by one, and the lifetime is 59 s,
+/// which is 60 s less some milliseconds, rounded down.
 pub fn one_hop_later(frame: Vec<u8>) -> Vec<u8> {
     with_lifetime(with_hops(frame, 9), Duration::from_secs(59))
 }
@@ -204,12 +204,12 @@ pub fn circular_area(centre: Position, radius: u16) -> GeoArea {
     }
 }
 
-/// Returns AREA1 of the ETSI suite: centred on D, with the IUT, B and D inside.
+/// Returns AREA1 of the ETSI suite: its centre is D, and the IUT, B and D are inside.
 pub fn etsi_area_1() -> GeoArea {
     circular_area(SimulatedStation::d().position(), 556)
 }
 
-/// Returns AREA2 of the ETSI suite: centred on B, with B and D inside and the IUT outside.
+/// Returns AREA2 of the ETSI suite: its centre is B; B and D are inside, and the IUT is outside.
 pub fn etsi_area_2() -> GeoArea {
     circular_area(SimulatedStation::b().position(), 167)
 }
@@ -302,7 +302,7 @@ impl RouterUnderTest {
         result
     }
 
-    /// Reports a frame as not acknowledged by the link.
+    /// Tells the router that the link got no acknowledgement of a frame.
     pub fn report_unacknowledged(&mut self, frame: &Transmission) -> Result<(), GeonetDrop> {
         let result = self.router.handle_unacknowledged(self.now, frame.destination, &frame.frame);
         self.collect_outputs();

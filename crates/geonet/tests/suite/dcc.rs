@@ -177,7 +177,8 @@ fn packet_does_not_overtake_waiting_packet_of_its_profile() {
     let mut gate = reactive_gate(ReactiveTable::A1);
     gate.accept_packet(time_at_ms(0), gate_packet(DccProfile::Dp2, 300, 1));
     gate.accept_packet(time_at_ms(1), gate_packet(DccProfile::Dp2, 300, 2));
-    // The gate opened, but `poll_packet` has not yet released the waiting packet.
+    // The gate is open, but `poll_packet` has not yet released the waiting packet, so the new packet must
+    // wait.
     assert_eq!(gate.accept_packet(time_at_ms(150), gate_packet(DccProfile::Dp2, 300, 3)), None);
     assert_eq!(gate.poll_packet(time_at_ms(150)).map(|(_, content)| content), Some(2));
 }
@@ -357,8 +358,8 @@ fn adaptive_dcc_follows_equation_b_2() {
     gate.handle_timeout(time_at_ms(0));
     gate.accept_packet(time_at_ms(60), gate_packet(DccProfile::Dp2, PACKET_OCTETS, 0));
     assert_eq!(gate.opens_at(), time_at_ms(120));
-    // At 100 ms a third of the closure of 60 ms remains. A third of 120 ms is 40 ms, so the gate opens at 140
-    // ms.
+    // At 100 ms a third of the closing time of 60 ms remains. The closing time becomes 120 ms, of which a
+    // third is 40 ms, so the gate opens at 140 ms.
     gate.handle_timeout(time_at_ms(100));
     assert!(
         gate.opens_at()
@@ -366,7 +367,7 @@ fn adaptive_dcc_follows_equation_b_2() {
             .max(time_at_ms(140).saturating_since(gate.opens_at()))
             < Duration::from_micros(1)
     );
-    // An open gate stays open.
+    // A new evaluation of the busy ratio does not close an open gate.
     for look in 2..6 {
         gate.handle_timeout(time_at_ms(100 * look));
     }

@@ -24,8 +24,8 @@ fn unacknowledged_packet_takes_next_best_neighbour_until_none_is_left() {
     let second = iut.take_only_transmission();
     assert_eq!(second, Transmission { destination: d.mac, ..first.clone() });
     assert_eq!(second.frame, with_hops(frame, 9));
-    // The packet does not return to C, because C is not nearer to the destination. The router broadcasts it,
-    // as without neighbours (E.2).
+    // The packet does not go back to C, because C is not nearer to the destination. The router broadcasts the
+    // packet, as it does without neighbours (E.2).
     iut.report_unacknowledged(&second).expect("sent on");
     let third = iut.take_only_transmission();
     assert_eq!(third, Transmission { destination: BROADCAST, ..first });
@@ -38,8 +38,8 @@ fn unacknowledged_packet_takes_next_best_neighbour_until_none_is_left() {
     assert_eq!(iut.take_only_transmission().destination, d.mac);
 }
 
-/// The destination was the neighbour, and the packet has SCF: it waits and leaves when the destination is
-/// back.
+/// The unreachable neighbour was the destination, and the packet has SCF: the packet waits until the
+/// destination is a neighbour again.
 #[test]
 fn unacknowledged_packet_with_store_carry_forward_waits() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
@@ -74,7 +74,7 @@ fn unacknowledged_packet_to_area_takes_another_neighbour() {
     }
 }
 
-/// F.4: inside the area the contention timer already runs.
+/// F.4: inside the area the contention timer already runs, so the router does not select another next hop.
 #[test]
 fn advanced_forwarding_leaves_unacknowledged_packet_to_contention() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib {
@@ -227,8 +227,8 @@ fn upper_layer_takes_back_packets_that_wait_for_a_station() {
     assert_eq!(iut.router.remove_packets_for(b.mac), [] as [Vec<u8>; 0]);
     assert_eq!(iut.router.buffered_octets().0, 0);
     assert_eq!(iut.router.remove_packets_for(a.mac), [b"to a".to_vec()]);
-    // The upper layer can also take back a frame that the link layer returns, if its `wanted` is true for the
-    // packet.
+    // The upper layer can also take back a frame that the link layer returns, if its closure `wanted` returns
+    // true for the packet.
     iut.make_neighbours(&[b.with_later_timestamp(1)]);
     let (now, frame) = (iut.now, &sent.frame);
     assert_eq!(iut.router.take_back_unacknowledged(now, b.mac, frame, |_| false), None);

@@ -96,7 +96,7 @@ fn area_around_a_place_stays_and_area_around_station_moves() {
     plane.iut.set_position(SimulatedStation::d().position(), 1_001_000);
     assert_eq!(plane.centre_of_area("there"), Some(Ok(SimulatedStation::c().position())));
     assert_eq!(plane.centre_of_area("here"), Some(Ok(SimulatedStation::d().position())));
-    // The station's own address is a valid centre, too.
+    // The centre of an area may also be this station, named by its own address.
     plane.set_area("me", destination_around(AreaCentre::Station(address(IUT_MAC))), None).expect("set");
     assert_eq!(plane.centre_of_area("me"), Some(Ok(SimulatedStation::d().position())));
     plane.iut.assert_nothing_sent();
@@ -123,7 +123,7 @@ fn location_service_follows_station_in_centre_of_area() {
         (plane.count_location_requests(), plane.centre_of_area("convoy")),
         (1, Some(Err(UnknownCentre::Of(far_station()))))
     );
-    // The reply gives the position of the station.
+    // The reply of the Location Service gives the position of the station.
     let a = SimulatedStation::a();
     let reply = a.ls_reply_frame(&plane.iut.pv());
     plane.iut.get(&SimulatedStation::b(), &reply).expect("received");

@@ -46,11 +46,11 @@ struct PlacementResults {
     /// them that received the packet.
     connected_inside: usize,
     receivers_inside: usize,
-    /// The two counts for sources inside the area and paths over stations inside only.
+    /// The same two counts, only for sources inside the area and for paths over stations inside.
     flood_connected: usize,
     flood_received: usize,
-    /// Placements in which all connected stations inside reach each other without leaving the area, and those
-    /// in which exactly these stations received the packet.
+    /// Number of placements in which all connected stations inside reach each other without leaving the area.
+    /// The next field counts those placements in which exactly these stations received the packet.
     connected_placements: usize,
     exact_placements: usize,
     receivers_outside: usize,
@@ -151,8 +151,8 @@ fn geobroadcast_reaches_exactly_the_connected_hosts_inside_over_random_placement
     assert!(simple.receivers_inside * 100 >= simple.connected_inside * 95, "{simple:?}");
 }
 
-/// Contention-based forwarding saves most of the frames. A few stations miss the packet: the only stations in
-/// their range did not forward it, because others did first.
+/// Contention-based forwarding saves most of the frames. A few stations miss the packet, because all stations
+/// in their range left the forwarding to others.
 #[test]
 fn contention_based_geobroadcast_reaches_nearly_all_stations_inside() {
     let contention = run_placements(AreaForwarding::ContentionBased);

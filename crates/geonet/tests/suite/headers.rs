@@ -64,7 +64,7 @@ fn fdv_bah_bi_02_other_versions() {
     assert!(iut.router.location_table().is_empty() && iut.delivered_payloads.is_empty());
 }
 
-/// FDV_COH_BO_04: the router discards a packet with RHL > MHL.
+/// FDV_COH_BO_04: the router discards a packet whose RHL exceeds MHL.
 #[test]
 fn fdv_coh_bo_04_more_hops_left_than_at_the_start() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
@@ -152,7 +152,7 @@ fn padding_is_not_forwarded() {
     assert_eq!(iut.take_only_transmission().frame.len(), length);
 }
 
-/// The router recognises a secured packet and drops it with its own reason.
+/// The router recognises a secured packet and drops it with a drop reason of its own.
 #[test]
 fn secured_packet_goes_to_security_entity() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());
@@ -215,8 +215,8 @@ fn fdv_coh_bv_01_payload_length() {
     }
 }
 
-/// FDV_BEA_BV_03, FDV_BEA_BV_04, PON_GNA_BV_01: a beacon carries the position of the sensors, and the address
-/// contains the link-layer address.
+/// FDV_BEA_BV_03, FDV_BEA_BV_04, PON_GNA_BV_01: a beacon has the position that the station last received, and
+/// its GN address contains the link-layer address.
 #[test]
 fn fdv_bea_bv_03_position_vector() {
     let mut iut = RouterUnderTest::with_rare_beacons(Mib::default());

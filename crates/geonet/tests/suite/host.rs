@@ -1,4 +1,4 @@
-//! A host with virtual interfaces over one router.
+//! A simulated host whose virtual interfaces use one router.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;

@@ -173,8 +173,8 @@ fn listener_reports_for_link_scope_groups_are_not_sent() {
     assert_eq!(host.send_packet("tvl0", mac, &report(&["ff02::1:ff00:1", "ff02::2"])), Ok(false));
     assert_eq!(host.send_packet("tvl0", mac, &report(&["ff02::1:ff00:1", GROUP])), Ok(true));
     host.iut.take_only_transmission();
-    // The report names a group of an old address and a valid group. The module drops the report, and forwards
-    // the next one, which names only the valid group.
+    // The first report names a group of an old address and a valid group. The module drops this report. It
+    // forwards the next report, which names only the valid group.
     let mut left = report(&["ff02::1:ff00:1", GROUP]);
     left[56] = 3;
     let mut message = left.split_off(48);
@@ -203,7 +203,7 @@ fn mapped_group_is_sent_to_its_area_and_received_on_topological_link() {
     }
     let station = SimulatedStation::b();
     let from = addresses::link_local_address(station.mac);
-    // The sender may have another geometry of the area.
+    // The sender's configuration may give the area another geometry.
     for area in [etsi_area_1(), circular_area(SimulatedStation::d().position(), 400)] {
         let mut sender = station;
         sender.sequence += area.distance_a;
@@ -387,8 +387,8 @@ fn packet_with_address_of_another_station_is_dropped() {
         );
         assert_eq!(host.adaptation.counters().dropped(reason), 1);
     }
-    // A host behind the station may have any address. The station may also have addresses whose interface
-    // identifier does not contain its MAC address.
+    // A packet's source may be a host behind the station, with any address. The station may also have
+    // addresses whose interface identifier does not contain its MAC address.
     let mut host = HostAndRouter::with_links();
     let behind = parse_address("2001:db8:5::b8be:baff:febe:c");
     assert_eq!(addresses::mac_of_address(behind), Some(other.mac));
@@ -432,7 +432,7 @@ fn number_of_learned_links_follows_config_and_needs_subnet() {
     assert_eq!(hear(&mut host, 300, 0), "tvl0", "no subnet");
     assert_eq!(hear(&mut host, 301, 30), "tvl0-1");
     assert_eq!(hear(&mut host, 302, 30), "tvl0", "one is enough");
-    // A packet from the area of the learned link arrives on this link.
+    // A packet from the area of the learned link reaches the host on this link.
     let mut sender = router;
     sender.sequence = 1;
     let group = udp_packet(parse_address("3ffe:0:0:3::9"), parse_address("ff3e:40:3ffe:0:0:3:0:99"), 20);

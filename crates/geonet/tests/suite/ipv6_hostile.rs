@@ -136,6 +136,6 @@ fn mutated_ipv6_frames_cause_no_panic_and_no_growth() {
         assert!(host.interfaces.len() <= 5 && host.frames_for_host.len() <= 1, "{:?}", host.interfaces);
         host.frames_for_host.clear();
     }
-    // Check that enough of the mutated packets were valid; otherwise the test shows nothing.
+    // Check that the module accepted enough of the mutated packets; otherwise the test shows nothing.
     assert!(taken > ROUNDS / 20 && settled > ROUNDS / 100, "{taken} {settled}");
 }

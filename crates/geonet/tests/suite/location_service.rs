@@ -192,7 +192,7 @@ fn pon_los_bv_08_reply() {
     let ExtendedHeader::LocationServiceReply { source, destination, .. } = packet.extended else { panic!() };
     assert_eq!((source, destination), (iut.pv(), b.with_later_timestamp(5).position_vector.to_short()));
     assert_eq!((packet.common.next_header, packet.basic.remaining_hop_limit), (CommonNextHeader::Any, 10));
-    // PON_LOS_BO_09: the station answers a request only once.
+    // PON_LOS_BO_09: the station does not answer a second copy of a request.
     assert_eq!(
         iut.receive_broadcast(&SimulatedStation::d(), &with_hops(request, 8)),
         Err(GeonetDrop::Duplicate)
@@ -249,7 +249,7 @@ fn number_of_location_requests_is_bounded() {
 fn the_first_packet_arrives_within_two_round_trips_and_later_ones_do_not_wait() {
     for hops in 1..=8usize {
         let places: Vec<(f64, f64)> = (0..=hops).map(|node| (250.0 * node as f64, 0.0)).collect();
-        // The source knows its neighbours after `settle`, and no station out of range.
+        // At the start the source knows its neighbours, but no station out of range.
         let mut air = RadioChannel::new(&Mib::default(), 300.0, &places, 7);
         air.advance_until_neighbours_known();
         if hops == 1 {

@@ -102,10 +102,10 @@ fn broadcast_reaches_each_station_in_area_once() {
     }
 }
 
-/// Flooding an area with 50 stations costs at most 8 transmissions with contention, and 50 without.
+/// A packet to an area with 50 stations takes at most 8 transmissions with contention, and 50 without.
 #[test]
 fn contention_limits_copies_in_area_of_fifty_stations() {
-    // The road is 1 km long and has 50 stations; each receives up to 500 m.
+    // The road is 1 km long and has 50 stations, each with a range of 500 m.
     let places: Vec<(f64, f64)> = (0..50).map(|node| (20.4 * node as f64, 3.5 * (node % 4) as f64)).collect();
     for (area_forwarding, most) in
         [(AreaForwarding::Simple, 50), (AreaForwarding::ContentionBased, 8), (AreaForwarding::Advanced, 8)]

@@ -17,11 +17,11 @@ use crate::host::{parse_address, udp_packet};
 
 const ROUTER: &str = "fe80::5";
 const HOST: &str = "fe80::64";
-/// An address in the mobile network, and one outside.
+/// An address in the mobile network. The next constant is an address outside.
 const SOURCE: &str = "2001:db8:a::64";
 const DISTANT_SOURCE: &str = "2001:db8:b::64";
 const GROUP: &str = "ff1e::42";
-// Sources in the tests of the tables.
+// Sources in the tests of the tables of RFC 3810 7.4.
 const A: &str = "2001:db8::a";
 const B: &str = "2001:db8::b";
 const C: &str = "2001:db8::c";
@@ -86,7 +86,7 @@ fn version_2_query(from: &str, group: &str, robustness: u8, interval: u8, suppre
     mld_packet(parse_address(from), "ff02::1", message)
 }
 
-/// A sent query: group, sources, S.
+/// A sent query: group, sources, S flag.
 type SentQuery = (Option<Ipv6Addr>, Vec<Ipv6Addr>, bool);
 
 struct ProxyAndLan {
@@ -107,7 +107,7 @@ impl ProxyAndLan {
         })
     }
 
-    /// Returns a proxy after its startup queries.
+    /// Returns a proxy that has sent its startup queries.
     fn with_config(config: MulticastConfig) -> ProxyAndLan {
         let mut lan = ProxyAndLan {
             proxy: MulticastProxy::new(config),
@@ -379,7 +379,7 @@ fn router_with_lowest_address_becomes_querier() {
     assert_eq!(lan.proxy.memberships().next().expect("one").querier, Some(parse_address("fe80::4")));
     lan.send_report(TO_IN, &[]);
     assert!(lan.sent_queries.is_empty(), "the other one asks");
-    // The querier's query lowers the timers of this router (7.6.1), unless S is set.
+    // A query of the other querier lowers the timers of this router (7.6.1), unless the S flag is set.
     lan.receive_packet(&version_2_query("fe80::4", GROUP, 3, 20, true)).expect("good");
     lan.advance_milliseconds(3500);
     assert!(lan.is_source_accepted(DISTANT_SOURCE));
@@ -400,7 +400,7 @@ fn router_with_lowest_address_becomes_querier() {
 }
 
 /// A host on board forges a query with the largest Robustness Variable and Query Interval and a response
-/// delay of 0.
+/// delay of 0. The router stops its own queries only for its configured timeout, and no membership ends.
 #[test]
 fn forged_query_silences_the_querier_for_its_own_timeout_and_ends_no_listener() {
     let mut lan = ProxyAndLan::new();

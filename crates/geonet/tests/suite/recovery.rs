@@ -76,7 +76,7 @@ fn perimeter_recovery_crosses_a_void() {
     }
 }
 
-/// If no station is at the destination, the walk ends when it is back at its first edge.
+/// If no station is at the destination, the router drops the packet when its walk is back at the first edge.
 #[test]
 fn perimeter_mode_drops_packet_to_unreachable_place() {
     let mut places = placement_with_void();
@@ -164,14 +164,14 @@ fn stations_without_perimeter_recovery_ignore_its_header() {
         (onward.destination, &onward.frame),
         (SimulatedStation::b().mac, &with_hops(sent.frame.clone(), 8))
     );
-    // The router without the extension is the destination.
+    // The destination is a router without the extension.
     let mut there = carnet_geonet::Router::new(Mib::default(), a.position_vector.address, Rng::new(1));
     there.handle_position(plain.now, a.position_vector).expect("on earth");
     let frame = ReceivedFrame { source: e.mac, destination: a.mac, packet: &sent.frame };
     there.handle_frame(plain.now, frame).expect("received");
     assert!(!matches!(there.poll_output(), Some(Output::Deliver(_))));
     assert_eq!(there.counters().dropped(GeonetDrop::UnknownNextHeader), 1);
-    // The router with the extension restores and delivers the original packet.
+    // A destination with the extension restores and delivers the original packet.
     let mut there = carnet_geonet::Router::new(
         mib_with_recovery(VoidRecovery::Perimeter(Planarisation::Gabriel)),
         a.position_vector.address,

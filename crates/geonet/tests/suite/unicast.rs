@@ -229,11 +229,11 @@ fn pon_lot_bv_04_expiry() {
     assert_eq!(iut.take_only_transmission().frame[5], 0x60);
 }
 
-/// PON_GUC_BV_06, PON_GUC_BV_07: contention by progress; more progress gives a shorter timer.
+/// PON_GUC_BV_06, PON_GUC_BV_07: with contention, the station with more progress has a shorter timer.
 #[test]
 fn pon_guc_bv_06_contention_by_progress() {
-    // E is 111 m south of this station, so the packet came 111 m nearer: 100 ms - 99 ms * 0.111 = 89.0 ms.
-    // For C it is 667 m, 33.9 ms.
+    // E is 111 m south of this station, so the hop from E brought the packet 111 m nearer. The timer is 100
+    // ms - 99 ms * 0.111 = 89.0 ms. The hop from C brought it 667 m nearer: 33.9 ms.
     for (sender, milliseconds) in [(SimulatedStation::e(), 88.99), (SimulatedStation::c(), 33.94)] {
         let mut iut = RouterUnderTest::with_rare_beacons(mib_with_contention());
         iut.make_neighbours(&[sender]);
@@ -246,7 +246,7 @@ fn pon_guc_bv_06_contention_by_progress() {
         let sent = iut.take_only_transmission();
         assert_eq!((sent.destination, sent.frame), (BROADCAST, one_hop_later(frame)));
     }
-    // Beyond the communication range the timer has the least time.
+    // If the hop was longer than the communication range, the timer has its shortest time.
     let far = SimulatedStation::station_at(7, position_at(0.0, -1200.0));
     let mut iut = RouterUnderTest::with_rare_beacons(mib_with_contention());
     iut.make_neighbours(&[far]);
@@ -267,7 +267,7 @@ fn pon_guc_bv_08_contention_lost() {
     let lost = iut.receive_broadcast(&SimulatedStation::d(), &with_hops(frame.clone(), 9));
     assert_eq!(lost, Err(GeonetDrop::Contention));
     iut.advance_time(Duration::from_secs(1));
-    // A late copy does not restart the contention.
+    // A copy that arrives after the end of the contention does not restart it.
     assert_eq!(
         iut.receive_broadcast(&SimulatedStation::d(), &with_hops(frame, 8)),
         Err(GeonetDrop::Duplicate)
@@ -277,8 +277,8 @@ fn pon_guc_bv_08_contention_lost() {
     assert_eq!(iut.router.buffered_octets(), (0, 0, 0));
 }
 
-/// PON_GUC_BV_10: for an unknown sender, or one with PAI = 0, the timer has the longest time. E.3: without
-/// progress the station does not forward.
+/// PON_GUC_BV_10: if the sender is unknown or has PAI = 0, the contention timer has its longest time. E.3:
+/// without progress the station does not forward.
 #[test]
 fn pon_guc_bv_10_contention_with_an_unknown_sender() {
     let mut vague = SimulatedStation::c();
