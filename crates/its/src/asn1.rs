@@ -14,7 +14,7 @@ pub mod release1 {
     pub mod its_container;
 }
 
-/// Messages of release 2: those of release 1 with their additions, and new messages.
+/// Messages of release 2: the messages of release 1 with later additions, and new messages.
 pub mod release2 {
     pub mod cam_pdu_descriptions;
     pub mod cpm_originating_station_containers;

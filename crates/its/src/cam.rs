@@ -22,10 +22,8 @@ impl Cam {
         decode(octets)
     }
 
-    /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec once.
-    ///
-    /// # Errors
-    /// An error with the value that its field cannot hold.
+    /// Returns the octets of the message. Like [`Self::from_octets`], this function exists so that the
+    /// compiler generates the encoder only once.
     #[inline(never)]
     pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
         encode(self)

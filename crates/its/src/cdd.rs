@@ -32,7 +32,7 @@ impl ReferencePosition {
 }
 
 impl RelevanceDistance {
-    /// Returns the distance in metres; 10 km for the value that has no limit.
+    /// Returns the distance in metres; 10 km for `Over10km`, which has no upper limit.
     pub const fn to_metres(self) -> u16 {
         match self {
             RelevanceDistance::LessThan50m => 50,

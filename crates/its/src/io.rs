@@ -1,4 +1,4 @@
-//! Inputs and outputs of services.
+//! Inputs and outputs of the services: times, and messages to send.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ impl MessageTransmission {
     }
 }
 
-/// Returns a message behind the BTP-B header for `port`.
+/// Returns the octets of a message, preceded by the BTP-B header for `port`.
 pub(crate) fn payload(port: u16, message: &impl Uper) -> Result<Vec<u8>, ItsDrop> {
     let mut writer = Writer::new(Vec::with_capacity(256));
     writer.octets(&BtpB { destination_port: port, destination_port_info: 0 }.to_octets());

@@ -56,10 +56,8 @@ impl Saem {
         decode(octets)
     }
 
-    /// Returns the octets of the message. Like [`Self::from_octets`], the function compiles the codec once.
-    ///
-    /// # Errors
-    /// An error with the value that its field cannot hold.
+    /// Returns the octets of the message. Like [`Self::from_octets`], this function exists so that the
+    /// compiler generates the encoder only once.
     #[inline(never)]
     pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
         encode(self)
@@ -176,7 +174,7 @@ impl Uper for ItsAid {
             longer += 1;
         }
         if longer == 3 && reader.bit(Self::NAME) {
-            // The form Ext3 has an extension marker, but no ITS-AID of this length is assigned.
+            // After three ones, a 1 marks a longer form (Ext3). No ITS-AID of this length is assigned.
             reader.store_error(Error::OutOfRange {
                 what: Self::NAME,
                 least: 0,
@@ -332,8 +330,8 @@ impl UnboundedList<Extension> {
         (usize::from(*length) == octets.len()).then_some(octets)
     }
 
-    /// Returns the content of an extension as in [`Self::octets_with_length`], as text. Returns `None` also
-    /// if the octets are not UTF-8.
+    /// Returns the content of an extension as text, like [`Self::octets_with_length`]. Returns `None` also if
+    /// the octets are not UTF-8.
     pub fn text_of_reference(&self, reference: u8) -> Option<&str> {
         std::str::from_utf8(self.octets_with_length(reference)?).ok()
     }
@@ -343,7 +341,7 @@ impl UnboundedList<Extension> {
         self.0.push(Extension { reference: RefExt(reference), value: OpenTypeOctets(value.to_vec()) });
     }
 
-    /// Adds an element of octets with their length in front; at most 127 octets.
+    /// Adds an extension element whose value is these octets with their length in front; at most 127 octets.
     pub fn add_with_length(&mut self, reference: u8, octets: &[u8]) {
         let length = u8::try_from(octets.len()).unwrap_or(u8::MAX);
         self.add(reference, &[&[length], octets].concat());

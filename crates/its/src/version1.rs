@@ -27,7 +27,7 @@ use crate::cdd::{
 };
 use crate::uper::{Error, Uper, decode, encode};
 
-/// Protocol version 1.
+/// Number of protocol version 1 in the ITS PDU header.
 pub const VERSION: u8 = 1;
 
 /// Returns whether the header of a message says protocol version 1.
@@ -56,7 +56,7 @@ fn convert_curvature(value: &cdd::Curvature) -> Result<Curvature, Error> {
     let curvature_value = match value.curvature_value {
         cdd::CurvatureValue::UNAVAILABLE => CurvatureValue::UNAVAILABLE,
         cdd::CurvatureValue(value) => {
-            // Round to the nearest value.
+            // Round to the nearest value of version 2.
             let value = i32::from(value);
             CurvatureValue(
                 ((value + value.signum()) / 3).clamp(-CURVATURE_OUT_OF_RANGE, CURVATURE_OUT_OF_RANGE) as i16,

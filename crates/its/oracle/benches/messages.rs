@@ -1,5 +1,5 @@
-//! Measures the CAMs per second that one core encodes and decodes. The codec of carnet, optimized for size as
-//! in the program, and that of c-its-parser run in turns.
+//! Measures the CAMs per second that one core encodes and decodes. The benchmark measures carnet's codec,
+//! optimized for size as in the program, and the codec of c-its-parser in turns.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,11 +9,11 @@ use carnet_its::cam::Cam;
 use carnet_its::ldm::PartialCam;
 use carnet_its_oracle::cam;
 
-/// Number of measurements of each codec, and number of messages in each measurement.
+/// Number of measurements of each codec. The next constant is the number of messages in each measurement.
 const ROUNDS: usize = 41;
 const MESSAGES: u32 = 20_000;
 
-/// Returns the rate in millions per second.
+/// Returns how many times per second `step` runs, in millions.
 fn rate(step: &dyn Fn()) -> f64 {
     let begin = Instant::now();
     (0..MESSAGES).for_each(|_| step());

@@ -1,4 +1,4 @@
-//! Messages for the test and the benchmark of the two codecs.
+//! Messages for the test and the benchmark of carnet's codec and the codec of c-its-parser.
 
 use carnet_its::cam::{
     BasicVehicleContainerLowFrequency, Cam, HighFrequencyContainer, LowFrequencyContainer,

@@ -11,7 +11,8 @@ use carnet_its::release2;
 use carnet_its::release2::cpm::CollectivePerceptionMessage as Cpm;
 use carnet_its_oracle::{cam, vectors_named};
 
-/// Counts the messages that c-its-parser reads and writes as carnet does.
+/// Counts the messages of a list that c-its-parser decodes and encodes to the same values and octets as
+/// carnet.
 macro_rules! agreeing {
     ($messages:expr, $ours:ty, $theirs:ty) => {
         $messages
@@ -40,7 +41,8 @@ fn denms_are_exchanged_with_other_codec() {
 
 #[test]
 fn release_2_denms_are_exchanged_with_other_codec() {
-    // c-its-parser misreads the other messages, on which carnet and pycrate agree.
+    // c-its-parser misreads the messages that this macro does not count. On these messages carnet and pycrate
+    // agree.
     assert!(agreeing!(vectors_named("denm"), release2::denm::Denm, DENM2) >= 6);
 }
 

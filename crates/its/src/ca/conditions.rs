@@ -60,7 +60,8 @@ pub(super) struct MovementValues {
 pub(super) enum GenerationReason {
     /// Condition 1: the movement changed.
     Movement,
-    /// Condition 2: the interval `T_GenCam` has passed since the last CAM, or no CAM was sent yet.
+    /// Condition 2: the interval `T_GenCam` has passed since the last CAM, or the service has not sent a CAM
+    /// yet.
     Elapsed,
 }
 
@@ -126,7 +127,8 @@ impl CamConditions {
         Some(*at + wait)
     }
 
-    /// Returns the time at which the next CAM of a roadside unit is due; `None` if a CAM is due at once.
+    /// Returns the time at which the next CAM of a roadside unit is due; `None` if the service has not sent a
+    /// CAM yet, so one is due at once.
     pub fn due_of_road_side_unit(&self) -> Option<Time> {
         let (at, _) = self.last_cam.as_ref()?;
         Some(*at + self.parameters.road_side_unit_interval.max(self.dcc_interval))
@@ -147,7 +149,7 @@ impl CamConditions {
         self.due_of_road_side_unit().is_none_or(|due| due <= now).then_some(GenerationReason::Elapsed)
     }
 
-    /// Stores time, reason and values of a generated CAM.
+    /// Stores time, reason and movement values of a generated CAM.
     pub fn record_cam(&mut self, now: Time, reason: GenerationReason, dynamics: MovementValues) {
         match reason {
             GenerationReason::Movement => {

@@ -4,8 +4,8 @@
 //! The caller passes new data of the vehicle to the service whenever they change. The service sends a CAM
 //! under these conditions (6.1.3):
 //!
-//! 1. `T_GenCam_DCC` after the last CAM, if a value has changed since then. The limits are 4 degrees of
-//!    heading, 4 m of position and 0.5 m/s of speed. `T_GenCam` becomes the time since the last CAM;
+//! 1. `T_GenCam_DCC` after the last CAM, if heading, position or speed has changed by more than a limit since
+//!    then. The limits are 4 degrees, 4 m and 0.5 m/s. `T_GenCam` becomes the time since the last CAM;
 //! 2. `T_GenCam` after the last CAM, but not before `T_GenCam_DCC`. After `N_GenCam` CAMs in a row for this
 //!    reason, `T_GenCam` becomes a second again.
 //!
@@ -15,8 +15,8 @@
 //!
 //! Two rules are not obvious from the standard. The service sends nothing without a position, or with a
 //! position older than [`CaParameters::maximum_age`]. A receiver could not distinguish a standing vehicle
-//! from a vehicle without a fix. The service sends the container of the vehicle's role even if it has no data
-//! for the container.
+//! from a vehicle without a fix. The service sends the special vehicle container of the vehicle's role even
+//! if it has no data for it.
 //!
 //! Left out: the extension containers of release 2.
 
@@ -48,8 +48,8 @@ use crate::io::payload;
 use crate::{ItsDrop, ItsTime, MessageTransmission};
 use conditions::{CamConditions, MovementValues};
 
-/// GN Maximum packet lifetime of a CAM. Clause 5.3.4.1 allows 1,000 ms; the test purposes require a lower
-/// value.
+/// Maximum packet lifetime of a CAM in the GeoNetworking request. Clause 5.3.4.1 allows 1,000 ms; the test
+/// purposes require a lower value.
 const MAX_PACKET_LIFETIME: Duration = Duration::from_millis(950);
 /// TC ID of CAMs: DCC profile DP2.
 const TRAFFIC_CLASS: u8 = 2;
@@ -162,7 +162,7 @@ impl CaService {
             CamContent::RoadSideUnit(_) => self.conditions.due_of_road_side_unit()?,
         };
         let due = due.max(self.next_attempt_at);
-        // If the data are too old at that time, the service needs no timer.
+        // If the data are too old when the CAM is due, the service sends nothing, so it needs no timer.
         (due <= *received + self.parameters.maximum_age).then_some(due)
     }
 

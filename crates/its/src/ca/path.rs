@@ -1,11 +1,12 @@
 //! The path history of the low-frequency container (EN 302 637-2 B.23): positions where the vehicle was
 //! before.
 //!
-//! The recorder keeps a point if the path since the last kept point leaves the straight line between the two
-//! by more than [`MAX_PATH_DEVIATION_M`]. SAE J2945/1 allows this error in its concise path history
-//! (K_PHALLOWABLEERROR_M). The recorder also keeps a point after a straight path of
-//! [`STRAIGHT_POINT_DISTANCE_M`]. So straight lines between the points stay near the path. The latest point
-//! comes first. Each point is relative to the point before it in the list, the first point to the vehicle.
+//! The recorder compares the path since the last kept point with the straight line from there to the vehicle.
+//! If they differ by more than [`MAX_PATH_DEVIATION_M`], it keeps another point. SAE J2945/1 allows this
+//! error in its concise path history (K_PHALLOWABLEERROR_M). The recorder also keeps a point after a straight
+//! path of [`STRAIGHT_POINT_DISTANCE_M`]. So straight lines between the points stay near the path. The latest
+//! point comes first. Each point is relative to the point before it in the list, the first point to the
+//! vehicle.
 
 use std::collections::VecDeque;
 
@@ -38,7 +39,7 @@ pub struct PathRecorder {
 }
 
 impl PathRecorder {
-    /// Clears the path: after a change of pseudonym no receiver may learn where the vehicle was.
+    /// Removes all points. After a change of pseudonym no receiver may learn where the vehicle was before.
     pub fn clear(&mut self) {
         *self = PathRecorder::default();
     }
@@ -154,7 +155,8 @@ mod tests {
         }
     }
 
-    /// Returns the points of a history relative to the vehicle, metres.
+    /// Returns the points of a path history in metres east and north of the test's origin; the vehicle is at
+    /// `from`.
     fn history_points(recorder: &PathRecorder, from: (f64, f64)) -> Vec<(f64, f64)> {
         let plane = LocalPlane::new(HOME);
         let mut position = plane.position_at(from.0, from.1);

@@ -20,8 +20,8 @@
 //!   received packet.
 //! * *A forwarded message* has the octets of the received one, except the station ID in its header. So
 //!   additions of a later release stay in the message.
-//! * *Requests for data about an impact* (ImpactReductionContainer with `request`): If the station has such
-//!   data, the service answers once per event, with an event of its own.
+//! * *Requests for data before an impact*: a message has an ImpactReductionContainer with `request`. If the
+//!   station has such data, the service answers once per event, with an event of its own.
 //!
 //! Left out: traffic class and relevance by direction of traffic, which the applications handle.
 
@@ -61,7 +61,7 @@ pub struct DenParameters {
     pub max_received_events: usize,
     /// Whether the service keeps events of other stations alive.
     pub keep_alive_forwarding: bool,
-    /// Largest lead of another station's clock.
+    /// Largest accepted lead of another station's clock over this station's clock.
     pub clock_tolerance: Duration,
 }
 
@@ -85,8 +85,8 @@ pub struct EventRequest {
     pub event_position: ReferencePosition,
     /// Validity after the detection; 600 s if `None`.
     pub validity_duration: Option<ValidityDuration>,
-    /// Time from now for which the service repeats the message. Without [`Self::repetition_interval`] it does
-    /// not.
+    /// Time from now for which the service repeats the message. Without [`Self::repetition_interval`] the
+    /// service does not repeat it.
     pub repetition_duration: Option<Duration>,
     /// Interval of the repetitions, at least a millisecond. Without [`Self::repetition_duration`] the service
     /// does not repeat.
@@ -160,7 +160,7 @@ impl DenService {
     }
 
     /// Sets a new station ID, also for events that continue (6.1.2.3). The sequence numbers of new events
-    /// start at a random number: continued numbers would reveal the old station ID.
+    /// start at a random number: if they continued, receivers could link the new station ID to the old one.
     pub fn set_station_id(&mut self, station_id: StationId) {
         self.own_events.change_station_id(self.station_id, station_id, self.rng.u16());
         self.station_id = station_id;
@@ -265,7 +265,7 @@ impl DenService {
         Ok(())
     }
 
-    /// Answers a request for data about an impact.
+    /// Answers another station's request for data before an impact with an event of this station.
     fn answer_impact_request(
         &mut self,
         now: ItsTime,
@@ -286,8 +286,8 @@ impl DenService {
             }),
             ..EventRequest::default()
         };
-        // If the table has no room, this station sends no impact reduction message. The other station works
-        // without it.
+        // If the table has no room, this station does not answer. The other station then works without the
+        // data.
         let _ = self.trigger_event(now, &request);
     }
 
@@ -313,7 +313,7 @@ impl DenService {
         self.received_events.poll_event()
     }
 
-    /// Returns the number of own events and of other stations' events.
+    /// Returns the number of this station's events, and the number of other stations' events.
     pub fn event_counts(&self) -> (usize, usize) {
         (self.own_events.len(), self.received_events.len())
     }
@@ -356,7 +356,7 @@ fn circular_area(centre: Position, radius: u16) -> GeoArea {
     }
 }
 
-/// Returns a message with the BTP-B header in front.
+/// Returns the octets of a message with the BTP-B header of the DENM port in front.
 fn with_port(octets: &[u8]) -> Vec<u8> {
     let header = BtpB { destination_port: port::DENM, destination_port_info: 0 }.to_octets();
     [&header[..], octets].concat()
@@ -371,7 +371,7 @@ fn with_trace(mut location: LocationContainer) -> LocationContainer {
     location
 }
 
-/// Returns whether a message ends an event.
+/// Returns whether a message ends an event, as a cancellation or a negation.
 fn is_over(termination: Option<Termination>) -> bool {
     termination.is_some()
 }

@@ -328,7 +328,7 @@ fn termination_message(management: ManagementContainer) -> DecentralizedEnvironm
     }
 }
 
-/// Returns the part of a request that applies to the message that ends an event, with the position of the
+/// Returns the part of `request` that applies to the message that ends the event, with the position of the
 /// event.
 fn termination_request(management: &ManagementContainer, request: &EventRequest) -> EventRequest {
     EventRequest {

@@ -27,11 +27,12 @@ const STATION_ID_OCTETS: std::ops::Range<usize> = 2..6;
 enum Timer {
     /// `T_R_Validity`: the event ends.
     Validity(ActionId),
-    /// `T_Forwarding`: no station has sent a message about the event for a while.
+    /// `T_Forwarding`: no station has sent a message about the event for a while, so this station forwards
+    /// it.
     Forwarding(ActionId),
 }
 
-/// Content of the latest message about an event.
+/// An event of another station, with the content of its latest message.
 #[derive(Debug)]
 struct ReceivedEvent {
     management: ManagementContainer,
@@ -134,7 +135,8 @@ impl ReceivingTable {
                 let newer = order
                     .then(management.detection_time.cmp(&known.detection_time))
                     .then(negation.cmp(&false));
-                // The originator or another forwarder has sent the message, so restart the forwarding timer.
+                // The originator or another forwarder has just sent this message or a newer one, so restart
+                // the forwarding timer.
                 if order.is_ge() {
                     self.restart_forwarding(now.time, &known, parameters, rng);
                 }

@@ -2,7 +2,7 @@
 //!
 //! In a CAM all fields up to the width of the vehicle are at fixed bits, so a few loads are enough. The
 //! function does not check later octets. Only an addition to the basic container would move the fields. No
-//! release has such an addition; the module decodes a CAM with such an addition in full.
+//! release has such an addition. If a CAM has one, the module decodes the CAM in full.
 
 use carnet_geonet::geodesy::Position;
 
@@ -28,8 +28,8 @@ pub struct PartialCam {
     pub position: Position,
     /// Confidence of the position: the longer half axis.
     pub confidence: SemiAxisLength,
-    /// Heading. A roadside unit does not send the heading and the following fields; they have the value
-    /// "unavailable".
+    /// Heading of the sender. A roadside unit does not send this field and the fields below; they have the
+    /// value "unavailable".
     pub heading: HeadingValue,
     /// Speed.
     pub speed: SpeedValue,
@@ -144,7 +144,11 @@ impl PartialCam {
     }
 }
 
-/// Checks a decoded position: within its range and not unavailable.
+/// Returns the position with these coordinates.
+///
+/// # Errors
+///
+/// [`ItsDrop::Malformed`] or [`ItsDrop::NoPosition`]: the coordinates are outside their range or unavailable.
 fn checked_position(latitude: i64, longitude: i64) -> Result<Position, ItsDrop> {
     if latitude > 900_000_001 || longitude > 1_800_000_001 {
         return Err(ItsDrop::Malformed);

@@ -110,7 +110,7 @@ pub struct EventObject {
     pub detection_time: TimestampIts,
     /// Reference time, which identifies the state of the event.
     pub reference_time: TimestampIts,
-    /// The originator or a witness ended the event before its validity ended.
+    /// Whether the originator or a witness ended the event before its validity ended.
     pub is_terminated: bool,
     /// Time at which the last DENM arrived.
     pub received_at: Time,
@@ -170,7 +170,8 @@ struct Subscription {
     filter: SubscriptionFilter,
     notification_interval: Duration,
     next_notification_at: Time,
-    /// The subscriber has all objects that arrived before this time.
+    /// Time until which the subscriber has received all objects that arrived; `None` before the first
+    /// notification.
     delivered_until: Option<Time>,
 }
 
@@ -218,11 +219,12 @@ impl LocalDynamicMap {
             received_at: now,
             expires_at: now + self.parameters.station_lifetime,
         };
-        // Remove expired entries first: an expired station accepts a CAM with any generation time.
+        // Remove expired entries first: a returning station may send a CAM with any generation time.
         self.stations.expire_stations(now);
         let time = glance.generation_delta_time.0;
         let older = |known: &StationObject| {
-            // Times are modulo 65,536 ms: a time is older if it is less than half the range behind.
+            // Generation times are modulo 65,536 ms. A CAM is older than the entry if its time is behind by
+            // less than half of this range.
             time != known.generation_delta_time.0
                 && time.wrapping_sub(known.generation_delta_time.0) >= 0x8000
         };
@@ -317,11 +319,8 @@ impl LocalDynamicMap {
         self.events.values().filter(here).copied().collect()
     }
 
-    /// Subscribes to changes: at most one notification per `interval`, and events at once. The first
-    /// notification contains all present objects.
-    ///
-    /// # Errors
-    /// [`ItsDrop::TableFull`] if the map has no room for a subscription.
+    /// Creates a subscription. The subscriber gets changes of stations at most once per `interval`, and
+    /// events at once. The first notification contains all present objects.
     pub fn subscribe(
         &mut self,
         now: Time,
@@ -369,7 +368,8 @@ impl LocalDynamicMap {
             let since = subscription.delivered_until.replace(now);
             subscription.next_notification_at = now + subscription.notification_interval;
             let SubscriptionFilter { area, station_types, wants_events: events } = subscription.filter;
-            // An object received at exactly this time may appear in two notifications, but is never missed.
+            // An object that arrived at exactly this time may appear in two notifications, but the subscriber
+            // never misses one.
             let new = |received: Time| since.is_none_or(|since| received >= since);
             let mut stations = self.stations_in(now, area.as_ref(), station_types);
             stations.retain(|object| new(object.received_at));

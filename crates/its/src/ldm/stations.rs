@@ -86,9 +86,9 @@ impl Stations {
         self.slots.get_mut(slot as usize)
     }
 
-    /// Stores an object in place of the station's old one, and returns true. If `older` returns true for the
-    /// old object, the function keeps the old object and returns false. A full table removes the station
-    /// without a CAM for the longest time.
+    /// Stores the new data of a station and returns true. If `older` returns true for the station's stored
+    /// data, keeps these and returns false. If the table is full, removes the station without a CAM for the
+    /// longest time.
     pub fn insert(&mut self, object: StationObject, older: impl Fn(&StationObject) -> bool) -> bool {
         let id = object.station_id.0;
         let to = cell_of(object.position);
@@ -208,7 +208,7 @@ impl Stations {
         }
     }
 
-    /// Returns all stations, the latest first.
+    /// Returns all stations, beginning with the one whose CAM arrived last.
     pub fn iter(&self) -> impl Iterator<Item = &StationObject> {
         let mut next = self.latest_slot;
         std::iter::from_fn(move || {

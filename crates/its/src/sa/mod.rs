@@ -10,9 +10,9 @@
 //!   does not arrive for [`SaParameters::max_missed_intervals`] of its intervals, at least
 //!   [`MIN_ADVERTISEMENT_LIFETIME`]. Without an interval the limit is [`SaParameters::default_lifetime`]. The
 //!   number of its services is limited to [`MAX_STORED_SERVICES`].
-//! * *A full table* removes the advertisement that did not arrive for the longest time. For a station with
-//!   [`SaParameters::advertisements_per_station`] advertisements, the table removes one of this station. So a
-//!   silent station cannot lock out a sending one, and one station cannot lock out many.
+//! * *A full table* removes the advertisement that did not arrive for the longest time. If a station already
+//!   has [`SaParameters::advertisements_per_station`] advertisements, its next one replaces one of its own.
+//!   So a silent station cannot lock out a sending one, and one station cannot lock out many.
 //!
 //! Left out: channels (the station has one channel), routers (they send Router Advertisements) and answers by
 //! a Service Response Message. The advertiser's position is left out as well: the network has it for every
@@ -288,7 +288,8 @@ impl SaService {
         self.next_announcement.take()
     }
 
-    /// Returns the reason for which the service could not make an announcement.
+    /// Returns the reason for which the service could not make an announcement; `None` if no announcement
+    /// failed since the previous call.
     pub fn poll_announcement_error(&mut self) -> Option<ItsDrop> {
         self.last_refusal.take()
     }
@@ -360,7 +361,7 @@ impl SaService {
             .as_millis()
             .checked_div(self.parameters.announcement_interval.as_millis())
             .unwrap_or_default();
-        // The field cannot express a rate below one in five seconds.
+        // The field is the number of messages in five seconds, so it cannot express a lower rate than one.
         if let Ok(rate @ 1..) = u8::try_from(rate) {
             extensions.add(reference::REPEAT_RATE, &[rate]);
         }

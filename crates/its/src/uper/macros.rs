@@ -1,7 +1,7 @@
 //! Macros that generate types with an encoding from a notation close to ASN.1.
 //!
-//! The types and components have the names of the standard in Rust's spelling. A type needs one line where
-//! ASN.1 needs one line, and the macro knows its width at compile time.
+//! The types and components have the names of the standard in Rust's spelling. A type takes as many lines as
+//! in ASN.1, and the macro knows its width at compile time.
 
 /// `INTEGER (least..most)` with named numbers. Each becomes a Rust type of its own, so that units cannot be
 /// mixed up.
@@ -89,8 +89,8 @@ macro_rules! enumerated {
     )*};
 }
 
-/// `ENUMERATED` with an extension marker. Additions known to carnet are in a second pair of braces. `Other`
-/// holds the number of an unknown addition, counted from 0.
+/// `ENUMERATED` with an extension marker. Additions known to carnet are in a second pair of braces. The
+/// variant `Other` holds the number of an unknown addition, counted from 0.
 macro_rules! extensible_enumerated {
     ($($(#[$meta:meta])* $name:ident { $($(#[$vmeta:meta])* $variant:ident),* $(,)? }
        $({ $($later:ident),* $(,)? })?)*) => {$(
@@ -586,7 +586,7 @@ macro_rules! strings {
     )*};
 }
 
-/// Accepts the word `extensible` in a definition.
+/// Turns the word `extensible` of a definition into `true`, and accepts no other word.
 macro_rules! extension_marker {
     (extensible) => {
         true
@@ -602,7 +602,8 @@ pub(crate) use {
 pub(crate) use super::Null;
 use super::{Error, Reader, Uper, Writer, width};
 
-/// Reads an INTEGER without bounds (X.691 13.2.4) of at most eight octets; an error outside `least..=most`.
+/// Reads an INTEGER without bounds (X.691 13.2.4) of at most eight octets. The reader stores an error if the
+/// number is outside `least..=most`.
 pub(crate) fn decode_unconstrained(
     reader: &mut Reader<'_>,
     least: i64,
@@ -667,7 +668,7 @@ pub(crate) fn encode_count(
     writer.ranged(i64::try_from(count).unwrap_or(i64::MAX), size.0 as i64, size.1 as i64, what);
 }
 
-/// Returns the number of bits if `count` fits into `room`; otherwise an error.
+/// Returns `count` as a number of bits if it is at most `room`; otherwise the reader stores an error.
 pub(crate) fn bit_count(reader: &mut Reader<'_>, what: &'static str, count: usize, room: u32) -> u8 {
     if count <= room as usize {
         return count as u8;

@@ -13,7 +13,7 @@ pub struct Reader<'a> {
     next_bit: usize,
     /// Offset after the last bit of the input.
     end_bit: usize,
-    /// First error.
+    /// First error that occurred; `None` before an error.
     first_error: Option<Error>,
 }
 
@@ -82,8 +82,8 @@ impl<'a> Reader<'a> {
         self.bits(1, what) != 0
     }
 
-    /// Reads a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for a number that fits the
-    /// bits but exceeds `most`.
+    /// Reads a number of `least..=most` (X.691 10.5.7.1). Stores [`Error::OutOfRange`] for a number that fits
+    /// the bits but exceeds `most`.
     #[inline(never)]
     pub fn ranged(&mut self, least: i64, most: i64, what: &'static str) -> i64 {
         let span = (most - least) as u64;
@@ -105,7 +105,8 @@ impl<'a> Reader<'a> {
         self.bits(6, what) as u8
     }
 
-    /// Reads an unconstrained length (X.691 10.9.3.6 and 10.9.3.7); [`Error::Fragmented`] from 16,384 on.
+    /// Reads an unconstrained length (X.691 10.9.3.6 and 10.9.3.7). Stores [`Error::Fragmented`] for a length
+    /// from 16,384 on.
     pub fn length(&mut self, what: &'static str) -> usize {
         let bit = self.next_bit;
         if !self.bit(what) {

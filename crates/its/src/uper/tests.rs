@@ -80,7 +80,7 @@ fn uper_encodes_integers_enumerations_and_bit_strings() {
     assert_both_ways(&Nothing(7), "");
     assert_both_ways(&Three::C, "10");
     assert_both_ways(&Two::B, "01");
-    // A value of a later release: extension bit and a normally small number.
+    // A value of a later release is an extension bit and a normally small number.
     assert_both_ways(&Two::Other(5), "1 0000101");
     assert_both_ways(&(Five::FIRST | Five::LAST), "10001");
     assert!(Five(0b11001).contains(Five::FIRST | Five::LAST) && !Five(0b01111).contains(Five::FIRST));
@@ -118,7 +118,7 @@ fn uper_encodes_sequences_and_choices() {
 }
 
 /// X.691 19.7: the message announces two additions; only the second is present, with one octet. The decoder
-/// skips it and reads the value that follows.
+/// skips this addition and reads the value that follows it.
 #[test]
 fn uper_skips_unknown_additions() {
     let octets = octets_of_bits("1 001 0000001 01 00000001 11111111 101");
@@ -143,7 +143,8 @@ fn decoding_error_names_type_and_position() {
         encode(&List(vec![Small(3); 4])),
         Err(Error::OutOfRange { what: "List", least: 0, most: 3, found: 4 })
     );
-    // The octets are shorter than an announced length; a length is fragmented.
+    // The octets are shorter than the length that the message announces. The second message has a length in
+    // fragments.
     let claimed = decode::<Choice>(&octets_of_bits("1 0000000 10 00111111111111"));
     assert!(matches!(claimed, Err(Error::Truncated { what: "Choice", .. })), "{claimed:?}");
     let fragmented = decode::<Choice>(&octets_of_bits("1 0000000 11 000001"));

@@ -11,7 +11,7 @@ pub struct Writer {
     pending_bits: u64,
     /// Number of pending bits; below 8 between calls.
     pending_bit_count: u32,
-    /// First error.
+    /// First error that occurred; `None` before an error.
     first_error: Option<Error>,
 }
 
@@ -42,7 +42,8 @@ impl Writer {
         self.first_error.get_or_insert(error);
     }
 
-    /// Writes a number of `least..=most` (X.691 10.5.7.1); [`Error::OutOfRange`] for a number outside.
+    /// Writes a number of `least..=most` (X.691 10.5.7.1). Stores [`Error::OutOfRange`] for a number outside
+    /// this range.
     #[inline(never)]
     pub fn ranged(&mut self, value: i64, least: i64, most: i64, what: &'static str) {
         if !(least..=most).contains(&value) {
@@ -57,7 +58,8 @@ impl Writer {
         self.ranged(i64::from(value), 0, 63, what);
     }
 
-    /// Writes an unconstrained length (X.691 10.9.3.6 and 10.9.3.7); [`Error::OutOfRange`] from 16,384 on.
+    /// Writes an unconstrained length (X.691 10.9.3.6 and 10.9.3.7). Stores [`Error::OutOfRange`] for a
+    /// length from 16,384 on.
     pub fn length(&mut self, length: usize, what: &'static str) {
         if length < 128 {
             return self.bits(length as u64, 8);

@@ -22,7 +22,7 @@ use carnet_wire::btp::port;
 use crate::oracle_tshark::{capture_of_messages, tshark_command};
 use crate::vectors::vectors_named;
 
-/// A value that carnet reads, with its name.
+/// Leaf of a message as carnet reads it: a value with its name.
 #[derive(Debug)]
 struct NamedValue {
     name: String,
@@ -186,7 +186,7 @@ impl TsharkField {
 
     fn collect_decoded_fields(&self, found: &mut Vec<DecodedField>) {
         assert!(!self.name.starts_with("_ws."), "tshark warns: {}", self.description);
-        // The field describes the encoding of a value, not a value.
+        // The field describes the encoding of a value and is no leaf.
         if self.name.starts_with("per.") {
             return;
         }
@@ -279,7 +279,7 @@ fn compare_with_tshark<T: Uper + Debug>(file: &str, port: u16, messages: &[Vec<u
     assert!(count >= least, "{count}");
 }
 
-/// Returns pycrate's CAMs, and CAMs with the containers that pycrate's CAMs lack.
+/// Returns pycrate's CAMs of version 2, and CAMs with the containers that pycrate's CAMs lack.
 fn cams_of_version_2() -> Vec<Vec<u8>> {
     let mut messages = messages_of_type("cam1", 2, 2);
     let mut cam = decode::<cam::Cam>(&messages[0]).unwrap();
@@ -298,7 +298,7 @@ fn tshark_and_carnet_agree_on_cams_of_version_2() {
     compare_with_tshark::<cam::Cam>("agree-cam2.pcap", port::CAM, &cams_of_version_2(), 600);
 }
 
-/// Returns pycrate's CAMs, and CAMs with the containers that pycrate's CAMs lack.
+/// Returns pycrate's CAMs of version 1, and CAMs with the containers that pycrate's CAMs lack.
 fn cams_of_version_1() -> Vec<Vec<u8>> {
     use version1::cam::{
         DangerousGoodsContainer, EmergencyContainer, SafetyCarContainer, SpecialVehicleContainer,

@@ -213,7 +213,7 @@ fn assert_next_cam_follows_change(
     assert!(holds(&first.1), "{:?}", first.1);
 }
 
-/// Purposes about a bit: the CAM shows that the bit is set, and then that it is cleared.
+/// Two test purposes for each bit: a CAM shows the bit set, and a later CAM shows it cleared.
 macro_rules! bits {
     ($field:ident: $($on:ident $off:ident $bit:ident),* $(,)?) => {$(
         #[test]

@@ -136,7 +136,7 @@ fn denm_with_keep_alive_forwarding() -> Denm {
     denm
 }
 
-/// Returns a station that received this message at 1000 ms.
+/// Returns a service that received the message for keep-alive forwarding at 1000 ms.
 fn forwarding_service() -> DenService {
     let mut station = own_service();
     receive_denm(&mut station, 1000, &denm_with_keep_alive_forwarding()).unwrap();
@@ -178,7 +178,8 @@ fn tc_den_kafw_ti_03() {
     assert!(delays.iter().all(|delay| (1000..=1150).contains(delay)), "{delays:?}");
     let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
     assert!(most - least > 75, "random: {delays:?}");
-    // min(..., validityDuration): the timer would expire with the event, so the station forwards nothing.
+    // min(..., validityDuration): the forwarding timer would expire together with the event, so the station
+    // forwards nothing.
     let mut short = denm_with_keep_alive_forwarding();
     short.denm.management.transmission_interval = Some(TransmissionInterval(8000));
     let mut station = forwarding_service();
@@ -187,7 +188,7 @@ fn tc_den_kafw_ti_03() {
     assert_eq!(run_until(&mut station, 60_000), []);
 }
 
-/// Returns the DENM that the forwarder sends.
+/// Returns the DENM that `forwarding_service` sends.
 fn forwarded_denm() -> Denm {
     run_until(&mut forwarding_service(), 2200).remove(0).1
 }
@@ -232,7 +233,7 @@ fn forwarding_keeps_every_octet() {
     station.handle_message(now_at_milliseconds(1000), &octets, Some(circle_around_home(1000))).unwrap();
     station.handle_timeout(now_at_milliseconds(2200));
     let sent = station.poll_transmit().unwrap();
-    // The octets behind BTP-B header and station ID are equal.
+    // The sent octets behind BTP-B header and station ID equal the received octets behind the station ID.
     assert_eq!(sent.payload[10..], octets[6..]);
     assert_eq!(sent.transport, Transport::GeoBroadcast(circle_around_home(1000)));
 }
@@ -304,7 +305,7 @@ fn station_accepts_negation_with_reference_time_of_negated_message() {
     );
 }
 
-/// Beyond the purposes: the tables are bounded.
+/// Beyond the purposes: the service limits the number of own events and of received events.
 #[test]
 fn den_service_tables_are_bounded() {
     let mut station = own_service();

@@ -44,7 +44,8 @@ pub fn event_request() -> EventRequest {
     }
 }
 
-/// Returns an event with repetitions.
+/// Returns an event that the service repeats; interval and duration are in milliseconds, the validity in
+/// seconds.
 pub fn repeated_event_request(interval: u64, duration: u64, validity: Option<u32>) -> EventRequest {
     EventRequest {
         repetition_interval: Some(milliseconds(interval)),
@@ -75,7 +76,7 @@ pub fn run_until(service: &mut DenService, until: u64) -> Vec<SentDenm> {
     sent
 }
 
-/// Returns the only waiting message.
+/// Returns the message that the service sends next, and asserts that no other message waits.
 pub fn take_only_denm(service: &mut DenService, time: u64) -> Denm {
     let mut sent = take_sent_denms(service, time);
     assert_eq!(sent.len(), 1, "{sent:?}");

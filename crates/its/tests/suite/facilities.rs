@@ -1,4 +1,4 @@
-//! Stations that receive each other's messages, without a network between them.
+//! Facilities of several stations that receive each other's messages, without a network between them.
 
 use carnet_base::Time;
 use carnet_its::ca::{CamContent, StationData};

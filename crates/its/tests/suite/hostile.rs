@@ -1,4 +1,4 @@
-//! Random and mutated octets: no panic, and no decoded value outside its type.
+//! Random and mutated octets cause no panic, and no decoded value is outside its type.
 
 use carnet_base::Rng;
 use carnet_its::cam::Cam;
@@ -50,7 +50,7 @@ fn mutated_messages_cause_no_panic() {
         let octets = mutate_message(&mut rng, &messages[round % messages.len()]);
         understood +=
             usize::from(check_reencoding::<Cam>(&octets)) + usize::from(check_reencoding::<Denm>(&octets));
-        // If partial and full decoding both succeed, they agree.
+        // If partial and full decoding both succeed, they give the same values.
         if let (Ok(glance), Ok(cam)) = (PartialCam::from_octets(&octets), carnet_its::ca::parse_cam(&octets))
         {
             let basic = cam.cam.cam_parameters.basic_container;

@@ -57,7 +57,7 @@ fn map_has_last_position_of_station_until_it_expires() {
     assert_eq!(station_ids_in(&map, LATER, Some(&circle_around_home(100))), [2]);
     assert_eq!(station_ids_in(&map, Time::from_millis(3999), None), [1, 2]);
     assert!(station_ids_in(&map, Time::from_millis(4000), None).is_empty());
-    // The next CAM removes the expired stations.
+    // The map removes the expired stations when the next CAM arrives.
     receive_cam(&mut map, 5000, 3, 0.0, 0.0);
     assert_eq!(map.object_counts().0, 1);
 }
@@ -137,7 +137,8 @@ fn area_query_returns_stations_inside() {
     }
 }
 
-/// The lists of the map stay consistent for any order of CAMs.
+/// The lists of the map stay consistent for any order of CAMs. A full map always removes the station without
+/// a CAM for the longest time.
 #[test]
 fn full_map_replaces_longest_silent_station() {
     let parameters = LdmParameters { max_stations: 100, ..LdmParameters::default() };

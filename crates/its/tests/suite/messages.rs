@@ -286,7 +286,7 @@ fn messages_of_vanetza_are_decoded_and_encoded_equally() {
         else {
             panic!("{parameters:?}")
         };
-        // The values are those that tshark reads.
+        // The expected values are those that tshark reads.
         assert_eq!(vehicle.heading.heading_value, HeadingValue::WGS84_NORTH);
         assert_eq!(vehicle.heading.heading_confidence, HeadingConfidence(10));
         assert_eq!(vehicle.speed.speed_value, SpeedValue::STANDSTILL);

@@ -1,5 +1,5 @@
-//! Service announcement: the message compared with octets of another ASN.1 compiler, and the service in
-//! virtual time.
+//! Tests of the Service Announcement Message against the octets of another ASN.1 compiler, and of the service
+//! in virtual time.
 
 use carnet_base::Rng;
 use carnet_geonet::geodesy::Position;
@@ -61,8 +61,8 @@ fn change_count(sa_id: u8, content_count: u8) -> ChangeCount {
     ChangeCount { sa_id: SaId(sa_id), content_count: ContentCount(content_count) }
 }
 
-/// Returns values, and their octets by OSS ASN.1 tools from the module IEEE-1609-3-WSA, as published with a
-/// library for this module.
+/// Returns values with their octets. OSS ASN.1 tools made the octets from the module IEEE-1609-3-WSA, as
+/// published with a library for this module.
 fn encoded_examples() -> Vec<(SamBody, &'static str)> {
     let first = channel_info(17, 172, -128, false, 6);
     let least = SamBody {
@@ -147,7 +147,7 @@ fn messages_of_another_asn1_compiler_are_decoded() {
     }
 }
 
-/// The octets are from pycrate with ISO's module ITSee. IEEE 1609.3 counts the longitude from -179.9999999
+/// pycrate made the octets from ISO's module ITSee. IEEE 1609.3 counts the longitude from -179.9999999
 /// degrees, which makes no visible difference.
 #[test]
 fn advertisement_contains_position_of_advertiser() {
@@ -170,8 +170,8 @@ fn advertisement_contains_position_of_advertiser() {
 
 #[test]
 fn its_aids_take_one_to_four_octets() {
-    // ISO 17419: ones at the front of the encoding count the further octets. The numbers of each length begin
-    // where those of the shorter length end.
+    // ISO 17419: the number of ones at the front of the encoding is the number of further octets. The
+    // ITS-AIDs of each length begin where those of the shorter length end.
     for (number, octets) in [
         (0, "00"),
         (36, "24"),
@@ -271,7 +271,7 @@ fn services_are_announced_at_once_and_then_once_in_an_interval() {
     let header = body.extensions.expect("extensions");
     assert_eq!(header.octet_of_reference(reference::REPEAT_RATE), Some(5));
     assert_eq!(header.text_of_reference(reference::ADVERTISER_IDENTIFIER), Some("kiosk 7"));
-    // A change of the services increments the content count; the same services keep it.
+    // If the services change, the content count increases. If the same services are set again, it stays.
     let count = |service: &mut SaService, now| {
         let octets = sent_message(&service.poll_transmit().unwrap_or_else(|| panic!("something at {now}")));
         Saem::from_octets(&octets).expect("a message").sam.body.change_count.content_count.0
@@ -349,7 +349,8 @@ fn advertisements_of_other_stations_are_stored_and_expire() {
     let change = (gn_address(2), SaId(0));
     assert_eq!(station.poll_change(), Some(AdvertisementChange::Advertised(change.0, change.1)));
     assert_eq!(station.poll_change(), None, "the same again is no news");
-    // The station sends an announcement each second, and a receiver keeps it until it has missed three.
+    // The station sends an announcement each second, and a receiver stores it until three announcements are
+    // missing.
     assert_eq!(station.poll_timeout(), Some(now_at_milliseconds(4000).time));
     station.handle_timeout(now_at_milliseconds(3999));
     assert_eq!(station.known_advertisements().count(), 1);
@@ -484,7 +485,7 @@ fn stored_services_are_bounded() {
         [(gn_address(3), 0), (gn_address(4), 0)],
         "71 services are too many"
     );
-    // If the table is full, a further advertisement does not replace a stored one.
+    // A further advertisement with more services than the whole table may have does not replace a stored one.
     let mut station = SaService::new(SaParameters { max_services: 5, ..parameters }, StationId(1));
     station.handle_message(now_at_milliseconds(0), gn_address(2), &advertisement_of(2, 0, 5)).expect("taken");
     assert_eq!(
@@ -512,8 +513,9 @@ fn advertised_service_expires_a_second_after_last_message() {
 #[test]
 fn advertisement_port_of_en_302_890_1_is_decoded() {
     let mut station = SaService::new(SaParameters::default(), StationId(1));
-    // Octets made by hand: version 3, a list of services only, counts 0 and 0, one service. ITS-AID 36 takes
-    // one octet, channel 0 five bits. Of the options only the second is present (010), then 4711 in 16 bits.
+    // The test's author made the octets by hand: version 3, a list of services only, SA ID 0, content count
+    // 0, one service. ITS-AID 36 takes one octet, channel 0 five bits. Of the options only the second, the
+    // port, is present (010), then 4711 in 16 bits.
     let octets = octets_of_hex(&format!("{ITS_PDU_HEADER}3400012402{:04x}", 4711));
     station.handle_message(now_at_milliseconds(0), gn_address(2), &octets).expect("new");
     let known = station.known_advertisements().next().expect("known");

@@ -1,4 +1,4 @@
-//! Clocks, places and messages for several tests.
+//! Clocks, positions and messages that several tests use.
 
 use std::time::Duration;
 
@@ -28,17 +28,17 @@ pub fn now_at_milliseconds(milliseconds: u64) -> ItsTime {
     ItsTime { time: Time::from_millis(milliseconds), timestamp: date }
 }
 
-/// Returns both clocks for a monotonic time.
+/// Returns the time of the test with this monotonic time and the date that belongs to it.
 pub fn now_at(time: Time) -> ItsTime {
     ItsTime { time, ..now_at_milliseconds(time.as_nanos() / 1_000_000) }
 }
 
-/// Returns a place, metres east and north of [`HOME_POSITION`].
+/// Returns the position `east` and `north` metres from [`HOME_POSITION`].
 pub fn position_at(east: f64, north: f64) -> Position {
     LocalPlane::new(HOME_POSITION).position_at(east, north)
 }
 
-/// Returns a place as reference position of a message.
+/// Returns the position `east` and `north` metres from [`HOME_POSITION`] as reference position of a message.
 pub fn reference_position_at(east: f64, north: f64) -> ReferencePosition {
     let position = position_at(east, north);
     ReferencePosition::at_coordinates(position.latitude, position.longitude)

@@ -17,7 +17,7 @@ use crate::support::octets_of_hex;
 
 const VECTORS_FILE: &str = include_str!("vectors.txt");
 
-/// Returns the octets of the messages of this name, and their values.
+/// Returns the messages of this name: their octets, and the values that pycrate encoded.
 pub fn vectors_named(name: &str) -> impl Iterator<Item = (Vec<u8>, Vec<&str>)> {
     VECTORS_FILE.lines().filter_map(move |line| {
         let mut words = line.strip_prefix(name)?.strip_prefix(' ')?.split(' ');
@@ -79,7 +79,7 @@ fn protocol_version_1_messages_of_pycrate_are_decoded() {
     check_vectors::<version1::denm::Denm>("denmv1");
 }
 
-/// Reading a message of version 1 gives its values in the units of version 2.
+/// The decoder converts the values of a version 1 message to the units of version 2.
 #[test]
 fn decoder_recognises_protocol_version_1() {
     let mut curves = 0;
@@ -160,7 +160,7 @@ fn sam_messages_of_pycrate_are_decoded() {
 /// The types of release 1 read messages of release 2, which may have additions.
 #[test]
 fn stations_of_release_1_read_those_of_release_2() {
-    // The values of the header are random, too; this test needs version 2.
+    // pycrate chose random values for the header, too; this test needs version 2.
     let of_version_2 = |octets: Vec<u8>| [&[2], &octets[1..]].concat();
     for (octets, _) in vectors_named("cam") {
         let octets = of_version_2(octets);
