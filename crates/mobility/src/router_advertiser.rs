@@ -6,7 +6,7 @@
 //! 5.4.2).
 //!
 //! From these advertisements a mobile router behind this one learns through which other routers its packets
-//! go ([`NestingInformation`]). Until it knows of a change, its packets are lost or go round in a ring. So
+//! go ([`NestingInformation`]). Until it knows of a change, its packets are lost or loop. So
 //! this router advertises a change at once, and repeats it. RFC 6275 7.5 permits such short intervals to
 //! routers that serve mobile nodes.
 //!
@@ -324,7 +324,7 @@ impl RouterAdvertiser {
         }
     }
 
-    /// Notes another default router on the link, which the mobile network should not have. Any host can send
+    /// Records another default router on the link. A mobile network should have only one. Any host can send
     /// such an advertisement, so the number of reports has a limit.
     fn note_other_router(&mut self, now: Time, message: &LinkMessage) {
         let is_valid = message.hop_limit == nd::HOP_LIMIT

@@ -48,9 +48,9 @@ pub(crate) use roles::Roles;
 /// Owner of a part of the desired forwarding state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum StateOwner {
-    /// Rules of the packet filter for the doors of the mobile network.
+    /// Rules of the packet filter for packets from outside to the mobile network.
     Doors,
-    /// Routing rules for doors that cannot be shut.
+    /// Routing rules for interfaces on board whose rules of the packet filter the kernel cannot install.
     ClosedDoors,
     /// Settings of the mobile router's interfaces, in groups that are installed in this order.
     Settings(usize),
@@ -77,7 +77,7 @@ pub(crate) struct RouterRole {
     pub(crate) lan_interfaces: Vec<String>,
     pub(crate) lan_settings: Vec<LanSettings>,
     own_traffic: OwnTraffic,
-    /// Policies of the config; [`RouterRole::configured_breakouts`] returns those that hold now.
+    /// Policies of the config; [`RouterRole::configured_breakouts`] returns those that apply now.
     configured_breakouts: Vec<BreakoutPolicy>,
     home_agent_absence: HomeAgentAbsence,
     pub(crate) advertisers_by_lan: Vec<RouterAdvertiser>,

@@ -187,8 +187,8 @@ impl Agents {
         self.tried_agent.iter_mut().map(|trial| &mut trial.mobile_router).chain(left)
     }
 
-    /// Returns the machine for the home agent with this address; `None` if it is the present one or not in
-    /// use.
+    /// Returns the `MobileRouter` for the home agent with this address; `None` if it is the present home
+    /// agent or not in use.
     pub fn mobile_router_of(&mut self, home_agent: Ipv6Addr) -> Option<&mut MobileRouter> {
         self.other_mobile_routers_mut().find(|machine| machine.config().home_agent == home_agent)
     }
@@ -199,8 +199,8 @@ impl Agents {
         self.outputs.pop_front()
     }
 
-    /// Collects the outputs of the machines for other home agents. Only the machine of the present home agent
-    /// reports handovers and volumes.
+    /// Collects the outputs of the `MobileRouter`s for other home agents. Only the `MobileRouter` of the
+    /// present home agent reports handovers and volumes.
     fn collect_outputs(&mut self) {
         let mut wanted = Vec::new();
         for machine in self.other_mobile_routers_mut() {
@@ -223,15 +223,16 @@ impl Agents {
         });
         let waiting = self.tried_agent.is_none();
         let pause = self.next_round_at.filter(|_| waiting);
-        // The deadline of `unanswered_since` applies only until the router has tried another home agent, and
-        // not during a pause.
+        // The answer timeout of the present home agent applies only until the router has tried another home
+        // agent, and not during a pause.
         let patient = waiting && self.tried_since_unanswered.is_empty() && pause.is_none();
         let unanswered = self.unanswered_since.filter(|_| patient).map(|since| since + ANSWER_TIMEOUT);
         let asked = self.discovery.poll_timeout().into_iter().chain(self.prefix_discovery.poll_timeout());
         machines.chain(left).chain(trial).chain(unanswered).chain(pause).chain(asked).min()
     }
 
-    /// Handles the timers of the machines for other home agents. [`Self::review_agents`] handles the others.
+    /// Handles the timers of the `MobileRouter`s for other home agents. [`Self::review_agents`] handles the
+    /// timers of the selection itself.
     pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
         self.other_mobile_routers_mut().for_each(|machine| machine.handle_timeout(now, wall));
     }
@@ -246,24 +247,24 @@ impl Agents {
         self.other_mobile_routers_mut().for_each(|machine| machine.handle_interface_gone(now, wall, name));
     }
 
-    /// Passes the signal strength of an uplink to the machines for other home agents.
+    /// Passes the signal strength of an uplink to the `MobileRouter`s for other home agents.
     pub fn handle_signal(&mut self, now: Time, wall: WallTime, interface: &str, dbm: Option<i32>) {
         self.other_mobile_routers_mut().for_each(|machine| machine.handle_signal(now, wall, interface, dbm));
     }
 
-    /// Passes on whether an uplink's modem roams.
+    /// Tells the `MobileRouter`s for other home agents whether an uplink's modem roams.
     pub fn handle_roaming(&mut self, now: Time, wall: WallTime, interface: &str, roaming: Option<bool>) {
         self.other_mobile_routers_mut()
             .for_each(|machine| machine.handle_roaming(now, wall, interface, roaming));
     }
 
-    /// Passes on the result of a probe for a captive portal.
+    /// Passes the result of a probe for a captive portal to the `MobileRouter`s for other home agents.
     pub fn handle_portal_probe(&mut self, now: Time, wall: WallTime, interface: &str, probe: &PortalProbe) {
         self.other_mobile_routers_mut()
             .for_each(|machine| machine.handle_portal_probe(now, wall, interface, probe));
     }
 
-    /// Passes on the number of octets that an uplink has carried.
+    /// Passes the number of octets that an uplink has carried to the `MobileRouter`s for other home agents.
     pub fn handle_octets(&mut self, now: Time, wall: WallTime, interface: &str, octets: Octets) {
         self.other_mobile_routers_mut()
             .for_each(|machine| machine.handle_octets(now, wall, interface, octets));
@@ -287,8 +288,8 @@ impl Agents {
             return Ok(());
         }
         if message.message.first() != Some(&DHAAD_REPLY) {
-            // The machine of the present home agent reports faults of the message, so their results are
-            // ignored here.
+            // Ignore the errors here: the `MobileRouter` of the present home agent gets the same message and
+            // reports its faults.
             self.other_mobile_routers_mut().for_each(|machine| {
                 let _ = machine.handle_link_message(now, wall, message);
             });
@@ -311,8 +312,8 @@ impl Agents {
         named.copied().unwrap_or(AgentAddress { address, ipv4_address: None })
     }
 
-    /// Decides whether to try, change or leave home agents. `current` is the machine of the present home
-    /// agent. Call it after every input, when the outputs of `current` have been taken.
+    /// Decides whether to try, change or leave home agents. `current` is the `MobileRouter` of the present
+    /// home agent. Call this function after every input, when the outputs of `current` have been taken.
     pub fn review_agents(&mut self, now: Time, wall: WallTime, current: &mut MobileRouter) {
         self.collect_outputs();
         if let Some(switch) = current.take_switch() {
@@ -343,7 +344,8 @@ impl Agents {
             self.discovery.start_discovery(now, &mut self.rng);
         }
         if let Some(packet) = self.discovery.next_request(now, current) {
-            // Output the forwarding rules before the packet, because they lead the packet to its uplink.
+            // Output the forwarding rules before the packet: without the rules the packet would not leave
+            // through its uplink.
             self.outputs.push_back(Output::Forwarding(current.config().home_address));
             self.outputs.push_back(Output::Packet(packet));
         }
@@ -466,7 +468,7 @@ impl Agents {
             home_agent_ipv4: agent.ipv4_address,
             ..current.config().clone()
         };
-        // If the router tries a former home agent again, it ends that former registration without waiting.
+        // If the router tries a former home agent again, it stops the de-registration from that home agent.
         self.former_agents.retain(|left| left.mobile_router.config().home_agent != agent.address);
         let mut machine = MobileRouter::new(config, &mut self.rng);
         machine.adopt(now, wall, current);

@@ -77,7 +77,8 @@ impl PrefixDiscovery {
     /// IPv6 care-of address.
     pub fn next_solicitation(&mut self, now: Time, rng: &mut Rng, router: &MobileRouter) -> Option<Vec<u8>> {
         let Some(care_of_address) = registered_care_of_address(router).filter(|_| self.is_wanted) else {
-            // The router sends a solicitation at once when it has registered with another home agent.
+            // Without a registration forget the home agent. So the router sends a solicitation at once when
+            // it is registered again.
             (self.home_agent, self.next) = (None, None);
             return None;
         };

@@ -26,8 +26,8 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Returns this registration. If `before` has the same care-of address, the result keeps the `since` of
-    /// `before`.
+    /// Returns this registration. If `before` has the same care-of address, the result has the
+    /// `registered_since` of `before`.
     pub(crate) fn continuing(self, before: Option<&Registration>) -> Registration {
         let here = |other: &&Registration| {
             (other.uplink, other.care_of_address) == (self.uplink, self.care_of_address)

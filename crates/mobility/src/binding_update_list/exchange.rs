@@ -55,7 +55,8 @@ pub(crate) struct Exchange<P = Purpose> {
 enum Phase {
     /// The router retransmits until the peer answers.
     Retransmitting,
-    /// The peer refused for the moment: the router waits, even if packets or hints arrive.
+    /// The peer refused for the moment: the router sends nothing until a pause ends. Waiting packets do not
+    /// end the pause, nor does a hint that the peer has lost the binding.
     Held,
     /// The router asks a home agent again that has refused before: it sends the update once, without
     /// retransmission.
@@ -78,7 +79,7 @@ pub(crate) enum Event {
     Correction,
     /// The peer refused until this time.
     Refusal(Time),
-    /// Packets wait for a registration, or a hint says that the peer has lost the binding.
+    /// Packets wait for a registration, or a message suggests that the peer has lost the binding.
     Haste,
     /// Another request has precedence: this request leaves at this time at the earliest.
     Delay(Time),
@@ -163,7 +164,8 @@ impl<P> Exchange<P> {
         self.retransmission.may_correct()
     }
 
-    /// Returns whether the router waits even if packets or hints arrive.
+    /// Returns whether the peer refused for the moment, so that not even waiting packets make the router send
+    /// a request.
     pub fn is_held(&self) -> bool {
         self.phase == Phase::Held
     }

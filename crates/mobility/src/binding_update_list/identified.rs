@@ -99,7 +99,8 @@ impl BindingUpdateList {
         }
     }
 
-    /// Returns when the next binding is due; `None` if no binding has a time.
+    /// Returns when the next request, renewal or expiry of a binding with identifier is due; `None` if none
+    /// is.
     pub(crate) fn next_update_at(&self, links: &dyn Links, now: Time) -> Option<Time> {
         let can_remove =
             |binding: &&BindingUpdateListEntry| self.is_other_uplink_working(links, binding.uplink);
@@ -217,16 +218,16 @@ impl BindingUpdateList {
         }
     }
 
-    /// Removes the binding of the uplink that failed last, when another uplink works. The home agent may
-    /// still prefer the failed one.
+    /// Removes the binding of the uplink that failed last, when another uplink works. Otherwise the home
+    /// agent may still send packets over the failed uplink.
     pub(crate) fn give_up_silent(&mut self, links: &dyn Links, now: Time) {
         for index in 0..self.identified_entries.len() {
             let uplink = self.identified_entries[index].uplink;
             let kept = self.identified_entries[index].registration.is_some() && links.is_silent(uplink);
             if kept && self.is_other_uplink_working(links, uplink) {
                 self.end_binding(now, index);
-                // Register the uplink again without a hold-down: all paths had failed, so perhaps the home
-                // agent was unreachable.
+                // Register the uplink again without a pause: all paths had failed, so perhaps the home agent
+                // was unreachable.
                 self.identified_entries[index].is_due_again = true;
             }
         }
@@ -288,8 +289,9 @@ impl BindingUpdateList {
                 r.expires_at.saturating_since(now) <= r.lifetime / JOINT_RENEWAL_DIVISOR + r.lifetime / 4
             })
         };
-        // Renew the bindings of other uplinks first if they are due within half a lifetime. Otherwise their
-        // later updates would overtake this one, which waits for seconds in the queue of a full uplink.
+        // This Binding Update waits for seconds in the queue of a full uplink. A Binding Update with a higher
+        // number that leaves later over another uplink would arrive before it. So first renew all bindings of
+        // other uplinks that are due within half a lifetime.
         let begins = |router: &BindingUpdateList, index: usize| {
             router.identified_entries[index].outstanding_request().is_some_and(|request| !request.is_sent())
         };
@@ -345,8 +347,8 @@ impl BindingUpdateList {
         })
     }
 
-    /// Returns the care-of address to send a Binding Update from: that of its only binding, or a registered
-    /// one if it has several.
+    /// Returns the uplink and care-of address to send a Binding Update from. They are those of its first
+    /// registered binding, otherwise those of its first binding.
     fn care_of_address_to_send_from(
         &self,
         links: &dyn Links,
@@ -438,8 +440,8 @@ impl BindingUpdateList {
         self.identified_entries[index].is_due_again = true;
     }
 
-    /// Makes the bindings of a Binding Update due at once. Returns false if all of them have been corrected
-    /// too often.
+    /// Makes the bindings of a Binding Update due at once, because the home agent asked for a corrected one.
+    /// Returns false if the home agent has asked too often for each of the bindings.
     pub(super) fn correct_members(&mut self, now: Time, update: &Update) -> bool {
         let mut patient = false;
         for member in &update.updated_bindings {
@@ -459,8 +461,8 @@ impl BindingUpdateList {
         patient
     }
 
-    /// Records that the home agent has exactly these bindings. If the Binding Update has replaced the plain
-    /// registration, returns that registration, otherwise `None`.
+    /// Records that the home agent has exactly the bindings of this router. If the Binding Update has
+    /// replaced the registration without identifier, returns that registration, otherwise `None`.
     pub(crate) fn bootstrapped(&mut self, now: Time, update: &Update) -> Option<Registration> {
         if !self.multiple_care_of_support.is_bootstrapped {
             for binding in &mut self.identified_entries {

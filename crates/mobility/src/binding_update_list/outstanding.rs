@@ -2,9 +2,9 @@
 //!
 //! All bindings of a home address share one sequence of numbers (RFC 5648 4.1). The home agent refuses a
 //! number that is not greater than the last one (RFC 6275 9.5.1). Two Binding Updates that leave over two
-//! uplinks at once may arrive in the other order, because the delays differ. So the next one leaves when the
-//! home agent has answered, or when the first must have arrived. If the first left over an uplink that has
-//! failed, the next one leaves at once, so that the traffic does not wait.
+//! uplinks at once may arrive in the other order, because the delays differ. So the router sends the second
+//! one when the home agent has answered the first, or when the first must have arrived. If the first left
+//! over an uplink that has failed, the router sends the second at once, so that the traffic does not wait.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;

@@ -34,8 +34,8 @@ impl Direct {
         binding.is_some_and(|binding| binding.key_of(message).is_some())
     }
 
-    /// Counts `packets` answers. A bound router has its own limit. All other sources, which may use any name,
-    /// share one limit.
+    /// Counts `packets` answers. A router with a binding here (`bound`) has its own limit. All other sources,
+    /// which may use any name, share one limit.
     fn may_answer(&mut self, now: Time, bound: Option<Ipv6Addr>, packets: usize) -> Result<(), DirectDrop> {
         let bound = bound.and_then(|home_address| self.peers.get_mut(&home_address));
         let share = bound.map_or(&mut self.answer_limit, |peer| &mut peer.test_answer_limit);
@@ -47,8 +47,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Returns the limit of Binding Updates with a wrong key in the name of this router. Updates from the
-    /// router's own address and updates from other addresses have separate limits.
+    /// Returns the limit of Binding Updates with the home address of a peer and a wrong authenticator.
+    /// Updates from the peer's own care-of address and updates from other addresses have separate limits.
     fn forgery_limit(&mut self, home_address: Ipv6Addr, source: Ipv6Addr) -> &mut RateLimiter {
         let bound = self.peers.get_mut(&home_address);
         let bound = bound.filter(|peer| {
@@ -78,11 +78,12 @@ impl Direct {
         Ok(key)
     }
 
-    /// Answers a Home Test Init: sends tokens for the home address and the prefixes. They go to these
-    /// addresses, through the home agents. The answers to the prefixes also contain this router's care-of
-    /// address, because their owner is in one of the configured networks. The answer to the home address does
-    /// not, because any node may have asked. It names only that prefix of this router to which the message
-    /// went.
+    /// Answers a Home Test Init. Sends a Home Test to the sender's home address, and a Prefix Test to an
+    /// address in each of its prefixes. These messages have a token each, and go through the home agents.
+    ///
+    /// A Prefix Test also contains this router's care-of address, because it goes only into one of the
+    /// configured networks. A Home Test does not, because any node may have sent the request. Of this
+    /// router's prefixes a Home Test names only the one that has the destination of the request.
     pub(super) fn answer_home_test_init(
         &mut self,
         now: Time,
@@ -182,8 +183,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Checks that a care-of address is the source of the message and in no mobile network. Otherwise packets
-    /// would go round in a ring.
+    /// Checks that a care-of address is the source of the message and in no mobile network. A care-of address
+    /// in a mobile network could make packets loop.
     fn check_care_of_address(&self, source: Ipv6Addr, message: &DirectRoute) -> Result<(), DirectDrop> {
         let mut networks = self.config.prefixes.iter().chain(&message.prefixes);
         let is_good = message.care_of_address == source

@@ -1,5 +1,6 @@
-//! Decides whether the direct path works. It sends heartbeats from the registered care-of address to the
-//! bound one. RFC 5847 defines Heartbeats between mobile node and home agent; these have the same purpose.
+//! Decides whether the direct path works, by heartbeats from this router's registered care-of address to the
+//! care-of address in the other router's binding. RFC 5847 defines Heartbeats between mobile node and home
+//! agent; these have the same purpose.
 //!
 //! The key of the binding authenticates heartbeats and answers, so forged requests do not use up the limit of
 //! answers. Each heartbeat has a random cookie, so that only a node that receives it can answer. If a
@@ -29,7 +30,7 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 /// Time for which a path counts as used after a packet. It is longer than the interval at which a fast path
 /// reports use.
 pub(super) const IN_USE_TIME: Duration = Duration::from_secs(15);
-/// Pause between the further heartbeats after one without an answer.
+/// Pause between the additional heartbeats that this router sends after one heartbeat got no answer.
 const QUICK_HEARTBEAT_PAUSE: Duration = Duration::from_millis(100);
 /// Number of heartbeats in a row without an answer after which the path has failed.
 const MAX_LOST_HEARTBEATS: usize = 4;

@@ -146,7 +146,7 @@ pub struct Tunnel {
     pub remote: Ipv6Addr,
     /// Proven addresses of the other router: the home address as a /128, and the prefixes.
     pub proven_prefixes: Vec<Ipv6Net>,
-    /// Whether this router sends packets to `inner` through this tunnel.
+    /// Whether this router sends packets to the `proven_prefixes` through this tunnel.
     pub may_transmit: bool,
 }
 
@@ -216,7 +216,7 @@ pub struct Direct {
     removed_sequence_numbers: RemovedSequenceNumbers,
     /// Networks that may have a mobile router, by the first half of the address.
     candidates: BTreeMap<u64, Box<CandidateNetwork>>,
-    /// Network and time of the last packet that was handled.
+    /// The last packet that [`Direct::handle_use`] handled: network of its destination, and time.
     last_handled_packet: Option<(u64, Time)>,
     question_limit: RateLimiter,
     /// Rate limit of answers to unauthenticated sources.
@@ -351,7 +351,7 @@ impl Direct {
         self.handle_timeout(now);
     }
 
-    /// Handles a packet from the mobile network to this address, over any path. The call is cheap, so the
+    /// Handles a packet from the mobile network to `destination`, over any path. The call is cheap, so the
     /// caller may make it for every packet.
     pub fn handle_use(&mut self, now: Time, destination: Ipv6Addr) {
         let network = network_half(destination);
@@ -604,7 +604,7 @@ impl Direct {
             peer.last_used_at.map(|used| used + IDLE_TIME + Duration::from_millis(1)).filter(|at| *at > now);
         let all = binding.chain(heard).chain(registration).chain(idle);
         let all = all.chain(self.next_registration_at(now, peer)).chain(self.next_heartbeat_at(now, peer));
-        // A router without any state gets one more check, which removes it.
+        // A router without any state is checked once more after `IDLE_TIME`; that check removes it.
         all.min().unwrap_or(now + IDLE_TIME).max(now + Duration::from_millis(1))
     }
 
@@ -619,8 +619,8 @@ impl Direct {
         self.outputs.push_back(Output::ThroughTunnel(packet));
     }
 
-    /// Checks whether prefixes may belong to another router: they are valid, not this router's, and not
-    /// proven by a third router.
+    /// Checks whether prefixes may belong to another router: they are valid, no prefixes of this router, and
+    /// not proven by a third router.
     fn check_prefixes(&self, home_address: Ipv6Addr, prefixes: &[Ipv6Net]) -> Result<(), DirectDrop> {
         if !is_unicast_routable(home_address) || home_address == self.config.home_address {
             return Err(DirectDrop::HomeAddress);

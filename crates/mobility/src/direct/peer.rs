@@ -13,7 +13,8 @@ use super::tokens::{Key, MAX_TOKEN_LIFETIME, verify_message};
 use crate::binding_update_list::{self, Renewal, Retransmission};
 use crate::path_liveness::{PathLiveness, RequiredAnswers, RoundTrip};
 
-/// Burst of answers of each kind to a router that has proven that it sent the request.
+/// Number of answers of each kind that this router may send at once to another router that authenticates its
+/// requests.
 const ANSWER_BURST: u32 = 32;
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
 /// Burst of Binding Updates with a wrong key from the router's care-of address.
@@ -33,7 +34,8 @@ const HOME_TEST_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of direct requests. The router waits 250, 500 and 1000 ms for the answers.
 const DIRECT_TRIES: u32 = 3;
 const DIRECT_INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum time to wait for an answer. The requests with a maximum number never reach it.
+/// Maximum time to wait for an answer. Requests with a maximum number of transmissions end before they reach
+/// it.
 const MAX_RETRANSMISSION_TIMEOUT: Duration = Duration::from_secs(64);
 
 /// Number of answers in a row after which the router uses a failed path again.
@@ -169,8 +171,8 @@ pub(super) struct DirectPurpose {
     pub(super) cookie: u64,
 }
 
-/// A request to another router, by the exchange of the Binding Update List. It has this router's care-of
-/// address, except for a Home Test Init, which has no care-of address.
+/// A request to another router. It uses the state machine of the Binding Update List. Its care-of address is
+/// that of this router; a Home Test Init has none.
 pub(super) type Exchange = binding_update_list::Exchange<DirectPurpose>;
 
 impl Exchange {
@@ -221,7 +223,7 @@ impl Exchange {
         }
     }
 
-    /// Returns whether the request has this care-of address.
+    /// Returns whether this router sends the request from this care-of address.
     pub(super) fn is_from(&self, local: Ipv6Addr) -> bool {
         self.care_of_addresses.contains(&local.into())
     }
@@ -233,7 +235,7 @@ impl Exchange {
 pub(super) struct RemovedSequenceNumbers(BTreeMap<Ipv6Addr, (u16, Time)>);
 
 impl RemovedSequenceNumbers {
-    /// Maximum number of entries. If there are more, the entry that ends first is removed.
+    /// Maximum number of entries. If the map has more, this router removes the entry that expires first.
     const MAX_REMOVED_NUMBERS: usize = 128;
 
     pub(super) fn store_number(&mut self, now: Time, home_address: Ipv6Addr, peer: &Peer) {

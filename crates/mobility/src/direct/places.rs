@@ -19,8 +19,8 @@ use super::{Direct, DirectDrop, IDLE_TIME, MAX_CANDIDATES, MAX_PEERS, Output, ne
 /// Prefix lengths by which entries are counted.
 const COUNTED_PREFIX_LENGTHS: [u8; 4] = [48, 52, 56, 60];
 
-/// Returns the entries of which one may be removed for a newcomer. Each entry comes with the first half of an
-/// address of its network.
+/// Returns the entries of which one may be removed for a newcomer. `newcomer` and the second part of each
+/// entry are the first 64 bits of an address in the network.
 fn removable_entries<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
     let mut places = places.to_vec();
     for length in COUNTED_PREFIX_LENGTHS {
@@ -86,8 +86,8 @@ impl Direct {
     }
 
     /// Removes a candidate network from a full table to make room for a new one; returns false if there is no
-    /// room. A network without recent packets is removed first. Otherwise it is one of the network with the
-    /// most entries, the least recently used first.
+    /// room. A network without recent packets is removed first. Otherwise the least recently used candidate
+    /// of the /48 (or longer prefix) with the most entries is removed.
     pub(super) fn make_room_to_ask(&mut self, now: Time, newcomer: u64) -> bool {
         if self.candidates.len() < MAX_CANDIDATES {
             return true;

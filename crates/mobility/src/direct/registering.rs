@@ -270,8 +270,8 @@ impl Direct {
                 peer.care_of_index += 1;
                 return;
             }
-            // The other router may have moved. A Home Test Init through the home agents makes it name its new
-            // care-of address.
+            // The other router may have moved. Its answer to a Home Test Init, which goes through the home
+            // agents, has its new care-of address.
             (peer.care_of_index, peer.home_tokens, peer.is_unanswered) = (0, None, true);
         }
         self.delay_next_registration(now, home_address);
@@ -464,8 +464,8 @@ impl Direct {
                 peer.registration =
                     Some(Registration { care_of_address: local, key, sent_at, expires_at: expires });
                 (peer.outstanding_exchange, peer.failure_count, peer.is_unanswered) = (None, 0, false);
-                // An acknowledgement from another address does not show that packets reach the bound
-                // address.
+                // If the acknowledgement came from another address, it does not show that packets reach the
+                // care-of address in the binding.
                 if peer.binding.as_ref().is_none_or(|binding| binding.care_of_address == remote) {
                     peer.heartbeats.assume_working();
                 }

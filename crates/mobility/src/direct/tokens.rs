@@ -72,8 +72,8 @@ impl TokenSecret {
     /// Returns the nonce with this index; `None` if its tokens have expired.
     pub(super) fn valid_nonce(&self, now: Time, index: u16) -> Option<Nonce> {
         let latest = self.current_nonce(now);
-        // The token may be from the beginning of its half minute, so the oldest nonce is not accepted for
-        // its whole lifetime.
+        // A token may be computed at the end of the half minute of its nonce. So this router counts half
+        // minutes, and accepts the index of the oldest for less than its whole lifetime.
         let age =
             Some(u64::from(latest.nonce_index().wrapping_sub(index))).filter(|age| *age < VALID_NONCE_COUNT);
         latest.0.checked_sub(age?).map(Nonce)
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!(secret.valid_nonce(Time::ZERO, u16::MAX), None, "before the start");
     }
 
-    /// The 16-bit indices repeat after 22 days, but a nonce never repeats.
+    /// The 16-bit nonce index repeats after 22 days, but the 64-bit number of a nonce never repeats.
     #[test]
     fn nonces_never_repeat() {
         let secret = TokenSecret::new(&mut Rng::new(1));

@@ -31,7 +31,7 @@ pub(super) struct Answer {
     pub lifetime: Duration,
     /// Timestamp of the Message-ID option.
     pub timestamp: Option<u64>,
-    /// Status field of each Binding Identifier option; zero for options beyond its end.
+    /// Status field of each Binding Identifier option; an option beyond the end of this list gets 0.
     pub statuses: Vec<u8>,
     pub nat_detection_option: Option<MobilityOption<'static>>,
     pub flow_answers: FlowAnswers,

@@ -65,7 +65,8 @@ impl CareOfAddressAge {
 pub struct Binding {
     /// The home address.
     pub home_address: Ipv6Addr,
-    /// The Binding Identifier, `None` for a plain binding; with the home address the key of the cache.
+    /// The Binding Identifier, `None` for a plain binding. Home address and identifier together are the key
+    /// of the cache.
     pub bid: Option<u16>,
     /// BID-PRI (RFC 6089 4.1): the lower value wins; 0 if the node sent none.
     pub priority: u8,

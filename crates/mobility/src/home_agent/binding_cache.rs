@@ -217,7 +217,7 @@ impl BindingCache {
         valid.any(|entry| is_so(entry.tunnel_ends(self.home_agent).1))
     }
 
-    /// Returns the hash of a care-of address in `bound_to`.
+    /// Returns the hash of a care-of address in `nodes_by_care_of_address`.
     fn hash(&self, care_of_address: Endpoint) -> u32 {
         self.hasher.hash_one(care_of_address) as u32
     }
@@ -261,7 +261,8 @@ impl BindingCache {
         Some(node.get_or_insert_default())
     }
 
-    /// Changes the bindings of a node, and updates `due` and `bound_to`, which depend on them.
+    /// Changes the bindings of a node, and updates `next_events` and `nodes_by_care_of_address`, which depend
+    /// on them.
     fn change_bindings(
         &mut self,
         home_address: Ipv6Addr,
@@ -295,7 +296,8 @@ impl BindingCache {
         }
     }
 
-    /// Removes a node from `bound_to` for this care-of address, unless one of its bindings still has it.
+    /// Removes a node from `nodes_by_care_of_address` for this care-of address, unless one of its bindings
+    /// still has it.
     fn unbind_care_of_address(&mut self, place: usize, care_of_address: Endpoint) {
         let hash = self.hash(care_of_address);
         // Another care-of address of the node may have the same hash.

@@ -1,4 +1,5 @@
-//! Applies a verdict: bindings begin, move and end (RFC 6275 10.3.1 and 10.3.2, RFC 5648 6.2).
+//! Applies the result of the validation of a Binding Update: bindings begin, move and end (RFC 6275 10.3.1
+//! and 10.3.2, RFC 5648 6.2).
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -81,8 +82,8 @@ impl HomeAgent {
                     self.log_unanswered_update(now, &request, octets, reason);
                     return Err(reason);
                 }
-                // Count only updates that come from the signed address and are not old. Others may be an
-                // attacker's replays, which must not use up the limit of the node.
+                // Count only updates that are not old and come from the care-of address that the MAC covers.
+                // Other updates may be an attacker's replays, which must not use up the limit of the node.
                 if is_authentic && from_signed && reason == MobilityDrop::Refused {
                     self.node_update_limits.count_update(now, home_address);
                 }
@@ -179,7 +180,8 @@ impl HomeAgent {
         if has_key && self.is_old_update(request) && !self.may_refuse(now, request) {
             return Err(MobilityDrop::RateLimited);
         }
-        // The limit bounds the cost of verification, so updates of nodes without a key are exempt from it.
+        // The limit bounds the cost of verification. An update of a node without a key is not verified, so it
+        // does not count.
         if has_key && !self.comes_from_binding(request) {
             let source = match message.tunnel_ends {
                 Some((_, node)) => node.ipv4().map(|address| address.to_ipv6_mapped()),
@@ -337,8 +339,8 @@ impl HomeAgent {
         let home_address = request.home_address;
         registration.lifetime = lifetime_from_units(lifetime_units(registration.lifetime));
         let known = self.cache.is_bound(home_address);
-        // The home agent probes a link that has just come up without delay; the probe needs no address of
-        // the home agent. RFC 4887 5.3: it does not test a home address outside the home link's prefix.
+        // Test a home address only if it is inside the prefix of a home link with carrier (RFC 4887 5.3). A
+        // link that has just come up can be tested at once: the probe needs no address of the home agent.
         let elsewhere = !self.config.home_prefix.contains(&home_address);
         if known || elsewhere || self.proxy_nd.home_link.as_ref().is_none_or(|link| !link.is_running()) {
             self.accept_registration(now, &request, &registration);

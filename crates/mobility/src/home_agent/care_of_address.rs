@@ -111,7 +111,7 @@ pub(super) fn ipv4_path(
     force_udp: bool,
 ) -> Ipv4Path {
     if matches!(node, Endpoint::Ipv4(_)) {
-        // Answer a request in plain IPv4 in plain IPv4, although RFC 5555 4.4.2 asks for UDP.
+        // Answer in plain IPv4 if the request came in plain IPv4, although RFC 5555 4.4.2 asks for UDP.
         return Ipv4Path { tunnel_ends: (agent, node), nat_detection_option: None };
     }
     let translated = declared.is_none() || declared != node.ipv4();

@@ -27,8 +27,9 @@ const MAX_HEARTBEATS: u32 = 4 * 20 * super::MAX_BINDINGS as u32;
 pub(super) struct NodeAnswerLimits {
     /// Refusals of authentic updates, which may be an attacker's replays (RFC 6275 12, `MAX_UPDATE_RATE`).
     pub refusal_limit: RateLimiter,
-    /// Refusals of authentic updates that come from another address than the signed one. They have their own
-    /// limit, so that an attacker's replays from elsewhere do not use up the limit of the node.
+    /// Refusals of authentic updates whose source is another address than the care-of address that the MAC
+    /// covers. They have their own limit, so that an attacker's replays from elsewhere do not use up the
+    /// limit of the node.
     pub refusal_limit_elsewhere: RateLimiter,
     /// Answers with status 146. RFC 4285 5.1.1 requires these answers and their signature. But an attacker
     /// can cause them, so the limit is low, and they go only to the care-of address that the update names.

@@ -218,8 +218,8 @@ struct RemovedNode {
 enum Timer {
     /// Duplicate address detection for a home address has found no other node.
     Dad(Ipv6Addr),
-    /// A binding's lifetime ends. The cache has this timer and [`Timer::RefreshRequest`]; the table of timers
-    /// has the others.
+    /// A binding's lifetime ends. The binding cache has the times of this variant and of
+    /// [`Timer::RefreshRequest`]; the home agent's table of timers has those of all other variants.
     Expire(Ipv6Addr, Option<u16>),
     /// The home agent asks the node to renew the binding.
     RefreshRequest(Ipv6Addr, Option<u16>),

@@ -145,8 +145,8 @@ struct RareState {
     /// Used sequence numbers of all keys but the first in the config, including keys that the config no
     /// longer has. The key used longest ago is first.
     other_keys: Vec<KeyNumbers>,
-    /// Care-of addresses that the node has left and that still count as tested, with the end of this time.
-    /// The address that it left first is first.
+    /// Care-of addresses that the node has left and that still count as tested, each with the time until
+    /// which it does. The address that the node left first is first.
     tested_addresses: Vec<(Endpoint, Time)>,
 }
 
@@ -296,7 +296,8 @@ impl Node {
         &self.prefixes
     }
 
-    /// Changes the rare state of the node; creates it before, and removes it if it is empty after the change.
+    /// Applies `change` to the state that few nodes have, if this node has it. Frees it if it is empty
+    /// afterwards.
     fn change_rare_state(&mut self, change: impl FnOnce(&mut RareState)) {
         if let Some(rest) = &mut self.rare_state {
             change(rest);
@@ -309,7 +310,7 @@ impl Node {
         self.rare_state.as_ref().map_or(&[], |rest| &rest.former_paths)
     }
 
-    /// Accepts packets from this former path until the end of its grace period.
+    /// Adds a former path: the home agent accepts packets from it until the end of its grace period.
     pub fn add_former_path(&mut self, path: FormerPath) {
         let former = &mut self.rare_state.get_or_insert_default().former_paths;
         former.retain(|old| (old.agent, old.care_of_address) != (path.agent, path.care_of_address));

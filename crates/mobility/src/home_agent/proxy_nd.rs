@@ -76,8 +76,8 @@ impl ProxyNd {
         router.or_else(|| is_in_bound_network(cache, target).then_some(false))
     }
 
-    /// Returns for how many single addresses [`Self::proxied_router_flag`] holds, and for how many mobile
-    /// networks.
+    /// Returns the numbers of single addresses and of mobile networks for which the home agent answers on a
+    /// link that is not the home link.
     pub(super) fn proxied_numbers(&self, cache: &BindingCache) -> (u64, u64) {
         let (mut addresses, mut prefixes) = (1 + self.anycast_addresses.len() as u64, 0);
         let mut last = None;

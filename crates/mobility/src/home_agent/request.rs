@@ -206,8 +206,8 @@ impl Request {
 
     /// Returns whether the update came inside IPv4 or UDP but has the form of an update by IPv6. Only an
     /// attacker who encapsulates a recorded update sends such a packet. A node's own update inside IPv4 has
-    /// the home address as source and no Home Address option (RFC 5555 4.4.2). No Alternate Care-of Address
-    /// option of it names an IPv6 address.
+    /// the home address as source and no Home Address option (RFC 5555 4.4.2). It has no Alternate Care-of
+    /// Address option with an IPv6 address either.
     pub fn is_out_of_place(&self) -> bool {
         self.tunnel_ends.is_some()
             && (self.alternate_care_of_address.is_some() || self.has_home_address_option)

@@ -129,7 +129,7 @@ fn is_zero(priority: &u8) -> bool {
 
 impl StoredBinding {
     /// Returns whether [`Self::sequence`] is the number of a signed message. Earlier versions stored no SPI.
-    /// Of their records, those with a binding or a relay and without a timestamp are of nodes without a key.
+    /// In their files a node has no key if it has a binding or a relay but no timestamp.
     fn is_signed(&self) -> bool {
         let is_bound = self.registration.is_some() || !self.identified.is_empty();
         self.spi.is_some() || self.timestamp.is_some() || !is_bound && self.relay.is_none()
@@ -223,8 +223,8 @@ impl HomeAgent {
         })
     }
 
-    /// Returns the SPI of the key that a node used last; `None` if the node has no key, or has not used any
-    /// of several.
+    /// Returns the SPI of the key that a node used last; `None` if the node has no key, or has several and
+    /// has not used one yet.
     fn spi(&self, home_address: Ipv6Addr) -> Option<u32> {
         let authentication = &self.config.node(home_address)?.authentication;
         match authentication.associations() {

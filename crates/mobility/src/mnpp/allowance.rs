@@ -20,9 +20,9 @@ const STATION_INTERVAL: Duration = Duration::from_millis(100);
 /// Burst of answers to all unknown stations together.
 const UNKNOWN_STATIONS_BURST: u32 = 32;
 const UNKNOWN_STATIONS_INTERVAL: Duration = Duration::from_millis(20);
-/// Maximum number of limits in the table. At most [`super::MAX_PEERS`] known stations have a limit that is
-/// not full. At most 32 + 80 unknown stations have one. All unknown stations together get that many answers
-/// in 1.6 s, after which a limit is full again.
+/// Maximum number of limits in the table. The table needs an entry only for a station whose limit is not
+/// full. At most [`super::MAX_PEERS`] known stations are such. A used limit is full again after 1.6 s; in
+/// this time all unknown stations together get at most 32 + 80 answers.
 const MAX_STATION_LIMITS: usize = 256;
 
 /// Limit of one kind of answers.

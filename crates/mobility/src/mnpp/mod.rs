@@ -105,7 +105,7 @@ const MAX_LIFETIME: Duration = Duration::from_secs(600);
 /// serves several reasons.
 const MIN_ANNOUNCEMENT_SPACING: Duration = Duration::from_secs(1);
 const MAX_ANNOUNCEMENT_DELAY: Duration = Duration::from_millis(100);
-/// Minimum time between two unknown stations that enter a full table. It is the interval of tests.
+/// Minimum time between two unknown stations that enter a full table. It equals the interval of prefix tests.
 const ADMISSION_INTERVAL: Duration = Duration::from_millis(100);
 /// Time for which a new station keeps its entry in a full table, because its answer may still arrive.
 const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(1);

@@ -137,7 +137,7 @@ struct FailedCandidate {
     address: IpAddr,
     router: Option<IpAddr>,
     failed_at: Time,
-    /// Time until which the candidate comes after all others.
+    /// Time until which the candidate comes after all other candidates.
     avoided_until: Time,
     failure_count: u32,
 }
@@ -204,8 +204,8 @@ impl FailedCandidates {
             .min()
     }
 
-    /// Allows the router to try failed candidates again whose time is over. Their counts of failures stay.
-    /// Returns whether there are any.
+    /// Allows the router to try a failed candidate again when its `avoided_until` has passed. The count of
+    /// its failures stays. Returns whether there is such a candidate.
     pub fn expire_failures(&mut self, now: Time) -> bool {
         let mut changed = false;
         for entry in self
@@ -307,10 +307,12 @@ pub(super) struct CandidateRecord<'a> {
 struct RankedCandidate<A, R> {
     rank: R,
     candidate: Candidate<A>,
-    /// `fits`: the address fits no other router better. `is_listed`: the kernel's list has the router.
+    /// Whether the address fits no other router better. `is_listed`: whether the kernel's list of default
+    /// routers has this router.
     fits_router: bool,
     is_listed: bool,
-    /// Whether the router answers. `works` also requires that the candidate has not failed.
+    /// Whether the router answers. `is_working` is true if the router answers and the candidate has not
+    /// failed.
     is_answering: bool,
     is_working: bool,
 }
@@ -321,8 +323,8 @@ impl<A: Copy + Ord + Into<IpAddr>, R: Ord + Copy> RankedCandidate<A, R> {
     }
 
     /// Returns whether packets of the address go to this router although another router has a better rank.
-    /// The last proven router of an address has precedence while it works. After a failed attempt over
-    /// another router it is next again.
+    /// This is so for the last proven router of an address while it works. If it has failed and a later
+    /// attempt over another router has failed too, it is tried again next.
     fn is_preferred(&self, experience: &CandidateRecord<'_>) -> bool {
         let (address, router) = (self.candidate.address.into(), self.candidate.router.into());
         let is_next =

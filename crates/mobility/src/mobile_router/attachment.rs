@@ -31,7 +31,7 @@ const HOME_ROUTER_SILENT: &str = "the router of the home link does not answer";
 struct FoundCandidates {
     ipv6_candidates: Candidates<Ipv6Addr>,
     ipv4_candidates: Candidates<Ipv4Addr>,
-    /// Preferred address of this router on the visited link before a parent router, see [`crate::nesting`].
+    /// This router's preferred address on the link of its parent router, see [`crate::nesting`].
     direct_address: Option<Ipv6Addr>,
     /// Reason why the best router cannot be this router's parent; `None` if any candidate has a suitable
     /// router.
@@ -47,8 +47,8 @@ struct FoundCandidates {
 struct HomeLinkFound {
     /// Default router on the home link, if any.
     router: Option<Ipv6Addr>,
-    /// Router that advertises the home prefix, if the link is the home link for this reason. `has_others`
-    /// says whether another router advertises it, too.
+    /// Router that advertises the home prefix; `None` if the link is the home link for another reason.
+    /// `has_others` says whether another router also advertises the home prefix.
     advertising_router: Option<Ipv6Addr>,
     has_others: bool,
 }
@@ -152,8 +152,8 @@ impl Uplink {
     ) -> impl Iterator<Item = &'a Address> {
         let is_direct = |a: &&Address| self.direct_addresses.iter().any(|(direct, _)| *direct == a.address);
         interface.addresses.iter().filter(move |a| {
-            // RFC 3963 1, RFC 4888: a care-of address in the router's own mobile network would send
-            // packets round in a ring.
+            // RFC 3963 1, RFC 4888: packets to a care-of address in the router's own mobile network would
+            // loop.
             is_good(a) && a.address != config.home_address && !is_own_address(config, a) && !is_direct(a)
         })
     }
@@ -171,7 +171,8 @@ impl Uplink {
         self.home_was_advertised && !self.link_routers.is_empty()
     }
 
-    /// Returns the home link; `None` if the uplink is not on it. `former` is the home router before.
+    /// Returns the home link; `None` if the uplink is not on it. `former` is the router of the home link that
+    /// was in use before.
     fn find_home_link(
         &self,
         interface: &Interface,

@@ -546,8 +546,8 @@ impl MobileRouter {
         self.set_exchange_timer();
     }
 
-    /// Handles rounds of Binding Updates that had no answer: takes another router for each care-of address
-    /// that has one.
+    /// Handles rounds of Binding Updates that had no answer: for each care-of address the next round goes to
+    /// another router, if the address has one.
     fn probe_unanswering_routers(&mut self, now: Time) {
         let plain = self
             .binding_update_list

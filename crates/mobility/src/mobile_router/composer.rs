@@ -160,7 +160,8 @@ impl Composer<'_> {
         let lifetime = if update.is_removal { 0 } else { lifetime_units(config.lifetime) };
         let mut builder = Builder::binding_update(update.sequence, flags, lifetime);
         // docs/standards.md: a Binding Update with a Binding Identifier has no Alternate Care-of Address and
-        // no IPv4 Care-of Address option. An update from the home link has none of the three.
+        // no IPv4 Care-of Address option. An update from the home link has neither of these options and no
+        // Binding Identifier.
         match care_of_address {
             _ if !update.is_plain || care_of_address == IpAddr::V6(config.home_address) => {}
             IpAddr::V6(address) => {
@@ -197,8 +198,8 @@ impl Composer<'_> {
     }
 
     /// Returns whether packets from an IPv4 care-of address go inside UDP: behind a NAT, or if one side
-    /// demands it (RFC 5555 4.2, 3.2.2). The home agent may also send the option without a NAT; then its
-    /// refresh time is all ones.
+    /// demands it (RFC 5555 4.2, 3.2.2). The home agent may send a NAT Detection option although no NAT is on
+    /// the path; then its refresh time is all ones.
     pub(super) fn needs_udp(
         &self,
         uplink: usize,

@@ -179,8 +179,8 @@ impl Flows {
             return None;
         }
         let Some(known) = known else { return Some(wanted) };
-        // The home agent ignores identifiers that are not registered (RFC 6089 4.3), so these need no
-        // report.
+        // The home agent ignores identifiers that are not registered (RFC 6089 4.3), so the router does not
+        // report their changes.
         let live = |bid: u16| all.iter().position(|u| u.config.bid == Some(bid)).is_some_and(&registered);
         let have: Vec<(u16, u16)> = known.bids.iter().copied().filter(|(bid, _)| live(*bid)).collect();
         let same = known.action == wanted.action

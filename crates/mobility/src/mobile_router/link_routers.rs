@@ -55,7 +55,8 @@ const MIN_ADVERTISEMENT_INTERVAL: Duration = Duration::from_millis(100);
 pub(super) enum RouterMatch {
     /// The router advertises the address's prefix.
     Advertised,
-    /// Unknown: the operator configured the address, or the router has sent no advertisement.
+    /// Nothing shows whether they match: the operator configured the address, or the router has sent no
+    /// advertisement.
     Unknown,
     /// The router advertises other prefixes, and no router advertises the address's prefix.
     Leftover,
@@ -80,7 +81,8 @@ struct AdvertisedPrefix {
     doubt_state: Doubt,
 }
 
-/// Whether a router has ceased to advertise a prefix without a withdrawal.
+/// Whether carnet doubts that a router still advertises a prefix, because advertisements omit it without a
+/// withdrawal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Doubt {
     /// The router advertises the prefix.

@@ -239,8 +239,9 @@ impl MobileRouter {
         self.verify_router(now, wall, index);
     }
 
-    /// Renews a registration whose packets leave by another router now, because this router may be forged. If
-    /// the home agent does not answer, the next router of the address is used.
+    /// Renews a registration whose packets leave by another router now, because an attacker may have forged
+    /// the advertisements of the new router. If the home agent does not answer, the next router of the
+    /// address is used.
     fn verify_router(&mut self, now: Time, wall: WallTime, index: usize) {
         if self.is_multiple() {
             let Some(binding) = self.binding_update_list.entry_of_uplink(index) else { return };
@@ -283,9 +284,8 @@ impl MobileRouter {
     }
 
     /// Selects the uplink to register: the operator's choice, otherwise an uplink on the home link, otherwise
-    /// the best by priority. Uplinks over which the home agent does not answer come last. If the present
-    /// uplink is attached, it stays selected against one of equal priority, and against one that has just
-    /// come up again.
+    /// the best by priority. Uplinks over which the home agent does not answer come last. An attached present
+    /// uplink stays selected if the best other uplink has only equal priority or has just come up again.
     fn choose_uplink(&mut self, now: Time) -> Option<usize> {
         let usable = |index: &usize| !matches!(self.uplinks[*index].attachment, Attachment::Down(_));
         if let Some(forced) = self.uplinks.forced_uplink.filter(usable) {
@@ -369,7 +369,8 @@ impl MobileRouter {
         self.report_forwarding_change(reason);
     }
 
-    /// Returns whether traffic leaves an uplink for another one that works.
+    /// Returns whether traffic should leave this uplink at once. Reasons are a home agent that did not
+    /// answer, a poor signal, and a used-up volume.
     fn is_left(&self, index: usize) -> bool {
         let uplink = &self.uplinks[index];
         uplink.demoted_until.is_some() || uplink.has_poor_signal || uplink.is_used_up()

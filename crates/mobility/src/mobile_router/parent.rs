@@ -1,15 +1,16 @@
 //! The parent router of an uplink: its default router, if that is a mobile router itself (RFC 3963 7, RFC
 //! 4888).
 //!
-//! The parent's Router Advertisements ([`NestingInformation`]) list the mobile routers before it. They also
-//! say whether it has a working uplink, and in which prefixes routers behind it may have care-of addresses
-//! (see [`crate::nesting`]). This router refuses a parent in three cases:
+//! The parent's Router Advertisements ([`NestingInformation`]) list the mobile routers between the parent and
+//! the fixed network. They also say whether the parent has a working uplink, and in which prefixes routers
+//! behind it may have care-of addresses (see [`crate::nesting`]). This router refuses a parent in three
+//! cases:
 //!
-//! * The parent has this router before it, or is this router. Packets would go round in a ring, with one more
+//! * The parent's list contains this router, or the parent is this router. Packets would loop, with one more
 //!   encapsulation each time.
-//! * The parent has no working uplink. Two such routers that attach to each other would form a ring.
+//! * The parent has no working uplink. Packets of two such routers that attach to each other would loop.
 //! * The parent has [`MAX_PATH_LEN`] mobile routers on its path, including itself. Its advertisement would
-//!   have no room for all routers on the path of this one.
+//!   have no room for all routers on the path of this router.
 //!
 //! A parent with false advertisements does no more harm than one that drops packets. Either this router would
 //! refuse it, or the use of the path shows the fault.

@@ -92,8 +92,8 @@ struct ProbedRouter {
     echoed_at: Option<Time>,
     /// Whether the router answers Echo Requests; `None` if unknown.
     answers_echo: Option<bool>,
-    /// Whether an Echo Request has been sent since the router's last answer. `without_echo` is the number of
-    /// Neighbor Advertisements in its place since the last Echo Reply.
+    /// Whether an Echo Request has been sent since the router's last answer. `probes_without_echo` is the
+    /// number of probes since the last Echo Reply that the router answered by a Neighbor Advertisement only.
     awaits_echo: bool,
     probes_without_echo: u32,
 }
@@ -408,8 +408,9 @@ impl Reachability {
     }
 }
 
-/// Returns the time of the earliest last advertisement that a router of the home link can have. A router that
-/// advertised last before it is on another link. `since` is the time since which the home router is known.
+/// Returns the earliest time at which a router of the home link can have advertised last. A router that
+/// advertised last before this time is on another link. `since` is the time since which the home router is
+/// known.
 fn before_link(since: Time) -> Time {
     Time::ZERO + since.saturating_since(Time::ZERO + SAME_LINK_TIME)
 }

@@ -60,7 +60,7 @@ impl UnansweredReturns {
         self.ignored_until = self.ignored_until.map(|until| until.min(self.earliest_end.max(now)));
     }
 
-    /// Lets the home prefix have effect again if its time is over. Returns whether that is so.
+    /// Lets the home prefix have effect again if its time without effect is over. Returns whether it is.
     pub fn end_if_over(&mut self, now: Time) -> bool {
         self.ignored_until.take_if(|until| *until <= now).is_some()
     }

@@ -21,8 +21,8 @@
 //! `attachment` determines whether the uplink is on the home link.
 //!
 //! If the default router is a mobile router, `parent` decides whether it can be this router's parent.
-//! [`crate::nesting`] decides which *direct* addresses, of the visited link before the parent, this router
-//! may use. A direct care-of address is preferred.
+//! [`crate::nesting`] decides which *direct* addresses this router may use: addresses on the link that the
+//! outermost router visits. A direct care-of address is preferred.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -328,8 +328,9 @@ impl Uplink {
         self.failed_candidates.contains(address, self.next_hop(address))
     }
 
-    /// Returns the alternatives to a direct care-of address: other direct ones, and the address of the
-    /// uplink's own link. If that is registered, it still works until the new address is registered.
+    /// Returns the alternatives to a direct care-of address: other direct addresses, and the address of the
+    /// uplink's own link. A registered address of the own link works until the home agent has acknowledged
+    /// the direct one.
     fn direct_alternates(&self) -> Vec<Ipv6Addr> {
         let (Some(in_use), Some(interface)) = (self.care_of_address(), &self.interface) else {
             return Vec::new();
@@ -560,7 +561,7 @@ impl Uplink {
         (known.prefix_length == 64).then(|| Ipv6Net::new(plain, 64).ok().map(|net| net.network())).flatten()
     }
 
-    /// Returns whether the care-of address is a direct one, of the visited link before the parent.
+    /// Returns whether the care-of address is a direct one, on the link that the outermost router visits.
     pub fn is_direct(&self) -> bool {
         self.care_of_address().is_some_and(|in_use| self.direct_addresses.iter().any(|(it, _)| *it == in_use))
     }
@@ -713,7 +714,7 @@ impl Uplink {
         self.link_dns.update_servers(now, advertisement.options());
         let in_use = self.router();
         let advertised = self.note_advertisement(now, message, &advertisement, config);
-        // Over this router the home agent did not answer, so another one is still needed.
+        // If the home agent did not answer over this router, carnet still needs another router.
         self.is_seeking_router &= self.failed_candidates.has_router(message.source.into());
         self.parents.record_advertisement(message, &advertisement, in_use);
         self.reachability.handle_advertisement(

@@ -65,8 +65,8 @@ impl RegistrationLimits {
         if has_room && !of.entry(sender).or_insert_with(own).allow(now) {
             return false;
         }
-        // If the table is full, refuse even a sender with a registration. The table can then only contain
-        // senders whose registration has just ended.
+        // There are at most [`MAX_SENDERS`] registrations. So a full table of known senders contains some
+        // whose registration has just ended. Then refuse even a sender with a registration.
         if is_known { has_room } else { self.limit_of_unknown_senders.allow(now) }
     }
 }

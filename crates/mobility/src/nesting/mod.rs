@@ -1,4 +1,4 @@
-//! Nested mobile routers: their packets do not pass the home agents of the routers before them.
+//! Nested mobile routers: their packets do not pass the home agents of the outer routers.
 //!
 //! In plain NEMO each outer router encapsulates the packets of a nested router once more. Each encapsulation
 //! leads through the home agent of that router (RFC 4888 2.1, 2.3, 2.6). In this scheme a nested router has a
@@ -49,7 +49,7 @@
 //! * `children` has the registrations of nested routers.
 //! * `proxy_nd` does the proxy Neighbor Discovery on the visited link.
 //!
-//! `mobile_router::parent` detects rings of routers before anything is registered.
+//! `mobile_router::parent` detects loops of routers before anything is registered.
 //!
 //! Left out:
 //!

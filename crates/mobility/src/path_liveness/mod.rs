@@ -99,12 +99,13 @@ pub(crate) struct PathLiveness<N> {
     round_trip: RoundTrip,
     /// Results of the last 64 heartbeats, the newest in the lowest bit; 1 is a loss.
     loss_history: u64,
-    /// Number of valid bits in `losses`.
+    /// Number of valid bits in `loss_history`.
     result_count: u32,
 }
 
 impl<N: Copy + PartialEq> PathLiveness<N> {
-    /// Creates the state of a path that is assumed to work. After a failure it needs `proof`.
+    /// Creates the state of a path that is assumed to work. After a failure the path needs the answers that
+    /// `proof` requires.
     pub(crate) fn new(proof: RequiredAnswers, round_trip: RoundTrip) -> PathLiveness<N> {
         PathLiveness {
             phase: Phase::Lives,

@@ -122,8 +122,8 @@ fn a_late_update_does_not_bring_the_binding_back() {
     agent.expect_acceptance(&TestUpdate::explicit_update(13));
 }
 
-/// RFC 6275 10.3.2, 9.5.1: after that time the home agent deletes the entry and, without a key, forgets the
-/// number.
+/// RFC 6275 10.3.2, 9.5.1: after `MAX_DELETE_BCE_TIMEOUT` the home agent deletes the entry and, without a
+/// key, forgets the number.
 #[test]
 fn deregistered_entry_is_forgotten_after_ten_seconds() {
     let mut agent = agent_with_binding();

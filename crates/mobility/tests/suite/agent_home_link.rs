@@ -174,7 +174,7 @@ fn the_home_address_is_advertised() {
         assert!(agent.take_advertisements().is_empty(), "not before the test is over");
         agent.advance_time(10.0);
         let said = agent.take_advertisements();
-        // MAX_NEIGHBOR_ADVERTISEMENT (RFC 4861 10).
+        // The home agent sends `MAX_NEIGHBOR_ADVERTISEMENT` (RFC 4861 10) advertisements.
         assert_eq!(said.len(), 3);
         for advertisement in said {
             assert_eq!(advertisement.target, addr(HOME));

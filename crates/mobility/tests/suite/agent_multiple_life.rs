@@ -96,7 +96,7 @@ fn the_home_address_is_tested_once_for_all_bindings() {
             .send_update(&TestUpdate::explicit_update(2).from(OTHER_CARE_OF).with_bid(2, OTHER_CARE_OF))
             .is_empty()
     );
-    // A retransmission of the first update takes its place.
+    // A retransmission of the first update replaces it among the waiting updates.
     assert!(agent.send_update(&TestUpdate::explicit_update(3).with_bid(1, CARE_OF)).is_empty());
     assert!(agent.take_dad_targets().is_empty());
     assert!(bindings_of_home(&agent).is_empty());

@@ -39,7 +39,7 @@ fn solicitation_for_registered_mobile_network_is_answered_without_override() {
     }
     let status = agent.home_agent.proxied_link().expect("a link");
     assert_eq!((status.interface.as_str(), status.is_up), ("h0", true));
-    // The home agent's own address and the home address, and the mobile network.
+    // Two single addresses (the home agent's own and the home address), and one mobile network.
     assert_eq!((status.addresses, status.prefixes, status.answered, status.refused), (2, 1, 2, 0));
     agent.expect_acceptance(&TestUpdate::explicit_update(2).lifetime(0));
     let status = agent.home_agent.proxied_link().expect("a link");

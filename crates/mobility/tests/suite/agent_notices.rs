@@ -116,7 +116,8 @@ fn a_switch_is_signed_repeated_and_answered_by_leaving() {
         assert!(time > last, "each is newer than all before");
         last = time;
     }
-    // During the drain a renewal lasts until its end at most, and the home agent refuses new nodes.
+    // During the drain a renewal lasts until the end of the drain at most, and the home agent refuses new
+    // nodes.
     let renewed =
         agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(2).lifetime(100).with_signature());
     assert_eq!(renewed.status(), 0);
@@ -125,7 +126,7 @@ fn a_switch_is_signed_repeated_and_answered_by_leaving() {
         agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(3).lifetime(0).with_signature());
     assert_eq!(gone.status(), 0);
     assert_eq!(agent.home_agent.relay(addr(HOME)).expect("a relay").to, addr(OTHER_HOME_AGENT));
-    // RFC 5142 5.3: after it has left, the node gets "status value 129".
+    // RFC 5142 5.3: a node that has left and registers again gets "status value 129".
     let back = agent.send_and_get_acknowledgement(&TestUpdate::explicit_update(4).with_signature());
     assert_eq!(back.status(), 129);
     advance_and_take_packets(&mut agent, 1.0);
@@ -457,8 +458,8 @@ fn claim_of_other(agent: &mut TestAgent) {
     agent.receive_link_message("fe80::2", "ff02::1", advertisement.emit());
 }
 
-/// Duplicate address detection protects against other nodes only: the former home agent answers for the home
-/// address until the node has left it.
+/// An answer of another home agent to duplicate address detection is no conflict. The node's former home
+/// agent answers for the home address until the node has left it.
 #[test]
 fn a_node_may_come_from_another_home_agent_of_the_home_link() {
     let mut agent = TestAgent::on_home_link(config());

@@ -122,8 +122,8 @@ fn the_operator_is_warned_of_a_key_that_has_few_sequence_numbers_left() {
     assert!(waiting(&agent).is_empty() && agent.warnings().is_empty(), "it sends timestamps");
 }
 
-/// All keys share the node's numbers: numbers under the new key bring recordings under the old key closer to
-/// being newer.
+/// All keys share the node's numbers. So after 32,768 numbers under the new key, an update that was recorded
+/// under the old key counts as newer again. Only the demand for a timestamp refuses it.
 #[test]
 fn the_numbers_of_one_key_count_for_the_others() {
     let mut agent = TestAgent::new(config_with_keys(&[new_association(), test_association()]));

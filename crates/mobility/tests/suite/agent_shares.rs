@@ -64,7 +64,8 @@ fn a_node_with_many_updates_gets_its_share_and_all_other_nodes_register() {
     }
     assert!((40..=16 + 8 * 4 + 1).contains(&greedy), "{greedy} of 20,000 in four seconds");
     assert_eq!(agent.persisted_count, greedy + 4 * HONEST_NODES as usize, "and each is written once");
-    // The last accepted update holds. The dropped updates have not used up numbers of the node.
+    // The binding is that of the last accepted update. The dropped updates have not used up numbers of the
+    // node.
     assert_eq!(
         agent.binding_of(&home_address_of(0)).expect("bound").care_of_address.ipv6(),
         Some(addr(&last))

@@ -98,19 +98,19 @@ fn router_advertisements_have_configured_host_values() {
     let (_, messages) = next(&mut advertiser);
     let [message] = &messages[..] else { panic!("{messages:?}") };
     let mut expected = vec![1, 1, 2, 0, 0, 0, 0, 1];
-    // The MTU of the config, not that of the tunnel.
+    // MTU option with the value of the config, not with that of the tunnel.
     expected.extend([5, 1, 0, 0, 0, 0, 0x05, 0x78]);
     expected.extend([3, 4, 64, 0xc0, 0, 0x27, 0x8d, 0, 0, 0x09, 0x3a, 0x80, 0, 0, 0, 0]);
     expected.extend(addr("2001:db8:a::").octets());
     expected.extend([37, 4]);
     expected.extend(b"https://portal.example/api\0\0\0\0");
-    // 180 s: three times MaxRtrAdvInterval.
+    // Lifetime of 180 s: three times MaxRtrAdvInterval.
     expected.extend([25, 5, 0, 0, 0, 0, 0, 180]);
     expected.extend(addr("2001:db8:53::53").octets());
     expected.extend(addr("fe80::1").octets());
     expected.extend([31, 4, 0, 0, 0, 0, 0, 180]);
     expected.extend(b"\x03bus\x07example\0\x07example\0\0\0");
-    // 23 units of 8 s, and code 0 for 96 bits.
+    // PREF64 option with a lifetime of 23 units of 8 s, and prefix length code 0 for 96 bits.
     expected.extend([38, 2, 0, 23 << 3, 0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(message.message[16..], expected);
 }
@@ -217,7 +217,7 @@ fn stopping_router_withdraws_dns_servers() {
     for messages in [take_messages(&mut stopping), of_refused] {
         assert_eq!(read_advertised_values(&messages).dns, [(0, example_configuration().dns)]);
     }
-    // The home agent accepts the prefixes: hosts hear of the servers again.
+    // The home agent accepts the prefixes: the router advertises the DNS servers again.
     refused.set_contents(Time::from_secs(60), Some(1460), true);
     let (_, messages) = next(&mut refused);
     assert_eq!(read_advertised_values(&messages).dns, [(180, example_configuration().dns)]);
@@ -248,7 +248,7 @@ fn long_lists_go_into_several_advertisements() {
     }
 }
 
-/// Lists of several configs are longer than an option.
+/// The values that two earlier configs had do not fit into one option of each type.
 #[test]
 fn a_withdrawal_of_many_prefixes_uses_several_options() {
     let with = |net: u32| HostConfiguration {
@@ -326,6 +326,6 @@ fn router_is_the_first_dns_server_by_its_own_address() {
     advertiser.handle_interface(Time::ZERO, &up);
     assert_eq!(advertiser.host_configuration().dns, [addr("2001:db8:a::1")]);
     let (_, messages) = next(&mut advertiser);
-    // The O flag.
+    // Of the M and O flags only the O flag is set.
     assert_eq!(messages[0].message[5] & 0xc0, 0x40);
 }

@@ -319,8 +319,8 @@ fn mutated_acknowledgements_create_no_registration() {
     assert_eq!(pair.first_router().uplinks().len(), 2);
 }
 
-/// The mobile router without a key: it sends no storm and no data from an address that it lacks (the pair
-/// checks both). The operator's command brings it back.
+/// The mobile router without a key: it sends no flood of packets and no data from an address that it lacks
+/// (the pair checks both). After the operator's command the router registers again.
 #[test]
 fn mutated_acknowledgements_without_authentication_do_no_lasting_harm() {
     let mut rng = Rng::new(5);

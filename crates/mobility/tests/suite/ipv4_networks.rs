@@ -99,7 +99,7 @@ fn home_agent_accepts_ipv4_prefixes_of_the_config_and_their_parts() {
     assert_eq!(address_acknowledgements(&answer), [(0, 24, address("10.42.7.1"))]);
     // An update that does not name the second prefix removes this prefix.
     assert_eq!(bound_ipv4_prefixes(&agent), [IPV4_PREFIX]);
-    // A single address of the prefix.
+    // The router may register a single address of its prefix.
     let answer = agent.expect_acceptance(
         &TestUpdate::explicit_update(3).with_option(ipv4_home_option("10.42.7.9/32", false)),
     );

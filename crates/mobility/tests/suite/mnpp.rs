@@ -496,7 +496,8 @@ fn unexpected_end_of_radio_contact_is_detected_by_probes() {
         assert_eq!(world.route_reasons(A), ["does not answer"]);
         let withdrawn = world.log.iter().any(|(_, mac, output)| *mac == A && *output == Output::Withdrawn(B));
         assert!(withdrawn);
-        // The station diverts packets that the host still sends to B.
+        // The direct route has ended, so the station sends packets to B into the tunnel, even if the kernel
+        // still has the route.
         assert!(world.machines[&A].must_use_tunnel(B, "2001:db8:b::5".parse().expect("an address")));
         assert!(!world.machines[&A].must_use_tunnel(B, "2001:db8:c::5".parse().expect("an address")));
         // The router probes B again, at growing intervals.

@@ -86,8 +86,8 @@ fn a_flow_that_stops_causes_no_move() {
     assert_eq!(count_handovers(&road), 0);
 }
 
-/// Twice the capacity of an uplink, behind a queue of three seconds, for a minute: the uplink is full, and
-/// has not failed.
+/// For a minute a flow sends twice the capacity of an uplink, behind a queue of three seconds. The uplink is
+/// full, and has not failed.
 #[test]
 fn a_fully_used_uplink_keeps_its_traffic() {
     for seed in 1..=10 {

@@ -273,8 +273,8 @@ fn road_without_agent(action: FlowAction) -> VehicleOnRoad {
     road
 }
 
-/// RFC 6089 5.2.6: the answer names no flow, so the home agent knows no flow bindings. The router sends it no
-/// more.
+/// RFC 6089 5.2.6: the answer names no flow, so the home agent does not support flow bindings. The router
+/// sends it no more flow options.
 #[test]
 fn home_agent_without_flow_bindings_gets_none() {
     let mut road = road_without_agent(FlowAction::Duplicate);

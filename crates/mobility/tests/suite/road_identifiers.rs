@@ -158,8 +158,8 @@ fn late_answer_over_new_care_of_address_is_accepted() {
     assert_eq!(road.transmitting_uplinks()[0], "wifi");
 }
 
-/// An uplink goes before the answer to its registration, which the home agent has accepted. The router
-/// de-registers it over another uplink, at once or as soon as it has one.
+/// The router loses an uplink before the answer to its registration, which the home agent has accepted. The
+/// router de-registers it over another uplink, at once or as soon as it has one.
 #[test]
 fn uplink_lost_before_acknowledgement_is_deregistered() {
     for alone in [false, true] {

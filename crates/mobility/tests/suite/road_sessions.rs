@@ -36,7 +36,7 @@ fn several_uplinks_register_through_sessions_without_a_mac() {
     assert!(road.is_carried());
     assert!(road.sent_heartbeats.len() > 100, "{} heartbeats", road.sent_heartbeats.len());
     assert_eq!(road.dropped_messages, []);
-    // The router leaves an uplink that goes silent, and the home agent hears of it.
+    // The router leaves an uplink that goes silent, and removes its binding at the home agent.
     road.set_losing_everything("wifi", true);
     road.advance_seconds(5.0);
     assert_eq!(road.transmitting_uplinks().first(), Some(&"cell"));

@@ -258,8 +258,9 @@ fn own_router_advertises(pair: &mut AgentAndRouters) {
     assert_eq!(pair_in_use(pair), Some((addr(CARE_OF), addr(ROUTER_A))));
 }
 
-/// Back on a link whose address the kernel has kept, with the default route of the link between. The first
-/// Binding Update leaves before the router advertises, and so by the router of the other link.
+/// The router returns to a link whose address the kernel has kept. The kernel also still has the default
+/// route of the link visited in between. So the first Binding Update leaves through the router of that other
+/// link, before the own router advertises.
 #[test]
 fn update_sent_through_the_router_of_another_link_is_repeated_when_the_links_own_router_advertises() {
     for setup in [setup_with_heartbeats(), PairSetup::plain_setup()] {
@@ -549,7 +550,8 @@ fn autoconfigured_address_of_the_home_prefix_is_not_home_on_a_foreign_link() {
     assert!(matches!(attachment(&pair), Attachment::Home { .. }));
 }
 
-/// A pair at home by an advertisement of [`HOME_ROUTER`], with the autoconfigured address.
+/// A pair whose router is at home, with the autoconfigured address, because [`HOME_ROUTER`] advertises the
+/// home prefix.
 fn pair_at_home(setup: PairSetup) -> AgentAndRouters {
     let mut pair = registered_pair(setup);
     pair.detach_uplink(0, "wifi");

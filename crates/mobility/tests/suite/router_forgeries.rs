@@ -71,7 +71,7 @@ fn tunnel_keeps_its_router_when_a_default_router_forges_the_home_prefix() {
     }
 }
 
-/// Each router of the home link has its turn: one of them is forged.
+/// The router tries the return over each router of the home link in turn, because one of them is forged.
 #[test]
 fn return_is_tried_over_the_next_home_router_when_the_first_one_is_forged() {
     for first in [FORGER, HOME_ROUTER] {
@@ -413,8 +413,8 @@ fn router_that_splits_its_prefixes_does_not_move_the_uplink() {
     }
 }
 
-/// Forged advertisements without end of new routers and prefixes, in the name of others and of the router in
-/// use. They cause few messages.
+/// An attacker forges advertisements of new routers and prefixes without end, in the name of others and of
+/// the router in use. They cause few messages.
 #[test]
 fn forged_advertisements_without_end_cause_few_messages_and_no_move() {
     for setup in all_setups() {

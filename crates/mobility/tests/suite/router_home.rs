@@ -104,7 +104,7 @@ fn coming_home_deregisters_from_the_home_address() {
     assert_eq!(pair.path_of_first_router(), None);
 }
 
-/// Until its answer the home agent sends everything to the care-of address, and the router still sends
+/// Until it answers, the home agent sends everything to the care-of address, and the router still sends
 /// everything into the tunnel.
 #[test]
 fn the_tunnel_is_used_until_the_return_is_acknowledged() {

@@ -124,9 +124,9 @@ fn dns_servers_of_router_advertisement_are_valid_for_their_lifetime() {
     // Packets to a link-local server cannot pass the router.
     let servers = ["fe80::53", first, second];
     assert_eq!(announced(&mut pair, Some((100, &servers))), [both.clone(), both.clone(), vec![]]);
-    // An advertisement without the option leaves them.
+    // An advertisement without the DNS option changes nothing.
     assert_eq!(announced(&mut pair, None)[1], both);
-    // A lifetime of zero ends one of them.
+    // A lifetime of zero removes one of the servers.
     assert_eq!(announced(&mut pair, Some((0, &[first])))[1], [addr(second)]);
     let many: Vec<String> = (1..=9).map(|number| format!("2001:db8:53::{number}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();

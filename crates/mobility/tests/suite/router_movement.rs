@@ -170,7 +170,8 @@ fn the_only_uplink_is_used_at_once() {
     pair.clear_records();
     pair.attach_uplink(0, "wifi", "2001:db8:f3::10");
     assert_eq!(pair.sent_updates().len(), 1);
-    // The wait also ends when the working uplink fails while the other settles.
+    // The wait also ends when the working uplink fails before the preferred one has been up for
+    // SETTLING_TIME.
     let mut pair = registered_pair();
     pair.detach_uplink(0, "wifi");
     pair.advance_seconds(10.0);

@@ -152,7 +152,7 @@ fn nothing_is_sent_from_a_tentative_duplicate_or_own_address() {
     interface.addresses[1].tentative = false;
     interface.addresses[1].duplicate = true;
     assert_eq!(show(&mut pair, &interface), 0);
-    // RFC 4888 2.8: a care-of address out of the router's own mobile network would be a loop.
+    // RFC 4888 2.8: packets to a care-of address in the router's own mobile network would loop.
     interface.addresses = addresses(&["fe80::2", "2001:db8:a::5"]);
     assert_eq!(show(&mut pair, &interface), 0);
     interface.addresses = addresses(&["fe80::2", HOME]);
@@ -423,7 +423,8 @@ fn a_first_hint_is_followed_at_once_again() {
     assert_eq!(hints(&mut pair), 5);
 }
 
-/// RFC 6275 11.3.6: status 2 concerns a message type, and an error with another home address another node.
+/// RFC 6275 11.3.6: an error with status 2 is about a message type, not about a binding. An error with
+/// another home address is about another node.
 #[test]
 fn other_binding_errors_are_ignored() {
     let mut pair = AgentAndRouters::new(PairSetup::plain_setup());

@@ -528,7 +528,7 @@ impl<S: Eq + Hash + Clone> DesiredState<S> {
         }
     }
 
-    /// Replaces all entries of `scope` by `entries`. If two of them have the same key, the last one counts.
+    /// Replaces all entries of `scope` by `entries`. If two of them have the same key, the last one applies.
     /// Costs O(n log m) in the number of the scope's entries.
     ///
     /// If two scopes have entries with the same key, the last caller owns the key. When it gives the key up,

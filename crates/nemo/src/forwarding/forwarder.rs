@@ -209,7 +209,7 @@ pub struct Forwarder {
     own_mobile_networks: PrefixTable<Ipv6Addr>,
     /// Mobile networks whose care-of addresses are untested, each with its home address.
     networks_under_care_of_test: PrefixTable<Ipv6Addr>,
-    /// Prefixes in `held_back`, by home address.
+    /// Prefixes in `networks_under_care_of_test`, by home address.
     prefixes_under_care_of_test: BTreeMap<Ipv6Addr, Vec<Ipv6Net>>,
     /// Secret key of the outer flow labels. A label cannot be guessed, so an ICMPv6 error that quotes the
     /// right one quotes a packet of this station.
@@ -855,9 +855,10 @@ fn strip_outer_headers(
     }
 }
 
-/// Returns whether encapsulation would be a loop (RFC 2473 4.1). A fragment of an own outer packet does not
-/// show how deep it is nested, and would be fragmented again in each round. Two bindings whose care-of
-/// addresses are in each other's network must not multiply packets.
+/// Returns whether encapsulation would be a loop (RFC 2473 4.1). The packet is then an outer packet of this
+/// tunnel, or a fragment of one, that has come back. A fragment does not show how deep its packet is nested,
+/// and each round would fragment it again. So two bindings whose care-of addresses are in each other's
+/// network do not multiply packets.
 #[inline]
 fn is_loop(ends: TunnelEnds, header: &Header, packet: &[u8]) -> bool {
     if inner_packet::is_ipv4(packet) {

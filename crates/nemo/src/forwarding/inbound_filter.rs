@@ -1,9 +1,9 @@
-//! The door of the mobile network: which packets from outside reach hosts on board.
+//! Filters packets from outside to hosts on board. The filter of an interface is called its *door*.
 //!
 //! With the door [`Inbound::Established`], an interface gets only packets of connections that hosts on board
 //! began, and ICMP errors about these. Exceptions permit packets from outside to certain hosts and ports.
 //! Packets between interfaces on board pass, except for isolated interfaces. The kernel's packet filter
-//! enforces the door ([`super::packet_rules`]), and the rates of hosts.
+//! applies the rules of the doors ([`super::packet_rules`]), and limits the rates of hosts.
 //!
 //! If the kernel cannot install the rules, routing rules make the networks of these interfaces unreachable
 //! instead ([`closed_lan_entries`]). Then the hosts still reach the router itself.
@@ -25,26 +25,27 @@ const IPV4_ECHO_REQUEST: u8 = 8;
 
 /// Order of the rules in the chain of forwarded packets.
 mod rule_order {
-    /// Packets of a host that exceeds its rate, and after them those of hosts that share one rate.
+    /// Drops packets of a host above its rate. `SHARED_HOST_RATE` follows: it drops packets above the rate
+    /// that all hosts without room in the kernel's table share.
     pub(super) const HOST_RATE: u32 = 5;
     pub(super) const SHARED_HOST_RATE: u32 = 6;
     /// Isolated interfaces exchange no packets with others, not even answers. Hosts may not use the addresses
     /// of another interface.
     pub(super) const ISOLATED_INTERFACES: u32 = 10;
-    /// Answers, and packets from hosts on board.
+    /// Accepts answers, and packets from hosts on board.
     pub(super) const FROM_HOSTS_ON_BOARD: u32 = 20;
-    /// Exceptions.
+    /// Accepts packets that an exception permits.
     pub(super) const ALLOWED_EXCEPTIONS: u32 = 30;
-    /// All other packets to the interface.
+    /// Drops all other packets to the interface.
     pub(super) const REMAINING_PACKETS: u32 = 40;
 }
 
 /// Returns the rules of the packet filter for the doors of these interfaces.
 ///
-/// A host on one interface could send a packet with the address of a host on another interface. For
-/// connection tracking the other host would have begun the connection, and its door would let the answers
-/// pass. So the rules drop such packets as soon as any interface needs rules. If all doors are open, the
-/// packet filter sees no packet of the fast path, and so has no rules.
+/// A host A on one interface could send a packet with the address of a host B on another interface.
+/// Connection tracking would then take B for the host that began the connection, and the answers would pass
+/// B's door. So the rules drop such packets as soon as any interface needs rules. If no interface needs
+/// rules, the result is empty, because the packet filter does not see the packets of the fast path.
 pub(crate) fn packet_filter_entries(
     prefixes: &[Ipv6Net],
     ipv4: &[Ipv4Net],
@@ -112,8 +113,8 @@ fn host_rate_rules(name: &str, octets_per_s: u64) -> Vec<PacketRule> {
     let interface = || Some(name.to_owned());
     let from = PacketMatch { input_interface: interface(), ..Default::default() };
     let to = PacketMatch { output_interface: interface(), ..Default::default() };
-    // A host with many addresses has one link-layer address. The kernel finds that of a destination only
-    // after these rules.
+    // The link-layer address of the sender identifies a host, even if it has many addresses. The kernel finds
+    // the link-layer address of a destination only after these rules.
     let mut all = vec![(HostIdentity::LinkAddress, from.clone())];
     for family in [Ipv6Net::default(), ALL_IPV4] {
         let source = PacketMatch { source: Some(family), ..from.clone() };

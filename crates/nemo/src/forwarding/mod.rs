@@ -1,18 +1,18 @@
 //! The desired state of the data path, and the slow path that forwards packets without the kernel's help.
 //!
 //! [`desired`] holds the desired forwarding state and reports only changes; the platform installs them.
-//! [`packet_rules`] has its rules of packet filter and NAT, and `door` those for the mobile network.
-//! `policy_routing_for_home_agent` and `policy_routing_for_mobile_router` compute the entries of the two
-//! roles. `policy_routing_for_neighbours` adds the routes to neighbouring mobile networks,
+//! [`packet_rules`] has its rules of packet filter and NAT, and `inbound_filter` the rules for packets to the
+//! mobile network. `policy_routing_for_home_agent` and `policy_routing_for_mobile_router` compute the entries
+//! of the two roles. `policy_routing_for_neighbours` adds the routes to neighbouring mobile networks,
 //! `policy_routing_for_direct` the direct routes, and `policy_routing_for_nested` the routes of nested mobile
-//! routers. Both roles use `entries`, which builds parts of entries, and `ways`, which divides the traffic
-//! among several tunnels.
+//! routers. Both roles use `entries`, which builds parts of entries, and `binding_tunnels`, which divides the
+//! traffic among several tunnels.
 //!
 //! [`forwarder`] is the slow path: it encapsulates and decapsulates one packet at a time, in place in a
-//! [`packet::PacketBuffer`]. `inner` reads inner packets of both families. [`fragments`] cuts and reassembles
-//! outer packets. [`prefix_table`] finds the tunnel of an address. [`distribution`] chooses among several
-//! tunnels, and [`duplicates`] finds the first copy of a duplicated packet. [`path_mtu`] finds the path MTU
-//! of a tunnel, and [`mss`] lowers the segment size of TCP to it.
+//! [`packet::PacketBuffer`]. `inner_packet` reads inner packets of both families. [`fragments`] cuts and
+//! reassembles outer packets. [`prefix_table`] finds the tunnel of an address. [`distribution`] chooses among
+//! several tunnels, and [`duplicates`] finds the first copy of a duplicated packet. [`path_mtu`] finds the
+//! path MTU of a tunnel, and [`mss`] lowers the segment size of TCP to it.
 
 mod binding_tunnels;
 pub mod desired;

@@ -109,7 +109,7 @@ fn mark_of_policy(index: usize) -> Mark {
     Mark { mask: MARK_MASK, value: MARK_OUTSIDE_TUNNEL.value | number << 24 }
 }
 
-/// Returns the uplink by which packets of a policy leave now; `None` if no usable uplink is in question.
+/// Returns the uplink by which packets of a policy leave now; `None` if no uplink of the policy is usable.
 pub(crate) fn uplink_of(policy: &BreakoutPolicy, router: &MobileRouter) -> Option<usize> {
     if policy.uplinks.is_empty() {
         return router.uplink_in_use().filter(|index| is_usable(router, *index));
@@ -342,7 +342,8 @@ fn portal_rules(portal: PortalTarget<'_>, uplink: usize, networks: &[Ipv6Net]) -
             continue;
         };
         for protocol in [protocol::UDP, protocol::TCP] {
-            // Also queries to the DNS forwarder on board, although it is in the mobile network.
+            // The rule also marks queries to the DNS forwarder on board, although its address is in the
+            // mobile network.
             let queries = PacketMatch { protocol: Some(protocol), ports: Some(DNS_PORT), ..of_host.clone() };
             entries.push(packet_rule_entry(early_marking_rule(
                 rule_order::CAPTIVE_PORTAL,
@@ -397,10 +398,12 @@ fn nat_rules(
         ..from
     };
     let outside = PacketMatch { mark: Some(MARK_OUTSIDE_TUNNEL), ..to };
-    // Connections of the portal outlive the access in connection tracking.
+    // When the access ends, connection tracking still knows the host's connections to the portal. So drop the
+    // answers of these connections.
     let portal = PacketMatch { connection_mark: Some(MARK_CAPTIVE_PORTAL), ..answers.clone() };
     let portal = (!leads_to_portal).then_some((Chain::Prerouting, 0, portal, Verdict::Drop));
-    // A connection has a mark of a policy that the config no longer has, until its host sends again.
+    // Restore only marks of policies that the config has now. A connection may still have the mark of a
+    // former policy until its host sends the next packet.
     let restored = marks.iter().copied().map(|mark| {
         let packets = PacketMatch { connection_mark: Some(mark), ..answers.clone() };
         (Chain::Prerouting, 1, packets, Verdict::SetMark(mark))

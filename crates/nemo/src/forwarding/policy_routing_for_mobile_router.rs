@@ -239,10 +239,9 @@ pub(crate) fn router_entries<'a>(
 }
 
 /// Returns the routes and rules of the IPv4 mobile network, or of a mobile node's IPv4 home address, in
-/// IPv4-mapped form. They are those of the IPv6
-/// mobile network, with two differences. An uplink may forward IPv4 to other networks than the mobile
-/// network, because an operator may translate addresses there (NAT). On the home link the mobile network has
-/// no IPv4 route, because the home link has no IPv4 home agent.
+/// IPv4-mapped form. They are those of the IPv6 mobile network, with two differences. An uplink may forward
+/// IPv4 to other networks than the mobile network, because an operator may translate addresses there (NAT).
+/// On the home link the mobile network has no IPv4 route, because the home link has no IPv4 home agent.
 fn ipv4_entries(router: &MobileRouter, lan: &[String], home_index: Option<usize>) -> Vec<ForwardingEntry> {
     let config = router.config();
     if config.ipv4_prefixes.is_empty() {

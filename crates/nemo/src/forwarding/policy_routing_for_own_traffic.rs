@@ -1,9 +1,9 @@
 //! Entries of the desired state that lead traffic of this machine's own programs into the tunnel.
 //!
 //! A program that has chosen no source address gets the home address, and for IPv4 an address of the mobile
-//! network. IPv4 packets of a mobile node get its IPv4 home address, from the time at which the home agent
-//! accepts it. The default route of [`TABLE_OWN_TRAFFIC`] names it. These packets then take the tunnel as
-//! packets of the mobile network do. Four kinds of packets stay on their way:
+//! network. IPv4 packets of a mobile node get its IPv4 home address, as soon as the home agent has accepted
+//! this address. The default route of [`TABLE_OWN_TRAFFIC`] names the source address. These packets then take
+//! the tunnel as packets of the mobile network do. Four kinds of packets do not enter the tunnel:
 //!
 //! * packets from an address of an uplink, such as answers to a host that asked there;
 //! * packets to the home agent, such as those of a key exchange for IPsec;

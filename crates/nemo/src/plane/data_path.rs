@@ -86,7 +86,7 @@ impl DataPath {
         }
     }
 
-    /// Collects the further packets that the forwarder has made from a packet.
+    /// Queues the error messages, fragments and copies that the forwarder has made from the last packet.
     pub(super) fn collect_caused_packets(&mut self) {
         while let Some(caused) = self.forwarder.poll_output() {
             self.outputs.push_back(match caused {

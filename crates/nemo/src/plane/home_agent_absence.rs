@@ -20,7 +20,8 @@ const ABSENCE_POLICY_NAME: &str = "when_home_agent_is_away";
 /// Whether the home agent is away.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HomeAgentAbsence {
-    /// Whether the config asks for a reaction.
+    /// Whether the config lets packets of hosts on board leave without the tunnel while the home agent is
+    /// away.
     is_watched: bool,
     /// Time since which the home agent gives no service; `None` while it does.
     unserved_since: Option<Time>,

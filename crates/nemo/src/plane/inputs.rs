@@ -1,4 +1,4 @@
-//! Passes each input of the platform to the machines that it concerns.
+//! Passes each input of the platform to the state machines that it concerns.
 
 use std::net::Ipv6Addr;
 
@@ -248,7 +248,9 @@ impl Nemo {
         }
     }
 
-    /// Returns the interface for the mobile router; `None` if it does not differ from the kernel's interface.
+    /// Returns the interface as the mobile router must see it: with only the roadside units in range as
+    /// routers. `None` if the interface is not the one to the roadside units, so that the kernel's state
+    /// applies.
     fn seen_by_access(
         &mut self,
         now: Time,

@@ -77,7 +77,7 @@ mod tests {
         assert_eq!(lan.poll_timeout(), None);
     }
 
-    /// A deadline that has passed must not stay: it would wake the station endlessly.
+    /// A deadline that has passed must not stay: the station would run its timers without end.
     #[test]
     fn advertised_mtu_without_path_has_no_timer() {
         let mut lan = AdvertisedMtu::default();

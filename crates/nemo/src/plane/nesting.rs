@@ -1,5 +1,5 @@
-//! Nested mobile routers: connects [`carnet_mobility::nesting`] to the mobile router and to the links of both
-//! sides.
+//! Nested mobile routers: connects [`carnet_mobility::nesting`] to the mobile router, and to the links of the
+//! uplinks and of the mobile network.
 
 use std::net::Ipv6Addr;
 

@@ -188,7 +188,8 @@ impl Nemo {
 
     /// Removes the entries of an access to a captive portal, which has just ended.
     pub(super) fn end_portal(&mut self, now: Time, portal: PortalAccess, reason: String) {
-        // In the reverse order of the beginning.
+        // First restore the setting by which the kernel forwards, then remove the rules that refuse packets
+        // from uplinks.
         self.update_sysctl_entries();
         self.update_router_entries(now);
         self.data_path.outputs.push_back(Output::Event(portal.end_event(reason)));

@@ -156,7 +156,8 @@ impl Nemo {
             let outer = ReceivedOuterHeader { ends, traffic_class };
             return self.decapsulate(at, outer, None, 0, buffer);
         }
-        // No fragments: the sender of a session fragments its datagrams.
+        // Fragments do not occur here: the sender of a session fragments the datagrams, not the packets
+        // inside.
         let is_message = matches!(
             header.next_header,
             protocol::MOBILITY | protocol::DESTINATION_OPTIONS | protocol::ROUTING | protocol::ICMPV6

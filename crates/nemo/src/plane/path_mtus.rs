@@ -53,7 +53,8 @@ impl DataPath {
     pub(super) fn answer_in_fragments(&mut self, reply: &[u8]) -> bool {
         let Ok(header) = Header::parse(reply) else { return false };
         let Some((ends, mtu)) = self.forwarder.tunnel_towards(header.destination) else { return false };
-        // A packet of up to 1280 octets passes in outer fragments (RFC 2473 7.1 (b)).
+        // A packet of up to 1280 octets needs no fragments here, because the forwarder fragments its outer
+        // packet (RFC 2473 7.1 (b)).
         let elsewhere = ends.0.ipv6().is_some_and(|local| local != header.source);
         if reply.len() <= mtu.max(MIN_MTU) || elsewhere {
             return false;

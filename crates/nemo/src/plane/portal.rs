@@ -40,9 +40,9 @@ pub(crate) struct PortalAccess {
 }
 
 impl PortalAccess {
-    /// Returns the access that an order begins. `holder` is the present access, `filter_error` why the kernel
-    /// has not installed the rules of the packet filter. A repeated order for the same host replaces the
-    /// present access.
+    /// Returns the access that an order begins. `holder` is the present access; `filter_error` is the reason
+    /// for which the kernel has not installed the rules of the packet filter. A repeated order for the same
+    /// host replaces the present access.
     ///
     /// # Errors
     /// Returns the reason of a refusal, in words for the operator.

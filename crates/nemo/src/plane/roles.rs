@@ -174,7 +174,7 @@ impl Nemo {
         let last = persistent.mobile_router.and_then(|stored| stored.home_agent);
         self.roles.router_role =
             config.mobile_router.map(|settings| RouterRole::new(settings, last, &mut self.rng));
-        // The doors come first, so that they are shut before any packet passes.
+        // Install the rules of the packet filter first, so that they apply before any packet passes.
         self.update_packet_filter_entries();
         if let Some(router) = &mut self.roles.router_role {
             let config = router.state_machine.config();

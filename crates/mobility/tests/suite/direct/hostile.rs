@@ -422,8 +422,8 @@ fn used_direct_route_update_is_never_accepted_again() {
     assert!(world.routers[1].tunnels().is_empty());
 }
 
-/// A refusal needs the key of the Update and must answer an Update that was sent. Statuses for which no key
-/// can exist are excepted.
+/// A refusal needs the key of the Binding Update and must answer one that was sent. Only statuses for which
+/// no key can exist need no key.
 #[test]
 fn refusal_needs_valid_key() {
     let mut world = DirectRouteNetwork::new(2);
@@ -478,8 +478,8 @@ fn flood_of_direct_route_messages_keeps_routes() {
             world.advance_time(Duration::from_millis(10));
         }
     }
-    // In 20 s: 50 answers a second to unauthenticated sources, one request a second, and the messages of the
-    // route itself.
+    // In 20 s at most: 50 answers a second to unauthenticated sources, one request a second, and the messages
+    // of the route itself.
     let sent = world.log.len() - before;
     assert!(sent < 64 + 1000 + 30 + 20 * 20, "{sent}");
     assert!(world.dropped_messages(0, DirectDrop::RateLimited) > 10_000);

@@ -134,7 +134,7 @@ fn a_simultaneous_handover_of_both_routers_loses_no_packet() {
 }
 
 /// After the old link is lost, packets of this router go by the home agent at once. Packets to this router
-/// are lost until the other end knows.
+/// are lost until the other router knows that the direct route has ended.
 #[test]
 fn a_handover_after_a_lost_link_loses_a_round_trip_or_two() {
     let mut world = world_with_direct_route();

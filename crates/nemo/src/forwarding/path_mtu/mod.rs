@@ -82,8 +82,8 @@ const PROBE_BURST: u32 = 64;
 /// Rate limit of the paths of one home address: after a burst, one probe for each interval.
 const PROBE_INTERVAL_PER_HOME_ADDRESS: Duration = Duration::from_millis(100);
 const PROBE_BURST_PER_HOME_ADDRESS: u32 = 64;
-/// Number of home addresses in `paid_by` above which the station removes those that may send a full burst
-/// again.
+/// Number of home addresses in `paid_until_by_home_address` above which the station removes those that may
+/// send a full burst of probes again.
 const MAX_SEARCHES_AT_ONCE: usize = 1024;
 
 /// Local and remote end of a tunnel.
@@ -185,8 +185,8 @@ pub struct ProbeCounters {
 #[derive(Debug)]
 pub struct PathMtus {
     paths: HashMap<TunnelEnds, PathState>,
-    /// Home agent at the far end of the tunnels, by kind of tunnel. For direct routes, which have none, this
-    /// station's own home address.
+    /// Address at the far end of the tunnels, by this station's role: that of the home agent. Direct routes
+    /// have no home agent, so for [`TunnelEnd::Direct`] the value is this station's own home address.
     home_agents: BTreeMap<TunnelEnd, Ipv6Addr>,
     timers: TimerTable<(TunnelEnds, PathTimer)>,
     /// Paths whose next round is due, in the order of their turns; each path is in the queue at most once.

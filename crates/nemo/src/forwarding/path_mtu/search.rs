@@ -150,7 +150,8 @@ pub(super) struct PathMtuSearch {
 }
 
 impl PathMtuSearch {
-    /// Creates a search for sizes up to `target`; `current` is the size in use, or the size of a hint.
+    /// Creates a search for sizes up to `target`; `current` is the size in use, or the size that an unproven
+    /// ICMP message has reported.
     pub(super) fn new(token: u64, limits: SizeLimits, target: u32, current: u32) -> PathMtuSearch {
         let base = limits.base_size;
         let current = Some(current).filter(|current| (base..target).contains(current));

@@ -57,7 +57,7 @@ fn returning_fleet_probes_within_rate_limit() {
     }
     let (probes, paths) = run_timers(&mut mtus, Time::ZERO, Time::from_secs(1));
     assert!(probes <= 500 + 64 + 20 && paths > 400, "{probes} probes for {paths} paths");
-    // No probe is answered. Each path sends its probes in turn; then probing stops, because no packet uses a
+    // No probe is answered. After each path has sent its probes, probing stops, because no packet uses a
     // path.
     let (probes, paths) = run_timers(&mut mtus, Time::from_secs(1), Time::from_secs(3600));
     assert!(
@@ -151,11 +151,11 @@ fn unproven_mtu_starts_search_and_lowers_nothing() {
     mtus.send_due_probes(Time::ZERO);
     let probes = sizes(&mut mtus);
     assert_eq!(probes.iter().map(Vec::len).collect::<Vec<_>>(), [1472, 1272]);
-    // The hint is wrong: the path still carries the larger size.
+    // The ICMP message was wrong: the path still carries the larger size.
     let answer = carnet_wire::icmpv6::echo_reply(&probes[0]).expect("a probe");
     assert!(mtus.handle_inner_packet(Time::ZERO, path, &answer));
     assert_eq!(mtus.effective_mtu(path), Some(1472));
-    // The hint is right: the path carries only the smaller size.
+    // The ICMP message was right: the path carries only the smaller size.
     mtus.handle_unproven_mtu(Time::ZERO, path, 1300);
     let mut now = Time::ZERO;
     for _ in 0..10 {

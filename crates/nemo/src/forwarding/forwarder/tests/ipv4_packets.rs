@@ -232,7 +232,8 @@ fn ipv4_packet_with_df_above_the_mtu_is_answered_with_the_mtu() {
                     .len(),
                 1
             );
-            // No error about an error, and none about a packet whose sender cannot be answered.
+            // The forwarder sends no error about an error, and no error about a packet whose sender cannot be
+            // answered.
             let mut error = answer.clone();
             error.resize(1321, 0);
             error[2..4].copy_from_slice(&1321u16.to_be_bytes());
