@@ -1,5 +1,5 @@
-//! Watches whether interfaces have a carrier. An event of the kernel only causes carnet to read their state
-//! again.
+//! Watches whether interfaces have a carrier. After each link event of the kernel, carnet reads the state of
+//! all interfaces again instead of using the event's content.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -48,7 +48,7 @@ pub fn wall_time() -> WallTime {
 pub fn tai_offset() -> i64 {
     let utc = clock_nanoseconds(ClockId::CLOCK_REALTIME);
     let tai = clock_nanoseconds(ClockId::CLOCK_TAI);
-    // Round to whole seconds, because the two clocks are not read at the same moment.
+    // Round to whole seconds, because the TAI clock and the UTC clock are not read at the same moment.
     (tai.saturating_sub(utc).saturating_add(500_000_000) / 1_000_000_000) as i64
 }
 

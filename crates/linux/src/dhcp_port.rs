@@ -1,12 +1,12 @@
 //! Sockets of a DHCP server on one interface of the mobile network.
 //!
-//! A UDP socket bound to the interface receives the messages of clients, and keeps port 67 of the interface
-//! from other programs. The kernel refuses the port if another DHCP server of this machine has it. Messages
-//! to clients leave by a packet socket, because a client without address answers no ARP. The packet socket
-//! also sends ARP requests, and receives the answers.
+//! A UDP socket bound to the interface receives the messages of clients. While it is open, no other program
+//! can use port 67 of the interface. The kernel refuses the port if another DHCP server of this machine has
+//! it. Messages to clients leave by a packet socket, because a client without address answers no ARP. The
+//! packet socket also sends ARP requests and receives ARP replies.
 //!
-//! The sockets belong to the interface that has the name now. If the interface vanishes, the caller opens
-//! new ones.
+//! The sockets belong to the interface that has the given name when they are opened. If this interface
+//! vanishes, the caller opens new sockets.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -52,7 +52,8 @@ impl DhcpPort {
     /// Opens the sockets on an interface.
     ///
     /// # Errors
-    /// Fails if the interface is missing, if another program has the port, or without the right to it.
+    /// Fails if the interface is missing, if another program has the port, or if this process may not bind
+    /// it.
     pub fn open(interface: &str) -> io::Result<DhcpPort> {
         let index = if_nametoindex(interface)?;
         let messages = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;

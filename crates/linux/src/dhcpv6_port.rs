@@ -33,7 +33,8 @@ impl Dhcpv6Port {
     /// Opens the socket on an interface.
     ///
     /// # Errors
-    /// Fails if the interface is missing, if another program has the port, or without the right to it.
+    /// Fails if the interface is missing, if another program has the port, or if this process may not bind
+    /// it.
     pub fn open(interface: &str) -> io::Result<Dhcpv6Port> {
         let index = if_nametoindex(interface)?;
         let socket = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;

@@ -101,15 +101,16 @@ impl DnsPort {
     /// Opens the sockets, and passes queries to `queries`.
     ///
     /// # Errors
-    /// Fails if the interface does not have the address, if another program has the port, or without the
-    /// right to it.
+    /// Fails if the interface does not have the address, if another program has the port, or if this process
+    /// may not bind it.
     pub fn open(interface: &str, address: IpAddr, queries: &mpsc::Sender<DnsMessage>) -> io::Result<DnsPort> {
         let open = |kind: Type, protocol: Protocol| -> io::Result<Socket> {
             let at = SocketAddr::new(address, DNS_PORT);
             let socket = Socket::new(Domain::for_address(at), kind, Some(protocol))?;
             socket.set_nonblocking(true)?;
             socket.bind_device(Some(interface.as_bytes()))?;
-            // Closed connections of an earlier run would block the port.
+            // Allow the port to be used again: otherwise TCP connections that an earlier run has closed
+            // (TIME_WAIT) would block it.
             if kind == Type::STREAM {
                 socket.set_reuse_address(true)?;
             }
@@ -212,7 +213,7 @@ fn prepend_length(message: &[u8]) -> Vec<u8> {
 }
 
 /// Sends a query to a DNS server and passes the answer to `answers`. `source` is the address on board from
-/// which the query leaves. The caller ends the query early by the returned handle.
+/// which the query leaves. With the returned handle, the caller can abort the query.
 pub fn ask_server(
     query: u64,
     (source, server): (IpAddr, IpAddr),
@@ -243,8 +244,8 @@ pub fn ask_server(
 }
 
 /// Sends a query in a datagram. Passes every datagram that comes back to `take`, because the first datagram
-/// may be forged. A datagram with another ID than that of the query is empty for `take`. So the ID of one
-/// attempt is of no use at the port of another attempt (RFC 5452 9.1).
+/// may be forged. If the ID of a datagram is not the query's, `take` gets an empty answer. So an attacker
+/// cannot use the ID of one attempt at the port of another attempt (RFC 5452 9.1).
 async fn ask_by_datagram(
     from: SocketAddr,
     to: SocketAddr,

@@ -12,8 +12,8 @@ use tokio::io::unix::AsyncFd;
 
 use crate::async_descriptor::watch_readable;
 
-/// Header length of a netlink message, in octets. The next constants are the lengths of the protocol's own
-/// header, which generic netlink and netfilter have, and of an attribute's header.
+/// Length of the header of a netlink message in octets. The next constants are the length of the second
+/// header that generic netlink and netfilter have, and the length of an attribute's header.
 const NETLINK_HEADER_LENGTH: usize = 16;
 const PROTOCOL_HEADER_LENGTH: usize = 4;
 const ATTRIBUTE_HEADER_LENGTH: usize = 4;
@@ -25,8 +25,8 @@ pub(crate) const FLAG_DUMP: u16 = 0x300;
 /// Types of control messages of netlink.
 pub(crate) const MESSAGE_ERROR: u16 = 2;
 pub(crate) const MESSAGE_DONE: u16 = 3;
-/// Number of the control family, which tells the numbers of other families. The next constants are its
-/// command and the attributes of its answer.
+/// Number of the control family, which returns the numbers of other families by their names. The next
+/// constants are its command and the attributes of its answer.
 const CONTROL_FAMILY: u16 = 16;
 const COMMAND_GET_FAMILY: u8 = 3;
 const ATTRIBUTE_FAMILY_ID: u16 = 1;
@@ -69,12 +69,13 @@ impl ReceivedMessage<'_> {
         }
     }
 
-    /// Returns the first octet of the protocol's header: for netfilter the address family.
+    /// Returns the first octet of the header that follows the netlink header: in netfilter the address
+    /// family.
     pub(crate) fn address_family(&self) -> u8 {
         self.message_body.first().copied().unwrap_or_default()
     }
 
-    /// Returns the attributes after the protocol's header; `None` if the message is shorter than that.
+    /// Returns the attributes after the protocol's header; `None` if the message ends within this header.
     pub(crate) fn attributes(&self) -> Option<&[u8]> {
         self.message_body.get(PROTOCOL_HEADER_LENGTH..)
     }
@@ -313,7 +314,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a message in the kernel's format.
+    /// Returns a message of a family in the kernel's format.
     fn encode_message(family: u16, command: u8, attributes: &[u8]) -> Vec<u8> {
         generic_request(family, 0, command, attributes)
     }

@@ -86,10 +86,10 @@ struct EntryState {
     installed: Option<Arc<ForwardingEntry>>,
     /// Index of the interface to which the installed entry belongs.
     index: u32,
-    /// Whether carnet does not know the kernel's state of this entry: the entry may be missing, or equal
-    /// [`Self::installed`] or the desired entry.
+    /// Whether carnet does not know the kernel's state of this entry. The kernel may have no entry,
+    /// [`Self::installed`], or the desired entry.
     is_state_unknown: bool,
-    /// Whether another program's address takes the place of this entry.
+    /// Whether another program has installed the same address, which carnet uses instead of an own entry.
     has_foreign_address: bool,
     /// Whether the kernel or another program has removed the installed entry.
     is_lost: bool,
@@ -105,7 +105,7 @@ impl EntryState {
 enum InstallOutcome {
     /// The entry is installed, on the interface of this index (0 without one).
     Done(u32),
-    /// Another program has already installed this address, with the value as its prefix length.
+    /// Another program has already installed this address. The number is the prefix length of its address.
     Foreign(u32),
     /// The entry is a setting that carnet must not write now.
     LeftAlone(u32),
@@ -119,7 +119,7 @@ enum InstallOutcome {
 /// Priority of the rule for the local table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LocalRulePriority {
-    /// The rule is at priority 0.
+    /// The kernel's rule for the `local` table is at its usual priority 0.
     InPlace,
     /// The rule is at [`priority::LOCAL_TABLE_RULE`], and perhaps still at 0 as well.
     Moving,
@@ -131,7 +131,7 @@ enum LocalRulePriority {
 const MAX_REMOVAL_ATTEMPTS: usize = 4;
 /// Maximum number of obstacles that the station reports.
 const MAX_OBSTACLES: usize = 16;
-/// Message to the operator if another program has moved the local rule back.
+/// Message to the operator if another program has moved the rule for the `local` table back to priority 0.
 const EARLY_LOCAL_RULE: &str = "another program has moved the rule for the `local` table back to priority \
     0, so packets for carnet's tunnels do not reach carnet";
 
@@ -158,7 +158,7 @@ enum ContestedState {
     LocalRule,
 }
 
-/// Keeps desired and installed entries, and makes the kernel's state equal the desired entries.
+/// Stores desired and installed entries, and makes the kernel's state equal the desired entries.
 #[derive(Debug)]
 pub(crate) struct Installer {
     pub(crate) requests: NetlinkRequests,
@@ -166,15 +166,16 @@ pub(crate) struct Installer {
     undo_file: UndoFile,
     wanted: HashMap<EntryByKey, EntryState>,
     waiting_entries: BTreeSet<EntryByKey>,
-    /// Last message about each entry that carnet cannot install, so that the log has it once. It is not a
-    /// field of [`EntryState`], because of the many entries few have a message.
+    /// Last message about each entry that carnet cannot install, so that the log has it once. These messages
+    /// are not in [`EntryState`], because there are many entries and few of them have a message.
     entry_errors: BTreeMap<EntryByKey, EntryError>,
     /// Entries that are no longer desired but that the installer could not remove yet, with the index of
     /// their interface.
     stale: BTreeMap<EntryByKey, u32>,
     /// Whether the kernel has refused a request since carnet last tried all waiting entries.
     has_refused_requests: bool,
-    /// Whether to check `accept_ra`, because an interface may have stopped accepting Router Advertisements.
+    /// Whether carnet must check `accept_ra` of all interfaces, because an interface may have stopped
+    /// accepting Router Advertisements.
     accept_ra_check_due: bool,
     /// Whether the installer could not read all settings after a change that another program may have made.
     settings_check_due: bool,
@@ -190,12 +191,13 @@ pub(crate) struct Installer {
     /// Packet fields in the routes and rules that carnet has changed since the last commit, for the fast
     /// path.
     changed_routing_fields: RoutingFields,
-    /// Whether the changes since the last commit include others than carnet's own routes into the TUN device.
-    /// The fast path then reads all routes.
+    /// Whether anything but carnet's own routes into the TUN device has changed since the last commit. The
+    /// fast path then reads all routes.
     others_changed: bool,
     /// Number of entries that carnet installed again after the kernel or another program had removed them.
     pub(crate) restored_entries: u64,
-    /// Settings that another program has changed lately, with the state of each contest.
+    /// Settings that another program has lately changed against carnet's value, with the state of each
+    /// contest.
     setting_contests: BTreeMap<ContestedState, SettingContest>,
     /// Messages for the operator about contested settings, which the caller has not fetched yet.
     operator_messages: Vec<String>,
@@ -212,8 +214,8 @@ pub(crate) struct Installer {
 }
 
 impl Installer {
-    /// Creates an installer without desired entries, after it has removed the entries that a crash left. The
-    /// caller must hold the TUN device: this proves that no other station runs in this namespace.
+    /// Creates an installer without desired entries. First it removes the entries that a crashed carnet left.
+    /// The caller must hold the TUN device: this proves that no other station runs in this namespace.
     pub(crate) fn open(
         mut requests: NetlinkRequests,
         switches: KernelSettings,
@@ -285,7 +287,7 @@ impl Installer {
         for changed in settings.into_iter().rev() {
             self.restore_setting(&changed.interface, &changed.name)?;
         }
-        // The table of the packet filter stays in force until the first commit replaces it.
+        // Packet rules of the former run stay in force until the first commit replaces their table.
         if self.undo_file.recorded_changes.rule_table {
             self.undo_file.save()
         } else {
@@ -348,11 +350,12 @@ impl Installer {
         }
     }
 
-    /// Reports the fast path's neighbours in use to the kernel, which does not see the fast path's packets.
+    /// Reports to the kernel which neighbours the fast path uses, because the kernel does not see the fast
+    /// path's packets.
     pub(crate) fn keep_neighbours_alive(&mut self) {
         for (index, address) in self.fast_path.neighbours_used_within(2 * NEIGHBOUR_REPORT_INTERVAL) {
-            // If the kernel has forgotten the neighbour, it resolves it again for the next packet: ignore the
-            // error.
+            // Ignore the error if the kernel has forgotten the neighbour: it resolves the neighbour again for
+            // the next packet.
             if let Err(error) = self.requests.neighbour_requests().report_use(index, address) {
                 tracing::debug!("{error}");
             }
@@ -379,7 +382,7 @@ impl Installer {
         result
     }
 
-    /// Deletes an entry from the undo file, because the kernel no longer has the entry.
+    /// Deletes the record of an entry from the undo file, because the kernel no longer has the entry.
     fn forget_recorded(&mut self, entry: &ForwardingEntry) -> Result<()> {
         match entry {
             ForwardingEntry::Setting(setting) => self.restore_removed_setting(setting),
@@ -436,8 +439,7 @@ impl Installer {
                     (wanted.index, wanted.is_state_unknown) = (*index, false);
                     wanted.has_foreign_address = true;
                 }
-                // The new entry has to wait, and the former one is no longer desired, so remove the former
-                // entry now.
+                // The new entry has to wait. Remove the former entry now, because it is no longer desired.
                 Ok(InstallOutcome::Later) => {
                     stale = wanted.installed.take();
                     wanted.is_state_unknown = false;
@@ -499,7 +501,7 @@ impl Installer {
             self.commit_packet_rules();
         }
         match entry {
-            // The next commit installs all rules together.
+            // The next commit installs all packet rules in one transaction.
             ForwardingEntry::PacketRule(rule) => {
                 self.rule_table.add(rule);
                 Ok(InstallOutcome::Done(0))
@@ -527,7 +529,8 @@ impl Installer {
             }
             ForwardingEntry::Address(address) => self.put_address(address, previous),
             ForwardingEntry::Route(route) => self.put_route(route, previous.is_some()),
-            // Needs no request, because the TUN device carries the packets of every tunnel.
+            // A tunnel needs no request to the kernel, because the TUN device carries the packets of every
+            // tunnel.
             ForwardingEntry::Tunnel(tunnel) => {
                 self.fast_path.set_tunnel(tunnel);
                 // The tunnel replaces one with the same ends, so its remote end is already counted.
@@ -566,7 +569,7 @@ impl Installer {
         };
         match entry {
             ForwardingEntry::Route(route) => self.changed_routing_fields.note_long_prefix(route.destination),
-            // The kernel also adds a host route (/128) for the address.
+            // An added address also gives the kernel a host route (/128), so note it as a long prefix.
             ForwardingEntry::Address(InterfaceAddress { address, .. }) => {
                 self.changed_routing_fields.note_long_prefix((*address).into())
             }
@@ -755,22 +758,23 @@ impl Installer {
         }
     }
 
-    /// Makes the fast path leave packets to the kernel that the packet rules have to see, before the rules
-    /// are in force.
+    /// Before the packet rules are in force, makes the fast path leave to the kernel all packets that these
+    /// rules have to see.
     fn leave_to_packet_rules(&mut self) {
         if self.fast_path.set_filtered_interfaces(self.rule_table.interfaces()) {
             self.update_fast_path_interfaces();
         }
     }
 
-    /// Reads events about the rules of all programs, and passes changes to the fast path.
+    /// Reads events about the packet filter rules of all programs, and passes changes to the fast path.
     pub(crate) fn poll_ruleset(&mut self, cx: &mut Context<'_>) {
         if self.ruleset_watch.poll_changes(cx) {
             self.apply_ruleset_change();
         }
     }
 
-    /// While BPF programs forward packets, compares the rules of all programs with those of the last second.
+    /// If BPF programs forward packets, checks whether the packet filter rules of any program have changed
+    /// since the last second.
     fn check_ruleset(&mut self) {
         if !matches!(self.fast_path.path(), DataPath::Bpf | DataPath::Xdp) {
             return;
@@ -783,7 +787,7 @@ impl Installer {
         }
     }
 
-    /// Passes the rules of all programs to the fast path, and logs which of them prevent its use.
+    /// Passes the packet filter rules of all programs to the fast path, and logs which rules prevent its use.
     fn apply_ruleset_change(&mut self) {
         let value = self.ruleset_watch.value();
         if let Err(why) = self.fast_path.set_ruleset(value) {
@@ -812,8 +816,8 @@ impl Installer {
         }
     }
 
-    /// Makes connection tracking accept TCP packets whose window it did not see, because the fast path
-    /// forwards other packets of the connection. Otherwise the last packets of a connection would be invalid.
+    /// Makes connection tracking accept TCP packets outside of the window that it has seen. It does not see
+    /// the packets that the fast path forwards, and would call the last packets of a connection invalid.
     fn accept_unseen_windows(&mut self) {
         let setting = settings::tcp_be_liberal();
         if !self.kernel_settings.has_value(&setting.interface, &setting.name, &setting.value).unwrap_or(true)
@@ -851,7 +855,7 @@ impl Installer {
         self.commit_packet_rules();
     }
 
-    /// Restores the local rule when no other rule has to precede it any more.
+    /// Moves the local rule back to priority 0 when no rule has to precede it any more.
     fn move_local_rule_if_needed(&mut self) -> Result<()> {
         let needed = |entry: &EntryByKey| {
             matches!(&*entry.0, ForwardingEntry::Rule(r)
@@ -892,16 +896,17 @@ impl Installer {
             installed.filter_map(ForwardingEntry::as_tunnel).for_each(|tunnel| fast_path.set_tunnel(tunnel));
         }
         datagrams.allow_merged_receive(!fast_path.takes_datagrams());
-        // The next commit computes the fast path's state from all routes.
+        // Make the next commit compute the fast path's state from all routes.
         (self.routing_changed, self.others_changed) = (true, true);
-        // Interfaces get their programs after this, so no packet escapes the rules.
+        // Read the packet rules before interfaces get their programs, so that no packet passes without the
+        // rules.
         self.ruleset_watch.handle_second();
         self.apply_ruleset_change();
         Some(loaded)
     }
 
-    /// Makes the fast path leave packets to the kernel that come out of a tunnel and need NAT. Its programs
-    /// would forward these packets without NAT.
+    /// Makes the fast path leave packets to the kernel that come out of a tunnel and need NAT, because its
+    /// programs would forward these packets without NAT.
     fn leave_to_kernel(&mut self) {
         let prefixes = self.rule_table.nat_sources();
         if prefixes == self.nat_sources {
@@ -1172,8 +1177,8 @@ impl Installer {
         Ok(())
     }
 
-    /// Marks every setting that another program has changed as waiting. If the kernel does not report a
-    /// value, carnet reads the settings again after one second.
+    /// Marks every setting that another program has changed as waiting. If a changed value cannot be read,
+    /// carnet reads the settings again after one second.
     fn note_changed_settings(&mut self, links: &BTreeMap<String, LinkInfo>) {
         let mut changed = Vec::new();
         self.settings_check_due = false;
@@ -1265,7 +1270,8 @@ impl Installer {
 
     /// Checks whether IPv4 routes or rules were lost, and marks them as waiting.
     fn check_ipv4_entries(&mut self, dirty: ChangedParts) -> Result<()> {
-        // The kernel drops an interface's routes without an event when its last IPv4 address goes.
+        // When an interface loses its last IPv4 address, the kernel removes the interface's routes without an
+        // event.
         let has_route = || self.wanted.keys().any(|key| matches!(*key.0, ForwardingEntry::Ipv4Route(_)));
         if (dirty.own_routes_changed || dirty.links_changed || dirty.addresses) && has_route() {
             let routes = self.requests.ipv4_table_requests().routes(None, Some(ROUTE_PROTOCOL))?;
@@ -1482,11 +1488,12 @@ impl Installer {
         if !is_last && self.wanted.keys().any(is_setting) {
             return result;
         }
-        // The undo file still has settings of vanished interfaces, and settings whose restoration failed.
+        // Restore the settings that are still in the undo file: those of vanished interfaces, and those whose
+        // restoration failed.
         for changed in self.undo_file.recorded_changes.settings.clone().into_iter().rev() {
             keep_first(self.restore_setting(&changed.interface, &changed.name));
         }
-        // Packets pass the filter until nothing forwards them any more.
+        // Remove the packet rules last, so that packets pass the filter as long as the machine forwards.
         if self.undo_file.recorded_changes.rule_table {
             let closed = self.rule_table.remove_table();
             self.undo_file.recorded_changes.rule_table = closed.is_err();
@@ -1501,8 +1508,8 @@ impl Installer {
 }
 
 impl EntryError {
-    /// Stores a message about an entry. Returns true if the caller has to log it: the error `lasts`, and this
-    /// message is not in the log yet.
+    /// Stores a message about an entry. Returns true if the caller has to log it: `lasts` says that the error
+    /// is not temporary, and the log does not have this message yet.
     fn records_new_message(&mut self, text: &str, lasts: bool) -> bool {
         if self.message_text != text {
             (self.message_text, self.is_logged) = (text.to_owned(), false);
@@ -1529,7 +1536,7 @@ fn is_temporary_error(error: &Error) -> bool {
     )
 }
 
-/// Returns whether the kernel's routing does not depend on an entry.
+/// Returns whether the entry is of a kind that does not change the kernel's routing.
 fn is_independent_of_routing(entry: &ForwardingEntry) -> bool {
     matches!(
         entry,
@@ -1556,8 +1563,8 @@ fn route_matches(route: &Route, index: u32, found: &RouteInfo) -> bool {
     }
 }
 
-/// Restores the kernel's own rule for the local table (without carnet's mark), then deletes carnet's rule for
-/// it.
+/// Restores the kernel's own rule for the local table, at priority 0 and without carnet's mark. Then deletes
+/// carnet's rule for the local table.
 fn restore_local_rule(requests: &mut NetlinkRequests) -> Result<()> {
     let is_local = |r: &crate::netlink::RuleInfo| {
         r.is_table_lookup && r.protocol != ROUTE_PROTOCOL && r.rule == local_table_rule(r.rule.priority)

@@ -154,10 +154,10 @@ fn esp_only_policy() -> Vec<u8> {
         }
     };
     let family = (libc::AF_INET6 as u16).to_ne_bytes();
-    // The fields sel.family and sel.proto.
+    // Set the fields sel.family and sel.proto.
     put(40, &family);
     put(44, &[protocol::MOBILITY]);
-    // The field lft: four limits of octets and packets, all unlimited.
+    // Set the field lft: four limits of octets and packets, all unlimited.
     put(56, &[0xff; 32]);
     // The fields dir and action stay 0: received packets are allowed if they match the template. The
     // template's fields are id.proto, family, mode (0, transport) and algorithms (any).

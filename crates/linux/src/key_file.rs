@@ -63,7 +63,8 @@ pub fn read_up_to(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         let message = format!("expected a file of user {user}, found one of user {owner}");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
-    // The buffer has the size of the file. A buffer that grows would leave a part of the key in freed memory.
+    // The buffer has the size of the file, because a buffer that grows leaves a part of the key in freed
+    // memory.
     let mut octets = Vec::with_capacity(metadata.len().min(most) as usize + 1);
     if file.take(most + 1).read_to_end(&mut octets)? as u64 > most {
         let message = format!("expected a file of at most {most} octets");

@@ -125,7 +125,7 @@ impl LinkSockets {
         }
     }
 
-    /// Sets the links to watch. A link that stays watched keeps its socket.
+    /// Sets the links to watch. If a link was watched before, it keeps its socket.
     pub(crate) fn set_watched(&mut self, watched: Vec<WatchedInterface>) {
         let mut old = std::mem::take(&mut self.link_listeners);
         self.link_listeners = watched
@@ -340,7 +340,8 @@ fn open_listener(index: u32, place: CapturePoint, all_multicast: bool) -> io::Re
     socket.set_nonblocking(true)?;
     // Attach the filter before binding, so that the socket gets no unfiltered packet.
     socket.attach_filter(&icmpv6_filter())?;
-    // On a kernel before 4.20, which lacks this option, the filter drops outgoing packets.
+    // A kernel before 4.20 lacks this option, and the filter drops outgoing packets there. So ignore an
+    // error.
     let _ = set_packet_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1i32);
     packet_socket::bind_to_interface(&socket, index, place.protocol())?;
     if all_multicast {
@@ -349,7 +350,7 @@ fn open_listener(index: u32, place: CapturePoint, all_multicast: bool) -> io::Re
     watch_readable(socket)
 }
 
-/// Lets the interface pass frames to every multicast group for as long as the socket is open.
+/// Lets the interface receive frames to every multicast group for as long as the socket is open.
 fn hear_all_multicast(socket: &Socket, index: u32) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index as libc::c_int,

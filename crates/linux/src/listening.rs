@@ -47,7 +47,7 @@ pub fn bind_datagrams(address: SocketAddr) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Returns whether an interface of this machine has the address now.
+/// Returns whether an interface of this machine has the address at the time of the call.
 pub fn has_address(address: SocketAddr) -> bool {
     UdpSocket::bind(SocketAddr::new(address.ip(), 0)).is_ok()
 }

@@ -1,9 +1,9 @@
 //! Returns unused memory of the process to the kernel.
 
-/// Gives large blocks of memory mappings of their own, which return to the kernel once they are free. The
-/// loader of BPF programs needs several blocks of some megabytes. By default the allocator takes the size of
-/// such a block as its new limit. Later blocks of that size then come from the memory of the loading thread,
-/// and [`return_free_memory`] does not return the end of that memory.
+/// Makes the allocator give each large block of memory a mapping of its own, which returns to the kernel once
+/// the block is free. The loader of BPF programs needs several blocks of some megabytes. By default the
+/// allocator takes the size of such a block as its new limit. Later blocks of that size then come from the
+/// memory of the loading thread, and [`return_free_memory`] does not return the end of that memory.
 pub fn map_large_blocks() {
     /// Size in octets from which a block gets a mapping; the allocator's initial limit.
     #[cfg(target_env = "gnu")]

@@ -68,7 +68,7 @@ pub enum MulticastEvent {
 #[derive(Debug)]
 struct FollowedInterface {
     name: String,
-    /// Index, link-layer address and socket of the interface, while it exists.
+    /// Index, link-layer address and socket of the interface; `None` while the interface is missing.
     port: Option<(u32, MacAddress, FrameDevice)>,
     /// Addresses in the last event about this interface; `None` before the first event.
     addresses: Option<Vec<(Ipv6Addr, u8)>>,
@@ -85,7 +85,8 @@ struct GroupSubscription {
 #[derive(Debug)]
 pub struct MulticastLinks {
     lan_interfaces: Vec<FollowedInterface>,
-    /// Name of the virtual interface. The next field is its index when carnet last joined groups on it.
+    /// Name of the virtual interface on which the proxy joins groups. The next field is the index that this
+    /// interface had when carnet last joined groups.
     upstream_interface: String,
     upstream_index: Option<u32>,
     /// Source filter and socket of each joined group.
@@ -138,7 +139,7 @@ impl MulticastLinks {
         }
     }
 
-    /// Sends an IPv6 packet in an Ethernet frame. If the kernel refuses it, only a counter records that.
+    /// Sends an IPv6 packet in an Ethernet frame. If the kernel refuses the packet, only a counter increases.
     pub fn write(&mut self, interface: &str, destination: MacAddress, packet: &[u8]) {
         let port =
             self.lan_interfaces.iter().find(|lan| lan.name == interface).and_then(|lan| lan.port.as_ref());
@@ -178,7 +179,8 @@ impl DeviceWatcher for MulticastLinks {
     fn read_pending_change(&mut self) -> Result<Option<MulticastEvent>> {
         let index = self.requests.link_requests().find_link(&self.upstream_interface)?.map(|link| link.index);
         if index != self.upstream_index {
-            // With the old interface, the kernel has ended its memberships, so join all groups again.
+            // The former interface is gone, and the kernel has ended its memberships, so join all groups
+            // again.
             self.upstream_index = index;
             for (group, (subscription, socket)) in self.joined_groups.iter_mut() {
                 *socket = join_group(index, &self.upstream_interface, *group, subscription, None);

@@ -1,9 +1,9 @@
 //! ICMP errors about packets of protocols 41 and 4. The kernel does not put these errors into the error queue
 //! of a raw socket.
 //!
-//! A raw ICMP socket at the same address receives only Destination Unreachable messages (`ICMP_FILTER`). Only
-//! "fragmentation needed and DF set" about a packet of this tunnel socket counts (RFC 1191 4). Nothing proves
-//! who sent the message.
+//! A raw ICMP socket at the same address receives only Destination Unreachable messages (`ICMP_FILTER`).
+//! carnet uses only "fragmentation needed and DF set" about a packet that this tunnel socket sent (RFC 1191
+//! 4). carnet cannot verify the sender of the ICMP message.
 
 use std::io;
 use std::net::Ipv4Addr;

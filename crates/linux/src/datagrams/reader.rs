@@ -21,7 +21,7 @@ const IPV4_HEADER_LENGTH: usize = 20;
 /// Number of successive errors of a socket after which the reader goes on to the next socket.
 const MAX_ERRORS_PER_SOCKET: usize = 4;
 
-/// A packet that arrived through a tunnel inside IPv4, without its octets.
+/// Properties of a packet that arrived through a tunnel inside IPv4. The caller's buffer contains its octets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReceivedDatagram {
     /// Length of the packet in octets.

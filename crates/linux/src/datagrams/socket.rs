@@ -21,8 +21,8 @@ const IPV6_IN_IPV4: i32 = 41;
 const IPV4_IN_IPV4: i32 = 4;
 /// TTL of the outer header, the same as the hop limit of all tunnels (RFC 2473 6.3).
 const OUTER_TTL: u32 = 64;
-/// Buffer size of the socket in octets, for each direction. A burst of TCP segments fits (see `QUEUE` of the
-/// tunnel device).
+/// Buffer size of the socket in octets, for each direction. A burst of TCP segments fits (see `QUEUE_LENGTH`
+/// of the TUN device).
 const SOCKET_BUFFER_OCTETS: usize = 4 << 20;
 /// Maximum number of errors that one call reads from the error queue.
 const MAX_READ_ERRORS: usize = 64;
@@ -88,7 +88,8 @@ impl Socket {
         for (force, plain) in
             [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
         {
-            // In a user namespace the kernel refuses the forced size, and its limit on buffer sizes applies.
+            // Only the first option exceeds the kernel's limit on buffer sizes. In a user namespace the
+            // kernel refuses this option; the second option then sets the size up to the limit.
             let _ = set_socket_option(&socket, libc::SOL_SOCKET, force, SOCKET_BUFFER_OCTETS as libc::c_int)
                 .or_else(|_| {
                     set_socket_option(&socket, libc::SOL_SOCKET, plain, SOCKET_BUFFER_OCTETS as libc::c_int)

@@ -140,7 +140,8 @@ mod tests {
         }
     }
 
-    /// Returns an IPv4 packet whose checksum field has the sum of the pseudo-header.
+    /// Returns an IPv4 packet whose checksum is unfinished: its checksum field has the sum of the
+    /// pseudo-header.
     fn ipv4_packet_with(number: u8, length: usize) -> Vec<u8> {
         let payload = packet(number, length).split_off(HEADER_LEN);
         let [a, b] = (20 + length as u16).to_be_bytes();

@@ -120,8 +120,8 @@ impl DatagramWriter {
                 match (result, segment) {
                     (Ok(()), _) => {}
                     (Err(error), Some(_)) if !is_temporary_error(&error) => {
-                        // The kernel refuses bursts for a device that cannot complete checksums. EMSGSIZE
-                        // concerns only this burst, not all bursts of the device.
+                        // The kernel refuses bursts for a device that cannot complete checksums. The error
+                        // EMSGSIZE has another cause, the size of this burst, so later bursts stay enabled.
                         if error.raw_os_error() != Some(libc::EMSGSIZE) {
                             self.kernel_takes_bursts = false;
                             tracing::info!(

@@ -85,8 +85,8 @@ const MAX_NEXT_HOPS_MEMORY: u32 = 256 << 20;
 /// pause is twice as long.
 const MAX_LOAD_ATTEMPTS: u32 = 10;
 const FIRST_LOAD_PAUSE: Duration = Duration::from_millis(1);
-/// Maximum number of slots for which each path has its own counter. With more slots, the paths of a slot
-/// share one counter, to save memory: each processor has a copy of every counter.
+/// Maximum number of slots (one for each binding) for which each path has its own counter. With more slots,
+/// all paths of a slot share one counter, to save memory: each processor has a copy of every counter.
 const SLOTS_BY_PATH: u32 = 4096;
 /// Attachment point of the programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,21 +136,22 @@ pub(crate) struct LoadedPrograms {
     traffic_memory: traffic_counters::TrafficMemory,
     tunnel_device_index: u32,
     pub(super) table: BindingTable,
-    /// Number of times that all cached lookups were invalidated; `routes` counts the invalidations whose
-    /// cause was more than a neighbour.
+    /// Number of times that carnet has invalidated all cached lookups. `routes` counts the times at which
+    /// routes, rules or addresses had changed, and not only neighbours.
     lookup_generation: u32,
     /// Version number that carnet last gave to a binding's slot.
     version: u32,
     routes: u32,
     /// Packet fields by which the kernel routes, as the programs assume.
     routing_policy: RoutingPolicy,
-    /// Content of the map `CROWDED`: upper halves of addresses, which contain routes longer than 64 bits.
+    /// Content of the map `CROWDED`: the upper 64 bits of destinations for which the kernel has routes longer
+    /// than 64 bits.
     long_prefix_halves: BTreeSet<u64>,
     /// Number of bindings for which the maps have room.
     binding_slots: u32,
-    /// Number of places for cached next hops, on each processor.
+    /// Number of cache entries for next hops, on each processor.
     cached_next_hop_places: u32,
-    /// Number of counters of a slot: one for each path, or one in total.
+    /// Number of counters of a binding's slot: one for each path, or one in total.
     counters: u32,
     /// For each counter in use, its tunnel, and its value when it was assigned to this tunnel.
     tunnel_by_counter: HashMap<u32, (TunnelEnds, TunnelTraffic)>,
@@ -161,7 +162,8 @@ pub(crate) struct LoadedPrograms {
     records_new_flows: bool,
     pub(super) ports: InterfaceRoles,
     attached_programs: BTreeMap<u32, AttachedProgram>,
-    /// The next slot that [`Self::used`] checks. `seen` has the value of each counter at its last check.
+    /// The next slot whose counters [`Self::used`] reads. `counters_at_last_check` has the value that each
+    /// counter had when it was last read.
     next_neighbour_check: u32,
     counters_at_last_check: HashMap<u32, u64>,
     /// XDP mode in which programs are attached: in the drivers, or generic once a driver has refused.
@@ -171,9 +173,10 @@ pub(crate) struct LoadedPrograms {
     /// Interfaces that accept no redirected frames.
     interfaces_without_redirect: BTreeSet<u32>,
     pub(super) redirect_targets: RedirectTargets,
-    /// Content of the map `FILTERED`.
+    /// Content of the map `FILTERED`: interfaces whose packets the packet filter must see, and how much of
+    /// these packets its rules use.
     filtered_interfaces: BTreeMap<u32, RuleScope>,
-    /// Knowledge of the programs about the packet filter's rules.
+    /// Data about the packet filter's rules that the programs have.
     ruleset_knowledge: RulesetValue,
     /// Why the programs cannot call the kernel's connection tracking; `None` if they can.
     conntrack_obstacle: Option<String>,
@@ -200,7 +203,8 @@ impl LoadedPrograms {
         };
         LoadedPrograms::open_with_capacity(kind, config, tunnel_device, links, Some(&functions), None)
             .or_else(|why| {
-                // On some processors the kernel cannot call its functions from programs.
+                // Load the programs without calls of connection tracking: on some processors BPF programs
+                // cannot call functions of the kernel.
                 let programs = LoadedPrograms::open_with_capacity(
                     kind,
                     config,
@@ -304,7 +308,7 @@ impl LoadedPrograms {
             note_programs: BTreeMap::new(),
             logged_errors: BTreeSet::new(),
         };
-        // Begin with generation 1: an entry that contains only zeros is then invalid.
+        // Begin with generation 1, so that a cache entry of zeros only is invalid.
         programs.invalidate_lookups()?;
         // The loader has read all of the kernel's types, about 20 MB, which carnet no longer needs.
         return_free_memory();
@@ -387,7 +391,7 @@ impl LoadedPrograms {
         self.increment_generation(GENERATION_SECTION)
     }
 
-    /// Returns whether the map `CROWDED` contains all these upper halves of addresses.
+    /// Returns whether the map `CROWDED` contains the upper 64 bits of all these addresses.
     pub(super) fn are_long_prefix_halves(&self, halves: &BTreeSet<u64>) -> bool {
         halves.is_subset(&self.long_prefix_halves)
     }
@@ -421,8 +425,9 @@ impl LoadedPrograms {
         self.map_mut::<Array<_, u32>>("POLICY")?.set(0, bits, 0).map_err(|error| error_with_causes(&error))
     }
 
-    /// Adds an upper half of addresses, which contains a route longer than 64 bits, to the map `CROWDED` for
-    /// the lifetime of the programs. The caller must call [`Self::invalidate_lookups`] afterwards.
+    /// Adds the upper 64 bits of an address to the map `CROWDED`, because the kernel has a route longer than
+    /// 64 bits there. The entry stays for the lifetime of the programs. The caller must call
+    /// [`Self::invalidate_lookups`] afterwards.
     pub(super) fn add_long_prefix_half(&mut self, half: u64) -> Result<(), String> {
         if self.long_prefix_halves.contains(&half) || self.long_prefix_halves.len() >= MAX_LONG_PREFIX_HALVES
         {
@@ -453,7 +458,7 @@ impl LoadedPrograms {
             map.remove(index).map_err(|error| error_with_causes(&error))?;
         }
         self.filtered_interfaces = scopes;
-        // Cached lookups are of packets that the filter did not have to see.
+        // The cached lookups are from packets that the packet filter did not have to see.
         self.invalidate_lookups()
     }
 
@@ -469,7 +474,7 @@ impl LoadedPrograms {
         self.invalidate_lookups()
     }
 
-    /// Returns whether rules look at packets that the programs could forward.
+    /// Returns whether rules of the packet filter use packets that the programs could forward.
     pub(super) fn has_tracked_flows(&self) -> bool {
         let scopes = [self.ruleset_knowledge.ipv4_scope, self.ruleset_knowledge.ipv6_scope];
         let tracked = RuleScope::Flow as u32;
@@ -497,7 +502,8 @@ impl LoadedPrograms {
                 open!(Array<&mut MapData, LengthsValue>, "LENGTHS").set(end, value, 0)
             }
             MapOperation::SetBinding(value) => {
-                // `renew` then invalidates all cached lookups of the binding at once.
+                // The write must be followed by `invalidate_binding`, which invalidates all cached lookups of
+                // the binding at once.
                 open!(BpfHashMap<&mut MapData, u32, BindingValue>, "BINDINGS")
                     .insert(value.traffic_slot, value, 0)
                     .map_err(|error| error_with_causes(&error))?;
@@ -521,7 +527,7 @@ impl LoadedPrograms {
                 Some(rules) => {
                     open!(BpfHashMap<&mut MapData, u32, RulesValue>, "RULES").insert(number, rules, 0)
                 }
-                // A change after this one has already removed the rules from the table.
+                // A later operation in this batch has already removed the rules from the table.
                 None => Ok(()),
             },
             MapOperation::RemoveRules(number) => {
@@ -718,7 +724,7 @@ impl LoadedPrograms {
             ports.insert(index, index, None, 0).map_err(|error| error_with_causes(&error))?;
             self.redirect_exits.insert(index);
         } else {
-            // If the interface is gone, the kernel has removed its entry, and the removal fails.
+            // Ignore an error: if the interface is gone, the kernel has already removed its entry.
             let _ = ports.remove(index);
             self.redirect_exits.remove(&index);
         }
@@ -765,7 +771,7 @@ impl LoadedPrograms {
             }
             Some(AttachedLinkId::Xdp(id)) => {
                 if let Ok(mut far) = self.map_mut::<BpfHashMap<_, u32, u64>>("FAR_ADDRESSES") {
-                    // The entry is missing if the map was full when the interface appeared.
+                    // Ignore an error: the map has no entry if it was full when the interface appeared.
                     let _ = far.remove(&index);
                 }
                 let _ = self.set_redirect_exit(index, false);
@@ -786,7 +792,7 @@ impl LoadedPrograms {
         let Ok(mut map) = self.map_mut::<BpfHashMap<_, [u8; 16], u32>>("SOUGHT") else { return Vec::new() };
         let found: Vec<[u8; 16]> = map.keys().filter_map(Result::ok).collect();
         for address in &found {
-            // If the map was full, the kernel may have removed this entry.
+            // Ignore an error: if the map was full, the kernel may have removed this entry already.
             let _ = map.remove(address);
         }
         found.into_iter().map(Ipv6Addr::from).collect()

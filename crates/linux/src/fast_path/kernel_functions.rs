@@ -11,7 +11,7 @@
 
 use std::fs;
 
-/// Placeholder of the first function, with the numbers of the next ones after it.
+/// Number in the calls of the first function. The next functions have the numbers that follow.
 const FIRST_PLACEHOLDER: u32 = 0x6b66_0000;
 /// Names of the functions, in the order of their placeholders.
 const FUNCTION_NAMES: [&str; 4] =
@@ -56,7 +56,7 @@ impl KernelFunctions {
         })
     }
 
-    /// Finds the functions among types. Returns the name of the first one that is missing.
+    /// Finds the functions in a BTF type table. If a function is missing, returns its name as the error.
     fn find_in_types(octets: &[u8]) -> Result<KernelFunctions, &'static str> {
         const UNREADABLE_BTF: &str = "readable BTF";
         let types = BtfTypes::parse(octets).ok_or(UNREADABLE_BTF)?;
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(linked, [call(7), RETURN_ZERO_INSTRUCTION, call(FIRST_PLACEHOLDER + 4)].concat());
     }
 
-    /// Each of carnet's objects with a fast path of tunnels calls these functions.
+    /// carnet's two BPF objects with a fast path of tunnels call these functions.
     #[test]
     fn bpf_objects_have_placeholders() {
         for object in [carnet_bpf::TUNNEL_TC, carnet_bpf::TUNNEL_XDP] {

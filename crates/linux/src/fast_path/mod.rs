@@ -231,11 +231,11 @@ pub(crate) struct FastPath {
     /// Programs that a thread is loading, perhaps to replace the programs in use.
     loading_programs: Option<LoadingPrograms>,
     filtered_interfaces: FilteredInterfaces,
-    /// Knowledge of the programs about the rules of the packet filter.
+    /// Data about the packet filter's rules that the programs have.
     ruleset_knowledge: RulesetValue,
 }
 
-/// Interfaces at whose packets carnet's own rules of the packet filter look, in both directions.
+/// Interfaces whose packets, in either direction, carnet's own rules of the packet filter use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct FilteredInterfaces {
     /// Parts of the packets that the rules use, by interface.
@@ -431,8 +431,8 @@ impl FastPath {
     }
 
     /// Sets the prefixes of mobile networks whose packets the kernel must see. The slow path handles all
-    /// packets from and to mobile networks inside these prefixes. The caller removes all tunnels before, and
-    /// sets them afterwards.
+    /// packets from and to mobile networks inside these prefixes. The caller must remove all tunnels before
+    /// this call, and set them again after it.
     pub(crate) fn leave_prefixes_to_kernel(&mut self, prefixes: Vec<Ipv6Net>) {
         self.kernel_prefixes = prefixes;
     }
@@ -451,8 +451,9 @@ impl FastPath {
         Arc::new(desired::Tunnel { inner, ..desired::Tunnel::clone(tunnel) })
     }
 
-    /// Converts a tunnel for the kernel's devices; `None` if they are not in use or cannot have it. NAT does
-    /// not see the packets of a device, so a tunnel with IPv6 networks that need NAT has none.
+    /// Converts a tunnel for the kernel's devices; `None` if the kernel's devices are not in use or cannot
+    /// carry this tunnel. NAT does not see the packets of a device, so a tunnel with IPv6 networks that need
+    /// NAT has no device.
     fn tunnel_for_kernel(&self, tunnel: &desired::Tunnel) -> Option<Ipv6Tunnel> {
         if !matches!(self.kind, PathInUse::Kernel(_)) {
             return None;
@@ -562,9 +563,10 @@ impl FastPath {
     }
 
     /// Invalidates cached next hops after a change of routes, rules or addresses. `narrow` says that only
-    /// neighbours or carnet's own routes into the TUN device have changed, which invalidates less. A new
-    /// route of carnet only adds packets for the TUN device, and a removed one belonged to a binding that is
-    /// gone. May close the fast path, like [`Self::commit_changes`].
+    /// neighbours or carnet's own routes into the TUN device have changed, which invalidates less: cached
+    /// next hops stay right after such a change of routes. A new route of carnet leads further packets to the
+    /// TUN device, and a removed route belonged to a binding that is gone. May close the fast path, like
+    /// [`Self::commit_changes`].
     pub(crate) fn invalidate_next_hops(
         &mut self,
         requests: &mut NetlinkRequests,
@@ -589,8 +591,8 @@ impl FastPath {
         result
     }
 
-    /// If something prevented the use of the fast path, reads all rules and routes again, because it may be
-    /// gone.
+    /// If a route or rule of another program has kept the programs from caching next hops, reads all rules
+    /// and routes again, because this obstacle may be gone.
     pub(crate) fn recheck_obstacles(&mut self, requests: &mut NetlinkRequests) -> Result<(), String> {
         if self.routing_knowledge.may_remove_obstacle() { self.read_routing(requests) } else { Ok(()) }
     }
@@ -638,7 +640,8 @@ impl FastPath {
     /// reason once.
     pub(crate) fn update_interfaces(&mut self, links: &BTreeMap<String, LinkInfo>) -> Vec<String> {
         let PathInUse::Programs(programs) = &mut self.kind else { return Vec::new() };
-        // First, so that a new program leaves the packets of these interfaces at once.
+        // Set the filtered interfaces first, so that a new program leaves their packets to the kernel at
+        // once.
         if let Err(why) = programs.set_filtered(self.filtered_interfaces.scopes(links)) {
             self.kind = PathInUse::None;
             return vec![format!(
@@ -662,12 +665,13 @@ impl FastPath {
         result
     }
 
-    /// Returns whether the path forwards packets of tracked connections, at which rules look.
+    /// Returns whether the path forwards packets of tracked connections, which the packet filter's rules use.
     pub(crate) fn has_tracked_flows(&self) -> bool {
         matches!(&self.kind, PathInUse::Programs(programs) if programs.has_tracked_flows())
     }
 
-    /// Returns why programs cannot forward packets at which rules look; `None` if they can.
+    /// Returns why programs cannot forward packets of flows that the packet filter's rules use; `None` if
+    /// they can.
     pub(crate) fn conntrack_obstacle(&self) -> Option<&str> {
         match &self.kind {
             PathInUse::Programs(programs) => programs.conntrack_obstacle(),
@@ -683,8 +687,8 @@ impl FastPath {
         has_changed
     }
 
-    /// Continues [`Self::update_interfaces`] when an interface's capabilities have changed, and registers the
-    /// caller's wake-up. Returns the errors of interfaces.
+    /// Continues [`Self::update_interfaces`] when the set of interfaces that accept redirected frames has
+    /// changed, and registers the caller's wake-up. Returns the errors of interfaces.
     pub(crate) fn poll_carriers(&mut self, cx: &mut Context<'_>) -> Vec<String> {
         match &mut self.kind {
             PathInUse::Programs(programs) => match programs.redirect_targets.poll(cx) {

@@ -48,7 +48,8 @@ pub(crate) struct RulesValue {
 pub(crate) struct FlowRule {
     selector: Option<TrafficSelector>,
     action: FlowAction,
-    /// Tunnels among which the rule distributes flows: ends, number for the distribution, and present weight.
+    /// Tunnels among which the rule distributes flows. For each: its ends, its number in the distribution's
+    /// hash, and its present weight.
     rule_members: Vec<(TunnelEnds, u64, u32)>,
 }
 
@@ -62,9 +63,9 @@ pub(crate) fn rules(distributor: &FlowDistributor) -> Vec<FlowRule> {
     rules.collect()
 }
 
-/// Returns the rules in the format of the programs. `paths` are the binding's sending paths in the order of
-/// its value. `exists` returns whether a tunnel outside `paths` exists. Returns `None` if the programs cannot
-/// execute the rules.
+/// Returns the rules in the format of the programs. `paths` are the binding's sending paths, in the order of
+/// the binding's map value. `exists` returns whether a tunnel outside `paths` exists. Returns `None` if the
+/// programs cannot execute the rules.
 pub(crate) fn value(
     rules: &[FlowRule],
     paths: &[TunnelEnds],
@@ -90,8 +91,8 @@ pub(crate) fn value(
             of.path_count += 1;
         }
         if rule.rule_members.is_empty() {
-            // Packets that leave without the tunnel have a rule without tunnels. The programs leave them to
-            // the kernel, as they leave packets for several tunnels.
+            // A rule without tunnels is for packets that leave outside of the tunnel. With the action
+            // `Duplicate`, the programs leave these packets to the kernel.
             of.flow_action = action_number(FlowAction::Duplicate);
         } else if of.path_count == 0 {
             continue;

@@ -75,7 +75,7 @@ fn prefix_key(end: u32, prefix: Ipv6Net) -> PrefixKey {
 /// Name of a binding: the number of the tunnel end, and the home address.
 type BindingName = (u32, Ipv6Addr);
 
-/// A binding and its entries in the maps.
+/// A binding with its tunnels, and its entries in the maps.
 #[derive(Debug, Default)]
 struct TableBinding {
     tunnels: SmallMap<TunnelEnds, Arc<Tunnel>>,
@@ -153,8 +153,8 @@ impl TableBinding {
         value.transmitting_paths = u32::try_from(sending.len()).unwrap_or(0);
         let others = self.tunnels.keys().copied().filter(|ends| !sending.contains(ends));
         let usable = sending.iter().copied().chain(others).filter_map(|ends| Some((ends, interface(&ends)?)));
-        // The value has room for [`MAX_PATHS_PER_BINDING`] paths. The slow path accepts packets from further
-        // paths.
+        // The value has room for [`MAX_PATHS_PER_BINDING`] paths. Packets from further paths take the slow
+        // path.
         for ((path, mtu), (ends, interface)) in value.paths.iter_mut().zip(&mut value.mtu).zip(usable) {
             *path = PathValue::new(ends, interface);
             let sends = value.accepting_paths < value.transmitting_paths;
@@ -175,7 +175,7 @@ struct MapChanges {
     removed_prefixes: BTreeSet<PrefixKey>,
     /// Slots that have become empty.
     emptied_slots: Vec<u32>,
-    /// Numbers of new rules; `former_rules` has the numbers of removed rules.
+    /// Numbers of the rule sets that the commit adds.
     rules: Vec<u32>,
     replaced_rules: Vec<u32>,
     /// For each end: whether the commit moves a prefix from one binding to another.
@@ -213,8 +213,8 @@ pub(crate) struct BindingTable {
     bindings_by_tunnel: HashMap<TunnelEnds, usize>,
     changed_bindings: BTreeSet<BindingName>,
     slot_by_prefix: HashMap<PrefixKey, u32>,
-    /// Free slots, in the order in which they became free. The oldest is used first, because a running
-    /// program may still read the former binding of a slot.
+    /// Free slots, in the order in which they became free. The slot that is free for the longest time is used
+    /// first, because a running program may still read the former binding of a slot.
     free_slots: VecDeque<u32>,
     next_slot: u32,
     /// Name of the binding in each slot.
@@ -421,7 +421,7 @@ impl BindingTable {
             operations.insert(0, MapOperation::SetLengths(end, LengthsValue::default()));
             operations.push(MapOperation::SetLengths(end, self.published_lengths[end as usize]));
         }
-        // An addresses' binding has changed, so lookups cached before are wrong.
+        // The binding of an address has changed, so lookups cached before are wrong.
         moved |=
             closed != [false; 2] || operations.iter().any(|operation| self.adds_inside_another(operation));
         let of_bindings = |operation: &MapOperation| {
@@ -533,7 +533,7 @@ impl BindingTable {
         operations.extend(gained.into_iter().map(|(prefix, slot)| MapOperation::SetPrefix(prefix, slot)));
         operations.extend(changes.changed_values.into_iter().map(MapOperation::SetBinding));
         let mut lost: Vec<PrefixKey> = changes.removed_prefixes.into_iter().collect();
-        // Another binding may have taken over a lost prefix; such a prefix stays in the map.
+        // If another binding has taken over a prefix that this binding loses, the prefix stays in the map.
         lost.retain(|prefix| !self.slot_by_prefix.contains_key(prefix));
         lost.sort_by_key(|prefix| prefix.length);
         operations.extend(lost.into_iter().map(MapOperation::RemovePrefix));
@@ -564,7 +564,8 @@ impl BindingTable {
             return;
         }
         let slot = binding.map_slot;
-        // Otherwise a waiting binding would count as its own obstacle.
+        // Take the binding off the list of those without room. Otherwise its own prefixes would count as
+        // prefixes without room, and it could never be installed.
         self.install_binding(name);
         let slot = match self.find_slot(&wanted, slot, changes) {
             Ok(slot) => slot,

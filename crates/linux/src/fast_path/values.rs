@@ -121,7 +121,7 @@ impl LengthsValue {
 /// How much of a packet the rules of the packet filter use (`enum filter` in C).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) enum RuleScope {
-    /// No rule looks at the packets.
+    /// No rule uses the packets.
     #[default]
     Nothing = 0,
     /// Rules use only interfaces, addresses, protocol, ports and connection state.

@@ -71,14 +71,14 @@ pub type MacAddress = [u8; 6];
 
 /// Number of received batches after which carnet checks whether the driver has sent its first report.
 const BATCHES_BEFORE_FIRST_REPORT: u32 = 64;
-/// Error with which the kernel says that no frame is left.
+/// Error by which the kernel says that no received frame is left.
 const NO_FRAME_LEFT: io::ErrorKind = io::ErrorKind::WouldBlock;
 
 /// Pause before the next attempt to send, after the kernel has refused a frame for lack of room.
 const SEND_RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Size of the socket's receive buffer in octets, if the kernel permits it. The next constant is the size of
-/// the send buffer.
+/// Size of the socket's receive buffer in octets, unless the kernel's limit is lower. The next constant is
+/// the size of the send buffer.
 const RECEIVE_BUFFER_SIZE: usize = 8 << 20;
 const SEND_BUFFER_SIZE: usize = 1 << 20;
 
@@ -245,7 +245,7 @@ impl FrameLink {
             AcknowledgementReports::Supported => {}
         }
         let before = counters.unacknowledged_frames;
-        // The loop ends: the kernel has at most one report for each frame sent since the last call.
+        // The loop ends, because the kernel has at most one report for each frame sent since the last call.
         while let Some(status) = feedback::next(socket.get_ref(), &mut self.receive_batch)? {
             *reports = AcknowledgementReports::Supported;
             let Ok((_, destination, payload)) = packet::parse(status.sent_frame) else { continue };
@@ -405,7 +405,7 @@ impl FrameLink {
     }
 
     /// Returns the octets of the frames that wait in this link, in the kernel and in the interface. With UDP,
-    /// only those in this link count; the same is true for a kernel that does not report the others.
+    /// or if the kernel does not report its waiting frames, returns only the octets that wait in this link.
     pub fn backlog_octets(&self) -> u32 {
         let kernel = match (&self.link_medium, &self.socket) {
             (LinkMedium::Packet, Some(socket)) => packet::unsent_octets(socket.get_ref()),

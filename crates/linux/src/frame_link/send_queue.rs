@@ -28,8 +28,8 @@ pub(super) struct SendQueue {
     socket_priority: Option<u16>,
     /// Number of frames at the front that are already sent or dropped.
     finished_frames: usize,
-    /// Number of peers to which the first frame of the queue has been sent already. `any` says whether the
-    /// kernel accepted it for one of them.
+    /// Number of peers to which the first frame of the queue has been sent already. `sent_to_any_peer` says
+    /// whether the kernel accepted the frame for one of them.
     finished_peers: usize,
     sent_to_any_peer: bool,
     /// Whether the kernel had no room for further frames at the last attempt.
@@ -169,7 +169,7 @@ mod tests {
         .collect()
     }
 
-    /// The socket's receiver has room for only a few messages until the test reads them.
+    /// The receiving socket has room for only a few messages until the test reads them.
     #[test]
     fn refused_frames_wait_and_are_sent_once_in_order() {
         let (here, there) = Socket::pair(Domain::UNIX, Type::DGRAM, None).expect("socket pair");
@@ -222,7 +222,8 @@ mod tests {
         while !queue.is_empty() {
             queue.flush_frames(&here, &[], &mut counters);
             arrived.extend(received_messages(&there));
-            // The socket's priority is now that of the frame that waits, or of the last frame.
+            // The socket now has the priority of the first frame that waits. If no frame waits, it has that
+            // of the last frame.
             let next = arrived.len().min(priorities.len() - 1);
             assert_eq!(priority(&here), i32::from(priorities[next]), "{next}");
             seen.push(priorities[next]);
@@ -255,7 +256,7 @@ mod tests {
         for number in 0..100u8 {
             queue.push(0, &[&[number]]);
         }
-        // A frame of this size does not fit into a datagram.
+        // A frame of this size does not fit into a datagram, so the kernel refuses it.
         queue.push(0, &[&[7; 70_000]]);
         queue.push(0, &[&[100]]);
         queue.flush_frames(&socket, &peers, &mut counters);

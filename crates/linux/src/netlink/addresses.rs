@@ -1,6 +1,6 @@
-//! Reads, adds and removes IPv6 addresses of interfaces, and the IPv4 addresses of mobile networks. An
-//! address in IPv4-mapped form ([`carnet_base::mapped`]) is one of IPv4, and its prefix length that of the
-//! mapped form.
+//! Reads, adds and removes IPv6 addresses of interfaces, and the IPv4 addresses of mobile networks. These
+//! IPv4 addresses are in IPv4-mapped form ([`carnet_base::mapped`]). Their prefix lengths are also those of
+//! the mapped form.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
@@ -18,8 +18,8 @@ use super::{NetlinkRequests, ignore_errors};
 use crate::ROUTE_PROTOCOL;
 use crate::error::Result;
 
-/// Number of checks whether a new address is usable; the next constant is the time between two checks. While
-/// an interface is down, its addresses do not become usable.
+/// Maximum number of checks whether a new address is usable. The next constant is the time between two
+/// checks. The checks end without success if the interface is down, because its addresses are then unusable.
 const MAX_CHECKS_OF_NEW_ADDRESS: u32 = 50;
 const PAUSE_BETWEEN_CHECKS: Duration = Duration::from_micros(200);
 
@@ -178,7 +178,7 @@ impl AddressRequests<'_> {
         let IpAddr::V6(address) = address else { return Ok(()) };
         self.0.netlink_channel.join_solicited_node_group(index, address);
         for _ in 0..MAX_CHECKS_OF_NEW_ADDRESS {
-            // If this check fails, suppose that the address is usable, because the kernel has accepted it.
+            // If this check fails, assume that the address is usable, because the kernel has accepted it.
             if self.is_in_use(index, address).unwrap_or(true) {
                 break;
             }
@@ -187,8 +187,8 @@ impl AddressRequests<'_> {
         Ok(())
     }
 
-    /// Returns whether the kernel delivers packets to an address. The flags of the address do not say so.
-    /// Without duplicate address detection it is never tentative, and the kernel adds it to the table of
+    /// Returns whether the kernel delivers packets to an address. The flags of the address do not say so:
+    /// without duplicate address detection the address is never tentative. The kernel adds it to the table of
     /// local addresses later, in a work queue.
     fn is_in_use(&mut self, index: u32, address: Ipv6Addr) -> Result<bool> {
         let own = Ipv6Net::from(address);

@@ -13,7 +13,8 @@ use super::solicited_node_groups::SolicitedGroups;
 
 /// A kernel that answers requests: the real one or a simulated one.
 pub(crate) trait NetlinkChannel {
-    /// Returns the channel's netlink port. Events about changes that carnet requested carry this port.
+    /// Returns the netlink port of the channel. The kernel's events about changes that carnet requested have
+    /// this port number.
     fn port(&self) -> u32;
     /// Returns whether the kernel stores the mark of the program that added an address.
     fn kernel_keeps_marks(&self) -> bool;
@@ -41,7 +42,8 @@ impl KernelSocket {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         let port = socket.bind_auto()?.port_number();
         socket.connect(&SocketAddr::new(0, 0))?;
-        // Old kernels lack these three options. They only save work or explain errors, so ignore a failure.
+        // Old kernels lack these three options. Without them, answers are longer and errors have less detail,
+        // so ignore a failure.
         let _ = socket.set_netlink_get_strict_chk(true);
         let _ = socket.set_cap_ack(true);
         let _ = socket.set_ext_ack(true);

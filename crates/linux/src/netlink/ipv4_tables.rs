@@ -1,8 +1,8 @@
 //! Installs and removes carnet's own IPv4 routes and rules, for the routing tables of uplinks.
 //!
-//! Table and destination identify a route. Routes are `onlink`, so that the kernel accepts a gateway without
-//! a route to it. A modem may assign an address with a prefix length of 32 and a gateway outside this prefix.
-//! A network manager may remove the route to the gateway for a moment.
+//! Table and destination identify a route. Routes are `onlink`: the kernel then accepts a gateway even if no
+//! other route leads to it. A modem may assign an address with a prefix length of 32 and a gateway outside
+//! this prefix. A network manager may remove the route to the gateway for a moment.
 
 use std::net::{IpAddr, Ipv4Addr};
 

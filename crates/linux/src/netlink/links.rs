@@ -83,8 +83,8 @@ impl LinkInfo {
     }
 }
 
-/// Returns the beginning of each request. It asks the kernel to omit statistics, which are most of the
-/// answer.
+/// Returns a message with which each request about interfaces begins. It asks the kernel to omit statistics,
+/// which are most of the answer.
 fn link_query() -> LinkMessage {
     let mut message = LinkMessage::default();
     message.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
@@ -122,11 +122,12 @@ impl LinkRequests<'_> {
     }
 
     /// Configures the TUN device, which is down, so that the kernel itself sends no packets into it. Without
-    /// a link-local address it sends no Router Solicitations, and without multicast no MLD reports.
+    /// a link-local address the kernel sends no Router Solicitations, and without multicast no MLD reports.
     ///
     /// On a machine that forwards, a new device has already joined the groups of all routers, and the kernel
-    /// would report that. So the function first sets an MTU below IPv6's minimum, which removes IPv6 from the
-    /// device. With the right MTU, IPv6 starts again on the device, now without multicast.
+    /// would send MLD reports about them. So the function first sets an MTU below IPv6's minimum, which
+    /// removes IPv6 from the device. With the right MTU, IPv6 starts again on the device, now without
+    /// multicast.
     pub(crate) fn configure_tunnel(&mut self, index: u32, mtu: u32, queue: u32) -> Result<()> {
         let too_small = vec![LinkAttribute::Mtu(IPV6_MINIMUM_MTU - 1)];
         let size = vec![LinkAttribute::Mtu(mtu), LinkAttribute::TxQueueLen(queue)];

@@ -1,10 +1,10 @@
 //! Sends requests to rtnetlink, and receives its events.
 //!
 //! [`NetlinkRequests`] is a blocking socket. The kernel answers each request before the call returns, so
-//! asynchronous waiting would gain nothing, and a forwarding change is in place when `apply` returns.
-//! [`NetlinkMonitor`] is a second, non-blocking socket that receives events. Each submodule handles one kind
-//! of object and translates between the kernel's messages and plain structures. The packet crates appear
-//! nowhere else, because their interface changes every few months.
+//! asynchronous waiting would gain nothing. A change of the forwarding state is in force when the call
+//! returns. [`NetlinkMonitor`] is a second, non-blocking socket that receives events. Each submodule handles
+//! one kind of object and translates between the kernel's messages and plain structures. Only this module and
+//! its submodules use the packet crates, because the interface of these crates changes every few months.
 //!
 //! The kernel filters dumps if it can (`NETLINK_GET_STRICT_CHK`, Linux 4.20), and this module filters them in
 //! any case.
@@ -110,7 +110,7 @@ impl NetlinkRequests {
         Ok(NetlinkRequests::over_channel(Box::new(socket)))
     }
 
-    /// Creates an object that sends requests over another channel, for example to a simulated kernel.
+    /// Creates requests over another channel than a socket, for example to a simulated kernel.
     pub(crate) fn over_channel(channel: Box<dyn NetlinkChannel>) -> NetlinkRequests {
         let buffer = Vec::with_capacity(RECEIVE_BUFFER_SIZE);
         NetlinkRequests {
@@ -214,7 +214,7 @@ impl NetlinkRequests {
         self.dump_encoded(request, operation).map(route_messages_of)
     }
 
-    /// Requests the routes that `question` selects; none if the table does not exist.
+    /// Requests the routes that `question` selects. Returns an empty list if the table does not exist.
     fn dump_routes(
         &mut self,
         question: RouteMessage,
@@ -240,8 +240,8 @@ impl NetlinkRequests {
             }
         }
         self.read_requests += 1;
-        // The list has changed during the last attempt, too. Use it: an event will follow, and carnet then
-        // reads the list again.
+        // The list has changed during the last attempt, too. Use the inconsistent list: an event will follow,
+        // and carnet then reads the list again.
         self.exchange_request(&mut request, &operation).map(|(answers, _)| answers)
     }
 

@@ -1,10 +1,10 @@
-//! Receives the kernel's netlink events, and notes which state they concern.
+//! Receives the kernel's netlink events, and notes which parts of the kernel's state they concern.
 //!
-//! An event only says *that* the state has changed; the observer then reads the present state. A state that
-//! is built from single events would be outdated, and would stay wrong after a lost event. To keep requests
-//! rare, the monitor ignores events that concern nothing carnet reads. A filter in the kernel drops events
-//! about routes and rules that carnet itself has caused; otherwise ten thousand bindings would overrun the
-//! socket.
+//! An event only says *that* a part has changed; the observer then reads its present state. A state that is
+//! built from single events would be outdated, and would stay wrong after a lost event. To keep requests
+//! rare, the monitor ignores events about state that carnet does not read. A filter in the kernel drops
+//! events about routes and rules that carnet itself has caused. Otherwise the changes for ten thousand
+//! bindings would overrun the socket.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -79,7 +79,7 @@ impl ChangedParts {
 pub(crate) struct NetlinkChanges {
     /// Parts of the kernel's state that carnet must read again.
     pub(crate) changed_parts: ChangedParts,
-    /// Whether any routing state has changed, of carnet or of another program.
+    /// Whether any route, rule, address or neighbour has changed, of carnet or of another program.
     pub(crate) routing_changed: bool,
     /// Whether routing state other than neighbours has changed.
     pub(crate) routes: bool,
@@ -120,7 +120,8 @@ impl NetlinkChanges {
                 (self.changed_parts.settings, self.routes) = (true, true);
                 continue;
             }
-            // If a next-hop object changes, the kernel sends no events about the routes that use it.
+            // If a next-hop object changes, the kernel sends no events about the routes that use it. So treat
+            // this event as a change of routes.
             if kind(this)
                 .is_some_and(|kind| matches!(kind, next_hops::RTM_NEWNEXTHOP | next_hops::RTM_DELNEXTHOP))
             {
@@ -136,7 +137,8 @@ impl NetlinkChanges {
                 Ok(NetlinkPayload::Overrun(_)) => missed = true,
                 Ok(_) => self.routes = true,
                 Err(_) => {
-                    // carnet cannot decode the message, which may matter, so read the whole state again.
+                    // carnet cannot decode this message. It may be about any part, so read the whole state
+                    // again.
                     self.unparsed_events += 1;
                     missed = true;
                 }

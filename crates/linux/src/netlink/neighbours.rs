@@ -55,7 +55,7 @@ impl KnownNeighbour {
         })?;
         let is_reachable = match message.header.state {
             NeighbourState::Reachable | NeighbourState::Permanent => true,
-            // A packet of any host can claim this link-layer address; the kernel has not verified it.
+            // The kernel has not verified this link-layer address. Any host can claim it in a packet.
             NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => false,
             _ => return None,
         };
@@ -72,7 +72,8 @@ impl NeighbourRequests<'_> {
     pub(crate) fn report_use(&mut self, index: u32, address: IpAddr) -> Result<()> {
         let mut message = neighbour_query(index, address);
         message.header.flags = NeighbourFlags::Use;
-        // The flag `NTF_USE` changes no stored value, so do not count the request as a change.
+        // The flag `NTF_USE` changes no stored value, so do not count the request as a change of the kernel's
+        // state.
         self.0
             .get(RouteNetlinkMessage::NewNeighbour(message), || format!("use neighbour {address}"))
             .map(|_| ())

@@ -1,10 +1,10 @@
 //! Finds out which packet fields the kernel's IPv6 routing uses besides the incoming interface and the
 //! destination.
 //!
-//! A fast path may cache the next hop of a whole network only if no rule or route treats packets to this
-//! network differently. This module learns that from the kernel's events, because reading a very long routing
-//! table at each change would take too long. The module reads the whole table only at the start, and when an
-//! obstacle may have vanished.
+//! A fast path may cache the next hop of a whole network only if the kernel routes all packets to this
+//! network alike. This module learns that from the kernel's events, because reading a very long routing table
+//! at each change would take too long. The module reads the whole table only at the start, and when a route
+//! or rule that prevents caching may have vanished.
 
 use std::collections::BTreeSet;
 
@@ -29,8 +29,8 @@ pub(crate) struct RoutingFields {
     pub(crate) has_too_many_prefixes: bool,
     /// Whether a route depends on the source, or has several next hops.
     pub(crate) has_source_or_multipath_route: bool,
-    /// Whether the kernel has removed a route that depends on the source or has several next hops. No such
-    /// route may be left.
+    /// Whether the kernel has removed a route that depends on the source or has several next hops. carnet
+    /// then reads all routes, because it may have been the last such route.
     pub(crate) removed_source_or_multipath_route: bool,
     /// Whether any rules have changed.
     pub(crate) rules: bool,
@@ -85,12 +85,13 @@ impl RoutingFields {
                 .any(|attribute| matches!(attribute, RouteAttribute::MultiPath(_) | RouteAttribute::NhId(_)));
         self.has_source_or_multipath_route |= forked && !gone;
         self.removed_source_or_multipath_route |= gone && forked;
-        // The kernel may have removed one of a route's two next hops, so that the route now has only one.
+        // The kernel may have removed one of a route's two next hops. The route then no longer is a multipath
+        // route.
         self.removed_source_or_multipath_route |= gone && !forked;
     }
 
-    /// Adds the upper halves of addresses that another [`RoutingFields`] has collected. `full` says that it
-    /// has left some out.
+    /// Adds upper halves of addresses that another [`RoutingFields`] has collected. `full` says that the
+    /// other one lacks some halves, because there were too many.
     pub(crate) fn add_long_prefix_halves(&mut self, crowded: BTreeSet<u64>, full: bool) {
         self.has_too_many_prefixes |= full;
         crowded.into_iter().for_each(|half| self.note_field_bits(half));

@@ -15,8 +15,8 @@ pub(crate) struct QueueingDisciplineRequests<'a>(pub(super) &'a mut NetlinkReque
 
 impl QueueingDisciplineRequests<'_> {
     /// Lets an interface send packets without a queueing discipline. The interface must have a queue of its
-    /// own. A queueing discipline before this queue would never hold a packet, but would take a lock for each
-    /// packet.
+    /// own. A queueing discipline before this queue would never delay a packet, but would take a lock for
+    /// each packet.
     pub(crate) fn disable_queueing(&mut self, index: u32) -> Result<()> {
         let mut message = TcMessage::default();
         message.header.index = i32::try_from(index).unwrap_or_default();

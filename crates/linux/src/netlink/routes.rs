@@ -1,5 +1,5 @@
 //! Reads, installs and removes IPv6 routes, and the IPv4 routes of mobile networks. A destination in
-//! IPv4-mapped form ([`carnet_base::mapped`]) is one of IPv4.
+//! IPv4-mapped form ([`carnet_base::mapped`]) is an IPv4 destination.
 //!
 //! Table, destination and metric identify a route. `NLM_F_CREATE | NLM_F_REPLACE` exchanges the route with
 //! these three values under the kernel's lock, so that a route exists at every moment. Without

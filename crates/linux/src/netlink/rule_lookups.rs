@@ -88,8 +88,8 @@ pub(crate) fn table_lookups(requests: &mut NetlinkRequests, ipv4: bool) -> Resul
     })))
 }
 
-/// Returns the intersection of two prefixes, of which `None` stands for all addresses. Fails if the
-/// intersection is empty.
+/// Returns the prefix that both prefixes contain. `None` as a prefix stands for all addresses. Fails if no
+/// address is in both prefixes.
 pub(crate) fn prefix_intersection(
     one: Option<IpNet>,
     other: Option<IpNet>,

@@ -1,5 +1,5 @@
 //! Reads, adds and removes IPv6 policy routing rules, and the IPv4 rules of mobile networks. A rule with a
-//! prefix in IPv4-mapped form ([`carnet_base::mapped`]) is one of IPv4; [`ALL_IPV4`] stands for any address.
+//! prefix in IPv4-mapped form ([`carnet_base::mapped`]) is an IPv4 rule; [`ALL_IPV4`] stands for any address.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -21,8 +21,8 @@ pub(crate) enum KernelRuleAction {
     /// The kernel looks up the rule's table.
     #[default]
     Lookup,
-    /// The kernel goes on with the first rule of this priority, which is a later one. If no rule has this
-    /// priority, it goes on with the next rule.
+    /// The kernel skips all rules before the first rule of this priority, which must be higher than the
+    /// rule's own. If no rule has this priority, the kernel goes on with the next rule.
     Goto(u32),
     /// The kernel goes on with the next rule. Such a rule is the target of a `goto`.
     Nothing,

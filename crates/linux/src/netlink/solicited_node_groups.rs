@@ -11,15 +11,15 @@ use std::net::Ipv6Addr;
 use carnet_wire::nd;
 use socket2::{Domain, Socket, Type};
 
-/// A socket with carnet's memberships, which end when the process ends.
+/// A socket that has joined groups for carnet. Its memberships end when the process ends.
 #[derive(Debug, Default)]
 pub(super) struct SolicitedGroups {
     socket: Option<Socket>,
 }
 
 impl SolicitedGroups {
-    /// Joins the group of `address`. If that fails, only the kernel's worker joins the group, some
-    /// milliseconds later.
+    /// Joins the group of `address`. If that fails, the kernel's worker joins the group some milliseconds
+    /// later.
     pub fn join_group_of(&mut self, index: u32, address: Ipv6Addr) {
         if self.socket.is_none() {
             self.socket = Socket::new(Domain::IPV6, Type::DGRAM, None).ok();

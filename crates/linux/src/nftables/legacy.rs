@@ -1,8 +1,9 @@
 //! Reads the tables of legacy iptables, and finds out which parts of a forwarded packet their rules use.
 //!
-//! The tables have no events, so carnet reads them each second. It reads only tables that exist, because a
-//! question about another table would create it. A table is a list of entries; a verdict that is not negative
-//! is the offset of the entry at which another chain begins. See `linux/netfilter_ipv4/ip_tables.h`.
+//! The kernel reports no changes of these tables, so carnet reads them each second. It reads only tables that
+//! exist, because a request for another table would create it. A table is a list of entries. A verdict that
+//! is not negative is the offset of the entry at which another chain begins. See
+//! `linux/netfilter_ipv4/ip_tables.h`.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,7 +17,8 @@ use super::ruleset::FamilyRules;
 /// Socket options: properties of a table, and its entries.
 const IPT_GET_INFO: libc::c_int = 64;
 const IPT_GET_ENTRIES: libc::c_int = 65;
-/// Length of the answer to [`IPT_GET_INFO`], and offsets in it: entries and policies of the five hooks, size.
+/// Length of the answer to [`IPT_GET_INFO`]. The next constants are offsets in the answer: the first entries
+/// and the policies of the five hooks, and the size of the table.
 const INFO_LENGTH: usize = 84;
 const HOOK_ENTRIES_OFFSET: usize = 36;
 const POLICIES_OFFSET: usize = 56;
@@ -40,12 +42,14 @@ struct TableLayout {
     /// File with the names of the tables that exist.
     table_names_file: &'static str,
     iptables_program: &'static str,
-    /// Offsets of: transport protocol, offsets of target and next entry, counters, matches.
+    /// Offset of the transport protocol in an entry. The next fields are the offsets of the field with the
+    /// offsets of target and next entry, of the counters, and of the matches.
     protocol: usize,
     target_offset_at: usize,
     counters: usize,
     matches_at: usize,
-    /// Offsets of the flags and of the inverted flags, and the flag for the traffic class.
+    /// Offset of the flags. The next fields are the offset of the inverted flags, and the flag for the
+    /// traffic class.
     flags: usize,
     inverted_flags_at: usize,
     traffic_class_at: u8,
@@ -158,7 +162,7 @@ struct LegacyTable<'a> {
 
 /// Effect of an entry on the fast path.
 enum EntryUse {
-    /// The entry is only about packets that the fast path leaves to the kernel.
+    /// The entry matches only packets that the fast path leaves to the kernel.
     OfKernel,
     Flow,
     Packet(String),
@@ -196,7 +200,8 @@ impl LegacyTable<'_> {
                     break;
                 }
                 number += 1;
-                // A chain of the operator ends with an entry without conditions that returns.
+                // Ignore the last entry of a chain that the operator has created: it matches every packet and
+                // returns.
                 let is_end =
                     self.entry_at(next).is_none_or(|(next, _)| self.target_of_entry(next).0 == "ERROR");
                 match self.examine_entry(entry, &target) {
@@ -234,7 +239,8 @@ impl LegacyTable<'_> {
         Some((entry, next))
     }
 
-    /// Returns the name of an entry's target, empty for the standard target, and the verdict of that one.
+    /// Returns the name of an entry's target, which is empty for the standard target. Also returns the
+    /// verdict, if the target is the standard target.
     fn target_of_entry(&self, entry: &[u8]) -> (String, Option<i32>) {
         let at = usize::from(u16_at(entry, self.layout.target_offset_at).unwrap_or_default());
         let target = entry.get(at..).unwrap_or_default();
@@ -255,7 +261,8 @@ impl LegacyTable<'_> {
         } = self.layout;
         let octet = |at: usize| entry.get(at).copied().unwrap_or_default();
         let protocol = u16_at(entry, protocol).unwrap_or_default();
-        // The inverted flag 0x40 is that of the protocol.
+        // The fast path handles only TCP and UDP. Bit 0x40 of the inverted flags says that the entry matches
+        // all protocols except this one.
         if !matches!(protocol, 0 | 6 | 17) && octet(inverted) & 0x40 == 0 {
             return EntryUse::OfKernel;
         }
@@ -290,16 +297,19 @@ fn examine_match(name: &str, revision: u8, data: &[u8]) -> EntryUse {
     let half = |at: usize| u16_at(data, at).unwrap_or_default();
     match name {
         "udp" | "multiport" | "iprange" | "comment" => EntryUse::Flow,
-        // The option, the mask of the flags and their value, and what is inverted.
+        // The octets are the TCP option, the mask of the flags, the value of the flags, and the inverted
+        // conditions.
         "tcp" => match (octet(8), octet(9), octet(10) & octet(9), octet(11)) {
             (0, 0, ..) => EntryUse::Flow,
             (_, 1.., flags, inverted) if inverted & 4 == 0 && flags & 7 != 0 => EntryUse::OfKernel,
             _ => EntryUse::Packet("TCP flags or options".into()),
         },
-        // Bit 1 of the states is `established`.
+        // Bit 1 of the states is `established`. The fast path leaves all packets in other states to the
+        // kernel.
         "state" if u32_at(data, 0) & 2 == 0 => EntryUse::OfKernel,
         "state" => EntryUse::Flow,
-        // Bit 0 of the flags at 146 is the state, bit 7 the remaining time; at 148 are the inverted ones.
+        // At 146 are the flags for the used conditions: bit 0 for the state, bit 7 for the remaining time. At
+        // 148 are the flags for inverted conditions, at 150 the states.
         "conntrack" if revision == 3 && half(146) & 1 == 1 && half(148) & 1 == 0 && half(150) & 2 == 0 => {
             EntryUse::OfKernel
         }
@@ -341,7 +351,8 @@ mod tests {
                 println!("\nSKIPPED: cannot make a network namespace");
                 return None;
             }
-            // Threads have network namespaces of their own, of which `/proc/self` shows only the first one's.
+            // Each thread has a network namespace of its own, and `/proc/self` shows only that of the first
+            // thread. So this function reads `/proc/thread-self`.
             for command in commands {
                 let mut words = command.split_whitespace();
                 let status = Command::new(words.next().expect("a program")).args(words).status();

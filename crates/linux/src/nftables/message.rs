@@ -80,14 +80,14 @@ const SET_KEY_LENGTH: u16 = 5;
 const SET_DESCRIPTION: u16 = 9;
 const SET_ID: u16 = 10;
 const SET_TIMEOUT: u16 = 11;
-/// Flags of a set whose elements rules add (`NFT_SET_EVAL`), and which end after some time.
+/// Flags of a set to which rules add elements (`NFT_SET_EVAL`), and whose elements expire.
 const SET_OF_RULES: u32 = 0x20 | 0x10;
-/// Number of hosts that a set has room for. The next constant is the time in milliseconds without packets
-/// after which the set forgets a host.
+/// Maximum number of hosts in a set. The next constant is the time in milliseconds after a host's last packet
+/// at which the set removes the host.
 const MAX_HOSTS_IN_SET: u32 = 4096;
 const SET_TIMEOUT_MS: u64 = 60_000;
-/// Octets that a host may send at once in addition to those of one second: the largest packet that a network
-/// card joins from several.
+/// Octets that a host may send at once in addition to the rate of one second: the largest packet that a
+/// network card merges from several packets.
 const HOST_BURST_OCTETS: u32 = 65_536;
 /// Attribute of the ruleset's generation.
 pub(super) const ATTRIBUTE_GENERATION: u16 = 1;
@@ -95,7 +95,7 @@ pub(super) const ATTRIBUTE_GENERATION: u16 = 1;
 /// Verdicts of netfilter, which are also the policies of chains.
 const VERDICT_DROP: u32 = 0;
 const VERDICT_ACCEPT: u32 = 1;
-/// Registers of expressions: the one for a verdict, and two of 16 octets for values.
+/// Number of the register for a verdict. The next constants are the two registers of 16 octets for values.
 const VERDICT_REGISTER: u32 = 0;
 const FIRST_REGISTER: u32 = 1;
 const SECOND_REGISTER: u32 = 2;
@@ -140,12 +140,12 @@ pub(super) fn inet_message(kind: u16, flags: u16, sequence: u32, attributes: &[u
 
 /// Returns a netlink message to netfilter about tables of a family; 0 stands for all families.
 pub(super) fn family_message(kind: u16, family: u8, flags: u16, sequence: u32, attributes: &[u8]) -> Vec<u8> {
-    // The messages of a transaction's begin and end name the subsystem instead of a family.
+    // In the messages that begin and end a transaction, the resource is the subsystem.
     let (family, resource) = match kind {
         BATCH_BEGIN | BATCH_END => (0, SUBSYSTEM),
         _ => (family, 0),
     };
-    // `struct nfgenmsg`: address family, version, and a resource.
+    // The header is `struct nfgenmsg`: address family, version, and a resource number.
     let [high, low] = resource.to_be_bytes();
     encode_request(kind, flags, sequence, [family, 0, high, low], attributes)
 }
@@ -236,7 +236,7 @@ fn new_chain_attributes(role: Chain) -> Vec<u8> {
         .concat()
 }
 
-/// A set of the addresses of hosts, each with its rate limit. Rules add the addresses.
+/// A set of hosts' addresses, each with a rate limit. Rules of the table add the addresses.
 struct HostRateSet {
     name: String,
     host_key: HostKey,
@@ -252,7 +252,7 @@ enum HostKey {
 }
 
 impl HostRateSet {
-    /// Returns the set to which a rule adds addresses; `None` for a rule of another kind.
+    /// Returns the set to which a rule adds addresses; `None` if the rule has no limit for each host.
     fn set_filled_by(rule: &PacketRule) -> Option<HostRateSet> {
         rule.packets.over_rate.filter(|rate| rate.hosts == LimitedHosts::Each)?;
         HostRateSet::set_for_packets(&rule.packets)
@@ -279,7 +279,7 @@ impl HostRateSet {
 
     /// Returns the attributes that create the set. Each set of a transaction needs another `id`.
     fn definition_attributes(&self, id: u32) -> Vec<u8> {
-        // The type is a number of the program `nft` for addresses, by which it lists the elements.
+        // The type is the number by which the program `nft` recognises addresses when it lists the elements.
         let (kind, length) = match self.host_key {
             HostKey::LinkSource => (9, 6),
             HostKey::Address { family: FAMILY_IPV4, .. } => (7, 4),
@@ -320,7 +320,7 @@ impl HostRateSet {
             HostKey::Address { .. } => (Vec::new(), payload(NETWORK_HEADER, 24, 16)),
         };
         expressions.push(address);
-        // The type means octets, and the flag that the expression holds above the rate.
+        // Attribute 4 selects a limit of octets, and attribute 5 makes the expression match above the rate.
         let limit = [
             encode_attribute(1, &rate.octets_per_s.to_be_bytes()),
             encode_attribute(2, &1u64.to_be_bytes()),
@@ -331,7 +331,7 @@ impl HostRateSet {
         let limit = encode_expression("limit", &limit.concat());
         match rate.hosts {
             LimitedHosts::Each => {
-                // The operation adds the address, or lets it stay longer.
+                // The operation 1 (attribute 3) adds the address to the set, or extends its time in the set.
                 let data = [
                     encode_string(1, &self.name),
                     encode_number(3, 1),
@@ -341,7 +341,8 @@ impl HostRateSet {
                 expressions.push(encode_expression("dynset", &data.concat()));
             }
             LimitedHosts::Others => {
-                // The flag inverts the result: the set does not have the address.
+                // The flag 1 (attribute 5) inverts the lookup: the expression matches if the set lacks the
+                // address.
                 let data =
                     [encode_string(1, &self.name), encode_number(2, FIRST_REGISTER), encode_number(5, 1)];
                 expressions.extend([encode_expression("lookup", &data.concat()), limit]);
@@ -457,7 +458,7 @@ fn verdict_expressions(verdict: Verdict) -> Vec<Vec<u8>> {
         Verdict::Drop => vec![end_with_verdict(VERDICT_DROP)],
         Verdict::Masquerade => vec![encode_expression("masq", &[])],
         Verdict::SourcePrefix(prefix) | Verdict::DestinationPrefix(prefix) => {
-            // The type: the source address changes, or the destination address.
+            // Attribute 1 says which address changes: 0 the source, 1 the destination.
             let kind = u32::from(matches!(verdict, Verdict::DestinationPrefix(_)));
             let (family, first, last) = match mapped::to_ipv4(prefix) {
                 Some(prefix) => {
@@ -485,7 +486,7 @@ fn verdict_expressions(verdict: Verdict) -> Vec<Vec<u8>> {
                 IpAddr::V4(address) => (FAMILY_IPV4, address.octets().to_vec()),
                 IpAddr::V6(address) => (FAMILY_IPV6, address.octets().to_vec()),
             };
-            // The type: the destination address changes.
+            // The value 1 of attribute 1 makes the kernel change the destination address.
             let data =
                 [encode_number(1, 1), encode_number(2, family.into()), encode_number(3, FIRST_REGISTER)];
             vec![load_register(FIRST_REGISTER, &octets), encode_expression("nat", &data.concat())]
@@ -539,7 +540,7 @@ fn family_of(prefix: Ipv6Net) -> u8 {
     if mapped::to_ipv4(prefix).is_some() { FAMILY_IPV4 } else { FAMILY_IPV6 }
 }
 
-/// Returns the expressions that compare an address with a prefix; none if the prefix has every address.
+/// Returns the expressions that compare an address with a prefix; none if the prefix contains every address.
 fn address(prefix: Ipv6Net, field: AddressField) -> Vec<Vec<u8>> {
     let prefix = mapped::to_ipv4(prefix).map_or(IpNet::V6(prefix), IpNet::V4);
     if prefix.prefix_len() == 0 {
@@ -577,7 +578,8 @@ fn match_traffic_class(dscp: u8, family: u8) -> Vec<Vec<u8>> {
     let (offset, length, mask, value) = match family {
         FAMILY_IPV4 => (1, 1, vec![0xfc], vec![dscp << 2]),
         _ => {
-            // The field is the last four bits of the first octet of the header and two bits of the second.
+            // The DSCP is the last four bits of the IPv6 header's first octet and two bits of its second
+            // octet.
             let word = u16::from(dscp) << 6;
             (0, 2, 0x0fc0_u16.to_be_bytes().to_vec(), word.to_be_bytes().to_vec())
         }

@@ -39,7 +39,7 @@ pub(crate) use watch::RulesetWatch;
 /// rules well before.
 const LEFTOVER_WAIT_SECONDS: u32 = 5;
 
-/// Maximum number of totals, beyond which carnet forgets those of former configs.
+/// Maximum number of totals. Beyond it, carnet forgets the totals of rules that are no longer in the config.
 const MAX_TRAFFIC_TOTALS: usize = 4096;
 
 /// Installed state of the table.
@@ -77,7 +77,7 @@ pub(crate) struct RuleTable {
     totals_of_replaced_tables: BTreeMap<CountedTraffic, PacketCount>,
     /// Error of the last attempt to replace the table.
     error: Option<String>,
-    /// Whether the caller has not fetched the last change of [`Self::error`].
+    /// Whether [`Self::error`] has changed since the caller last fetched it.
     has_foreign_change: bool,
 }
 
@@ -108,8 +108,8 @@ impl RuleTable {
         self.is_commit_due |= self.wanted_rules.remove(rule);
     }
 
-    /// Returns whether the table must be replaced and any rule is desired. The installer replaces the table
-    /// before it changes anything else.
+    /// Returns whether the table must be replaced by a table with rules. If so, the installer replaces the
+    /// table before it changes anything else.
     pub(crate) fn has_urgent_rules(&self) -> bool {
         self.is_commit_due && !self.wanted_rules.is_empty()
     }
@@ -130,13 +130,13 @@ impl RuleTable {
         self.is_commit_due
     }
 
-    /// Returns the interfaces whose packets the rules must see, and what they use of the packets. A rule that
-    /// names no interface must see the packets of all.
+    /// Returns the interfaces whose packets the rules must see, and what the rules use of these packets. A
+    /// rule that names no interface must see the packets of all interfaces.
     ///
-    /// Rules of [`Self::nat_sources`] do not matter: the fast path knows their packets by the source address.
-    /// It takes no answers to them either, so rules that count both do not matter. A fast path leaves packets
-    /// with a mark of carnet anyway, because it knows the selectors of a policy. It does not know which host
-    /// has a link-layer address.
+    /// Rules of [`Self::nat_sources`] are left out: the fast path recognises their packets by the source
+    /// address and leaves them, and the answers to them, to the kernel. So rules that count such packets are
+    /// left out, too. Rules about marks of carnet are left out, because the fast path knows the conditions of
+    /// a flow policy. Rules about the link-layer address of a host are not left out.
     pub(crate) fn interfaces(&self) -> FilteredInterfaces {
         let mut interfaces = FilteredInterfaces::default();
         let is_of_forwarded = |rule: &&PacketRule| !matches!(rule.chain, Chain::Input | Chain::Output);
@@ -238,7 +238,7 @@ impl RuleTable {
 
     fn replace_kernel_table(&mut self) -> io::Result<()> {
         let chains = self.used_chains();
-        // The totals lack the packets that pass between this reading and the replacement.
+        // Packets that pass between this reading and the replacement are missing in the totals.
         let counts = self.read_counts();
         let requests = match &mut self.requests {
             Some(requests) => requests,
@@ -259,10 +259,11 @@ impl RuleTable {
             return Ok(());
         }
         if self.events.is_none() {
-            // Without events, the comparison at each second still finds changes.
+            // Without the socket for events, the comparison at each second still finds changes.
             self.events = EventSocket::open().ok();
         }
-        // Read the generation first: a change between both readings makes the next comparison read again.
+        // Read the generation before the content. If the ruleset changes in between, the next comparison
+        // finds an outdated generation and reads the content again.
         let generation = requests.ruleset_generation()?;
         let content = requests.table_content(&chains)?.filter(|it| it.rules.len() == self.wanted_rules.len());
         let content = content.ok_or_else(|| io::Error::other("another program has changed the table"))?;
@@ -305,7 +306,7 @@ impl RuleTable {
                 (self.state, self.is_commit_due) = (TableState::Unknown, true);
                 true
             }
-            // Suppose no change now: the comparison after one second tries again.
+            // Assume no change: the comparison after one second tries again.
             Err(error) => {
                 tracing::debug!("cannot read carnet's nftables table: {error}; carnet will try again");
                 false
@@ -321,7 +322,8 @@ impl RuleTable {
     }
 }
 
-/// Returns what a rule uses of a packet. The count of a rule that drops packets needs no other packets.
+/// Returns what a rule uses of a packet. A rule that drops packets and counts them needs to see only the
+/// packets that it drops.
 fn rule_scope_of(rule: &PacketRule) -> RuleScope {
     let PacketMatch { link_source, mark, connection_mark, dscp, over_rate, .. } = &rule.packets;
     let counts_passing = rule.counts && rule.verdict == Verdict::Continue;
@@ -419,7 +421,8 @@ mod tests {
             verdict: Verdict::Continue,
         });
         assert_eq!((table.nat_sources(), table.interfaces()), (vec![unique_local], Default::default()));
-        // No tunnel has the destination of packets that get another one.
+        // A rule that changes the destination of packets from outside does not matter: no tunnel has their
+        // former destination.
         let packets = PacketMatch {
             input_interface: Some("wan0".into()),
             destination: Some("2001:db8:42::/48".parse().expect("a prefix")),
@@ -435,7 +438,7 @@ mod tests {
             output_interface: Some("wan0".into()),
             ..PacketMatch::default()
         };
-        // Without the source the fast path cannot distinguish the packets.
+        // If a rule of NAT has no source prefix, the fast path cannot recognise its packets.
         let packets = PacketMatch { source: None, ..packets };
         table.add(&PacketRule { chain, order: 2, packets, counts: true, total: None, verdict });
         assert!(

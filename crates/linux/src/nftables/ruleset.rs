@@ -1,14 +1,13 @@
-//! Reads the rules of all programs that look at forwarded packets, and finds out which parts of a packet they
+//! Reads the rules of all programs that see forwarded packets, and finds out which parts of a packet they
 //! use.
 //!
 //! The fast path forwards a packet past the rules only if they have accepted an earlier packet of the flow
 //! (`bpf/tracked.h`). That is right for rules that use only interfaces, addresses, protocol, ports and
-//! connection state. Such rules decide in the same way about each packet of an established connection. This
-//! module finds rules that use more (a limit, a quota, the length, a mark, a set that changes), or that
-//! change a packet.
+//! connection state: such rules treat all packets of an established connection alike. This module finds rules
+//! that use more (a limit, a quota, the length, a mark, a set that changes), or that change a packet.
 //!
-//! Rules in chains that no forwarded packet visits do not count, such as those of the hook `input`. Rules
-//! about packets that the fast path leaves to the kernel in any case do not count either. These are other
+//! The module ignores rules in chains that no forwarded packet visits, such as those of the hook `input`. It
+//! also ignores rules about packets that the fast path leaves to the kernel in any case. These are other
 //! protocols than TCP and UDP, TCP packets with SYN, FIN or RST, and packets outside of established
 //! connections. Chains of NAT see only the first packet of a connection. The entry of connection tracking
 //! says whether the connection has NAT.
@@ -70,7 +69,7 @@ const FIRST_ENDING_TCP_STATE: u8 = 7;
 const COMPARE_EQUAL: u32 = 0;
 const COMPARE_NOT_EQUAL: u32 = 1;
 
-/// Uses of the rules for one address family.
+/// What the rules for one address family use of packets.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FamilyRules {
     pub(crate) rule_scope: RuleScope,
@@ -79,19 +78,19 @@ pub(crate) struct FamilyRules {
 }
 
 impl FamilyRules {
-    /// Adds rules that look at flows only.
+    /// Notes that some rule uses the flow of a packet.
     pub(crate) fn add_flow_use(&mut self) {
         self.rule_scope = self.rule_scope.max(RuleScope::Flow);
     }
 
-    /// Adds a rule for which the kernel must see each packet.
+    /// Notes that some rule needs to see each packet; `reason` describes the rule and what it uses.
     pub(crate) fn add_packet_use(&mut self, reason: impl FnOnce() -> String) {
         self.rule_scope = RuleScope::Packet;
         self.slow_path_reason.get_or_insert_with(reason);
     }
 }
 
-/// Uses of the rules for forwarded packets.
+/// What the rules for forwarded packets use of packets, by address family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RuleUses {
     pub(crate) ipv4_rules: FamilyRules,
@@ -99,7 +98,8 @@ pub(crate) struct RuleUses {
 }
 
 impl RuleUses {
-    /// Applies `change` to the rules of the address families that a table of `family` has, or `only` of them.
+    /// Applies `change` to the address families that a table of `family` contains. If `only` is given,
+    /// applies it to this family only.
     fn change_families(&mut self, family: u8, only: Option<u8>, change: impl Fn(&mut FamilyRules)) {
         for (of, rules) in [(FAMILY_IPV4, &mut self.ipv4_rules), (FAMILY_IPV6, &mut self.ipv6_rules)] {
             if (family == of || matches!(family, FAMILY_INET | FAMILY_NETDEV))
@@ -114,11 +114,12 @@ impl RuleUses {
 /// A chain: family and name of its table, and its own name.
 type ChainKey = (u8, Vec<u8>, Vec<u8>);
 
-/// Returns the uses of all rules in the kernel except carnet's own.
+/// Returns what all rules in the kernel, except carnet's own, use of packets.
 pub(super) fn read_rule_uses(requests: &mut RequestSocket) -> io::Result<RuleUses> {
     let mut uses = RuleUses::default();
     let chains = requests.list_objects(GET_CHAIN, 0, &[])?;
-    // Chains that forwarded packets visit, and whether only by way of chains of NAT.
+    // Chains that forwarded packets visit. The flag says whether they reach the chain only through chains of
+    // NAT.
     let mut reached: Vec<(ChainKey, bool)> = Vec::new();
     for (family, chain) in &chains {
         let Some(hook) = find_attribute(chain, CHAIN_HOOK) else { continue };
@@ -226,7 +227,7 @@ struct RuleUse {
     only_family: Option<u8>,
     /// Use or effect of the rule beyond the flow; `None` if it uses only the flow.
     packet: Option<String>,
-    /// Whether the rule is only about packets that the fast path leaves to the kernel.
+    /// Whether the rule matches only packets that the fast path leaves to the kernel.
     is_of_kernel: bool,
 }
 
@@ -238,14 +239,15 @@ enum RegisterField {
     State,
 }
 
-/// Finds out what a rule uses. `set_of` returns the flags of a set.
+/// Finds out what a rule uses of packets. `set_of` returns the flags of a set.
 fn examine_rule(
     family: u8,
     expressions: &[RuleExpression],
     set_of: impl Fn(&[u8]) -> Option<u32>,
 ) -> RuleUse {
     let mut found = RuleUse::default();
-    // The field that the last expressions have loaded: its register, and the mask that they have applied.
+    // The field that the last expressions have loaded, the register that has it, and the mask that they have
+    // applied.
     let mut loaded: Option<(RegisterField, u32, Option<Vec<u8>>)> = None;
     for (at, (name, data)) in expressions.iter().enumerate() {
         if !matches!(name.as_str(), "bitwise" | "cmp" | "counter") {
@@ -346,7 +348,7 @@ fn examine_rule(
     found
 }
 
-/// Returns the address family of the packets that a rule sees; `None` if it may be either.
+/// Returns the address family of the packets that a rule sees; `None` if it may see both families.
 fn ip_version(family: u8, found: &RuleUse) -> Option<u8> {
     match family {
         FAMILY_IPV4 | FAMILY_IPV6 => Some(family),
@@ -403,7 +405,8 @@ fn chain_of_verdict(data: &[u8]) -> Option<Vec<u8>> {
     find_attribute(verdict, VERDICT_CHAIN).map(|_| decode_text(verdict, VERDICT_CHAIN))
 }
 
-/// Returns the number of a register; registers of four octets begin at 8, those of 16 octets at 1.
+/// Returns the number of a register in units of four octets: registers of four octets begin at 8, registers
+/// of 16 octets at 1.
 fn register_number(data: &[u8], kind: u16) -> u32 {
     match decode_number(data, kind).unwrap_or(u32::MAX) {
         wide @ 1..=4 => 4 + 4 * wide,
@@ -434,7 +437,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the uses of a ruleset in a new network namespace; `None` if this machine permits none.
+    /// Returns what a ruleset uses, in a new network namespace; `None` if this machine cannot create one.
     fn uses_of_ruleset(ruleset: &str) -> Option<RuleUses> {
         let ruleset = ruleset.to_owned();
         let read = move || {

@@ -32,8 +32,8 @@ const RECEIVE_BUFFER_SIZE: usize = 32 * 1024;
 /// Number of attempts to read a list that changes while the kernel sends it.
 const MAX_READ_ATTEMPTS: usize = 4;
 
-/// Everything about carnet's table that changes if another program changes the table. The kernel gives each
-/// table, chain and rule a handle of its own.
+/// The parts of carnet's table that show whether another program has changed it. The kernel gives each table,
+/// chain and rule a handle of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TableContent {
     /// Handle and flags of the table.
@@ -66,7 +66,7 @@ impl RequestSocket {
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         SockRef::from(&socket).set_read_timeout(Some(ANSWER_TIMEOUT))?;
-        // Make the kernel leave the request out of its error messages, which are shorter then. Old kernels
+        // Make the kernel send error messages without the failed request, so that they are short. Old kernels
         // lack the option.
         let _ = socket.set_cap_ack(true);
         Ok(RequestSocket { socket, sequence: 0 })
@@ -177,7 +177,8 @@ impl RequestSocket {
                 return Ok(answers);
             }
         }
-        // The list has changed during the last attempt, too. An event will follow, and carnet reads it again.
+        // The list has changed during the last attempt, too. An event will follow, and carnet then reads the
+        // list again.
         Ok(self.request_once(kind, family, flags, attributes)?.0)
     }
 
@@ -221,7 +222,7 @@ fn pick_attributes(attributes: &[u8], kinds: &[u16]) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct EventSocket {
     socket: AsyncFd<Socket>,
-    /// Receive buffer, kept because each turn of the platform polls the socket.
+    /// Receive buffer. It is not allocated for each poll, because the platform polls the socket often.
     receive_buffer: Vec<u8>,
 }
 
@@ -246,7 +247,7 @@ impl EventSocket {
                 match guard.get_inner().recv(&mut self.receive_buffer, 0) {
                     Ok(_) => has_changed = true,
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    // The kernel has dropped events, so suppose that the ruleset has changed.
+                    // The kernel has dropped events, so assume that the ruleset has changed.
                     Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => has_changed = true,
                     Err(_) => {
                         guard.clear_ready();

@@ -12,8 +12,8 @@ use super::ruleset::{self, RuleUses};
 use super::socket::{EventSocket, RequestSocket};
 use crate::fast_path::{RuleScope, RulesetValue};
 
-/// Time after a change of the rules until the fast path notes flows that they have accepted. A packet that
-/// the former rules accepted is past the filter by then.
+/// Time after a change of the rules in which the programs record no flow as accepted. After this time, the
+/// packets that the former rules accepted have left the packet filter.
 const SETTLING_TIME: Duration = Duration::from_millis(200);
 /// Seconds between attempts to reach nftables on a kernel without it. An attempt may load a kernel module.
 const CONTINUOUS_CHANGE_PAUSE_S: u32 = 60;
@@ -32,7 +32,7 @@ pub(crate) struct RulesetWatch {
     rule_uses: RuleUses,
     legacy_rules: [LegacyRules; 2],
     seconds_to_retry: u32,
-    /// Number of changes.
+    /// Number of changes of the rules since the start.
     change_count: u32,
     /// Time of the last change, until the fast path knows the new rules.
     changed_at: Option<Instant>,
@@ -139,7 +139,7 @@ impl RulesetWatch {
             },
         };
         if self.events.is_none() {
-            // Without events, the comparison at each second still finds changes.
+            // Without the socket for events, the comparison at each second still finds changes.
             self.events = EventSocket::open().ok();
         }
         // Read the generation first: a change between both readings makes the next comparison read again.

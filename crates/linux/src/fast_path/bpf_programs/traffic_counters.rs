@@ -21,7 +21,7 @@ type TrafficValue = [AtomicU64; 4];
 #[derive(Debug)]
 pub(super) struct TrafficMemory {
     first_value: NonNull<TrafficValue>,
-    /// Number of counters per processor; `processors` is the number of processors.
+    /// Number of counters that each of the `processors` processors has.
     counters: usize,
     processors: usize,
 }
@@ -126,7 +126,7 @@ impl LoadedPrograms {
     }
 
     /// Returns the ends of tunnels into which packets went since the last check. Each call checks the next
-    /// [`SLOTS_PER_CALL`] slots.
+    /// [`SLOTS_PER_CALL`] slots; successive calls check all slots in turn.
     pub(in crate::fast_path) fn used(&mut self) -> Vec<TunnelEnds> {
         let slots = self.table.used_slots();
         let turn: Vec<u32> =

@@ -44,8 +44,8 @@ use crate::netlink::NetlinkRequests;
 
 /// Time after the router's last update at which the BPF programs stop forwarding.
 pub const UPDATE_TIMEOUT: Duration = Duration::from_millis(250);
-/// Time after the programs' first permission for a station in which they still leave its frames to the slow
-/// path. Earlier frames of the station may wait there.
+/// Time for which the programs still leave the frames of a newly permitted station to the slow path. Earlier
+/// frames of the station may still wait there.
 const NEW_STATION_DELAY: Duration = Duration::from_millis(50);
 /// Maximum number of destinations of own packets, and of destinations of forwarded packets;
 /// `MAX_DESTINATIONS` in C.
@@ -78,7 +78,7 @@ pub struct FastPathInterfaces {
     pub address: [u8; 6],
 }
 
-/// Removes the virtual Ethernet pairs that a crash has left in this network namespace: their virtual
+/// Removes the virtual Ethernet pairs that a crashed carnet has left in this network namespace. Their virtual
 /// interface vanished with the crashed process. Before Linux 6.6, a filter without effect stays on the
 /// radio's interface until the next fast path is attached there.
 ///
@@ -251,8 +251,8 @@ impl GeonetPath {
         })
     }
 
-    /// Returns the sequence numbers that the router has to use while these programs run. The router can use
-    /// them even after the programs are gone.
+    /// Returns the source of sequence numbers that the router has to use while these programs run, because
+    /// the programs take numbers from it too. It works even after the programs are gone.
     pub fn sequence_numbers(&self) -> Box<dyn SequenceNumbers> {
         Box::new(SharedSequence::new(&self.shared_counters))
     }
@@ -469,7 +469,7 @@ impl GeonetPath {
     }
 
     fn remove<V: Pod>(&mut self, map: &str, station: [u8; 6]) -> Option<()> {
-        // The map may not contain the entry, because it was full when the entry was added.
+        // Ignore an error: if the map was full when the entry should be added, it has no entry to remove.
         let _ = self.map_mut::<u64, V>(map)?.remove(&map_key_of(station));
         Some(())
     }

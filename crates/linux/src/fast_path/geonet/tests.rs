@@ -1,5 +1,6 @@
 //! The tests run the programs in the kernel on one frame at a time (`BPF_PROG_TEST_RUN`), and compare the
-//! result with the slow path. A [`Station`] sets the programs' tasks and processes a copy of the frame.
+//! result with the slow path. A [`Station`] is the slow path: it configures the programs by its updates, and
+//! processes a copy of the frame.
 
 #![allow(clippy::unwrap_used)]
 
@@ -343,7 +344,8 @@ impl TestBench {
         done.collect()
     }
 
-    /// Makes the programs learn a station from its packets, and waits for the settling time.
+    /// Makes the programs learn a station from its packets, and waits until they handle its frames
+    /// ([`NEW_STATION_DELAY`]).
     fn learn_station(&mut self, from: [u8; 6], to: [u8; 6], sequence: u16) {
         let packet = udp_packet(host_address(2), host_address(1), 30);
         let frame =
@@ -608,8 +610,8 @@ fn fast_path_handles_only_permitted_packets() {
         assert_eq!(bench.sent_by_fast_path(&frame), None);
         bench.send_position_and_beacons();
         assert!(bench.sent_by_fast_path(&frame).is_some());
-        // The second program restores the frame that the first program has changed, if the path has ended
-        // meanwhile.
+        // The second program restores the frame that the first program has changed, if the update has become
+        // too old between the two programs.
         let (verdict, _) = bench.run_program("out", &frame);
         assert_eq!(verdict, TC_REDIRECT);
         // The router removes a neighbour that did not acknowledge a frame.
@@ -785,8 +787,8 @@ fn fast_path_treats_mutated_frames_like_the_router() {
             } else {
                 host_address(2)
             };
-            // The position of the source may make it the next hop. The programs learn of that from the
-            // router's next update.
+            // The test does not change the position of the source: a new position may make the source a next
+            // hop, which the programs learn only from the router's next update.
             let place = if to == FAR_STATION_MAC { 14 + 28..14 + 36 } else { 0..0 };
             // The last octets that the test changes are a Fragment header.
             for at in (0..14 + 60 + 40 + 9).filter(|at| !place.contains(at)) {

@@ -78,7 +78,8 @@ const UNUSED_ENDS: TunnelAddresses =
 /// Lowest MTU of a path that carries an inner packet of 1280 octets.
 const LOWEST_SUFFICIENT_MTU: u32 = IPV6_MINIMUM_MTU + IPV6_HEADER_LENGTH as u32;
 
-/// Time for which a path counts as narrow. RFC 8201 4 requires at least five minutes and recommends ten.
+/// Time for which carnet regards a path as too narrow for a device. RFC 8201 4 requires at least five minutes
+/// and recommends ten.
 const NARROW_PATH_LIFETIME: Duration = Duration::from_secs(600);
 
 const PACKET_TOO_BIG: u8 = 2;
@@ -202,7 +203,7 @@ impl KernelTunnels {
         self.ports = ports;
     }
 
-    /// Returns whether this path has, or will have, rules before the local table's rule.
+    /// Returns whether this path has, or will have, rules with a priority before that of the `local` table.
     pub(super) fn has_early_rules(&self) -> bool {
         !self.installed_entries.is_empty() || !self.desired_tunnels.device_ends().is_empty()
     }
@@ -234,7 +235,8 @@ impl KernelTunnels {
             );
             match self.install_missing(requests, &wanted) {
                 Ok(()) => break self.remove_all_except(requests, &wanted).map_err(|error| error.to_string()),
-                // Each round excludes one more device, so the loop ends.
+                // Retry without the device that the kernel refused. Each retry excludes one more device, so
+                // the loop ends.
                 Err((Some(ends), error)) if self.refused_ends.insert(ends) => {
                     tracing::warn!(
                         "{error}; tunnel packets between {} and {} take the slow path",
@@ -607,7 +609,8 @@ fn quoted_ends(destination: Ipv6Addr, message: &[u8]) -> Option<TunnelAddresses>
     // Types 1 to 4 are errors (RFC 4443 3).
     let is_error = (1..=4).contains(message.first()?);
     let quoted = message.get(ICMPV6_HEADER_LENGTH..)?;
-    // The quoted packet of a device has IPv6 as its next header. Devices send no fragments.
+    // A device sends only packets with IPv6 as next header, and no fragments. So any other quoted packet is
+    // not of a device.
     if !is_error || *quoted.get(6)? != PROTOCOL_IPV6 {
         return None;
     }

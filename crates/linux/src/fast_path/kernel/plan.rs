@@ -141,8 +141,8 @@ impl DesiredTunnels {
         let is_held =
             |tunnel: &Ipv6Tunnel| self.slow_path_bindings.contains(&(is_agent(tunnel), tunnel.home_address));
         let mut ends: BTreeSet<TunnelAddresses> = self.tunnels.keys().map(|(ends, _)| *ends).collect();
-        // A device serves all bindings between its two ends. If one of them needs the slow path, these ends
-        // get no device.
+        // A device carries the packets of all bindings between its two ends. If one of these bindings needs
+        // the slow path, the ends get no device.
         for ((held, _), _) in self.tunnels.iter().filter(|(_, tunnel)| is_held(tunnel)) {
             ends.remove(held);
         }

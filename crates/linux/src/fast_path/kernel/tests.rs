@@ -132,7 +132,7 @@ fn handover_replaces_routes_and_old_device_still_receives() {
     let routes = [(TABLE_MAIN, MOBILE_NETWORK_PREFIX)];
     tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
     let before = planned_entries(&tunnels, &routes);
-    // A handover sets the new tunnel before it removes the old one; for a moment both transmit.
+    // A handover sets the new tunnel before it removes the old one; for a moment both tunnels may transmit.
     tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f2::10", true));
     let between = planned_entries(&tunnels, &routes);
     tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", false));
@@ -152,7 +152,7 @@ fn handover_replaces_routes_and_old_device_still_receives() {
 fn device_gets_only_packets_of_the_slow_path() {
     let mut tunnels = DesiredTunnels::default();
     tunnels.set_tunnel(&new_tunnel(TunnelEnd::HomeAgent, "2001:db8:f1::10", true));
-    // At home the tunnel still receives packets that are in transit, but no route leads into it.
+    // At home no route leads into the tunnel, but the tunnel still receives packets that are in transit.
     let lines = planned_entries(&tunnels, &[]);
     assert!(lines.iter().any(|line| line.starts_with("cn0 local")));
     assert!(!lines.iter().any(|line| line.contains("dev cn0")), "{lines:?}");

@@ -58,7 +58,7 @@ impl ModelMaps {
             ],
             MapOperation::Forget => vec![Box::new(|m| m.routes += 1), Box::new(|m| m.generation += 1)],
             MapOperation::ForgetFlows => vec![Box::new(|m| m.generation += 1)],
-            // The test `rules_and_binding_change_together` covers the rules.
+            // Rules are not part of this model; the test `flow_rules_follow_their_binding` covers them.
             MapOperation::SetRules(_) | MapOperation::RemoveRules(_) => Vec::new(),
         }
     }
@@ -168,7 +168,8 @@ impl DesiredTunnels {
         .collect()
     }
 
-    /// Returns whether a result of a lookup for the address is right for these tunnels.
+    /// Returns whether `found` is a right result of a lookup for the address, if these tunnels exist. `None`
+    /// is right only if no binding owns the address.
     fn allows_result(&self, end: u32, address: Ipv6Addr, found: Option<&LookupResult>) -> bool {
         let prefixes = self.prefixes(end);
         let owner = prefixes.iter().filter(|(prefix, _)| prefix.contains(&address));
@@ -179,8 +180,8 @@ impl DesiredTunnels {
         let transmits = tunnels.values().any(|tunnel| tunnel.transmit);
         let sends = match found.sends_into {
             None => !transmits,
-            // Accept any tunnel that may transmit. Another test checks that it is the one that carnet last
-            // allowed to transmit.
+            // Accept any tunnel that may transmit. Another test checks that packets go into the tunnel that
+            // carnet last allowed to transmit.
             Some((ends, mtu)) => tunnels.get(&ends).is_some_and(|t| t.transmit && t.mtu == mtu),
         };
         // A value has room for [`MAX_PATHS_PER_BINDING`] tunnels; the slow path handles further tunnels.
@@ -194,7 +195,8 @@ impl DesiredTunnels {
 struct RandomTest {
     table: BindingTable,
     maps: ModelMaps,
-    /// Caches of flows and of next hops, each of them also for programs that read before and after a write.
+    /// Two caches of flows and two of next hops. The second cache of each kind is of a program that began
+    /// before the last write and reads the maps after it.
     lookup_caches: [LookupCache; 4],
     desired_tunnels: DesiredTunnels,
     committed_tunnels: DesiredTunnels,
@@ -236,7 +238,8 @@ impl RandomTest {
         owner.is_some_and(|(_, name)| self.table.bindings_without_room.contains_key(name))
     }
 
-    /// Checks the lookups of all addresses, also for a program that began before the last write.
+    /// Checks the lookups of all addresses, by a program without a cache and by programs with caches. One of
+    /// the programs has begun before the last write.
     fn check_lookups(&mut self, began: &ModelMaps, what: &str, meanwhile: bool) {
         let also_before = meanwhile;
         for end in 0..2 {
@@ -490,7 +493,7 @@ fn handover_is_one_write_to_the_same_slot() {
         numbered_tunnel(TunnelEnd::HomeAgent, 1, 1, inner, true, 0).remote
     );
     assert_eq!(value.paths[1].tunnel_ends().1, old.remote);
-    // Setting the same tunnel again is no change.
+    // Setting an unchanged tunnel again causes no write.
     trial.set_tunnel(&Tunnel { transmit: false, ..old });
     assert_eq!(trial.table.commit_changes(), []);
 }
@@ -567,7 +570,7 @@ fn binding_with_too_many_prefixes_takes_slow_path_alone() {
             ["a binding with more than 64 prefixes, or prefixes of more than 8 different lengths"]
         );
     }
-    // The binding with too many prefixes took no room, so the new binding finds the same room as without it.
+    // The binding with too many prefixes occupies no entry, so the new binding fits.
     trial.set_tunnel(&home_agent_tunnel(4, vec![prefix("2001:db8:c::/60")]));
     trial.commit_and_check();
     assert!(trial.finds_binding_of(1, 4));
@@ -579,7 +582,7 @@ fn binding_with_too_many_prefixes_takes_slow_path_alone() {
 #[test]
 fn binding_with_new_prefix_length_takes_slow_path_if_list_is_full() {
     let mut trial = RandomTest::new(64, 256);
-    // Two bindings have seven lengths each, and all home addresses together one more.
+    // Two bindings have seven prefix lengths each, and all home addresses have the length 128.
     trial.set_tunnel(&home_agent_tunnel(1, prefixes_of_lengths(40, 7)));
     trial.set_tunnel(&home_agent_tunnel(2, prefixes_of_lengths(50, 7)));
     trial.set_tunnel(&home_agent_tunnel(3, vec![prefix("2001:db8:a::/60")]));

@@ -82,7 +82,7 @@ pub(super) const HOME_AGENT_SETUP: &str = "
     -4 route add default via 198.51.100.1 dev ha0
     -4 neigh add 198.51.100.1 lladdr 02:00:00:00:04:00 dev ha0";
 
-/// Action of a program on a packet.
+/// What a program did with a packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProgramAction {
     /// The program sent this frame.
@@ -120,9 +120,9 @@ fn is_unable_to_run() -> bool {
     true
 }
 
-/// Runs `body` for each kind of program and each end of a tunnel, in a new network namespace each time. For a
-/// home agent it also runs with cached next hops. Without the right to create a namespace, prints that the
-/// test is skipped.
+/// Runs `body` for tc and XDP programs and for both tunnel ends (mobile router, home agent), each in a new
+/// network namespace. For a home agent, `body` runs also with cached next hops. If the machine cannot create
+/// a namespace, prints that the test is skipped.
 pub(super) fn run_on_every_bench(body: impl Fn(&mut TestBench) + Copy + Send + 'static) {
     if is_unable_to_run() {
         return;
@@ -160,7 +160,7 @@ pub(super) struct TestBench {
     interface_indices: BTreeMap<String, u32>,
     pub(super) links_by_name: BTreeMap<String, LinkInfo>,
     reason_counts: BTreeMap<&'static str, u64>,
-    /// State of the kernel's routing; `None` in a run without cached next hops.
+    /// Routes and rules of the kernel, as the programs know them; `None` in a run without cached next hops.
     pub(super) routing_knowledge: Option<RoutingKnowledge>,
     pub(super) requests: NetlinkRequests,
 }
@@ -275,7 +275,7 @@ impl TestBench {
         self.interface_indices[name]
     }
 
-    /// Returns the binding's tunnel over a care-of address.
+    /// Returns the binding's IPv6 tunnel over the care-of address with index `way`.
     pub(super) fn tunnel_over(&self, way: usize, transmit: bool) -> Tunnel {
         let ends = (address(CARE_OF_ADDRESSES[way]), address(HOME_AGENT));
         let (local, remote) = match self.station_end {
@@ -297,7 +297,7 @@ impl TestBench {
         }
     }
 
-    /// Returns a tunnel inside IPv4 or in UDP over a care-of address, and opens its socket.
+    /// Returns a tunnel inside IPv4 or UDP over the care-of address with index `way`, and opens its socket.
     pub(super) fn tunnel_in_ipv4(&mut self, udp: bool, way: usize, transmit: bool) -> Tunnel {
         let end = |udp_end: String, plain: &str| match udp {
             true => Endpoint::Udp(udp_end.parse().unwrap()),
@@ -344,7 +344,7 @@ impl TestBench {
         &mut self.slow_path
     }
 
-    /// Returns outer source and destination of packets that arrive over a care-of address.
+    /// Returns outer source and destination of packets that arrive over the care-of address with index `way`.
     pub(super) fn arriving_outer_addresses(&self, way: usize) -> (&'static str, &'static str) {
         match self.station_end {
             TunnelEnd::MobileRouter => (HOME_AGENT, CARE_OF_ADDRESSES[way]),
@@ -352,7 +352,7 @@ impl TestBench {
         }
     }
 
-    /// Returns program and interface for packets that go into the tunnel.
+    /// Returns the program for packets that go into the tunnel, and the interface on which they arrive.
     pub(super) fn entrance_program_and_interface(&self) -> (&'static str, &'static str) {
         match self.station_end {
             TunnelEnd::MobileRouter => ("lan", "lan0"),
@@ -360,7 +360,7 @@ impl TestBench {
         }
     }
 
-    /// Returns the program and the interface that packets out of the tunnel need.
+    /// Returns the program for packets that come out of the tunnel, and the interface on which they arrive.
     pub(super) fn exit_program_and_interface(&self) -> (&'static str, &'static str) {
         match self.station_end {
             TunnelEnd::MobileRouter => ("uplink", "wan0"),
@@ -440,8 +440,8 @@ impl TestBench {
         ProgramAction::Sent(out)
     }
 
-    /// Returns the reason that the programs counted since the last call: why they left a packet to the slow
-    /// path.
+    /// Returns the reason for which the programs left a packet to the slow path: the counter that increased
+    /// since the last call.
     fn last_counted_reason(&mut self) -> &'static str {
         let mut found = Vec::new();
         for (name, number) in self.programs.counters().tunnels_on_slow_path {
@@ -496,7 +496,8 @@ impl TestBench {
         Some(result)
     }
 
-    /// Compares a frame that the program sent with the oracle's result for the same packet.
+    /// Compares a frame that the program sent with the frame that slow path and kernel send for the same
+    /// packet.
     pub(super) fn assert_equals_slow_path(&mut self, packet: &[u8], tunnelled: bool, sent: &[u8]) {
         let expected = self.expected_packet(packet, tunnelled);
         let expected = expected.unwrap_or_else(|| panic!("the slow path does not send on {packet:x?}"));
@@ -545,13 +546,13 @@ impl TestBench {
         did
     }
 
-    /// Runs the program on an IPv6 packet that has to go into the tunnel.
+    /// Runs the program for packets that go into the tunnel on an IPv6 packet.
     pub(super) fn run_on_entering(&mut self, packet: &[u8]) -> ProgramAction {
         let (program, interface) = self.entrance_program_and_interface();
         self.run_and_compare(program, interface, packet, false)
     }
 
-    /// Runs the program on a tunnelled packet that arrives.
+    /// Runs the program for packets that come out of the tunnel on a tunnelled packet.
     pub(super) fn run_on_arriving(&mut self, packet: &[u8]) -> ProgramAction {
         let (program, interface) = self.exit_program_and_interface();
         self.run_and_compare(program, interface, packet, true)

@@ -1,5 +1,5 @@
-//! Tests the cached next hops of a home agent's bindings. They must be right for every packet that uses them,
-//! and become invalid in time.
+//! Tests the cached next hops of a home agent's bindings. A cached next hop must be right for every packet
+//! that uses it, and must become invalid when routes, rules, neighbours or bindings change.
 
 use super::bench::{ProgramAction, TestBench, run_ip, run_on_every_bench};
 use super::packets::*;
@@ -69,8 +69,8 @@ fn cached_next_hop_serves_all_flows_and_hosts_of_network() {
     });
 }
 
-/// A packet that came from a network caches only the network's binding. For the first packet to the network,
-/// the program asks the kernel for the next hop.
+/// A packet from a mobile network makes the program cache only the network's binding. For the first packet to
+/// the mobile network, the program asks the kernel for the next hop.
 #[test]
 fn program_looks_up_next_hop_before_first_packet_to_network() {
     run_on_every_bench(|bench| {
@@ -91,8 +91,8 @@ fn program_looks_up_next_hop_before_first_packet_to_network() {
     });
 }
 
-/// While a routing rule of another program uses more than interface and destination, the programs ask the
-/// kernel for each flow.
+/// If another program has a routing rule about more than interface and destination, the BPF programs ask the
+/// kernel for the route of each flow.
 #[test]
 fn foreign_rule_with_other_fields_disables_cached_next_hops() {
     run_on_every_bench(|bench| {
@@ -113,7 +113,8 @@ fn foreign_rule_with_other_fields_disables_cached_next_hops() {
             bench.invalidate_lookups();
             assert!(!is_remembered(bench, HOST_ADDRESS), "after {rule}");
         }
-        // These rules match only packets from the TUN device, or packets to another network.
+        // The tested packets match neither rule: these rules are about packets from the TUN device, and about
+        // packets to another network.
         for rule in ["iif carnet0 from 2001:db8:a::9", "to 2001:db8:b::/64"] {
             run_ip(&format!("-6 rule add pref 60 {rule} lookup 77"));
             bench.invalidate_lookups();
@@ -164,7 +165,8 @@ fn rule_about_inner_sources_is_obeyed() {
     });
 }
 
-/// Tests a longer route inside a binding's prefix, and a route of equal length with a better metric.
+/// Tests two routes of another program: a longer route inside a binding's prefix, and a route of equal length
+/// with a better metric.
 #[test]
 fn foreign_route_inside_prefix_is_obeyed() {
     run_on_every_bench(|bench| {
@@ -189,7 +191,8 @@ fn foreign_route_inside_prefix_is_obeyed() {
                 assert_eq!(is_sent_to(bench, HOST_ADDRESS), !all, "{route}");
                 assert_eq!(is_sent_to(bench, SECOND_HOST_ADDRESS), !leads_away, "{route}");
             }
-            // If the new route does not concern the address, the program still caches a next hop for it.
+            // If the new route does not contain the destination, the program still caches a next hop for the
+            // destination.
             assert_eq!(is_remembered(bench, HOST_ADDRESS), !all, "{route}");
             run_ip(&format!("-6 route del {route}"));
             bench.invalidate_lookups();
@@ -224,7 +227,7 @@ fn multipath_routes_disable_cached_next_hops() {
     });
 }
 
-/// After one lookup of a neighbour's new link-layer address, all cached next hops use it.
+/// The programs look up a neighbour's new link-layer address once; then all cached next hops use it.
 #[test]
 fn changed_link_layer_address_updates_cached_next_hops() {
     run_on_every_bench(|bench| {
@@ -297,8 +300,8 @@ fn changed_bindings_invalidate_cached_next_hops() {
             bench.run_on_entering(&packet_of_new_flow(super::bench::HOME_ADDRESS));
             assert!(is_remembered(bench, HOST_ADDRESS));
         }
-        // One of two further bindings has the same version number as the first. Its change invalidates the
-        // first binding's cached lookup once.
+        // One of two further bindings has the same version number as the first binding. When this binding
+        // changes, the programs look up the first binding once more.
         let mut third = other.clone();
         third.home_address = address("2001:db8:1::4322");
         third.inner = vec!["2001:db8:c::/64".parse().unwrap()];

@@ -1,4 +1,5 @@
-//! Tests clause by clause which packets the programs handle, which they leave to the slow path, and why.
+//! Tests clause by clause which packets the programs handle. For the packets that the programs leave to the
+//! slow path, tests the counted reason.
 
 use std::net::Ipv6Addr;
 
@@ -87,7 +88,7 @@ fn frames_have_link_layer_address_of_kernel_neighbour() {
             let neighbour = NEIGHBOUR_ADDRESSES.iter().find(|(name, ..)| *name == interface).unwrap().2;
             assert_eq!(sent_frame(&did)[..6], neighbour, "{interface}");
         }
-        // carnet reads these neighbours to report them to the kernel as in use.
+        // carnet reads these neighbours, to tell the kernel that they are in use.
         let used = bench.programs.neighbours_used_within(std::time::Duration::from_secs(60));
         for interface in [uplink, lan] {
             let index = bench.index(interface);
@@ -125,8 +126,8 @@ fn fast_path_merges_every_combination_of_ecn_marks() {
     });
 }
 
-/// RFC 6438 3: the label is a keyed hash of addresses and flow label. `enters` compares it with the slow
-/// path.
+/// RFC 6438 3: the outer flow label is a keyed hash of the inner addresses and flow label. `run_on_entering`
+/// compares it with the slow path's.
 #[test]
 fn fast_path_and_slow_path_write_same_flow_labels() {
     run_on_every_bench(|bench| {
@@ -249,8 +250,8 @@ fn fast_path_checks_inner_source_of_reverse_tunnel() {
     });
 }
 
-/// RFC 6275 11.7.2, RFC 3963 5.5: without a registered care-of address, the station sends nothing into the
-/// tunnel. It still accepts packets from the tunnel of the previous care-of address.
+/// RFC 6275 11.7.2, RFC 3963 5.5: without a registered care-of address, the station sends no packet into the
+/// tunnel. It still accepts packets through the tunnel of the previous care-of address.
 #[test]
 fn previous_care_of_address_only_receives_and_nothing_is_sent_without_one() {
     run_on_every_bench(|bench| {
@@ -264,8 +265,8 @@ fn previous_care_of_address_only_receives_and_nothing_is_sent_without_one() {
         bench.set_tunnel(tunnel.clone());
         assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left("no_path"));
         sent_frame(&bench.run_on_arriving(&old));
-        // After a handover the station sends from the new care-of address at once, and accepts packets to the
-        // previous one for a while.
+        // After a handover the station sends from the new care-of address at once. It still accepts packets
+        // to the previous care-of address, until the tunnel is removed.
         let new = bench.tunnel_over(1, true);
         bench.set_tunnel(new.clone());
         let octets = |end: carnet_base::Endpoint| end.ipv6().unwrap().octets().to_vec();
@@ -279,7 +280,7 @@ fn previous_care_of_address_only_receives_and_nothing_is_sent_without_one() {
             assert_eq!(outer_of(&did), ends);
         }
         sent_frame(&bench.run_on_arriving(&old));
-        // As soon as its tunnel is removed, packets of the previous care-of address are no longer accepted.
+        // As soon as the previous tunnel is removed, the programs no longer accept its packets.
         bench.remove(&tunnel);
         assert_eq!(bench.run_on_arriving(&old), ProgramAction::Left("outer_source"));
         bench.remove(&new);
@@ -295,8 +296,8 @@ fn fast_path_leaves_packets_above_mtu_to_slow_path() {
         let (source, destination) = inner_addresses_inwards(bench);
         let fits = udp_packet(source, destination, TUNNEL_MTU as usize - 40);
         let larger = udp_packet(source, destination, TUNNEL_MTU as usize - 39);
-        // The result does not depend on the order of the packets, nor, in the second round, on a cached
-        // lookup.
+        // The programs treat each packet alike in any order of the packets, and also in the second round,
+        // with a cached lookup.
         for _ in 0..2 {
             assert_eq!(bench.run_on_entering(&larger), ProgramAction::Left("too_big"));
             sent_frame(&bench.run_on_entering(&fits));
@@ -308,7 +309,7 @@ fn fast_path_leaves_packets_above_mtu_to_slow_path() {
             ProgramAction::Left("too_big")
         );
         sent_frame(&bench.run_on_entering(&udp_packet(source, destination, 1239)));
-        // The route behind the tunnel has an MTU, too.
+        // The route of the inner packets behind the tunnel has an MTU, too.
         let (far, near) = inner_addresses_outwards(bench);
         let departure = if bench.station_end == TunnelEnd::MobileRouter { "lan0" } else { "ha0" };
         super::bench::run_ip(&format!("link set {departure} mtu 1400"));
@@ -343,7 +344,7 @@ fn fast_path_leaves_extension_headers_and_nested_tunnels_to_slow_path() {
             );
             assert_eq!(bench.run_on_arriving(&outer), ProgramAction::Left(""), "{next_header}");
         }
-        // The programs handle a fragment that a host has sent like any packet.
+        // The programs encapsulate a fragment from a host like any other packet.
         sent_frame(&bench.run_on_entering(&packet(protocol::FRAGMENT, source, destination, &behind)));
         let packet = tunnelled_packet(bench, &packet(protocol::FRAGMENT, far, near, &behind));
         sent_frame(&bench.run_on_arriving(&packet));
@@ -359,8 +360,8 @@ fn fast_path_leaves_extension_headers_and_nested_tunnels_to_slow_path() {
     });
 }
 
-/// Messages of the protocol stay with the slow path: Binding Updates (Home Address option), acknowledgements
-/// (type 2 routing header), and ICMPv6 errors about outer packets (RFC 2473 8).
+/// The slow path gets all messages of Mobile IPv6: Binding Updates (Home Address option), Binding
+/// Acknowledgements (type 2 routing header), and ICMPv6 errors about outer packets (RFC 2473 8).
 #[test]
 fn packets_to_the_tunnel_ends_take_the_slow_path() {
     run_on_every_bench(|bench| {
@@ -415,7 +416,7 @@ fn tcp_segments_except_syn_use_fast_path() {
     });
 }
 
-/// RFC 8200 3: the payload length of the header counts.
+/// RFC 8200 3: the IPv6 header has the length of the payload. The slow path gets packets with a wrong length.
 #[test]
 fn packets_with_wrong_length_take_the_slow_path() {
     run_on_every_bench(|bench| {
@@ -506,7 +507,7 @@ fn truncated_frames_take_the_slow_path() {
             (outer, bench.exit_program_and_interface()),
         ] {
             let whole = ethernet_frame(0x86dd, &packet);
-            // For a test run of a tc program, the kernel requires a complete header.
+            // In a test run of a tc program, the kernel accepts only frames with complete headers.
             for length in bench.shortest_frame()..whole.len() {
                 assert_eq!(
                     bench.program_action(program, interface, &whole[..length]),
@@ -529,7 +530,8 @@ fn truncated_frames_take_the_slow_path() {
     });
 }
 
-/// Two bindings with care-of addresses in each other's network would make a loop (RFC 2473 4.1).
+/// If each of two bindings has its care-of address in the other's network, outer packets would loop (RFC 2473
+/// 4.1).
 #[test]
 fn own_outer_packets_do_not_enter_tunnel_again() {
     run_on_every_bench(|bench| {

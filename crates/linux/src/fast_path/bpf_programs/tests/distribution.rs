@@ -1,5 +1,5 @@
-//! The programs distribute a binding's packets among its tunnels. Each packet must take the same tunnel as on
-//! the slow path.
+//! Tests how the programs distribute a binding's packets among its tunnels. Each packet must take the same
+//! tunnel as on the slow path.
 
 use carnet_base::{Endpoint, Rng};
 use carnet_nemo::forwarding::desired::{
@@ -83,8 +83,8 @@ fn outer_ends(did: &ProgramAction) -> (u8, Vec<u8>) {
     }
 }
 
-/// `enters` compares each packet with the slow path's result. In addition, this test checks that each tunnel
-/// gets the share of flows that its weight says.
+/// `run_on_entering` compares each packet with the slow path's. In addition, this test checks that each
+/// tunnel gets the share of flows that its weight says.
 #[test]
 fn fast_path_balances_flows_like_the_slow_path() {
     run_on_every_bench(|bench| {
@@ -179,8 +179,8 @@ fn fast_path_rules_match_same_packets_as_slow_path() {
     });
 }
 
-/// The programs leave packets to duplicate to the slow path, because their copies need a number. They also
-/// leave fragments after the first, which have no ports.
+/// The slow path gets packets that a rule duplicates, because their copies need a sequence number. It also
+/// gets fragments after the first, which have no ports.
 #[test]
 fn duplicated_packets_and_fragments_take_the_slow_path() {
     run_on_every_bench(|bench| {

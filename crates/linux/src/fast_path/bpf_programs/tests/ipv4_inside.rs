@@ -179,8 +179,8 @@ fn sent_frame(did: &ProgramAction) -> &[u8] {
     }
 }
 
-/// Runs the program on an IPv4 packet that has to go into the tunnel, and compares what it sends with the
-/// slow path.
+/// Runs the program for packets that go into the tunnel on an IPv4 packet. Compares the frame that it sends
+/// with the slow path's.
 fn run_on_entering(bench: &mut TestBench, packet: &[u8]) -> ProgramAction {
     let (program, interface) = bench.entrance_program_and_interface();
     let did = bench.program_action(program, interface, &ethernet_frame(0x0800, packet));
@@ -193,8 +193,8 @@ fn run_on_entering(bench: &mut TestBench, packet: &[u8]) -> ProgramAction {
     did
 }
 
-/// Runs the program on an IPv4 packet that arrives through the tunnel, and compares what it sends with the
-/// slow path.
+/// Runs the program for packets that come out of the tunnel on an IPv4 packet inside a tunnel. Compares the
+/// frame that it sends with the slow path's.
 fn run_on_arriving(
     bench: &mut TestBench,
     (local, remote): (Endpoint, Endpoint),
@@ -225,7 +225,7 @@ fn decapsulated_by_slow_path(
     decrement_ttl(buffer.as_slice().to_vec())
 }
 
-/// Returns the largest inner packet of a tunnel, in octets.
+/// Returns the length in octets of the largest inner packet that fits into the tunnel.
 fn largest_inner_packet(tunnel: &Tunnel) -> usize {
     tunnel.mtu as usize
 }
@@ -255,7 +255,7 @@ fn common_ipv4_packets_use_fast_path_in_both_directions() {
         let octets =
             2 * (5 * 20 + 8 + 9 + 40 + 100 + 1000 + largest_inner_packet(tunnel) as u64) + 4 * 84 + 49;
         assert_eq!((traffic.encapsulated_octets, traffic.decapsulated_octets), (octets, octets));
-        // IPv6 through the same tunnel is unchanged.
+        // IPv6 packets still pass through the same tunnel.
         let (inside, outside) = match bench.station_end {
             TunnelEnd::MobileRouter => (HOST_ADDRESS, CORRESPONDENT_ADDRESS),
             TunnelEnd::HomeAgent | TunnelEnd::Direct => (CORRESPONDENT_ADDRESS, HOST_ADDRESS),
@@ -264,7 +264,7 @@ fn common_ipv4_packets_use_fast_path_in_both_directions() {
     });
 }
 
-/// RFC 6040 4.1 and 4.2; RFC 2983 3.1. Each new octet changes the header checksum.
+/// RFC 6040 4.1 and 4.2; RFC 2983 3.1. A changed DSCP or ECN field also changes the header checksum.
 #[test]
 fn fast_path_copies_dscp_and_merges_ecn_marks_of_ipv4() {
     run_in_every_outer_header(|bench, tunnel| {
@@ -289,7 +289,7 @@ fn fast_path_copies_dscp_and_merges_ecn_marks_of_ipv4() {
     });
 }
 
-/// Different checksums and TTLs: the checksum of the sent header equals the kernel's.
+/// The program updates the header checksum like the kernel, for many checksums and TTLs.
 #[test]
 fn fast_path_updates_ipv4_checksum_as_the_kernel_does() {
     run_with_outer_headers(&[OuterHeader::Ipv6], |bench, tunnel| {
@@ -325,14 +325,15 @@ fn unusual_ipv4_packets_take_the_slow_path() {
             let mut packet = [&packet[..20], &[1, 1, 1, 0], &packet[20..]].concat();
             packet[0] = 0x46;
             packet[3] += 4;
-            // The helper sums 20 octets only; the option's words are 0x0101 and 0x0100.
+            // The helper sums only the first 20 octets. The option consists of the words 0x0101 and 0x0100,
+            // which this test adds.
             let mut packet = fill_in_checksum(packet);
             let sum = u32::from(!u16::from_be_bytes([packet[10], packet[11]])) + 0x0201;
             let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
             packet[10..12].copy_from_slice(&sum.to_be_bytes());
             packet
         };
-        // Twice, so that the second round finds a cached flow.
+        // In the second round, the programs find a cached flow.
         for _ in 0..2 {
             sent_frame(&run_on_entering(bench, &there));
             sent_frame(&run_on_arriving(bench, ends, 0, &back));
@@ -366,7 +367,7 @@ fn unusual_ipv4_packets_take_the_slow_path() {
             );
             let inner = ipv4_tcp_segment(destination, source, 0x12);
             assert_eq!(run_on_arriving(bench, ends, 0, &inner), ProgramAction::Left("syn"));
-            // Tunnels in tunnels, and octets after the inner packet.
+            // The slow path gets nested tunnels and packets with surplus octets after the inner packet.
             for number in [protocol::IPV6, protocol::IPV4] {
                 let did = run_on_entering(bench, &ipv4_packet(number, source, destination, &[0x45; 40]));
                 assert!(matches!(did, ProgramAction::Left("extension" | "")), "{did:?}");
@@ -380,7 +381,7 @@ fn unusual_ipv4_packets_take_the_slow_path() {
     });
 }
 
-/// RFC 1812 5.3: multicast, broadcast and addresses that are not routed.
+/// RFC 1812 5.3: the slow path gets packets with multicast, broadcast and unroutable addresses.
 #[test]
 fn special_ipv4_addresses_take_the_slow_path() {
     run_with_outer_headers(&[OuterHeader::Ipv6], |bench, tunnel| {
@@ -448,7 +449,8 @@ fn foreign_ipv4_sources_take_the_slow_path() {
             if bench.station_end == TunnelEnd::MobileRouter {
                 let did = run_on_entering(bench, &ipv4_udp_packet("10.42.8.5", OUTER_IPV4_CORRESPONDENT, 40));
                 assert_eq!(did, ProgramAction::Left(""));
-                // The kernel refuses packets with its own source address (a reverse path check).
+                // 10.42.7.1 is the router's own address, and the kernel accepts no packet from it (reverse
+                // path check).
                 let did = run_on_entering(bench, &ipv4_udp_packet("10.42.7.1", OUTER_IPV4_CORRESPONDENT, 40));
                 assert_eq!(did, ProgramAction::Left("route"));
             }
@@ -456,7 +458,7 @@ fn foreign_ipv4_sources_take_the_slow_path() {
     });
 }
 
-/// RFC 3704: at the home agent the route to the source leads elsewhere.
+/// RFC 3704: the home agent's route to the source leads to another interface than the packet's.
 #[test]
 fn ipv4_packets_from_unexpected_interface_take_the_slow_path() {
     run_with_outer_headers(&[OuterHeader::Ipv6], |bench, _| {
@@ -506,7 +508,7 @@ fn ipv6_packet_with_mapped_addresses_does_not_use_flow_of_ipv4() {
         let mapped = |text: &str| format!("::ffff:{text}");
         sent_frame(&run_on_entering(bench, &ipv4_udp_packet(source, destination, 40)));
         let mut packet = udp_packet(&mapped(source), &mapped(destination), 40);
-        // The same fields as the IPv4 packet: no flow label.
+        // Give this packet the same fields as the IPv4 packet, which has no flow label.
         (packet[1], packet[2], packet[3]) = (packet[1] & 0xf0, 0, 0);
         assert_eq!(bench.run_on_entering(&packet), ProgramAction::Left("scope"));
         sent_frame(&run_on_arriving(
@@ -527,7 +529,8 @@ fn ipv6_packet_with_mapped_addresses_does_not_use_flow_of_ipv4() {
     });
 }
 
-/// IEEE 802.3: a short frame has octets after the packet, which do not enter the tunnel.
+/// A frame that is shorter than the minimum of IEEE 802.3 has padding after the packet. The padding does not
+/// enter the tunnel.
 #[test]
 fn padding_of_short_frames_does_not_enter_the_tunnel() {
     run_in_every_outer_header(|bench, _| {
@@ -544,7 +547,7 @@ fn padding_of_short_frames_does_not_enter_the_tunnel() {
     });
 }
 
-/// The packets of a mobile network without a binding's IPv4 prefix stay with the kernel.
+/// If the binding has no IPv4 prefix, the programs leave IPv4 packets of the mobile network to the kernel.
 #[test]
 fn ipv4_packets_without_ipv4_prefix_are_left_alone() {
     run_with_outer_headers(&[OuterHeader::Ipv6], |bench, tunnel| {

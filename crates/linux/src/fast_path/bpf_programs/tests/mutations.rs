@@ -108,7 +108,8 @@ fn mutated_packets_are_forwarded_correctly_or_left_to_slow_path() {
             let (program, interface) = places[rng.below(2) as usize];
             match bench.program_action(program, interface, &ethernet_frame(0x86dd, &packet)) {
                 ProgramAction::Sent(out) => {
-                    // The home agent's single program handles both directions.
+                    // The packet is compared as a tunnelled one if it is addressed to this end. The home
+                    // agent's single program handles both directions.
                     let own = bench.station_end == TunnelEnd::MobileRouter
                         || packet[24..40] == address(HOME_AGENT).octets();
                     bench.assert_equals_slow_path(&packet, program != "lan" && own, &out);

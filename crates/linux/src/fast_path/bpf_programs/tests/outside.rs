@@ -1,4 +1,4 @@
-//! Tests tunnels in IPv4 and in UDP in IPv4 (RFC 4213, RFC 5555), clause by clause.
+//! Tests tunnels inside IPv4 and inside UDP and IPv4 (RFC 4213, RFC 5555), clause by clause.
 
 use std::net::SocketAddrV4;
 use std::os::fd::AsRawFd;
@@ -21,7 +21,7 @@ use super::routing_changes::pin_to_one_processor;
 use crate::datagrams::{DatagramSockets, DatagramWriter};
 use crate::fast_path::bpf_programs::AttachmentKind;
 
-/// Runs `body` on every bench, with a tunnel in IPv4 and with one in UDP.
+/// Runs `body` on every bench, first with a tunnel inside IPv4, then with a tunnel inside UDP.
 fn run_for_both_ends(body: fn(&mut TestBench, &Tunnel)) {
     for udp in [false, true] {
         run_on_every_bench(move |bench| {
@@ -63,8 +63,8 @@ fn sent_frame(did: &ProgramAction) -> &[u8] {
     }
 }
 
-/// RFC 4213 3.4 and 3.6, RFC 5555 4.1. `enters` and `arrives_in_ipv4` compare the sent packets with the
-/// oracle.
+/// RFC 4213 3.4 and 3.6, RFC 5555 4.1. `run_on_entering` and `run_on_arriving_in_ipv4` compare the packets
+/// that the programs send with those of the slow path.
 #[test]
 fn common_packets_inside_ipv4_use_fast_path_in_both_directions() {
     run_for_both_ends(|bench, tunnel| {
@@ -113,8 +113,8 @@ fn fast_path_merges_ecn_marks_inside_ipv4() {
     });
 }
 
-/// RFC 6275 10.4.5, RFC 3963 9: outer address, port and interface must be the tunnel's. The inner address
-/// must belong to the binding.
+/// RFC 6275 10.4.5, RFC 3963 9: outer addresses, port and interface of a packet must be those of the tunnel.
+/// The inner source must belong to the binding.
 #[test]
 fn fast_path_checks_inner_source_inside_ipv4() {
     run_for_both_ends(|bench, tunnel| {
@@ -151,7 +151,8 @@ fn fast_path_checks_inner_source_inside_ipv4() {
                 bench.run_on_arriving_in_ipv4(uplink(bench), far, 0, &inner),
                 ProgramAction::Left("outer_source")
             );
-            // The programs refuse a packet with these addresses and the other encapsulation.
+            // The programs refuse a packet that has the tunnel's addresses but not its encapsulation (IPv4 or
+            // UDP).
             let address = |end: Endpoint| Endpoint::Ipv4(end.ipv4().unwrap());
             let udp = |end: Endpoint| Endpoint::Udp(SocketAddrV4::new(end.ipv4().unwrap(), 4191));
             let otherwise = match local {
@@ -226,7 +227,7 @@ fn unusual_ipv4_headers_take_the_slow_path() {
         let frame = ethernet_frame(0x0800, &fill_in_checksum(packet));
         assert!(matches!(bench.program_action(program, interface, &frame), ProgramAction::Sent(_)));
         for length in 14..frame.len() {
-            // For a test run of a tc program, the kernel requires a complete header.
+            // In a test run of a tc program, the kernel accepts only frames with complete headers.
             if length >= bench.shortest_frame() {
                 assert_eq!(
                     bench.program_action(program, interface, &frame[..length]),
@@ -292,8 +293,8 @@ fn fast_path_leaves_large_packets_inside_ipv4_to_slow_path() {
     });
 }
 
-/// A handover from one kind of tunnel to another is one write to the maps. The programs still accept packets
-/// in transit from the old tunnel.
+/// A handover from a tunnel of one kind to a tunnel of another kind is one write to the maps. The programs
+/// still accept packets in transit from the old tunnel.
 #[test]
 fn handover_between_tunnel_kinds_accepts_both() {
     run_for_both_ends(|bench, tunnel| {
@@ -310,7 +311,8 @@ fn handover_between_tunnel_kinds_accepts_both() {
             assert_eq!(sent_frame(&bench.run_on_entering(&packet))[0] >> 4, 6);
         }
         sent_frame(&bench.run_on_arriving_in_ipv4(uplink(bench), ends, 0, &back));
-        // A packet in transit does not change how the program sends by a cached next hop.
+        // A packet that arrives through the old tunnel does not change the tunnel that packets to the mobile
+        // network take.
         assert_eq!(sent_frame(&bench.run_on_entering(&packet))[0] >> 4, 6);
         let (from, to) = bench.arriving_outer_addresses(1);
         sent_frame(&bench.run_on_arriving(&inside_ipv6(from, to, &back)));

@@ -64,7 +64,7 @@ fn foreign_routing_rule_redirects_flow_from_fast_path() {
             (&format!("to {destination} iif {interface}"), &[packet, fragment, sctp], &[]),
         ];
         for (rule, away, untouched) in cases {
-            // The lookup was cached before the rule existed, and must not be used any more.
+            // The lookups were cached before the rule existed. The programs must not use them any more.
             for packet in away.iter().chain(untouched) {
                 assert!(is_sent(&bench.run_on_entering(packet)), "before {rule}");
             }
@@ -87,8 +87,8 @@ fn foreign_routing_rule_redirects_flow_from_fast_path() {
 #[test]
 fn frames_are_not_redirected_to_interface_that_refuses_them() {
     run_on_every_bench(|bench| {
-        // A home agent uses all interfaces, and the kernel creates some in this namespace that do not support
-        // XDP.
+        // A home agent uses all interfaces. The kernel creates some interfaces in this namespace that do not
+        // support XDP.
         if bench.kind == AttachmentKind::Tc || bench.station_end == TunnelEnd::HomeAgent {
             return;
         }
@@ -194,8 +194,8 @@ fn kernel_resolves_unknown_neighbour_of_fast_path() {
     });
 }
 
-/// A packet from one mobile router to another one leaves one tunnel of the home agent and enters another. The
-/// slow path handles it.
+/// The home agent receives a packet from one mobile router to another one through one tunnel and sends it
+/// through another. The slow path handles this packet.
 #[test]
 fn packets_between_two_tunnels_take_the_slow_path() {
     run_on_every_bench(|bench| {
@@ -209,7 +209,7 @@ fn packets_between_two_tunnels_take_the_slow_path() {
     });
 }
 
-/// A new config may change the role of an interface.
+/// After a new config removes the role of an interface, the interface has no program.
 #[test]
 fn removed_role_of_interface_detaches_its_program() {
     run_on_every_bench(|bench| {

@@ -1,4 +1,5 @@
-//! Tests packets at which rules of the packet filter look (`bpf/tracked.h`).
+//! Tests packets that match rules of the packet filter, or that belong to flows which the rules use
+//! (`bpf/tracked.h`).
 
 use carnet_nemo::forwarding::desired::TunnelEnd;
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_NETFILTER};
@@ -47,7 +48,8 @@ fn nested_attribute(kind: u16, parts: &[Vec<u8>]) -> Vec<u8> {
     encode_attribute(kind | NESTED_ATTRIBUTE, &parts.concat())
 }
 
-/// Returns the attribute with a packet's addresses, protocol and ports, perhaps in the other direction.
+/// Returns the attribute with a packet's addresses, protocol and ports; with `is_reversed`, those of a packet
+/// in the other direction.
 fn tuple_attribute(kind: u16, packet: &[u8], is_reversed: bool) -> Vec<u8> {
     let order = if is_reversed { [1, 0] } else { [0, 1] };
     let of = |parts: [&[u8]; 2]| order.map(|at| parts[at].to_vec());
@@ -97,7 +99,7 @@ fn add_conntrack_entry(packet: &[u8], status: u32, state: u8) {
             &[nested_attribute(1, &[encode_attribute(1, &[state])])],
         ));
     }
-    // The flags create an entry, and fail if it exists.
+    // The flags 0x600 create an entry, and fail if the entry exists.
     request_conntrack(CTNETLINK_NEW, 0x600, &parts.concat()).unwrap();
 }
 
@@ -152,7 +154,7 @@ fn run_with_rules(body: impl Fn(&mut TestBench) + Copy + Send + 'static) {
     });
 }
 
-/// Puts a packet with these addresses into a tunnel that arrives.
+/// Runs the program for packets that come out of the tunnel on this packet inside a tunnel.
 fn run_on_arriving(bench: &mut TestBench, packet: &[u8]) -> ProgramAction {
     let (from, to) = bench.arriving_outer_addresses(0);
     bench.run_on_arriving(&inside_ipv6(from, to, packet))
@@ -171,18 +173,20 @@ fn program_forwards_flow_only_after_rules_have_accepted_it() {
         };
         let filter = ProgramAction::Left("filter");
         assert_eq!(bench.run_on_entering(&there), filter);
-        // Without an entry, the program at the egress notes nothing.
+        // Without an entry of connection tracking, the program at the egress does not mark the flow as
+        // accepted.
         run_note_program(bench, outer_interface(bench), "carnet0", &there);
         assert_eq!(bench.run_on_entering(&there), filter);
         add_conntrack_entry(&there, STATUS_USABLE, 0);
         assert_eq!(bench.run_on_entering(&there), filter);
         run_note_program(bench, outer_interface(bench), "carnet0", &there);
         assert!(is_sent(&bench.run_on_entering(&there)) && remaining_timeout(&there) <= 120);
-        // Packets in the other direction need to be accepted, too.
+        // The packet filter must accept a packet of the other direction, before the program forwards that
+        // direction.
         assert_eq!(run_on_arriving(bench, &back), filter);
         run_note_program(bench, "carnet0", outer_interface(bench), &back);
         assert!(is_sent(&run_on_arriving(bench, &back)) && is_sent(&bench.run_on_entering(&there)));
-        // Other interfaces, and other rules.
+        // After a change of the rules (a new generation), the packet filter must accept the flow again.
         bench.programs.set_ruleset(RulesetValue { generation: 2, ..RULESET_OF_FLOWS }).unwrap();
         assert_eq!(
             (bench.run_on_entering(&there), run_on_arriving(bench, &back)),
@@ -193,7 +197,8 @@ fn program_forwards_flow_only_after_rules_have_accepted_it() {
         delete_conntrack_entry(&there);
         bench.invalidate_lookups();
         assert_eq!(bench.run_on_entering(&there), filter);
-        // While carnet does not know the rules, and with rules about packets.
+        // The programs forward no packet while carnet does not know the rules, or if rules use single
+        // packets.
         add_conntrack_entry(&there, STATUS_USABLE, 0);
         for (ruleset, is) in [
             (RulesetValue { generation: 2, ..RULESET_OF_FLOWS }, true),
@@ -229,7 +234,7 @@ fn entries_that_the_kernel_must_handle_take_the_slow_path() {
                 delete_conntrack_entry(&packet);
             }
         }
-        // The entry is usable now. The kernel needs packets that change the state.
+        // The entry is usable now. But the kernel must see segments whose flags change the TCP state.
         for flags in [0x01, 0x02, 0x04, 0x11, 0x12, 0x14, 0x00, 0x08, 0x19] {
             let packet = tcp_segment(source, destination, flags);
             assert!(!is_sent(&bench.run_on_entering(&packet)), "{flags:#x}");
@@ -262,7 +267,7 @@ fn packet_under_nat_takes_slow_path() {
     });
 }
 
-/// The kernel keeps a TCP connection for long only while both ends send.
+/// The programs renew the kernel's entry of a TCP connection with the long timeout only if both ends send.
 #[test]
 fn tcp_timeout_depends_on_both_ends() {
     run_with_rules(|bench| {
@@ -278,7 +283,7 @@ fn tcp_timeout_depends_on_both_ends() {
         run_note_program(bench, "carnet0", outer_interface(bench), &back);
         assert!(is_sent(&run_on_arriving(bench, &back)));
         assert!((990..=1000).contains(&remaining_timeout(&there)), "{}", remaining_timeout(&there));
-        // Icmp and other protocols are the kernel's.
+        // The kernel handles all packets of ICMPv6 (58) and SCTP (132).
         for protocol in [58, 132] {
             let packet = packet(protocol, source, destination, &[0; 32]);
             assert!(!is_sent(&bench.run_on_entering(&packet)));
