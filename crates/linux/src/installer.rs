@@ -905,8 +905,8 @@ impl Installer {
         Some(loaded)
     }
 
-    /// Makes the fast path leave packets to the kernel that come out of a tunnel and need NAT, because its
-    /// programs would forward these packets without NAT.
+    /// Makes the fast path leave packets to the kernel that come out of a tunnel and need NAT. Its programs
+    /// would forward these packets without NAT.
     fn leave_to_kernel(&mut self) {
         let prefixes = self.rule_table.nat_sources();
         if prefixes == self.nat_sources {

@@ -6,9 +6,9 @@
 //!
 //! **IPv4 without default route.** The network manager ConnMan installs an IPv4 default route only for one of
 //! its services. On the interface of every other service it adds a host route to the gateway (`GATEWAY dev
-//! INTERFACE scope link`). If an interface has no IPv4 default route, the host of such a route counts as its
-//! router. On a point-to-point link without a gateway, ConnMan adds a route to the interface's own address,
-//! and the link itself is the next hop.
+//! INTERFACE scope link`). If an interface has no IPv4 default route, the observer reports the host of such a
+//! route as the interface's router. On a point-to-point link without a gateway, ConnMan adds a route to the
+//! interface's own address, and the link itself is the next hop.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -52,8 +52,8 @@ pub(crate) struct InterfaceObserver {
     neighbour_states: BTreeMap<(u32, IpAddr), NeighbourState>,
     /// Time at which the next default route expires. The kernel sends no event at that time.
     next_route_expiry: Option<Instant>,
-    /// Interface and gateway of each expired default route. An advertisement of the gateway renews the route,
-    /// again without an event.
+    /// Interface and gateway of each expired default route. An advertisement of the gateway renews the route.
+    /// The kernel sends no event about the renewal either.
     expired_routes: BTreeSet<(u32, Ipv6Addr)>,
     reported_interfaces: BTreeMap<String, (u32, Interface)>,
 }
@@ -69,8 +69,8 @@ impl InterfaceObserver {
                 .map(|link| (link.name.clone(), link))
                 .collect();
         }
-        // Addresses and routes vanish together with an interface. Some kernels send only the event about the
-        // interface.
+        // Read addresses and routes also if only interfaces have changed: they vanish with an interface, and
+        // some kernels send only the event about the interface.
         if dirty.links_changed || dirty.addresses {
             self.addresses = requests.addresses().list_ipv6()?;
             self.ipv4_addresses = requests.ipv4_requests().addresses()?;
@@ -240,7 +240,7 @@ impl InterfaceObserver {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct DefaultRoute {
     index: u32,
-    /// Interface in the rule that leads to the route's table; it may differ from the interface of the route.
+    /// Interface that the rule for the route's table names; it may differ from the interface of the route.
     interface: Option<String>,
     gateway: IpAddr,
     source: Option<IpNet>,
@@ -408,8 +408,8 @@ mod tests {
         );
     }
 
-    /// Of the routes `default from PREFIX`, a route with a longer prefix precedes routes with shorter
-    /// prefixes and any metric. The observer reports the source prefix of a rule too.
+    /// A route `default from PREFIX` with a longer prefix precedes routes with shorter prefixes, whatever
+    /// their metric. The observer also reports the source prefix of a rule.
     #[test]
     fn observer_keeps_source_prefixes_of_routes_and_rules() {
         let prefix = |text: &str| -> Ipv6Net { text.parse().expect("a prefix") };

@@ -6,7 +6,8 @@
 //! (`rx-udp-gro-forwarding`, Linux 5.12). `ethtool -k` shows these features. The module reads and sets them
 //! by generic netlink (`linux/ethtool_netlink.h`, Linux 5.6).
 //!
-//! Left out: the ports of a bridge. A merge on a bridge has no effect, because packets arrive at its ports.
+//! Left out: the ports of a bridge. The feature has no effect on the bridge itself, because packets arrive at
+//! its ports.
 
 use std::io::{self, ErrorKind};
 
@@ -19,15 +20,16 @@ pub(crate) const OFFLOAD_FEATURES: [&str; 2] = ["rx-gro", "rx-udp-gro-forwarding
 const ETHTOOL_FAMILY: &str = "ethtool";
 const COMMAND_FEATURES_GET: u8 = 11;
 const COMMAND_FEATURES_SET: u8 = 12;
-/// Attributes of a request and its answer: the header, which names the interface, and the sets of changeable,
-/// desired and active features.
+/// Attribute of a request and its answer: the header, which names the interface. The next constants are the
+/// attributes with the changeable, the desired and the active features.
 const ATTRIBUTE_HEADER: u16 = 1;
 const ATTRIBUTE_CHANGEABLE: u16 = 2;
 const ATTRIBUTE_WANTED: u16 = 3;
 const ATTRIBUTE_ACTIVE: u16 = 4;
 /// Attribute inside the header: the name of the interface.
 const ATTRIBUTE_INTERFACE_NAME: u16 = 2;
-/// Attributes of a feature set: the list of features, a feature in it, and the name of a feature.
+/// Attribute of a feature set: the list of features. The next constants are the attributes of a feature in
+/// the list, of its name and of its value.
 const ATTRIBUTE_MEMBERS: u16 = 3;
 const ATTRIBUTE_MEMBER: u16 = 1;
 const ATTRIBUTE_MEMBER_NAME: u16 = 2;

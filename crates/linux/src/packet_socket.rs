@@ -18,8 +18,8 @@ pub(crate) const OFFSET_PACKET_TYPE: u32 = (libc::SKF_AD_OFF + libc::SKF_AD_PKTT
 /// Opens a packet socket for frames with this EtherType on one interface that pass the filter. The socket
 /// does not get frames that this machine sends: the kernel passes them only to sockets for all EtherTypes.
 pub(crate) fn open_frame_socket(index: u32, ether_type: u16, filter: &[SockFilter]) -> io::Result<Socket> {
-    // A socket with protocol 0 gets no packets until it is bound, so none arrives before the filter is
-    // attached.
+    // A socket with protocol 0 gets no packets until it is bound. So it gets no packet that has not passed
+    // the filter.
     let socket = Socket::new(Domain::PACKET, Type::RAW, None)?;
     socket.set_nonblocking(true)?;
     socket.attach_filter(filter)?;

@@ -1,8 +1,8 @@
 //! The platform gives the station access to all networking of the kernel that it uses.
 //!
-//! The platform runs in the caller's thread. The caller passes changes to [`Platform::apply_change`], and
-//! they are in place when it returns. [`Platform::next_event`] returns events. It also installs entries again
-//! that the kernel has dropped. So the caller has to await it all the time, for example in a `select!`.
+//! The platform runs in the caller's thread. [`Platform::apply_change`] applies a change before it returns.
+//! [`Platform::next_event`] returns events, and installs entries again that the kernel has dropped. So the
+//! caller has to await it all the time, for example in a `select!`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::future::poll_fn;
@@ -39,8 +39,8 @@ use crate::tunnel::{QUEUE_LENGTH, TunDevice};
 use crate::undo::UndoFile;
 use crate::{interface_counters, privileges, settings};
 
-/// Returns the first octets of the kernel's boot identifier, or 0 if carnet cannot read it. Then a reboot
-/// shows only by smaller counters.
+/// Returns the first octets of the kernel's boot identifier, or 0 if carnet cannot read it. With 0, carnet
+/// recognises a reboot only by counters that have become smaller.
 fn boot_identifier() -> u64 {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).take(16).collect();
@@ -117,10 +117,11 @@ impl Platform {
             ));
         }
         privileges::check_capabilities()?;
-        // Open the socket for IPsec first: if the kernel has no IPsec, nothing has been changed yet.
+        // Open the socket for IPsec before any change: if the kernel has no IPsec, nothing has to be
+        // reverted.
         let protected = if config.uses_ipsec { IpsecSocket::open()? } else { IpsecSocket::default() };
-        // The device exists once per network namespace. So no other station is running in this namespace, and
-        // none can start.
+        // Only one TUN device of this name can exist in a network namespace. So no other station is running
+        // in this namespace, and none can start.
         let (tunnel, known) = TunDevice::create_tun_device(config.max_known_senders)?;
         let mut requests = NetlinkRequests::open()?;
         let index =
@@ -137,8 +138,8 @@ impl Platform {
         let monitor = NetlinkMonitor::open(port)?;
         installer.requests.link_requests().configure_tunnel(index, config.device_mtu, QUEUE_LENGTH)?;
         settings::enable_ipv6(TUNNEL_DEVICE, &mut installer.kernel_settings.write_count)?;
-        // Change the default queueing discipline while the device is down: when it comes up, each of its
-        // queues would get one.
+        // Remove the default queueing discipline while the device is down. When the device comes up, each of
+        // its queues would get one.
         if let Err(error) = installer.requests.queueing_discipline_requests().disable_queueing(index) {
             tracing::debug!(
                 "cannot remove the tunnel device's queueing discipline ({error}): carnet is slower"
@@ -180,8 +181,8 @@ impl Platform {
         obstacles
     }
 
-    /// Waits until the loading thread has finished, and returns the unusable fast paths with the reasons. For
-    /// callers that have no other work meanwhile.
+    /// Waits until the loading thread has finished, and returns the unusable fast paths with the reasons.
+    /// Only for callers that have no other work meanwhile.
     pub async fn fast_path_loaded(&mut self) -> Vec<(DataPath, String)> {
         loop {
             if let LoadingResult::Decided(obstacles) = poll_fn(|cx| self.poll_fast_path(cx)).await {
@@ -259,7 +260,7 @@ impl Platform {
         self.state_keeper.installer.fast_path.tunnel_traffic()
     }
 
-    /// Makes room in the fast path if this config has more bindings than it has room for.
+    /// Makes room in the fast path if this config has more bindings than the fast path has room for.
     pub fn make_room(&mut self, config: &FastPathConfig) {
         if let Err(why) = self.state_keeper.installer.grow_fast_path(config) {
             tracing::warn!("{NO_ROOM_MESSAGE}: {why}");
@@ -358,7 +359,7 @@ impl Platform {
             self.state_keeper.installer.rule_table.take_state_change().map(PlatformEvent::PacketRules),
         );
         if self.keeper_interval.poll_tick(cx).is_ready() {
-            // Poll again, so that the timer wakes this task next time.
+            // Poll the timer again, so that its next tick wakes this task.
             let _ = self.keeper_interval.poll_tick(cx);
             self.state_keeper.installer.keep_neighbours_alive();
             self.state_keeper.installer.fast_path.remove_expired();
@@ -390,7 +391,8 @@ impl Platform {
         if self.events.len() > known {
             self.commit_to_fast_path();
         }
-        // `refresh` may have opened a socket, which is registered to wake this task only after it is polled.
+        // Pending makes the caller poll again: `refresh` may have opened a socket, and a socket wakes this
+        // task only after it was polled once.
         if self.events.is_empty() { Poll::Pending } else { Poll::Ready(Ok(())) }
     }
 
@@ -461,7 +463,7 @@ impl Platform {
         let mut known = neighbours.list_neighbours(index)?;
         known.retain(|neighbour| hosts.contains(&neighbour.link_address));
         for neighbour in known.iter().filter(|neighbour| !neighbour.is_reachable) {
-            // The kernel may have forgotten the neighbour since.
+            // Ignore an error: the kernel may have forgotten the neighbour in the meantime.
             if let Err(error) = neighbours.report_use(index, neighbour.address.into()) {
                 tracing::debug!("{error}");
             }
@@ -522,8 +524,8 @@ fn follow_links(
     link_sockets: &mut LinkSockets,
     ports: &InterfaceRoles,
 ) {
-    // While a thread loads programs, already use the capture point of their fast path. A later change would
-    // open new sockets and lose the packets in the old ones.
+    // While a thread loads programs, already use the capture point of their fast path. A later change of the
+    // capture point would open new sockets, and lose the packets in the old ones.
     let path = installer.fast_path.path_being_loaded().unwrap_or(installer.fast_path.path());
     link_sockets.set_capture_point(match path {
         DataPath::Bpf | DataPath::Xdp => CapturePoint::BesideIpv6,

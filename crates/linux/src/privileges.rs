@@ -4,8 +4,8 @@ use std::fs;
 
 use crate::error::{Error, Result};
 
-/// Name and number of each needed capability (`capabilities(7)`): for changes of the network, and for packet
-/// sockets.
+/// Name and number of each needed capability (`capabilities(7)`): the first for changes of the network, the
+/// second for packet sockets.
 const NEEDED_CAPABILITIES: [(&str, u32); 2] = [("CAP_NET_ADMIN", 12), ("CAP_NET_RAW", 13)];
 
 /// Further capabilities that a process needs to load BPF programs; `CAP_SYS_ADMIN` replaces both.

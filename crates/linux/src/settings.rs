@@ -31,11 +31,12 @@ pub(crate) const FORWARDING: &str = "forwarding";
 
 const IPV6_SYSCTL_ROOT: &str = "/proc/sys/net/ipv6/conf";
 const IPV4_SYSCTL_ROOT: &str = "/proc/sys/net/ipv4/conf";
-/// Name of the IPv4 sysctl; the next constant is its value for a strict filter.
+/// Name of the IPv4 sysctl `rp_filter`. The next constant is its value for a strict filter.
 const RP_FILTER: &str = "rp_filter";
 const STRICT_RP_FILTER: &str = "1";
 
-/// Name of the setting `net.ipv4.conf.*.forwarding`, which differs from the IPv6 setting by its name.
+/// Name of the setting `net.ipv4.conf.*.forwarding` in this module. It differs from the name of the IPv6
+/// setting.
 const IPV4_FORWARDING: &str = "ipv4_forwarding";
 /// Prefix of the names of settings below `net.ipv4.conf`.
 const IPV4_NAME_PREFIX: &str = "ipv4_";
@@ -48,7 +49,7 @@ const NETFILTER_SYSCTL_ROOT: &str = "/proc/sys/net/netfilter";
 
 /// Returns the setting with which connection tracking accepts TCP packets outside of the windows that it saw.
 pub(crate) fn tcp_be_liberal() -> SysctlSetting {
-    // The setting is for the whole network namespace, as those of `default` are.
+    // The setting is for the whole network namespace, as the settings of `default` are.
     SysctlSetting { interface: "default".into(), name: TCP_BE_LIBERAL.into(), value: "1".into() }
 }
 
@@ -152,8 +153,8 @@ pub(crate) struct KernelSettings {
     settings_tree: Box<dyn SettingsTree>,
     /// Number of times that carnet has written a setting.
     pub(crate) write_count: u64,
-    /// Whether the process ends after this attempt to restore settings. carnet then restores a value even if
-    /// it cannot write the undo file first.
+    /// Whether the process ends after this restoration of settings. carnet then restores a value even if it
+    /// cannot write the undo file first.
     pub(crate) is_process_ending: bool,
 }
 
@@ -225,8 +226,8 @@ impl KernelSettings {
         if (interface, name) != ("all", IPV4_FORWARDING) {
             return self.settings_tree.write(interface, name, value);
         }
-        // The kernel then accepts or refuses redirects as a host or a router does. So it would accept them
-        // again although the operator has turned that off.
+        // When forwarding changes, the kernel sets `accept_redirects` as for a host or for a router. It would
+        // accept redirects again although the operator has turned that off, so restore the value afterwards.
         let redirects = self.settings_tree.read(interface, ACCEPT_REDIRECTS)?;
         self.settings_tree.write(interface, name, value)?;
         match redirects {
@@ -343,14 +344,14 @@ impl KernelSettings {
         }
         let earlier = known.filter(|at| undo.recorded_changes.settings[*at].index != index);
         if let Some(at) = earlier {
-            // The record belongs to an earlier interface of this name, so delete it.
+            // The record belongs to an earlier interface of this name, so delete the record.
             undo.recorded_changes.settings.remove(at);
         }
         let known = known.filter(|_| earlier.is_none());
         let returns = known.is_some_and(|at| undo.recorded_changes.settings[at].is_being_restored);
         let mut others = None;
-        // If `all` no longer has carnet's value, the interfaces have their values from another program. The
-        // exception: carnet was interrupted while it restored them.
+        // If `all` no longer has carnet's value, the interfaces have their values from another program, so
+        // record them again. The exception is an interrupted restoration by carnet itself.
         if interface == "all" && (known.is_none() || !right && !returns) {
             let mut values = self.read_everywhere(name).map_err(failed)?;
             for own in
@@ -363,9 +364,9 @@ impl KernelSettings {
         match known {
             Some(at) => {
                 let changed = &mut undo.recorded_changes.settings[at];
-                // An operator has changed `all` after carnet did, so carnet must restore the operator's value
-                // when it ends. For a single interface this conclusion is wrong, because writing `all`
-                // overwrites its value.
+                // An operator has changed `all` since carnet wrote it, so carnet must restore the operator's
+                // value when it ends. A single interface does not allow this conclusion, because each write
+                // to `all` overwrites its value.
                 if interface == "all" && !right && !returns && current != changed.carnet_value {
                     changed.original_value = current;
                 }
@@ -469,8 +470,8 @@ impl KernelSettings {
                 }
                 if interface == "all" {
                     for own in undo.recorded_changes.settings.iter_mut().filter(|s| s.name == name) {
-                        // This interface has its value from carnet's write to `all`, so restore its original
-                        // value.
+                        // This interface has the value of carnet's write to `all`. So restore the value that
+                        // the interface had before.
                         if let Some(original) = others.get(&own.interface) {
                             own.original_value = original.clone();
                         }
@@ -489,9 +490,9 @@ impl KernelSettings {
         Ok(())
     }
 
-    /// Returns the values that interfaces without a setting of carnet must get after a write to `all`. The
-    /// value is the one that another program has set since carnet wrote `all`, otherwise the one from before.
-    /// An interface that appeared later gets the former value for new interfaces.
+    /// Returns the values that interfaces without a setting of carnet must get after a write to `all`. If
+    /// another program has set a value since carnet wrote `all`, this value stays. Otherwise the interface
+    /// gets its value from before. An interface that appeared later gets the former value for new interfaces.
     fn original_values(
         &self,
         record: &RecordedChanges,
@@ -583,8 +584,8 @@ pub(crate) fn disable_ipv6(interface: &str) -> Result<()> {
         .map_err(|error| Error::kernel_refusal(format!("disable IPv6 on {interface}"), error))
 }
 
-/// Permits route lookups for IPv4 packets from this interface. No such packets arrive; the fast path uses
-/// these lookups to find the next hop of packets that it encapsulates in IPv4.
+/// Permits route lookups for IPv4 packets from this interface. No such packets arrive there. The fast path
+/// uses these lookups to find the next hop of packets that it encapsulates in IPv4.
 pub(crate) fn forward_ipv4_from(interface: &str) -> io::Result<()> {
     fs::write(format!("{IPV4_SYSCTL_ROOT}/{interface}/{FORWARDING}"), "1")
 }

@@ -24,10 +24,10 @@ pub(crate) struct StateKeeper {
     pub(crate) observer: InterfaceObserver,
     pub(crate) netlink_changes: NetlinkChanges,
     /// Whether to read the routes again at the next second. A router whose default route had expired has sent
-    /// an advertisement, which the kernel may not have handled yet.
+    /// a Router Advertisement, and the kernel may not have renewed the route yet.
     routes_reading_due: bool,
-    /// Seconds between two attempts to install refused entries. `seconds_to_retry` is the number of seconds
-    /// until the next attempt.
+    /// Seconds between two attempts to install refused entries. `seconds_to_retry` is the remaining number of
+    /// seconds until the next attempt.
     retry_pause_s: u32,
     seconds_to_retry: u32,
 }
@@ -100,7 +100,7 @@ impl StateKeeper {
     }
 
     /// Tries refused entries again, and restores entries that another program has changed. The caller calls
-    /// it each second.
+    /// this function each second.
     pub(crate) fn advance_one_second(&mut self) {
         if self.installer.rule_table.handle_second() {
             self.installer.restore_packet_rules();

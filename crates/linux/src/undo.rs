@@ -4,7 +4,8 @@
 //! process. But the kernel does not store the former value of a setting, and not every kernel stores the mark
 //! of an address. So carnet writes a setting into the file before it changes the setting, and an address
 //! directly after it has added the address. The file belongs to one boot and one network namespace: carnet
-//! ignores it in another one. It also ignores each entry that no longer matches the kernel's state.
+//! ignores a file of another boot or namespace. It also ignores each entry that no longer matches the
+//! kernel's state.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -78,8 +79,8 @@ pub(crate) struct ChangedSetting {
     /// interfaces.
     #[serde(rename = "others")]
     pub(crate) former_values: BTreeMap<String, String>,
-    /// Whether carnet has begun to restore the setting and those after it in the record. Later settings may
-    /// not be restored yet even if this setting is.
+    /// Whether carnet has begun to restore this setting and the settings after it in the record. Even if this
+    /// setting has its original value again, the later settings may not be restored yet.
     #[serde(default, rename = "returns")]
     pub(crate) is_being_restored: bool,
 }
@@ -143,8 +144,8 @@ impl UndoFile {
         UndoFile::open_on_disk(Box::new(KernelDisk), path, FileValidity::current_boot_and_namespace())
     }
 
-    /// Reads the record from a file on another disk, as [`Self::open`] does. The record is valid for the boot
-    /// and namespace in `place`.
+    /// Reads the record from a file on another disk, as [`Self::open`] does. The record is valid only for the
+    /// boot and namespace in `place`.
     pub(crate) fn open_on_disk(disk: Box<dyn Disk>, path: &Path, place: FileValidity) -> UndoFile {
         let record = match disk.read(path) {
             Ok(None) => RecordedChanges::default(),

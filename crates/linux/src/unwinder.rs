@@ -3,9 +3,9 @@
 //!
 //! Rust's library can print a backtrace. For that, it links an unwinder and a reader of debug information
 //! into every program, 0.2 MB of carnet. A program for OpenWrt has neither unwind tables
-//! (`discard-unwind-tables.ld`) nor symbols. These functions replace the unwinder's: `_Unwind_Backtrace`
-//! reports an empty stack, so the compiler removes the code that would print its frames. The library refers
-//! to the other functions but never calls them here.
+//! (`discard-unwind-tables.ld`) nor symbols. The functions of this module replace the unwinder's.
+//! `_Unwind_Backtrace` reports an empty stack, so the compiler removes the code that would print its frames.
+//! The library refers to the other functions but never calls them here.
 
 use std::ffi::{c_int, c_void};
 

@@ -1,12 +1,13 @@
 //! Virtual Ethernet interfaces for IPv6 over GeoNetworking.
 //!
 //! Each interface is a TAP device. It has the station's link-layer address on the air, and the IPv6
-//! link-local address that follows from that. (EN 302 636-6-1 demands that the interface identifier comes
-//! from the MID. So carnet keeps the kernel from making another link-local address.) When the station gets a
-//! new address, for example a new pseudonym, carnet changes both addresses together. No frame with the new
-//! link-layer address has the old link-local address. Other addresses of the interface stay. Neighbours that
-//! know them get the new link-layer address at once (`ndisc_notify`), so that packets continue. The devices
-//! are not persistent: they vanish with the process, together with their addresses and routes.
+//! link-local address that follows from it. (EN 302 636-6-1 demands that the interface identifier comes from
+//! the MID. So carnet keeps the kernel from making another link-local address.) When the station gets a new
+//! address, for example a new pseudonym, carnet changes both addresses together. No frame with the new
+//! link-layer address has the old link-local address. Other addresses of the interface stay. The kernel
+//! announces the new link-layer address to neighbours at once (`ndisc_notify`), so that packets to these
+//! addresses continue. The devices are not persistent: they vanish with the process, together with their
+//! addresses and routes.
 //!
 //! Frames have a virtio header if the kernel supports it. So carnet reads bursts in one piece and cuts them
 //! into packets here, like [`crate::TunnelReader`]. It writes frames to the host one by one.
@@ -14,10 +15,10 @@
 //! Creating an interface fails if another interface has its name. If another program deletes a device, carnet
 //! creates it again.
 //!
-//! Router Advertisements: interfaces of the configuration ignore them, unless the operator sets `accept_ra`
-//! after the start. An uplink uses them. A link that carnet has learnt from a Router Advertisement uses
-//! advertisements only for its addresses. Otherwise any station that reaches this one by GeoBroadcast could
-//! become its default router.
+//! Router Advertisements: the kernel ignores them on the configured interfaces, unless the operator sets
+//! `accept_ra` after the start. It uses them on an uplink. On a link that carnet has learnt from a Router
+//! Advertisement, the kernel uses advertisements only for addresses. Otherwise any station that reaches this
+//! one by GeoBroadcast could become its default router.
 
 use std::future::poll_fn;
 use std::io;
@@ -186,8 +187,8 @@ impl VirtualLinks {
         }
     }
 
-    /// Passes an IPv6 packet to the host in an Ethernet frame. If the kernel refuses it, only a counter
-    /// records that.
+    /// Passes an IPv6 packet to the host in an Ethernet frame. If the kernel refuses the packet, only a
+    /// counter increases.
     pub fn write(&mut self, link: u32, destination: MacAddress, source: MacAddress, packet: &[u8]) {
         let known = self.virtual_links.iter().find(|known| known.config.link_id == link);
         self.counters

@@ -1,8 +1,8 @@
 //! Wipes memory that held secrets.
 //!
-//! A key has a type that wipes it when it is dropped (`carnet_base::KernelEntryKey`). But while the config is
-//! read, other memory also contains the key: the text of the config, the TOML parser and the stack. A vector
-//! that grows leaves its octets in the old place. So code that reads secrets runs in [`run_with_secrets`].
+//! A key has a type that wipes it when it is dropped (`carnet_base::Key`). But while carnet reads the config,
+//! other memory also contains the key: the text of the config, the TOML parser and the stack. A vector that
+//! grows leaves its octets in its former memory. So code that reads secrets runs in [`run_with_secrets`].
 //! Until that code ends, carnet wipes all heap memory that any thread frees. After that it wipes the stack
 //! that the code has used.
 //!
@@ -68,10 +68,10 @@ unsafe impl GlobalAlloc for WipingAllocator {
             // SAFETY: the caller keeps the contract of `realloc`, which is the system's.
             return unsafe { System.realloc(memory, layout, size) };
         }
-        // The system's `realloc` would leave the octets in the old place, so copy and wipe them here. SAFETY:
-        // the caller guarantees that the size is valid with this alignment. Both places are as large as the
-        // copied part, and do not overlap. The old place is freed only if the allocation of the new one has
-        // succeeded.
+        // The system's `realloc` would leave the octets in the old memory, so copy and wipe them here.
+        // SAFETY: the caller guarantees that the size is valid with this alignment. Old and new memory are as
+        // large as the copied part, and do not overlap. The old memory is freed only if the allocation of the
+        // new memory has succeeded.
         unsafe {
             let new = System.alloc(Layout::from_size_align_unchecked(size, layout.align()));
             if !new.is_null() {
@@ -84,7 +84,7 @@ unsafe impl GlobalAlloc for WipingAllocator {
 }
 
 /// Runs code that reads secrets, and wipes the memory that it used. The result of the code should be small,
-/// or hold its secrets on the heap. Moving a value leaves its octets in the old place.
+/// or have its secrets on the heap: a moved value leaves its octets behind.
 pub fn run_with_secrets<T>(reads: impl FnOnce() -> T) -> T {
     THREADS_WITH_SECRETS.fetch_add(1, Ordering::Relaxed);
     let done = run_in_separate_frames(reads);
@@ -108,8 +108,8 @@ fn wipe_stack() {
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
     let (first, behind) = (begin.next_multiple_of(page), (begin + WIPED_STACK_OCTETS) / page * page);
     if first < behind {
-        // SAFETY: these pages contain only `room`, whose content does not matter. When code touches them the
-        // next time, they are zeros.
+        // SAFETY: these pages contain only `room`, whose content does not matter. Code that touches them
+        // later finds zeros.
         unsafe {
             libc::madvise(first as *mut libc::c_void, behind - first, libc::MADV_DONTNEED);
         }
@@ -128,13 +128,13 @@ mod tests {
     fn memory_freed_while_reading_secrets_is_overwritten() {
         const ATTEMPTS: usize = 100;
         let layout = Layout::from_size_align(4096, 16).expect("a layout");
-        // Returns the number of octets that still have their old value, or `None` if the system has handed
-        // the memory to another thread.
+        // Returns the number of octets that still have their old value; `None` if another thread has got the
+        // memory from the system.
         let left = |memory: *mut u8| {
             // SAFETY: the layout has a size.
             let again = unsafe { WipingAllocator.alloc(layout) };
             let found = (again == memory).then(|| {
-                // SAFETY: the place has 4096 octets that were written before.
+                // SAFETY: the memory has 4096 octets that were written before.
                 let octets = unsafe { std::slice::from_raw_parts(again, 4096) };
                 octets.iter().skip(64).filter(|octet| **octet == 0xa5).count()
             });
@@ -190,7 +190,7 @@ mod tests {
             black_box(room.as_ptr() as usize)
         }
         let found = |at: usize| {
-            // SAFETY: the address is in this thread's stack, of which this many octets have been in use.
+            // SAFETY: the addresses are in this thread's stack, in a part that has been in use.
             (at..at + 16384)
                 .step_by(64)
                 .filter(|at| unsafe { (*at as *const u8).read_volatile() } == 0xa5)

@@ -1,5 +1,5 @@
-//! Tests Router Advertisements on a machine that carnet makes a router, and that `accept_ra` of other
-//! programs stays.
+//! Tests Router Advertisements on a machine that carnet makes a router. Also tests that carnet does not
+//! change an `accept_ra` that another program has set to 0.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -26,7 +26,7 @@ fn has_learnt_default_route() -> bool {
     run_ip("-6 route show default").contains("proto ra")
 }
 
-/// Settings that a home agent needs to be 0 on its home link `h0`.
+/// Settings of the home link `h0` that a home agent needs to be 0.
 const STOPPED_SETTINGS: [&str; 2] = ["accept_ra_defrtr", "accept_ra_pinfo"];
 
 fn stopped_setting_values() -> [String; 2] {
@@ -73,8 +73,8 @@ async fn wait_for_obstacles(platform: &mut Platform, texts: &[&str]) {
     }
 }
 
-/// On a machine with another default route, the home agent takes no routes from advertisements on the home
-/// link. Otherwise a host there could redirect the home agent's packets to itself.
+/// If the machine has another default route, the home agent's kernel takes no routes from advertisements on
+/// the home link. Otherwise a host there could redirect the home agent's packets to itself.
 #[test]
 fn home_agent_ignores_advertised_default_route_if_it_has_another() {
     in_new_namespace(|scratch| async move {
@@ -95,7 +95,7 @@ fn home_agent_ignores_advertised_default_route_if_it_has_another() {
         add_address("h0", "2001:db8:1::ff/64");
         events_until(&mut platform, |_| stopped_setting_values() == ["0", "0"]).await;
         assert_eq!(platform.obstacle_messages(), [""; 0]);
-        // The home agent still receives advertisements for its list (RFC 6275 8.4).
+        // The home agent still receives advertisements, for its Home Agents List (RFC 6275 8.4).
         wait_for_advertisement(&mut platform, &peer).await;
         assert!(!has_learnt_default_route(), "{}", run_ip("-6 route show"));
         run_ip("-6 route del default dev up0");
@@ -175,7 +175,7 @@ fn mobile_router_keeps_advertised_routes_of_uplinks() {
         platform.close().unwrap();
         assert_eq!(state(), ["1", "0", "1", "1"]);
 
-        // A machine that is a router already keeps its operator's `accept_ra`.
+        // The machine is already a router before carnet starts. Then carnet does not change `accept_ra`.
         set_sysctl("all/forwarding", "1");
         let mut platform = scratch.open_platform();
         platform.apply_change(&set_entry(setting_entry("all", "forwarding", "1"))).unwrap();

@@ -16,7 +16,7 @@ use carnet_nemo::forwarding::desired::*;
 fn create_two_links() {
     for (here, there) in [("v0", "v1"), ("i0", "i1")] {
         run_ip(&format!("link add {here} type veth peer name {there}"));
-        // Without `addrgenmode none`, link-local addresses would appear in the middle of a test.
+        // Without `addrgenmode none`, the kernel would add link-local addresses in the middle of a test.
         run_ip(&format!("link set {here} addrgenmode none up"));
         run_ip(&format!("link set {there} addrgenmode none up"));
         wait_until_link_is_up(here);
@@ -25,8 +25,8 @@ fn create_two_links() {
 }
 
 /// The kernel joins the solicited-node group of an address in a worker that needs the lock of all interfaces.
-/// A neighbour whose solicitation comes before repeats it only after a second. In this test, other threads
-/// hold the lock all the time.
+/// Before that, a neighbour's solicitation is lost, and the neighbour repeats it only after a second. In this
+/// test, other threads hold the lock all the time.
 #[test]
 fn assigned_address_is_announced_to_neighbours() {
     in_new_namespace(|scratch| async move {
@@ -226,7 +226,7 @@ fn closing_and_dropping_platform_restores_kernel() {
             } else {
                 drop(platform);
             }
-            // The TUN device is gone although another process still holds its descriptor.
+            // The TUN device is gone, although another process still has a copy of its descriptor.
             assert_eq!(kernel_state(), before);
             assert!(!scratch.undo_file().exists());
             assert!(tunnel.try_write(&[0x60; 40]).is_err());
@@ -234,7 +234,7 @@ fn closing_and_dropping_platform_restores_kernel() {
     });
 }
 
-/// A netlink request would wait for the RTNL mutex, and the slow path's packets would wait with it.
+/// A netlink request would wait for the RTNL mutex, and the packets of the slow path would have to wait too.
 #[test]
 fn counters_of_interfaces_are_read_without_a_request_to_the_kernel() {
     in_new_namespace(|scratch| async move {
@@ -314,7 +314,7 @@ fn route_is_replaced_without_gap() {
             .spawn()
             .unwrap();
         let told = |what: &str| std::fs::read_to_string(&account).unwrap().contains(what);
-        // The monitor has begun to listen when it reports this first route.
+        // When the monitor reports this first route, it has begun to listen.
         while !told("2001:db8:77::") {
             run_ip("-6 route add 2001:db8:77::/48 dev v0");
             std::thread::sleep(Duration::from_millis(20));
@@ -383,7 +383,7 @@ fn foreign_kernel_entries_stay() {
         run_ip("-6 route add 2001:db8:d::/64 dev v0 metric 512 proto 135");
         let before = kernel_state();
         let mut platform = scratch.open_platform();
-        // carnet removes this route at its start, because the route has carnet's mark.
+        // carnet has removed this route at its start, because the route has carnet's mark.
         assert!(run_ip_json("-6 route show 2001:db8:d::/64").is_empty());
 
         platform.apply_change(&set_entry(address_entry("i0", "2001:db8:a::1/128"))).unwrap();
@@ -404,8 +404,8 @@ fn foreign_kernel_entries_stay() {
     });
 }
 
-/// The test needs a kernel that stores marks of addresses (5.18 or later): the kernel's own address on `lo`
-/// then has a mark.
+/// The test needs a kernel that stores marks of addresses (5.18 or later). On such a kernel, the kernel's own
+/// address on `lo` has a mark.
 #[test]
 fn address_taken_over_by_operator_stays() {
     in_new_namespace(|scratch| async move {
@@ -492,7 +492,7 @@ fn settings_are_restored_unless_another_program_changed_them() {
 #[test]
 fn settings_of_all_and_of_one_interface_are_independent() {
     in_new_namespace(|scratch| async move {
-        // The name of one interface comes before `all` in the alphabet, the name of the other after it.
+        // In the alphabet, one interface's name precedes `all`, and the other's follows it.
         run_ip("link add a0 type veth peer name v0");
         let (all, early, late) = (
             setting_entry("all", "forwarding", "1"),
@@ -588,7 +588,7 @@ fn kernel_errors_name_the_attempted_operation() {
             .unwrap_err()
             .to_string();
         assert!(error.ends_with("(os error 22): Gateway can not be a local address"), "{error}");
-        // The route stays desired: once the gateway is on the link, it is installed.
+        // The route stays desired. When the gateway is on the link, carnet installs the route.
         run_ip("-6 addr add 2001:db8:9::2/64 dev v0 nodad");
         events_until(&mut platform, |_| !routes_of_table("13510").is_empty()).await;
 

@@ -35,7 +35,7 @@ fn ipv6_packet(next_header: u8, source: &str, destination: &str, payload: &[u8])
     packet
 }
 
-/// Returns name and octets of each packet that the remote tunnel end sends.
+/// Returns name and octets of each packet that the remote tunnel end (home agent or mobile router) sends.
 fn packets_of_each_kind(source: &str, destination: &str) -> Vec<(&'static str, Vec<u8>)> {
     let home = address_octets("2001:db8:1::1234");
     let mobility = [59, 1, 6, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 4, 1, 2];
@@ -93,7 +93,7 @@ async fn read_all_packets(tunnel: &TunDevice) -> Vec<Vec<u8>> {
     packets
 }
 
-/// Sets up a mobile router's end: `v0` has the care-of address, the peer has the home agent's.
+/// Sets up the link of a mobile router: `v0` has the care-of address, the peer has the home agent's address.
 fn create_mobile_router_link() -> PeerNamespace {
     let peer = PeerNamespace::new();
     run_ip("link set lo up");

@@ -280,7 +280,8 @@ fn tunnel_socket_sends_by_its_own_uplink() {
     });
 }
 
-/// More forged ICMP messages than carnet reads at once cause no loss of packets.
+/// The test sends more forged ICMP messages than carnet reads at once. The socket still sends and receives
+/// all packets.
 #[test]
 fn icmp_errors_lose_no_tunnel_packet() {
     in_new_namespace(|scratch| async move {
@@ -318,7 +319,7 @@ fn icmp_errors_lose_no_tunnel_packet() {
             let (length, _) = there.recv_from(&mut buffer).unwrap();
             assert_eq!(buffer[..length], numbered_packet(300, 0, mark));
         }
-        // Received packets are still read.
+        // The socket still receives packets.
         there.send_to(&numbered_packet(200, 0, 9), "192.0.2.1:4191").unwrap();
         assert_eq!(read_datagrams(&io, 1).await[0].0.length, 200);
     });

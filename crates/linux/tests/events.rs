@@ -161,7 +161,7 @@ fn default_routers_come_in_order_and_without_carnets_own() {
                 .is_some_and(|i| ipv6_gateways(i) == parse_addresses(&["fe80::4", "fe80::3", "fe80::1"]))
         })
         .await;
-        // An event about a route that carnet does not use causes no netlink request.
+        // carnet makes no netlink request after an event about a route that it does not use.
         events_for(&mut platform, Duration::from_millis(100)).await;
         let reads = platform.counters().read_requests;
         run_ip("-6 route add 2001:db8:77::/48 via fe80::8 dev v0");
@@ -179,8 +179,8 @@ fn create_two_links() {
     }
 }
 
-/// The cases are routes for certain sources, a next-hop object with several next hops, and tables to which
-/// rules lead. Further cases are a lifetime that ends, and a router that does not answer.
+/// Tests routes for certain sources, a next-hop object with several next hops, and tables to which rules
+/// lead. Also tests a route whose lifetime ends, and a router that does not answer.
 #[test]
 fn default_routes_are_those_that_the_kernel_would_use() {
     in_new_namespace(|scratch| async move {
@@ -400,7 +400,7 @@ fn entry_waits_for_its_interface() {
         events_until(&mut platform, |_| routes_of_table("13510").len() == 1).await;
         assert_eq!(platform.counters().restored_entries, 0);
 
-        // An entry that is removed while it waits is not installed later.
+        // carnet does not install an entry later that was removed while it waited.
         run_ip("link set v0 down");
         events_until(&mut platform, |_| routes_of_table("13510").is_empty()).await;
         platform.apply_change(&remove_entry(route_entry(TABLE_UPLINK, "::/0", 1024, "fe80::1 v0"))).unwrap();
@@ -446,15 +446,16 @@ fn lost_entries_of_interface_are_installed_again() {
         events_for(&mut platform, Duration::from_millis(50)).await;
         run_ip("link set v0 up");
         events_until(&mut platform, |_| complete()).await;
-        // carnet has restored three entries: an IPv6 route, an IPv6 address and an IPv4 route.
+        // carnet has restored three entries, which the going down of the link had removed: an IPv6 route, an
+        // IPv6 address and an IPv4 route.
         assert_eq!(platform.counters().restored_entries, 3);
-        // The link goes down and up so quickly that the platform reads both events together.
+        // The link goes down and up again before the platform reads the first event.
         run_command("ip link set v0 down");
         run_command("ip link set v0 up");
         events_until(&mut platform, |_| complete()).await;
         assert_eq!(platform.counters().restored_entries, 6);
-        // The link is deleted and created again with default settings. The second time is so quick that only
-        // the index differs.
+        // The link is deleted and created again with default settings. In the second round it is so quick
+        // that only the index of the interface shows it.
         for pause in [50, 0] {
             run_ip("link del v0");
             if pause > 0 {

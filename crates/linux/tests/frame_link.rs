@@ -195,7 +195,7 @@ fn frame_is_received_once_by_peer_and_not_by_sender() {
     });
 }
 
-/// Receives frames until there are `count`, and then until no frame has arrived for a while.
+/// Receives at least `count` frames, then further frames until no frame has arrived for a while.
 async fn receive_frames(link: &mut FrameLink, count: usize) -> Vec<ReceivedFrame> {
     let mut frames = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(30);
@@ -287,7 +287,7 @@ fn a_hundred_thousand_frames_arrive_once_each_and_in_order() {
     });
 }
 
-/// Frames that are not read in time are lost and counted.
+/// Frames that the test does not read in time are lost, and the link counts them.
 #[test]
 fn every_frame_is_received_or_counted_as_overrun() {
     in_new_namespace(|_| async {
@@ -386,7 +386,7 @@ fn frames_queued_at_interface_loss_are_counted() {
             link.send(BROADCAST, b"waits").unwrap();
         }
         run_ip("link del v0");
-        // The interface is gone, but the link has not noticed that yet.
+        // The interface is gone, but the link has not read the kernel's event yet.
         link.flush();
         wait_for_link_state(&mut link, LinkState::Missing).await;
         assert_eq!((link.counters().sent_frames, link.counters().dropped(FrameDropReason::Down)), (0, 10));

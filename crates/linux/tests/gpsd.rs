@@ -55,8 +55,8 @@ fn nmea_sentence(text: &str) -> String {
     format!("${text}*{:02X}\r\n", text.bytes().fold(0, |sum, octet| sum ^ octet))
 }
 
-/// Returns a receiver's reports of one cycle, for a time in UTC that is `ahead` seconds ahead of this
-/// machine's.
+/// Returns a receiver's reports of one cycle. The time in them is `ahead` seconds ahead of this machine's
+/// clock in UTC.
 fn nmea_cycle(fix: bool, ahead: i64) -> String {
     let unix = (clock::wall_time().as_unix_nanos() / 10_000_000) as i64 + ahead * 100;
     let date =
@@ -251,7 +251,7 @@ fn one_of_two_receivers_is_followed() {
     });
 }
 
-/// The system clock differs by an hour, as with a wrong time zone.
+/// The system clock is wrong by an hour, as with a wrong time zone.
 #[test]
 fn wrong_and_corrected_system_clock_is_noticed() {
     with_gpsd(|scratch| async move {
@@ -266,7 +266,7 @@ fn wrong_and_corrected_system_clock_is_noticed() {
             difference.is_clock_wrong && (difference.milliseconds_ahead + 3_600_000).abs() < 2000,
             "{difference:?}"
         );
-        // Start a new gpsd: the running one takes an earlier time of day for a time of the next day.
+        // Start a new gpsd. The running gpsd would take an earlier time of day for a time of the next day.
         drop(gpsd);
         let gpsd = Gpsd::start_gpsd(&scratch, &["udp://127.0.0.1:5000"]);
         receiver.seconds_ahead.set(0);

@@ -291,7 +291,7 @@ fn burst_of_malformed_packets_does_not_stop_reception() {
     in_new_namespace(|scratch| async move {
         let peer = create_home_link();
         let mut platform = scratch.open_platform_watching("h0", false);
-        // After these events the kernel sends no more events about the new link.
+        // Wait for these events, which are the kernel's last ones about the new link.
         let settled = |seen: &[PlatformEvent]| {
             latest_interface_state(seen, "h0")
                 .is_some_and(|i| i.addresses.len() == 2 && i.addresses.iter().all(|a| !a.tentative))
@@ -334,7 +334,7 @@ fn icmpv6_in_frames_for_other_machines_is_ignored() {
         send_vlan_tagged(&peer, mac_address_of("h0"), &[0x81, 0, 0, 5], 8, &[136, 0, 0, 0, 0, 0, 0, 5]);
         send_vlan_tagged(&peer, mac_address_of("h0"), &[0x81, 0, 0xe0, 0], 8, &[136, 0, 0, 0, 0, 0, 0, 2]);
         send_frame(&peer, mac_address_of("h0"), 8, &[136, 0, 0, 0, 0, 0, 0, 1]);
-        // The kernel solicits with that source as well, for duplicate address detection.
+        // The kernel also sends solicitations with this source, for duplicate address detection.
         let from_there = |seen: &[PlatformEvent]| -> Vec<u8> {
             received_messages(seen)
                 .iter()
@@ -355,7 +355,7 @@ fn icmpv6_listener_survives_loss_of_interface() {
         for round in 0..3 {
             let peer = create_home_link();
             next_solicitation(&mut platform, &peer).await;
-            // When an interface goes down, a packet socket returns an error.
+            // A packet socket returns an error when its interface goes down.
             run_ip("link set h0 down");
             events_for(&mut platform, Duration::from_millis(50)).await;
             run_ip("link set h0 up");
@@ -395,8 +395,8 @@ fn all_multicast_flag_is_needed_for_foreign_groups() {
         assert_eq!(run_ip_json("link show h0")[0]["allmulti"], 1);
         next_solicitation(&mut platform, &peer).await;
         platform.close().unwrap();
-        // Check repeatedly: a child process that another test starts now has a copy of the socket until it
-        // executes its program.
+        // Check repeatedly. A child process that another test starts at this moment has a copy of the socket
+        // until it executes its program.
         for _ in 0..100 {
             if run_ip_json("link show h0")[0]["allmulti"] == 0 {
                 return;
@@ -438,7 +438,7 @@ fn icmpv6_listener_works_on_link_without_addresses() {
         // A TUN device that no program reads is up but not running, and the kernel returns an error.
         let error = sent(&mut platform).err().and_then(|e| e.raw_os_error());
         assert!(matches!(error, None | Some(libc::ENETDOWN)), "{error:?}");
-        // carnet's own device has a reader.
+        // carnet's own TUN device is running, because this process reads it.
         let tunnel = platform.tunnel_device();
         let mut reader = carnet_linux::TunnelReader::new(tunnel.clone());
         let mut buffer = PacketBuffer::new();

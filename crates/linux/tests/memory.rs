@@ -1,7 +1,7 @@
 //! Measures the memory that this process needs per binding of a home agent, by counting allocated octets.
 //!
-//! The allocator of this test counts the memory in use. Tables grow by doubling. With the number of bindings
-//! here they are filled to the same fraction as with 100,000 bindings.
+//! The allocator of this test counts the memory in use. Tables double their size when they are full. With
+//! this number of bindings the tables are as full, in proportion, as with 100,000 bindings.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -56,7 +56,8 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 const BINDING_COUNT: usize = 3125;
 
 const WALL_TIME: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000_000);
-/// Time after which path MTU discovery has ended on all paths, because no node answers in this test.
+/// Time after which path MTU discovery has ended on all paths, because no node answers its probes in this
+/// test.
 const TIME_AFTER_START: Time = Time::from_secs(600);
 const BINDING_LIFETIME: Duration = Duration::from_secs(24 * 3600);
 
@@ -160,8 +161,8 @@ async fn memory_per_binding(platform: &mut Platform, path: DataPath) -> (usize, 
     (all / BINDING_COUNT, left / BINDING_COUNT)
 }
 
-/// A change that needs more memory per binding must raise this limit, and say why it is worth 100,000 times
-/// this memory.
+/// A change that needs more memory per binding must raise this limit. It must also say why its benefit is
+/// worth this memory for each of 100,000 bindings.
 #[test]
 fn memory_for_each_binding_is_bounded() {
     for (path, most) in [(DataPath::Tun, 3700), (DataPath::Bpf, 5000)] {

@@ -211,7 +211,7 @@ async fn modem_is_found_by_port_and_signal_polling_set_up() {
     let measuring = manager.object_server().interface::<_, SignalMeasurement>(MODEM_PATHS[0]).await.unwrap();
     measuring.get_mut().await.rsrp_dbm = -110.0;
     wait_for_signals(&mut signals, &[("wwan0", -110)]).await;
-    // The signals of other interfaces still arrive when the bus vanishes.
+    // When the bus vanishes, the signals of other interfaces still arrive.
     drop((measuring, manager, bus));
     let silence = async { while timeout(Duration::from_secs(3), signals.next()).await.is_ok() {} };
     assert!(timeout(Duration::from_secs(20), silence).await.is_ok(), "nobody measures any more");

@@ -96,7 +96,7 @@ fn multicast_packets_and_reports_of_host_arrive_with_checksum() {
             checksum::upper_layer_checksum(header.source, header.destination, protocol::UDP, message),
             0
         );
-        // The frames that the links send cause no events.
+        // The links get no events about the frames that they send.
         links.write("lan0", [0x33, 0x33, 0, 0, 0, 0x42], data);
         let counters = links.counters();
         assert_eq!((counters.sent_frames, counters.write_errors, counters.malformed_frames), (1, 0, 0));

@@ -59,7 +59,7 @@ fn only_replies_of_configured_neighbours_count() {
             (silent.to_vec(), false),
         ] {
             let mut echoes = EchoRequests::open(asked.clone()).unwrap();
-            // Replies to another socket, which arrive in between, do not count.
+            // Replies to another socket that arrive in the meantime do not count as replies to this socket.
             let mut other = EchoRequests::open(vec![neighbour("2001:db8::2", None)]).unwrap();
             let answered = timeout(if answers { REPLY_TIMEOUT } else { Duration::from_millis(300) }, async {
                 loop {

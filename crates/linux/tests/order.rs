@@ -93,13 +93,14 @@ fn control_messages_stay_in_order_when_sender_changes_queue() {
                 65 => platform.apply_change(&remove_entry(tunnel.clone())).unwrap(),
                 _ => {}
             }
-            // Read the queue of known senders first, as the station does, or read it last.
+            // Read the queue of known senders before that of unknown senders, as the station does, or after
+            // it.
             let mut queues = [DeviceQueue::Known, DeviceQueue::Strangers];
             if round % 2 == 1 {
                 queues.reverse();
             }
             let _ = tokio::time::timeout(Duration::from_millis(25), io.readable(None)).await;
-            // The runtime asks the kernel, and then knows which queue has packets.
+            // Let the runtime poll the kernel, so that it knows which queue has packets.
             tokio::task::yield_now().await;
             for queue in queues {
                 let mut left = if is_crowd { 7 } else { u32::MAX };

@@ -37,7 +37,7 @@ fn table_has_line(line: &str) -> bool {
     printed_table().is_some_and(|lines| lines.iter().any(|it| it == line))
 }
 
-/// Two rules that let only answers pass to `lan0`.
+/// Two rules that pass only answers to connections into `lan0`.
 fn door_rules() -> [PacketRule; 2] {
     let to_lan = PacketMatch { output_interface: Some("lan0".into()), ..PacketMatch::default() };
     let states = vec![ConnectionState::Established, ConnectionState::Related];
@@ -233,7 +233,7 @@ fn counts_outlive_the_replacement_of_the_table() {
         let ping = || run_command("ping -6 -c 1 -s 52 ::1");
         let counted = |platform: &mut carnet_linux::Platform| platform.counted_traffic()[&traffic];
         ping();
-        // An Echo Request and its answer, of 100 octets each.
+        // The rule has counted an Echo Request and its reply, of 100 octets each.
         assert_eq!(counted(&mut platform), PacketCount { packets: 2, octets: 200 });
         platform.apply_change(&set_rule(&door_rules()[1])).unwrap();
         platform.commit_to_fast_path();
@@ -314,7 +314,7 @@ fn table_outlives_a_crash_until_the_next_start_replaces_or_removes_it() {
         };
         crash(platform);
         assert!(table_has_line("oifname \"lan0\" drop"));
-        // The next station has other rules: the table stays until they are there.
+        // The next station has other rules. The former table stays until the station installs them.
         let mut platform = scratch.open_platform();
         assert!(table_has_line("oifname \"lan0\" drop"));
         platform.apply_change(&set_rule(&door_rules()[1])).unwrap();
@@ -324,7 +324,7 @@ fn table_outlives_a_crash_until_the_next_start_replaces_or_removes_it() {
                 && !table_has_line("oifname \"lan0\" ct state 0x2,0x4 accept")
         );
         crash(platform);
-        // The third station has no rule at all.
+        // The third station has no rules, and removes the former table.
         let mut platform = scratch.open_platform();
         events_until(&mut platform, |_| printed_table().is_none()).await;
         platform.close().unwrap();

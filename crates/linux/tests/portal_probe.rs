@@ -68,7 +68,7 @@ async fn unusable_http_answer_counts_as_no_answer() {
     assert_eq!(target.request_probe("no such", &[LOOPBACK]).await, PortalProbe::Unanswered);
     assert_eq!(target.request_probe("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
     running.join().expect("it has closed the connection");
-    // No server listens at this port any more.
+    // The server has ended, so no program listens at this port.
     assert_eq!(target.request_probe("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);
     target.address.set_ip("::1".parse().expect("an address"));
     assert_eq!(target.request_probe("lo", &[LOOPBACK]).await, PortalProbe::Unanswered);

@@ -130,7 +130,7 @@ fn report_without_fix_gives_no_fix() {
         assert_ne!(line, TPV_REPORT);
         assert_eq!(fix_of(&line), None, "{line}");
     }
-    // The fix leaves out absurd values of fields other than the position.
+    // If a field other than the position has an absurd value, the fix omits the field.
     let line = TPV_REPORT
         .replace(r#""speed":9.980"#, r#""speed":-3"#)
         .replace(r#""track":90.0000"#, r#""track":1e9"#);
@@ -165,8 +165,8 @@ fn random_octets_do_not_panic_the_reader(octets in proptest::collection::vec(any
 parse_reports(&octets);
 }
 
-/// After mutations of a valid gpsd session, all reports are valid, and the reader parses the next valid
-/// line.
+/// The test mutates a valid gpsd session. All reports that the reader returns are valid, and it still parses
+/// the next valid line.
 #[test]
 fn mutated_gpsd_sessions_give_valid_reports(
 edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8),
@@ -201,7 +201,7 @@ prop_assert!(fix.position_vector(GnAddress(0), 5, CONFIDENCE_INTERVAL_S).is_on_g
 }
 }
 
-/// The expected place is on a geodesic that was computed to nanometres.
+/// The expected positions are on a geodesic, computed with an error of nanometres.
 #[test]
 fn reckoning_follows_the_geodesic(
 latitude in -80.0..80.0f64, longitude in -180.0..180.0f64,
@@ -212,8 +212,8 @@ prop_assert!((-180.0..=180.0).contains(&lon));
 let earth = Geodesic::wgs84();
 let (true_lat, true_lon) = earth.direct(latitude, longitude, track, speed * seconds);
 let error: f64 = earth.inverse(lat, lon, true_lat, true_lon);
-// Limit in metres for a path of one kilometre. It is larger near the poles, where parallels bend
-// more.
+// Tolerated error in metres for a path of one kilometre. It is larger near the poles, where the circles of
+// latitude are more curved.
 let limit = if latitude.abs() < 60.0 { 0.15 } else { 0.6 };
 prop_assert!(error < limit, "{} m off", error);
 }
@@ -278,7 +278,7 @@ fn reckoning_goes_across_the_antimeridian_and_not_across_the_pole() {
 struct TrackerDriver {
     tracker: FixTracker,
     now: Time,
-    /// System clock minus the receiver's time, in milliseconds.
+    /// Time of the system clock minus the receiver's time, in milliseconds.
     clock_difference_ms: i64,
     /// Number of reports so far. Each report has a time one millisecond after the previous one.
     reports: u64,
@@ -383,7 +383,7 @@ fn reader_reports_leap_second_and_ignores_outdated_offset() {
 #[test]
 fn lasting_wrong_clock_is_reported_once() {
     let mut driven = TrackerDriver::new();
-    // The delay of a receiver's report does not count as a wrong clock.
+    // A difference within the delay of a receiver's report does not count as a wrong clock.
     driven.clock_difference_ms = 1500;
     assert!((0..5).all(|_| driven.clock_difference_after(TPV_REPORT).is_none()));
     driven.clock_difference_ms = -5000;
@@ -406,7 +406,7 @@ fn lasting_wrong_clock_is_reported_once() {
     assert_eq!(told, [ClockDifference { milliseconds_ahead: 300, is_precise: false, is_clock_wrong: false }]);
 }
 
-/// After the process was stopped, old reports arrive all at once.
+/// Old reports arrive all at once, as after the process was stopped for a while.
 #[test]
 fn burst_of_old_reports_does_not_indicate_wrong_clock() {
     let mut driven = TrackerDriver::new();
@@ -602,7 +602,7 @@ fn position_and_time_advance_between_fixes() {
     // 9.98 m/s to the East: 4.99 m are 68 microdegrees at this latitude.
     assert!((half.longitude - fix.longitude - 68.0e-6).abs() < 0.2e-6, "{half:?}");
     assert_eq!(half.confidence_radius, Some(17.1 + 0.5));
-    // The next fix took 300 ms longer to arrive. The time and the position do not step back.
+    // The next fix arrives 300 ms later than it should. The computed time and position do not step back.
     let late = Fix {
         received_at: Time::from_secs(7) + Duration::from_millis(800),
         time: wall_time(NOON_UNIX_MILLISECONDS + 400),
@@ -613,7 +613,7 @@ fn position_and_time_advance_between_fixes() {
     let next = reckoner.present_position(Time::from_secs(7) + Duration::from_millis(800)).unwrap();
     assert_eq!(next.time, wall_time(NOON_UNIX_MILLISECONDS + 501));
     assert!(next.longitude > half.longitude && next.longitude < half.longitude + 1e-6, "{next:?}");
-    // The reckoner accepts the time of a receiver that was set back by an hour.
+    // A receiver's time was set back by an hour. The reckoner accepts the new time.
     let back =
         Fix { received_at: Time::from_secs(9), time: wall_time(NOON_UNIX_MILLISECONDS - 3_600_000), ..fix };
     reckoner.handle_fix(back.clone());
@@ -681,7 +681,7 @@ impl TrackerListener {
     fn receive_report(&mut self, report: &GpsdReport) {
         self.now += Duration::from_millis(500);
         self.tracker.handle_timeout(self.now);
-        // At first, the system clock and the receiver's clock advance at the same rate.
+        // The system clock advances with the simulated time. At first, the receiver's clock does so, too.
         let clock = wall_time(NOON_UNIX_MILLISECONDS + self.now.as_nanos() / 1_000_000 - 1500);
         self.tracker.handle_report(self.now, clock, report, true);
         while let Some(event) = self.tracker.poll_event() {
@@ -714,7 +714,7 @@ fn receiver_that_repeats_one_time_loses_the_fix() {
     assert_eq!(listening.fix_count, 10);
     assert_eq!(listening.loss_reasons, [PositionLossReason::Frozen("/dev/ttyUSB0".into())]);
     assert_eq!(listening.clock_differences, [], "the clock is right");
-    // The reports of the receiver have the present time again.
+    // The receiver's reports have the right time again.
     listening.receive_reports(50, 4);
     assert_eq!((listening.fix_count, listening.loss_reasons.len()), (14, 1));
 }

@@ -75,7 +75,7 @@ fn child_command(prefix: &[&str], role: &str) -> Command {
     command
 }
 
-/// Returns the child's output after `result: `, or the whole output without that word.
+/// Returns the child's output after `result: `; the whole output if it lacks this word.
 fn output_of(mut command: Command) -> String {
     let output = command.output().unwrap();
     let text =
@@ -211,7 +211,8 @@ fn undo_file_of_another_namespace_is_ignored() {
         std::fs::write(scratch.undo_file(), &undo).unwrap();
         let undo_file = scratch.undo_file();
         std::thread::spawn(|| {
-            // The boot and the interface names are the same, but the network namespace is another one.
+            // In another network namespace carnet ignores the file, although boot and interface names are the
+            // same.
             nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
             create_links();
             set_sysctl("v0/accept_ra", "2");
@@ -224,7 +225,7 @@ fn undo_file_of_another_namespace_is_ignored() {
         .join()
         .unwrap();
 
-        // An interface of the recorded name exists, but it is another interface.
+        // carnet does not restore settings of another interface that has the recorded name.
         std::fs::write(scratch.undo_file(), &undo).unwrap();
         run_ip("link del v0");
         run_ip("link add v0 type veth peer name v1");
@@ -248,11 +249,12 @@ fn missing_local_rule_is_restored_at_start() {
     });
 }
 
-/// Returns a command prefix that switches to another user, with the program where that user can run it.
+/// Returns the path of a copy of this program that another user can run, and a command prefix that switches
+/// to this user.
 fn command_as_nobody(scratch: &ScratchFolder) -> (String, Vec<String>) {
     let program = scratch.path().join("program");
-    // `cp` copies the file, and not this process. A child of another test would inherit the descriptor, and
-    // executing the file would fail (ETXTBSY).
+    // Let `cp` copy the file. If this process wrote it, a child process of another test could inherit the
+    // descriptor. Executing the file would then fail (ETXTBSY).
     run_command(&format!("cp {} {}", std::env::current_exe().unwrap().display(), program.display()));
     for path in [scratch.path(), &program] {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();

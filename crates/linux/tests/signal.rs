@@ -29,7 +29,7 @@ impl Drop for SignalFolder {
     }
 }
 
-/// Returns the next event. Fails after far more time than an event needs.
+/// Returns the next signal. Fails after a time that is far longer than an event takes.
 async fn next_signal(signals: &mut SignalReader) -> (String, i32) {
     match timeout(Duration::from_secs(10), signals.next()).await.expect("comes") {
         SignalReport::Strength { interface, dbm } => (interface, dbm),
@@ -55,7 +55,7 @@ async fn growing_or_replaced_signal_file_is_followed() {
     fs::write(folder.0.join("new"), "-101\n").expect("writes");
     fs::rename(folder.0.join("new"), folder.0.join("wwan0")).expect("renames");
     assert_eq!(next_signal(&mut signals).await, ("wwan0".into(), -101));
-    // An equal value causes no event, and neither does an invalid line.
+    // An equal value causes no event. An invalid line causes no event either.
     file.write_all(b"-69\nrubbish\n").expect("writes");
     assert!(timeout(Duration::from_millis(700), signals.next()).await.is_err());
 }
@@ -67,7 +67,8 @@ async fn changed_signal_file_is_read_at_once() {
     fs::write(folder.0.join("wlan0"), "-40\n").expect("writes");
     let mut signals = SignalReader::open(vec![folder.source_for("wlan0")]);
     assert_eq!(next_signal(&mut signals).await, ("wlan0".into(), -40));
-    // On a busy machine, too, at least one change is reported long before the next reading at an interval.
+    // At least one change must be reported long before the next reading at an interval, even on a busy
+    // machine.
     let mut fastest = Duration::MAX;
     for dbm in 41..=60 {
         let begin = std::time::Instant::now();

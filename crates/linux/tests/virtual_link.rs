@@ -87,8 +87,8 @@ fn virtual_interface_is_configured_and_removed_at_end() {
         );
 
         links.remove(7);
-        // Wait, because a child process of another test holds the device's descriptor until it executes its
-        // program.
+        // Try repeatedly. A child process of another test has a copy of the device's descriptor until it
+        // executes its program.
         for _ in 0..1000 {
             if !run_ip("link show").contains("gn0") {
                 return;
@@ -240,7 +240,7 @@ fn station_on_learned_link_is_no_default_router() {
             has_address_and_default_route(&mut links, AcceptedAdvertisements::Addresses).await,
             (true, false)
         );
-        // The interface becomes an uplink, and then is no uplink any more.
+        // The interface becomes an uplink, and later ceases to be an uplink.
         assert_eq!(
             has_address_and_default_route(&mut links, AcceptedAdvertisements::All).await,
             (true, true)

@@ -1,4 +1,4 @@
-//! Interfaces of virtual hosts, with the addresses that an operator has configured.
+//! Interfaces of virtual hosts, with operator-configured addresses.
 
 use std::net::Ipv6Addr;
 
@@ -19,7 +19,7 @@ pub fn configured_address(address: Ipv6Addr) -> Address {
     }
 }
 
-/// Returns the [configured addresses](configured_address) that these texts write.
+/// Parses addresses, and returns them as [configured addresses](configured_address).
 pub fn configured_addresses(texts: &[&str]) -> Vec<Address> {
     texts.iter().map(|text| configured_address(address(text))).collect()
 }

@@ -1,9 +1,9 @@
 //! Parts of virtual worlds for tests: a [`Timeline`] of events, a [`Link`] that loses, doubles, delays and
 //! reorders packets, interfaces, and packets. Equal seeds give equal runs.
 //!
-//! A world keeps its clock (`now`) and its machines itself. It sets the clock to the earliest of
-//! [`Timeline::next_time`] and the timers of its machines. Which machine acts first at that time is the
-//! world's decision: recorded schedules depend on it.
+//! The code of each world has its own clock (`now`) and its own machines. It sets the clock to the earliest
+//! of [`Timeline::next_time`] and the timers of its machines. The world also decides which machine acts first
+//! at that time, because recorded schedules depend on this order.
 //!
 //! The crate is for tests only: no crate of the product has it as a normal dependency.
 #![forbid(unsafe_code)]

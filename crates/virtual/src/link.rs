@@ -26,8 +26,9 @@ impl Link {
         Link { loss_probability: 0.0, duplication_probability: 0.0, delay_range: (delay, delay) }
     }
 
-    /// Returns the delay of each copy of a packet that arrives. The order of the draws is part of every
-    /// seeded schedule: duplication, then for each copy loss and delay.
+    /// Returns the delay of each copy of a packet that arrives; an empty list if the link loses the packet.
+    /// The order of the random draws must not change, because seeded schedules depend on it: first
+    /// duplication, then for each copy loss and delay.
     pub fn arrival_delays(&self, rng: &mut Rng) -> Vec<Duration> {
         let copies = if rng.chance(self.duplication_probability) { 2 } else { 1 };
         (0..copies)
@@ -54,7 +55,7 @@ mod tests {
         let delay = (Duration::from_millis(5), Duration::from_millis(50));
         let bad = Link { loss_probability: 0.5, duplication_probability: 0.2, delay_range: delay };
         let delays = arrivals(bad);
-        // 1000 packets, a fifth of them twice, and half of all copies arrive.
+        // Of 1000 packets, a fifth is sent twice, and half of all copies arrive.
         assert!((500..700).contains(&delays.len()), "{}", delays.len());
         assert!(delays.iter().all(|found| (delay.0..delay.1).contains(found)));
         assert!(delays.windows(2).any(|pair| pair[0] > pair[1]), "no packet was overtaken");

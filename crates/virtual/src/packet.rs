@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use carnet_wire::ipv6::{HEADER_LEN, Header, protocol};
 use ipnet::Ipv6Net;
 
-/// Octet of payloads without meaning.
+/// Value of each octet in a payload without meaning.
 const FILLER_OCTET: u8 = 0x55;
 
 /// Parses an address.

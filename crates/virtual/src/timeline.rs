@@ -35,12 +35,12 @@ impl<E> Timeline<E> {
         self.pending.is_empty()
     }
 
-    /// Returns the time of the earliest event.
+    /// Returns the time of the earliest event; `None` if no event is pending.
     pub fn next_time(&self) -> Option<Time> {
         self.pending.first_key_value().map(|((at, _), _)| *at)
     }
 
-    /// Removes and returns the earliest event if it is due at `now`.
+    /// Removes and returns the earliest event if it is due at `now`; otherwise `None`.
     pub fn pop_due(&mut self, now: Time) -> Option<E> {
         self.pending.first_entry().filter(|entry| entry.key().0 <= now).map(|entry| entry.remove())
     }

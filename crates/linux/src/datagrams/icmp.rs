@@ -1,9 +1,9 @@
 //! ICMP errors about packets of protocols 41 and 4. The kernel does not put these errors into the error queue
 //! of a raw socket.
 //!
-//! A raw ICMP socket at the same address receives only Destination Unreachable messages (`ICMP_FILTER`).
-//! carnet uses only "fragmentation needed and DF set" about a packet that this tunnel socket sent (RFC 1191
-//! 4). carnet cannot verify the sender of the ICMP message.
+//! A raw ICMP socket at the same address receives only Destination Unreachable messages (`ICMP_FILTER`). Of
+//! these, only "fragmentation needed and DF set" about a packet of this tunnel socket is used (RFC 1191 4).
+//! An attacker can forge such a message, because it proves nothing about its sender.
 
 use std::io;
 use std::net::Ipv4Addr;

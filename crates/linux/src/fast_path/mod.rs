@@ -563,9 +563,9 @@ impl FastPath {
     }
 
     /// Invalidates cached next hops after a change of routes, rules or addresses. `narrow` says that only
-    /// neighbours or carnet's own routes into the TUN device have changed, which invalidates less: cached
-    /// next hops stay right after such a change of routes. A new route of carnet leads further packets to the
-    /// TUN device, and a removed route belonged to a binding that is gone. May close the fast path, like
+    /// neighbours or carnet's own routes into the TUN device have changed. Then less is invalidated, because
+    /// cached next hops stay right. A new route of carnet leads further packets to the TUN device, and a
+    /// removed route belonged to a binding that is gone. May close the fast path, like
     /// [`Self::commit_changes`].
     pub(crate) fn invalidate_next_hops(
         &mut self,
@@ -591,8 +591,8 @@ impl FastPath {
         result
     }
 
-    /// If a route or rule of another program has kept the programs from caching next hops, reads all rules
-    /// and routes again, because this obstacle may be gone.
+    /// Reads all rules and routes again if a route or rule has kept the programs from caching next hops. This
+    /// obstacle may be gone.
     pub(crate) fn recheck_obstacles(&mut self, requests: &mut NetlinkRequests) -> Result<(), String> {
         if self.routing_knowledge.may_remove_obstacle() { self.read_routing(requests) } else { Ok(()) }
     }

@@ -175,7 +175,7 @@ struct MapChanges {
     removed_prefixes: BTreeSet<PrefixKey>,
     /// Slots that have become empty.
     emptied_slots: Vec<u32>,
-    /// Numbers of the rule sets that the commit adds.
+    /// Numbers of the rule sets that the commit adds to the maps.
     rules: Vec<u32>,
     replaced_rules: Vec<u32>,
     /// For each end: whether the commit moves a prefix from one binding to another.

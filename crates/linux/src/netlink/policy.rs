@@ -29,8 +29,8 @@ pub(crate) struct RoutingFields {
     pub(crate) has_too_many_prefixes: bool,
     /// Whether a route depends on the source, or has several next hops.
     pub(crate) has_source_or_multipath_route: bool,
-    /// Whether the kernel has removed a route that depends on the source or has several next hops. carnet
-    /// then reads all routes, because it may have been the last such route.
+    /// Whether the kernel has removed a route that depends on the source or has several next hops. It may
+    /// have been the last such route, so carnet reads all routes.
     pub(crate) removed_source_or_multipath_route: bool,
     /// Whether any rules have changed.
     pub(crate) rules: bool,
@@ -90,8 +90,8 @@ impl RoutingFields {
         self.removed_source_or_multipath_route |= gone && !forked;
     }
 
-    /// Adds upper halves of addresses that another [`RoutingFields`] has collected. `full` says that the
-    /// other one lacks some halves, because there were too many.
+    /// Adds upper halves of addresses that another [`RoutingFields`] has collected. `full` says that there
+    /// were too many halves, so some are missing.
     pub(crate) fn add_long_prefix_halves(&mut self, crowded: BTreeSet<u64>, full: bool) {
         self.has_too_many_prefixes |= full;
         crowded.into_iter().for_each(|half| self.note_field_bits(half));

@@ -86,8 +86,8 @@ const SET_OF_RULES: u32 = 0x20 | 0x10;
 /// at which the set removes the host.
 const MAX_HOSTS_IN_SET: u32 = 4096;
 const SET_TIMEOUT_MS: u64 = 60_000;
-/// Octets that a host may send at once in addition to the rate of one second: the largest packet that a
-/// network card merges from several packets.
+/// Octets that a host may send at once in addition to the rate of one second. The number is the size of the
+/// largest packet that a network card merges.
 const HOST_BURST_OCTETS: u32 = 65_536;
 /// Attribute of the ruleset's generation.
 pub(super) const ATTRIBUTE_GENERATION: u16 = 1;

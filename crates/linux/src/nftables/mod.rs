@@ -134,7 +134,7 @@ impl RuleTable {
     /// rule that names no interface must see the packets of all interfaces.
     ///
     /// Rules of [`Self::nat_sources`] are left out: the fast path recognises their packets by the source
-    /// address and leaves them, and the answers to them, to the kernel. So rules that count such packets are
+    /// address. It leaves these packets and their answers to the kernel. So rules that count such packets are
     /// left out, too. Rules about marks of carnet are left out, because the fast path knows the conditions of
     /// a flow policy. Rules about the link-layer address of a host are not left out.
     pub(crate) fn interfaces(&self) -> FilteredInterfaces {

@@ -69,7 +69,7 @@ const FIRST_ENDING_TCP_STATE: u8 = 7;
 const COMPARE_EQUAL: u32 = 0;
 const COMPARE_NOT_EQUAL: u32 = 1;
 
-/// What the rules for one address family use of packets.
+/// Parts of packets that the rules for one address family use.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FamilyRules {
     pub(crate) rule_scope: RuleScope,
@@ -90,7 +90,7 @@ impl FamilyRules {
     }
 }
 
-/// What the rules for forwarded packets use of packets, by address family.
+/// Parts of forwarded packets that the rules use, by address family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RuleUses {
     pub(crate) ipv4_rules: FamilyRules,

@@ -34,7 +34,7 @@ pub(crate) struct RulesetWatch {
     seconds_to_retry: u32,
     /// Number of changes of the rules since the start.
     change_count: u32,
-    /// Time of the last change, until the fast path knows the new rules.
+    /// Time of the last change of the rules; `None` once the fast path has the new rules.
     changed_at: Option<Instant>,
     conntrack_timeouts: [u32; 3],
 }
@@ -46,8 +46,8 @@ impl RulesetWatch {
         has_changed && self.check_nftables()
     }
 
-    /// Compares the rules with those of the last reading. The caller calls it each second. Returns whether
-    /// the value of [`Self::value`] has changed.
+    /// Compares the rules with those of the last reading. The caller calls this function each second. Returns
+    /// whether the value of [`Self::value`] has changed.
     pub(crate) fn handle_second(&mut self) -> bool {
         let before = self.value();
         self.check_nftables();
@@ -65,7 +65,7 @@ impl RulesetWatch {
         self.value() != before
     }
 
-    /// Returns what the fast path has to know of the rules.
+    /// Returns the data about the rules that the fast path needs.
     pub(crate) fn value(&self) -> RulesetValue {
         let [tcp_timeout, unacknowledged_timeout, udp_timeout] = self.conntrack_timeouts;
         let has_timeouts = self.conntrack_timeouts.iter().all(|timeout| *timeout > 0);
@@ -109,7 +109,7 @@ impl RulesetWatch {
         match self.read_nftables() {
             Ok(has_changed) => has_changed,
             Err(error) => {
-                // Without the rules, the kernel has to see each packet.
+                // carnet does not know the rules, so the kernel has to see each packet.
                 let mut uses = RuleUses::default();
                 for rules in [&mut uses.ipv4_rules, &mut uses.ipv6_rules] {
                     rules.add_packet_use(|| format!("cannot read the rules of nftables: {error}"));
@@ -142,7 +142,8 @@ impl RulesetWatch {
             // Without the socket for events, the comparison at each second still finds changes.
             self.events = EventSocket::open().ok();
         }
-        // Read the generation first: a change between both readings makes the next comparison read again.
+        // Read the generation before the rules. If the rules change in between, the next comparison finds an
+        // outdated generation and reads them again.
         let generation = match requests.ruleset_generation() {
             Err(error) if is_without_nftables(&error) => return Ok(self.note_missing_nftables()),
             other => other?,
@@ -156,7 +157,7 @@ impl RulesetWatch {
         Ok(true)
     }
 
-    /// Notes that the kernel has no nftables, and so no rules.
+    /// Notes that the kernel has no nftables, and so no rules. Returns whether this is new to carnet.
     fn note_missing_nftables(&mut self) -> bool {
         self.seconds_to_retry = CONTINUOUS_CHANGE_PAUSE_S;
         let has_changed = self.ruleset_generation != Some(0) || self.rule_uses != RuleUses::default();

@@ -18,7 +18,7 @@ pub enum PositionConfig {
         host: String,
         /// TCP port of gpsd; 2947 by default.
         port: u16,
-        /// Path of the only receiver to listen to; `None` for all receivers of gpsd.
+        /// Path of the receiver that carnet uses; `None` for all receivers of gpsd.
         device: Option<String>,
     },
     /// A fixed place, for a station that does not move.

@@ -47,7 +47,7 @@ enum ConnectionState {
         stream: TcpStream,
         local: bool,
         /// Time at which carnet considers gpsd silent. `version_requested` says whether carnet has requested
-        /// the version since the last data.
+        /// gpsd's version since the last data arrived.
         silent_at: Time,
         version_requested: bool,
     },

@@ -42,7 +42,7 @@ pub(super) fn parse(text: &str) -> Option<WallTime> {
 fn days_since_epoch(year: u64, month: u64, day: u64) -> u64 {
     let (year, month) = if month < 3 { (year - 1, month + 9) } else { (year, month - 3) };
     let of_years = year * 365 + year / 4 - year / 100 + year / 400;
-    // From March on the months have 31 30 31 30 31, 31 30 31 30 31, 31 days.
+    // Beginning with March, the months have 31 30 31 30 31, 31 30 31 30 31, 31 days.
     let of_months = (153 * month + 2) / 5;
     of_years + of_months + day - 1 - 719_468
 }

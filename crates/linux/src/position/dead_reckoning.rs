@@ -18,7 +18,8 @@ use carnet_base::{Time, WallTime};
 
 use super::Fix;
 
-/// `itsGnPaiInterval` in metres (EN 302 636-4-1 annex H).
+/// Distance in metres (`itsGnPaiInterval`, EN 302 636-4-1 annex H) with which carnet compares the confidence
+/// of a position, to set the position accuracy indicator.
 pub const CONFIDENCE_INTERVAL_S: f64 = 80.0;
 
 /// Largest acceleration of a road vehicle that brakes or turns without an emergency, in metres per second
@@ -28,8 +29,8 @@ pub const MAX_ACCELERATION: f64 = 4.0;
 /// Time without a fix after which carnet computes no further movement.
 pub const MAX_TIME_WITHOUT_FIX: Duration = Duration::from_secs(10);
 
-/// Largest step back of a receiver's time that counts as a late report. After a larger step the receiver's
-/// clock has been set to another time.
+/// Largest step back of a receiver's time that carnet takes for a late report. A larger step means that the
+/// receiver's clock has been set to another time.
 const MAX_LATENESS: Duration = Duration::from_secs(2);
 
 /// Equatorial radius of WGS 84 in metres; the next constant is its first eccentricity squared.
@@ -62,7 +63,7 @@ pub fn position_after(
 ) -> (f64, f64) {
     let distance = speed * elapsed.as_secs_f64();
     let (sin_track, cos_track) = track.to_radians().sin_cos();
-    // Use the radii of curvature halfway along the path: errors of second order then cancel.
+    // Use the radii of curvature in the middle of the path, so that errors of second order cancel.
     let radii = |latitude: f64| {
         let (sin, cos) = latitude.to_radians().sin_cos();
         let w2 = 1.0 - EARTH_ECCENTRICITY_SQUARED * sin * sin;
@@ -102,7 +103,7 @@ pub struct PositionReckoner {
     is_position_lost: bool,
     /// Whether the station never moves. The confidence of its position then does not get worse with time.
     is_stationary: bool,
-    /// Time of the position that was returned last.
+    /// Time of the last position that [`Self::present_position`] returned.
     last_returned_time: Option<WallTime>,
 }
 
@@ -133,8 +134,8 @@ impl PositionReckoner {
     pub fn present_position(&mut self, now: Time) -> Option<Fix> {
         let fix = self.last_fix.as_ref()?;
         let mut elapsed = now.saturating_since(fix.received_at);
-        // If this fix took longer to arrive than the previous one, the computed time may step back. Use 1 ms
-        // after the previous time then.
+        // The computed time may step back if this fix took longer to arrive than the previous fix. Then use 1
+        // ms after the previous time.
         if let Some(told) = self.last_returned_time
             && fix.time + elapsed <= told
         {

@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(leap_seconds_since_2004(6, 37), 6);
         assert_eq!(leap_seconds_since_2004(6, 38), 6);
         assert_eq!(leap_seconds_since_2004(6, 39), 7);
-        // UTC had a negative leap second, and the kernel reports 36 s, one second less than 37 s.
+        // UTC has had a negative leap second: the kernel reports a TAI offset of 36 s instead of 37 s.
         assert_eq!(leap_seconds_since_2004(4, 36), 4);
     }
 

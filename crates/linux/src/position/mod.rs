@@ -141,10 +141,9 @@ pub struct ClockDifference {
 pub enum PositionEvent {
     /// A new position.
     Fix(Fix),
-    /// The kind of fix has changed. The [`PositionEvent::Fix`] or [`PositionEvent::Lost`] of this kind
-    /// follows.
+    /// The kind of fix has changed. A [`PositionEvent::Fix`] or [`PositionEvent::Lost`] follows.
     Mode(FixMode),
-    /// The source has no position (any more). It reports each reason once until the next fix.
+    /// The source has no position. It reports each reason once until the next fix.
     Lost {
         /// Reason for the missing position.
         reason: PositionLossReason,

@@ -141,15 +141,15 @@ impl PositionTrace {
             return TraceState::Lost;
         };
         match (self.trace_points.get(next), &before.position) {
-            // The last line holds only for its own time; afterwards the trace has ended.
+            // At the time of the last line the station is still at its place; afterwards the trace has ended.
             (None, _) if before.time_seconds < seconds => TraceState::Ended,
             (_, None) => TraceState::Lost,
             (Some(TracePoint { time_seconds: end, position: Some(to) }), Some(from)) => {
                 let share = (seconds - before.time_seconds) / (end - before.time_seconds);
                 state_between(from, to, share, end - before.time_seconds)
             }
-            // After this line the trace has no position: it ends, or says `lost`. The station keeps its last
-            // known motion.
+            // No position follows this line: the trace ends, or says `lost`. Until then the station keeps its
+            // last speed and heading.
             (_, Some(from)) => {
                 match self.trace_points[..next].iter().rev().nth(1).map(|p| (p.time_seconds, &p.position)) {
                     Some((start, Some(previous))) if before.time_seconds == seconds => {

@@ -46,11 +46,11 @@ pub struct FixTracker {
     fix_mode: FixMode,
     /// Reason of the last reported loss of the position; `None` while there is a position.
     lost_reason: Option<PositionLossReason>,
-    /// Receiver of the last fix. `last_fix` is the time at which the fix arrived.
+    /// Receiver of the last fix. `last_fix_at` is the time at which this fix arrived.
     receiver_device: String,
     last_fix_at: Option<Time>,
-    /// Receiver's time in the last fix. The next field is the receiver's time in the last valid report, with
-    /// or without a fix.
+    /// Receiver's time in the last fix. The next field is the receiver's time in the last valid report, even
+    /// if this report had no new fix.
     last_fix_time: Option<WallTime>,
     last_report_time: Option<WallTime>,
     /// Fault of the last report without a fix, and the time of this report; `None` after a fix.
@@ -60,7 +60,8 @@ pub struct FixTracker {
     /// Last comparison of receiver's clock and system clock, from a gpsd on this machine. It has the time of
     /// the report, the difference in milliseconds, and whether a pulse per second was used.
     last_clock_comparison: Option<(Time, i64, bool)>,
-    /// Time since when the clock has seemed wrong. The next field is the difference in the last event.
+    /// Time since when the clock has seemed wrong. The next field is the difference that the last event
+    /// reported.
     suspect_since: Option<Time>,
     reported_clock_difference: Option<ClockDifference>,
     events: VecDeque<PositionEvent>,
@@ -129,8 +130,8 @@ impl FixTracker {
     /// Handles the time `now`; the caller calls this at the time that [`FixTracker::poll_timeout`] returns.
     pub fn handle_timeout(&mut self, now: Time) {
         if self.receiver_deadline.is_some_and(|deadline| deadline <= now) {
-            // When a receiver becomes silent, gpsd repeats its last report once. So an old fault means that
-            // the receiver is silent, and a recent fault that it still sends.
+            // gpsd repeats its last report once when a receiver becomes silent. So an old fault means that
+            // the receiver is silent, and a recent fault means that the receiver still sends.
             let goes_on = |at: Time| now.saturating_since(at) <= self.options.stale_after / 2;
             let fault = self.last_fault.take().filter(|(at, _)| goes_on(*at));
             self.report_loss(fault.map_or(PositionLossReason::Stale, |(_, fault)| fault));
@@ -177,8 +178,8 @@ impl FixTracker {
             }
         };
         let before = self.last_report_time.replace(fix.time);
-        // After a loss, the time of a fix must be later than in the last report; otherwise later than in the
-        // last fix.
+        // While the position is known, the time of a new fix must be later than that of the last fix. After a
+        // loss, it must be later than that of the last report.
         let before = if self.last_fix_at.is_some() && self.lost_reason.is_none() {
             self.last_fix_time
         } else {
@@ -230,8 +231,8 @@ impl FixTracker {
         let tolerance = if precise { self.options.pulse_tolerance } else { self.options.clock_tolerance };
         let tolerance = u64::try_from(tolerance.as_millis()).unwrap_or(u64::MAX);
         let told_wrong = self.reported_clock_difference.is_some_and(|told| told.is_clock_wrong);
-        // While the clock counts as wrong, the limit is lower. So a clock near the limit does not alternate
-        // between right and wrong.
+        // Use a lower limit while the clock counts as wrong, so that a clock near the limit does not
+        // alternate between right and wrong.
         let limit = if told_wrong { tolerance / 4 * 3 } else { tolerance };
         let wrong = milliseconds.unsigned_abs() > limit;
         let difference =

@@ -63,8 +63,8 @@ pub static NEEDS: [NeededCapability; 7] = [
     },
 ];
 
-/// Number of `CAP_SETPCAP`, which a process needs to drop capabilities for good; then the number of
-/// `CAP_DAC_OVERRIDE`.
+/// Number of `CAP_SETPCAP`, which a process needs to drop capabilities for good. The next constants are the
+/// numbers of `CAP_DAC_OVERRIDE` and `CAP_DAC_READ_SEARCH`.
 const CAP_SETPCAP: u32 = 8;
 const DAC_OVERRIDE_NUMBER: u32 = 1;
 const DAC_READ_SEARCH_NUMBER: u32 = 2;
@@ -135,8 +135,8 @@ pub(super) fn needed_capabilities(plan: &SandboxPlan, others_files: bool) -> Vec
     wanted.into_iter().filter(|(need, wanted)| *wanted && has(*need)).map(|(need, _)| &NEEDS[need]).collect()
 }
 
-/// Drops all capabilities except `needs`, and makes sure that no executed program gets one. Returns the names
-/// of the capabilities that are left.
+/// Drops all capabilities except `needs`, and makes sure that no executed program gets a capability. Returns
+/// the names of the capabilities that are left.
 pub(super) fn drop_capabilities_except(needs: &[&'static NeededCapability]) -> io::Result<Vec<&'static str>> {
     if CapabilitySets::get()?.has_capability(CAP_SETPCAP) {
         // Empty the bounding set, so that an executed program gets no capabilities. This process keeps those
@@ -180,15 +180,16 @@ pub(super) fn keep_without_programs() -> io::Result<Vec<&'static str>> {
             .any(|known| NEEDS[*known].capability_number == need.capability_number)
     };
     let before = CapabilitySets::get()?;
-    // If the kernel refuses access to BPF maps already now, the process has no map.
+    // If the kernel already refuses access to BPF maps now, the process has no map and needs no right for
+    // maps.
     let there_are_none = seccomp::maps_are_refused();
     let mut without = before;
     for need in NEEDS.iter().filter(|need| loads(need)) {
         without.0[need.capability_number as usize / 32].effective &= !(1 << (need.capability_number % 32));
     }
     without.set_capabilities()?;
-    // Before Linux 5.19, on a system that forbids unprivileged BPF, only a process that may load programs may
-    // access maps.
+    // Before Linux 5.19, if the system forbids unprivileged BPF, the kernel gives access to maps only to a
+    // process that may load programs. The process then keeps this right.
     let maps_need_it = !there_are_none && seccomp::maps_are_refused();
     before.set_capabilities()?;
     let bpf = if before.has_capability(NEEDS[BPF].capability_number) { BPF } else { SYS_ADMIN };

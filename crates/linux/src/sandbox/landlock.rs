@@ -3,8 +3,8 @@
 //!
 //! A rule applies to the file that exists when the rule is made, and not to a later file of the same name. So
 //! the rules name folders, because programs replace files. For files in `/proc` the module keeps descriptors
-//! open. Otherwise the kernel may free such a file and create it again, and the rule would apply to the
-//! former one.
+//! open. Otherwise the kernel may free such a file and create it again. The rule would then not apply to the
+//! new one.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -141,8 +141,7 @@ impl LandlockRuleset {
             | since(2, ACCESS_REFER)
             | since(3, ACCESS_TRUNCATE)
             | since(5, ACCESS_IOCTL_DEV);
-        // systemd's notification socket may be an abstract socket, so permit abstract sockets if there is
-        // one.
+        // Permit abstract sockets if systemd's notification socket may be an abstract socket.
         let notified = std::env::var_os("NOTIFY_SOCKET");
         let abstract_one = notified.is_some_and(|name| name.as_encoded_bytes().starts_with(b"@"));
         let scoped = if abstract_one { SCOPE_SIGNALS } else { SCOPE_SIGNALS | SCOPE_ABSTRACT_SOCKETS };
@@ -244,8 +243,8 @@ impl LandlockRuleset {
     }
 }
 
-/// Returns the folder in which programs replace the resolver's configuration: where `/etc/resolv.conf` leads
-/// by symbolic links. Returns the file itself if that is `/etc`.
+/// Returns the folder in which programs replace the resolver's configuration: the folder to which the
+/// symbolic link `/etc/resolv.conf` leads. If this folder is `/etc`, returns the file itself.
 fn resolver_file() -> PathBuf {
     let file = std::fs::canonicalize("/etc/resolv.conf").unwrap_or_default();
     match file.parent() {

@@ -46,8 +46,8 @@ pub struct SandboxPlan {
     pub looks_up_names: bool,
     /// Files, and folders with all their content, that the station reads.
     pub readable_paths: Vec<PathBuf>,
-    /// Paths from `read` that the config names. If the process may not open one of them as its own user, it
-    /// keeps the capability to open files of other users.
+    /// Paths of [`Self::readable_paths`] that the config names. If the process may not open one of them as
+    /// its own user, it keeps the capability to open files of other users.
     pub config_paths: Vec<PathBuf>,
     /// Folders in which the station writes, renames and removes files, and creates sockets.
     pub writable_folders: Vec<PathBuf>,

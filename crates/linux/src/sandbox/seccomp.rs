@@ -38,8 +38,7 @@ pub(super) fn restrict_to_maps() -> io::Result<()> {
 /// Returns whether the kernel refuses all calls about BPF maps, before it checks their arguments.
 pub(super) fn maps_are_refused() -> bool {
     const MAP_LOOKUP_ELEM: libc::c_int = 1;
-    // The first field is a map's descriptor, of a number that no open descriptor has. All other fields are
-    // zero.
+    // The first field is a descriptor number that no open descriptor has. All other fields are zero.
     let mut attr = [0_u64; 16];
     attr[0] = u64::from(u32::MAX >> 1);
     // SAFETY: the kernel reads as many octets as `attr` has, and `attr` lives until the call has returned.
@@ -121,7 +120,7 @@ mod seccomp_filter {
         libc::SYS_renameat, libc::SYS_mkdir, libc::SYS_readlink, libc::SYS_epoll_create, libc::SYS_eventfd,
         libc::SYS_time, libc::SYS_getrlimit, libc::SYS_inotify_init,
     ];
-    /// 38 is `renameat`, which the libc crate does not define for this architecture.
+    /// Contains only `renameat` (38), which the libc crate does not define for this architecture.
     #[cfg(target_arch = "aarch64")]
     const OLDER_CALLS: &[libc::c_long] = &[38];
     #[cfg(target_arch = "riscv64")]
@@ -180,8 +179,7 @@ mod seccomp_filter {
         if plan.packets {
             sockets.push(vec![argument_is(0, packet)]);
         }
-        // The resolver loads libraries, for which it needs executable memory. So permit executable memory if
-        // the station looks up host names.
+        // Permit executable memory if the station looks up host names, because the resolver loads libraries.
         let executable = if plan.looks_up_names { 0 } else { libc::PROT_EXEC as u32 };
         let memory = || vec![vec![argument_lacks_bits(2, executable)]];
         let thread = (libc::CLONE_VM | libc::CLONE_THREAD) as u32;
@@ -331,7 +329,8 @@ mod seccomp_filter {
         for (call, ways) in calls_checked_by_argument(plan) {
             push_alternatives(&mut program, call, &ways);
         }
-        // Permit calls with higher numbers here, because the filter of `older_kernel` refuses them.
+        // Permit calls with higher numbers in this filter. The filter of [`older_kernel_program`] refuses
+        // them.
         push_instruction(&mut program, BPF_JUMP_IF_GREATER, LAST_SYSTEM_CALL, 0, 1);
         push_return(&mut program, RESULT_ALLOW);
         push_calls(&mut program, &[libc::SYS_clone3], RESULT_ALLOW);
@@ -366,8 +365,8 @@ mod seccomp_filter {
         program
     }
 
-    /// Returns the filter program that refuses calls with higher numbers as unknown (ENOSYS), as an older
-    /// kernel does. It is a filter of its own, because these refusals need no log entry.
+    /// Returns the filter program that refuses calls above [`LAST_SYSTEM_CALL`] as unknown (ENOSYS), as an
+    /// older kernel does. It is a separate filter, because these refusals need no log entry.
     pub(super) fn older_kernel_program() -> FilterProgram {
         let mut program = begin_program();
         push_instruction(&mut program, BPF_JUMP_IF_GREATER, LAST_SYSTEM_CALL, 0, 1);
@@ -381,7 +380,8 @@ mod seccomp_filter {
     pub(in super::super) fn restrict(plan: &SandboxPlan) -> io::Result<()> {
         install_program(&older_kernel_program(), 0)?;
         let list = allow_list_program(plan);
-        // A kernel before Linux 4.14 does not know the flag that makes it log refusals.
+        // A kernel before Linux 4.14 refuses the flag that makes it log refusals. Then install the filter
+        // without this flag.
         install_program(&list, libc::SECCOMP_FILTER_FLAG_LOG).or_else(|_| install_program(&list, 0))
     }
 

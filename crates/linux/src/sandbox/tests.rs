@@ -161,7 +161,7 @@ fn each_forbidden_action_is_refused_by_its_sandbox_layer() {
         }
         match outside.attempt_in_child(attempt, "nothing") {
             Done => {}
-            // A kernel without modules or BPF refuses this attempt anyway.
+            // A kernel without modules or BPF refuses this attempt even without a sandbox.
             Refused(Errno::ENOSYS) => continue,
             end => panic!("{attempt} without a sandbox: {end:?}"),
         }
@@ -232,7 +232,8 @@ fn configured_files_of_other_users_keep_capability() {
     assert_eq!(capabilities::file_of_other_user(&named), None);
     nix::unistd::chown(&secret, Some(12345.into()), None).unwrap();
     assert_eq!(capabilities::file_of_other_user(&named), Some(secret));
-    // Checking the files drops the capability only temporarily.
+    // `file_of_other_user` drops the capability only while it checks. So this process can still write into
+    // another user's folder.
     fs::write(folder.join("new"), "text").unwrap();
     let names = |others| {
         capabilities::needed_capabilities(&plan(&folder), others)
@@ -278,8 +279,8 @@ fn child_process_makes_one_attempt() {
         connecting_tcp_ports: vec![named],
         ..SandboxPlan::default()
     };
-    // Creates a mount namespace, which has no effect outside. The attempt to enter a namespace uses its
-    // descriptor.
+    // Create a mount namespace for the attempt to enter a namespace. It has no effect outside of this
+    // process.
     if nix::unistd::geteuid().is_root() {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let nothing = None::<&str>;
@@ -310,7 +311,7 @@ fn child_process_makes_one_attempt() {
                 "{held:?}"
             );
             // This thread starts before the process gives up the right to load programs, and makes its
-            // attempt afterwards.
+            // attempt after that.
             let (go, wait) = std::sync::mpsc::channel();
             let thread = std::thread::spawn(move || wait.recv().map_or(Ok(()), |()| create_bpf_map()));
             if layer == "settled" {

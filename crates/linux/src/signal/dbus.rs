@@ -2,9 +2,9 @@
 //! their answers.
 //!
 //! The module follows the D-Bus Specification 0.43. Requests are little endian; answers may have either byte
-//! order. The module checks every message against its length, and accepts containers up to a depth of
-//! [`MAX_VALUE_DEPTH`]. If the peer sends a message with more than [`MAX_MESSAGE_LENGTH`] octets or
-//! [`MAX_VALUES_PER_MESSAGE`] values, or does not speak D-Bus, the module closes the connection.
+//! order. The module checks that every message has the length that it claims, and accepts containers up to a
+//! depth of [`MAX_VALUE_DEPTH`]. It closes the connection if the peer does not speak D-Bus, or sends a
+//! message with more than [`MAX_MESSAGE_LENGTH`] octets or [`MAX_VALUES_PER_MESSAGE`] values.
 //!
 //! Left out: signals and calls to carnet, which the module skips; file descriptors; addresses other than
 //! `unix:path=`.
@@ -18,8 +18,8 @@ use tokio::net::UnixStream;
 /// Largest length of an accepted message in octets. (D-Bus permits 128 MiB; the answers to carnet have a few
 /// kB.)
 const MAX_MESSAGE_LENGTH: usize = 256 * 1024;
-/// Largest number of values in a message, including containers: a decoded value needs many times the memory
-/// of its octets. ModemManager describes a modem by a few hundred values.
+/// Largest number of values in a message, including containers. The limit exists because a decoded value
+/// needs many times the memory of its octets. ModemManager describes a modem by a few hundred values.
 const MAX_VALUES_PER_MESSAGE: usize = 16 * 1024;
 /// Maximum depth of nested containers, including variants.
 const MAX_VALUE_DEPTH: u32 = 32;
@@ -141,8 +141,8 @@ impl DbusConnection {
     /// one.
     pub(super) async fn connect_to_bus(path: &Path) -> Result<DbusConnection, CallFailure> {
         let mut bus = DbusConnection { bus_stream: UnixStream::connect(path).await?, last_serial: 0 };
-        // EXTERNAL without a user name makes the bus read the user of this process from the socket. So the
-        // number is right even if the bus has another user namespace.
+        // Send EXTERNAL without a user name: the bus then reads the user of this process from the socket. The
+        // user number is right even if the bus is in another user namespace.
         bus.bus_stream.write_all(b"\0AUTH EXTERNAL\r\n").await?;
         bus.expect_line("DATA").await?;
         bus.bus_stream.write_all(b"DATA\r\n").await?;
@@ -281,7 +281,7 @@ fn length(fixed: &[u8]) -> io::Result<usize> {
     let mut reader = ValueReader::new(fixed)?;
     reader.read_offset = 4;
     let (body, _serial, fields) = (reader.read_u32()?, reader.read_u32()?, reader.read_u32()?);
-    // Compute with 32 bits, so that an overflow is found on all machines.
+    // Compute with 32 bits, so that an overflow is found on 64-bit machines too.
     let header = (FIXED_HEADER_LENGTH as u32)
         .checked_add(fields)
         .and_then(|length| length.checked_next_multiple_of(8));

@@ -93,7 +93,7 @@ impl SignalFiles {
             match ready.try_io(|fd| nix::unistd::read(fd, &mut events).map_err(io::Error::from)) {
                 Ok(Ok(1..)) => changed = true,
                 Err(_would_block) => {}
-                // inotify no longer works. carnet still reads the files at intervals.
+                // inotify has failed, but carnet still reads the files at intervals.
                 Ok(_) => break,
             }
         }
@@ -158,7 +158,7 @@ fn read_tail(path: &Path) -> io::Result<(FileStamp, Vec<u8>)> {
 }
 
 /// Returns the signal in the last complete line of a text; `None` for an empty text. A line without a line
-/// end counts only if it is the only one.
+/// end counts only if the text has no other line.
 fn last_signal_in(text: &[u8]) -> Result<Option<i32>, String> {
     let text = String::from_utf8_lossy(text);
     let complete = match text.rfind('\n') {
@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(last_signal_in(b"\n\n"), Ok(None));
         assert_eq!(last_signal_in(b"-61"), Ok(Some(-61)));
         assert_eq!(last_signal_in(b"-61\n-70.6 dBm\n\n"), Ok(Some(-71)));
-        // The last line is incomplete, so the line before it counts.
+        // The last line is incomplete, so the function uses the line before it.
         assert_eq!(last_signal_in(b"-61\n-7"), Ok(Some(-61)));
         assert_eq!(last_signal_in(b"-61\r\n"), Ok(Some(-61)));
     }

@@ -30,7 +30,7 @@ use wireless::WifiSignals;
 /// Interval at which carnet reads sources that send no events.
 const READING_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Time after which carnet reports a signal again that the source has measured again without a change.
+/// Time after which carnet reports an unchanged signal again, if the source has measured it again.
 const REPEAT_REPORT_AFTER: Duration = Duration::from_secs(2);
 
 /// Time for which carnet believes a modem's roaming state while ModemManager does not answer, for example
@@ -141,7 +141,7 @@ impl SignalReader {
             return Poll::Pending;
         }
         let mut ticked = false;
-        // Poll the timer until it is pending, so that it wakes this task next time.
+        // Poll the timer until it is pending, so that its next tick wakes this task.
         while self.reading_interval.poll_tick(cx).is_ready() {
             ticked = true;
         }

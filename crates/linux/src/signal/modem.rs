@@ -1,14 +1,15 @@
 //! Reads the signals of cellular modems from ModemManager over D-Bus.
 //!
 //! ModemManager returns all data of all modems in one answer (`GetManagedObjects` of
-//! `org.freedesktop.DBus.ObjectManager`). This module requests the data every [`REQUEST_INTERVAL`]. It orders
-//! a modem that does not measure its signal to do so (`Modem.Signal.Setup`). The modem of an uplink is the
-//! modem with a port of the uplink's name. If the modem's connection has its own interface (a multiplexed
-//! one), the modem is the one with a bearer on this interface.
+//! `org.freedesktop.DBus.ObjectManager`). This module requests the data every [`REQUEST_INTERVAL`]. If a
+//! modem does not measure its signal, the module orders the measurement (`Modem.Signal.Setup`). The modem of
+//! an uplink is the modem with a port of the uplink's name. If the modem's connection has its own
+//! (multiplexed) interface, the modem is the one with a bearer on this interface.
 //!
 //! The signal is the usual measure of the radio in use: RSRP for LTE and 5G, RSCP for UMTS, otherwise RSSI.
-//! With LTE and 5G at once, LTE counts, because it is the anchor. If a modem reports none of these values,
-//! carnet converts `SignalQuality` in percent back to ModemManager's RSSI: -113 dBm for 0, -51 dBm for 100.
+//! With LTE and 5G at once, carnet uses LTE, because it is the anchor. If a modem reports none of these
+//! values, carnet converts `SignalQuality` in percent back to ModemManager's RSSI: -113 dBm for 0, -51 dBm
+//! for 100.
 //!
 //! `Modem3gpp.RegistrationState` shows whether the modem roams. (The module does not read the states of a
 //! CDMA modem.)
@@ -280,8 +281,9 @@ fn is_roaming_state(state: f64) -> Option<bool> {
     if ROAMING_STATES.contains(&state) { Some(true) } else { HOME_STATES.contains(&state).then_some(false) }
 }
 
-/// Returns the measured signal of the first radio technology that has one, in dBm; `None` if none has. For
-/// the other technologies ModemManager omits the measure, or reports the lowest possible number.
+/// Returns the measured signal of the first radio technology that has a signal, in dBm; `None` if none has a
+/// signal. For a technology that is not in use, ModemManager omits the measure or reports the lowest possible
+/// number.
 fn measured_dbm(signal: &DbusValue) -> Option<i32> {
     RADIO_MEASURES
         .iter()

@@ -25,15 +25,15 @@ const ATTRIBUTE_STATION_INFO: u16 = 21;
 /// Attributes of `enum nl80211_sta_info`.
 const STATION_INFO_SIGNAL: u16 = 7;
 const STATION_INFO_SIGNAL_AVERAGE: u16 = 13;
-/// Number of readings of all interfaces until carnet tries again to read an interface without Wi-Fi, or to
-/// find the netlink family.
+/// Number of readings of all interfaces that carnet skips after a failure. Failures are an interface without
+/// Wi-Fi, and a missing netlink family.
 const ROUNDS_BEFORE_RETRY: u32 = 60;
 
 /// An interface that may be a Wi-Fi interface.
 #[derive(Debug)]
 struct WifiInterface {
     interface: String,
-    /// Number of readings until carnet tries this interface again.
+    /// Number of readings that carnet still skips for this interface.
     readings_to_skip: u32,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct WifiSignals {
     request_socket: Option<RequestSocket>,
     nl80211_family: Option<GenericNetlinkFamily>,
     events: MulticastEvents,
-    /// Number of readings until carnet tries to find the netlink family again.
+    /// Number of readings after which carnet tries to find the netlink family again.
     readings_to_skip: u32,
 }
 
@@ -78,7 +78,8 @@ impl WifiSignals {
     pub(super) fn read_signals(&mut self, found: &mut Vec<(String, i32)>) {
         let Some(questions) = &mut self.request_socket else { return };
         if self.nl80211_family.is_none() {
-            // The kernel has no nl80211 family yet; it may get one when a radio is plugged in.
+            // The kernel may get the nl80211 family later, when a radio is plugged in. So try again at
+            // intervals.
             if self.readings_to_skip > 0 {
                 self.readings_to_skip -= 1;
                 return;

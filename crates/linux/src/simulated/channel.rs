@@ -84,7 +84,7 @@ impl NetlinkChannel for SimulatedChannel {
         else {
             panic!("received a netlink message that is no request");
         };
-        // Another program makes the requested change a moment before carnet does.
+        // A moment before carnet's request, another program makes the same change.
         if fails && (kind == 1 || kind == 6 && state.rng.chance(0.5)) {
             make_change_first(&mut state, &message, flags);
         }

@@ -150,6 +150,6 @@ fn is_route_installed(state: &KernelState, route: &Route) -> bool {
     };
     let key = (route.table, route.destination, effective_metric(route.metric));
     let there = state.routes.iter().find(|it| (it.table, it.destination, it.metric) == key);
-    // An operator's route with the same content stays, and takes the place of carnet's.
+    // If an operator's route has the same content, carnet uses it instead of a route of its own.
     there.is_some_and(|it| it.created_by == ObjectOwner::Other || it.route_action == action)
 }

@@ -1,8 +1,9 @@
 //! A simulated disk. After a power cut it still has all synced writes, and a random part of the other writes.
 //!
-//! Of the writes since the last sync, a power cut keeps the first ones, and the first octets of the next
-//! write. The rest is lost. The same holds for changes of names in the directory. A failed sync may have
-//! written some of the pending writes. As on Linux, the next sync does not write the lost ones again.
+//! Of the writes since the last sync, the first ones survive a power cut. The next write survives in part,
+//! and all further writes are lost. Changes of names in the directory survive in the same way. A failed sync
+//! may have written some of the pending writes. As on Linux, the next sync does not write the lost ones
+//! again.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,7 +40,7 @@ impl FileWrite {
 
 #[derive(Debug, Clone, Default)]
 struct Inode {
-    /// Content that programs read. The next field is what a power failure leaves.
+    /// Content that programs read. The next field is the content that survives a power failure.
     visible_content: Vec<u8>,
     durable_content: Vec<u8>,
     /// Writes since the last sync, in their order.
@@ -159,7 +160,7 @@ impl SimulatedDisk {
         self.state().inodes.values_mut().for_each(|inode| inode.is_locked = false);
     }
 
-    /// Returns a copy of the disk as it would be after a power cut now. The copy works without faults.
+    /// Returns a copy of the disk as it would be after a power cut at this moment. The copy has no faults.
     pub fn after_power_cut(&self) -> SimulatedDisk {
         let mut state = self.state();
         let rng = state.rng.fork();
@@ -281,7 +282,7 @@ impl Disk for SimulatedDisk {
         between
             .extract_if(.., |naming| naming.directory() == Some(path))
             .for_each(|naming| naming.apply_to(kept));
-        // A file also exists if its rename to another directory is still pending.
+        // A file also counts if its rename into this directory is still pending.
         let coming =
             |inode: &u64| between.iter().any(|it| matches!(it, NameChange::Is(_, named) if named == inode));
         let named = |inode: &u64| kept.values().chain(seen.values()).any(|named| named == inode);

@@ -144,8 +144,8 @@ pub(super) struct KernelState {
     pub(super) ipv4_rules: Vec<SimulatedIpv4Rule>,
     /// Indices of interfaces on which IPv6 is disabled now.
     pub(super) links_without_ipv6: BTreeSet<u32>,
-    /// Interfaces whose value of `forwarding` the test does not check after carnet has ended, because their
-    /// original value is unknown.
+    /// Interfaces whose original value of `forwarding` is unknown. After carnet has ended, the test does not
+    /// check the value of `forwarding` on them.
     interfaces_left_forwarding: BTreeSet<String>,
     /// For each setting its present value, and the value that it would have without carnet.
     setting_values: BTreeMap<(String, String), (String, String)>,
@@ -163,7 +163,8 @@ pub(super) struct KernelState {
     pub(super) boot_number: u32,
     /// Whether addresses store the mark of their owner; a kernel before Linux 5.18 does not.
     pub(super) keeps_marks: bool,
-    /// Number of steps until the process counts as dead, and the disk, which then accepts no request either.
+    /// Number of further steps after which the process counts as dead, and the disk, which then refuses all
+    /// requests too.
     pub(super) steps_until_death: Option<(u32, SimulatedDisk)>,
 }
 
@@ -530,8 +531,8 @@ impl KernelState {
         })
     }
 
-    /// Excludes `forwarding` of some interfaces from the check of leftovers, if carnet has not changed it for
-    /// `all`. These are the interfaces on which it differs from the value without carnet.
+    /// Excludes interfaces from the check of leftovers whose `forwarding` differs from the value without
+    /// carnet. Does nothing if carnet has changed `forwarding` of `all`.
     pub(super) fn accept_own_forwarding(&mut self) {
         let of = |interface: &str| self.setting_values.get(&(interface.to_owned(), "forwarding".to_owned()));
         if of("all").is_some_and(|(is, without)| is == without) {
@@ -636,7 +637,7 @@ impl KernelState {
             created_by: ObjectOwner::Other,
         });
         let action = SimulatedRouteAction::Forward(index, Some(router));
-        // The default routes of several interfaces need different metrics.
+        // Use different metrics, so that several interfaces can have default routes.
         let metric = 1024 + index;
         let route = SimulatedRoute {
             table: TABLE_MAIN,
@@ -660,8 +661,8 @@ impl KernelState {
         }
     }
 
-    /// Returns the objects that carnet has left, and the missing objects of other programs. To be called
-    /// while carnet does not run.
+    /// Returns the objects that carnet has left, and the missing objects of other programs. The caller must
+    /// call this only while carnet does not run.
     pub(super) fn leftovers(&self) -> Vec<String> {
         let mut left = self.foreign_changes.clone();
         let of = |maker: ObjectOwner| maker == ObjectOwner::Station;
@@ -686,7 +687,8 @@ impl KernelState {
                 .filter(|it| of(it.created_by))
                 .map(|it| format!("left in the kernel: {it:?}")),
         );
-        // A rule for the local table at priority 0, of the kernel or restored by another program.
+        // Any rule for the local table at priority 0 counts: the kernel's own, or one that another program
+        // has restored.
         let is_local = |it: &&SimulatedRule| {
             it.rule == local_rule(0)
                 && (it.protocol == PROTOCOL_KERNEL || it.created_by == ObjectOwner::Other)
@@ -728,7 +730,7 @@ impl KernelState {
                 && rule.from.is_none_or(|it| it.contains(&source))
                 && rule.to.is_none_or(|it| it.contains(&destination))
                 && rule.protocol.is_none_or(|it| it == protocol)
-                // The packets have no ports.
+                // A rule with ports does not match, because the simulated packets have no ports.
                 && rule.ports.is_none();
             if !matches {
                 continue;

@@ -134,8 +134,8 @@ impl SimulatedKernel {
         let _ = self.0.borrow_mut().add_rule(rule);
     }
 
-    /// Excludes `forwarding` of some interfaces from the check of leftovers, if carnet has not changed it for
-    /// `all`. These are the interfaces on which it differs from the value without carnet.
+    /// Excludes interfaces from the check of leftovers whose `forwarding` differs from the value without
+    /// carnet. Does nothing if carnet has changed `forwarding` of `all`.
     pub fn accept_own_forwarding(&self) {
         self.0.borrow_mut().accept_own_forwarding();
     }
@@ -269,7 +269,8 @@ impl SimulatedKernel {
         self.0.borrow().foreign_changes.clone()
     }
 
-    /// Returns the objects that carnet has left or changed. To be called while carnet does not run.
+    /// Returns the objects that carnet has left or changed. The caller must call this only while carnet does
+    /// not run.
     pub fn leftovers(&self) -> Vec<String> {
         self.0.borrow().leftovers()
     }
@@ -338,16 +339,16 @@ impl SimulatedMachine {
         Ok(machine)
     }
 
-    /// Applies a change, as [`Platform::apply_change`](crate::Platform::apply) does.
+    /// Applies a change, as [`Platform::apply_change`](crate::Platform::apply_change) does.
     ///
     /// # Errors
-    /// Fails as [`Platform::apply_change`](crate::Platform::apply) does.
+    /// Fails as [`Platform::apply_change`](crate::Platform::apply_change) does.
     pub fn apply_change(&mut self, change: &EntryChange) -> Result<()> {
         self.state_keeper.installer.apply_change(change)
     }
 
     /// Applies the changes since the last commit to the fast path, like
-    /// [`Platform::commit_to_fast_path`](crate::Platform::commit).
+    /// [`Platform::commit_to_fast_path`](crate::Platform::commit_to_fast_path).
     pub fn commit_changes(&mut self) {
         self.state_keeper.commit();
     }
@@ -373,7 +374,7 @@ impl SimulatedMachine {
         result.map(|()| self.events.drain(..).collect())
     }
 
-    /// Returns the value of [`Platform::consecutive_failures`](crate::Platform::failures).
+    /// Returns the value of [`Platform::consecutive_failures`](crate::Platform::consecutive_failures).
     pub fn failures(&self) -> u32 {
         self.failures
     }
@@ -396,7 +397,7 @@ impl SimulatedMachine {
         self.state_keeper.installer.has_failed_entries() || self.state_keeper.installer.is_contested()
     }
 
-    /// Returns the value of [`Platform::obstacle_messages`](crate::Platform::obstacles).
+    /// Returns the value of [`Platform::obstacle_messages`](crate::Platform::obstacle_messages).
     pub fn obstacle_messages(&self) -> Vec<String> {
         self.state_keeper.installer.obstacle_messages()
     }

@@ -135,7 +135,7 @@ fn ipv4_routers(machine: &mut SimulatedMachine, name: &str) -> Option<Vec<Ipv4Ad
     told.next_back().map(|routers| routers.iter().map(|router| router.gateway).collect())
 }
 
-/// ConnMan gives one service the default route, and each service a route to its gateway.
+/// ConnMan installs a default route for one service only, and for each service a route to its gateway.
 #[test]
 fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route() {
     let (kernel, _, mut machine) = new_machine(5);
@@ -146,7 +146,8 @@ fn gateway_with_a_route_of_its_own_is_the_router_where_there_is_no_default_route
     }
     let gateways = vec![ipv4_address("10.2.0.1"), ipv4_address("10.2.0.53")];
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(gateways), "neither its own nor link-local ones");
-    // If the main table has a default route, the uplink's router is its gateway, whatever host routes exist.
+    // If the main table has a default route by the uplink, its gateway is the uplink's router. Routes to
+    // hosts then do not matter.
     kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4_address("10.2.0.254")), "w0");
     assert_eq!(ipv4_routers(&mut machine, "w0"), Some(vec![ipv4_address("10.2.0.254")]));
     // A host with a route through a gateway does not count as a router.
@@ -170,8 +171,8 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     }
     machine.poll_events().expect("looks");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
-    // The main table has a default route of its own. The uplink's default route precedes it, and all other
-    // routes of the main table precede both.
+    // For packets of the uplink's address, the uplink's default route precedes that of the main table. All
+    // other routes of the main table precede both default routes.
     kernel.set_ipv4_route(ipv4_net("0.0.0.0/0"), Some(ipv4_address("10.2.0.9")), "w0");
     kernel.set_ipv4_route(ipv4_net("203.0.113.0/24"), Some(ipv4_address("10.2.0.8")), "w0");
     assert_eq!(kernel.ipv4_next_hop("w0", own, home_agent), Some(Some(gateway)));
@@ -203,10 +204,10 @@ fn table_of_an_uplink_is_put_back_after_the_kernel_dropped_it_with_the_last_addr
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// When the kernel has memory again, it sends no event. carnet must try again by itself.
+/// A refusal for lack of memory ends without an event. carnet must try again by itself.
 #[test]
 fn refused_entry_is_tried_again_without_event() {
-    // With this seed the simulated operator adds none of these entries before carnet does.
+    // With the seed 3 the simulated operator adds none of these entries before carnet does.
     let (kernel, _, mut machine) = new_machine(3);
     kernel.set_failure_probability(1.0);
     for entry in one_entry_of_each_kind() {
@@ -259,7 +260,7 @@ fn operator_messages(machine: &mut SimulatedMachine) -> Vec<String> {
         .collect()
 }
 
-/// The change causes no event about interfaces, addresses or routes, only one about the setting.
+/// When another program changes a setting, the kernel sends only an event about the setting.
 #[test]
 fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
     let (kernel, _, mut machine) = new_machine(8);
@@ -278,8 +279,8 @@ fn setting_that_another_program_changes_is_put_back_at_once_and_said() {
     assert!(operator_messages(&mut machine)[0].contains("net.ipv6.conf.w0.forwarding is 1, 0 is needed"));
     assert_eq!(machine.differences(), Vec::<String>::new());
     machine.close().expect("closes");
-    // carnet restores 0. Its own change of `all` had set 1 for the interface already, so it could not see
-    // that the operator set 1 there as well.
+    // carnet restores 0. Its own write to `all` had already set 1 for the interface. So carnet could not
+    // notice that the operator set 1 for the interface, too.
     assert_eq!(kernel.leftovers(), ["w0.forwarding is 0, was 1"]);
 }
 
@@ -358,8 +359,8 @@ fn setting_that_is_changed_again_and_again_is_put_back_after_pauses_that_grow() 
     assert_eq!(kernel.leftovers(), Vec::<String>::new());
 }
 
-/// A manager that configures an interface anew removes IPv6 from it for a moment. The log has a message only
-/// if IPv6 stays disabled.
+/// While a network manager configures an interface anew, it disables IPv6 on it for a moment. The log gets a
+/// message only if IPv6 stays disabled.
 #[test]
 fn only_lasting_refusal_of_kernel_is_logged() {
     let (kernel, _, mut machine) = new_machine(13);
@@ -367,8 +368,8 @@ fn only_lasting_refusal_of_kernel_is_logged() {
         machine.apply_change(&EntryChange::Set(entry)).expect("there");
     }
     machine.poll_events().expect("looks");
-    // Object 0 is the route by the uplink. After carnet has installed it again, it is the last of both
-    // objects, number 1.
+    // Object 0 is the route over the uplink. carnet has two objects. After it has installed the route again,
+    // the route is the last one, number 1.
     for (seconds, told, route) in [(1, 0, 0), (20, 1, 1)] {
         kernel.disable_ipv6("w0", true);
         kernel.remove_own_object(route);
@@ -555,7 +556,7 @@ fn setting_changed_by_operator_meanwhile_stays() {
     }
 }
 
-/// carnet has begun to restore a setting when it needs the setting again, and must set it.
+/// carnet needs a setting again while its restoration is not complete. It must set the setting again.
 #[test]
 fn forwarding_turned_off_by_operator_stays_off_after_interrupted_restore() {
     let mut failures = 0;
@@ -590,7 +591,7 @@ fn unmarked_address_is_recognised_by_undo_file() {
             let (kernel, disk, mut machine) = new_machine(4);
             kernel.keep_no_marks();
             machine.apply_change(&EntryChange::Set(address.clone())).expect("added");
-            // The kernel refuses to remove the address. Then carnet needs the address again.
+            // The kernel refuses to remove the address. After that, carnet needs the address again.
             kernel.set_failure_probability(if refuses { 1.0 } else { 0.0 });
             let _ = machine.apply_change(&EntryChange::Remove(address.clone()));
             kernel.set_failure_probability(0.0);
@@ -605,7 +606,7 @@ fn unmarked_address_is_recognised_by_undo_file() {
     }
 }
 
-/// After a power cut the disk has some of the writes since the last sync, always the first ones.
+/// After a power cut the disk has the first ones of the writes since the last sync, and no later ones.
 #[test]
 fn simulated_disk_keeps_synced_data_after_crash() {
     use crate::disk::Disk;

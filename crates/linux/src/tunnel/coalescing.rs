@@ -3,12 +3,13 @@
 //! The module merges successive packets of one TCP or UDP flow that leave the tunnel. So the kernel routes
 //! them once, and a TCP receiver gets them together. It merges only packets that the kernel can cut into the
 //! same packets again. These packets have the same headers except for length and checksum, and successive TCP
-//! sequence numbers. All payloads have the size of the first one; only the last may be shorter. The kernel
-//! computes new checksums, so the module first verifies the old checksum. A packet with PSH ends a burst.
+//! sequence numbers. All payloads have the size of the first payload; only the last may be shorter. The
+//! kernel computes new checksums, so the module first verifies the old checksum. A packet with PSH ends a
+//! burst.
 //!
-//! Packets of one flow keep their order. A packet whose flow is unknown waits until all held packets are
-//! written. (But a tunnelled packet goes to another tunnel end and does not wait.) No packet is held longer
-//! than until [`PacketCoalescer::flush_bursts`], at the end of a batch.
+//! Packets of one flow keep their order. If the module cannot tell the flow of a packet, it first writes all
+//! held packets. (But a tunnelled packet goes to another tunnel end and does not wait.) The module holds no
+//! packet longer than until [`PacketCoalescer::flush_bursts`], at the end of a batch.
 //!
 //! Left out: extension headers, IPv4, and TCP segments with any flag but ACK and PSH. These packets pass
 //! unchanged.
@@ -84,13 +85,13 @@ impl PacketCoalescer {
         PacketCoalescer { burst_kinds: kinds, held_bursts: Vec::new(), spare_buffers: Vec::new() }
     }
 
-    /// Appends a packet to a burst, or holds it as a new one. Returns false if the caller must write the
-    /// packet unchanged. Before, writes to `sink` the bursts that must precede it.
+    /// Appends a packet to a burst, or begins a new burst with it. Returns false if the caller must write the
+    /// packet unchanged. First writes the bursts to `sink` that must precede the packet.
     pub(crate) fn push(&mut self, packet: &[u8], sink: &mut impl FrameSink) -> bool {
         let transport = match packet.get(6) {
             Some(&protocol::TCP) if self.burst_kinds.accepts_tcp => Transport::Tcp,
             Some(&protocol::UDP) if self.burst_kinds.accepts_udp => Transport::Udp,
-            // A tunnelled packet on its way to the other tunnel end does not wait.
+            // A tunnelled packet goes to another tunnel end, so it does not wait for held packets.
             Some(&protocol::IPV6) => return false,
             Some(&protocol::TCP | &protocol::UDP) => return false,
             _ => {
@@ -191,7 +192,7 @@ impl HeldBurst {
         self.frame_octets.get(virtio::VIRTIO_HEADER_LENGTH..).unwrap_or_default()
     }
 
-    /// Compares addresses, protocol and ports; for other protocols, the octets at the offset of the ports.
+    /// Compares addresses and protocol, and the octets at the offset of the ports, whatever the protocol.
     fn is_same_flow(&self, packet: &[u8]) -> bool {
         let mine = self.packet();
         mine.get(6) == packet.get(6) && mine.get(8..44) == packet.get(8..44)

@@ -1,8 +1,8 @@
 //! The TUN device. It returns packets that the kernel routes to carnet, and passes packets from carnet to the
 //! kernel.
 //!
-//! The device is not persistent: it vanishes when the process ends, for any reason, and with it every route
-//! into it. Creating it is also the lock that prevents a second station in a network namespace.
+//! The device is not persistent. When the process ends, for any reason, the device vanishes with every route
+//! into it. The device also prevents a second station in the network namespace, which could not create it.
 //!
 //! The slow path costs a system call and a pass through the kernel's routing for each packet; the station's
 //! own share is small. So the device has a virtio header (`IFF_VNET_HDR`) if the kernel supports it. A burst
@@ -15,21 +15,22 @@
 //! that creates the tunnel. The station must not read them before the acknowledgement, so one queue keeps the
 //! order.
 //!
-//! **Three queues at a home agent** (`IFF_MULTI_QUEUE`), where a router sends no data before its
-//! acknowledgement. With three queues, a flood of requests does not displace forwarded packets, and messages
-//! of unauthenticated sources do not displace messages of known sources. Packets into and out of tunnels are
-//! in the first queue. Control messages (Mobility Header, Destination Options, fragments, ICMPv6 without
-//! echoes) from known tunnel ends are in the second queue. All other control messages are in the third.
-//! [`steering`] also says why messages of one source stay in order. So a registration from a new care-of
-//! address waits in the third queue, and its renewals in the second. One thread owns the station and reads
-//! all queues, a limited number of packets from each in turn (`run/packets.rs` of the program). Written
+//! **Three queues at a home agent** (`IFF_MULTI_QUEUE`). They are possible there, because a router sends no
+//! data before its acknowledgement. With three queues, a flood of requests does not displace forwarded
+//! packets. Messages of unauthenticated sources do not displace messages of known sources. Packets into and
+//! out of tunnels are in the first queue. Control messages (Mobility Header, Destination Options, fragments,
+//! ICMPv6 without echoes) from known tunnel ends are in the second queue. All other control messages are in
+//! the third. [`steering`] also says why messages of one source stay in order. So a registration from a new
+//! care-of address waits in the third queue, and its renewals in the second. One thread owns the station and
+//! reads all queues, a limited number of packets from each in turn (`run/packets.rs` of the program). Written
 //! packets go through the first queue.
 //!
 //! A BPF program selects the queue. Without a program the kernel would hash each packet in either direction.
 //! On Linux 6.18 (64 flows, one core) the hash costs 50 ns for each packet, routed into the device or
 //! written. A packet takes about 700 ns in total. With a program the kernel runs the program for packets that
 //! it routes into the device, and does not hash written packets. If the kernel allows no program, the device
-//! has one queue. That is so before Linux 5.1, and without the right to load BPF programs.
+//! has one queue. A kernel before Linux 5.1 allows none, and a station without the right to load BPF programs
+//! has none.
 
 pub(crate) mod coalescing;
 mod control;
@@ -64,11 +65,11 @@ use steering::SteeringProgram;
 pub use writer::TunnelWriter;
 
 /// Largest number of packets that wait in a queue of the TUN device, about five milliseconds of traffic. A
-/// whole TCP window at the kernel's default limit (`tcp_rmem`, 6 MB) fits, so that one connection's burst
-/// does not overrun the queue.
+/// whole TCP window at the kernel's default limit (`tcp_rmem`, 6 MB) fits. So one connection's burst does not
+/// overrun the queue.
 pub(crate) const QUEUE_LENGTH: u32 = 4000;
 
-/// The descriptor of a deleted device reports an error and is never readable, so wait for errors as well.
+/// Wait for errors as well: the descriptor of a deleted device reports an error and is never readable.
 const READABLE_OR_ERROR: Interest = Interest::READABLE.add(Interest::ERROR);
 
 /// The TUN device; cheap to clone. If the platform is closed or another program deletes the device, each call
@@ -231,8 +232,8 @@ fn create_steered(
     Ok((first, others, abilities, steering))
 }
 
-/// Turns an error of a deleted device into [`Error::TunnelGone`]. The descriptor outlives the device, and
-/// then returns EBADFD.
+/// Turns an error of a deleted device into [`Error::TunnelGone`]. The descriptor of a deleted device still
+/// exists and returns EBADFD.
 fn explain_device_error(error: nix::errno::Errno) -> io::Error {
     match error {
         nix::errno::Errno::EBADFD => io::Error::other(Error::tunnel_device_is_gone()),

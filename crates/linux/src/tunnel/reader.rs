@@ -1,8 +1,8 @@
 //! Reads single IPv6 packets, also from merged bursts.
 //!
-//! The reader reads a single packet directly into the caller's buffer, with the virtio header before it. It
-//! cuts a burst in a separate buffer, into which it copies the burst. The read after a burst goes directly
-//! into the separate buffer. So a burst that follows another burst needs no copy.
+//! The reader reads a packet directly into the caller's buffer, with the virtio header before it. If it gets
+//! a burst instead, it copies the burst into a separate buffer and cuts it there. After a burst, the next
+//! read goes directly into the separate buffer. So a burst that follows another burst needs no copy.
 
 use std::io;
 

@@ -2,9 +2,9 @@
 //!
 //! The kernel delivers TCP and UDP payload of one flow as one packet that is larger than any path carries,
 //! together with the segment size. Each segment gets the headers of the burst, with its own lengths, TCP
-//! sequence number and checksum; each IPv4 segment also its own Identification. Only the last segment keeps
-//! FIN and PSH, and only the first keeps CWR (RFC 3168 6.1.2). The station never sees a burst, so it compares
-//! the real packets with the path MTU.
+//! sequence number and checksum. An IPv4 segment also gets its own Identification. Only the last segment
+//! keeps FIN and PSH, and only the first keeps CWR (RFC 3168 6.1.2). The station never sees a burst, so it
+//! compares the real packets with the path MTU.
 //!
 //! The module rejects a virtio header whose values point outside of the packet. Left out: fragments, and
 //! bursts inside tunnels, which the device does not request.

@@ -11,13 +11,13 @@
 //!
 //! The station handles messages of one source in the order of their arrival, also while the source becomes
 //! known or unknown. If a later Binding Update overtook an earlier one, the home agent would refuse the
-//! earlier one (RFC 6275 9.5.1, status 135). Within a queue messages keep their order. A source changes its
-//! queue only when the old queue has none of its packets, which the program ensures:
+//! earlier one (RFC 6275 9.5.1, status 135). Within a queue messages keep their order. The program moves a
+//! source to another queue only when none of the source's packets is left in the old queue:
 //!
-//! * the program notes when it last put a packet of the source into its queue, and
-//! * carnet tells the program a time: all packets that were put into that queue before it have been read
-//!   ([`QueueProgress`]). If the source's last packet is from before that time, its next messages go into the
-//!   other queue.
+//! * The program notes when it last put a packet of the source into its queue.
+//! * carnet tells the program a time: all packets that were put into that queue before this time have been
+//!   read ([`QueueProgress`]). If the source's last packet is from before that time, its next messages go
+//!   into the other queue.
 //!
 //! carnet finds such a time as follows. The reader notes the present time and waits for
 //! [`MAX_QUEUEING_DELAY_NS`]. By then all packets for which the program has selected the queue before the
@@ -29,7 +29,8 @@
 //! A source that sends without a pause stays in its queue. So a flooding source that becomes known stays in
 //! the third queue. A router moves to the second queue with the first message after a pause. The pause is
 //! half a second plus the time to read a full queue. The reader looks for a pause only after it has read
-//! packets. Without packets the source stays in the third queue, where nothing delays its messages then.
+//! packets. If no packets arrive, a known source stays in the third queue, where nothing delays its messages
+//! then.
 //!
 //! Left out: a recorded message that an attacker sends again from a router's own address enters the router's
 //! queue. Only its authentication shows the replay. Such a message does not displace forwarded packets.
@@ -125,8 +126,8 @@ pub(super) fn now() -> u64 {
 #[derive(Debug)]
 pub(crate) struct KnownSenders {
     steering: Arc<SteeringProgram>,
-    /// Senders whose tunnels are gone but whose map entry (place) still exists, each with the time of its
-    /// removal, the earliest first.
+    /// Senders whose tunnels are gone but which still have an entry in the map of queues. Each has the time
+    /// of the removal of its tunnel; the earliest is first.
     leaving_senders: VecDeque<(Ipv6Addr, u64)>,
 }
 
@@ -144,8 +145,8 @@ impl KnownSenders {
         let is_there = |error: &io::Error| error.raw_os_error() == Some(libc::EEXIST);
         let result = match known.put_element(&key, &1, UPDATE_NO_EXIST) {
             Ok(()) => {
-                // The sender's earlier packets are in the third queue. If its place still exists, the place
-                // is right and stays.
+                // The sender's earlier packets are in the third queue. If the sender still has an entry, the
+                // entry is right and stays.
                 let place = SenderQueueValue {
                     last_packet_at: now(),
                     queue_number: DeviceQueue::Strangers as u32,
@@ -195,16 +196,16 @@ impl KnownSenders {
             &*self.steering;
         let now = now();
         for _ in 0..2 {
-            // After this time, no program is still running that found the sender among the known ones.
+            // A program that found the sender among the known senders runs no longer after this time.
             let Some((address, _)) =
                 self.leaving_senders.pop_front_if(|(_, since)| *since + MAX_QUEUEING_DELAY_NS <= now)
             else {
                 return;
             };
             let key = address.octets();
-            // The sender may be known again, or be in the list twice.
+            // Skip a sender that is known again, or whose entry is gone because the list had it twice.
             let Some(place) = places.get(&key).filter(|_| known.get(&key).is_none()) else { continue };
-            // The entry is of no use if the program would select the same queue without it.
+            // The entry is useless if the program would select the same queue without it.
             let is_over = place.queue_number == DeviceQueue::Strangers as u32
                 || read.get(&place.queue_number).is_some_and(|before| place.last_packet_at < before);
             if is_over {
@@ -221,8 +222,8 @@ impl KnownSenders {
 pub(super) struct QueueProgress {
     /// Time that the reader has noted last, in nanoseconds. The head of the module explains its use.
     noted_time: u64,
-    /// Number of packets that were read since all packets from before `mark` were in the queue; `None` while
-    /// some of them may not be in the queue yet.
+    /// Number of packets that were read since all packets from before `noted_time` were in the queue; `None`
+    /// while some of these packets may not be in the queue yet.
     packets_since_note: Option<u32>,
 }
 
@@ -240,7 +241,7 @@ impl QueueProgress {
 
     /// Returns a time before which all packets of the queue have been handled, if it is later than the last
     /// result. `holds` is the capacity of the queue in packets. `is_empty` returns whether the queue is
-    /// empty. It is called only if fewer than `holds` packets were read since the last time.
+    /// empty. This function calls it only if fewer than `holds` packets were read since the noted time.
     pub(super) fn handled_until(
         &mut self,
         now: u64,

@@ -598,7 +598,7 @@ proptest! {
     ) {
         let mut frame = front.to_vec();
         if small {
-            // Use values that the parser is likely to accept.
+            // Use values that the parser probably accepts.
             let kind = if front[1] % 2 == 0 { Transport::Tcp } else { Transport::Udp };
             let start = 40 + u16::from(front[0] % 8) * 4;
             let header = VirtioHeader {

@@ -56,8 +56,8 @@ pub(crate) struct BurstProperties {
     pub segment_size: u16,
 }
 
-/// Place of an unfinished checksum. The checksum covers all octets from `start` on, and its field is `offset`
-/// octets after `start`.
+/// Offsets of an unfinished checksum. The checksum covers all octets from `start` on, and its field is
+/// `offset` octets after `start`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UnfinishedChecksum {
     pub covered_from: u16,
@@ -65,13 +65,13 @@ pub(crate) struct UnfinishedChecksum {
 }
 
 impl UnfinishedChecksum {
-    /// Finishes the checksum. Returns false if its place is outside of the packet.
+    /// Finishes the checksum. Returns false if the checksum's field is outside of the packet.
     pub(crate) fn finish_checksum(self, packet: &mut [u8]) -> bool {
         let (start, offset) = (usize::from(self.covered_from), usize::from(self.checksum_offset));
         let Some(covered) = packet.get_mut(start..) else { return false };
         let sum = match checksum::ones_complement_sum(covered) {
-            // RFC 768: a checksum field of zero means "no checksum". 0xffff is the same number in one's
-            // complement.
+            // RFC 768: zero in the checksum field means "no checksum". So use 0xffff for a sum of zero: it is
+            // the same number in one's complement.
             0xffff => 0xffff,
             sum => !sum,
         };
@@ -86,7 +86,7 @@ impl UnfinishedChecksum {
 pub(crate) struct VirtioHeader {
     pub unfinished_checksum: Option<UnfinishedChecksum>,
     pub burst_properties: Option<BurstProperties>,
-    /// Length in octets of all headers of a burst, which is a hint for the kernel.
+    /// Length in octets of all headers of a burst. The kernel uses it only as a hint.
     pub headers_length: u16,
 }
 

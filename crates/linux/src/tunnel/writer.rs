@@ -61,8 +61,8 @@ impl TunnelWriter {
         TunnelWriter { packet_coalescer: PacketCoalescer::new(kinds), device_output: Output::new(io, kinds) }
     }
 
-    /// Writes an IPv6 packet to the kernel, which routes it, at the latest at the next [`Self::flush`].
-    /// Packets of a flow keep their order.
+    /// Writes an IPv6 packet to the kernel, which routes it. The packet leaves at the latest at the next
+    /// [`Self::flush`]. Packets of a flow keep their order.
     pub fn write(&mut self, packet: &[u8]) {
         if !self.packet_coalescer.push(packet, &mut self.device_output) {
             self.device_output.packet(packet);
@@ -116,7 +116,7 @@ impl<D: BurstDevice> FrameSink for Output<D> {
     fn receive_frame(&mut self, header: &VirtioHeader, frame: &[u8]) {
         match (self.device.write_frame(frame), header.burst_properties) {
             (Ok(_), _) => {}
-            // The kernel refuses bursts of this kind, so from now on write their packets one by one. This is
+            // The kernel refuses bursts of this kind. From now on write their packets one by one, which is
             // only slower.
             (Err(error), Some(burst)) if error.raw_os_error() == Some(libc::EINVAL) => {
                 let (kind, name) = match burst.transport {

@@ -1,8 +1,9 @@
 //! Creates network namespaces for tests, and reads the kernel's state in them.
 //!
-//! Every test runs in its own network namespace, on its own thread. `ip` of iproute2 shows the kernel's state
-//! to compare with. A second namespace for the other end of a link is a [`PeerNamespace`]. A test without the
-//! right to create namespaces prints that and passes as skipped; with `CARNET_REQUIRE_ROOT=1` it fails.
+//! Every test runs in its own network namespace, on its own thread. `ip` of iproute2 shows the kernel's
+//! state, with which a test compares the expected state. A second namespace for the other end of a link is a
+//! [`PeerNamespace`]. A test that may not create namespaces prints that and passes as skipped. With
+//! `CARNET_REQUIRE_ROOT=1` it fails.
 #![allow(dead_code, clippy::unwrap_used)]
 
 use std::future::Future;
@@ -245,7 +246,8 @@ pub async fn events_until(
     let deadline = Instant::now() + Duration::from_secs(30);
     while !done(&seen) {
         assert!(Instant::now() < deadline, "not within thirty seconds; seen {seen:#?}");
-        // The limit is short, because `done` may depend on state that changes without an event.
+        // Wait only a short time for an event, because `done` may depend on state that changes without an
+        // event.
         if let Ok(event) = tokio::time::timeout(Duration::from_millis(20), platform.next_event()).await {
             seen.push(event.unwrap());
         }

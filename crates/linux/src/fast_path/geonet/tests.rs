@@ -787,8 +787,8 @@ fn fast_path_treats_mutated_frames_like_the_router() {
             } else {
                 host_address(2)
             };
-            // The test does not change the position of the source: a new position may make the source a next
-            // hop, which the programs learn only from the router's next update.
+            // The test does not change the position of the source. A new position may make the source a next
+            // hop. The programs learn this only from the router's next update.
             let place = if to == FAR_STATION_MAC { 14 + 28..14 + 36 } else { 0..0 };
             // The last octets that the test changes are a Fragment header.
             for at in (0..14 + 60 + 40 + 9).filter(|at| !place.contains(at)) {

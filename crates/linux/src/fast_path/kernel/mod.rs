@@ -29,13 +29,13 @@
 //! TUN device.
 //!
 //! **Differences to the other paths.** The outer flow label is the kernel's hash of the inner flow (RFC
-//! 6438), not carnet's. So carnet accepts a Packet Too Big without checking the label. A congestion mark of
-//! the inner packet becomes ECT(0) outside (RFC 3168 9.1.1; RFC 6040 copies it); Decapsulation follows RFC
-//! 6040. The kernel does not clamp TCP's segment size. Also, carnet does not see when a path is used, so it
-//!       probes the path MTU only at a registration or handover. A rule drops packets with a wrong inner
-//!       source without counting them. Every packet passes the rules of all devices one after the other. So
-//!       this path serves some hundred bindings, and tunnels beyond [`MAX_TUNNEL_DEVICES`] take the slow
-//!       path.
+//! 6438), not carnet's. So carnet accepts a Packet Too Big without checking the label. If an inner packet has
+//! a congestion mark, the kernel writes ECT(0) into the outer header (RFC 3168 9.1.1). RFC 6040 would copy
+//! the mark. The kernel decapsulates by RFC 6040. The kernel does not clamp TCP's segment size. Also, carnet
+//! does not see when a path is used. So it probes the path MTU only at a registration or handover. A rule
+//! drops packets with a wrong inner source without counting them. Every packet passes the rules of all
+//! devices one after the other. So this path serves some hundred bindings, and tunnels beyond
+//! [`MAX_TUNNEL_DEVICES`] take the slow path.
 //!
 //! Devices have the device group [`DEVICE_GROUP`]. After a crash, carnet recognises its devices by this group
 //! and the device kind.

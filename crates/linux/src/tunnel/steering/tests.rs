@@ -68,7 +68,7 @@ fn selected_queues(steering: &SteeringProgram, source: &str, kinds: &[u8]) -> Ve
     kinds.iter().map(|next_header| selected_queue(steering, &packet(source, *next_header))).collect()
 }
 
-/// Returns whether the map has an entry for an address. Forged source addresses must not get one.
+/// Returns whether the map of queues has an entry for an address. Forged source addresses must get no entry.
 fn has_place(steering: &SteeringProgram, source: &str) -> bool {
     steering.queue_map.get(&source.parse::<Ipv6Addr>().unwrap().octets()).is_some()
 }
@@ -83,8 +83,8 @@ fn sender_changes_queue_when_old_queue_has_none_of_its_packets() {
     assert_eq!(selected_queues(&steering, ROUTER, &DATA_PROTOCOLS), [QUEUE_FORWARDED; 6]);
     known.add(&router, true);
     assert_eq!(selected_queues(&steering, ROUTER, &CONTROL_PROTOCOLS), [QUEUE_OTHER_SENDERS; 6]);
-    // The station has handled all packets of the queue for unknown senders that came before this sender was
-    // known.
+    // The station has handled all packets from the queue for unknown senders that arrived before this sender
+    // became known.
     steering.has_read(DeviceQueue::Strangers, before);
     steering.has_read(DeviceQueue::Known, now());
     assert_eq!(asks(), QUEUE_OTHER_SENDERS);
@@ -142,7 +142,7 @@ fn departed_sender_is_removed_after_its_last_packet() {
     known.forget_removed();
     assert!(has_place(&steering, ROUTER));
     assert!(known.leaving_senders.is_empty());
-    // Removes a sender that never existed, and adds one whose packets do not arrive through the device.
+    // Remove a sender that was never known, and add a sender whose packets do not arrive through the device.
     known.remove(&tunnel_to(UNKNOWN_SENDER.parse::<Ipv6Addr>().unwrap().into()));
     known.add(&tunnel_to("192.0.2.1".parse::<std::net::Ipv4Addr>().unwrap().into()), true);
     assert!(known.leaving_senders.is_empty());

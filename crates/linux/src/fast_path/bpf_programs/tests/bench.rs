@@ -82,7 +82,7 @@ pub(super) const HOME_AGENT_SETUP: &str = "
     -4 route add default via 198.51.100.1 dev ha0
     -4 neigh add 198.51.100.1 lladdr 02:00:00:00:04:00 dev ha0";
 
-/// What a program did with a packet.
+/// Treatment of a packet by a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ProgramAction {
     /// The program sent this frame.
