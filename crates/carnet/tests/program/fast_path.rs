@@ -1,5 +1,6 @@
 //! The station attaches the BPF programs of the fast paths to its interfaces, and detaches them.
 
+use std::collections::HashMap;
 use std::fs;
 use std::time::Instant;
 
@@ -111,8 +112,27 @@ pub fn has_strace() -> bool {
     has
 }
 
-/// Checks the order of the home agent's system calls for the maps of the fast path (`bpf`) and for packets
-/// (`write`).
+/// Returns the system calls of a trace in the order in which they ended. `strace` prints a call of one thread
+/// in two lines if another thread makes a call meanwhile.
+fn complete_calls(trace: &str) -> Vec<String> {
+    let mut begun: HashMap<&str, &str> = HashMap::new();
+    let mut calls = Vec::new();
+    for line in trace.lines() {
+        let (thread, call) = line.split_once(' ').unwrap_or((line, ""));
+        let call = call.trim_start();
+        if let Some(begin) = call.strip_suffix(" <unfinished ...>") {
+            begun.insert(thread, begin);
+        } else if let Some((_, end)) = call.split_once(" resumed>") {
+            calls.push(format!("{}{end}", begun.remove(thread).unwrap_or_default()));
+        } else {
+            calls.push(call.to_owned());
+        }
+    }
+    calls
+}
+
+/// Checks the order of the home agent's system calls for routes (`sendto`), for the maps of the fast path
+/// (`bpf`) and for packets (`write`).
 #[test]
 fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     if !can_run_or_report() || !has_strace() {
@@ -121,41 +141,55 @@ fn home_agent_acknowledges_a_binding_after_the_fast_path_has_it() {
     let bed = Testbed::new();
     let trace = bed.scratch.path_of("agent.trace");
     let file = trace.to_str().expect("a path");
-    let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf,write,writev"];
+    let wrapper = ["strace", "-D", "-f", "-qq", "-o", file, "-e", "trace=bpf,sendto,write,writev"];
     // With the care-of test, a further change would follow the answer to it.
     let config = bed.agent_config().replace("[home_agent]\n", "[home_agent]\ncare_of_test = 'off'\n");
     let agent = Station::start_wrapped(&bed.agent, &config, &wrapper, CARNET_PROGRAM);
     if !matches!(agent.show_json("status")["dataplane"].as_str(), Some("bpf" | "xdp")) {
         return;
     }
-    let lines_since = |count: usize| {
-        let text = fs::read_to_string(&trace).expect("a trace");
-        text.lines().skip(count).map(str::to_owned).collect::<Vec<_>>()
+    let all_calls = || complete_calls(&fs::read_to_string(&trace).expect("a trace"));
+    let begin = all_calls();
+    let writes_to = |name: &str| {
+        let creates = |call: &&String| {
+            call.contains("BPF_MAP_CREATE") && call.contains(&format!("map_name=\"{name}\""))
+        };
+        let creation = begin.iter().rfind(creates).unwrap_or_else(|| panic!("no map {name}: {begin:#?}"));
+        let (_, descriptor) = creation.rsplit_once(" = ").expect("a descriptor");
+        format!("bpf(BPF_MAP_UPDATE_ELEM, {{map_fd={descriptor},")
     };
-    // The filter leaves out calls for the TUN device's own program, which have a shorter structure and may
-    // follow.
-    let is_map = |line: &String| {
-        (line.contains("BPF_MAP_UPDATE_ELEM") || line.contains("BPF_MAP_DELETE_ELEM"))
-            && !line.contains(", 32) = ")
+    let [bindings, prefixes] = ["BINDINGS", "PREFIXES"].map(writes_to);
+    // A new generation makes the programs ask the kernel for the routes again. The kernel keeps the first 15
+    // octets of a map's name.
+    let generation = writes_to(".data.generatio");
+    let is_route = |call: &String| call.contains("RTM_NEWROUTE") || call.contains("RTM_DELROUTE");
+    // An IPv6 header with a routing header behind it, from the home agent's address `2001:db8:...`.
+    let is_acknowledgement = |call: &String| call.starts_with("write") && call.contains("+@ \\1\\r\\270");
+    let check = |when: &str, calls: &[String], maps: &[&String]| {
+        let sent = calls.iter().position(is_acknowledgement);
+        let sent = sent.unwrap_or_else(|| panic!("{when}: no acknowledgement: {calls:#?}"));
+        let (earlier, later) = calls.split_at(sent);
+        let last_route = earlier.iter().rposition(is_route);
+        let last_route = last_route.unwrap_or_else(|| panic!("{when}: no change of routes: {calls:#?}"));
+        for map in maps {
+            assert!(earlier.iter().any(|call| call.starts_with(*map)), "{when}: {map}: {calls:#?}");
+        }
+        let is_renewed = earlier[last_route..].iter().any(|call| call.starts_with(&generation));
+        assert!(is_renewed, "{when}: programs still use the former routes: {calls:#?}");
+        let is_late =
+            |call: &String| is_route(call) || call.starts_with(&bindings) || call.starts_with(&prefixes);
+        assert!(!later.iter().any(is_late), "{when}: a change after the acknowledgement: {calls:#?}");
     };
-    // A write whose octets are those of an IPv6 header, 0x60 and zeros, behind the header of the tunnel
-    // device.
-    let is_packet = |line: &String| line.contains(" write") && line.contains("\"`\\0");
-    let check = |when: &str, lines: &[String]| {
-        let packet = lines.iter().position(is_packet).unwrap_or_else(|| panic!("{when}: {lines:#?}"));
-        assert!(lines[..packet].iter().any(is_map), "{when}, the maps are as before: {lines:#?}");
-        // Later calls read counters and used neighbours from maps, so the test looks at three calls only.
-        let next: Vec<_> = lines[packet..].iter().take(3).filter(|line| is_map(line)).collect();
-        assert!(next.is_empty(), "{when}, the maps follow the acknowledgement: {lines:#?}");
-    };
-    let before = lines_since(0).len();
+    let before = begin.len();
     let mut router = Station::start(&bed.router, &bed.router_config());
     router.wait_until_registered();
-    check("registration", &lines_since(before));
-    let before = lines_since(0).len();
+    let calls = all_calls();
+    check("registration", &calls[before..], &[&bindings, &prefixes]);
+    let before = calls.len();
     router.terminate();
     wait_until("the binding ends", seconds(10), || agent.bindings().is_empty());
-    check("de-registration", &lines_since(before));
+    // The tunnel stays for packets in transit, but no route leads into it.
+    check("de-registration", &all_calls()[before..], &[]);
 }
 
 /// The thread that forwards packets never waits for the kernel's verifier, whatever interfaces appear.
