@@ -1,6 +1,6 @@
-//! The wings of a C-ITS station without I/O: GeoNetworking, the facilities above it, and security beside it.
+//! The layers of a C-ITS station without I/O: GeoNetworking, the facilities above it, and security beside it.
 //!
-//! [`geonetworking::Geonet`] is the plane that the station drives: it carries the other two wings, because
+//! The station calls only [`geonetworking::Geonet`], which contains the facilities and security, because
 //! their messages pass its router. The protocols are in `carnet_geonet`, `carnet_its` and `carnet_security`.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Positions and areas as values, for all wings of this crate.
+//! Positions and areas as values, for all layers of this crate.
 
 use carnet_wire::geonet::{GeoArea, GnAddress, LongPositionVector, Shape, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -172,7 +172,7 @@ pub struct PositionQuality {
 }
 
 impl Default for PositionQuality {
-    /// Returns the quality of a position for which no quality was reported: speed and heading are valid.
+    /// Returns the quality that holds until the caller reports another: speed and heading are known.
     fn default() -> PositionQuality {
         PositionQuality { confidence_cm: None, altitude_cm: None, moves: true, heads: true, lost: false }
     }

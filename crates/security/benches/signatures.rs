@@ -1,4 +1,5 @@
-//! Measures the signatures per second of each back end, in one run on one core.
+//! Measures the signatures that each cryptographic back end computes and verifies per second, in one run on
+//! one core.
 #![allow(missing_docs, reason = "criterion makes the functions")]
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

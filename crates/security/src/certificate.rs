@@ -26,7 +26,7 @@ pub const MAX_CERTIFICATE_OCTETS: usize = 1200;
 pub enum Issuer {
     /// The certificate is self-signed: it belongs to a root.
     Itself(HashAlgorithm),
-    /// The holder of another certificate, with the name and the hash algorithm of that certificate.
+    /// The holder of another certificate: the hash algorithm of that certificate, and its name.
     Digest(HashAlgorithm, HashedId8),
 }
 
@@ -69,7 +69,7 @@ impl Issuer {
 pub struct ToBeSignedCertificate {
     /// Name of the holder; an authorization ticket has none (TS 103 097 7.2.1).
     pub name: Option<String>,
-    /// Time in which the certificate is valid.
+    /// Period in which the certificate is valid.
     pub validity: ValidityPeriod,
     /// Region in which the certificate is valid; `None` for everywhere.
     pub validity_region: Option<GeographicRegion>,
@@ -290,7 +290,7 @@ impl Certificate {
         self.octets.get(self.signed_range.clone()).unwrap_or_default()
     }
 
-    /// Returns the hash algorithm for the certificate's name: the one that belongs to the curve of its key
+    /// Returns the algorithm that computes the certificate's name: the hash algorithm of its key's curve
     /// (5.3.9.2).
     pub const fn hash_algorithm(&self) -> HashAlgorithm {
         self.to_be_signed.verification_key.curve().hash()

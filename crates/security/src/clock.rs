@@ -1,10 +1,11 @@
 //! Detection of a wrong own clock from the signed messages of neighbours.
 //!
-//! A station with a wrong clock rejects the messages of all others, and they reject its messages. The station
-//! detects this if all arriving signed messages are out of time: [`MIN_MESSAGES_OUT_OF_TIME`] within
-//! [`MIN_TIME_WITHOUT_VERIFIED_MESSAGE`], without a verified message among them. These messages are not
-//! authenticated, because the time check comes before the signature. So the station only reports the
-//! difference, and one verified message ends the report.
+//! A station with a wrong clock rejects the messages of all other stations, and they reject its messages. A
+//! message is *out of time* if its generation time is too early or too late. The station reports a wrong
+//! clock after [`MIN_MESSAGES_OUT_OF_TIME`] such messages, if it has verified no message for
+//! [`MIN_TIME_WITHOUT_VERIFIED_MESSAGE`]. Messages out of time are not authenticated, because the station
+//! checks the time before the signature. So the station only reports the difference, and one verified message
+//! ends the report.
 
 use std::time::Duration;
 
@@ -14,9 +15,10 @@ use carnet_base::Time;
 const MIN_MESSAGES_OUT_OF_TIME: u32 = 10;
 /// Time without a verified message after which the clock counts as wrong.
 const MIN_TIME_WITHOUT_VERIFIED_MESSAGE: Duration = Duration::from_secs(5);
-/// Time for which a message out of time counts against the station's clock.
+/// Time for which a message out of time counts as evidence of a wrong own clock.
 const MESSAGE_OUT_OF_TIME_LIFETIME: Duration = Duration::from_secs(30);
-/// Least time between two evaluated messages, which limits the cost of a flood.
+/// Least time between two messages that the station evaluates for this check, which limits the cost of a
+/// flood.
 const MIN_EVALUATION_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Counts received messages whose generation time is too early or too late, since the last verified message.
@@ -30,12 +32,13 @@ pub(crate) struct ClockCheck {
 }
 
 impl ClockCheck {
-    /// Returns whether the station should evaluate another message out of time.
+    /// Returns whether the station should evaluate a further message out of time now.
     pub fn should_evaluate(&self, now: Time) -> bool {
         self.early_messages == 0 || now.saturating_since(self.last_message_at) >= MIN_EVALUATION_INTERVAL
     }
 
-    /// Notes a message out of time; by its time the own clock is `ahead_ms` milliseconds ahead.
+    /// Stores a message out of time. By the message's generation time this station's clock is `ahead_ms`
+    /// milliseconds ahead.
     pub fn note_message_out_of_time(&mut self, now: Time, ahead_ms: i64) {
         if self.early_messages == 0
             || now.saturating_since(self.last_message_at) >= MESSAGE_OUT_OF_TIME_LIFETIME

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use crate::pseudonym::PseudonymStrategy;
 
-/// Policy for unsigned and signed packets.
+/// Policy of the station for unsigned and signed packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum SecurityPolicy {
-    /// Off: the station neither signs packets nor opens envelopes, as without this crate.
+    /// The station neither signs packets nor opens envelopes, as if this crate did not exist.
     #[default]
     Off,
     /// The station signs its own packets, verifies signed packets, and accepts unsigned packets.
     AcceptUnsigned,
-    /// The station drops every message without a valid signature of a permitted signer.
+    /// The station drops every message that has no valid signature of a permitted signer.
     Strict,
 }
 
@@ -36,8 +36,8 @@ pub struct SecurityConfig {
     pub max_queued: usize,
     /// Largest number of messages that wait for a certificate.
     pub max_waiting_for_certificate: usize,
-    /// Longest time for which a message waits for its signer's certificate. A CAM carries its certificate
-    /// every second.
+    /// Longest time for which a message waits for its signer's certificate. Senders include the certificate
+    /// in a CAM every second.
     pub max_wait_for_certificate: Duration,
     /// Longest wait of a message for verification.
     pub max_wait_for_verification: Duration,
@@ -47,7 +47,7 @@ pub struct SecurityConfig {
     pub max_tickets: usize,
     /// Largest number of authorities learned from other stations.
     pub max_authorities: usize,
-    /// Largest number of stored messages for replay detection, of each kind.
+    /// Largest number of messages that each of the two replay detectors stores.
     pub max_replay_entries: usize,
     /// Time for which the station accepts further copies of a multi-hop packet after the first copy.
     pub max_copy_delay: Duration,
@@ -57,12 +57,12 @@ pub struct SecurityConfig {
     pub single_hop_age: Duration,
     /// Longest age of any other message: `itsGnMaxPacketLifetime`.
     pub max_age: Duration,
-    /// Largest lead of the sender's clock.
+    /// Largest accepted lead of a sender's clock over this station's clock.
     pub max_clock_lead: Duration,
     /// Largest difference between the time of the packet's position and the generation time of the message.
     /// Some stations omit leap seconds, and the frame of a roadside unit in the tests is four minutes off.
     pub max_position_age: Duration,
-    /// Largest distance of a neighbour, metres.
+    /// Largest distance in metres of the sender of a single-hop message.
     pub single_hop_range: f64,
     /// Largest distance between the packet's source and the generation location of the message, metres.
     pub max_displacement: f64,

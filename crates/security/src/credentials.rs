@@ -66,7 +66,7 @@ impl fmt::Debug for PrivateKey {
 pub struct Credentials {
     /// Trusted roots.
     pub root_certificates: Vec<Certificate>,
-    /// Authorities below the roots, each behind its issuer.
+    /// Authorities below the roots; each comes after its issuer in the list.
     pub authorities: Vec<Certificate>,
     /// Certificates that the operator has revoked; certificates below them are revoked as well.
     pub revoked_certificates: Vec<HashedId8>,
@@ -86,8 +86,8 @@ pub enum CredentialName {
 }
 
 impl Credentials {
-    /// Adds the credentials to a security entity. Returns the rejected credentials with the reasons. The
-    /// first valid ticket becomes the current one.
+    /// Adds the credentials to a security entity. The first valid ticket becomes the current one. Returns the
+    /// rejected credentials with the reasons.
     pub fn add_credentials(
         &self,
         security: &mut SecurityStation,

@@ -21,7 +21,7 @@ pub struct EnvelopeTable {
 }
 
 impl EnvelopeTable {
-    /// Creates a store with room for `room` octets.
+    /// Creates a table with room for `room` octets.
     pub const fn new(room: usize) -> EnvelopeTable {
         EnvelopeTable {
             envelopes_by_packet: BTreeMap::new(),
@@ -31,8 +31,8 @@ impl EnvelopeTable {
         }
     }
 
-    /// Stores an envelope until `until`; the oldest envelopes make room. If the packet already has one, it
-    /// stays unchanged.
+    /// Stores an envelope until `until`; if there is no room, removes the oldest envelopes. If the packet
+    /// already has an envelope, that envelope stays unchanged.
     pub fn insert(&mut self, until: Time, identity: PacketIdentity, envelope: &[u8]) {
         if self.envelopes_by_packet.contains_key(&identity) || envelope.len() > self.max_octets {
             return;
@@ -43,7 +43,7 @@ impl EnvelopeTable {
         self.packets_by_time.push_back((until, identity));
     }
 
-    /// Returns the envelope of a packet; `None` if the store does not have it.
+    /// Returns the envelope of a packet; `None` if the table does not have it.
     pub fn get(&self, identity: &PacketIdentity) -> Option<&[u8]> {
         self.envelopes_by_packet.get(identity).map(Vec::as_slice)
     }

@@ -1,5 +1,5 @@
-//! Checks of a secured packet that need no cryptography (TS 103 097 clauses 5.2 and 7.1). They read the
-//! packet in place, and find most faults at a thousandth of the cost of verifying a signature.
+//! Checks of a secured packet that need no cryptography (TS 103 097 clauses 5.2 and 7.1). The checks read the
+//! packet in place. They find most faults, and take a thousandth of the time of verifying a signature.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ pub struct CheckedMessage<'a> {
     pub generation_position: Position,
 }
 
-/// Returns the application of a packet (TS 102 965), the only application whose permission a signer of the
-/// packet needs.
+/// Returns the application of a packet (TS 102 965). The packet's signer needs the permission for this
+/// application only.
 pub fn application_of(packet: &Packet<'_>) -> Psid {
     application_of_payload(packet.common.next_header, packet.payload)
 }
@@ -44,7 +44,8 @@ pub fn application_of_payload(next_header: CommonNextHeader, payload: &[u8]) -> 
         CommonNextHeader::BtpB => btp::BtpB::parse(payload).ok().map(|(header, _)| header.destination_port),
         _ => None,
     };
-    // Beacons, Location Service, IPv6, and ports without an application of their own.
+    // GN_MGMT is the application of beacons, the Location Service, IPv6, and ports without an application of
+    // their own.
     port.and_then(Psid::of_port).unwrap_or(Psid::GN_MGMT)
 }
 
@@ -59,10 +60,7 @@ pub const fn is_single_hop(packet: &Packet<'_>) -> bool {
     matches!(packet.extended, ExtendedHeader::Beacon { .. } | ExtendedHeader::SingleHop { .. })
 }
 
-/// Reads the octets behind the EtherType, and makes the cheap checks.
-///
-/// # Errors
-/// The first fault of the packet.
+/// Reads the octets behind the EtherType, and makes the checks that need no cryptography.
 pub fn check_frame<'a>(
     config: &SecurityConfig,
     octets: &'a [u8],

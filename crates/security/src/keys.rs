@@ -2,8 +2,8 @@
 //! 6.4.38).
 //!
 //! Points are compressed, and the r of a signature is only an x coordinate. Hashes cover this canonical form
-//! (6.1.2), and TS 103 097 clause 5 requires it. The parser drops the sign of an r that arrives as a
-//! compressed point, and rejects an uncompressed point.
+//! (6.1.2), and TS 103 097 clause 5 requires it. If r arrives as a compressed point, the parser drops the
+//! sign of its y coordinate. It rejects an uncompressed point.
 
 use crate::coer::{Error, Reader, Writer};
 
@@ -107,8 +107,8 @@ impl Curve {
         matches!(self, Curve::BrainpoolP384r1 | Curve::NistP384)
     }
 
-    /// Reads the tag of a CHOICE, then the value by `content`. The value of an extension is inside an open
-    /// type.
+    /// Reads the tag of a CHOICE, then calls `content` to read the value. The value of an extension is inside
+    /// an open type.
     fn decode_choice<'a, T>(
         reader: &mut Reader<'a>,
         what: &'static str,
@@ -225,7 +225,8 @@ impl EncryptionKey {
 
     pub(crate) fn encode(&self, writer: &mut Writer) {
         writer.u8(0);
-        // The alternatives have the tags of verification keys, but no open types.
+        // The CHOICE of encryption keys uses the same tags as the CHOICE of verification keys, but no open
+        // types.
         self.0.encode(writer);
     }
 }
@@ -257,8 +258,8 @@ impl Signature {
         self.curve
     }
 
-    /// Reads a signature. Also returns the offset of the tag of r, because the canonical form of the message
-    /// may need another tag there.
+    /// Reads a signature. Also returns the offset of the tag of r: if r is a compressed point, the canonical
+    /// form of the message has another tag there.
     pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<(Signature, usize), Error> {
         const WHAT: &str = "Signature";
         Curve::decode_choice(reader, WHAT, |reader, curve, base| {

@@ -1,8 +1,8 @@
 //! Secured messages (IEEE 1609.2 6.3, TS 103 097 clause 5): envelopes and their content.
 //!
 //! [`Envelope::parse`] reads a message in place: payload, header, signer, and the signed octets. It also
-//! parses a certificate in the message, to find the end of the certificate. It neither hashes nor verifies.
-//! [`emit_signed_message`] writes a message.
+//! parses a certificate in the message, to find the end of the certificate. It computes no hash and verifies
+//! no signature. [`emit_signed_message`] writes a message.
 //!
 //! The profile has one level: signed data around unsecured data. So messages do not nest, and a message of a
 //! few octets cannot cause deep recursion. The parser recognises encrypted messages, signed certificate
@@ -23,7 +23,7 @@ pub const VERSION: u8 = 3;
 /// Largest number of certificates requested in one message.
 pub const MAX_REQUESTED_CERTIFICATES: usize = 16;
 
-/// Place where a station made a message.
+/// Place where a station generated a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ThreeDLocation {
     /// Latitude and longitude; a value outside the globe means "unknown".
@@ -76,7 +76,8 @@ const GENERATION_LOCATION_BIT: u8 = 0x10;
 const LEARNING_REQUEST_BIT: u8 = 0x08;
 const MISSING_CRL_BIT: u8 = 0x04;
 const ENCRYPTION_KEY_BIT: u8 = 0x02;
-/// Numbers of the extension additions of HeaderInfo.
+/// Number of the extension addition inlineP2pcdRequest in HeaderInfo. The next constant is the number of
+/// another addition.
 const INLINE_REQUEST_ADDITION: usize = 0;
 const REQUESTED_CERTIFICATE_ADDITION: usize = 1;
 /// Number of additions in IEEE 1609.2-2022.
@@ -190,9 +191,9 @@ impl<'a> HeaderInfo<'a> {
 /// Signer of a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Signer {
-    /// The holder of the certificate with this name.
+    /// The holder of the certificate with this name, which is not in the message.
     Digest(HashedId8),
-    /// The holder of this certificate.
+    /// The holder of this certificate, which is in the message.
     Certificate(Box<Certificate>),
     /// A signer without certificate, for certificate requests.
     Itself,
@@ -266,8 +267,8 @@ impl<'a> Envelope<'a> {
         let envelope = match reader.tag(WHAT)? {
             0x80 => Envelope::Unsecured(reader.octets(0, usize::from(u16::MAX), WHAT)?),
             0x81 => Envelope::Signed(Box::new(SignedMessage::decode(&mut reader)?)),
-            // The station cannot decrypt the message, and the octets do not say where it ends, so it counts
-            // as the whole input.
+            // The station cannot decrypt the message, and the octets do not say where the message ends. So
+            // the message counts as the whole input.
             0x82 => return Ok((Envelope::Encrypted, octets.len())),
             0x83 | 0x84 => return Ok((Envelope::CertificateRequest, octets.len())),
             _ => return Err(reader.unknown_tag_error(WHAT, "unsecured, signed or encrypted data")),
@@ -322,7 +323,7 @@ fn decode_payload<'a>(reader: &mut Reader<'a>) -> Result<Payload<'a>, Error> {
             _ => return Err(reader.unknown_tag_error("HashedData", "a hash by SHA-256 or SHA-384")),
         };
         reader.take_octets(octets, "HashedData")?;
-        // 5.2: the profile does not permit data together with a hash either.
+        // 5.2: the profile permits no hash of external data, not even together with data in the message.
         payload = Payload::External;
     }
     Ok(payload)

@@ -33,8 +33,8 @@ impl SspBits {
         }
     }
 
-    /// Returns whether permissions cover all claims. Without SSP, only content that needs no bit is
-    /// permitted.
+    /// Returns whether permissions cover all of these SSP bits. Without SSP, the permissions cover only
+    /// content that needs no bit.
     pub fn are_covered_by(self, permissions: &PsidSsp) -> bool {
         let granted = match &permissions.ssp {
             // After the version octet, the SSP of a CAM has two octets and the SSP of a DENM three.
@@ -92,8 +92,7 @@ fn cam_bits(cam: &Cam) -> u32 {
                 }
                 | car.speed_limit.as_ref().map_or(0, |_| bit_mask(13))
         }
-        // The permissions for a container of a later release are unknown, so demand a bit that no certificate
-        // has.
+        // The SSP bit for a container of a later release is unknown, so demand a bit that no certificate has.
         Some(SpecialVehicleContainer::Other(_)) => bit_mask(23),
     };
     bits
@@ -128,6 +127,6 @@ fn denm_bits(denm: &Denm) -> u32 {
     ];
     let Some(situation) = &denm.denm.situation else { return 0 };
     let cause = situation.event_type.cause_code;
-    // Every station may send a cause that has no bit.
+    // Every station may send a cause code that has no SSP bit.
     causes.iter().position(|other| *other == cause).map_or(0, |number| bit_mask(number as u32))
 }

@@ -211,7 +211,8 @@ impl SspRange {
             (SspRange::Bitmap { value, mask }, SspRange::Bitmap { value: their_value, mask: their_mask }) => {
                 value.len() == their_value.len()
                     && mask.len() == their_mask.len()
-                    // A bit that the issuer's mask fixes must be fixed here, too, to the same value.
+                    // A bit that the issuer's mask fixes must be fixed in this range, too, and to the same
+                    // value.
                     && mask.iter().zip(their_mask).all(|(mine, theirs)| mine & theirs == *theirs)
                     && value
                         .iter()
@@ -257,12 +258,13 @@ pub enum SubjectPermissions {
 pub struct PsidGroupPermissions {
     /// Applications that the permissions cover.
     pub subject: SubjectPermissions,
-    /// Smallest permitted number of certificates in the chain below this one, including the end entity's; 1
-    /// if the authority issues tickets itself.
+    /// Smallest permitted number of certificates in the chain below the authority's certificate, including
+    /// the end entity's. The number is 1 if the authority issues tickets itself.
     pub min_chain_length: u8,
-    /// Number of further certificates that the chain may have; 255 (-1 in the octets) for any number.
+    /// Number of certificates by which the chain may be longer than `min_chain_length`; 255 (-1 in the
+    /// octets) for any number.
     pub chain_length_range: u8,
-    /// Kind of end entity: messages (0x80), enrolment (0x40), or both.
+    /// Permitted use of the end entity's certificate: to sign messages (0x80), to enrol (0x40), or both.
     pub end_entity: u8,
 }
 
@@ -338,8 +340,8 @@ impl PsidGroupPermissions {
         }
     }
 
-    /// Returns whether the permissions cover certificates `distance` steps below; 1 is the certificate of an
-    /// end entity.
+    /// Returns whether the permissions cover certificates `distance` steps below the authority's; 1 is the
+    /// certificate of an end entity.
     const fn covers_distance(&self, distance: u8) -> bool {
         self.min_chain_length <= distance
             && distance <= self.min_chain_length.saturating_add(self.chain_length_range)

@@ -31,7 +31,7 @@ pub fn test_applications(everything: bool) -> Vec<PsidSsp> {
     list
 }
 
-/// Applications for which the module requires no SSP.
+/// Applications for which this module gives permissions without SSP.
 const PSIDS_WITHOUT_SSP: [Psid; 11] = [
     Psid::SPATEM,
     Psid::MAPEM,
@@ -46,13 +46,13 @@ const PSIDS_WITHOUT_SSP: [Psid; 11] = [
     Psid::RTCMEM,
 ];
 
-/// Returns the permissions that a root lets authorities issue: all of [`test_applications`], with one step
-/// for authorities in between.
+/// Returns the issuing permissions of a root or an authority, for all applications of [`test_applications`].
+/// `min_chain_length` is 1 for an authority that issues tickets.
 fn test_issuing_permissions(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
     let any = |psid, octets: usize| PsidSspRange {
         application_psid: psid,
         range: Some(SspRange::Bitmap {
-            // Only the version octet is fixed; all other bits may have any value.
+            // Only the version octet is fixed; all other SSP bits may have any value.
             value: [vec![1], vec![0xff; octets]].concat(),
             mask: [vec![0xff], vec![0; octets]].concat(),
         }),
@@ -67,7 +67,7 @@ fn test_issuing_permissions(min_chain_length: u8) -> Vec<PsidGroupPermissions> {
     }]
 }
 
-/// Returns the content of a certificate that issues others.
+/// Returns the content of a certificate whose holder issues certificates.
 fn issuer_content(
     name: &str,
     key: PublicKey,

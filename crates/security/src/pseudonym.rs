@@ -1,12 +1,12 @@
-//! Change of pseudonym (TS 102 731, TR 103 415). Tickets have no name, but a ticket in long use identifies
-//! its vehicle.
+//! Change of pseudonym (TS 102 731, TR 103 415). Tickets have no name, but a ticket that a vehicle uses for a
+//! long time identifies the vehicle.
 //!
 //! A change protects only if an observer cannot link the old and the new identity of the station. So a change
 //! comes after a random distance and time, and all addresses and numbers change at once. [`Pseudonym`]
-//! decides when, [`StationIdentity`] is the result. The name of the ticket gives the MID of the GN address,
-//! which is the link-layer address. The facilities derive the station ID from it. The caller calls
-//! [`crate::SecurityStation::poll_identity`] at each position. If it returns a new identity, the caller sets
-//! the following between two messages:
+//! decides when the identity changes; [`StationIdentity`] is the new identity. The name of the ticket gives
+//! the MID of the GN address, which is the link-layer address. The facilities derive the station ID from it.
+//! The caller calls [`crate::SecurityStation::poll_identity`] at each position. If it returns a new identity,
+//! the caller sets the following between two messages:
 //!
 //! 1. the address of the router, by `handle_address`. The router clears its location table, drops packets
 //!    that waited under the old address, and starts its sequence numbers at 0 (EN 302 636-4-1 10.2.1.4);
@@ -20,8 +20,8 @@
 //! ticket and drops the packet.
 //!
 //! The station keeps its pseudonym while it reports an event (DENM), or while a person is in danger
-//! ([`Pseudonym::set_lock`]). The config limits that time. TR 103 415 requires the lock, because the
-//! originator is part of an event's identifier.
+//! ([`Pseudonym::set_lock`]). The config limits the time of this lock. TR 103 415 requires the lock, because
+//! the originator is part of an event's identifier.
 //!
 //! The defaults are those of the C2C-CC basic system profile. The first change comes after 800 to 1,500 m,
 //! later ones after 800 m and 2 to 6 minutes each. Left out: silent periods and mix zones.
@@ -39,9 +39,9 @@ use crate::ids::HashedId8;
 pub struct PseudonymStrategy {
     /// Smallest and largest distance in metres before the first change of pseudonym.
     pub first_distance: (f64, f64),
-    /// Distance between later changes, metres.
+    /// Distance in metres that the station travels between later changes of pseudonym.
     pub later_distance: f64,
-    /// Time that passes after `distance` until the change: a random time between these two values.
+    /// Time from the end of the distance to the change of pseudonym: a random time between these two values.
     pub time_after_distance: (Duration, Duration),
     /// Longest time for which a lock prevents a change.
     pub max_lock_time: Duration,
@@ -82,7 +82,7 @@ impl StationIdentity {
     }
 }
 
-/// Decides the time of changes.
+/// Decides when the station changes its pseudonym.
 #[derive(Debug)]
 pub struct Pseudonym {
     strategy: PseudonymStrategy,
@@ -99,7 +99,7 @@ pub struct Pseudonym {
 }
 
 impl Pseudonym {
-    /// Creates the state at the start of a journey.
+    /// Creates the state at the start of a journey, before the first change of pseudonym.
     pub fn new(strategy: PseudonymStrategy, mut rng: Rng) -> Pseudonym {
         let (least, most) = strategy.first_distance;
         let share = rng.below(1 << 20) as f64 / (1_u64 << 20) as f64;
@@ -137,7 +137,7 @@ impl Pseudonym {
         }
     }
 
-    /// Returns whether a change is due.
+    /// Returns whether a change of pseudonym is due.
     pub fn is_due(&self, now: Time) -> bool {
         let held =
             self.locked_since.is_some_and(|since| now.saturating_since(since) < self.strategy.max_lock_time);

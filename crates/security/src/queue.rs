@@ -1,7 +1,8 @@
 //! Messages before verification: a bounded queue that is fair between senders.
 //!
-//! Verification costs a thousand times as much as reading, so a flood attack aims at it. The queue holds only
-//! as many messages as the operator permits, and decides which message is verified next and which is dropped.
+//! Verification costs a thousand times as much as reading, so a flood attack aims at it. The queue has room
+//! for only as many messages as the operator permits. It decides which message the station verifies next and
+//! which it drops.
 //!
 //! *The true sender* is unknown before verification. A forger can write any link-layer address into a frame,
 //! and the name of any certificate into a message. So the queue only compares these values with messages that
@@ -9,24 +10,25 @@
 //!
 //! | class | who | one sender is | share |
 //! |---|---|---|---|
-//! | neighbours | a known ticket's name, from the link-layer address of its own packets | a ticket | 1/2 |
-//! | relayed | the name of a known ticket, from elsewhere | one of 64 groups of addresses | 1/4 |
-//! | strangers | a ticket that would have to be verified as well | one of 64 groups of addresses | 1/4 |
+//! | neighbours | messages with a known ticket's name, from the holder's own address | a ticket | 1/2 |
+//! | relayed | messages with a known ticket's name, from another address | one of 64 address groups | 1/4 |
+//! | strangers | messages with a ticket that must be verified as well | one of 64 address groups | 1/4 |
 //!
-//! A ticket is one sender, whatever link-layer addresses its holder uses. A forger gets into a neighbour's
-//! turn only with the neighbour's name and address together, and then uses only the share of this neighbour.
-//! With invented names and addresses the forger is one of the unknown senders.
+//! A ticket is one sender, whatever link-layer addresses its holder uses. A forger gets a neighbour's turn
+//! only if it sends the neighbour's name from the neighbour's address. It then uses only the share of this
+//! neighbour. With invented names and addresses the forger is one of the unknown senders.
 //!
 //! *Order.* The classes take turns by their shares, and so do the senders of a class (start-time fair
 //! queueing). A sender's `virtual_time` counts how often it was served, and the sender with the least value
-//! is served next. A returning sender begins at the value of the others. Classes and senders may use the
-//! unused share of others. A warning for this area precedes a warning from afar, which precedes a position
-//! message. This order always applies among the messages of one sender. Among several senders of a class, a
-//! higher rank gives a limited head start ([`MessageRank::max_messages_preceded`]). A sender that always uses
-//! its head start gains nothing in the long run.
+//! is served next. A sender that returns after a pause begins at the present value of the other senders.
+//! Classes and senders may use the unused share of others. A warning for this area precedes a warning from
+//! afar, which precedes a position message. This order always applies among the messages of one sender. Among
+//! several senders of a class, a higher rank gives a limited head start
+//! ([`MessageRank::max_messages_preceded`]). A sender that always uses its head start gains nothing in the
+//! long run.
 //!
 //! *Overflow.* If the queue is full, it drops a message of the class that is furthest above its share. In
-//! this class it takes the sender with the most waiting messages. Of these messages it drops the least
+//! this class it selects the sender with the most waiting messages. Of these messages it drops the least
 //! important, and among equals the oldest, because a later CAM is worth more than an earlier one. So no
 //! sender loses a message to a sender with more waiting messages.
 //!
@@ -55,7 +57,7 @@ pub enum MessageRank {
 }
 
 impl MessageRank {
-    /// Returns the largest number of messages of each other sender that a message of this rank precedes.
+    /// Returns the largest number of messages of each other sender that a message of this rank may overtake.
     pub const fn max_messages_preceded(self) -> u64 {
         match self {
             MessageRank::AreaHere => MAX_HEAD_START,
@@ -108,7 +110,8 @@ fn address_group(address: MacAddress) -> u64 {
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }
 
-/// Cost of a message relative to the share of its class: the classes have half, a quarter and a quarter.
+/// Cost of one message for each class. The cost is inversely proportional to the class's share: half, a
+/// quarter and a quarter.
 const MESSAGE_COSTS: [u64; 3] = [1, 2, 2];
 
 /// A waiting message.
@@ -155,7 +158,7 @@ impl<T> SenderQueue<T> {
 #[derive(Debug)]
 struct SenderClass<T> {
     /// Virtual time of the class: the queue serves the class with the least value next. Each served message
-    /// adds [`MESSAGE_COSTS`] to it.
+    /// adds its [`MESSAGE_COSTS`] to this value.
     next: u64,
     /// Present virtual time of the queue: a new sender starts with this value as its `virtual_time`.
     virtual_clock: u64,
@@ -200,9 +203,9 @@ impl<T> SenderClass<T> {
         Some(message)
     }
 
-    /// Removes each sender without waiting messages that the queue would treat like a new sender, because its
-    /// `virtual_time` is not above the start value. If the class has too many senders, removes all without
-    /// waiting messages.
+    /// Removes idle senders: those without waiting messages whose `virtual_time` is not above the start
+    /// value. The queue would treat each of them like a new sender. If the class has too many senders,
+    /// removes all without waiting messages.
     fn remove_idle_senders(&mut self, most_turns: usize) {
         let (clock, many) = (self.virtual_clock, self.sender_queues.len() > most_turns);
         self.sender_queues
@@ -273,7 +276,8 @@ impl<T> VerificationQueue<T> {
         class.next += cost;
         self.length -= 1;
         if self.length == 0 {
-            // The queue is empty, so all classes and senders start again with equal shares.
+            // The queue is empty: forget what each class and sender has used, so that all of them start again
+            // with equal shares.
             (self.classes, self.virtual_clock) =
                 ([SenderClass::new(), SenderClass::new(), SenderClass::new()], 0);
         }

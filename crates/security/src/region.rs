@@ -1,12 +1,12 @@
 //! Regions of certificates (IEEE 1609.2 6.4.17 to 6.4.23, TS 103 097 7.2.1).
 //!
-//! The module decides whether a place is in a region, and whether a region lies in that of an issuer.
+//! The module decides whether a place is in a region, and whether a region lies in the region of an issuer.
 //! Countries need a map, which this crate does not have: the caller says in which country a place is
 //! ([`CountryFinder`]). Without this information no place is in a country.
 //!
-//! For a polygon the test uses its corners and edges; for a circle and other shapes twelve points on its
-//! edge. The test may reject a region that touches the issuer's border. It never accepts a region with a
-//! corner outside.
+//! To decide whether a region lies in another one, the module tests points on its border. For a polygon these
+//! are its corners and edges, for other shapes twelve points. The test may reject a region that touches the
+//! issuer's border. It never accepts a region with a corner outside.
 
 use carnet_geonet::geodesy::{LocalPlane, Position};
 
@@ -19,7 +19,7 @@ pub const MAX_CORNERS: usize = 12;
 /// Largest number of countries in a region; fewer countries exist.
 pub const MAX_COUNTRIES: usize = 255;
 
-/// A country, or parts of a country: its regions and their subregions.
+/// A country, some regions of a country, or some subregions of its regions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum IdentifiedRegion {
     /// A whole country, by its number (UN M49, ISO 3166-1 numeric).
@@ -97,14 +97,14 @@ pub trait CountryFinder {
     fn country_of(&self, place: Position) -> Option<CountryPlace>;
 }
 
-/// A station that stays in one country: every position lies in this country.
+/// Finder for a station that stays in one country: every position lies in this country.
 impl CountryFinder for CountryPlace {
     fn country_of(&self, _place: Position) -> Option<CountryPlace> {
         Some(*self)
     }
 }
 
-/// Map of countries for a station that knows none: every position has an unknown country.
+/// Finder for a station without a map: the country of every position is unknown.
 impl CountryFinder for () {
     fn country_of(&self, _place: Position) -> Option<CountryPlace> {
         None
@@ -227,8 +227,8 @@ impl GeographicRegion {
             (GeographicRegion::Identified(mine), GeographicRegion::Identified(theirs)) => {
                 mine.iter().all(|region| theirs.iter().any(|other| region.is_within(other)))
             }
-            // carnet has no map of borders, so it cannot decide whether a country lies within the other
-            // region.
+            // carnet has no map of borders, so it cannot decide whether a country lies within a circle,
+            // rectangle or polygon.
             (GeographicRegion::Identified(_), _) => false,
             (
                 GeographicRegion::Circular { center, radius },
@@ -275,8 +275,7 @@ impl GeographicRegion {
     }
 }
 
-/// Returns how many units of 0.1 microdegree correspond to a metre to the east and to a metre to the north,
-/// at a place.
+/// Returns how many units of 0.1 microdegree a metre to the east and a metre to the north have at a place.
 fn units_per_metre(place: Position) -> (f64, f64) {
     let plane = LocalPlane::new(place);
     let (east, north) =

@@ -1,9 +1,10 @@
 //! Replay detection: stores accepted messages so that the station does not accept them again.
 //!
-//! The hash of the signed octets identifies a message. The store keeps this hash as long as the message could
-//! pass as new. If the store is full, it removes the oldest hash. From then on every message as old as the
-//! removed one counts as seen. So a replay never passes as new, but a late message may count as a replay. The
-//! store takes only messages with a valid signature, so a station without a ticket cannot fill it.
+//! The hash of the signed octets identifies a message. The store keeps this hash until the station would
+//! reject the message as too old. If the store is full, it removes the oldest hash. From then on every
+//! message that is not newer than the removed one counts as a replay. So a replay never passes as new, but a
+//! late message may count as a replay. The store takes only messages with a valid signature, so a station
+//! without a ticket cannot fill it.
 //!
 //! Copies of a packet over several hops arrive from other forwarders for a while, and the router needs them.
 //! A later copy is a replay, because the router may have removed the packet from its duplicate detection.
@@ -17,7 +18,7 @@ use crate::time::Time64;
 /// The first octets of a message's hash.
 pub type MessageFingerprint = [u8; 16];
 
-/// Accepted messages of one kind.
+/// Store of accepted messages. A station has one store for single-hop messages and one for all others.
 #[derive(Debug)]
 pub struct ReplayDetector {
     /// Times at which the messages were accepted.

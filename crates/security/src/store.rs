@@ -5,8 +5,8 @@
 //! stored ticket needs only the ticket's own validity. A ticket without a region has the region of its
 //! issuers. The store makes cheap checks first, and verifies the signature last.
 //!
-//! The store is bounded: learnt authorities and tickets make room for newer ones, the least recently used
-//! first. Certificates that the operator set stay.
+//! The store is bounded: newer authorities and tickets replace the least recently used ones. The store never
+//! replaces certificates that the operator set.
 //!
 //! Left out: trust lists and revocation lists (TS 102 941), which change the roots and authorities. A program
 //! that reads these lists calls [`CertificateStore::add_root`] and [`CertificateStore::revoke_certificate`].
@@ -162,8 +162,8 @@ impl CertificateStore {
         }
         let authority = self.verify_certificate(backend, certificate, now, countries)?;
         let name = authority.name;
-        // The limit is for authorities from received messages only: the operator decides how many authorities
-        // to configure.
+        // The limit does not apply to authorities that the operator configured, only to those from received
+        // messages.
         if !make_room_for_certificate(&mut self.issuers, self.max_issuers) && !pinned {
             return Err(SecurityDrop::UnknownIssuer);
         }
@@ -209,7 +209,7 @@ impl CertificateStore {
         Some(ticket)
     }
 
-    /// Stores the link-layer address of an accepted single-hop packet of the ticket's holder.
+    /// Stores the link-layer address from which an accepted single-hop packet of the ticket's holder came.
     pub fn holder_address(&mut self, name: HashedId8, address: MacAddress) {
         if let Some(ticket) = self.tickets.get_mut(&name) {
             ticket.sender_address = Some(address);
@@ -341,8 +341,8 @@ fn check_chain(
     if allowed { Ok(()) } else { Err(SecurityDrop::InconsistentChain) }
 }
 
-/// Removes the least recently used certificate until there is room for one more; false if the store may
-/// remove none.
+/// Removes the least recently used certificates until the map has room for one more. Returns false if the map
+/// is full of certificates that the store may not remove.
 fn make_room_for_certificate(map: &mut BTreeMap<HashedId8, TrustedCertificate>, most: usize) -> bool {
     while map.len() >= most {
         let oldest = map

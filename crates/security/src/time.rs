@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use carnet_base::WallTime;
 
-/// 2004-01-01T00:00:00 UTC in microseconds since 1970-01-01T00:00:00 UTC, without leap seconds.
+/// Microseconds from 1970-01-01T00:00:00 UTC to 2004-01-01T00:00:00 UTC, without leap seconds.
 const ITS_EPOCH_MICROSECONDS: u64 = 1_072_915_200_000_000;
 
 /// Microseconds of TAI since 2004-01-01T00:00:00 UTC.
@@ -25,7 +25,7 @@ impl Time64 {
         Time64(since.saturating_add(u64::from(leap_seconds) * 1_000_000))
     }
 
-    /// Converts to the wall-clock date, as [`Time64::from_wall_time`] does in the other direction.
+    /// Converts to a wall-clock date: the inverse of [`Time64::from_wall_time`].
     pub fn to_wall_time(self, leap_seconds: u32) -> WallTime {
         let since = self.0.saturating_sub(u64::from(leap_seconds) * 1_000_000);
         WallTime::from_unix_nanos(since.saturating_add(ITS_EPOCH_MICROSECONDS).saturating_mul(1000))

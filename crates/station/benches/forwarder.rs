@@ -1,5 +1,5 @@
 //! Cost of the slow path per packet, without any system call. The benchmarks encapsulate and decapsulate
-//! packets through the whole station. The yardstick beside them is a copy of the same octets.
+//! packets through the whole station. For comparison they also measure a plain copy of the same octets.
 #![allow(missing_docs, reason = "criterion's macros generate undocumented functions")]
 
 use std::hint::black_box;

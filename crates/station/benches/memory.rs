@@ -1,12 +1,12 @@
-//! Memory of one binding of a home agent in the station. The figure is a difference of two live heaps. In the
-//! first, very many mobile routers have registered with authenticated Binding Updates. In the second, the
-//! station knows the routers only from its config.
+//! Memory of one binding of a home agent in the station. The benchmark subtracts the heap in use of two
+//! stations. At the first, very many mobile routers have registered with authenticated Binding Updates. The
+//! second knows the routers only from its config.
 //!
 //! The figure leaves out data that the program keeps outside the station: entries in the kernel, and each
 //! record's place in the state file. It also leaves out the overhead of an allocator. `carnet-lab bench
 //! --only registrations` measures the resident memory of the program itself.
 //!
-//!     cargo bench -p carnet-station --bench memory [-- ROUTERS]
+//! cargo bench -p carnet-station --bench memory [-- ROUTERS]
 
 use std::alloc::System;
 use std::net::Ipv6Addr;

@@ -1,5 +1,5 @@
 //! The bridge between GeoNetworking and NEMO: the stations in radio range, their messages, and the packets
-//! that change from one to the other.
+//! that pass from one plane to the other.
 //!
 //! Neighbours are those of the location table. If the positions of both stations are accurate, dead reckoning
 //! predicts when a neighbour comes into range and when it leaves the range. The range is
@@ -90,7 +90,7 @@ impl Stations for StationDistances<'_> {
     }
 }
 
-/// The GeoNetworking stations in radio range; `None` if the station does no GeoNetworking.
+/// The GeoNetworking stations in radio range; `None` if the station has no GeoNetworking router.
 #[derive(Debug)]
 pub(crate) struct StationsInRange<'a>(Option<StationDistances<'a>>);
 
@@ -116,7 +116,7 @@ impl Station {
         }
     }
 
-    /// Completes the outputs of all wings after an input.
+    /// Completes the outputs of all planes after an input.
     pub(crate) fn complete_outputs(&mut self, now: Time, wall: WallTime) {
         // Take the MTU of GeoNetworking into account from the start. Otherwise hosts on board would have to
         // learn a smaller MTU when a neighbouring vehicle appears.

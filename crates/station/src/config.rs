@@ -1,4 +1,4 @@
-//! Config of a station: the settings of its wings.
+//! Config of a station: the settings of NEMO and of GeoNetworking.
 
 use carnet_cits::geonetworking::GeonetSettings;
 use carnet_mobility::home_agent::HomeAgentConfig;
@@ -19,7 +19,7 @@ pub struct StationConfig {
 }
 
 impl StationConfig {
-    /// Returns the settings of the NEMO wing.
+    /// Returns the settings of the NEMO plane.
     pub(crate) fn into_nemo_config(self) -> NemoConfig {
         NemoConfig { home_agent: self.home_agent, mobile_router: self.mobile_router, mnpp: self.mnpp }
     }

@@ -1,4 +1,4 @@
-//! Passes each input to the wing that handles it.
+//! Passes each input to the plane that handles it: NEMO or GeoNetworking.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -100,7 +100,7 @@ impl Station {
             }
             Input::Octets { interface, octets } => self.nemo.handle_octets(now, wall, &interface, octets),
             Input::Command(command) => result = self.handle_command(now, wall, command),
-            // Nothing to do: the code above has handled all other inputs.
+            // The code above has handled all other inputs.
             _ => {}
         }
         self.complete_outputs(now, wall);
@@ -311,8 +311,8 @@ impl Station {
         })
     }
 
-    /// Passes a packet to the NEMO plane, and the outputs on if the verdict leaves nothing for the caller to
-    /// send. `session` is the encrypted session out of which the packet came.
+    /// Passes a packet to the NEMO plane. If the verdict leaves nothing for the caller to send, also
+    /// completes the outputs. `session` is the encrypted session out of which the packet came.
     fn pass_packet(
         &mut self,
         now: Time,

@@ -53,8 +53,7 @@ pub enum Input {
         /// Signal strength in dBm.
         dbm: i32,
     },
-    /// Whether the modem of an uplink roams, which means that it is in a network of another operator than its
-    /// own.
+    /// Whether the modem of an uplink roams: it is in the network of another operator than its own.
     Roaming {
         /// Name of the interface.
         interface: String,
@@ -76,8 +75,8 @@ pub enum Input {
         /// Values of the counters.
         octets: Octets,
     },
-    /// The fast path has sent packets into a tunnel since the previous input of this kind. For packets of the
-    /// slow path the station knows this itself.
+    /// The fast path has sent packets into a tunnel since the previous input of this kind. The platform does
+    /// not report packets of the slow path, because the station handles those itself.
     TunnelUsed {
         /// Local end of the tunnel.
         local: Endpoint,
@@ -89,8 +88,8 @@ pub enum Input {
     /// Destinations to which the fast path has sent packets through the tunnel to the home agent since the
     /// previous input of this kind. The list may be incomplete.
     Destinations(Vec<Ipv6Addr>),
-    /// Result of installing the packet filter and NAT rules: `None` if they are in force, else the reason why
-    /// they are not.
+    /// Result of installing the packet filter and NAT rules: `None` if they are in force, otherwise the
+    /// reason why they are not.
     PacketRules(Option<String>),
     /// An IPv6 packet that arrived inside IPv4 or UDP; see [`crate::Station::handle_datagram`].
     Datagram {
@@ -137,7 +136,7 @@ pub enum Input {
         local: Endpoint,
         /// Remote end of the tunnel.
         remote: Endpoint,
-        /// Largest size in octets, with the outer header.
+        /// Largest size of the outer packet in octets, with the outer header.
         mtu: u32,
     },
     /// A frame of EtherType 0x8947 from the GeoNetworking link.
@@ -154,7 +153,7 @@ pub enum Input {
     ChannelBusy(u16),
     /// The present position of the station.
     Position(Position),
-    /// Quality of the positions that follow this input, for the facilities.
+    /// Quality of the positions that arrive after this input, for the facilities.
     PositionQuality(PositionQuality),
     /// Vehicle data from an application, in a CAM as UPER octets without the BTP header. The station ignores
     /// fields of the CAM that do not describe the vehicle.
@@ -257,14 +256,14 @@ pub enum Command {
     Shutdown,
 }
 
-/// An output of the station. A recording has only the wing's output and not the name of the wing, so the
-/// names of outputs must differ between the wings.
+/// An output of the station. A recording does not say from which plane an output comes, so the names of
+/// outputs must differ between the planes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Output {
-    /// Output of the NEMO wing.
+    /// Output of the NEMO plane.
     Nemo(NemoOutput),
-    /// Output of the GeoNetworking wing, and of the wings that it carries.
+    /// Output of the GeoNetworking plane, the facilities or security.
     Geonet(GeonetOutput),
 }
 
@@ -275,8 +274,8 @@ impl From<NemoOutput> for Output {
 }
 
 impl From<GeonetOutput> for Output {
-    /// Converts a warning of the GeoNetworking wing into an event. So operators get messages of one form from
-    /// all wings.
+    /// Converts a warning of the GeoNetworking plane into an event. So operators get messages of one form
+    /// from all planes.
     fn from(output: GeonetOutput) -> Output {
         match output {
             GeonetOutput::Warning(message) => NemoOutput::Event(Event::Warning { message }).into(),

@@ -1,4 +1,4 @@
-//! The host: one station with its wings.
+//! The station, which contains the NEMO plane and the GeoNetworking plane.
 
 use std::collections::BTreeMap;
 
@@ -33,14 +33,15 @@ pub struct Station {
     awaited_settings: Part<(GeonetSettings, Rng), GEONET>,
     /// Security entity of the GeoNetworking router while the station waits for its GN address.
     awaited_security: Option<SecurityPlane>,
-    /// Addresses of the mobile network's interfaces. A multicast proxy that starts later needs them.
+    /// Addresses of the mobile network's interfaces, by interface. A multicast proxy that starts later needs
+    /// them.
     pub(crate) addresses_by_lan: BTreeMap<String, Vec<(Ipv6Addr, u8)>>,
 }
 
 impl Station {
     /// Creates a station that has received no input. `persistent` is the stored state of an earlier run.
     /// `rng` is the source of all random numbers and secrets of the station. [`Self::poll_output`] returns
-    /// the outputs of the start.
+    /// the outputs that result from the start.
     pub fn new(
         config: StationConfig,
         persistent: PersistentState,
@@ -72,7 +73,8 @@ impl Station {
     }
 
     /// Applies `config` to the running station. Bindings, the registration and all unchanged entries of the
-    /// forwarding state stay; the outputs are the differences. The GeoNetworking router keeps its settings.
+    /// forwarding state stay. The outputs contain only the changes. The GeoNetworking router keeps its
+    /// settings.
     pub fn reconfigure(&mut self, now: Time, wall: WallTime, config: StationConfig) {
         self.assert_drained();
         let (nemo, in_range) = self.nemo_in_range();
@@ -187,7 +189,7 @@ impl Station {
         self.geonet.get().and_then(Geonet::congestion_gate)
     }
 
-    /// Takes the buffer of an executed `Frame` or `Ipv6` output of the GeoNetworking wing back, so that a
+    /// Takes back the buffer of an executed `Frame` or `Ipv6` output of the GeoNetworking plane, so that a
     /// later output can use its memory.
     pub fn recycle_buffer(&mut self, octets: Vec<u8>) {
         if let Some(geonet) = self.geonet.get_mut() {
@@ -200,8 +202,8 @@ impl Station {
         self.nemo.is_quiescent()
     }
 
-    /// Returns the next output; see the drain rule in [`crate::io`]. The outputs of the NEMO wing come first,
-    /// so that a route exists before a frame needs it.
+    /// Returns the next output; see the drain rule in [`crate::io`]. The outputs of the NEMO plane come
+    /// first, so that a route exists before a frame needs it.
     pub fn poll_output(&mut self) -> Option<Output> {
         let output = self.nemo.poll_output().map(Output::from);
         output.or_else(|| self.geonet.get_mut().and_then(Geonet::poll_output).map(Output::from))

@@ -1,4 +1,4 @@
-//! The counters of a station: those of its wings, in one order.
+//! The counters of a station: those of its planes, in a fixed order.
 
 use crate::station::Station;
 

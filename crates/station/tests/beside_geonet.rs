@@ -60,8 +60,9 @@ fn busy_geonetworking_router_does_not_delay_mobile_router() {
     assert!((30..=41).contains(&frames), "{frames} beacons");
 }
 
-/// A vehicle does not forward packets of other vehicles into its uplinks or its tunnel. The rules hold for an
-/// interface that exists and for one that a Router Advertisement may create.
+/// A vehicle does not forward packets of other vehicles into its uplinks or its tunnel. The packet filter
+/// rules apply to GeoNetworking interfaces that exist, and to interfaces that a Router Advertisement may
+/// create later.
 #[test]
 fn packets_from_geonetworking_reach_only_the_mobile_network() {
     let ipv6 = Ipv6Config { dynamic_interface: Some("gn1".into()), learnt_links: 1, ..common::geonet_ipv6() };

@@ -1,6 +1,6 @@
-//! Tests of the care-of address test (RFC 6275 15.3) at the home agent's station. No packet of a
-//! correspondent goes to an address that has not answered the test. If the old path still works, a handover
-//! loses no packet because of the test. If not, the test costs a round trip.
+//! Tests of the care-of address test (RFC 6275 15.3) at the home agent's station. The home agent sends no
+//! packet of a correspondent to an address that has not answered the test. If the old path still works, a
+//! handover loses no packet because of the test. Otherwise the packets of one round trip are lost.
 
 mod common;
 
@@ -128,7 +128,7 @@ impl InternetWorld {
         }
     }
 
-    /// Runs the world for this time. `sends` says whether the correspondent sends packets meanwhile.
+    /// Runs the world for `milliseconds`. `sends` says whether the correspondent sends packets meanwhile.
     fn advance_time(&mut self, milliseconds: u64, sends: bool) {
         for _ in 0..milliseconds {
             if sends {
@@ -143,8 +143,8 @@ impl InternetWorld {
         self.stations[HOME_AGENT].nemo().binding_status(self.now)[0].state.clone()
     }
 
-    /// Returns how many packets are lost from half a second before the event `happens` to two seconds after
-    /// it.
+    /// Returns how many packets of the correspondent are lost from half a second before the event `happens`
+    /// to two seconds after it.
     fn count_lost_during(&mut self, happens: impl FnOnce(&mut InternetWorld)) -> usize {
         self.advance_time(500, true);
         happens(self);
@@ -176,8 +176,8 @@ fn make_before_break_uses_old_path_until_care_of_test_and_loses_nothing() {
     assert_eq!(world.count_lost_during(|world| world.hand_over_to("w1")), 0);
     let (old, new) =
         (world.net.packets_by_address[&address(FIRST)], world.net.packets_by_address[&address(SECOND)]);
-    // Packets still go to the old address during half a round trip of the registration and one round trip of
-    // the echo.
+    // The home agent still sends to the old address until it has the Binding Update and the Echo Reply. They
+    // take half a round trip and one more round trip.
     assert!((500 + 55..=500 + 70).contains(&old), "{old} packets to the old address, {new} to the new one");
     assert_eq!(old + new, world.net.sent_packets);
 }
@@ -210,7 +210,8 @@ fn break_before_make_costs_one_more_round_trip_unless_the_address_was_tested_lat
     assert!(lately <= off + 1, "{lost:?}");
 }
 
-/// Another member of the fleet becomes leader while the new care-of address has not answered the test yet.
+/// Another home agent of the fleet becomes leader while the new care-of address has not answered the test
+/// yet.
 #[test]
 fn takeover_keeps_the_old_path_and_sends_nothing_to_the_untested_address() {
     for goes_back in [false, true] {
@@ -269,7 +270,7 @@ fn binding_update(sequence: u16, care_of_addresses: &[String]) -> Vec<u8> {
     .emit()
 }
 
-/// Returns the Echo Reply to an Echo Request through the tunnel, as every IPv6 node sends it.
+/// Returns the Echo Reply to an Echo Request that arrived through the tunnel, as every IPv6 node sends it.
 fn echo_reply_to(probe: &[u8]) -> Option<Vec<u8>> {
     let outer = Header::parse(probe).ok()?;
     let reply = icmpv6::echo_reply(probe.get(HEADER_LEN..)?)?;
@@ -292,7 +293,8 @@ struct HalfSilentNetwork {
     data_to_true: usize,
     /// Number of probes to addresses that never answer.
     probes: usize,
-    /// Number of packets other than probes to addresses that never answer, and the octets of these packets.
+    /// Number of packets other than probes to addresses that never answer. The next field has the octets of
+    /// these packets.
     other_packets: usize,
     other_octets: usize,
 }
@@ -324,9 +326,9 @@ impl Network for HalfSilentNetwork {
     }
 }
 
-/// The test changes registrations at random. An address that never answers gets no packet of a correspondent.
-/// It gets an acknowledgement for each Binding Update, and probes of 96 octets: 48 at once, then two a
-/// second.
+/// The test changes registrations at random. The home agent sends no packet of a correspondent to an address
+/// that never answers. It sends to this address only an acknowledgement for each Binding Update, and probes
+/// of 96 octets: 48 at once, then two a second.
 #[test]
 fn never_tested_addresses_get_bounded_small_probes_over_mutated_registrations() {
     let mut rng = Rng::new(33);
@@ -431,7 +433,7 @@ impl Network for AttackedNetwork {
         }
     }
 
-    /// Ignores a refusal: the test checks only the packets that are sent.
+    /// Ignores an input that a station refuses: the test checks only the packets that are sent.
     fn refused(&mut self, _: &str) {}
 }
 
@@ -543,7 +545,8 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
             );
             besieged.run(Duration::from_secs(1));
         }
-        // The binding to the new address stays in use, and its renewals do not bring back the old address.
+        // The binding to the new address stays in use, and renewals of the binding do not bring back the old
+        // address.
         for sequence in 3..20 {
             besieged.send_binding_update(
                 endpoint(places[1]),
@@ -556,8 +559,9 @@ fn left_path_serves_for_five_seconds_while_the_new_address_is_silent() {
 }
 
 /// An attacker registers addresses that answer and addresses that never answer. Binding Updates come over
-/// IPv6 and UDP, plain or with identifiers, with or without addresses. Some have an Alternate Care-of Address
-/// or flow bindings, and some de-register. In between the home agent restarts or gets another config.
+/// IPv6 and UDP, with or without Binding Identifiers, with or without care-of addresses. Some have an
+/// Alternate Care-of Address or flow bindings, and some de-register. In between the home agent restarts or
+/// gets another config.
 #[test]
 fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     const TRUE_ENDPOINTS: [&str; 5] =
@@ -572,7 +576,7 @@ fn address_that_has_not_answered_gets_no_data_over_random_lives_of_bindings() {
     let (mut data_count, mut restarts) = (0, 0);
     for seed in 1..=8 {
         let mut rng = Rng::new(seed);
-        // Every second home agent has a real home link, with duplicate address detection.
+        // In every second run the home agent has a real home link, with duplicate address detection.
         let mut besieged = AttackedWorld::new(&TRUE_ENDPOINTS, [None, Some("h0")][seed as usize % 2]);
         let place = |rng: &mut Rng| {
             let places = if rng.chance(0.5) { TRUE_ENDPOINTS } else { FALSE_ENDPOINTS };

@@ -22,7 +22,8 @@ fn endpoint(text: &str) -> Endpoint {
     text.parse().expect("an endpoint")
 }
 
-/// The NAT between home agent (0) and mobile router (1), and records.
+/// The network with a NAT between home agent (station 0) and mobile router (station 1), and what the test
+/// records.
 #[derive(Default)]
 struct NatNetwork {
     /// Packets that have come out of a tunnel, each with the index of its station.
@@ -57,7 +58,7 @@ impl Network for NatNetwork {
         }
     }
 
-    /// Stations refuse datagrams of attackers.
+    /// Ignore refusals: stations refuse the datagrams of attackers.
     fn refused(&mut self, _reason: &str) {}
 }
 
@@ -82,7 +83,7 @@ impl NatWorld {
         world
     }
 
-    /// Passes an input to the station with index `to`, and carries all resulting packets.
+    /// Passes an input to the station with index `to`, and delivers all resulting packets.
     fn feed_datagram(&mut self, to: usize, input: Input) {
         self.feed(to, input);
         self.settle();
@@ -118,7 +119,8 @@ fn tunnelled_packets_pass_nat_in_both_directions() {
     }
 }
 
-/// Returns the IPv4 routes and rules of a router after its interfaces have had these states in order.
+/// Returns the IPv4 routes and rules of a router after its interfaces have had these states, one after the
+/// other.
 fn ipv4_tables(seen: &[(&str, &[&str], &[&str])]) -> (Vec<Ipv4Route>, Vec<Ipv4Rule>) {
     let mut config = router_config(&["2001:db8:a::/64"]);
     config.mobile_router.as_mut().expect("a router").router.home_agent_ipv4 = "198.51.100.2".parse().ok();
@@ -175,7 +177,8 @@ fn describe_tables((routes, rules): (Vec<Ipv4Route>, Vec<Ipv4Rule>)) -> Vec<Stri
     routes.chain(rules).collect()
 }
 
-/// Two modems of the same model may have the same address and the same gateway.
+/// Each uplink has an IPv4 table of its own, because two modems of the same model may have the same address
+/// and the same gateway.
 #[test]
 fn each_uplink_has_an_ipv4_table_also_where_two_have_the_same_network() {
     let same: (&[&str], &[&str]) = (&["192.168.8.100/24"], &["192.168.8.1"]);
@@ -239,8 +242,8 @@ fn tunnel_packets_of_unknown_senders_are_dropped() {
         let ends = if is_stranger { ends } else { [(AGENT, NAT_ENDPOINT), (ROUTER, AGENT)][*to] };
         world.feed_datagram(*to, datagram_input(ends, packet));
         let passed = world.net.decapsulated_packets.split_off(before);
-        // Of packets from the right remote tunnel end, the station accepts or drops each by its inner
-        // addresses.
+        // The outer addresses of these packets are right, so their inner addresses decide whether the station
+        // accepts or drops them.
         for (at, packet) in passed {
             let header = Header::parse(&packet).expect("an IPv6 packet");
             let inside = |address: std::net::Ipv6Addr| address.segments()[..4] == [0x2001, 0xdb8, 0xa, 0];
@@ -252,7 +255,7 @@ fn tunnel_packets_of_unknown_senders_are_dropped() {
             assert!(own || (!is_stranger && may_pass), "{at}: {packet:02x?}");
         }
     }
-    // After these messages the station still forwards as before.
+    // After the attackers' messages the station still forwards as before.
     let packet = data(HOST, CORRESPONDENT);
     world.net.decapsulated_packets.clear();
     world.feed_datagram(1, Input::Packet(packet.clone()));

@@ -25,10 +25,10 @@ const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
 /// Index of the only station in the world.
 const STATION: usize = 0;
 
-/// A radio channel with one station only, and the frames that the station has sent.
+/// A radio channel with one station only, and the frames that this station has sent.
 struct SingleStationChannel {
     address: GnAddress,
-    /// Time and last octet of each frame.
+    /// Each sent frame: its time, and its last octet.
     sent_frames: Vec<(Time, u8)>,
     /// Lifetimes of the sent frames.
     frame_lifetimes: Vec<Duration>,
@@ -88,7 +88,7 @@ impl ChannelWorld {
         let mut world = ChannelWorld::of([car], channel);
         world.now = Time::from_secs(10);
         world.set_standing_position(488_375_000);
-        // Wait until the packets of the start have been sent.
+        // Wait until the station has sent the packets of its start.
         world.run(Duration::from_secs(10));
         world.net.sent_frames.clear();
         world.net.frame_lifetimes.clear();
@@ -125,8 +125,8 @@ impl ChannelWorld {
         self.counter(STATION, name)
     }
 
-    /// Lets the station drive at a speed at which its movement causes a CAM every 100 ms. `busy` is the
-    /// channel load; `often` sends other packets in each step.
+    /// Lets the station drive so fast that its movement causes a CAM every 100 ms. `tenths` is the duration
+    /// in tenths of a second, `busy` the channel load. The function `often` sends other packets in each step.
     fn drive_under_load(&mut self, tenths: u16, busy: u16, mut often: impl FnMut(&mut ChannelWorld)) {
         for tenth in 0..i32::from(tenths) {
             self.set_standing_position(488_375_000 + 1000 * tenth);
@@ -136,7 +136,7 @@ impl ChannelWorld {
         }
     }
 
-    /// Returns the contents sent since `start`, each with its time in milliseconds after `start`.
+    /// Returns the last octet of each packet sent since `start`, with its time in milliseconds after `start`.
     fn sent_since(&mut self, start: Time) -> Vec<(u128, u8)> {
         let sent = std::mem::take(&mut self.net.sent_frames).into_iter();
         sent.map(|(at, content)| (at.saturating_since(start).as_millis(), content)).collect()
@@ -315,8 +315,8 @@ fn packet_forwarded_by_another_station_leaves_the_queue() {
         world.tell(STATION, Input::ChannelBusy(900));
         world.run(Duration::from_millis(100));
         let start = world.now;
-        // A packet of this station closes the gate for a second. The contention ends within a tenth of a
-        // second.
+        // A packet of this station closes the gate for a second. The contention for the next packet ends
+        // within a tenth of a second.
         world.send_packet(3, 60_000, 1);
         let source = LongPositionVector {
             address: GnAddress::new(false, StationType::PassengerCar, [2, 0, 0, 0, 0, 9]),
@@ -396,8 +396,8 @@ fn cam_rate_follows_dcc_gate() {
     let mut world =
         ChannelWorld::world_with(Some(dcc::GateConfig::default()), Some(common::passenger_car()), None);
     for (busy, expected) in [(100, 95..=100), (900, 9..=11), (450, 23..=26)] {
-        // The drive lasts until the congestion control has its new state and the CAM interval of the previous
-        // state is over.
+        // Drive until congestion control has reached its new state and the CAM interval of the previous state
+        // has ended.
         world.drive_under_load(20, busy, |_| {});
         let before = world.counter_value("facilities.cam.sent");
         world.drive_under_load(100, busy, |_| {});

@@ -1,5 +1,5 @@
-//! Fifty mobile routers with traffic in both directions leave a home agent for maintenance, on a virtual home
-//! link, over a slow network. Every packet arrives, once.
+//! Fifty mobile routers with traffic in both directions leave a home agent before its maintenance. The home
+//! link is virtual, and the network is slow. Every packet arrives exactly once.
 
 mod common;
 
@@ -71,7 +71,7 @@ fn router_config_for(n: usize) -> StationConfig {
 /// The first stations are the home agents; router `n` is station `FIRST_ROUTER + n`.
 const FIRST_ROUTER: usize = 2;
 
-/// The slow network, and records.
+/// The slow network, and what the test records.
 #[derive(Default)]
 struct SlowInternet {
     /// Number of arrivals of each packet of the streams, by the packet's number.
@@ -156,8 +156,8 @@ fn fifty_routers_under_traffic_leave_without_losing_a_packet() {
         }
         for n in 0..ROUTER_COUNT {
             world.feed(FIRST_ROUTER + n, numbered_packet(host_address_of(n), address(CORRESPONDENT), number));
-            // Packets of correspondents always go to the old home agent, because the Internet does not know
-            // that the routers have moved.
+            // The Internet always routes packets of correspondents to the old home agent, although the
+            // routers have registered at the new one.
             world.send(DELAY, 0, numbered_packet(address(CORRESPONDENT), host_address_of(n), number + 1));
             number += 2;
         }

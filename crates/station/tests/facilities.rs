@@ -231,7 +231,7 @@ fn cams_end_two_seconds_after_loss_of_position() {
     }
     let cams = pair.take_cams();
     assert!((1..=3).contains(&cams.len()), "{}", cams.len());
-    // When the CA service has stopped, it has no timer either.
+    // When the CA service has stopped sending, it has no timer either.
     let due = pair.stations[0].facilities().expect("facilities").services().ca_service.poll_timeout();
     assert_eq!(due, None);
 }
@@ -329,7 +329,7 @@ fn event_with_speed_or_heading_keeps_its_trace() {
         assert_eq!(point.path_position.delta_latitude.0, -90 * 40);
         assert_eq!((told.event_speed, told.event_position_heading), (event_speed, event_position_heading));
 
-        // The station keeps the application's own traces.
+        // The station does not replace traces that the application gives.
         let own = Traces(vec![PathHistory(vec![PathPoint::default()]), PathHistory::default()]);
         denm.denm.location = Some(LocationContainer { traces: own.clone(), ..location.clone() });
         assert_eq!(received_location(&mut pair, &denm).traces, own);
@@ -348,7 +348,8 @@ fn event_ends_by_negation_or_expiry() {
     pair.set_position(0, 0);
     let mut denm = Denm::default();
     denm.denm.management.validity_duration = carnet_its::cdd::ValidityDuration(3);
-    // Now the second station sends an event to the first, whose applications have not subscribed to events.
+    // Now the second station triggers an event. The applications of the first station have not subscribed to
+    // events.
     let action = pair.order_denm(1, DenmWish::Trigger, &denm).expect("told").expect("a name");
     pair.run(Duration::from_secs(4));
     let over = |output: &Output| *output == Output::Geonet(GeonetOutput::EventOver(action));
@@ -442,7 +443,8 @@ fn services_are_known_while_they_are_announced() {
         (0, 0),
         "neither DENMs nor announcements of the other"
     );
-    // The announced service disappears after its station has been out of range for three of its intervals.
+    // The announced service disappears after the first station has been out of range for three announcement
+    // intervals.
     let end = pair.now + Duration::from_secs(4);
     while let Some(due) = pair.stations[1].poll_timeout().filter(|due| *due <= end) {
         pair.now = pair.now.max(due);

@@ -135,7 +135,7 @@ fn broadcast_reaches_only_stations_in_area() {
     assert!(air.net.delivered_payloads.iter().all(|(_, d)| d.payload == [1, 2, 3] && d.source == address(0)));
 }
 
-/// If the link returns a frame, the router removes the neighbour and broadcasts the packet.
+/// If the link returns a frame as unacknowledged, the router removes the neighbour and broadcasts the packet.
 #[test]
 fn unacknowledged_frame_takes_another_next_hop() {
     let mut air = RadioWorld::new(2);

@@ -108,7 +108,7 @@ fn host_packet_leaves_virtual_interface_of_destination_station() {
 
 #[test]
 fn virtual_interfaces_follow_station_address() {
-    // The station learns its address late, and only then creates the interface.
+    // The station learns its GN address only now, and then creates the interface.
     let mut station = Station::new(station_config(None), PersistentState::default(), Rng::new(7), NOW, WALL);
     assert_eq!(station.poll_output(), None);
     let outputs = feed_and_collect(&mut station, Input::GeonetAddress(address(A).0));
@@ -167,7 +167,8 @@ fn station_answers_solicitations_and_knows_host_addresses() {
     );
 }
 
-/// The path becomes shorter. Packets that have overtaken earlier ones wait for them, up to the time limit.
+/// The path becomes shorter, so packets overtake earlier ones. The station delays these packets until the
+/// earlier ones have arrived, up to the time limit.
 #[test]
 fn packets_that_overtook_others_wait_for_them() {
     let mut config = station_config(Some(address(B)));
@@ -180,7 +181,7 @@ fn packets_that_overtook_others_wait_for_them() {
     let place =
         LongPositionVector { address: address(A), latitude: 488_375_000, ..LongPositionVector::default() };
     let data = udp_packet(addresses::link_local_address(A), addresses::link_local_address(B));
-    // Returns a frame with this sequence number that seems to have come over `hops` hops.
+    // Returns a frame with this sequence number whose hop limits say that it came over `hops` hops.
     let frame = |sequence: u16, hops: u8| {
         let destination = ShortPositionVector { address: address(B), ..ShortPositionVector::default() };
         let extended = ExtendedHeader::GeoUnicast { sequence, source: place, destination };
@@ -196,8 +197,8 @@ fn packets_that_overtook_others_wait_for_them() {
     assert_eq!(count(feed_and_collect(&mut b, frame(3, 2))), 0, "it waits for the second");
     assert_eq!(count(feed_and_collect(&mut b, frame(2, 3))), 2);
     assert_eq!(count(feed_and_collect(&mut b, frame(9, 1))), 0);
-    // The missing numbers were probably packets for other stations, so the wait was useless. The next wait is
-    // the shortest possible.
+    // The missing sequence numbers belonged to packets for other stations, so the wait was useless. The next
+    // wait is the shortest possible.
     let due = b.poll_timeout().expect("a wait");
     assert_eq!(due, NOW + Duration::from_millis(1));
     b.handle_input(due, WALL, Input::Timeout).expect("accepted");
@@ -274,8 +275,8 @@ fn receiver_knowing_sender(
     (b, frame)
 }
 
-/// The station holds the host's duplicate acknowledgement while the missing packet may arrive by the longer
-/// path.
+/// The station delays the host's duplicate acknowledgement while the missing packet may still arrive by the
+/// longer path.
 #[test]
 fn duplicate_acknowledgements_wait_for_late_packets() {
     let (mut b, frame) = receiver_knowing_sender(|ipv6| {
@@ -412,7 +413,7 @@ fn fragmenting_station(mac: [u8; 6], fragments: bool) -> Station {
     Station::new(config, PersistentState::default(), Rng::new(7), NOW, WALL)
 }
 
-/// Carries frames between the stations until both are silent. Returns all other outputs.
+/// Passes frames between the stations until both have no more to send. Returns all other outputs.
 fn exchange_until_quiet(a: &mut Station, b: &mut Station, outputs: Vec<Output>) -> [Vec<Output>; 2] {
     let (mut said, mut from_a) = ([Vec::new(), Vec::new()], true);
     let mut outputs = outputs;
@@ -494,7 +495,7 @@ fn large_packets_are_fragmented_if_both_stations_support_it() {
             assert_eq!(delivered.payload, data);
             assert_eq!((counter(&a, "geonet.ipv6.fragments.cut"), counter(&a, "geonet.ipv6.sent")), (1, 1));
             assert_eq!(counter(&b, "geonet.ipv6.fragments.joined"), 1);
-            // From now on the station sends fragments without a query.
+            // After the answer, the station sends fragments without a further query.
             let second = feed_and_collect(&mut a, frame());
             assert_eq!(second.len(), 2);
             // EN 302 636-4-1 9.7.2: next header 3 means IPv6, so fragments must have another one.

@@ -61,7 +61,7 @@ impl DesiredEntries {
         rules.collect()
     }
 
-    /// Returns the interfaces that have the home address.
+    /// Returns the interfaces that have the mobile node's home address.
     fn home_address_on(&self) -> Vec<&str> {
         let addresses = self.0.iter().filter_map(|entry| match entry {
             ForwardingEntry::Address(own) if own.address == address(HOME) => Some(own.interface.as_str()),
@@ -101,8 +101,8 @@ fn mobile_node_sends_from_home_address_into_tunnel() {
     let routes = wanted.routes_to(TABLE_TUNNEL, "::/0");
     let first = routes.iter().find(|route| *route.action == into_tunnel).expect("a route into the tunnel");
     assert_eq!(first.source.as_deref(), Some(&address(HOME)));
-    // Packets of a program that binds to a care-of address leave by the uplink of that address; these routes
-    // choose no other source.
+    // Packets of a program that binds to a care-of address leave by the uplink of that address. The routes of
+    // this uplink set no other source address.
     assert!(wanted.routes_to(TABLE_UPLINK, "::/0").iter().all(|route| route.source.is_none()));
 }
 
@@ -151,8 +151,8 @@ fn first_packet(outputs: &[Output]) -> &[u8] {
     packets.next().expect("a packet")
 }
 
-/// RFC 6275 11.5.5: a host on the visited link may have forged the advertisement of the home prefix. The
-/// kernel prefers its default route.
+/// RFC 6275 11.5.5: a host on the visited link may have forged the advertisement of the home prefix. Until
+/// the home agent acknowledges the return, the tunnel's packets leave by the node's own router.
 #[test]
 fn tunnel_leaves_by_its_own_router_until_the_return_is_acknowledged() {
     const FORGER: &str = "fe80::66";
@@ -205,7 +205,8 @@ fn tunnel_leaves_by_its_own_router_until_the_return_is_acknowledged() {
     assert!(tables(&wanted).is_empty());
 }
 
-/// For a mobile router's own packets the kernel's source address selection applies unchanged.
+/// A mobile router has no route that selects the home address: the kernel's source address selection applies
+/// to its own packets unchanged.
 #[test]
 fn mobile_router_gets_no_route_of_a_mobile_node() {
     let (mut station, mut wanted) = start_station(router_config(&["2001:db8:a::/64"]));
@@ -267,9 +268,9 @@ fn unused_part_of_extended_home_network_is_unreachable() {
     ));
 }
 
-/// RFC 6275 9.3.1 and 9.3.3: a Binding Error answers a Home Address option. A tunnelled packet of a node
-/// without a binding is answered by an ICMPv6 error (RFC 4443 3.1 code 4), up to a rate limit. A tunnelled
-/// packet of an unknown source is not answered.
+/// RFC 6275 9.3.1 and 9.3.3: the home agent answers a Home Address option without a binding by a Binding
+/// Error. It answers a tunnelled packet of a node without a binding by an ICMPv6 error (RFC 4443 3.1 code 4),
+/// up to a rate limit. It does not answer a tunnelled packet of an unknown source.
 #[test]
 fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_option_a_binding_error() {
     let mut agent = Station::new(
@@ -328,8 +329,8 @@ fn a_tunnelled_packet_without_binding_draws_an_icmpv6_error_and_a_home_address_o
     assert_eq!(found[0][42..45], [7, found[0][43], found[0][44]][..]);
 }
 
-/// After a reload, the station reports by home address what the new config adds, removes and changes. It also
-/// reports which bindings the reload ends.
+/// After a reload of the config, the station reports the home addresses that the new config adds, removes and
+/// changes. It also reports which bindings the reload ends.
 #[test]
 fn reloaded_config_reports_its_changes() {
     let told = |station: &mut Station, config: &StationConfig| {

@@ -54,7 +54,7 @@ fn esp_packet(source: &str, destination: &str, label: u32, message: &[u8]) -> Ve
 /// Simulated kernels of a home agent and of a mobile router, and the packets that they sent.
 #[derive(Default)]
 struct SimulatedKernels {
-    /// Whether the kernels have no security associations.
+    /// Whether the kernels lack security associations, so that they send without ESP.
     has_no_associations: bool,
     /// Packets that were sent between the stations.
     sent_packets: Vec<Vec<u8>>,
@@ -166,7 +166,7 @@ fn mobile_router_registers_and_moves_with_esp_only() {
     assert!(world.registered_addresses().is_empty());
     assert!(world.take_protocols().iter().all(|found| *found == protocol::ESP));
     assert_eq!((world.dropped_packets(0), world.dropped_packets(1)), (0, 0));
-    // The station must desire these entries, so that the kernels can apply IPsec.
+    // The station must request these entries, so that the kernels can apply IPsec.
     let is = |table, from: &str, to: &str, esp| {
         let host = |text: &str| (!text.is_empty()).then(|| address(text).into());
         world.net.rules.iter().any(|rule| {

@@ -1,4 +1,4 @@
-//! Tests of several interfaces of the mobile network: the prefixes of each interface, and the Router
+//! Tests of a mobile network with several interfaces: the prefixes of each interface, and the Router
 //! Advertisements for its hosts.
 
 mod common;
@@ -30,7 +30,7 @@ fn own_lan_settings(interface: &str, dns: &str) -> LanSettings {
     lan
 }
 
-/// Returns a station whose interfaces are up, and its first advertisements.
+/// Returns a station whose interfaces are up, and the advertisements that it has sent so far.
 fn station_with_lans(lan: Vec<LanSettings>) -> (Station, AdvertisementsByInterface) {
     let mut station = Station::new(config(lan), PersistentState::default(), Rng::new(7), Time::ZERO, WALL);
     let mut found = take_outputs(&mut station).0;
@@ -110,7 +110,7 @@ const PREFERRED_LIFETIME: u32 = 604_800;
 fn lan_interface_with_own_prefixes_leaves_remaining_prefixes_to_others() {
     let (station, found) =
         station_with_lans(vec!["i0".into(), own_lan_settings("i1", "fd00::53"), "i2".into()]);
-    // The /56 belongs to interface i1: no other interface has its first /64.
+    // Interface `i1` has its own prefixes, so no other interface gets the first /64 of the /56.
     assert_eq!(
         interface_addresses(&station),
         ["i0 2001:db8:a::1/64", "i1 2001:db8:b:1::1/64", "i2 2001:db8:c::1/64"]
@@ -165,7 +165,7 @@ fn doors_are_shut_before_anything_else_and_closed_without_packet_filter() {
     assert!(!set[rules..].iter().any(|entry| matches!(entry.key(), EntryKey::PacketRule(_))), "{set:?}");
 
     // Returns the networks that rules make unreachable. Without a packet filter in the kernel, this is the
-    // network of `i1`, which has a door.
+    // network of `i1`, whose door needs the filter.
     let closed = |station: &Station| -> Vec<(u32, String)> {
         let rules = station.nemo().desired_entries().filter_map(|entry| match entry {
             ForwardingEntry::Rule(rule) if (105..108).contains(&rule.priority) => {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use carnet_nemo::forwarding::mss;
 
-/// Script that prints, for each packet: the MTU, the packet, and the expected result.
+/// Script that prints a line for each packet: the MTU, the packet, and the expected result.
 const SCAPY_SCRIPT: &str = r#"
 from scapy.all import *
 import random

@@ -1,6 +1,6 @@
-//! Two mobile routers with radios and their home agent, in virtual time: hosts on board exchange packets
-//! while the vehicles meet and part. Functions of this test simulate the kernels (routes, neighbours) and the
-//! Internet; routes and rules are those that the stations desire.
+//! Two mobile routers with radios and their home agent, in virtual time. Hosts on board exchange packets
+//! while the vehicles meet and part. This test simulates the kernels (routes, neighbours) and the Internet,
+//! with the routes and rules that the stations request.
 
 mod common;
 
@@ -267,10 +267,10 @@ fn passing_vehicles_lose_no_packet_on_direct_route() {
     world.exchange_packets(24.0);
     let (lost, straight, twice) = world.take_packet_counts();
     assert_eq!((lost, twice), (0, 0));
-    // The vehicles are closer than 237 m for 9.5 s. For about 8 s of this time direct routes exist in both
-    // directions.
+    // The vehicles are nearer to each other than 237 m for 9.5 s. For about 8 s of this time direct routes
+    // exist in both directions.
     assert!((1500..1900).contains(&straight), "{straight}");
-    // Both stations count one neighbour that came into range and left.
+    // Each station counts one neighbour that came into range and left the range.
     for who in [0, 1] {
         assert_eq!(world.direct_next_hop(who, host_address_of(1 - who)), None);
         let counters: BTreeMap<String, u64> = world.stations[who].counters().into_iter().collect();
@@ -325,7 +325,7 @@ fn neighbouring_network_adds_one_route_and_changes_no_other() {
     };
     assert_eq!(rule(priority::TO_NEIGHBOURS, TABLE_NEIGHBOURS), 3);
     assert_eq!(rule(priority::FROM_MOBILE_NETWORK, TABLE_TUNNEL), 3);
-    // In this test the interface to neighbours is not an uplink.
+    // In this test the interface to neighbours is not an uplink, so this rule does not exist.
     assert_eq!(rule(priority::FROM_NEIGHBOURS, TABLE_MAIN), 0);
     world.net.distance_east = 50.0;
     world.exchange_packets(5.0);

@@ -1,4 +1,5 @@
-//! Traffic of the router's own programs: rules that lead it into the tunnel, and rules that keep it outside.
+//! Tests of the rules for packets of the router's own programs: some lead these packets into the tunnel,
+//! others keep them outside.
 
 mod common;
 
@@ -12,7 +13,7 @@ use common::{AGENT, HOME, WALL, interface, router_config};
 
 const CARE_OF: &str = "2001:db8:f1::10";
 
-/// Returns a station with this setting, one uplink and one interface on board.
+/// Returns a station with this setting for the router's own packets, one uplink and one interface on board.
 fn station_with_own_traffic(own_traffic: OwnTraffic) -> Station {
     let mut config: StationConfig = router_config(&["2001:db8:a::/64"]);
     config.mobile_router.as_mut().expect("a mobile router").own_traffic = own_traffic;
@@ -58,8 +59,8 @@ fn own_traffic_takes_the_tunnel_only_if_configured() {
     let mut expected = vec![
         format!("{outside} any {AGENT}/128 {TABLE_MAIN}"),
         format!("{outside} {CARE_OF}/128 any {TABLE_MAIN}"),
-        // Without an IPv4 network on board, IPv4 packets of the router's programs stay outside the tunnel.
-        // Answers from this address stay outside in any case.
+        // Without an IPv4 network on board, IPv4 packets of the router's own programs stay outside the
+        // tunnel. Answers from 192.0.2.10 stay outside in any case.
         format!("{outside} 192.0.2.10/32 any {TABLE_MAIN}"),
         format!("{} any any {TABLE_MAIN} specific", priority::OWN_SPECIFIC_ROUTES),
         format!("{} any any {TABLE_OWN_TRAFFIC} unmarked", priority::OWN_TRAFFIC),

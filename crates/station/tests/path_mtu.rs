@@ -22,7 +22,7 @@ use common::{
     AGENT, CORRESPONDENT, FIRST, HOME, HOST, SECOND, address, agent_config, interface, router_config,
 };
 
-/// Index of the home agent's station, and of the mobile router's.
+/// Index of the home agent's station. The next constant is the index of the mobile router's.
 const HOME_AGENT: usize = 0;
 const ROUTER: usize = 1;
 
@@ -44,20 +44,21 @@ struct MtuInternet {
     /// Whether the router's kernel answers probes like a node with route optimization: from the care-of
     /// address, with a Home Address option.
     route_optimization: bool,
-    /// Whether the router's kernel sends its ICMPv6 error from an address without a binding.
+    /// Whether the router's kernel sends its ICMPv6 error outside the tunnel, from an address without a
+    /// binding.
     sends_errors_directly: bool,
     /// Source address of the home agent's Echo Replies if the home agent answers like a correspondent node
     /// with a binding; `None` if it does not.
     correspondent: Option<&'static str>,
-    /// Whether a data path outside the station has already decapsulated the packets that are addressed to the
-    /// tunnel ends.
+    /// Whether a data path outside the station (kernel or fast path) has already decapsulated the packets
+    /// that arrive at the tunnel ends.
     is_decapsulated_outside: bool,
     rng: Rng,
-    /// Tunnel MTUs that the stations have set, each with time, station and care-of address.
+    /// Tunnel MTUs that the stations have set, each with its time, the station and the care-of address.
     set_mtus: Vec<(Time, usize, String, u32)>,
     /// MTUs in Router Advertisements to the LAN, with their times.
     advertised_mtus: Vec<(Time, u32)>,
-    /// Outer packets that each station has sent, with their times and lengths.
+    /// Outer packets that the stations have sent: time, index of the station, length in octets.
     sent_packets: Vec<(Time, usize, usize)>,
     /// Inner packets for hosts, and ICMPv6 errors to these hosts.
     arrived_packets: Vec<Vec<u8>>,
@@ -123,7 +124,7 @@ impl MtuWorld {
         }
     }
 
-    /// Plays the kernel for a packet from the tunnel device: forwards or delivers the packet.
+    /// Simulates the kernel for a packet from the tunnel device: forwards or delivers the packet.
     fn handle_decapsulated(&mut self, side: usize, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a packet");
         let destination = header.destination.to_string();
@@ -184,8 +185,8 @@ impl MtuWorld {
         }
     }
 
-    /// Delivers an answer of the home agent with a type 2 routing header in the way in which the router
-    /// receives it on its link.
+    /// Delivers an answer of the home agent with a type 2 routing header to the router, as it arrives on the
+    /// router's link.
     fn answer_echo_directly(&mut self, care_of: &'static str, source: &str, packet: &[u8]) {
         let (header, message) = Header::parse_packet(packet).expect("a packet");
         let way = self.net.paths_by_address[care_of];
@@ -418,7 +419,7 @@ fn packet_too_big_sets_mtu_within_a_round_trip() {
     assert_eq!(world.count_passing(1360), 2);
     world.exchange_for(590);
     assert_eq!(world.tunnel_mtus(), (1360, 1360));
-    // Before the MTU of a Packet Too Big expires, a probe tests the path, so hosts see no change.
+    // A probe tests the path before the MTU of the Packet Too Big expires, so hosts see no change.
     let changes = world.net.set_mtus.len();
     world.exchange_for(1800);
     assert_eq!(
@@ -465,7 +466,7 @@ fn without_probe_answers_only_packet_too_big_changes_mtu() {
         let counters: BTreeMap<String, u64> = world.stations[HOME_AGENT].counters().into_iter().collect();
         (counters["tunnel.probes"], counters["tunnel.probes_answered"])
     };
-    // Each search fails, and the pauses between them grow.
+    // Each search for a larger MTU fails, and the pauses between the searches grow.
     let before = agent_probes(&world);
     world.exchange_for(3600);
     let after = agent_probes(&world);
@@ -552,7 +553,7 @@ fn handover_changes_mtu_and_advertises_it_at_once() {
     world.run(Duration::from_millis(200));
     assert_eq!(world.tunnel_mtus(), (1460, 1460));
     world.exchange_for(900);
-    // The advertised MTU rises only after the path has had the larger MTU for some time.
+    // The MTU in Router Advertisements rises only after the path has had the larger MTU for some time.
     let told: BTreeSet<u32> = world
         .net
         .advertised_mtus
@@ -623,7 +624,7 @@ fn unproven_icmp_messages_do_not_lower_mtu() {
             let mut forged = quotable.clone();
             forged[..HEADER_LEN].copy_from_slice(&header.emit());
             if round % 2 == 0 {
-                // An attacker has composed this inner packet.
+                // The packet that the error quotes has an inner source address that an attacker has chosen.
                 forged[48..64].copy_from_slice(&address("2001:db8:bad::1").octets());
             }
             let error = ErrorMessage::PacketTooBig { mtu: 1280 + round % 100 };

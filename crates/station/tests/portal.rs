@@ -160,7 +160,7 @@ fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
     );
     assert!(bench.forwards_ipv4_of_uplinks());
     let rules = bench.packet_rules();
-    // Only packets with the MAC address get the mark, and answers of their connections.
+    // The mark is set only on packets with the host's MAC address, and on answers of their connections.
     let marks = |rule: &&PacketRule| {
         matches!(rule.verdict, Verdict::SetMark(mark) if mark.value == PORTAL_MARK)
             && rule.packets.connection_mark.is_none()
@@ -196,7 +196,7 @@ fn host_leaves_by_the_uplink_and_its_queries_go_to_the_servers_of_the_uplink() {
     assert_eq!((access.host.as_str(), access.interface.as_str()), ("02:00:00:00:00:09", "i0"));
     assert_eq!((access.remaining_s, &status[1].portal_access), (240, &None));
     assert!(matches!(bench.events.last(), Some(Event::PortalAccess { for_s: 300, .. })));
-    // Answers of the portal come in by its own uplink only.
+    // The station drops answers of the portal that arrive on another interface than the portal's uplink.
     let drops = |rule: &&PacketRule| {
         rule.verdict == Verdict::Drop
             && rule.packets.connection_mark.is_some_and(|it| it.value == PORTAL_MARK)
@@ -212,7 +212,7 @@ fn access_ends_after_its_time_and_leaves_nothing() {
     let before: usize = bench.station.nemo().desired_entries().count();
     bench.command_portal(portal_order()).expect("accepted");
     bench.advance_until(Time::from_secs(200));
-    // The same host again: the time begins anew.
+    // A new order for the same host replaces the old one, so its time starts again.
     bench.command_portal(PortalOrder { for_s: 120, ..portal_order() }).expect("accepted");
     bench.advance_until(Time::from_secs(319));
     assert!(bench.has_access());
@@ -283,7 +283,7 @@ fn refusal_says_what_was_found_and_what_was_expected() {
     bench.feed_input(Input::Interface(interface("w1", SECOND, false))).expect("accepted");
     refused(&mut bench, other("w1"), "the uplink has no address with a default router");
 
-    // One host at a time.
+    // Only one host at a time has access.
     bench.command_portal(portal_order()).expect("accepted");
     let host = carnet_wire::address::MacAddress([2, 0, 0, 0, 0, 7]);
     let error = bench.command_portal(PortalOrder { host, ..portal_order() }).expect_err("refused");

@@ -1,6 +1,6 @@
 //! Roadside units as access routers: a mobile router whose uplink is IPv6 over GeoNetworking drives past two
-//! units. The tests play the kernel, which receives Router Advertisements, configures addresses, and keeps
-//! all routers.
+//! units. The tests simulate the kernel, which receives Router Advertisements, configures addresses, and
+//! stores all routers.
 
 mod common;
 
@@ -45,7 +45,7 @@ struct StreetNetwork {
     solicitation_counts: [u32; 2],
 }
 
-/// Stations: the bus ([`BUS_STATION`]), then the units.
+/// World with the station of the bus ([`BUS_STATION`]) first, then the roadside units.
 type RoadsideWorld = common::world::World<StreetNetwork>;
 
 const BUS_STATION: usize = 0;
@@ -287,7 +287,7 @@ fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
     // The bus changes to the second unit where this unit is nearer by a third, while the first unit is still
     // in range.
     assert!((175.0..200.0).contains(&second), "{second}");
-    // The bus goes on to use its router until it receives no more frames of the router.
+    // The bus uses its roadside unit until it receives no more frames of the unit.
     assert!((530.0..700.0).contains(&third), "{third}");
     assert_eq!(
         road.net.solicitation_counts,
@@ -297,8 +297,8 @@ fn vehicle_changes_to_next_roadside_unit_before_losing_last() {
     assert_eq!(road.stations[BUS_STATION].nemo().uplink_status(road.now)[0].state, "down: no default router");
 }
 
-/// A vehicle with another uplink stops using a roadside unit before its radio range ends. It starts using one
-/// only if it stays in range for a while.
+/// A vehicle with another uplink stops using a roadside unit before it leaves the unit's radio range. It
+/// starts using a unit only if it will stay in range for a while.
 #[test]
 fn other_uplink_takes_over_before_leaving_radio_range() {
     let mut road = road_with_uplinks(&["gn0", "w0"]);

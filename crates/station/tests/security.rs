@@ -122,8 +122,8 @@ fn security_entity(
     (Box::new(security), refused)
 }
 
-/// Returns the security entity of a station with these tickets. The station changes its pseudonym each 100 m,
-/// which take two seconds.
+/// Returns the security entity of a station with these tickets. The station changes its pseudonym every 100
+/// m, for which it needs two seconds.
 fn vehicle_entity(
     pki: &TestPki,
     tickets: Vec<(Certificate, PrivateKey)>,
@@ -186,7 +186,7 @@ fn station_with(
     station
 }
 
-/// A radio, and what it carried and delivered.
+/// A radio that records which frames it carried and which messages stations delivered.
 struct RecordingRadio {
     /// Returns whether the station with the second index receives frames of the station with the first index.
     is_in_reach: fn(usize, usize) -> bool,
@@ -338,8 +338,8 @@ fn unsigned_messages_are_rejected() {
     ];
     let mut road = LineOfStations::new(all, |from, to| to == 0 && from < 5);
     road.drive_tenths(49);
-    // Station 5 sends its last frames while its ticket is still valid; one of them carries the ticket. They
-    // arrive one second later.
+    // Station 5 sends its last frames while its ticket is still valid; one of them contains the ticket. The
+    // frames arrive one second later, when the ticket has expired.
     let last: Vec<Frame> =
         road.net.sent_frames.iter().filter(|(from, _)| *from == 5).map(|(_, frame)| frame.clone()).collect();
     road.drive_tenths(10);
@@ -372,14 +372,15 @@ fn changed_and_replayed_messages_are_rejected() {
     let fresh = frames.last().expect("frames").clone();
     let dropped =
         |road: &LineOfStations, reason: &str| road.counter(0, &format!("security.dropped.{reason}"));
-    // Changes an octet in the position vector or at the end of the signature.
+    // Change an octet in the position vector, or at the end of the signature.
     for at in [40, fresh.packet.len() - 1] {
         let mut changed = fresh.clone();
         changed.packet[at] ^= 1;
         road.tell(0, Input::Frame(changed));
     }
     assert_eq!(road.known_stations(0), (vec![], vec![]));
-    // The message waits for its certificate. The first frame of the last second carries the certificate.
+    // The messages with a digest wait for the certificate. The first frame of the last second contains the
+    // certificate.
     for frame in frames.iter().rev().take(11) {
         road.tell(0, Input::Frame(frame.clone()));
     }
@@ -429,7 +430,7 @@ fn forwarded_packet_keeps_envelope_of_its_source() {
         .collect();
     assert_eq!(heard, [1, 2]);
     assert!(road.counter(1, "security.forwarded") > 0);
-    // An attacker replays the first copy late. The receiver must not treat it as a copy that another station
+    // An attacker replays a message late. The receiver must not accept it as a copy that another station
     // forwarded.
     let copy =
         road.net.sent_frames[before..].iter().find(|(from, _)| *from == 0).expect("the packet").1.clone();
@@ -697,8 +698,7 @@ fn own_active_event_delays_pseudonym_change() {
     road.drive_tenths(1);
     let third = road.mid_of_first_station();
     assert_ne!(third, second);
-    // A command changes the pseudonym at once, and a lock ends at the latest after the longest permitted
-    // time.
+    // A command changes the pseudonym at once. A lock ends at the latest after the longest permitted time.
     road.report_event(600);
     road.tell(0, Input::Command(Command::ChangePseudonym));
     assert_ne!(road.mid_of_first_station(), third);
@@ -725,7 +725,7 @@ fn echo_of_former_pseudonym_is_recognised() {
     road.report_event(600);
     let told = road.frames_of_first_since(before).first().expect("a DENM").0.clone();
     road.tell(0, Input::Command(Command::ChangePseudonym));
-    // Another station forwards the message that the first station sent.
+    // Another station forwards back a message that the first station sent under its old pseudonym.
     road.tell(0, Input::Frame(Frame { source: address(1).mid(), ..told }));
     assert_eq!(road.counter(0, "security.dropped.former_pseudonym"), 1);
     assert_eq!(road.counter(0, "security.received"), 1);

@@ -70,7 +70,7 @@ fn config_without_key(mut config: StationConfig) -> StationConfig {
 /// Index of the mobile router's station; the two home agents have the indices before it.
 const ROUTER: usize = 2;
 
-/// The Internet between the stations, their kernels, and records.
+/// The Internet between the stations, their kernels, and what the test records.
 struct AgentsInternet {
     /// Whether each of the two home agents is unreachable.
     unreachable_agents: [bool; 2],
@@ -180,7 +180,7 @@ impl AgentsWorld {
         assert_eq!((self.send_up_packet(), self.send_down_packet()), (1, 1), "{:?}", self.net.events);
     }
 
-    /// Runs the world for this time, and calls `look` after each step.
+    /// Runs the world for `seconds`, and calls `look` after each step.
     fn advance_and_look(&mut self, seconds: f64, mut look: impl FnMut(&mut AgentsWorld)) {
         let end = self.now + Duration::from_secs_f64(seconds);
         while self.step(end) {
@@ -233,12 +233,12 @@ fn router_uses_first_home_agent_and_second_after_failure() {
     assert_eq!((world.home_agent(), world.has_binding()), (address(AGENT), [true, false]));
     world.net.unreachable_agents[0] = true;
     world.net.routed_agent = 1;
-    // Without heartbeats the router notices the failure at the renewal after 45 s, which stays unanswered
-    // three times.
+    // Without heartbeats the router notices the failure only when it renews the binding after 45 s: three
+    // Binding Updates stay unanswered.
     world.advance_seconds(75.0);
     assert_eq!(world.home_agent(), address(OTHER), "{:?}", world.net.events);
     world.assert_packets_pass();
-    // When the first home agent returns, the router stays with the second one.
+    // When the first home agent is reachable again, the router stays with the second one.
     world.net.unreachable_agents[0] = false;
     world.advance_seconds(600.0);
     assert_eq!((world.home_agent(), world.has_binding()), (address(OTHER), [false, true]));
@@ -433,8 +433,8 @@ fn drain_loses_no_packet_and_relays_late_packets() {
     let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
     world.assert_packets_pass();
     world.drain_first_agent().expect("there is another");
-    // In this test messages arrive without delay, so the router has already registered at the other home
-    // agent and de-registered here.
+    // In this test messages arrive without delay. So the router has already registered at the other home
+    // agent and de-registered at this one.
     world.assert_packets_pass();
     assert_eq!(
         (world.home_agent(), world.has_binding()),
@@ -556,7 +556,7 @@ fn relay_passes_second_home_agent_and_never_returns() {
         let mut world = AgentsWorld::world_with_router(router_config_for(&[AGENT, OTHER], false));
         world.drain_first_agent().expect("there is another");
         world.advance_seconds(1.0);
-        // The state is changed as if the node had gone to the third home agent.
+        // The test changes the stored state as if the node had gone to a third home agent.
         let mut state = world.stations[0].nemo().persistent_state(world.now, world.wall());
         state.home_agent[0].relay.as_mut().expect("a relay").to = address(THIRD);
         world.restart(0, config, state, 8);
@@ -688,7 +688,7 @@ fn message_to_one_home_agent_is_rejected_by_another() {
     world.drain_first_agent().expect("there is another");
     world.advance_seconds(2.0);
     world.net.recorded_messages.clear();
-    // The sequence numbers at this home agent are greater than those at the previous home agent.
+    // The sequence numbers at the new home agent are greater than those at the previous one.
     world.advance_seconds(100.0);
     play(&mut world, [false, true]);
     world.command_agent(0, Command::EndDrain).expect("there is one");
@@ -721,9 +721,9 @@ fn revoked_router_registers_again_after_ten_minutes() {
     world.assert_packets_pass();
 }
 
-/// While the router tries a home agent, that home agent revokes the registration and restarts. The router
-/// must then start to wait for its answer anew. Otherwise its wait would count from the registration that was
-/// lost, and would already be over.
+/// While the router tries to register at a home agent, that home agent revokes the registration and restarts.
+/// The router must then start to wait for its answer anew. Otherwise the router would measure its wait from
+/// the lost registration, and stop waiting at once.
 #[test]
 fn router_waits_anew_for_home_agent_that_revoked_and_restarted() {
     let mut router = router_config_for(&[AGENT, OTHER], false);

@@ -1,5 +1,6 @@
 //! A home agent's station with several care-of addresses of one node, some of them IPv4. The tests check the
-//! entries of its data path, the paths of packets, and its status (RFC 5648, RFC 5555, RFC 6089, RFC 5847).
+//! data path's entries, the paths of packets, and the home agent's status (RFC 5648, RFC 5555, RFC 6089, RFC
+//! 5847).
 
 mod common;
 
@@ -152,8 +153,8 @@ fn agent_with_three_bindings() -> Station {
     station
 }
 
-/// Each binding has a tunnel, and the preferred one carries all packets. No distribution is needed, so a fast
-/// path can forward.
+/// Each binding has a tunnel, and all packets go through the tunnel of the preferred binding. The station
+/// need not distribute packets, so a fast path can forward them.
 #[test]
 fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     let mut station = agent_with_three_bindings();
@@ -179,7 +180,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
     }
     let outputs = receive_inside_udp(&mut station, NAT_ENDPOINT, udp_packet(HOST, CORRESPONDENT, 1));
     assert!(matches!(outputs.last(), Some(Output::Nemo(NemoOutput::Packet(_)))));
-    // When the preferred binding ends, the next one carries the packets.
+    // When the preferred binding ends, packets go through the tunnel of the next one.
     let end_of = MobilityOption::BindingIdentifier {
         bid: 1,
         status: 0,
@@ -211,7 +212,7 @@ fn every_binding_has_a_tunnel_and_the_best_carries_the_packets() {
 }
 
 /// RFC 6089 5.3.6: the packets of a flow take the binding of the flow, and all other packets take the best
-/// binding. The test also removes the flow.
+/// binding. The test also removes the flow binding.
 #[test]
 fn flow_uses_the_binding_of_its_policy() {
     let mut station = agent_with_three_bindings();
@@ -287,8 +288,9 @@ fn heartbeats_are_answered_over_each_path() {
     assert!(counters.contains(&("mobility.received.heartbeat".into(), 2)));
 }
 
-/// Status and stored state have every binding with its identifier. Tunnels and bindings return after a
-/// restart. The restart counter returns as well, and changes only at a start without stored state.
+/// Status and stored state contain every binding with its identifier. After a restart, the home agent
+/// restores bindings, tunnels and the restart counter. The restart counter changes only at a start without
+/// stored state.
 #[test]
 fn bindings_are_in_status_and_stable_storage() {
     let mut station = agent_with_three_bindings();
@@ -404,15 +406,15 @@ fn home_agent_sends_at_most_four_copies_and_no_copy_of_a_copy() {
     };
     assert_eq!(counted(&station, "tunnel.duplicated"), Some(6));
     assert_eq!(counted(&station, "tunnel.not_duplicated"), Some(4));
-    // The home agent limits the copies of a flood.
+    // The home agent limits how many copies it sends during a flood.
     let flood: usize = (0..10_000)
         .map(|_| count_outputs_for(&mut station, later, udp_packet(CORRESPONDENT, "2001:db8:a::5", 5000)).0)
         .sum();
     assert!(flood <= 10_000 + 2_000, "{flood} packets for 10,000");
 }
 
-/// For random registrations, one packet causes at most four packets. The home agent also limits its own
-/// messages to each router.
+/// For random registrations, one received packet causes at most four sent packets. The home agent also limits
+/// its own messages to each router.
 #[test]
 fn packets_out_for_each_packet_in_stay_within_bounds_over_mutated_registrations() {
     let mut rng = Rng::new(21);

@@ -1,5 +1,5 @@
-//! A mobile router's and a home agent's station, connected in virtual time. One function plays the platforms,
-//! which route packets between the two stations.
+//! A mobile router's and a home agent's station, connected in virtual time. One function simulates the
+//! platforms, which route packets between the two stations.
 
 mod common;
 
@@ -20,14 +20,15 @@ use common::{
 const HOME_AGENT: usize = 0;
 const ROUTER: usize = 1;
 
-/// The Internet between the two stations, their kernels, and records.
+/// The Internet between the two stations, their kernels, and what the test records.
 #[derive(Default)]
 struct RecordingInternet {
     changes: Vec<EntryChange>,
     events: Vec<Event>,
     /// Packets that have come out of the tunnel, for the host or for the correspondent.
     arrived_packets: Vec<Vec<u8>>,
-    /// Inputs of the router's station with their times, and below its outputs, for replay.
+    /// Inputs of the router's station with their times, for a replay. The next field has the station's
+    /// outputs.
     router_inputs: Vec<(Time, Input)>,
     router_outputs: Vec<Output>,
 }
@@ -89,7 +90,7 @@ impl TwoStationWorld {
         &self.stations[ROUTER]
     }
 
-    /// Plays the kernels and the Internet for a packet that a station has written.
+    /// Simulates the kernels and the Internet for a packet that a station has written.
     fn route_packet(&mut self, packet: Vec<u8>, from: usize) {
         let header = Header::parse(&packet).expect("an IPv6 packet");
         let mut deliver = |to, packet| self.deliver(to, Input::Packet(packet));
@@ -237,7 +238,7 @@ fn router_registers_again_at_home_agent_that_lost_its_bindings() {
     assert_eq!((world.send_from_host(), world.send_from_correspondent()), (1, 1), "one packet was enough");
 }
 
-/// The home agent's machine answers like one without carnet: an ICMPv6 error says that it accepts no
+/// The home agent's machine answers like a machine without carnet: its ICMPv6 error says that it accepts no
 /// tunnelled packets (RFC 4443 3.1). The router registers again at once. An error that quotes a packet that
 /// the router has not sent changes nothing.
 #[test]
@@ -245,7 +246,7 @@ fn an_icmpv6_error_about_a_tunnelled_packet_makes_the_router_register_again() {
     let mut world = TwoStationWorld::registered_world();
     world.run(Duration::from_secs(5));
     forget_bindings(&mut world);
-    // In this test the home agent's own messages are lost.
+    // In this test the network loses the home agent's own messages.
     world.feed(ROUTER, Input::Packet(data(HOST, CORRESPONDENT)));
     let mut tunnelled = None;
     while let Some(output) = world.stations[ROUTER].poll_output() {

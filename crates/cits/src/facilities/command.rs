@@ -1,4 +1,4 @@
-//! Applications' orders to the facilities, and their bodies in the API.
+//! Requests of applications to the facilities, and their bodies in the API.
 
 use std::fmt;
 use std::time::Duration;
@@ -85,7 +85,7 @@ pub struct Vehicle {
 pub struct Cause(pub u8);
 
 impl Cause {
-    /// The names.
+    /// Each cause's name and its causeCode.
     pub const NAMES: [(&str, u8); 26] = [
         ("traffic_condition", 1),
         ("accident", 2),
@@ -205,7 +205,7 @@ pub struct Triggered {
     pub action_id: ActionId,
 }
 
-/// An application's request about an event (EN 302 637-3 5.4.1).
+/// Kind of an application's request about an event (EN 302 637-3 5.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DenmWish {
@@ -222,7 +222,7 @@ pub enum DenmWish {
 /// An application's request about an event, with the content of the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DenmOrder {
-    /// The application's request.
+    /// Kind of the request.
     pub wish: DenmWish,
     /// Content of the event as a DENM: UPER octets, without the BTP header. The station ignores the DENM's
     /// header, reference time and termination, and the action ID of a new event. A detection time of 0 means
@@ -241,7 +241,7 @@ pub struct DenmOrder {
 }
 
 impl Facilities {
-    /// Executes an application's order about an event. Returns the action ID of a new event.
+    /// Executes an application's request about an event. Returns the action ID of a new event.
     pub(crate) fn handle_order(
         &mut self,
         now: Time,
@@ -265,13 +265,15 @@ impl Facilities {
         let here = self.own_position.map(|position| self.reference_position(&position));
         let is_here = management.event_position.position().is_none();
         let event_position = if is_here { here.unwrap_or_default() } else { management.event_position };
-        // If the event is at the station's own position, the event's trace is the path of the station.
+        // If the event is at the station's own position, the trace that leads to the event is the path of the
+        // station.
         let way = || LocationContainer {
             traces: Traces(vec![self.path_recorder.path_history()]),
             ..Default::default()
         };
         let mut location = denm.denm.location.or_else(|| is_here.then(way));
-        // An application that states the event's movement sends either no trace or a trace without points.
+        // An application that states the speed or heading of the event gives either no trace or a trace
+        // without points.
         let has_none =
             |location: &LocationContainer| location.traces.0.iter().all(|trace| trace.0.is_empty());
         if let Some(location) = location.as_mut().filter(|location| is_here && has_none(location)) {

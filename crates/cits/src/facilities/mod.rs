@@ -1,5 +1,5 @@
-//! The wing of the facilities: the services of `carnet_its`, fed with positions and with the vehicle data of
-//! an application.
+//! The facilities layer of a station: the services of `carnet_its`, which get positions and the vehicle data
+//! of an application.
 
 pub mod command;
 pub mod config;

@@ -2,16 +2,16 @@
 //!
 //! The router delivers payloads of the ports of CAM, DENM and SAEM (BTP-B 2001, 2002 and 2005) to the service
 //! of the port. The services send CAMs as single-hop broadcasts, and DENMs as GeoBroadcasts into their areas.
-//! At each position of the station, this module composes the content of the CAM. It uses the position, its
-//! accuracy, and the vehicle data of an application.
+//! At each new position of the station, this module composes the content of the CAM. It uses the position,
+//! the position's accuracy, and the vehicle data of an application.
 //!
 //! * *Movement is valid for two seconds*: after that the module drops an application's speed, curvature or
 //!   yaw rate. Lights, dimensions and the role stay until the application sets them again.
-//! * *Orders and vehicle data are messages themselves*: an application passes an encoded DENM or CAM. Only
-//!   the fields count that an application may set. So orders and vehicle data need no further format as
-//!   inputs.
+//! * *Event requests and vehicle data are messages themselves*: an application passes an encoded DENM or CAM.
+//!   The module uses only the fields that an application may set. So these inputs need no format of their
+//!   own.
 //! * *The station ID* follows the GN address, unless the config has a station ID. When the GN address
-//!   changes, the station ID changes and the path behind the vehicle begins again.
+//!   changes, the module changes the station ID and clears the path history.
 //! * *The date* is that of the last input that had a date, plus the time since that input.
 //!
 //! Left out: permissions of messages. The security entity below the facilities checks permissions
@@ -40,14 +40,15 @@ use super::output::{Message, MessageKind};
 use super::status::{AnnouncedService, FacilitiesCounters};
 use crate::position::{Position, PositionQuality};
 
-/// Error for a request about facility messages if the station has no facilities.
+/// Error for a request about facilities messages if the station has no facilities.
 pub(crate) const NO_FACILITIES: &str =
     "this station has no facilities: there is no [facilities] in its config";
 /// Time for which the movement that an application has reported is valid.
 const MOVEMENT_VALIDITY: Duration = Duration::from_secs(2);
-/// Index of service announcements in the counters; it follows the kinds of messages.
+/// Index of service announcements in the counters of sent and received messages; the indexes before it are
+/// those of [`MessageKind`].
 pub(crate) const SAEM_INDEX: usize = 2;
-/// Bound of the reported position error, in centimetres (SemiAxisLength: 4094 is out of range).
+/// Largest position error in a CAM, in centimetres. The code 4094 of SemiAxisLength means this error or more.
 const OUT_OF_RANGE: u32 = 4094;
 
 /// The facilities of a station.
@@ -104,7 +105,7 @@ impl Facilities {
         &mut self.services
     }
 
-    /// Counts a message of this kind that the router has accepted, or that could not be sent.
+    /// Counts a message of this kind as sent if the router has accepted it, otherwise as unsent.
     pub(crate) fn count_sent(&mut self, kind: usize, is_sent: bool) {
         let counters = &mut self.counters;
         *(if is_sent { &mut counters.sent_messages[kind] } else { &mut counters.unsent_messages }) += 1;
@@ -122,7 +123,7 @@ impl Facilities {
         }
     }
 
-    /// Returns the announced services. This station's own services come first.
+    /// Returns the services that this and other stations announce; this station's own services come first.
     pub fn service_status(&self, now: Time) -> Vec<AnnouncedService> {
         AnnouncedService::all_services(&self.services.sa_service, now)
     }
@@ -176,18 +177,20 @@ impl Facilities {
         self.own_position = Some(position);
         self.path_recorder.handle_position(now, place);
         self.services.handle_position(place);
-        // Without new positions the CA service sends the last data for two more seconds, then nothing.
+        // The receiver has no fix: provide no new data. The CA service then sends the last data for two more
+        // seconds.
         if !self.position_quality.lost {
             self.provide_station_data(now);
         }
     }
 
-    /// Returns whether the station repeats the message of an own event that is not over.
+    /// Returns whether the station has an own event that is not over, so that it may repeat the event's
+    /// message.
     pub(crate) fn is_telling(&self) -> bool {
         self.services.den_service.event_counts().0 > 0
     }
 
-    /// Changes the station ID to follow a new GN address.
+    /// Derives the station ID from a new GN address, unless the config has a station ID.
     pub(crate) fn follow_address(&mut self, address: GnAddress) {
         if std::mem::replace(&mut self.address, address) != address && self.settings.station_id.is_none() {
             self.services.set_station_id(station_id_of(address));
@@ -284,8 +287,8 @@ impl Facilities {
         }
     }
 
-    /// Delivers a payload to its service. Returns the message for applications. Returns `None` if the payload
-    /// is for no service, or has no effect.
+    /// Delivers a payload to its service. Returns the message for applications; `None` if the payload is for
+    /// no service or the service ignores it.
     pub(crate) fn handle_delivery(&mut self, now: Time, delivery: &Delivery) -> Option<Message> {
         if delivery.next_header != CommonNextHeader::BtpB {
             return None;
@@ -294,7 +297,7 @@ impl Facilities {
         let kind = match btp.destination_port {
             port::CAM => Some(MessageKind::Cam),
             port::DENM => Some(MessageKind::Denm),
-            // Applications query service announcements; the service passes them no message.
+            // Applications query the stored service announcements, so they get no message.
             port::SAEM => None,
             _ => return None,
         };
@@ -322,7 +325,7 @@ fn station_id_of(address: GnAddress) -> StationId {
     StationId(address.0 as u32)
 }
 
-/// Returns the full time of a position vector's low 32 bits: the time nearest to the date.
+/// Returns the full timestamp whose low 32 bits are `time`: the one nearest to the date.
 fn full_timestamp(time: Timestamp, date: TimestampIts) -> TimestampIts {
     let ahead = time.0.wrapping_sub(date.0 as u32) as i32;
     TimestampIts(date.0.saturating_add_signed(ahead.into()).min(TimestampIts::MOST))

@@ -1,5 +1,5 @@
-//! The status of the facilities, and their counters. A type with serde is a part of the JSON of the API. This
-//! file declares each field once and fills it.
+//! The status of the facilities, and their counters. The types with serde are part of the JSON of the API.
+//! This file declares each field and fills it.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;

@@ -6,12 +6,12 @@ use carnet_geonet::MacAddress;
 pub use carnet_geonet::acceleration::{FastPathReport, PERMISSION_IDLE_TIME, SequenceNumbers, SourceSummary};
 use serde::{Deserialize, Serialize};
 
-/// New state for the fast path.
+/// Change of the state that the router gives the fast path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerate {
-    /// Values that hold for all packets. The router sends them again with every [`FastPathReport`]. A fast
-    /// path that has not received them for some time does nothing.
+    /// Values that hold for all packets. The router sends them again with every [`FastPathReport`]. Without
+    /// these values for some time, the fast path handles no packets.
     General(General),
     /// Next hop of this station's IPv6 packets to another station.
     Way(Way),
@@ -38,8 +38,8 @@ pub struct General {
     /// Position vector (LPV) of this station's packets (9.5.2), 24 octets.
     #[serde(with = "hex")]
     pub vector: Vec<u8>,
-    /// Whether the fast path may deliver packets: the station has one virtual interface and no reordering
-    /// buffer.
+    /// Whether the fast path may deliver packets to the host: the station has one virtual interface and no
+    /// reordering buffer.
     pub delivers: bool,
     /// Octets of the longest IPv6 packet; 0 without IPv6.
     pub mtu: u32,
@@ -71,8 +71,8 @@ pub struct Onward {
     /// Position (latitude, longitude) of the destination that a packet must contain; `None` if any position
     /// will do.
     pub place: Option<(i32, i32)>,
-    /// Position vector (SPV) of the destination, 20 octets or empty. The fast path corrects packets that
-    /// contain an older vector (C.3).
+    /// Position vector (SPV) of the destination, 20 octets. If a packet contains an older vector, the fast
+    /// path replaces it by this one (C.3). The field is empty if the fast path shall not change packets.
     #[serde(with = "hex")]
     pub known: Vec<u8>,
     /// Time until which the next hop is valid without an update.

@@ -1,5 +1,4 @@
-//! Operators' commands to the GeoNetworking plane, and to the wings that it carries, with their bodies in the
-//! API.
+//! Operators' commands to the GeoNetworking plane, the facilities and security, with their bodies in the API.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -109,7 +108,7 @@ pub enum GnTarget {
     Area(String),
 }
 
-/// A text that names no station or no target.
+/// Error for a text that is neither a station's address nor, where allowed, a target.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{found:?} is no {parsed_item}, expected a GeoNetworking address (1400:0200:0000:000a), a MAC address, \
@@ -276,7 +275,7 @@ pub enum GnNextHeader {
     Ipv6,
 }
 
-/// Centre of an area that an operator sets at run time, in the form of recordings.
+/// Centre of an area that an operator sets at run time, as recordings store it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Around {
@@ -337,7 +336,6 @@ impl Geonet {
     /// Sets or replaces an area.
     ///
     /// # Errors
-    /// Returns an error in words for the operator if the area cannot be set.
     pub fn handle_area_order(&mut self, now: Time, order: &AreaOrder) -> Result<(), String> {
         if let Some(group) = order.group {
             let ipv6 = self.ipv6.as_ref().ok_or("this station has no IPv6 over GeoNetworking")?;
@@ -402,10 +400,7 @@ impl Geonet {
         Ok(())
     }
 
-    /// Locks the pseudonym for a time span; an empty span ends the lock.
-    ///
-    /// # Errors
-    /// Returns the reason of a failure, in words for the operator.
+    /// Locks the pseudonym for the duration `span`; a duration of zero ends the lock.
     pub fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
         self.security_plane.as_mut().ok_or(NO_PSEUDONYMS)?.handle_pseudonym_lock(now, span)
     }

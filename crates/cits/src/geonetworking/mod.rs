@@ -1,5 +1,5 @@
-//! The wing of GeoNetworking: the router of `carnet_geonet`, with IPv6 above it and the congestion gate
-//! below.
+//! The GeoNetworking plane of a station: the router of `carnet_geonet`, with IPv6 above it and the congestion
+//! gate below it.
 
 pub mod acceleration;
 pub mod command;

@@ -19,7 +19,7 @@ pub enum Output {
     Frame(Frame),
     /// New state for the GeoNetworking fast path.
     Accelerate(Accelerate),
-    /// A payload received over GeoNetworking, for its receiver outside the station.
+    /// A payload received over GeoNetworking, for a program outside the station.
     Delivered(Delivered),
     /// A message that a service has accepted, for the applications.
     Message(Message),
@@ -27,13 +27,14 @@ pub enum Output {
     EventOver(ActionId),
     /// Action ID of the event that a [`Trigger`](crate::facilities::command::DenmWish::Trigger) has begun.
     Triggered(ActionId),
-    /// Creates or changes this virtual interface.
+    /// The platform must create or change this virtual interface.
     VirtualLink(VirtualLink),
-    /// Remove this virtual interface.
+    /// The platform must remove this virtual interface.
     VirtualLinkGone(u32),
-    /// Frame for the host that the station itself has made.
+    /// A frame for the host that the station itself has composed.
     VirtualFrame(VirtualFrame),
-    /// IPv6 packet from GeoNetworking, in a frame for the host. The same packet may go to several receivers.
+    /// IPv6 packet from GeoNetworking, in a frame for the host. Besides the host, other receivers may get the
+    /// same packet.
     Ipv6 {
         /// Identifier of the virtual interface.
         link: u32,

@@ -2,12 +2,11 @@
 //! its packets.
 //!
 //! IPv6 and the facilities are above the router (EN 302 636-4-1 clause 8). The congestion gate and the link
-//! are below it, and the security entity is beside it. So the plane carries the wings of the facilities and
-//! of security. The folder has one file for each of these layers.
+//! are below it, and the security entity is beside it. The folder has one file for each of these layers.
 //!
 //! The plane has one queue of outputs. The router has a queue of its own, which the plane empties after each
-//! call of the router. A packet must have passed the router's tables before a layer answers it, because the
-//! answer is the next input of the router.
+//! call of the router. If a layer answers a packet, the answer is the router's next input. So the plane
+//! passes the answer only after the router has finished with the packet.
 
 mod areas;
 mod congestion;
@@ -73,7 +72,7 @@ pub struct Geonet {
 }
 
 impl Geonet {
-    /// Creates the plane. The outputs of the start wait in its queue.
+    /// Creates the plane. Its first outputs wait in its queue.
     pub fn new(settings: GeonetSettings, address: GnAddress, rng: Rng) -> Geonet {
         let GeonetSettings {
             router_parameters: mib,
@@ -83,8 +82,8 @@ impl Geonet {
             dcc_config: dcc,
             ..
         } = settings;
-        // Take the seed from a copy of the generator: the further random numbers stay the same, so that older
-        // recordings can be replayed.
+        // Take the seed from a copy of the generator. The generator's later numbers then stay the same as in
+        // older recordings, so that these can be replayed.
         let seed = !rng.clone().u64();
         let reorder = ipv6.as_ref().filter(|config| config.reorder_wait > Duration::ZERO);
         let reorder = reorder.map(|config| (config.reorder_hold, config.reorder_rule, config.reorder_wait));
@@ -217,7 +216,7 @@ impl Geonet {
         self.collect_outputs(now);
     }
 
-    /// Returns a packet of the link without its envelope, as the router has sent the packet. A packet without
+    /// Returns a packet that the link returned, without its envelope: as the router sent it. A packet without
     /// an envelope stays unchanged.
     fn without_envelope<'a>(&self, packet: &'a [u8]) -> Cow<'a, [u8]> {
         if self.security_plane.is_some() { packet_as_sent(packet) } else { Cow::Borrowed(packet) }
@@ -278,7 +277,7 @@ impl Geonet {
         self.congestion_control.as_mut().ok_or(NO_DCC)?.handle_channel_busy(now, thousandths)
     }
 
-    /// Returns the parts of the plane by which a packet leaves the station.
+    /// Returns the parts of the plane that pass packets to the link.
     fn link_sender(&mut self) -> LinkSender<'_> {
         LinkSender {
             congestion: self.congestion_control.as_deref_mut(),
@@ -293,7 +292,7 @@ impl Geonet {
         self.router.share_sequence_numbers(numbers);
     }
 
-    /// Starts the use of a fast path if `is` is true and the station can use one; ends it otherwise.
+    /// If `is` is true and the station can use a fast path, starts its use; otherwise ends its use.
     pub fn handle_fast_path(&mut self, now: Time, is: bool) {
         // A fast path cannot hold or mark the host's packets, sign packets, or wait for a congestion gate. So
         // a station with one of these functions has no fast path.
@@ -320,8 +319,8 @@ impl Geonet {
         self.collect_outputs(now);
     }
 
-    /// Starts or ends the queue of [`Self::poll_station_message`]. Packets in this queue do not go to the
-    /// host.
+    /// Starts or ends the queue of messages for [`Self::poll_station_message`]. The host does not get the
+    /// packets in this queue.
     pub fn listen_to_stations(&mut self, listen: bool) {
         self.station_messages.set_listening(listen);
     }
@@ -348,8 +347,8 @@ impl Geonet {
         self.router.remove_packets_for(station)
     }
 
-    /// Returns the IPv6 packet of an unacknowledged frame if `wanted` returns true for it, so that it takes
-    /// another route. Otherwise returns `None`, and the caller passes the frame to
+    /// Returns the IPv6 packet of an unacknowledged frame if `wanted` returns true for it, so that the caller
+    /// can send it by another route. Otherwise returns `None`, and the caller passes the frame to
     /// [`Self::handle_unacknowledged`].
     pub fn take_back_unacknowledged(
         &mut self,
@@ -396,7 +395,7 @@ impl Geonet {
         })
     }
 
-    /// Carries out the outputs of the router, then those of the services.
+    /// Executes the outputs of the router, then those of the services.
     pub(super) fn collect_outputs(&mut self, now: Time) {
         self.collect_router_outputs(now);
         self.send_facilities_messages(now);
@@ -428,7 +427,7 @@ impl Geonet {
             }
         }
         self.collect_ipv6_outputs();
-        // The router may take a new request only after its outputs have been executed.
+        // Send the answers only now, because the router's outputs must be executed before its next request.
         for answer in answers {
             let _counted = self.router.handle_request(now, answer.to_request());
             self.collect_router_outputs(now);

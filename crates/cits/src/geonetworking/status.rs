@@ -1,5 +1,5 @@
-//! The status of the GeoNetworking plane, and its counters with those of the wings that it carries. A type
-//! with serde is a part of the JSON of the API. This file declares each field once and fills it.
+//! The status of the GeoNetworking plane and its counters, with those of the facilities and of security. The
+//! types with serde are part of the JSON of the API. This file declares each field and fills it.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -271,8 +271,8 @@ impl Area {
     }
 }
 
-/// Returns the remaining seconds, rounded up, so that an existing area has at least one second. `None` means
-/// unlimited.
+/// Returns the remaining seconds, rounded up, so that an existing area has at least one second. Returns
+/// `None` for an area that never expires.
 fn remaining_seconds(now: Time, expires: Time) -> Option<u32> {
     let left = expires.saturating_since(now) + Duration::from_millis(999);
     (expires < Time::MAX).then(|| u32::try_from(left.as_secs()).unwrap_or(u32::MAX))
@@ -337,8 +337,8 @@ impl Geonet {
         }
     }
 
-    /// Returns the stations of the location table, or only the neighbours. `now` is the time of position
-    /// vectors.
+    /// Returns the stations of the location table, or only the neighbours. `now` is the present time in the
+    /// form of position vectors.
     pub fn location_status(&self, now: Timestamp, only_neighbours: bool) -> Vec<Location> {
         let entries = self.router.location_table().iter().map(|(_, entry)| entry);
         let wanted = entries.filter(|entry| entry.is_neighbour() || !only_neighbours);

@@ -1,5 +1,5 @@
-//! The wing of security: the entity of `carnet_security`, with its clock, its warnings and its pseudonyms.
-//! The config is that of `carnet_security`.
+//! The security layer of a station: the entity of `carnet_security`, with its clock, its warnings and its
+//! pseudonyms. `carnet_security` also has the configuration.
 
 pub mod command;
 pub mod plane;

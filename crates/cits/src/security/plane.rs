@@ -1,21 +1,21 @@
-//! Signed packets in a station (EN 302 636-4-1 8.6, TS 103 097): the security entity of `carnet_security`
+//! Signed packets in a station (EN 302 636-4-1 8.6, TS 103 097): `carnet_security`'s security entity is
 //! between the link and the router.
 //!
-//! A frame of the link goes to the entity first, and to the router after validation. A frame of the router
-//! goes through the entity last. The entity signs the station's own packets and gives forwarded packets their
-//! envelope back. So an unverified packet changes neither the location table nor forwarding, and reaches no
-//! service.
+//! A frame from the link goes to the entity first, and to the router after validation. A frame from the
+//! router passes the entity last, before the link. The entity signs the station's own packets and gives
+//! forwarded packets their envelope back. So an unverified packet changes neither the location table nor
+//! forwarding, and reaches no service.
 //!
 //! * *The entity is behind a trait*, so that a station without an entity links no cryptography.
 //! * *The date* is that of the last input that had a date, plus the time since that input.
-//! * *No fast path*: the programs of a fast path do not sign.
-//! * *The IPv6 MTU* is smaller by the longest envelope of the station's own packets.
+//! * *No fast path*: the programs of a fast path cannot sign, so a station with an entity has no fast path.
+//! * *The IPv6 MTU* is smaller than without an entity, by the longest envelope of the station's own packets.
 //! * *Pseudonym changes* (`carnet_security::pseudonym`): at each position the station checks whether a change
 //!   is due. The whole station changes between two packets: the router, the facilities, and with the router's
 //!   address the link and the virtual interfaces. The station drops packets that wait under the old address.
 //!   While the station repeats an own event, it delays a change, so that the event's action ID stays. An
-//!   application may delay a change as well ([`super::command`]). An operator's order to
-//!   change takes effect at once.
+//!   application may delay a change as well ([`super::command`]). An operator's order to change takes effect
+//!   at once.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
@@ -37,12 +37,12 @@ use carnet_wire::geonet::{CommonNextHeader, Packet, Timestamp};
 use super::status::{self, SecurityTicket};
 use crate::position::{Position, PositionQuality};
 
-/// Offset of encoded elevations, in 0.1 m: elevations begin 409.6 m below the ellipsoid (IEEE 1609.2 6.3.21).
+/// Code of elevation 0, in 0.1 m: the codes begin 409.6 m below the ellipsoid (IEEE 1609.2 6.3.21).
 const ELEVATION_OFFSET: i32 = 4096;
 /// Code of the largest elevation, which also stands for all higher elevations.
 const MAX_ELEVATION_CODE: i32 = 0xefff;
 
-/// A security entity, see [`SecurityStation`]; the station can be built without one.
+/// A security entity: interface of [`SecurityStation`], so that the station can be built without one.
 #[allow(missing_docs, reason = "as of Security")]
 pub trait SecurityEntity: Debug + Send {
     fn handle_frame(
@@ -205,9 +205,10 @@ pub struct SecurityPlane {
     last_date: (Time, WallTime),
     encoded_elevation: u16,
     silence_state: SilenceState,
-    /// Applications that the ticket does not permit, and about which operators have got a warning.
+    /// Applications that the ticket does not permit, and for which the station has already warned the
+    /// operator.
     unpermitted_applications: BTreeSet<Psid>,
-    /// Whether operators have got a warning about the station's clock.
+    /// Whether the station has already warned the operator about its clock.
     told_of_clock: bool,
     /// Warnings that operators have not received yet.
     pending_warnings: VecDeque<String>,
@@ -230,7 +231,7 @@ enum SilenceState {
 }
 
 impl SecurityPlane {
-    /// Returns the state around an entity.
+    /// Returns the security plane of a station with this entity; `wall` is the date at `now`.
     pub fn new(entity: Box<dyn SecurityEntity>, now: Time, wall: WallTime) -> SecurityPlane {
         let (elevation, silence) = (encode_elevation(0), SilenceState::None);
         SecurityPlane {
@@ -406,7 +407,8 @@ impl SecurityPlane {
         self.security_entity.poll_identity(self.now(now))
     }
 
-    /// Warns, after a frame, if the station's clock differs from the clocks of all neighbours that sign.
+    /// Queues a warning if the station's clock differs from the clocks of all neighbours that sign. The
+    /// caller calls this function after a frame.
     pub(crate) fn look_at_clock(&mut self, now: Time) {
         let ahead = self.security_entity.clock_ahead(now);
         if self.told_of_clock == ahead.is_some() {
@@ -429,7 +431,8 @@ impl SecurityPlane {
         });
     }
 
-    /// Returns a warning for operators, once for each period of the problem.
+    /// Returns the next warning for operators; `None` if no warning waits. The station warns once for each
+    /// period of a problem.
     pub(crate) fn poll_warning(&mut self) -> Option<String> {
         if self.silence_state == SilenceState::ToBeTold {
             self.silence_state = SilenceState::Told;
@@ -445,7 +448,7 @@ fn encode_elevation(altitude_cm: i32) -> u16 {
         .unwrap_or_default()
 }
 
-/// Returns a packet of the link without its envelope, as the router has sent the packet. A packet without an
+/// Returns a packet that the link returned, without its envelope: as the router sent it. A packet without an
 /// envelope stays unchanged.
 pub(crate) fn packet_as_sent(packet: &[u8]) -> Cow<'_, [u8]> {
     packet_without_envelope(packet).map_or(Cow::Borrowed(packet), Cow::Owned)

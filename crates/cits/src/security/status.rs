@@ -1,8 +1,8 @@
 //! The state of a security entity, as the API shows it.
 //!
-//! The state has no secret. Of the own tickets it has the name of the one that signs, which every receiver of
-//! a message learns. It does not have the names of the others. An observer who knew all names could follow
-//! the vehicle from one pseudonym to the next.
+//! The state contains no secret. It contains the name of the own ticket that signs now, which every receiver
+//! of a message learns. It does not contain the names of the other tickets. An observer who knew all names
+//! could follow the vehicle from one pseudonym to the next.
 
 use carnet_base::Counters;
 use serde::{Deserialize, Serialize};

@@ -8,7 +8,7 @@
 //!
 //! The parser trusts no length. It reads only octets that exist, and a list grows with the parsed elements,
 //! up to a bound. The parser rejects lengths, quantities and integers that could be shorter, and explicit
-//! default values (X.696 14: the canonical rules). So a value has one encoding.
+//! default values (X.696 14: the canonical rules). So each value has exactly one accepted encoding.
 //!
 //! Left out: notations that IEEE 1609.2 does not use, such as REAL, OBJECT IDENTIFIER, tags from 63 on, and
 //! numbers of more than 64 bits.

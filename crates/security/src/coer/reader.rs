@@ -26,7 +26,7 @@ impl<'a> Reader<'a> {
         self.octets.len() - self.offset
     }
 
-    /// Returns the octets read since `start`.
+    /// Returns the octets from the offset `start` up to the present position.
     pub fn octets_since(&self, start: usize) -> &'a [u8] {
         self.octets.get(start..self.offset).unwrap_or_default()
     }

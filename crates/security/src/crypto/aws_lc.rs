@@ -1,5 +1,5 @@
-//! AWS-LC, for machines that receive many stations. It supports no brainpool curves; the portable back end
-//! handles them. Its signatures use randomness of the operating system.
+//! Back end of AWS-LC, for machines that receive the messages of many stations. AWS-LC supports no brainpool
+//! curves; the portable back end handles them. Its signatures use randomness of the operating system.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use aws_lc_rs::signature::{
 use super::{Backend, Portable, SigningError, SigningKey, VerifyingKey};
 use crate::keys::{Curve, HashAlgorithm, PublicKey, Signature};
 
-/// The back end of AWS-LC.
+/// Cryptographic back end that uses AWS-LC.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AwsLc;
 

@@ -71,8 +71,8 @@ pub fn name_of_certificate(backend: &dyn Backend, certificate: &Certificate) -> 
     HashedId8::of_hash(&backend.hash(certificate.hash_algorithm(), certificate.octets()))
 }
 
-/// Returns the octets whose hash is signed (5.3.1.2.2): the hash of the data, then the hash of the signer's
-/// certificate. `certificate` is empty for a self-signed message.
+/// Returns the octets whose hash a signer signs (5.3.1.2.2): the hash of the data, then the hash of the
+/// signer's certificate. `certificate` is empty for a self-signed message.
 pub fn signature_input(
     backend: &dyn Backend,
     hash: HashAlgorithm,

@@ -1,8 +1,8 @@
 //! Pure Rust, for any machine: the curves of RustCrypto. Signatures are deterministic (RFC 6979), so that a
 //! bad source of randomness cannot reveal a key.
 //!
-//! A program selects its curves by the back end that it uses; the linker omits the other curves. A key on an
-//! omitted curve is treated like a point that is not on its curve.
+//! A program selects its curves by the back end that it uses; the linker omits the other curves. The back end
+//! rejects a key on an omitted curve like a point that is not on its curve.
 
 use std::fmt;
 
@@ -99,7 +99,7 @@ where
     ecdsa::VerifyingKey<C>: Verifier<ecdsa::Signature<C>> + Send + Sync + fmt::Debug,
 {
     fn verify(&self, input: &[u8], signature: &Signature) -> bool {
-        // A signature of another curve has another length, or its numbers are invalid on this curve.
+        // A signature on another curve has another length, or its numbers are invalid on this curve.
         signature.curve() == self.curve
             && ecdsa::Signature::<C>::from_slice(&signature.to_octets())
                 .is_ok_and(|signature| self.inner.verify(input, &signature).is_ok())
@@ -120,7 +120,7 @@ where
     Some(Box::new(LoadedPrivateKey { public_key: public, inner }))
 }
 
-/// A private key in memory, overwritten when it is dropped.
+/// A private key in memory. When the program drops it, its octets are overwritten.
 struct LoadedPrivateKey<C: EcdsaCurve + CurveArithmetic> {
     public_key: PublicKey,
     inner: ecdsa::SigningKey<C>,

@@ -3,7 +3,7 @@
 //! Without pseudonyms ([`crate::SecurityConfig::pseudonym_strategy`]) the station signs with a ticket until
 //! it expires, and then with the next one under the same address. With pseudonyms each ticket has its own
 //! address, so the ticket changes only together with the address. If the current ticket is not valid, the
-//! station does not send: a new ticket must not sign packets with the old address.
+//! station sends nothing until its address changes. A new ticket must not sign packets with the old address.
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use crate::time::ValidityPeriod;
 const TICKET_CHANGE_MARGIN: Duration = Duration::from_secs(2);
 
 impl SecurityStation {
-    /// Returns the identity at the start, from a random valid ticket. `None` without pseudonyms or without a
-    /// valid ticket.
+    /// Returns the identity of the station at the start, from a random valid ticket. `None` without
+    /// pseudonyms or without a valid ticket.
     pub fn first_identity(&mut self, now: SecurityTime) -> Option<StationIdentity> {
         self.pseudonym_state.as_ref()?;
         let first = self.random_other_ticket(now, None)?;
@@ -28,8 +28,8 @@ impl SecurityStation {
     }
 
     /// Returns the new identity of the station if a change is due, otherwise `None`. A change is due if the
-    /// station has gone far enough for long enough, or if its ticket expires. The caller calls this after
-    /// each position, between two messages.
+    /// distance and the time of the strategy have passed, or if the ticket expires. The caller calls this
+    /// function after each position, between two messages.
     pub fn poll_identity(&mut self, now: SecurityTime) -> Option<StationIdentity> {
         self.restore_valid_tickets(now);
         let place = self.own_place();
@@ -61,8 +61,8 @@ impl SecurityStation {
         }
     }
 
-    /// Returns whether this is a ticket of the station that does not sign now. A message with its signature
-    /// is an own message from before a change of pseudonym.
+    /// Returns whether `name` is a ticket of this station that does not sign now. A message with the
+    /// signature of such a ticket is an own message from before a change of pseudonym.
     pub(super) fn is_own_former_ticket(&self, name: HashedId8) -> bool {
         self.pseudonym_state.is_some() && self.current_ticket() != Some(name) && self.is_own_ticket(name)
     }

@@ -12,12 +12,13 @@
 //! 636-4-1):
 //!
 //! 1. For a received frame the caller calls [`SecurityStation::handle_frame`]. On `Plain` it passes the frame
-//!    to the router unchanged, on `Ready` it passes the packet. `Queued` means that the message waits. An
-//!    error is a counted drop.
+//!    to the router unchanged, on `Ready` it passes the packet. `Queued` means that the message waits. On an
+//!    error the function has dropped the packet and counted the reason.
 //! 2. After each frame, and when [`SecurityStation::poll_timeout`] is due, the caller calls
 //!    [`SecurityStation::poll_verified`] until it returns `None`. It passes each result to the router:
 //!    link-layer sender and destination unchanged, the packet with a plain Basic Header. The function
-//!    verifies no more than the config allows, so the loop ends, and a flood costs a bounded amount of work.
+//!    verifies only as many messages a second as the config allows. So the loop ends, and a flood costs a
+//!    bounded amount of work.
 //! 3. Packets that the router transmits go through [`SecurityStation::secure_packet`]. The function signs own
 //!    packets, and puts packets of other stations back into their envelope.
 //! 4. After a new position the caller calls [`SecurityStation::handle_position`] and then
@@ -54,7 +55,7 @@ use crate::replay::ReplayDetector;
 use crate::store::CertificateStore;
 use crate::time::Time64;
 
-/// The time of two clocks.
+/// The time of a monotonic clock, and the date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SecurityTime {
     /// Monotonic time, for waiting messages.
@@ -130,7 +131,7 @@ pub struct SecurityStation {
     countries: Box<dyn CountriesDebug>,
     certificate_store: CertificateStore,
     own_identity: send::OwnIdentity,
-    /// State of the changes of pseudonym; `None` without pseudonyms.
+    /// State of the changes of pseudonym; `None` if pseudonyms are off.
     pseudonym_state: Option<Pseudonym>,
     own_position: Option<(Position, u16)>,
     verification_queue: VerificationQueue<receive::UnverifiedMessage>,
@@ -144,7 +145,7 @@ pub struct SecurityStation {
     clock_check: ClockCheck,
 }
 
-/// [`CountryFinder`] with a debug form.
+/// [`CountryFinder`] that also implements `Debug`.
 pub trait CountriesDebug: CountryFinder + std::fmt::Debug + Send {}
 impl<T: CountryFinder + std::fmt::Debug + Send> CountriesDebug for T {}
 
@@ -170,7 +171,7 @@ impl SecurityStation {
             single_hop_seen: ReplayDetector::new(config.max_replay_entries.max(1)),
             replay_detector: ReplayDetector::new(config.max_replay_entries.max(1)),
             envelopes_to_forward: EnvelopeTable::new(config.max_envelope_octets),
-            // The burst is a tenth of a second's verifications.
+            // The entity may at once verify as many messages as it may verify in a tenth of a second.
             verification_limit: RateLimiter::new((rate / 10).max(2), interval),
             counters: Counters::default(),
             clock_check: ClockCheck::default(),
@@ -252,8 +253,8 @@ impl SecurityStation {
         &self.counters
     }
 
-    /// Milliseconds that the own clock is ahead of the clocks of all signed neighbours (negative: behind).
-    /// `None` if any neighbour's message is in time, or no message arrives.
+    /// Returns the milliseconds by which this station's clock is ahead of the clocks of all signed neighbours
+    /// (negative: behind). Returns `None` if the message of any neighbour is in time, or no message arrives.
     pub fn clock_ahead(&self, now: Time) -> Option<i64> {
         self.clock_check.milliseconds_ahead(now)
     }

@@ -36,18 +36,19 @@ pub struct VerifiedPacket {
 }
 
 impl VerifiedPacket {
-    /// Returns the frame for the router.
+    /// Returns the frame that the caller passes to the router.
     pub fn to_frame(&self) -> ReceivedFrame<'_> {
         ReceivedFrame { source: self.source, destination: self.destination, packet: &self.packet }
     }
 }
 
-/// Result of a received frame.
+/// Result of the reception of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HandledFrame {
     /// An unsigned packet; the caller passes the received frame to the router.
     Plain,
-    /// A copy of a packet that was accepted before; the router handles copies.
+    /// A further copy of an accepted packet, which the caller passes to the router without verification; the
+    /// router handles copies.
     Ready(VerifiedPacket),
     /// The message waits for verification or for a certificate.
     Queued,
@@ -77,7 +78,7 @@ fn fingerprint(hash: &[u8]) -> MessageFingerprint {
     hash.first_chunk().copied().unwrap_or_default()
 }
 
-/// Result of verification other than acceptance.
+/// Result of a verification that did not accept the message.
 enum VerificationOutcome {
     Drop(SecurityDrop),
     Lacks(HashedId8, SecurityDrop),
@@ -89,8 +90,9 @@ impl From<SecurityDrop> for VerificationOutcome {
     }
 }
 
-/// Returns a secured packet without its envelope, which the function does not verify; `None` if the packet
-/// has no envelope with a signed payload. The caller uses it for own packets that the link returns.
+/// Removes the envelope of a secured packet without verifying it, and returns the packet; `None` if the
+/// packet has no envelope with a signed payload. The caller uses the function for own packets that the link
+/// returns.
 pub fn packet_without_envelope(packet: &[u8]) -> Option<Vec<u8>> {
     let basic = BasicHeader::parse(packet).ok()?;
     if basic.next_header != BasicNextHeader::Secured {
@@ -130,7 +132,7 @@ impl SecurityStation {
         })
     }
 
-    /// Notes a message out of time, because its cause may be a wrong own clock.
+    /// Stores that a message was out of time, because the cause may be this station's own wrong clock.
     fn record_message_time(&mut self, now: SecurityTime, packet: &[u8], reason: SecurityDrop) {
         let out_of_time = matches!(reason, SecurityDrop::TooOld | SecurityDrop::FromTheFuture);
         if !out_of_time || !self.clock_check.should_evaluate(now.time) {
@@ -250,7 +252,7 @@ impl SecurityStation {
         let place = self.own_place();
         let inspected = check_frame(&self.config, &pending.octets, now.certificate_time, place)?;
         let message = &inspected.message;
-        // The entity may have accepted another copy in the meantime.
+        // While this copy waited, the entity may have accepted another copy.
         let copy = self.was_already_accepted(now.time, &inspected, &pending.hash)?;
         let name = match &message.signer {
             Signer::Digest(name) if self.certificate_store.knows_ticket(*name) => *name,
@@ -303,8 +305,8 @@ impl SecurityStation {
         ) {
             Ok(ticket) => {
                 self.certificate_store.add_ticket(ticket);
-                // The ticket is new, so its station is new here and may lack this station's certificate (TS
-                // 103 097 7.1.1).
+                // The ticket is new, so its holder may be new here and may lack this station's certificate
+                // (TS 103 097 7.1.1).
                 self.own_identity.include_certificate();
                 self.release_waiting(now, name);
                 Ok(name)
@@ -345,7 +347,7 @@ impl SecurityStation {
         if claims.are_covered_by(permissions) { Ok(()) } else { Err(SecurityDrop::NoServicePermission) }
     }
 
-    /// Uses the further content of a message whose signature is valid, such as requests for certificates.
+    /// Handles the other fields of a message whose signature is valid, such as requests for certificates.
     fn accept_message(
         &mut self,
         now: SecurityTime,
@@ -419,8 +421,8 @@ impl SecurityStation {
             self.own_identity.include_certificate();
         }
         if self.messages_without_certificate.len() >= self.config.max_waiting_for_certificate {
-            // If a source uses a quarter of the room, its own messages make room, because any station can
-            // claim that it lacks a certificate.
+            // If a source already uses a quarter of the room, its new message replaces one of its own. Any
+            // station can send messages whose certificate is missing.
             let his = |parked: &MessageWithoutCertificate| parked.unverified_message.source == pending.source;
             let crowd = self.messages_without_certificate.iter().filter(|parked| his(parked)).count();
             let own = self
@@ -449,7 +451,7 @@ impl SecurityStation {
         }
     }
 
-    /// Continues with the messages that waited for the certificate `name`.
+    /// Puts the messages that waited for the certificate `name` into the verification queue.
     fn release_waiting(&mut self, now: SecurityTime, name: HashedId8) {
         self.own_identity.end_certificate_request(name.last_three_octets());
         let place = self.own_place();
@@ -464,7 +466,7 @@ impl SecurityStation {
                     .map(|inspected| rank_of_packet(&inspected.packet, place));
             let given_up = match rank {
                 Ok(rank) => {
-                    // If the issuer of the message's certificate was missing, treat the signer as unknown.
+                    // If `missing_certificate` is an issuer and not the signer, the sender counts as unknown.
                     let sender = self
                         .certificate_store
                         .classify_sender(parked.missing_certificate, parked.unverified_message.source);
@@ -492,7 +494,7 @@ fn remove_envelope(
     VerifiedPacket { source, destination, packet, psid: inspected.message.header.psid, signer }
 }
 
-/// Returns an unsigned packet: the content of the envelope behind its Basic Header.
+/// Returns the packet as an unsigned one: its Basic Header and the content of its envelope.
 fn rebuild_unsigned_packet(basic: BasicHeader, inside: &[u8]) -> Vec<u8> {
     let basic = BasicHeader { next_header: BasicNextHeader::Common, ..basic };
     let mut packet = Vec::with_capacity(BasicHeader::LEN + inside.len());

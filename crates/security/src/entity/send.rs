@@ -4,8 +4,8 @@
 //! A CAM names its signer by a digest. It carries the certificate once a second, when another station
 //! requests it, and when a new station appears (7.1.1). CAMs also carry requests for certificates that this
 //! station lacks (inlineP2pcdRequest), and a certificate of an authority that other stations lack
-//! (requestedCertificate). The station omits that certificate if another station has sent it first. DENMs and
-//! all other packets have the certificate and the place (7.1.2, 7.1.3).
+//! (requestedCertificate). The station does not send that certificate if another station has sent it first.
+//! DENMs and all other packets have the signer's certificate and the generation location (7.1.2, 7.1.3).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -130,8 +130,8 @@ impl OwnIdentity {
 }
 
 impl SecurityStation {
-    /// Adds an own ticket and its key. A ticket whose validity has ended is kept, and becomes usable if the
-    /// clock turns out to be ahead and is set back.
+    /// Adds an own ticket and its key. The entity stores a ticket whose validity has ended. It uses the
+    /// ticket later if the clock was ahead and is set back.
     ///
     /// # Errors
     ///
@@ -177,8 +177,8 @@ impl SecurityStation {
         self.own_identity.expired_until = ends.max().unwrap_or(Time64(0));
         self.own_identity.expired_tickets = over;
         for ticket in revived {
-            // A ticket that other stations would reject must not sign. It could not be checked when it was
-            // added, because its validity had ended by the clock.
+            // A ticket that other stations would reject must not sign. The entity could not check this ticket
+            // when it was added, because by the clock its validity had ended.
             let _ = self.verify_own_ticket(now, ticket);
         }
     }
@@ -190,8 +190,8 @@ impl SecurityStation {
     }
 
     /// Returns the validity of each own ticket. The first is the ticket that signs on this date, with its
-    /// name. The other tickets stay without names: an observer who knew several names could link the
-    /// station's pseudonyms.
+    /// name. The function does not return the names of the other tickets: an observer who knew several names
+    /// could link the station's pseudonyms.
     pub fn own_validities(&self, now: SecurityTime) -> (Option<HashedId8>, Vec<ValidityPeriod>) {
         let tickets = &self.own_identity.tickets;
         let holds = |own: &&OwnTicket| own.validity().contains_moment(now.certificate_time);
@@ -201,7 +201,7 @@ impl SecurityStation {
         (signs, first.into_iter().chain(others).map(|own| *own.validity()).collect())
     }
 
-    /// Returns the name of the ticket that signs; `None` if the station has no ticket.
+    /// Returns the name of the ticket that signs now; `None` if the station has no ticket.
     pub fn current_ticket(&self) -> Option<HashedId8> {
         self.own_identity.tickets.get(self.own_identity.current_index).map(|own| own.name())
     }
@@ -213,8 +213,8 @@ impl SecurityStation {
         let found = self.own_identity.tickets.iter().position(|own| own.name() == name);
         if let Some(found) = found {
             self.own_identity.current_index = found;
-            // Other stations do not know the new ticket yet, and requests for the old ticket no longer
-            // matter.
+            // Other stations do not know the new ticket yet, so the next CAM carries its certificate.
+            // Requests for the old ticket no longer matter.
             (
                 self.own_identity.certificate_last_sent,
                 self.own_identity.is_certificate_due,
@@ -224,7 +224,7 @@ impl SecurityStation {
         found.is_some()
     }
 
-    /// Returns the names of the own tickets for whose validity `is` returns true.
+    /// Returns the names of the own tickets for whose validity period `is` returns true.
     pub(super) fn tickets_whose_validity<'a>(
         &'a self,
         is: impl Fn(&ValidityPeriod) -> bool + 'a,
@@ -281,11 +281,7 @@ impl SecurityStation {
             self.own_identity.tickets.iter().position(|own| Some(own.name()) == current).unwrap_or_default();
     }
 
-    /// Returns a packet of the router as it goes on the air, signed if the policy says so.
-    ///
-    /// # Errors
-    ///
-    /// The reason why the packet cannot be sent; the function has counted the drop.
+    /// Returns a packet of the router as the caller must send it: signed, if the policy says so.
     pub fn secure_packet(&mut self, now: SecurityTime, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
         if self.config.policy == SecurityPolicy::Off {
             return Ok(frame.to_vec());
@@ -328,7 +324,8 @@ impl SecurityStation {
         Ok(secured)
     }
 
-    /// Checks whether the current ticket permits to send this payload (with its BTP header).
+    /// Checks whether the current ticket permits this station to send this payload, which includes the BTP
+    /// header.
     ///
     /// # Errors
     ///
@@ -359,7 +356,7 @@ impl SecurityStation {
             .content()
             .permission_for(psid)
             .ok_or(SecurityDrop::NoPermission)?;
-        // If the payload is not a facilities message of this application, it needs no SSP.
+        // A payload that is not a facilities message of this application needs no SSP.
         match SspBits::bits_of_message(psid, facilities_message(payload)) {
             Some(claims) if !claims.are_covered_by(permissions) => Err(SecurityDrop::NoServicePermission),
             _ => Ok(()),
@@ -418,7 +415,8 @@ impl SecurityStation {
         if cam {
             requests.extend(std::mem::take(&mut self.own_identity.certificates_to_request));
             self.counters.sent_certificate_requests += requests.len() as u64;
-            // 7.1.1: omit the requested certificate if the CAM carries the own one, which needs the room.
+            // 7.1.1: a CAM with this station's own certificate has no room for the requested certificate of
+            // an authority, which waits.
             if !with_certificate && let Some(asked) = self.own_identity.requested_authority.take() {
                 header.requested_certificate =
                     self.certificate_store.issuer(asked).map(|authority| authority.certificate().clone());

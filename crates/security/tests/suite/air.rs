@@ -1,10 +1,10 @@
-//! Frames of other implementations.
+//! Recorded frames of other implementations.
 //!
-//! The first three are of real stations, from the test vectors of the crate `geonetworking` 0.4.2 (MIT). Two
-//! of them are CAMs of one roadside unit, the first with the certificate and the second with its digest. The
-//! third is a DENM signed on a brainpool curve. The last is the first frame of
-//! `vanetza-socktap-security-dummy.pcap`: vanetza v26.02 with its default security, whose signer is `self`
-//! and whose signature is zero.
+//! The first three frames are those of real stations, from the test vectors of the crate `geonetworking`
+//! 0.4.2 (MIT). Two of them are CAMs of one roadside unit, the first with the certificate and the second with
+//! its digest. The third is a DENM signed on a brainpool curve. The last frame is the first one of
+//! `vanetza-socktap-security-dummy.pcap`. It is from vanetza v26.02 with default security: the signer is
+//! `self` and the signature is zero.
 
 use carnet_security::crypto::{Backend, PortableBackend, name_of_certificate};
 use carnet_security::ids::HashedId8;
@@ -68,8 +68,8 @@ fn signed_message_of(frame: &[u8]) -> SignedMessage<'_> {
     }
 }
 
-/// Returns whether the holder of a certificate signed a message: hash, canonical certificate and curve must
-/// match.
+/// Returns whether the holder of a certificate signed a message. This also checks the hash algorithm, the
+/// canonical form of the certificate, and the curve.
 fn is_signed_by(
     message: &SignedMessage<'_>,
     certificate: &carnet_security::certificate::Certificate,
@@ -118,7 +118,7 @@ fn a_denm_on_a_brainpool_curve_verifies() {
     assert!(message.header.generation_location.is_some());
 }
 
-/// The checks without cryptography accept each frame at its own time.
+/// The checks without cryptography accept each frame if this station's clock shows the frame's own time.
 #[test]
 fn recorded_messages_pass_inspection_at_their_time() {
     for (frame, psid) in [

@@ -28,7 +28,7 @@ const UNSIGNED_CAPTURE: &[u8] = include_bytes!("../data/vanetza-socktap-security
 const SELF_SIGNED_CAPTURE: &[u8] = include_bytes!("../data/vanetza-socktap-security-dummy.pcap");
 /// Octets of the Ethernet header: destination, source, EtherType.
 const ETHERNET_HEADER_LENGTH: usize = 14;
-/// BTP ports of the capture: CAM, and the hello of socktap.
+/// BTP port of the captured CAMs. The next constant is the port of socktap's hello.
 const CAM_PORT: u16 = 2001;
 const HELLO_PORT: u16 = 42;
 
@@ -137,8 +137,8 @@ fn self_signed_messages_are_parsed_and_rejected() {
         assert!(message.signature.to_octets().iter().all(|octet| *octet == 0));
         let Payload::Data(inside) = message.payload else { panic!("nothing inside") };
         let port = destination_port(captured, &Packet::parse_after_basic(basic, inside).unwrap());
-        // Vanetza's clock is UTC without the five leap seconds since 2004, and up to a second late: a CAM
-        // would be too old.
+        // Vanetza's clock is UTC without the five leap seconds since 2004, and up to a second late. By this
+        // station's clock a CAM would be too old.
         let age = captured.now.certificate_time.saturating_since(message.header.generation_time.unwrap());
         assert!((5000..6000).contains(&age.as_millis()), "{age:?}");
         // The hello messages of socktap are signed with the application CAM, too.

@@ -1,4 +1,4 @@
-//! A clock that is wrong at the start and right later.
+//! A station whose clock is wrong at the start and right later.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn authority_added_with_wrong_clock_is_accepted_after_correction() {
 #[test]
 fn ticket_added_with_clock_ahead_signs_after_correction() {
     let mut pki = TestPki::new(Curve::NistP256);
-    // `car` gives the link-layer address and the packets; its security entity is replaced below.
+    // `car` gives the link-layer address and the packets; the test replaces its security entity below.
     let mut car = pki.new_car();
     let mut late = receiver_started_at(&pki, now_after_years(10));
     let ticket = pki.new_ticket();
@@ -79,7 +79,7 @@ fn ticket_added_with_clock_ahead_signs_after_correction() {
     assert_eq!(car.security.own_tickets(now_at_milliseconds(0)).len(), 1);
     let mut other = receiver_started_at(&pki, now_at_milliseconds(0));
     assert!(accepts_frame(&mut other, now_at_milliseconds(10), &signed));
-    // At the date of the clock that was ahead, the ticket has expired.
+    // While the clock is ten years ahead, the ticket has expired by it, so the station does not sign.
     assert_eq!(car.security.secure_packet(now_after_years(10), &plain), Err(SecurityDrop::NoTicket));
 }
 

@@ -1,4 +1,4 @@
-//! The codec alone: the parser reads written values, and rejects other octets.
+//! The codec alone: the parser reads what the writer writes, and rejects other octets.
 
 use carnet_geonet::geodesy::Position;
 use carnet_security::certificate::{Certificate, Issuer, ToBeSignedCertificate};

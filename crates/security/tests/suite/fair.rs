@@ -52,8 +52,8 @@ fn queue_verifies_warnings_first_and_drops_least_important() {
     assert_eq!(push(&mut queue, neighbour_sender(1), MessageRank::Management, "beacon"), None);
     assert_eq!(push(&mut queue, neighbour_sender(2), MessageRank::SingleHop, "other's CAM"), None);
     assert_eq!(push(&mut queue, neighbour_sender(2), MessageRank::AreaHere, "warning"), None);
-    // The queue is full, and two senders have two messages each. Of these messages the queue first drops the
-    // beacon, which is the least important, and then the older of two CAMs.
+    // The queue is full, and two senders have two messages each. Of these four messages the queue first drops
+    // the beacon, which is the least important. Then it drops the older of two CAMs.
     assert_eq!(push(&mut queue, neighbour_sender(3), MessageRank::SingleHop, "third's CAM"), Some("beacon"));
     assert_eq!(push(&mut queue, neighbour_sender(1), MessageRank::SingleHop, "second CAM"), Some("CAM"));
     // The sender with the most messages adds one of lower rank than all of its own; the queue drops this
@@ -135,7 +135,7 @@ proptest! {
                 his.retain(|(_, other)| *other != at);
                 continue;
             };
-            // Addresses of one group share a turn.
+            // Senders whose addresses are in one group share a turn.
             let turn = (class, if class == 0 { u64::from(who) } else { sender_group_of(who) });
             waiting.entry(turn).or_default().push((rank, number));
             let sender = sender_of_class(class, who);
@@ -219,14 +219,14 @@ fn distinct_numbers() -> impl Iterator<Item = u8> {
     })
 }
 
-/// Returns the group of an address, found by its behaviour: addresses of one group take turns with each
-/// other.
+/// Returns the group of an address. The function finds it by the queue's behaviour: two addresses of one
+/// group take turns with each other.
 fn sender_group_of(number: u8) -> u64 {
     let [a, b, c, d, e, f] = mac_address(number);
     u64::from_be_bytes([0, 0, a, b, c, d, e, f]).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58
 }
 
-/// Kinds of messages of the flooding sender, and its addresses.
+/// Names and addresses that the flooding sender uses.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum FloodKind {
     /// Names of the neighbours, from addresses that no neighbour has.
@@ -237,13 +237,13 @@ enum FloodKind {
     Warnings,
     /// The name and the address of one of the neighbours.
     Neighbour,
-    /// All of these kinds.
+    /// Messages of all these kinds.
     All,
 }
 
 /// Eight neighbours send ten CAMs a second each, which takes 80 of 200 verifications a second. A flooding
-/// sender sends this number of messages in each millisecond. The station verifies all CAMs of the neighbours
-/// in time.
+/// sender sends `each_millisecond` messages in each millisecond. The station verifies all CAMs of the
+/// neighbours in time.
 fn assert_neighbours_are_verified(flood: FloodKind, each_millisecond: u64) {
     const NEIGHBOUR_COUNT: usize = 8;
     /// Time within which a CAM must be verified, milliseconds.
@@ -367,7 +367,7 @@ fn unknown_sender_is_verified_beside_flooding_unknown_sender() {
         for _ in 0..10 {
             let mut octets = template.clone();
             octets[60 + rng.below(20) as usize] ^= 1 + rng.below(255) as u8;
-            // The sender uses its own address and others.
+            // The flooding sender uses its own address and other addresses.
             let last = if rng.below(2) == 0 { 9 } else { 10 + rng.below(8) as u8 };
             let source = [2, 0, 0, 0, 0, last];
             let _ = receiver.handle_frame(now, frame_from(source, &octets));

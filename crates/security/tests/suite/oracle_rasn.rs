@@ -23,7 +23,8 @@ proptest! {
         let Ieee1609Dot2Content::SignedData(signed) = &theirs.content else { panic!("not signed") };
         match (&signed.tbs_data.header_info.requested_certificate, &parts.header.requested_certificate) {
             (None, None) => prop_assert_eq!(rasn::coer::encode(&theirs).unwrap(), octets),
-            // rasn 0.30 has a bug: it writes an addition that has additions itself in front of the message.
+            // rasn 0.30 has a bug: if an extension addition has additions itself, rasn writes the inner ones
+            // in front of the message.
             (Some(theirs), Some(ours)) => prop_assert_eq!(rasn::coer::encode(theirs).unwrap(), ours.octets()),
             other => panic!("{other:?}"),
         }

@@ -32,8 +32,8 @@ fn replay_detector_reports_no_seen_message_as_new() {
             );
         }
     }
-    // The store removes a message that is too old to be accepted, and does not report other messages as
-    // replays. If the clock is then set back, the store does not report the removed message as new.
+    // The store removes a message that the station would reject as too old. It does not report other messages
+    // as replays. If the clock is then set back, the store does not report the removed message as new.
     let mut seen = ReplayDetector::new(10);
     for number in 0..1_000_u64 {
         let oldest = number.saturating_sub(5);
@@ -67,7 +67,7 @@ fn pseudonym_changes_after_distance_and_time() {
     let first: Vec<_> = (0..20).filter_map(|seed| changes.iter().find(|change| change.0 == seed)).collect();
     assert!(first.iter().all(|(_, metres, _)| (790.0..=1_540.0).contains(metres)), "{first:?}");
     let later: Vec<_> = changes.iter().filter(|change| !first.contains(change)).collect();
-    // 800 m take 40 s at 20 m/s; then 2 to 6 minutes follow.
+    // At 20 m/s the station needs 40 s for 800 m; a random time of 2 to 6 minutes follows.
     assert!(later.iter().all(|(_, _, seconds)| (160..=401).contains(seconds)), "{later:?}");
     assert!(later.iter().any(|change| change.2 < 220) && later.iter().any(|change| change.2 > 340));
 }
@@ -134,7 +134,7 @@ fn region_contains_exactly_the_positions_inside_its_border() {
     assert!(!square.is_within(&circle, &COUNTRY_OF_HOME));
     let GeographicRegion::Polygonal(corners) = &crescent else { return };
     assert!(!is_self_crossing(corners));
-    // The conversion of regions also works for southern latitudes and western longitudes.
+    // The conversion from metres to coordinates also works for southern latitudes and western longitudes.
     let far = Position::new(-338_000_000, -1_512_000_000);
     let region = GeographicRegion::Circular { center: far, radius: 100 };
     assert!(region.contains_place(Position::new(far.latitude + 5_000, far.longitude), &COUNTRY_OF_HOME));
@@ -165,14 +165,15 @@ fn authority_may_issue_only_its_own_permissions() {
     let opaque = |list: &[&[u8]]| Some(SspRange::Opaque(list.iter().map(|octets| octets.to_vec()).collect()));
     assert!(gives(opaque(&[&[1], &[2]]), Some(Ssp::Opaque(vec![2]))));
     assert!(!gives(opaque(&[&[1], &[2]]), Some(Ssp::Opaque(vec![3]))));
-    // An authority that may issue authorities may not issue tickets, and the reverse.
+    // An authority whose permissions are for certificates of authorities may not issue tickets. An authority
+    // whose permissions are for tickets may not issue certificates of authorities.
     let tickets = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 1);
     let authorities = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 2);
     let application = [PsidSsp { psid: Psid::CAM, ssp: bitmap(&[1, 0, 0]) }];
     assert!(!permits_applications(std::slice::from_ref(&authorities), &application));
     assert!(permits_issuing(std::slice::from_ref(&authorities), std::slice::from_ref(&tickets)));
     assert!(!permits_issuing(std::slice::from_ref(&tickets), std::slice::from_ref(&tickets)));
-    // An issuer cannot issue more than its own permissions.
+    // An issuer cannot give more permissions than it has itself.
     let narrow = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0xf0, 0]), 2);
     let wide = group(Psid::CAM, range(&[1, 0, 0], &[0xff, 0, 0]), 1);
     assert!(!permits_issuing(&[narrow], &[wide]));

@@ -75,7 +75,7 @@ fn receiver_sender_and_ticket() -> (carnet_security::SecurityStation, TestStatio
     (pki.receiver_with(strict_config()), pki.new_car(), pki.new_ticket())
 }
 
-/// Returns the result of a CAM after a change.
+/// Returns the receiver's result for a CAM that `change` has changed before signing.
 fn receive_changed_cam(change: impl FnOnce(&mut FaultyMessage<'_>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, station, ticket) = receiver_sender_and_ticket();
     let mut odd = FaultyMessage::valid_cam(&station, now_at_milliseconds(0), &ticket);
@@ -83,7 +83,7 @@ fn receive_changed_cam(change: impl FnOnce(&mut FaultyMessage<'_>)) -> Result<us
     receive_packet(&mut receiver, now_at_milliseconds(0), &odd.encode()).map(|all| all.len())
 }
 
-/// Returns the result of a DENM after a change.
+/// Returns the receiver's result for a DENM that `change` has changed before signing.
 fn receive_changed_denm(change: impl FnOnce(&mut FaultyMessage<'_>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, mut station, ticket) = receiver_sender_and_ticket();
     let mut odd = FaultyMessage::valid_denm(&mut station, now_at_milliseconds(0), &ticket);
@@ -91,7 +91,8 @@ fn receive_changed_denm(change: impl FnOnce(&mut FaultyMessage<'_>)) -> Result<u
     receive_packet(&mut receiver, now_at_milliseconds(0), &odd.encode()).map(|all| all.len())
 }
 
-/// Returns the result of a CAM whose octets are changed after signing; offsets start at the envelope.
+/// Returns the receiver's result for a CAM whose octets `change` has changed after signing; offsets start at
+/// the envelope.
 fn receive_with_changed_octets(change: impl FnOnce(&mut Vec<u8>)) -> Result<usize, SecurityDrop> {
     let (mut receiver, station, ticket) = receiver_sender_and_ticket();
     let odd = FaultyMessage::valid_cam(&station, now_at_milliseconds(0), &ticket);
@@ -273,7 +274,7 @@ fn tc_sec_itss_rcv_cam_09_05_bo() {
 #[test]
 fn tc_sec_itss_rcv_cam_09_06_bo() {
     for inner in [0x81, 0x82] {
-        // Set version and content of the inner envelope.
+        // The payload of the outer message is an envelope; set the tag of its content to signed or encrypted.
         assert_eq!(
             receive_with_changed_octets(|envelope| {
                 assert_eq!(envelope[3..6], [0x40, 3, 0x80]);
@@ -331,7 +332,7 @@ fn tc_sec_itss_rcv_cam_11_02_bo() {
     );
 }
 
-/// Returns the result of a CAM signed with a certificate of this content, which is not a ticket.
+/// Returns the receiver's result for a CAM signed with a certificate of this content, which is not a ticket.
 fn receive_cam_with_certificate_content(
     content: impl FnOnce(&dyn SigningKey) -> ToBeSignedCertificate,
 ) -> Result<usize, SecurityDrop> {
@@ -513,7 +514,7 @@ fn impossible_times_and_places_are_rejected() {
         Err(SecurityDrop::TooFarAway)
     );
     station.position = HOME_POSITION;
-    // The packet's position is ten minutes later than the signature.
+    // The time of the packet's position is ten minutes later than the generation time in the signed header.
     let plain = station.plain_cam_packet(now_at_milliseconds(600_000), &ordinary_cam());
     let odd = FaultyMessage {
         plain_packet: plain,

@@ -39,12 +39,12 @@ fn is_signed_by(octets: &[u8], certificate: &Certificate) -> bool {
         .verify(&input, &message.signature)
 }
 
-/// Returns the CAMs of one second, which begins with a certificate.
+/// Returns the CAMs that a station sends in one second; the first one carries the certificate.
 fn cams_of_one_second(station: &mut TestStation, from: u64) -> Vec<Vec<u8>> {
     (0..10).map(|number| station.signed_cam(now_at_milliseconds(from + 100 * number))).collect()
 }
 
-/// The version of the envelope is 3; the purpose has 2.
+/// The version of the envelope is 3; the test purpose expects the older version 2.
 #[test]
 fn tc_sec_itss_snd_msg_01() {
     let mut car = TestPki::new(Curve::NistP256).new_car();
@@ -70,7 +70,7 @@ fn tc_sec_itss_snd_msg_04_02() {
     assert!(cams.iter().all(|cam| is_signed_by(cam, &certificate)));
 }
 
-/// r is only an x coordinate.
+/// The r of the signature is only an x coordinate.
 #[test]
 fn tc_sec_itss_snd_msg_05_01() {
     for curve in Curve::ALL {
@@ -142,7 +142,7 @@ fn tc_sec_itss_snd_cam_06_01() {
     assert!(certificate_in(&car.signed_cam(now_at_milliseconds(300))).is_none());
 }
 
-/// The timer restarts with each certificate.
+/// After each CAM with the certificate, the timer for the next one restarts.
 #[test]
 fn tc_sec_itss_snd_cam_07_01() {
     let mut pki = TestPki::new(Curve::NistP256);
@@ -510,9 +510,9 @@ fn tc_sec_itss_snd_genmsg_06_01_and_07_01() {
     assert!(is_signed_by(&beacon, &certificate_in(&beacon).unwrap()));
 }
 
-// Certificates, as the station sends them and as its authority issued them.
+// Tests of certificates, as the station sends them and as its authority issued them.
 
-/// A certificate has version 3; the purposes have 2.
+/// Certificates have version 3; the test purposes expect the older version 2.
 #[test]
 fn tc_sec_snd_cert_01_01_and_01_02() {
     let mut pki = TestPki::new(Curve::NistP256);
@@ -617,7 +617,8 @@ fn tc_sec_snd_cert_05_01_and_05_02() {
 }
 
 /// A certificate names countries by number, and the countries of a ticket are among those of its authority.
-/// (06_01 has ISO 3166-1, 06_03 the numbers of the United Nations; TS 103 097 V1.3.1 has only the latter.)
+/// (Purpose 06_01 uses the numbers of ISO 3166-1, 06_03 those of the United Nations. TS 103 097 V1.3.1 has
+/// only the latter.)
 #[test]
 fn tc_sec_snd_cert_06_03_and_06_04() {
     use IdentifiedRegion::{CountryAndRegions, CountryAndSubregions, CountryOnly};
@@ -641,7 +642,7 @@ fn tc_sec_snd_cert_06_03_and_06_04() {
     assert!(!both.contains_place(HOME_POSITION, &()));
 }
 
-/// Keys are compressed points, and r is an x coordinate.
+/// The keys in a certificate are compressed points, and the r of its signature is an x coordinate.
 #[test]
 fn tc_sec_snd_cert_07_01_and_08_01() {
     let mut pki = TestPki::new(Curve::NistP256);

@@ -22,8 +22,8 @@ struct FrameKind {
     frames: Vec<(SecurityTime, Vec<u8>)>,
 }
 
-/// Returns the times of a kind's frames. Kinds follow each other with a pause, in which waiting messages time
-/// out.
+/// Returns the times of the frames of one kind. Between two kinds there is a pause, in which waiting messages
+/// time out.
 fn times_of_frames(kind: u64, each: u64) -> impl Iterator<Item = SecurityTime> {
     (0..each).map(move |number| now_at_milliseconds(10_000 + kind * (20 * each + 5_000) + 20 * number))
 }
@@ -36,7 +36,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     let mut kinds = Vec::new();
     let mut add = |name, reasons, frames| kinds.push(FrameKind { name, expected_reasons: reasons, frames });
 
-    // Forged: the certificate is from another root with the name of this one.
+    // Forged: an authority that the station does not know issued the certificate.
     let mut others = TestPki::with_authority(Curve::NistP256, |content| {
         let mut content = content;
         content.name = Some("other".to_owned());
@@ -66,7 +66,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     };
     add("a stolen certificate", &[SecurityDrop::BadSignature], times_of_frames(1, each).map(forge).collect());
 
-    // A forged ticket: it names the authority as issuer, but the holder himself signed it.
+    // Forged: the ticket names the authority as issuer, but its holder signed it.
     let content =
         pki::ticket_content(thief.public_key(), validity_of_a_day(), None, pki::test_applications(true));
     let certificate =
@@ -136,7 +136,7 @@ fn invalid_frames_of_each_kind(each: u64) -> (SecurityStation, Vec<FrameKind>) {
     });
     add("from the future", &[SecurityDrop::FromTheFuture], ahead.collect());
 
-    // The ticket has expired; the holder's clock is right, and it signs nevertheless.
+    // The ticket has expired; the holder's clock is right, but the holder signs nevertheless.
     let over = pki.new_ticket_with(|content| carnet_security::certificate::ToBeSignedCertificate {
         validity: validity_period(Duration::from_secs(7200), 1),
         ..content
@@ -205,7 +205,8 @@ fn secured_packet(plain: &[u8], envelope: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// The station accepts no frame, and drops each for its own reason.
+/// The station accepts no frame of any kind, and drops each frame for a reason of its kind. Each kind has
+/// `each` frames.
 fn assert_no_frame_is_accepted(each: u64) {
     let (mut receiver, kinds) = invalid_frames_of_each_kind(each);
     let before = receiver.counters().verified_packets;

@@ -39,7 +39,7 @@ pub fn now_at_milliseconds(milliseconds: u64) -> SecurityTime {
     }
 }
 
-/// Returns a place, metres east and north of [`HOME_POSITION`].
+/// Returns the position `east` and `north` metres from [`HOME_POSITION`].
 pub fn position_at(east: f64, north: f64) -> Position {
     LocalPlane::new(HOME_POSITION).position_at(east, north)
 }
@@ -55,7 +55,7 @@ pub fn validity_of_a_day() -> ValidityPeriod {
     validity_period(Duration::from_secs(3600), 24)
 }
 
-/// Returns a key that a number determines.
+/// Returns a private key that depends only on `number`.
 pub fn numbered_key(curve: Curve, number: u8) -> Box<dyn SigningKey> {
     let mut scalar = vec![number; curve.octets()];
     scalar[0] = 1;
@@ -76,7 +76,7 @@ impl TestPki {
         TestPki::with_authority(curve, |content| content)
     }
 
-    /// Creates a root and an authority whose content `change` has changed.
+    /// Creates a root and an authority; `change` may change the content of the authority's certificate.
     pub fn with_authority(
         curve: Curve,
         change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
@@ -101,7 +101,7 @@ impl TestPki {
         self.new_ticket_with(|content| content)
     }
 
-    /// Returns a ticket whose content `change` has changed.
+    /// Returns a ticket whose content `change` may change before the authority signs it.
     pub fn new_ticket_with(
         &mut self,
         change: impl FnOnce(ToBeSignedCertificate) -> ToBeSignedCertificate,
@@ -129,7 +129,7 @@ impl TestPki {
         self.new_ticket_with(|content| ToBeSignedCertificate { validity_region: Some(region), ..content })
     }
 
-    /// Returns a ticket with these permissions.
+    /// Returns a ticket with these application permissions.
     pub fn new_ticket_for_applications(&mut self, applications: Vec<PsidSsp>) -> Ticket {
         self.new_ticket_with(|content| ToBeSignedCertificate {
             application_permissions: applications,
@@ -267,7 +267,8 @@ pub fn frame_of_packet(packet: &[u8]) -> ReceivedFrame<'_> {
     ReceivedFrame { source: [2, 0, 0, 0, 0, 9], destination: BROADCAST, packet }
 }
 
-/// Returns the result of a frame if the station may verify at once.
+/// Passes a packet to the security entity, which verifies it at once. Returns the accepted packets, or the
+/// reason of the drop.
 pub fn receive_packet(
     security: &mut SecurityStation,
     now: SecurityTime,
@@ -288,7 +289,7 @@ pub fn receive_packet(
     }
 }
 
-/// Returns the numbers of dropped packets, by reason.
+/// Returns the number of dropped packets for each reason, in the order of `SecurityDrop::ALL`.
 pub fn drop_counts(security: &SecurityStation) -> Vec<u64> {
     SecurityDrop::ALL.iter().map(|reason| security.counters().dropped(*reason)).collect()
 }
@@ -322,7 +323,7 @@ pub fn ordinary_cam() -> Cam {
     cam
 }
 
-/// Returns a DENM with a cause.
+/// Returns a DENM with this cause code.
 pub fn ordinary_denm(cause: u8) -> Denm {
     let mut denm = Denm { header: its_pdu_header(MessageId::DENM), ..Denm::default() };
     let mut situation = SituationContainer::default();

@@ -29,7 +29,7 @@ pub const CORRESPONDENT: &str = "2001:db8:99::1";
 pub const FIRST: &str = "2001:db8:f1::10";
 pub const SECOND: &str = "2001:db8:f2::10";
 
-/// Returns a GeoNetworking router with default values, and with nothing above it. Without an address, the
+/// Returns a GeoNetworking router with default values, without IPv6 and facilities. Without an address, the
 /// router waits for one.
 pub fn geonet(address: impl Into<Option<GnAddress>>) -> GeonetSettings {
     GeonetSettings {
@@ -42,7 +42,7 @@ pub fn geonet(address: impl Into<Option<GnAddress>>) -> GeonetSettings {
     }
 }
 
-/// Returns IPv6 over GeoNetworking on interface `gn0`, for one hop or more, without reordering.
+/// Returns IPv6 over GeoNetworking on interface `gn0`, with the default hop limit and without reordering.
 pub fn geonet_ipv6() -> Ipv6Config {
     Ipv6Config {
         interface: "gn0".into(),

@@ -9,18 +9,18 @@ use carnet_virtual::Timeline;
 
 use super::WALL;
 
-/// Number of steps of the world without any progress of the clock, after which a test has an endless loop.
+/// Number of steps of the world without any progress of the clock that indicates an endless loop.
 const MANY: usize = 100_000;
 
-/// Behaviour of the kernels and links of a [`World`], and the values that a test records.
+/// How the kernels and links of a [`World`] treat outputs of the stations, and what a test records.
 pub trait Network: Sized {
-    /// Acts on an output of station `from`.
+    /// Executes an output of station `from`, as the kernel and the network would.
     fn carry(world: &mut World<Self>, from: usize, output: Output);
 
-    /// Records an input that station `to` is about to get.
+    /// Called for each input before station `to` gets it, so that a test can record it.
     fn note(&mut self, _now: Time, _to: usize, _input: &Input) {}
 
-    /// Acts on a station's refusal of an input.
+    /// Called if a station refuses an input, with the reason.
     fn refused(&mut self, reason: &str) {
         panic!("refused: {reason}");
     }
@@ -63,7 +63,7 @@ impl<N: Network> World<N> {
         WALL + self.now.saturating_since(Time::ZERO)
     }
 
-    /// Starts a station anew, with this state.
+    /// Replaces a station by a new one that starts with this config and stored state.
     pub fn restart(&mut self, index: usize, config: StationConfig, state: PersistentState, seed: u64) {
         self.stations[index] = Station::new(config, state, Rng::new(seed), self.now, self.wall());
         self.settle();
@@ -89,7 +89,7 @@ impl<N: Network> World<N> {
         self.wire.schedule_at(self.now + after, (to, input));
     }
 
-    /// Passes an input to a station. Its outputs are carried out in the next step.
+    /// Passes an input to a station. The world executes its outputs in the next step.
     pub fn feed(&mut self, to: usize, input: Input) {
         self.net.note(self.now, to, &input);
         let wall = self.wall();
@@ -98,7 +98,7 @@ impl<N: Network> World<N> {
         }
     }
 
-    /// Gives a station a [`recorded`] input, and carries all outputs that follow from it at this moment.
+    /// Passes a [`recorded`] input to a station, and executes at once all outputs that follow from it.
     pub fn tell(&mut self, to: usize, input: Input) {
         self.feed(to, recorded(&input));
         self.settle();
@@ -112,7 +112,7 @@ impl<N: Network> World<N> {
         result
     }
 
-    /// Carries outputs, and delivers the inputs that are due, until the stations rest.
+    /// Executes outputs, and delivers the inputs that are due, until no station has an output left.
     pub fn settle(&mut self) {
         for _ in 0..MANY {
             for from in 0..self.stations.len() {

@@ -108,8 +108,8 @@ fn router_cannot_register_address_of_another() {
         assert_eq!(counter_of(&world, 1, &name), count + 1, "{target}");
     }
     assert_eq!(nested_routes(&world), before);
-    // Three kinds of messages do not register an address: messages from beyond the
-    // link, from a source without a router, and on the uplink.
+    // Three kinds of messages do not register an address. They have another hop limit than 255, come from a
+    // source without a router, or arrive on the uplink.
     let free = address("2001:db8:f1::99");
     for input in [
         neighbor_message("i0", UNKNOWN_NODE, 64, registration_message(free, registration_request(9))),
@@ -168,7 +168,7 @@ fn number_of_nested_registrations_is_bounded() {
         "of senders that are not named, the router that was there among them"
     );
     assert!(counter_of(&world, 1, "nesting.dropped.too_many") > 100);
-    // The attacker invents many link-layer addresses, which does not help it.
+    // The attacker uses many invented link-layer addresses, and still registers no more addresses.
     for n in 0..200_u8 {
         let link_address = [2, 0, 0, 0, 1, n];
         let target = Ipv6Addr::from(u128::from(address("2001:db8:f1::3:0")) + u128::from(n));
@@ -198,7 +198,7 @@ fn number_of_nested_registrations_is_bounded() {
     assert_eq!(world.count_arrived(host_address_of(2), address(CORRESPONDENT)), 1);
 }
 
-/// A registered router keeps its service regardless of other requests.
+/// A router that has registered stays registered during a flood of other requests.
 #[test]
 fn flood_of_nested_requests_does_not_delay_other_senders() {
     let mut world = nested_world();
@@ -252,8 +252,8 @@ fn nested_router_accepts_answers_only_from_parent() {
     assert_eq!(counter_of(&world, 2, "nesting.dropped.unexpected"), 3);
 }
 
-/// If a later message of the router has registered an address on another path, the new registration replaces
-/// the old one at once. The router goes on to use the address, and does not avoid it for a minute.
+/// The parent router answers a registration with status 3 (Moved, RFC 8505): a newer message has registered
+/// the address on another path. The nested router takes another address at once.
 #[test]
 fn moved_nested_address_is_replaced_at_once() {
     let mut world = nested_world();
@@ -347,7 +347,7 @@ fn parent_passes_sessions_and_no_other_datagrams() {
         packet
     };
     let fragment_of = |mut packet: Vec<u8>| {
-        // The last eight octets of a whole packet, of which octets 0 to 71 came before.
+        // Fragment with the last eight octets of a packet, whose octets 0 to 71 came before.
         packet[6] = 44;
         packet[40..48].copy_from_slice(&[17, 0, 0, 72, 0, 0, 0, 9]);
         packet
@@ -361,7 +361,7 @@ fn parent_passes_sessions_and_no_other_datagrams() {
         dropped += if passes { 0 } else { 2 };
         assert_eq!(world.dropped_packets.get("mr1").copied().unwrap_or_default(), dropped, "port {near}");
     }
-    // The own port counts, not the remote one.
+    // The port of the nested router must be 4191; the port of the correspondent does not count.
     world.deliver_packet("mr1", "i0", datagram(free, correspondent, [5000, 4191]));
     world.deliver_packet("mr1", "w0", datagram(correspondent, free, [4191, 5000]));
     world.advance_seconds(1);

@@ -32,7 +32,8 @@ fn router_behind_this_router_is_no_parent() {
         world.set_carrier(1, "w0", false);
         world.advance_seconds(10);
         assert_eq!(world.uplink_state(1, "u0"), "active");
-        // Without nesting no router tells its home address, so router 2 cannot know who is behind it.
+        // Without nesting no router announces its home address, so router 2 cannot know which routers are
+        // behind it.
         if nesting {
             assert_eq!(
                 world.uplink_state(2, "u0"),
@@ -75,7 +76,7 @@ fn two_routers_without_a_way_out_do_not_attach_to_each_other() {
         // When one of the routers has a visited link again, the other reaches it through this router.
         world.set_carrier(1, "w0", true);
         world.add_router(3, &[("w0", "v1")], nesting);
-        // Without nesting router 2 has registered in vain until now, with back-off.
+        // Without nesting, router 2 has tried to register until now, with growing pauses.
         world.advance_seconds(if nesting { 20 } else { 60 });
         assert_eq!(world.uplink_state(1, "w0"), "active");
         assert_eq!(world.uplink_state(2, "u0"), "active");
@@ -112,7 +113,7 @@ fn chain_of_nested_routers_is_bounded() {
     world.send_to_all_nodes("mr1", "w0", router, advertisement_with(&information));
     world.advance_seconds(1);
     assert_eq!(world.uplink_state(1, "w0"), "active");
-    // If a parent router announced a property and does not repeat it, the property is no longer valid.
+    // A property that a parent router has announced once and does not repeat is no longer valid.
     information.path[3] = address("2001:db8:1::1234");
     world.send_to_all_nodes("mr1", "w0", router, advertisement_with(&information));
     world.advance_seconds(1);

@@ -1,5 +1,5 @@
-//! Paths of packets at each nesting level: their headers, the home agents on the path, and moves. Other tests
-//! cover plain NEMO, with nesting off.
+//! Paths of packets at each nesting level: their outer headers, the home agents on the path, and moves of
+//! routers. Other tests cover plain NEMO, with nesting off.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use ipnet::Ipv6Net;
 
 use crate::world::{CORRESPONDENT, NestedNetwork, address, host_address_of, innermost, net};
 
-/// Returns a tree of nested routers. Router 1 is on both visited links, router 2 behind router 1 and on the
-/// second link, router 3 behind routers 2 and 1.
+/// Returns a tree of nested routers. Router 1 is on both visited links. Router 2 is behind router 1 and on
+/// the second link. Router 3 is behind routers 2 and 1.
 fn tree_of_routers(nesting: [bool; 3]) -> NestedNetwork {
     let mut world = NestedNetwork::new(3);
     world.add_router(1, &[("w0", "v1"), ("w1", "v2")], nesting[0]);
@@ -70,7 +70,7 @@ fn plain_nemo_adds_a_header_and_a_home_agent_for_each_level() {
 
 #[test]
 fn router_without_nesting_costs_one_level() {
-    // Router 2 has nesting switched off, so router 3 uses the path of a plain nested router behind it.
+    // Router 2 has nesting switched off. So router 3 sends as a plain nested router behind router 2.
     let mut world = tree_of_routers([true, false, true]);
     assert_eq!(measure_paths(&mut world), [(1, 1), (2, 2), (3, 3)]);
     // Router 1 has nesting switched off, so the routers behind it treat its mobile network as an ordinary

@@ -1,4 +1,4 @@
-//! Stations on links, with a small kernel for each, in virtual time.
+//! Stations on links, with a small simulated kernel for each, in virtual time.
 //!
 //! The kernel of a node uses the rules and routes of its station's desired state, in their order, like Linux.
 //! The kernel configures addresses from Router Advertisements and learns default routers. A visited link has
@@ -37,7 +37,7 @@ pub const WALL_START: WallTime = WallTime::from_unix_nanos(1_800_000_000_000_000
 const ACCESS_ROUTER: &str = "fe80::ffff";
 const ACCESS_ROUTER_LINK: [u8; 6] = [2, 0, 0, 0, 0xff, 0xff];
 pub const CORRESPONDENT: &str = "2001:db8:99::1";
-/// One-way delay of a link ([`HOP`]) and of the Internet ([`FAR`]).
+/// One-way delay of a link. The next constant is the one-way delay of the Internet.
 const LINK_DELAY: Duration = Duration::from_millis(1);
 const INTERNET_DELAY: Duration = Duration::from_millis(10);
 
@@ -149,7 +149,8 @@ enum MessageUnderway {
     Leave(String, Vec<u8>),
     /// Packet that crosses the Internet.
     Far(Vec<u8>),
-    /// Neighbor Discovery message to a node's interface: name of the node, then interface and message.
+    /// Neighbor Discovery message that arrives at an interface of a node: name of the node, then interface
+    /// and message.
     Said(String, LinkMessage),
 }
 
@@ -164,7 +165,7 @@ pub struct NestedNetwork {
     pub now: Time,
     pub nodes: BTreeMap<String, NodeWithKernel>,
     pub visited_links: BTreeMap<String, VisitedLink>,
-    /// Owner of each address on each link: node and interface.
+    /// Node and interface that have each address, by link and address.
     address_owners: BTreeMap<(String, Ipv6Addr), (String, String)>,
     messages_underway: Timeline<MessageUnderway>,
     pub arrived_packets: Vec<ArrivedPacket>,
@@ -256,7 +257,7 @@ impl NestedNetwork {
         self.handle_outputs(name);
         for (interface, _) in interfaces {
             let (own, link_address) = link_local(name, interface);
-            // The station may have desired addresses on the interface before the interface existed.
+            // The station may have requested addresses on the interface before the interface existed.
             let wanted = self.nodes[name].kernel_entries.iter().filter_map(|entry| match &*entry.0 {
                 ForwardingEntry::Address(it) if it.interface == *interface => {
                     Some(configured_address_of(it.address, it.prefix_length))
@@ -419,7 +420,7 @@ impl NestedNetwork {
         self.answer_as_access_router(name, &link, &message);
     }
 
-    /// Plays the access router: answers Router Solicitations and registrations of addresses.
+    /// Simulates the access router: answers Router Solicitations and registrations of addresses.
     fn answer_as_access_router(&mut self, name: &str, link: &str, message: &LinkMessage) {
         let Some(visited) = self.visited_links.get_mut(link) else { return };
         match message.message.first() {
@@ -490,7 +491,8 @@ impl NestedNetwork {
         }
     }
 
-    /// Plays the kernel for a Router Advertisement: configures addresses (RFC 4862) and a default router.
+    /// Simulates a node's kernel for a Router Advertisement: configures addresses (RFC 4862) and a default
+    /// router.
     fn configure_addresses(&mut self, name: &str, message: &LinkMessage) {
         let Ok(advertisement) = RouterAdvertisement::parse(&message.message) else { return };
         if message.interface == "i0" {
@@ -519,7 +521,7 @@ impl NestedNetwork {
         }
     }
 
-    /// Plays a node's kernel for a packet that arrived on an interface.
+    /// Simulates a node's kernel for a packet that arrived on an interface.
     fn route_packet(&mut self, name: &str, input: &str, packet: Vec<u8>) {
         let header = Header::parse(&packet).expect("a header");
         let node = &self.nodes[name];

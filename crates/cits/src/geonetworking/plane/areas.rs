@@ -5,7 +5,6 @@ use carnet_geonet::Router;
 use carnet_geonet::geo_destinations::GeoDestinations;
 use carnet_geonet::ipv6_adaptation::Adaptation;
 
-/// Passes the area of each multicast group to the IPv6 adaptation.
 pub(super) fn update_groups(
     now: Time,
     router: &Router,

@@ -1,11 +1,11 @@
 //! Congestion control in a station: frames pass the gate of `carnet_geonet::dcc` before the radio.
 //!
-//! * *The station signs its own packets when they leave the gate*. So the signature is as young as possible,
-//!   and a requested certificate can go along. The gate counts the air time of the signed packet. If no
-//!   ticket can sign a packet, the packet still uses up its turn. Forwarded packets get their envelope back
-//!   before the gate, while the station still has it.
+//! * *The station signs its own packets when they leave the gate*. So the generation time is as late as
+//!   possible, and the packet can contain a certificate that was requested meanwhile. The gate counts the air
+//!   time of the signed packet. If no ticket can sign a packet, the gate closes as if the station had sent
+//!   it. Forwarded packets get their envelope back before the gate, while the station still has it.
 //! * *The lifetime of a packet* shrinks by the time that it waits ([`Lifetime::after_waiting`]). A packet
-//!   over one hop is about the present, so it waits for at most a second. Of the station's own CAMs only the
+//!   over one hop describes the present, so it waits for at most a second. Of the station's own CAMs only the
 //!   newest waits.
 //! * *The CA service generates CAMs* no faster than the gate releases them (EN 302 637-2 6.1.3,
 //!   `T_GenCam_DCC`).
@@ -36,7 +36,7 @@ use crate::security::plane::SecurityPlane;
 /// Error for a reported channel load if the station has no congestion control.
 pub(super) const NO_DCC: &str =
     "this station has no congestion control: there is no [geonet.dcc] in its config";
-/// Channel load of a channel that is busy all the time, in thousandths.
+/// Channel load in thousandths if the channel is busy all the time.
 const ALWAYS_BUSY: u16 = 1000;
 /// Longest time for which a packet over one hop waits at the gate.
 const ONE_HOP_LIFETIME: Duration = Duration::from_secs(1);
@@ -55,8 +55,8 @@ pub struct HeldPacket {
     /// Whether this station is the source of the packet. If so, the station signs the packet when the packet
     /// leaves the gate.
     is_own: bool,
-    /// Identity of the packet if it waits under contention-based forwarding. If another station sends a copy,
-    /// this packet is useless.
+    /// Identity of the packet if it waits under contention-based forwarding; `None` for other packets. If
+    /// another station sends a copy, the station drops this packet.
     contending_identity: Option<PacketIdentity>,
     lifetime: Lifetime,
     held_since: Time,
@@ -68,7 +68,7 @@ pub(super) struct Congestion {
     gate: Gate<HeldPacket>,
     /// GN address of the station's own packets in the gate.
     address: GnAddress,
-    /// Least interval between CAMs that the CA service uses now.
+    /// Least interval between CAMs that the CA service last got from the gate.
     cam_interval: Duration,
     /// Value of the gate's `stale` counter at the last report to the operator.
     reported_stale_count: u64,
@@ -125,7 +125,7 @@ impl Congestion {
         }
     }
 
-    /// Recomputes the gate from the channel load. Passes the interval of CAMs that follows from the gate to
+    /// Handles the gate's timers, which evaluate the channel load. Passes the resulting interval of CAMs to
     /// the facilities. Returns a warning if the reports of the channel load have stopped.
     pub(super) fn handle_timeout(
         &mut self,
@@ -149,7 +149,7 @@ impl Congestion {
     }
 }
 
-/// Returns a packet of the router in the form of the gate: with its profile, lifetime and longest wait.
+/// Converts a packet of the router to a packet for the gate, with profile, lifetime and longest wait.
 fn build_gate_packet(
     transmission: Transmission,
     now: Time,
@@ -157,7 +157,8 @@ fn build_gate_packet(
     contended: Option<PacketIdentity>,
 ) -> Packet<HeldPacket> {
     let Transmission { destination, traffic_class, profile, is_own: own, frame, .. } = transmission;
-    // The packet comes from the router, so it can be parsed. If not, it does not wait at the gate.
+    // The packet comes from the router, so parsing always succeeds. If it failed, the packet would not wait
+    // at the gate.
     let (lifetime, one_hop, is_cam) = match Routed::parse(&frame) {
         Ok(packet) => {
             let single = matches!(packet.extended, ExtendedHeader::SingleHop { .. });
@@ -192,7 +193,7 @@ fn identity_of(packet: &[u8]) -> Option<PacketIdentity> {
     Some((packet.extended.source().address, packet.extended.sequence()?))
 }
 
-/// The parts of the plane by which a packet leaves the station.
+/// The parts of the plane that pass packets to the link.
 pub(super) struct LinkSender<'a> {
     pub(super) congestion: Option<&'a mut Congestion>,
     pub(super) secured: Option<&'a mut SecurityPlane>,

@@ -1,7 +1,7 @@
 //! The ping of the GeoNetworking layer.
 //!
 //! ETSI defines no ping. carnet's ping is an upper-layer protocol over BTP-B, port 51966 (0xCAFE). A message
-//! has the octet 1 (request) or 2 (reply), and then the number of hops that the request took. A 16-bit
+//! begins with the octet 1 (request) or 2 (reply), and the number of hops that the request took. A 16-bit
 //! identifier and a 16-bit sequence number follow, both big endian, and then the request's data. A station
 //! answers a request with a GeoUnicast to its source, at most a hundred times a second. Stations that do not
 //! know the protocol ignore the port.

@@ -1,4 +1,5 @@
-//! Bridges GeoNetworking and the facilities: payloads to the services, and their messages to the router.
+//! Connects GeoNetworking with the facilities: passes payloads to the services, and the services' messages to
+//! the router.
 
 use carnet_base::{Time, WallTime};
 use carnet_geonet::{Delivery, Request};
@@ -17,7 +18,7 @@ impl Geonet {
         self.facilities.as_deref()
     }
 
-    /// Sets the date.
+    /// Sets the date of the facilities and of the security entity.
     pub fn handle_date(&mut self, now: Time, wall: WallTime) {
         if let Some(facilities) = &mut self.facilities {
             facilities.handle_date(now, wall);
@@ -27,7 +28,7 @@ impl Geonet {
         }
     }
 
-    /// Sets the quality of the positions that follow.
+    /// Sets the quality of the positions that arrive from now on.
     pub fn handle_quality(&mut self, quality: PositionQuality) {
         if let Some(facilities) = &mut self.facilities {
             facilities.handle_quality(quality);
@@ -86,8 +87,8 @@ impl Geonet {
                     let port = transmission.payload.get(..2);
                     let ports = [port::CAM, port::DENM].map(u16::to_be_bytes);
                     let kind = ports.iter().position(|it| port == Some(&it[..])).unwrap_or(SAEM_INDEX);
-                    // On failure the security entity has queued a warning, or the router has counted the
-                    // reason.
+                    // If the message is refused, the security entity has queued a warning, or the router has
+                    // counted the reason.
                     let sent = self.check_service(now, transmission.to_request()).is_ok()
                         && self.router.handle_request(now, transmission.to_request()).is_ok();
                     if let Some(facilities) = &mut self.facilities {
@@ -98,7 +99,7 @@ impl Geonet {
                 Some(Done::Event(den::DenEvent::Ended(action))) => {
                     self.outputs.push_back(Output::EventOver(action.into()));
                 }
-                // `hear` has already reported the received messages to the applications.
+                // `handle_delivery` has already returned these received messages for the applications.
                 Some(Done::Event(den::DenEvent::Received { .. }) | Done::Cam(_)) => {}
                 None => {
                     facilities.count_refused();

@@ -40,7 +40,7 @@ impl Geonet {
         {
             ipv6.handle_unlocated(frame.destination);
         }
-        // The sublayer and the router count the packets that they drop.
+        // If the sublayer or the router drops the packet, it counts the drop itself.
         if let Ok(Some(request)) = ipv6.handle_host_frame(now, LinkId(link), frame) {
             let marked = ipv6.mark_congestion(request.payload);
             let payload = marked.as_deref().unwrap_or(request.payload);
@@ -49,7 +49,7 @@ impl Geonet {
         self.collect_outputs(now);
     }
 
-    /// Delivers the acknowledgements of hosts whose hold time is over.
+    /// Sends the hosts' delayed acknowledgements whose delay is over.
     pub(super) fn release_overdue(&mut self, now: Time) {
         let mut frames = Vec::new();
         if let Some(patience) = &mut self.duplicate_ack_delay {
@@ -90,7 +90,7 @@ impl Geonet {
     pub fn handle_lan_packet(&mut self, now: Time, packet: LanPacket<'_>) {
         self.update_groups_if_due(now);
         let (Some(proxy), Some(ipv6)) = (&mut self.multicast_proxy, &mut self.ipv6) else { return };
-        // The proxy and the sublayer count the packets that they drop.
+        // If the proxy or the sublayer drops the packet, it counts the drop itself.
         let onward = proxy.handle_lan_packet(now, packet, ipv6.mtu(), |group| ipv6.is_mapped(group));
         if let Ok(Some(packet)) = onward
             && let Ok(request) = ipv6.handle_forwarded(&packet)
@@ -161,7 +161,7 @@ impl Geonet {
         None
     }
 
-    /// Sends the fragments of packets that the sublayer has cut.
+    /// Sends the fragments into which the sublayer has divided packets.
     pub(super) fn send_pending_fragments(&mut self, now: Time) {
         while let Some(ipv6) = &mut self.ipv6
             && let Some((station, payload)) = ipv6.poll_fragment()
@@ -177,7 +177,7 @@ impl Geonet {
         }
     }
 
-    /// Carries out the outputs of the IPv6 adaptation, and passes the router's address to it.
+    /// Executes the outputs of the IPv6 adaptation, and passes the router's address to it.
     pub(super) fn collect_ipv6_outputs(&mut self) {
         let Some(ipv6) = &mut self.ipv6 else { return };
         ipv6.handle_address(self.router.address());

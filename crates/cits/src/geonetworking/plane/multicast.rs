@@ -1,4 +1,5 @@
-//! The outputs of the multicast proxy: packets to the mobile network, and subscriptions on its interfaces.
+//! The outputs of the multicast proxy: packets for the mobile network, and subscriptions on the link of IPv6
+//! over GeoNetworking.
 
 use std::collections::VecDeque;
 

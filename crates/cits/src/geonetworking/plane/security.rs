@@ -1,4 +1,4 @@
-//! Bridges GeoNetworking and security: frames of the link pass the entity before the router.
+//! Connects GeoNetworking with security: frames of the link pass the security entity before the router.
 
 use carnet_base::Time;
 use carnet_geonet::ReceivedFrame;
@@ -18,8 +18,8 @@ impl Geonet {
         self.change_identity(now, identity);
     }
 
-    /// Changes the pseudonym if a change is due. Before the call, the caller has sent the messages of the
-    /// present position.
+    /// Changes the pseudonym if a change is due. The caller calls this function after it has sent the
+    /// messages about the present position.
     pub(super) fn look_at_pseudonym(&mut self, now: Time) {
         let repeats = self.facilities.as_ref().is_some_and(|facilities| facilities.is_telling());
         let identity = self.security_plane.as_mut().and_then(|secured| secured.poll_identity(now, repeats));
@@ -35,7 +35,7 @@ impl Geonet {
         self.handle_address(now, address);
     }
 
-    /// Returns the security wing, if the station signs and verifies packets.
+    /// Returns the state of the security entity; `None` if the station neither signs nor verifies packets.
     pub fn security_plane(&self) -> Option<&SecurityPlane> {
         self.security_plane.as_ref()
     }

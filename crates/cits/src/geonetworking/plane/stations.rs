@@ -1,4 +1,5 @@
-//! Messages of neighbouring mobile routers and of access routers, which the station passes to NEMO.
+//! Messages of neighbouring mobile routers and of access routers, which the station passes to its routes to
+//! neighbouring mobile networks.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use carnet_wire::geonet::{CommonNextHeader, GnAddress, StationType};
 use carnet_wire::ipv6::{Header, protocol};
 use carnet_wire::nd::{self, NdOption, RouterAdvertisement};
 
-/// Largest length of the queue; the station empties the queue after each frame.
+/// Largest number of queued messages; the station empties the queue after each frame.
 const MAX_QUEUED_MESSAGES: usize = 64;
 
 /// A message of another station that matters for routes to neighbouring mobile networks.
@@ -20,8 +21,8 @@ pub enum StationMessage {
         /// Whether the station is a roadside unit.
         roadside: bool,
     },
-    /// An IPv6 packet, and the station that sent it: an announcement of prefixes, a test of a prefix, or a
-    /// Router Advertisement.
+    /// An IPv6 packet, and the link-layer address of the station that sent it. The packet is an announcement
+    /// of prefixes, a test of a prefix, or a Router Advertisement.
     Packet(MacAddress, Vec<u8>),
 }
 
@@ -94,7 +95,7 @@ pub(super) fn announcement_request(hops: u8, packet: &[u8]) -> Request<'_> {
 pub(super) fn unicast_request(hops: u8, station: MacAddress, packet: &[u8]) -> Request<'_> {
     let to = GnAddress::new(false, StationType::Unknown, station);
     let request = Request::new(Transport::GeoUnicast(to), CommonNextHeader::Ipv6, packet);
-    // The packet has a short lifetime: an answer that arrives after the other station has repeated its
-    // question is useless.
+    // The packet has a short lifetime: an answer is useless if it arrives after the asking station has
+    // repeated its question.
     Request { maximum_hop_limit: Some(hops), maximum_lifetime: Some(Duration::from_secs(1)), ..request }
 }
