@@ -23,7 +23,7 @@ pub struct BtpA {
 pub struct BtpB {
     /// Port of the receiving facility.
     pub destination_port: u16,
-    /// Destination port info: more about a well-known destination port, or 0.
+    /// Destination port info: with a well-known destination port, more about the service; otherwise 0.
     pub destination_port_info: u16,
 }
 

@@ -35,7 +35,7 @@ pub fn upper_layer_checksum(source: Ipv6Addr, destination: Ipv6Addr, protocol: u
     )
 }
 
-/// Returns the share of `protocol` and of the upper-layer length in the sum of the pseudo-header.
+/// Returns the part of the pseudo-header's sum that `protocol` and the upper-layer length contribute.
 pub fn protocol_and_length(protocol: u8, length: usize) -> u16 {
     let length = length as u64;
     fold_to_16_bits(u64::from(protocol) + (length & 0xffff) + (length >> 16))
@@ -44,8 +44,8 @@ pub fn protocol_and_length(protocol: u8, length: usize) -> u16 {
 /// Returns the one's complement sum of the 16-bit words, not inverted; an odd last octet is the high half of
 /// a word.
 pub fn ones_complement_sum(octets: &[u8]) -> u16 {
-    // RFC 1071 2 (B): the sum does not depend on the order of octets. So this code adds in the machine's
-    // order and swaps the result. It adds eight octets at a time, and keeps sums of their halves apart so
+    // The sum does not depend on the byte order of the machine (RFC 1071 2 (B)). So this code adds in the
+    // machine's order and swaps the result. It adds eight octets at a time in two sums, one for each half, so
     // that neither overflows. The compiler turns this loop into vector instructions.
     let (words, rest) = octets.as_chunks::<8>();
     let (mut low, mut high) = (0u64, 0u64);
@@ -62,8 +62,8 @@ pub fn ones_complement_sum(octets: &[u8]) -> u16 {
     u16::from_be(fold_to_16_bits(low + high + (last & 0xffff_ffff) + (last >> 32)))
 }
 
-/// One's complement addition: `add(sum(a), sum(b))` is the sum of `a` and `b` if `a` has an even length, and
-/// `add(x, !y)` subtracts `y` from `x`.
+/// Adds in one's complement: `ones_complement_add(sum(a), sum(b))` is the sum of `a` followed by `b`, if `a`
+/// has an even length. `ones_complement_add(x, !y)` subtracts `y` from `x`.
 pub fn ones_complement_add(a: u16, b: u16) -> u16 {
     fold_to_16_bits(u64::from(a) + u64::from(b))
 }

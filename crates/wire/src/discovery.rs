@@ -10,7 +10,7 @@ use crate::icmpv6::types;
 use crate::octets::{array_at, octets_from, u16_at};
 use std::net::Ipv6Addr;
 
-/// The Mobile Router Support flag in the field after the identifier (RFC 3963 7.1).
+/// The Mobile Router Support flag, in the 16-bit field after the identifier (RFC 3963 7.1).
 const MOBILE_ROUTER_FLAG: u16 = 0x8000;
 
 /// Home Agent Address Discovery Request, ICMPv6 type 144.
@@ -112,7 +112,7 @@ pub(crate) fn parse_identifier_and_flags(
     Ok((u16_at(message, 4, NAME_IN_ERRORS)?, u16_at(message, 6, NAME_IN_ERRORS)?))
 }
 
-/// Returns the field after the identifier, with R set if `mobile_router` is true.
+/// Returns the 16-bit field after the identifier, with the R flag set if `mobile_router` is true.
 fn flags_field(mobile_router: bool) -> u16 {
     if mobile_router { MOBILE_ROUTER_FLAG } else { 0 }
 }

@@ -52,7 +52,7 @@ pub enum Error {
         /// Received checksum field.
         found: u16,
     },
-    /// A header or option that may occur once occurred again (RFC 6275 6.3, RFC 4285 5).
+    /// A header or option that may occur once has occurred again (RFC 6275 6.3, RFC 4285 5).
     #[error("{what}: expected at most one in a message, found two")]
     Repeated {
         /// Name of the repeated header or option.
@@ -140,9 +140,9 @@ impl Error {
     /// [`crate::mobility::MobilityHeader::parse_verified`].
     pub fn parameter_problem(&self, upper_layer_offset: usize) -> Option<ErrorMessage> {
         let (code, offset) = match *self {
-            // RFC 8200 4.2: a receiver answers an unknown option with highest bits 10 or 11, and does not
-            // answer 01. Bits 10 and 11 differ for multicast destinations only, and `may_answer_with` makes
-            // that difference.
+            // RFC 8200 4.2: a receiver answers an unknown option whose type begins with the bits 10 or 11,
+            // and does not answer one with 01. Only for a multicast destination do 10 and 11 differ;
+            // `may_answer_with` checks this.
             Error::UnrecognizedOption { option_type, offset } if option_type & 0x80 != 0 => (2, offset),
             Error::MisplacedHopByHop { offset } => (1, offset),
             Error::UnrecognizedRouting { offset, .. } => (0, offset),

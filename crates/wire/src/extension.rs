@@ -10,9 +10,9 @@
 //! most [`MAX_HEADERS`] headers, and one Fragment header. The Home Address option and the type 2 routing
 //! header may occur once (RFC 6275 6.3, 6.4).
 //!
-//! Left out: AH and ESP, which end the chain like an upper layer, and jumbo payloads, whose option counts as
-//! unrecognized. The emitter places the Home Address option after the routing header and before the Fragment
-//! header; the parser does not demand this place.
+//! Left out: AH and ESP, which the parser treats as an upper layer, and jumbo payloads, whose option the
+//! parser treats as unrecognized. The emitter places the Home Address option after the routing header and
+//! before the Fragment header; the parser accepts it at any place.
 
 use crate::Error;
 use crate::fragment::{FRAGMENT_HEADER_LEN, FragmentHeader};
@@ -26,9 +26,9 @@ pub const MAX_HEADERS: usize = 8;
 pub const HOME_ADDRESS_OPTION: u8 = 0xc9;
 /// The Tunnel Encapsulation Limit option of the Destination Options header (RFC 2473 4.1.1).
 pub const TUNNEL_ENCAPSULATION_LIMIT_OPTION: u8 = 0x04;
-/// Type of the option that numbers the packets of a duplicated flow: an experimental type of RFC 4727. Every
-/// node may skip the option, and no node changes it in transit (RFC 8200 4.2). Its data are the number, four
-/// octets.
+/// Type of the option that contains the number of a packet in a duplicated flow: an experimental type of RFC
+/// 4727. Every node may skip the option, and no node changes it in transit (RFC 8200 4.2). Its data are the
+/// number, four octets.
 pub const SEQUENCE_OPTION: u8 = 0x1e;
 /// Octets of a Destination Options header that holds [`SEQUENCE_OPTION`] and no other option.
 pub const SEQUENCE_DESTINATION_LEN: usize = 8;
@@ -57,10 +57,10 @@ pub struct Extensions {
     /// Offset of the limit octet of the Tunnel Encapsulation Limit option, in octets from the start of the
     /// packet. A Parameter Problem about a limit of 0 points at it (RFC 2473 4.1.1 (b)).
     pub tunnel_encapsulation_limit_offset: Option<usize>,
-    /// Number in [`SEQUENCE_OPTION`]; `None` if the option has another length, because it then belongs to
-    /// another experiment.
+    /// Number in [`SEQUENCE_OPTION`]. `None` without the option, or if its length is not 4, because the
+    /// option then belongs to another experiment.
     pub sequence: Option<u32>,
-    /// The Fragment header.
+    /// The Fragment header; `None` if the packet is no fragment.
     pub fragment: Option<FragmentHeader>,
     /// Protocol of the upper layer. In a fragment other than the first: the Next Header of the Fragment
     /// header.
@@ -93,7 +93,7 @@ impl Extensions {
             protocol: header.next_header,
             upper_layer_offset: HEADER_LEN,
         };
-        // Offset of the Next Header octet that names the header at `walk.offset`.
+        // Offset of the Next Header octet that has the type of the header at `walk.offset`.
         let mut announced_at = 6;
         for count in 0..=MAX_HEADERS {
             let next = match walk.protocol {
@@ -220,9 +220,9 @@ fn header_span(packet: &[u8], start: usize, what: &'static str) -> Result<(u8, u
 /// Finds the upper layer of a packet that may be truncated or faulty, and ignores all options.
 ///
 /// Returns the protocol, the offset in octets from the start of the packet, and a flag. The flag is `true` if
-/// the upper layer's header is at the offset, `false` in a fragment other than the first. Returns `None` if
-/// the octets end within the chain or the chain is longer than [`MAX_HEADERS`]. The function ignores the
-/// Payload Length, because the packet in an ICMPv6 error is usually shorter.
+/// the upper layer's header is at the offset. It is `false` in a fragment other than the first. Returns
+/// `None` if the octets end within the chain or the chain is longer than [`MAX_HEADERS`]. The function
+/// ignores the Payload Length, because the packet in an ICMPv6 error is usually truncated.
 pub fn find_upper_layer(packet: &[u8]) -> Option<(u8, usize, bool)> {
     let mut next = Header::parse(packet).ok()?.next_header;
     let mut offset = HEADER_LEN;

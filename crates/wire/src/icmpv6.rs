@@ -219,10 +219,10 @@ pub fn may_answer(invoking: &[u8]) -> bool {
 
 /// Returns whether a node may send this ICMPv6 error about a packet (RFC 4443 2.4 (e)).
 ///
-/// A node must not answer an ICMPv6 error or a redirect (e.1, e.2), or an unspecified or multicast source
-/// (e.6). A packet to a multicast address (e.3) causes only two errors. They are Packet Too Big, and
-/// Parameter Problem code 2 about an option whose type begins with the bits 10. The function returns `false`
-/// if it cannot see the ICMPv6 type: a later fragment or a truncated chain.
+/// A node must not send an error about an ICMPv6 error or a redirect (e.1, e.2), or to an unspecified or
+/// multicast source (e.6). About a packet to a multicast address (e.3), it may send only two errors. They are
+/// Packet Too Big, and Parameter Problem code 2 about an option whose type begins with the bits 10. The
+/// function returns `false` if it cannot see the ICMPv6 type: a later fragment or a truncated chain.
 pub fn may_answer_with(error: ErrorMessage, invoking: &[u8]) -> bool {
     let Ok(header) = Header::parse(invoking) else { return false };
     if header.source.is_unspecified() || header.source.is_multicast() {
@@ -273,9 +273,9 @@ pub fn echo_reply_to_home(header: &Header, message: &[u8], home_address: Ipv6Add
 
 /// Returns the Echo Reply to a whole IPv6 packet that is a valid Echo Request without extension headers.
 ///
-/// Returns `None` for another message, a wrong checksum, a multicast destination or a source that must not be
-/// answered. Copies identifier, sequence number and data (RFC 4443 4.2), and the traffic class, so that a
-/// ping measures its own class.
+/// Returns `None` for another message, a wrong checksum, a multicast destination, or a source to which a node
+/// must not send an answer. Copies identifier, sequence number and data (RFC 4443 4.2). Also copies the
+/// traffic class, so that a ping measures the path of its own class.
 pub fn echo_reply(packet: &[u8]) -> Option<Vec<u8>> {
     let (header, message) = Header::parse_packet(packet).ok()?;
     let answerable = header.next_header == protocol::ICMPV6

@@ -2,8 +2,8 @@
 //!
 //! Mobile networks may have IPv4 prefixes, whose packets travel inside tunnels (RFC 5555). The parser checks
 //! version, header length and Total Length, and cuts off octets beyond the Total Length. It does not verify
-//! the header checksum: the kernel has verified it, or will. Changes of a field update the checksum by the
-//! difference alone (RFC 1624), so a wrong checksum stays wrong.
+//! the header checksum, because the kernel verifies it before or after this module. If a field changes, the
+//! module updates the checksum by the difference alone (RFC 1624), so a wrong checksum stays wrong.
 //!
 //! Left out: the contents of IP options, ICMP other than Destination Unreachable and Time Exceeded.
 
@@ -28,7 +28,8 @@ const MORE_FRAGMENTS_FLAG: u16 = 0x2000;
 const FRAGMENT_OFFSET_MASK: u16 = 0x1fff;
 /// TTL of the ICMP errors of this module.
 const ICMP_ERROR_TTL: u8 = 64;
-/// Bit in the type of an option that each fragment contains (RFC 791 3.1).
+/// Bit in the type of an option: a router that fragments the packet copies the option into each fragment (RFC
+/// 791 3.1).
 const COPIED_OPTION_FLAG: u8 = 0x80;
 
 /// An IPv4 header, without its options.
@@ -199,7 +200,8 @@ pub fn split_into_fragments(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {
     fragments
 }
 
-/// Returns a header for later fragments: with the options that each fragment must contain.
+/// Returns the header for fragments other than the first. It has only the options that each fragment must
+/// contain.
 fn later_fragment_header(header: &[u8]) -> Vec<u8> {
     let (fixed, options) = header.split_at(HEADER_LEN.min(header.len()));
     let mut copied = fixed.to_vec();
@@ -217,7 +219,7 @@ fn later_fragment_header(header: &[u8]) -> Vec<u8> {
         }
         rest = behind;
     }
-    // Option 0 ends the list.
+    // Fill up with zeros: option 0 ends the list of options.
     copied.resize(copied.len().next_multiple_of(4), 0);
     let words = u8::try_from(copied.len() / 4).unwrap_or(15);
     if let Some(first) = copied.first_mut() {
@@ -267,7 +269,7 @@ pub fn error_packet(
     message[2..4].copy_from_slice(&sum.to_be_bytes());
     let total_length = u16::try_from(HEADER_LEN + message.len()).unwrap_or(u16::MAX);
     let mut packet = Vec::with_capacity(usize::from(total_length));
-    // RFC 1812 4.3.2.5: precedence 6, internetwork control.
+    // RFC 1812 4.3.2.5: the TOS octet has precedence 6, internetwork control.
     packet.extend_from_slice(&[0x45, 0xc0]);
     packet.extend_from_slice(&total_length.to_be_bytes());
     packet.extend_from_slice(&[0, 0, 0, 0, ICMP_ERROR_TTL, ICMP, 0, 0]);
@@ -279,7 +281,8 @@ pub fn error_packet(
 }
 
 /// Returns whether a node may send an ICMP error about a packet (RFC 1122 3.2.2). A node may not send an
-/// error about an ICMP error or a later fragment. The source and the destination must each be a single node.
+/// error about an ICMP error or a later fragment. Source and destination of the packet must each be the
+/// address of a single node.
 pub fn may_answer(invoking: &[u8]) -> bool {
     let Ok(header) = Header::parse(invoking) else { return false };
     if !is_unicast_routable(header.source)
@@ -289,7 +292,8 @@ pub fn may_answer(invoking: &[u8]) -> bool {
         return false;
     }
     let kind = invoking.get(header.header_length);
-    // Only ICMP queries may be answered: Echo, Timestamp, Information, Address Mask and their replies.
+    // Of ICMP messages, a node answers only queries: Echo, Timestamp, Information, Address Mask, and their
+    // replies.
     header.protocol != ICMP || kind.is_some_and(|kind| matches!(kind, 0 | 8 | 13..=18))
 }
 
@@ -332,14 +336,14 @@ mod tests {
         fn fragments_are_reassembled_to_the_packet(
             length in 0usize..9000, mtu in 68usize..2000, words in 0usize..4, further in 68usize..500,
         ) {
-            // Record Route (7) stays in the first fragment; option 0x83 is in each fragment.
+            // Option 7 (Record Route) is only in the first fragment; option 0x83 is in each fragment.
             let options = [7, 3, 4, 0x83, 3, 4, 1, 1, 0, 0, 0, 0];
             let whole = packet(length, &options[..4 * words.min(3)]);
             let fragments = split_into_fragments(&whole, mtu);
             for piece in &fragments {
                 prop_assert!(piece.len() <= mtu.max(20) && is_intact(piece));
             }
-            // A router on the way may cut the fragments once more.
+            // A router on the path may cut the fragments again.
             let finer: Vec<Vec<u8>> =
                 fragments.iter().flat_map(|it| split_into_fragments(it, further)).collect();
             let header = Header::parse(&whole).expect("a header");

@@ -115,9 +115,9 @@ impl Header {
     }
 }
 
-/// Returns the flow label of the outer header, which spreads the inner flows over equal paths (RFC 6438 3).
-/// The label is a keyed hash of addresses and flow label of the inner header, so that outsiders cannot
-/// predict it. The label is never 0, because 0 means "not labelled".
+/// Returns the flow label for the outer header of a tunnelled packet. The label is a keyed hash of addresses
+/// and flow label of the inner header. So routers distribute the inner flows over equal paths (RFC 6438 3),
+/// and outsiders cannot predict the label. The label is never 0, because 0 means "not labelled".
 pub fn tunnel_flow_label(key: u64, inner: &Header) -> u32 {
     let (source, destination) = (u128::from(inner.source), u128::from(inner.destination));
     let halves = [

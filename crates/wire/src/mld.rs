@@ -15,7 +15,7 @@ use crate::octets::{address_at, array_at, slice_at, u8_at, u16_at};
 
 /// All MLDv2-capable routers, ff02::16 (RFC 3810 5.2.14).
 pub const ALL_ROUTERS_V2: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x16);
-/// Minimum number of source addresses for which a query has room: a packet of 1280 octets less its headers.
+/// Number of source addresses that fit into a query of 1280 octets, headers included.
 pub const MAX_QUERIED_SOURCES: usize = (1280 - HEADER_LEN - ROUTER_ALERT.len() - V2_QUERY_LEN) / 16;
 
 const QUERY_TYPE: u8 = 130;
@@ -269,8 +269,8 @@ impl QueryRepr<'_> {
     }
 }
 
-/// Decodes a Maximum Response Code or QQIC (RFC 3810 5.1.3, 5.1.9). The code is a number below 2^`bits`, or a
-/// mantissa of `mantissa` bits and an exponent of three bits.
+/// Decodes a Maximum Response Code or QQIC (RFC 3810 5.1.3, 5.1.9). A code below 2^`bits` is the number
+/// itself. A higher code consists of a mantissa of `mantissa` bits and an exponent of three bits.
 fn decode_exponential(code: u32, bits: u32, mantissa: u32) -> u32 {
     if code < 1 << bits {
         return code;

@@ -49,7 +49,8 @@ fn packet_without_extension_header_is_parsed() {
 
 #[test]
 fn every_known_extension_header_is_parsed() {
-    // Hop-by-hop, destination options with a tunnel limit, routing, home address, fragment 0.
+    // The headers are hop-by-hop, destination options with a tunnel limit, routing, home address, and
+    // fragment 0.
     let mut payload = vec![protocol::DESTINATION_OPTIONS, 0, 5, 2, 0, 0, 1, 0];
     payload.extend(sequence_destination(protocol::DESTINATION_OPTIONS, 0x0102_0304));
     payload.extend([protocol::ROUTING, 0, 4, 1, 3, 1, 1, 0]);
@@ -233,7 +234,7 @@ fn unicast_and_routable_addresses_are_recognised() {
     for no in ["::", "::1", "fe80::1", "ff02::1", "ff0e::1", "::ffff:192.0.2.1", "::192.0.2.1", "::2"] {
         assert!(!is_unicast_routable(address(no)), "{no}");
     }
-    // Addresses just outside the NAT64 prefixes, and just before and behind ::/8.
+    // The addresses are just outside of the NAT64 prefixes, and the last before and the first behind ::/8.
     for no in
         ["64:ff9b:0:1::1", "64:ff9b:0:0:1::1", "64:ff9b::1:0:0:1", "64:ff9b:2::1", "63:ff9b::1", "ff::1"]
     {

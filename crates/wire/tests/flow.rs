@@ -23,12 +23,13 @@ fn flow_option_with_one_binding_is_parsed() {
         next_header: Some(Range::single(17)),
         ..Ipv6Selector::default()
     });
-    // K (destination port) is bit 10 from the left, O (next header) bit 14: 0000 0000 0010 0010.
+    // From the left, K (destination port) is bit 10 and O (next header) is bit 14: 0000 0000 0010 0010.
     let by_hand = "2d 17  0004 000a 00 00   03 09 02 00 0022 0000 1388 11   00   02 02 0002";
     let octets = emit_sub_options(Some(&selector), &[2]);
     let option = MobilityOption::FlowIdentification { fid: 4, priority: 10, status: 0, sub_options: &octets };
     let message = Builder::binding_update(1, BindingUpdateFlags::default(), 1).option(&option).finish();
-    // The Binding Update's fixed part is 12 octets; 4 of padding put the option at a multiple of 8.
+    // The Binding Update's fixed part is 12 octets. After 4 octets of padding, the option begins at a
+    // multiple of 8.
     let by_hand = by_hand.replacen("17", &format!("{:02x}", 6 + octets.len()), 1);
     assert_eq!(to_hex(&message[12..]), without_spaces(&format!("0102 0000 {by_hand}")));
 

@@ -136,7 +136,8 @@ fn authenticated_update_equals_recorded_packet() {
     let covered = field.covered_octets(&golden).expect("pieces");
     assert_eq!(authenticator_of(covered), golden[field.data_range.clone()]);
 
-    // The reverse: build the message with zero data, fill in the MAC, then the checksum.
+    // Then the reverse: build the message with zero authentication data, and fill in the MAC, then the
+    // checksum.
     let mut octets = Builder::binding_update(3, MOBILE_ROUTER_FLAGS, 60)
         .option(&prefix_option())
         .option(&MobilityOption::Authentication { subtype: 1, spi: 300, data: &[0; 12] })
@@ -222,7 +223,7 @@ fn binding_acknowledgement_of_umip_is_decoded() {
     }
 }
 
-/// Compares all octets but the flow label: Linux chooses a flow label, carnet sends 0.
+/// Compares all octets except the flow label: Linux chooses a flow label, and carnet sends 0.
 fn assert_same_but_flow_label(made: &[u8], captured: &[u8]) {
     let mut captured = captured.to_vec();
     captured[1..4].fill(0);

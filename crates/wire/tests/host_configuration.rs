@@ -129,7 +129,7 @@ proptest! {
         }
     }
 
-    /// Octets that look like names reach further into the parser.
+    /// The test uses octets that look like names, because they reach further into the parser.
     #[test]
     fn invalid_domain_names_are_refused(names in any_names()) {
         let data = [&[0; 6][..], &names].concat();
@@ -165,13 +165,14 @@ fn pref64_option_has_the_octets_of_rfc_8781() {
         assert_eq!(octets(&format!("64:ff9b::/{length}"), 8).map(|it| it[1]), Some(8 | code));
     }
     assert_eq!(octets("64:ff9b::/95", 180), None);
-    // RFC 8781 4.1: rounded up, 8191 units at most.
+    // RFC 8781 4.1: the lifetime is rounded up, and is at most 8191 units.
     let lifetime =
         |seconds| Pref64::new("64:ff9b::/96".parse().expect("a prefix"), seconds).map(|it| it.lifetime());
     assert_eq!(lifetime(1), Some(8));
     assert_eq!(lifetime(u16::MAX), Some(MAX_PREF64_LIFETIME));
     assert_eq!(lifetime(0), Some(0));
-    // Bits behind the prefix are not part of it; the codes 6 and 7 mean nothing.
+    // Bits behind the prefix do not belong to the prefix. The codes 6 and 7 have no meaning, and the parser
+    // ignores the option.
     let mut data = vec![0, 1];
     data.extend([0xff; 12]);
     let read = read_option(option_type::PREF64, &data, Pref64::read);
@@ -185,7 +186,7 @@ fn pref64_option_has_the_octets_of_rfc_8781() {
     assert_eq!(read_option(option_type::PREF64, &data, Pref64::read), None);
 }
 
-/// RFC 1035 3.1, and RFC 8106 5.2: no name is compressed.
+/// RFC 1035 3.1 defines the octets of a domain name. By RFC 8106 5.2 no name is compressed.
 #[test]
 fn domain_names_have_the_octets_of_rfc_1035() {
     assert_eq!(encode_domain_name("bus.example"), Some(b"\x03bus\x07example\x00".to_vec()));

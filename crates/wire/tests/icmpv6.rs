@@ -225,8 +225,8 @@ fn invalid_neighbor_discovery_options_are_unknown() {
             (options.count(), options.filter(|option| !matches!(option, NdOption::Unknown { .. })).count());
         (count, known)
     };
-    // Invalid: prefix length 129, a Prefix Information option of one unit, a link-layer address option of two
-    // units.
+    // Three invalid options: prefix length 129, a Prefix Information option of one unit, a link-layer address
+    // option of two units.
     assert_eq!(read(&format!("030481c0{}", "00".repeat(28))), (1, 0));
     assert_eq!(read(&format!("030480c0{}", "00".repeat(28))), (1, 1));
     assert_eq!(read("0301400000000000"), (1, 0));

@@ -6,14 +6,15 @@ use carnet_wire::mld::{MAX_QUERIED_SOURCES, Message, QueryRepr, RecordType};
 use carnet_wire::{Error, icmpv6};
 use common::{RandomNumbers, address, hex};
 
-/// A General Query with MRD 10 s, QRV 2, QQI 125 s.
+/// A General Query with a Maximum Response Delay of 10 s, QRV 2 and QQI 125 s.
 const GENERAL_QUERY: &str = "6000000000240001fe800000000000000000000000000005ff020000000000000000000000000001\
                              3a00050200000100820056922710000000000000000000000000000000000000027d0000";
-/// Query about two sources of ff1e::42: S, QRV 3, QQIC 0x8f, MRD 1 s.
+/// Query about two sources of ff1e::42, with S, QRV 3, QQIC 0x8f and a Maximum Response Delay of 1 s.
 const SOURCE_QUERY: &str = "6000000000440001fe800000000000000000000000000005ff1e00000000000000000000000000423\
                             a000502000001008200155303e80000ff1e00000000000000000000000000420b8f000220010db800\
                             000000000000000000000120010db8000000000000000000000002";
-/// Report: TO_EX({}) of ff1e::42, BLOCK of two sources of ff1e::43 with four octets of auxiliary data.
+/// A report with two records: TO_EX({}) of ff1e::42, and BLOCK of two sources of ff1e::43 with four octets of
+/// auxiliary data.
 const REPORT: &str = "60000000005c0001fe800000000000000000000000000064ff0200000000000000000000000000163a00050\
                       2000001008f00496f0000000204000000ff1e000000000000000000000000004206010002ff1e0000000000\
                       00000000000000004320010db800000000000000000000000120010db800000000000000000000000261626\
@@ -49,7 +50,7 @@ fn mld_queries_are_encoded_and_decoded() {
     };
     assert_eq!(general.packet(address("fe80::5")), hex(GENERAL_QUERY));
     let group = Some(address("ff1e::42"));
-    // QQIC 0x8f encodes (0xf | 0x10) << 3 s.
+    // QQIC 0x8f encodes (0xf | 0x10) << 3, which is 248 s.
     let about = QueryRepr {
         maximum_response_delay: 1000,
         group,

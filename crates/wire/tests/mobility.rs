@@ -343,7 +343,8 @@ fn mobility_options_beyond_buffer_are_omitted() {
     for _ in 0..84 {
         some = some.option(&prefix);
     }
-    // 12 + 20 + 83 * 24 = 2024 octets; one more prefix fills the header to its last octet.
+    // The message has 12 + 20 + 83 * 24 = 2024 octets. One more prefix fills the header to its last octet,
+    // 2048.
     assert_eq!(some.clone().try_finish().expect("fits").len(), 2024);
     let full = some.option(&prefix);
     assert_eq!(full.clone().try_finish().expect("fits").len(), builder::MAX_LEN);

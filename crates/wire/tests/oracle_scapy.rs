@@ -1,5 +1,5 @@
-//! Scapy as independent check: it makes the same octets as carnet from the same values, and carnet reads its
-//! packets right.
+//! Scapy as independent check: it makes the same octets as carnet from the same values, and carnet parses
+//! scapy's packets correctly.
 //!
 //! This file avoids known faults of scapy 2.8.0. Its flags field of a Binding Update has seven bits, so the
 //! test writes the other flags to `reserved`. Scapy has no class for newer options; its `MIP6OptUnknown` does

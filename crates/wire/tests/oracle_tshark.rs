@@ -174,7 +174,7 @@ fn mobility_cases() -> Vec<DissectionCase> {
     cases
 }
 
-/// Cases of Binding Revocation (RFC 5846).
+/// Returns cases of Binding Revocation (RFC 5846).
 fn planned_end_cases() -> Vec<DissectionCase> {
     let bid = MobilityOption::BindingIdentifier {
         bid: 7,
@@ -217,7 +217,7 @@ fn planned_end_cases() -> Vec<DissectionCase> {
     ]
 }
 
-/// Cases of the options of RFC 5094, 5555 and 5648, and of the Heartbeat of RFC 5847.
+/// Returns cases of the options of RFC 5094, 5555 and 5648, and of the Heartbeat of RFC 5847.
 fn multiple_and_dual_stack_cases() -> Vec<DissectionCase> {
     let flags = BindingUpdateFlags::from_bits;
     let bid = |bid, status, home, priority, care_of_address| MobilityOption::BindingIdentifier {
@@ -569,7 +569,8 @@ fn write_capture(path: &Path, cases: &[DissectionCase]) {
     std::fs::write(path, octets).expect("a capture");
 }
 
-/// Returns one form for the field values of different tshark versions: numbers in decimal, truth as 1 and 0.
+/// Returns a common form of the field values of different tshark versions: numbers in decimal, truth as 1 and
+/// 0.
 fn normalize_value(value: &str) -> String {
     let one = |value: &str| match value {
         "True" => "1".to_owned(),

@@ -437,7 +437,7 @@ proptest! {
             prop_assert_eq!((message[reference], reference % 2), (2, 0));
         }
         if selector.is_some() {
-            // Before the fields: type, length, format and reserved octet, flags and reserved octets. The
+            // Type, length, format and reserved octet, flags and reserved octets precede the fields. The
             // fields begin at a multiple of 8.
             prop_assert_eq!((message[at + 8], (at + 16) % 8), (3, 0));
         }

@@ -33,7 +33,7 @@ pub fn arp_request(sender: ArpSender, target: Ipv4Addr) -> [u8; ARP_PACKET_LENGT
     packet
 }
 
-/// Returns the sender of an ARP packet, which may be followed by padding. Returns `None` if the packet is
+/// Returns the sender of an ARP packet; padding may follow the packet. Returns `None` if the packet is
 /// invalid, or if its sender only asks whether an address is free (RFC 5227 2.1.1).
 pub fn sender_of(packet: &[u8]) -> Option<ArpSender> {
     let (head, rest) = packet.get(..ARP_PACKET_LENGTH)?.split_first_chunk::<6>()?;

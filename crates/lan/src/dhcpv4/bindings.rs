@@ -1,9 +1,9 @@
-//! Table of the addresses of one interface, and of the clients that have them. It ensures that no address has
-//! two hosts.
+//! Table of the addresses of one interface, and of the clients that have them. It ensures that no two hosts
+//! get the same address.
 //!
-//! The table has at most one entry for each address and one address for each client. So the range of the
-//! config limits its size. An address without entry is free. When a lease has ended, its entry stays until
-//! another client needs the address, so that the client can get the same address again.
+//! The table has at most one entry for each address and one address for each client. So the config's address
+//! range limits the size of the table. An address without entry is free. When a lease has ended, its entry
+//! stays until another client needs the address, so that the client can get the same address again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -53,7 +53,8 @@ pub struct AddressBindings {
     addresses_by_deadline: BTreeSet<(Time, Ipv4Addr)>,
     /// Free addresses of the range, ordered by the time for which they have been free, the longest first.
     free_addresses: BTreeSet<(u64, Ipv4Addr)>,
-    /// Every address of the range, with its place in `free`.
+    /// Every address of the range. For a free address, the value is its place in the order of
+    /// `free_addresses`; otherwise `None`.
     range_addresses: BTreeMap<Ipv4Addr, Option<u64>>,
     next_free_place: u64,
     probe_count: usize,
@@ -86,14 +87,14 @@ impl AddressBindings {
         self.binding_by_address.iter().map(|(address, binding)| (*address, binding))
     }
 
-    /// Returns whether no client has the address and no host uses it, as far as the table knows.
+    /// Returns whether no client has the address and the server knows no host that uses it.
     pub fn is_free(&self, address: Ipv4Addr) -> bool {
         self.binding_by_address.get(&address).is_none_or(|binding| binding.state == AddressState::Former)
     }
 
     /// Returns whether this client may have the address, because no other host has it. `reserved` is the
-    /// link-layer address of a client with a reservation. This client may also use the address with another
-    /// client identifier.
+    /// link-layer address of a host with a reservation for the address. This host may have the address even
+    /// if it now sends another client identifier.
     pub fn is_available(&self, address: Ipv4Addr, client: &ClientId, reserved: Option<LinkAddress>) -> bool {
         self.is_free(address)
             || self.get(address).is_some_and(|binding| {
@@ -107,7 +108,7 @@ impl AddressBindings {
         self.probe_count
     }
 
-    /// Returns the number of addresses for clients without reservation, and how many of them are free.
+    /// Returns the number of all addresses for clients without reservation, and the number of free ones.
     pub fn used_and_total(&self) -> (usize, usize) {
         (self.range_addresses.len(), self.free_addresses.len())
     }
@@ -117,7 +118,7 @@ impl AddressBindings {
         self.addresses_by_deadline.first().map(|(due, _)| *due)
     }
 
-    /// Returns an address whose state has ended at `now`; `None` if there is no further one.
+    /// Returns an address whose state has ended at `now`; `None` if no further state has ended.
     pub fn expired_address(&self, now: Time) -> Option<Ipv4Addr> {
         self.addresses_by_deadline.first().filter(|(due, _)| *due <= now).map(|(_, address)| *address)
     }
@@ -175,7 +176,7 @@ impl AddressBindings {
         }
     }
 
-    /// Removes the entry of an address from all indexes except that of free addresses.
+    /// Removes the entry of an address from all indexes except the index of free addresses.
     fn unlink_binding(&mut self, address: Ipv4Addr) -> Option<AddressBinding> {
         let binding = self.binding_by_address.remove(&address)?;
         self.addresses_by_deadline.remove(&(binding.state_ends_at, address));

@@ -18,7 +18,7 @@ pub struct ServerConfig {
     pub lease_time: Duration,
     /// Addresses for certain hosts.
     pub reservations: Vec<Reservation>,
-    /// Options of the operator: code and value.
+    /// Further DHCP options that the operator has configured: code and value.
     pub options: Vec<(u8, Vec<u8>)>,
     /// DNS servers.
     pub dns_servers: Vec<Ipv4Addr>,
@@ -26,9 +26,9 @@ pub struct ServerConfig {
     pub is_dns_server: bool,
     /// Domain names that hosts append to short names.
     pub search_domains: Vec<String>,
-    /// MTU of the link; `None` for that of the tunnel.
+    /// MTU of the link that the server sends to hosts; `None` for the MTU of the tunnel.
     pub mtu: Option<u16>,
-    /// Whether the link has a NAT64. Hosts that can do without IPv4 then need no IPv4 address (RFC 8925).
+    /// Whether the link has a NAT64. Hosts that work without IPv4 then need no IPv4 address (RFC 8925).
     pub prefers_ipv6_only: bool,
     /// URI of the captive portal's API (RFC 8910).
     pub captive_portal: Option<String>,
@@ -60,7 +60,7 @@ impl ServerConfig {
         }
     }
 
-    /// Returns whether the server may give this address to any host.
+    /// Returns whether the server may give this address to a host without reservation.
     pub fn is_dynamic(&self, address: Ipv4Addr) -> bool {
         let (first, last) = self.address_range;
         let is_reserved = || self.reservations.iter().any(|reservation| reservation.address == address);

@@ -27,11 +27,11 @@ pub enum DhcpEvent {
         /// Link-layer address of the client.
         link_address: LinkAddress,
     },
-    /// Another host uses an address: a client has found it, or the server itself.
+    /// Another host uses an address. A client has detected this (DHCPDECLINE), or the server by ARP.
     InUse {
         /// The address, which the server gives to no client for some time.
         address: Ipv4Addr,
-        /// Link-layer address of the client that declined it, or of the host that uses it.
+        /// Link-layer address of the host that uses the address, or of the client that has declined it.
         link_address: LinkAddress,
         /// Whether a client has declined the address.
         declined: bool,
@@ -69,12 +69,12 @@ pub struct DhcpCounters {
 }
 
 impl DhcpCounters {
-    /// Counts a message without answer.
+    /// Counts a message that the server does not answer.
     pub(super) fn drop(&mut self, reason: DhcpDropReason) {
         *self.drops_by_reason.entry(reason).or_default() += 1;
     }
 
-    /// Returns the number of messages without answer for this reason.
+    /// Returns the number of messages that the server did not answer for this reason.
     pub fn dropped(&self, reason: DhcpDropReason) -> u64 {
         self.drops_by_reason.get(&reason).copied().unwrap_or_default()
     }

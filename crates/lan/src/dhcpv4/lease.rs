@@ -1,6 +1,6 @@
 //! A lease in the form in which the station stores it.
 //!
-//! The record has a date for the end of the lease, because the monotonic clock begins anew with each start.
+//! The record has the date at which the lease began, because the monotonic clock begins anew with each start.
 //! Many vehicles start with a wrong date. If the date is before that of the record, the lease gets its whole
 //! time again. A lease that lasts too long only makes an address unusable for a while. A lease that ends too
 //! early would give one address to two hosts.
@@ -45,7 +45,7 @@ impl StoredLease {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Returns the entry of the address in the table.
+    /// Returns the entry of the address in the table; `None` if the lease has ended at this date.
     pub(super) fn to_binding(&self, now: Time, wall: WallTime) -> Option<AddressBinding> {
         Some(AddressBinding {
             client_id: ClientId(self.client.clone()),

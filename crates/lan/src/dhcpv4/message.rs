@@ -65,12 +65,12 @@ const MAX_OPTION_LENGTH: usize = 255;
 /// Time in seconds for which a client that can do without IPv4 does not request an address: the default of
 /// RFC 8925 3.4 (`IPV6_ONLY_WAIT_SECONDS`).
 const IPV6_ONLY_WAIT_SECONDS: u32 = 1800;
-/// Lengths in octets: the IPv4 and UDP headers before the message, the shortest packet and the longest
-/// packet. Every client accepts the shortest (RFC 2131 2). The longest fits into an Ethernet frame.
+/// Length in octets of the IPv4 and UDP headers before the message. The next two constants are sizes of
+/// packets: one that every client accepts (RFC 2131 2), and the largest one in an Ethernet frame.
 const IP_AND_UDP_HEADERS_LENGTH: usize = 28;
 const MIN_PACKET_SIZE: u16 = 576;
 const MAX_PACKET_SIZE: u16 = 1500;
-/// Length in octets to which a message is padded, as BOOTP needs it (RFC 1542 2.1).
+/// Minimum length of a message in octets, as BOOTP requires (RFC 1542 2.1). The server pads shorter messages.
 const MIN_MESSAGE_LENGTH: usize = 300;
 /// Maximum length of a client identifier in octets.
 const MAX_CLIENT_ID: usize = 255;
@@ -112,13 +112,13 @@ pub struct ClientMessage {
     pub link_address: LinkAddress,
     /// Identity of the client.
     pub client_id: ClientId,
-    /// Whether the client has sent its identity as an option.
+    /// Whether the client has sent a client identifier (option 61).
     pub has_client_id: bool,
     /// Address that the client requests; `None` if it requests none.
     pub requested_address: Option<Ipv4Addr>,
-    /// Server that the client has selected.
+    /// Server that the client has selected; `None` if the message names no server.
     pub selected_server: Option<Ipv4Addr>,
-    /// Name of the client, valid for DNS.
+    /// Name of the client, valid for DNS; `None` if the client has sent no name that can be made valid.
     pub host_name: Option<String>,
     /// Codes of the options that the client requests; `None` if its message has no such list.
     pub requested_options: Option<Vec<u8>>,
@@ -171,14 +171,14 @@ impl ClientMessage {
         })
     }
 
-    /// Returns whether the client wants an option. If its message has no list of options, it wants every
-    /// option that it needs not request by its code.
+    /// Returns whether the client wants an option: its list of requested options contains the code, or its
+    /// message has no list.
     fn wants_option(&self, code: u8) -> bool {
         self.requested_options.as_ref().is_none_or(|codes| codes.contains(&code))
     }
 }
 
-/// Options of a client's message. A repeated option has no effect.
+/// Options of a client's message. If an option is repeated, the server uses the first one.
 #[derive(Debug, Default)]
 struct ClientOptions {
     kind: Option<MessageKind>,
@@ -192,7 +192,8 @@ struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// Reads the options up to their end. An option that is longer than the message makes it invalid.
+    /// Reads the options up to the end option. An option that is longer than the rest of the message makes
+    /// the message invalid.
     fn read_options(mut octets: &[u8]) -> Result<ClientOptions, DhcpDropReason> {
         let mut options = ClientOptions::default();
         while let Some((code, rest)) = octets.split_first() {
@@ -247,8 +248,8 @@ fn kind(data: &[u8]) -> Option<MessageKind> {
 }
 
 /// Returns a name that is valid as a label of DNS: the first label of `octets` in lower case. Blanks and
-/// underscores become hyphens; other characters that a host name may not contain are left out (RFC 1123
-/// 2.1).
+/// underscores become hyphens; other characters that a host name may not contain are left out (RFC 1123 2.1).
+/// Returns `None` if no valid name remains.
 pub fn valid_host_name(octets: &[u8]) -> Option<String> {
     let mut name = String::new();
     for octet in octets {
@@ -316,7 +317,7 @@ impl ServerReply<'_> {
         let mut message = self.header_octets();
         for (code, value) in self.options(lease_seconds) {
             let mut option = Vec::new();
-            // RFC 3396 7: a longer value takes several options of the same code.
+            // RFC 3396 7: a value of more than 255 octets takes several options of the same code.
             for part in value.chunks(MAX_OPTION_LENGTH) {
                 option.extend([code, part.len() as u8]);
                 option.extend(part);

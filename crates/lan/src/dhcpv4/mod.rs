@@ -1,21 +1,23 @@
 //! DHCP server for one interface of the mobile network (RFC 2131, 2132).
 //!
-//! The server gives each client an address of its range, or the one that the config reserves for the client's
-//! link-layer address. A client gets its former address again as long as no other client needed it.
+//! The server gives each client an address of its range, or the address that the config reserves for the
+//! client's link-layer address. A client gets its former address again as long as no other client needed it.
 //!
 //! * **No address twice.** Before an offer, the server asks by ARP whether a host uses the address ([`arp`]).
 //!   It also asks before it acknowledges an address that it has not offered, for example to a client that has
-//!   restarted. An address in use rests, and so does one that a client declines. The caller stores a lease
-//!   ([`Output::Store`]) before it sends the acknowledgement that follows.
+//!   restarted. If another host uses an address, or a client declines it, the server gives it to no client
+//!   for some time. The caller stores a lease ([`Output::Store`]) before it sends the acknowledgement that
+//!   follows.
 //! * **Hostile clients** cannot take away an address from a client with a lease or a reservation. They can
 //!   use up the free addresses. The table has one entry for each address of the config, and a limit for
 //!   messages per second protects the processor and the disk.
-//! * **Options**: those of the config that the client asks for, as many as fit into the largest message that
-//!   it accepts. A client that can do without IPv4 is told so where the link has a NAT64 (RFC 8925).
+//! * **Options**: the server sends the configured options that the client asks for, as many as fit into the
+//!   largest message that the client accepts. If the link has a NAT64, the server tells clients that work
+//!   without IPv4 that they need no address (RFC 8925).
 //!
-//! The server is the only one on its link. It does not answer clients of which it has no record (RFC 2131
-//! 4.3.2), unless they have an address of another network. Left out: relay agents (RFC 1542), rapid commit
-//! (RFC 4039), FORCERENEW (RFC 3203), dynamic updates of DNS, BOOTP clients.
+//! The server assumes that it is the only one on its link. It does not answer clients of which it has no
+//! record (RFC 2131 4.3.2), unless they have an address of another network. Left out: relay agents (RFC
+//! 1542), rapid commit (RFC 4039), FORCERENEW (RFC 3203), dynamic updates of DNS, BOOTP clients.
 
 pub mod arp;
 mod bindings;
@@ -47,14 +49,15 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 const MAX_RUNNING_PROBES: usize = 1024;
 /// Time for which the server reserves an address that it has offered.
 const OFFER_LIFETIME: Duration = Duration::from_secs(10);
-/// Time for which the server gives an address to no client after another host was found to use it without a
-/// lease.
+/// Time for which the server gives an address to no client, after it has learnt that another host uses the
+/// address without a lease.
 const ADDRESS_REST_TIME: Duration = Duration::from_secs(600);
 /// Number of messages that the server may process at once. The next constant is the time until it may process
 /// one more.
 const MESSAGE_BURST: u32 = 4096;
 const MESSAGE_INTERVAL: Duration = Duration::from_millis(1);
-/// Minimum time between two events about used-up addresses, and between two events about other DHCP servers.
+/// Minimum time between two events about a lack of free addresses, and between two events about other DHCP
+/// servers.
 const EXHAUSTED_EVENT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// An output of the server. The caller carries out the outputs in order.
@@ -252,17 +255,17 @@ impl DhcpServer {
         records.collect()
     }
 
-    /// Returns the number of addresses for clients without reservation, and how many of them are free.
+    /// Returns the number of all addresses for clients without reservation, and the number of free ones.
     pub fn used_and_total(&self) -> (usize, usize) {
         self.address_bindings.used_and_total()
     }
 
-    /// Returns the next output.
+    /// Returns the next output; `None` if no output waits.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`]; `None` if no call is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.address_bindings.next_deadline()
     }
@@ -296,7 +299,7 @@ impl DhcpServer {
         }
     }
 
-    /// Ends the states of addresses that are due.
+    /// Ends the states of addresses whose time has come.
     pub fn handle_timeout(&mut self, now: Time, wall: WallTime) {
         while let Some(address) = self.address_bindings.expired_address(now) {
             let Some(binding) = self.address_bindings.get(address).cloned() else { return };
@@ -344,7 +347,7 @@ impl DhcpServer {
         }
     }
 
-    /// Removes the offer to a client that has selected another server (RFC 2131 3.1 4).
+    /// Withdraws the offer to a client that has selected another server (RFC 2131 3.1 4).
     fn note_other_server(
         &mut self,
         now: Time,
@@ -355,8 +358,8 @@ impl DhcpServer {
         if let Some((address, _)) = offered.filter(|(_, binding)| binding.state == AddressState::Offered) {
             self.address_bindings.remove(address);
         }
-        // Only a DHCPREQUEST shows another server on this link. A client that declines or releases may name
-        // the server of its old link.
+        // Only a DHCPREQUEST proves another server on this link. A client that declines or releases an
+        // address may name the server of its old link.
         if request.kind == MessageKind::Request {
             let is_new = self.other_server.replace(server) != Some(server);
             if is_new && self.other_server_limiter.allow(now) {
@@ -434,13 +437,14 @@ impl DhcpServer {
             let address = request.requested_address.ok_or(DhcpDropReason::MissingField)?;
             return self.confirm_address(now, wall, address, request);
         }
-        // The client renews or rebinds, so it uses the address already. If the lease is unknown here because
-        // the disk was lost, a new lease begins.
+        // The client renews or rebinds, so it already uses the address. If the server has lost its record of
+        // the lease with the disk, a new lease begins.
         self.acknowledge_request(now, wall, request.client_address, request)
     }
 
-    /// Gives a client the address that it requests, or refuses. Probes an address first that the server has
-    /// not offered or given to this client. Such a request may be forged, or the server has lost its records.
+    /// Gives a client the address that it requests, or refuses it. If the server has not offered or given
+    /// this address to the client, it first probes the address. Such a request may be forged, or the server
+    /// has lost its records.
     fn acknowledge_request(
         &mut self,
         now: Time,
@@ -448,8 +452,8 @@ impl DhcpServer {
         address: Ipv4Addr,
         request: &ClientMessage,
     ) -> Result<(), DhcpDropReason> {
-        // A client asks for another address than that of its lease only if the message is forged. The probe
-        // would end the lease.
+        // A client with a lease never asks for another address, so such a message is forged. Refuse it: a
+        // probe of the other address would end the lease.
         let of_client = self.address_bindings.binding_of_client(&request.client_id);
         let has_other = of_client.is_some_and(|(own, it)| own != address && it.state == AddressState::Leased);
         if has_other || !self.may_have(request, address) {
@@ -625,7 +629,8 @@ impl DhcpServer {
         }
     }
 
-    /// Returns an entry in this state for the sender of a request. Its end is set to now.
+    /// Returns an entry in this state for the sender of a request. The state ends at time 0 until the caller
+    /// sets the time.
     fn binding_of(&self, request: &ClientMessage, state: AddressState) -> AddressBinding {
         let reserved = self.config.reservation_for(request.link_address);
         AddressBinding {
@@ -637,7 +642,7 @@ impl DhcpServer {
         }
     }
 
-    /// Returns the name of a client: that of its reservation, else the one that it sent.
+    /// Returns the name of a client: the name in its reservation, otherwise the name that it sent.
     fn name<'a>(&'a self, binding: &'a AddressBinding) -> Option<&'a str> {
         let reserved = self.config.reservation_for(binding.link_address).and_then(|r| r.name.as_deref());
         reserved.or(binding.host_name.as_deref())

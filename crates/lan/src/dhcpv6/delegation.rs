@@ -1,12 +1,12 @@
 //! Prefixes that the mobile router delegates to routers on board (RFC 8415 6.3), and the routers that have
-//! them. It ensures that no prefix has two routers.
+//! them. The module ensures that no two routers get the same prefix.
 //!
-//! The delegator gives away blocks of the mobile network prefixes that no interface of the mobile router
-//! uses. A prefix that the config names for an interface is for routers behind that interface alone. It is
-//! one for all interfaces, so two interfaces never delegate the same prefix. The delegator recognises a
-//! router by its interface, its DUID and the IAID of its request. A router that renews gets its prefix again.
-//! A new router gets the block behind the last one that the delegator gave away. So the hosts of a former
-//! router have time to stop using their addresses.
+//! The delegator delegates blocks of the mobile network prefixes that no interface of the mobile router uses.
+//! A prefix that the config names for an interface is only for routers behind that interface. One delegator
+//! serves all interfaces, so two interfaces never delegate the same prefix. The delegator recognises a router
+//! by its interface, its DUID and the IAID of its request. A router that renews gets its prefix again. A new
+//! router gets the block that follows the last delegated block. So the hosts of a former router have time to
+//! stop using their addresses.
 //!
 //! The number of delegations is limited ([`MAX_DELEGATIONS`]). A hostile host can use up the free prefixes
 //! with forged DUIDs. Routers that already have a prefix keep it.
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 /// Maximum number of delegated prefixes of all interfaces together.
 pub const MAX_DELEGATIONS: usize = 1024;
-/// Minimum time between two events about used-up prefixes.
+/// Minimum time between two events about a lack of free prefixes.
 const EXHAUSTED_EVENT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Settings of one interface whose routers get prefixes.
@@ -31,7 +31,7 @@ pub struct DelegatingInterface {
     pub name: String,
     /// Length of the delegated prefixes in bits.
     pub length: u8,
-    /// Time for which a router has its prefix without a renewal.
+    /// Time after which a delegation ends unless the router renews it.
     pub lifetime: Duration,
     /// Networks of other interfaces. Routers behind this interface get no part of them.
     pub networks_of_others: Vec<Ipv6Net>,
@@ -48,7 +48,7 @@ pub struct DelegatorConfig {
     pub interfaces: Vec<DelegatingInterface>,
 }
 
-/// Identity of the router that has a prefix, or of one of several prefixes of a router.
+/// Identity of a router that has a prefix. A router with several prefixes has one identity for each of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DelegationClient {
     /// Name of the interface at which the router is.
@@ -68,12 +68,12 @@ pub struct PrefixDelegation {
     pub client: DelegationClient,
     /// Link-local address of the router, to which packets for the prefix go.
     pub router_address: Ipv6Addr,
-    /// Time at which the delegation ends without a renewal.
+    /// Time at which the delegation ends unless the router renews it.
     pub delegation_ends_at: Time,
 }
 
-/// Record of a delegated prefix. As with a DHCP lease of IPv4, a wrong date makes the delegation longer,
-/// never shorter.
+/// Stored record of a delegated prefix. As with a DHCP lease of IPv4, a wrong date makes the delegation
+/// longer, never shorter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredDelegation {
     /// The delegated prefix.
@@ -147,7 +147,7 @@ pub struct PrefixDelegator {
     delegations: BTreeMap<Ipv6Addr, PrefixDelegation>,
     prefix_by_client: BTreeMap<DelegationClient, Ipv6Addr>,
     prefixes_by_deadline: BTreeSet<(Time, Ipv6Addr)>,
-    /// First address behind the prefix that was delegated last.
+    /// First address behind the prefix that was delegated last, at which the search for a free prefix begins.
     next: u128,
     exhausted_limiter: RateLimiter,
     outputs: VecDeque<DelegationOutput>,
@@ -156,7 +156,7 @@ pub struct PrefixDelegator {
 }
 
 impl PrefixDelegator {
-    /// Creates a delegator with these stored records. It removes records that the config does not allow.
+    /// Creates a delegator with these stored delegations. It removes those that the config does not allow.
     pub fn new(
         config: DelegatorConfig,
         stored: &[StoredDelegation],
@@ -230,12 +230,12 @@ impl PrefixDelegator {
         self.outputs.pop_front()
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`]; `None` if no call is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.prefixes_by_deadline.first().map(|(due, _)| *due)
     }
 
-    /// Ends the delegations that are due.
+    /// Ends the delegations whose time has come.
     pub fn handle_timeout(&mut self, now: Time) {
         while let Some((_, first)) = self.prefixes_by_deadline.first().filter(|(due, _)| *due <= now).copied()
         {
@@ -363,23 +363,27 @@ impl PrefixDelegator {
             && self.delegations.len() < MAX_DELEGATIONS
     }
 
-    /// Returns whether a prefix is one of the mobile network and neither used, foreign nor delegated.
+    /// Returns whether a prefix belongs to the mobile network, and overlaps no network that is in use,
+    /// `foreign` or delegated.
     fn is_free(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> bool {
         self.config.prefixes.iter().any(|whole| whole.contains(&prefix))
             && self.overlapping_network(prefix, foreign).is_none()
     }
 
-    /// Returns a used, foreign or delegated network that overlaps a prefix.
+    /// Returns a network that overlaps a prefix and is in use, `foreign` or delegated; `None` if none
+    /// overlaps.
     fn overlapping_network(&self, prefix: Ipv6Net, foreign: &[Ipv6Net]) -> Option<Ipv6Net> {
         let overlaps = |other: &Ipv6Net| other.contains(&prefix) || prefix.contains(other);
         let used = self.config.networks_in_use.iter().chain(foreign).copied().find(overlaps);
-        // Delegations do not overlap, so only the last one that begins before the end of `prefix` can.
+        // Delegations do not overlap each other. So only the last delegation that begins before the end of
+        // `prefix` can overlap it.
         let before = self.delegations.range(..=prefix.broadcast()).next_back();
         used.or_else(|| before.map(|(_, delegation)| delegation.prefix).filter(overlaps))
     }
 
-    /// Returns the first free prefix for an interface that begins at or behind an address. Each step skips a
-    /// network in use or a delegation, so their number limits the steps.
+    /// Returns the first free prefix for an interface that begins at or behind an address. Each step of the
+    /// search skips a network in use or a delegation. So there are at most as many steps as networks and
+    /// delegations.
     fn first_free_prefix(&self, interface: &DelegatingInterface, from: u128) -> Option<Ipv6Net> {
         let length = interface.length;
         let size = 1u128.checked_shl(u32::from(128 - length))?;
@@ -461,7 +465,8 @@ mod tests {
             (0..6).map(|number| delegate_to(&mut delegator, 0, &delegation_client("i0", number))).collect();
         let some = |text: &str| Some(format!("2001:db8:a:{text}::/64"));
         assert_eq!(given, [some("1"), some("2"), some("3"), some("6"), some("7"), None]);
-        // The other interface takes from the same blocks, and a known router gets its prefix again.
+        // The routers behind the other interface use the same blocks, of which none is free. A known router
+        // gets its prefix again.
         assert_eq!(delegate_to(&mut delegator, 0, &delegation_client("i1", 0)), None);
         assert_eq!(delegate_to(&mut delegator, 0, &delegation_client("i0", 2)), some("3"));
         let is_exhausted =
@@ -498,7 +503,7 @@ mod tests {
         };
         let of = |numbers: [u8; 3]| numbers.map(|number| format!("2001:db8:a:{number}::/64"));
         assert_eq!((all("i0"), all("i1")), (of([1, 2, 3]).to_vec(), of([5, 6, 7]).to_vec()));
-        // Not even if the router asks for it.
+        // A router gets no network of others, even if it asks for it.
         let mut delegator = PrefixDelegator::new(config.clone(), &[], Time::ZERO, wall_time(0));
         let wanted = [ipv6_net("2001:db8:a:7::/64")];
         let times = (Time::ZERO, wall_time(0));
@@ -538,16 +543,16 @@ mod tests {
         let first = delegate_to(&mut delegator, 0, &delegation_client("i0", 1));
         let disk = stored_delegations(&mut delegator);
         assert_eq!(disk.len(), 1);
-        // Another router cannot get the prefix after the restart, and the first one keeps it.
+        // After the restart, another router cannot get the prefix, and the first router keeps it.
         let mut again = PrefixDelegator::new(config.clone(), &disk, Time::ZERO, wall_time(300));
         assert!(again.take_routes_changed());
         assert_ne!(delegate_to(&mut again, 0, &delegation_client("i0", 2)), first);
         assert_eq!(delegate_to(&mut again, 0, &delegation_client("i0", 1)), first);
-        // After its end, the record goes away.
+        // If the delegation has ended, the delegator removes the stored record.
         let mut late = PrefixDelegator::new(config.clone(), &disk, Time::ZERO, wall_time(600));
         assert_eq!(late.delegations().count(), 0);
         assert_eq!(late.poll_output(), Some(DelegationOutput::Store(ipv6_net("2001:db8:a:1::/64"), None)));
-        // A wrong date does not end it. A config that uses the network does.
+        // A wrong date does not end the delegation. A config that uses the network does.
         let early = PrefixDelegator::new(config.clone(), &disk, Time::ZERO, WallTime::from_unix_nanos(0));
         assert_eq!(early.delegations().count(), 1);
         let mut used = config;

@@ -122,7 +122,7 @@ impl<'a> ClientMessage<'a> {
 
 /// Parses the value of an IA_PD option (RFC 8415 21.21, 21.22).
 fn parse_ia_pd(value: &[u8]) -> Result<PrefixRequest, Dhcpv6DropReason> {
-    // The two times after the IAID are wishes of the client, which the server ignores.
+    // The client's suggestions for the two times after the IAID are ignored.
     let ([a, b, c, d, ..], content) = value.split_first_chunk::<12>().ok_or(Dhcpv6DropReason::Malformed)?;
     let mut association = PrefixRequest { iaid: u32::from_be_bytes([*a, *b, *c, *d]), prefixes: Vec::new() };
     for option in options(content) {
@@ -135,7 +135,8 @@ fn parse_ia_pd(value: &[u8]) -> Result<PrefixRequest, Dhcpv6DropReason> {
         let (address, _) = rest.split_first_chunk::<16>().ok_or(Dhcpv6DropReason::Malformed)?;
         let prefix =
             Ipv6Net::new(Ipv6Addr::from(*address), *length).map_err(|_| Dhcpv6DropReason::Malformed)?;
-        // A client may give only the length that it wants, with the address `::`.
+        // A client may state only the length that it wants; the address is then `::`. Such a prefix names no
+        // network.
         if association.prefixes.len() < MAX_REQUESTED_PREFIXES && !prefix.network().is_unspecified() {
             association.prefixes.push(prefix.trunc());
         }
@@ -143,7 +144,7 @@ fn parse_ia_pd(value: &[u8]) -> Result<PrefixRequest, Dhcpv6DropReason> {
     Ok(association)
 }
 
-/// Returns code and value of each option; an error as the last item if the octets are cut.
+/// Returns code and value of each option. If the octets end inside an option, the last item is an error.
 pub(super) fn options(mut octets: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Dhcpv6DropReason>> {
     std::iter::from_fn(move || {
         if octets.is_empty() {
@@ -161,7 +162,7 @@ pub(super) fn options(mut octets: &[u8]) -> impl Iterator<Item = Result<(u16, &[
     })
 }
 
-/// Appends an option; `None` if its value is too long for one.
+/// Appends an option; `None` if the value is too long for an option.
 pub(super) fn push(octets: &mut Vec<u8>, code: u16, value: &[u8]) -> Option<()> {
     let length = u16::try_from(value.len()).ok()?;
     octets.extend(code.to_be_bytes());

@@ -1,11 +1,11 @@
 //! DHCPv6 for one interface (RFC 8415): answers Information-requests with DNS servers, search list and
 //! captive portal, and delegates prefixes to routers on board ([`delegation`]).
 //!
-//! Hosts get the same values by Router Advertisements, and their addresses from there as well. The values are
-//! for hosts that take DNS servers only from DHCPv6. A router on board gets a prefix for the links behind it
-//! by IA_PD. carnet is the only DHCPv6 server on its links. So it also renews free prefixes of which it has
-//! no record. Left out: addresses (the server answers IA_NA and IA_TA with
-//! NoAddrsAvail), Rapid Commit, relay agents, Reconfigure and authentication.
+//! Hosts get their addresses and the same values by Router Advertisements. DHCPv6 is for hosts that take DNS
+//! servers only from there. A router on board gets a prefix for the links behind it by IA_PD. carnet is the
+//! only DHCPv6 server on its links. So it also renews free prefixes of which it has no record. Left out:
+//! addresses (the server answers IA_NA and IA_TA with NoAddrsAvail), Rapid Commit, relay agents, Reconfigure
+//! and authentication.
 
 pub mod delegation;
 mod message;
@@ -53,7 +53,7 @@ carnet_base::drop_reasons! {
         NotSupported = "not_supported",
         /// The message is for another server.
         OtherServer = "other_server",
-        /// The sender has no link-local address.
+        /// The source address of the message is not link-local.
         Source = "source",
         /// More messages arrived than the server processes.
         RateLimit = "rate_limit",
@@ -95,7 +95,7 @@ struct Dhcpv6Counts {
     released_prefixes: u64,
 }
 
-/// Message of a client, with the time and the place of its arrival.
+/// Message of a client, with the time of its arrival and its source address.
 struct MessageArrival<'a> {
     now: Time,
     wall_time: WallTime,
@@ -132,8 +132,8 @@ impl Dhcpv6Server {
     }
 
     /// Returns the answer to a UDP payload from `source`. `link_address` is the interface's link-layer
-    /// address, from which the server derives its identity (DUID). `delegator` gives prefixes to routers on
-    /// this interface, which it knows by the name `interface`.
+    /// address, from which the server derives its identity (DUID). `delegator` delegates prefixes to routers
+    /// on this interface; it knows the interface by the name `interface`.
     pub fn handle_message(
         &mut self,
         (now, wall): (Time, WallTime),
@@ -204,7 +204,7 @@ impl Dhcpv6Server {
     ) -> Result<Dhcpv6Reply, Dhcpv6DropReason> {
         let MessageArrival { kind, transaction_id: transaction, client_message: request, .. } = arrival;
         let own = server_duid(link_address);
-        // RFC 8415 16.12.
+        // RFC 8415 16.12: the server ignores a message for another server.
         if request.server_duid.is_some_and(|server| server != own) {
             return Err(Dhcpv6DropReason::OtherServer);
         }
@@ -220,7 +220,8 @@ impl Dhcpv6Server {
             {
                 return Err(Dhcpv6DropReason::NotSupported);
             }
-            // RFC 8415 16.2 to 16.9.
+            // RFC 8415 16.2 to 16.9: a Solicit or Rebind names no server, and any other message names this
+            // server.
             let is_to_all = matches!(*kind, kind::MESSAGE_SOLICIT | kind::MESSAGE_REBIND);
             let Some(client) = request.client_duid.filter(|_| is_to_all == request.server_duid.is_none())
             else {
@@ -251,7 +252,8 @@ impl Dhcpv6Server {
             let client =
                 DelegationClient { interface: interface.to_owned(), duid: duid.to_vec(), iaid: *iaid };
             if matches!(*kind, kind::MESSAGE_RELEASE | kind::MESSAGE_DECLINE) {
-                // A router cannot decline a prefix (RFC 8415 18.2.8).
+                // Treat a Decline as a release of no prefix: a router cannot decline a prefix (RFC 8415
+                // 18.2.8).
                 let was_released =
                     *kind == kind::MESSAGE_RELEASE && delegator.release_prefixes(&client, prefixes);
                 self.message_counts.released_prefixes += u64::from(was_released);
@@ -279,7 +281,8 @@ impl Dhcpv6Server {
                 }
             }
             if *kind != kind::MESSAGE_SOLICIT {
-                // The router must stop to use its other prefixes (RFC 8415 18.3.4).
+                // Give the router's other prefixes a lifetime of 0, so that it stops using them (RFC 8415
+                // 18.3.4).
                 let others =
                     prefixes.iter().filter(|other| given.is_none_or(|(prefix, _)| prefix != **other));
                 others.for_each(|other| message::push_ia_prefix(&mut content, *other, Duration::ZERO));
@@ -298,8 +301,8 @@ impl Dhcpv6Server {
         (options, waits)
     }
 
-    /// Returns the options that are no prefixes. `with_refresh` says whether the client may ask for the time
-    /// of its next Information-request.
+    /// Returns the options that are not about prefixes. `with_refresh` says whether the client may ask for
+    /// the time of its next Information-request.
     fn options(&self, request: &ClientMessage<'_>, own: Vec<u8>, with_refresh: bool) -> Vec<(u16, Vec<u8>)> {
         let Dhcpv6Config { dns_servers: dns, search_domains: search, captive_portal } = &self.config;
         let dns: Vec<u8> = dns.iter().flat_map(Ipv6Addr::octets).collect();
@@ -386,7 +389,8 @@ mod tests {
         WallTime::from_unix_nanos(1_700_000_000_000_000_000)
     }
 
-    /// Returns a delegator of a /62 whose first /64 is used; without an interface if `is_off`.
+    /// Returns a delegator with a /62 whose first /64 is in use. With `is_off`, no interface delegates
+    /// prefixes.
     fn new_delegator(is_off: bool) -> PrefixDelegator {
         let net = |text: &str| text.parse().expect("a prefix");
         let interface = DelegatingInterface {
@@ -473,14 +477,15 @@ mod tests {
         );
         let times = [500u32.to_be_bytes(), 800u32.to_be_bytes()].concat();
         assert!(offer.windows(8).any(|part| part == times));
-        // A wish for a free prefix comes true; an offer alone reserves nothing.
+        // The router gets the free prefix that it asks for. The prefix in the offer before is not reserved
+        // for it.
         let reply = ask(&message_of_router(kind::MESSAGE_REQUEST, true, &["2001:db8:a:2::/64"]));
         assert_eq!((reply[0], prefixes(&reply)), (kind::MESSAGE_REPLY, one("2001:db8:a:2::/64", 1000)));
         assert_eq!(
             prefixes(&ask(&message_of_router(kind::MESSAGE_RENEW, true, &["2001:db8:a:2::/64"]))).0.len(),
             1
         );
-        // The router stops to use a prefix that it does not have.
+        // If the router names a prefix that it does not have, the answer gives this prefix the lifetime 0.
         let stale =
             ask(&message_of_router(kind::MESSAGE_REBIND, false, &["2001:db8:a:2::/64", "2001:db8:b::/64"]));
         let expected = vec![("2001:db8:a:2::/64".to_owned(), 1000), ("2001:db8:b::/64".to_owned(), 0)];
@@ -518,7 +523,7 @@ mod tests {
         }
         let refused = server.counters().find(|(name, _)| name == "prefixes_refused");
         assert_eq!(refused.map(|(_, count)| count), Some(2));
-        // A request for an address beside that for a prefix gets an answer of its own.
+        // If a message requests an address and a prefix, the answer has an option for each of them.
         let both =
             [message_of_router(kind::MESSAGE_SOLICIT, false, &[]), vec![0, 3, 0, 12], vec![0; 12]].concat();
         let reply = delegation_answer(&mut server, &mut delegator, &both).expect("a reply");

@@ -18,8 +18,8 @@ const ENTRY_OVERHEAD: usize = 256;
 const MAX_LIFETIME_SECONDS: u32 = 86_400;
 const MAX_NEGATIVE_LIFETIME_SECONDS: u32 = 3600;
 
-/// Key of an answer in the cache. It contains whether the client wants signatures and whether it disables
-/// checks, because the answers differ.
+/// Key of an answer in the cache. The key also says whether the client wants signatures and whether it
+/// disables checks, because the answers differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CacheKey {
     question: Question,
@@ -67,8 +67,8 @@ impl AnswerCache {
         query.answer_from_server(&entry.stored_answer, u32::try_from(age).ok()?)
     }
 
-    /// Stores an answer that has a lifetime and is not too large. An answer with `is_negative` (no such name
-    /// or no such record) is stored for a shorter time.
+    /// Stores an answer, unless it may not be stored or is too large. A negative answer (`is_negative`: no
+    /// such name or no such record) is stored for a shorter time.
     pub fn store_answer(&mut self, now: Time, key: CacheKey, answer: &ServerAnswer, is_negative: bool) {
         let limit = if is_negative { MAX_NEGATIVE_LIFETIME_SECONDS } else { MAX_LIFETIME_SECONDS };
         let Some(lifetime) = answer.lifetime.map(|it| it.min(limit)).filter(|it| *it > 0) else { return };

@@ -1,12 +1,13 @@
 //! Names of the hosts on board, and answers about them without a server.
 //!
-//! A host has the name that it sent with its DHCP request, or that of its reservation, below the domain of
-//! the vehicle. A host makes its IPv6 addresses itself. The table has those at which the host with the
-//! link-layer address of the lease has answered; the caller finds them.
+//! The name of a host consists of a label and the domain of the vehicle. The label is the name that the host
+//! sent with its DHCP request, or the name in its reservation. A host makes its IPv6 addresses itself. The
+//! caller finds the IPv6 addresses at which the link-layer address of the lease has answered, and the table
+//! has these addresses.
 //!
 //! No server gets queries about the domain [`DEFAULT_DOMAIN`], single labels, hosts with a lease, and domains
 //! that have no server (RFC 6761). The same holds for the reverse names of the prefixes of the mobile
-//! network, as RFC 6303 asks for private ones.
+//! network, as RFC 6303 asks for private prefixes.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,16 +22,17 @@ use super::message::{
 pub const DEFAULT_DOMAIN: &str = "lan";
 /// Other domains that have no server (RFC 6761 6.3 and 6.4, RFC 6762 22.1, RFC 7686 2).
 const DOMAINS_WITHOUT_SERVER: [&str; 4] = ["local", "localhost", "invalid", "onion"];
-/// Time to live of the records in seconds: hosts come and go.
+/// Time to live of the records in seconds. It is short, because hosts come and go.
 const RECORD_TTL_SECONDS: u32 = 60;
-/// Types of records that a validating host requests about a top-level domain.
+/// Types of records that a validating host requests about a top-level domain. The forwarder passes these
+/// queries to a server.
 const TYPES_OF_TOP_LEVEL_DOMAINS: [u16; 4] =
     [record_type::NS, record_type::SOA, record_type::DS, record_type::DNSKEY];
 
-/// Maximum number of IPv6 addresses of a host: they fit into an answer of 512 octets.
+/// Maximum number of IPv6 addresses of a host. With this number, an answer has at most 512 octets.
 const MAX_IPV6_PER_HOST: usize = 8;
 
-/// An interface of the mobile network, as far as names depend on it.
+/// Properties of an interface of the mobile network on which the visible names depend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BoardNetwork {
     /// Number by which the caller distinguishes the interfaces.
@@ -40,7 +42,7 @@ pub struct BoardNetwork {
 }
 
 impl BoardNetwork {
-    /// Returns whether hosts of this network learn the names of hosts of `other`.
+    /// Returns whether hosts of this network may learn the names of hosts of the network `other`.
     fn learns_names_of(self, other: BoardNetwork) -> bool {
         self.network_number == other.network_number || !(self.is_isolated || other.is_isolated)
     }
@@ -67,12 +69,13 @@ pub struct HostNames {
     pub name_domains: Vec<String>,
     /// Prefixes of the mobile network.
     pub prefixes: Vec<IpNet>,
-    /// Hosts of each name. Hosts of networks that do not know each other may have the same name.
+    /// Hosts of each name. Two hosts may have the same name if their networks do not learn each other's
+    /// names.
     hosts_by_name: BTreeMap<String, Vec<NamedHost>>,
     host_by_address: BTreeMap<IpAddr, (String, BoardNetwork)>,
 }
 
-/// Result of the search for a name in the knowledge of the vehicle itself.
+/// Result of the search for a name among the names that the vehicle itself knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NameKnowledge<'a> {
     /// The name belongs to this host.
@@ -86,8 +89,8 @@ enum NameKnowledge<'a> {
 }
 
 impl HostNames {
-    /// Creates the table of these hosts. If two hosts have one name and know each other, the first gets it.
-    /// Leaves out IPv6 addresses outside of the prefixes.
+    /// Creates the table of these hosts. If two hosts have one name, and their networks learn each other's
+    /// names, the first host gets the name. Leaves out IPv6 addresses outside of the prefixes.
     pub fn new(
         domains: Vec<String>,
         prefixes: Vec<IpNet>,
@@ -104,8 +107,8 @@ impl HostNames {
                 names.host_by_address.entry(address).or_insert_with(|| (host.name.clone(), host.network));
             }
             let known = names.hosts_by_name.entry(host.name.clone()).or_default();
-            // The first host of a network gets the name. So the list is at most as long as that of the
-            // networks.
+            // Only the first host of each network gets the name. So the list is at most as long as the list
+            // of networks.
             if !known.iter().any(|other| other.network == host.network) {
                 known.push(host);
             }
@@ -126,8 +129,8 @@ impl HostNames {
     }
 
     /// Returns the answer to a query about a host or an address on board; `None` if a server has to answer.
-    /// `client` is the network of the host that asks. Names of hosts that it does not know do not exist for
-    /// it.
+    /// `client` is the network of the host that asks. For this host, names of hosts in networks that it must
+    /// not learn do not exist.
     pub fn answer_about_host(&self, client: BoardNetwork, query: &DnsQuery) -> Option<Vec<u8>> {
         let known = self.find_name(client, &query.question)?;
         if query.question.record_class != CLASS_IN {
@@ -162,8 +165,8 @@ impl HostNames {
         }
     }
 
-    /// Returns what the vehicle knows about the reverse name of a network. `is_whole` says whether the name
-    /// has no labels besides those of the network.
+    /// Returns what the vehicle knows about the reverse name of a network. `is_whole` says that the name has
+    /// only the labels of the network.
     fn find_reverse_name(
         &self,
         client: BoardNetwork,
@@ -208,7 +211,7 @@ impl HostNames {
         }
         let is_without_server =
             is_default || DOMAINS_WITHOUT_SERVER.iter().any(|known| is_below(labels, known));
-        // A server may know other names in a domain of the config.
+        // For a name below a domain of the config that no host has, a server may have records.
         let mut others = self.name_domains.iter().filter(|known| !known.eq_ignore_ascii_case(DEFAULT_DOMAIN));
         (is_without_server && !others.any(|known| is_below(labels, known))).then_some(NameKnowledge::Nothing)
     }
@@ -226,7 +229,7 @@ impl HostNames {
     }
 }
 
-/// Returns whether a name is a domain or below it.
+/// Returns whether a name is the domain itself or a name below it.
 fn is_below(labels: &[&[u8]], domain: &str) -> bool {
     let mut labels = labels.iter().rev();
     domain

@@ -10,7 +10,7 @@ use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 pub const HEADER_LENGTH: usize = 12;
 /// Maximum length in octets of a message over UDP, unless the receiver announces more (RFC 1035 4.2.1).
 pub const UDP_SIZE_WITHOUT_EDNS: usize = 512;
-/// Maximum length in octets of a message over UDP. With this length, IPv6 never needs fragments.
+/// Maximum length in octets of a message over UDP with EDNS. IPv6 never fragments a message of this length.
 pub const EDNS_UDP_SIZE: u16 = 1232;
 /// Maximum length in octets of a message over TCP (RFC 1035 4.2.2).
 const MAX_MESSAGE_LENGTH: usize = 65_535;
@@ -254,8 +254,8 @@ impl DnsQuery {
         Some(DnsQuery { message_id: id, flags, question_octets, question, edns_extension: edns })
     }
 
-    /// Returns the query to a server: with another ID, and with carnet's own extension. Options of the
-    /// client, such as its network, do not leave the vehicle.
+    /// Returns the query to a server, with another ID and with carnet's own EDNS extension. EDNS options of
+    /// the client, such as its network, do not leave the vehicle.
     pub fn to_server_query(&self, id: u16) -> Vec<u8> {
         let flags = self.flags & (header_flag::CHECKING_DISABLED | header_flag::AUTHENTIC_DATA)
             | header_flag::RECURSION_DESIRED;
@@ -338,7 +338,7 @@ impl DnsQuery {
                 max_udp_size: EDNS_UDP_SIZE,
                 wants_signatures: self.wants_signatures(),
             });
-            // A longer message would lose its end on the TCP connection.
+            // Add the extension only if the message still fits on a TCP connection.
             if octets.len() + extension.len() <= MAX_MESSAGE_LENGTH {
                 octets.get_mut(10..12)?.copy_from_slice(&additional.to_be_bytes());
                 octets.extend(extension);
@@ -386,8 +386,8 @@ impl ServerAnswer {
         if records.iter().take(answers + authorities).any(|record| record.kind == record_type::OPT) {
             return None;
         }
-        // The EDNS extension is only between this program and the server, so it is left out. The records
-        // behind it are optional and left out, too.
+        // Leave out the server's EDNS extension, which is only for this program, and all records behind it,
+        // which are optional.
         let kept = records.iter().position(|record| record.kind == record_type::OPT).unwrap_or(records.len());
         let kept = &records[..kept.max((answers + authorities).min(records.len()))];
         let end = kept.last().map_or(start, |record| record.record_end);
@@ -417,9 +417,9 @@ impl ServerAnswer {
 }
 
 /// Returns the seconds for which an answer is valid: the lowest time to live of its records. A negative
-/// answer has the zone's SOA record among its authority records, and is at most valid for the time in it (RFC
-/// 2308 5). A negative answer about an alias also has the records of the alias. `answers` and `authorities`
-/// are the numbers of records.
+/// answer has the zone's SOA record among its authority records. It is valid at most for the time in this
+/// record (RFC 2308 5). A negative answer about an alias also has the records of the alias. `answers` and
+/// `authorities` are the numbers of records in these sections.
 fn lifetime(
     octets: &[u8],
     code: u16,
@@ -460,7 +460,7 @@ fn encode_opt_record(edns: EdnsExtension) -> Vec<u8> {
 
 /// Returns the octets of a record whose name is that of the question.
 pub fn encode_own_record(kind: u16, ttl: u32, data: &[u8]) -> Vec<u8> {
-    // A compression pointer to the question.
+    // The name is a compression pointer to the question.
     let mut octets = vec![0xc0, HEADER_LENGTH as u8];
     octets.extend(kind.to_be_bytes());
     octets.extend(CLASS_IN.to_be_bytes());

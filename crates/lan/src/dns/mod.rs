@@ -29,7 +29,7 @@ pub use drop_reason::DnsDropReason;
 use host_names::{BoardNetwork, HostNames};
 use message::{DnsQuery, ResponseCode, ServerAnswer};
 
-/// Times to wait after each attempt before the next one. After the last time the query fails.
+/// Time between each attempt and the next one. After the last time the query fails.
 const RETRY_INTERVALS: [Duration; 6] = [
     Duration::from_millis(800),
     Duration::from_millis(800),
@@ -38,11 +38,12 @@ const RETRY_INTERVALS: [Duration; 6] = [
     Duration::from_millis(2400),
     Duration::from_millis(2400),
 ];
-/// Maximum number of queries that wait for servers, and maximum number of clients that wait for one query.
+/// Maximum number of queries that wait for servers. The next constant is the maximum number of clients that
+/// wait for the answer to one query.
 const MAX_PENDING_QUERIES: usize = 96;
 const MAX_CLIENTS_PER_QUERY: usize = 64;
-/// Maximum number of answers for which one host waits. The next constant is that for all unknown addresses of
-/// a network. With both, one host cannot use up the queries.
+/// Maximum number of answers for which one host waits. The next constant is the maximum for all unknown
+/// addresses of a network together. Because of both limits, one host cannot use up all queries.
 const MAX_QUERIES_PER_HOST: usize = 24;
 const MAX_QUERIES_OF_UNKNOWN_HOSTS: usize = 48;
 /// Number of queries that the forwarder may process at once. The next constant is the time until it may
@@ -63,14 +64,14 @@ pub enum Transport {
     Tcp,
 }
 
-/// Client of a query. The caller chooses `number`, and finds the client by it.
+/// Client of a query. The caller chooses `client_number`, by which it finds the client again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueryClient {
     /// Number by which the caller finds the client.
     pub client_number: u64,
     /// Address of the client.
     pub address: IpAddr,
-    /// Link-layer address at which the host with this address is; `None` if the caller does not know it.
+    /// Link-layer address of the host with this address; `None` if the caller does not know it.
     pub link_address: Option<LinkAddress>,
     /// Network of the client.
     pub network: BoardNetwork,
@@ -106,7 +107,7 @@ pub struct DnsCounters {
     pub host_queries: u64,
     /// Answers from the cache.
     pub answers_from_cache: u64,
-    /// Answers about hosts on board.
+    /// Answers about hosts on board, which the forwarder gives without a server.
     pub local: u64,
     /// Queries to servers, with repetitions.
     pub server_queries: u64,
@@ -122,7 +123,7 @@ impl DnsCounters {
         *self.drops_by_reason.entry(reason).or_default() += 1;
     }
 
-    /// Returns the number of messages that were not passed on for this reason.
+    /// Returns the number of messages that the forwarder did not pass on for this reason.
     pub fn dropped(&self, reason: DnsDropReason) -> u64 {
         self.drops_by_reason.get(&reason).copied().unwrap_or_default()
     }
@@ -149,7 +150,7 @@ impl DnsCounters {
 #[derive(Debug)]
 struct PendingQuery {
     cache_key: CacheKey,
-    /// Query of the first client. The forwarder makes its queries to servers from this query.
+    /// Query of the first client, from which the forwarder makes its queries to servers.
     first_query: DnsQuery,
     waiting_clients: Vec<(QueryClient, DnsQuery)>,
     /// IDs of the attempts whose answers the forwarder still accepts, each with its server.
@@ -233,12 +234,12 @@ impl DnsForwarder {
         self.pending_queries.len()
     }
 
-    /// Returns the next output.
+    /// Returns the next output; `None` if no output waits.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// Returns when [`Self::handle_timeout`] is due next.
+    /// Returns the time at which the caller must call [`Self::handle_timeout`]; `None` if no call is due.
     pub fn poll_timeout(&self) -> Option<Time> {
         self.pending_queries.values().map(|pending| pending.next_attempt_at).min()
     }
@@ -332,7 +333,7 @@ impl DnsForwarder {
         Ok(())
     }
 
-    /// Sends a query to the next server, or lets it fail.
+    /// Sends a query to the next server. After the last attempt, the query fails.
     fn send_attempt(&mut self, now: Time, id: QueryId) {
         let Some(pending) = self.pending_queries.get_mut(&id) else { return };
         let Some(wait) = RETRY_INTERVALS.get(pending.attempt_count) else { return self.fail_query(id) };
@@ -361,7 +362,7 @@ impl DnsForwarder {
             return self.counters.drop(DnsDropReason::BadAnswer);
         };
         if answer.is_truncated && pending.next_transport == Transport::Tcp {
-            // An earlier attempt over UDP got this answer, or the server is broken.
+            // The truncated answer belongs to an earlier attempt over UDP, or the server is broken.
             return self.counters.drop(DnsDropReason::BadAnswer);
         }
         if answer.is_truncated {
@@ -395,8 +396,8 @@ impl DnsForwarder {
     pub fn handle_failure(&mut self, now: Time, id: QueryId, server: IpAddr) {
         let Some(pending) = self.pending_queries.get(&id) else { return };
         let is_last = pending.ids_of_attempts.last().is_some_and(|(_, asked)| *asked == server);
-        // If there is only one server, or every server has failed, wait before the next attempt: the path may
-        // come back.
+        // If every server has failed, wait before the next attempt, because the path may become usable again.
+        // With only one server, this is after its first failure.
         if is_last && pending.attempt_count < self.dns_servers.len() {
             self.send_attempt(now, id);
         }
@@ -432,7 +433,7 @@ impl DnsForwarder {
         Some(pending)
     }
 
-    /// Sends an answer, or asks the client to use TCP if it is too long for a datagram.
+    /// Sends an answer. If it is too long for a datagram, asks the client to use TCP instead.
     fn send_answer(&mut self, client: QueryClient, query: &DnsQuery, octets: Option<Vec<u8>>) {
         let octets = octets.unwrap_or_else(|| query.empty_answer(ResponseCode::Failure));
         let fits = client.transport == Transport::Tcp || octets.len() <= query.max_answer_size();

@@ -191,7 +191,7 @@ impl TestNetwork {
         self.take_answers()
     }
 
-    /// Lets time pass, and returns the answers meanwhile.
+    /// Lets time pass, and returns the server's answers during this time.
     pub fn advance_time(&mut self, time: Duration) -> Vec<ParsedAnswer> {
         let end = self.now + time;
         let mut answers = Vec::new();
@@ -233,7 +233,8 @@ impl TestNetwork {
         answers
     }
 
-    /// Obtains an address in the way of a client without an address. Returns the address.
+    /// Obtains an address for a client that has none, and returns the address; `None` if the server gives
+    /// none.
     pub fn obtain_address(&mut self, client: u32) -> Option<Ipv4Addr> {
         let mut offers = self.send_message(&MessageBuilder::new(DHCP_DISCOVER, client));
         offers.extend(self.advance_time(Duration::from_millis(500)));

@@ -18,7 +18,7 @@ fn client_without_address_gets_an_offer_after_the_probe_and_an_acknowledgement()
         .with_option(12, b"Camera_1");
     assert_eq!(world.send_message(&discover), []);
     assert_eq!(world.probed_addresses, [address(100)]);
-    // If a client sends its message again, the server sends no second ARP request.
+    // If the client repeats its message, the server sends no second ARP request.
     assert_eq!(world.send_message(&discover), []);
     assert_eq!(world.probed_addresses.len(), 1);
     assert_eq!(world.advance_time(Duration::from_millis(499)), []);
@@ -167,7 +167,7 @@ fn address_that_was_not_offered_is_probed_before_its_acknowledgement() {
     ];
     for request in &requests {
         assert_eq!(world.send_message(request), []);
-        // The client repeats its message meanwhile.
+        // The client repeats its message while the server probes the address.
         assert_eq!(world.send_message(request), []);
     }
     assert_eq!(world.probed_addresses, [address(101), address(102), address(50)]);
@@ -176,7 +176,8 @@ fn address_that_was_not_offered_is_probed_before_its_acknowledgement() {
     let answers: Vec<_> = world.advance_time(SECOND).iter().map(|it| (it.kind, it.transaction_id)).collect();
     assert_eq!(answers, [(DHCP_NAK, 2), (DHCP_ACK, 4), (DHCP_ACK, 1)]);
     assert_eq!(world.stored_leases.keys().copied().collect::<Vec<_>>(), [address(50), address(101)]);
-    // A lease that has ended is no offer, either: another host may use the address now.
+    // After the lease has ended, the server probes the address before it acknowledges it, because another
+    // host may use the address now.
     world.advance_time(3601 * SECOND);
     assert_eq!(world.send_message(&MessageBuilder::new(DHCP_REQUEST, 1).requesting(address(101))), []);
     assert_eq!(world.advance_time(SECOND)[0].kind, DHCP_ACK);

@@ -119,7 +119,7 @@ fn random_step() -> impl Strategy<Value = ClientStep> {
     ]
 }
 
-/// Addresses that clients believe they have, each with the client and the end of the lease.
+/// Leases of which clients have an acknowledgement: for each address the client and the end of the lease.
 type BelievedLeases = BTreeMap<Ipv4Addr, (u32, Time)>;
 
 fn note_answers(leases: &mut BelievedLeases, answers: &[ParsedAnswer], now: Time) {
@@ -155,8 +155,8 @@ proptest! {
         for step in steps {
             let answers = match step {
                 ClientStep::Send(kind, client, last, selects) => {
-                    // The server believes a client that gives its own address up, so the test removes the
-                    // lease as well.
+                    // A client that gives up its address has no lease any more, so remove the lease from the
+                    // expected leases as well.
                     if kind == DHCP_RELEASE || kind == DHCP_DECLINE {
                         leases.retain(|leased, (owner, _)| *owner != client || *leased != address(last));
                     }
@@ -168,7 +168,8 @@ proptest! {
                     Vec::new()
                 }
                 ClientStep::Wait(milliseconds) => {
-                    // A lease after a probe begins in this time. The test assumes that it begins at once.
+                    // A lease after a probe begins during this time. For the test it begins at the start of
+                    // this time.
                     let probing = milliseconds.min(500);
                     let (start, answers) = (world.now, world.advance_time(Duration::from_millis(probing)));
                     note_answers(&mut leases, &answers, start);
@@ -188,7 +189,7 @@ proptest! {
         }
     }
 
-    /// For any octets, the server answers or counts a reason for the drop.
+    /// The server answers any octets, or counts the reason for which it drops them.
     #[test]
     fn server_counts_any_octets_as_received(
         client in 0..4u32,

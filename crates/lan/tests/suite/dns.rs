@@ -367,7 +367,7 @@ fn clients_with_one_question_cause_one_query() {
                 .is_empty()
         );
     }
-    // If a host repeats its query, it gets only one answer.
+    // A host that repeats its query gets only one answer.
     world.send_from_host(2, Transport::Udp, &query_message(2, "www.example.net", A));
     let (_, answers) =
         world.answer_query(&asked[0], &answer_message(&asked[0].octets, "www.example.net", 300));
@@ -493,10 +493,10 @@ fn host_on_board_has_the_ipv6_addresses_that_are_known() {
     assert!(octets.ends_with(&[record(8), record(9)].concat()), "{octets:?}");
     assert_eq!(code_and_record_count(&mut world, "tablet.lan", A), Some((0, 1)));
     assert_eq!(code_and_record_count(&mut world, "tablet", ANY), Some((0, 3)));
-    // At most eight, which fit into a message without extension.
+    // An answer has at most eight addresses, which fit into a message without the EDNS extension.
     let (_, count, octets) = local(&mut world, "many.bus.example", AAAA).expect("an answer");
     assert!(count == 8 && octets[2] & 2 == 0 && octets.len() <= 512, "{octets:?}");
-    // The first host with an address gets it.
+    // If two hosts have the address, its reverse name is that of the first host.
     let reverse = |text: &str| {
         let digits = format!("{:032x}", u128::from(ip(text)));
         digits.chars().rev().map(|digit| format!("{digit}.")).collect::<String>() + "ip6.arpa"
@@ -505,7 +505,7 @@ fn host_on_board_has_the_ipv6_addresses_that_are_known() {
     assert!(code == 0 && octets.ends_with(&name("tablet.bus.example")), "{octets:?}");
     assert_eq!(code_and_record_count(&mut world, &reverse("2001:db8:a::7"), PTR), NO_NAME_ANSWER);
     assert_eq!(code_and_record_count(&mut world, &reverse("2001:db8:b::9"), PTR), None);
-    // Only these questions need the addresses.
+    // Only the answers to these questions depend on the IPv6 addresses.
     for (text, kind, needs) in [
         ("tablet.lan", AAAA, true),
         ("tablet", ANY, true),
@@ -539,7 +539,7 @@ fn hosts_of_an_isolated_network_are_unknown_to_other_networks() {
     let mut world = TestNetwork::new(1);
     let prefixes = ["10.42.4.0/22", "2001:db8:a::/64"].map(|prefix| prefix.parse().expect("a prefix"));
     world.dns_forwarder.set_names(HostNames::new(Vec::new(), prefixes.to_vec(), hosts.into_iter()));
-    // The last octet of the address, or nothing for a name that does not exist.
+    // Returns the last octet of the address in the answer; `None` if the name does not exist.
     let mut asked = |network, text: &str| {
         world.client_count += 1;
         let client = QueryClient {
@@ -602,12 +602,12 @@ fn queries_about_local_names_never_leave_the_vehicle() {
         let (asked, answers) = world.send_query(&chaos);
         assert_eq!((asked, answers.len(), response_code(&answers[0])), (Vec::new(), 1, 4));
     }
-    // Domains that have no server anywhere.
+    // No server anywhere knows these domains.
     for text in ["printer.local", "x.localhost", "a.b.Invalid", "service.onion"] {
         assert_eq!(code_and_record_count(&mut world, text, AAAA), NO_NAME_ANSWER, "{text}");
     }
     assert_eq!(code_and_record_count(&mut world, "local.example", A), None);
-    // A domain of the config below one of them may have a server.
+    // If the config has a domain below one of them, a server may know this domain.
     let mut world = network_with_hosts(&["depot.local"]);
     assert_eq!(code_and_record_count(&mut world, "server.depot.local", A), None);
     assert_eq!(code_and_record_count(&mut world, "server.local", A), NO_NAME_ANSWER);
@@ -629,7 +629,8 @@ fn reverse_names_of_the_prefixes_on_board_never_leave_the_vehicle() {
     for (text, expected) in [
         ("99.7.42.10.in-addr.arpa".to_owned(), NO_NAME_ANSWER),
         ("0.4.42.10.in-addr.arpa".to_owned(), NO_NAME_ANSWER),
-        // Names between the reverse name of the prefix and those of its addresses exist.
+        // Names between the reverse name of the prefix and the reverse names of its addresses exist, but have
+        // no records.
         ("7.42.10.in-addr.arpa".to_owned(), NO_RECORD_ANSWER),
         ("_udp.7.42.10.in-addr.arpa".to_owned(), NO_NAME_ANSWER),
         ("020.7.42.10.in-addr.arpa".to_owned(), NO_NAME_ANSWER),

@@ -3,7 +3,7 @@
 
 use super::position::is_on_globe;
 
-/// The shape of an area: the header subtype of GBC and GAC (table 9).
+/// Shape of a destination area: the header subtype of GBC and GAC (table 9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shape {
     /// Subtype 0; [`GeoArea::distance_a`] is the radius.

@@ -44,7 +44,7 @@ pub struct BasicHeader {
     pub version: u8,
     /// NH: type of the next header.
     pub next_header: BasicNextHeader,
-    /// LT: the time for which buffers may hold the packet.
+    /// LT: the time for which stations may buffer the packet.
     pub lifetime: Lifetime,
     /// RHL: number of remaining hops, this hop included.
     pub remaining_hop_limit: u8,

@@ -127,7 +127,7 @@ impl fmt::Display for HeaderType {
 /// The Traffic Class field (clause 9.7.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct TrafficClass {
-    /// SCF: a forwarder without a neighbour for the packet stores it.
+    /// SCF (store-carry-forward): a forwarder that has no neighbour for the packet buffers it.
     pub store_carry_forward: bool,
     /// Channel offload: the sender may use another channel.
     pub channel_offload: bool,
@@ -164,7 +164,7 @@ pub struct CommonHeader {
     pub mobile: bool,
     /// PL: length of the payload, octets.
     pub payload_length: u16,
-    /// MHL: the RHL with which the source sent the packet.
+    /// MHL: the RHL (remaining hop limit) with which the source sent the packet.
     pub maximum_hop_limit: u8,
 }
 

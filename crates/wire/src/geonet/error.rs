@@ -2,8 +2,8 @@
 
 use super::HeaderType;
 
-/// Error of a parser, with the expected and the found value. Each reason to drop a packet is its own variant,
-/// so that a router can count the drops by reason.
+/// Error of a parser, with the expected and the found value. A router counts drops by the variant, so each
+/// reason to drop a packet has its own variant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The octets end before the structure does, or the caller's buffer is too short for the structure.

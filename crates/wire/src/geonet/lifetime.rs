@@ -1,6 +1,6 @@
-//! The Lifetime field (clause 9.6.4): the time for which buffers may hold a packet on its path.
+//! The Lifetime field (clause 9.6.4): the time for which stations may buffer a packet on its path.
 //!
-//! The field has six bits of multiplier and two of base (50 ms, 1 s, 10 s, 100 s). Many durations have
+//! The field has six bits of multiplier and two bits of base (50 ms, 1 s, 10 s, 100 s). Many durations have
 //! several encodings (60 s: 6 x 10 s or 60 x 1 s), and a receiver accepts all of them. The encoder selects
 //! the base with the smallest rounding error, and among equals the coarsest. It rounds down, so that no
 //! packet outlives the requested lifetime. For a duration above 63 units of a base, the rounding error is up
@@ -22,7 +22,7 @@ const BASES_MILLISECONDS: [u32; 4] = [50, 1_000, 10_000, 100_000];
 const MULTIPLIER_MAX: u32 = 63;
 
 impl Lifetime {
-    /// A lifetime of 0: no buffer may hold the packet.
+    /// A lifetime of 0: no station may buffer the packet.
     pub const ZERO: Lifetime = Lifetime(0);
     /// The longest lifetime, 6,300 s.
     pub const MAX: Lifetime = Lifetime(0xff);
@@ -53,8 +53,8 @@ impl Lifetime {
         (self.0 >> 2) as u32 * base
     }
 
-    /// Returns the lifetime that remains after `waited`, rounded down. If `waited` is zero, the octet stays
-    /// unchanged.
+    /// Returns the lifetime that remains after a packet was buffered for `waited`, rounded down. If `waited`
+    /// is zero, the octet stays unchanged.
     pub fn after_waiting(self, waited: Duration) -> Lifetime {
         if waited.is_zero() {
             return self;

@@ -84,8 +84,8 @@ impl<'a> Packet<'a> {
 
     /// Reads the octets behind the EtherType.
     ///
-    /// Cuts off all octets behind the payload: padding of a short Ethernet frame, a Frame Check Sequence that
-    /// a driver left, or a trailer.
+    /// Cuts off all octets behind the payload. They may be the padding of a short Ethernet frame, a Frame
+    /// Check Sequence that a driver has not removed, or a trailer.
     ///
     /// # Errors
     /// [`Error::Truncated`], [`Error::Version`], [`Error::BasicNextHeader`], [`Error::Secured`],
@@ -176,8 +176,8 @@ impl<'a> Packet<'a> {
 
     /// Appends the packet to a vector, after reserving room for [`Packet::len`] octets.
     ///
-    /// No link carries a payload of more than 65535 octets. The function writes PL 65535 for such a payload,
-    /// so that receivers reject the packet.
+    /// A payload of more than 65535 octets does not fit PL, and no link carries it. The function then writes
+    /// PL 65535, so that receivers reject the packet.
     pub fn append_to(&self, out: &mut Vec<u8>) {
         out.reserve(self.len());
         let (octets, length) = self.emit_headers();

@@ -3,8 +3,8 @@
 //! A timestamp counts milliseconds of International Atomic Time since 2004-01-01T00:00:00 UTC, modulo 2^32:
 //! the count wraps every 49.7 days. TAI has no leap seconds, and UTC has had five since 2004. Until the next
 //! leap second a timestamp is therefore five seconds ahead of a count of UTC seconds. Some stations omit the
-//! five seconds, others add all 37. The timestamps of one such station still compare correctly with each
-//! other.
+//! five seconds, others add all 37 s by which TAI differs from UTC. Two timestamps of one such station still
+//! compare correctly.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Timestamp(pub u32);
 
-/// The largest timestamp: TSTmax of annex C.2.
+/// The largest timestamp, called TSTmax in annex C.2.
 const MAX: u32 = u32::MAX;
 
 impl Timestamp {
@@ -31,12 +31,12 @@ impl Timestamp {
         let since = milliseconds
             .wrapping_sub(Timestamp::EPOCH_UNIX_MILLISECONDS)
             .wrapping_add(leap_seconds.wrapping_mul(1000));
-        // The low 32 bits are the value modulo 2^32, also of a negative number.
+        // The cast takes the low 32 bits: the value modulo 2^32, also for a negative number.
         Timestamp(since as u32)
     }
 
     /// Returns whether this timestamp is later than the other by annex C.2: it is ahead by less than 2^31 ms,
-    /// modulo 2^32. If both differ by exactly 2^31 ms, the formula makes the smaller number the newer one. A
+    /// modulo 2^32. If the two timestamps differ by exactly 2^31 ms, the smaller number is the later one. A
     /// timestamp is not newer than itself.
     pub const fn is_newer_than(self, other: Timestamp) -> bool {
         (self.0 > other.0 && self.0 - other.0 <= MAX / 2) || (other.0 > self.0 && other.0 - self.0 > MAX / 2)

@@ -1,9 +1,10 @@
 //! Position and coverage of the MN-HA authentication option (RFC 4285 5), without cryptography.
 //!
-//! The authentication data are the first 96 bits of HMAC-SHA1. It covers the care-of address, the home
-//! address, and the Mobility Header up to and including the option's SPI. The checksum counts as zero. The
-//! header's length field and the padding before the option count as sent. A sender builds the message with 12
-//! zero octets of data, writes the MAC there, and then sets the checksum.
+//! The authentication data are the first 96 bits of an HMAC-SHA1. The HMAC covers the care-of address, the
+//! home address, and the Mobility Header up to and including the option's SPI. In this computation the
+//! checksum is zero, while the header's length field and the padding before the option have their sent
+//! values. A sender builds the message with 12 zero octets of data, writes the MAC there, and then sets the
+//! checksum.
 //!
 //! RFC 4285 5: a message has at most one option of each subtype. MN-HA is the last option, except that an
 //! MN-AAA option follows it. Padding may follow, because the header's length is a multiple of 8.

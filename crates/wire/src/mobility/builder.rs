@@ -1,9 +1,9 @@
 //! Builder of Mobility Headers.
 //!
 //! The builder writes the fixed part, then each option at the next offset that its alignment allows. Then it
-//! pads to a multiple of 8 octets (RFC 6275 6.1.1, 6.2). The builder writes one octet of padding as Pad1 and
-//! more as one PadN, as RFC 6275 6.2.2 asks and as UMIP and scapy do. The checksum stays zero:
-//! [`set_checksum`] or [`super::ControlPacket`] sets it when addresses and content are final.
+//! pads to a multiple of 8 octets (RFC 6275 6.1.1, 6.2). The builder writes one octet of padding as Pad1, and
+//! two or more octets as one PadN. RFC 6275 6.2.2 asks for that, and UMIP and scapy do the same. The checksum
+//! stays zero: [`set_checksum`] or [`super::ControlPacket`] sets it when addresses and content are final.
 
 use super::home_agent_switch::MAX_ADDRESSES;
 use super::message::{

@@ -103,9 +103,9 @@ pub struct DirectRoute {
     pub cookie: u64,
     /// A keygen token (RFC 6275 5.2.4).
     pub keygen_token: u64,
-    /// Index of the nonce for the tokens of home address and prefixes.
+    /// Index of the nonce in the tokens for the home address and the prefixes.
     pub home_nonce: u16,
-    /// Index of the nonce for the token of the care-of address.
+    /// Index of the nonce in the token for the care-of address.
     pub care_of_nonce: u16,
     /// In an answer, the status: values below 128 accept. In a Binding Update, 1 if the sender sends packets
     /// to the correspondent directly.

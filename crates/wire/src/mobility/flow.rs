@@ -2,9 +2,9 @@
 //!
 //! A Flow Identification option holds sub-options: the traffic selector, and the reference to the Binding
 //! Identifiers. RFC 6089 4.2.1.2 counts the length of PadN unlike every other length. This parser counts the
-//! length of PadN like other lengths, and the emitter pads with Pad1. The emitter writes the selector first.
-//! If the option begins at a multiple of 8 octets (see `alignment`), every sub-option has the alignment that
-//! RFC 6088 requires.
+//! length of PadN like other lengths, and the emitter pads only with Pad1, which has no length. The emitter
+//! writes the selector first. If the option begins at a multiple of 8 octets (see
+//! `MobilityOption::alignment`), every sub-option has the alignment that RFC 6088 requires.
 //!
 //! RFC 6089 copies a packet to every binding of a flow. A Vendor Specific option (RFC 5094) beside the Flow
 //! Identification option selects failover or balancing instead: see [`FlowActionOption`]. Its vendor is
@@ -330,7 +330,7 @@ pub enum FlowAction {
 
 /// Vendor number of [`FlowActionOption`]: 32473, for examples (RFC 5612).
 pub const EXAMPLE_VENDOR: u32 = 32_473;
-/// Sub-type of [`FlowActionOption`] in the Vendor Specific option.
+/// Sub-type by which a Vendor Specific option is a [`FlowActionOption`].
 pub const FLOW_ACTION_SUBTYPE: u8 = 1;
 
 /// Action on the packets of a flow: the data of a Vendor Specific option (RFC 5094) of vendor

@@ -67,8 +67,9 @@ impl<'a> MobilityHeader<'a> {
         })
     }
 
-    /// Checks Payload Proto and Header Len (RFC 6275 9.2) if the type is known. RFC 6275 9.2 checks the type
-    /// first: a node answers an unknown type with a Binding Error whatever the other fields hold.
+    /// Checks Payload Proto and Header Len (RFC 6275 9.2) if the MH Type is known. RFC 6275 9.2 checks the
+    /// type first: a node answers an unknown type with a Binding Error, whatever values the other fields
+    /// have.
     fn check_known_type(self) -> Result<Self, Error> {
         if !self.is_known_type() {
             return Ok(self);

@@ -203,8 +203,8 @@ impl BindingUpdateFlags {
         }
     }
 
-    /// Returns the 16-bit field. If `proxy` is set, the function does not write `overwrite`, which has the
-    /// bit of another flag then.
+    /// Returns the 16-bit field. If `proxy` is set, the bit of `overwrite` has another meaning, so the
+    /// function does not write `overwrite`.
     pub fn bits(self) -> u16 {
         u16::from(self.acknowledge) << 15
             | u16::from(self.home_registration) << 14

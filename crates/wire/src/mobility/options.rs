@@ -125,9 +125,10 @@ pub enum MobilityOption<'a> {
         /// The address.
         address: Ipv4Addr,
     },
-    /// Says whether the path contains a network address translator, and how the mobile node must react.
+    /// Result of NAT detection: whether the path contains a network address translator, and how the mobile
+    /// node must react.
     NatDetection {
-        /// F: the mobile node must use UDP even if the home agent detected no translator.
+        /// F: the mobile node must use UDP even if the home agent detected no network address translator.
         force_udp: bool,
         /// Seconds between keepalives. 0 gives no interval; [`NO_KEEPALIVE`] says that the mobile node need
         /// not send any.
@@ -141,7 +142,7 @@ pub enum MobilityOption<'a> {
         bid: u16,
         /// In an acknowledgement: status of this binding if it differs from the status of the message.
         status: u8,
-        /// H: the binding is for the home link and exists beside bindings of other links.
+        /// H: the binding is for the home link, and the bindings for other links stay.
         home: bool,
         /// BID-PRI, seven bits: the lower value wins; 0 from a node that supports RFC 5648 only.
         priority: u8,
@@ -424,8 +425,8 @@ impl<'a> MobilityOption<'a> {
         match self.option_type() {
             option_type::BINDING_REFRESH_ADVICE | option_type::NONCE_INDICES => (2, 0),
             option_type::ALTERNATE_CARE_OF_ADDRESS | option_type::LINK_LOCAL_ADDRESS => (8, 6),
-            // RFC 6275 6.2.7: the option is the last one, without padding behind it, which implies this
-            // alignment.
+            // RFC 6275 6.2.7: the option is the last one, and no padding follows it. Its end is then at a
+            // multiple of 8, which implies this alignment.
             option_type::BINDING_AUTHORIZATION_DATA => (8, 2),
             option_type::MOBILE_NETWORK_PREFIX => (8, 4),
             option_type::AUTHENTICATION => (4, 1),
@@ -447,7 +448,7 @@ impl<'a> MobilityOption<'a> {
 }
 
 impl FlowActionOption {
-    /// Reads a Vendor Specific option; `None` for any other option or vendor.
+    /// Reads the flow action of a Vendor Specific option; `None` for any other option or vendor.
     ///
     /// # Errors
     /// [`Error::Length`] and [`Error::Value`] for invalid data.
@@ -480,7 +481,7 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Checks the structure of all options; `octets` are those behind the message's fixed part.
+    /// Checks the structure of all options. `octets` are the octets behind the message's fixed part.
     ///
     /// # Errors
     /// [`Error::Truncated`] if an option exceeds the message.

@@ -99,9 +99,9 @@ pub struct Flow {
     pub flow_label: u32,
     /// The protocol of the upper layer, behind the extension headers.
     pub next_header: u8,
-    /// Source and destination port; `None` if the packet does not show them.
+    /// Source and destination port; `None` if the packet does not contain them, as a later fragment.
     pub ports: Option<(u16, u16)>,
-    /// Security Parameter Index; `None` if the packet does not show one.
+    /// Security Parameter Index of ESP or AH; `None` if the packet does not contain one.
     pub spi: Option<u32>,
 }
 
@@ -160,7 +160,8 @@ impl Ipv4Selector {
 }
 
 impl TrafficSelector {
-    /// Returns the selector as one of IPv6, which compares IPv4 addresses in IPv4-mapped form.
+    /// Returns an IPv6 selector that selects the same packets. An IPv4 selector becomes one that compares
+    /// addresses in IPv4-mapped form.
     pub fn as_ipv6(&self) -> Ipv6Selector {
         match self {
             TrafficSelector::Ipv4(selector) => selector.as_ipv6(),
@@ -168,7 +169,8 @@ impl TrafficSelector {
         }
     }
 
-    /// Returns whether the selector selects a packet towards the mobile node; `flow` holds its fields.
+    /// Returns whether the selector selects a packet towards the mobile node. `flow` has the fields of the
+    /// packet.
     pub fn matches(&self, flow: &Flow) -> bool {
         match self {
             TrafficSelector::Ipv4(selector) => selector.as_ipv6().matches(flow),

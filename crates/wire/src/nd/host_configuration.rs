@@ -21,7 +21,7 @@ use ipnet::Ipv6Net;
 use super::option::{NdOption, option_type};
 use crate::octets::{address_at, array_at, octets_from, u8_at, u16_at, u32_at};
 
-/// The longest option has a length of 255 units of 8 octets, of which two octets are type and length.
+/// Octets after type and length in the longest option, whose length is 255 units of 8 octets.
 const MAX_OPTION_DATA: usize = 255 * 8 - 2;
 /// Length in octets of the reserved field and the lifetime, which the two DNS options have in common.
 const DNS_HEAD_LEN: usize = 6;
@@ -198,7 +198,7 @@ pub struct CaptivePortal {
 }
 
 impl CaptivePortal {
-    /// There is no captive portal (RFC 8910 2).
+    /// URI that means that the network has no captive portal (RFC 8910 2).
     pub const UNRESTRICTED: &'static str = "urn:ietf:params:capport:unrestricted";
 
     /// Reads the option; `None` for another option or an invalid one.

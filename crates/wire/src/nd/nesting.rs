@@ -42,9 +42,9 @@ pub struct NestingInformation {
 }
 
 impl NestingInformation {
-    /// Reads the option; `None` for another option. The result may hold more prefixes and addresses than the
-    /// emitter writes. The parser does not truncate the path: a router searches its own home address there to
-    /// detect a loop.
+    /// Reads the option; `None` for another option. The result may have more prefixes and addresses than the
+    /// emitter writes. The parser does not truncate the path, because a router searches its own home address
+    /// there to detect a loop.
     pub fn read(option: &NdOption<'_>) -> Option<Self> {
         let NdOption::Unknown { option_type: option_type::EXPERIMENT_1, data } = option else { return None };
         if array_at::<4>(data, 0, NAME_IN_ERRORS).ok()? != MAGIC_NUMBER {

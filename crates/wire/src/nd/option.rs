@@ -67,8 +67,8 @@ pub struct HomeAgentInformation {
     /// Preference of the home agent, unsigned: the greater value wins. A Router Advertisement without this
     /// option means 0.
     pub preference: u16,
-    /// Time for which the router is a home agent, seconds. A Router Advertisement without this option means
-    /// the router lifetime. A sender must not send 0; a receiver deletes the home agent if it receives 0 (RFC
+    /// Time for which the router is a home agent, seconds. Without this option, the time is the router
+    /// lifetime. A sender must not send 0; a receiver that gets 0 removes the home agent from its list (RFC
     /// 6275 10.5.1).
     pub lifetime: u16,
 }
@@ -282,7 +282,7 @@ pub struct NdOptions<'a> {
 }
 
 impl<'a> NdOptions<'a> {
-    /// Checks the structure of all options; `octets` are those behind the message's fixed part.
+    /// Checks the structure of all options. `octets` are the octets behind the message's fixed part.
     ///
     /// # Errors
     /// [`Error::Length`] for an option of length 0, [`Error::Truncated`] for an option that exceeds the

@@ -50,7 +50,7 @@ pub struct AddressRegistration {
 
 impl AddressRegistration {
     /// Returns the first registration option of a Neighbor Solicitation or Advertisement that has a
-    /// transaction number and an owner of 64 bits. Skips all other options; `None` if no such option is left.
+    /// transaction number and an owner of 64 bits; `None` if the message has no such option.
     pub fn from_message(message: &[u8]) -> Option<Self> {
         NdOptions::parse(octets_from(message, OPTIONS_OFFSET, NAME_IN_ERRORS).ok()?).ok()?.find_map(
             |option| match option {
@@ -89,8 +89,8 @@ pub fn is_later_transaction(new: u8, old: u8) -> bool {
     const SEQUENCE_WINDOW: i32 = 16;
     let (a, b) = (i32::from(new), i32::from(old));
     match (new > 127, old > 127) {
-        // One number is in the start sequence (128 to 255), the other in the circular sequence (0 to 127). If
-        // the counter can have wrapped to the circular number within 16 steps, the circular number is later.
+        // One number is in the start sequence (128 to 255), the other in the circular sequence (0 to 127).
+        // The circular number is later if the counter reaches it from the start number within 16 steps.
         // Otherwise the node has restarted, and the number of the start sequence is later.
         (true, false) => 256 + b - a > SEQUENCE_WINDOW,
         (false, true) => 256 + a - b <= SEQUENCE_WINDOW,

@@ -24,13 +24,13 @@ pub fn to_hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }
 
-/// Returns the address of its text form.
+/// Parses an IPv6 address.
 pub fn address(text: &str) -> Ipv6Addr {
     text.parse().expect("an IPv6 address")
 }
 
-/// Parses octets as a packet and as the parts of a packet. For any octets the function returns, and its
-/// assertions hold.
+/// Parses octets as a packet and as the parts of a packet. The function returns for any octets, and its
+/// assertions hold for any octets.
 pub fn parse_everything(octets: &[u8]) {
     everything::parse_packet(octets);
     everything::parse_icmpv6(octets);

@@ -92,7 +92,7 @@ fn gn_timestamp_of_known_date() {
     assert_eq!(Timestamp::from_unix_milliseconds(noon, Timestamp::LEAP_SECONDS), Timestamp(792_699_272));
     assert_eq!(Timestamp(792_699_272), Timestamp(0x2f3f_a188));
     assert_eq!(Timestamp::from_unix_milliseconds(noon, 0), Timestamp(792_694_272));
-    // A clock set before the epoch gives the last timestamp before the wrap.
+    // A time before the epoch gives the last timestamp before the wrap.
     assert_eq!(Timestamp::from_unix_milliseconds(1_072_915_199_999, 0), Timestamp(u32::MAX));
     // A timestamp before the epoch: 250 times 2^32 ms are 1,073,741,824,000 ms.
     assert_eq!(Timestamp::from_unix_milliseconds(0, 5), Timestamp(826_624_000 + 5000));
@@ -104,8 +104,8 @@ fn gn_timestamps_compare_across_wrap() {
     assert!(newer(1, 0) && !newer(0, 1) && !newer(7, 7));
     assert!(newer(0, u32::MAX) && !newer(u32::MAX, 0));
     assert!(newer(5, 0xffff_fff0) && !newer(0xffff_fff0, 5));
-    // First just under half the range ahead, then exactly half: annex C.2 compares with TSTmax/2 = 2^31 -
-    // 0.5.
+    // The first numbers are ahead by just under half the range, the next ones by exactly half. Annex C.2
+    // compares with TSTmax/2 = 2^31 - 0.5.
     assert!(newer(0x7fff_ffff, 0) && !newer(0, 0x7fff_ffff));
     assert!(newer(0, 0x8000_0000) && !newer(0x8000_0000, 0));
     assert!(newer(0x1234, 0x8000_1234) && !newer(0x8000_1234, 0x1234));

@@ -178,7 +178,8 @@ fn hop_limit_above_its_maximum_is_seen_and_not_judged() {
 
 #[test]
 fn packet_with_negative_position_and_speed_is_encoded() {
-    // Rio de Janeiro, manual, type 31, all reserved bits of the address set, 163.84 m/s backwards.
+    // The position is in Rio de Janeiro. The address is manual, has type 31 and all reserved bits; the speed
+    // is 163.84 m/s backwards.
     let source = hex("ffff 0242ac11 0002 80000001 f25c8d1e e6406a98 c000 0e0f");
     let mut octets = hex("11001a01 00100000 00000100");
     octets.extend(&source);
@@ -368,7 +369,7 @@ fn a_forwarder_changes_only_the_fields_of_the_forwarder() {
                 assert_eq!(to_hex(&changed[40..60]), "112233445566778899aabbccffffffff01020304");
                 let packet = Packet::parse(&changed).expect("still a packet");
                 assert_eq!(packet.extended.destination(), Some(&newer));
-                // A buffer one octet too short stays unchanged.
+                // If the buffer is one octet too short, it stays unchanged.
                 let mut short = octets[..59].to_vec();
                 assert_eq!(
                     set_destination(&mut short, &newer),
@@ -402,6 +403,6 @@ fn packet_without_payload_is_encoded() {
     assert!(common.traffic_class.store_carry_forward && common.traffic_class.channel_offload);
     assert_eq!((common.traffic_class.id, common.mobile), (1, true));
     assert_eq!(to_hex(&common.to_octets()), "f0fec180ffffff00");
-    // The seven bits beside the mobility flag do not set it.
+    // The other seven bits of the flags octet do not set the mobility flag.
     assert!(!CommonHeader::parse(&hex("0010007f00000100")).expect("a beacon's").mobile);
 }

@@ -64,7 +64,7 @@ fn mutate(octets: &mut Vec<u8>, packets: &[Vec<u8>], numbers: &mut RandomNumbers
         3 => {
             octets[at] = [0x10, 0x11, 0x12, 0x20, 0x30, 0x41, 0x42, 0x50, 0x51, 0x60, 0x61][numbers.below(11)]
         }
-        // Chooses an octet of the first two headers, which a choice among all octets seldom hits.
+        // Change an octet of the first two headers, which a choice among all octets seldom does.
         4 => {
             let at = at % 12;
             if let Some(octet) = octets.get_mut(at) {

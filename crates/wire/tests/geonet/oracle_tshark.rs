@@ -27,7 +27,8 @@ const EXPERT_FIELDS: [&str; 2] = ["_ws.malformed", "_ws.expert.severity"];
 /// Expert severities of warnings and errors.
 const WARNING_SEVERITY: u32 = 0x0060_0000;
 
-/// Position in the south and west, speed backwards, every bit of the address set except the reserved bits.
+/// Returns a position in the south and west with a backwards speed. Every bit of its address is set, except
+/// the reserved bits.
 fn source() -> LongPositionVector {
     LongPositionVector {
         address: GnAddress::new(false, StationType::Other(21), [0x02, 0x42, 0xac, 0x11, 0x00, 0x03]),
@@ -185,7 +186,8 @@ fn write_capture(path: &Path, cases: &[DissectionCase]) {
     std::fs::write(path, octets).expect("a capture");
 }
 
-/// Returns one form for the field values of different tshark versions: numbers in decimal, truth as 1 and 0.
+/// Returns a common form of the field values of different tshark versions: numbers in decimal, truth as 1 and
+/// 0.
 fn normalize_value(value: &str) -> String {
     match value {
         "True" => "1".to_owned(),

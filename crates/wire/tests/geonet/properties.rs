@@ -184,7 +184,7 @@ proptest! {
         prop_assert_ne!(x.is_newer_than(y), y.is_newer_than(x));
         prop_assert_eq!(x.milliseconds_since(y), -y.milliseconds_since(x));
         prop_assert_eq!(x.milliseconds_since(y) > 0, x.is_newer_than(y));
-        // At any start, a timestamp less than half the range ahead is newer.
+        // A timestamp that is ahead by less than half the range is newer, whatever the first timestamp is.
         let ahead = Duration::from_millis(u64::from(b >> 1));
         prop_assert_eq!(Timestamp(shift).wrapping_add(ahead).is_newer_than(Timestamp(shift)), b >> 1 != 0);
         prop_assert_eq!(x.wrapping_add(ahead).wrapping_sub(ahead), x);
