@@ -35,7 +35,8 @@ fn main() {
         let mut command = Command::new(&clang);
         command
             .args(["-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"])
-            // Clang would write the text of its sources into BTF. With this option it does not find them.
+            // Without this option, Clang writes the text of its sources into BTF. With it, Clang does not
+            // find the sources.
             .arg("-fdebug-compilation-dir=/nowhere")
             // Path of the kernel's <asm/...> headers on distributions that keep them by architecture.
             .arg(format!(

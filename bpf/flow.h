@@ -91,7 +91,8 @@ inline_always __u32 flags_of(__u8 flags)
 	return (flags ^ TCP_ACK) & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK);
 }
 
-/* Returns the present version number of a slot; cached results of the slot must have the same. */
+/* Returns the present version number of a slot. A cached result of the slot is valid only if it has the same
+ * number. */
 inline_always __u32 version_of(__u32 slot)
 {
 	__u32 index = slot & (VERSIONS_MAX - 1);
@@ -224,8 +225,8 @@ inline_always int is_forwarded(long result)
 }
 
 /* Returns whether the kernel would route a packet to the source of the flow's IPv4 packets back to the
- * interface of arrival. The kernel's reverse path filter (RFC 3704) may refuse other sources, and refuses its
- * own addresses. IPv6 has no such filter. */
+ * interface of arrival. The kernel's reverse path filter (RFC 3704) may refuse other sources, and refuses the
+ * machine's own addresses. IPv6 has no such filter. */
 inline_always int is_from_there(CONTEXT *ctx, struct bpf_fib_lookup *route, const struct flow *flow)
 {
 	__builtin_memset(route, 0, sizeof *route);
@@ -275,7 +276,7 @@ inline_always __u32 counter(__u32 slot, __u32 path)
 }
 
 /* Returns this CPU's flow for lookups, with the values that the plan's packet shares with the packets of its
- * flow. The other values are those of an earlier packet. */
+ * flow. All other values of the flow are still those of an earlier packet. */
 inline_always struct flow *begin_flow(const struct plan *plan, __u32 arrival)
 {
 	__u32 zero = 0;
@@ -302,11 +303,11 @@ inline_always void remember(struct flow *flow, const struct bpf_fib_lookup *rout
 	__u64 now = bpf_ktime_get_coarse_ns();
 
 	/* Without a neighbour entry the kernel reports no MTU, and its answer will change soon. So do not
-	 * cache it. */
+	 * cache the answer. */
 	flow->generation = result == BPF_FIB_LKUP_RET_SUCCESS ? generation : 0;
 	flow->departure = route->ifindex;
 	flow->may_leave = MAY_LEAVE(route->ifindex, result);
-	/* The filter is UNFILTERED (0) or TRACKED (1) here. An expression without a branch. */
+	/* The filter is UNFILTERED (0) or TRACKED (1) here. This expression needs no branch. */
 	flow->stops = TCP_SYN | (-flow->filter & (TCP_FIN | TCP_SYN | TCP_RST | TCP_ACK));
 	if (route->family == FAMILY_INET)
 		map(&flow->next_hop, route->ipv4_dst);

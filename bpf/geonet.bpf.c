@@ -7,10 +7,9 @@
  *   radio, ingress [in] -> gn0 as received         own packets, headers removed
  *                       -> radio                   forwarded packets, RHL decremented
  *
- * The router permits work by values in the maps, one for each decision, and removes a value when it is no
- * longer valid. Packets without such a value, and unusual packets, take the slow path unchanged. The fast
- * path only drops duplicates of packets that it has handled itself, because the slow path does not know these
- * yet.
+ * The router permits each kind of work by a value in the maps, and removes the value when it is no longer
+ * valid. Packets without such a value, and unusual packets, take the slow path unchanged. The fast path only
+ * drops duplicates of packets that it has handled itself, because the slow path does not know these yet.
  *
  * [out] and [wrap] are connected by a pair of virtual Ethernet devices without offloads for TCP and UDP. So
  * the kernel segments super packets and computes checksums before it passes packets on. Each packet then gets
@@ -308,9 +307,9 @@ inline_always int is_for_hosts(__u8 protocol, __u8 behind)
 	return protocol != PROTOCOL_ICMPV6 || (behind && behind <= 4) || behind == 128 || behind == 129;
 }
 
-/* Returns whether only the host needs the payload of a fragment. Only the first fragment shows its
- * protocol (RFC 7112). All other fragments may pass, because no receiver gets the packet without the first
- * fragment. */
+/* Returns whether only the host needs the payload of a fragment. Only the first fragment shows its protocol
+ * (RFC 7112). The fast path may handle all other fragments, because no receiver gets the packet without the
+ * first fragment. */
 inline_always int is_fragment_for_hosts(struct __sk_buff *skb, __u32 at)
 {
 	struct {
@@ -426,7 +425,7 @@ SEC("classifier") int wrap(struct __sk_buff *skb)
 
 enum noted { NEW, LEFT_BEFORE, TAKEN_BEFORE };
 
-/* Detects duplicate packets (A.2). With `take`, a new packet counts as handled by the fast path. */
+/* Detects duplicate packets (A.2). With `take`, notes a new packet as handled by the fast path. */
 inline_always enum noted note(struct source *source, const struct headers *gn, __u32 octets, int direct,
 			      int take, __u32 length)
 {

@@ -51,8 +51,8 @@ inline_always void copy_words(void *to, const void *from, __u32 octets)
 
 /* Type to copy eight octets at a time, for an IPv6 header after an Ethernet header, perhaps with another
  * header between. Each IPv6 header begins at a multiple of eight octets. Octets that the program reads eight
- * at a time soon after must also be written eight at a time. A processor cannot forward two halves to a read
- * before they are in its cache. */
+ * at a time soon after must also be written eight at a time. A processor cannot combine two written halves
+ * for one read before they are in its cache, so the read would wait. */
 typedef __u64 __attribute__((may_alias)) quad;
 
 inline_always void copy_quads(void *to, const void *from, __u32 octets)

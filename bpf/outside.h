@@ -2,10 +2,10 @@
 /*
  * Outer headers of IPv4 and of UDP in IPv4 (RFC 4213, RFC 5555).
  *
- * The decisions use addresses, traffic class and length. For them an outer IPv4 header is an IPv6 header with
- * IPv4-mapped addresses. On the wire it equals the header of the slow path's sockets
- * (crates/linux/src/datagrams): TTL 64, DF, no Identification (RFC 6864 4.1), the inner DSCP and ECN (RFC
- * 6040 4.1).
+ * The programs decide by addresses, traffic class and length. For this, they convert an outer IPv4 header to
+ * an IPv6 header with IPv4-mapped addresses. On the wire an outer IPv4 header equals that of the slow path's
+ * sockets (crates/linux/src/datagrams): TTL 64, DF, no Identification (RFC 6864 4.1), the inner DSCP and ECN
+ * (RFC 6040 4.1).
  *
  * The UDP checksum is zero, which IPv4 allows (RFC 768): the inner packet has its own. So every interface can
  * segment a super packet. The fast path accepts a packet with a checksum only if the card has verified it;
@@ -57,7 +57,7 @@ union outer {
 
 inline_always __u32 outside_length(__u32 outside)
 {
-	/* An expression without a branch, so that the verifier has fewer branches to follow. */
+	/* This expression has no branch, so that the verifier has fewer branches to follow. */
 	return outside == IN_IPV6 ? IPV6_HEADER : IPV4_HEADER + (outside - IN_IPV4) * UDP_HEADER;
 }
 
@@ -178,7 +178,8 @@ inline_always void read_inside(struct ipv6 *inner, const struct ipv4 *header)
 	map(&inner->destination, header->destination);
 }
 
-/* Changes an inner IPv4 header as a router does: TTL, and the class that `first` has in the form of IPv6. */
+/* Decrements the TTL of an inner IPv4 header as a router does, and sets the traffic class. `first` has this
+ * class in the first word of an IPv6 header. */
 inline_always void forward_ipv4(struct ipv4 *header, __be32 first)
 {
 	header->class = be32_to_cpu(first) >> 20;

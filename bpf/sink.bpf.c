@@ -101,7 +101,7 @@ struct {
 	__type(value, struct numbers);
 } NUMBERED SEC(".maps");
 
-/* A bit for each packet number that has arrived. */
+/* One bit for each packet number. The bit is set if the number has arrived. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, NUMBERS / 64);

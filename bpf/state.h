@@ -81,8 +81,8 @@ struct ipv6 {
 	struct address destination;
 };
 
-/* The two ends of a tunnel. With IPv4-mapped addresses the outer header is IPv4, and also UDP if there are
- * ports. */
+/* The two ends of a tunnel. If the addresses are IPv4-mapped, the outer header is IPv4. If ports are set, a
+ * UDP header follows. */
 struct path {
 	struct address local;
 	struct address remote;
@@ -101,7 +101,7 @@ struct binding {
 	__u32 rules; /* number of the binding's rules in RULES, 0 for none */
 };
 
-/* Bits of `fields` in struct rule: the fields that the rule compares. */
+/* Bits of `fields` in struct rule. They say which fields of a packet the rule compares. */
 #define FIELD_SOURCE 1
 #define FIELD_DESTINATION 2
 #define FIELD_SPI 4
@@ -216,12 +216,13 @@ struct {
 
 /* What the kernel's packet filter demands for a flow (RuleScope in Rust). */
 enum filter {
-	UNFILTERED = 0, /* no rule looks at the flow */
+	UNFILTERED = 0, /* no rule uses the flow */
 	TRACKED = 1, /* the kernel must track the connection, and its rules must have accepted a packet */
 	UNTRACKABLE = 2, /* the kernel must see every packet */
 };
 
-/* Interfaces for which carnet has rules of filter or NAT, with the demand (enum filter). */
+/* Interfaces for which carnet has rules of packet filter or NAT, with what these rules demand (enum
+ * filter). */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -307,8 +308,8 @@ const volatile __u32 TRAFFIC_MAX = 1;
 /* Number of version numbers, a power of two. carnet sets it before it loads the programs. */
 const volatile __u32 VERSIONS_MAX = 1;
 /* Number of ticks in a second; carnet sets it before it loads the programs. The programs count time in the
- * kernel's ticks (bpf_jiffies64), because reading them takes one instruction. They cache a result of the
- * kernel for a second. */
+ * kernel's ticks (bpf_jiffies64), because reading them takes one instruction. The programs cache each answer
+ * of the kernel for a second. */
 const volatile __u32 SECOND = 100;
 #define FLOW_TICKS SECOND
 /* Whether the programs record the destinations of packets in the tunnel to the home agent in SOUGHT. */
@@ -323,8 +324,8 @@ struct {
 	__type(value, __u32);
 } SOUGHT SEC(".maps");
 
-/* Ethernet header of a sent packet, at the end of its room. The header's last eight octets are aligned as in
- * a packet whose IPv6 header is aligned. */
+/* Ethernet header of a sent packet, at the end of the room for it. The header's last eight octets are aligned
+ * as in a packet whose IPv6 header is aligned. */
 struct link {
 	__u8 zeros[2];
 	__u8 header[14];
@@ -332,8 +333,8 @@ struct link {
 
 /* Cached result for packets with equal addresses, protocol, ports, traffic class, flow label and interface.
  * The kernel's routing uses only these fields, so its result is valid for all such packets, as long as
- * GENERATION is unchanged and for at most a second. The cached binding is valid as long as its version is
- * unchanged. */
+ * GENERATION is unchanged and for at most a second. The cached binding is valid as long as the version of the
+ * binding's slot is unchanged. */
 struct flow {
 	struct address source;
 	struct address destination;
@@ -358,7 +359,7 @@ struct flow {
 	__u8 filter; /* enum filter */
 	__u8 next_header; /* of the inner IP header, also of a fragment */
 	__u8 is_agents; /* whether this station is the home agent */
-	__u8 may_be_way; /* whether the flow may become a way, which is valid for other packets too (ways.h) */
+	__u8 may_be_way; /* whether other packets may use the flow's result, as a way (ways.h) */
 	__u8 zero;
 	struct link link; /* Ethernet header to send, if the neighbour is known */
 	struct address next_hop; /* next hop, perhaps IPv4-mapped; unspecified if only the kernel knows it */
@@ -380,7 +381,7 @@ struct {
 } SCRATCH SEC(".maps");
 
 /* Neighbours to which the programs send packets, and the time of the last lookup of each. The kernel does not
- * see these packets, so carnet tells it to keep the neighbour entries reachable. */
+ * see these packets, so carnet reports to it that the neighbours are in use. */
 struct neighbour {
 	struct address address;
 	__u32 ifindex;

@@ -4,14 +4,14 @@
  * to forward, for control messages of known senders, and for control messages of other senders.
  *
  * The kernel runs the program for each packet routed into the device. A packet begins with its IP header,
- * since the device has no link layer. Every IPv4 packet is one to forward. A packet with a header after which
- * other headers may follow (RFC 8200 4.3, 4.4) counts as a control message. So does ICMPv6, except echoes,
- * with which hosts test reachability through tunnels.
+ * since the device has no link layer. The program treats every IPv4 packet as a packet to forward. A packet
+ * with a header after which other headers may follow (RFC 8200 4.3, 4.4) counts as a control message. ICMPv6
+ * counts as one too, except echoes, with which hosts test reachability through tunnels.
  *
  * User space may read one queue while another waits, but messages of one source must never overtake each
  * other. So a source changes its queue only after user space has read all its messages in the present queue.
- * That is so if its last message is older than the time in `READ`, up to which user space has read the queue.
- * The packets of one source arrive here one after the other.
+ * User space has read them if the source's last message is older than the time in `READ`, up to which user
+ * space has read the queue. The program gets the packets of one source one after the other.
  *
  * The loading program creates the three maps, so they are not described here.
  */

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Flows at which rules of the kernel's packet filter look.
+ * Flows that rules of the kernel's packet filter use.
  *
- * A program takes a packet of such a flow only on two conditions. First, the kernel's connection tracking has
- * a confirmed entry for it, with packets in both directions and without NAT. Second, the rules have accepted
- * an earlier packet of the same direction since they changed last. So the kernel alone evaluates the rules. A
- * program at the egress of the interfaces (note) sees the packets that the rules have accepted, and stores
- * the flow in PASSED. The rules see only interfaces, addresses, protocol, ports and connection state, so they
- * accept the flow's later packets, too. With other rules carnet demands that the kernel sees every packet
- * (UNTRACKABLE).
+ * A program handles a packet of such a flow only on two conditions. First, the kernel's connection tracking
+ * has a confirmed entry for it, with packets in both directions and without NAT. Second, the rules have
+ * accepted an earlier packet of the same direction since they changed last. So the kernel alone evaluates the
+ * rules. A program at the egress of the interfaces (note) sees the packets that the rules have accepted, and
+ * stores the flow in PASSED. The rules see only interfaces, addresses, protocol, ports and connection state,
+ * so they accept the flow's later packets, too. With other rules carnet demands that the kernel sees every
+ * packet (UNTRACKABLE).
  *
- * The kernel does not see the packets that a program takes. So the program renews the timeout of the entry at
- * each lookup, at least once in a second. It leaves packets that change the state of the connection to the
+ * The kernel does not see the packets that a program handles. So the program renews the timeout of the entry
+ * at each lookup, at least once in a second. It leaves packets that change the state of the connection to the
  * kernel: TCP packets with SYN, FIN or RST, and packets without ACK.
  */
 #pragma once
@@ -56,8 +56,8 @@ struct {
 	__type(value, struct passed);
 } PASSED SEC(".maps");
 
-/* Stores the demand of the packet filter for a packet by this interface in the flow, and returns it, enum
- * filter. */
+/* Stores in the flow what the packet filter demands for packets of this interface (enum filter), and returns
+ * it. */
 inline_always __u32 find_filter(struct flow *flow, __u32 ifindex)
 {
 	__u32 of_rules = flow->protocol & INSIDE_IPV4 ? RULESET.ipv4 : RULESET.ipv6;
@@ -69,7 +69,7 @@ inline_always __u32 find_filter(struct flow *flow, __u32 ifindex)
 }
 
 /* Returns 1 plus the direction of a packet in its connection; 0 if the kernel must see the packet. With
- * `keeps` it sets the timeout of the connection. `is_skb` says that `ctx` is a socket buffer. */
+ * `keeps`, sets the timeout of the connection. `is_skb` says that `ctx` is a socket buffer. */
 inline_always __u32 find_connection(void *ctx, const struct passage *passage, __u32 timeout, const int keeps,
 				    const int is_skb)
 {
@@ -135,8 +135,8 @@ inline_always int is_trackable(__u32 protocol)
 	return next_header < 32 && (1 << next_header & (1 << PROTOCOL_TCP | 1 << PROTOCOL_UDP));
 }
 
-/* Returns whether no rule looks at the flow's packet with these TCP flags (struct plan), or the rules accept
- * it, as they have accepted an earlier one. */
+/* Returns whether the program may forward the flow's packet with these TCP flags (struct plan): no rule uses
+ * the packet, or the rules have accepted an earlier packet of the flow. */
 verified_once int is_accepted(CONTEXT *ctx, const struct flow *flow, __u32 arrival, __u32 departure,
 			      __u32 flags)
 {
@@ -209,7 +209,7 @@ static __attribute__((noinline)) int note_passage(struct __sk_buff *skb)
 	return 0;
 }
 
-/* Passes every packet on, see note_passage(). */
+/* Notes which flows the packet filter has accepted, see note_passage(). Lets every packet continue. */
 SEC("classifier") int note(struct __sk_buff *skb)
 {
 	note_passage(skb);

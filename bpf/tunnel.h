@@ -11,13 +11,13 @@
  * * TCP SYNs (it clamps the maximum segment size), extension headers, and tunnels in tunnels;
  * * copies into several tunnels, and congestion marks that the inner packet cannot carry (RFC 6040 4.2);
  * * packets of another binding, and packets that the kernel would not route into the tunnel;
- * * packets at which rules of the packet filter look, unless their connection is tracked (tracked.h);
+ * * packets that rules of the packet filter use, unless their connection is tracked (tracked.h);
  * * IPv4 packets with options, fragments, and IPv4 packets that may need the home agent's NAT.
  *
  * The kernel decides the routes. bpf_fib_lookup uses its tables and rules as for the slow path's packets: an
  * inner packet must be routed to the tunnel device, and outer and decapsulated packets are routed as if they
- * came from there. An operator's own rules for these packets apply on both paths. For arriving outer packets
- * the kernel is not asked. Neither netfilter nor IPsec policies (xfrm) see packets of the fast path.
+ * came from there. An operator's own rules for these packets apply on both paths. The programs look up no
+ * route for arriving outer packets. Neither netfilter nor IPsec policies (xfrm) see packets of the fast path.
  *
  * Each header includes only headers below it: helpers.h, state.h (maps), packet.h (addresses and IPv6
  * headers), choice.h (distribution among several tunnels) and outside.h (outer headers), flow.h, tracked.h
@@ -32,7 +32,8 @@
 #include "tracked.h"
 #include "ways.h"
 
-/* Finds the slot of the binding into whose tunnel a packet has to go. Returns whether there is one. */
+/* Finds the slot of the binding into whose tunnel a packet has to go. Returns whether such a binding
+ * exists. */
 inline_always int find_sender(struct flow *flow, __u32 roles)
 {
 	__u32 found = 0;
@@ -97,7 +98,7 @@ verified_once int find_path(struct flow *flow, __u32 roles)
 		return PASS_EXTENSION;
 	if (!binding->transmit)
 		return PASS_NO_PATH;
-	/* The rules' selectors of IPv6 and IPv4 differ, so the slow path distributes IPv4. */
+	/* The rules have different selectors for IPv6 and IPv4, so the slow path distributes IPv4 packets. */
 	if (binding->rules)
 		chosen = flow->protocol & INSIDE_IPV4 ? PATHS : choose(flow, binding->rules);
 	if (chosen >= binding->transmit)

@@ -12,7 +12,7 @@
 #include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
-/* Whether a packet may leave by an interface: always, because the kernel resolves the neighbour. */
+/* A packet may leave by every interface, because the kernel resolves the neighbour. */
 #define CONTEXT struct __sk_buff
 #define MAY_LEAVE(ifindex, result) 1
 #define KERNEL_ROUTES 1
@@ -25,7 +25,7 @@
 #define TRY_IPV4 1000
 
 /* Returns TRY_IPV4 as a value that the compiler does not know. Otherwise it would load the value into the
- * result's register on the way of each IPv6 packet. */
+ * result's register for each IPv6 packet, too. */
 inline_always int try_ipv4(void)
 {
 	int verdict = TRY_IPV4;
@@ -133,7 +133,7 @@ inline_always int prepend(struct __sk_buff *skb, struct plan *plan, __u32 link_h
 	} else {
 		begin_forwarded(&plan->inner, &plan->inner, plan->inner.first);
 	}
-	/* The flag updates the checksum that some interfaces compute over the whole packet. */
+	/* The flag also updates the checksum over the whole packet that some interfaces have computed. */
 	return bpf_skb_store_bytes(skb, link_header, from, length + (ipv4 ? IPV4_HEADER : IPV6_HEADER),
 				   BPF_F_RECOMPUTE_CSUM) ?
 		       FAILED :

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
  * The fast path as XDP programs. They encapsulate and decapsulate IPv6 and IPv4 in IPv6 (RFC 2473), in IPv4
- * and in UDP (RFC 5555) before the kernel has made a socket buffer of the packet. They are for many packets a
- * second. Large TCP transfers are faster as super packets through the tc programs.
+ * and in UDP (RFC 5555) before the kernel has made a socket buffer of the packet. They suit many packets per
+ * second. Large TCP transfers are faster through the tc programs, as super packets.
  *
  * The link-layer addresses are those of the kernel's neighbour table. A packet without an entry there is left
  * to the slow path, which causes its resolution. The kernel does not see the packets of the fast path, so
- * carnet tells it which neighbours are in use (NEIGHBOURS). For the same reason the kernel cannot bind a
- * mobile router's packets in IPv4 to one uplink. The programs send such packets only if the kernel forwards
- * IPv4 there (its setting `forwarding`, which carnet does not change).
+ * carnet tells it which neighbours are in use (NEIGHBOURS). The kernel also cannot bind a mobile router's
+ * packets in IPv4 to one uplink. The programs send such packets only if the kernel forwards IPv4 there (its
+ * setting `forwarding`, which carnet does not change).
  *
  * Packets leave by interfaces in PORTS only: those where carnet has an XDP program, on which every driver
  * accepts redirected frames.
@@ -33,8 +33,8 @@ struct {
 	__type(value, __u64);
 } ADDRESSES SEC(".maps");
 
-/* The same value for interfaces whose index is beyond that array, on machines that create and remove many
- * interfaces. */
+/* Link-layer addresses, as in ADDRESSES, of interfaces whose index is beyond that array. Indices are large on
+ * machines that create and remove many interfaces. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -71,7 +71,7 @@ inline_always int may_leave(__u32 ifindex, long result)
 #define TRY_IPV4 1000
 
 /* Returns TRY_IPV4 as a value that the compiler does not know. Otherwise it would load the value into the
- * result's register on the way of each IPv6 packet. */
+ * result's register for each IPv6 packet, too. */
 inline_always int try_ipv4(void)
 {
 	int verdict = TRY_IPV4;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR GPL-2.0-only */
 /*
- * Cached next hops of a home agent with many bindings (`ways`). One cache line for each mobile network holds
- * its care-of address and next hop, instead of four lookups in tables that fit into no cache.
+ * Cached next hops of a home agent with many bindings (`ways`). For each mobile network, one cache line has
+ * the care-of address and the next hop. Without it, a packet needs four lookups in tables that fit into no
+ * cache.
  *
  * A way contains the last result of the lookups of the binding and of the kernel's route. It is valid for
  * every packet to the network, with any source, ports or traffic class. So the programs use ways only while
@@ -159,8 +160,8 @@ inline_always int is_valid(const struct way *way, __u32 routes, __u32 now)
 	return version_of(way->slot) == way->version && is_recent(way, routes, now);
 }
 
-/* Prefetches the way of an address. With many bindings the way is in no cache, and the program can do other
- * work meanwhile. */
+/* Prefetches the way of an address. With many bindings the way is in no cache of the processor, and the
+ * program can do other work until it arrives. */
 inline_always void fetch_way(const struct address *address)
 {
 	const volatile struct way *way = way_at(hash_of(address, 1), 0);
@@ -178,7 +179,7 @@ inline_always struct way *find_way(const struct address *address, const struct p
 		for (__u32 try = 0; try < WAY_TRIES; try++) {
 			struct way *way = way_at(hash, try);
 
-			/* This place was never used. */
+			/* This place of the cache was never used. */
 			if (!way || !way->kind)
 				break;
 			if (is_way_to(way, address, whole)) {
@@ -275,7 +276,8 @@ verified_once int keep_way(const struct flow *flow, __u32 routes, __u32 sends)
 	way = place_of_way(address, whole, routes, flow->asked);
 	if (!way)
 		return 0;
-	/* A packet over an older path of a binding must not replace the way of the current path. */
+	/* A packet that arrives over an older path of a binding must not replace the way over the current
+	 * path. */
 	if (!sends && is_way_to(way, address, whole) && is_valid(way, routes, flow->asked))
 		return 0;
 	exit = keep_exit(flow, routes, sends);
@@ -294,14 +296,14 @@ verified_once int keep_way(const struct flow *flow, __u32 routes, __u32 sends)
 	return 1;
 }
 
-/* Returns whether an address with a way may be special. A way shows that one address of the /64 is not
- * special. So no address of the /64 is, except in ::/8. */
+/* Returns whether an address with a way may be special. If an address of a /64 has a way, this address is not
+ * special. So no other address of the /64 is special, except in ::/8. */
 inline_always int may_be_special(const struct address *address)
 {
 	return !(high(address) >> 56);
 }
 
-/* Prefetches the counters of a way: with many bindings the counters are in no cache. */
+/* Prefetches the counters of a way, because with many bindings they are in no cache of the processor. */
 inline_always void fetch_counters(const struct way *way)
 {
 	__u32 index = bpf_get_smp_processor_id() * TRAFFIC_MAX + counter(way->slot, 0);
@@ -354,8 +356,8 @@ inline_always struct flow *destination_of(const struct address *destination)
 	return bpf_map_lookup_elem(&DESTINATIONS, &index);
 }
 
-/* Sets the plan's flow for a packet that arrived in a tunnel. The way of the packet's source shows that the
- * binding sends it, and its destination selects the next hop. */
+/* Sets the plan's flow for a packet that arrived in a tunnel. The way of the packet's source proves that the
+ * binding may send the packet. The destination selects the next hop. */
 inline_always int take_destination(struct plan *plan)
 {
 	const struct ipv6 *inner = &plan->inner;

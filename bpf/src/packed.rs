@@ -8,7 +8,7 @@
 /// Length in octets of the shortest repetition.
 #[allow(dead_code, reason = "the program only unpacks")]
 const SHORTEST: usize = 4;
-/// Maximum number of places that the packer tries for a repetition.
+/// Maximum number of earlier places at which the packer looks for the longest repetition.
 #[allow(dead_code, reason = "the program only unpacks")]
 const TRIES: usize = 512;
 
@@ -16,7 +16,7 @@ const TRIES: usize = 512;
 #[allow(dead_code, reason = "the program only unpacks")]
 pub fn pack(octets: &[u8]) -> Vec<u8> {
     let mut packed = (octets.len() as u32).to_le_bytes().to_vec();
-    // For each group of octets, the places at which it begins.
+    // For each group of [`SHORTEST`] octets, the places in the object at which the group begins.
     let mut places: std::collections::HashMap<[u8; SHORTEST], Vec<usize>> = std::collections::HashMap::new();
     let group = |at: usize| octets.get(at..at + SHORTEST).and_then(|group| group.try_into().ok());
     let (mut at, mut literals) = (0, 0);

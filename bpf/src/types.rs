@@ -1,7 +1,7 @@
 //! Removes the line numbers from the types of an ELF object.
 //!
 //! The section `.BTF.ext` contains types of functions, which the kernel needs to verify a global function
-//! once, and line numbers. A loader would keep the line numbers in memory, and so would the kernel.
+//! once, and line numbers. Loader and kernel would keep the line numbers in their memory.
 
 use crate::instructions::Elf;
 
