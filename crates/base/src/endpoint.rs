@@ -70,7 +70,7 @@ impl Endpoint {
     }
 }
 
-/// Hashes an address as one number, because tables look up an endpoint for each packet. The derived
+/// Hashes an address as one number. Tables look up an endpoint for each packet, and the derived
 /// implementation would hash octet by octet.
 impl Hash for Endpoint {
     fn hash<H: Hasher>(&self, state: &mut H) {

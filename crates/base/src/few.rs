@@ -1,8 +1,8 @@
 //! A list for objects of which a home agent has one for each binding, and which mostly have one entry.
 //!
-//! The list stores one entry without an allocation. A vector of one entry costs its header, an allocation,
-//! and the allocator's own octets; with 100,000 bindings these costs exceed the content. Code that has few
-//! such lists uses `Vec`.
+//! The list stores one entry without an allocation. A vector with one entry needs memory for its header, an
+//! allocation, and the allocator's own data. With 100,000 bindings this memory exceeds the content. Code that
+//! has few such lists uses `Vec`.
 
 /// A list of zero, one or several elements, in order.
 #[derive(Debug, Clone)]
@@ -59,7 +59,7 @@ impl<T> Few<T> {
             One(first) => vec![first],
             Several(entries) => entries,
         };
-        // Grow by half: few lists have more than one element, and those with two seldom get many.
+        // Grow by half: few lists have more than one element, and lists with two elements rarely get many.
         if entries.len() == entries.capacity() {
             entries.reserve_exact(1 + entries.len() / 2);
         }

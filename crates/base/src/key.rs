@@ -6,10 +6,10 @@ use std::hint::black_box;
 use zeroize::{Zeroize, ZeroizeOnDrop};
 
 /// A shared key of 128 bits (RFC 4285). Dropping the key wipes it, and `Debug` does not show it. A comparison
-/// takes the same time for a wrong key as for the right one.
+/// of keys takes the same time whether they are equal or not.
 ///
 /// The octets are in their own allocation. A move of the key copies only the pointer, so it leaves no copy of
-/// the octets in memory. Otherwise a vector that grows, or that is collected in place, would leave one.
+/// the octets in memory. With the octets inside the struct, a vector that grows would leave copies.
 #[derive(Clone)]
 pub struct Key(Box<[u8; Key::OCTETS]>);
 

@@ -16,8 +16,8 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Takes `count` tokens, or none if the bucket holds fewer. Returns whether it took them. `full_at` is
-    /// the time at which the bucket is full again; the later this time, the fewer tokens the bucket holds.
+    /// Takes `count` tokens; takes none and returns false if the bucket has fewer. `full_at` is the time at
+    /// which the bucket is full again; the later this time, the fewer tokens the bucket holds.
     pub fn take_tokens(self, full_at: &mut Time, now: Time, count: u32) -> bool {
         let later = (*full_at).max(now) + self.interval * count;
         let allowed = later.saturating_since(now) <= self.interval * self.burst;
@@ -41,12 +41,12 @@ impl RateLimiter {
         RateLimiter { rate: Rate { burst, interval }, full_at: Time::ZERO }
     }
 
-    /// Takes a token if the bucket holds one, and returns whether it did: then the event is permitted.
+    /// Takes a token and returns true if the bucket has one. The caller may then perform the limited action.
     pub fn allow(&mut self, now: Time) -> bool {
         self.allow_all(now, 1)
     }
 
-    /// Takes `count` tokens, or none if the bucket holds fewer. Returns whether it took them.
+    /// Takes `count` tokens and returns true; takes none and returns false if the bucket has fewer.
     pub fn allow_all(&mut self, now: Time, count: u32) -> bool {
         self.rate.take_tokens(&mut self.full_at, now, count)
     }
@@ -62,7 +62,8 @@ impl RateLimiter {
         now + self.full_at.saturating_since(now).saturating_sub(others)
     }
 
-    /// Returns whether the bucket is full: the caller may then drop it without loss of state.
+    /// Returns whether the bucket is full. The caller may then drop the limiter, because a new one would be
+    /// equal.
     pub fn is_full(&self, now: Time) -> bool {
         self.full_at <= now
     }

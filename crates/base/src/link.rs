@@ -31,7 +31,7 @@ pub struct LinkMessage {
 pub struct Interface {
     /// Name of the interface.
     pub name: String,
-    /// The interface is administratively up and has carrier (`IFF_UP` and `IFF_LOWER_UP`).
+    /// Whether the interface is administratively up and has carrier (`IFF_UP` and `IFF_LOWER_UP`).
     pub running: bool,
     /// Link MTU in octets.
     pub mtu: u32,
@@ -47,21 +47,20 @@ pub struct Interface {
     /// link-local (RFC 3927) and loopback addresses.
     #[serde(default, deserialize_with = "ipv4_addresses")]
     pub ipv4_addresses: Vec<Ipv4Net>,
-    /// The IPv4 default routes, ordered like [`Self::routers`]. An interface without a default route has only
-    /// hosts on its link, each with its own route.
+    /// The IPv4 default routes, ordered like [`Self::routers`]. The list is empty if the interface reaches
+    /// only hosts on its link.
     #[serde(default)]
     pub ipv4_routers: Vec<Ipv4Router>,
 }
 
-/// One next hop of a default route. An old recording has only the gateway, because earlier versions did not
-/// have this type.
+/// One next hop of a default route. Recordings of earlier versions contain only the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "SerializedRoute<A, N>", bound(deserialize = "A: Deserialize<'de>, N: Deserialize<'de>"))]
 pub struct DefaultRoute<A, N> {
     /// Address of the router; unspecified for a route without gateway, as on point-to-point links.
     pub gateway: A,
-    /// Source prefix: the route applies only to packets with a source address in this prefix
-    /// (`default from PREFIX`).
+    /// Source prefix: the route applies only to packets with a source address in this prefix (`default from
+    /// PREFIX`). `None` if the route applies to all sources.
     pub source: Option<N>,
     /// Preferred source address of the route (`src`, `RTA_PREFSRC`).
     pub preferred_source: Option<A>,
@@ -138,15 +137,18 @@ pub struct Address {
     pub address: Ipv6Addr,
     /// Prefix length of the address.
     pub prefix_length: u8,
-    /// Duplicate address detection is still in progress (RFC 4862 5.4), and the address is not optimistic.
+    /// Whether duplicate address detection is still in progress (RFC 4862 5.4), and the address is not
+    /// optimistic.
     pub tentative: bool,
-    /// Duplicate address detection found that another node has the address.
+    /// Whether duplicate address detection has found that another node has the address.
     pub duplicate: bool,
-    /// The preferred lifetime of the address has ended.
+    /// Whether the preferred lifetime of the address has ended.
     pub deprecated: bool,
-    /// The address is temporary (RFC 8981): never a care-of address while a stable address is available.
+    /// Whether the address is temporary (RFC 8981). Such an address is no care-of address while a stable
+    /// address is available.
     pub temporary: bool,
-    /// The operator or a program has set the address without a lifetime, so it is not from autoconfiguration.
+    /// Whether the operator or a program has set the address without a lifetime, so that it is not from
+    /// autoconfiguration.
     #[serde(default)]
     pub permanent: bool,
 }

@@ -1,8 +1,8 @@
 //! IPv4 prefixes in IPv4-mapped form (RFC 4291 2.5.5.2): `10.42.7.0/24` is `::ffff:10.42.7.0/120`.
 //!
-//! The tables of mobile network prefixes hold prefixes of both families. The IPv4-mapped form gives both one
-//! type and one longest-prefix match. No IPv6 packet can use it: parsers and the forwarder refuse IPv4-mapped
-//! addresses in IPv6 headers and options.
+//! The tables of mobile network prefixes contain IPv6 and IPv4 prefixes. With the IPv4-mapped form, both have
+//! one type and one longest-prefix match. IPv6 packets cannot use such addresses: parsers and the forwarder
+//! refuse IPv4-mapped addresses in IPv6 headers and options.
 
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::net::Ipv6Addr;
@@ -42,7 +42,7 @@ pub fn split_by_family(prefixes: impl IntoIterator<Item = Ipv6Net>) -> (Vec<Ipv6
     (ipv6, ipv4)
 }
 
-/// Joins prefixes of both families, those of IPv4 first and sorted: the order of a registration.
+/// Joins prefixes of both families in the order of a registration: IPv4 prefixes first, each family sorted.
 pub fn join_families(ipv6: &[Ipv6Net], ipv4: &[Ipv4Net]) -> Vec<Ipv6Net> {
     let mut prefixes: Vec<Ipv6Net> = ipv4.iter().copied().map(from_ipv4).collect();
     prefixes.sort();

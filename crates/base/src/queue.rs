@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// Number of elements for which an empty queue keeps memory.
+/// Largest capacity, in elements, that an empty queue keeps.
 const MAX_KEPT_CAPACITY: usize = 256;
 
 /// Removes and returns the first element. An empty queue releases the memory that a burst allocated. After

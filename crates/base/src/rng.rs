@@ -1,4 +1,5 @@
-//! Seeded randomness. The runner draws the seed; equal seeds give equal runs on every machine.
+//! Seeded randomness. The program that runs the station chooses the seed; equal seeds give equal runs on
+//! every machine.
 
 use std::time::Duration;
 
@@ -47,16 +48,16 @@ impl Rng {
         }
     }
 
-    /// Creates a second generator from the same seed: another stream of the same key. Its numbers reveal
-    /// nothing about those of [`Rng::from_seed`].
+    /// Creates a second generator from the same seed: another stream of the same ChaCha key. Its numbers
+    /// reveal nothing about the numbers of [`Rng::from_seed`].
     pub fn independent_of_seed(seed: Seed) -> Rng {
         let Rng(mut generator) = Rng::from_seed(seed);
         generator.set_stream(1);
         Rng(generator)
     }
 
-    /// Returns another stream of the same key, for a part of the program. The function draws no number from
-    /// this generator, and the numbers of the stream reveal nothing about those of this one.
+    /// Returns another stream of the same ChaCha key, for a part of the program. The function draws no number
+    /// from this generator. The numbers of the new stream reveal nothing about the numbers of this generator.
     /// [`Rng::independent_of_seed`] uses stream 1.
     pub fn stream(&self, number: u64) -> Rng {
         let mut generator = self.0.clone();
@@ -109,7 +110,7 @@ mod tests {
         assert_ne!(Rng::new(7).u64(), Rng::new(8).u64());
     }
 
-    /// Every bit of a seed changes the numbers, also those of a fork.
+    /// Every bit of a seed changes the random numbers, also those of a forked generator.
     #[test]
     fn every_bit_of_a_seed_changes_the_sequence() {
         let first = |octets: [u8; 32]| {

@@ -1,8 +1,8 @@
 //! A map that mostly has one entry, for data that a home agent has once for each binding.
 //!
-//! `BTreeMap` allocates room for eleven entries with the first one. With 100,000 bindings this room would be
-//! most of their memory. In this map one entry takes only its own size, without an allocation. Code that has
-//! few such maps uses `BTreeMap`.
+//! `BTreeMap` allocates room for eleven entries when it gets its first one. With 100,000 bindings this room
+//! would be most of their memory. In this map a single entry takes only its own size, without an allocation.
+//! Code that has few such maps uses `BTreeMap`.
 
 use std::borrow::Borrow;
 

@@ -1,4 +1,5 @@
-//! Points in time. Spans are `core::time::Duration`.
+//! Points in time: [`Time`] on a monotonic clock, and [`WallTime`] for dates. Durations are
+//! `core::time::Duration`.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -6,10 +7,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A point on a monotonic clock, in nanoseconds since an origin that the runner chooses.
+/// A point on a monotonic clock, in nanoseconds since an origin that the program chooses.
 ///
 /// Unlike `std::time::Instant`, a `Time` can be made from a number, so that a simulator or a recording can
-/// supply it. Arithmetic saturates: a hostile lifetime cannot wrap the clock.
+/// supply it. Arithmetic saturates, so a huge lifetime from an attacker cannot wrap the clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(u64);
@@ -119,7 +120,7 @@ impl WallTime {
         WallTime(u64::try_from(seconds * 1_000_000_000 + i128::from(nanos)).unwrap_or(u64::MAX))
     }
 
-    /// Returns the span between two dates in any order.
+    /// Returns the absolute difference between two dates.
     pub fn distance(self, other: WallTime) -> Duration {
         Duration::from_nanos(self.0.abs_diff(other.0))
     }
@@ -173,7 +174,7 @@ mod tests {
             assert_eq!(WallTime::from_ntp(before.to_ntp(), near), before);
             assert_eq!(WallTime::from_ntp(after.to_ntp(), near), after);
         }
-        // A clock that was never set still reads a present timestamp as a present date.
+        // Even if the clock was never set, a present timestamp gives a present date.
         assert_eq!(WallTime::from_ntp(after.to_ntp(), WallTime::default()), after);
     }
 }

@@ -6,7 +6,7 @@ use crate::Time;
 
 /// Deadlines by key, with fast access to the earliest.
 ///
-/// Setting a timer replaces its previous deadline. Every operation is O(log n), so a home agent may keep one
+/// Setting a timer replaces its previous deadline. Every operation is O(log n), so a home agent may have one
 /// timer per binding.
 #[derive(Debug, Clone)]
 pub struct TimerTable<K> {
@@ -45,7 +45,8 @@ impl<K: Ord + Copy> TimerTable<K> {
         self.next_timer().map(|(deadline, _)| deadline)
     }
 
-    /// Returns the earliest deadline and its timer, the least timer among equal deadlines.
+    /// Returns the earliest deadline and its timer. If several timers have this deadline, returns the least
+    /// of them.
     pub fn next_timer(&self) -> Option<(Time, K)> {
         self.timers_by_deadline.first().copied()
     }

@@ -207,7 +207,7 @@ unsafe fn with_received_frame(
     length: usize,
     call: impl FnOnce(&mut SimulatedStation, ReceivedFrame<'_>) -> Result<(), InputRefusal>,
 ) -> CarnetSimStatus {
-    // SAFETY: the contract of this function covers all four pointers.
+    // SAFETY: by the contract of this function, all four pointers are null or valid.
     let (station, source, destination, packet) = unsafe {
         (
             station.as_mut(),
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn carnet_sim_handle_frame(
     let call = |station: &mut SimulatedStation, frame: ReceivedFrame<'_>| {
         station.handle_frame(Time::from_nanos(now), frame)
     };
-    // SAFETY: the contract of this function is that of `with_frame`.
+    // SAFETY: the contract of this function is that of `with_received_frame`.
     unsafe { with_received_frame(station, source, destination, packet, length, call) }
 }
 
@@ -262,7 +262,7 @@ pub unsafe extern "C" fn carnet_sim_handle_unacknowledged(
     let call = |station: &mut SimulatedStation, frame: ReceivedFrame<'_>| {
         station.handle_unacknowledged(Time::from_nanos(now), frame)
     };
-    // SAFETY: the contract of this function is that of `with_frame`.
+    // SAFETY: the contract of this function is that of `with_received_frame`.
     unsafe { with_received_frame(station, source, destination, packet, length, call) }
 }
 
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn carnet_sim_handle_host_frame(
     payload: *const u8,
     length: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: the contract of this function covers all four pointers.
+    // SAFETY: by the contract of this function, all four pointers are null or valid.
     let (station, source, destination, payload) = unsafe {
         (
             station.as_mut(),
@@ -358,7 +358,7 @@ pub unsafe extern "C" fn carnet_sim_handle_request(
     payload: *const u8,
     length: usize,
 ) -> CarnetSimStatus {
-    // SAFETY: the contract of this function covers all three pointers.
+    // SAFETY: by the contract of this function, all three pointers are null or valid.
     let (station, request, payload) =
         unsafe { (station.as_mut(), request.as_ref(), octets_from_pointer(payload, length)) };
     let (Some(station), Some(request), Some(payload)) = (station, request, payload) else {
@@ -494,7 +494,7 @@ pub unsafe extern "C" fn carnet_sim_poll_output(
     }
 }
 
-/// Converts an output to the type of C, and its octets.
+/// Converts an output to the C type. Also returns the octets of the output.
 fn describe_output(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRefusal> {
     let mut described = CarnetSimOutput {
         kind: CarnetSimOutputKind::Other,
@@ -542,7 +542,7 @@ fn describe_output(output: Output) -> Result<(CarnetSimOutput, Vec<u8>), InputRe
     Ok((described, octets))
 }
 
-/// Returns the hops that a payload has taken; one for a single-hop packet.
+/// Returns the number of hops that a payload has taken; one for a single-hop packet.
 fn hops_travelled(delivered: &Delivered) -> u8 {
     match delivered.kind {
         GnPacketType::Shb => 1,

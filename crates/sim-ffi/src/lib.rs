@@ -6,9 +6,9 @@
 //!
 //! **How to drive it.** Each node of the simulation has a station ([`ffi::carnet_sim_new`]). Each `handle`
 //! function takes the time and an input. After each call, the simulator calls [`ffi::carnet_sim_poll_output`]
-//! until it returns no output, and executes the outputs *after* that, in order. If the simulator delivered an
-//! output earlier, this could lead back into the same node (TCP answers a segment at once). A station whose
-//! outputs have not all been taken refuses inputs. Finally, [`ffi::carnet_sim_deadline`] says when
+//! until it returns no output. It executes the outputs in order, but only *after* that. An output executed
+//! earlier could cause the next input of the same node (TCP answers a segment at once). Until the simulator
+//! has taken all outputs, the station refuses inputs. Finally, [`ffi::carnet_sim_deadline`] says when
 //! [`ffi::carnet_sim_handle_timeout`] is due; one event per node is enough.
 //!
 //! **Deterministic.** The library has no clock, thread, global or random generator of its own: all random
@@ -21,7 +21,7 @@
 //! with [`types::CarnetSimStatus::Panicked`]. In a build with `panic = "abort"` (the release profile) a panic
 //! ends the process; [`ffi::carnet_sim_contains_panics`] says which of the two applies.
 //!
-//! **Pointers.** The documentation of each function says to which objects the pointers must lead. A function
+//! **Pointers.** The documentation of each function says to which objects the pointers must point. A function
 //! refuses a null pointer unless its documentation permits it. Lengths are in octets. The library keeps no
 //! pointer of the caller after the call.
 //!

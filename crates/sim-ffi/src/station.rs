@@ -1,5 +1,5 @@
-//! The station behind the C interface: the object to which a handle of [`crate::ffi`] leads. This module uses
-//! no pointers.
+//! The station behind the C interface: the object to which a handle of [`crate::ffi`] points. This module
+//! uses no pointers.
 
 use std::path::Path;
 
@@ -101,7 +101,8 @@ impl SimulatedStation {
         self.started_at.1 + now.saturating_since(self.started_at.0)
     }
 
-    /// Checks the order of calls before an input, and records the input.
+    /// Checks that the caller has taken all outputs and that time does not run backwards. Then records and
+    /// handles the input.
     fn record_and_handle(&mut self, now: Time, input: impl FnOnce() -> Input) -> Result<(), InputRefusal> {
         if !self.outputs_taken {
             return Err(InputRefusal::NotDrained);
@@ -218,7 +219,7 @@ impl SimulatedStation {
 
 impl Drop for SimulatedStation {
     fn drop(&mut self) {
-        // A drop cannot report an error. A caller that needs the result calls `flush` before.
+        // A drop cannot report an error. A caller that needs the result calls `flush_recording` before.
         let _too_late = self.flush_recording();
     }
 }

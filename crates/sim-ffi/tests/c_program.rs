@@ -36,7 +36,7 @@ fn c_program_runs_two_stations() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     };
-    // The program runs in two processes, which print the same octets.
+    // Run the program in two processes, and check that both print the same octets.
     assert_eq!(run(), run());
     fs::remove_file(&program).expect("to be removed");
 }

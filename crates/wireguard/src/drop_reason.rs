@@ -1,29 +1,31 @@
-//! Reasons for which a datagram or a payload was dropped.
+//! Reasons for which the engine drops a datagram or a payload.
 
 use sanstun::Error;
 
 carnet_base::drop_reasons! {
     /// Reason for which the engine dropped a datagram, or did not send a payload.
     pub enum WireguardDropReason {
-        /// The datagram has no length or type of a WireGuard message.
+        /// The length or the type of the datagram is not that of a WireGuard message.
         Malformed = "malformed",
-        /// The first MAC of a handshake message is wrong: the sender does not know the public key.
+        /// The first MAC of a handshake message is wrong, so the sender does not know the receiver's public
+        /// key.
         Mac = "mac",
-        /// The second MAC is missing or wrong while handshakes are limited. The engine has sent a cookie.
+        /// The second MAC of a handshake message is missing or wrong, while handshakes are limited. The
+        /// engine has sent a cookie.
         Cookie = "cookie",
-        /// A handshake of a source that has used up its share while handshakes are limited.
+        /// A handshake from a source that has sent too many handshakes, while handshakes are limited.
         RateLimited = "rate_limited",
         /// The queue for handshakes is full.
         QueueFull = "queue_full",
         /// A handshake or data message does not decrypt.
         Authentication = "authentication",
-        /// A handshake of a public key that is not configured.
+        /// A handshake of a remote public key that is not configured.
         UnknownKey = "unknown_key",
-        /// The timestamp of a handshake is not later than the last one of this path.
+        /// The timestamp of a handshake is not later than that of the last accepted handshake of this path.
         OldTimestamp = "old_timestamp",
         /// A handshake with a path number above the limit.
         PathNumber = "path_number",
-        /// A key with more handshakes than its share.
+        /// The path has already begun as many handshakes as it may (16 at once and 8 a second).
         Share = "share",
         /// A handshake response or a cookie without an outstanding handshake.
         Unexpected = "unexpected",

@@ -1,9 +1,6 @@
-//! The sessions of one station, and what datagrams and timers do to them.
+//! The session engine: the WireGuard sessions of one station, and their reactions to datagrams and timers.
 //!
-//! While keys are exchanged, an end has two key pairs: the next one, and the present one. Each pair of an own
-//! and a remote key then has sessions of its own. The caller sees one path for all pairs. The initiator sends
-//! through the established session of the newest keys. The responder sends through the session from which
-//! data came last.
+//! The session engine: the WireGuard sessions of one station, and their reactions to datagrams and timers.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -29,36 +26,37 @@ const MESSAGE_INITIATION: u8 = 1;
 const MESSAGE_RESPONSE: u8 = 2;
 const INITIATION_LENGTH: usize = 148;
 const RESPONSE_LENGTH: usize = 92;
-/// Sessions whose timers one call handles, so that a call takes some milliseconds at most.
+/// Largest number of sessions whose timers one call handles, so that a call takes at most some milliseconds.
 const SESSIONS_PER_TIMEOUT: usize = 64;
-/// Time between two checks of the timers of a session that carries data.
+/// Interval at which the engine computes the deadlines of a session that carries data.
 const TIMER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Largest age of a stored timestamp.
+/// Largest age of the timestamp that the caller has stored of the last run.
 const MAX_STORED_TIMESTAMP_AGE: Duration = Duration::from_secs(60);
-/// Handshakes a second above which the engine answers with cookies.
+/// Number of handshakes a second above which the engine answers with cookies.
 const HANDSHAKES_WITHOUT_COOKIE: u64 = 1000;
 
-/// The caller's number of a remote public key.
+/// Number by which the caller identifies a remote end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// A remote end.
+/// A remote end with its keys.
 #[derive(Debug, Clone)]
 pub struct RemotePeer {
-    /// The caller's number.
+    /// Number by which the caller identifies the remote end.
     pub peer_id: PeerId,
-    /// The valid public keys, the newest one first. There are two while the remote end exchanges its key.
+    /// The valid public keys of the remote end, the newest one first. There are two while the remote end
+    /// replaces its key.
     pub public_keys: Vec<PublicKey>,
     /// The preshared key, if both ends have one.
     pub preshared_key: Option<PresharedKey>,
 }
 
-/// An own public key and a remote one, between which a session runs.
+/// An own public key and a remote public key, between which a session exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyPair {
-    /// The own key.
+    /// The own public key.
     pub local: PublicKey,
-    /// The remote key.
+    /// The remote public key.
     pub remote: PublicKey,
 }
 
@@ -66,7 +64,7 @@ pub struct KeyPair {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PairId(pub u32);
 
-/// A session in the engine: two keys, and the number of the path.
+/// Key of a session in the engine: a pair of keys, and the number of the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Line {
     pair: PairId,
@@ -86,20 +84,20 @@ pub struct EngineSettings {
     pub unix_time_at_start: Duration,
 }
 
-/// Returns the date with which an engine starts. It is the later one of two dates: that of the system's
-/// clock, and 60 s after the newest timestamp of the last run. `stored` is a value of
-/// [`SessionEngine::newest_timestamp`] that is at most 60 s old. So a router without a battery clock sends no
-/// timestamp twice.
+/// Returns the date with which an engine starts: the system's date, but at least 60 s after the newest
+/// timestamp of the last run. `stored` is a value of [`SessionEngine::newest_timestamp`] that the caller
+/// stored at most 60 s before the end of that run. So a router without a battery clock sends no timestamp
+/// twice.
 pub fn date_at_start(system: Duration, stored: Option<Duration>) -> Duration {
     stored.map_or(system, |stored| system.max(stored.saturating_add(MAX_STORED_TIMESTAMP_AGE)))
 }
 
-/// Instruction or report for the caller.
+/// Action that the caller must perform, or event for the caller.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Send this datagram.
+    /// The caller sends this datagram.
     Send {
-        /// Socket and remote address.
+        /// Local socket and remote address.
         route: DatagramRoute,
         /// The datagram.
         datagram: Box<[u8]>,
@@ -113,24 +111,27 @@ pub enum Output {
         /// Route of the path.
         route: DatagramRoute,
     },
-    /// The remote end has another address, and a handshake has proved that it receives there.
+    /// The remote end of a session has another address, and a handshake has proved that the remote end
+    /// receives there.
     Moved {
         /// The path.
         path: SessionPath,
         /// The new route.
         route: DatagramRoute,
     },
-    /// An authentic and newest message came from another address, without a proof. A NAT may have lost its
-    /// mapping, or the remote end forges the address of a victim. The caller tests the address, with
-    /// [`SessionEngine::send_by_route`], and passes it to [`SessionEngine::set_route_of`] after the answer.
+    /// An authentic data message, the newest one of its session, came from another address. No handshake has
+    /// proved that the remote end receives there. A NAT may have lost its mapping, or the remote end forges
+    /// the address of a victim. The caller tests the address with [`SessionEngine::send_by_route`]. After an
+    /// answer, the caller passes the address to [`SessionEngine::set_route_of`].
     Elsewhere {
         /// The path.
         path: SessionPath,
         /// The unproven route.
         route: DatagramRoute,
     },
-    /// A handshake with this timestamp was accepted. The caller stores it, and passes it to
-    /// [`SessionEngine::restore_timestamp`] after a restart, so that a recorded handshake stays old.
+    /// The engine has accepted a handshake with this timestamp. The caller stores the timestamp, and passes
+    /// it to [`SessionEngine::restore_timestamp`] after a restart. So the engine drops a replay of the
+    /// handshake also after a restart.
     Accepted {
         /// The path.
         path: SessionPath,
@@ -139,12 +140,13 @@ pub enum Output {
         /// The timestamp.
         timestamp: HandshakeTimestamp,
     },
-    /// A handshake was dropped because its timestamp is old: a recording, or a router whose clock was reset.
+    /// The engine has dropped a handshake because its timestamp is not new. The cause is a replay, or a
+    /// router whose clock was reset.
     OldTimestamp {
         /// The path.
         path: SessionPath,
     },
-    /// Several handshakes had no answer: a key, a clock or the path is wrong.
+    /// Several handshakes on a path had no answer, because a key, a clock or the path is wrong.
     NoAnswer {
         /// The path.
         path: SessionPath,
@@ -168,31 +170,32 @@ pub enum ReceivedDatagram<'b> {
         /// The payload in the caller's buffer.
         payload: &'b mut [u8],
     },
-    /// A message of the protocol; [`SessionEngine::poll_output`] has the results.
+    /// A protocol message without payload; [`SessionEngine::poll_output`] returns the results.
     Handled,
-    /// A handshake message, which waits for [`SessionEngine::handle_handshakes`].
+    /// A handshake message, which waits until the caller calls [`SessionEngine::handle_handshakes`].
     Queued,
-    /// The datagram was dropped.
+    /// The engine has dropped the datagram.
     Dropped(WireguardDropReason),
 }
 
-/// A private key of this end.
+/// A private key of this end, with its public key.
 struct OwnKey {
     private: PrivateKey,
     public: PublicKey,
-    /// Checks MACs and cookies, and decrypts initiations. It makes no tunnels, so it keeps no timestamps:
-    /// the engine compares them itself, for each session.
+    /// Checks MACs and cookies of handshakes to this key, and decrypts initiations. This interface makes no
+    /// tunnels, so the library compares no timestamps here: the engine compares them for each session.
     authenticator: Interface,
 }
 
-/// Makes the tunnels of all own keys, so that no two tunnels have one index.
+/// Creates the tunnels for all own keys. One interface creates all of them, so that no two tunnels have the
+/// same index.
 struct Factory {
     interface: Option<Interface>,
     public: PublicKey,
 }
 
 impl Factory {
-    /// Returns the library's interface, with the private key for the next tunnel.
+    /// Returns the library's interface after it has got the private key for the next tunnel.
     fn with_key(&mut self, key: &OwnKey) -> Option<&mut Interface> {
         if self.public != key.public {
             self.interface = self
@@ -205,11 +208,11 @@ impl Factory {
     }
 }
 
-/// A remote end, and its pairs of keys.
+/// A remote end with its public keys, and the key pairs of its sessions.
 struct Remote {
     public_keys: Vec<PublicKey>,
     preshared_key: Option<PresharedKey>,
-    /// The pairs of its keys and the own ones, the newest keys first.
+    /// The pairs of each own key and each key of the remote end, the newest keys first.
     pairs: Vec<PairId>,
 }
 
@@ -224,17 +227,17 @@ pub struct SessionEngine {
     /// The remote end of each public key.
     peer_by_key: HashMap<PublicKey, PeerId>,
     pairs_by_id: HashMap<PairId, KeyPair>,
-    /// Number of each pair of keys, also of those that are no longer valid: their timestamps stay.
+    /// Number of each key pair, also of pairs that are no longer valid, because their timestamps stay.
     id_by_pair: HashMap<KeyPair, PairId>,
     sessions_by_line: HashMap<Line, Box<PathSession>>,
-    /// The pair through whose session a path sends.
+    /// The key pair through whose session each path sends.
     current_pair: HashMap<SessionPath, PairId>,
     line_by_tunnel: HashMap<TunnelId, Line>,
-    /// Number of sessions with this remote address.
+    /// Number of sessions with each remote address.
     sessions_by_remote_address: HashMap<SocketAddr, u32>,
     /// Timestamp of the newest accepted handshake of each session.
     accepted_timestamps: BTreeMap<Line, HandshakeTimestamp>,
-    /// Timestamps of the last run, for each remote key and path number.
+    /// Timestamps of the last run, by remote key and path number.
     restored_timestamps: BTreeMap<(PublicKey, PathNumber), HandshakeTimestamp>,
     handshake_queue: HandshakeQueue,
     session_timers: TimerTable<Line>,
@@ -245,7 +248,7 @@ pub struct SessionEngine {
     drops_by_reason: [u64; WireguardDropReason::ALL.len()],
 }
 
-/// Makes an interface of the library.
+/// Creates an interface of the library with this private key.
 fn interface(random: &mut Rng, clock: &HandshakeClock, key: &PrivateKey) -> Interface {
     let mut seed = Zeroizing::new([0; 32]);
     for octets in seed.chunks_exact_mut(8) {
@@ -256,7 +259,7 @@ fn interface(random: &mut Rng, clock: &HandshakeClock, key: &PrivateKey) -> Inte
 }
 
 impl SessionEngine {
-    /// Creates an engine without peers.
+    /// Creates an engine without remote ends.
     pub fn new(settings: EngineSettings) -> SessionEngine {
         let EngineSettings { private_key, random_seed, now, unix_time_at_start } = settings;
         let mut random = Rng::from_seed(Seed::Octets(random_seed));
@@ -294,7 +297,7 @@ impl SessionEngine {
         self.own_keys.iter().map(|key| key.public).collect()
     }
 
-    /// Returns the newer one of two own public keys; `None` if there is only one.
+    /// Returns the newer one of two own public keys; `None` if there is only one key.
     pub fn next_public_key(&self) -> Option<PublicKey> {
         match &self.own_keys[..] {
             [next, _] => Some(next.public),
@@ -302,8 +305,9 @@ impl SessionEngine {
         }
     }
 
-    /// Replaces the own keys; the newest one is the first. A key that stays keeps its sessions. A new key
-    /// gets sessions for all paths that this end has opened. The sessions of other keys end.
+    /// Replaces the own keys; the first is the newest. A key that was there before keeps its sessions. For a
+    /// new key, the engine opens sessions on all paths that this end has opened. It ends the sessions of keys
+    /// that are no longer there.
     pub fn set_private_keys(&mut self, now: Time, keys: Vec<PrivateKey>) {
         let mut old = std::mem::take(&mut self.own_keys);
         for private in keys {
@@ -330,9 +334,10 @@ impl SessionEngine {
         self.pair_up_all(now);
     }
 
-    /// Adds a peer, or replaces the one with this number. A key that stays keeps its sessions, unless the
-    /// preshared key changes. A new key gets sessions for all paths to this peer that this end has opened. If
-    /// one of the public keys belongs to another peer, the function changes nothing and returns `false`.
+    /// Adds a remote end, or replaces the one with this number. A key that was there before keeps its
+    /// sessions, unless the preshared key changes. For a new key, the engine opens sessions on all paths to
+    /// this remote end that this end has opened. If one of the public keys belongs to another remote end, the
+    /// function changes nothing and returns `false`.
     pub fn set_peer(&mut self, now: Time, peer: RemotePeer) -> bool {
         let RemotePeer { peer_id: id, public_keys, preshared_key } = peer;
         if public_keys.iter().any(|key| self.peer_by_key.get(key).is_some_and(|owner| *owner != id)) {
@@ -359,7 +364,8 @@ impl SessionEngine {
         peers.into_iter().for_each(|id| self.pair_up(now, id));
     }
 
-    /// Makes the pairs of a peer's keys and the own ones. Ends the sessions of the other pairs.
+    /// Computes the pairs of the own keys and a remote end's keys. Opens sessions for new pairs, and ends the
+    /// sessions of pairs that no longer exist.
     fn pair_up(&mut self, now: Time, id: PeerId) {
         let Some(remote) = self.remote_ends.get_mut(&id) else { return };
         let mut pairs = Vec::new();
@@ -373,7 +379,7 @@ impl SessionEngine {
             }
         }
         let old = std::mem::replace(&mut remote.pairs, pairs.clone());
-        // A path that this end has opened opens with the new keys before the old ones end.
+        // Open each path that this end has opened with the new keys, before the sessions of the old keys end.
         let numbers = (0..=PathNumber::MAX_NUMBER).filter_map(PathNumber::new);
         let opened = numbers.filter_map(|number| {
             let path = SessionPath { peer_id: id, path_number: number };
@@ -395,7 +401,8 @@ impl SessionEngine {
         self.pairs_by_id.remove(&pair);
     }
 
-    /// Removes a peer and its sessions. The timestamps of its handshakes stay, in case that it comes back.
+    /// Removes a remote end and its sessions. The timestamps of its handshakes stay, because the caller may
+    /// add the remote end again.
     pub fn remove_peer(&mut self, id: PeerId) {
         let Some(remote) = self.remote_ends.remove(&id) else { return };
         for key in &remote.public_keys {
@@ -409,7 +416,7 @@ impl SessionEngine {
         self.pairs_by_id.get(&pair).copied()
     }
 
-    /// Restores the timestamp of the newest handshake of a remote key and path number, from the last run.
+    /// Restores the timestamp of the newest handshake in the last run, for a remote key and path number.
     pub fn restore_timestamp(
         &mut self,
         remote: PublicKey,
@@ -425,7 +432,7 @@ impl SessionEngine {
         self.current_pair.get(&path).map(|pair| Line { pair: *pair, number: path.path_number })
     }
 
-    /// Returns the sessions that a path may have, those of the newest keys first.
+    /// Returns the keys of all sessions that a path may have, those of the newest key pair first.
     fn lines(&self, path: SessionPath) -> Vec<Line> {
         let remote = self.remote_ends.get(&path.peer_id);
         let pairs = remote.into_iter().flat_map(|remote| &remote.pairs);
@@ -436,10 +443,10 @@ impl SessionEngine {
         self.sessions_by_line.get(&line).is_some_and(|session| session.is_established())
     }
 
-    /// Opens a session and keeps it, with handshakes from this end, until
-    /// [`SessionEngine::close_session`]. If the session exists, its datagrams take the new route from now on.
-    /// While keys are exchanged, each pair of keys gets a session. A session of older keys than those of an
-    /// established one only stays until it expires. Returns whether the peer is known.
+    /// Opens a session on a path. This end keeps the session alive by handshakes until
+    /// [`SessionEngine::close_session`]. If the session exists, it sends to the new route from now on. While
+    /// keys are exchanged, the engine opens one session for each key pair. If a session is established, the
+    /// engine does not renew sessions of older keys. Returns whether the peer is known.
     pub fn open_session(&mut self, now: Time, path: SessionPath, route: DatagramRoute) -> bool {
         let mut is_carried = false;
         let mut is_open = false;
@@ -466,8 +473,8 @@ impl SessionEngine {
         self.lines(path).into_iter().for_each(|line| self.remove(line));
     }
 
-    /// Begins a handshake for a session whose remote end may have lost its keys. The keys stay in use until
-    /// the response arrives.
+    /// Begins a handshake on a path whose remote end may have lost its session keys. The session keys of this
+    /// end stay in use until the response arrives.
     pub fn renew_handshake(&mut self, now: Time, path: SessionPath) {
         self.lines(path).into_iter().for_each(|line| self.begin_handshake(now, line));
     }
@@ -521,7 +528,7 @@ impl SessionEngine {
                 false => self.dropped(WireguardDropReason::QueueFull),
             };
         }
-        // Parses the message. The key does not matter for messages other than handshakes.
+        // Parse the message by the first own key: only handshake messages depend on the key.
         let Some(own) = self.own_keys.first_mut() else {
             return self.dropped(WireguardDropReason::Malformed);
         };
@@ -575,8 +582,8 @@ impl SessionEngine {
         // The library has checked the length: the header has 16 octets.
         let index = u32::from_le_bytes([datagram[4], datagram[5], datagram[6], datagram[7]]);
         let counter = u64::from_le_bytes(datagram[8..16].try_into().unwrap_or_default());
-        // The initiator keeps its route. The responder follows the newest message, if a handshake has proved
-        // that the initiator receives there.
+        // The initiator does not change its route. The responder changes to the source of the newest message,
+        // if a handshake has proved that the initiator receives there.
         let differs = session.is_newest(index, counter) && !session.is_wanted && session.route != Some(route);
         let proven = differs && session.is_proven(index, route);
         let reports = differs && !proven && session.is_unreported(route);
@@ -585,7 +592,7 @@ impl SessionEngine {
         let is_data = matches!(committed, Committed::Data { .. });
         let carries = is_data && !session.is_wanted && !session.is_current;
         session.collect_events(now, &mut self.events);
-        // The initiator chooses the session, and the responder follows.
+        // The initiator decides which session carries the data, and the responder sends through the same one.
         if carries && !self.is_path_wanted(path) {
             self.make_current(line);
         }
@@ -607,9 +614,9 @@ impl SessionEngine {
         }
     }
 
-    /// Encrypts a payload into `datagram`, and returns where it goes and its length. A payload has at least
-    /// one octet, and `datagram` has [`datagram_length`] octets. Without a session the engine begins a
-    /// handshake and does not store the payload.
+    /// Encrypts a payload into `datagram`, and returns the route and the length of the datagram. A payload
+    /// has at least one octet, and `datagram` has [`datagram_length`] octets. Without an established session
+    /// the engine returns an error and begins a handshake; it does not store the payload.
     pub fn send_payload(
         &mut self,
         now: Time,
@@ -652,8 +659,8 @@ impl SessionEngine {
         Ok(length)
     }
 
-    /// Encrypts a payload for a route that is not the path's own: a test of [`Output::Elsewhere`]. Returns
-    /// the length of the datagram.
+    /// Encrypts a payload that the caller sends to another route than the path's own, to test the route of
+    /// [`Output::Elsewhere`]. Returns the length of the datagram.
     pub fn send_by_route(
         &mut self,
         now: Time,
@@ -668,7 +675,7 @@ impl SessionEngine {
         result
     }
 
-    /// Changes the route of a session: the caller has proved that the remote end receives there.
+    /// Changes the route of a path. The caller has proved that the remote end receives there.
     pub fn set_route_of(&mut self, path: SessionPath, route: DatagramRoute) {
         if let Some(line) = self.current_line(path) {
             self.set_route(line, route);
@@ -680,8 +687,8 @@ impl SessionEngine {
         !self.handshake_queue.is_empty()
     }
 
-    /// Handles handshake messages that wait. At most `most` of them are decrypted, and at most 16 times this
-    /// number fail the cheap check of their MAC. The caller handles data in between.
+    /// Handles waiting handshake messages. Stops after it has decrypted `most` of them, or has rejected 16
+    /// times this number by the cheap check of their MAC. Between two calls the caller handles data.
     pub fn handle_handshakes(&mut self, now: Time, most: usize) {
         let (mut costly, mut cheap) = (0, 0);
         while costly < most && cheap < most * 16 {
@@ -703,7 +710,7 @@ impl SessionEngine {
 
     fn handle_handshake(&mut self, now: Time, waiting: &WaitingHandshake) -> Result<(), WireguardDropReason> {
         let route = waiting.route;
-        // The first MAC says for which of the own keys the message is.
+        // The first MAC of a handshake message shows for which of the own keys the message is.
         let at = self.handshake_clock.instant_of(now);
         let (mut local, mut parsed) = (None, Err(WireguardDropReason::Mac));
         for own in &mut self.own_keys {
@@ -762,14 +769,14 @@ impl SessionEngine {
         session.remember_answer(index, route);
         self.accepted_timestamps.insert(line, timestamp);
         self.outputs.push_back(Output::Accepted { path, remote, timestamp });
-        // The session keeps its route until the initiator confirms: the initiation may come from an attacker
-        // who has delayed it.
+        // Do not change the session's route before the initiator confirms it: an attacker may have delayed
+        // the initiation and sent it from another address.
         self.outputs.push_back(Output::Send { route, datagram: (*response).into() });
         self.schedule_next_deadline(now, line);
         Ok(())
     }
 
-    /// Completes a handshake of this end.
+    /// Completes a handshake that this end has begun.
     fn handle_response(&mut self, now: Time, response: HandshakeResponse) -> Result<(), WireguardDropReason> {
         let line =
             self.line_by_tunnel.get(&response.tunnel_id()).copied().ok_or(WireguardDropReason::Unexpected)?;
@@ -792,7 +799,7 @@ impl SessionEngine {
         self.session_timers.next_deadline()
     }
 
-    /// Handles the timers that are due, of at most 64 sessions. The next call handles the others.
+    /// Handles the timers that are due, of at most 64 sessions. If more are due, the next call handles them.
     pub fn handle_timeout(&mut self, now: Time) {
         for _ in 0..SESSIONS_PER_TIMEOUT {
             let Some(line) = self.session_timers.pop_expired(now) else { return };
@@ -809,7 +816,7 @@ impl SessionEngine {
         self.outputs.pop_front()
     }
 
-    /// Makes outputs of the events of a session.
+    /// Converts the events of a session to outputs.
     fn apply_session_events(&mut self, now: Time, line: Line) {
         if self.events.is_empty() {
             return;
@@ -853,8 +860,8 @@ impl SessionEngine {
         }
     }
 
-    /// Sends through a newly established session, if its keys are the newest ones. This end no longer renews
-    /// sessions of older keys.
+    /// If a newly established session has the newest keys, the path sends through this session from now on.
+    /// This end no longer renews sessions of older keys.
     fn prefer(&mut self, path: SessionPath, line: Line) {
         let is_wanted = self.sessions_by_line.get(&line).is_some_and(|session| session.is_wanted);
         if !self.is_established(path) {
@@ -873,7 +880,7 @@ impl SessionEngine {
         }
     }
 
-    /// Reports that nothing answers on a path, and tries the other keys.
+    /// Reports that the remote end does not answer on a path, and begins handshakes with the other key pairs.
     fn no_answer(&mut self, now: Time, path: SessionPath, line: Line) {
         if self.current_line(path) != Some(line) {
             return;
@@ -892,7 +899,7 @@ impl SessionEngine {
         }
     }
 
-    /// Replaces the expired tunnel of a wanted session, and removes that of another one.
+    /// If this end wants the session, replaces its expired tunnel. Otherwise removes the session.
     fn expire_tunnel(&mut self, now: Time, path: SessionPath, line: Line) {
         let mut others = self.lines(path).into_iter().filter(|other| *other != line);
         if !others.any(|other| self.is_line_established(other)) {
@@ -908,7 +915,7 @@ impl SessionEngine {
         self.send_initiation(line, initiation);
     }
 
-    /// Returns the interface and the remote keys for a new tunnel.
+    /// Returns the library's interface and the remote keys for a new tunnel of this key pair.
     fn tunnel_of(
         &mut self,
         peer: PeerId,
@@ -942,8 +949,8 @@ impl SessionEngine {
         replaced
     }
 
-    /// Returns the session of a path and a pair of keys with a tunnel that has not expired; makes it if
-    /// needed.
+    /// Returns the session of a path and a key pair. If the session does not exist or its tunnel has expired,
+    /// creates it.
     fn session_with_tunnel(
         &mut self,
         now: Time,
@@ -976,7 +983,7 @@ impl SessionEngine {
         if !session.is_current {
             return;
         }
-        // The path sends through another session: an established one first.
+        // The path now sends through another session, if possible an established one.
         let path = session.path;
         self.current_pair.remove(&path);
         let mut others = self.lines(path);
@@ -1004,7 +1011,7 @@ impl SessionEngine {
         }
     }
 
-    /// Begins a handshake of a session with a route, unless one is in progress.
+    /// Begins a handshake of a session that has a route, unless a handshake is in progress.
     fn begin_handshake(&mut self, now: Time, line: Line) {
         let Some(session) = self.sessions_by_line.get_mut(&line).filter(|session| session.route.is_some())
         else {
@@ -1039,7 +1046,8 @@ impl SessionEngine {
         }
     }
 
-    /// Lets a session that carries data compute its deadlines once a second, and not for each packet.
+    /// Schedules a check of the timers of a session that carries data. So the session computes its deadlines
+    /// once a second, and not for each packet.
     fn schedule_check(&mut self, now: Time, line: Line) {
         let Some(session) = self.sessions_by_line.get_mut(&line).filter(|session| !session.is_check_due)
         else {

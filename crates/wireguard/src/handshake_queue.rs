@@ -1,16 +1,16 @@
 //! Handshake messages that wait for their turn, so that data do not wait behind them.
 //!
-//! A handshake costs about a thousand times as much as a data message. So the engine only stores a handshake
-//! message on arrival. Messages from addresses of sessions have a queue of their own. So a flood from other
-//! addresses does not displace the renewal of a session.
+//! A handshake message takes about a thousand times as long as a data message. So the engine only stores a
+//! handshake message on arrival. Messages from remote addresses of sessions have a queue of their own. So a
+//! flood from other addresses does not displace the renewal of a session.
 
 use std::collections::VecDeque;
 
 use crate::session::DatagramRoute;
 
-/// Messages from addresses of sessions that may wait.
+/// Largest number of waiting messages from remote addresses of sessions.
 const MAX_FROM_SESSIONS: usize = 256;
-/// Messages from all other addresses that may wait.
+/// Largest number of waiting messages from all other addresses.
 const MAX_FROM_OTHERS: usize = 4096;
 /// Length of the longest handshake message, the initiation.
 const MAX_HANDSHAKE_LENGTH: usize = 148;
@@ -29,7 +29,7 @@ impl WaitingHandshake {
     }
 }
 
-/// The two queues.
+/// The two queues: for messages from remote addresses of sessions, and for all others.
 #[derive(Debug, Default)]
 pub(crate) struct HandshakeQueue {
     from_sessions: VecDeque<WaitingHandshake>,
@@ -37,7 +37,8 @@ pub(crate) struct HandshakeQueue {
 }
 
 impl HandshakeQueue {
-    /// Appends a message, and returns whether there was room for it.
+    /// Appends a message to the queue for sessions if `of_session` is true, otherwise to the queue for other
+    /// addresses. Returns whether the queue had room for it.
     pub(crate) fn push(&mut self, route: DatagramRoute, datagram: &[u8], of_session: bool) -> bool {
         let (queue, most) = match of_session {
             true => (&mut self.from_sessions, MAX_FROM_SESSIONS),
@@ -52,7 +53,7 @@ impl HandshakeQueue {
         true
     }
 
-    /// Removes and returns the next message: one of a session first.
+    /// Removes and returns the next message; those from addresses of sessions come first.
     pub(crate) fn pop_next(&mut self) -> Option<WaitingHandshake> {
         self.from_sessions.pop_front().or_else(|| self.from_others.pop_front())
     }

@@ -1,4 +1,5 @@
-//! Keys and their text: 32 octets as 44 characters of base64, as `wg genkey` and `wg pubkey` write them.
+//! Keys, and their text form: 32 octets as 44 characters of base64, as `wg genkey` and `wg pubkey` write
+//! them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,13 +16,13 @@ const BASE64_KEY_LENGTH: usize = 44;
 /// Error for a text that is no key. The message does not repeat the text, which may be a secret.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// The text has another length.
+    /// The text does not have 44 characters; the value is its length.
     #[error("a key has {BASE64_KEY_LENGTH} characters of base64, found {0}")]
     Length(usize),
     /// The text is not base64 of 32 octets.
     #[error("cannot read the key: expected base64 of {KEY_LENGTH} octets")]
     Base64,
-    /// The key is all zeros, or another point with which no secret can be shared.
+    /// The key is all zeros, or another weak point of the curve, with which X25519 gives no shared secret.
     #[error("the key has no shared secret: expected the output of `carnet key` or `wg genkey`")]
     Weak,
 }
@@ -32,7 +33,7 @@ fn decode_base64(text: &str) -> Result<Zeroizing<[u8; KEY_LENGTH]>, KeyError> {
     if text.len() != BASE64_KEY_LENGTH {
         return Err(KeyError::Length(text.len()));
     }
-    // The decoder estimates three octets for four characters.
+    // The decoder needs room for three octets of each four characters, so for 33 octets.
     let mut room = Zeroizing::new([0; 33]);
     let octets = STANDARD.decode_slice(text, &mut room[..]).map_err(|_| KeyError::Base64)?;
     if octets != KEY_LENGTH {
@@ -55,7 +56,7 @@ fn encode_base64(octets: &[u8; KEY_LENGTH]) -> Zeroizing<String> {
 pub struct PrivateKey(Box<[u8; KEY_LENGTH]>);
 
 impl PrivateKey {
-    /// Makes a key of 32 random octets. RFC 7748 5: three bits of every key are zero and one is one.
+    /// Makes a key of 32 random octets. By RFC 7748 5, sets one bit of the key to one and three bits to zero.
     pub fn from_random(mut octets: [u8; KEY_LENGTH]) -> PrivateKey {
         octets[0] &= 248;
         octets[31] = (octets[31] & 127) | 64;

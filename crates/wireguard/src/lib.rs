@@ -1,17 +1,17 @@
 //! WireGuard sessions of mobile router and home agent, without I/O.
 //!
-//! A WireGuard session has one endpoint, and a mobile router has several uplinks. So each path (one key of a
-//! peer, one uplink number) has a session of its own. [`SessionEngine`] holds the sessions of one station.
-//! The caller passes datagrams and the time, and sends the datagrams that the engine returns.
+//! A WireGuard session has one remote endpoint, but a mobile router has several uplinks. So each path (one
+//! key of a peer, one uplink number) has a session of its own. [`SessionEngine`] holds the sessions of one
+//! station. The caller passes datagrams and the time, and sends the datagrams that the engine returns.
 //! `docs/tunnel.md` describes the octets.
 //!
-//! The library `sanstun` has the whole cryptography and the protocol's state machine. This crate adds:
+//! The library `sanstun` implements the whole cryptography and the protocol's state machine. This crate adds:
 //!
 //! * the path number inside the handshake's timestamp ([`PathNumber`]), and replay protection for each path;
 //! * sessions of old and new keys side by side, while an end exchanges its key;
 //! * two bounded queues for handshakes, so that data do not wait behind them;
 //! * retransmission of a lost handshake after 250 ms, doubled each time;
-//! * a lower limit for the handshake's timestamp, for routers without a battery clock;
+//! * a least date for the handshake's timestamp, for routers without a battery clock;
 //! * counters of drops, by reason.
 //!
 //! Left out: padding and content of a payload. The caller parses a payload by the lengths in it.

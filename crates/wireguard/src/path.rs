@@ -13,7 +13,7 @@ pub struct PathNumber(u8);
 impl PathNumber {
     /// The path without a number.
     pub const UNNUMBERED: PathNumber = PathNumber(0);
-    /// The largest number. A home agent holds at most this number of sessions and one more for each key.
+    /// The largest path number. So a home agent has at most 16 sessions for each key pair.
     pub const MAX_NUMBER: u8 = 15;
 
     /// Returns the path of this number; `None` above [`PathNumber::MAX_NUMBER`].
@@ -21,7 +21,7 @@ impl PathNumber {
         (number <= PathNumber::MAX_NUMBER).then_some(PathNumber(number))
     }
 
-    /// Returns the number.
+    /// Returns the path number.
     pub fn get(self) -> u8 {
         self.0
     }

@@ -10,18 +10,21 @@ use sanstun::{Event, Interface, Tunnel, TunnelConfig};
 use crate::timestamp::HandshakeClock;
 use crate::{PresharedKey, PublicKey, SessionPath, WireguardDropReason};
 
-/// First interval after which an initiation without a response is sent again.
+/// Interval after which a session first repeats an initiation without a response.
 pub(crate) const FIRST_RETRANSMISSION: Duration = Duration::from_millis(250);
-/// Longest interval. It stays below the library's own of 5 s, so that the library never retransmits.
+/// Longest interval between two retransmissions of an initiation. The library retransmits after 5 s; with a
+/// shorter interval it never does.
 pub(crate) const LAST_RETRANSMISSION: Duration = Duration::from_secs(4);
-/// Initiations without a response after which the engine reports that nothing answers.
+/// Number of initiations without a response after which the engine reports that the remote end does not
+/// answer.
 const UNANSWERED_BEFORE_REPORT: u32 = 6;
-/// Responses whose routes a session remembers, as the library remembers this number of sessions.
+/// Number of handshake responses whose routes a session remembers. The library remembers as many sessions of
+/// a tunnel.
 const MAX_REMEMBERED_ANSWERS: usize = 8;
-/// Handshakes that a path may begin: 16 at once and 8 a second.
+/// Rate at which a path may begin handshakes: 16 at once and 8 a second.
 const HANDSHAKE_RATE: Rate = Rate { burst: 16, interval: Duration::from_millis(125) };
 
-/// Where datagrams of a path go: the caller's number of a socket, and the remote address.
+/// Destination of the datagrams of a path: the caller's number of a local socket, and the remote address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DatagramRoute {
     /// The caller's number of the local socket.
@@ -30,24 +33,24 @@ pub struct DatagramRoute {
     pub remote: SocketAddr,
 }
 
-/// Retransmission of an initiation.
+/// State of the retransmission of an initiation.
 #[derive(Debug, Clone, Copy)]
 struct InitiationRetransmission {
     next_attempt_at: Time,
     interval: Duration,
-    /// Initiations of this handshake so far.
+    /// Number of initiations of this handshake so far.
     sent_initiations: u32,
-    /// Whether a cookie has caused an initiation since the last one by the timer. One cookie causes one
-    /// initiation, so an attacker who forges cookies causes no flood.
+    /// Whether a cookie has already caused an initiation since the last retransmission by the timer. Further
+    /// cookies then cause none, so an attacker who forges cookies causes no flood.
     is_for_cookie: bool,
 }
 
-/// Result of a session's timers, in the order in which they occurred.
+/// Event of a session for the engine.
 #[derive(Debug)]
 pub(crate) enum SessionEvent {
-    /// Send this datagram to the route.
+    /// The engine sends this datagram to the session's route.
     Send(Box<[u8]>),
-    /// The first session of the tunnel is confirmed.
+    /// Both ends have the keys: the tunnel can carry payloads.
     Established,
     /// Several initiations had no response.
     NoAnswer,
@@ -55,43 +58,45 @@ pub(crate) enum SessionEvent {
     Expired,
 }
 
-/// The remote keys of a tunnel.
+/// The remote public key of a tunnel, and the preshared key if there is one.
 #[derive(Clone, Copy)]
 pub(crate) struct RemoteKeys<'k> {
     pub(crate) public_key: PublicKey,
     pub(crate) preshared_key: Option<&'k PresharedKey>,
 }
 
-/// The session of one path and one pair of keys.
+/// The session of one path and one key pair.
 pub(crate) struct PathSession {
     /// The peer's key and the uplink, which together name the path.
     pub(crate) path: SessionPath,
     pub(crate) noise_tunnel: Tunnel,
-    /// `None` before the remote end has confirmed a handshake.
+    /// Destination of the session's datagrams; `None` before the remote end has confirmed a handshake.
     pub(crate) route: Option<DatagramRoute>,
-    /// Whether the caller asked for the session. This end then keeps it alive and does not move its route.
+    /// Whether the caller has opened the session. If so, this end keeps the session alive and does not change
+    /// its route by received messages.
     pub(crate) is_wanted: bool,
     /// Whether the path sends through this session.
     pub(crate) is_current: bool,
-    /// Whether a check of the timers is due within a second.
+    /// Whether a check of the session's timers is scheduled within a second.
     pub(crate) is_check_due: bool,
     is_established: bool,
     retransmission: Option<InitiationRetransmission>,
-    /// Index and counter of the newest data message.
+    /// Index and counter in the header of the newest data message.
     newest_data_message: Option<(u32, u64)>,
-    /// Where the responses of this end went: the index of each session and its route. Data of this session
-    /// from this route prove that the remote end receives there.
+    /// Handshake responses that this end has sent: index of the session in the response, and route of the
+    /// response. If data with this index come by this route, the remote end receives there.
     answered_handshakes: VecDeque<(u32, DatagramRoute)>,
-    /// The last unproven route that was reported.
+    /// Last route that the engine reported to the caller as unproven.
     reported_route: Option<DatagramRoute>,
-    /// Time at which the share of handshakes is full again.
+    /// Time at which the token bucket for handshakes is full again.
     handshakes_full_at: Time,
-    /// Time in the timestamp of the last initiation.
+    /// Time that the last initiation has in its timestamp.
     last_timestamp: Time,
 }
 
 impl PathSession {
-    /// Makes a session without keys. Fails if no secret can be shared with the public key.
+    /// Creates a session without session keys. Fails if X25519 gives no shared secret with the remote public
+    /// key.
     pub(crate) fn new(
         path: SessionPath,
         interface: &mut Interface,
@@ -132,12 +137,12 @@ impl PathSession {
         Ok(())
     }
 
-    /// Returns whether both ends have the keys of the session.
+    /// Returns whether both ends have the session keys.
     pub(crate) fn is_established(&self) -> bool {
         self.is_established
     }
 
-    /// Takes a token of the path's share of handshakes.
+    /// Takes a token for one handshake from the path's token bucket. Returns false if the bucket is empty.
     pub(crate) fn take_handshake_share(&mut self, now: Time) -> bool {
         HANDSHAKE_RATE.take_tokens(&mut self.handshakes_full_at, now, 1)
     }
@@ -150,7 +155,8 @@ impl PathSession {
         Some((*initiation).into())
     }
 
-    /// Sends the initiation again at once, with the cookie that has arrived.
+    /// Returns an initiation with the cookie that has arrived, which the caller sends at once. Returns `None`
+    /// if no handshake is in progress, or another cookie has already caused an initiation.
     pub(crate) fn initiate_with_cookie(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
         let retransmission =
             self.retransmission.as_mut().filter(|retransmission| !retransmission.is_for_cookie)?;
@@ -159,12 +165,13 @@ impl PathSession {
         self.noise_tunnel.restart_handshake(at).map(|initiation| (*initiation).into())
     }
 
-    /// Ends the retransmission: the response has arrived.
+    /// Ends the retransmission, because the response has arrived.
     pub(crate) fn finish_handshake(&mut self) {
         self.retransmission = None;
     }
 
-    /// Begins again after the tunnel expired. The interval stays at its longest.
+    /// Begins a handshake after the tunnel has expired. The interval of the retransmission stays at its
+    /// longest.
     pub(crate) fn restart_handshake(&mut self, clock: &HandshakeClock, now: Time) -> Option<Box<[u8]>> {
         let at = self.instant_for_timestamp(clock, now);
         let initiation = self.noise_tunnel.initiate_handshake(at)?;
@@ -172,15 +179,15 @@ impl PathSession {
         Some((*initiation).into())
     }
 
-    /// Returns the library's time for an initiation: not before `now`, later than that of the last
-    /// initiation, and with the path number in its date.
+    /// Returns the library's time for an initiation. This time is not before `now` and later than that of the
+    /// last initiation, and its date contains the path number.
     fn instant_for_timestamp(&mut self, clock: &HandshakeClock, now: Time) -> Instant {
         self.last_timestamp = clock
             .next_marked_time(now.max(self.last_timestamp + Duration::from_nanos(1)), self.path.path_number);
         clock.instant_of(self.last_timestamp)
     }
 
-    /// Returns the time in the timestamp of the last initiation.
+    /// Returns the time that the last initiation has in its timestamp.
     pub(crate) fn last_timestamp(&self) -> Time {
         self.last_timestamp
     }
@@ -194,7 +201,8 @@ impl PathSession {
         });
     }
 
-    /// Marks the data message as received, and returns whether it is the newest one of its session.
+    /// Stores index and counter of a received data message. Returns whether it is the newest one of its
+    /// session.
     pub(crate) fn is_newest(&mut self, index: u32, counter: u64) -> bool {
         let newer = self.newest_data_message.is_none_or(|(known, newest)| known != index || counter > newest);
         if newer {
@@ -203,7 +211,7 @@ impl PathSession {
         newer
     }
 
-    /// Stores where the response of this index went.
+    /// Stores the route to which this end has sent the handshake response with this index.
     pub(crate) fn remember_answer(&mut self, index: u32, route: DatagramRoute) {
         if self.answered_handshakes.len() == MAX_REMEMBERED_ANSWERS {
             self.answered_handshakes.pop_front();
@@ -211,24 +219,25 @@ impl PathSession {
         self.answered_handshakes.push_back((index, route));
     }
 
-    /// Returns whether the handshake of this index has proved that the remote end receives by this route.
+    /// Returns whether a handshake has proved that the remote end receives by this route: this end has sent
+    /// the response with this index there.
     pub(crate) fn is_proven(&self, index: u32, route: DatagramRoute) -> bool {
         self.answered_handshakes.contains(&(index, route))
     }
 
-    /// Returns whether the unproven route differs from the last one, and stores it.
+    /// Returns whether an unproven route differs from the last reported one, and stores it as reported.
     pub(crate) fn is_unreported(&mut self, route: DatagramRoute) -> bool {
         self.reported_route.replace(route) != Some(route)
     }
 
-    /// Returns the time of the next deadline.
+    /// Returns the time of the session's next deadline; `None` without a deadline.
     pub(crate) fn next_deadline(&self, clock: &HandshakeClock) -> Option<Time> {
         let retransmission = self.retransmission.map(|retransmission| retransmission.next_attempt_at);
         let library = self.noise_tunnel.poll_timeout().map(|at| clock.time(at));
         [retransmission, library].into_iter().flatten().min()
     }
 
-    /// Handles the deadlines that are due.
+    /// Handles the deadlines of the session that are due.
     pub(crate) fn handle_timeout(
         &mut self,
         clock: &HandshakeClock,
@@ -255,11 +264,11 @@ impl PathSession {
         self.collect_events(now, events);
     }
 
-    /// Collects the events of the library.
+    /// Converts the library's events to events of the session.
     pub(crate) fn collect_events(&mut self, now: Time, events: &mut Vec<SessionEvent>) {
         while let Some(event) = self.noise_tunnel.poll_event() {
             match event {
-                // The library renews a session by itself.
+                // The library itself begins the renewal of a session.
                 Event::SendHandshakeInitiation(initiation) => {
                     self.begin_retransmission(now, FIRST_RETRANSMISSION);
                     events.push(SessionEvent::Send((*initiation).into()));

@@ -1,10 +1,10 @@
 //! The timestamp of a handshake, and the path number in it.
 //!
 //! WireGuard's handshake carries a TAI64N timestamp: 64 bits of seconds and 32 bits of nanoseconds. The
-//! responder only checks that it grows. WireGuard in Linux and in Go sets the low 24 bits of the nanoseconds
-//! to zero, because exact times of a sender help attackers. This module writes a mark of 16 bits and the
-//! path number into these 24 bits. The handshake encrypts and authenticates the timestamp. So an attacker
-//! cannot change the number, and a recorded handshake opens only its own path.
+//! responder only checks that the timestamp is later than the previous one. WireGuard in Linux and in Go sets
+//! the low 24 bits of the nanoseconds to zero, because exact times of a sender help attackers. This module
+//! writes a mark of 16 bits and the path number into these 24 bits. The handshake encrypts and authenticates
+//! the timestamp. So an attacker cannot change the number, and a recorded handshake opens only its own path.
 
 use std::time::{Duration, Instant};
 
@@ -12,15 +12,16 @@ use carnet_base::Time;
 
 use crate::PathNumber;
 
-/// Nanoseconds of one step: a sender's timestamps of one path differ by this much at least.
+/// Least difference between two timestamps of one sender and path, nanoseconds.
 const TIMESTAMP_STEP: u32 = 1 << 24;
 /// The bits 8 to 23 of the nanoseconds of a timestamp with a path number: "CA" in ASCII.
 const PATH_NUMBER_MARK: u32 = 0x4341 << 8;
-/// Latest date of a start: a damaged file with a later one does not overflow the timestamps.
+/// Latest date with which an engine starts. A damaged file may contain a later date, which would overflow the
+/// timestamps.
 const LATEST_START_DATE: Duration = Duration::from_secs(1 << 40);
 /// Nanoseconds of one second.
 const NANOSECONDS_PER_SECOND: u32 = 1_000_000_000;
-// The largest step that still fits into a second has room for the mark and each number.
+// The last step of a second has room for the mark and each path number.
 const _: () = assert!(
     (NANOSECONDS_PER_SECOND - 1) / TIMESTAMP_STEP * TIMESTAMP_STEP + PATH_NUMBER_MARK + 0xff
         < NANOSECONDS_PER_SECOND
@@ -41,11 +42,12 @@ impl HandshakeTimestamp {
 /// Clock of handshakes: the caller's monotonic time, and the date that belongs to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct HandshakeClock {
-    /// The library's time at [`Time::ZERO`]. Only spans from it matter, so its value has no meaning.
+    /// The library's time that corresponds to [`Time::ZERO`]. Only differences to this time matter, so its
+    /// value has no meaning.
     instant_at_zero: Instant,
-    /// Time of the caller at the start.
+    /// The caller's time at the start of the engine.
     started_at: Time,
-    /// Time since the UNIX epoch at the start.
+    /// The date at the start of the engine, as time since the UNIX epoch.
     unix_time_at_start: Duration,
 }
 
@@ -58,17 +60,17 @@ impl HandshakeClock {
         }
     }
 
-    /// Returns the library's time for `now`.
+    /// Converts the caller's time to the library's time.
     pub(crate) fn instant_of(&self, now: Time) -> Instant {
         self.instant_at_zero + Duration::from_nanos(now.as_nanos())
     }
 
-    /// Returns the caller's time for a time of the library.
+    /// Converts the library's time to the caller's time.
     pub(crate) fn time(&self, instant: Instant) -> Time {
         Time::ZERO + instant.saturating_duration_since(self.instant_at_zero)
     }
 
-    /// Returns the time of the start, and the date at it as the time since the UNIX epoch.
+    /// Returns the caller's time at the start, and the date at the start as time since the UNIX epoch.
     pub(crate) fn start(&self) -> (Time, Duration) {
         (self.started_at, self.unix_time_at_start)
     }

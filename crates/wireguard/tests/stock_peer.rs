@@ -1,7 +1,9 @@
-//! A stock WireGuard peer (wireguard-go and `wg`) against the engine, in both directions, over loopback.
+//! Tests the engine with a WireGuard peer that is not carnet's (wireguard-go and `wg`), in both directions,
+//! over loopback.
 //!
 //! The test starts itself again in a network namespace of its own, which needs root. Without root or without
-//! the two programs (tools/setup.sh unpacks them) it says so and ends; with `CARNET_REQUIRE_ROOT=1` it fails.
+//! the two programs (tools/setup.sh unpacks them), the test prints a message and ends. With
+//! `CARNET_REQUIRE_ROOT=1` it fails.
 #![allow(clippy::disallowed_methods, reason = "the test runs programs in real time")]
 
 use std::io::Write;
@@ -45,7 +47,7 @@ fn stock_peer_and_engine_exchange_packets_in_both_directions() {
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
-/// A stock peer in this namespace; dropping the value ends it.
+/// A process of wireguard-go in this namespace; dropping the value ends the process.
 struct StockPeer(Child);
 
 impl Drop for StockPeer {
@@ -60,7 +62,7 @@ fn run_command(words: &[&str]) {
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The engine with its socket.
+/// A host with the engine and its UDP socket.
 struct TestHost {
     session_engine: SessionEngine,
     socket: UdpSocket,
@@ -95,7 +97,7 @@ impl TestHost {
         }
     }
 
-    /// Receives for a moment, and returns the payload if one has arrived.
+    /// Waits a moment for datagrams. Returns the payload if one has arrived.
     fn receive_payload(&mut self) -> Option<Vec<u8>> {
         let mut datagram = [0; 2048];
         let mut payload = None;
@@ -122,7 +124,7 @@ fn internet_checksum(octets: &[u8]) -> [u8; 2] {
     (!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes()
 }
 
-/// An ICMP echo (type 8: request, 0: reply) in IPv4, with `number`.
+/// Returns an ICMP echo message in an IPv4 packet; `kind` 8 is a request and 0 a reply.
 fn icmp_echo(kind: u8, source: [u8; 4], destination: [u8; 4], rest: &[u8]) -> Vec<u8> {
     let mut icmp = vec![kind, 0, 0, 0];
     icmp.extend(rest);
@@ -191,7 +193,7 @@ fn run_inside_namespace() {
         TestHost { session_engine: engine, socket, started_at: Instant::now(), is_established: false };
     let patience = Duration::from_secs(60);
 
-    // The engine opens the session, and the stock peer answers an echo request.
+    // The engine opens the session, and the other peer answers an echo request.
     let remote: SocketAddr = ([127, 0, 0, 1], STOCK_PORT).into();
     assert!(host.session_engine.open_session(Time::ZERO, TEST_PATH, DatagramRoute { socket: 0, remote }));
     host.flush_outputs();
@@ -212,7 +214,8 @@ fn run_inside_namespace() {
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     assert!(shown.contains("latest handshake") && shown.contains(&ours.public_key().to_string()), "{shown}");
 
-    // An engine without a session: the stock peer opens one for its ping, and the engine answers.
+    // Start an engine without a session. The other peer opens the session for its ping, and the engine
+    // answers.
     host.session_engine = SessionEngine::new(settings(25));
     assert!(host.session_engine.set_peer(Time::ZERO, peer()));
     host.is_established = false;

@@ -1,4 +1,5 @@
-//! Floods of handshakes: bounded work and memory, no answer to strangers, routers still get in.
+//! Floods of handshakes: the engine's work and memory are bounded, unauthenticated sources get no answer, and
+//! routers can still register.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,8 +12,8 @@ fn random_source(number: u32) -> SocketAddr {
     SocketAddr::from(([10, (number >> 16) as u8, (number >> 8) as u8, number as u8], 1024))
 }
 
-/// The attacker does not know the home agent's public key: 100,000 handshakes draw no answer, and a router
-/// registers and sends at once.
+/// The attacker does not know the home agent's public key, so its 100,000 handshakes get no answer. A router
+/// opens its session and sends at once.
 #[test]
 fn forged_handshakes_draw_no_answer_and_delay_neither_data_nor_routers() {
     let mut network = TestNetwork::with_established_paths(&[1]);
@@ -49,8 +50,8 @@ fn forged_handshakes_draw_no_answer_and_delay_neither_data_nor_routers() {
     assert!(network.home_agent_engine.is_established(path(2)));
 }
 
-/// The attacker knows the public key and has no address of its own: above 1000 handshakes a second it gets
-/// cookies only. A router sends its initiation again with the cookie, and is in without waiting.
+/// The attacker knows the public key, but sends from forged addresses. Above 1000 handshakes a second it gets
+/// only cookies. A router sends its initiation again with the cookie, and its session opens without a wait.
 #[test]
 fn flood_with_the_public_key_draws_cookies_and_routers_get_in_at_once() {
     let mut network = TestNetwork::new();
@@ -93,8 +94,8 @@ fn flood_with_the_public_key_draws_cookies_and_routers_get_in_at_once() {
     assert_eq!(network.home_agent_engine.drop_count(WireguardDropReason::Cookie), 501);
 }
 
-/// An attacker who sees the initiations and knows the public key can forge cookies. Each interval of the
-/// retransmission has one more initiation at most.
+/// An attacker who sees the initiations and knows the public key can forge cookies. The cookies cause at most
+/// one additional initiation in each interval of the retransmission.
 #[test]
 fn many_cookies_cause_one_initiation_until_the_next_retransmission() {
     let mut network = TestNetwork::new();
@@ -132,7 +133,8 @@ fn many_cookies_cause_one_initiation_until_the_next_retransmission() {
     assert_eq!(initiations, 2);
 }
 
-/// A router under an attacker's control begins handshakes without end: its share is 16 and 8 a second.
+/// A router under an attacker's control begins handshakes without end. The home agent accepts 16 at once and
+/// 8 a second.
 #[test]
 fn authentic_handshakes_of_one_path_have_a_share() {
     let mut network = TestNetwork::new();

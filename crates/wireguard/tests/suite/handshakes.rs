@@ -47,7 +47,7 @@ fn lost_initiation_is_sent_again_after_250_ms_doubling_to_four_seconds() {
     );
 }
 
-/// On a path of 1.4 s, each initiation is answered after the next one was sent.
+/// The round trip takes 1.4 s, so the router repeats each initiation before the answer to it arrives.
 #[test]
 fn handshake_over_a_path_with_a_long_round_trip_completes() {
     let mut network = TestNetwork::new();
@@ -76,7 +76,7 @@ fn handshake_over_a_path_with_a_long_round_trip_completes() {
     panic!("the handshake did not complete");
 }
 
-/// The session is renewed every two minutes: no payload of ten minutes is lost.
+/// The engine renews the session every two minutes. In ten minutes no payload is lost.
 #[test]
 fn session_with_traffic_is_renewed_without_loss() {
     let mut network = TestNetwork::with_established_paths(&[1]);
@@ -93,7 +93,7 @@ fn session_with_traffic_is_renewed_without_loss() {
     assert!((5..=7).contains(&accepted), "{accepted} handshakes in ten minutes");
 }
 
-/// A session without traffic ends; the router opens it again by itself.
+/// A session without traffic ends, and the router opens it again by itself.
 #[test]
 fn idle_session_of_a_connected_path_comes_back() {
     let mut network = TestNetwork::with_established_paths(&[1]);
@@ -125,7 +125,8 @@ fn home_agent_that_has_restarted_gets_a_new_session_by_renewal() {
     assert_eq!(network.texts_received_at_home_agent(), [(1, "there".to_string())]);
 }
 
-/// A router without a battery clock starts in 1970. The home agent refuses its handshakes, and says so.
+/// A router without a battery clock starts in 1970. The home agent drops its handshakes and reports the old
+/// timestamps.
 #[test]
 fn router_with_a_reset_clock_is_refused_until_it_uses_its_stored_time() {
     let mut network = TestNetwork::with_established_paths(&[1]);
@@ -170,7 +171,7 @@ fn wrong_public_key_gets_no_answer() {
     assert_eq!(network.deliver_datagram(&datagram), Some(WireguardDropReason::Mac));
     assert!(network.datagrams_on_wire.is_empty());
 
-    // The home agent's key is right, and it does not know the router's.
+    // The router uses the right key of the home agent, but the home agent does not know the router's key.
     let mut network = TestNetwork::new();
     network.home_agent_engine.remove_peer(crate::network::HOME_AGENT_PEER);
     network.open_session(1);
@@ -221,7 +222,8 @@ fn two_peers_with_one_public_key_are_refused() {
     assert!(!network.home_agent_engine.set_peer(network.now, peer));
 }
 
-/// A message of each type that is cut or changed in one octet is dropped without an answer.
+/// The engine drops a message of each type without an answer if the message is truncated or one octet is
+/// changed.
 #[test]
 fn cut_or_changed_messages_of_each_type_are_dropped_silently() {
     let mut network = TestNetwork::new();
@@ -242,7 +244,7 @@ fn cut_or_changed_messages_of_each_type_are_dropped_silently() {
             assert!(network.deliver_datagram(&cut).is_some(), "type {} cut at {at}", message.kind());
             let mut changed = message.clone();
             changed.octets[at] ^= 1;
-            // The second MAC of a handshake counts only under load.
+            // The engine checks the second MAC of a handshake message only under load.
             if message.kind() <= 2 && at >= message.octets.len() - 16 {
                 continue;
             }
@@ -251,7 +253,7 @@ fn cut_or_changed_messages_of_each_type_are_dropped_silently() {
     }
     assert!(network.datagrams_on_wire.is_empty(), "no answer");
     assert!(network.received_at_home_agent.is_empty() && network.received_at_router.is_empty());
-    // The last message itself is still good, once.
+    // The engine accepts the last message itself, but only once.
     let last = messages.pop().expect("message");
     assert_eq!(network.deliver_datagram(&last), None);
     assert_eq!(network.deliver_datagram(&last), Some(WireguardDropReason::Replayed));

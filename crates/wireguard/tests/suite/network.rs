@@ -12,7 +12,7 @@ use carnet_wireguard::{
 
 /// 2026-11-27, in seconds since the UNIX epoch.
 pub const TODAY_UNIX_SECONDS: u64 = 1_795_737_600;
-/// The home agent as a peer of the router, and the router as a peer of the home agent.
+/// Number of the other end at each of the two ends.
 pub const HOME_AGENT_PEER: PeerId = PeerId(7);
 
 pub fn router_key() -> PrivateKey {
@@ -51,7 +51,7 @@ pub fn new_engine(private_key: PrivateKey, seed: u8, now: Time, unix: u64, peer:
     engine
 }
 
-/// A datagram on its way.
+/// A datagram that one end has sent and the other has not received yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatagramOnWire {
     pub source: SocketAddr,
@@ -65,16 +65,17 @@ impl DatagramOnWire {
     }
 }
 
-/// The two ends. `wire` holds the datagrams that no end has received yet, in the order of their sending.
+/// A router, a home agent, and the network between them. `datagrams_on_wire` has the datagrams that no end
+/// has received yet, in the order in which they were sent.
 pub struct TestNetwork {
     pub now: Time,
     pub router_engine: SessionEngine,
     pub home_agent_engine: SessionEngine,
     pub datagrams_on_wire: VecDeque<DatagramOnWire>,
-    /// Outputs of both ends, without datagrams.
+    /// Outputs of the router other than datagrams. The next field has those of the home agent.
     pub router_outputs: Vec<Output>,
     pub home_outputs: Vec<Output>,
-    /// Payloads that came out.
+    /// Payloads that the router has decrypted. The next field has those of the home agent.
     pub received_at_router: Vec<(SessionPath, Vec<u8>)>,
     pub received_at_home_agent: Vec<(SessionPath, Vec<u8>)>,
 }
@@ -106,7 +107,7 @@ impl TestNetwork {
         }
     }
 
-    /// A network in which these paths are established.
+    /// Returns a network in which the sessions of these paths are established.
     pub fn with_established_paths(numbers: &[u8]) -> TestNetwork {
         let mut network = TestNetwork::new();
         for &number in numbers {
@@ -150,7 +151,7 @@ impl TestNetwork {
         }
     }
 
-    /// Gives a datagram to its destination.
+    /// Delivers a datagram to its destination. Returns the reason if the receiver drops it.
     pub fn deliver_datagram(&mut self, datagram: &DatagramOnWire) -> Option<WireguardDropReason> {
         let mut buffer = vec![0; datagram.octets.len()];
         let to_home = datagram.destination == home_address();
@@ -186,14 +187,14 @@ impl TestNetwork {
         reason
     }
 
-    /// Delivers the datagrams on the wire, and those that they cause.
+    /// Delivers the datagrams on the wire, and the datagrams that the receivers send because of them.
     pub fn deliver_all(&mut self) {
         while let Some(datagram) = self.datagrams_on_wire.pop_front() {
             self.deliver_datagram(&datagram);
         }
     }
 
-    /// Runs the timers of both ends up to `until`, with a working network.
+    /// Runs the timers of both ends up to `until`, and delivers all datagrams.
     pub fn run_until_time(&mut self, until: Time) {
         loop {
             let next = [self.router_engine.poll_timeout(), self.home_agent_engine.poll_timeout()]
@@ -215,7 +216,7 @@ impl TestNetwork {
         self.collect_datagrams();
     }
 
-    /// Sends a payload from the router.
+    /// Sends a payload from the router on path `number`.
     pub fn send_to_home_agent(&mut self, number: u8, payload: &[u8]) -> Result<(), WireguardDropReason> {
         let mut octets = vec![0; carnet_wireguard::datagram_length(payload.len())];
         let (route, length) =
@@ -226,7 +227,7 @@ impl TestNetwork {
         Ok(())
     }
 
-    /// Sends a payload from the home agent.
+    /// Sends a payload from the home agent on path `number`.
     pub fn send_to_router(&mut self, number: u8, payload: &[u8]) -> Result<(), WireguardDropReason> {
         let mut octets = vec![0; carnet_wireguard::datagram_length(payload.len())];
         let (route, length) =
@@ -240,7 +241,7 @@ impl TestNetwork {
         Ok(())
     }
 
-    /// Returns the payloads at the home agent, without their padding.
+    /// Returns the payloads that the home agent has received, each with its path number and without padding.
     pub fn texts_received_at_home_agent(&self) -> Vec<(u8, String)> {
         self.received_at_home_agent
             .iter()

@@ -1,4 +1,4 @@
-//! The octets of the handshake, checked by another implementation of Noise (the crate `snow`).
+//! Checks the octets of the handshake with another implementation of Noise, the crate `snow`.
 
 use blake2::digest::{KeyInit, Mac};
 use blake2::{Blake2s256, Blake2sMac, Digest};
@@ -13,7 +13,8 @@ const NOISE_PATTERN: &str = "Noise_IKpsk2_25519_ChaChaPoly_BLAKE2s";
 const NOISE_PROLOGUE: &[u8] = b"WireGuard v1 zx2c4 Jason@zx2c4.com";
 const NO_PRESHARED_KEY: [u8; 32] = [0; 32];
 
-/// Writes the first MAC of a handshake message to the owner of the public key, and an empty second one.
+/// Writes the first MAC of a handshake message to the receiver with this public key, and zeros as the second
+/// MAC.
 pub fn write_mac1(message: &mut [u8], receiver: PublicKey) {
     let end = message.len() - 32;
     let key = Blake2s256::new_with_prefix(b"mac1----").chain_update(receiver.octets()).finalize();
@@ -48,7 +49,7 @@ fn data_message(index: u32, counter: u64, ciphertext: &[u8]) -> Vec<u8> {
     octets
 }
 
-/// TAI64N of 2026, without a path number, as WireGuard in Linux writes it.
+/// Returns a TAI64N timestamp of 2026 without a path number, as WireGuard in Linux writes it.
 fn timestamp() -> [u8; 12] {
     let mut octets = [0; 12];
     octets[..8].copy_from_slice(&((1u64 << 62) + 37 + TODAY_UNIX_SECONDS).to_be_bytes());

@@ -1,4 +1,5 @@
-//! The paths of one key: each has its own session, and no handshake opens another one.
+//! The paths of one key: each path has its own session, and a handshake of one path opens no session of
+//! another.
 
 use std::time::Duration;
 
@@ -36,8 +37,8 @@ fn handshakes_of_two_paths_that_overtake_each_other_are_both_answered() {
     assert_eq!(network.texts_received_at_home_agent(), expected);
 }
 
-/// The attacker knows the home agent's public key. So it can write another index and a right MAC into a
-/// recording.
+/// An attacker replays a recorded handshake. It knows the home agent's public key, so it can also write
+/// another index and the MAC that belongs to it. The home agent drops all copies.
 #[test]
 fn recorded_handshake_opens_no_path_again_and_no_other_path() {
     let mut network = TestNetwork::with_established_paths(&[2]);
@@ -88,7 +89,8 @@ fn recorded_handshake_stays_old_after_a_restart_with_stored_timestamps() {
     );
     assert_eq!(network.deliver_datagram(&recording), Some(WireguardDropReason::OldTimestamp));
 
-    // Without them the recording gets an answer, but opens no session: the attacker has no private key.
+    // Without the stored timestamps the home agent answers the replayed handshake. But no session opens,
+    // because the attacker does not have the private key.
     restart(&mut network);
     assert_eq!(network.deliver_datagram(&recording), None);
     assert_eq!(network.datagrams_on_wire.len(), 1);
@@ -96,8 +98,8 @@ fn recorded_handshake_stays_old_after_a_restart_with_stored_timestamps() {
     assert!(network.home_agent_engine.route(path(1)).is_none());
 }
 
-/// An attacker on the path withholds an initiation and sends it from its own address. The router's session
-/// keeps its address until an authentic data message comes from another one.
+/// An attacker on the path withholds an initiation of the router and sends it from its own address. The home
+/// agent still sends the session's data to the router's address.
 #[test]
 fn initiation_from_another_address_moves_no_session() {
     let mut network = TestNetwork::with_established_paths(&[1]);
@@ -142,7 +144,8 @@ fn data_from_another_address_move_no_session_before_a_test() {
     assert_eq!(network.datagrams_on_wire.pop_front().expect("datagram").destination, route.remote);
 }
 
-/// The response to a handshake goes to its source, and only its receiver can confirm it.
+/// The home agent sends the response to the source of the handshake. Only a router that receives the response
+/// can confirm it, which proves the address.
 #[test]
 fn handshake_from_another_address_moves_the_session_when_it_is_confirmed() {
     let mut network = TestNetwork::with_established_paths(&[1]);

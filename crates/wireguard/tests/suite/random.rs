@@ -6,15 +6,15 @@ use proptest::prelude::*;
 
 use crate::network::{TestNetwork, path};
 
-/// Fate of the next datagram on the wire.
+/// Action of the network on the next datagram.
 #[derive(Debug, Clone)]
 enum DatagramFate {
     Deliver,
     Lose,
     Repeat,
-    /// The first datagram moves behind the last one.
+    /// The datagram moves behind the last one on the wire.
     Delay,
-    /// One octet changes.
+    /// One octet of the datagram changes.
     Change {
         at: usize,
         by: u8,
@@ -47,7 +47,8 @@ fn random_fate() -> impl Strategy<Value = DatagramFate> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// Each payload arrives at most once, unchanged, and on its own path. Afterwards the paths work.
+    /// Over random networks, each payload arrives at most once, unchanged, and on its own path. Afterwards
+    /// all paths carry payloads again.
     #[test]
     fn payloads_arrive_once_and_unchanged_over_random_networks(
         steps in proptest::collection::vec(random_fate(), 1..120),

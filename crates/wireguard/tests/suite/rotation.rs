@@ -1,4 +1,4 @@
-//! Exchange of the keys of either end while traffic flows.
+//! Tests in which either end replaces its key while traffic flows.
 
 use std::time::Duration;
 
@@ -39,7 +39,8 @@ fn exchange(network: &mut TestNetwork, text: &str) {
     );
 }
 
-/// Returns the receiver index of a datagram that the router sends now: each session has its own.
+/// Returns the receiver index of a datagram that the router sends now. Each session has its own index, so the
+/// index shows which session carries the data.
 fn index(network: &mut TestNetwork) -> Vec<u8> {
     network.send_to_home_agent(1, b"index").expect("a session");
     let datagram = network.datagrams_on_wire.pop_back().expect("a datagram");
@@ -56,7 +57,7 @@ fn router_changes_its_key_without_loss() {
     network.collect_datagrams();
     exchange_without_delivery(&mut network);
     network.deliver_all();
-    // A late datagram of the old session arrives after the change.
+    // After the change, a delayed datagram of the old session arrives.
     assert_ne!(index(&mut network), old);
     exchange(&mut network, "side by side");
     assert_eq!(network.home_agent_engine.session_count(), 4);
@@ -68,7 +69,8 @@ fn router_changes_its_key_without_loss() {
     assert_eq!(network.router_engine.public_keys(), [next_router_key().public_key()]);
 }
 
-/// Sends a payload in each direction while the handshakes of the new keys are on their way.
+/// Exchanges payloads before the handshakes of the new keys arrive. Then delivers the handshakes, and a
+/// delayed datagram of the old session.
 fn exchange_without_delivery(network: &mut TestNetwork) {
     let handshakes: Vec<_> = network.datagrams_on_wire.drain(..).collect();
     assert!(handshakes.iter().all(|datagram| datagram.kind() == 1) && !handshakes.is_empty());
@@ -140,7 +142,8 @@ fn traffic_stays_in_the_old_session_until_the_other_end_knows_the_new_key() {
     exchange(&mut network, "new");
 }
 
-/// The router restarts in the middle: the home agent knows only the old key, both, or only the new one.
+/// The router restarts while it replaces its key. The home agent knows only the old key, both keys, or only
+/// the new key.
 #[test]
 fn restarted_router_gets_in_with_either_key() {
     let (old, new) = (router_key().public_key(), next_router_key().public_key());
@@ -158,7 +161,8 @@ fn restarted_router_gets_in_with_either_key() {
     }
 }
 
-/// The home agent restarts in the middle, and the router knows only the old key, both, or only the new one.
+/// The home agent restarts while it replaces its key. The router knows only the old key, both keys, or only
+/// the new key.
 #[test]
 fn restarted_home_agent_is_reached_with_either_key() {
     let (old, new) = (home_agent_key().public_key(), next_home_key().public_key());
