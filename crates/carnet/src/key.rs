@@ -86,7 +86,7 @@ pub async fn rotate(mut config: Config, rotate: &Rotate) -> anyhow::Result<()> {
         let keys: Keys = serde_json::from_value(client.get("/v1/keys").await?)
             .context("cannot understand the station's answer")?;
         if keys.public_keys.first() != Some(&next_public.to_string()) {
-            bail!("the station has another key than {}: restart it", next.display());
+            bail!("the running station has another next key than the file {}: restart it", next.display());
         }
         if keys.missing.is_empty() || Instant::now() >= end {
             break keys.missing;

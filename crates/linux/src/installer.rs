@@ -1053,10 +1053,7 @@ impl Installer {
                     SysctlSetting { interface: link.name.clone(), name: name.into(), value: "1".into() };
                 if let Err(error) = self.kernel_settings.set_value(&setting, link.index, &mut self.undo_file)
                 {
-                    tracing::debug!(
-                        "carnet forwards packets without an optional kernel setting, and more slowly: \
-                         {error}"
-                    );
+                    tracing::debug!("cannot change a kernel setting that makes forwarding faster: {error}");
                 }
             }
         }

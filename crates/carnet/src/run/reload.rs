@@ -75,8 +75,8 @@ impl Runner {
                 .is_some_and(|sessions| !sessions.has_key_of(config.station.private_key.as_ref()))
         {
             error!(
-                "cannot apply the changed config: the first or last public key, and another private key, \
-                 need a restart of the station"
+                "cannot apply the changed config: to add the first public key, remove the last one or change \
+                 the private key, restart the station"
             );
             return;
         }

@@ -55,7 +55,9 @@ impl StateFile {
         let content = path.as_ref().and_then(|path| {
             let octets = std::fs::read(path).ok()?;
             let content = serde_json::from_slice(&octets);
-            content.map_err(|error| warn!("cannot use {}: {error}", path.display())).ok()
+            content
+                .map_err(|error| warn!("cannot use the stored sessions in {}: {error}", path.display()))
+                .ok()
         });
         StateFile { path, content: content.unwrap_or_default(), changed: None, has_failed: false }
     }
@@ -152,7 +154,7 @@ impl StateFile {
         if let Err(error) = &written
             && !self.has_failed
         {
-            warn!("cannot write {}: {error}", path.display());
+            warn!("cannot store the sessions in {}: {error}", path.display());
         }
         self.has_failed = written.is_err();
         written.is_ok()
