@@ -16,8 +16,8 @@ carnet_base::drop_reasons! {
         UnknownType = "unknown_type",
         /// The home address is not a unicast routable address (RFC 6275 9.5.1).
         HomeAddress = "home_address",
-        /// The care-of address is not a unicast routable address (RFC 6275 6.1.7), or its tunnels would form
-        /// a ring (status 174).
+        /// The care-of address is not a unicast routable address (RFC 6275 6.1.7), or packets would loop
+        /// through its tunnel (status 174).
         CareOfAddress = "care_of_address",
         /// A Binding Update without the H flag: carnet has no bindings for correspondent nodes (RFC 6275 9).
         NotHomeRegistration = "not_home_registration",

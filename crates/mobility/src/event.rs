@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 pub enum Event {
     /// Mobile router: the home agent has accepted a registration, or a renewal.
     Registered {
-        /// Home agent.
+        /// Home agent that gave the answer.
         home_agent: Ipv6Addr,
         /// The router's end of the tunnel, with the care-of address that the home agent acknowledged.
         care_of_address: Endpoint,
         /// Binding Identifier, if the router registered with one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bid: Option<u16>,
-        /// Uplink interface.
+        /// Interface of the uplink.
         uplink: String,
         /// Time from the first Binding Update of this registration to its acknowledgement, in microseconds.
         latency_us: u64,
@@ -30,7 +30,7 @@ pub enum Event {
     },
     /// Mobile router: it is no longer registered.
     Deregistered {
-        /// Reason in plain words.
+        /// Reason of the de-registration, in plain words.
         reason: String,
     },
     /// Mobile router: the home agent has refused a Binding Update.
@@ -42,7 +42,7 @@ pub enum Event {
     },
     /// Mobile router: the answer of the home agent about an IPv4 mobile network prefix has changed.
     Ipv4Prefix {
-        /// Prefix in the config of the router.
+        /// IPv4 mobile network prefix in the config of the router.
         prefix: Ipv4Net,
         /// Home agent.
         home_agent: Ipv6Addr,
@@ -51,7 +51,7 @@ pub enum Event {
         status: Option<u8>,
         /// Whether the tunnel carries packets of the prefix from now on.
         accepted: bool,
-        /// Meaning of the answer.
+        /// Meaning of the home agent's answer.
         reason: String,
     },
     /// Mobile router: it is registered with another home agent, or tries the first home agent that it has
@@ -61,7 +61,7 @@ pub enum Event {
         from: Option<Ipv6Addr>,
         /// New home agent.
         to: Ipv6Addr,
-        /// Reason of the change.
+        /// Reason for the change of the path.
         reason: String,
     },
     /// Mobile router: the traffic moves to another uplink, or no uplink can carry it any more.
@@ -78,7 +78,7 @@ pub enum Event {
     CaptivePortal {
         /// Uplink interface.
         uplink: String,
-        /// URI of the portal.
+        /// URI of the captive portal.
         uri: String,
         /// Whether the network redirected a probe, which shows that it forwards nothing now. An announcement
         /// alone does not show that.
@@ -103,7 +103,7 @@ pub enum Event {
         uplink: String,
         /// MAC address of the host.
         host: String,
-        /// Reason of the end.
+        /// Reason for the end of the access.
         reason: String,
     },
     /// Mobile router: an uplink has used this percentage of its volume.
@@ -125,7 +125,7 @@ pub enum Event {
         uplink: String,
         /// Whether the uplink has carrier, an address and a default router.
         usable: bool,
-        /// Requirement that the uplink lacks.
+        /// Requirement that the uplink lacks; `None` if the uplink is usable.
         reason: Option<String>,
     },
     /// Mobile router: packets to another vehicle's mobile network take another path from now on.
@@ -142,16 +142,16 @@ pub enum Event {
     /// Mobile router: it is on its home link, and the home agent has acknowledged the de-registration. It
     /// routes without a tunnel.
     AtHome {
-        /// Interface on the home link.
+        /// Interface that is on the home link.
         interface: String,
     },
     /// Home agent: a binding was created, moved or refreshed.
     Binding {
-        /// Home address.
+        /// Home address that the Binding Update named.
         home_address: Ipv6Addr,
         /// Care-of address, as the home agent sees it.
         care_of_address: Endpoint,
-        /// Binding Identifier.
+        /// Binding Identifier of the binding; `None` without one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bid: Option<u16>,
         /// Prefixes whose packets the home agent forwards to the node.
@@ -171,7 +171,7 @@ pub enum Event {
         /// Binding Identifier.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bid: Option<u16>,
-        /// Reason, such as `deregistered` or `expired`.
+        /// Reason for the end of the binding, such as `deregistered` or `expired`.
         reason: String,
     },
     /// Home agent: it refused a Binding Update.
@@ -180,7 +180,7 @@ pub enum Event {
         home_address: Ipv6Addr,
         /// Source of the Binding Update.
         care_of_address: Endpoint,
-        /// Binding Acknowledgement status.
+        /// Status of the Binding Acknowledgement that refused the update.
         status: u8,
         /// Meaning of the status.
         reason: String,
@@ -198,7 +198,7 @@ pub enum Event {
     },
     /// A warning for the operator.
     Warning {
-        /// Message in plain words.
+        /// Text of the warning, in plain words.
         message: String,
     },
 }

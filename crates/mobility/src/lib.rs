@@ -80,9 +80,9 @@ pub enum Output {
     Packet(Vec<u8>),
     /// An IPv6 packet to send inside IPv4 or UDP between these tunnel ends (RFC 5555).
     Encapsulated {
-        /// Local end.
+        /// Local end of the tunnel.
         local: Endpoint,
-        /// Remote end.
+        /// Remote end of the tunnel.
         remote: Endpoint,
         /// The IPv6 packet.
         packet: Vec<u8>,
@@ -103,7 +103,7 @@ pub enum Output {
     ProbePortal {
         /// Uplink interface.
         uplink: String,
-        /// Care-of addresses of the uplink.
+        /// Care-of addresses of the uplink, as sources of the request.
         sources: Vec<IpAddr>,
     },
     /// An event for the log.

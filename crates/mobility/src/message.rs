@@ -12,9 +12,9 @@ use crate::SessionPeer;
 /// A packet whose upper layer is the Mobility Header, parsed by the caller.
 #[derive(Debug, Clone, Copy)]
 pub struct MobilityMessage<'a> {
-    /// IPv6 source.
+    /// IPv6 source of the packet.
     pub source: Ipv6Addr,
-    /// IPv6 destination.
+    /// IPv6 destination of the packet.
     pub destination: Ipv6Addr,
     /// Address of the Home Address destination option (RFC 6275 6.3).
     pub home_address: Option<Ipv6Addr>,

@@ -178,7 +178,7 @@ pub struct Offer {
     pub address: Ipv6Addr,
     /// Home prefix. Hosts do not configure addresses from this advertisement.
     pub home_prefix: Ipv6Net,
-    /// Preference; the higher value wins.
+    /// Preference of the home agent; the higher value wins.
     pub preference: u16,
     /// R flag: the home agent serves mobile routers.
     pub mobile_routers: bool,
@@ -191,9 +191,10 @@ pub struct RouterAdvertiser {
     /// Whether the advertiser is on a home link, where another router is the default router.
     is_home_agent: bool,
     mtu: Option<u32>,
-    /// MTU of the interface.
+    /// MTU of the interface in octets.
     link_mtu: usize,
-    /// Values that the next advertisements withdraw, and the number of these advertisements.
+    /// Values that the next advertisements withdraw. `value_withdrawals_left` is the number of these
+    /// advertisements.
     withdrawn_values: HostConfiguration,
     value_withdrawals_left: u32,
     nesting: Option<NestingInformation>,
@@ -742,7 +743,7 @@ mod tests {
         let message = advertiser.poll_output().expect("a farewell");
         let parsed = nd::RouterAdvertisement::parse(&message.message).expect("parses");
         assert!(!parsed.home_agent);
-        // RFC 6275 7.4: the option comes only with the H flag.
+        // RFC 6275 7.4: a Home Agent Information option comes only with the H flag.
         assert!(!parsed.options().any(|option| matches!(option, nd::NdOption::HomeAgentInformation(_))));
     }
 

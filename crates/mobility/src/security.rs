@@ -235,9 +235,9 @@ pub enum ReplayProtection {
 pub struct SecurityAssociation {
     /// Mobility SPI, 256 or above.
     pub spi: u32,
-    /// The key.
+    /// The shared key.
     pub key: Key,
-    /// Replay protection.
+    /// Method of protection against replays.
     pub replay: ReplayProtection,
 }
 

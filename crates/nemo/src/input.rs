@@ -38,9 +38,9 @@ pub type OptionalStations<'a> = Option<&'a dyn Stations>;
 /// Time of a packet's arrival, with the stations in radio range at this time.
 #[derive(Debug, Clone, Copy)]
 pub struct PacketArrival<'a> {
-    /// Monotonic time.
+    /// Monotonic time of the arrival.
     pub now: Time,
-    /// Date.
+    /// Date of the arrival.
     pub wall_time: WallTime,
     /// Stations in radio range.
     pub stations_in_range: OptionalStations<'a>,

@@ -80,8 +80,8 @@ impl Discovery {
         );
         let mobile_router = router.config().is_router();
         let request = DiscoveryRequest { identifier: self.request_identifier?, mobile_router };
-        // The home prefix may also contain the mobile networks (RFC 4887 6). Then the home link has only a
-        // part of it: the network of the home address.
+        // The home prefix may also contain the mobile networks (RFC 4887 6). Then only the network of the
+        // home address is the home link, so the router asks the anycast address of that network.
         let MobileRouterConfig { home_address, home_prefix, prefixes, .. } = router.config();
         let aboard = prefixes.iter().any(|prefix| prefix.contains(home_address));
         let of =

@@ -65,7 +65,7 @@ pub struct AgentsConfig {
 /// Addresses of a home agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AgentAddress {
-    /// IPv6 address.
+    /// IPv6 address of the home agent.
     pub address: Ipv6Addr,
     /// IPv4 address, if the home agent has one (RFC 5555).
     pub ipv4_address: Option<Ipv4Addr>,
@@ -92,7 +92,7 @@ struct TriedAgent {
     started_at: Time,
     /// Time of the first registration with this home agent, if it has accepted one.
     registered_at: Option<Time>,
-    /// Whether the present home agent has demanded the change.
+    /// Whether the present home agent has demanded the change by a Home Agent Switch message.
     is_demanded_by_agent: bool,
 }
 
@@ -121,7 +121,7 @@ pub struct Agents {
     tried_since_unanswered: Vec<Ipv6Addr>,
     /// Time at which the router tries all home agents again; `None` unless all have failed.
     next_round_at: Option<Time>,
-    /// Length of the last pause.
+    /// Length of the last pause between two rounds through all home agents.
     last_pause_between_rounds: Duration,
     /// Home agents that the present one has named in a Home Agent Switch message and that the router has not
     /// tried yet.

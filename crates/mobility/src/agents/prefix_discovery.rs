@@ -42,7 +42,7 @@ const MIN_SOLICITATION_PAUSE: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct PrefixDiscovery {
     is_wanted: bool,
-    /// Home agent that the router asks.
+    /// Home agent to which the router sends solicitations; `None` without a registration.
     home_agent: Option<Ipv6Addr>,
     /// Identifier of the last solicitation; `None` when the home agent has answered it.
     identifier: Option<u16>,
@@ -120,8 +120,8 @@ impl PrefixDiscovery {
         let advertisement =
             PrefixAdvertisement::parse(&message.message).map_err(|_| MobilityDrop::Malformed)?;
         if self.identifier != Some(advertisement.identifier) {
-            // RFC 6275: "In this case the mobile node SHOULD send a Mobile Prefix Solicitation". The pause
-            // limits how often an attacker can cause one.
+            // RFC 6275 11.4.3: after an unexpected advertisement "the mobile node SHOULD send a Mobile Prefix
+            // Solicitation". The pause limits how often an attacker can cause a solicitation.
             let soon = now + MIN_SOLICITATION_PAUSE;
             if self.identifier.is_none() {
                 self.next = self.next.map(|next| next.min(soon));

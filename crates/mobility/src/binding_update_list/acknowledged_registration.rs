@@ -17,7 +17,7 @@ pub struct Registration {
     pub registered_since: Time,
     /// Whether packets go inside UDP, because a NAT is on the path or one side requires UDP (RFC 5555 4.2).
     pub uses_udp: bool,
-    /// Granted lifetime.
+    /// Lifetime that the home agent has granted.
     pub lifetime: Duration,
     /// End of the lifetime, which starts when the Binding Update is sent (RFC 6275 11.7.3).
     pub expires_at: Time,
@@ -66,10 +66,10 @@ pub(crate) enum Renewal {
     /// remaining time suffices for three retransmissions. A full uplink loses many Binding Updates and delays
     /// all of them, so the router renews over it at half of the lifetime.
     BeforeEnd {
-        /// Whether the uplink is full.
+        /// Whether the uplink carries its full capacity, so that packets wait in a queue.
         is_full: bool,
     },
-    /// Renew at this age, whatever the lifetime is.
+    /// Renew at this age of the registration or token, whatever its lifetime is.
     AtAge(Duration),
 }
 

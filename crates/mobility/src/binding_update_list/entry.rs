@@ -72,7 +72,7 @@ impl BindingUpdateListEntry {
         self.registration_exchange.as_ref().filter(|exchange| !exchange.is_held())
     }
 
-    /// Returns the outstanding request for changes; `None` while the entry is held.
+    /// Returns the outstanding request, so that the caller can change it; `None` while the entry is held.
     pub(crate) fn outstanding_request_mut(&mut self) -> Option<&mut Exchange> {
         self.registration_exchange.as_mut().filter(|exchange| !exchange.is_held())
     }
@@ -170,11 +170,11 @@ impl BindingUpdateListEntry {
 /// One entry of a Binding Update with identifiers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct UpdatedBinding {
-    /// Index into the list of entries with identifiers.
+    /// Index of the binding in the list of entries with identifiers.
     pub binding_index: usize,
     /// Care-of address to register; a removal of the binding does not use it.
     pub care_of_address: IpAddr,
-    /// The BID-PRI.
+    /// BID-PRI that the update registers for the binding (RFC 6089 4.1).
     pub bid_priority: u8,
 }
 
@@ -184,11 +184,11 @@ pub(crate) struct Update {
     pub sequence: u16,
     pub sent_at: Time,
     pub timestamp: Option<u64>,
-    /// Whether the update concerns the entry without identifier. Then `members` is empty.
+    /// Whether the update concerns the entry without identifier. Then `updated_bindings` is empty.
     pub is_plain: bool,
     /// O flag: the home agent removes all other bindings.
     pub replaces_all_bindings: bool,
-    /// Whether the update removes the bindings in `members`.
+    /// Whether the update removes the bindings in `updated_bindings`.
     pub is_removal: bool,
     /// Uplink and care-of address that the router sent the update from.
     pub sent_from: (usize, IpAddr),

@@ -46,7 +46,7 @@ pub(crate) struct Exchange<P = Purpose> {
     /// Router through which the last transmission from each care-of address was sent.
     router_by_care_of_address: BTreeMap<IpAddr, Option<IpAddr>>,
     phase: Phase,
-    /// Time of the next transmission; `None` if no message follows.
+    /// Time of the next transmission; `None` if the router sends no further message.
     next_transmission_at: Option<Time>,
 }
 
@@ -77,13 +77,13 @@ pub(crate) enum Event {
     Answer,
     /// The answer asks for another request at once.
     Correction,
-    /// The peer refused until this time.
+    /// The peer refused, and the router must not ask again before this time.
     Refusal(Time),
     /// Packets wait for a registration, or a message suggests that the peer has lost the binding.
     Haste,
     /// Another request has precedence: this request leaves at this time at the earliest.
     Delay(Time),
-    /// The path carries packets again.
+    /// The failed path carries packets again.
     Recovery,
 }
 

@@ -314,7 +314,7 @@ impl BindingUpdateList {
         let overwrite = !self.multiple_care_of_support.is_bootstrapped;
         let mut members = vec![lead];
         // RFC 5648 8.1: the first registration of an IPv4 care-of address needs its own Binding Update. An
-        // uplink that has not answered yet also sends its own.
+        // uplink over which the home agent has not answered yet also gets its own Binding Update.
         let fit = |router: &BindingUpdateList, index: usize, care_of_address: IpAddr| {
             let binding = &router.identified_entries[index];
             care_of_address.is_ipv6()
@@ -398,9 +398,9 @@ impl BindingUpdateList {
         due
     }
 
-    /// Removes other outstanding updates for the bindings of an acknowledged one (RFC 8305 5). If a later
-    /// update had another care-of address, it may replace the acknowledged one, so the binding is registered
-    /// again.
+    /// Removes the other outstanding updates that concern the bindings of an acknowledged update (RFC 8305
+    /// 5). If a later update had another care-of address, it may replace the acknowledged one, so the binding
+    /// is registered again.
     pub(crate) fn remove_superseded_updates(&mut self, update: &Update) {
         for member in &update.updated_bindings {
             let mut overtaken = false;
@@ -436,7 +436,7 @@ impl BindingUpdateList {
     /// Delays the next request for a binding by `after`.
     pub(crate) fn hold_binding(&mut self, now: Time, index: usize, after: Duration) {
         self.identified_entries[index].registration_exchange = Some(Exchange::held_until(now + after));
-        // The request is still necessary after the delay.
+        // Register the binding again after the delay.
         self.identified_entries[index].is_due_again = true;
     }
 

@@ -29,9 +29,9 @@ pub(crate) struct UpdateNumbers {
     pub(crate) timestamps_demanded: bool,
     /// Home agent's clock minus this router's clock, in nanoseconds, learnt from status 144.
     pub(crate) clock_offset: i128,
-    /// Greatest sent NTP timestamp.
+    /// Greatest NTP timestamp that the router has sent.
     pub(crate) newest_timestamp: Option<u64>,
-    /// Greatest acknowledged NTP timestamp.
+    /// Greatest NTP timestamp that the home agent has acknowledged.
     pub(crate) acknowledged_timestamp: Option<u64>,
     /// Sending times of the Binding Updates of the last second.
     pub(crate) sent_at: VecDeque<Time>,

@@ -13,11 +13,11 @@ pub(crate) enum RefusalReaction {
     Retry(Duration),
     /// De-register and register again, because the type of the registration has changed.
     StartOver,
-    /// Ignore the answer, and continue with retransmissions.
+    /// Ignore the refusal, and continue with retransmissions of the Binding Update.
     GoOn,
-    /// Stop the service, and ask again after a pause. The pause doubles each time.
+    /// Stop the service, and ask the home agent again after a pause. The pause doubles each time.
     BackOff,
-    /// Stop the service, and ask again after the longest pause.
+    /// Stop the service, and ask the home agent again after the longest pause.
     Stop,
 }
 

@@ -25,11 +25,11 @@ const MAX_RECORDED_TRANSMISSIONS: usize = 8;
 /// State of the transmissions of one request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retransmission {
-    /// Time of the first transmission.
+    /// Time of the first transmission of the request; `None` before it.
     first_sent_at: Option<Time>,
-    /// Time of the last transmission.
+    /// Time of the last transmission of the request; `None` before the first one.
     last_sent_at: Option<Time>,
-    /// Time of the first transmission since the last answer.
+    /// Time of the first transmission since the last answer; `None` if the router has sent nothing since.
     silent_since: Option<Time>,
     /// Index of the next care-of address in this round.
     address_index: usize,

@@ -62,7 +62,7 @@ fn sequence(now: Time, peer: &Peer) -> AnswerSchedule {
 }
 
 impl Direct {
-    /// Returns when the next heartbeat leaves, or when the path has failed without a further answer; `None`
+    /// Returns when the next heartbeat leaves, or when the path fails if no further answer arrives; `None`
     /// without a direct path.
     pub(super) fn next_heartbeat_at(&self, now: Time, peer: &Peer) -> Option<Time> {
         self.path_of_peer(peer)?;

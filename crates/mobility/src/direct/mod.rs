@@ -127,7 +127,7 @@ pub struct DirectConfig {
 pub enum Output {
     /// An IPv6 packet from the home address, to send through the tunnel to the home agent.
     ThroughTunnel(Vec<u8>),
-    /// An IPv6 packet from a care-of address, to send directly.
+    /// An IPv6 packet from a care-of address, to send directly to the other router's care-of address.
     Straight(Vec<u8>),
     /// The return value of [`Direct::tunnels`] has changed.
     Routes,
@@ -164,13 +164,13 @@ pub struct Route {
     pub local: Option<Ipv6Addr>,
     /// Care-of address of the other router.
     pub remote: Option<Ipv6Addr>,
-    /// Whether packets go directly.
+    /// Whether packets to the other router's networks take the direct route.
     pub is_direct: bool,
-    /// Reason of the current state.
+    /// Reason for which packets take the direct route, or do not take it.
     pub reason: &'static str,
-    /// Start of the current state.
+    /// Time since which packets have taken the direct route, or have not taken it.
     pub since: Time,
-    /// Round trip of the heartbeats.
+    /// Round trip of the heartbeats on the direct path; `None` without a measurement.
     pub rtt: Option<Duration>,
 }
 
@@ -520,7 +520,7 @@ impl Direct {
         }
     }
 
-    /// Removes the state of one router that has expired.
+    /// Removes those parts of a router's state that have expired.
     fn expire_router(&mut self, now: Time, home_address: Ipv6Addr) {
         let Some(peer) = self.peers.get(&home_address) else { return };
         if peer.binding.as_ref().is_some_and(|binding| binding.expires_at <= now) {

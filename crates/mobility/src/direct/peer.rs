@@ -17,7 +17,8 @@ use crate::path_liveness::{PathLiveness, RequiredAnswers, RoundTrip};
 /// requests.
 const ANSWER_BURST: u32 = 32;
 const ANSWER_INTERVAL: Duration = Duration::from_millis(20);
-/// Burst of Binding Updates with a wrong key from the router's care-of address.
+/// Number of Binding Updates with a wrong key that this router verifies at once if they come from the other
+/// router's care-of address. [`FORGERY_INTERVAL`] is the interval for each further one.
 const FORGERY_BURST: u32 = 16;
 const FORGERY_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for which this router believes an unproven claim of a network. Then it asks for the network again.
@@ -113,7 +114,7 @@ pub(super) struct CareOfToken {
 /// The answers to a Home Test Init that have arrived.
 #[derive(Debug, Clone, Default)]
 pub(super) struct HomeTests {
-    /// Token and nonce index of the home address.
+    /// Token and nonce index from the Home Test; `None` until the Home Test has arrived.
     pub(super) home_test: Option<(u64, u16)>,
     /// Token, nonce index, and care-of address of the answering router, for each prefix of this router.
     prefix_tests: BTreeMap<Ipv6Net, (u64, u16, Ipv6Addr)>,
@@ -159,7 +160,7 @@ pub(super) enum PeerRequest {
     Home(HomeTests),
     /// Care-of Test Init.
     CareOf,
-    /// Binding Update with this key.
+    /// Binding Update that this key authenticates.
     Update(Key),
 }
 
@@ -167,7 +168,7 @@ pub(super) enum PeerRequest {
 #[derive(Debug, Clone)]
 pub(super) struct DirectPurpose {
     pub(super) peer_request: PeerRequest,
-    /// Value that each answer repeats.
+    /// Random value of the request, which each answer must repeat.
     pub(super) cookie: u64,
 }
 
@@ -215,7 +216,8 @@ impl Exchange {
         }
     }
 
-    /// Returns the answers to a Home Test Init so far, for changes; `None` for another request.
+    /// Returns the answers to a Home Test Init so far, so that the caller can change them; `None` for another
+    /// request.
     pub(super) fn home_tests_mut(&mut self) -> Option<&mut HomeTests> {
         match &mut self.purpose.peer_request {
             PeerRequest::Home(tests) => Some(tests),
@@ -278,22 +280,22 @@ pub(super) struct Peer {
     pub(super) care_of_index: usize,
     /// Networks for which this router asked and which the other router claims, with the end of each claim.
     claimed_networks: Vec<(Ipv6Net, Time)>,
-    /// Heartbeats on the path in use; a cookie identifies each.
+    /// Heartbeats on the path in use; a cookie identifies each heartbeat.
     pub(super) heartbeats: PathLiveness<u64>,
     /// Time of the last packet to the router.
     pub(super) last_used_at: Option<Time>,
-    /// Time before which this router sends no request.
+    /// Time before which this router sends no request to the other router, because earlier requests failed.
     pub(super) hold_until: Time,
     pub(super) failure_count: u32,
-    /// Whether packets go directly.
+    /// Whether packets to the other router's networks take the direct route.
     pub(super) is_direct: bool,
     pub(super) state_since: Time,
     pub(super) state_reason: &'static str,
-    /// Rate limit of answers to authenticated tests of this router.
+    /// Rate limit of this router's answers to authenticated tests of the other router.
     pub(super) test_answer_limit: RateLimiter,
-    /// Rate limit of answers to this router's heartbeats.
+    /// Rate limit of this router's answers to heartbeats of the other router.
     pub(super) heartbeat_answer_limit: RateLimiter,
-    /// Rate limit of forged Binding Updates in the router's name.
+    /// Rate limit of Binding Updates with the other router's home address and a wrong authenticator.
     pub(super) forged_update_limit: RateLimiter,
     pub(super) next_check_at: Time,
 }
@@ -368,9 +370,9 @@ impl Peer {
 /// A network to which packets go, and which may have a mobile router with direct routes.
 #[derive(Debug, Clone)]
 pub(super) struct CandidateNetwork {
-    /// Address to which this router sends its requests.
+    /// Address in the network to which this router sends Home Test Inits.
     pub(super) destination: Ipv6Addr,
-    /// The Home Test Init. During a pause it is stored, too.
+    /// The Home Test Init; it stays stored during the pause after unanswered requests.
     pub(super) home_test_exchange: Exchange,
     pub(super) failure_count: u32,
     pub(super) last_used_at: Time,

@@ -34,8 +34,8 @@ fn removable_entries<K: Copy>(newcomer: u64, places: &[(K, u64)]) -> Vec<K> {
         if let Some((most, _)) = most {
             return places.iter().filter(|(_, of)| party(*of) == most).map(|(place, _)| *place).collect();
         }
-        // The newcomer's network has the most entries, so one of its own entries goes: count by a longer
-        // prefix.
+        // The newcomer's network has the most entries, so one of its own entries must be removed: count these
+        // by a longer prefix.
         places.retain(|(_, of)| party(*of) == party(newcomer));
     }
     Vec::new()
@@ -127,7 +127,7 @@ mod tests {
         assert!(!removable_entries(network(3, 0), &places).is_empty());
     }
 
-    /// The entries of a fleet are in one /48; each member of the fleet has a /56.
+    /// All entries are in the /48 of one fleet; each member of the fleet has a /56.
     #[test]
     fn parts_of_one_network_count_as_parties() {
         let places: Vec<(u16, u64)> = (0..32).map(|number| (number, network(1, 0xab00 | number))).collect();

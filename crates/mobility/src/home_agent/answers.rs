@@ -29,7 +29,7 @@ const MAX_COPIED_OCTETS: usize = 640;
 pub(super) struct Answer {
     pub sequence: u16,
     pub lifetime: Duration,
-    /// Timestamp of the Message-ID option.
+    /// Timestamp for the Message-ID option of the acknowledgement; `None` if it has no such option.
     pub timestamp: Option<u64>,
     /// Status field of each Binding Identifier option; an option beyond the end of this list gets 0.
     pub statuses: Vec<u8>,

@@ -87,7 +87,7 @@ pub struct Binding {
     pub sequence: u16,
     /// Granted lifetime in whole seconds.
     pub lifetime: Duration,
-    /// End of the lifetime.
+    /// Time at which the lifetime of the binding ends.
     pub expires: Time,
     /// State of the binding, see [`BindingState`].
     pub state: BindingState,
@@ -140,16 +140,16 @@ impl Binding {
 pub(super) struct NewBinding {
     pub bid: Option<u16>,
     pub priority: u8,
-    /// The home agent's end and the care-of address.
+    /// Ends of the tunnel: the home agent's address and the care-of address.
     pub tunnel_ends: (Endpoint, Endpoint),
 }
 
 /// A former path of a binding, from which the home agent still accepts packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FormerPath {
-    /// The home agent's end.
+    /// The home agent's end of the former tunnel.
     pub agent: Endpoint,
-    /// The care-of address.
+    /// The former care-of address.
     pub care_of_address: Endpoint,
     /// Time until which the home agent accepts packets from the path.
     pub until: Time,

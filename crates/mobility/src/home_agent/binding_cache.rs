@@ -145,8 +145,8 @@ impl BindingCache {
         self.known_node(home_address).map_or(&[], Node::flows)
     }
 
-    /// Returns the last accepted sequence number of a home address; `None` if the cache does not store it, or
-    /// no longer.
+    /// Returns the last accepted sequence number of a home address; `None` if the cache has stored none, or
+    /// has deleted it.
     pub fn sequence(&self, home_address: Ipv6Addr) -> Option<u16> {
         self.known_node(home_address)?.sequence
     }
@@ -182,8 +182,8 @@ impl BindingCache {
         })
     }
 
-    /// Returns whether a node has passed the test at this care-of address: a present one, or one that it has
-    /// left lately.
+    /// Returns whether a node has passed the test at this care-of address. The address may be a present one,
+    /// or one that the node has left lately.
     pub(super) fn is_care_of_tested(
         &self,
         now: Time,
@@ -300,7 +300,7 @@ impl BindingCache {
     /// still has it.
     fn unbind_care_of_address(&mut self, place: usize, care_of_address: Endpoint) {
         let hash = self.hash(care_of_address);
-        // Another care-of address of the node may have the same hash.
+        // Keep the entry if another care-of address of the node has the same hash.
         let node = self.nodes.get(place).and_then(Option::as_deref);
         if !node.is_some_and(|node| self.is_bound_to(node, |other| self.hash(other) == hash)) {
             self.nodes_by_care_of_address.remove(&(hash, place as u32));
@@ -308,7 +308,7 @@ impl BindingCache {
     }
 
     /// Adds a binding, or replaces the binding with the same identifier. The sequence number, flags and
-    /// prefixes of a valid binding then hold for all bindings of the node.
+    /// prefixes of a valid binding then apply to all bindings of the node.
     pub(super) fn insert(&mut self, binding: &Binding) {
         let key = (binding.home_address, binding.bid);
         self.change_bindings(key.0, key.1, |node, home_agent| node.insert(home_agent, binding));

@@ -508,8 +508,7 @@ impl HomeAgent {
                 lifetime_s: u32::try_from(binding.lifetime.as_secs()).unwrap_or(u32::MAX),
                 change: change.into(),
             });
-            // The sequence number, flags and prefixes of this binding now hold for all bindings of the
-            // node.
+            // The sequence number, flags and prefixes of this binding now apply to all bindings of the node.
             self.cache.insert(&binding);
         }
         is_renewal &= self.relays.remove(&home_address).is_none();

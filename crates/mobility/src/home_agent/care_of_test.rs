@@ -40,8 +40,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 const MAX_PAUSE: Duration = Duration::from_secs(8);
 /// Requests without an answer after which the home agent warns the operator.
 const REQUESTS_BEFORE_WARNING: u32 = 6;
-/// Burst of Echo Requests to the untested addresses of one node. [`PROBE_INTERVAL`] is the long-term
-/// interval.
+/// Number of Echo Requests that the home agent sends at once to the untested addresses of one node.
+/// [`PROBE_INTERVAL`] is the interval for each further request.
 const PROBE_BURST: u32 = 48;
 const PROBE_INTERVAL: Duration = Duration::from_millis(500);
 /// Time for which a care-of address still counts as tested after the node has left it.
@@ -54,7 +54,7 @@ struct CareOfTest {
     echo_token: u64,
     /// Number of Echo Requests that may still be sent before the next Binding Update.
     requests_left: u8,
-    /// Number of Echo Requests that were sent.
+    /// Number of Echo Requests that were sent to this care-of address.
     requests_sent: u32,
 }
 
@@ -153,8 +153,8 @@ impl CareOfTests {
         }
         let Some(running) = self.running_tests.get_mut(&key) else { return };
         if running.requests_left == 0 {
-            // An answer after the last request does not count. The next Binding Update begins the test
-            // anew.
+            // After the last request the test ends, so a later answer does not count. The next Binding Update
+            // begins the test anew.
             self.running_tests.remove(&key);
             timers.stop(timer);
             return;

@@ -29,7 +29,7 @@ pub struct OtherAgents {
     pub dhaad: bool,
     /// This home agent's preference; the higher value wins.
     pub preference: u16,
-    /// Home agents that the operator names.
+    /// Other home agents that the operator has configured.
     pub peers: Vec<Peer>,
 }
 
@@ -38,7 +38,7 @@ pub struct OtherAgents {
 pub struct Peer {
     /// Address of the home agent.
     pub address: Ipv6Addr,
-    /// Preference; the higher value wins.
+    /// Preference of the home agent; the higher value wins.
     pub preference: u16,
 }
 

@@ -23,9 +23,9 @@ use crate::is_unicast_routable;
 pub(super) struct IdentifierVerdict {
     /// Accepted bindings; the list has at least one.
     pub bindings: Vec<NewBinding>,
-    /// Status of the message.
+    /// Status of the whole acknowledgement.
     pub status: Status,
-    /// Status of each option.
+    /// Status field of each Binding Identifier option, in their order.
     pub statuses: Vec<u8>,
     pub nat_detection: Option<MobilityOption<'static>>,
 }

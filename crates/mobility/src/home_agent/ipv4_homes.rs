@@ -24,7 +24,7 @@ use super::request::{Ipv4Home, Request};
 /// An IPv4 Address Acknowledgement option (RFC 5555 3.2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ipv4Answer {
-    /// Status of the answer, one of [`ipv4_status`].
+    /// Status of the IPv4 Address Acknowledgement, one of [`ipv4_status`].
     pub status: u8,
     /// Length of the accepted prefix; 0 in a refusal.
     pub prefix_length: u8,

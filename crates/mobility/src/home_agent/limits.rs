@@ -34,9 +34,9 @@ pub(super) struct NodeAnswerLimits {
     /// Answers with status 146. RFC 4285 5.1.1 requires these answers and their signature. But an attacker
     /// can cause them, so the limit is low, and they go only to the care-of address that the update names.
     pub unauthentic_update_limit: RateLimiter,
-    /// Heartbeat responses, see [`MAX_HEARTBEATS`].
+    /// Limit of heartbeat responses, see [`MAX_HEARTBEATS`].
     pub heartbeat_limit: RateLimiter,
-    /// Mobile Prefix Advertisements.
+    /// Limit of Mobile Prefix Advertisements.
     pub prefix_advertisement_limit: RateLimiter,
 }
 

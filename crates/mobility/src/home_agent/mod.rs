@@ -151,9 +151,9 @@ pub struct Nat {
 /// same length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TranslatedPrefix {
-    /// Prefix of the mobile networks.
+    /// Unique local prefix of the mobile networks.
     pub inside: Ipv6Net,
-    /// Prefix that is routed to this machine.
+    /// Prefix by which the Internet knows the mobile networks, and which is routed to this machine.
     pub outside: Ipv6Net,
 }
 

@@ -44,7 +44,7 @@ pub(super) enum DueEvent {
 /// Ends of a tunnel, first that of the home agent. The variants of common tunnels need no allocation.
 #[derive(Debug, Clone)]
 enum TunnelEnds {
-    /// The home agent's end is its IPv6 address.
+    /// Tunnel in IPv6: the home agent's end is its IPv6 address, the node's end is this care-of address.
     Ipv6(Ipv6Addr),
     Ipv4([Ipv4Addr; 2]),
     Udp([SocketAddrV4; 2]),
@@ -237,7 +237,7 @@ impl Node {
     }
 
     /// Adds a binding, or replaces the binding with the same identifier. The sequence number, flags and
-    /// prefixes of a valid binding then hold for all bindings of the node.
+    /// prefixes of a valid binding then apply to all bindings of the node.
     pub fn insert(&mut self, home_agent: Ipv6Addr, binding: &Binding) {
         self.change_rare_state(|rest| drop(rest.pending_prefixes.remove(&binding.bid)));
         let entry = BindingEntry::new(home_agent, binding);

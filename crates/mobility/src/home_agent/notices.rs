@@ -25,7 +25,7 @@ use crate::{HOP_LIMIT, Output};
 pub(super) struct Notices {
     /// Timestamp of the last unsolicited message to any node.
     pub(super) last_timestamp: Option<u64>,
-    /// Monotonic time and time of day of the last Binding Update.
+    /// Monotonic time and time of day at which the home agent last received a Binding Update.
     pub(super) last_update_times: Option<(Time, WallTime)>,
 }
 

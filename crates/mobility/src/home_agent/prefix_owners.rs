@@ -20,7 +20,7 @@ const NO_NODE: u32 = u32::MAX;
 /// The prefix table.
 #[derive(Debug, Default)]
 pub(super) struct PrefixTable {
-    /// Home addresses, sorted.
+    /// Home addresses of all nodes, sorted.
     home_addresses: Box<[Ipv6Addr]>,
     /// Hash table of the places of the home addresses; a collision takes the next free entry. A third of the
     /// entries is free, so that searches are short. The bits of an entry that a place does not need hold bits

@@ -81,7 +81,7 @@ impl ProxyNd {
     pub(super) fn proxied_numbers(&self, cache: &BindingCache) -> (u64, u64) {
         let (mut addresses, mut prefixes) = (1 + self.anycast_addresses.len() as u64, 0);
         let mut last = None;
-        // The bindings of one home address follow each other.
+        // Bindings of one home address follow each other, so count only the first of each home address.
         for binding in
             cache.iter().filter(|binding| last.replace(binding.home_address) != Some(binding.home_address))
         {

@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 /// Replay protection state of a node.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Replay {
-    /// Last accepted sequence number.
+    /// Last sequence number that the home agent accepted from the node.
     pub sequence: Option<u16>,
-    /// Last accepted timestamp.
+    /// Last NTP timestamp that the home agent accepted from the node.
     pub timestamp: Option<u64>,
 }
 

@@ -64,7 +64,7 @@ pub(super) struct Request {
     /// Whether the update has a Home Address option, so that the acknowledgement needs a routing header.
     pub has_home_address_option: bool,
     pub alternate_care_of_address: Option<Ipv6Addr>,
-    /// Address of the IPv4 Care-of Address option.
+    /// Address in the IPv4 Care-of Address option; `None` without this option.
     pub ipv4_care_of_address: Option<Ipv4Addr>,
     /// Binding Identifier options in their order.
     pub identifiers: Vec<Identifier>,
@@ -79,9 +79,9 @@ pub(super) struct Request {
     pub lifetime: Duration,
     /// Mobile Network Prefix options as received; host bits may be set.
     pub prefixes: Vec<(Ipv6Addr, u8)>,
-    /// NTP timestamp of the Message-ID option.
+    /// NTP timestamp in the Message-ID option; `None` without this option.
     pub timestamp: Option<u64>,
-    /// SPI of the MN-HA authentication option.
+    /// SPI in the MN-HA authentication option; `None` without this option.
     pub spi: Option<u32>,
     pub has_nonce_indices: bool,
     pub flow_requests: Vec<FlowRequest>,

@@ -59,7 +59,7 @@ impl HomeAgent {
         if let Some(bid) = bids.iter().find(|bid| self.cache.get(home_address, Some(**bid)).is_none()) {
             return Err(format!("{home_address} has no binding with the identifier {bid}"));
         }
-        // If a revocation of this node is running, the new one also covers its bindings.
+        // If a revocation of this node is running, the new one also covers the bindings of the running one.
         let bids = match self.running_revocations.get(&home_address) {
             Some(before) if before.revoked_bids.is_empty() || bids.is_empty() => Vec::new(),
             Some(before) => {

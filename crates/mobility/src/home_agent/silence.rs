@@ -55,7 +55,7 @@ impl UnansweredUpdateLog {
         true
     }
 
-    /// Returns the log line about a Binding Update without an answer, or with one that its sender cannot
+    /// Returns the log line about a Binding Update that gets no answer, or an answer that its sender cannot
     /// understand. Returns `None` if the reason is a fault of a program, or if the limit is reached.
     pub(super) fn unanswered_update_warning(
         &mut self,

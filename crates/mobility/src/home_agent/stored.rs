@@ -59,7 +59,7 @@ pub struct StoredBinding {
     /// Former paths from which the home agent still accepts packets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<StoredPath>,
-    /// The flow bindings.
+    /// Flow bindings of the node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowBinding>,
     /// Relay of packets to the home agent to which the node has gone.
@@ -79,17 +79,17 @@ pub struct StoredRegistration {
     /// BID-PRI (RFC 6089 4.1).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub priority: u8,
-    /// Care-of address.
+    /// Registered care-of address.
     pub care_of_address: Endpoint,
     /// Time at which the node came to this care-of address. Earlier versions did not store it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<WallTime>,
-    /// The home agent's end; `None` for its IPv6 address.
+    /// The home agent's end of the tunnel; `None` if this is the home agent's IPv6 address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<Endpoint>,
-    /// The R flag.
+    /// R flag: the node is a mobile router.
     pub mobile_router: bool,
-    /// The L flag.
+    /// L flag: the home agent defends the link-local address as well.
     pub link_local: bool,
     /// Prefixes whose packets the home agent forwards to the node.
     pub prefixes: Vec<Ipv6Net>,
@@ -98,7 +98,7 @@ pub struct StoredRegistration {
     pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Granted lifetime in seconds.
     pub lifetime_s: u64,
-    /// End of the lifetime.
+    /// Date at which the lifetime ends.
     pub expires: WallTime,
     /// Former care-of address, and the end of its grace period. Only earlier versions stored it here; now it
     /// is in [`StoredBinding::former`].
@@ -112,9 +112,9 @@ pub struct StoredRegistration {
 /// A former path of a binding, from which the home agent still accepts packets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredPath {
-    /// The home agent's end.
+    /// The home agent's end of the former tunnel.
     pub agent: Endpoint,
-    /// The care-of address.
+    /// The former care-of address.
     pub care_of_address: Endpoint,
     /// Time until which the home agent accepts packets from the path.
     pub until: WallTime,

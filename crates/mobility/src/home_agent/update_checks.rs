@@ -35,7 +35,7 @@ pub(super) struct Registration {
     pub prefixes: Arc<[Ipv6Net]>,
     pub lifetime: Duration,
     pub status: Status,
-    /// Status field of each Binding Identifier option.
+    /// Status field of each Binding Identifier option of the acknowledgement, in their order.
     pub statuses: Vec<u8>,
     /// NAT Detection option of the answer.
     pub nat_detection_option: Option<MobilityOption<'static>>,
@@ -46,7 +46,7 @@ pub(super) struct Registration {
 /// Verdict on a [`Request`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// The home agent sends no answer.
+    /// The home agent sends no answer, for this reason.
     Ignore(MobilityDrop),
     /// The home agent sends a Binding Acknowledgement with this status, and the bindings stay as they are.
     Reject {
@@ -56,7 +56,7 @@ pub(super) enum Verdict {
         sequence: u16,
         /// Timestamp for the answer's Message-ID option.
         timestamp: Option<u64>,
-        /// Status field of each Binding Identifier option.
+        /// Status field of each Binding Identifier option of the acknowledgement, in their order.
         statuses: Vec<u8>,
     },
     /// The home agent removes the bindings with these identifiers; `None` for all.

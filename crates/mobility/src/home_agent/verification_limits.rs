@@ -33,23 +33,23 @@ use foldhash::quality::FixedState;
 pub(super) const UNLIMITED_RATE: u32 = 20_000;
 /// Binding Updates per second from all unbound sources together, beyond [`UNLIMITED_RATE`].
 pub(super) const MAX_RATE: u32 = 180_000;
-/// Burst of Binding Updates of one source, beyond [`UNLIMITED_RATE`]: the number of routers of a large fleet.
-/// [`SOURCE_RATE`] is the long-term rate per second.
+/// Number of Binding Updates that one source may send at once, beyond [`UNLIMITED_RATE`]: the number of
+/// routers of a large fleet. After that, [`SOURCE_RATE`] is the limit per second.
 pub(super) const SOURCE_BURST: u32 = 100_000;
 pub(super) const SOURCE_RATE: u32 = 5_000;
 /// Number of entries in the table of sources. Sources whose hashes select the same entry share one limit.
 const SOURCE_ENTRIES: usize = 4096;
 
-/// Burst of authentic Binding Updates of one node. [`NODE_UPDATE_INTERVAL`] is the long-term interval between
-/// two of them. `MAX_UPDATE_RATE` (RFC 6275 12) is three per second, and a node with several care-of
-/// addresses may register each separately.
+/// Number of authentic Binding Updates that one node may send at once. [`NODE_UPDATE_INTERVAL`] is the
+/// interval for each further update. `MAX_UPDATE_RATE` (RFC 6275 12) is three per second, and a node with
+/// several care-of addresses may register each separately.
 pub(super) const NODE_UPDATE_BURST: u32 = 16;
 pub(super) const NODE_UPDATE_INTERVAL: Duration = Duration::from_millis(125);
 /// Number of nodes above which the home agent searches the table for nodes whose limit is full again, and
 /// removes them.
 const CLEANUP_SIZE: usize = 1024;
 
-/// Limit of one node: [`NODE_UPDATE_BURST`] and [`NODE_UPDATE_INTERVAL`].
+/// Rate limit of the authentic Binding Updates of one node.
 const NODE_UPDATE_RATE: Rate = Rate { burst: NODE_UPDATE_BURST, interval: NODE_UPDATE_INTERVAL };
 
 /// Limits of Binding Updates from sources that are no bound care-of address.

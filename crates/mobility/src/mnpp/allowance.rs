@@ -14,10 +14,12 @@ use carnet_base::{RateLimiter, Time};
 
 use super::LinkAddress;
 
-/// Burst of answers to one station. [`STATION_INTERVAL`] is the long-term interval.
+/// Number of answers that one station gets at once. [`STATION_INTERVAL`] is the interval for each further
+/// answer.
 const STATION_BURST: u32 = 16;
 const STATION_INTERVAL: Duration = Duration::from_millis(100);
-/// Burst of answers to all unknown stations together.
+/// Number of answers that all unknown stations together get at once. [`UNKNOWN_STATIONS_INTERVAL`] is the
+/// interval for each further answer.
 const UNKNOWN_STATIONS_BURST: u32 = 32;
 const UNKNOWN_STATIONS_INTERVAL: Duration = Duration::from_millis(20);
 /// Maximum number of limits in the table. The table needs an entry only for a station whose limit is not
@@ -25,7 +27,7 @@ const UNKNOWN_STATIONS_INTERVAL: Duration = Duration::from_millis(20);
 /// this time all unknown stations together get at most 32 + 80 answers.
 const MAX_STATION_LIMITS: usize = 256;
 
-/// Limit of one kind of answers.
+/// Rate limits of this router's answers to one kind of message.
 #[derive(Debug)]
 pub(super) struct AnswerLimit {
     limit_by_station: BTreeMap<LinkAddress, RateLimiter>,

@@ -191,17 +191,17 @@ pub enum Output {
 /// State of the route to an announced prefix, for the status.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PrefixRoute {
-    /// The prefix.
+    /// The announced prefix.
     pub prefix: Ipv6Net,
     /// Station that announces the prefix.
     pub station: LinkAddress,
     /// Link-local address of the station.
     pub link_local: Ipv6Addr,
-    /// Whether packets go directly.
+    /// Whether packets to the prefix take the direct route.
     pub is_direct: bool,
-    /// Reason of the current state.
+    /// Reason for which packets take the direct route, or do not take it.
     pub state_reason: &'static str,
-    /// Start of the current state.
+    /// Time since which packets have taken the direct route, or have not taken it.
     pub state_since: Time,
     /// Smoothed round trip of the probes.
     pub rtt: Option<Duration>,
@@ -243,7 +243,7 @@ pub struct Mnpp {
     own_addresses: Option<(LinkAddress, Ipv6Addr)>,
     /// Whether this router may announce its prefixes.
     may_announce: bool,
-    /// Whether the tunnel works, through which tests are sent.
+    /// Whether the tunnel to the home agent works. Prefix tests go through it.
     has_tunnel: bool,
     peers: BTreeMap<LinkAddress, Peer>,
     /// End time of each proof that a station has a prefix.

@@ -37,7 +37,7 @@ pub(super) struct AnnouncedPrefix {
     answers_in_row: u32,
     /// Number of tests sent since the last proof.
     pub(super) tests_since_proof: u32,
-    /// Time of the next test.
+    /// Time of the next test of this prefix.
     pub(super) next_test_at: Time,
 }
 
@@ -60,7 +60,7 @@ impl AnnouncedPrefix {
 pub(super) enum RouteState {
     /// Packets go through the home agents, for this reason.
     ViaHomeAgents(&'static str),
-    /// Packets go directly.
+    /// Packets go directly to the station.
     Direct,
 }
 
@@ -69,11 +69,11 @@ pub(super) struct Peer {
     pub(super) link_local: Ipv6Addr,
     pub(super) announced_prefixes: Vec<AnnouncedPrefix>,
     pub(super) route_state: RouteState,
-    /// Start of `route_state`.
+    /// Time since which `route_state` has been the same.
     pub(super) route_state_since: Time,
     /// Whether this router has sent an announcement since the station appeared.
     pub(super) announcement_sent: bool,
-    /// Time of the next check.
+    /// Time of the next check of the station.
     pub(super) next_check_at: Time,
     /// Time of the last test of this station; before the first test, time of its appearance. The station with
     /// the earliest time gets the next test.

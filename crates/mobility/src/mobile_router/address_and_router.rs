@@ -52,7 +52,7 @@ use super::link_routers::{LinkRouters, RouterMatch};
 
 /// Maximum number of candidates of one IP version on an uplink.
 const MAX_CANDIDATES: usize = 4;
-/// Maximum number of failed candidates that are stored, and of proven ones.
+/// Maximum number of failed candidates that the router stores. It stores at most as many proven ones.
 const MAX_FAILED_CANDIDATES: usize = 8;
 const MAX_PROVEN_CANDIDATES: usize = 4;
 /// Maximum number of default routes of an interface, of which the best come first. An attacker can make the

@@ -44,7 +44,7 @@ pub struct MobileRouterConfig {
     pub ipv4_prefixes: Vec<Ipv4Net>,
     /// Explicit or implicit, or no mobile network at all.
     pub mode: RegistrationMode,
-    /// Requested lifetime.
+    /// Lifetime that the router requests for its registrations.
     pub lifetime: Duration,
     /// Method by which home agents authenticate this router's messages.
     pub authentication: Authentication,

@@ -67,7 +67,7 @@ pub(super) struct Flows {
     /// Whether the home agent supports flow bindings, but only the action of RFC 6089: copies to all
     /// bindings.
     pub supports_only_copies: bool,
-    /// Flows that [`super::MobileRouter::flow_states`] returns.
+    /// Flows that [`super::MobileRouter::flows`] returns.
     pub effective_flows: Vec<FlowBinding>,
 }
 

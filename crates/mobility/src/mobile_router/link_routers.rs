@@ -42,7 +42,8 @@ const REST_OF_ANSWER: Duration = Duration::from_millis(600);
 const MAX_REAPPEARANCES: u32 = 2;
 /// Number of advertisements without a prefix after which the prefix is suspected in any case.
 const MAX_COUNTED_OMISSIONS: u32 = 8;
-/// Limit of Router Solicitations to routers that omit a prefix: the burst, and the interval after it.
+/// Limit of Router Solicitations to routers that omit a prefix: the number that may leave at once, and the
+/// interval for each further one.
 const SOLICITATION_LIMIT: (u32, Duration) = (3, Duration::from_secs(1));
 /// Number of missed advertisements after which a router is unreachable. RFC 6275 11.5.1 permits a node to
 /// tolerate some.
@@ -720,7 +721,7 @@ mod tests {
         );
     }
 
-    /// The advertisements are forged in the name of the router in use.
+    /// An attacker forges advertisements in the name of the router in use.
     #[test]
     fn prefix_in_use_is_stored_when_its_router_advertises_many_others() {
         let mut heard = LinkRouters::default();

@@ -41,9 +41,9 @@ use crate::{Event, MobilityDrop, MobilityMessage};
 /// Intervals of heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Liveness {
-    /// Interval on a path that carries traffic.
+    /// Interval of heartbeats on a path that carries traffic.
     pub busy_interval: Duration,
-    /// Interval on all other paths.
+    /// Interval of heartbeats on all other paths.
     pub idle_interval: Duration,
 }
 
@@ -83,7 +83,7 @@ const MIN_KEEPALIVE: Duration = Duration::from_secs(5);
 /// Measured quality of one uplink's path, from the last 64 heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quality {
-    /// Smoothed round-trip time.
+    /// Smoothed round-trip time of the path.
     pub rtt: Duration,
     /// Mean difference between one round trip and the next (RFC 3550 6.4.1).
     pub jitter: Duration,
@@ -99,8 +99,8 @@ pub(super) struct PathState {
     pub(super) liveness: PathLiveness<u32>,
     failure_count: u32,
     failed_at: Option<Time>,
-    /// Interval of keepalives behind a NAT. `too_long` is the shortest interval in which the NAT lost its
-    /// mapping.
+    /// Interval of keepalives behind a NAT. `too_long_keepalive` is the shortest interval in which the NAT
+    /// lost its mapping.
     keepalive_interval: Option<Duration>,
     too_long_keepalive: Option<Duration>,
     /// Interval of attempts to return to IPv6, while IPv4 carries the uplink's traffic.

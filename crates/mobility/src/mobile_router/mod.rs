@@ -424,8 +424,9 @@ impl MobileRouter {
                 self.handle_acknowledgement(now, wall, &message, &acknowledgement, header.octets())
             }
             Message::BindingError(error) => {
-                // RFC 6275 11.3.6: status 2 concerns a message type. Of the messages that this router
-                // sends, only heartbeats are optional.
+                // RFC 6275 11.3.6: status 2 means that the home agent does not know a message type. Of the
+                // messages that this router sends, only heartbeats are optional, so the error concerns
+                // heartbeats.
                 if error.status == UNKNOWN_MESSAGE_STATUS {
                     return self.handle_unsupported_heartbeats(now);
                 }

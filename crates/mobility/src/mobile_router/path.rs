@@ -24,7 +24,7 @@ pub struct Path {
     pub bid: Option<u16>,
     /// This router's end of the tunnel.
     pub local: Endpoint,
-    /// The home agent's end.
+    /// The home agent's end of the tunnel.
     pub remote: Endpoint,
     /// Priority, sent to the home agent as BID-PRI (RFC 6089 4.1); the lower value wins.
     pub priority: u8,

@@ -45,9 +45,9 @@ const IDLE_TIME: Duration = Duration::from_secs(10);
 /// Number of tunnelled packets over one uplink, since the path exists.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PathTraffic {
-    /// Packets sent.
+    /// Number of packets that the station has sent through the tunnels over the uplink.
     pub sent: u64,
-    /// Packets received.
+    /// Number of packets that the station has received through the tunnels over the uplink.
     pub received: u64,
 }
 
@@ -96,7 +96,8 @@ impl PathPackets {
         }
     }
 
-    /// Takes over new packet counts. Returns whether the path has become doubtful.
+    /// Takes over new packet counts. Returns whether the path may have failed since the last call, so that
+    /// the router must test it.
     pub(super) fn take_counts(&mut self, now: Time, counts: PathTraffic) -> bool {
         let Some(before) = self.last_counts.replace(counts) else { return false };
         let (sent, received) = (counts.sent > before.sent, counts.received > before.received);

@@ -68,10 +68,10 @@ const SAME_LINK_TIME: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RouterProbe {
     router: Ipv6Addr,
-    /// Number of probes sent. `solicitations` is the number of Neighbor Solicitations among them.
+    /// Number of probes sent. `sent_solicitations` is the number of Neighbor Solicitations among them.
     sent_probes: u32,
     sent_solicitations: u32,
-    /// Time of the first probe. `last` is the time of the last one.
+    /// Time of the first probe. `last_probe_at` is the time of the last one.
     began_at: Time,
     last_probe_at: Time,
     next: Time,
@@ -126,7 +126,7 @@ struct ReachableRouter {
 /// Action that the caller performs now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DueAction {
-    /// Nothing.
+    /// No action is due.
     Nothing,
     /// Send this probe.
     Probe(ProbeToSend),
@@ -168,7 +168,8 @@ impl Reachability {
         let is_new = former.map(|(known, _)| known) != router;
         let moved = std::mem::take(&mut self.has_moved);
         if is_new {
-            // The successor is on the same link, and answers as fast as the former router did.
+            // The next router of the home link takes over two values of the former router. These are the time
+            // since which the uplink is on this link, and the time in which the router answers.
             self.home_router = router.map(|router| (router, former.map_or(now, |(_, since)| since)));
             match (former, router, &mut self.answering_router) {
                 (Some((former, _)), Some(router), Some(known)) if known.router == former => {

@@ -27,7 +27,7 @@ pub(super) struct RefusedUpdate {
 /// State of the refusals of one home agent.
 #[derive(Debug)]
 pub(super) struct Refusals {
-    /// Status with which the home agent has stopped the service.
+    /// Status of the refusal after which the router stopped the service; `None` while it has not stopped.
     pub(super) stop_status: Option<Status>,
     /// Whether this home agent has acknowledged a registration of this router.
     pub(super) was_acknowledged: bool,
@@ -35,7 +35,7 @@ pub(super) struct Refusals {
     pub(super) current_pause: Option<Duration>,
     /// Last refused Binding Update. If the home agent still accepts it, the refusal answered another message.
     pub(super) refused_update: Option<RefusedUpdate>,
-    /// Status of a temporary refusal.
+    /// Status of the last temporary refusal; `None` without one.
     pub(super) temporary_refusal: Option<Status>,
     /// Rate limit of warnings about the MAC of acknowledgements.
     pub(super) key_warning_limit: RateLimiter,

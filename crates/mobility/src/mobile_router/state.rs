@@ -64,7 +64,7 @@ pub(super) enum Timer {
     Solicit(usize),
     /// A router or a candidate of an uplink is due for a check.
     Candidates(usize),
-    /// A binding with identifier is due.
+    /// A Binding Update for bindings with identifiers is due.
     Bindings,
     /// The path over an uplink is due for a check.
     Heartbeat(usize),

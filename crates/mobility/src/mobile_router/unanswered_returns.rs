@@ -16,7 +16,7 @@ const MAX_ROUTERS: usize = 8;
 /// Unanswered returns since the link came up.
 #[derive(Debug, Clone, Default)]
 pub(super) struct UnansweredReturns {
-    /// Number of returns over all routers of the home link.
+    /// Number of returns that got no answer over any router of the home link.
     return_count: u32,
     /// Routers of the home link over which the home agent did not answer the present return.
     silent_routers: Vec<Ipv6Addr>,

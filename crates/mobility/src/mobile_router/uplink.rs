@@ -67,7 +67,7 @@ pub const MAX_NEXT_HOPS: usize = 4;
 pub struct UplinkConfig {
     /// Interface name.
     pub interface: String,
-    /// Priority; the lower value wins.
+    /// Priority of the uplink; the lower value wins.
     pub priority: u32,
     /// Binding Identifier (RFC 5648), not 0. All uplinks without an identifier share the plain binding.
     pub bid: Option<u16>,
@@ -75,7 +75,7 @@ pub struct UplinkConfig {
     pub signal: Option<SignalThresholds>,
     /// Time after which a signal strength that is not reported again becomes unknown; `None` for never.
     pub signal_timeout: Option<Duration>,
-    /// Octets that the uplink may carry in a period.
+    /// Octets that the uplink may carry in a period; `None` without a limit.
     pub volume_octets: Option<u64>,
     /// Period of the volume, and of the count.
     pub volume_period: VolumePeriod,
@@ -152,7 +152,7 @@ pub struct Uplink {
     next_hops: [Option<Ipv6Addr>; MAX_NEXT_HOPS],
     /// IPv4 routers that have their own routing table; unspecified for a default route without gateway.
     ipv4_next_hops: [Option<Ipv4Addr>; MAX_NEXT_HOPS],
-    /// Reachability of the routers.
+    /// Results of Neighbor Unreachability Detection for the routers of the uplink.
     reachability: Reachability,
     /// Whether carnet solicits routers until one advertises.
     is_seeking_router: bool,

@@ -225,7 +225,7 @@ pub struct StoredVolume {
     pub period: u32,
     /// Octets in the period.
     pub used: u64,
-    /// Last counters.
+    /// Last reading of the interface's counters.
     pub octets: Octets,
     /// Kind of the periods; `None` in the state of an earlier version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -361,7 +361,7 @@ impl StoredVolume {
             false => self.settled_octets_in(self.period),
         };
         if is_of_earlier_version && kind != VolumePeriod::Day && kind != VolumePeriod::Week {
-            // Settle the octets of an earlier version, which supported only calendar months.
+            // Assign the octets of an earlier version, which supported only calendar months, to their month.
             self.settle_octets(self.period, settled);
             return;
         }

@@ -25,9 +25,9 @@ pub(super) enum State {
     Testing(Time),
     /// The router is registering the address with its parent router.
     Registering {
-        /// Time of the next request.
+        /// Time of the next request to the parent.
         next: Time,
-        /// Number of requests sent.
+        /// Number of requests without an answer.
         tries: u32,
     },
     /// The address is usable: the router receives packets to it.
@@ -50,7 +50,7 @@ pub(super) struct Child {
     pub sender: Sender,
     /// Link-layer address of the child.
     pub peer: Option<[u8; 6]>,
-    /// End of the registration.
+    /// Time at which the registration of the child ends.
     pub expires_at: Time,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Child {
 pub(super) struct VisitedAddress {
     /// Registration Ownership Verifier (RFC 8505 5.3): it identifies the owner of the address.
     pub ownership_verifier: u64,
-    /// Transaction ID of the last registration.
+    /// Transaction ID of the last registration of the address.
     pub last_transaction_id: u8,
     /// The child that owns the address; `None` for this router's own address.
     pub child: Option<Child>,

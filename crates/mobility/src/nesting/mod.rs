@@ -114,11 +114,11 @@ pub struct NestingConfig {
 /// Route to a nested router.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Route {
-    /// Address of the router on the visited link.
+    /// Address of the nested router on the visited link.
     pub address: Ipv6Addr,
     /// Uplink that the address belongs to.
     pub uplink: String,
-    /// Interface of the mobile network.
+    /// Interface of the mobile network on which the nested router is reached.
     pub lan: String,
     /// Link-local address of the next hop on `lan`.
     pub gateway: Ipv6Addr,

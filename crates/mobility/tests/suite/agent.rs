@@ -54,7 +54,7 @@ pub fn node(home_address: &str, prefixes: &[&str]) -> AuthorizedNode {
     }
 }
 
-/// Returns the config of a home agent for one router with the key of [`association`].
+/// Returns the config of a home agent for one router with the key of [`test_association`].
 pub fn authenticated_config() -> HomeAgentConfig {
     let mut config = config();
     config.nodes[0].authentication = Authentication::SharedKey(test_association());

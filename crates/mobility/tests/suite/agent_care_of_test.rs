@@ -188,7 +188,7 @@ fn restart_keeps_what_is_tested_and_goes_on_with_what_is_not() {
     assert!(!is_tested(&next));
     next.advance_time(0.0);
     assert!(answer_last_echo_request(&mut next) && is_tested(&next));
-    // Tested bindings are stored in the format of earlier versions.
+    // The home agent stores tested bindings in the format of earlier versions.
     let tested = stored(&next);
     let text = serde_json::to_string(&tested).expect("a state");
     assert!(!text.contains("untested"), "{text}");

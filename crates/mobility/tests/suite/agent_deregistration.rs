@@ -118,7 +118,7 @@ fn a_late_update_does_not_bring_the_binding_back() {
     let answer = agent.expect_refusal(&TestUpdate::explicit_update(11), 135);
     assert_eq!(answer.sequence(), 12);
     assert_eq!(answer.destination, addr(CARE_OF));
-    // An update with a newer number is accepted.
+    // A Binding Update with a newer number is accepted.
     agent.expect_acceptance(&TestUpdate::explicit_update(13));
 }
 

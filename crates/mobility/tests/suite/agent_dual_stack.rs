@@ -268,7 +268,8 @@ fn node_has_ipv4_and_ipv6_bindings_together() {
 }
 
 /// RFC 5648 8.1: "Bulk registration MUST NOT be used for the initial binding registration from an IPv4
-/// care-of address". The home agent accepts the bindings whose address is certain and refuses the rest.
+/// care-of address". The home agent accepts the IPv4 binding only if no NAT is on the path, and always
+/// accepts the IPv6 binding.
 #[test]
 fn bulk_registration_from_ipv4_network_is_accepted() {
     let mut agent = TestAgent::new(config());

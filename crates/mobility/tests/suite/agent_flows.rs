@@ -57,12 +57,12 @@ fn new_flow_binding_is_accepted() {
 #[test]
 fn known_flow_binding_is_changed() {
     let mut agent = agent_with_flow();
-    // Changes the priority alone.
+    // The update changes only the priority of the flow.
     let answer = agent.expect_acceptance(&refresh_update(4).with_flow_sub_options(4, 20, Vec::new()));
     assert_eq!(acknowledgement_options(&answer).flow_statuses, [(4, 0)]);
     assert_eq!(describe_flows(&agent), [(4, 20, vec![2])]);
     assert_eq!(agent.home_agent.flows(addr(HOME))[0].selector, udp_selector(5000));
-    // Changes the selector alone, then the bindings alone.
+    // The next two updates change only the selector, then only the bindings.
     agent.expect_acceptance(&refresh_update(5).with_flow_sub_options(
         4,
         20,

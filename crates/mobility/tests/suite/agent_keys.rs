@@ -13,7 +13,7 @@ use crate::agent::{TestAgent, authenticated_config, node};
 use crate::craft::*;
 use crate::pair::{AgentAndRouters, PairSetup};
 
-/// Security association with SPI 301. It replaces [`association`], which has SPI 300.
+/// Security association with SPI 301. It replaces [`test_association`], which has SPI 300.
 fn new_association() -> SecurityAssociation {
     SecurityAssociation { spi: 301, key: [7; 16].into(), ..test_association() }
 }
@@ -144,7 +144,7 @@ fn a_recording_is_old_when_its_node_comes_back() {
         vec![by_word.clone()],
         vec![config_with_authentication(Authentication::Ipsec)],
         vec![without.clone(), by_word.clone(), without.clone()],
-        // The home agent accepts several keys, but has seen no update under them since.
+        // In between the home agent has a config with several keys, but receives no update under them.
         vec![without.clone(), config_with_both_keys(), without.clone()],
         vec![by_word.clone(), config_with_both_keys(), by_word.clone()],
         vec![config_with_both_keys(), by_word.clone(), config_with_both_keys(), without.clone()],

@@ -159,7 +159,8 @@ fn bid_option_with_invalid_address_gets_status_164() {
         agent.advance_time(1.0);
     }
     agent.expect_refusal(&TestUpdate::explicit_update(3).with_bid(0, CARE_OF), 164);
-    // Of several options only the invalid one is refused. The number counts, so the next number is 4.
+    // Of several options only the invalid one is refused. The update's sequence number counts as used, so the
+    // next number is 4.
     let answer = agent.send_and_get_acknowledgement(
         &TestUpdate::explicit_update(3)
             .with_bid(1, THIRD_CARE_OF)
@@ -263,7 +264,7 @@ fn number_of_bindings_of_a_node_is_bounded() {
     agent.expect_acceptance(&TestUpdate::implicit_update(101).lifetime(0).with_known_bid(1));
     agent.expect_acceptance(&TestUpdate::explicit_update(102).with_bid(100, &address(100)));
     assert_eq!(bindings_of_home(&agent).len(), MAX_BINDINGS);
-    // Replacing all bindings by as many others needs no more room.
+    // An update that replaces all bindings by as many new bindings does not exceed the limit.
     let mut bulk = TestUpdate::explicit_update(103).with_overwrite_flag();
     for bid in 200..=200 + MAX_BINDINGS as u16 {
         bulk = bulk.with_bid(bid, &address(bid));

@@ -183,7 +183,7 @@ fn drain_asks_at_most_sixteen_nodes_at_a_time() {
     let first = take_sent_packets(&mut agent.home_agent).len();
     assert!((1..=16).contains(&first), "{first}");
     let destination = |packet: &[u8]| Header::parse(packet).expect("a packet").destination;
-    // Each node that leaves makes room for the next.
+    // For each node that leaves, the home agent asks one more node.
     let mut asked: Vec<Ipv6Addr> = Vec::new();
     for (n, home) in homes.iter().enumerate().take(40) {
         agent.expect_acceptance(

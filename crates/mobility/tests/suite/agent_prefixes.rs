@@ -87,7 +87,7 @@ fn invalid_prefixes_are_refused_with_status_141() {
         agent.expect_refusal(&TestUpdate::implicit_update(1).with_option(option), 141);
         agent.expect_refusal(&TestUpdate::explicit_update(1).with_option(option), 141);
     }
-    // A prefix length above 128.
+    // The option has a prefix length above 128.
     let mut octets = [0; 18];
     octets[1] = 200;
     octets[2..4].copy_from_slice(&[0x20, 0x01]);

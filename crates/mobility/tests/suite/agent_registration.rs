@@ -172,7 +172,7 @@ fn describe_forwarding(agent: &TestAgent) -> String {
     )
 }
 
-/// RFC 6275 10.3.1 and the first promise of the design: a refresh changes nothing that forwarding uses.
+/// RFC 6275 10.3.1: a refresh with the same care-of address changes nothing that forwarding uses.
 #[test]
 fn a_refresh_with_the_same_care_of_address_changes_no_forwarding_state() {
     let mut agent = TestAgent::new(config());

@@ -242,7 +242,8 @@ fn a_router_takes_up_timestamps_when_its_key_has_no_numbers_left() {
             assert!(pair.is_registered(0), "clock {clock_ahead}");
         }
         assert!(pair.last_update().options().timestamp.is_some());
-        // A restart without state draws one more demand, and then the router is registered.
+        // After a restart without state the home agent demands a timestamp once more. Then the router is
+        // registered.
         pair.restart_router(0, false);
         pair.register_router();
         assert!(pair.last_update().options().timestamp.is_some());

@@ -319,7 +319,7 @@ fn ipv4_prefixes_survive_a_restart_unless_the_config_takes_them_away() {
     };
     assert_eq!(bound_ipv4_prefixes(&restored(&text, config())), [IPV4_PREFIX]);
     assert!(restored(&text, agent::config()).home_binding().is_none(), "as for an IPv6 prefix");
-    // A file of a version without IPv4 prefixes.
+    // A state file of a version that stored no IPv4 prefixes.
     let older = text.replace(r#","ipv4_prefixes":["10.42.7.0/24"]"#, "");
     assert!(bound_ipv4_prefixes(&restored(&older, config())).is_empty());
 }

@@ -521,7 +521,7 @@ fn link_layer_feedback_ends_route_at_once() {
     assert_eq!(world.routes_of(A), []);
     world.machine_mut(A).handle_unreachable(now, C);
     world.deliver_all_outputs();
-    // The fault was temporary: the route is back.
+    // The fault was temporary: the router uses the direct route again.
     world.advance_time(milliseconds(1600));
     assert_eq!(world.routes_of(A).len(), 1);
 }
@@ -662,7 +662,7 @@ fn probes_detect_failure_two_hops_away() {
     };
     world.bring_into_range(A, B);
     world.bring_into_range(B, C);
-    // B forwards their frames.
+    // B forwards frames between A and C.
     world.bring_into_range(A, C);
     far(&mut world);
     world.advance_time(Duration::from_secs(3));

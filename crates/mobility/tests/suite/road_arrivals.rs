@@ -114,7 +114,7 @@ fn a_fully_used_uplink_keeps_its_traffic() {
             assert_eq!(road.transmitting_uplinks()[0], "wifi");
             assert!(full >= 55, "full for {full} s");
             assert!(!road.router.is_full(1));
-            // The load ends.
+            // The load of the other stations ends.
             road.network_mut("wifi").queue.as_mut().expect("a queue").load_share = 0.0;
             road.advance_seconds(10.0);
             assert!(!road.router.is_full(0));

@@ -276,7 +276,7 @@ fn octets_use_up_a_volume() {
             road.run_on_router(|router, now, wall| router.handle_octets(now, wall, name, octets));
         }
     };
-    // Octets from before the counting began do not count.
+    // Octets that the interface carried before the counting began do not count.
     shows(&mut road, 1, 5_000_000);
     shows(&mut road, 1, 5_900_000);
     assert_eq!(road.transmitting_uplinks()[0], "wifi");
@@ -297,7 +297,7 @@ fn octets_use_up_a_volume() {
     road.attach_all_uplinks();
     road.advance_seconds(1.0);
     assert_eq!(road.transmitting_uplinks()[0], "wifi");
-    // After another boot all octets that the counters show are new.
+    // After a restart of the machine all octets that the counters show are new.
     shows(&mut road, 2, 99_999);
     assert_eq!(road.transmitting_uplinks()[0], "wifi");
     shows(&mut road, 2, 100_000);

@@ -76,13 +76,13 @@ fn captive_portal_is_found_and_uplink_returns_after_login() {
         }
         assert_eq!(portal_events(&road), [("wifi", true)]);
         assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL_URL));
-        // One missing answer changes nothing.
+        // A single probe without an answer changes nothing.
         let count = road.portal_requests.len();
         road.advance_while(21.0, "another probe", |road| road.portal_requests.len() == count);
         report_probe(&mut road, "wifi", &PortalProbe::Unanswered);
         assert_eq!(portal_of(&road, "wifi").as_deref(), Some(PORTAL_URL));
 
-        // A passenger accepts the terms.
+        // A passenger accepts the terms of the portal, and the network forwards packets.
         road.set_losing_everything("wifi", false);
         report_probe(&mut road, "wifi", &PortalProbe::Passed);
         assert_eq!(portal_of(&road, "wifi"), None);

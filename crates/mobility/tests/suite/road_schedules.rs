@@ -144,7 +144,7 @@ fn run_schedule(seed: u64, lossy: bool) {
         }
         road.run_on_router(|router, now, wall| router.handle_handover(now, wall, None)).expect("automatic");
     }
-    // In the end all uplinks work, and the state stays good.
+    // In the end all uplinks work: router and home agent agree on all bindings and flows.
     for (index, name) in UPLINK_NAMES.iter().enumerate() {
         road.network_mut(name).loss_probability = 0.0;
         road.set_losing_everything(name, false);

@@ -293,7 +293,7 @@ fn router_that_does_not_answer_solicitations_is_left_for_the_newcomer() {
         assert_eq!(pair_in_use(&pair), Some((addr(expected.0), addr(expected.1))));
         assert!(pair.is_registered(0));
         if !answers {
-            // The first router is back.
+            // Router A is on the link again, and advertises.
             pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
             assert_eq!(registered_care_of_address(&pair), Some(addr(CARE_OF)));
         }
@@ -316,7 +316,7 @@ fn router_that_the_kernel_s_list_lacks_is_used_when_the_listed_one_is_silent() {
         assert_eq!(pair_in_use(&pair), Some((addr(OTHER_CARE_OF), addr(ROUTER_B))));
         pair.advance_seconds(5.0);
         assert!(pair.is_registered(0) && !pair.first_router().is_silent(0));
-        // The first router is back.
+        // Packets through router A arrive again; those from the second address are lost.
         pair.dead_addresses = vec![addr(OTHER_CARE_OF)];
         pair.receive_router_advertisement("wifi", ROUTER_A, &[NETWORK]);
         let took = pair
@@ -718,11 +718,11 @@ fn routers_are_solicited_rarely_while_the_home_router_answers_late_or_not_always
     let mut pair = pair_at_home(setup_with_heartbeats());
     let solicitations = |pair: &AgentAndRouters| sent_on_link(pair, icmpv6::types::ROUTER_SOLICITATION).len();
     run_with_answers(&mut pair, 10, |_| true);
-    // Answers the Router Solicitations of the return home.
+    // The home router answers the Router Solicitations that follow the return home.
     pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
     run_with_answers(&mut pair, 60, |number| number % 4 == 0);
     assert!(is_at_home(&pair) && (1..=15).contains(&solicitations(&pair)), "{}", solicitations(&pair));
-    // Each answer takes 200 ms.
+    // The home router answers each probe after 200 ms.
     let (mut seen, mut late) = (0, Vec::new());
     pair.link_messages.clear();
     for turn in 0..6000 {
@@ -934,7 +934,7 @@ fn each_ipv4_router_has_a_table_and_each_address_that_of_its_router() {
     assert_eq!(uplink.ipv4_next_hops().count(), 2);
     assert_eq!(router_of("10.1.0.50"), Some(parse_ipv4_address("10.1.0.1")));
     assert_eq!(router_of("10.3.0.60"), Some(parse_ipv4_address("10.3.0.1")));
-    // A route without gateway.
+    // The default route has no gateway.
     let modem = router_with_ipv4(&["10.64.0.9/32"], vec![by("0.0.0.0")]);
     let next_hops: Vec<_> = modem.uplinks()[0].ipv4_next_hops().collect();
     assert_eq!(next_hops, [(0, parse_ipv4_address("0.0.0.0"))]);

@@ -162,7 +162,7 @@ fn home_link_stays_when_its_router_seems_to_advertise_many_prefixes() {
         pair.receive_router_advertisement("wifi", HOME_ROUTER, &[&format!("2001:db8:bad:{index:x}::/64")]);
         advance_answering_probes(&mut pair, 10, &[HOME_ROUTER]);
         if index % 40 == 0 {
-            // The router answers the Router Solicitation.
+            // The home router answers the Router Solicitation.
             pair.receive_router_advertisement("wifi", HOME_ROUTER, &[HOME_PREFIX]);
         }
         assert!(is_at_home(&pair), "{index}");
@@ -336,7 +336,7 @@ fn registration_is_renewed_at_once_when_its_address_gets_another_router() {
             pair.advance_seconds(0.3);
             assert_eq!(pair_in_use(&pair), Some((addr(CARE_OF), addr(ROUTER_B))));
             assert_eq!(pair.sent_updates().len(), 1, "{is_good} {bid:?}");
-            // The first router answers again.
+            // The first router answers Neighbor Solicitations again.
             state(&mut pair, NeighbourState::Known);
             let took = pair.advance_while(8.0, "a registration", |pair| {
                 registered_care_of_address(pair) != Some(addr(CARE_OF))

@@ -276,7 +276,8 @@ fn a_late_refresh_from_abroad_does_not_undo_the_return() {
     )
     .from(OTHER_CARE_OF);
     pair.link_conditions = Link::LOSES_EVERYTHING;
-    // A refresh leaves and is lost, so the router has really sent the number above.
+    // A refresh leaves and is lost. So the router has really sent an update with the number of the late
+    // refresh.
     pair.advance_seconds(40.0);
     assert!(!pair.sent_updates().is_empty());
     pair.link_conditions = Link::LOSSLESS;

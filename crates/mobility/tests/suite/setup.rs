@@ -106,7 +106,7 @@ impl PairSetup {
         PairSetup { seed: 1, agent: agent::config(), routers: vec![router_config()] }
     }
 
-    /// One router with the key of [`association`], virtual home link, explicit mode.
+    /// One router with the key of [`test_association`], virtual home link, explicit mode.
     pub fn authenticated_setup() -> PairSetup {
         let mut setup = PairSetup::plain_setup();
         setup.agent = agent::authenticated_config();

@@ -15,7 +15,7 @@ use super::policy_routing_for_breakouts::BreakoutPolicy;
 /// Tunnels that a home address uses, and the distribution of its packets.
 #[derive(Debug, Default)]
 pub(crate) struct BindingTunnels {
-    /// Tunnels that transmit packets.
+    /// Tunnels into which the station sends packets of the home address.
     pub transmitting_tunnels: Vec<TunnelEnds>,
     /// Distribution of the packets; `None` if one tunnel carries all packets.
     pub distribution: Option<FlowDistribution>,

@@ -418,19 +418,19 @@ pub enum ForwardingEntry {
 pub enum EntryKey<'a> {
     /// A rule of the packet filter is its own key.
     PacketRule(&'a PacketRule),
-    /// Interface and name of a setting.
+    /// Key of a setting: interface and name of the sysctl.
     Setting(&'a str, &'a str),
-    /// Interface and address.
+    /// Key of an interface address: interface and address.
     Address(&'a str, Ipv6Addr),
-    /// Table, destination, metric.
+    /// Key of a route: table, destination and metric.
     Route(u32, Ipv6Net, u32),
-    /// Table and destination.
+    /// Key of an IPv4 route: table and destination.
     Ipv4Route(u32, Ipv4Net),
     /// A socket is its own key.
     Socket(&'a TunnelSocket),
-    /// Local end, remote end, home address.
+    /// Key of a tunnel: local end, remote end and home address.
     Tunnel(Endpoint, Endpoint, Ipv6Addr),
-    /// Role of the station and home address.
+    /// Key of a distribution: role of the station and home address.
     Distribution(TunnelEnd, Ipv6Addr),
     /// A rule is its own key.
     Rule(&'a Rule),

@@ -35,7 +35,7 @@ pub fn packet_mark(hash: u64) -> u16 {
 pub enum CopyCheck {
     /// This copy is the first one with its number.
     First,
-    /// The packet is a further copy.
+    /// The packet is a further copy of a packet that has arrived before.
     Further,
     /// The number is older than the window, so this copy may be the first or a further one.
     Late,

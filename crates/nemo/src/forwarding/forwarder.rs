@@ -23,8 +23,8 @@
 //! it has no DF, so that the other end need not reassemble it. With DF it answers "fragmentation needed" (RFC
 //! 1191 4).
 //!
-//! The module `limits` bounds the nesting of tunnels. Left out: if a packet takes several tunnels, its copies
-//! carry no Tunnel Encapsulation Limit option.
+//! The module `encapsulation_limit` bounds the nesting of tunnels. Left out: if a packet takes several
+//! tunnels, its copies carry no Tunnel Encapsulation Limit option.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::BuildHasher;
@@ -66,9 +66,10 @@ mod table;
 /// Tunnel Hop Limit (RFC 2473 6.3, RFC 3963 5.5): 64 on the wire. The kernel decrements it when it forwards
 /// the packet from the tunnel device.
 const TUNNEL_HOP_LIMIT: u8 = 64 + 1;
-/// Largest burst of ICMPv6 errors about packets that this station has not sent; the next constant is the
-/// interval for each further one. Above this rate, an attacker is probably guessing, so the forwarder ignores
-/// Packet Too Big for one interval. Probing finds the path MTU without these messages.
+/// Number of ICMPv6 errors without proof that the forwarder inspects at once: errors about packets that this
+/// station has not sent. `FORGERY_INTERVAL` is the interval for each further one. Above this rate, an
+/// attacker is probably guessing, so the forwarder ignores Packet Too Big for one interval. Probing finds the
+/// path MTU without these messages.
 const FORGERY_BURST: u32 = 64;
 const FORGERY_ERROR_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of bindings that may have a window for numbered packets (32 kB each) on request. Beyond it, only
@@ -76,8 +77,8 @@ const FORGERY_ERROR_INTERVAL: Duration = Duration::from_secs(10);
 /// addresses could fill the memory.
 const MAX_RECEIVE_WINDOWS: usize = 1024;
 
-/// Largest burst of additional copies of the packets of one home address at one end. After the burst, one
-/// copy is allowed for each interval.
+/// Number of additional copies of the packets of one home address that one end may send at once. After that,
+/// one copy is allowed for each interval.
 const EXTRA_COPIES_BURST: u32 = 2_000;
 const EXTRA_COPY_INTERVAL: Duration = Duration::from_micros(100);
 
@@ -539,7 +540,7 @@ impl Forwarder {
         header: &Header,
         buffer: &mut PacketBuffer,
     ) -> ForwardingVerdict {
-        // Each copy contains the number. Its size must fit the smallest MTU of all tunnels.
+        // A copy also contains the number of the packet. Its size must fit the smallest MTU of all tunnels.
         let room = |ends: &TunnelEnds| {
             self.paths_by_ends
                 .get(ends)
@@ -645,7 +646,8 @@ impl Forwarder {
         let session = path.session_towards(header.as_ref().map(|header| header.destination));
         let (Endpoint::Ipv6(local), Endpoint::Ipv6(remote), None) = (ends.0, ends.1, session) else {
             let packet = inner.to_vec();
-            // The packet fits only into the sessions of a wide path, and must pass in any case.
+            // A packet of up to 1280 octets must pass in any case. If it exceeds the MTU of this session's
+            // path, routers may fragment the outer datagram.
             let may_fragment = session.is_some() && inner.len() <= MIN_MTU && inner.len() > path.mtu;
             self.caused_packets.push_back(CausedPacket::Encapsulated { ends, packet, may_fragment, session });
             return;
@@ -751,7 +753,7 @@ impl Forwarder {
             match self.record_arrival(name, sequence, packet) {
                 Arrival::First => {}
                 Arrival::Further => {
-                    // Count the copy for the tunnel that carried it.
+                    // Count the copy as a packet of the tunnel that carried it.
                     if let Some(path) = self.paths_by_ends.get_mut(&ends) {
                         path.traffic.count_received(length);
                     }

@@ -12,10 +12,10 @@ use crate::input::DelegatedPrefix;
 /// Packets from outside that reach an interface on board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Inbound {
-    /// All packets.
+    /// All packets from outside reach the interface.
     #[default]
     Any,
-    /// Packets of connections that hosts on board began.
+    /// Only packets of connections that hosts on board began reach the interface.
     Established,
 }
 
@@ -44,7 +44,7 @@ pub struct AllowedPackets {
 /// Settings of the door of one interface.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct InboundFilter {
-    /// Packets from outside that pass.
+    /// Packets from outside that reach the hosts of the interface.
     pub inbound: Inbound,
     /// Exceptions from [`Inbound::Established`].
     pub allowed_exceptions: Vec<AllowedPackets>,
@@ -78,7 +78,7 @@ pub struct LanSettings {
     pub mtu: Option<u32>,
     /// Values for hosts that are neither addresses nor routes.
     pub host_configuration: HostConfiguration,
-    /// Packets from outside that reach the hosts.
+    /// Filter of packets from outside to the hosts of the interface.
     pub inbound_filter: InboundFilter,
 }
 

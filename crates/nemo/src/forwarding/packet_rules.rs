@@ -160,7 +160,7 @@ pub struct PacketMatch {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Continues with the next rule; for rules that only count.
+    /// Continues with the next rule. This verdict is for rules that only count packets.
     Continue,
     /// Ends the evaluation of this chain. Rules of other programs may still drop the packet.
     Accept,
@@ -231,7 +231,7 @@ pub struct PacketCount {
 /// A rule of the packet filter. Key: all fields.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PacketRule {
-    /// Chain that has the rule.
+    /// Chain to which the rule belongs.
     pub chain: Chain,
     /// Order among the rules of the chain: the kernel evaluates the lowest first. Rules with equal order are
     /// in the order of their other fields.

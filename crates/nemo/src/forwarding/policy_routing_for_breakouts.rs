@@ -48,7 +48,7 @@ const MARK_MASK: u32 = 0x7f00_0000;
 const MARK_OUTSIDE_TUNNEL: Mark = Mark { mask: 0x4000_0000, value: 0x4000_0000 };
 /// No policy has decided about the packet.
 const MARK_UNDECIDED: Mark = Mark { mask: MARK_MASK, value: 0 };
-/// A policy has decided that the packet does not leave without the tunnel.
+/// A policy has decided that the packet takes the tunnel.
 const MARK_INSIDE_TUNNEL: Mark = Mark { mask: MARK_MASK, value: 0x3f00_0000 };
 /// Zone of connection tracking for packets without the tunnel.
 const CONNTRACK_ZONE: u16 = 13_500;

@@ -30,10 +30,10 @@ use super::packet_rules::Mark;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OwnTraffic {
-    /// Out of an uplink, by the routes of the main table.
+    /// The packets leave by an uplink, according to the main table.
     #[default]
     Uplinks,
-    /// Into the tunnel.
+    /// The packets enter the tunnel.
     Tunnel,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct NeighbourRoutes {
 pub enum GeonetOrder {
     /// Send an IPv6 packet to all stations within this number of hops.
     Announce {
-        /// Hop limit.
+        /// Hop limit of the packet.
         hops: u8,
         /// The IPv6 packet.
         packet: Vec<u8>,

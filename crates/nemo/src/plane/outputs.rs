@@ -91,7 +91,7 @@ impl Nemo {
             outputs.extend(std::iter::from_fn(|| router.state_machine.poll_output()).map(|o| (o, true)));
             router.home_agent_selection.review_agents(now, wall, &mut router.state_machine);
             // Handle the outputs of the state machines for other home agents last, because they depend on the
-            // one in use.
+            // state machine of the present home agent.
             let home_agent = router.state_machine.config().home_agent;
             self.data_path.path_mtus.set_home_agent(TunnelEnd::MobileRouter, home_agent);
             outputs.extend(std::iter::from_fn(|| router.state_machine.poll_output()).map(|o| (o, true)));

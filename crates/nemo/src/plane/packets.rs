@@ -25,7 +25,7 @@ use crate::input::{OptionalStations, PacketArrival};
 pub(super) struct ReceivedOuterHeader {
     /// Local and remote end of the tunnel.
     ends: TunnelEnds,
-    /// DSCP and ECN as one octet.
+    /// DSCP and ECN of the outer header, as one octet.
     traffic_class: u8,
 }
 

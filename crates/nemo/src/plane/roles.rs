@@ -191,8 +191,8 @@ impl Nemo {
                 router.state_machine.restore_volume(&interface, volume);
             }
         }
-        // Put these settings before those by which the home agent turns forwarding on, because the kernel
-        // needs this order.
+        // Set the sysctls of the mobile router's interfaces before those by which the home agent turns
+        // forwarding on, because the kernel needs this order.
         self.update_sysctl_entries();
         self.roles.agent_role =
             config.home_agent.map(|config| HomeAgentRole::new(config, &mut self.rng, self.token_rng.fork()));

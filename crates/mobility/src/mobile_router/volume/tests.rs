@@ -261,7 +261,8 @@ fn volume_is_right_after_any_schedule_of_clocks_and_restarts() {
         let kind = kinds[below(&mut rng, 4) as usize];
         let mut truth = (19_768 + below(&mut rng, 400)) * DAY_S;
         let mut machine = SimulatedMachine::new(truth, kind);
-        // Counted octets with their true date; those since the present start of the machine are last.
+        // Octets that were counted, each number with its true date; the octets since the present start of the
+        // machine are last.
         let mut counted: Vec<(u64, u64)> = Vec::new();
         let mut start = 0;
         let (mut always_right, mut unknown) = (true, false);

@@ -207,7 +207,7 @@ fn flood_does_not_prevent_proof_of_real_neighbour() {
         asked_by_a(world, 0).into_iter().map(|(_, test)| test).rfind(|test| test.responder == Z)
     };
     let mut answered = None;
-    // 20 stations a second, at irregular times.
+    // 20 forged stations a second appear, at irregular times.
     for _ in 0..1200 {
         flood(&mut world);
         let test = last_test(&world);
@@ -231,7 +231,7 @@ fn answer_to_last_or_previous_test_counts() {
         assert_eq!(asked.len(), 3, "at once, after 1 s, after 2 s more");
         let result = answer_prefix_test(&mut world, &asked[late].1);
         assert_eq!(result, if accepted { Ok(()) } else { Err(MnppDrop::Unasked) });
-        // An answer counts once.
+        // The router accepts an answer only once.
         assert_eq!(answer_prefix_test(&mut world, &asked[2].1).is_ok(), !accepted);
         world.advance_time(milliseconds(200));
         assert_eq!(world.routes_of(A).len(), 1);

@@ -24,7 +24,7 @@ use crate::forwarding::prefix_table::{PrefixTable, contains};
 pub struct TunnelTraffic {
     /// Number of inner packets that came out of the tunnel.
     pub packets_received: u64,
-    /// Number of octets in these packets.
+    /// Octets of the inner packets that came out of the tunnel.
     pub octets_received: u64,
     /// Inner packets that entered the tunnel.
     pub packets_sent: u64,
@@ -205,7 +205,7 @@ impl BindingTunnels {
 /// Tunnels of one home address, their distribution and their window.
 #[derive(Debug)]
 pub(super) struct FullBinding {
-    /// Home agent's address of the distribution.
+    /// Address of the home agent, as the distribution names it.
     home_agent: Ipv6Addr,
     tunnels: Few<Arc<Tunnel>>,
     /// Tunnel that was last set as transmitting.
@@ -213,7 +213,7 @@ pub(super) struct FullBinding {
     /// Tunnel to which the prefix tables lead now.
     tunnel_in_prefix_table: Option<Arc<Tunnel>>,
     distributor: Option<FlowDistributor>,
-    /// Window of received numbers.
+    /// Window of received numbers; `None` if the binding receives no numbered packets.
     receive_window: Option<ReceiveWindow>,
 }
 
