@@ -39,21 +39,21 @@ use crate::MobilityDrop;
 /// Authentication of messages between a mobile node and its home agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Authentication {
-    /// No verification: only for a network that no attacker can reach.
+    /// Messages are not verified: only for a network that no attacker can reach.
     None,
-    /// By the MN-HA mobility message authentication option (RFC 4285 5.1), with this key.
+    /// The MN-HA mobility message authentication option (RFC 4285 5.1) authenticates messages with this key.
     SharedKey(SecurityAssociation),
-    /// By the MN-HA option with a key derived from this key and the home agent's address; see
-    /// [`Authentication::for_home_agent`].
+    /// The MN-HA option authenticates messages with a key derived from this key and the home agent's address;
+    /// see [`Authentication::for_home_agent`].
     PerAgent(SecurityAssociation),
-    /// By the MN-HA option with several keys, while a new key replaces an old one. Also used for one key that
-    /// must not move in memory.
+    /// The MN-HA option authenticates messages with one of several keys, while a new key replaces an old one.
+    /// Also used for one key that must not move in memory.
     SharedKeys(Box<SharedKeys>),
-    /// By an IPsec security association between home address and home agent (RFC 4877), which the kernel
-    /// applies.
+    /// An IPsec security association between home address and home agent (RFC 4877) authenticates messages.
+    /// The kernel applies it.
     Ipsec,
-    /// By an encrypted session of this remote key (`docs/tunnel.md`). The session authenticates, and refuses
-    /// repetitions.
+    /// An encrypted session of this remote key authenticates messages, and refuses repetitions
+    /// (`docs/tunnel.md`).
     Session(SessionPeer),
 }
 
@@ -220,10 +220,11 @@ pub(crate) const NOTICE_TIMESTAMP_WINDOW: Duration = Duration::from_secs(60);
 /// Protection against replays of old messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplayProtection {
-    /// By the sequence number, which the station stores. After the key has used up its sequence numbers, also
-    /// by timestamps.
+    /// Replays are detected by the sequence number, which the station stores. After the key has used up its
+    /// sequence numbers, messages also need timestamps.
     Sequence,
-    /// By the timestamp of the Message-ID option (RFC 4285 6), and the sequence number.
+    /// Replays are detected by the timestamp of the Message-ID option (RFC 4285 6), and by the sequence
+    /// number.
     Timestamp {
         /// Largest permitted difference between the clocks of node and home agent.
         window: Duration,

@@ -1,5 +1,5 @@
-//! Sequence numbers, timestamps and the key, which protect against replayed Binding Updates (RFC 6275 9.5.1,
-//! RFC 4285 6).
+//! Sequence numbers, timestamps and the shared key, which protect against replayed Binding Updates (RFC 6275
+//! 9.5.1, RFC 4285 6).
 
 use std::collections::VecDeque;
 use std::time::Duration;

@@ -108,7 +108,7 @@ impl Direct {
         Some(self.peers.get(&home_address)?.registration.as_ref()?.key)
     }
 
-    /// Returns whether packets go to or from this router.
+    /// Returns whether packets go to the other router, or come from it.
     fn is_wanted(now: Time, peer: &Peer) -> bool {
         peer.last_used_at.is_some_and(|used| now.saturating_since(used) <= IDLE_TIME)
             || peer.binding.as_ref().is_some_and(|binding| binding.is_wanted)

@@ -135,7 +135,7 @@ pub struct MnppConfig {
     pub home_prefix: Ipv6Net,
     /// Proof that the router demands before it accepts an announced prefix.
     pub authorization: Authorization,
-    /// Least length of an accepted prefix.
+    /// Minimum length of an accepted prefix.
     pub shortest_prefix_length: u8,
     /// Hop limit of announcements; 1 reaches only neighbours.
     pub announcement_hop_limit: u8,

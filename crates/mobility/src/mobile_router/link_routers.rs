@@ -33,9 +33,9 @@ const MAX_PREFIXES: usize = 16;
 /// Maximum number of routers of one link. The router that advertised longest ago is removed first, a router
 /// in use last.
 const MAX_ROUTERS: usize = 8;
-/// Time that a router has for further parts of an advertisement after a Router Solicitation. It answers
-/// within 500 ms (`MAX_RA_DELAY_TIME`, RFC 4861 10). So 1.1 s after the advertisement of another prefix, an
-/// omitted one is suspected.
+/// Time that a router has for further parts of an advertisement after a Router Solicitation. The router
+/// answers within 500 ms (`MAX_RA_DELAY_TIME`, RFC 4861 10). So 1.1 s after the advertisement of another
+/// prefix, an omitted one is suspected.
 const REST_OF_ANSWER: Duration = Duration::from_millis(600);
 /// Number of suspected prefixes that a router may advertise again before it counts as one that splits its
 /// prefixes.

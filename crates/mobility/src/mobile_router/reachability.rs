@@ -41,8 +41,8 @@ const PROBE_ANSWER_TIMEOUT: Duration = Duration::from_millis(1200);
 const MAX_FIRST_SOLICIT: u32 = 2;
 /// Interval of probes. The fourth interval ends with [`RETRANS_TIMER`].
 const PROBE_INTERVAL: Duration = Duration::from_millis(250);
-/// Minimum time after which an answer of the home router is late, and between two Echo Requests. An answer
-/// must also take twice the usual time to be late.
+/// Minimum time after which an answer of the home router is late, and minimum time between two Echo Requests.
+/// An answer must also take twice the usual time to be late.
 const MIN_LATE_TIME: Duration = Duration::from_millis(50);
 /// Number of answers to Neighbor Solicitations, without an Echo Reply between them, after which a router
 /// counts as one that drops Echo Requests.

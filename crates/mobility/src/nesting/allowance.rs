@@ -19,8 +19,8 @@ const MAX_SENDERS: usize = super::MAX_REGISTRATIONS;
 pub(super) struct Sender(String, Result<[u8; 6], Ipv6Addr>);
 
 impl Sender {
-    /// Returns the sender of a message: the source of the frame, which counts more than the message's
-    /// contents.
+    /// Returns the sender of a message by the source address of its frame; by its IPv6 source if the frame
+    /// has no source address. The contents of the message do not count.
     pub fn sender_of(message: &LinkMessage) -> Sender {
         Sender(message.interface.clone(), message.peer.ok_or(message.source))
     }

@@ -169,8 +169,8 @@ fn an_uplink_that_only_receives_is_left() {
     assert_eq!(road.transmitting_uplinks()[0], "cell");
 }
 
-/// A load for ten minutes: the least round trip of the last minutes is long as well, and the uplink still
-/// counts as full.
+/// A load lasts for ten minutes, so the shortest round trip of the last minutes is long as well. The uplink
+/// still counts as full.
 #[test]
 fn uplink_that_is_full_for_long_stays_full() {
     for replies in [0, 1] {
@@ -192,8 +192,8 @@ fn uplink_that_is_full_for_long_stays_full() {
     }
 }
 
-/// An uplink without traffic has long round trips for another reason than a queue: the least recent round
-/// trip becomes the new base.
+/// An uplink without traffic has long round trips for another reason than a queue. The shortest round trip of
+/// the last minutes becomes the new base.
 #[test]
 fn path_that_has_become_longer_is_not_full_for_ever() {
     let mut road = VehicleOnRoad::with_registered_uplinks();

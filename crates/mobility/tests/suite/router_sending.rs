@@ -465,7 +465,8 @@ fn traffic_brings_a_lost_binding_back() {
     }
 }
 
-/// A restarted router without state meets a remembered number, and registers by status 135.
+/// A restarted router without state sends a number that the home agent refuses as old. It registers after
+/// status 135.
 #[test]
 fn a_router_that_lost_its_sequence_number_registers_after_status_135() {
     for seed in 0..20 {

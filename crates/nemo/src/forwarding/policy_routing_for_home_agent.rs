@@ -58,7 +58,7 @@ const UNIQUE_LOCAL_PREFIX: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0xfc00, 0
 /// Order of the rules for NAT in their chain: first those that exchange prefixes.
 const ORDER_OF_PREFIXES: u32 = 490;
 const ORDER_OF_NAT: u32 = 500;
-/// Path MTU before the first Packet Too Big arrives: the MTU of Ethernet.
+/// Path MTU to another home agent before the first Packet Too Big arrives: the MTU of Ethernet.
 const RELAY_PATH_MTU: u32 = 1500;
 
 /// Splits a prefix into the parts that contain none of these addresses.
