@@ -39,9 +39,10 @@ use carnet_testbed::console;
 
 /// Number of different frames of each kind of flood. The sender repeats them in turn.
 const ATTACK_FRAME_COUNT: u32 = 4096;
-/// Rate of the stream, as a share of the highest rate without loss.
+/// Rate of the stream of packets through the home agent during a flood, as a share of the highest rate
+/// without loss.
 const ATTACK_RATE_SHARE: f64 = 0.3;
-/// Size in octets of the stream's packets.
+/// Size in octets of the packets in the stream that passes the home agent during a flood.
 const STREAM_FRAME_SIZE: usize = 500;
 /// Lifetime that routers request, in seconds.
 const BINDING_LIFETIME_SECONDS: u16 = 600;

@@ -61,7 +61,7 @@ impl Testbeds {
         Ok(bed)
     }
 
-    /// Returns the world of each path in which to measure a part of the network.
+    /// Returns, for each data path, the network (world) in which the benchmark measures these routers.
     pub fn networks_for(&self, part: RoutersOnPath) -> impl Iterator<Item = (Path, &TestNetwork)> {
         self.networks_of_paths.iter().map(move |lane| {
             let world = match (part, &lane.path_at_one_end) {

@@ -518,9 +518,9 @@ pub struct StartFigure {
     pub path: Path,
     /// Number of bindings.
     pub bindings: u32,
-    /// Seconds from the start of the program until its socket accepts connections.
+    /// Seconds from the start of the home agent until its socket accepts connections.
     pub ready_s: f64,
-    /// Memory of the program after the start, in MiB.
+    /// Memory of the home agent after its start, in MiB.
     pub memory_mib: f64,
 }
 
@@ -537,9 +537,10 @@ pub struct RegistrationsFigure {
     /// Whether no other program of the benchmark ran on the home agent's core.
     #[serde(rename = "own_core")]
     pub agent_has_own_core: bool,
-    /// Seconds from the start of the program, with no bindings, until its socket accepts connections.
+    /// Seconds from the start of the home agent, with no bindings, until its socket accepts connections.
     pub start_s: f64,
-    /// Seconds from the first Binding Update of the storm to the last acknowledgement.
+    /// Seconds from the first Binding Update to the last acknowledgement when all routers register at once
+    /// (the storm).
     pub seconds: f64,
     /// Registrations acknowledged per second.
     pub per_second: f64,
@@ -554,23 +555,23 @@ pub struct RegistrationsFigure {
     /// Number of Binding Updates that a router had to retransmit.
     #[serde(rename = "again")]
     pub repeated_updates: u64,
-    /// Processor time of the home agent in the storm, in seconds.
+    /// Processor time of the home agent while all routers register at once, in seconds.
     #[serde(rename = "agent_s")]
     pub agent_processor_seconds: f64,
     /// Maximum time that a router waited for its acknowledgement, in milliseconds.
     pub longest_ms: f64,
-    /// Memory of the home agent before the storm, in MiB.
+    /// Memory of the home agent before all routers register at once, in MiB.
     pub memory_before_mib: f64,
-    /// Memory of the home agent after the storm, in MiB.
+    /// Memory of the home agent after all routers have registered at once, in MiB.
     pub memory_mib: f64,
-    /// Memory of the home agent after the refreshes, in MiB.
+    /// Memory of the home agent after all routers have renewed their registrations, in MiB.
     pub memory_refreshed_mib: f64,
     /// Additional octets of memory per binding.
     #[serde(rename = "octets_each")]
     pub octets_per_binding: f64,
-    /// The refreshes after the storm.
+    /// Result of the renewals that follow the registration of all routers at once.
     pub refresh: RefreshFigure,
-    /// Seconds from the restart after `kill -9` until the socket accepts connections.
+    /// Seconds from the home agent's restart after `kill -9` until its socket accepts connections.
     pub restart_s: f64,
     /// Acknowledged bindings that the restarted home agent does not have, or has in an older state.
     #[serde(rename = "missing")]
@@ -580,7 +581,7 @@ pub struct RegistrationsFigure {
 /// Result of a round in which all routers renew their registrations.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct RefreshFigure {
-    /// Duration of the refreshes in seconds.
+    /// Duration of the renewals in seconds.
     pub seconds: f64,
     /// Renewals acknowledged.
     pub acknowledged: u64,
@@ -589,7 +590,7 @@ pub struct RefreshFigure {
     /// Wrong acknowledgements, as in [`RegistrationsFigure::wrong_acknowledgements`].
     #[serde(rename = "wrong")]
     pub wrong_acknowledgements: u64,
-    /// Processor time of the home agent during the refreshes, in seconds.
+    /// Processor time of the home agent during the renewals, in seconds.
     #[serde(rename = "agent_s")]
     pub agent_processor_seconds: f64,
     /// Maximum time that a router waited for its acknowledgement, in milliseconds.
@@ -656,15 +657,15 @@ pub struct TakeoverFigure {
     pub kills: usize,
     /// Number of flows through machines that were killed.
     pub flows: u64,
-    /// Number of these flows that were silent for at most a second.
+    /// Number of flows through killed machines that were silent for at most a second.
     pub within_1s: u64,
-    /// Number of these flows that were silent for at most two seconds.
+    /// Number of flows through killed machines that were silent for at most two seconds.
     pub within_2s: u64,
-    /// Median of the flows' silences, in milliseconds.
+    /// Median silence of the flows through killed machines, in milliseconds.
     pub median_ms: f64,
-    /// 99th percentile of the flows' silences, in milliseconds.
+    /// 99th percentile of the silences of flows through killed machines, in milliseconds.
     pub p99_ms: f64,
-    /// Longest silence, in milliseconds.
+    /// Longest silence of a flow through a killed machine, in milliseconds.
     pub longest_ms: f64,
     /// Longest silence of flows through machines that were not killed, in milliseconds.
     #[serde(rename = "others_ms")]
@@ -834,7 +835,7 @@ mod tests {
         assert_eq!(told(&bench), ["attacks: first", "attacks: second"]);
         bench.merge(run("third", &[Path::Tun, Path::Bpf]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
-        // Older results do not replace newer ones. They are added for a path that has none.
+        // Older results do not replace newer ones. A path without results gets the results of the older run.
         bench.merge(run("second", &[Path::Tun]));
         assert_eq!((told(&bench), bench.attacks.len()), (vec!["attacks: third".to_owned()], 2));
         bench.merge(run("second", &[Path::Tun, Path::Xdp]));

@@ -143,7 +143,7 @@ impl Part {
     }
 }
 
-/// Numbers and durations of the benchmark's measurements.
+/// Numbers and durations of the measurements, which depend on the options `--quick` and `--smoke`.
 #[derive(Debug, Clone)]
 pub struct Effort {
     /// Number of rounds of packets.
@@ -179,17 +179,18 @@ pub struct Effort {
     pub attack_duration: u64,
     /// Number of frames per second of a flood.
     pub attack_frames_per_second: f64,
-    /// Number of routers of machines that are home agents together.
+    /// Number of simulated routers of the machines that are home agents together.
     pub takeover_router_count: u32,
     /// Number of times that the benchmark kills one of the machines that are home agents together.
     pub kill_count: usize,
-    /// Number of routers in a series of faults; smaller, because the series takes longer.
+    /// Number of routers in a series of faults. It is smaller than without faults, because the series takes
+    /// longer.
     pub fault_router_count: u32,
     /// Number of faults over each path.
     pub fault_count: u32,
     /// Seed of the faults.
     pub fault_seed: u64,
-    /// Number of home agents. Each has another machine as its first choice.
+    /// Number of home agents (seats). The list of machines of each begins with another machine.
     pub seat_count: usize,
     /// Number of etcd servers.
     pub store_server_count: usize,

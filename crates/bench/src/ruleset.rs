@@ -25,7 +25,7 @@ use carnet_testbed::tools;
 /// Time for which both ends send before a measurement. carnet reads changed rules within a second. Connection
 /// tracking calls a flow assured after two more seconds.
 const PRIMING_TIME: u64 = 4 * SECOND;
-/// Time between two packets of each direction meanwhile.
+/// Time between two packets of each direction before a measurement.
 const PRIMING_INTERVAL: u64 = 20 * MILLISECOND;
 
 /// Rules of each router for packets that begin a connection. The last rule is for tunnelled packets of

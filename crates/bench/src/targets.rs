@@ -259,7 +259,8 @@ fn judge_registrations(bench: &Bench) -> [Target; 6] {
         many().map(|one| (value(one), one.path.name().to_owned())).collect::<Vec<_>>()
     };
     let what = |text: &str| format!("100000 routers: {text}");
-    // Memory with an IPv4 prefix for each router, by the memory without, over the same data path.
+    // Ratio of the home agent's memory with an IPv4 prefix for each router to its memory without, over the
+    // same data path.
     let without = |one: &RegistrationsFigure| {
         many().find(|it| (it.path, it.routers, it.has_ipv4) == (one.path, one.routers, false))
     };

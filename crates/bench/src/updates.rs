@@ -26,7 +26,7 @@ const MOBILITY_HEADER_OFFSET: usize =
     ETHERNET_HEADER_LENGTH + IPV6_HEADER_LENGTH + HOME_ADDRESS_OPTION_LENGTH;
 /// Number of octets of the Mobility Header before the IPv4 prefix, or before the authentication option.
 const LENGTH_BEFORE_IPV4_PREFIX: usize = 32;
-/// Number of octets from there to the end of the SPI, which the MAC covers, without an IPv4 prefix.
+/// Number of octets of the authentication option up to the end of its SPI. The MAC covers these octets.
 const LENGTH_UP_TO_SPI: usize = 8;
 const AUTHENTICATOR_LENGTH: usize = 12;
 const PROTOCOL_MOBILITY: u8 = 135;

@@ -1,4 +1,4 @@
-//! Config of a member for one seat.
+//! Config of a machine (member) that may lead a home agent (seat).
 
 use std::time::Duration;
 

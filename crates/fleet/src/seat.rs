@@ -140,7 +140,7 @@ pub struct Seat {
     transaction_count: u64,
     next_request_id: RequestId,
     stored_records: BTreeMap<String, String>,
-    /// Revision of the store up to which `records` and `owner` are known.
+    /// Revision of the store up to which this member knows the records and the owner of the seat.
     known_revision: Option<Revision>,
     /// Revision and token of the leader's key at the last change that this member has seen.
     owner_token: (Revision, Option<Token>),

@@ -134,7 +134,7 @@ impl DelegationNetwork {
         world
     }
 
-    /// Carries out the outputs. Returns whether a record was stored.
+    /// Carries out the outputs of the server of delegated prefixes. Returns whether a record was stored.
     fn take_outputs(&mut self) -> bool {
         let mut has_stored = false;
         while let Some(output) = self.prefix_delegator.poll_output() {

@@ -272,7 +272,7 @@ fn set_filter(
         *place = socket_storage(*source);
     }
     let unused = (MAX_SOURCES_PER_GROUP - sources.len()) * size_of::<libc::sockaddr_storage>();
-    // SAFETY: the kernel reads `length` octets of a live value, which has at least that many.
+    // SAFETY: the kernel reads as many octets of a live value as the last argument says; the value has them.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),

@@ -25,12 +25,12 @@ use carnet_testbed::{tools, topology};
 pub const PLAIN_SERIES: &str = "plain";
 /// Name of the curve of IPv4 without a tunnel.
 pub const IPV4_SERIES: &str = "ipv4";
-/// Name of the curve of the subject under measurement.
+/// Name of the curve of the implementation under test (the subject).
 pub const SUBJECT_SERIES: &str = "subject";
 /// Name of the curve of the mobile router's own ping in a handover.
 pub const ROUTER_SERIES: &str = "router";
 
-/// Name of a subject that is not carnet.
+/// Name of an implementation under test that is not carnet.
 pub const GIVEN_COMMANDS: &str = "the given commands";
 
 /// Longest time in seconds within which the given commands must set up the tunnel.
@@ -61,17 +61,17 @@ pub enum ImplementationUnderTest {
 /// Both networks of an evaluation.
 #[derive(Debug)]
 pub struct Routers {
-    /// World of plain routing.
+    /// Network whose routers only route packets (plain routing).
     pub plain_network: TestNetwork,
-    /// World of the subject.
+    /// Network with the implementation under test (the subject).
     pub subject_network: TestNetwork,
-    /// Description of the subject.
+    /// Description of the implementation under test.
     pub subject_description: Subject,
     link_rate: Option<String>,
 }
 
 impl Routers {
-    /// Builds both networks.
+    /// Builds the network with plain routers, and the network with the implementation under test.
     pub fn build(contender: &ImplementationUnderTest, programs: &Programs) -> anyhow::Result<Routers> {
         let plain = TestNetwork::build_network("plain", Path::Plain, Path::Plain, programs)?;
         let (subject, about) = match contender {
@@ -90,8 +90,8 @@ impl Routers {
         })
     }
 
-    /// Returns the pairs of hosts to measure: one with plain routing, one with the subject, and with `ipv4`
-    /// one with IPv4 and plain routing.
+    /// Returns the pairs of hosts to measure: one with plain routing, one with the implementation under test,
+    /// and with `ipv4` one with IPv4 and plain routing.
     pub fn host_pairs(&self, ipv4: bool) -> Vec<HostPair> {
         let ends = |series, world: &TestNetwork, address: &str| HostPair {
             series,
@@ -143,7 +143,8 @@ impl Routers {
         Ok(())
     }
 
-    /// Fails if the user stops the run, or a program of the subject has ended with an error.
+    /// Fails if the user stops the run, or a program of the implementation under test has ended with an
+    /// error.
     pub fn check_running(&mut self) -> anyhow::Result<()> {
         if has_to_stop() {
             return Err(Interrupted.into());
@@ -151,7 +152,7 @@ impl Routers {
         self.subject_network.daemons.iter_mut().try_for_each(check_alive)
     }
 
-    /// Returns the process numbers of the subject's running programs.
+    /// Returns the process numbers of the running programs of the implementation under test.
     pub fn process_ids(&mut self) -> Vec<u32> {
         self.subject_network.daemons.iter_mut().filter_map(running_process_id).collect()
     }
@@ -321,7 +322,7 @@ mod tests {
             ready.display()
         );
         let mut shell = std::process::Command::new("sh");
-        // The outer shell waits for the inner shell, because another command follows.
+        // Let the outer shell wait for the inner shell: it does so only because another command follows.
         shell.args(["-c", &format!("sh -c \"{inner}\"; true")]).process_group(0);
         let mut daemons = vec![
             Daemon::start("a command", &folder.join("log"), &mut shell).expect("the system has a shell"),

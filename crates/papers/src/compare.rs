@@ -204,7 +204,7 @@ fn point_name(sample: &CurvePoint) -> String {
     format!("{}, {}: {}{with}{x}", sample.paper, sample.experiment, sample.quantity)
 }
 
-/// Name of a curve's question: paper, experiment, quantity.
+/// Paper, experiment and quantity of a curve, for which the comparison makes one test.
 type CurveQuestion<'a> = (&'a str, &'a str, &'a str);
 
 /// Returns the curves of a run that are separate questions. It leaves out quantities that follow from others.
@@ -645,7 +645,8 @@ mod tests {
     #[test]
     fn rank_test_probabilities_are_exact() {
         assert!((normal_tail_probability(1.96) - 0.025).abs() < 1e-4, "{}", normal_tail_probability(1.96));
-        // 5 old values are all below 5 new values: that happens in 2 of the 252 ways.
+        // The 5 old values are all below the 5 new values. Of the 252 ways to distribute ten values, 2 are
+        // this extreme.
         let apart = [((1..=5).map(f64::from).collect(), (6..=10).map(f64::from).collect())];
         let found = rank_test(&apart);
         assert!((found.probability - 2.0 / 252.0).abs() < 1e-12, "{found:?}");

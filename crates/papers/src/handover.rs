@@ -35,7 +35,7 @@ const MAX_CONSECUTIVE_FAILED_MOVES: usize = 2;
 /// the move.
 pub type MoveGaps = [Option<f64>; 2];
 
-/// Makes `count` moves between the links; fewer if the subject stops answering.
+/// Makes `count` moves between the links; fewer if the implementation under test stops answering.
 pub fn make_moves(routers: &mut Routers, count: usize) -> anyhow::Result<Vec<MoveGaps>> {
     if count == 0 {
         return Ok(Vec::new());
@@ -72,8 +72,7 @@ fn measure_move(routers: &Routers, commands: &str) -> anyhow::Result<MoveGaps> {
         Daemon::start(&format!("ping in {role}"), &log, &mut command)
     };
     let mut pings = [start("mnn", &[])?, start("mr", &["-I", "2001:db8:a::1"])?];
-    // If the subject has no connectivity after the last move, do not move it again until both pings have
-    // answers.
+    // If both pings have no answers after the last move, do not move the mobile router again until they have.
     let ready = wait_until_answered(&pings, 0)?;
     clock::sleep(TIME_BEFORE_MOVE);
     topology::run_ip_batch(Some(&world.node_name("ha")), commands)?;

@@ -34,7 +34,7 @@ pub struct Results {
     pub core_shares_of_others: [f64; 2],
     /// Reasons why the figures are not reliable; empty for a quiet machine.
     pub disturbed: Vec<String>,
-    /// The subject, which was measured besides plain routing.
+    /// The implementation that was measured beside plain routing (the subject).
     pub subject: Subject,
     /// Names of the papers.
     pub papers: Vec<String>,
@@ -55,10 +55,10 @@ pub struct Results {
     pub traces: Vec<Trace>,
 }
 
-/// The subject, which was measured besides plain routing.
+/// The implementation that was measured beside plain routing (the subject).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Subject {
-    /// Name of the subject.
+    /// Name of the implementation under test.
     pub name: String,
     /// Command of the mobile router, if given.
     pub mr: Option<String>,

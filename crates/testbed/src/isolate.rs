@@ -171,7 +171,7 @@ pub fn start_inner_lab() -> anyhow::Result<()> {
     std::thread::spawn(|| {
         std::io::stdin().lines().map_while(Result::ok).for_each(quota::handle_answer);
         STOP_REQUESTED.store(true, Ordering::Relaxed);
-        // Exit after 15 s if the lab has not ended before.
+        // Give the lab 15 s to end after the outer lab has ended; then exit.
         clock::sleep(15 * clock::SECOND);
         std::process::exit(130);
     });

@@ -74,7 +74,7 @@ struct SharedState {
     delivered_frames: AtomicU64,
     /// Number of frames that the kernel did not accept for delivery.
     refused_frames: AtomicU64,
-    /// Sum of the deliveries' lateness in nanoseconds; `latest` is the maximum.
+    /// Sum of the deliveries' lateness in nanoseconds; `longest_delay` is the maximum.
     total_delay: AtomicU64,
     longest_delay: AtomicU64,
 }

@@ -275,7 +275,7 @@ pub fn flow_lines(scenario: &Scenario, metrics: Option<&BTreeMap<String, f64>>) 
     lines
 }
 
-/// Number of moments at which the map samples a movement.
+/// Number of times in the run at which the map samples a movement.
 const TRACK_SAMPLE_COUNT: u64 = 60;
 
 /// Returns the map of a scenario; `None` if it has no radio medium.

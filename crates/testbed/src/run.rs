@@ -558,7 +558,7 @@ impl Testbed {
         routers.filter(move |_| few)
     }
 
-    /// Sets `carried` to the present packet counts of each mobile router that has reported a handover. So
+    /// Sets `packets_by_uplink` to the present counts of each mobile router that has reported a handover. So
     /// packets before the handover do not count for the share of the new uplink. On a busy machine the
     /// handover happens a while after the action that causes it.
     fn note_handovers(&mut self) {

@@ -32,7 +32,7 @@ pub struct Samples {
     /// the end.
     samples_at_section_borders: Vec<(u64, Vec<Counters>)>,
     /// Counters of the frames that each end of an emulated link sent, with the end's name, at the times of
-    /// `borders`.
+    /// `samples_at_section_borders`.
     link_counters_at_borders: Vec<Vec<(String, way::Counters)>>,
     /// Delays of the frames over emulated links, and the number of frames that the kernel refused, both at
     /// the end.

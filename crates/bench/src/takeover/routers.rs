@@ -142,7 +142,7 @@ pub struct Routers {
     pub packet_period: u64,
     /// Binding Updates per second of all routers together.
     pub updates_per_second: f64,
-    /// Whether a router changes its care-of address with each Binding Update.
+    /// Whether a router takes another care-of address with each Binding Update.
     pub changes_care_of_address: bool,
     /// Whether routers send no Binding Updates: first for routers with an even number, then for those with an
     /// odd number.

@@ -21,7 +21,7 @@ fn shorten_delays(config: &mut SeatConfig) {
 }
 
 /// Returns the longest time until a member with links leads. It includes the longest pause after restored
-/// links, and the doubt about the leader's links.
+/// links, and the wait of a leader that is cut off.
 fn longest_time_without_leader(world: &SimulatedFleet) -> Duration {
     let mut config = SeatConfig::new("anna", Vec::new());
     (world.configure)(&mut config);
@@ -58,7 +58,7 @@ fn run_schedule(seed: u64) -> [u64; 4] {
             }
         }
     }
-    // Some or all members stay without links; every combination occurs.
+    // Some or all members have no links to routers any more; every combination occurs.
     let without = rng.below(1 << MEMBER_NAMES.len());
     for member in (0..MEMBER_NAMES.len()).filter(|member| without >> member & 1 == 1) {
         world.cut_off_from_routers(member, LONGER_THAN_ANY_SCHEDULE);
@@ -78,7 +78,7 @@ fn run_schedule(seed: u64) -> [u64; 4] {
             "seed {seed}: {:?} without links {without:b}",
             world.members_with_working_agent()
         );
-        // The leader keeps the seat, or gives it to another member with links.
+        // The leader keeps the seat, or gives it to another member that has links to routers.
         for _ in 0..5 {
             world.advance_time(Duration::from_secs(1));
             let working = world.members_with_working_agent();

@@ -19,7 +19,7 @@ enum ScheduledEvent {
     /// The outcome of a transaction arrives at the member.
     Told(usize, u64, RequestId, Outcome),
     Hello(usize, u64, String),
-    /// A member's request to follow arrives at the store.
+    /// A member's request to watch the keys of its seat arrives at the store.
     Follow(usize, u64),
     Snapshot(usize, u64, Snapshot),
     Events(usize, u64, u64, Vec<Event>),
@@ -45,7 +45,7 @@ enum ScheduledEvent {
 pub struct Store {
     pub revision: u64,
     pub keys: BTreeMap<Key, (u64, String)>,
-    /// By member: identifier of the watch that gets events.
+    /// For each member, the identifier of the watch whose events it gets.
     watch_by_member: BTreeMap<usize, u64>,
 }
 
@@ -232,7 +232,7 @@ impl SimulatedFleet {
                 self.members[member].is_cut_off_from_store = false;
                 let life = self.members[member].process_number;
                 let way = self.random_delay();
-                // The member notices that its watch was cut off, and follows anew.
+                // The member notices that its watch has ended, and starts a new one.
                 self.schedule_after(way, ScheduledEvent::Lost(member, life));
             }
             ScheduledEvent::Links(member, are_there) => {

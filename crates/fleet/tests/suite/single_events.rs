@@ -124,7 +124,8 @@ fn home_agent_without_etcd_forwards_and_acknowledges_no_update() {
     let acknowledged = world.acknowledged.clone();
     world.advance_time(Duration::from_millis(3800));
     assert_eq!((world.members_with_working_agent(), &world.acknowledged), (vec![0], &acknowledged));
-    // The member that returns first may take the seat, because no member knows another one yet.
+    // The member that returns first may take the seat, because it has not yet received a presence of another
+    // member.
     world.advance_time(Duration::from_secs(2));
     assert_eq!(world.members_with_working_agent().len(), 1);
     assert_ne!(world.acknowledged, acknowledged);
@@ -264,7 +265,7 @@ fn gateway_failure_for_all_members_keeps_the_leader() {
 }
 
 /// Members detect a lost carrier at once, and a lost neighbour after up to five quarters of `reach_ms`.
-/// `doubt` is twice `reach_ms` (`carnet-fleet`).
+/// A leader that is cut off waits for twice `reach_ms` (`carnet-fleet`).
 #[test]
 fn gateway_failure_seen_at_different_times_keeps_the_leader() {
     for seed in 0..40 {

@@ -92,7 +92,7 @@ pub struct Counters {
     /// Frames to one station for which the link received no acknowledgement.
     pub unacknowledged_frames: u64,
     /// Number of frames without acknowledgement whose packets went to another next hop. Such a packet counts
-    /// again in `sent` or `forwarded`.
+    /// again in [`Counters::sent_packets`] or [`Counters::forwarded_packets`].
     pub rerouted_frames: u64,
     dropped: [u64; GeonetDrop::ALL.len()],
 }
@@ -326,8 +326,8 @@ impl Router {
         }
     }
 
-    /// Handles a new position (10.2.2). Ignores the address in `position`; `accurate` is PAI. Without a GNSS
-    /// fix, the caller passes the last position with `accurate: false`.
+    /// Handles a new position (10.2.2). Ignores the address in `position`; its field `accurate` is PAI.
+    /// Without a GNSS fix, the caller passes the last position with `accurate: false`.
     ///
     /// # Errors
     ///

@@ -227,8 +227,8 @@ fn upper_layer_takes_back_packets_that_wait_for_a_station() {
     assert_eq!(iut.router.remove_packets_for(b.mac), [] as [Vec<u8>; 0]);
     assert_eq!(iut.router.buffered_octets().0, 0);
     assert_eq!(iut.router.remove_packets_for(a.mac), [b"to a".to_vec()]);
-    // The upper layer can also take back a frame that the link layer returns, if its closure `wanted` returns
-    // true for the packet.
+    // The upper layer can also take back a frame that the link layer returns, if the closure that it passes
+    // returns true for the packet.
     iut.make_neighbours(&[b.with_later_timestamp(1)]);
     let (now, frame) = (iut.now, &sent.frame);
     assert_eq!(iut.router.take_back_unacknowledged(now, b.mac, frame, |_| false), None);

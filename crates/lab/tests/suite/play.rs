@@ -1,4 +1,4 @@
-//! Functions that play scenarios, and small scenarios with a stand-in for the carnet program.
+//! Functions that run scenarios, and small scenarios with a stand-in for the carnet program.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

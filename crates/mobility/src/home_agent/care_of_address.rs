@@ -100,7 +100,7 @@ pub(super) struct Ipv4Path {
     pub nat_detection_option: Option<MobilityOption<'static>>,
 }
 
-/// Chooses between plain IPv4 and UDP for a Binding Update that came through IPv4 between the ends `outer`.
+/// Chooses between plain IPv4 and UDP for a Binding Update that came through IPv4 between these ends.
 /// `declared` is the IPv4 care-of address that the message names. `force_udp` is true if the message has the
 /// F flag or the operator's config demands UDP.
 ///

@@ -297,7 +297,8 @@ fn start_signal_writer(
 /// A frame to deliver: its time, and the address of its port.
 type FrameToDeliver = (u64, LinkAddr, Vec<u8>);
 
-/// The socket in the namespace of the ports, and the data to move frames.
+/// The socket in the namespace of the ports, with the addresses of the ports and the links to which they
+/// belong.
 struct FrameIo {
     socket: OwnedFd,
     wake_receiver: UnixStream,

@@ -16,7 +16,7 @@ pub enum DecisionKind {
     Jitter,
     /// Whether a burst of loss begins or ends.
     Burst,
-    /// An event of a link, and its time.
+    /// Kind and time of a random event on a link.
     Event,
 }
 

@@ -7,7 +7,7 @@ use std::ops::Sub;
 pub struct Counters {
     /// Number of frames on the air without acknowledgements; each try counts.
     pub sent_frames: u64,
-    /// Number of repeated tries, which are included in `sent`.
+    /// Number of repeated tries, which are included in `sent_frames`.
     pub retries: u64,
     /// Unicast frames that the radio gave up without an acknowledgement.
     pub unacknowledged_frames: u64,

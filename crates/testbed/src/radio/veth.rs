@@ -20,7 +20,7 @@ use super::{FRAMES_PER_BATCH, FrameMover, MAX_FRAME_LENGTH, MEDIUM_NAMESPACE, RE
 use crate::clock;
 use crate::medium::channel::{Channel, ChannelOutput};
 
-/// The socket in the medium's namespace, and the data to move frames.
+/// The socket in the medium's namespace, with the addresses of its ports and the radios to which they belong.
 #[derive(Debug)]
 pub(super) struct VethRadios {
     socket: OwnedFd,

@@ -31,14 +31,14 @@ pub struct MarkedValue {
     pub y: f64,
 }
 
-/// A moment at which an event happened.
+/// An event to mark in the picture, at the moment at which it happened.
 #[derive(Debug, Clone)]
 pub struct EventMarker {
-    /// Label in the legend. Moments of the same kind have the same label.
+    /// Label in the legend. Events of the same kind have the same label.
     pub label: String,
-    /// Number of the kind, from 0; it selects the colour in all charts.
+    /// Number of the event's kind, from 0; it selects the colour in all charts.
     pub kind_index: usize,
-    /// Place on the axis.
+    /// Place of the event on the axis.
     pub x: f64,
 }
 
@@ -74,7 +74,7 @@ const BOTTOM_MARGIN: f64 = 44.0;
 /// Height in pixels of a line of the legend, and of a row of bars.
 const LEGEND_ROW_HEIGHT: f64 = 20.0;
 const BAR_ROW_HEIGHT: f64 = 30.0;
-/// Line style of moments.
+/// Line style of event markers.
 const EVENT_MARKER_STYLE: &str = "stroke-width=\"1.2\" stroke-dasharray=\"3 3\"";
 const LOSS_MARKER_STYLE: &str = "stroke=\"var(--bad)\" stroke-width=\"1.6\"";
 /// Maximum number of points of a curve with a dot at each point.
@@ -271,17 +271,17 @@ fn legend_entries(chart: &Chart) -> Vec<(String, String)> {
     curves.chain(mark).chain(moments).chain(lost).collect()
 }
 
-/// Returns the kinds of moments with their labels.
+/// Returns the kinds of events in the chart, with their labels.
 fn event_kinds(chart: &Chart) -> BTreeMap<usize, &str> {
     chart.event_markers.iter().map(|moment| (moment.kind_index, moment.label.as_str())).collect()
 }
 
-/// Returns the colour of a kind of moments. The colours of moments come after those of the curves.
+/// Returns the colour of a kind of events. The colours of events come after those of the curves.
 fn event_kind_color(chart: &Chart, kind: usize) -> &'static str {
     CURVE_COLORS[(chart.curves.len() + kind) % CURVE_COLORS.len()]
 }
 
-/// Draws a line through the picture for each moment, and a tick on the axis for each lost packet.
+/// Draws a line through the picture for each event, and a tick on the axis for each lost packet.
 fn draw_event_markers(out: &mut String, chart: &Chart, top: f64, x: &impl Fn(f64) -> f64) {
     for (kind, label) in event_kinds(chart) {
         let at = chart.event_markers.iter().filter(|moment| moment.kind_index == kind);
@@ -524,7 +524,7 @@ mod tests {
             },
             400.0,
         );
-        // The legend has one line per kind. The picture has a line for each moment.
+        // The legend has one line for each kind of events. The picture has a line for each event.
         assert_eq!(svg.matches("a &lt;move&gt;</text>").count(), 1, "{svg}");
         assert!(svg.contains("lost (3)</text>"), "{svg}");
         assert_eq!((svg.matches("v280").count(), svg.matches("v-11").count()), (2, 3), "{svg}");

@@ -113,8 +113,8 @@ pub fn draw_map(map: &Map, width: f64, wide: bool) -> String {
     out
 }
 
-/// The lanes of a long road. If the lanes would be one line in the picture, it shows them a dot's width
-/// apart.
+/// Distances of the lanes of a long road. If the lanes would fall on one line in the picture, it shows them a
+/// dot's width apart.
 struct LaneSpacing {
     middle_y: f64,
     /// Pixels per metre by which lanes are further apart than by the scale.

@@ -588,7 +588,7 @@ impl GeoFlows {
         for (broadcast, thread) in std::mem::take(&mut self.broadcast_senders) {
             let name = broadcast.name.clone();
             let sent = thread.join().map_err(|_| anyhow!("the sender of broadcast {name} panicked"))?;
-            // The sender and outsiders do not count.
+            // Leave out the sender, and attackers (outsiders).
             let apart = |name: &String| {
                 name == broadcast.from.get_ref() || scenario.nodes.get(name).is_some_and(|node| node.outsider)
             };
@@ -698,8 +698,8 @@ mod tests {
         assert!(octets_of_hex("0g").is_empty());
     }
 
-    /// At this moment one node leaves the circle of 200 m, one has no position and one has just disappeared.
-    /// The others are at 0 (the sender), 100, 198 and 300 m from the centre.
+    /// At the time of sending, one node leaves the circle of 200 m, one has no position and one has just
+    /// disappeared. The others are at 0 (the sender), 100, 198 and 300 m from the centre.
     #[test]
     fn expected_broadcast_receivers_follow_positions() {
         let at = |x: f64| Point { x, y: 0.0 };

@@ -252,8 +252,8 @@ impl RunningTraffic {
             let flows = probe::read_results(&files[0], &files[1])?;
             let late =
                 flows.each_ref().map(|flow| probe::longest_delay(&flow.send_times, *first, probe.rate));
-            // Take the smaller delay of both directions. If an interface has no carrier, the sender waits in
-            // its kernel, which delays one direction. A machine that is too slow delays both.
+            // Use the smaller delay of both directions. If an interface has no carrier, the sender's kernel
+            // holds its packets back, which delays one direction. A machine that is too slow delays both.
             seen.longest_probe_delay = seen.longest_probe_delay.max(late[0].min(late[1]));
             let nodes = [probe.between.0.get_ref().clone(), probe.between.1.get_ref().clone()];
             seen.probes.push(ProbeResults {

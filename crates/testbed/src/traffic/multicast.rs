@@ -65,7 +65,7 @@ pub enum Role {
     Sender,
     /// Has joined the group.
     Member,
-    /// Has not joined the group, and watches its wire.
+    /// Has not joined the group, and records the packets on its link.
     Stranger,
 }
 
@@ -192,7 +192,7 @@ impl RunningMulticast {
             .try_for_each(|(_, daemon, _)| daemon.check_not_failed())
     }
 
-    /// Returns the results: receptions by members, and the arrival times of packets on strangers' wires.
+    /// Returns the results: receptions by members, and the arrival times of packets at strangers.
     pub fn finish(&mut self, scenario: &Scenario) -> anyhow::Result<(BroadcastResults, Vec<u64>)> {
         let limit = 10 * SECOND;
         self.sender.wait_at_most(limit);

@@ -154,7 +154,8 @@ mod tests {
         let received = arrivals
             .iter()
             .map(|seq| {
-                // A packet that was overtaken arrives directly after the packet that overtook it.
+                // In this flow, a packet that was overtaken arrives directly after the packet that overtook
+                // it.
                 clock = (103 + seq * 10).max(clock + 1);
                 (*seq, clock)
             })

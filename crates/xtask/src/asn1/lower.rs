@@ -125,7 +125,8 @@ impl<'a> Lowering<'a> {
                 let count = it.extensible.unwrap_or(it.members.len());
                 let (root, additions) = it.members.split_at(count);
                 let mut root: Vec<_> = root.iter().collect();
-                // X.691 14.1: the order is by value, not by position.
+                // X.691 14.1: members of an enumeration are in the order of their values, not of their
+                // positions.
                 root.sort_by_key(|member| member.index);
                 Kind::Enumerated {
                     root: root.iter().map(|it| pascal_case(&it.name)).collect(),

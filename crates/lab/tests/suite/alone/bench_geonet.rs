@@ -15,7 +15,7 @@ fn numbers_of_part<'a>(results: &'a Value, part: &str) -> Vec<&'a Value> {
     results[part].as_array().into_iter().flatten().collect()
 }
 
-/// Returns the failed checks of the results. The limits of times allow for a busy machine.
+/// Returns the checks of the results that failed. The limits of times allow for a busy machine.
 fn failed_checks(results: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut check = |holds: bool, what: String| {

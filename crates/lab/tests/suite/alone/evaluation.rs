@@ -44,8 +44,8 @@ const REPORTED_PAPERS: [&str; 4] = ["nemo-basic-support", "nemo-low-end", "nemo-
 /// Widths in pixels of the screens of a telephone and of a desktop computer.
 const WINDOW_WIDTHS: [u32; 2] = [390, 1440];
 
-/// A page that opens each report in a frame as wide as a screen, and returns as JSON how the browser has
-/// drawn it.
+/// A web page that opens each report in a frame as wide as a screen, and returns as JSON how the browser has
+/// drawn the report.
 const LAYOUT_PROBE: &str = r#"<script>
 const light = text => {
   const shares = text.match(/[\d.]+/g).slice(0, 3).map(v => v / 255);
@@ -102,7 +102,7 @@ fn find_browser(test: &str) -> Option<&'static Path> {
     found
 }
 
-/// Opens all pages in a headless browser, narrow and wide, light and dark. Checks that no element is wider
+/// Opens all reports in a headless browser, narrow and wide, light and dark. Checks that no element is wider
 /// than the window, no picture is missing or empty, and all text is complete and readable.
 fn assert_reports_are_readable(out: &Path) {
     let Some(browser) = find_browser("the pages of an evaluation in a browser") else { return };
@@ -268,8 +268,8 @@ fn evaluation_measures_carnet() {
     std::fs::remove_dir_all(out).expect("remove");
 }
 
-/// Commands that set up a slow subject: it notices a move only after four seconds. Both ends have plain
-/// routes and change them after the carrier has changed.
+/// Commands that set up a slow router to measure: it notices a move between links only after four seconds.
+/// Both ends have plain routes and change them after the carrier has changed.
 const SLOW_ROUTER: &str = r#"
 set -eu
 echo 1 >/proc/sys/net/ipv6/conf/all/forwarding
@@ -342,8 +342,8 @@ fn evaluation_measures_example_static_tunnel() {
     let told = output_text(&run);
     assert!(run.status.success(), "{told}");
     let found = read_results(&out);
-    // A handover removes the subject's static routes, so handovers come after the other papers. Only
-    // handovers may be left out.
+    // A handover removes the measured router's static routes, so handovers come after the other experiments.
+    // Only handovers may be left out.
     let left = found["left_out"].as_array().expect("an array");
     assert!(left.iter().all(|one| one["experiment"] == "handover"), "{left:?}, {told}");
     for experiment in ["mgen", "packets", "packets-limited"] {

@@ -164,7 +164,7 @@ fn a_crossing_without_root() {
     assert_passes("a_crossing_without_root", "crossing", LabUser::Nobody);
 }
 
-/// The scenario has receivers of an event, and four attackers whose messages no station accepts.
+/// The scenario has receivers of an event, and four attackers whose messages no station may accept.
 #[test]
 fn a_crossing_with_signatures() {
     assert_passes("a_crossing_with_signatures", "crossing-signed", LabUser::Root);
@@ -242,8 +242,8 @@ fn wire_cut_for_good_fails_the_expectation_that_no_ping_is_lost() {
         assert!(told.contains("FAIL  no ping is lost at last"), "{action}: {told}");
         let of =
             |section: &str, metric: &str| results["metrics"][section][metric].as_f64().expect("measured");
-        // Of the requests after the cut one may have an answer, because one request may have left just before
-        // the cut. Without carrier, the kernel also delays ping's requests.
+        // Of the requests after the cut, at most one has an answer: it left just before the cut. Without
+        // carrier, the kernel also delays ping's requests.
         let (sent, lost) = (of("cut", "rtt.sent"), of("cut", "rtt.lost"));
         assert!(sent >= 10.0 && lost + 1.0 >= sent, "{action}: {lost} of {sent} lost: {told}");
         assert!(of("run", "rtt.lost") < of("run", "rtt.sent"), "{action}: {told}");
@@ -331,7 +331,7 @@ fn radio_without_the_address_of_its_station_fails_the_scenario() {
     assert!(!held && told.contains("FAIL  end to end: every request is answered"), "{told}");
 }
 
-/// A vehicle that departs when the export begins has a place while the stations settle. A vehicle that
+/// A vehicle that departs when SUMO's export begins has a place while the stations start. A vehicle that
 /// departs later loses its packets until then, and the report gives the reason.
 const EXPORT_SCENARIO: &str = r#"
 title = "export"
