@@ -90,8 +90,8 @@ impl Routers {
         })
     }
 
-    /// Returns the pairs of hosts to measure: one with plain routing, one with the implementation under test,
-    /// and with `ipv4` one with IPv4 and plain routing.
+    /// Returns the pairs of hosts to measure: one with plain routing, and one with the implementation under
+    /// test. With `ipv4`, a third pair has IPv4 and plain routing.
     pub fn host_pairs(&self, ipv4: bool) -> Vec<HostPair> {
         let ends = |series, world: &TestNetwork, address: &str| HostPair {
             series,

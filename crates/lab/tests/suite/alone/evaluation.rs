@@ -44,7 +44,7 @@ const REPORTED_PAPERS: [&str; 4] = ["nemo-basic-support", "nemo-low-end", "nemo-
 /// Widths in pixels of the screens of a telephone and of a desktop computer.
 const WINDOW_WIDTHS: [u32; 2] = [390, 1440];
 
-/// A web page that opens each report in a frame as wide as a screen, and returns as JSON how the browser has
+/// A web page that opens each report in a frame as wide as a screen. It returns as JSON how the browser has
 /// drawn the report.
 const LAYOUT_PROBE: &str = r#"<script>
 const light = text => {
