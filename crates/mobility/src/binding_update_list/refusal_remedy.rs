@@ -40,8 +40,8 @@ pub(crate) fn refusal_reaction(status: Status) -> RefusalReaction {
         | Status::NOT_AUTHORIZED_FOR_PREFIX
         | Status::FORWARDING_SETUP_FAILED
         | Status::MESSAGE_ID_REQUIRED => RefusalReaction::Stop,
-        // Causes of other statuses may pass. With status 134, for example, another node on the home link has
-        // the home address, and may leave soon.
+        // Causes of other statuses may disappear. With status 134, for example, another node on the home link
+        // has the home address, and may leave soon.
         _ => RefusalReaction::Retry(MAX_BINDACK_TIMEOUT),
     }
 }

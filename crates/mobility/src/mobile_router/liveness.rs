@@ -400,7 +400,7 @@ impl MobileRouter {
         }
         let interval = self.heartbeat_interval(uplink).unwrap_or(KEEPALIVE_RANGE.0);
         let path = &self.uplinks[uplink].path;
-        // The short pause applies only while quick heartbeats decide about the path.
+        // The short pause applies only while quick heartbeats decide whether the path has failed.
         let suspicious = path.liveness.missed_in_a_row() > 0 || is_late || path.packet_record.is_doubtful;
         let is_series =
             suspicious && !is_decided && !path.liveness.has_failed() && !path.packet_record.is_full;

@@ -130,8 +130,8 @@ mod tests {
                 "after {received} s"
             );
         }
-        // The window concerns the difference of the clocks: the router accepts a present message even if
-        // the time was reported long ago.
+        // The permitted difference is one between clocks: the router accepts a present message even if the
+        // home agent reported its time long ago.
         assert!(told_at_zero().accept_timestamp(Time::from_secs(86_400), ntp_timestamp(86_420), None));
         // If a home agent reports no time, the router accepts every later message.
         let mut notices = Notices::default();

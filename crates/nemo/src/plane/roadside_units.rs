@@ -232,7 +232,7 @@ impl RoadsideUnits {
             })
             .collect();
         present.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal));
-        // Sort the other routers, because a mere change of their order is no change.
+        // Sort the other routers, so that a change of only their order is not reported.
         let mut routers: Vec<Ipv6Addr> = present.into_iter().map(|(_, _, router)| router).collect();
         if let Some((_, others)) = routers.split_first_mut() {
             others.sort();
