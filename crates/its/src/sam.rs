@@ -58,6 +58,9 @@ impl Saem {
 
     /// Returns the octets of the message. Like [`Self::from_octets`], this function exists so that the
     /// compiler generates the encoder only once.
+    ///
+    /// # Errors
+    /// An error with the value that its field cannot hold.
     #[inline(never)]
     pub fn to_octets(&self) -> Result<Vec<u8>, Error> {
         encode(self)

@@ -61,6 +61,9 @@ pub const fn is_single_hop(packet: &Packet<'_>) -> bool {
 }
 
 /// Reads the octets behind the EtherType, and makes the checks that need no cryptography.
+///
+/// # Errors
+/// The first fault of the packet.
 pub fn check_frame<'a>(
     config: &SecurityConfig,
     octets: &'a [u8],

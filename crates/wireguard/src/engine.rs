@@ -1,6 +1,9 @@
 //! The session engine: the WireGuard sessions of one station, and their reactions to datagrams and timers.
 //!
-//! The session engine: the WireGuard sessions of one station, and their reactions to datagrams and timers.
+//! While an end replaces its key, it has two key pairs: the next one and the present one. On each path, every
+//! combination of an own key and a remote key then has a session of its own. The caller sees only the path.
+//! The initiator sends through the established session of the newest keys. The responder sends through the
+//! session by which the initiator's data came last.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;

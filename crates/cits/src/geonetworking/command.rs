@@ -336,6 +336,7 @@ impl Geonet {
     /// Sets or replaces an area.
     ///
     /// # Errors
+    /// Returns the reason, in words for the operator, if the area cannot be set.
     pub fn handle_area_order(&mut self, now: Time, order: &AreaOrder) -> Result<(), String> {
         if let Some(group) = order.group {
             let ipv6 = self.ipv6.as_ref().ok_or("this station has no IPv6 over GeoNetworking")?;
@@ -401,6 +402,9 @@ impl Geonet {
     }
 
     /// Locks the pseudonym for the duration `span`; a duration of zero ends the lock.
+    ///
+    /// # Errors
+    /// Returns the reason of a failure, in words for the operator.
     pub fn handle_pseudonym_lock(&mut self, now: Time, span: Duration) -> Result<(), String> {
         self.security_plane.as_mut().ok_or(NO_PSEUDONYMS)?.handle_pseudonym_lock(now, span)
     }

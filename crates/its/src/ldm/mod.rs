@@ -321,6 +321,9 @@ impl LocalDynamicMap {
 
     /// Creates a subscription. The subscriber gets changes of stations at most once per `interval`, and
     /// events at once. The first notification contains all present objects.
+    ///
+    /// # Errors
+    /// [`ItsDrop::TableFull`] if the map has no room for a subscription.
     pub fn subscribe(
         &mut self,
         now: Time,

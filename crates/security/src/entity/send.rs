@@ -282,6 +282,10 @@ impl SecurityStation {
     }
 
     /// Returns a packet of the router as the caller must send it: signed, if the policy says so.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the packet cannot be sent; the function has counted the drop.
     pub fn secure_packet(&mut self, now: SecurityTime, frame: &[u8]) -> Result<Vec<u8>, SecurityDrop> {
         if self.config.policy == SecurityPolicy::Off {
             return Ok(frame.to_vec());
