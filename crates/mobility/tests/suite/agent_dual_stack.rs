@@ -12,13 +12,13 @@ use crate::agent::{TestAgent, WALL_START, authenticated_config, config, endpoint
 use crate::craft::*;
 use crate::several::*;
 
-/// The home agent's end. It is a private address behind a static NAT.
+/// The home agent's end of the tunnel. It is a private address behind a static NAT.
 const AGENT_ENDPOINT: &str = "udp:10.0.0.1:4191";
 const NODE_IPV4_ADDRESS: &str = "192.0.2.77";
-/// The node's end without a NAT.
+/// The node's end of the tunnel without a NAT.
 const NODE_ENDPOINT: &str = "udp:192.0.2.77:4191";
-/// The node's end behind a NAT, before the NAT has lost its mapping. `NEW_NAT_ENDPOINT` is the end
-/// afterwards.
+/// The node's end of the tunnel behind a NAT, before the NAT has lost its mapping. `NEW_NAT_ENDPOINT` is the
+/// end afterwards.
 const NAT_ENDPOINT: &str = "udp:198.51.100.9:40123";
 const NEW_NAT_ENDPOINT: &str = "udp:198.51.100.9:51000";
 

@@ -100,7 +100,8 @@ fn a_switch_is_signed_repeated_and_answered_by_leaving() {
     let wall = agent.wall_time();
     agent.home_agent.handle_drain(agent.now, wall, &[], Duration::from_secs(60)).expect("there is a peer");
     let mut packets = take_sent_packets(&mut agent.home_agent);
-    // INITIAL-HA-SWITCH-TIMEOUT, doubled up to MAX-HA-SWITCH-TIMEOUT: after 5, 10 and 20 s.
+    // The home agent repeats the switch after 5, 10 and 20 s: INITIAL-HA-SWITCH-TIMEOUT, doubled up to
+    // MAX-HA-SWITCH-TIMEOUT.
     for (span, count) in [(4.9, 1), (0.2, 2), (9.7, 2), (0.4, 3), (19.5, 3), (0.5, 4)] {
         packets.extend(advance_and_take_packets(&mut agent, span));
         assert_eq!(packets.len(), count, "after {span}");

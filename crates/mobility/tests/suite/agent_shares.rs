@@ -225,7 +225,7 @@ fn a_source_that_floods_is_limited_before_its_messages_are_verified() {
     agent.expect_acceptance(&genuine);
 }
 
-/// Authentic updates that are refused cost as much verification, so they count too.
+/// Authentic updates that are refused cost as much verification, so they count against the limit too.
 #[test]
 fn refused_updates_of_a_node_are_within_its_share() {
     let mut agent = TestAgent::new(authenticated_config());

@@ -427,8 +427,8 @@ fn trying_ipv6_does_not_affect_other_uplinks() {
     assert!(matches!(bound[..], [Endpoint::Ipv4(_), Endpoint::Ipv6(_)]), "{bound:?}");
 }
 
-/// A network that delivers Binding Updates over IPv6 but no answers: attempts, each of which costs a moment,
-/// become rare.
+/// The network delivers Binding Updates over IPv6 but loses their answers. Attempts to return to IPv6, each
+/// of which costs a moment, become rare.
 #[test]
 fn ipv6_that_works_one_way_only_is_tried_less_and_less_often() {
     let mut road = VehicleOnRoad::new(config());

@@ -560,7 +560,7 @@ fn waiting_traffic_hastens_first_registration() {
     assert!(road.is_carried());
 }
 
-/// Without identifiers, heartbeats make the router register another uplink.
+/// Without Binding Identifiers, unanswered heartbeats make the router register another uplink.
 #[test]
 fn path_failure_without_bids_is_detected() {
     let mut config = config();

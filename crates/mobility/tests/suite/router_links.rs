@@ -46,8 +46,8 @@ fn registered_care_of_address(pair: &AgentAndRouters) -> Option<std::net::Ipv6Ad
     pair.first_router().uplinks()[0].care_of_address()
 }
 
-/// The old router is gone and the old address is not: the uplink uses the address of the router that is
-/// there.
+/// The router of the old network is gone, but the kernel has kept the old address. The uplink uses the
+/// address of the router that is there.
 #[test]
 fn another_network_without_loss_of_carrier_is_registered_at_once() {
     let mut pair = in_the_first_network();

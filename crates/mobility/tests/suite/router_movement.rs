@@ -159,7 +159,7 @@ fn a_flapping_preferred_uplink_is_left_alone() {
     assert_eq!(pair.path_of_first_router(), Some(addr(OTHER_CARE_OF)));
 }
 
-/// Without a working uplink the router does not wait.
+/// A router without a working uplink uses an uplink as soon as it comes up.
 #[test]
 fn the_only_uplink_is_used_at_once() {
     let mut pair = registered_pair();

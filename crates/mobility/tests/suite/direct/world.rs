@@ -72,7 +72,7 @@ struct DataPacket {
     remote_address: Ipv6Addr,
 }
 
-/// Returns whether a message passes.
+/// Decides whether a message on its way is delivered.
 type MessageFilter = Box<dyn FnMut(&PacketUnderway, &DirectRoute) -> bool>;
 
 pub struct DirectRouteNetwork {
