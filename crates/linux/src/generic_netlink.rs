@@ -280,7 +280,8 @@ impl MulticastEvents {
             buffer.clear();
             match ready.try_io(|events| events.get_ref().recv(&mut buffer, 0)) {
                 Ok(Ok(_)) => happened |= matters(&split_messages(&buffer).unwrap_or_default()),
-                // The kernel has dropped events, of which one may have mattered.
+                // The kernel has dropped events. Assume that one of them was about a change that the caller
+                // waits for.
                 Ok(Err(error)) if error.raw_os_error() == Some(libc::ENOBUFS) => happened = true,
                 Ok(Err(_)) => {
                     self.0 = None;

@@ -37,7 +37,7 @@ const ATTRIBUTE_MEMBER_VALUE: u16 = 3;
 /// Flag `NLA_F_NESTED`, which the kernel requires on attributes that contain attributes.
 const NESTED_ATTRIBUTE: u16 = 0x8000;
 
-/// Returns whether a setting with this name is one of the features, and no sysctl.
+/// Returns whether a setting with this name is an offload feature of ethtool, not a sysctl.
 pub(crate) fn is_feature(name: &str) -> bool {
     OFFLOAD_FEATURES.contains(&name)
 }

@@ -102,7 +102,7 @@ pub(crate) struct ChangedLinkAddress {
     /// Link-layer address before carnet changed it.
     #[serde(rename = "original")]
     pub(crate) original_address: [u8; 6],
-    /// Address that carnet has set.
+    /// Link-layer address that carnet has set.
     #[serde(rename = "ours")]
     pub(crate) carnet_address: [u8; 6],
 }

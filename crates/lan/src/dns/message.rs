@@ -19,7 +19,7 @@ const MAX_NAME_LENGTH: usize = 255;
 /// Maximum number of records in a message; a message with more records is invalid.
 const MAX_RECORDS_PER_MESSAGE: usize = 4096;
 
-/// Types of records.
+/// Types of DNS records.
 pub mod record_type {
     /// IPv4 address.
     pub const A: u16 = 1;

@@ -382,7 +382,7 @@ impl DnsForwarder {
         self.finish_query(now, id, &answer);
     }
 
-    /// Answers all clients of a query.
+    /// Passes the answer on to all clients that asked this query.
     fn finish_query(&mut self, now: Time, id: QueryId, answer: &ServerAnswer) {
         let Some(pending) = self.remove(id) else { return };
         self.answer_cache.store_answer(now, pending.cache_key, answer, !answer.has_answers());

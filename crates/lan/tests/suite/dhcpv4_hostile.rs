@@ -168,8 +168,8 @@ proptest! {
                     Vec::new()
                 }
                 ClientStep::Wait(milliseconds) => {
-                    // A lease after a probe begins during this time. For the test it begins at the start of
-                    // this time.
+                    // The server may probe an address for up to 500 ms and then lease it. The test counts
+                    // such a lease from the start of the wait.
                     let probing = milliseconds.min(500);
                     let (start, answers) = (world.now, world.advance_time(Duration::from_millis(probing)));
                     note_answers(&mut leases, &answers, start);

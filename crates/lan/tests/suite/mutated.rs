@@ -162,7 +162,7 @@ fn routers_keep_their_prefixes_among_mutated_dhcpv6_messages() {
         &other,
         &bare,
     ];
-    // A router whose DUID no mutated message contains, and room for 15 more.
+    // The delegator has 15 free prefixes. The first goes to a router whose DUID no mutated message contains.
     let net = |text: &str| text.parse().expect("a prefix");
     let day = Duration::from_secs(86_400);
     let config = DelegatorConfig {

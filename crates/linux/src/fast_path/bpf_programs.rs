@@ -262,7 +262,7 @@ impl LoadedPrograms {
                 .map_max_entries("BINDINGS", slots)
                 .map_max_entries("VERSIONS", versions)
                 .map_max_entries("TRAFFIC", traffic_max.saturating_mul(processors))
-                // While carnet replaces a binding's rules, the map holds the old and the new ones.
+                // While carnet replaces a binding's rules, the map holds the old rules and the new rules.
                 .map_max_entries("RULES", slots * 2)
                 .map_max_entries("WAYS", ways.saturating_mul(processors))
                 .map_max_entries("PREFIXES", prefixes);
@@ -700,7 +700,8 @@ impl LoadedPrograms {
                     .map(AttachedLinkId::Tc)
             }
             AttachmentKind::Xdp => {
-                // Address to which the frames for this machine are sent on the interface; see `ADDRESSES`.
+                // Destination address that frames for this machine have on the interface; see the map
+                // `ADDRESSES`.
                 let [a, b, c, d, e, f] = link.link_address.unwrap_or_default();
                 let address = u64::from_ne_bytes([a, b, c, d, e, f, 0, 1]);
                 let mut near: Array<_, u64> = self.map_mut("ADDRESSES")?;
@@ -792,7 +793,8 @@ impl LoadedPrograms {
         let Ok(mut map) = self.map_mut::<BpfHashMap<_, [u8; 16], u32>>("SOUGHT") else { return Vec::new() };
         let found: Vec<[u8; 16]> = map.keys().filter_map(Result::ok).collect();
         for address in &found {
-            // Ignore an error: if the map was full, the kernel may have removed this entry already.
+            // Ignore an error: the entry may be missing already, because the kernel removes old entries from
+            // a full map.
             let _ = map.remove(address);
         }
         found.into_iter().map(Ipv6Addr::from).collect()

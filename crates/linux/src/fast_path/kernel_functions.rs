@@ -26,7 +26,7 @@ const RETURN_ZERO_INSTRUCTION: [u8; 8] = [0xb7, 0, 0, 0, 0, 0, 0, 0];
 const TYPES_OF_KERNEL: &str = "/sys/kernel/btf/vmlinux";
 const TYPES_OF_MODULE: &str = "/sys/kernel/btf/nf_conntrack";
 
-// Kinds of types, `linux/btf.h`.
+// Kinds of types in BTF, the kernel's type data (`linux/btf.h`).
 const BTF_KIND_STRUCT: u32 = 4;
 const BTF_KIND_UNION: u32 = 5;
 const BTF_KIND_FUNCTION: u32 = 12;

@@ -425,7 +425,8 @@ impl FastPath {
         if carries { self.path() } else { DataPath::Tun }
     }
 
-    /// Returns whether the path handles single packets inside IPv4, or will handle them after loading.
+    /// Returns whether the path handles tunnelled packets in IPv4, or will handle them after loading. The
+    /// kernel must then not merge these packets into bursts.
     pub(crate) fn takes_datagrams(&self) -> bool {
         self.loading_programs.is_some() || matches!(self.kind, PathInUse::Programs(_))
     }

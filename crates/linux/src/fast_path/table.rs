@@ -648,7 +648,7 @@ impl BindingTable {
         }) {
             return Err(NoRoomReason::Lengths);
         }
-        // A removed prefix occupies its entry until its removal is written.
+        // A removed prefix occupies an entry of the map until its removal is written to the map.
         let occupied = self.slot_by_prefix.len() + changes.removed_prefixes.len();
         // A prefix that another binding owns now is already in the map and needs no new entry.
         let added = wanted.iter().filter(|prefix| !self.slot_by_prefix.contains_key(prefix)).count();

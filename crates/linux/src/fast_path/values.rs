@@ -126,7 +126,7 @@ pub(crate) enum RuleScope {
     Nothing = 0,
     /// Rules use only interfaces, addresses, protocol, ports and connection state.
     Flow = 1,
-    /// A rule uses more, so the kernel must see each packet.
+    /// A rule uses other fields or properties of a packet, so the kernel must see each packet.
     Packet = 2,
 }
 

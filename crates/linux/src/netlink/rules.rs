@@ -89,7 +89,7 @@ impl RuleInfo {
                 RuleAttribute::SuppressPrefixLen(0) => rule.without_default = true,
                 RuleAttribute::Goto(priority) => action = KernelRuleAction::Goto(*priority),
                 // The kernel always sends these attributes. `u32::MAX` or `false` means that the rule does
-                // not use them.
+                // not use the attribute.
                 RuleAttribute::SuppressPrefixLen(u32::MAX)
                 | RuleAttribute::SuppressIfGroup(u32::MAX)
                 | RuleAttribute::L3MDev(false) => {}

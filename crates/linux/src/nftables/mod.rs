@@ -306,7 +306,8 @@ impl RuleTable {
                 (self.state, self.is_commit_due) = (TableState::Unknown, true);
                 true
             }
-            // Assume no change: the comparison after one second tries again.
+            // After an error, assume that the rules are unchanged. One second later, the function compares
+            // them again.
             Err(error) => {
                 tracing::debug!("cannot read carnet's nftables table: {error}; carnet will try again");
                 false

@@ -134,8 +134,8 @@ impl PositionReckoner {
     pub fn present_position(&mut self, now: Time) -> Option<Fix> {
         let fix = self.last_fix.as_ref()?;
         let mut elapsed = now.saturating_since(fix.received_at);
-        // The computed time may step back if this fix took longer to arrive than the previous fix. Then use 1
-        // ms after the previous time.
+        // The computed time may step back if this fix took longer to arrive than the previous fix. In this
+        // case use the previous time plus 1 ms.
         if let Some(told) = self.last_returned_time
             && fix.time + elapsed <= told
         {

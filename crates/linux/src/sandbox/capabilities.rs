@@ -189,7 +189,7 @@ pub(super) fn keep_without_programs() -> io::Result<Vec<&'static str>> {
     }
     without.set_capabilities()?;
     // Before Linux 5.19, if the system forbids unprivileged BPF, the kernel gives access to maps only to a
-    // process that may load programs. The process then keeps this right.
+    // process that may load programs. In this case the process keeps the right to load programs.
     let maps_need_it = !there_are_none && seccomp::maps_are_refused();
     before.set_capabilities()?;
     let bpf = if before.has_capability(NEEDS[BPF].capability_number) { BPF } else { SYS_ADMIN };

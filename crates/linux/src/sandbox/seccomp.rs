@@ -23,13 +23,13 @@ use std::io;
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64"))]
 pub(super) use seccomp_filter::{restrict, restrict_to_maps};
 
-/// Fails, because this architecture has no list.
+/// Fails, because this architecture has no list of allowed system calls.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub(super) fn restrict(_: &super::SandboxPlan) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Fails, because this architecture has no list.
+/// Does nothing, because this architecture has no list of allowed system calls.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64", target_arch = "riscv64")))]
 pub(super) fn restrict_to_maps() -> io::Result<()> {
     Ok(())

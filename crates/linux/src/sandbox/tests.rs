@@ -310,8 +310,8 @@ fn child_process_makes_one_attempt() {
                 held.no_new_privileges && held.seccomp_enabled && held.landlock_abi.is_some(),
                 "{held:?}"
             );
-            // This thread starts before the process gives up the right to load programs, and makes its
-            // attempt after that.
+            // This thread starts before the process gives up the right to load programs. It tries to create a
+            // BPF map after that.
             let (go, wait) = std::sync::mpsc::channel();
             let thread = std::thread::spawn(move || wait.recv().map_or(Ok(()), |()| create_bpf_map()));
             if layer == "settled" {

@@ -72,8 +72,8 @@ impl ControlQueues {
         strangers
     }
 
-    /// Waits until a queue may have packets. Before the time `from`, no packet wakes the task. Safe to
-    /// cancel.
+    /// Waits until a queue may have packets. With a time `from`, always waits until this time, even if
+    /// packets arrive earlier. Safe to cancel.
     pub(super) async fn queue_readable(&self, from: Option<Instant>) -> io::Result<()> {
         self.set_reporting(from.is_none())?;
         if let Some(from) = from {

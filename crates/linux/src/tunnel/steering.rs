@@ -145,8 +145,8 @@ impl KnownSenders {
         let is_there = |error: &io::Error| error.raw_os_error() == Some(libc::EEXIST);
         let result = match known.put_element(&key, &1, UPDATE_NO_EXIST) {
             Ok(()) => {
-                // The sender's earlier packets are in the third queue. If the sender still has an entry, the
-                // entry is right and stays.
+                // The sender's earlier packets are in the third queue. If the sender still has an entry in
+                // the map of queues, leave the entry unchanged.
                 let place = SenderQueueValue {
                     last_packet_at: now(),
                     queue_number: DeviceQueue::Strangers as u32,

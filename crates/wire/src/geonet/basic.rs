@@ -26,7 +26,7 @@ impl BasicNextHeader {
         }
     }
 
-    /// Returns the four bits.
+    /// Returns the four bits of the Next Header field.
     pub const fn value(self) -> u8 {
         match self {
             BasicNextHeader::Any => 0,

@@ -469,7 +469,8 @@ impl GeonetPath {
     }
 
     fn remove<V: Pod>(&mut self, map: &str, station: [u8; 6]) -> Option<()> {
-        // Ignore an error: if the map was full when the entry should be added, it has no entry to remove.
+        // Ignore an error: if the map was full, carnet could not add the entry, and now has nothing to
+        // remove.
         let _ = self.map_mut::<u64, V>(map)?.remove(&map_key_of(station));
         Some(())
     }

@@ -103,8 +103,8 @@ fn fast_path_balances_flows_like_the_slow_path() {
             let did = bench.run_on_entering(&packet);
             let mut which = outer_ends(&did);
             if which.0 == 4 {
-                // Of IPv4 keep only the protocol (41 or UDP), because the header checksum differs from packet
-                // to packet.
+                // Of an outer IPv4 header, keep only the protocol (41 or UDP) as the tunnel's mark, because
+                // the header checksum differs from packet to packet.
                 which.1.truncate(1);
             }
             *counts.entry(which).or_default() += 1;

@@ -325,8 +325,8 @@ fn unusual_ipv4_packets_take_the_slow_path() {
             let mut packet = [&packet[..20], &[1, 1, 1, 0], &packet[20..]].concat();
             packet[0] = 0x46;
             packet[3] += 4;
-            // The helper sums only the first 20 octets. The option consists of the words 0x0101 and 0x0100,
-            // which this test adds.
+            // `fill_in_checksum` sums only the first 20 octets of the header. So add the two words of the
+            // option, 0x0101 and 0x0100, to the sum.
             let mut packet = fill_in_checksum(packet);
             let sum = u32::from(!u16::from_be_bytes([packet[10], packet[11]])) + 0x0201;
             let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
