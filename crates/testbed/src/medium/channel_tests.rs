@@ -261,7 +261,8 @@ fn radio_completes_back_off_after_frame() {
         sent_frames(&run_to_the_end(&mut c))[1].0 > end + DISTRIBUTED_INTERFRAME_SPACE + 3 * SLOT_TIME
     });
     let late = late.count();
-    // With 12 of the 16 possible draws of the back-off, the second frame leaves more than three slots after DIFS.
+    // With 12 of the 16 possible draws of the back-off, the second frame leaves more than three slots after
+    // DIFS.
     assert!((60..90).contains(&late), "{late} of 100");
 }
 
